@@ -26,8 +26,8 @@
 ///   in rows and bytes use all rows, so that all heads are compared on the same texts. `T_head` is the mean
 ///   head_ns over the rows whose times count: rows of steps that are not excluded, rows without a round, and,
 ///   for modes other than drive, rows of `shadow` steps. `tau` = committed / rows, coverage = covered /
-///   committed, covered_mass = mean of the present values. profiler/head_costs.h has the ratios to the full
-///   head.
+///   committed, covered_mass = mean of the present values. profiler/stats/head_costs.h has the ratios to the
+///   full head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;

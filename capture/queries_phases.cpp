@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 #include "capture/quantile.h"
 #include "capture/queries.h"
 #include "capture/samples.h"

@@ -145,7 +145,7 @@ struct SpanRow {
     RowId run_id = 0;
     RowId step_id = 0;
     RowId round_id = 0;  ///< 0 (NULL) if the span belongs to the whole step
-    int phase_id = 0;    ///< Phase of profiler/phase.h
+    int phase_id = 0;    ///< Phase of base/phase.h
     int level = 0;
     int lane = 0;
     int thread_id = 0;

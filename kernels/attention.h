@@ -26,9 +26,9 @@ struct AttentionShape {
     KvType kv = KvType::f32;
 };
 
-/// One query over logical positions 0 .. prefix + ancestor_slots.size() - 1. The key of position p is in slot p
-/// if p < prefix, else in slot ancestor_slots[p - prefix]. A tree node's list has its ancestors in depth order,
-/// then the node.
+/// One query over logical positions 0 .. prefix + ancestor_slots.size() - 1. The key of position p is in slot
+/// p if p < prefix, else in slot ancestor_slots[p - prefix]. A tree node's list has its ancestors in depth
+/// order, then the node.
 struct AttentionQuery {
     const float* q = nullptr;      ///< [heads * head_dim], with RoPE applied
     float* out = nullptr;          ///< [heads * head_dim]

@@ -130,9 +130,9 @@ class Device {
     virtual void list_set(const RowSetOp& op) = 0;
     virtual void clusters(const ClustersOp& op) = 0;
     virtual void cluster_tokens(const ClusterTokensOp& op) = 0;
-    /// Uploads `toggled` to set.toggled, updates the set and gathers its members; op.rows is the set's list. If
-    /// the device has a side stream, these ops run on it: after everything enqueued so far, and concurrently
-    /// with later ops until join_aside(). Their inputs must not change until then.
+    /// Uploads `toggled` to set.toggled, updates the set and gathers its members; op.rows is the set's list.
+    /// If the device has a side stream, these ops run on it: after everything enqueued so far, and
+    /// concurrently with later ops until join_aside(). Their inputs must not change until then.
     virtual void gather_aside(const GatherOp& op, const RowSetOp& set, std::span<const std::int32_t> toggled);
     /// Enqueues other ops on the side stream under the same terms. `work` only enqueues ops, on memory that
     /// is already allocated and outlives the call.

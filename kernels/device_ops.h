@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/halves.h"
+#include "kernels/float16.h"
 
 /// Device ops: plain structs whose operands are addresses in device memory. Device code may include this
 /// file. Every op keeps the contract of kernels/exec.h: a row's result depends only on that row's inputs.
@@ -352,10 +352,10 @@ struct AcceptTypicalOp {
     double epsilon = 0, delta = 0;
     const float* draft_logits = nullptr;  ///< [rows] logit of each row's token in its parent's row
     const float* log_norm = nullptr;      ///< [rows]
-    const float* lowest = nullptr;     ///< [rows]; null = no mask
-    const float* entropies = nullptr;  ///< [rows]
-    std::int32_t* path = nullptr;      ///< [width of rows] nodes, root first, ascending
-    std::int32_t* count = nullptr;     ///< [1]
+    const float* lowest = nullptr;        ///< [rows]; null = no mask
+    const float* entropies = nullptr;     ///< [rows]
+    std::int32_t* path = nullptr;         ///< [width of rows] nodes, root first, ascending
+    std::int32_t* count = nullptr;        ///< [1]
 };
 
 /// Computes which tokens of each row top-k and then top-p keep. Top-p keeps the smallest set that reaches it,

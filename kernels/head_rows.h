@@ -4,7 +4,7 @@
 
 #include "kernels/device_ops.h"
 #include "kernels/matrix.h"
-#include "kernels/row_store.h"
+#include "kernels/row_major_matrix.h"
 
 /// What a draft head needs of a product, without the logits leaving the device that computed them.
 namespace draftscope::kernels {

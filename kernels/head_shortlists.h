@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/matrix.h"
-#include "kernels/row_store.h"
+#include "kernels/row_major_matrix.h"
 
 namespace draftscope::kernels {
 

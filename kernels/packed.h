@@ -13,8 +13,8 @@ namespace draftscope::kernels {
 struct PackedShape {
     Precision precision = Precision::f32;
     int n = 0, k = 0;
-    /// Identifies the byte layout within the precision (kernels/cpu/layout.h), independent of the instruction
-    /// set. It changes whenever the same weights would be packed to other bytes.
+    /// Identifies the byte layout within the precision (kernels/cpu/matmul/layout.h), independent of the
+    /// instruction set. It changes whenever the same weights would be packed to other bytes.
     std::uint32_t layout = 0;
 };
 

@@ -42,7 +42,7 @@ struct WriterStats {
     std::int64_t dropped_ring = 0;     ///< oldest rows, deleted for newer ones (`ring`)
     std::int64_t lost_error = 0;       ///< rows that arrived after a write error
     std::int64_t lost_vocabulary = 0;  ///< token texts that did not fit on the disk
-    std::string error;  ///< first write error; "" = none. Earlier commits stay in the file.
+    std::string error;                 ///< first write error; "" = none. Earlier commits stay in the file.
 };
 /// Values of loss.kind that the writer produces. Runs with such a loss have gaps.
 inline constexpr std::string_view loss_queue_full = "storage_queue_full";

@@ -16,7 +16,8 @@ constexpr std::size_t max_findings_per_rule = 5;
 
 /// Rules that a sound capture satisfies. Each query returns one line of text per violation.
 constexpr const char* rules[] = {
-    "SELECT 'run ' || r.id || ' (' || r.name || ') has no end: it is being written, its program was killed or "
+    "SELECT 'run ' || r.id || ' (' || r.name || ') has no end: it is being written, its program was killed "
+    "or "
     "its disk was full; steps in the file: ' || (SELECT count(*) FROM step WHERE run_id = r.id) || ', last "
     "data ' || round(coalesce((SELECT max(end_ns) FROM step WHERE run_id = r.id), 0) / 1e9, 2) || ' s after "
     "its start; run draftscope check --repair to mark it as recovered' FROM run r WHERE r.ended IS NULL",
@@ -55,9 +56,11 @@ constexpr const char* rules[] = {
     "SELECT 'round ' || r.id || ' committed ' || r.committed || iif(r.committed = 1, ' token', ' tokens') || "
     "', but the file has ' || count(t.token_id) FROM round r LEFT JOIN token t ON t.round_id = r.id GROUP BY "
     "r.id HAVING count(t.token_id) <> r.committed",
-    "SELECT 'prompt ' || p.id || ' generated ' || p.generated_tokens || iif(p.generated_tokens = 1, ' token', "
+    "SELECT 'prompt ' || p.id || ' generated ' || p.generated_tokens || iif(p.generated_tokens = 1, ' "
+    "token', "
     "' tokens') || ', but its rounds committed ' || coalesce(sum(r.committed), 0) || ' after the prefill "
-    "token' FROM prompt p JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON r.prompt_id "
+    "token' FROM prompt p JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON "
+    "r.prompt_id "
     "= p.id "
     // A run with recorded losses may have gaps.
     "WHERE p.finish IS NOT NULL AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.run_id = p.run_id AND kind IN "

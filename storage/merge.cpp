@@ -3,7 +3,7 @@
 #include <system_error>
 
 #include "storage/capture_file.h"
-#include "storage/export.h"
+#include "storage/export/export.h"
 
 namespace draftscope {
 

@@ -82,8 +82,8 @@ Status migrate(const Database& db, const std::string& path, const std::vector<Mi
     std::error_code error;
     if (std::filesystem::exists(backup, error))
         return bad_input(
-            "{}: schema version {} must be migrated to {}, but the backup {} exists already; move it",
-            path, found, target_version, backup);
+            "{}: schema version {} must be migrated to {}, but the backup {} exists already; move it", path,
+            found, target_version, backup);
     if (db.exec("VACUUM INTO " + sql_quoted(backup, '\'')) != SQLITE_OK)
         return failed("{}: the backup {} can't be written: {}; nothing was changed", path, backup,
                       db.message());

@@ -50,12 +50,18 @@ Status prepare_new_capture(const std::string& path, bool overwrite) {
                          std::strerror(errno));
     const fs::file_status status = fs::status(file, error);
     if (fs::exists(status)) {
-        if (!fs::is_regular_file(status)) return bad_input("{}: not a regular file; choose another name", path);
-        if (!overwrite) return bad_input("{}: the file exists; choose another name or give --overwrite", path);
+        if (!fs::is_regular_file(status))
+            return bad_input("{}: not a regular file; choose another name", path);
+        if (!overwrite)
+            return bad_input("{}: the file exists; choose another name or give --overwrite", path);
         if (fs::file_size(file, error) > 0 && !bears_our_mark(path))
-            return bad_input("{}: not a Draftscope capture, so it is not replaced; choose another name", path);
-        if (in_use(path)) return bad_input("{}: open in another program, perhaps being recorded; choose "
-                                           "another name", path);
+            return bad_input("{}: not a Draftscope capture, so it is not replaced; choose another name",
+                             path);
+        if (in_use(path))
+            return bad_input(
+                "{}: open in another program, perhaps being recorded; choose "
+                "another name",
+                path);
     }
     for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
         fs::remove(path + suffix, error);

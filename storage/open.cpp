@@ -49,8 +49,7 @@ Status identify(const std::string& path, const Database& db) {
     if (!id) {
         if ((sqlite3_errcode(db.get()) & 0xff) == SQLITE_NOTADB)
             return bad_input(
-                "{}: not a Draftscope capture (not an SQLite file); give a file written by run --save",
-                path);
+                "{}: not a Draftscope capture (not an SQLite file); give a file written by run --save", path);
         return file_error(path, db, "reading the header");
     }
     if (*id != capture_application_id)
@@ -65,9 +64,8 @@ Status identify(const std::string& path, const Database& db) {
             "to {}; update the program",
             path, version, capture_schema_version);
     if (version < 1)
-        return bad_input(
-            "{}: schema version {}, but versions start at 1; the file is damaged or incomplete",
-            path, version);
+        return bad_input("{}: schema version {}, but versions start at 1; the file is damaged or incomplete",
+                         path, version);
     Statement find = db.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?");
     for (const std::string_view table : table_names) {
         if (!find) return file_error(path, db, "reading the schema");
@@ -85,8 +83,8 @@ Status check_structure(const std::string& path, const Database& db) {
     const std::optional<std::string> verdict = db.text("PRAGMA quick_check(1)");
     if (!verdict) return file_error(path, db, "checking the file");
     if (*verdict != "ok")
-        return bad_input("{}: damaged capture: {}; save the readable part with sqlite3's .recover",
-                         path, one_line(*verdict));
+        return bad_input("{}: damaged capture: {}; save the readable part with sqlite3's .recover", path,
+                         one_line(*verdict));
     return {};
 }
 
@@ -96,9 +94,8 @@ Error file_error(const std::string& path, const Database& db, std::string_view d
     const std::string message = one_line(db.message());
     const int code = sqlite3_errcode(db.get()) & 0xff;
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
-        return bad_input(
-            "{}: damaged capture: {} while {}; save the readable part with sqlite3's .recover", path,
-            message, doing);
+        return bad_input("{}: damaged capture: {} while {}; save the readable part with sqlite3's .recover",
+                         path, message, doing);
     if (code == SQLITE_BUSY)
         return failed("{}: locked by another program while {}; try again later", path, doing);
     return bad_input("{}: {} while {}", path, message, doing);
@@ -150,8 +147,7 @@ Result<Database> open_capture_for_repair(const std::string& path) {
     sqlite3_busy_timeout(db.get(), 200);
     db.exec("PRAGMA locking_mode = EXCLUSIVE");
     if (db.exec("BEGIN EXCLUSIVE; COMMIT") != SQLITE_OK)
-        return failed("{}: in use by another program ({}); close it there, then repair", path,
-                      db.message());
+        return failed("{}: in use by another program ({}); close it there, then repair", path, db.message());
     return db;
 }
 

@@ -3,12 +3,12 @@
 #include <set>
 #include <utility>
 
-#include "base/time_bounds.h"
+#include "base/saturating_time.h"
 #include "storage/capture_file.h"
+#include "storage/on_disk_rows.h"
 #include "storage/row_reader.h"
 #include "storage/schema.h"
 #include "storage/span_outlines.h"
-#include "storage/stored_rows.h"
 
 namespace draftscope {
 
@@ -121,8 +121,8 @@ class Replay {
     Status drained(const Source& source) const {
         DS_TRY(sound(source));
         if (source.has())
-            return bad_input("{}: damaged capture: table {} has rows without a preceding parent row",
-                             path_, storage::RowSource<typename Source::RowType>::table);
+            return bad_input("{}: damaged capture: table {} has rows without a preceding parent row", path_,
+                             storage::RowSource<typename Source::RowType>::table);
         return {};
     }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "capture/record.h"
-#include "storage/many_rows.h"
+#include "storage/batch_insert.h"
 #include "storage/sql.h"
 #include "storage/step_phase.h"
 

@@ -1,7 +1,7 @@
 #include "storage/schema.h"
 
 #include "base/clock.h"
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::storage {

@@ -5,7 +5,7 @@
 
 #include "capture/record.h"
 #include "capture/step_phases.h"
-#include "storage/many_rows.h"
+#include "storage/batch_insert.h"
 
 namespace draftscope::storage {
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "storage/capture_file.h"
-#include "storage/export.h"
+#include "storage/export/export.h"
 #include "storage/retention.h"
 #include "storage/row_writer.h"
 #include "storage/schema.h"
@@ -70,7 +70,7 @@ struct CaptureWriter::Impl {
     std::condition_variable work, room, committed;
     std::deque<Record> queue;
     std::int64_t queued_rows = 0;
-    std::int64_t rows_under_way = 0;                ///< taken from the queue, not committed yet
+    std::int64_t rows_under_way = 0;  ///< taken from the queue, not committed yet
     std::int64_t rows_to_commit = 0;  ///< part of rows_under_way in the open transaction; writer thread
     /// Flush tickets: a ticket is done when everything pushed before it is committed.
     std::uint64_t flush_asked = 0, flush_done = 0;
@@ -145,29 +145,31 @@ void CaptureWriter::Impl::push(Record record) {
 
 Status CaptureWriter::Impl::status() const {
     if (moved && !rescued.empty())
-        return failed(
-            "{}: was deleted or replaced while it was recorded; all recorded data were saved as {}", path,
-            rescued);
+        return failed("{}: was deleted or replaced while it was recorded; all recorded data were saved as {}",
+                      path, rescued);
     if (moved && stats.error.empty())
         return failed(
-            "{}: was deleted or replaced while it was recorded. The recorded data are still available: save a "
-            "copy under another name (Ctrl+S in the window); otherwise they are saved as {} when the run ends",
+            "{}: was deleted or replaced while it was recorded. The recorded data are still available: save "
+            "a "
+            "copy under another name (Ctrl+S in the window); otherwise they are saved as {} when the run "
+            "ends",
             path, rescue_name(path));
     if (!stats.error.empty()) {
         const std::string lost =
-            stats.lost_error > 0 ? fmt::format(" Later rows are missing ({}).", stats.lost_error)
-                                 : "";
+            stats.lost_error > 0 ? fmt::format(" Later rows are missing ({}).", stats.lost_error) : "";
         if (run_closed)
             return failed("{}: the capture is incomplete: {}.{} Earlier data are kept", path, stats.error,
                           lost);
         return failed(
-            "{}: writing the capture stopped: {}.{} Earlier data are kept; free space or check the disk, then "
+            "{}: writing the capture stopped: {}.{} Earlier data are kept; free space or check the disk, "
+            "then "
             "run draftscope check --repair {}",
             path, stats.error, lost, path);
     }
     if (stats.lost_vocabulary > 0)
         return failed(
-            "{}: the vocabulary did not fit on the disk: the capture lacks the texts of {} tokens and has all "
+            "{}: the vocabulary did not fit on the disk: the capture lacks the texts of {} tokens and has "
+            "all "
             "other data",
             path, stats.lost_vocabulary);
     return {};

@@ -9,8 +9,8 @@
 #include "app/cli/head_tables.h"
 #include "app/cli/job.h"
 #include "app/cli/version.h"
-#include "app/jobs/bench_job.h"
-#include "app/jobs/resolve.h"
+#include "app/jobs/bench/bench_job.h"
+#include "app/jobs/resolve/resolve.h"
 
 namespace draftscope::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "app/jobs/commands.h"
+#include "app/jobs/commands/commands.h"
 #include "base/result.h"
 
 namespace CLI {

@@ -5,10 +5,10 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
-#include "app/jobs/capabilities.h"
-#include "app/jobs/probe_cache.h"
-#include "app/jobs/run_job.h"
-#include "app/jobs/weight_cache_place.h"
+#include "app/jobs/machine/capabilities.h"
+#include "app/jobs/machine/probe_cache.h"
+#include "app/jobs/resolve/packed_cache_dir.h"
+#include "app/jobs/run/run_job.h"
 
 namespace draftscope::cli {
 namespace {

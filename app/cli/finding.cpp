@@ -4,8 +4,8 @@
 
 #include "capture/conversations.h"
 #include "capture/queries.h"
-#include "profiler/head_costs.h"
-#include "profiler/speedup.h"
+#include "profiler/stats/head_costs.h"
+#include "profiler/stats/speedup.h"
 
 namespace draftscope::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "app/cli/job.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
-#include "app/jobs/fit_job.h"
+#include "app/jobs/fit/fit_job.h"
 
 namespace draftscope::cli {
 namespace {

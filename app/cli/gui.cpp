@@ -6,9 +6,9 @@
 
 #ifdef DRAFTSCOPE_WITH_GUI
 #include "app/gui/entry.h"
-#include "app/jobs/controller.h"
+#include "app/jobs/commands/controller.h"
 #include "storage/capture_file.h"
-#include "storage/import_trace.h"
+#include "storage/import/import_timeline.h"
 #endif
 
 namespace draftscope::cli {

@@ -8,7 +8,7 @@
 
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
-#include "profiler/head_costs.h"
+#include "profiler/stats/head_costs.h"
 
 namespace draftscope::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "engine/session/gate.h"
+#include "engine/control/debug_gate.h"
 
 namespace draftscope::cli {
 

@@ -10,7 +10,7 @@
 #include "app/cli/decoding_options.h"
 #include "app/cli/kernels_cuda.h"
 #include "app/cli/tables.h"
-#include "app/jobs/kernels_job.h"
+#include "app/jobs/kernels/kernels_job.h"
 
 namespace draftscope::cli {
 namespace {

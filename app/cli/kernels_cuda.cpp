@@ -9,7 +9,7 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/tables.h"
-#include "app/jobs/torch_peer.h"
+#include "app/jobs/kernels/torch_times.h"
 
 namespace draftscope::cli {
 namespace {

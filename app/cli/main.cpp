@@ -16,7 +16,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/version.h"
 #include "base/did_you_mean.h"
-#include "profiler/nvtx_mirror.h"
+#include "profiler/nvtx/nvtx_mirror.h"
 
 namespace draftscope::cli {
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "app/cli/cli.h"
-#include "profiler/comparable.h"
+#include "profiler/stats/comparable.h"
 #include "storage/capture_file.h"
 
 namespace draftscope::cli {

@@ -11,11 +11,11 @@
 #include "app/cli/job.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
-#include "app/jobs/replay_job.h"
-#include "app/jobs/resolve.h"
+#include "app/jobs/replay/replay_job.h"
+#include "app/jobs/resolve/resolve.h"
 #include "capture/conversations.h"
-#include "engine/replay/head_tally.h"
-#include "profiler/cost_model.h"
+#include "engine/replay/replay_stats.h"
+#include "profiler/stats/cost_model.h"
 
 namespace draftscope::cli {
 namespace {

@@ -17,8 +17,8 @@
 #include "app/cli/speedup_text.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
-#include "app/jobs/run_job.h"
-#include "app/jobs/tree_pilot.h"
+#include "app/jobs/run/run_job.h"
+#include "app/jobs/run/tree_autotuner.h"
 #include "capture/queries.h"
 
 namespace draftscope::cli {

@@ -6,7 +6,7 @@
 
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 #include "capture/quantile.h"
 
 namespace draftscope::cli {

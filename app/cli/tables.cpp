@@ -6,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/phase_names.h"
 #include "capture/machine_facts.h"
-#include "capture/phase_names.h"
 #include "capture/queries.h"
 
 namespace draftscope::cli {

@@ -27,7 +27,7 @@ constexpr int first_frames = 3;
 constexpr TimeNs most_startup_ns = 5 * ns_per_s;
 constexpr TimeNs most_loading_ns = 120 * ns_per_s;
 constexpr double longest_unseen = 0.1;  ///< maximum seconds between shown frames while input is queued
-constexpr double slow_drawing = 4;  ///< frame interval / frame time while streaming, at least
+constexpr double slow_drawing = 4;      ///< frame interval / frame time while streaming, at least
 
 /// Owns ImGui's and ImPlot's contexts. The layout is stored in `ini` ("" = nowhere).
 class Contexts {

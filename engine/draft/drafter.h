@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/phase.h"
 #include "base/result.h"
 #include "engine/heads/device_spans.h"
 #include "engine/heads/head.h"
-#include "engine/model/target.h"
+#include "engine/transformer/target.h"
 #include "engine/tree/draft_tree.h"
-#include "profiler/phase.h"
 
 /// Drafters: one file per drafter, one entry in the registry.
 namespace draftscope {

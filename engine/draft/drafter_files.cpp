@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/model/mapped_file.h"
-#include "engine/model/memory_check.h"
-#include "engine/model/tensor_file.h"
+#include "base/mapped_file.h"
+#include "engine/formats/tensor_file.h"
+#include "engine/weights/memory_check.h"
 
 namespace draftscope {
 namespace {
@@ -66,10 +66,11 @@ Result<DrafterFiles> open_drafter_files(const std::string& path, std::span<const
         }
         if (out.weights_path.empty()) {
             const bool sharded = fs::exists(folder / "model.safetensors.index.json", ignored);
-            return bad_input("{}: contains none of {}; a drafter folder "
-                             "must have config.json and one of these files{}", path,
-                             fmt::join(names, ", "),
-                             sharded ? "; sharded weights are not supported, merge them into one file" : "");
+            return bad_input(
+                "{}: contains none of {}; a drafter folder "
+                "must have config.json and one of these files{}",
+                path, fmt::join(names, ", "),
+                sharded ? "; sharded weights are not supported, merge them into one file" : "");
         }
     } else {
         out.weights_path = path;

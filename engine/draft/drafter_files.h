@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "engine/model/json_file.h"
-#include "engine/model/weight_source.h"
+#include "engine/formats/json_file.h"
+#include "engine/formats/weight_source.h"
 #include "kernels/matrix.h"
 
 namespace draftscope {

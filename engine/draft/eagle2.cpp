@@ -6,7 +6,7 @@
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
-#include "engine/model/weight_packing.h"
+#include "engine/weights/weight_packing.h"
 #include "kernels/matmul.h"
 
 namespace draftscope {

@@ -8,7 +8,7 @@
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
 #include "engine/draft/tree_growth.h"
-#include "engine/model/weight_packing.h"
+#include "engine/weights/weight_packing.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 
@@ -272,9 +272,10 @@ class Eagle3Model final : public EagleModel {
             agree = agree && i < marked.size() && marked[i] != 0;
         }
         if (agree) return {};
-        return bad_input("{}: t2d marks {} tokens, but d2t maps to a "
-                         "different set of {}; the checkpoint is inconsistent",
-                         source.path(), count, head_ids_.size());
+        return bad_input(
+            "{}: t2d marks {} tokens, but d2t maps to a "
+            "different set of {}; the checkpoint is inconsistent",
+            source.path(), count, head_ids_.size());
     }
 
     EagleCheckpoint checkpoint_;

@@ -5,7 +5,7 @@
 
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/synthetic_drafter.h"
-#include "engine/model/weight_packing.h"
+#include "engine/weights/weight_packing.h"
 
 namespace draftscope {
 namespace {
@@ -100,11 +100,13 @@ Status make_rope(const DrafterPlace& place, const Target& target, EagleCheckpoin
         out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors);
         return {};
     }
-    if (kind != "target") return bad_input("drafter option rope={} is unknown; use rope=own or rope=target", kind);
+    if (kind != "target")
+        return bad_input("drafter option rope={} is unknown; use rope=own or rope=target", kind);
     if (target.config().head_dim != out.shape.head_dim) {
-        return bad_input("drafter option rope=target: the target's "
-                         "attention heads are {} wide, the drafter's {}",
-                         target.config().head_dim, out.shape.head_dim);
+        return bad_input(
+            "drafter option rope=target: the target's "
+            "attention heads are {} wide, the drafter's {}",
+            target.config().head_dim, out.shape.head_dim);
     }
     out.rope = target.rope();
     return {};
@@ -156,8 +158,9 @@ Status EagleCheckpoint::nothing_left() const {
                                            : EagleGeneration::eagle2;
     for (const std::string& tensor : weights->names()) {
         if (used.count(tensor) != 0 || may_be_left(tensor, generation)) continue;
-        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version", weights->path(),
-                         tensor, generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2");
+        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version",
+                         weights->path(), tensor,
+                         generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2");
     }
     return {};
 }

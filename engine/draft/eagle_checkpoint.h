@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/model/decoder_layer.h"
-#include "engine/model/device_embeddings.h"
-#include "engine/model/gguf.h"
-#include "engine/model/json_file.h"
-#include "engine/model/target.h"
-#include "engine/model/weight_source.h"
+#include "engine/formats/gguf.h"
+#include "engine/formats/json_file.h"
+#include "engine/formats/weight_source.h"
+#include "engine/transformer/decoder_layer.h"
+#include "engine/transformer/device_embeddings.h"
+#include "engine/transformer/target.h"
 
 namespace draftscope {
 

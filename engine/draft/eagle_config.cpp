@@ -2,7 +2,7 @@
 #include <array>
 
 #include "engine/draft/eagle_checkpoint.h"
-#include "engine/model/hf_rope.h"
+#include "engine/formats/hf_rope.h"
 
 namespace draftscope {
 namespace {

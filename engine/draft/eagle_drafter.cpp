@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/draft/candidate_rows.h"
+#include "engine/draft/candidate_sampler.h"
 #include "engine/draft/eagle_rows.h"
 
 namespace draftscope {
@@ -208,7 +208,8 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
                       slots + 1, job.tokens.size());
     }
     if (slots > model_->rope().positions) {
-        return failed("{}: {} slots exceed its maximum of {} positions", name_, slots, model_->rope().positions);
+        return failed("{}: {} slots exceed its maximum of {} positions", name_, slots,
+                      model_->rope().positions);
     }
     return {};
 }

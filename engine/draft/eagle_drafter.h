@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "engine/draft/drafter.h"
-#include "engine/model/decoder_layer.h"
+#include "engine/transformer/decoder_layer.h"
 
 namespace draftscope {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "engine/draft/eagle_checkpoint.h"
-#include "engine/model/gguf_weights.h"
+#include "engine/formats/gguf_weights.h"
 
 namespace draftscope {
 namespace {
@@ -64,8 +64,8 @@ Status read_layers(const GgufFile& file, const ModelConfig& target, EagleCheckpo
         out.aux_layers.clear();
         for (const std::int64_t layer : *layers) {
             if (layer < 0 || layer >= target.layers) {
-                return bad_input("{}: metadata '{}' contains {}, but the target has layers 0..{}", file.path(), key,
-                                 layer, target.layers - 1);
+                return bad_input("{}: metadata '{}' contains {}, but the target has layers 0..{}",
+                                 file.path(), key, layer, target.layers - 1);
             }
             out.aux_layers.push_back(static_cast<int>(layer));
         }

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "engine/model/device_decoder.h"
+#include "engine/transformer/device_decoder.h"
 
 namespace draftscope {
 

@@ -1,7 +1,7 @@
 #include <cstring>
 
+#include "engine/draft/decoding_heads.h"
 #include "engine/draft/drafters.h"
-#include "engine/draft/path_heads.h"
 #include "engine/draft/path_heads_on_device.h"
 
 namespace draftscope {

@@ -1,5 +1,5 @@
+#include "engine/draft/decoding_heads.h"
 #include "engine/draft/drafters.h"
-#include "engine/draft/path_heads.h"
 #include "engine/draft/path_heads_on_device.h"
 
 namespace draftscope {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/draft/path_heads.h"
+#include "engine/draft/decoding_heads.h"
 #include "engine/draft/tree_growth.h"
 
 namespace draftscope {

@@ -8,8 +8,10 @@ namespace {
 constexpr std::array<DrafterInfo, 6> table{{
     {"none", "Autoregressive", "", false, "no drafts: one token per round, the baseline", make_none},
     {"ngram", "Prompt lookup", "", false,
-     "copies the continuation of an earlier occurrence of the last words; ngram:max=3,min=1,window=0,backoff=1 "
-     "sets the lengths to match, the search window in tokens (0 = all) and whether an unknown n-gram is shortened",
+     "copies the continuation of an earlier occurrence of the last words; "
+     "ngram:max=3,min=1,window=0,backoff=1 "
+     "sets the lengths to match, the search window in tokens (0 = all) and whether an unknown n-gram is "
+     "shortened",
      make_ngram},
     {"eagle2", "EAGLE-2", "EAGLE-2, arXiv 2406.16858", true,
      "one decoder layer over the target's last hidden states; a folder with config.json and "

@@ -1,6 +1,6 @@
 #include "engine/draft/synthetic_drafter.h"
 
-#include "engine/model/synthetic_model.h"
+#include "engine/formats/synthetic_model.h"
 
 namespace draftscope {
 namespace {
@@ -8,8 +8,8 @@ namespace {
 Status check_target(const std::string& path, const Target& target) {
     if (is_synthetic_model(target.path()) && path == target.path()) return {};
     return bad_input(
-        "drafter '{}': a random drafter needs the synthetic target of the same name, but the target is {}", path,
-        target.path());
+        "drafter '{}': a random drafter needs the synthetic target of the same name, but the target is {}",
+        path, target.path());
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/phase.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/device_spans.h"
 #include "engine/heads/direct_there.h"
 #include "engine/tree/expansion.h"
-#include "profiler/phase.h"
 
 namespace draftscope {
 

@@ -173,7 +173,8 @@ Status Collector::plan() {
     for (const int t : usable) places += texts_.generated(t) - 1;
     if (usable.size() < 2) {
         return bad_input(
-            "the recording has {} texts with at least two generated tokens; fitting needs two or more, one of "
+            "the recording has {} texts with at least two generated tokens; fitting needs two or more, one "
+            "of "
             "them for the report",
             usable.size());
     }
@@ -272,7 +273,8 @@ Result<Samples> Collector::run() {
         active = std::move(still);
     }
     if (samples_.text.rows() + samples_.drafted.rows() == 0)
-        return bad_input("the recording has no draft steps: its texts end before a round fits; record longer texts");
+        return bad_input(
+            "the recording has no draft steps: its texts end before a round fits; record longer texts");
     return std::move(samples_);
 }
 

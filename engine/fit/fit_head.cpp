@@ -9,9 +9,9 @@
 
 #include "engine/fit/joint.h"
 #include "engine/fit/low_rank.h"
+#include "engine/formats/dequant.h"
 #include "engine/heads/static_vocab.h"
-#include "engine/model/dequant.h"
-#include "engine/replay/trace_writer.h"
+#include "engine/recording/recording_writer.h"
 
 namespace draftscope::fit {
 namespace {
@@ -491,7 +491,8 @@ Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, 
 Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options, const JointFit& joint,
                              const Hooks& hooks) {
     if (!is_low_rank(options.head) && options.head != "vocabtrim-t" && options.head != "bcl")
-        return bad_input("head {}: --joint trains only slimspec, specvocab, vocabtrim-t and bcl", options.head);
+        return bad_input("head {}: --joint trains only slimspec, specvocab, vocabtrim-t and bcl",
+                         options.head);
     DS_TRY(check_sizes(inputs, options));
     FittedHead result;
     std::unique_ptr<Growing> growing;

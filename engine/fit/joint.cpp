@@ -233,7 +233,9 @@ Result<double> JointTrainer::held_out_loss() {
         sum += loss;
         ++counted;
     }
-    if (counted == 0) return bad_input("fit: no held-out text is long enough to evaluate a draft step; record longer texts");
+    if (counted == 0)
+        return bad_input(
+            "fit: no held-out text is long enough to evaluate a draft step; record longer texts");
     return sum / counted;
 }
 

@@ -8,7 +8,7 @@
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/fit/eagle_pass.h"
 #include "engine/fit/fit_head.h"
-#include "engine/model/target.h"
+#include "engine/transformer/target.h"
 
 /// Trains drafter and head together, as SlimSpec, SpecVocab, BCL and VocabTrim-T do. Unlike there, the
 /// drafter is trained and the head is fitted beforehand.

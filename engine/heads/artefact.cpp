@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "base/mapped_file.h"
+#include "engine/formats/model_file.h"
+#include "engine/formats/synthetic_model.h"
 #include "engine/heads/synthetic_artefact.h"
-#include "engine/model/mapped_file.h"
-#include "engine/model/model_file.h"
-#include "engine/model/synthetic_model.h"
 
 namespace draftscope {
 namespace {
@@ -68,9 +68,10 @@ Result<ArtefactInfo> read_info(const WeightSource& file) {
     const auto version = number<int>(metadata.text("version"));
     if (!version || *version < 1) return metadata.wrong("version", "a whole number above 0");
     if (*version > format_version)
-        return bad_input("{}: head artefact version {} is too new, this "
-                         "program reads up to {}; update the program",
-                         file.path(), *version, format_version);
+        return bad_input(
+            "{}: head artefact version {} is too new, this "
+            "program reads up to {}; update the program",
+            file.path(), *version, format_version);
     ArtefactInfo info;
     info.head = metadata.text("head");
     info.target = metadata.text("target");
@@ -119,9 +120,10 @@ Result<HeadArtefact> HeadArtefact::open(const std::string& path, std::string_vie
 
 Status HeadArtefact::fits(const HeadWeights& weights) const {
     const auto other = [&](std::string_view what, const auto& made_for, const auto& have) {
-        return bad_input("{}: head {} was fitted for {} {}, but the "
-                         "run has {}; fit one with draftscope fit",
-                         path(), info_.head, what, made_for, have);
+        return bad_input(
+            "{}: head {} was fitted for {} {}, but the "
+            "run has {}; fit one with draftscope fit",
+            path(), info_.head, what, made_for, have);
     };
     if (info_.vocab != weights.vocab) return other("vocabulary size", info_.vocab, weights.vocab);
     if (info_.hidden != weights.hidden) return other("hidden size", info_.hidden, weights.hidden);
@@ -225,8 +227,8 @@ Result<std::vector<TokenId>> HeadArtefact::rising_ids(const std::string& name) c
     ids.reserve(values.size());
     for (const std::int64_t value : values) {
         if (value < 0 || value >= info_.vocab || (!ids.empty() && value <= ids.back()))
-            return bad_input("{}: tensor '{}' contains {} at index {}; expected ascending ids below {}", path(), name,
-                             value, ids.size(), info_.vocab);
+            return bad_input("{}: tensor '{}' contains {} at index {}; expected ascending ids below {}",
+                             path(), name, value, ids.size(), info_.vocab);
         ids.push_back(static_cast<TokenId>(value));
     }
     if (ids.empty()) return bad_input("{}: tensor '{}' is empty", path(), name);
@@ -242,8 +244,8 @@ Result<std::vector<int>> HeadArtefact::map_of_tokens(const std::string& name, in
     map.reserve(values.size());
     for (const std::int64_t value : values) {
         if (value < 0 || value >= limit)
-            return bad_input("{}: tensor '{}' contains {} for token {}, expected 0 to {}", path(), name, value,
-                             map.size(), limit - 1);
+            return bad_input("{}: tensor '{}' contains {} for token {}, expected 0 to {}", path(), name,
+                             value, map.size(), limit - 1);
         map.push_back(static_cast<int>(value));
     }
     return map;

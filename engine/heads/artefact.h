@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/formats/safetensors_writer.h"
+#include "engine/formats/weight_source.h"
 #include "engine/heads/head.h"
-#include "engine/model/safetensors_writer.h"
-#include "engine/model/weight_source.h"
 
 /// Head artefacts: the files that `fit` writes and fitted heads are loaded from (docs/FORMATS.md, "Head
 /// artefacts").

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "engine/heads/factories.h"
-#include "engine/heads/static_head.h"
 #include "engine/heads/static_vocab.h"
 #include "engine/heads/trained_vocab.h"
+#include "engine/heads/trimmed_head.h"
 
 namespace draftscope {
 namespace {
@@ -97,9 +97,10 @@ Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArte
     if (!artefacts.artefact_path.empty()) {
         for (const std::string_view name : {"alpha", "bytes"})
             if (const auto given = spec.params.find(name); given != spec.params.end())
-                return bad_input("head bcl: {}={} only applies when the size "
-                                 "is solved, but {} has a fixed size; omit it",
-                                 name, given->second, artefacts.artefact_path);
+                return bad_input(
+                    "head bcl: {}={} only applies when the size "
+                    "is solved, but {} has a fixed size; omit it",
+                    name, given->second, artefacts.artefact_path);
         return make_trained_vocab_head(spec, artefacts);
     }
     DS_ASSIGN(const double alpha, number_param(spec, "alpha", 0.5));

@@ -6,8 +6,8 @@
 
 #include "base/function_ref.h"
 #include "engine/heads/head.h"
-#include "kernels/head.h"
-#include "kernels/row_store.h"
+#include "kernels/matmul_topk.h"
+#include "kernels/row_major_matrix.h"
 
 namespace draftscope {
 

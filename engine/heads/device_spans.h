@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/device_timer.h"
-#include "profiler/phase.h"
+#include "base/phase.h"
 
 namespace draftscope {
 

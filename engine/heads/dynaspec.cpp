@@ -9,7 +9,7 @@
 #include "engine/heads/clusters.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/router.h"
-#include "engine/heads/side_lane.h"
+#include "engine/heads/side_stream.h"
 
 namespace draftscope {
 namespace {

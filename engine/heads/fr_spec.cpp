@@ -1,5 +1,5 @@
 #include "engine/heads/factories.h"
-#include "engine/heads/static_head.h"
+#include "engine/heads/trimmed_head.h"
 
 namespace draftscope {
 

@@ -10,13 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/phase.h"
 #include "base/result.h"
-#include "base/reused.h"
+#include "base/reusable_vector.h"
 #include "base/spans.h"
 #include "base/units.h"
 #include "engine/tree/draft_tree.h"
 #include "kernels/matrix.h"
-#include "profiler/phase.h"
 
 /// Draft LM-head strategies. A head turns drafter hidden rows into candidate tokens. It never sees the
 /// target's decision before observe(). One file per head, one entry in the registry.

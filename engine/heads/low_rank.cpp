@@ -18,8 +18,8 @@ Status check_ranks(const HeadArtefact& artefact, const std::vector<int>& ranks) 
     const std::string found = fmt::format("{}", fmt::join(ranks, "/"));
     const bool alike = std::equal(ranks.begin() + 1, ranks.end(), ranks.begin());
     if (said->second == found || (alike && said->second == std::to_string(ranks.front()))) return {};
-    return bad_input("{}: metadata has rank {}, but tensor 'down' has {}; the file is damaged", artefact.path(),
-                     said->second, found);
+    return bad_input("{}: metadata has rank {}, but tensor 'down' has {}; the file is damaged",
+                     artefact.path(), said->second, found);
 }
 
 /// Loads the first `columns` columns of an up-projection, at most all.

@@ -8,11 +8,11 @@
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head_there.h"
-#include "engine/heads/side_lane.h"
+#include "engine/heads/side_stream.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/head_rows.h"
 #include "kernels/matmul.h"
-#include "kernels/row_store.h"
+#include "kernels/row_major_matrix.h"
 
 namespace draftscope {
 
@@ -96,15 +96,14 @@ struct MicroSpecState final : HeadState {
     ~MicroSpecState() override { lane->settle(refill); }
 
     CandidateStream stream;
-    bool changed = true;              ///< whether the stream changed since rows were packed
-    std::vector<TokenId> ids;         ///< of the packed rows, ascending
-    std::vector<TokenId> listed;      ///< the active set, while it is compared with `ids`
-    std::vector<TokenId> head_rows;   ///< rows of `ids`, if the LM head is trimmed
-    kernels::DeviceBuffer ids_there;  ///< copy of said_ids on the device of the rows
-    std::vector<TokenId> said_ids;    ///< ids last uploaded
-    kernels::DeviceBuffer
-        rows_there;            ///< row count, then row numbers; only if the rows are not packed
-    kernels::PackedRows rows;  ///< with ids: used by the side stream while `refill` is pending
+    bool changed = true;               ///< whether the stream changed since rows were packed
+    std::vector<TokenId> ids;          ///< of the packed rows, ascending
+    std::vector<TokenId> listed;       ///< the active set, while it is compared with `ids`
+    std::vector<TokenId> head_rows;    ///< rows of `ids`, if the LM head is trimmed
+    kernels::DeviceBuffer ids_there;   ///< copy of said_ids on the device of the rows
+    std::vector<TokenId> said_ids;     ///< ids last uploaded
+    kernels::DeviceBuffer rows_there;  ///< row count, then row numbers; only if the rows are not packed
+    kernels::PackedRows rows;          ///< with ids: used by the side stream while `refill` is pending
     SideLane::Ticket refill = 0;
     std::shared_ptr<SideLane> lane;
     // Packing done by propose() in this round: the level, and the bytes read and written.

@@ -8,7 +8,7 @@
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/static_vocab.h"
-#include "kernels/row_store.h"
+#include "kernels/row_major_matrix.h"
 
 namespace draftscope {
 namespace {

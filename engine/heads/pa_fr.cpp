@@ -3,8 +3,8 @@
 
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
-#include "engine/heads/static_head.h"
 #include "engine/heads/static_vocab.h"
+#include "engine/heads/trimmed_head.h"
 
 namespace draftscope {
 namespace {

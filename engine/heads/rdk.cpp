@@ -54,8 +54,8 @@ Status Affinity::load(const HeadArtefact& artefact, int vocab) {
     if (weights == nullptr || weights->shape.size() != 2 || weights->cols() < 1 || weights->cols() > vocab ||
         weights->rows() != static_cast<std::int64_t>(ids.size()) ||
         neighbours.size() != ids.size() * static_cast<std::size_t>(weights->cols()))
-        return bad_input("{}: tensors 'neighbours' and 'weights' must both have shape [{}, n]", artefact.path(),
-                         ids.size());
+        return bad_input("{}: tensors 'neighbours' and 'weights' must both have shape [{}, n]",
+                         artefact.path(), ids.size());
     width_ = static_cast<std::size_t>(weights->cols());
     std::vector<float> values(width_);
     std::size_t next = 0;
@@ -69,18 +69,22 @@ Status Affinity::load(const HeadArtefact& artefact, int vocab) {
         double sum = 0;
         for (const float value : values) {
             if (!(value >= 0))
-                return bad_input("{}: tensor 'weights' contains {} for "
-                                 "token {}, expected a value of at least 0", artefact.path(), value, token);
+                return bad_input(
+                    "{}: tensor 'weights' contains {} for "
+                    "token {}, expected a value of at least 0",
+                    artefact.path(), value, token);
             sum += static_cast<double>(value);
         }
         if (!(std::abs(sum - 1) < 0.01))
-            return bad_input("{}: tensor 'weights' sums to {} for token {}, expected 1", artefact.path(),
-                             sum, token);
+            return bad_input("{}: tensor 'weights' sums to {} for token {}, expected 1", artefact.path(), sum,
+                             token);
         for (std::size_t i = 0; i < width_; ++i) {
             const std::int64_t to = neighbours[next * width_ + i];
             if (to < 0 || to >= vocab)
-                return bad_input("{}: tensor 'neighbours' contains {} "
-                                 "for token {}, which is not a token id", artefact.path(), to, token);
+                return bad_input(
+                    "{}: tensor 'neighbours' contains {} "
+                    "for token {}, which is not a token id",
+                    artefact.path(), to, token);
             if (values[i] > 0)
                 shares_.push_back(
                     {static_cast<TokenId>(to), static_cast<float>(static_cast<double>(values[i]) / sum)});

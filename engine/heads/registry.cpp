@@ -95,8 +95,9 @@ constexpr HeadParam microspec_params[] = {
     {"eos", 0, 0, 0, true, "tokens that end the text are always active", false, "no|yes"},
 };
 constexpr HeadParam oracle_params[] = {
-    {"m", 32, 1, 32, true, "the target's best tokens at each position, "
-                           "limited by those that a recording holds"},
+    {"m", 32, 1, 32, true,
+     "the target's best tokens at each position, "
+     "limited by those that a recording holds"},
 };
 
 const std::array<HeadInfo, 12> heads = {{

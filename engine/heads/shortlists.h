@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "base/reused.h"
+#include "base/reusable_vector.h"
 #include "engine/heads/head.h"
-#include "kernels/row_store.h"
+#include "kernels/row_major_matrix.h"
 
 /// Support for heads in which each hidden row of a level has its own shortlist (SpecVocab, DynaSpec, CORAL).
 namespace draftscope {

@@ -10,10 +10,10 @@
 #include "engine/heads/low_rank.h"
 #include "engine/heads/shortlists.h"
 #include "engine/heads/static_vocab.h"
-#include "kernels/head.h"
 #include "kernels/head_rows.h"
 #include "kernels/head_shortlists.h"
-#include "kernels/row_sets.h"
+#include "kernels/matmul_topk.h"
+#include "kernels/token_set_union.h"
 
 namespace draftscope {
 namespace {

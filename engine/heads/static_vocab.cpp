@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "engine/formats/synthetic_model.h"
+#include "engine/formats/tensor_file.h"
 #include "engine/heads/synthetic_artefact.h"
-#include "engine/model/synthetic_model.h"
-#include "engine/model/tensor_file.h"
 
 namespace draftscope {
 
@@ -73,8 +73,8 @@ Result<std::vector<TokenId>> ranking_ids(const WeightSource& ranking, std::strin
     ids.reserve(values.size());
     for (const std::int64_t value : values) {
         if (value < 0 || value > INT32_MAX)
-            return bad_input("{}: tensor 'ids' contains {}, which is not a token id (head {})", ranking.path(),
-                             value, head);
+            return bad_input("{}: tensor 'ids' contains {}, which is not a token id (head {})",
+                             ranking.path(), value, head);
         ids.push_back(static_cast<TokenId>(value));
     }
     return ids;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/formats/weight_source.h"
 #include "engine/heads/head.h"
-#include "engine/model/weight_source.h"
 
 namespace draftscope {
 

@@ -7,9 +7,9 @@
 #include <map>
 #include <utility>
 
+#include "engine/formats/architecture.h"
+#include "engine/formats/synthetic_model.h"
 #include "engine/heads/factories.h"
-#include "engine/model/architecture.h"
-#include "engine/model/synthetic_model.h"
 
 namespace draftscope {
 namespace {
@@ -102,7 +102,8 @@ Status add_trimmed(Making& making) {
 /// a router of `inputs` columns and `width` hidden units.
 Status add_routed(Making& making, const std::string& map, int groups, int inputs, int width) {
     if (groups > making.shape.tokens)
-        return bad_input("head {}: {}={} exceeds the {} tokens", making.spec.id, map, groups, making.shape.tokens);
+        return bad_input("head {}: {}={} exceeds the {} tokens", making.spec.id, map, groups,
+                         making.shape.tokens);
     std::vector<std::int64_t> group_of;
     for (int token = 0; token < making.shape.tokens; ++token) group_of.push_back(token % groups);
     making.tensors->add_integers(map, std::move(group_of));

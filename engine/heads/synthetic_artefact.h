@@ -5,8 +5,8 @@
 
 #include "engine/heads/artefact.h"
 
-/// Artefacts with random values for synthetic targets (engine/model/synthetic_model.h). Such a head costs as
-/// much as a fitted one of its parameters, but its proposals are useless.
+/// Artefacts with random values for synthetic targets (engine/formats/synthetic_model.h). Such a head costs
+/// as much as a fitted one of its parameters, but its proposals are useless.
 namespace draftscope {
 
 struct SyntheticArtefact {

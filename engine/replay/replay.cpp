@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/replay/target_mass.h"
+#include "engine/replay/covered_probability.h"
 
 namespace draftscope {
 namespace {
@@ -171,7 +171,8 @@ class Replayer {
         // Rounding of the hidden states changes few ties; another model's LM head agrees only by chance.
         if (seen_ < 64 || agreed_ * 2 >= seen_) return {};
         return bad_input(
-            "{}: the LM head of {} gives the recorded best token at only {} of {} positions; it is not the LM head of "
+            "{}: the LM head of {} gives the recorded best token at only {} of {} positions; it is not the "
+            "LM head of "
             "the recorded target",
             trace_.folder(), ends_.path(), agreed_, seen_);
     }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/replay/trace.h"
-#include "engine/session/follow.h"
+#include "engine/recording/recording.h"
+#include "engine/shadow/replay_runner.h"
 
 namespace draftscope {
 

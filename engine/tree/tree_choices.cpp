@@ -25,8 +25,8 @@ std::string text_of(const Path& path) {
 Status check_path(std::string_view name, const Path& path) {
     if (path.empty()) return bad_input("tree: choices:{}: contains an empty path; the root is implied", name);
     if (path.size() > static_cast<std::size_t>(max_tree_levels))
-        return bad_input("tree: choices:{}: path {} has depth {}; the maximum is {}", name,
-                         text_of(path), path.size(), max_tree_levels);
+        return bad_input("tree: choices:{}: path {} has depth {}; the maximum is {}", name, text_of(path),
+                         path.size(), max_tree_levels);
     for (const int rank : path)
         if (rank < 0 || rank >= max_tree_topk)
             return bad_input("tree: choices:{}: rank {} of path {} is outside 0..{}", name, rank,
@@ -91,8 +91,7 @@ Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<Path> p
         return a.size() != b.size() ? a.size() < b.size() : a < b;
     });
     const auto twin = std::adjacent_find(paths.begin(), paths.end());
-    if (twin != paths.end())
-        return bad_input("tree: choices:{}: path {} occurs twice", name, text_of(*twin));
+    if (twin != paths.end()) return bad_input("tree: choices:{}: path {} occurs twice", name, text_of(*twin));
     TreeChoices choices;
     choices.name = name;
     for (const Path& path : paths) {

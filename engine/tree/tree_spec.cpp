@@ -156,8 +156,7 @@ Result<TreeSpec> parse_tree_spec(std::string_view text) {
     DS_ASSIGN(TreeSpec spec, parse_shape(body));
     if (!order) return spec;
     if (spec.choices)
-        return bad_input("tree: order={} with {}: a static tree has the order of its paths", *order,
-                         body);
+        return bad_input("tree: order={} with {}: a static tree has the order of its paths", *order, body);
     if (spec.topk == 1) return bad_input("tree: order={} with {}: a chain has only one order", *order, body);
     spec.order = *order == "fr" ? TreeOrder::fr : TreeOrder::eagle;
     return spec;

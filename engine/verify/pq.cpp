@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "engine/verify/tree_path.h"
 #include "engine/verify/verify.h"
-#include "engine/verify/walk.h"
 #include "kernels/exp_sums.h"
 
 namespace draftscope {

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/device_logits.h"
+#include "engine/transformer/device_logits.h"
 #include "engine/verify/verify.h"
 
 /// Rejection sampling that a device does on the rows that it made: what it is asked, and what it answers.

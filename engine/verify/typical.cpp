@@ -2,8 +2,8 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/verify/tree_path.h"
 #include "engine/verify/verify.h"
-#include "engine/verify/walk.h"
 
 namespace draftscope {
 namespace {

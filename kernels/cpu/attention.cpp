@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/fp_mode.h"
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
+#include "kernels/cpu/vector/fp_mode.h"
 
 namespace draftscope::kernels {
 namespace {

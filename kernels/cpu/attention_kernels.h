@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/cpu/row_kernels.h"
-#include "kernels/cpu/vec_math.h"
+#include "kernels/cpu/vector/row_kernels.h"
+#include "kernels/cpu/vector/vec_math.h"
 
 /// Attention kernels over one vector type. The sum of a (row, key) or (row, value) pair never depends on the
 /// other rows of a tile. Scores are summed over the head's dimensions, outputs over the positions, both

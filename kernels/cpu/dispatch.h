@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/row_kernels.h"
+#include "kernels/cpu/vector/row_kernels.h"
 #include "kernels/exec.h"
 
 namespace draftscope::kernels {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/cpus.h"
-#include "kernels/cpu/fp_mode.h"
+#include "kernels/cpu/vector/fp_mode.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

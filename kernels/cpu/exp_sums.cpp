@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/split.h"
 
 namespace draftscope::kernels {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cassert>
 
-#include "kernels/cpu/gemm_block.h"
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/gemm_block.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/split.h"
 
 namespace draftscope::kernels {

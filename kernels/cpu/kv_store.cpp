@@ -4,7 +4,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
 
 namespace draftscope::kernels {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cpu/layout.h"
-#include "kernels/cpu/pack.h"
+#include "kernels/cpu/matmul/layout.h"
+#include "kernels/cpu/matmul/pack.h"
 #include "kernels/cpu/weight_memory.h"
 #include "kernels/device/device_matrix.h"
 

@@ -2,7 +2,7 @@
 
 #include <cassert>
 
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
 
 namespace draftscope::kernels {
 

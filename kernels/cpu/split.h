@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/fp_mode.h"
+#include "kernels/cpu/vector/fp_mode.h"
 #include "kernels/exec.h"
 
 namespace draftscope::kernels {

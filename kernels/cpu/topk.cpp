@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/layout.h"
-#include "kernels/cpu/selection.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/split.h"
+#include "kernels/cpu/vector/selection.h"
 
 namespace draftscope::kernels {
 namespace {

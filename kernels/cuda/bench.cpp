@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/rng.h"
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/device_bench.h"
@@ -312,8 +312,7 @@ class Bench {
             device_.copy(stream_.as<std::byte>() + 2 * half, stream_.as<void>(), half);
         });
         report.copy_gb_per_s = results_.back().gb_per_s();
-        measure("empty kernel", "warm", 0, 0,
-                [&](int, bool) { cuda::launch_empty(device_.stream()); });
+        measure("empty kernel", "warm", 0, 0, [&](int, bool) { cuda::launch_empty(device_.stream()); });
         report.largest_cluster = cuda::largest_cluster();
         if (report.largest_cluster == 0) return;  // a GPU without clusters has no programmatic launch, either
         measure("empty kernel, started early", "warm", 0, 0,

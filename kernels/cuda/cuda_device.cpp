@@ -527,8 +527,8 @@ DeviceProbe probe(int ordinal) {
     } else if (error != cudaSuccess) {
         result.why_not = "the driver reported an error: " + text_of(error);
     } else if (ordinal >= count) {
-        result.why_not =
-            fmt::format("GPU number {} does not exist; this machine has {} (numbered from 0)", ordinal, count);
+        result.why_not = fmt::format("GPU number {} does not exist; this machine has {} (numbered from 0)",
+                                     ordinal, count);
     }
     if (!result.why_not.empty()) {
         (void)cudaGetLastError();
@@ -541,8 +541,8 @@ DeviceProbe probe(int ordinal) {
     }
     result.info = describe(found);
     if (found.major < least_major) {
-        result.why_not = fmt::format("{} is {}; sm_80 or later is required", found.name,
-                                     result.info.architecture);
+        result.why_not =
+            fmt::format("{} is {}; sm_80 or later is required", found.name, result.info.architecture);
         return result;
     }
     result.available = true;

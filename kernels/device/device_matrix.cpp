@@ -8,7 +8,7 @@
 #include <iterator>
 #include <vector>
 
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {

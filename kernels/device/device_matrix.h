@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/matrix.h"
-#include "kernels/row_store.h"
+#include "kernels/row_major_matrix.h"
 
 /// The ops of matrix.h, matmul.h and row_store.h for matrices that lie on a device.
 namespace draftscope::kernels {

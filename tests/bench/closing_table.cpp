@@ -5,9 +5,9 @@
 
 #include "base/rng.h"
 #include "tests/bench/table_tools.h"
+#include "tests/support/demo_fixture.h"
 #include "tests/support/demo_model.h"
-#include "tests/unit/engine/demo_rig.h"
-#include "tests/unit/engine/tiny_drafter.h"
+#include "tests/support/tiny_drafter.h"
 
 /// Prints tau and tokens per second of every target x drafter x {greedy, T=1} x {batch 1, batch 8}. It also
 /// checks that every text equals the autoregressive text, token for token. Targets are the demo model with

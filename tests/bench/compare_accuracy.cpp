@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/model/target.h"
-#include "engine/model/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/transformer/target.h"
 #include "kernels/int4.h"
 
 /// Measures the loss of each precision relative to the f32 forward pass of the same weights. It prints KL

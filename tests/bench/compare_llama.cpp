@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "engine/model/target.h"
+#include "engine/transformer/target.h"
 #include "kernels/int4.h"
-#include "profiler/machine.h"
+#include "profiler/machine/machine.h"
 
 /// Compares the demo target with llama.cpp on the same file, alternating in one process: theirs, ours, ours,
 /// theirs. Arguments: folder=DIR (of tests/bench/make_peer_models.py), rounds=N, threads=N, type=q8_0, q4_0

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "engine/heads/head.h"
-#include "engine/model/target.h"
-#include "kernels/row_store.h"
-#include "profiler/machine.h"
+#include "engine/transformer/target.h"
+#include "kernels/row_major_matrix.h"
+#include "profiler/machine/machine.h"
 #include "tests/support/demo_model.h"
 
 /// Measures the cost of a round's LM head calls for several heads in alternation. A round is a call of one

@@ -20,7 +20,7 @@
 #include "app/gui/models/timeline.h"
 #include "base/clock.h"
 #include "storage/capture_file.h"
-#include "tests/bench/made_steps.h"
+#include "tests/bench/synthetic_steps.h"
 
 namespace draftscope {
 namespace {

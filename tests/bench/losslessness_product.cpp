@@ -5,8 +5,8 @@
 #include <regex>
 
 #include "tests/bench/table_tools.h"
+#include "tests/support/demo_fixture.h"
 #include "tests/support/demo_model.h"
-#include "tests/unit/engine/demo_rig.h"
 
 /// Compares every drafter x head x tree x thread count x temperature on the demo model with plain decoding.
 /// Prints tau and the number of prompts with different tokens, which must be 0. Takes minutes to hours.

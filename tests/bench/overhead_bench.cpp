@@ -24,14 +24,14 @@
 #include <string_view>
 #include <vector>
 
-#include "app/jobs/recorder.h"
+#include "app/jobs/run/recorder.h"
 #include "base/clock.h"
-#include "profiler/bootstrap.h"
-#include "profiler/nvtx_mirror.h"
-#include "profiler/phase.h"
+#include "base/phase.h"
+#include "profiler/nvtx/nvtx_mirror.h"
+#include "profiler/stats/bootstrap.h"
 #include "storage/capture_file.h"
+#include "tests/support/demo_fixture.h"
 #include "tests/support/demo_model.h"
-#include "tests/unit/engine/demo_rig.h"
 
 namespace draftscope {
 namespace {

@@ -9,12 +9,12 @@
 #include <cstring>
 #include <vector>
 
-#include "app/jobs/recorder.h"
-#include "app/jobs/run_job.h"
+#include "app/jobs/run/recorder.h"
+#include "app/jobs/run/run_job.h"
 #include "base/clock.h"
 #include "capture/queries.h"
-#include "profiler/gpu_context.h"
-#include "profiler/nvtx_mirror.h"
+#include "profiler/cupti/gpu_context.h"
+#include "profiler/nvtx/nvtx_mirror.h"
 
 namespace draftscope {
 namespace {

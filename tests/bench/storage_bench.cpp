@@ -20,7 +20,7 @@
 #include "storage/capture_file.h"
 #include "storage/schema.h"
 #include "storage/sql.h"
-#include "tests/bench/made_steps.h"
+#include "tests/bench/synthetic_steps.h"
 
 namespace draftscope {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/session/session.h"
+#include "engine/decode/session.h"
 
 /// Shared by the programs of this folder that print tables.
 namespace draftscope::testing {

@@ -10,7 +10,7 @@
 
 #include "engine/draft/drafter.h"
 #include "engine/heads/head.h"
-#include "engine/model/target.h"
+#include "engine/transformer/target.h"
 #include "tests/support/demo_model.h"
 
 /// Times the demo target and drafter as a decode loop uses them. `bytes_per_second` counts the weights, keys

@@ -9,10 +9,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/model/chat_template.h"
-#include "engine/model/gguf.h"
-#include "engine/model/gguf_model.h"
-#include "engine/model/hf_folder.h"
+#include "engine/chat_template/chat_template.h"
+#include "engine/formats/gguf.h"
+#include "engine/formats/gguf_model.h"
+#include "engine/formats/hf_folder.h"
 
 namespace draftscope {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "engine/draft/drafter.h"
 #include "engine/heads/head.h"
-#include "engine/model/target.h"
+#include "engine/transformer/target.h"
 #include "tests/support/demo_model.h"
 
 /// Compares the demo target and drafter with float64 numpy results (tests/golden/engine,

@@ -3,8 +3,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/demo_fixture.h"
 #include "tests/support/demo_model.h"
-#include "tests/unit/engine/demo_rig.h"
 
 /// Compares complete decodes of the demo with an independent torch implementation: the tokens of each text
 /// and the rounds of each prompt (tests/golden/engine/demo_reference.json).

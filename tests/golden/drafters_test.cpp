@@ -237,7 +237,8 @@ TEST_F(GoldenDrafters, RotationMayFollowTheTarget) {
     // The target's heads are 12 wide; these drafters' heads are 16 and 20 wide.
     EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=target"),
                 HasSubstr("the target's attention heads are 12 wide, the drafter's 16"));
-    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=both"), HasSubstr("rope=own or rope=target"));
+    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=both"),
+                HasSubstr("rope=own or rope=target"));
     EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,ropes=own"), HasSubstr("known: rope"));
     expect_golden("eagle2:" + golden_folder + "/eagle2_bin,rope=own", "eagle2");
 }

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "engine/model/memory_check.h"
-#include "engine/model/target.h"
-#include "tests/unit/engine/decode_rig.h"
+#include "engine/transformer/target.h"
+#include "engine/weights/memory_check.h"
+#include "tests/support/decode_fixture.h"
 
 /// Compares one small random model per architecture with transformers (tests/golden/models,
 /// tools/make_tiny_hf_models.py).

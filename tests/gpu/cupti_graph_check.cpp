@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "profiler/counter_session.h"
-#include "profiler/gpu_session.h"
+#include "profiler/cupti/counter_session.h"
+#include "profiler/cupti/gpu_session.h"
 #include "tests/gpu/graph_workload.h"
 
 namespace draftscope {

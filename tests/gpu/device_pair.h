@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "kernels/device.h"
 #if !defined(DS_GPU_ONLY)
 #include "tests/support/simt_device.h"

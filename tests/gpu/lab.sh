@@ -31,10 +31,10 @@ if [ -f gpu-headers.tar.xz ]; then
 fi
 
 device_code=$(sed -n 's/.*ds_cuda_sources(ds_kernels \(.*\))/\1/p' kernels/CMakeLists.txt)
-host_code=(base/cpus base/python_wheels base/rng engine/model/ancestor_mask engine/tree/draft_tree engine/tree/expansion
-    engine/tree/published_choices engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec engine/verify/choose
-    engine/verify/match engine/verify/pq engine/verify/residuals engine/verify/typical engine/verify/walk kernels/cpu/exec
-    kernels/cpu/exp_sums kernels/cpu/isa kernels/cpu/rope kernels/cpu/row_kernels_portable kernels/cpu/topk kernels/cuda/bench
+host_code=(base/cpus base/python_wheels base/rng engine/transformer/ancestor_mask engine/tree/draft_tree engine/tree/expansion
+    engine/tree/published_choices engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec engine/verify/sample
+    engine/verify/match engine/verify/pq engine/verify/residuals engine/verify/typical engine/verify/tree_path kernels/cpu/exec
+    kernels/cpu/exp_sums kernels/cpu/isa kernels/cpu/rope kernels/cpu/vector/row_kernels_portable kernels/cpu/topk kernels/cuda/bench
     kernels/cuda/cuda_device kernels/cuda/library_product kernels/device/arena kernels/device/device tests/support/twin_choices
     tests/support/twin_device tests/gpu/kernel_bench)
 for test in tests/gpu/*_test.cpp; do host_code+=("${test%.cpp}"); done

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "profiler/phase.h"
+#include "base/phase.h"
 
 namespace draftscope::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/model/model_config.h"
+#include "engine/formats/model_config.h"
 
 namespace draftscope::testing {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "engine/model/model_file.h"
+#include "engine/formats/model_file.h"
 #include "tests/support/gguf_writer.h"
 
 namespace draftscope::testing {

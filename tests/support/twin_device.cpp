@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "tests/support/twin_checks.h"
 
 namespace draftscope::testing {

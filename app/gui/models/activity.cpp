@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/gui/models/timeline.h"
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 
 namespace draftscope {
 namespace {

@@ -102,7 +102,7 @@ struct CoverageModel {
     int vocab_size = 0;
     std::vector<CoverageCurve> curves;  ///< "all" first
     std::string ranking_heads;          ///< heads of the run with a ranked shortlist
-    CoverageCurve best;  ///< best ranking for this text: upper bound of static ones
+    CoverageCurve best;                 ///< best ranking for this text: upper bound of static ones
     std::vector<RankBin> tail;
     std::int64_t unranked = 0;    ///< emitted tokens outside the ranking
     std::vector<HeadMark> heads;  ///< driving head last (drawn on top); without `full`

@@ -171,11 +171,11 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     if (offered == nullptr)
         return fmt::format("{}; bonus token {}{}", accepted_text(end.depth, draft_depth),
                            wanted_text(*target), clipped);
-    return fmt::format("rejected at depth {}: the target chose {}{}; the drafter's top token was {} "
-                       "(p {:.2f}){}",
-                       end.depth + 1, wanted_text(*target),
-                       target->covered ? "" : ", which is not in the head's active set", offered->text,
-                       offered->edge_probability, clipped);
+    return fmt::format(
+        "rejected at depth {}: the target chose {}{}; the drafter's top token was {} "
+        "(p {:.2f}){}",
+        end.depth + 1, wanted_text(*target), target->covered ? "" : ", which is not in the head's active set",
+        offered->text, offered->edge_probability, clipped);
 }
 
 /// Puts the target's token before its siblings, so that the accepted path is the topmost.

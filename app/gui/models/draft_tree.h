@@ -34,10 +34,10 @@ struct TreeNode {
     float rows = 1;   ///< reserved height in rows
     TreeNodeKind kind = TreeNodeKind::rejected;
     TokenId token_id = no_token;
-    std::string label;            ///< for the node box: no quotes, spaces as dots
-    std::string text;             ///< quoted and made printable
-    double edge_probability = 1;  ///< drafter's, given the parent; target's for `target`
-    double path_probability = 1;  ///< drafter's, product from the root
+    std::string label;                         ///< for the node box: no quotes, spaces as dots
+    std::string text;                          ///< quoted and made printable
+    double edge_probability = 1;               ///< drafter's, given the parent; target's for `target`
+    double path_probability = 1;               ///< drafter's, product from the root
     std::optional<double> target_probability;  ///< target's, given the parent
     std::optional<int> target_rank;            ///< 0 = the target's most likely token
     bool covered = true;                       ///< `target` only: in the head's active set

@@ -28,7 +28,7 @@ struct Palette {
 };
 const Palette& palette(ThemeId theme);
 
-/// Returns a phase's colour: `rgb` of capture/phase_names.h, darkened on light ground.
+/// Returns a phase's colour: `rgb` of base/phase_names.h, darkened on light ground.
 std::uint32_t phase_colour(int phase_id, ThemeId theme);
 /// Returns a data colour (0xRRGGBB, e.g. of a head) adapted to the theme's ground.
 std::uint32_t data_colour(std::uint32_t rgb, ThemeId theme);

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/format_count.h"
+#include "base/phase_names.h"
 #include "capture/machine_facts.h"
-#include "capture/phase_names.h"
 
 namespace draftscope {
 namespace {

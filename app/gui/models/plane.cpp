@@ -24,9 +24,9 @@ std::string reads_text(const HeadReads& reads) {
     std::string text = fmt::format("{:.1f} MB per round", (reads.streamed + reads.gathered) / 1e6);
     if (reads.gathered > 0) text += fmt::format(", {:.1f} MB of it in scattered rows", reads.gathered / 1e6);
     if (reads.explained_ns)
-        text += fmt::format("; T_head is {:.2f} x the time at measured bandwidth ({:.0f} us {})",
-                            reads.times(),
-                            std::abs(reads.constant_ns()) / 1e3, reads.constant_ns() < 0 ? "less" : "more");
+        text +=
+            fmt::format("; T_head is {:.2f} x the time at measured bandwidth ({:.0f} us {})", reads.times(),
+                        std::abs(reads.constant_ns()) / 1e3, reads.constant_ns() < 0 ? "less" : "more");
     return text;
 }
 
@@ -236,9 +236,8 @@ std::vector<std::string> describe_published(const PublishedResult& result) {
     lines.push_back(fmt::format("{}{}{}", result.head, result.config.empty() ? "" : "  ", result.config));
     lines.push_back(number_text("nu", result.nu) + number_text("rho_tau", result.rho_tau) +
                     number_text("tau", result.tau));
-    const std::string speed =
-        number_text("speed-up over full", result.speedup_vs_full) +
-        number_text("over AR", result.speedup_vs_ar);
+    const std::string speed = number_text("speed-up over full", result.speedup_vs_full) +
+                              number_text("over AR", result.speedup_vs_ar);
     if (!speed.empty()) lines.push_back(speed);
     lines.push_back(fmt::format("{}; {}", result.target, result.setup));
     lines.push_back(fmt::format("{}: {}", result.short_name, result.source));

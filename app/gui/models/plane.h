@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/head_costs.h"
+#include "profiler/stats/head_costs.h"
 
 /// Model of the Acceptance-cost plane: each head as a point (nu, rho_tau) over lines of equal speed-up
 /// (SlimSpec, section 3.2).
@@ -34,8 +34,8 @@ struct PlanePoint {
     double tau = 0;  ///< over all rounds; an estimate if the head took part in only some
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
     bool reference = false;                             ///< full head: (1, 1) by definition
-    bool estimate = false;  ///< aligned shadow or calibration rounds; drawn hollow
-    Estimate predicted;     ///< speed-up over the full head, from the model
+    bool estimate = false;                ///< aligned shadow or calibration rounds; drawn hollow
+    Estimate predicted;                   ///< speed-up over the full head, from the model
     std::optional<Estimate> measured;     ///< from another run with the full head on the same prompts
     std::optional<Estimate> unexplained;  ///< measured - predicted
     double break_even_rho_tau = 1;        ///< at this nu

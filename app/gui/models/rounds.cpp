@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "app/gui/models/selection.h"
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 #include "capture/queries.h"
 
 namespace draftscope {
@@ -109,8 +109,7 @@ std::string describe_round(const RoundCell& cell) {
         if (phase.id == cell.dominant_phase && cell.step_ns > 0)
             text += fmt::format(", {} {:.0f} %", phase.name, 100 * cell.dominant_share);
     if (cell.clipped) text += "; clipped at the end of the output";
-    if (cell.excluded != Excluded::no)
-        text += fmt::format("; time not counted ({})", to_text(cell.excluded));
+    if (cell.excluded != Excluded::no) text += fmt::format("; time not counted ({})", to_text(cell.excluded));
     return text;
 }
 

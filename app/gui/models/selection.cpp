@@ -7,7 +7,7 @@
 
 #include "capture/queries.h"
 #include "capture/run_setting.h"
-#include "profiler/speedup.h"
+#include "profiler/stats/speedup.h"
 
 namespace draftscope {
 namespace {

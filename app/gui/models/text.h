@@ -20,8 +20,7 @@ enum class PieceKind { prompt, prefill, draft, bonus };
 
 /// A token of the shown text.
 struct TextPiece {
-    std::string
-        text;  ///< valid UTF-8, may contain line ends; "" if a later piece has the character
+    std::string text;   ///< valid UTF-8, may contain line ends; "" if a later piece has the character
     std::string bytes;  ///< in hexadecimal, if the token's bytes are not whole characters
     /// Number of earlier pieces without text that hold bytes of this text's first character.
     std::uint32_t shared_pieces = 0;

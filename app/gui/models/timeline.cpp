@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 
 namespace draftscope {
 namespace {

@@ -25,12 +25,11 @@ struct UiState {
     bool in_flight = false;            ///< the round in flight is selected (Snapshot::in_flight)
     bool follow = true;                ///< keep the newest round selected
     std::optional<TimeRange> range;    ///< selected in the timeline; limits the panels' tables
-    TokenId hovered_token =
-        no_token;                 ///< under the mouse in any panel, marked in all; reset each frame
-    bool fit_requested = false;   ///< key F, for one frame: views show everything
-    bool find_requested = false;  ///< Ctrl+F, for one frame: the Text panel takes the focus
+    TokenId hovered_token = no_token;  ///< under the mouse in any panel, marked in all; reset each frame
+    bool fit_requested = false;        ///< key F, for one frame: views show everything
+    bool find_requested = false;       ///< Ctrl+F, for one frame: the Text panel takes the focus
     bool open_other_requested = false;  ///< open the dialog for another capture
-    std::uint64_t data_key = 0;  ///< changes with the snapshot: cached models are then rebuilt
+    std::uint64_t data_key = 0;         ///< changes with the snapshot: cached models are then rebuilt
     std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; stored with the settings
 
     RowId newest_run = 0;  ///< last run that was selected automatically

@@ -7,7 +7,7 @@
 
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
-#include "profiler/compare_text.h"
+#include "profiler/stats/compare_text.h"
 
 namespace draftscope {
 namespace {
@@ -203,8 +203,7 @@ void draw_compare(PanelContext& c) {
     ImGui::PopStyleColor();
     if (!report->may_force) return;
     if (ImGui::Button("Compare anyway")) memory.force = true;
-    tooltip(c.style,
-            "The result is marked as forced: the runs differ in more than the compared settings.");
+    tooltip(c.style, "The result is marked as forced: the runs differ in more than the compared settings.");
 }
 
 }  // namespace draftscope

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/models/label_places.h"
-#include "app/gui/panels/rebuild.h"
+#include "app/gui/models/label_placer.h"
+#include "app/gui/panels/rebuild_throttle.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_colours.h"
 #include "capture/token_text.h"
@@ -330,10 +330,9 @@ void caption(const Style& style, CoverageMemory& memory, bool picture) {
                        (model.ranking_heads.empty()
                             ? std::string()
                             : "\nHeads that keep the first tokens of a ranking: " + model.ranking_heads) +
-                       (model.least_v_for_99 > 0
-                            ? "\nThis many tokens from the start of the ranking cover "
-                              "99 % of the emitted tokens."
-                            : "") +
+                       (model.least_v_for_99 > 0 ? "\nThis many tokens from the start of the ranking cover "
+                                                   "99 % of the emitted tokens."
+                                                 : "") +
                        "\nGrey curve: the best possible ranking for this text; no fixed "
                        "shortlist of the same size covers more. Stars: context-dependent shortlists.");
     ImGui::SameLine();

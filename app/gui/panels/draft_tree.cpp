@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "app/gui/models/selection.h"
-#include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/rebuild_throttle.h"
 
 namespace draftscope {
 namespace {

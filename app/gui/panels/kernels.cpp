@@ -92,8 +92,7 @@ void draw_choice(PanelContext& c, KernelsMemory& memory, const KernelTable& tabl
     }
     ImGui::SameLine();
     ImGui::SetNextItemWidth(6 * c.style.em);
-    if (ImGui::BeginCombo("##precision",
-                          memory.precision.empty() ? "all types" : memory.precision.c_str())) {
+    if (ImGui::BeginCombo("##precision", memory.precision.empty() ? "all types" : memory.precision.c_str())) {
         if (ImGui::Selectable("all types", memory.precision.empty())) memory.precision.clear();
         for (const std::string& name : table.precisions)
             if (ImGui::Selectable(name.c_str(), memory.precision == name)) memory.precision = name;
@@ -145,10 +144,9 @@ void draw_kernels(PanelContext& c) {
     auto& memory = c.memory.get<KernelsMemory>();
     draw_settings(c, memory);
     if (c.status.kernels == nullptr) {
-        draw_empty_text(
-            c.style,
-            "Speed of a draft head's kernels on this machine, relative to its memory bandwidth. "
-            "Measuring takes about ten seconds.");
+        draw_empty_text(c.style,
+                        "Speed of a draft head's kernels on this machine, relative to its memory bandwidth. "
+                        "Measuring takes about ten seconds.");
         return;
     }
     if (memory.shown != c.status.kernels) {

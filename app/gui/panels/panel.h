@@ -8,7 +8,7 @@
 
 #include "app/gui/models/ui_state.h"
 #include "app/gui/panels/style.h"
-#include "app/jobs/commands.h"
+#include "app/jobs/commands/commands.h"
 #include "capture/capture.h"
 
 /// A panel is one file in this folder, one line in registry.cpp and one model in app/gui/models. The shell

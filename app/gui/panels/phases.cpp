@@ -10,7 +10,7 @@
 #include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
 #include "base/format_count.h"
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 
 namespace draftscope {
 namespace {
@@ -87,14 +87,13 @@ std::string spread_text(const PhaseTableRow& row) {
     std::string text = fmt::format("per step: mean {} us, median {} us, MAD {} us", number(row.mean_us),
                                    number(row.median_us), number(row.mad_us));
     if (row.p90_us) text += fmt::format(", p90 {} us", number(*row.p90_us));
-    text += row.p99_us ? fmt::format(", p99 {} us", number(*row.p99_us))
-                       : fmt::format("; p{} needs at least {} steps", row.p90_us ? 99 : 90,
-                                                       row.p90_us ? 368 : 36);
+    text += row.p99_us
+                ? fmt::format(", p99 {} us", number(*row.p99_us))
+                : fmt::format("; p{} needs at least {} steps", row.p90_us ? 99 : 90, row.p90_us ? 368 : 36);
     if (row.dram_mb)
         text += fmt::format("\nGPU memory: {} MB per step by hardware counters, {} MB by the phase's data",
                             number(*row.dram_mb), number(row.needed_mb.value_or(0)));
-    return text +
-           "\nMAD: median absolute deviation x 1.4826, a robust estimate of the standard deviation";
+    return text + "\nMAD: median absolute deviation x 1.4826, a robust estimate of the standard deviation";
 }
 
 /// Narrow panels omit columns: first the spread, then the exposed time, then the bandwidth.

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/models/label_places.h"
-#include "app/gui/panels/rebuild.h"
+#include "app/gui/models/label_placer.h"
+#include "app/gui/panels/rebuild_throttle.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_colours.h"
 

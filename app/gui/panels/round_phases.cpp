@@ -9,7 +9,7 @@
 #include "app/gui/models/timeline.h"
 #include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 
 namespace draftscope {
 namespace {

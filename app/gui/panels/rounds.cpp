@@ -11,7 +11,7 @@
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
 #include "base/format_count.h"
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 #include "capture/queries.h"
 
 /// Rounds panel: one cell per round, and histograms of acceptance.
@@ -109,8 +109,7 @@ void draw_phase_legend(const Style& style, const RoundsMemory& memory) {
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     text_cut("hatched: time not counted");
     ImGui::PopStyleColor();
-    tooltip(style,
-            "Warm-up, paused and calibration rounds count for acceptance, but not for times.");
+    tooltip(style, "Warm-up, paused and calibration rounds count for acceptance, but not for times.");
 }
 
 /// Returns the geometry of the cells, shared by the scale at the left and the strip.

@@ -213,9 +213,8 @@ void edit_more(PanelContext& c) {
         label(c.style, "Limit", "Maximum number of conversations of the prompt file; 0 = all.");
         ImGui::DragInt("##limit", &config.limit, 0.2f, 0, 10000, config.limit == 0 ? "all" : "%d");
     }
-    label(
-        c.style, "AR baseline",
-        "Conversations to decode without a drafter first, to measure the speed-up over the same prompts.");
+    label(c.style, "AR baseline",
+          "Conversations to decode without a drafter first, to measure the speed-up over the same prompts.");
     ImGui::DragInt("##baseline", &config.baseline, 0.1f, 0, 100,
                    config.baseline == 0 ? "off" : "the first %d");
     label(c.style, "Calibration",

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "app/gui/models/phases.h"
-#include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/rebuild_throttle.h"
 
 namespace draftscope {
 

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "app/gui/models/selection.h"
-#include "app/gui/panels/rebuild.h"
+#include "app/gui/panels/rebuild_throttle.h"
 #include "app/gui/panels/round_phases.h"
 #include "app/gui/panels/timeline_lanes.h"
 #include "app/gui/panels/widgets.h"
@@ -24,8 +24,8 @@ struct TimelineMemory {
     AxisOrigin origin;
     std::uint64_t data_key = ~std::uint64_t{0};
     RowId run_id = 0;
-    TimelineView view;      ///< positions on the axis
-    bool following = true;  ///< follow the selected round until the user moves the view
+    TimelineView view;                            ///< positions on the axis
+    bool following = true;                        ///< follow the selected round until the user moves the view
     TimeNs centred_start = -1, centred_end = -1;  ///< last step shown automatically
     std::optional<double> drag_from;              ///< start time of a range drag
     std::vector<TimelineBlock> blocks;
@@ -282,7 +282,8 @@ void draw_lane_names(const LaneArea& area, const Style& style, const char* name,
     const float size = 0.8f * style.em, top = y + (area.row - size) / 2 - 1, left = area.min.x - area.names;
     const ImU32 colour = to_im(style.colours.text_dim);
     area.list->AddText(style.ui, size, {left, top}, colour, name);
-    if (rows > 1) area.list->AddText(style.ui, size, {left + 0.8f * style.em, top + area.row}, colour, nested);
+    if (rows > 1)
+        area.list->AddText(style.ui, size, {left + 0.8f * style.em, top + area.row}, colour, nested);
 }
 
 std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineMemory& memory, const LaneArea& area,

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "app/gui/panels/widgets.h"
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 
 namespace draftscope {
 namespace {

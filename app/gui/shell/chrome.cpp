@@ -387,8 +387,7 @@ void App::draw_status_line() {
         right += fmt::format("  ·  {}", state_text(status_.state));
         const float width = ImGui::CalcTextSize(right.c_str()).x;
         ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
-        text_cut(status_.capability_line.empty() ? "detecting hardware..."
-                                                 : status_.capability_line,
+        text_cut(status_.capability_line.empty() ? "detecting hardware..." : status_.capability_line,
                  ImGui::GetContentRegionAvail().x - width - 2 * style_.em);
         tooltip(style_, status_.capability_details);
         ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().WindowPadding.x);

@@ -211,7 +211,7 @@ Status save_settings(const Settings& settings, const std::string& path) {
     if (file) std::filesystem::rename(unfinished, path, error);
     if (file && !error) return {};
     return failed("{}: cannot be written{}; the settings are not saved", path,
-                      error ? ": " + error.message() : "");
+                  error ? ": " + error.message() : "");
 }
 
 std::string config_folder() {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/gui/panels/style.h"
-#include "app/jobs/commands.h"
+#include "app/jobs/commands/commands.h"
 #include "base/result.h"
 
 /// The window's settings, stored in settings.json in the user's configuration folder.

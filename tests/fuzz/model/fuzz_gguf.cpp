@@ -1,6 +1,6 @@
 // Opens arbitrary bytes as a GGUF file. The result is an error, or a model whose every row can be read and
 // whose tokenizer works.
-#include "engine/model/model_file.h"
+#include "engine/formats/model_file.h"
 #include "tests/fuzz/model/memory_file.h"
 #include "tests/fuzz/model/read_everything.h"
 

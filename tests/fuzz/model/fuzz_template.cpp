@@ -1,5 +1,5 @@
 // Parses arbitrary bytes as a chat template. The result is an error or a prompt.
-#include "engine/model/chat_template.h"
+#include "engine/chat_template/chat_template.h"
 #include "tests/fuzz/model/read_everything.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

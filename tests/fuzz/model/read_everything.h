@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/model/weight_source.h"
+#include "engine/formats/weight_source.h"
 
 namespace draftscope::testing {
 

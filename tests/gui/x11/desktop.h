@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/cli/program.h"
+#include "tests/unit/app/cli/program.h"
 
 /// Runs the program on an X server and drives it with key and mouse events.
 namespace draftscope::test {

@@ -14,8 +14,8 @@
 #include "base/python_wheels.h"
 #include "base/result.h"
 #include "base/rng.h"
+#include "base/saturating_time.h"
 #include "base/spans.h"
-#include "base/time_bounds.h"
 #include "base/user_folders.h"
 #include "tests/support/scratch_folder.h"
 

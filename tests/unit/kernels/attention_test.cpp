@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "kernels/halves.h"
+#include "kernels/float16.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "kernels/cpu/gemm_block.h"
+#include "kernels/cpu/matmul/gemm_block.h"
 #include "tests/unit/kernels/kernels_test_util.h"
 
 namespace draftscope::kernels {

@@ -10,9 +10,11 @@ namespace {
 
 /// Bound on an output's error relative to the exact product of the packed weights and the given activations.
 /// - f32, bf16: K roundings of the running sum. Dot products of bf16 pairs also round each activation (2^-9).
-/// - int8: The activations of 128 columns share the scale largest/16256 (two bytes each), so each is off by at
+/// - int8: The activations of 128 columns share the scale largest/16256 (two bytes each), so each is off by
+/// at
 ///   most half a step. The integer sums are exact up to 24 bits; the sum over groups rounds like f32.
-/// - int4: As int8, with 32 columns and largest/127. Because scale * q and the minimum are added separately, the
+/// - int4: As int8, with 32 columns and largest/127. Because scale * q and the minimum are added separately,
+/// the
 ///   rounding error is relative to the largest weight of a group times every activation.
 double error_bound(Precision precision, Isa isa, std::span<const float> w, const float* x) {
     double magnitude = 0;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/matmul/layout.h"
 #include "kernels/int4.h"
 #include "kernels/matmul.h"
+#include "kernels/pack_bf16.h"
 #include "kernels/packed.h"
-#include "kernels/stored_rows.h"
 #include "kernels_test_util.h"
 
 namespace draftscope::kernels {

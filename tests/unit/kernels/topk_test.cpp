@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/selection.h"
+#include "kernels/cpu/vector/selection.h"
 #include "kernels/exp_sums.h"
 #include "kernels_test_util.h"
 

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <regex>
 
-#include "capture/phase_names.h"
+#include "base/phase_names.h"
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"

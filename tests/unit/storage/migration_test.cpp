@@ -42,8 +42,9 @@ TEST_P(OlderVersion, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
     ASSERT_TRUE(found.ok());
     EXPECT_TRUE(found->findings.empty()) << found->findings[0].what;
     ASSERT_FALSE(found->remarks.empty());
-    EXPECT_NE(found->remarks.back().find(fmt::format("schema version {}, read without migration", GetParam())),
-              std::string::npos);
+    EXPECT_NE(
+        found->remarks.back().find(fmt::format("schema version {}, read without migration", GetParam())),
+        std::string::npos);
     EXPECT_TRUE(export_csv(path, folder.file("csv"), false).ok());
     EXPECT_TRUE(export_nsys(path, folder.file("nsys.sqlite")).ok());
     EXPECT_TRUE(export_chrome(path, folder.file("trace.json"), false).ok());

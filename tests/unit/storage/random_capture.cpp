@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "profiler/phase.h"
+#include "base/phase.h"
 
 namespace draftscope::testing {
 

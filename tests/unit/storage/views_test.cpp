@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
-#include "capture/phase_names.h"
+#include "base/phase.h"
+#include "base/phase_names.h"
 #include "capture/queries.h"
 #include "file_helpers.h"
-#include "profiler/head_costs.h"
-#include "profiler/phase.h"
-#include "profiler/speedup.h"
+#include "profiler/stats/head_costs.h"
+#include "profiler/stats/speedup.h"
 #include "random_capture.h"
 
 namespace draftscope {

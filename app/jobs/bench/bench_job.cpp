@@ -1,0 +1,313 @@
+#include "app/jobs/bench/bench_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/run/prompt_file.h"
+#include "app/jobs/run/recorder.h"
+#include "app/jobs/run/run_job.h"
+#include "base/clock.h"
+#include "engine/heads/head.h"
+#include "profiler/stats/head_costs.h"
+
+namespace draftscope {
+namespace {
+
+std::string trimmed(std::string text) {
+    const auto is_space = [](char c) { return c == ' '; };
+    text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), is_space));
+    text.erase(std::find_if_not(text.rbegin(), text.rend(), is_space).base(), text.end());
+    return text;
+}
+
+std::string drafter_id(const std::string& drafter) {
+    return drafter.substr(0, drafter.find(':'));
+}
+
+bool drafts_with_head(const std::string& drafter) {
+    const std::string id = drafter_id(drafter);
+    return id != "none" && id != "ngram";
+}
+
+std::string name_of(const BenchMethod& method) {
+    std::string name = drafter_id(method.drafter);
+    const bool plain = name == "none";
+    if (drafts_with_head(method.drafter)) name = fmt::format("{} x {}", name, method.head);
+    if (!method.tree.empty() && !plain) name = fmt::format("{} @ {}", name, method.tree);
+    return name;
+}
+
+/// Runs the blocks in turns and collects the samples.
+class Bench {
+  public:
+    Bench(const BenchConfig& config, Gate& gate, const BenchHooks& hooks)
+        : config_(config), gate_(gate), hooks_(hooks) {}
+
+    Result<BenchReport> run() {
+        const TimeNs start = monotonic_ns();
+        DS_TRY(check());
+        DS_TRY(list_methods());
+        DS_TRY(list_prompts());
+        report_.repeat = config_.repeat;
+        const int blocks = (conversations_ + config_.block - 1) / config_.block;
+        const int methods = static_cast<int>(report_.methods.size());
+        const int turns = config_.repeat * blocks * methods;
+        int done = 0;
+        for (int r = 0; r < config_.repeat && !report_.cancelled; ++r)
+            for (int b = 0; b < blocks && !report_.cancelled; ++b) {
+                finished_.assign(report_.methods.size(), std::vector<bool>(report_.samples.prompts.size()));
+                for (int i = 0; i < methods && !report_.cancelled; ++i) {
+                    const int m = (r + b) % 2 == 0 ? i : methods - 1 - i;
+                    tell(static_cast<double>(done++) / turns, r, b, blocks, m);
+                    DS_TRY(play(r, b, static_cast<std::size_t>(m)));
+                }
+                count_finished(r, b);
+            }
+        report_.table = bench_table(report_.samples);
+        report_.drift = bench_drift(report_.samples);
+        report_.seconds = seconds(monotonic_ns() - start);
+        return std::move(report_);
+    }
+
+  private:
+    Status check() const {
+        DS_TRY(check_given_artefacts(config_.run.artefacts));
+        if (config_.run.prompts_file.empty()) return bad_input("--prompts: bench needs a prompt file");
+        if (config_.repeat < 1) return bad_input("--repeat {}: must be at least 1", config_.repeat);
+        if (config_.block < 1) return bad_input("--block {}: must be at least 1", config_.block);
+        return {};
+    }
+
+    Status list_methods() {
+        const auto add = [&](BenchMethod method) {
+            for (const BenchMethod& known : report_.methods)
+                if (known.name == method.name) return;
+            report_.methods.push_back(std::move(method));
+        };
+        if (config_.plain) add({"none", "full", "", "none"});
+        std::vector<std::string> wanted = config_.methods;
+        for (auto head = config_.heads.rbegin(); head != config_.heads.rend(); ++head)
+            wanted.insert(wanted.begin(), fmt::format("{} x {}", config_.run.drafter, *head));
+        for (const std::string& text : wanted) {
+            DS_ASSIGN(BenchMethod method, parse_bench_method(text, config_.run));
+            add(std::move(method));
+        }
+        if (report_.methods.size() < (config_.plain ? 2u : 1u))
+            return bad_input("bench: nothing to compare; give --heads or --method");
+        std::vector<HeadSpec> heads;
+        for (BenchMethod& method : report_.methods) {
+            DS_TRY(validate(config_of(method)));
+            DS_ASSIGN(const RunConfig resolved, resolve_defaults(config_of(method)));
+            if (drafter_id(method.drafter) != "none") method.resolved_tree = resolved.tree;
+            DS_ASSIGN(HeadSpec head, parse_head_spec(method.head));
+            heads.push_back(std::move(head));
+        }
+        DS_TRY(check_artefacts_used(config_.run.artefacts, heads));
+        auto& samples = report_.samples;
+        samples.methods.resize(report_.methods.size());
+        for (std::size_t m = 0; m < report_.methods.size(); ++m) {
+            const BenchMethod& one = report_.methods[m];
+            samples.methods[m].units.resize(static_cast<std::size_t>(config_.repeat));
+            samples.methods[m].verify.resize(static_cast<std::size_t>(config_.repeat));
+            if (drafter_id(one.drafter) == "none") samples.plain = m;
+            if (!drafts_with_head(one.drafter)) continue;
+            for (std::size_t f = 0; f < report_.methods.size(); ++f) {
+                const BenchMethod& full = report_.methods[f];
+                if (full.head == "full" && full.drafter == one.drafter && full.tree == one.tree)
+                    samples.methods[m].full = f;
+            }
+        }
+        report_.same.assign(report_.methods.size(), 0);
+        report_.compared.assign(report_.methods.size(), 0);
+        report_.reads.assign(report_.methods.size(), {});
+        timed_rounds_.assign(report_.methods.size(), 0);
+        return {};
+    }
+
+    /// Creates one entry for every turn of every conversation, in the order of the file.
+    Status list_prompts() {
+        const RunConfig& run = config_.run;
+        DS_ASSIGN(const auto conversations, read_prompt_file(run.prompts_file, run.limit, run.stratify));
+        conversations_ = static_cast<int>(conversations.size());
+        report_.conversations = conversations.size();
+        for (std::size_t c = 0; c < conversations.size(); ++c) {
+            first_prompt_.push_back(report_.samples.prompts.size());
+            for (std::size_t t = 0; t < conversations[c].turns.size(); ++t)
+                report_.samples.prompts.push_back(
+                    {conversations[c].category, c, c / static_cast<std::size_t>(config_.block)});
+        }
+        first_prompt_.push_back(report_.samples.prompts.size());
+        tokens_.resize(report_.samples.prompts.size());
+        for (auto& method : report_.samples.methods) {
+            method.active_rows.assign(report_.samples.prompts.size(), 0);
+            for (auto& units : method.units) units.resize(report_.samples.prompts.size());
+            for (auto& verify : method.verify) verify.resize(report_.samples.prompts.size());
+        }
+        return {};
+    }
+
+    RunConfig config_of(const BenchMethod& method) const {
+        RunConfig run = config_.run;
+        run.drafter = method.drafter;
+        run.head = method.head;
+        run.tree = method.tree;
+        const auto head = parse_head_spec(method.head);  // resolve_run() reports an invalid spec
+        std::erase_if(run.artefacts, [&](const std::string& artefact) {
+            return head.ok() && !uses_artefact(*head, artefact);
+        });
+        run.calibration_rounds = 0;
+        run.baseline = 0;
+        run.shadow.clear();
+        run.save.clear();
+        run.tier = RunConfig().tier;
+        return run;
+    }
+
+    Status play(int repetition, int block, std::size_t m) {
+        const BenchMethod& method = report_.methods[m];
+        RunHooks hooks;
+        hooks.frontend = "bench";
+        hooks.first_conversation = block * config_.block;
+        hooks.conversations = config_.block;
+        recorder_.clear();
+        auto done = host_.run(config_of(method), recorder_, gate_, hooks);
+        if (!done.ok())
+            return Error{done.error().kind, fmt::format("{}: {}", method.name, done.error().message)};
+        recorder_.flush();
+        const auto snapshot = recorder_.snapshot();
+        const RunRow& row = *snapshot->run(done->run_id);
+        report_.target = row.target;
+        report_.precision = row.precision;
+        report_.backend = row.backend;
+        report_.verify = row.verify;
+        report_.synthetic = row.synthetic;
+        report_.acceptance = row.acceptance;
+        report_.threads = row.threads;
+        report_.batch = row.batch;
+        report_.temperature = row.temperature;
+        report_.cancelled = report_.cancelled || done->cancelled;
+        const std::size_t first = first_prompt_[static_cast<std::size_t>(hooks.first_conversation)];
+        auto verified = verify_times(*snapshot, row.id);
+        for (const DrivenPrompt& prompt : driven_prompts(*snapshot, row.id)) {
+            const PromptRow* about = snapshot->prompt(prompt.prompt_id);
+            if (about == nullptr) continue;
+            const std::size_t place = first + static_cast<std::size_t>(about->ordinal);
+            auto& samples = report_.samples.methods[m];
+            samples.units[static_cast<std::size_t>(repetition)][place] = prompt.unit;
+            samples.verify[static_cast<std::size_t>(repetition)][place] =
+                std::move(verified[prompt.prompt_id]);
+            if (repetition == 0) samples.active_rows[place] = prompt.active_rows;
+        }
+        for (const HeadStats& stats : head_stats(*snapshot, row.id))
+            if (stats.mode == HeadMode::drive && stats.timed_rounds > 0 && !done->cancelled)
+                add_reads(m, head_reads(row, stats), static_cast<double>(stats.timed_rounds));
+        note_finished(*done, repetition, first, m);
+        return {};
+    }
+
+    /// Adds a block's traffic to the mean over rounds.
+    void add_reads(std::size_t m, const HeadReads& block, double rounds) {
+        HeadReads& mean = report_.reads[m];
+        const double part = rounds / (timed_rounds_[m] += rounds);
+        const auto move = [part](double& value, double to) { value += (to - value) * part; };
+        if (part == 1) mean.explained_ns = block.explained_ns;
+        if (mean.explained_ns && block.explained_ns)
+            move(*mean.explained_ns, *block.explained_ns);
+        else
+            mean.explained_ns.reset();
+        move(mean.streamed, block.streamed);
+        move(mean.gathered, block.gathered);
+        move(mean.head_ns, block.head_ns);
+    }
+
+    /// Records which prompts a method has finished, and whether their tokens equal those of the first method.
+    void note_finished(const RunReport& done, int repetition, std::size_t first, std::size_t m) {
+        for (const PromptReport& prompt : done.prompts) {
+            if (prompt.outcome.finish == Finish::cancelled) continue;
+            const std::size_t place = first + static_cast<std::size_t>(prompt.ordinal);
+            finished_[m][place] = true;
+            if (repetition > 0) continue;
+            auto& known = tokens_[place];
+            if (!known) known = prompt.outcome.tokens;
+            ++report_.compared[m];
+            report_.same[m] += *known == prompt.outcome.tokens ? 1 : 0;
+        }
+    }
+
+    bool finished_by_all(std::size_t conversation) const {
+        for (std::size_t p = first_prompt_[conversation]; p < first_prompt_[conversation + 1]; ++p)
+            for (const std::vector<bool>& method : finished_)
+                if (!method[p]) return false;
+        return true;
+    }
+
+    /// Removes the samples of conversations that some methods did not finish, because the texts would differ.
+    void count_finished(int repetition, int block) {
+        const auto first = static_cast<std::size_t>(block * config_.block);
+        const auto end = std::min(first + static_cast<std::size_t>(config_.block), first_prompt_.size() - 1);
+        for (std::size_t c = first; c < end; ++c) {
+            const bool whole = !report_.cancelled || finished_by_all(c);
+            if (whole && repetition == 0) ++report_.finished_conversations;
+            if (whole) continue;
+            for (auto& method : report_.samples.methods)
+                for (std::size_t p = first_prompt_[c]; p < first_prompt_[c + 1]; ++p) {
+                    method.units[static_cast<std::size_t>(repetition)][p] = {};
+                    method.verify[static_cast<std::size_t>(repetition)][p].clear();
+                }
+        }
+    }
+
+    void tell(double fraction, int repetition, int block, int blocks, int method) const {
+        if (!hooks_.on_progress) return;
+        std::string what = fmt::format("block {} of {}: {}", block + 1, blocks,
+                                       report_.methods[static_cast<std::size_t>(method)].name);
+        if (config_.repeat > 1)
+            what = fmt::format("repetition {} of {}, {}", repetition + 1, config_.repeat, what);
+        hooks_.on_progress(fraction, what);
+    }
+
+    const BenchConfig& config_;
+    Gate& gate_;
+    const BenchHooks& hooks_;
+    EngineHost host_;
+    Recorder recorder_{{}, unwatched_interval};
+    BenchReport report_;
+    int conversations_ = 0;
+    std::vector<std::vector<bool>> finished_;                  ///< [method][prompt], in the current block
+    std::vector<double> timed_rounds_;                         ///< by method: rounds in `reads`
+    std::vector<std::size_t> first_prompt_;                    ///< by conversation, then the end
+    std::vector<std::optional<std::vector<TokenId>>> tokens_;  ///< by prompt: of the first method
+};
+
+}  // namespace
+
+Result<BenchMethod> parse_bench_method(const std::string& text, const RunConfig& base) {
+    BenchMethod method{base.drafter, base.head, base.tree, ""};
+    std::string rest = text;
+    if (const auto at = rest.find(" @ "); at != std::string::npos) {
+        method.tree = trimmed(rest.substr(at + 3));
+        rest.resize(at);
+    }
+    if (const auto at = rest.find(" x "); at != std::string::npos) {
+        method.head = trimmed(rest.substr(at + 3));
+        rest.resize(at);
+    }
+    method.drafter = trimmed(rest);
+    if (method.drafter.empty() || method.head.empty())
+        return bad_input(
+            "--method {}: expected DRAFTER[ x HEAD][ @ TREE], as in \"eagle3 x microspec @ chain=3\"", text);
+    if (!drafts_with_head(method.drafter)) method.head = "full";
+    if (drafter_id(method.drafter) == "none") method.tree.clear();
+    method.name = name_of(method);
+    return method;
+}
+
+Result<BenchReport> run_bench(const BenchConfig& config, Gate& gate, const BenchHooks& hooks) {
+    return Bench(config, gate, hooks).run();
+}
+
+}  // namespace draftscope

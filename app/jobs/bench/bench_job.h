@@ -1,0 +1,63 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "app/jobs/commands/commands.h"
+#include "base/result.h"
+#include "engine/control/debug_gate.h"
+#include "profiler/stats/bench_drift.h"
+#include "profiler/stats/bench_table.h"
+#include "profiler/stats/head_costs.h"
+
+/// Compares methods on the same prompts. Every method decodes a block of conversations before the next block
+/// starts, and the order of the methods is reversed from block to block. Drift of the machine's speed
+/// therefore affects all methods equally.
+namespace draftscope {
+
+/// A combination of drafter, head and tree.
+struct BenchMethod {
+    std::string drafter, head, tree;  ///< as in RunConfig
+    std::string name;                 ///< "eagle3 x microspec @ chain=3"
+    std::string resolved_tree = {};   ///< `tree` or the default; "" = the method drafts nothing
+};
+/// Parses "DRAFTER[ x HEAD][ @ TREE]". Missing parts are taken from `base`.
+Result<BenchMethod> parse_bench_method(const std::string& text, const RunConfig& base);
+
+/// Options of `draftscope bench`.
+struct BenchConfig {
+    RunConfig run;  ///< prompts and decoding options; head and tree of methods that name none
+    std::vector<std::string> heads;    ///< specs, each with run.drafter and run.tree
+    std::vector<std::string> methods;  ///< further methods, in the syntax of parse_bench_method()
+    int repeat = 1;
+    int block = 4;      ///< conversations per block
+    bool plain = true;  ///< also measure --drafter none, for the speed-up
+};
+
+/// Samples and tables of a benchmark.
+struct BenchReport {
+    std::string target, precision, backend, verify;
+    bool synthetic = false;
+    std::string acceptance = "real";  ///< "replayed" if acceptance was simulated
+    int threads = 0, batch = 1, repeat = 0;
+    double temperature = 0;
+    std::vector<BenchMethod> methods;
+    /// By method: the number of prompts whose tokens equal those of the first method, out of `compared`.
+    std::vector<std::int64_t> same, compared;
+    BenchSamples samples;
+    BenchTable table;
+    BenchDrift drift;
+    std::vector<HeadReads> reads;  ///< by method, over all timed rounds; 0 without a head
+    double seconds = 0;
+    bool cancelled = false;  ///< the table covers the conversations that every method finished
+    std::size_t conversations = 0, finished_conversations = 0;  ///< in the file; finished by every method
+};
+
+struct BenchHooks {
+    std::function<void(double fraction, const std::string& what)> on_progress;
+};
+/// Runs the benchmark. Blocks; cancel through `gate`.
+Result<BenchReport> run_bench(const BenchConfig& config, Gate& gate, const BenchHooks& hooks);
+
+}  // namespace draftscope

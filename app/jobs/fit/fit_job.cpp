@@ -1,0 +1,405 @@
+#include "app/jobs/fit/fit_job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "app/jobs/fit/ranking_fit.h"
+#include "app/jobs/resolve/resolve.h"
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "base/did_you_mean.h"
+#include "engine/draft/drafter.h"
+#include "engine/fit/joint.h"
+#include "engine/fit/recording_texts.h"
+#include "engine/formats/model_file.h"
+#include "engine/heads/artefact.h"
+#include "engine/heads/bcl.h"
+#include "engine/heads/static_vocab.h"
+#include "engine/recording/recorded_target.h"
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool one_of(const std::string& head, std::initializer_list<const char*> heads) {
+    return std::find(heads.begin(), heads.end(), head) != heads.end();
+}
+
+bool ranks_text(const std::string& head) {
+    return one_of(head, {"fr-spec", "pa-fr"});
+}
+bool ranks_generations(const std::string& head) {
+    return one_of(head, {"vocabtrim", "bcl"});
+}
+
+/// Data and models that a fit of weights needs.
+struct Loaded {
+    fit::Traces traces;
+    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<Target> ends;
+    std::unique_ptr<Drafter> drafter;
+    std::string drafter_path;
+    TreeSpec tree;
+    HeadWeights weights;
+    fit::Ranking ranking;
+
+    const Trace& first() const { return *traces.front(); }
+};
+
+Status check_config(const FitConfig& config) {
+    if (config.out.empty()) return bad_input("--out: name the file to write");
+    std::error_code error;
+    if (!config.overwrite && fs::exists(config.out, error))
+        return bad_input("--out {}: already exists; remove it or add --overwrite", config.out);
+    const fs::path folder = fs::path(config.out).parent_path();
+    if (!folder.empty() && !fs::is_directory(folder, error))
+        return bad_input("--out {}: folder {} does not exist; create it first", config.out, folder.string());
+    const auto heads = fittable_heads();
+    if (std::find(heads.begin(), heads.end(), config.head) == heads.end()) {
+        const bool needs_none = find_head(config.head) != nullptr;
+        const std::vector<std::string_view> known(heads.begin(), heads.end());
+        return bad_input("fit {}: {}; heads that are fitted: {}{}", config.head,
+                         needs_none ? "this head needs no weights file" : "unknown head",
+                         fmt::join(known, ", "),
+                         needs_none ? std::string() : did_you_mean(config.head, known));
+    }
+    if (ranks_text(config.head)) {
+        if (config.text.empty())
+            return bad_input("fit {}: ranks the tokens of raw text; give --text FILE", config.head);
+        if (!fs::is_regular_file(config.text, error))
+            return bad_input("--text {}: no such file", config.text);
+    } else if (config.traces.empty()) {
+        return bad_input("fit {}: give --trace FOLDER; draftscope record writes one", config.head);
+    }
+    if (config.joint && !one_of(config.head, {"slimspec", "specvocab", "vocabtrim-t", "bcl"}))
+        return bad_input("fit {}: --joint trains slimspec, specvocab, vocabtrim-t and bcl", config.head);
+    if (config.options.kl.epochs < 0 || config.options.kl.epochs > 1000)
+        return bad_input("--epochs {}: must be 0 to 1000 (0 = the closed form)", config.options.kl.epochs);
+    if (config.options.collect.anchors < 2)
+        return bad_input("--rounds {}: must be at least 2", config.options.collect.anchors);
+    return {};
+}
+
+Result<std::vector<int>> parse_ranks(const std::string& text) {
+    std::vector<int> ranks;
+    for (std::size_t first = 0; first < text.size() || (!text.empty() && first == text.size());) {
+        const std::size_t slash = std::min(text.find('/', first), text.size());
+        int value = 0;
+        const char* end = text.data() + slash;
+        const auto parsed = std::from_chars(text.data() + first, end, value);
+        if (parsed.ec != std::errc() || parsed.ptr != end || value < 1)
+            return bad_input("--rank {}: expected a whole number, or one per level as in 72/36", text);
+        ranks.push_back(value);
+        first = slash + 1;
+        if (slash == text.size()) break;
+    }
+    return ranks;
+}
+
+/// Returns the run config whose defaults, files and checks this fit shares.
+RunConfig as_run(const FitConfig& config, const Trace& trace) {
+    RunConfig run;
+    run.model = config.model;
+    if (run.model.empty() && !trace.weights_path().empty()) run.model = trace.folder();
+    run.drafter = config.drafter;
+    run.tree = config.tree;
+    run.precision = config.precision;
+    run.threads = config.threads;
+    run.prompt = "fit";
+    return run;
+}
+
+/// Loads the ranking or counts it without the held-out texts, on which the report measures coverage.
+Result<fit::Ranking> load_or_count(const FitConfig& config, const fit::Traces& traces) {
+    if (config.ranking.empty()) return count_traces(traces, config.options.collect.hold_out).learnt.ranking();
+    fit::Ranking ranking;
+    const int tokens = traces.front()->info().target.tokens;
+    DS_ASSIGN(const auto ids, load_ranking(config.ranking, config.head));
+    for (const TokenId id : ids) {
+        if (id >= tokens)
+            return bad_input("--ranking {}: names token {}, the target has {}", config.ranking, id, tokens);
+        ranking.ids.push_back(id);
+    }
+    return ranking;
+}
+
+std::uint64_t number_of(const std::string& hex) {
+    return hex.empty() ? 0 : std::strtoull(hex.c_str(), nullptr, 16);
+}
+
+/// Sets the target that the weights file is for. Recordings of other programs may lack the tokenizer hash
+/// that runs check.
+Status name_target(const Trace& trace, const std::string& model, HeadWeights& weights) {
+    const TraceTarget& target = trace.info().target;
+    weights.target = target.name;
+    weights.tokenizer = number_of(target.tokenizer_hash);
+    if (weights.tokenizer != 0 || model.empty()) return {};
+    DS_ASSIGN(const ModelFile file, open_model_file(model));
+    if (file.tokenizer == nullptr) return {};
+    weights.target = file.config.name;
+    weights.tokenizer = file.tokenizer->fingerprint();
+    return {};
+}
+
+/// Loads the target's embedding and LM head, the drafter, the ranking and the weights that prepare() needs.
+Status load(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitReport& report) {
+    const auto tell = [&](const std::string& what) {
+        if (hooks.on_progress) hooks.on_progress(-1, what);
+    };
+    const TraceInfo& info = loaded.first().info();
+    DS_ASSIGN(const ResolvedRun run, resolve_run(as_run(config, loaded.first())));
+    const kernels::Precision precision =
+        run.precision ? *run.precision
+                      : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
+    tell("packing the LM head");
+    const std::string model = loaded.first().weights_path().empty() ? run.config.model : config.model;
+    DS_ASSIGN(loaded.ends, make_trace_target(loaded.first(), model, *loaded.exec, precision));
+    tell("loading drafter " + run.drafter_id);
+    const std::string spec =
+        run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
+    DS_ASSIGN(loaded.drafter, make_drafter(spec, run.drafter_path, *loaded.ends, *loaded.exec));
+    DS_TRY(check_tree(*loaded.drafter, run.tree));
+    if (!loaded.drafter->uses_head()) return bad_input("--drafter {}: has no LM head to fit", run.drafter_id);
+    HeadWeights& weights = loaded.weights;
+    weights.lm_head =
+        loaded.drafter->own_head() != nullptr ? loaded.drafter->own_head() : &loaded.ends->lm_head();
+    weights.row_ids = loaded.drafter->own_head_ids();
+    weights.always_active = info.target.eos;
+    weights.vocab = info.target.tokens;
+    weights.hidden = info.target.hidden;
+    weights.drafter_bytes = static_cast<double>(loaded.drafter->weight_bytes());
+    DS_TRY(name_target(loaded.first(), model, weights));
+    weights.drafter = run.drafter_id;
+    DS_ASSIGN(weights.drafter_hash, checkpoint_hash(run.drafter_path));
+    DS_ASSIGN(loaded.ranking, load_or_count(config, loaded.traces));
+    loaded.tree = run.tree;
+    loaded.drafter_path = run.drafter_path;
+    report.target = weights.target;
+    report.drafter = run.drafter_id;
+    return {};
+}
+
+std::string to_json(const fit::Report& held_out, const fit::Report& notes) {
+    nlohmann::json document = held_out;
+    document["fit"] = notes;
+    return document.dump();
+}
+
+std::vector<std::string> prompts_seen(const fit::Traces& traces) {
+    std::vector<std::string> hashes;
+    for (const auto& trace : traces)
+        for (const TracePrompt& prompt : trace->prompts())
+            if (!prompt.hash.empty()) hashes.push_back(prompt.hash);
+    std::sort(hashes.begin(), hashes.end());
+    hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
+    return hashes;
+}
+
+Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::FittedHead& fitted,
+                      const std::string& trained_drafter) {
+    ArtefactInfo info;
+    info.head = config.head;
+    info.target = loaded.weights.target;
+    info.tokenizer = loaded.weights.tokenizer;
+    info.drafter = loaded.weights.drafter;
+    info.drafter_hash = loaded.weights.drafter_hash;
+    info.vocab = loaded.weights.vocab;
+    info.hidden = loaded.weights.hidden;
+    info.parameters = fitted.parameters;
+    if (!trained_drafter.empty()) {
+        info.joint = true;
+        info.drafter_weights = fs::path(trained_drafter).filename().string();
+        DS_ASSIGN(info.drafter_hash, checkpoint_hash(trained_drafter));
+    }
+    // An affinity between the target's LM head rows depends on neither drafter nor text.
+    const bool target_only = config.head == "rdk" && loaded.weights.row_ids.empty();
+    if (target_only) {
+        info.drafter.clear();
+        info.drafter_hash.clear();
+    } else {
+        info.prompts = prompts_seen(loaded.traces);
+    }
+    info.report = to_json(fitted.report, fitted.notes);
+    std::vector<TensorToSave> tensors;
+    for (const fit::FittedTensor& tensor : fitted.tensors)
+        tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.bytes});
+    return save_artefact(config.out, info, tensors);
+}
+
+/// Returns BCL's exact size for this drafter. The paper counts two FLOPs per weight of the backbone and of a
+/// kept row.
+int bcl_size(const Loaded& loaded, const fit::Ranking& ranking, double alpha) {
+    const HeadWeights& weights = loaded.weights;
+    const double row_bytes = static_cast<double>(weights.lm_head->bytes()) / weights.lm_head->n();
+    const double weight_bytes = row_bytes / weights.lm_head->k();
+    const DraftPassCost cost{2 * weights.drafter_bytes / weight_bytes, 2.0 * weights.lm_head->k()};
+    const std::vector<std::int64_t> counts(ranking.counts.begin(), ranking.counts.end());
+    const int smallest = std::max<int>(1, static_cast<int>(weights.always_active.size()));
+    return solve_bcl_size(counts, smallest, weights.vocab, cost, alpha);
+}
+
+std::string trace_names(const FitConfig& config) {
+    std::string names;
+    for (const std::string& trace : config.traces)
+        names += (names.empty() ? "" : ", ") + fs::path(trace).filename().string();
+    return names;
+}
+
+/// VocabTrim and post-hoc BCL: ranks tokens by counts over the target's generations; for BCL also computes
+/// the exact size.
+Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Loaded& loaded,
+                              FitReport& report) {
+    const TraceInfo& info = loaded.first().info();
+    const TextCounts counts = count_traces(loaded.traces, config.options.collect.hold_out);
+    const fit::Ranking ranking = counts.all.ranking();
+    if (ranking.tokens == 0)
+        return bad_input("{}: the recording contains no generated tokens", loaded.first().folder());
+    describe_ranking(ranking, counts, report);
+    if (config.head == "bcl") {
+        DS_TRY(load(config, hooks, loaded, report));
+        const int size = bcl_size(loaded, ranking, config.options.alpha);
+        report.notes["size"] = size;
+        report.notes["coverage_at_size"] = fit::coverage_of(ranking, size, ranking);
+        if (const fit::Ranking held_out = counts.held_out.ranking(); held_out.tokens > 0)
+            report.held_out["coverage_at_size"] = fit::coverage_of(counts.learnt.ranking(), size, held_out);
+    }
+    report.target = info.target.name;
+    return write_ranking(config, ranking, info.target.name, info.target.tokenizer_hash,
+                         "generations of the target, trace " + trace_names(config));
+}
+
+/// A folder that is written under a temporary name and renamed when complete.
+class StagedFolder {
+  public:
+    explicit StagedFolder(std::string path) : path_(std::move(path)), staged_(path_ + ".part") {}
+    ~StagedFolder() {
+        std::error_code ignored;
+        fs::remove_all(staged_, ignored);
+    }
+    const std::string& staged() const { return staged_; }
+    Status make() {
+        std::error_code error;
+        fs::remove_all(staged_, error);
+        if (!fs::create_directories(staged_, error)) return failed("{}: cannot be created", staged_);
+        return {};
+    }
+    Status commit() {
+        std::error_code error;
+        fs::remove_all(path_, error);
+        fs::rename(staged_, path_, error);
+        if (error) return failed("{}: {}", path_, error.message());
+        return {};
+    }
+
+  private:
+    std::string path_, staged_;
+};
+
+/// Returns the folder of the jointly trained drafter: `out` without its ending, plus ".drafter".
+std::string trained_drafter_path(const std::string& out) {
+    return (fs::path(out).parent_path() / (fs::path(out).stem().string() + ".drafter")).string();
+}
+
+Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options, const fit::FitInputs& inputs,
+                        const fit::Hooks& hooks, Loaded& loaded, FitReport& report, fit::FittedHead& fitted) {
+    const std::string path = trained_drafter_path(config.out);
+    std::error_code ignored;
+    if (!config.overwrite && fs::exists(path, ignored))
+        return bad_input("--out {}: its drafter's folder {} already exists; remove it or add --overwrite",
+                         config.out, path);
+    DS_ASSIGN(fit::JointDrafter drafter,
+              fit::load_joint_drafter(loaded.weights.drafter, loaded.drafter_path, *loaded.ends));
+    StagedFolder folder(path);
+    fit::JointOptions joint = config.joint_options;
+    joint.steps = options.collect.text_levels;
+    joint.seed = options.kl.seed;
+    joint.hold_out = options.collect.hold_out;
+    joint.lambda = config.head == "specvocab" ? config.lambda : 0.0;
+    const auto reload =
+        [&](const std::vector<fit::FittedTensor>& weights) -> Result<std::unique_ptr<Drafter>> {
+        DS_TRY(folder.make());
+        std::vector<TensorToSave> tensors;
+        for (const fit::FittedTensor& t : weights) tensors.push_back({t.name, t.type, t.shape, t.bytes});
+        DS_TRY(save_safetensors(folder.staged() + "/model.safetensors", tensors));
+        std::error_code error;
+        fs::copy_file(fs::path(loaded.drafter_path) / "config.json",
+                      fs::path(folder.staged()) / "config.json", error);
+        if (error) return failed("{}: {}", folder.staged(), error.message());
+        return make_drafter(loaded.weights.drafter + ":" + folder.staged(), "", *loaded.ends, *loaded.exec);
+    };
+    DS_ASSIGN(fitted, fit::fit_joint(inputs, options, {drafter, *loaded.ends, joint, reload}, hooks));
+    DS_TRY(hooks.check());
+    DS_TRY(folder.commit());
+    report.joint = true;
+    return {};
+}
+
+Status fit_weights(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitReport& report) {
+    fit::FitOptions options = config.options;
+    options.head = config.head;
+    DS_ASSIGN(options.ranks, parse_ranks(config.rank));
+    DS_TRY(load(config, hooks, loaded, report));
+    options.collect.tree = loaded.tree;
+    options.collect.text_levels = loaded.tree.levels();
+    if (options.kl.epochs == 0) options.train = false;
+    if (config.head == "bcl") {
+        const TextCounts counts = count_traces(loaded.traces, options.collect.hold_out);
+        options.v = bcl_size(loaded, counts.all.ranking(), options.alpha);
+    }
+    DS_ASSIGN(const auto texts, fit::make_trace_texts(loaded.traces, loaded.drafter->aux_layers()));
+    fit::FitInputs inputs{*loaded.exec,
+                          loaded.drafter.get(),
+                          loaded.weights,
+                          loaded.ends->lm_head(),
+                          loaded.first().info().target.context,
+                          texts.get(),
+                          {}};
+    inputs.ranking.assign(loaded.ranking.ids.begin(), loaded.ranking.ids.end());
+    const fit::Hooks fit_hooks{hooks.on_progress, hooks.cancelled};
+    fit::FittedHead fitted;
+    if (config.joint) {
+        DS_TRY(fit_with_drafter(config, options, inputs, fit_hooks, loaded, report, fitted));
+    } else {
+        DS_ASSIGN(fitted, fit::fit_head(inputs, options, fit_hooks));
+        DS_TRY(fit_hooks.check());
+    }
+    report.parameters = fitted.parameters;
+    report.held_out = fitted.report;
+    report.notes = fitted.notes;
+    return write_artefact(config, loaded, fitted, config.joint ? trained_drafter_path(config.out) : "");
+}
+
+}  // namespace
+
+std::vector<std::string> fittable_heads() {
+    return {"fr-spec", "pa-fr",    "vocabtrim", "vocabtrim-t", "bcl",
+            "coral",   "dynaspec", "specvocab", "slimspec",    "rdk"};
+}
+
+Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
+    DS_TRY(check_config(config));
+    const TimeNs start = monotonic_ns();
+    FitReport report;
+    report.head = config.head;
+    report.out = config.out;
+    if (ranks_text(config.head)) {
+        DS_TRY(fit_text_ranking(config, hooks, report));
+    } else {
+        Loaded loaded;
+        const int cores = usable_cores();
+        loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
+        DS_ASSIGN(loaded.traces, fit::open_traces(config.traces));
+        const bool ranking = ranks_generations(config.head) && !config.joint && !config.weights;
+        DS_TRY(ranking ? fit_generation_ranking(config, hooks, loaded, report)
+                       : fit_weights(config, hooks, loaded, report));
+    }
+    std::error_code ignored;
+    report.bytes = fs::file_size(config.out, ignored);
+    report.seconds = seconds(monotonic_ns() - start);
+    return report;
+}
+
+}  // namespace draftscope

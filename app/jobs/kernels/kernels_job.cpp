@@ -1,0 +1,332 @@
+#include "app/jobs/kernels/kernels_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+
+#include "base/rng.h"
+#include "kernels/attention.h"
+#include "kernels/fused.h"
+#include "kernels/matmul.h"
+#include "kernels/matmul_topk.h"
+#include "kernels/row_major_matrix.h"
+#include "kernels/topk.h"
+#include "profiler/machine/machine.h"
+
+namespace draftscope {
+namespace {
+
+using kernels::Matrix;
+using kernels::Precision;
+
+std::vector<float> normal(std::size_t count, std::uint64_t seed) {
+    Rng rng(seed);
+    std::vector<float> values(count);
+    for (float& value : values) value = static_cast<float>(rng.normal());
+    return values;
+}
+
+constexpr int cold_megabytes = 64;  ///< weights read by successive calls; the probe reads the same amount
+
+class Bench {
+  public:
+    Bench(const KernelSettings& options, kernels::Exec& exec, const KernelHooks& hooks)
+        : options_(options), exec_(exec), hooks_(hooks) {
+        constexpr std::size_t products = 7 + 3, others = 2 + 3;
+        planned_ = static_cast<double>(options.rows.size() * (products * options.precisions.size() + others) +
+                                       options.precisions.size());
+    }
+
+    std::vector<KernelTime> run() {
+        for (const int rows : options_.rows) {
+            for (const std::string& name : options_.precisions) heads(*kernels::precision_from(name), rows);
+        }
+        for (const int rows : options_.rows) {
+            for (const std::string& name : options_.precisions) layer(*kernels::precision_from(name), rows);
+            attention(rows, kernels::KvType::f16);
+            attention(rows, kernels::KvType::f32);
+        }
+        for (const int rows : options_.rows) selection(rows);
+        return std::move(results_);
+    }
+
+  private:
+    /// Enough copies that a call finds none of its weights in L1 or L2.
+    static constexpr double cold_bytes = 1e6 * cold_megabytes;
+    static constexpr int most_copies = 16;
+    static constexpr float norm_eps = 1e-5f;
+
+    template <typename Call>
+    void measure(const std::string& op, std::string_view precision, int rows, double bytes, Call call,
+                 double scattered_probe = 0) {
+        using Clock = std::chrono::steady_clock;
+        if (hooks_.cancelled && hooks_.cancelled()) return;
+        if (hooks_.on_progress)
+            hooks_.on_progress(static_cast<double>(results_.size()) / planned_,
+                               rows > 0 ? fmt::format("{} {} M={}", op, precision, rows)
+                                        : fmt::format("{} {}", op, precision));
+        std::vector<double> times;
+        const auto end = Clock::now() + std::chrono::duration<double>(options_.seconds);
+        constexpr std::size_t fewest_calls = 5;
+        call(0);
+        for (int i = 1; times.size() < fewest_calls || Clock::now() < end; ++i) {
+            const auto start = Clock::now();
+            call(i);
+            times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+        }
+        std::sort(times.begin(), times.end());
+        results_.push_back({op, std::string(precision), rows, static_cast<int>(times.size()),
+                            times[times.size() / 2], times.front(), bytes, scattered_probe});
+    }
+
+    std::vector<Matrix> copies(Precision precision, int n, int k) {
+        std::vector<Matrix> all;
+        do {
+            const std::uint64_t seed = 100 + all.size();
+            all.push_back(Matrix::pack(exec_, precision, n, k, [&](int row, float* out) {
+                Rng rng(seed, static_cast<std::uint64_t>(row));
+                for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.normal());
+            }));
+        } while (static_cast<double>(all.back().bytes()) * static_cast<double>(all.size()) < cold_bytes &&
+                 static_cast<int>(all.size()) < most_copies);
+        return all;
+    }
+
+    void heads(Precision precision, int rows) {
+        const int v = options_.vocab, d = options_.hidden;
+        const int rank = options_.rank > 0 ? options_.rank : std::max(1, d / 8);
+        const std::string_view name = kernels::to_text(precision);
+        const std::vector<float> x = normal(static_cast<std::size_t>(rows) * static_cast<std::size_t>(d), 1);
+        const Rows<const float> in(x.data(), rows, d);
+        std::vector<float> y(static_cast<std::size_t>(rows) * static_cast<std::size_t>(v));
+        std::vector<float> middle(static_cast<std::size_t>(rows) * static_cast<std::size_t>(rank));
+        const Rows<float> out(y.data(), rows, v);
+        const auto pick = [](std::vector<Matrix>& all, int call) -> Matrix& {
+            return all[static_cast<std::size_t>(call) % all.size()];
+        };
+        std::vector<Matrix> full = copies(precision, v, d);
+        measure("head", name, rows, static_cast<double>(full[0].bytes()),
+                [&](int call) { kernels::matmul(exec_, pick(full, call), in, out); });
+        measure("head + best", name, rows, static_cast<double>(full[0].bytes()),
+                [&](int call) { best_kept(pick(full, call), in); });
+        indexed(full.front(), name, in, out);
+        full.clear();
+        std::vector<Matrix> down = copies(precision, rank, d);
+        std::vector<Matrix> up = copies(precision, v, rank);
+        const auto narrow = [&](int call) {
+            kernels::matmul(exec_, pick(down, call), in, Rows<float>(middle.data(), rows, rank));
+            return Rows<const float>(middle.data(), rows, rank);
+        };
+        const double low_rank_bytes = static_cast<double>(down[0].bytes() + up[0].bytes());
+        measure(fmt::format("low-rank r={} + best", rank), name, rows, low_rank_bytes,
+                [&](int call) { best_kept(pick(up, call), narrow(call)); });
+        const int wanted = std::min(options_.gather, v);
+        std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
+        std::vector<float> logits;
+        measure(fmt::format("router r={} + top {}", rank, wanted), name, rows, low_rank_bytes, [&](int call) {
+            kernels::head_top_set(exec_, pick(up, call), narrow(call), wanted,
+                                  Rows<std::int32_t>(chosen.data(), rows, wanted), logits);
+        });
+        measure(fmt::format("low-rank r={}", rank), name, rows, low_rank_bytes,
+                [&](int call) { kernels::matmul(exec_, pick(up, call), narrow(call), out); });
+    }
+
+    /// Measures the matmuls of a decoder layer of width d, with the fusions and prefetch hints of a forward
+    /// pass.
+    void layer(Precision precision, int rows) {
+        const int d = options_.hidden, ffn = (8 * d / 3 + 31) / 32 * 32;
+        const std::string_view name = kernels::to_text(precision);
+        const auto m = static_cast<std::size_t>(rows);
+        const std::vector<float> x = normal(m * static_cast<std::size_t>(std::max(d, ffn)), 2);
+        const std::vector<float> norm = normal(static_cast<std::size_t>(d), 3);
+        std::vector<float> y(m * static_cast<std::size_t>(2 * ffn)), sum(m * static_cast<std::size_t>(d));
+        const auto timed = [&](const std::string& op, int n, int k, auto expect, auto call) {
+            const std::vector<Matrix> all = copies(precision, n, k);
+            measure(op, name, rows, static_cast<double>(all[0].bytes()), [&](int number) {
+                const auto at = static_cast<std::size_t>(number);
+                expect(all[(at + 1) % all.size()]);
+                call(all[at % all.size()], Rows<const float>(x.data(), rows, k),
+                     Rows<float>(y.data(), rows, n));
+            });
+            kernels::expect_matmul(exec_, nullptr);
+        };
+        const auto plain = [&](const Matrix& next) { kernels::expect_matmul(exec_, &next); };
+        timed(fmt::format("norm + {0}x{0}", d), d, d, plain,
+              [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
+                  kernels::norm_matmul(exec_, w, {norm, norm_eps}, in, out);
+              });
+        timed(
+            fmt::format("norm + gate and up {}x{} + silu", 2 * ffn, d), 2 * ffn, d,
+            [&](const Matrix& next) { kernels::expect_gated(exec_, next); },
+            [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
+                kernels::norm_matmul_silu(exec_, w, {norm, norm_eps}, in, out);
+            });
+        timed(fmt::format("{}x{} + residual", d, ffn), d, ffn, plain,
+              [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
+                  kernels::matmul_add(exec_, w, in, out, Rows<float>(sum.data(), rows, d));
+              });
+    }
+
+    /// Measures attention of M new rows over a context: heads of 64 without key sharing, another layer's keys
+    /// in every call.
+    void attention(int rows, kernels::KvType type) {
+        constexpr int positions = 512, head_dim = 64, layers = 8;
+        const int heads = std::max(1, options_.hidden / head_dim), width = heads * head_dim;
+        const std::size_t cells = static_cast<std::size_t>(positions) * static_cast<std::size_t>(width);
+        const std::vector<float> keys = normal(cells, 4),
+                                 q = normal(static_cast<std::size_t>(rows * width), 5);
+        std::vector<std::byte> stored_keys(kernels::key_bytes(type, width, positions)),
+            stored_values(cells * bytes_of(type));
+        for (int p = 0; p < positions; ++p) {
+            const float* row = keys.data() + std::ptrdiff_t{p} * width;
+            kernels::store_key(exec_, type, row, width, p, stored_keys.data());
+            kernels::store_value(exec_, type, row, width, p, stored_values.data());
+        }
+        std::vector<std::vector<std::byte>> kept;
+        for (int layer = 0; layer < layers; ++layer) {
+            kept.push_back(stored_keys);
+            kept.push_back(stored_values);
+        }
+        std::vector<float> out(q.size());
+        std::vector<kernels::AttentionQuery> queries(static_cast<std::size_t>(rows));
+        measure(fmt::format("attention of {} heads over {}", heads, positions),
+                type == kernels::KvType::f32 ? "f32" : "f16", rows,
+                static_cast<double>(stored_keys.size() + stored_values.size()), [&](int call) {
+                    const auto at = static_cast<std::size_t>(2 * (call % layers));
+                    for (int r = 0; r < rows; ++r) {
+                        kernels::AttentionQuery& query = queries[static_cast<std::size_t>(r)];
+                        query.q = q.data() + std::ptrdiff_t{r} * width;
+                        query.out = out.data() + std::ptrdiff_t{r} * width;
+                        query.keys = kept[at].data();
+                        query.values = kept[at + 1].data();
+                        query.prefix = positions;
+                    }
+                    kernels::attention(exec_, {heads, heads, head_dim, 0.125f, type}, queries);
+                });
+    }
+
+    /// Measures a head that returns logsumexp and the top k of each row without writing logits.
+    void best_kept(const Matrix& head, Rows<const float> in) {
+        const int k = std::min({options_.k, head.n(), kernels::most_best});
+        ids_.resize(static_cast<std::size_t>(in.rows) * static_cast<std::size_t>(k));
+        values_.resize(ids_.size());
+        sums_.resize(static_cast<std::size_t>(in.rows));
+        kernels::head_pass(exec_, head, in, head.n(), k, nullptr, partials_);
+        kernels::finish_logsumexp(partials_, sums_);
+        kernels::finish_topk(partials_, Rows<std::int32_t>(ids_.data(), in.rows, k),
+                             Rows<float>(values_.data(), in.rows, k));
+    }
+
+    /// Measures scattered rows of the head: read in place, or packed first and then multiplied.
+    void indexed(const Matrix& head, std::string_view name, Rows<const float> in, Rows<float> out) {
+        const int count = std::min(options_.gather, options_.vocab);
+        const kernels::RowStore store = kernels::RowStore::make(exec_, head);
+        // Each call reads other rows, because each draft step selects its own.
+        constexpr int sets = 16;
+        Rng rng(7);
+        std::vector<std::vector<TokenId>> chosen(sets);
+        for (auto& ids : chosen) {
+            for (int i = 0; i < count; ++i)
+                ids.push_back(static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(options_.vocab))));
+            std::sort(ids.begin(), ids.end());
+        }
+        const auto ids_of = [&](int call) -> std::span<const TokenId> {
+            return chosen[static_cast<std::size_t>(call % sets)];
+        };
+        const int row_length = static_cast<int>(store.row_bytes());
+        const auto [known, fresh] = scattered_probes_.try_emplace(row_length, 0.0);
+        if (fresh) known->second = probe_scattered_bandwidth(exec_.threads(), cold_megabytes, row_length);
+        kernels::PackedRows packed;
+        const double row_bytes = static_cast<double>(store.row_bytes()) * count;
+        if (in.rows == options_.rows.front())
+            measure(fmt::format("gather {}", count), name, 0, 2 * row_bytes,
+                    [&](int call) { packed.fill(exec_, store, ids_of(call)); });
+        measure(
+            fmt::format("indexed head {}", count), name, in.rows, row_bytes,
+            [&](int call) {
+                kernels::matmul_rows(exec_, store, ids_of(call), in, Rows<float>(out.data, in.rows, count));
+            },
+            known->second);
+        packed.fill(exec_, store, ids_of(0));
+        measure(fmt::format("gathered head {}", count), name, in.rows,
+                static_cast<double>(packed.matrix().bytes()), [&](int) {
+                    kernels::matmul(exec_, packed.matrix(), in, Rows<float>(out.data, in.rows, count));
+                });
+    }
+
+    void selection(int rows) {
+        const int v = options_.vocab, k = std::min(options_.k, v);
+        const std::vector<float> x = normal(static_cast<std::size_t>(rows) * static_cast<std::size_t>(v), 3);
+        const Rows<const float> in(x.data(), rows, v);
+        const auto cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(k);
+        std::vector<std::int32_t> ids(cells);
+        std::vector<float> values(cells), sums(static_cast<std::size_t>(rows));
+        const double bytes = static_cast<double>(x.size() * sizeof(float));
+        measure(fmt::format("top-k k={}", k), "f32", rows, bytes, [&](int) {
+            kernels::topk(exec_, in, k, Rows<std::int32_t>(ids.data(), rows, k),
+                          Rows<float>(values.data(), rows, k));
+        });
+        const int wanted = std::min(options_.gather, v);
+        std::vector<std::int32_t> set(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
+        measure(fmt::format("top set k={}", wanted), "f32", rows, bytes, [&](int) {
+            kernels::top_set(exec_, in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
+        });
+        measure("log-sum-exp", "f32", rows, bytes, [&](int) { kernels::logsumexp(exec_, in, sums); });
+    }
+
+    const KernelSettings& options_;
+    kernels::Exec& exec_;
+    const KernelHooks& hooks_;
+    double planned_ = 1;
+    std::vector<KernelTime> results_;
+    std::map<int, double> scattered_probes_;  ///< GB/s, by bytes per row
+    kernels::HeadPartials partials_;
+    std::vector<std::int32_t> ids_;
+    std::vector<float> values_, sums_;
+};
+
+Status check(const KernelSettings& options) {
+    const auto positive = [](const char* name, int value) -> Status {
+        if (value > 0) return {};
+        return bad_input("{} {}: must be at least 1", name, value);
+    };
+    DS_TRY(positive("--vocab", options.vocab));
+    DS_TRY(positive("--hidden", options.hidden));
+    DS_TRY(positive("--gather", options.gather));
+    DS_TRY(positive("--k", options.k));
+    for (const int rows : options.rows) DS_TRY(positive("--rows", rows));
+    if (options.rank < 0 || options.rank > options.hidden)
+        return bad_input("--rank {}: must be 1 to --hidden {}", options.rank, options.hidden);
+    if (!(options.seconds > 0)) return bad_input("--seconds {}: must be positive", options.seconds);
+    for (const std::string& name : options.precisions)
+        if (!kernels::precision_from(name))
+            return bad_input("--precision {}: unknown; known are f32, bf16, int8, int4", name);
+    constexpr double most_weights = 4e9;
+    if (static_cast<double>(options.vocab) * options.hidden > most_weights)
+        return bad_input("--vocab {} times --hidden {}: more than {:.0f} weights; use smaller sizes",
+                         options.vocab, options.hidden, most_weights);
+    return {};
+}
+
+}  // namespace
+
+Result<KernelReport> measure_kernels(const KernelSettings& settings, const KernelHooks& hooks) {
+    DS_TRY(check(settings));
+    const int cores = describe_machine().cores;
+    const auto exec = kernels::make_cpu_exec(settings.threads > 0 ? settings.threads : cores);
+    KernelReport report;
+    report.settings = settings;
+    report.isa = std::string(kernels::to_text(exec->isa()));
+    report.threads = exec->threads();
+    report.probe_before = probe_read_bandwidth(exec->threads(), cold_megabytes);
+    report.ops = Bench(settings, *exec, hooks).run();
+    if (hooks.cancelled && hooks.cancelled())
+        return Error{ErrorKind::cancelled, "stopped while measuring kernels"};
+    report.probe_after = probe_read_bandwidth(exec->threads(), cold_megabytes);
+    return report;
+}
+
+}  // namespace draftscope

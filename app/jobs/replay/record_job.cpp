@@ -1,0 +1,118 @@
+#include "app/jobs/replay/record_job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "app/jobs/resolve/packed_cache_dir.h"
+#include "app/jobs/resolve/resolve.h"
+#include "app/jobs/run/conversation_feed.h"
+#include "app/jobs/run/prompt_file.h"
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "engine/heads/artefact.h"
+#include "engine/recording/record_decode.h"
+
+namespace draftscope {
+namespace {
+
+/// Returns EAGLE-3's published layers. For targets with fewer than six layers they are spread evenly, and a
+/// layer may occur twice.
+std::vector<int> default_aux_layers(int layers) {
+    if (layers >= 6) return {2, layers / 2, layers - 3};
+    return {std::min(1, layers - 1), layers / 2, layers - 1};
+}
+
+Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
+    if (text == "none") return std::vector<int>();
+    if (text.empty()) return default_aux_layers(layers);
+    std::vector<int> out;
+    for (std::size_t first = 0; first <= text.size();) {
+        const std::size_t comma = std::min(text.find(',', first), text.size());
+        int layer = -1;
+        const auto [end, error] = std::from_chars(text.data() + first, text.data() + comma, layer);
+        if (error != std::errc() || end != text.data() + comma || layer < 0 || layer >= layers)
+            return bad_input("--aux {}: expected layer numbers of 0 to {}, as in 2,15,27, or none", text,
+                             layers - 1);
+        out.push_back(layer);
+        first = comma + 1;
+    }
+    return out;
+}
+
+/// Returns prompt_hash() of each prompt of the run, by ordinal.
+std::vector<std::string> hashes_of(const std::vector<Conversation>& conversations) {
+    std::vector<std::string> hashes;
+    for (const Conversation& conversation : conversations)
+        hashes.insert(hashes.end(), conversation.turns.size(), prompt_hash(conversation.turns.front()));
+    return hashes;
+}
+
+}  // namespace
+
+Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks) {
+    const auto tell = [&](double fraction, const std::string& what) {
+        if (hooks.on_progress) hooks.on_progress(fraction, what);
+    };
+    if (config.batch < 1 || config.batch > max_batch)
+        return bad_input("--batch {}: must be 1 to {}", config.batch, max_batch);
+    RunConfig as_run = config.run;
+    as_run.drafter = "none";
+    as_run.head = "full";
+    DS_ASSIGN(const ResolvedRun run, resolve_run(as_run));
+    std::vector<Conversation> conversations = {{"0", "", {run.config.prompt}}};
+    if (!run.config.prompts_file.empty()) {
+        DS_ASSIGN(conversations,
+                  read_prompt_file(run.config.prompts_file, run.config.limit, run.config.stratify));
+    }
+    const int cores = usable_cores();
+    const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : cores);
+    DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
+    DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, tell, cache));
+    if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
+    if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty())
+        return bad_input("{}", problem);
+    DS_TRY(ConversationFeed::check(*target, conversations, run.config.raw));
+
+    TraceInfo info;
+    info.source = config.source;
+    info.target = describe_target(*target);
+    info.sampling = {run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};
+    info.max_new = run.config.max_new;
+    info.ignore_eos = run.config.ignore_eos;
+    info.raw = run.config.raw;
+    info.backend = "cpu";
+    info.isa = std::string(kernels::to_text(exec->isa()));
+    info.precision = std::string(kernels::to_text(target->precision()));
+    DS_ASSIGN(info.aux_layers, aux_layers(config.aux, info.target.layers));
+    DS_ASSIGN(const auto writer, TraceWriter::create(config.out, info, config.overwrite));
+
+    RunHooks feed_hooks;
+    feed_hooks.on_progress = hooks.on_progress;
+    ConversationFeed feed(
+        *target, conversations,
+        {.raw = run.config.raw, .suite = std::filesystem::path(run.config.prompts_file).stem().string()},
+        feed_hooks, "recording prompt");
+    const std::vector<std::string> hashes = hashes_of(conversations);
+    TraceRecordOptions options;
+    options.hash = [&](const PromptInput& prompt) {
+        return hashes[static_cast<std::size_t>(*prompt.ordinal)];
+    };
+    options.batch = config.batch;
+    options.cancelled = hooks.cancelled;
+    const TimeNs start = monotonic_ns();
+    DS_TRY(record_trace(*target, *exec, feed, options, *writer));
+    TraceReport report;
+    report.seconds = seconds(monotonic_ns() - start);
+    if (writer->prompts() == 0) return Error{ErrorKind::cancelled, "stopped before the first token"};
+    if (config.times && writer->info().complete) {
+        tell(-1, "measuring verification");
+        DS_ASSIGN(writer->info().verify_ns, measure_verify(*target, *exec, 256));
+    }
+    DS_TRY(writer->finish());
+    report.info = writer->info();
+    for (const TracePrompt& prompt : report.info.prompts) report.generated += prompt.generated_tokens;
+    return report;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "app/jobs/commands/commands.h"
+#include "base/result.h"
+#include "engine/recording/recording_info.h"
+
+namespace draftscope {
+
+/// Options of `draftscope record`.
+struct TraceConfig {
+    RunConfig run;       ///< target, prompts and sampling; drafter, head and tree are not used
+    std::string out;     ///< folder
+    std::string source;  ///< program and version, for trace.json
+    std::string aux;     ///< "2,15,27"; "" = EAGLE-3's default layers (2, L/2, L-3); "none"
+    int batch = 8;       ///< prompts decoded in lockstep
+    bool times = true;   ///< also measure the time of a verification of M rows
+    bool overwrite = false;
+};
+/// Result of a recording.
+struct TraceReport {
+    TraceInfo info;
+    std::int64_t generated = 0;
+    double seconds = 0;
+};
+struct TraceHooks {
+    std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
+    std::function<bool()> cancelled;
+};
+/// Decodes the prompts and writes the recording. Blocks. If cancelled, the recording contains the decoded
+/// part and report.info.complete is false; if cancelled before the first token, returns an error and writes
+/// nothing.
+Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks);
+
+}  // namespace draftscope

@@ -1,0 +1,238 @@
+#include "app/jobs/replay/replay_job.h"
+
+#include <algorithm>
+#include <set>
+
+#include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/resolve/resolve.h"
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "engine/draft/drafter.h"
+#include "engine/draft/drafter_files.h"
+#include "engine/heads/artefact.h"
+#include "engine/recording/recorded_target.h"
+
+namespace draftscope {
+namespace {
+
+/// Data that stays loaded while heads are replayed.
+struct Loaded {
+    std::shared_ptr<const Trace> trace;
+    std::unique_ptr<kernels::Exec> exec;
+    std::unique_ptr<Target> ends;
+};
+/// A drafter with its heads. A jointly trained head uses its own drafter.
+struct Group {
+    std::string path;  ///< of the drafter
+    std::vector<std::size_t> heads;
+};
+
+/// Returns the equivalent run config: defaults, files and checks are those of a run.
+RunConfig as_run(const ReplayConfig& config, const Trace& trace, const std::string& head) {
+    RunConfig run;
+    run.model = config.model;
+    // A recording with its target's weights needs no model; any existing path passes the check.
+    if (run.model.empty() && !trace.weights_path().empty()) run.model = trace.folder();
+    run.drafter = config.drafter;
+    run.head = head;
+    run.artefacts = config.artefacts;
+    run.tree = config.tree;
+    run.precision = config.precision;
+    run.threads = config.threads;
+    run.prompt = "replay";
+    return run;
+}
+
+Result<kernels::Precision> choose_precision(const ResolvedRun& run, const TraceInfo& info) {
+    if (run.precision) return *run.precision;
+    return kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
+}
+
+std::uint64_t number_of(const std::string& hex) {
+    return hex.empty() ? 0 : std::strtoull(hex.c_str(), nullptr, 16);
+}
+
+HeadWeights head_weights(const Loaded& loaded, const Drafter& drafter, const ResolvedRun& run) {
+    const TraceTarget& target = loaded.trace->info().target;
+    HeadWeights weights;
+    weights.lm_head = drafter.own_head() != nullptr ? drafter.own_head() : &loaded.ends->lm_head();
+    weights.always_active = target.eos;
+    weights.row_ids = drafter.own_head_ids();
+    weights.vocab = target.tokens;
+    weights.hidden = weights.lm_head->k();
+    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
+    weights.target = target.name;
+    weights.tokenizer = number_of(target.tokenizer_hash);
+    weights.drafter = run.drafter_id;
+    // Without a checkpoint hash, weights of any drafter of this type are accepted.
+    if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
+        weights.drafter_hash = *hash;
+    return weights;
+}
+
+Result<std::unique_ptr<Head>> load_head(const ResolvedRun& run, const HeadWeights& weights,
+                                        kernels::Exec& exec) {
+    DS_ASSIGN(auto head, make_head(*run.head, run.artefacts));
+    DS_TRY(head->prepare(exec, weights));
+    if (const Status can = Follower::check(*head, trace_topk); !can.ok())
+        return bad_input("--heads {}: cannot be replayed: {}", to_text(*run.head), can.error().message);
+    return head;
+}
+
+/// Returns differences between this machine and the recording one that could have changed the drafts of a
+/// live run.
+std::vector<std::string> machine_estimates(const TraceInfo& info, const std::string& precision,
+                                           const std::string& isa) {
+    std::vector<std::string> reasons;
+    if (!info.isa.empty() && info.isa != isa)
+        reasons.push_back(fmt::format("recorded on {}, replayed on {}", info.isa, isa));
+    if (!info.precision.empty() && info.precision != precision)
+        reasons.push_back(fmt::format("recorded at {}, replayed at {}", info.precision, precision));
+    return reasons;
+}
+
+}  // namespace
+
+std::int64_t ReplayReport::rounds() const {
+    std::int64_t sum = 0;
+    for (const auto& head : result.rounds)
+        for (const auto& prompt : head) sum += static_cast<std::int64_t>(prompt.size());
+    return sum;
+}
+
+namespace {
+
+Status check(const ReplayConfig& config) {
+    if (config.batch < 1 || config.batch > 4096)
+        return bad_input("--batch {}: must be 1 to 4096", config.batch);
+    if (config.max_new < 0) return bad_input("--max-new {}: must not be negative", config.max_new);
+    return {};
+}
+
+Result<std::vector<ResolvedRun>> resolve_heads(const ReplayConfig& config, const Trace& trace) {
+    const std::vector<std::string> specs =
+        config.heads.empty() ? std::vector<std::string>{"full"} : config.heads;
+    std::vector<ResolvedRun> runs;
+    std::vector<HeadSpec> heads;
+    std::set<std::string> seen;
+    for (const std::string& spec : specs) {
+        DS_ASSIGN(ResolvedRun run, resolve_run(as_run(config, trace, spec), true));
+        if (!seen.insert(to_text(*run.head)).second)
+            return bad_input("--heads: {} is named twice", to_text(*run.head));
+        heads.push_back(*run.head);
+        runs.push_back(std::move(run));
+    }
+    DS_TRY(check_artefacts_used(config.artefacts, heads));
+    return runs;
+}
+
+std::vector<Group> groups_of(const std::vector<ResolvedRun>& runs) {
+    std::vector<Group> groups;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const auto found = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+            return group.path == runs[i].drafter_path;
+        });
+        if (found != groups.end())
+            found->heads.push_back(i);
+        else
+            groups.push_back({runs[i].drafter_path, {i}});
+    }
+    return groups;
+}
+
+/// Replays the heads of one drafter and stores their rounds in the report.
+Status replay_group(const Group& group, const std::vector<ResolvedRun>& runs, const Loaded& loaded,
+                    const ReplayOptions& options, const ReplayHooks& hooks, ReplayReport& report) {
+    const ResolvedRun& first = runs[group.heads.front()];
+    const auto tell = [&](const std::string& what) {
+        if (hooks.on_progress) hooks.on_progress(-1, what);
+    };
+    tell("loading drafter " + first.drafter_id);
+    const std::string spec =
+        first.drafter_path.empty() ? first.drafter_id : first.drafter_id + ":" + first.drafter_path;
+    DS_ASSIGN(const auto drafter, make_drafter(spec, first.drafter_path, *loaded.ends, *loaded.exec));
+    DS_TRY(check_tree(*drafter, first.tree));
+    DS_TRY(check_trace_feeds(*loaded.trace, *drafter, first.drafter_id));
+    std::vector<std::unique_ptr<Head>> heads;
+    std::vector<FollowedHead> followed;
+    std::vector<std::size_t> places = group.heads;
+    if (drafter->uses_head()) {
+        const HeadWeights weights = head_weights(loaded, *drafter, first);
+        for (const std::size_t i : group.heads) {
+            tell("preparing head " + to_text(*runs[i].head));
+            DS_ASSIGN(auto head, load_head(runs[i], weights, *loaded.exec));
+            followed.push_back({head.get(), find_head(runs[i].head->id)->replay_only});
+            heads.push_back(std::move(head));
+        }
+    } else {
+        places = {0};
+        report.heads = {{"", report.heads.front().estimates}};
+        report.result.rounds.resize(1);
+    }
+    const TimeNs start = monotonic_ns();
+    DS_ASSIGN(ReplayResult result,
+              replay(*loaded.trace, *loaded.ends, *drafter, followed, *loaded.exec, options));
+    report.seconds += seconds(monotonic_ns() - start);
+    for (std::size_t i = 0; i < places.size(); ++i)
+        report.result.rounds[places[i]] = std::move(result.rounds[i]);
+    if (result.agreement) report.result.agreement = result.agreement;
+    return {};
+}
+
+}  // namespace
+
+Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& hooks) {
+    const auto tell = [&](double fraction, const std::string& what) {
+        if (hooks.on_progress) hooks.on_progress(fraction, what);
+    };
+    DS_TRY(check(config));
+    tell(-1, "opening the recording");
+    Loaded loaded;
+    DS_ASSIGN(loaded.trace, Trace::open(config.trace));
+    const TraceInfo& info = loaded.trace->info();
+    if (!config.model.empty() && !loaded.trace->weights_path().empty())
+        return bad_input(
+            "--model {}: the recording contains its target's LM head and embedding, {}; leave "
+            "--model out",
+            config.model, loaded.trace->weights_path());
+    DS_ASSIGN(const std::vector<ResolvedRun> runs, resolve_heads(config, *loaded.trace));
+    const ResolvedRun& first = runs.front();
+    const int cores = usable_cores();
+    loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
+    DS_ASSIGN(const kernels::Precision precision, choose_precision(first, info));
+    tell(-1, "packing the LM head");
+    const std::string model = loaded.trace->weights_path().empty() ? first.config.model : config.model;
+    DS_ASSIGN(loaded.ends, make_trace_target(*loaded.trace, model, *loaded.exec, precision));
+
+    ReplayReport report;
+    report.trace = loaded.trace;
+    report.drafter = first.drafter_id;
+    report.tree = to_text(first.tree);
+    report.precision = std::string(kernels::to_text(precision));
+    report.isa = std::string(kernels::to_text(loaded.exec->isa()));
+    report.threads = loaded.exec->threads();
+    std::vector<std::string> hashes;
+    for (const TracePrompt& prompt : info.prompts) hashes.push_back(prompt.hash);
+    for (const ResolvedRun& run : runs) {
+        report.heads.push_back({to_text(*run.head), machine_estimates(info, report.precision, report.isa)});
+        if (find_head(run.head->id)->replay_only)
+            report.heads.back().estimates.push_back("hypothetical: this head knows the recorded text");
+        if (const std::string warning = overlap_warning(*run.head, run.artefacts, hashes, "the trace");
+            !warning.empty())
+            report.warnings.push_back(warning);
+    }
+    if (!info.complete) report.warnings.push_back("the recording was cancelled before its last prompt");
+    report.result.rounds.resize(runs.size());
+    ReplayOptions options;
+    options.tree = first.tree;
+    options.batch = config.batch;
+    options.max_new = config.max_new;
+    options.mass = config.mass;
+    options.cancelled = hooks.cancelled;
+    options.on_progress = [&](double fraction) { tell(fraction, "replaying"); };
+    for (const Group& group : groups_of(runs))
+        DS_TRY(replay_group(group, runs, loaded, options, hooks, report));
+    return report;
+}
+
+}  // namespace draftscope

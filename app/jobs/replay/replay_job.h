@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/recording/recording.h"
+#include "engine/replay/replay.h"
+
+namespace draftscope {
+
+/// Options of `draftscope replay`.
+struct ReplayConfig {
+    std::string trace;  ///< folder
+    std::string model;  ///< target's files, for its LM head and embedding; "" = recording or demo model
+    std::string drafter = "eagle3";      ///< NAME[:PATH]
+    std::vector<std::string> heads;      ///< specs
+    std::vector<std::string> artefacts;  ///< HEAD=PATH
+    std::string tree;                    ///< "" = the backend's default
+    std::string precision = "auto";      ///< auto = as recorded, else bf16
+    int threads = 0;                     ///< 0 = all cores
+    int batch = 16;                      ///< prompts in lockstep
+    int max_new = 0;                     ///< 0 = as recorded
+    bool mass = true;
+};
+
+struct ReplayedHead {
+    std::string spec;                    ///< canonical; "" = the drafter has no head
+    std::vector<std::string> estimates;  ///< why the result is an estimate; empty = exact
+};
+/// Result of a replay.
+struct ReplayReport {
+    std::shared_ptr<const Trace> trace;
+    std::string drafter, tree, precision, isa;
+    int threads = 0;
+    std::vector<ReplayedHead> heads;
+    ReplayResult result;
+    std::vector<std::string> warnings;
+    double seconds = 0;  ///< of the replay, without loading
+    std::int64_t rounds() const;
+};
+
+struct ReplayHooks {
+    std::function<void(double fraction, const std::string& what)> on_progress;
+    std::function<bool()> cancelled;
+};
+/// Loads the recording, drafter and heads, and replays. Blocks.
+Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& hooks);
+
+}  // namespace draftscope

@@ -1,0 +1,199 @@
+#include "app/jobs/resolve/artefacts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "app/jobs/run/run_job.h"
+#include "base/did_you_mean.h"
+#include "engine/draft/drafter.h"
+#include "engine/heads/artefact.h"
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool exists(const std::string& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+std::string given_path(std::span<const std::string> given, std::string_view head) {
+    std::string path;
+    for (const std::string& one : given)
+        if (one.substr(0, one.find('=')) == head) path = one.substr(one.find('=') + 1);
+    return path;
+}
+
+/// Returns the shipped weights files of a drafter's heads, heads/DRAFTER/*.safetensors, sorted by name.
+std::vector<std::string> shipped(const std::string& drafter_id) {
+    std::vector<std::string> paths;
+    const std::string folder = drafter_id.empty() ? std::string() : find_asset("heads/" + drafter_id);
+    std::error_code error;
+    if (folder.empty()) return paths;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+        if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+/// Returns the first shipped file whose parameters agree. Post-hoc files precede joint ones, which need
+/// another drafter. If none agrees, returns any file of this head, so that its error names the fitted
+/// parameters.
+std::string shipped_artefact(const HeadSpec& spec, std::string_view head, const std::string& drafter_id) {
+    std::string joint, other;
+    for (const std::string& path : shipped(drafter_id)) {
+        const auto artefact = HeadArtefact::open(path, head);
+        if (!artefact.ok()) continue;
+        if (!artefact->agrees(spec).ok()) {
+            other = path;
+        } else if (artefact->info().joint) {
+            joint = path;
+        } else {
+            return path;
+        }
+    }
+    return joint.empty() ? other : joint;
+}
+
+struct Shipped {
+    bool any = false, joint = false;  ///< joint: the head has been trained with a drafter
+};
+Shipped shipped_for(std::string_view head) {
+    Shipped found;
+    for (const DrafterInfo& drafter : drafter_registry())
+        for (const std::string& path : shipped(std::string(drafter.id)))
+            if (const auto artefact = HeadArtefact::open(path, head); artefact.ok()) {
+                found.any = true;
+                found.joint = found.joint || artefact->info().joint;
+            }
+    return found;
+}
+
+}  // namespace
+
+Status check_given_artefacts(std::span<const std::string> given) {
+    std::map<std::string, std::string> files;
+    for (const std::string& artefact : given) {
+        const std::size_t equals = artefact.find('=');
+        if (equals == std::string::npos) return bad_input("--head-weights {}: expected HEAD=PATH", artefact);
+        const std::string head = artefact.substr(0, equals), path = artefact.substr(equals + 1);
+        if (head != "rdk" && find_head(head) == nullptr) {
+            std::vector<std::string_view> known = {"rdk"};
+            for (const HeadInfo& info : head_registry()) known.push_back(info.id);
+            return bad_input("--head-weights {}: unknown head '{}'{}", artefact, head,
+                             did_you_mean(head, known));
+        }
+        if (const HeadInfo* info = find_head(head); info != nullptr && info->need == ArtefactNeed::none)
+            return bad_input("--head-weights {}: head {} needs no file", artefact, head);
+        if (!exists(path)) return bad_input("--head-weights {}: {}: no such file", artefact, path);
+        const auto [first, is_first] = files.emplace(head, path);
+        if (!is_first)
+            return bad_input("--head-weights: two files for head {}, {} and {}; give one file for each head",
+                             head, first->second, path);
+    }
+    return {};
+}
+
+bool uses_artefact(const HeadSpec& head, const std::string& artefact) {
+    const std::string name = artefact.substr(0, artefact.find('='));
+    return head.id == name || (head.rdk && name == "rdk");
+}
+
+Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads) {
+    for (const std::string& artefact : given) {
+        const bool used = std::any_of(heads.begin(), heads.end(),
+                                      [&](const HeadSpec& head) { return uses_artefact(head, artefact); });
+        const std::string name = artefact.substr(0, artefact.find('='));
+        if (!used)
+            return bad_input("--head-weights {}: none of the heads is {}; leave it out", artefact,
+                             name == "rdk" ? "one with +rdk" : name);
+    }
+    return {};
+}
+
+HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places) {
+    HeadArtefacts found;
+    const HeadInfo* info = find_head(spec.id);
+    if (info == nullptr) return found;
+    const std::string given = given_path(places.given, spec.id);
+    const bool fitted =
+        info->need == ArtefactNeed::fitted || (info->need == ArtefactNeed::either && is_head_artefact(given));
+    (fitted ? found.artefact_path : found.ranking_path) = given;
+    found.affinity_path = given_path(places.given, "rdk");
+    if (!places.synthetic.empty()) {
+        std::string& path = info->need == ArtefactNeed::fitted ? found.artefact_path : found.ranking_path;
+        const bool needed = info->need != ArtefactNeed::none && found.artefact_path.empty();
+        if (needed && path.empty()) path = places.synthetic;
+    }
+    if (!places.demo_model) return found;
+    if (info->need == ArtefactNeed::fitted && found.artefact_path.empty())
+        found.artefact_path = shipped_artefact(spec, spec.id, places.drafter_id);
+    if (info->need != ArtefactNeed::fitted && found.ranking_path.empty())
+        found.ranking_path = demo_ranking_path();
+    if (found.affinity_path.empty())
+        found.affinity_path = shipped_artefact(HeadSpec{"rdk", {}}, "rdk", places.drafter_id);
+    if (found.affinity_path.empty()) found.affinity_path = find_asset("heads/rdk.safetensors");
+    return found;
+}
+
+std::string demo_ranking_path() {
+    return find_asset("heads/demo_ranking.safetensors");
+}
+
+Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+    if (artefacts.artefact_path.empty()) return std::string();
+    DS_ASSIGN(const HeadArtefact artefact, HeadArtefact::open(artefacts.artefact_path, spec.id));
+    const fs::path name = artefact.info().drafter_weights;
+    if (name.empty()) return std::string();
+    const std::string folder = (fs::path(artefacts.artefact_path).parent_path() / name).string();
+    if (name != name.filename() || name == ".." || !exists(folder))
+        return bad_input("{}: its drafter folder '{}' is missing; copy it into the same folder",
+                         artefacts.artefact_path, name.string());
+    return folder;
+}
+
+std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts,
+                            std::span<const std::string> prompts, std::string_view whose) {
+    if (artefacts.artefact_path.empty()) return {};
+    const auto artefact = HeadArtefact::open(artefacts.artefact_path, spec.id);
+    if (!artefact.ok()) return {};  // an unusable file was rejected when the head was made
+    const std::set<std::string> seen(artefact->info().prompts.begin(), artefact->info().prompts.end());
+    const auto known = std::count_if(prompts.begin(), prompts.end(), [&](const std::string& prompt) {
+        return !prompt.empty() && seen.contains(prompt);
+    });
+    if (known == 0) return {};
+    return fmt::format(
+        "head {}: its weights were fitted on {} of {}'s {} prompts, so its acceptance is too high",
+        to_text(spec), known, whose, prompts.size());
+}
+
+std::vector<HeadChoice> head_choices() {
+    const bool ranking = !demo_ranking_path().empty();
+    std::vector<HeadChoice> choices;
+    for (const HeadInfo& info : head_registry()) {
+        HeadChoice choice;
+        choice.spec = std::string(info.id);
+        choice.name = std::string(info.name);
+        choice.paper = std::string(info.paper);
+        choice.rgb = info.rgb;
+        const bool trained = info.need == ArtefactNeed::fitted || info.need == ArtefactNeed::either;
+        const Shipped artefacts = trained ? shipped_for(info.id) : Shipped{};
+        // The papers train these heads jointly with the drafter; the name marks post-hoc weights.
+        if (trained && !artefacts.joint) choice.name += " (post-hoc)";
+        if (info.replay_only) {
+            choice.why_not = "needs the recorded text: draftscope replay only";
+        } else if (info.need == ArtefactNeed::fitted && !artefacts.any) {
+            choice.why_not = fmt::format("no weights file: run draftscope fit {}", info.id);
+        } else if ((info.need == ArtefactNeed::ranking || info.need == ArtefactNeed::either) && !ranking) {
+            choice.why_not = fmt::format("needs {}", info.artefact);
+        }
+        choice.usable = choice.why_not.empty();
+        choices.push_back(std::move(choice));
+    }
+    return choices;
+}
+
+}  // namespace draftscope

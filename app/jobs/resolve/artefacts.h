@@ -1,0 +1,45 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/jobs/commands/commands.h"
+#include "base/result.h"
+#include "engine/heads/head.h"
+
+/// Finds the weights files of heads: those given by the user, else those shipped for the demo model.
+namespace draftscope {
+
+/// Where to look for the weights files of a run's heads.
+struct ArtefactPlaces {
+    std::span<const std::string> given;  ///< HEAD=PATH; HEAD may be rdk
+    bool demo_model = false;             ///< shipped files fit only the demo model
+    std::string drafter_id;
+    std::string synthetic = {};  ///< "synthetic:NAME": missing weights are generated for this target
+};
+
+/// Checks that each item of `given` names a known head and an existing file. No head may have two files.
+Status check_given_artefacts(std::span<const std::string> given);
+/// Returns true if the head uses the file of "HEAD=PATH".
+bool uses_artefact(const HeadSpec& head, const std::string& artefact);
+/// Checks that each file belongs to one of the run's heads. Otherwise bad_input names the file.
+Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads);
+/// Returns the files for one head. A shipped weights file is used if its parameters agree with `spec`.
+/// Missing files stay ""; make_head() reports them.
+HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places);
+/// Returns the path of the demo model's token ranking, which coverage uses; "" = none.
+std::string demo_ranking_path();
+/// Returns the folder of the drafter that a head was trained with; "" = the head works with any drafter. If
+/// the weights file names a missing folder, returns bad_input.
+Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts);
+
+/// Returns a warning if the head was fitted on some of `prompts`, which makes its acceptance too high; "" =
+/// none. `prompts` are values of prompt_hash() ("" = not known); `whose` names their source in the warning.
+std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts,
+                            std::span<const std::string> prompts, std::string_view whose);
+
+/// Returns the heads that the window offers for the demo model.
+std::vector<HeadChoice> head_choices();
+
+}  // namespace draftscope

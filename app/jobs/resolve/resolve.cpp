@@ -1,0 +1,361 @@
+#include "app/jobs/resolve/resolve.h"
+
+#include <filesystem>
+#include <set>
+
+#include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/run/numerics.h"
+#include "app/jobs/run/run_job.h"
+#include "base/did_you_mean.h"
+#include "engine/draft/drafter.h"
+#include "engine/draft/drafter_files.h"
+#include "engine/formats/gguf.h"
+#include "engine/formats/gguf_model.h"
+#include "engine/formats/synthetic_model.h"
+#include "kernels/device.h"
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A tree that a CPU verifies profitably, given the cost of a verification by rows. Our default.
+constexpr const char* cpu_tree = "depth=3,topk=4,nodes=12";
+/// EAGLE-2's tree (arXiv 2406.16858, section 5).
+constexpr const char* cuda_tree = "depth=5,topk=10,nodes=60";
+
+bool exists(const std::string& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+    std::error_code error;
+    return !a.empty() && !b.empty() && fs::equivalent(a, b, error) && !error;
+}
+
+Status resolve_model(ResolvedRun& run) {
+    const std::string demo = find_demo_model();
+    if (run.config.model.empty()) {
+        if (demo.empty()) {
+            return bad_input(
+                "the demo model is missing; fetch it with tools/fetch_deps.sh model, or name a target with "
+                "--model FILE.gguf");
+        }
+        run.config.model = demo;
+    }
+    if (!is_synthetic_model(run.config.model) && !exists(run.config.model))
+        return bad_input("--model {}: no such file", run.config.model);
+    run.demo_model = same_file(run.config.model, demo);
+    return {};
+}
+
+/// Checks the target's files first, so that their errors precede others.
+Status check_model(const std::string& path) {
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) return {};
+    DS_ASSIGN(const GgufFile file, GgufFile::open(path));
+    DS_ASSIGN([[maybe_unused]] const auto known, gguf_architecture(file));
+    return {};
+}
+
+Status resolve_drafter(ResolvedRun& run) {
+    const std::string& spec = run.config.drafter;
+    const std::size_t colon = spec.find(':');
+    run.drafter_id = spec.substr(0, colon);
+    run.drafter_path = colon == std::string::npos ? std::string() : spec.substr(colon + 1);
+    const DrafterInfo* info = find_drafter(run.drafter_id);
+    if (info == nullptr) {
+        std::vector<std::string_view> known;
+        for (const DrafterInfo& row : drafter_registry()) known.push_back(row.id);
+        return bad_input("--drafter {}: unknown drafter; known are {}{}", run.drafter_id,
+                         fmt::join(known, ", "), did_you_mean(run.drafter_id, known));
+    }
+    if (!info->needs_weights) return {};
+    if (run.drafter_path.empty() && run.demo_model)
+        run.drafter_path = find_asset("drafters/" + run.drafter_id);
+    if (run.drafter_path.empty() && is_synthetic_model(run.config.model)) run.drafter_path = run.config.model;
+    if (run.drafter_path.empty()) {
+        DS_TRY(check_model(run.config.model));
+        return bad_input(
+            "--drafter {0}: needs a checkpoint for this target; give --drafter {0}:FOLDER, or use --drafter "
+            "ngram or none",
+            run.drafter_id);
+    }
+    const std::string path = drafter_path_of(run.drafter_path);
+    if (!is_synthetic_model(path) && !exists(path))
+        return bad_input("--drafter {}: {}: no such file or folder", spec, path);
+    return {};
+}
+
+ArtefactPlaces places_of(const ResolvedRun& run) {
+    const bool synthetic = is_synthetic_model(run.config.model);
+    return {run.config.artefacts, run.demo_model, run.drafter_id,
+            synthetic ? run.config.model : std::string()};
+}
+
+/// --head auto: finds the heads available for this target and drafter. Heads trained with another drafter are
+/// excluded.
+Status find_head_candidates(ResolvedRun& run, bool replay) {
+    if (replay) return bad_input("--head auto: is measured on a live run; name the heads");
+    if (!run.auto_tree)
+        return bad_input(
+            "--head auto: is chosen together with the tree; use --tree auto, or compare heads under one tree "
+            "with draftscope bench --heads");
+    const ArtefactPlaces places = places_of(run);
+    std::vector<HeadSpec> specs;
+    for (const auto& [head, trees] : run.shipped) {
+        DS_ASSIGN(HeadSpec spec, parse_head_spec(head));
+        specs.push_back(std::move(spec));
+    }
+    for (const HeadInfo& info : head_registry())
+        if (run.shipped.empty() && !info.replay_only) specs.push_back({std::string(info.id), {}});
+    for (HeadSpec& spec : specs) {
+        HeadCandidate one{std::move(spec), {}};
+        one.artefacts = find_artefacts(one.spec, places);
+        if (!make_head(one.spec, one.artefacts).ok()) continue;
+        const auto trained_with = drafter_of_artefact(one.spec, one.artefacts);
+        if (trained_with.ok() && trained_with->empty()) run.head_candidates.push_back(std::move(one));
+    }
+    return {};
+}
+
+/// --tree quick: loads the table of the drafter and checks that it covers the head.
+Status find_shipped_acceptance(ResolvedRun& run) {
+    if (run.config.tree != quick_tree) return {};
+    const auto refuse = [](const std::string& what) {
+        return bad_input(
+            "--tree quick: has no recorded acceptance for {}; use --tree auto, which measures it, or name a "
+            "tree",
+            what);
+    };
+    if (!run.demo_model) return refuse(fmt::format("--model {}", run.config.model));
+    if (run.config.drafter != run.drafter_id) return refuse(fmt::format("--drafter {}", run.config.drafter));
+    DS_ASSIGN(run.shipped, shipped_acceptance(run.drafter_id));
+    if (run.shipped.empty()) return refuse(fmt::format("--drafter {}", run.drafter_id));
+    if (run.config.head == "auto") return {};
+    DS_ASSIGN(const HeadSpec spec, parse_head_spec(run.config.head));
+    if (!run.shipped.contains(to_text(spec))) return refuse(fmt::format("--head {}", run.config.head));
+    return {};
+}
+
+Status resolve_head(ResolvedRun& run, bool replay) {
+    const bool choose = run.config.head == "auto";
+    DS_ASSIGN(HeadSpec spec, parse_head_spec(choose ? "full" : run.config.head));
+    DS_TRY(check_given_artefacts(run.config.artefacts));
+    const ArtefactPlaces places = places_of(run);
+    if (choose) DS_TRY(find_head_candidates(run, replay));
+    run.artefacts = find_artefacts(spec, places);
+    if (places.synthetic.empty()) run.ranking_path = run.artefacts.ranking_path;
+    if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
+    DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
+    if (const HeadInfo* info = find_head(spec.id); info->replay_only && !replay)
+        return bad_input("--head {}: needs the recorded text; use it with draftscope replay", spec.id);
+    if (spec.rdk && run.verify.rule != VerifyRule::pq)
+        return bad_input(
+            "--head {}: +rdk changes the distribution that drafts are sampled from; use it "
+            "with --verify pq",
+            to_text(spec));
+    // A jointly trained head selects its drafter, unless the user gives a drafter by path.
+    DS_ASSIGN(const std::string trained_with, drafter_of_artefact(spec, run.artefacts));
+    if (!trained_with.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_with;
+    run.head = std::move(spec);
+    return {};
+}
+
+Status resolve_backend(ResolvedRun& run) {
+    RunConfig& config = run.config;
+    DS_ASSIGN(run.library_rows, parse_numerics(config.numerics));
+    const auto check_cpu = [&]() -> Status {
+        for (const auto& [given, flag] : {std::pair(!config.gpu_graphs, "--no-gpu-graphs"),
+                                          {!config.gpu_rounds, "--no-gpu-rounds"},
+                                          {config.l2_window, "--l2-window"}})
+            if (given)
+                return bad_input("{}: has no effect on the CPU; leave it out, or use --backend cuda", flag);
+        if (run.library_rows == 0) return {};
+        return bad_input(
+            "--numerics {}: every kernel of the CPU back end is batch-invariant at no cost; use exact, or "
+            "--backend cuda",
+            config.numerics);
+    };
+    if (config.backend == "cpu") return check_cpu();
+    if (config.backend != "cuda" && config.backend != "auto")
+        return bad_input("--backend {}: unknown; known are cpu, cuda, auto", config.backend);
+    const kernels::DeviceProbe found = kernels::probe_cuda();
+    if (config.backend == "cuda" && !found.available) return bad_input("--backend cuda: {}", found.why_not);
+    config.backend = found.available ? "cuda" : "cpu";
+    run.gpu = config.backend == "cuda";
+    return run.gpu ? Status() : check_cpu();
+}
+
+/// Call after resolve_head(): the simulated acceptance belongs to the driving head.
+Status resolve_acceptance(ResolvedRun& run) {
+    const RunConfig& config = run.config;
+    const bool drafts_with_head = run.drafter_id != "none" && run.drafter_id != "ngram";
+    const bool follows_head = config.acceptance.starts_with("trace:");
+    if (follows_head && config.head == "auto" && config.acceptance.find('#') == std::string::npos)
+        return bad_input(
+            "--simulate-acceptance {}: --head auto chooses among heads; name one, or the head to follow as "
+            "trace:FILE#HEAD",
+            config.acceptance);
+    // Drafter none drafts nothing, so the file needs no matching head.
+    if (follows_head && run.drafter_id == "none") {
+        run.acceptance.emplace().rates = {0.0};
+        return {};
+    }
+    DS_ASSIGN(run.acceptance,
+              parse_acceptance(config.acceptance, drafts_with_head ? to_text(*run.head) : ""));
+    if (run.acceptance && !config.shadow.empty())
+        return bad_input(
+            "--shadow {}: shadow heads follow the text, which --simulate-acceptance {} replaces; leave one "
+            "out",
+            config.shadow, config.acceptance);
+    return {};
+}
+
+/// Returns the chain with the depth of a tree.
+TreeSpec chain_of(const TreeSpec& tree) {
+    const int drafts = std::min(tree.levels(), tree.nodes - 1);
+    TreeSpec chain;
+    chain.depth = drafts - 1;
+    chain.topk = 1;
+    chain.nodes = drafts + 1;
+    return chain;
+}
+
+Status resolve_numbers(ResolvedRun& run) {
+    RunConfig& config = run.config;
+    DS_TRY(resolve_backend(run));
+    const char* const usual = config.backend == "cuda" ? cuda_tree : cpu_tree;
+    if (config.tree.empty()) config.tree = usual;
+    run.auto_tree = config.tree == "auto" || config.tree == quick_tree;
+    if (run.auto_tree && config.batch > 1)
+        return bad_input("--tree {}: measures one sequence at a time; give a tree with --batch {}",
+                         config.tree, config.batch);
+    DS_ASSIGN(run.tree, parse_tree_spec(run.auto_tree ? usual : config.tree));
+    DS_ASSIGN(run.verify, parse_verify_spec(config.verify));
+    if (run.verify.rule == VerifyRule::typical && (config.top_p < 1 || config.top_k > 0))
+        return bad_input("--verify typical: has its own threshold; leave --top-p and --top-k out");
+    if (config.precision != "auto") {
+        run.precision = kernels::precision_from(config.precision);
+        if (!run.precision) {
+            return bad_input("--precision {}: unknown; known are f32, bf16, int8, int4, auto",
+                             config.precision);
+        }
+        if (config.backend == "cuda" && run.precision != kernels::Precision::bf16)
+            return bad_input("--precision {}: the CUDA back end computes in bf16; use bf16 or auto",
+                             config.precision);
+    }
+    if (config.max_new < 1) return bad_input("--max-new {}: must be at least 1", config.max_new);
+    if (config.batch < 1 || config.batch > max_batch)
+        return bad_input("--batch {}: must be 1 to {}", config.batch, max_batch);
+    if (config.threads < 0 || config.threads > 1024) {
+        return bad_input("--threads {}: must be 1 to 1024 (0 = all cores)", config.threads);
+    }
+    if (config.temperature < 0)
+        return bad_input("--temperature {}: must not be negative", config.temperature);
+    if (config.top_p <= 0 || config.top_p > 1)
+        return bad_input("--top-p {}: must be in (0, 1]", config.top_p);
+    if (config.top_k < 0) return bad_input("--top-k {}: must not be negative", config.top_k);
+    if (config.limit < 0) return bad_input("--limit {}: must not be negative", config.limit);
+    if (config.baseline < 0) return bad_input("--baseline {}: must not be negative", config.baseline);
+    if (config.calibration_rounds < 0) {
+        return bad_input("--calibrate {}: must not be negative", config.calibration_rounds);
+    }
+    if (config.prompt.empty() && config.prompts_file.empty()) {
+        return bad_input("nothing to decode: give --prompt TEXT or --prompts FILE.jsonl");
+    }
+    if (!config.prompts_file.empty() && !exists(config.prompts_file)) {
+        return bad_input("--prompts {}: no such file", config.prompts_file);
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
+    ResolvedRun run;
+    run.config = config;
+    DS_ASSIGN(run.tier, parse_tier(config.tier));
+    DS_TRY(resolve_numbers(run));
+    if (run.auto_tree && replay)
+        return bad_input("--tree {}: is measured on a live run; name a tree, e.g. --tree chain=3",
+                         config.tree);
+    DS_TRY(resolve_model(run));
+    DS_TRY(resolve_drafter(run));
+    DS_TRY(find_shipped_acceptance(run));
+    DS_TRY(resolve_head(run, replay));
+    DS_TRY(resolve_acceptance(run));
+    // Prompt lookup always drafts a chain.
+    if (run.drafter_id == "ngram" && !run.auto_tree) run.tree = chain_of(run.tree);
+    return run;
+}
+
+std::vector<std::string> split_specs(const std::string& list) {
+    std::vector<std::string> specs;
+    for (std::size_t first = 0; first <= list.size();) {
+        const std::size_t comma = std::min(list.find(',', first), list.size());
+        const std::string piece = list.substr(first, comma - first);
+        const bool continues =
+            !specs.empty() && piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
+        if (continues)
+            specs.back() += "," + piece;
+        else
+            specs.push_back(piece);
+        first = comma + 1;
+    }
+    return specs;
+}
+
+Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
+    constexpr std::string_view aligned = "aligned:";
+    std::vector<ResolvedShadow> shadows;
+    std::vector<HeadSpec> heads;
+    if (run.head) heads.push_back(*run.head);
+    for (const HeadCandidate& one : run.head_candidates) heads.push_back(one.spec);
+    if (run.config.shadow.empty()) {
+        DS_TRY(check_artefacts_used(run.config.artefacts, heads));
+        return shadows;
+    }
+    if (rule_at(run.verify, run.config.temperature) != VerifyRule::match)
+        return bad_input("--shadow {}: shadow heads require exact match; use --verify match",
+                         run.config.shadow);
+    if (!run.head)
+        return bad_input("--shadow {}: drafter {} has no LM head that another head could replace",
+                         run.config.shadow, run.drafter_id);
+    std::set<std::pair<bool, std::string>> seen;
+    for (const std::string& piece : split_specs(run.config.shadow)) {
+        RunConfig config = run.config;
+        ResolvedShadow shadow;
+        shadow.aligned = piece.starts_with(aligned);
+        config.head = shadow.aligned ? piece.substr(aligned.size()) : piece;
+        config.shadow.clear();
+        if (config.tree == quick_tree) config.tree.clear();
+        if (config.head == "auto") return bad_input("--shadow {}: name the shadow heads", piece);
+        auto resolved = resolve_run(config);
+        if (!resolved.ok()) return bad_input("--shadow: {}", resolved.error().message);
+        shadow.run = std::move(*resolved);
+        if (shadow.run.drafter_path != run.drafter_path)
+            return bad_input("--shadow {}: was trained with another drafter, {}; run it separately", piece,
+                             shadow.run.drafter_path);
+        if (!seen.emplace(shadow.aligned, to_text(*shadow.run.head)).second)
+            return bad_input("--shadow: {} is named twice", piece);
+        heads.push_back(*shadow.run.head);
+        shadows.push_back(std::move(shadow));
+    }
+    DS_TRY(check_artefacts_used(run.config.artefacts, heads));
+    return shadows;
+}
+
+Status validate(const RunConfig& config) {
+    DS_ASSIGN(const ResolvedRun run, resolve_run(config));
+    DS_ASSIGN([[maybe_unused]] const auto shadows, resolve_shadows(run));
+    return {};
+}
+
+Result<RunConfig> resolve_defaults(RunConfig config) {
+    DS_ASSIGN(ResolvedRun run, resolve_run(config));
+    return std::move(run.config);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/jobs/commands/commands.h"
+#include "app/jobs/resolve/shipped_acceptance.h"
+#include "base/result.h"
+#include "engine/decode/session.h"
+#include "engine/heads/head.h"
+#include "engine/tree/draft_tree.h"
+#include "kernels/matrix.h"
+#include "profiler/cupti/tier.h"
+#include "profiler/stats/tree_choice.h"
+
+namespace draftscope {
+
+/// A head that --head auto may choose, with its files.
+struct HeadCandidate {
+    HeadSpec spec;
+    HeadArtefacts artefacts;
+};
+
+/// A config converted to the engine's types, with every field checked.
+struct ResolvedRun {
+    RunConfig config;        ///< with defaults filled in; backend is cpu or cuda
+    TreeSpec tree;           ///< under --tree auto, the default until the pilot has chosen
+    bool auto_tree = false;  ///< --tree auto or quick
+    /// --tree quick: the acceptance that forecasts use; empty under auto, whose pilot measures acceptance.
+    ShippedAcceptance shipped;
+    std::vector<TreeForecast> forecasts;  ///< of the pilot
+    /// --head auto: every head whose files are present; under quick, only those in `shipped`. `head` is the
+    /// first until the pilot has chosen.
+    std::vector<HeadCandidate> head_candidates;
+    VerifySpec verify;
+    std::optional<ReplayedAcceptance> acceptance;  ///< absent = the target decides
+    std::optional<HeadSpec> head;                  ///< absent for drafters without one
+    HeadArtefacts artefacts;
+    std::string drafter_id;
+    std::string drafter_path;
+    std::string ranking_path;                     ///< token ranking for coverage; "" = none for this target
+    std::optional<kernels::Precision> precision;  ///< absent = auto
+    Tier tier = Tier::t0;                         ///< as requested
+    bool gpu = false;                             ///< computes on a CUDA device
+    int library_rows = 0;  ///< --numerics fast: minimum rows of a library's product; 0 = exact
+    bool demo_model = false;
+};
+/// Checks and converts a config. `replay` allows heads that need future tokens.
+Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);
+
+/// Splits "slimspec:rank=72,fr-spec:v=8192,bytes=1" into specs. A piece `key=value` without a colon continues
+/// the previous spec.
+std::vector<std::string> split_specs(const std::string& list);
+/// A head of --shadow. "slimspec" follows the text at its own pace; "aligned:slimspec" drafts in the rounds
+/// of the driving head.
+struct ResolvedShadow {
+    ResolvedRun run;  ///< as if the head ran by itself
+    bool aligned = false;
+};
+/// Returns the heads of --shadow, checked against `run`.
+Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run);
+
+}  // namespace draftscope

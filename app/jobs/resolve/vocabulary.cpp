@@ -1,0 +1,61 @@
+#include "app/jobs/resolve/vocabulary.h"
+
+#include "capture/token_text.h"
+#include "engine/formats/tensor_file.h"
+
+namespace draftscope {
+namespace {
+
+struct Ranking {
+    std::vector<std::int64_t> ids;
+    std::vector<std::int64_t> counts;  ///< parallel to ids; may be empty
+};
+
+Result<Ranking> read_ranking(const std::string& path, const Tokenizer& tokenizer) {
+    DS_ASSIGN(const auto file, open_tensor_file(path));
+    const std::string made_for = file->metadata("tokenizer_fingerprint");
+    const std::string ours = fmt::format("{:016x}", tokenizer.fingerprint());
+    if (!made_for.empty() && made_for != ours) {
+        return bad_input(
+            "ranking {}: made for tokenizer {}, the target has {}; make one with tools/make_ranking.py", path,
+            made_for, ours);
+    }
+    Ranking ranking;
+    DS_ASSIGN(ranking.ids, file->read_integers("ids"));
+    if (file->find("counts") != nullptr) {
+        DS_ASSIGN(ranking.counts, file->read_integers("counts"));
+    }
+    return ranking;
+}
+
+}  // namespace
+
+Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string& ranking_path, RowId id) {
+    auto vocab = std::make_shared<Vocab>();
+    vocab->id = id;
+    vocab->rows.resize(static_cast<std::size_t>(tokenizer.size()));
+    for (TokenId token = 0; token < tokenizer.size(); ++token) {
+        VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
+        row.vocab_id = id;
+        row.token_id = token;
+        row.bytes = tokenizer.token_bytes(token);
+        row.text = format_token(row.bytes);
+    }
+    Vocabulary made;
+    if (!ranking_path.empty()) {
+        DS_ASSIGN(const Ranking ranking, read_ranking(ranking_path, tokenizer));
+        made.ranks.resize(vocab->rows.size());
+        for (std::size_t rank = 0; rank < ranking.ids.size(); ++rank) {
+            const std::int64_t token = ranking.ids[rank];
+            if (token < 0 || token >= tokenizer.size()) continue;
+            VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
+            row.rank = static_cast<int>(rank);
+            if (rank < ranking.counts.size()) row.count = ranking.counts[rank];
+            made.ranks[static_cast<std::size_t>(token)] = static_cast<int>(rank);
+        }
+    }
+    made.vocab = std::move(vocab);
+    return made;
+}
+
+}  // namespace draftscope

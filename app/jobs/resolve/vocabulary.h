@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "capture/record.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace draftscope {
+
+/// A target's tokens with text and, if a ranking is known, frequency rank and count.
+struct Vocabulary {
+    std::shared_ptr<const Vocab> vocab;
+    std::vector<std::optional<int>> ranks;  ///< per token id; empty without a ranking
+};
+/// Builds the vocabulary. `ranking_path` "" = none. A ranking for another tokenizer is bad_input: its ids
+/// denote other tokens.
+Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string& ranking_path, RowId id);
+
+}  // namespace draftscope

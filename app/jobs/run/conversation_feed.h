@@ -1,0 +1,71 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/jobs/run/prompt_file.h"
+#include "app/jobs/run/run_job.h"
+#include "engine/chat_template/chat_template.h"
+#include "engine/decode/session.h"
+#include "engine/transformer/target.h"
+
+namespace draftscope {
+
+/// Supplies the prompts of a run's conversations. A turn depends on the previous answers, so it becomes ready
+/// when the turn before it has ended. A new conversation begins when no turn is ready.
+class ConversationFeed final : public PromptFeed {
+  public:
+    struct Settings {
+        bool raw = false;           ///< no chat template: turns and answers are concatenated unchanged
+        bool first_turns = false;   ///< only the first turn of each conversation
+        bool whole_answers = true;  ///< pass text on when its prompt has ended, not piece by piece
+        std::string suite;
+    };
+    /// `conversations` must outlive the feed.
+    ConversationFeed(const Target& target, const std::vector<Conversation>& conversations, Settings settings,
+                     const RunHooks& hooks, std::string activity);
+
+    std::optional<PromptInput> next() override;
+    void text(const PromptInput& prompt, std::string_view piece) override;
+    void done(const PromptInput& prompt, PromptOutcome outcome) override;
+
+    /// Returns the prompts that have ended, in the order of the run's prompts.
+    std::vector<PromptReport> take_reports();
+
+    /// Returns the first turn of a conversation as tokens. Errors come from the chat template.
+    static Result<std::vector<TokenId>> first_turn(const Target& target, const Conversation& conversation,
+                                                   bool raw);
+    /// Checks before a run that every first turn can be rendered and leaves room for an answer.
+    static Status check(const Target& target, const std::vector<Conversation>& conversations, bool raw);
+
+  private:
+    struct Talk {
+        const Conversation* conversation = nullptr;
+        int first_ordinal = 0;  ///< of its first turn among the run's prompts, decoded or not
+        int turn = 0;           ///< the next turn to decode
+        std::vector<ChatMessage> messages;
+        std::string text;  ///< of a raw conversation
+    };
+    /// Appends the next user turn and returns the whole conversation as tokens. Errors come from the chat
+    /// template.
+    static Result<std::vector<TokenId>> take_turn(const Target& target, Talk& talk, bool raw);
+    Result<PromptInput> input_of(Talk& talk);
+    int turns_of(const Conversation& conversation) const;
+    void tell_progress() const;
+
+    const Target& target_;
+    const std::vector<Conversation>& conversations_;
+    Settings settings_;
+    const RunHooks& hooks_;
+    std::string activity_;
+    std::size_t begun_ = 0;  ///< conversations
+    int ordinals_ = 0;       ///< prompts of the conversations begun
+    std::deque<Talk> ready_;
+    std::deque<Talk> playing_;
+    std::vector<PromptReport> reports_;
+};
+
+}  // namespace draftscope

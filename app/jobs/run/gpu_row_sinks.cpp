@@ -1,0 +1,192 @@
+#include "app/jobs/run/gpu_row_sinks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace draftscope {
+
+TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const CuptiProbe& counters) {
+    TierChoice out{asked, Tier::t0, ""};
+    if (asked == Tier::t0) return out;
+    if (!gpu_backend) {
+        out.why = fmt::format(
+            "{} traces GPU work, but this run uses the CPU: measured at T0, whose phase times are complete",
+            to_text(asked));
+        return out;
+    }
+    if (asked == Tier::t3 && counters.state == CuptiState::ready) {
+        out.used = Tier::t3;
+        return out;
+    }
+    const CuptiProbe state = session.open(asked);
+    if (state.state != CuptiState::ready) {
+        out.why = fmt::format("{} needs CUPTI: {}; {}. Measured at T0", to_text(asked), state.text,
+                              state.remedy.empty() ? "no remedy on this machine" : state.remedy);
+        return out;
+    }
+    out.used = session.tier();
+    if (asked != Tier::t3) return out;
+    out.why = fmt::format("T3 needs GPU counters: {}; {}. Traced at T2", counters.text, counters.remedy);
+    return out;
+}
+
+std::unique_ptr<CounterSession> begin_counters(std::unique_ptr<CounterApi> api, TierChoice& choice) {
+    auto session = std::make_unique<CounterSession>(std::move(api));
+    const CuptiProbe state = session->begin();
+    if (state.state == CuptiState::ready) return session;
+    choice.used = Tier::t0;
+    choice.why = fmt::format("T3 needs GPU counters: {}; {}. Measured at T0", state.text,
+                             state.remedy.empty() ? "no remedy on this machine" : state.remedy);
+    return nullptr;
+}
+
+void StepFinder::add(RowId id, TimeNs start_ns, TimeNs end_ns) {
+    steps_.push_back({id, start_ns, end_ns});
+}
+
+std::optional<RowId> StepFinder::find(TimeNs launch_ns) const {
+    const auto after = std::upper_bound(steps_.begin(), steps_.end(), launch_ns,
+                                        [](TimeNs time, const Step& step) { return time < step.start_ns; });
+    if (after != steps_.begin() && launch_ns <= std::prev(after)->end_ns) return std::prev(after)->id;
+    const bool past_all = steps_.empty() || launch_ns > steps_.back().end_ns;
+    if (past_all && !finished_) return std::nullopt;
+    return 0;
+}
+
+GpuRowSink::GpuRowSink(RecordSink& next, GpuSession& session, RowIds& ids, RowId run_id, TimeNs run_start)
+    : next_(next), session_(session), ids_(ids), run_id_(run_id), run_start_(run_start) {
+    session_.begin_window();
+}
+
+void GpuRowSink::push(Record record) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    if (step != nullptr) steps_.add(step->step.id, step->step.start_ns, step->step.end_ns);
+    const bool ended = step != nullptr;
+    next_.push(std::move(record));
+    if (ended) collect();
+}
+
+void GpuRowSink::collect() {
+    session_.take(ops_, calls_);
+    std::vector<GpuOpRow> rows;
+    std::vector<GpuOp> waiting;
+    for (GpuOp& op : ops_) {
+        const TimeNs launched = (op.launch_ns != 0 ? op.launch_ns : op.start_ns) - run_start_;
+        const std::optional<RowId> step = steps_.find(launched);
+        if (!step) {
+            waiting.push_back(std::move(op));
+            continue;
+        }
+        GpuOpRow row;
+        row.id = ++ids_.gpu_op;
+        row.run_id = run_id_;
+        row.step_id = *step;
+        row.phase_id = static_cast<int>(op.phase);
+        row.stream = static_cast<int>(op.stream);
+        row.name = std::move(op.name);
+        row.start_ns = op.start_ns - run_start_;
+        row.end_ns = op.end_ns - run_start_;
+        row.graph_node_id = static_cast<std::int64_t>(op.graph_node);
+        row.correlation_id = op.correlation;
+        row.device = static_cast<int>(op.device);
+        row.registers = op.registers;
+        row.bytes = static_cast<std::int64_t>(op.bytes);
+        if (op.kind == GpuOpKind::kernel) {
+            row.grid = fmt::format("{},{},{}", op.grid[0], op.grid[1], op.grid[2]);
+            row.block = fmt::format("{},{},{}", op.block[0], op.block[1], op.block[2]);
+        }
+        rows.push_back(std::move(row));
+    }
+    ops_ = std::move(waiting);
+    if (!rows.empty()) next_.push(std::move(rows));
+    std::vector<NvtxRangeRow> calls;
+    for (const GpuCall& call : calls_)
+        calls.push_back({run_id_, cuda_call_domain, call.name, static_cast<int>(call.thread_id),
+                         call.start_ns - run_start_, call.end_ns - run_start_,
+                         static_cast<std::int64_t>(call.correlation)});
+    calls_.clear();
+    if (!calls.empty()) next_.push(std::move(calls));
+}
+
+void GpuRowSink::push_losses() {
+    const GpuLosses losses = session_.take_losses();
+    const TimeNs now = std::max<TimeNs>(0, monotonic_ns() - run_start_);
+    const auto lost = [&](const char* kind, std::uint64_t count) {
+        if (count > 0) next_.push(LossRow{run_id_, now, kind, static_cast<std::int64_t>(count)});
+    };
+    lost("gpu_records_dropped", losses.dropped);
+    lost("gpu_queue_full", losses.queue_full);
+    lost("gpu_zero_timestamp", losses.zero_timestamps);
+    lost("gpu_unattributed", losses.unattributed);
+    lost("gpu_before_launch", losses.before_launch);
+    lost("gpu_launches_forgotten", losses.launches_forgotten);
+    if (losses.before_launch > 0)
+        next_.push(CounterRow{run_id_, now, "gpu_clock_error_ns",
+                              static_cast<double>(losses.worst_before_launch_ns)});
+}
+
+void GpuRowSink::finish() {
+    session_.end_window();
+    steps_.finish();
+    collect();
+    push_losses();
+}
+
+CounterRowSink::CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start)
+    : next_(next), session_(session), run_id_(run_id), run_start_(run_start) {}
+
+void CounterRowSink::push(Record record) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    const bool ended = step != nullptr;
+    if (ended) steps_.add(step->step.id, step->step.start_ns, step->step.end_ns);
+    next_.push(std::move(record));
+    if (ended) collect(false);
+}
+
+void CounterRowSink::collect(bool all) {
+    session_.take(readings_, all);
+    std::map<std::pair<RowId, Phase>, std::array<double, gpu_counter_names.size()>> sums;
+    std::vector<CounterReading> waiting;
+    for (const CounterReading& reading : readings_) {
+        const std::optional<RowId> step = steps_.find(reading.start_ns - run_start_);
+        if (!step) {
+            waiting.push_back(reading);
+            continue;
+        }
+        if (*step == 0) continue;  // readings of prefill belong to no step
+        auto& sum = sums[{*step, reading.phase}];
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += reading.values[i];
+    }
+    readings_ = std::move(waiting);
+    std::vector<GpuCounterRow> rows;
+    for (const auto& [key, values] : sums)
+        for (std::size_t i = 0; i < values.size(); ++i)
+            rows.push_back(
+                {run_id_, key.first, static_cast<int>(key.second), gpu_counter_names[i], values[i]});
+    if (!rows.empty()) next_.push(std::move(rows));
+}
+
+void CounterRowSink::finish() {
+    steps_.finish();
+    collect(true);
+    session_.end();
+    const CounterLosses losses = session_.take_losses();
+    const TimeNs now = std::max<TimeNs>(0, monotonic_ns() - run_start_);
+    const auto lost = [&](const char* kind, std::uint64_t count) {
+        if (count > 0) next_.push(LossRow{run_id_, now, kind, static_cast<std::int64_t>(count)});
+    };
+    lost("gpu_counter_no_room", losses.no_room);
+    lost("gpu_counter_dropped", losses.dropped);
+    if (losses.failure.empty()) return;
+    lost("gpu_counters_ended", 1);
+    next_.push(NoteRow{run_id_, 0, now, "counting ended: " + losses.failure});
+}
+
+}  // namespace draftscope

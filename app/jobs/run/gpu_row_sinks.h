@@ -1,0 +1,86 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "capture/record.h"
+#include "profiler/cupti/counter_session.h"
+#include "profiler/cupti/gpu_session.h"
+#include "profiler/cupti/tier.h"
+
+namespace draftscope {
+
+/// Opens `session` for the requested tier if the back end runs on a GPU. Returns the tier that the run gets
+/// and why. Call before the CUDA back end creates its context or captures a graph. `counters` says whether
+/// counters can be read. T3 needs no session: begin_counters() starts its counters once a context exists.
+TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const CuptiProbe& counters);
+
+/// Starts the counters for T3. Call on the decoding thread once the model is on the device. If the device
+/// refuses, returns null and sets `choice` to T0 with the reason.
+std::unique_ptr<CounterSession> begin_counters(std::unique_ptr<CounterApi> api, TierChoice& choice);
+
+/// Finds the step of GPU work by its launch time. Steps are added when they end, ops when the GPU has
+/// finished them. Single-threaded.
+class StepFinder {
+  public:
+    void add(RowId id, TimeNs start_ns, TimeNs end_ns);
+    /// Returns the step's id; 0 = no step; absent while a step that may contain the launch has not ended.
+    std::optional<RowId> find(TimeNs launch_ns) const;
+    void finish() { finished_ = true; }
+
+  private:
+    struct Step {
+        RowId id;
+        TimeNs start_ns, end_ns;
+    };
+    std::vector<Step> steps_;  ///< ascending and disjoint, as the decode loop runs them
+    bool finished_ = false;
+};
+
+/// Sink between engine and recorder in a traced run. Forwards every record, assigns GPU work to the steps
+/// that launched it, and adds rows for the work and for losses.
+class GpuRowSink : public RecordSink {
+  public:
+    GpuRowSink(RecordSink& next, GpuSession& session, RowIds& ids, RowId run_id, TimeNs run_start);
+    void push(Record record) override;
+    /// Call after the engine's last record. Waits for CUPTI's buffers, then pushes the remaining rows.
+    void finish();
+
+  private:
+    void collect();
+    void push_losses();
+
+    RecordSink& next_;
+    GpuSession& session_;
+    RowIds& ids_;
+    RowId run_id_;
+    TimeNs run_start_;
+    StepFinder steps_;
+    std::vector<GpuOp> ops_;
+    std::vector<GpuCall> calls_;
+};
+
+/// Sink for counters: assigns each phase's readings to a step and sums them by step and phase.
+class CounterRowSink : public RecordSink {
+  public:
+    CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start);
+    void push(Record record) override;
+    void finish();
+
+  private:
+    void collect(bool all);
+
+    RecordSink& next_;
+    CounterSession& session_;
+    RowId run_id_;
+    TimeNs run_start_;
+    StepFinder steps_;
+    std::vector<CounterReading> readings_;
+};
+
+/// NVTX domain of CUDA calls in table nvtx_range. The payload is the correlation id of the gpu_op rows that
+/// the call launched.
+inline constexpr const char* cuda_call_domain = "CUDA API";
+
+}  // namespace draftscope

@@ -1,0 +1,119 @@
+#include "app/jobs/run/prompt_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/utf8.h"
+
+namespace draftscope {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view example_line = R"({"prompt": "Name three rivers."})";
+
+std::string id_of(const json& line, std::size_t ordinal) {
+    for (const char* key : {"id", "question_id", "task_id"}) {
+        const auto found = line.find(key);
+        if (found == line.end()) continue;
+        if (found->is_string()) return found->get<std::string>();
+        if (found->is_number()) return found->dump();
+    }
+    return std::to_string(ordinal);
+}
+
+/// Returns the reason why a line is not JSON: another encoding, plain text, or a syntax error.
+Error wrong_line(const std::string& line, const std::string& where) {
+    if (line.find('\0') != std::string::npos || line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff"))
+        return bad_input("{}: is UTF-16; convert the file: iconv -f UTF-16 -t UTF-8", where);
+    if (const std::size_t at = valid_utf8_prefix(line); at < line.size())
+        return bad_input(
+            "{}: is not UTF-8 (byte 0x{:02x} at column {}); if it is Latin-1, convert the file: iconv -f "
+            "LATIN1 -t UTF-8",
+            where, static_cast<unsigned char>(line[at]), at + 1);
+    if (line.find('{') == line.find_first_not_of(" \t\r\xef\xbb\xbf"))
+        return bad_input("{}: not valid JSON; each line must be one object, as {}", where, example_line);
+    return bad_input("{}: plain text instead of a JSON object; each line must look like {}", where,
+                     example_line);
+}
+
+Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std::string& where) {
+    if (!line.is_object())
+        return bad_input("{}: not a JSON object; each line must look like {}", where, example_line);
+    Conversation made;
+    made.id = id_of(line, ordinal);
+    const auto category = line.find("category");
+    if (category != line.end() && category->is_string()) made.category = category->get<std::string>();
+    if (const auto prompt = line.find("prompt"); prompt != line.end()) {
+        if (!prompt->is_string()) return bad_input("{}: prompt is not a string", where);
+        made.turns.push_back(prompt->get<std::string>());
+        if (made.turns.back().empty()) return bad_input("{}: prompt is empty", where);
+        return made;
+    }
+    const auto turns = line.find("turns");
+    if (turns == line.end() || !turns->is_array() || turns->empty()) {
+        return bad_input("{}: needs a prompt or a non-empty list turns", where);
+    }
+    for (const json& turn : *turns) {
+        if (!turn.is_string()) return bad_input("{}: an entry of turns is not a string", where);
+        made.turns.push_back(turn.get<std::string>());
+        if (made.turns.back().empty()) return bad_input("{}: an entry of turns is empty", where);
+    }
+    return made;
+}
+
+std::vector<Conversation> take_evenly(std::vector<Conversation> all, std::size_t limit) {
+    std::vector<std::string> categories;
+    std::vector<std::vector<std::size_t>> members;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const auto found = std::find(categories.begin(), categories.end(), all[i].category);
+        const auto c = static_cast<std::size_t>(found - categories.begin());
+        if (found == categories.end()) {
+            categories.push_back(all[i].category);
+            members.emplace_back();
+        }
+        members[c].push_back(i);
+    }
+    std::vector<std::size_t> chosen;
+    for (std::size_t pass = 0; chosen.size() < limit; ++pass) {
+        const std::size_t before = chosen.size();
+        for (const auto& member : members) {
+            if (pass < member.size() && chosen.size() < limit) chosen.push_back(member[pass]);
+        }
+        if (chosen.size() == before) break;
+    }
+    std::sort(chosen.begin(), chosen.end());
+    std::vector<Conversation> out;
+    out.reserve(chosen.size());
+    for (const std::size_t i : chosen) out.push_back(std::move(all[i]));
+    return out;
+}
+
+}  // namespace
+
+Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool stratify) {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error))
+        return bad_input("prompt file {}: is a folder; name a file with a JSON object per line", path);
+    std::ifstream file(path);
+    if (!file) return bad_input("prompt file {}: cannot be opened", path);
+    std::vector<Conversation> all;
+    std::string text;
+    for (std::size_t number = 1; std::getline(file, text); ++number) {
+        if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+        const json line = json::parse(text, nullptr, false);
+        const std::string where = fmt::format("prompt file {}, line {}", path, number);
+        if (line.is_discarded()) return wrong_line(text, where);
+        DS_ASSIGN(Conversation conversation, parse_line(line, all.size(), where));
+        all.push_back(std::move(conversation));
+    }
+    if (all.empty()) return bad_input("prompt file {}: contains no prompt", path);
+    const std::size_t wanted = limit > 0 ? static_cast<std::size_t>(limit) : all.size();
+    if (stratify) return take_evenly(std::move(all), wanted);
+    if (all.size() > wanted) all.resize(wanted);
+    return all;
+}
+
+}  // namespace draftscope

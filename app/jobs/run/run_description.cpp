@@ -1,0 +1,159 @@
+#include "app/jobs/run/run_description.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "app/jobs/run/tree_autotuner.h"
+#include "base/hash.h"
+#include "capture/run_setting.h"
+#include "engine/draft/drafter_files.h"
+#include "engine/formats/synthetic_model.h"
+#include "engine/heads/artefact.h"
+
+namespace draftscope {
+
+namespace {
+
+/// Returns the origin of a fitted head's weights; null for other heads.
+nlohmann::json artefact_json(const ResolvedRun& run) {
+    if (!run.head || run.artefacts.artefact_path.empty()) return nullptr;
+    const auto artefact = needed_artefact(*run.head, run.artefacts);
+    if (!artefact.ok()) return nullptr;
+    const ArtefactInfo& info = artefact->info();
+    return {
+        {"file", artefact->path()},
+        {"trained", info.synthetic ? "random values"
+                    : info.joint   ? "joint"
+                                   : "post-hoc"},
+        {"drafter_hash", info.drafter_hash},
+        {"parameters", std::map<std::string, std::string>(info.parameters.begin(), info.parameters.end())},
+        {"report", nlohmann::json::parse(info.report, nullptr, false)}};
+}
+
+/// Returns the bytes that a call streams in addition to scattered rows, for heads that read such rows.
+nlohmann::json streamed_json(const ResolvedRun& run, const Head* head, std::span<const ShadowHead> shadows) {
+    nlohmann::json out = nlohmann::json::object();
+    const auto add = [&](const std::string& name, const Head& one) {
+        const HeadCost cost = one.cost(1);
+        if (cost.scattered_bytes > 0) out[name] = cost.bytes - cost.scattered_bytes;
+    };
+    if (head != nullptr) add(to_text(*run.head), *head);
+    for (const ShadowHead& shadow : shadows) add(shadow.text, *shadow.head);
+    return out;
+}
+
+/// Returns a hash of the files that the run's head was made from; null if there are none.
+nlohmann::json head_hash(const HeadArtefacts& files) {
+    std::string text;
+    for (const std::string* path : {&files.ranking_path, &files.artefact_path, &files.affinity_path})
+        if (!path->empty()) text += (text.empty() ? "" : " ") + contents_hash(*path);
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+/// Returns a hash of a drafter's files, with the options after the comma in PATH; null if there are none.
+nlohmann::json drafter_hash(const std::string& path) {
+    const std::string files = drafter_path_of(path), hash = contents_hash(files);
+    return hash.empty() ? nlohmann::json() : nlohmann::json(hash + path.substr(files.size()));
+}
+
+nlohmann::json known_or_null(const std::string& text) {
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+}  // namespace
+
+std::string config_json(const RunDescription& about) {
+    const ResolvedRun& run = about.run;
+    const RunConfig& c = run.config;
+    nlohmann::json document = {
+        {"command", to_command_line(c)},
+        {"model", c.model},
+        {"model_hash", known_or_null(contents_hash(c.model))},
+        {"drafter_hash", drafter_hash(run.drafter_path)},
+        {"head_hash", run.head ? head_hash(run.artefacts) : nlohmann::json()},
+        {"tokenizer_fingerprint", fmt::format("{:016x}", about.tokenizer.fingerprint())},
+        {"drafter", c.drafter},
+        {"head", c.head},
+        {"head_artefact", artefact_json(run)},
+        {"head_streamed_bytes", streamed_json(run, about.head, about.shadows)},
+        {"tree", to_text(run.tree)},
+        {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
+        {"temperature", c.temperature},
+        {"top_p", c.top_p},
+        {"top_k", c.top_k},
+        {"seed", c.seed},
+        {"verify", to_text(run.verify)},
+        {"backend", c.backend},
+        {"gpu_graphs", c.gpu_graphs},
+        {"gpu_rounds", c.gpu_rounds},
+        {"l2_window", c.l2_window},
+        {"acceptance", c.acceptance},
+        {"batch", c.batch},
+        {"pin", c.pin},
+        {"tier_asked", to_text(about.tier.asked)},
+        {"tier_note", about.tier.why},
+        {"max_new", c.max_new},
+        {"ignore_eos", c.ignore_eos},
+        {"raw", c.raw},
+        {"prompts_file", c.prompts_file},
+        {"limit", c.limit},
+        {"stratify", c.stratify},
+        {"shadow", c.shadow},
+        {"calibration_rounds", c.calibration_rounds}};
+    if (about.baseline) document[std::string(role_key)] = baseline_role;
+    return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+ResolvedRun plain_run_of(const ResolvedRun& run, std::size_t conversations) {
+    ResolvedRun plain = run;
+    plain.drafter_id = plain_drafter;
+    plain.drafter_path.clear();
+    plain.head.reset();
+    plain.artefacts = {};
+    plain.forecasts.clear();
+    plain.auto_tree = false;
+    plain.acceptance.reset();
+    RunConfig& config = plain.config;
+    // With simulated acceptance the text is meaningless, so plain decoding ignores end-of-text tokens as
+    // well.
+    config.ignore_eos = config.ignore_eos || run.acceptance.has_value();
+    config.acceptance = RunConfig().acceptance;
+    config.drafter = plain_drafter;
+    config.head = RunConfig().head;
+    config.artefacts.clear();
+    config.tree.clear();
+    config.shadow.clear();
+    config.calibration_rounds = 0;
+    config.baseline = 0;
+    if (!config.stratify && !config.prompts_file.empty()) config.limit = static_cast<int>(conversations);
+    return plain;
+}
+
+std::string contents_hash(const std::string& path) {
+    if (path.empty() || is_synthetic_model(path)) return path;
+    namespace fs = std::filesystem;
+    std::error_code error;
+    std::vector<std::string> files;
+    for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+        const std::string kind = at->path().extension().string();
+        if (kind == ".safetensors" || kind == ".bin" || kind == ".pt" || kind == ".gguf")
+            files.push_back(at->path().string());
+    }
+    if (files.empty()) files = {path};
+    std::sort(files.begin(), files.end());
+    std::string hashes;
+    for (const std::string& file : files) {
+        const auto hash = checkpoint_hash(file);
+        if (!hash.ok()) return {};
+        hashes += *hash;
+    }
+    return files.size() == 1 ? hashes : fmt::format("{:016x}", fnv1a(hashes));
+}
+
+}  // namespace draftscope

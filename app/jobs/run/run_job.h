@@ -1,0 +1,88 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/jobs/commands/commands.h"
+#include "app/jobs/run/recorder.h"
+#include "base/result.h"
+#include "engine/control/debug_gate.h"
+#include "engine/decode/exact_check.h"
+#include "engine/decode/session.h"
+#include "kernels/device.h"
+#include "profiler/cupti/cupti_api.h"
+#include "profiler/cupti/tier.h"
+#include "profiler/stats/tree_choice.h"
+
+namespace draftscope {
+
+/// Result of one prompt.
+struct PromptReport {
+    std::string id, category;
+    int ordinal = 0;  ///< as in PromptRow
+    PromptOutcome outcome;
+};
+/// Result of a run. The run command prints it; its other output comes from queries over the snapshot.
+struct RunReport {
+    RowId run_id = 0;
+    std::string frontend;
+    std::vector<PromptReport> prompts;
+    std::size_t planned_prompts = 0;  ///< turns of all conversations, also those that a cancelled run skipped
+    int pilot_rounds = 0;             ///< rounds that --tree auto or quick decoded to choose
+    /// Forecasts of --tree auto or quick, best first. The first was chosen, or none if quick expects no gain.
+    std::vector<TreeForecast> forecasts;
+    TierChoice tier;
+    CuptiProbe cupti;                       ///< state of CUPTI; empty text if the run did not request CUPTI
+    std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
+    std::optional<ExactCheck> exact;        ///< what --numerics fast changed
+    int pinned_workers = 0;                 ///< threads pinned to a CPU each
+    bool cancelled = false;
+    std::string capture;                  ///< the file that was written; "" = none
+    std::string storage_error;            ///< e.g. disk full; committed rows are kept
+    std::vector<LossRow> storage_losses;  ///< rows missing from the capture file
+};
+
+/// Callbacks and options of the caller of a run.
+struct RunHooks {
+    std::function<void(std::string_view piece)> on_text;
+    std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
+    /// Called under --tree auto or quick once decided: the config with drafter, head and tree named.
+    std::function<void(const RunConfig& chosen)> on_chosen;
+    std::function<void()> on_started;  ///< everything is loaded; decoding begins
+    std::string frontend = "cli";
+    bool phases = true;  ///< false: phases are not timed (to measure the cost of timing)
+    /// Range within the conversations that the config selects; a count of 0 = all from the first.
+    int first_conversation = 0, conversations = 0;
+};
+
+/// State kept between the runs of one process: target, drafter, head, worker pool, row ids. Models are
+/// reloaded only if their config changes.
+class EngineHost {
+  public:
+    EngineHost();
+    ~EngineHost();
+    /// Loads missing models, decodes every prompt and records into `recorder`. Blocks; controlled by `gate`.
+    Result<RunReport> run(const RunConfig& config, Recorder& recorder, Gate& gate, const RunHooks& hooks);
+    /// Restarts ids at 1, for a new capture file.
+    void reset_ids();
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// Checks a config without loading a model: unknown head or drafter, bad tree, missing files.
+Status validate(const RunConfig& config);
+
+/// Returns the path of an asset; "" if not found. Searches DRAFTSCOPE_ASSETS, the executable's folder, the
+/// source tree and the user's cache folder.
+std::string find_asset(const std::string& relative_path);
+std::string find_demo_model();
+/// Fills in defaults: the demo model, the demo checkpoint of a drafter, the demo ranking for fr-spec.
+Result<RunConfig> resolve_defaults(RunConfig config);
+
+}  // namespace draftscope

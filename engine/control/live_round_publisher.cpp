@@ -1,0 +1,75 @@
+#include "engine/control/live_round_publisher.h"
+
+#include <algorithm>
+
+#include "engine/decode/judged_rows.h"
+#include "engine/record/round_rows.h"
+
+namespace draftscope {
+
+LiveView::LiveView(SessionCore& core) : core_(core) {
+    core_.gate.set_hold_hook([this](const HoldPoint& point) { show(point); });
+}
+
+LiveView::~LiveView() {
+    core_.gate.set_hold_hook({});
+}
+
+void LiveView::begin(std::span<const std::unique_ptr<Sequence>> sequences) {
+    watched_ = sequences.front().get();
+    for (const auto& sequence : sequences)
+        if (sequence->row.id == core_.gate.watched()) watched_ = sequence.get();
+    tree_.reset(watched_->tokens.back());
+    shown_ = &tree_;
+    accepted_ = nullptr;
+    start_ticks_ = ticks_now();
+}
+
+void LiveView::level_done(int sequence, int level, FunctionRef<DraftTree()> partial) {
+    if (!core_.gate.paused() || watched_ == nullptr || static_cast<int>(watched_->number) != sequence) return;
+    tree_ = partial();
+    core_.gate.at_level(level);
+}
+
+void LiveView::set_accepted(std::span<const Round> rounds) {
+    for (const Round& round : rounds)
+        if (round.sequence == watched_) accepted_ = &round;
+}
+
+void LiveView::show(const HoldPoint& point) {
+    if (watched_ == nullptr || !core_.records.on()) return;
+    core_.records.pauses(core_.gate.take_pauses());
+    LiveRound live;
+    live.at = point;
+    live.levels = core_.options.tree.levels();
+    live.step.start_ns = core_.spans.at(start_ticks_);
+    live.step.end_ns = core_.spans.at(ticks_now());
+    live.step.paused_ns = core_.gate.paused_ns();
+    live.step.excluded = Excluded::paused;
+    RoundRow& round = live.partial.round;
+    round.prompt_id = watched_->row.id;
+    round.ordinal = static_cast<int>(watched_->outcome.rounds);
+    round.context_length = static_cast<int>(watched_->tokens.size());
+    round.tree_nodes = shown_->size();
+    round.tree_depth = shown_->max_depth();
+    round.drafted = shown_->size() - 1;
+    fill_nodes(live.partial);
+    core_.records.live(std::move(live));
+}
+
+void LiveView::fill_nodes(RoundRecord& partial) const {
+    if (accepted_ == nullptr || !core_.options.record_nodes) {
+        partial.nodes = draft_rows(*shown_);
+        return;
+    }
+    const RoundFacts facts = facts_of(core_, *accepted_);
+    const int shown = std::min(top_tokens, core_.vocab);
+    RowScratch scratch;
+    std::vector<TokenId> best;
+    best_of_nodes(core_.exec, facts, facts.path, shown, scratch, best);
+    partial.nodes = node_rows(core_.exec, facts, *watched_->active, best, scratch);
+    partial.tops = top_rows(facts, best, shown);
+    partial.round.accepted = accepted_->accepted();
+}
+
+}  // namespace draftscope

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/decode/draft_vocab.h"
+#include "engine/decode/sequence.h"
+#include "engine/decode/session.h"
+#include "engine/record/capture_emitter.h"
+#include "engine/record/span_collector.h"
+
+namespace draftscope {
+
+/// The objects shared by all parts of a session.
+struct SessionCore {
+    SessionCore(Target& target_in, Drafter& drafter_in, Head* head_in, Head* full_head_in,
+                kernels::Exec& exec_in, DecodeOptions options_in, Recording recording,
+                PhaseRecorder& phases_in, Gate& gate_in)
+        : target(target_in),
+          drafter(drafter_in),
+          head(head_in),
+          full_head(full_head_in),
+          exec(exec_in),
+          options(options_in),
+          phases(phases_in),
+          gate(gate_in),
+          spans(phases_in, recording.run_start),
+          records(std::move(recording), spans),
+          vocab(real_vocab(target_in)),
+          active(drafting_head(), vocab) {}
+
+    static int real_vocab(const Target& target) {
+        const int rows = target.config().vocab;
+        return target.tokenizer() == nullptr ? rows : std::min(rows, target.tokenizer()->size());
+    }
+    /// The head that drafts; null if the drafter uses none.
+    Head* drafting_head() const { return drafter.uses_head() ? head : nullptr; }
+    TextLimits limits() const {
+        return {options.ignore_eos ? nullptr : target.tokenizer(), options.max_new, target.config().context};
+    }
+    /// Width of the features that the drafter reads of a slot; 0 = none.
+    int feature_width() const {
+        const int d = target.config().hidden;
+        return drafter.needs_hidden() ? d : static_cast<int>(drafter.aux_layers().size()) * d;
+    }
+    /// Time that the gate stopped the engine since the last call. Records the intervals.
+    TimeNs take_paused_ns() {
+        records.pauses(gate.take_pauses());
+        return gate.take_paused_ns();
+    }
+    /// Keeps rows first + rows[i] of the latest forward pass for the drafter.
+    void take_features(Sequence& sequence, int first, std::span<const int> rows) {
+        const int d = target.config().hidden;
+        sequence.take_features(exec, forward, first, rows, drafter.needs_hidden() ? d : 0,
+                               static_cast<int>(drafter.aux_layers().size()) * d);
+    }
+    /// Logits of rows [first, first + count) of the latest forward pass, without padding columns. Rows on a
+    /// device are downloaded, so call it only for rows that are read in full.
+    Rows<const float> logits(int first, int count) {
+        const int columns = target.config().vocab;
+        if (forward.there != nullptr) {
+            const Rows<const float> rows = forward.there->rows(first, count);
+            return {rows.data, count, vocab, rows.stride};
+        }
+        return {forward.logits.data() + static_cast<std::ptrdiff_t>(first) * columns, count, vocab, columns};
+    }
+
+    Target& target;
+    Drafter& drafter;
+    Head* head;
+    Head* full_head;
+    kernels::Exec& exec;
+    DecodeOptions options;
+    PhaseRecorder& phases;
+    Gate& gate;
+    SpanLog spans;
+    RunRecords records;
+    int vocab;          ///< number of real token ids
+    ActiveSets active;  ///< only for a head without state
+    ForwardOutput forward;
+};
+
+}  // namespace draftscope

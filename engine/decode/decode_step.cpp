@@ -1,0 +1,337 @@
+#include "engine/decode/decode_step.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/record/round_rows.h"
+
+namespace draftscope {
+
+Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
+    core_.take_paused_ns();
+    core_.spans.clear();
+    core_.phases.set_round(static_cast<std::int32_t>(totals_.steps));
+    rounds_.clear();
+    for (const auto& sequence : sequences) rounds_.add().reset(*sequence, core_.options.tree.levels() + 1);
+    live_.begin(sequences);
+    const std::uint64_t start = ticks_now();
+    went_there_ = false;
+    Status status = draft();
+    if (status.ok() && !went_there_) status = verify();
+    if (status.ok()) {
+        accept();
+        live_.set_accepted(rounds_);
+        status = commit();
+    }
+    if (!status.ok()) {
+        live_.end();
+        return status;
+    }
+    observe();
+    const std::uint64_t end = ticks_now();
+    live_.end();
+    record(start, end);
+    return {};
+}
+
+Status Lockstep::make_jobs() {
+    jobs_.clear();
+    drafting_.clear();
+    drafting_sequences_.clear();
+    const int d = core_.target.config().hidden, context_length = core_.target.config().context;
+    const int aux_width = static_cast<int>(core_.drafter.aux_layers().size()) * d;
+    for (std::size_t i = 0; i < rounds_.size(); ++i) {
+        Sequence& sequence = *rounds_[i].sequence;
+        sequence.active->begin_round(sequence.head.get());
+        // A draft at depth t is followed by a bonus, so the last free position bounds t + 1.
+        int levels = context_length - static_cast<int>(sequence.tokens.size()) - 1;
+        if (core_.drafter.most_levels() > 0) levels = std::min(levels, core_.drafter.most_levels());
+        const TreeSpec tree = clip_tree(core_.options.tree, levels);
+        if (tree.nodes <= 1) {
+            rounds_[i].tree.reset(sequence.tokens.back());
+            DS_TRY(rounds_[i].tree.finish());
+            continue;
+        }
+        rounds_[i].job = static_cast<int>(jobs_.size());
+        DraftJob& job = jobs_.add();
+        job.reset();
+        job.sequence = static_cast<int>(sequence.number);
+        job.tokens = sequence.tokens;
+        if (!sequence.hidden.empty())
+            job.new_hidden = Rows<const float>(sequence.hidden.data(), sequence.new_slots, d);
+        if (!sequence.aux.empty())
+            job.new_aux = Rows<const float>(sequence.aux.data(), sequence.new_slots, aux_width);
+        if (sequence.rows_there > 0) {
+            job.new_there = sequence.features_there.as<float>();
+            job.new_rows_there = sequence.rows_there;
+        }
+        job.state = sequence.drafter.get();
+        job.head_state = sequence.head.get();
+        job.tree = tree;
+        drafting_.push_back(i);
+        drafting_sequences_.push_back(&sequence);
+    }
+    return {};
+}
+
+void Lockstep::begin_head() {
+    head_states_.clear();
+    for (const DraftJob& job : jobs_) head_states_.push_back(job.head_state);
+    ProposeContext at_start{core_.exec, core_.phases, 0};
+    core_.head->begin_round(at_start, head_states_);
+}
+
+Status Lockstep::draft() {
+    DS_TRY(make_jobs());
+    if (jobs_.empty()) return {};
+    if (core_.head != nullptr) begin_head();
+    DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
+    if (rule() == VerifyRule::pq) context.sampled = &drawn_;
+    context.coverage_wanted = core_.records.on();
+    const bool beside = beside_.due(totals_.steps, drafting_sequences_);
+    if (!beside && there_.fits(context, jobs_, rounds_)) {
+        went_there_ = true;
+        DS_TRY(there_.run(context, jobs_, rounds_));
+        list_rows();
+        for (const Round& round : rounds_)
+            if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
+        return {};
+    }
+    DS_TRY(there_.bring_features(jobs_, rounds_, drafting_));
+    DS_TRY(core_.drafter.catch_up(context, jobs_));
+    DS_TRY(core_.drafter.expand(context, jobs_));
+    for (std::size_t j = 0; j < jobs_.size(); ++j) {
+        Round& round = rounds_[drafting_[j]];
+        std::swap(round.tree, jobs_[j].out);
+        if (round.tree.mask.nodes() != round.tree.size()) {
+            PhaseScope scope(core_.phases, Phase::rerank, 0, round.tree.size());
+            DS_TRY(round.tree.finish());
+        }
+        if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
+    }
+    return beside ? beside_.draft(jobs_, drafting_sequences_, drafting_) : Status();
+}
+
+void Lockstep::list_rows() {
+    places_.clear();
+    for (Round& round : rounds_) {
+        const auto length = static_cast<std::int64_t>(round.sequence->tokens.size());
+        round.first_row = static_cast<int>(places_.size());
+        for (const int depth : round.tree.depths) places_.push_back({round.sequence->number, length + depth});
+        if (!went_there_) continue;
+        const int rows = there_.rows(static_cast<std::size_t>(&round - rounds_.data()));
+        places_.resize(static_cast<std::size_t>(round.first_row + rows));
+    }
+}
+
+Status Lockstep::verify() {
+    list_rows();
+    sequences_.clear();
+    for (Round& round : rounds_)
+        sequences_.push_back(
+            {&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
+    PhaseScope scope(core_.phases, Phase::verify, 0, static_cast<int>(places_.size()));
+    ForwardRequest request;
+    request.sequences = sequences_;
+    request.aux_layers = core_.drafter.aux_layers();
+    request.all_logits = true;
+    request.question = judged_.ask(rounds_, places_);
+    DS_TRY(core_.target.forward(core_.exec, request, core_.forward));
+    scope.add_bytes(core_.forward.bytes);
+    return {};
+}
+
+void Lockstep::accept() {
+    PhaseScope scope(core_.phases, Phase::accept, 0, core_.forward.rows);
+    if (core_.forward.answered)
+        judged_.choose(choices_);
+    else
+        choose_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
+                      places_, choosing_, choices_);
+    for (Round& round : rounds_)
+        round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
+                                                    static_cast<std::size_t>(round.tree.size()));
+    // Only rejection sampling reads complete rows. The other rules split their work themselves or have little
+    // of it.
+    if (rule() == VerifyRule::pq) {
+        core_.exec.parallel(static_cast<int>(rounds_.size()),
+                            [&](int i) { judge(rounds_[static_cast<std::size_t>(i)]); });
+    } else {
+        for (Round& round : rounds_) judge(round);
+    }
+    for (Round& round : rounds_) accept_round(round);
+}
+
+void Lockstep::judge(Round& round) const {
+    Acceptance& out = round.acceptance;
+    if (went_there_ && there_.accepted_there()) {
+        out = there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
+        if (rule() == VerifyRule::pq)
+            accept_pq(round.tree, judged_.judged_tree(round), round.choices, out);
+        else if (rule() == VerifyRule::typical)
+            accept_typical(out.path.back(), round.tree, judged_.judged_tree(round), round.choices, out);
+        return;
+    }
+    // The root's row samples the token after the root.
+    const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
+    if (core_.options.acceptance) {
+        accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed, place,
+                        round.choices, out);
+        return;
+    }
+    if (rule() == VerifyRule::match) return accept_match(round.tree, round.choices, out);
+    if (core_.forward.answered) {
+        const JudgedTree judged = judged_.judged_tree(round);
+        if (rule() == VerifyRule::pq)
+            accept_pq(round.tree, judged, round.choices, out);
+        else
+            accept_typical(core_.options.verify, round.tree, judged, round.choices, out);
+        return;
+    }
+    const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
+    if (rule() == VerifyRule::typical)
+        accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices, round.scratch, out);
+    else
+        accept_pq(core_.exec, round.tree, rows, place, round.choices, round.scratch, out);
+}
+
+void Lockstep::accept_round(Round& round) {
+    for (std::size_t i = 1; i < round.acceptance.path.size(); ++i)
+        round.emitted.push_back(round.tree.tokens[static_cast<std::size_t>(round.acceptance.path[i])]);
+    round.emitted.push_back(round.acceptance.bonus);
+    const auto [count, finish] = keep_tokens(*round.sequence, round.emitted, core_.limits());
+    round.emitted.resize(count);
+    round.finish = finish;
+}
+
+Status Lockstep::commit() {
+    std::size_t rows = 0;
+    for (const Round& round : rounds_) rows += round.acceptance.path.size();
+    PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
+    for (Round& round : rounds_) {
+        Sequence& sequence = *round.sequence;
+        if (went_there_) {
+            DS_TRY(there_.commit(round, static_cast<std::size_t>(&round - rounds_.data())));
+        } else {
+            sequence.cache.commit_path(round.acceptance.path);
+            core_.take_features(sequence, round.first_row, round.acceptance.path);
+        }
+        if (core_.records.on() || sequence.head != nullptr) note_round(round);
+        round.new_text = sequence.append(round.emitted);
+        sequence.outcome.finish = round.finish;
+    }
+    if (went_there_) there_.end_commits();
+    return {};
+}
+
+void Lockstep::observe() {
+    if (core_.head == nullptr) return;
+    for (Round& round : rounds_)
+        core_.head->observe(
+            round.sequence->head.get(), round.tree,
+            {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k, round.tree_best});
+}
+
+/// Runs inside phase commit, so that the cost of recording is part of the measured step.
+void Lockstep::note_round(Round& round) {
+    Sequence& sequence = *round.sequence;
+    ActiveSets& active = *sequence.active;
+    const RoundFacts facts = facts_of(core_, round);
+    const bool nodes = core_.records.on() && core_.options.record_nodes;
+    const int shown = nodes ? std::min(top_tokens, core_.vocab) : 0;
+    round.best_k =
+        std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->verify_topk(), core_.vocab));
+    const auto width = static_cast<std::size_t>(round.best_k);
+    round.best.reserve(static_cast<std::size_t>(core_.options.tree.levels() + 1) * width);
+    if (round.best_k > 0)
+        best_of_nodes(core_.exec, facts, round.acceptance.path, round.best_k, scratch_, round.best);
+    if (core_.head != nullptr && core_.head->verify_whole_tree() && round.best_k > 0) {
+        nodes_.resize(static_cast<std::size_t>(round.tree.size()));
+        std::iota(nodes_.begin(), nodes_.end(), 0);
+        best_of_nodes(core_.exec, facts, nodes_, round.best_k, scratch_, round.tree_best);
+    }
+    if (!core_.records.on()) return;
+    RoundRecord& record = round.record;
+    record.tokens = token_rows(facts, active, sequence.row.id, sequence.generated(), core_.records.ranks());
+    for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
+    if (nodes) {
+        record.nodes = node_rows(core_.exec, facts, active, round.best, scratch_);
+        record.tops = top_rows(facts, round.best, shown);
+    }
+    if (core_.drafting_head() == nullptr) return;
+    HeadEvalRow& row = record.head_evals.emplace_back();
+    if (round.job >= 0)
+        row = head_row(*core_.head, jobs_, static_cast<std::size_t>(round.job), core_.records.head_text(),
+                       HeadMode::drive);
+    else
+        row.head = core_.records.head_text();
+    row.accepted = round.accepted();
+    row.committed = static_cast<int>(round.emitted.size());
+    row.covered = row.committed - round.uncovered;
+    if (nodes) row.covered_mass = covered_mass(core_.exec, facts, active);
+}
+
+void Lockstep::record(std::uint64_t start, std::uint64_t end) {
+    core_.spans.collect();
+    const TimeNs beside_ns = beside_.take_head_ns();
+    const TimeNs head_ns = core_.spans.head_ns(0, core_.spans.size()) - beside_ns;
+    StepRow row;
+    row.start_ns = core_.spans.at(start);
+    row.end_ns = core_.spans.at(end);
+    row.paused_ns = core_.take_paused_ns();
+    row.excluded = totals_.steps < core_.options.warmup_steps ? Excluded::warmup
+                   : row.paused_ns > 0                        ? Excluded::paused
+                   : beside_ns > 0                            ? Excluded::shadow
+                                                              : Excluded::no;
+    for (Round& round : rounds_) {
+        PromptOutcome& outcome = round.sequence->outcome;
+        RoundRow& out = round.record.round;
+        out.prompt_id = round.sequence->row.id;
+        out.ordinal = static_cast<int>(outcome.rounds);
+        out.context_length = static_cast<int>(round.sequence->tokens.size() - round.emitted.size());
+        out.tree_nodes = round.tree.size();
+        out.tree_depth = round.tree.max_depth();
+        out.drafted = out.tree_nodes - 1;
+        out.accepted = round.accepted();
+        out.committed = static_cast<int>(round.emitted.size());
+        out.clipped = round.emitted.size() < round.acceptance.path.size();
+        ++outcome.rounds;
+        outcome.drafted += out.drafted;
+        outcome.accepted += out.accepted;
+        outcome.committed += out.committed;
+        outcome.decode_ns += row.end_ns - row.start_ns - row.paused_ns;
+        if (round.job >= 0 && !round.record.head_evals.empty())
+            round.record.head_evals.front().head_ns =
+                part_of(head_ns, static_cast<std::size_t>(round.job), jobs_.size());
+    }
+    count(row);
+    hand_over(row);
+    if (!core_.records.progress_due()) return;
+    for (const Round& round : rounds_)
+        core_.records.progress(round.sequence->row, round.sequence->outcome.text);
+}
+
+/// Moves the rounds' rows and their memory to the recorder: with the step's rows, all that recording
+/// allocates.
+void Lockstep::hand_over(const StepRow& row) {
+    std::vector<RoundRecord> records;
+    if (core_.records.on()) records.reserve(rounds_.size());
+    for (Round& round : rounds_)
+        if (core_.records.on()) records.push_back(std::move(round.record));
+    core_.records.step(row, std::move(records));
+}
+
+void Lockstep::count(const StepRow& row) {
+    const TimeNs ns = row.end_ns - row.start_ns - row.paused_ns;
+    std::int64_t committed = 0;
+    for (const Round& round : rounds_) committed += static_cast<std::int64_t>(round.emitted.size());
+    ++totals_.steps;
+    totals_.rounds += static_cast<std::int64_t>(rounds_.size());
+    totals_.committed += committed;
+    totals_.decode_ns += ns;
+    if (row.excluded != Excluded::no) return;
+    totals_.counted_committed += committed;
+    totals_.counted_ns += ns;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "base/reusable_vector.h"
+#include "engine/control/live_round_publisher.h"
+#include "engine/decode/judged_rows.h"
+#include "engine/decode/round.h"
+#include "engine/decode/rounds_there.h"
+#include "engine/record/round_rows.h"
+#include "engine/shadow/shadow_drafter.h"
+
+namespace draftscope {
+
+/// Runs the steps of the decode loop. In a step, the active sequences' rounds are drafted together, verified
+/// in one forward pass of the target, then accepted and committed one by one.
+class Lockstep {
+  public:
+    explicit Lockstep(SessionCore& core)
+        : core_(core),
+          live_(core),
+          beside_(core),
+          judged_(core),
+          there_(core, judged_),
+          drawn_{core.options.sampling.temperature, core.options.sampling.seed, core.options.sampling.top_p,
+                 core.options.sampling.top_k},
+          scratch_(core.options.tree.nodes) {}
+
+    /// Runs and records a step. Afterwards rounds() has the outcomes in the order of `sequences`.
+    Status step(std::span<const std::unique_ptr<Sequence>> sequences);
+    std::span<const Round> rounds() const { return rounds_; }
+    const DecodeTotals& totals() const { return totals_; }
+
+  private:
+    Status draft();
+    Status make_jobs();
+    void begin_head();
+    Status verify();
+    void list_rows();
+    void accept();
+    void accept_round(Round& round);
+    void judge(Round& round) const;
+    VerifyRule rule() const { return rule_at(core_.options.verify, core_.options.sampling.temperature); }
+    Status commit();
+    void observe();
+    void note_round(Round& round);
+    void record(std::uint64_t start, std::uint64_t end);
+    void hand_over(const StepRow& row);
+    void count(const StepRow& row);
+
+    SessionCore& core_;
+    LiveView live_;
+    BesideDrafts beside_;
+    JudgedRows judged_;
+    RoundsThere there_;
+    bool went_there_ = false;  ///< drafting and verification of this step ran on the device
+    SampledDrafts drawn_;      ///< sampling of drafts, if the rule needs sampled drafts
+    DecodeTotals totals_;
+    // Data of the current step. Memory is reused by later steps.
+    Reused<Round> rounds_;
+    std::vector<TokenPlace> places_;       ///< of every row
+    std::vector<TargetChoice> choices_;    ///< of every row
+    std::vector<SequenceRows> sequences_;  ///< rows of each round
+    Reused<DraftJob> jobs_;                ///< one for each round that drafts
+    std::vector<std::size_t> drafting_;    ///< index of each job's round
+    std::vector<Sequence*> drafting_sequences_;
+    std::vector<HeadState*> head_states_;  ///< one for each job
+    std::vector<int> nodes_;               ///< node indices of one tree
+    RowScratch scratch_;
+    ChoiceScratch choosing_;
+};
+
+}  // namespace draftscope

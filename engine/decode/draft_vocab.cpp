@@ -1,0 +1,70 @@
+#include "engine/decode/draft_vocab.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+
+#include "kernels/exp_sums.h"
+
+namespace draftscope {
+
+void ActiveSets::begin_round(const HeadState* state) {
+    if (state != nullptr || state_ != nullptr)
+        for (Set& set : sets_) set.known = false;
+    state_ = state;
+}
+
+bool ActiveSets::covers(TokenId token, int level) const {
+    if (head_ == nullptr) return true;
+    if (frozen_ == 0) return head_->covers(state_, token, level);
+    const Set& set = sets_[static_cast<std::size_t>(std::min(level, frozen_ - 1))];
+    return set.everything || std::binary_search(set.ids.begin(), set.ids.end(), token);
+}
+
+void ActiveSets::freeze(int levels) {
+    for (int level = 0; level < levels; ++level) at(level);
+    for (Set& set : sets_)
+        if (!std::ranges::is_sorted(set.ids)) std::ranges::sort(set.ids);
+    frozen_ = levels;
+}
+
+const ActiveSets::Set& ActiveSets::at(int level) {
+    if (frozen_ > 0) level = std::min(level, frozen_ - 1);
+    while (static_cast<int>(sets_.size()) <= level) sets_.emplace_back();
+    Set& set = sets_[static_cast<std::size_t>(level)];
+    if (set.known) return set;
+    set.known = true;
+    set.ids.clear();
+    TokenId first_out = 0;
+    while (first_out < vocab_ && covers(first_out, level)) ++first_out;
+    set.everything = first_out == vocab_;
+    if (set.everything) return set;
+    if (head_ == nullptr || !head_->active_ids(state_, level, set.ids)) {
+        for (TokenId token = 0; token < vocab_; ++token)
+            if (covers(token, level)) set.ids.push_back(token);
+    }
+    return set;
+}
+
+double ActiveSets::mass(const kernels::Exec& exec, const float* logits, const TargetChoice& choice,
+                        const Sampling& sampling, int level) {
+    const Set& set = at(level);
+    if (set.everything) return 1.0;
+    const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
+    std::array<float, 512> some;
+    double sum = 0;
+    for (std::size_t first = 0; first < set.ids.size(); first += some.size()) {
+        const std::size_t count = std::min(some.size(), set.ids.size() - first);
+        for (std::size_t i = 0; i < count; ++i) {
+            const float logit = logits[set.ids[first + i]];
+            some[i] = logit >= choice.lowest ? logit : -std::numeric_limits<float>::infinity();
+        }
+        const std::span<float> now(some.data(), count);
+        kernels::exp_row(exec, now, choice.log_norm / inverse, inverse, now);
+        for (const float p : now) sum += static_cast<double>(std::min(p, 1.0f));
+    }
+    return std::min(sum, 1.0);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,55 @@
+#include "engine/decode/exact_check.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace draftscope {
+namespace {
+
+/// Rows per forward pass.
+constexpr std::size_t chunk = 32;
+
+}  // namespace
+
+Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling, std::uint64_t sequence,
+                   std::span<const TokenId> prompt, std::span<const TokenId> text, ExactCheck& check) {
+    if (prompt.empty() || text.empty()) return {};
+    const int columns = target.config().vocab;
+    const int vocab = target.tokenizer() == nullptr ? columns : std::min(columns, target.tokenizer()->size());
+    std::vector<TokenId> all(prompt.begin(), prompt.end());
+    all.insert(all.end(), text.begin(), text.end() - 1);
+    KvCache cache = target.make_cache(static_cast<int>(all.size()));
+    ForwardOutput out;
+    const std::size_t read = prompt.size() - 1;
+    if (read > 0) DS_TRY(target.prefill(exec, cache, prompt.first(read), {}, out));
+    std::int64_t apart = 0;
+    std::vector<TokenPlace> places;
+    std::vector<TargetChoice> choices;
+    for (std::size_t first = read; first < all.size(); first += chunk) {
+        const std::size_t rows = std::min(chunk, all.size() - first);
+        const SequenceRows chain{&cache, std::span(all).subspan(first, rows), {}, nullptr};
+        ForwardRequest request;
+        request.sequences = {&chain, 1};
+        request.all_logits = true;
+        DS_TRY(target.forward(exec, request, out));
+        cache.commit(static_cast<int>(rows));
+        places.clear();
+        for (std::size_t r = 0; r < rows; ++r)
+            places.push_back({sequence, static_cast<std::int64_t>(first + r + 1)});
+        choose_tokens(exec, {out.logits.data(), static_cast<int>(rows), columns}, vocab, sampling, places,
+                      choices);
+        for (std::size_t r = 0; r < rows; ++r) {
+            const std::size_t token = first + r - read;
+            if (choices[r].token == text[token]) continue;
+            if (!check.first) check.first = ExactCheck::Place{sequence, static_cast<int>(token)};
+            ++apart;
+        }
+    }
+    ++check.texts;
+    check.texts_apart += apart > 0 ? 1 : 0;
+    check.tokens += static_cast<std::int64_t>(text.size());
+    check.apart += apart;
+    return {};
+}
+
+}  // namespace draftscope

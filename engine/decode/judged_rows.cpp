@@ -1,0 +1,191 @@
+#include "engine/decode/judged_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/rng.h"
+#include "engine/heads/head_there.h"
+#include "engine/shadow/shadow_evaluator.h"
+#include "engine/verify/residuals.h"
+
+namespace draftscope {
+
+JudgedRows::JudgedRows(SessionCore& core) : core_(core) {
+    if (core.records.on() && core.options.record_nodes) best_ = top_tokens;
+    if (core.head != nullptr) best_ = std::max(best_, core.head->verify_topk());
+    if (can_judge_beside(core))
+        for (const ShadowHead& shadow : core.options.shadows)
+            best_ = std::max({best_, shadow.head->prefill_topk(), shadow.head->verify_topk()});
+    best_ = std::min(best_, core.vocab);
+}
+
+/// Replayed acceptance looks at the target's choices alone.
+VerifyRule JudgedRows::rule_asked() const {
+    if (core_.options.acceptance) return VerifyRule::match;
+    return rule_at(core_.options.verify, core_.options.sampling.temperature);
+}
+
+bool JudgedRows::answers_suffice() const {
+    return core_.exec.device() != nullptr && can_answer(choices_asked());
+}
+
+bool JudgedRows::accepts_there() const {
+    return !core_.options.acceptance;
+}
+
+/// The part that is the same for all rows and steps.
+RowQuestion JudgedRows::choices_asked() const {
+    const Sampling& sampling = core_.options.sampling;
+    RowQuestion question;
+    question.vocab = core_.vocab;
+    question.best = best_;
+    if (sampling.temperature <= 0) return question;
+    question.scale = inverse_temperature(sampling);
+    question.top_k = sampling.top_k;
+    question.top_p = sampling.top_p;
+    question.entropies = rule_asked() == VerifyRule::typical;
+    question.epsilon = core_.options.verify.epsilon;
+    question.delta = core_.options.verify.delta;
+    return question;
+}
+
+const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans) {
+    const Sampling& sampling = core_.options.sampling;
+    question_ = choices_asked();
+    question_.ranks = core_.records.on() && core_.options.record_nodes;
+    question_.drafts = question_.ranks || rule_asked() != VerifyRule::match;
+    const bool wants_sets = question_.ranks && core_.drafting_head() != nullptr;
+    const bool come = wants_sets && core_.head->there() != nullptr && core_.head->there()->set_room(0, 1) > 0;
+    bool any = false;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        plans[i].sets_come = come;
+        const Sequence& sequence = *rounds[i].sequence;
+        for (int depth = 0; depth <= plans[i].levels; ++depth) {
+            const std::uint64_t position = sequence.tokens.size() + static_cast<std::uint64_t>(depth);
+            for (int order = 0; order < plans[i].most_drafts; ++order)
+                plans[i].draft_uniforms.push_back(accept_uniform(sampling.seed, sequence.number,
+                                                                 static_cast<std::int64_t>(position), order));
+            if (sampling.temperature > 0)
+                plans[i].uniforms.push_back(token_uniform(sampling.seed, sequence.number, position));
+            if (!wants_sets || come) continue;
+            plans[i].sets.push_back(sequence.active->part_of_vocab(depth));
+            any = any || plans[i].sets.back() != nullptr;
+        }
+    }
+    for (TreePlan& plan : plans)
+        if (!any) plan.sets.clear();
+    question_.residuals = rule_asked() == VerifyRule::pq;
+    if (question_.residuals) {
+        int rows = 0;
+        for (const TreePlan& plan : plans) rows += plan.nodes;
+        residual_of_.resize(static_cast<std::size_t>(rows));
+        std::iota(residual_of_.begin(), residual_of_.end(), 0);
+    }
+    return &question_;
+}
+
+const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<const TokenPlace> places) {
+    const Sampling& sampling = core_.options.sampling;
+    question_ = choices_asked();
+    if (core_.exec.device() == nullptr) return choices_suffice(rounds) ? &question_ : nullptr;
+    uniforms_.clear();
+    if (sampling.temperature > 0) {
+        for (const TokenPlace& place : places)
+            uniforms_.push_back(
+                token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position)));
+        question_.uniforms = uniforms_;
+    }
+    if (rule_asked() == VerifyRule::pq) list_residuals(rounds, places);
+    question_.ranks = core_.records.on() && core_.options.record_nodes;
+    if (question_.ranks || rule_asked() != VerifyRule::match) list_drafts(rounds);
+    if (question_.ranks && core_.drafting_head() != nullptr) list_sets(rounds);
+    return &question_;
+}
+
+/// Without a device that keeps the rows: is no more wanted than greedy choices and best tokens? Drafts that
+/// are recorded are looked up in their parents' rows, heads beside the driving one in whole rows.
+bool JudgedRows::choices_suffice(std::span<const Round> rounds) const {
+    if (core_.options.sampling.temperature > 0 || core_.options.acceptance || !core_.options.shadows.empty())
+        return false;
+    if (!core_.records.on() || !core_.options.record_nodes) return true;
+    return core_.drafting_head() == nullptr &&
+           std::all_of(rounds.begin(), rounds.end(), [](const Round& r) { return r.tree.size() == 1; });
+}
+
+/// One question per row, so that a node's answer lies at its row; the root's is not looked at.
+void JudgedRows::list_drafts(std::span<const Round> rounds) {
+    rows_.clear();
+    tokens_.clear();
+    for (const Round& round : rounds) {
+        const DraftTree& tree = round.tree;
+        for (std::size_t i = 0; i < tree.tokens.size(); ++i) {
+            rows_.push_back(round.first_row + std::max(tree.parents[i], 0));
+            tokens_.push_back(tree.tokens[i]);
+        }
+    }
+    question_.rows = rows_;
+    question_.tokens = tokens_;
+}
+
+/// A token after a node of depth t was drafted at level t, if at all.
+void JudgedRows::list_sets(std::span<const Round> rounds) {
+    sets_.clear();
+    for (const Round& round : rounds)
+        for (const int depth : round.tree.depths)
+            sets_.push_back(round.sequence->active->part_of_vocab(depth));
+    question_.sets = sets_;
+}
+
+void JudgedRows::list_residuals(std::span<const Round> rounds, std::span<const TokenPlace> places) {
+    residual_ = {};
+    residual_of_.clear();
+    for (const Round& round : rounds)
+        add_residuals(round.tree, round.first_row, core_.options.sampling.seed,
+                      places[static_cast<std::size_t>(round.first_row)], residual_, residual_of_);
+    question_.residual = &residual_;
+}
+
+JudgedTree JudgedRows::judged_tree(const Round& round) const {
+    const RowAnswers& answers = core_.forward.answers;
+    const auto first = static_cast<std::size_t>(round.first_row), nodes = round.tree.tokens.size();
+    const auto width = static_cast<std::size_t>(answers.best);
+    JudgedTree judged{
+        core_.options.sampling, std::span(answers.logits).subspan(first, nodes), {}, {}, {}, {}, {}, {}};
+    if (rule_asked() == VerifyRule::typical) {
+        judged.entropies = std::span(answers.entropies).subspan(first, nodes);
+        for (std::size_t row = first; row < first + nodes; ++row) {
+            judged.best.push_back(answers.best_ids[row * width]);
+            judged.best_logits.push_back(answers.best_logits[row * width]);
+        }
+        return judged;
+    }
+    take_residuals(answers, std::span(residual_of_).subspan(first, nodes), judged);
+    return judged;
+}
+
+void JudgedRows::choose(std::vector<TargetChoice>& out) const {
+    const RowAnswers& answers = core_.forward.answers;
+    out.resize(answers.choices.size());
+    for (std::size_t r = 0; r < out.size(); ++r) {
+        TargetChoice& choice = out[r];
+        choice.token = answers.choices[r];
+        choice.log_norm = answers.log_norm[r];
+        choice.lowest = answers.lowest[r];
+        choice.prob = probability_of(choice, core_.options.sampling, answers.choice_logits[r]);
+    }
+}
+
+RoundFacts facts_of(SessionCore& core, const Round& round) {
+    const bool there = core.forward.answered;
+    return {round.tree,
+            round.choices,
+            round.acceptance.path,
+            round.emitted,
+            there ? Rows<const float>() : core.logits(round.first_row, round.tree.size()),
+            core.options.sampling,
+            there ? &core.forward.answers : nullptr,
+            round.first_row};
+}
+
+}  // namespace draftscope

@@ -1,0 +1,49 @@
+#include "engine/decode/sequence.h"
+
+#include <cstring>
+
+#include "kernels/elementwise.h"
+
+namespace draftscope {
+
+std::size_t Sequence::append(std::span<const TokenId> added) {
+    const std::size_t before = outcome.text.size();
+    for (const TokenId token : added) {
+        tokens.push_back(token);
+        if (text) text->push(token, outcome.text);
+    }
+    row.generated_tokens = generated();
+    return outcome.text.size() - before;
+}
+
+void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
+                             std::span<const int> rows, int d, int aux_width) {
+    const auto gather = [&](const std::vector<float>& from, int columns, std::vector<float>& to) {
+        if (columns == 0) return;
+        const auto width = static_cast<std::size_t>(columns);
+        to.resize(rows.size() * width);
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            std::memcpy(to.data() + i * width,
+                        from.data() + static_cast<std::size_t>(first + rows[i]) * width,
+                        width * sizeof(float));
+        kernels::round_to_halves(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
+    };
+    new_slots = static_cast<int>(rows.size());
+    rows_there = 0;
+    gather(forward.hidden, d, hidden);
+    gather(forward.aux, aux_width, aux);
+}
+
+std::pair<std::size_t, Finish> keep_tokens(const Sequence& sequence, std::span<const TokenId> emitted,
+                                           const TextLimits& limits) {
+    const auto generated = static_cast<std::size_t>(sequence.generated());
+    for (std::size_t count = 1; count <= emitted.size(); ++count) {
+        if (limits.eos != nullptr && limits.eos->is_eos(emitted[count - 1])) return {count, Finish::eos};
+        if (generated + count >= static_cast<std::size_t>(limits.max_new)) return {count, Finish::length};
+        if (sequence.tokens.size() + count >= static_cast<std::size_t>(limits.context))
+            return {count, Finish::context};
+    }
+    return {emitted.size(), Finish::none};
+}
+
+}  // namespace draftscope

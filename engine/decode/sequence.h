@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/record.h"
+#include "engine/decode/draft_vocab.h"
+#include "engine/decode/session.h"
+#include "engine/draft/drafter.h"
+#include "engine/shadow/pending_trees.h"
+
+namespace draftscope {
+
+struct SequenceShadows;
+
+/// A prompt being decoded, with the state of its drafter and heads.
+struct Sequence {
+    Sequence(KvCache cache_in, const Tokenizer* tokenizer) : cache(std::move(cache_in)) {
+        if (tokenizer != nullptr) text.emplace(*tokenizer);
+    }
+
+    PromptInput prompt;
+    std::uint64_t number = 0;  ///< index of the prompt in its run; key of the random numbers
+    PromptRow row;
+    std::vector<TokenId> tokens;  ///< prompt and generated tokens; the last one is the next root
+    KvCache cache;                ///< of every token except the last
+    std::unique_ptr<DrafterState> drafter;
+    std::unique_ptr<HeadState> head;
+    ActiveSets* active = nullptr;            ///< `own_active`, or the shared sets if the head has no state
+    std::unique_ptr<ActiveSets> own_active;  ///< only for a head with state
+    std::vector<float> hidden, aux;          ///< features of the slots verified since the drafter's last call
+    int new_slots = 0;
+    kernels::DeviceBuffer features_there;  ///< [rows_there, width], replaces both after a RoundsThere
+    int rows_there = 0;
+    std::optional<TextStream> text;
+    AlignedTrees aligned;
+    int calibrated = 0;                        ///< rounds in which the full head also drafted
+    std::shared_ptr<SequenceShadows> shadows;  ///< null without shadow heads
+    PromptOutcome outcome;
+
+    bool done() const { return outcome.finish != Finish::none; }
+    int generated() const { return static_cast<int>(tokens.size()) - outcome.prompt_tokens; }
+    /// Appends the printable text that became complete to the outcome. Returns its bytes.
+    std::size_t append(std::span<const TokenId> added);
+    /// Copies rows first + rows[i] of a forward pass's features, rounded to bf16: `d` wide hidden states and
+    /// `aux_width` wide aux features; 0 = not needed.
+    void take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
+                       std::span<const int> rows, int d, int aux_width);
+};
+
+/// Limits that end a text.
+struct TextLimits {
+    const Tokenizer* eos = nullptr;  ///< null = no token ends the text
+    int max_new = 0;
+    int context = 0;  ///< maximum tokens of prompt and text together
+};
+/// Returns how many of `emitted` are kept, and the reason if the prompt ends with them.
+std::pair<std::size_t, Finish> keep_tokens(const Sequence& sequence, std::span<const TokenId> emitted,
+                                           const TextLimits& limits);
+
+}  // namespace draftscope

@@ -1,0 +1,247 @@
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "engine/draft/decoding_heads.h"
+#include "engine/draft/drafter_files.h"
+#include "engine/draft/synthetic_drafter.h"
+#include "engine/weights/weight_packing.h"
+#include "kernels/matmul.h"
+
+namespace draftscope {
+namespace {
+
+constexpr std::array<std::string_view, 5> medusa_files = {"model.safetensors", "medusa_lm_head.safetensors",
+                                                          "medusa_lm_head.pt", "pytorch_model.bin",
+                                                          "medusa_head.safetensors"};
+constexpr std::array<std::string_view, 4> hydra_files = {"model.safetensors", "hydra_lm_head.safetensors",
+                                                         "hydra_lm_head.pt", "pytorch_model.bin"};
+// Frameworks that store the heads inside a model prefix its attribute's name.
+constexpr std::array<std::string_view, 3> prefixes = {"", "medusa_head.", "medusa_heads."};
+/// Number of heads of a random drafter: Medusa's trees use four.
+constexpr int synthetic_heads = 4;
+
+/// Reads one checkpoint and records which tensors were used.
+class Reader {
+  public:
+    Reader(PathHeadKind kind, const WeightSource& source, const Target& target, kernels::Exec& exec)
+        : kind_(kind), source_(source), target_(target), exec_(exec), d_(target.config().hidden) {}
+
+    Result<PathHeadWeights> read();
+
+  private:
+    bool has(const std::string& name) const { return source_.find(name) != nullptr; }
+    std::string block_name(int head, int block) const;
+    std::string lm_head_name(int head) const;
+    Status find_layout();
+    Result<ResidualBlock> read_block(int head, int block);
+    Result<kernels::Matrix> matrix(const std::string& name, int rows, int cols, std::string_view reason);
+    Result<std::vector<float>> vector(const std::string& name, int size);
+    Status read_lm_head(int head, PathHeadWeights& out);
+    Status nothing_left() const;
+    std::string id() const { return kind_ == PathHeadKind::medusa ? "Medusa" : "Hydra"; }
+
+    PathHeadKind kind_;
+    const WeightSource& source_;
+    const Target& target_;
+    kernels::Exec& exec_;
+    int d_;
+    bool published_hydra_ = false;
+    std::string prefix_;
+    int blocks_ = 0;
+    std::set<std::string, std::less<>> used_;
+};
+
+std::string Reader::block_name(int head, int block) const {
+    if (published_hydra_) return fmt::format("hydra_mlp.{}.{}.", head, block);
+    return fmt::format("{}{}.{}.", prefix_, head, block);
+}
+
+/// Medusa stores the LM head as the member after the blocks.
+std::string Reader::lm_head_name(int head) const {
+    if (published_hydra_) return fmt::format("hydra_lm_head.{}.", head);
+    return fmt::format("{}{}.{}.", prefix_, head, blocks_);
+}
+
+Status Reader::find_layout() {
+    for (const std::string& name : source_.names()) {
+        const bool prefix_layer = name.starts_with("prefix_embeding_layer.");
+        if (!prefix_layer && !name.starts_with("hydra_mlp.0.1.linear")) continue;
+        if (!prefix_layer && has("hydra_mlp.0.0.linear.weight")) continue;
+        return bad_input(
+            "{}: tensor '{}' belongs to Hydra's prefix attention (hydra_head_arch \"prefix-mlp\", "
+            "Hydra++), which this version does not support; use heads of architecture \"mlp\"",
+            source_.path(), name);
+    }
+    published_hydra_ = kind_ == PathHeadKind::hydra && has("hydra_mlp.0.0.linear.weight");
+    for (const std::string_view prefix : prefixes) {
+        if (has(std::string(prefix) + "0.0.linear.weight")) prefix_ = prefix;
+    }
+    while (has(block_name(0, blocks_) + "linear.weight")) ++blocks_;
+    if (blocks_ > 0) return {};
+    return bad_input("{}: tensor '0.0.linear.weight'{} is missing: not a {} checkpoint", source_.path(),
+                     kind_ == PathHeadKind::hydra ? " or 'hydra_mlp.0.0.linear.weight'" : "", id());
+}
+
+Result<kernels::Matrix> Reader::matrix(const std::string& name, int rows, int cols, std::string_view reason) {
+    used_.insert(name);
+    const StackedTensor part{name, rows};
+    return pack_stacked(exec_, target_.precision(), source_, {&part, 1}, cols, reason);
+}
+
+Result<std::vector<float>> Reader::vector(const std::string& name, int size) {
+    used_.insert(name);
+    return read_vector(source_, name, size);
+}
+
+Result<ResidualBlock> Reader::read_block(int head, int block) {
+    const std::string name = block_name(head, block);
+    const TensorInfo* info = source_.find(name + "linear.weight");
+    // The first block of Hydra's grounded heads reads the drafted tokens' embeddings; ungrounded heads do
+    // not.
+    const bool sees_path = kind_ == PathHeadKind::hydra && block == 0;
+    const int inputs = sees_path ? (head + 2) * d_ : d_;
+    if (sees_path && info != nullptr && info->cols() == d_) {
+        return bad_input(
+            "{}: tensor '{}linear.weight' has {} columns: ungrounded heads "
+            "(grounded_heads false) are Medusa's; use --drafter medusa",
+            source_.path(), name, info->cols());
+    }
+    ResidualBlock out;
+    DS_ASSIGN(out.weight, matrix(name + "linear.weight", d_, inputs, "from the target's hidden size"));
+    DS_ASSIGN(out.bias, vector(name + "linear.bias", d_));
+    if (!has(name + "res_connection.weight")) return out;
+    DS_ASSIGN(out.shortcut, matrix(name + "res_connection.weight", d_, inputs, "as in the linear layer"));
+    DS_ASSIGN(out.shortcut_bias, vector(name + "res_connection.bias", d_));
+    return out;
+}
+
+Status Reader::read_lm_head(int head, PathHeadWeights& out) {
+    const std::string name = lm_head_name(head);
+    const int vocab = target_.lm_head().n();
+    if (!has(name + "weight")) {
+        if (out.lm_heads.empty()) return {};
+        return bad_input("{}: tensor '{}weight' is missing, but the previous heads have LM heads",
+                         source_.path(), name);
+    }
+    if (static_cast<int>(out.lm_heads.size()) != head)
+        return bad_input("{}: tensor '{}weight' is present, but the previous heads have no LM heads",
+                         source_.path(), name);
+    DS_ASSIGN(auto lm_head,
+              matrix(name + "weight", vocab, d_, "from the target's vocabulary and hidden size"));
+    out.lm_heads.push_back(std::move(lm_head));
+    std::vector<float> bias;
+    if (has(name + "bias")) {
+        DS_ASSIGN(bias, vector(name + "bias", vocab));
+    }
+    out.lm_biases.push_back(std::move(bias));
+    return {};
+}
+
+Status Reader::nothing_left() const {
+    for (const std::string& name : source_.names()) {
+        if (used_.count(name) != 0) continue;
+        return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version", source_.path(),
+                         name, id());
+    }
+    return {};
+}
+
+Result<PathHeadWeights> Reader::read() {
+    DS_TRY(find_layout());
+    PathHeadWeights out;
+    for (int head = 0; has(block_name(head, 0) + "linear.weight"); ++head) {
+        std::vector<ResidualBlock> blocks;
+        for (int block = 0; block < blocks_; ++block) {
+            DS_ASSIGN(auto one, read_block(head, block));
+            blocks.push_back(std::move(one));
+        }
+        out.heads.push_back(std::move(blocks));
+        DS_TRY(read_lm_head(head, out));
+    }
+    DS_TRY(nothing_left());
+    return out;
+}
+
+/// A config may name fewer heads than the file has (published configs say 2 where files hold 5). Only
+/// impossible settings are errors.
+Status check_config(const DrafterFiles& files, const Target& target, PathHeadKind kind) {
+    if (!files.config) return {};
+    DS_ASSIGN(const auto hidden, files.config->count("hidden_size", std::int64_t{1} << 24));
+    if (hidden && *hidden != target.config().hidden) {
+        return bad_input(
+            "{}: hidden_size is {}, but the target has {}: this drafter was made for another target",
+            files.config->path(), *hidden, target.config().hidden);
+    }
+    if (kind != PathHeadKind::hydra) return {};
+    DS_ASSIGN(const auto kind_of_head, files.config->text("hydra_head_arch"));
+    if (kind_of_head.value_or("mlp") != "mlp")
+        return files.config->wrong("hydra_head_arch", "\"mlp\", the only supported architecture");
+    const nlohmann::json* offset = files.config->find("hidden_state_offset");
+    if (offset != nullptr && *offset != 0)
+        return files.config->wrong("hidden_state_offset", "0: the hidden that the LM head reads");
+    return {};
+}
+
+float silu(float x) {
+    return x / (1.0f + std::exp(-x));
+}
+
+}  // namespace
+
+std::size_t PathHeadWeights::bytes(int head) const {
+    std::size_t total = 0;
+    for (const ResidualBlock& block : heads[static_cast<std::size_t>(head)]) total += block.bytes();
+    return total;
+}
+
+std::vector<LevelHead> level_heads_of(const PathHeadWeights& weights) {
+    std::vector<LevelHead> out;
+    for (std::size_t i = 0; i < weights.lm_heads.size(); ++i) {
+        const std::vector<float>& bias = weights.lm_biases[i];
+        out.push_back({&weights.lm_heads[i], bias.empty() ? nullptr : bias.data()});
+    }
+    return out;
+}
+
+Result<PathHeadWeights> load_path_heads(PathHeadKind kind, const std::string& place, const Target& target,
+                                        kernels::Exec& exec) {
+    const bool hydra = kind == PathHeadKind::hydra;
+    DrafterFiles files;
+    if (is_synthetic_drafter(place)) {
+        DS_ASSIGN(files.weights, make_synthetic_path_heads(place, target, synthetic_heads, hydra));
+    } else {
+        const std::span<const std::string_view> names = hydra
+                                                            ? std::span<const std::string_view>(hydra_files)
+                                                            : std::span<const std::string_view>(medusa_files);
+        DS_ASSIGN(files, open_drafter_files(place, names));
+        DS_TRY(check_config(files, target, kind));
+    }
+    DS_TRY(check_drafter_memory(*files.weights, target.precision()));
+    return Reader(kind, *files.weights, target, exec).read();
+}
+
+void run_blocks(kernels::Exec& exec, std::span<const ResidualBlock> blocks, Rows<const float> x,
+                std::vector<float>& scratch, Rows<float> out) {
+    scratch.resize(static_cast<std::size_t>(out.rows) * static_cast<std::size_t>(out.cols));
+    const Rows<float> gate(scratch.data(), out.rows, out.cols);
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+        const ResidualBlock& block = blocks[b];
+        const Rows<const float> input = b == 0 ? x : Rows<const float>(out);
+        kernels::matmul(exec, block.weight, input, gate, block.bias.data());
+        if (!block.shortcut.empty()) {
+            kernels::matmul(exec, block.shortcut, input, out, block.shortcut_bias.data());
+        } else if (b == 0) {
+            for (int r = 0; r < out.rows; ++r)
+                std::memcpy(out.row_data(r), x.row_data(r), out.row(r).size_bytes());
+        }
+        for (int r = 0; r < out.rows; ++r) {
+            const auto row = out.row(r);
+            const auto added = gate.row(r);
+            for (std::size_t j = 0; j < row.size(); ++j) row[j] += silu(added[j]);
+        }
+    }
+}
+
+}  // namespace draftscope

@@ -1,0 +1,268 @@
+#include "engine/draft/decoding_heads.h"
+
+#include <algorithm>
+
+#include "engine/draft/candidate_sampler.h"
+#include "engine/draft/path_heads_on_device.h"
+
+namespace draftscope {
+namespace {
+
+struct PathHeadState final : DrafterState {
+    std::vector<float> hidden;  ///< [d] of the last verified slot; empty = not on the host
+    kernels::DeviceBuffer
+        input_there;  ///< [2d] after a round on the device: the root's embedding and `hidden`
+};
+
+PathHeadState& state_of(const DraftJob& job) {
+    return static_cast<PathHeadState&>(*job.state);
+}
+
+/// A job's tree during expansion, with the path of every beam node.
+struct Growth {
+    void reset(const DraftContext& context, DraftJob& job_in) {
+        job = &job_in;
+        begin_tree(beam, context, job_in);
+        paths.assign(1, job_in.tokens.back());
+        length = 1;
+        first_row = 0;
+        rows = 1;
+    }
+
+    DraftJob* job = nullptr;
+    BeamExpansion beam;
+    std::vector<TokenId> paths, next;  ///< [nodes, length], root first
+    int length = 1;
+    int first_row = 0;
+    int rows = 1;
+
+    int nodes() const { return static_cast<int>(paths.size()) / length; }
+    void follow_beam() {
+        next.clear();
+        for (const BeamExpansion::BeamNode& node : beam.beam()) {
+            const auto above = paths.begin() + std::ptrdiff_t{node.parent_row} * length;
+            next.insert(next.end(), above, above + length);
+            next.push_back(node.token);
+        }
+        paths.swap(next);
+        ++length;
+    }
+};
+
+class PathHeadDrafter final : public Drafter {
+  public:
+    PathHeadDrafter(std::unique_ptr<PathHeads> heads, const Target& target, std::string_view name)
+        : heads_(std::move(heads)), target_(target), name_(name), rows_(*heads_, target), growth_(rows_) {
+        if (!uses_head()) own_head_ = make_level_heads(heads_->lm_heads(), target);
+    }
+
+    bool uses_head() const override { return heads_->lm_heads().empty(); }
+    bool needs_hidden() const override { return true; }
+    std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
+    Status catch_up(DraftContext&, std::span<DraftJob> jobs) override {
+        for (DraftJob& job : jobs) {
+            if (job.new_hidden.rows == 0) continue;
+            const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
+            state_of(job).hidden.assign(last.begin(), last.end());
+        }
+        return {};
+    }
+    Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
+    bool fits_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
+                       DeviceSpans& spans) override;
+    void drafted_there() override { growth_.collect(); }
+    std::size_t weight_bytes() const override { return heads_->weight_bytes(0); }
+    int most_levels() const override { return heads_->heads(); }
+
+  private:
+    /// Copies the context with the head that proposes.
+    DraftContext own_context(const DraftContext& context) const {
+        DraftContext own = context;
+        if (own_head_) own.head = own_head_.get();
+        return own;
+    }
+    Status bring_inputs(std::span<DraftJob> jobs);
+    void compute_rows(DraftContext& context, std::span<Growth*> active, int level);
+    void begin_level(DraftContext& context, std::span<Growth*> active, Rows<const TokenId> paths, int level);
+    void list_rows(std::span<Growth*> active);
+    void propose(DraftContext& context, std::span<Growth*> active, int level);
+
+    std::unique_ptr<PathHeads> heads_;
+    std::unique_ptr<Head> own_head_;  ///< used if the checkpoint has LM heads
+    const Target& target_;
+    std::string name_;
+    PathRows rows_;
+    TreeGrowth growth_;  ///< trees on a device
+    std::vector<float> hidden_, embeddings_, out_;
+    std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
+    std::vector<TokenId> paths_;   ///< [rows, level + 1]
+    CandidateRows candidates_;
+    Reused<Growth> growths_;  ///< one per drafting job
+    std::vector<Growth*> active_;
+    std::vector<const DraftJob*> row_jobs_;
+    std::vector<HeadState*> head_states_;
+};
+
+Status PathHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
+    DraftContext context = own_context(run_context);
+    if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
+    growths_.clear();
+    active_.clear();
+    for (DraftJob& job : jobs) {
+        if (state_of(job).hidden.empty())
+            return failed("{}: target features are missing; extend its cache before drafting", name_);
+        job.head_rows.clear();
+        growths_.add().reset(context, job);
+    }
+    for (Growth& growth : growths_) {
+        if (growth.job->tree.nodes > 1) active_.push_back(&growth);
+    }
+    for (int level = 0; !active_.empty(); ++level) {
+        compute_rows(context, active_, level);
+        propose(context, active_, level);
+        std::erase_if(active_, [&](const Growth* growth) {
+            return level + 1 >= heads_->heads() || level + 1 > growth->job->tree.depth ||
+                   growth->beam.beam().empty();
+        });
+    }
+    return rerank_all(context, growths_);
+}
+
+bool PathHeadDrafter::fits_there(const DraftContext& run_context, std::span<const DraftJob> jobs) {
+    const DraftContext context = own_context(run_context);
+    if (heads_->on_device() == nullptr || context.head == nullptr) return false;
+    std::vector<const DraftJob*> all;
+    for (const DraftJob& job : jobs) {
+        const int slots = job.new_there != nullptr ? job.new_rows_there : job.new_hidden.rows;
+        if (!TreeGrowth::fits_step(job) || job.tree.levels() > heads_->heads() || slots == 0) return false;
+        all.push_back(&job);
+    }
+    if (!growth_.fits(context, all)) return false;
+    const std::lock_guard lock(rows_.device().busy());
+    return target_.embeddings_there() != nullptr;
+}
+
+Status PathHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
+                                    DeviceSpans& spans) {
+    DraftContext context = own_context(run_context);
+    const std::size_t width = 2 * static_cast<std::size_t>(heads_->hidden());
+    std::vector<GrowingTree> trees;
+    for (DraftJob& job : jobs) {
+        PathHeadState& state = state_of(job);
+        if (!state.input_there.reserve(rows_.device(), width * sizeof(float)))
+            return failed("{}: out of device memory for a sequence's state", name_);
+        job.head_rows.clear();
+        trees.push_back({&job, {{}, state.input_there.as<float>()}});
+    }
+    // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
+    if (!growth_.prepare(context, trees))
+        return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
+    DS_TRY(bring_inputs(jobs));
+    growth_.begin(context, trees, spans, &step);
+    return growth_.ask(context, trees, &step);
+}
+
+/// Catch-up of a device round: writes the roots' embeddings and the hiddens.
+Status PathHeadDrafter::bring_inputs(std::span<DraftJob> jobs) {
+    kernels::Device& device = rows_.device();
+    const float* embeddings = target_.embeddings_there();
+    const int d = heads_->hidden();
+    std::vector<kernels::CopyRowsOp> copies;
+    for (DraftJob& job : jobs) {
+        PathHeadState& state = state_of(job);
+        float* to = state.input_there.as<float>();
+        copies.push_back({embeddings + std::ptrdiff_t{job.tokens.back()} * d, d, nullptr, 1, d, to, d});
+        if (job.new_there != nullptr) {
+            const float* last = job.new_there + std::ptrdiff_t{job.new_rows_there - 1} * d;
+            copies.push_back({last, d, nullptr, 1, d, to + d, d});
+        } else {
+            const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
+            if (last.size() != static_cast<std::size_t>(d))
+                return failed("{}: target features have width {}, expected {}", name_, last.size(), d);
+            device.upload(to + d, last.data(), last.size_bytes());
+        }
+        state.hidden.clear();
+    }
+    device.copy_rows(copies);
+    return {};
+}
+
+void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> active, int level) {
+    const int d = heads_->hidden();
+    PhaseScope scope(context.phases, Phase::backbone, level);
+    paths_.clear();
+    hidden_.clear();
+    int rows = 0;
+    for (Growth* growth : active) {
+        if (level > 0) growth->follow_beam();
+        growth->first_row = rows;
+        growth->rows = heads_->sees_path() ? growth->nodes() : 1;
+        rows += growth->rows;
+        const auto first = growth->paths.begin();
+        paths_.insert(paths_.end(), first, first + std::ptrdiff_t{growth->rows} * growth->length);
+        const auto& hidden = state_of(*growth->job).hidden;
+        for (int r = 0; r < growth->rows; ++r) hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());
+    }
+    const Rows<const TokenId> paths(paths_.data(), rows, level + 1);
+    begin_level(context, active, paths, level);
+    out_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
+    scope.set_rows(rows);
+    scope.add_bytes(heads_->weight_bytes(level));
+    heads_->rows(context.exec, level, Rows<const float>(hidden_.data(), rows, d), paths,
+                 Rows<float>(out_.data(), rows, d));
+}
+
+/// Begins the head's level. A row continues from the last token of its path and the target's hidden, where
+/// every level of these drafters starts. Medusa's rows serve all paths, so their token is the root.
+void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> active, Rows<const TokenId> paths,
+                                  int level) {
+    const int rows = paths.rows, d = heads_->hidden();
+    tokens_.clear();
+    for (int r = 0; r < rows; ++r)
+        tokens_.push_back(heads_->sees_path() ? paths.row(r).back() : paths.row(r).front());
+    embeddings_.resize(hidden_.size());
+    target_.embed(tokens_, Rows<float>(embeddings_.data(), rows, d));
+    list_rows(active);
+    ProposeContext propose_context{context.exec, context.phases, level};
+    context.head->begin_level(propose_context, Rows<const float>(embeddings_.data(), rows, d),
+                              Rows<const float>(hidden_.data(), rows, d), head_states_);
+}
+
+void PathHeadDrafter::list_rows(std::span<Growth*> active) {
+    row_jobs_.clear();
+    head_states_.clear();
+    for (const Growth* growth : active) {
+        const auto mine = static_cast<std::size_t>(growth->rows);
+        row_jobs_.insert(row_jobs_.end(), mine, growth->job);
+        head_states_.insert(head_states_.end(), mine, growth->job->head_state);
+    }
+}
+
+void PathHeadDrafter::propose(DraftContext& context, std::span<Growth*> active, int level) {
+    const int d = heads_->hidden();
+    int k = 0;
+    for (const Growth* growth : active) k = std::max(k, growth->job->tree.topk);
+    list_rows(active);
+    const Rows<const float> rows(out_.data(), static_cast<int>(row_jobs_.size()), d);
+    candidates_.propose(context, rows, row_jobs_, level, k);
+    {
+        PhaseScope scope(context.phases, Phase::topk, level, rows.rows);
+        for (Growth* growth : active) {
+            const int parents = level == 0 ? 1 : growth->nodes();
+            candidates_.extend(growth->beam, level, parents, growth->first_row, heads_->sees_path() ? 1 : 0,
+                               growth->job->tree.topk);
+            growth->job->head_rows.push_back(growth->rows);
+        }
+    }
+    tell_watcher(context, active, level);
+}
+
+}  // namespace
+
+std::unique_ptr<Drafter> make_path_head_drafter(std::unique_ptr<PathHeads> heads, const Target& target,
+                                                std::string_view name) {
+    return std::make_unique<PathHeadDrafter>(std::move(heads), target, name);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <limits>
+
+#include "engine/draft/decoding_heads.h"
+#include "engine/heads/candidates.h"
+#include "kernels/matmul.h"
+
+namespace draftscope {
+namespace {
+
+class LevelHeads final : public Head {
+  public:
+    LevelHeads(std::span<const LevelHead> heads, int tokens) : heads_(heads), tokens_(tokens) {}
+
+    Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
+
+    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
+                 Proposal& out) override {
+        const LevelHead& head = at(context.level);
+        dense_.propose(context, *head.matrix, head.bias, tokens_, {}, hidden, k, head.matrix->bytes(), out);
+    }
+
+    std::optional<DirectHead> direct(int level) const override {
+        const LevelHead& head = at(level);
+        DirectHead direct{nullptr, head.matrix, tokens_, {}};
+        if (head.bias != nullptr) direct.bias = {head.bias, static_cast<std::size_t>(head.matrix->n())};
+        return direct;
+    }
+
+    HeadCost cost(int) const override { return cost_of(*heads_.front().matrix); }
+    bool covers(const HeadState*, TokenId token, int) const override { return token >= 0 && token < tokens_; }
+
+    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
+                Rows<float> out) override {
+        const Rows<float> logits = buffer(hidden.rows);
+        kernels::matmul(exec, *at(level).matrix, hidden, logits, at(level).bias);
+        for (int r = 0; r < out.rows; ++r) {
+            const std::span<float> row = out.row(r);
+            std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
+            std::copy_n(logits.row_data(r), std::min(tokens_, out.cols), row.data());
+        }
+    }
+
+  private:
+    const LevelHead& at(int level) const { return heads_[static_cast<std::size_t>(level)]; }
+    Rows<float> buffer(int rows) {
+        const int n = heads_.front().matrix->n();
+        logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(n));
+        return {logits_.data(), rows, n};
+    }
+
+    std::span<const LevelHead> heads_;
+    int tokens_;  ///< real ids; the remaining rows are padding
+    DenseProposal dense_;
+    std::vector<float> logits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Head> make_level_heads(std::span<const LevelHead> heads, const Target& target) {
+    const Tokenizer* tokenizer = target.tokenizer();
+    const int tokens = tokenizer == nullptr ? target.config().vocab : tokenizer->size();
+    return std::make_unique<LevelHeads>(heads, std::min(tokens, heads.front().matrix->n()));
+}
+
+}  // namespace draftscope

@@ -1,0 +1,271 @@
+#include "engine/formats/dequant.h"
+
+#include <array>
+#include <cstring>
+
+#include "engine/formats/int4_rows.h"
+
+// Block layouts of ggml. Every product is rounded before the sum, as in ggml's reference decoders, so the
+// results are bit-identical.
+namespace draftscope {
+namespace {
+
+template <typename T>
+T load(const std::uint8_t* data) {
+    T value;
+    std::memcpy(&value, data, sizeof(T));
+    return value;
+}
+
+float load_f16(const std::uint8_t* data) {
+    return f16_to_f32(load<std::uint16_t>(data));
+}
+
+void f32_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    std::memcpy(out, data, static_cast<std::size_t>(blocks) * sizeof(float));
+}
+
+void f16_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t i = 0; i < blocks; ++i) out[i] = load_f16(data + 2 * i);
+}
+
+void bf16_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t i = 0; i < blocks; ++i) out[i] = bf16_to_f32(load<std::uint16_t>(data + 2 * i));
+}
+
+/// f16 d; 32 x i8 q; y = d q.
+void q8_0_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += 34, out += 32) {
+        const float d = load_f16(data);
+        for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(static_cast<std::int8_t>(data[2 + j]));
+    }
+}
+
+/// f16 d; 16 bytes, low nibbles are the first half; y = d (q - 8).
+void q4_0_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += 18, out += 32) {
+        const float d = load_f16(data);
+        const std::uint8_t* q = data + 2;
+        for (int j = 0; j < 16; ++j) {
+            out[j] = d * static_cast<float>((q[j] & 15) - 8);
+            out[j + 16] = d * static_cast<float>((q[j] >> 4) - 8);
+        }
+    }
+}
+
+/// f16 d; f16 m; 16 bytes; y = d q + m.
+void q4_1_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += 20, out += 32) {
+        const float d = load_f16(data);
+        const float m = load_f16(data + 2);
+        const std::uint8_t* q = data + 4;
+        for (int j = 0; j < 16; ++j) {
+            out[j] = d * static_cast<float>(q[j] & 15) + m;
+            out[j + 16] = d * static_cast<float>(q[j] >> 4) + m;
+        }
+    }
+}
+
+/// The 5-bit value of element j (0..31): nibble plus bit j of `high` as the fifth bit.
+int five_bits(const std::uint8_t* q, std::uint32_t high, int j) {
+    const int nibble = j < 16 ? q[j] & 15 : q[j - 16] >> 4;
+    return nibble | static_cast<int>((high >> j & 1u) << 4);
+}
+
+/// f16 d; u32 high bits; 16 bytes; y = d (q - 16).
+void q5_0_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += 22, out += 32) {
+        const float d = load_f16(data);
+        const auto high = load<std::uint32_t>(data + 2);
+        for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(five_bits(data + 6, high, j) - 16);
+    }
+}
+
+/// f16 d; f16 m; u32 high bits; 16 bytes; y = d q + m.
+void q5_1_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += 24, out += 32) {
+        const float d = load_f16(data);
+        const float m = load_f16(data + 2);
+        const auto high = load<std::uint32_t>(data + 4);
+        for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(five_bits(data + 8, high, j)) + m;
+    }
+}
+
+/// 6-bit scale and minimum of sub-block j (0..7) from the 12 packed bytes of Q4_K and Q5_K.
+struct ScaleMin {
+    float scale;
+    float min;
+};
+ScaleMin unpack_scale(const std::uint8_t* s, int j) {
+    if (j < 4) return {static_cast<float>(s[j] & 63), static_cast<float>(s[j + 4] & 63)};
+    return {static_cast<float>((s[j + 4] & 15) | (s[j - 4] >> 6) << 4),
+            static_cast<float>((s[j + 4] >> 4) | (s[j] >> 6) << 4)};
+}
+
+/// f16 d; f16 dmin; 12 bytes of scales; 128 bytes: chunk c holds sub-blocks 2c (low nibbles) and 2c + 1;
+/// y = d scale q - dmin min.
+void q4_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += 144, out += 256) {
+        const float d = load_f16(data);
+        const float dmin = load_f16(data + 2);
+        for (int sub = 0; sub < 8; ++sub) {
+            const ScaleMin packed = unpack_scale(data + 4, sub);
+            const float scale = d * packed.scale;
+            const float min = dmin * packed.min;
+            const std::uint8_t* q = data + 16 + 32 * (sub / 2);
+            for (int l = 0; l < 32; ++l) {
+                const int value = sub % 2 == 0 ? q[l] & 15 : q[l] >> 4;
+                out[32 * sub + l] = scale * static_cast<float>(value) - min;
+            }
+        }
+    }
+}
+
+/// Like Q4_K, plus 32 bytes of fifth bits between scales and nibbles: bit `sub` of byte l belongs to element
+/// l.
+void q5_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += 176, out += 256) {
+        const float d = load_f16(data);
+        const float dmin = load_f16(data + 2);
+        const std::uint8_t* high = data + 16;
+        for (int sub = 0; sub < 8; ++sub) {
+            const ScaleMin packed = unpack_scale(data + 4, sub);
+            const float scale = d * packed.scale;
+            const float min = dmin * packed.min;
+            const std::uint8_t* q = data + 48 + 32 * (sub / 2);
+            for (int l = 0; l < 32; ++l) {
+                const int nibble = sub % 2 == 0 ? q[l] & 15 : q[l] >> 4;
+                const int value = nibble | (high[l] >> sub & 1) << 4;
+                out[32 * sub + l] = scale * static_cast<float>(value) - min;
+            }
+        }
+    }
+}
+
+/// 128 bytes of low nibbles; 64 bytes of high bit pairs; 16 x i8 scales; f16 d. Two halves of 128 elements,
+/// each four groups of 32; y = d scale (q - 32).
+void q6_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += 210, out += 256) {
+        const float d = load_f16(data + 208);
+        for (int half = 0; half < 2; ++half) {
+            const std::uint8_t* low = data + 64 * half;
+            const std::uint8_t* high = data + 128 + 32 * half;
+            const std::uint8_t* scales = data + 192 + 8 * half;
+            for (int group = 0; group < 4; ++group) {
+                for (int l = 0; l < 32; ++l) {
+                    const std::uint8_t packed = low[l + 32 * (group % 2)];
+                    const int nibble = group < 2 ? packed & 15 : packed >> 4;
+                    const int value = nibble | (high[l] >> (2 * group) & 3) << 4;
+                    const auto scale = static_cast<std::int8_t>(scales[l / 16 + 2 * group]);
+                    out[128 * half + 32 * group + l] =
+                        d * static_cast<float>(scale) * static_cast<float>(value - 32);
+                }
+            }
+        }
+    }
+}
+
+/// Integer tensors are id maps; read_integers() returns them exactly.
+void i32_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        std::int32_t value = 0;
+        std::memcpy(&value, data + 4 * b, sizeof value);
+        out[b] = static_cast<float>(value);
+    }
+}
+void i64_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        std::int64_t value = 0;
+        std::memcpy(&value, data + 8 * b, sizeof value);
+        out[b] = static_cast<float>(value);
+    }
+}
+
+constexpr std::array readable_types = {
+    TensorType{0, "F32", 1, 4, f32_blocks, false},       TensorType{1, "F16", 1, 2, f16_blocks, false},
+    TensorType{2, "Q4_0", 32, 18, q4_0_blocks, true},    TensorType{3, "Q4_1", 32, 20, q4_1_blocks, true},
+    TensorType{6, "Q5_0", 32, 22, q5_0_blocks, true},    TensorType{7, "Q5_1", 32, 24, q5_1_blocks, true},
+    TensorType{8, "Q8_0", 32, 34, q8_0_blocks, true},    TensorType{12, "Q4_K", 256, 144, q4_k_blocks, true},
+    TensorType{13, "Q5_K", 256, 176, q5_k_blocks, true}, TensorType{14, "Q6_K", 256, 210, q6_k_blocks, true},
+    TensorType{30, "BF16", 1, 2, bf16_blocks, false},
+};
+
+/// Types without a decoder are listed so that messages can name them. Integer types are readable, for id
+/// maps.
+constexpr std::array named_types = {
+    TensorType{9, "Q8_1", 32, 36, nullptr, true},      TensorType{10, "Q2_K", 256, 84, nullptr, true},
+    TensorType{11, "Q3_K", 256, 110, nullptr, true},   TensorType{15, "Q8_K", 256, 292, nullptr, true},
+    TensorType{16, "IQ2_XXS", 256, 66, nullptr, true}, TensorType{17, "IQ2_XS", 256, 74, nullptr, true},
+    TensorType{18, "IQ3_XXS", 256, 98, nullptr, true}, TensorType{19, "IQ1_S", 256, 50, nullptr, true},
+    TensorType{20, "IQ4_NL", 32, 18, nullptr, true},   TensorType{21, "IQ3_S", 256, 110, nullptr, true},
+    TensorType{22, "IQ2_S", 256, 82, nullptr, true},   TensorType{23, "IQ4_XS", 256, 136, nullptr, true},
+    TensorType{24, "I8", 1, 1, nullptr, false},        TensorType{25, "I16", 1, 2, nullptr, false},
+    TensorType{26, "I32", 1, 4, i32_blocks, false},    TensorType{27, "I64", 1, 8, i64_blocks, false},
+    TensorType{28, "F64", 1, 8, nullptr, false},       TensorType{29, "IQ1_M", 256, 56, nullptr, true},
+    TensorType{34, "TQ1_0", 256, 54, nullptr, true},   TensorType{35, "TQ2_0", 256, 66, nullptr, true},
+    TensorType{39, "MXFP4", 32, 17, nullptr, true},
+};
+
+}  // namespace
+
+const TensorType* gguf_tensor_type(std::uint32_t id) {
+    for (const TensorType& type : readable_types) {
+        if (type.id == id) return &type;
+    }
+    for (const TensorType& type : named_types) {
+        if (type.id == id) return &type;
+    }
+    return nullptr;
+}
+
+std::span<const TensorType> readable_tensor_types() {
+    return readable_types;
+}
+
+namespace {
+
+/// Computes -8 times an f16 exactly; returns false on overflow.
+bool minus_eight_times(std::uint16_t bits, std::uint16_t& out) {
+    const auto sign = static_cast<std::uint16_t>(~bits & 0x8000u);
+    const std::uint32_t size = bits & 0x7fffu;
+    constexpr std::uint32_t smallest_normal = 0x400, three_exponents = 0xc00, infinite = 0x7c00;
+    std::uint32_t product = size + three_exponents;
+    if (size < smallest_normal) {
+        // A subnormal is a multiple of 2^-24; eight times its value may be a normal number.
+        product = size * 8;
+        if (product >= 4 * smallest_normal)
+            product = product / 4 + 2 * smallest_normal;
+        else if (product >= 2 * smallest_normal)
+            product = product / 2 + smallest_normal;
+    }
+    out = static_cast<std::uint16_t>(sign | product);
+    return product < infinite;
+}
+
+}  // namespace
+
+bool unpack_int4(const TensorType& type, const std::uint8_t* data, const kernels::Int4Row& out) {
+    const bool with_minimum = type.name == "Q4_1";
+    if (!with_minimum && type.name != "Q4_0") return false;
+    constexpr std::size_t half = 16;
+    for (std::size_t b = 0; b < out.scales.size(); ++b, data += type.block_bytes) {
+        std::uint16_t scale = 0, minimum = 0;
+        std::memcpy(&scale, data, sizeof(scale));
+        if (with_minimum) {
+            std::memcpy(&minimum, data + sizeof(scale), sizeof(minimum));
+        } else {
+            // Q4_0 starts at -8 steps. Only scales that no real model has overflow here.
+            if (!minus_eight_times(scale, minimum)) return false;
+        }
+        out.scales[b] = scale;
+        out.minimums[b] = minimum;
+        const std::uint8_t* packed = data + type.block_bytes - half;
+        for (std::size_t i = 0; i < half; ++i) {
+            out.q[b * 2 * half + i] = packed[i] & 15;
+            out.q[b * 2 * half + half + i] = packed[i] >> 4;
+        }
+    }
+    return true;
+}
+
+}  // namespace draftscope

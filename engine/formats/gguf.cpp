@@ -1,0 +1,391 @@
+#include "engine/formats/gguf.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace draftscope {
+namespace {
+
+constexpr std::uint32_t supported_version = 3;
+constexpr std::uint32_t most_dimensions = 4;
+constexpr std::uint64_t default_alignment = 32;
+constexpr std::uint64_t largest_alignment = std::uint64_t{1} << 20;
+// Minimum encoded sizes; they bound the counts of a damaged header before anything is allocated.
+constexpr std::uint64_t smallest_key_value = 8 + 4 + 1;
+constexpr std::uint64_t smallest_tensor_info = 8 + 4 + 8 + 4 + 8;
+
+constexpr std::array<std::string_view, 13> type_names = {
+    "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
+/// Bytes of one element; 0 = variable (length prefix and bytes).
+constexpr std::array<std::uint64_t, 13> type_sizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+std::size_t index_of(GgufType type) {
+    return static_cast<std::size_t>(type);
+}
+
+bool is_integer(GgufType type) {
+    switch (type) {
+        case GgufType::f32:
+        case GgufType::f64:
+        case GgufType::boolean:
+        case GgufType::string:
+        case GgufType::array:
+            return false;
+        default:
+            return true;
+    }
+}
+
+template <typename T>
+std::optional<std::int64_t> read_as_integer(ByteCursor& cursor) {
+    const auto value = cursor.read<T>();
+    if (!value || !std::in_range<std::int64_t>(*value)) return std::nullopt;
+    return static_cast<std::int64_t>(*value);
+}
+
+/// nullopt for a u64 that does not fit.
+std::optional<std::int64_t> next_integer(ByteCursor& cursor, GgufType type) {
+    switch (type) {
+        case GgufType::u8:
+            return read_as_integer<std::uint8_t>(cursor);
+        case GgufType::i8:
+            return read_as_integer<std::int8_t>(cursor);
+        case GgufType::u16:
+            return read_as_integer<std::uint16_t>(cursor);
+        case GgufType::i16:
+            return read_as_integer<std::int16_t>(cursor);
+        case GgufType::u32:
+            return read_as_integer<std::uint32_t>(cursor);
+        case GgufType::i32:
+            return read_as_integer<std::int32_t>(cursor);
+        case GgufType::u64:
+            return read_as_integer<std::uint64_t>(cursor);
+        case GgufType::i64:
+            return read_as_integer<std::int64_t>(cursor);
+        default:
+            return std::nullopt;
+    }
+}
+
+std::string describe(const GgufValue& value) {
+    const std::string_view name = type_names[index_of(value.type)];
+    return value.is_array ? fmt::format("an array of {} {}", value.count, name) : fmt::format("one {}", name);
+}
+
+}  // namespace
+
+/// Parses the header in one pass.
+class GgufFile::Parser {
+  public:
+    Parser(GgufFile& out) : out_(out), path_(out.path()), cursor_(out.file_->bytes()) {}
+
+    Status run() {
+        DS_TRY(read_header());
+        for (std::uint64_t i = 0; i < value_count_; ++i) DS_TRY(read_key_value(i));
+        DS_TRY(read_alignment());
+        for (std::uint64_t i = 0; i < tensor_count_; ++i) DS_TRY(read_tensor_info(i));
+        return place_tensors();
+    }
+
+  private:
+    struct Pending {
+        std::string name;
+        std::uint64_t offset;
+    };
+
+    Error cut_short(std::string_view what) const {
+        return bad_input("{}: ends inside {} (at byte {} of {}); the file is incomplete, fetch it again",
+                         path_, what, cursor_.position(), out_.file_->bytes().size());
+    }
+
+    Status read_header() {
+        const auto bytes = out_.file_->bytes();
+        const auto magic = cursor_.read_text(std::min<std::size_t>(4, bytes.size()));
+        if (*magic != "GGUF") {
+            return bad_input("{}: not a GGUF file: first bytes are \"{}\", expected \"GGUF\"", path_,
+                             printable(*magic));
+        }
+        const auto version = cursor_.read<std::uint32_t>();
+        if (!version) return cut_short("the header");
+        if (__builtin_bswap32(*version) == supported_version) {
+            return bad_input(
+                "{}: is a big-endian GGUF file; this program reads little-endian ones, convert it", path_);
+        }
+        if (*version != supported_version) {
+            return bad_input(
+                "{}: GGUF version {}, this program reads version {}; convert it with a newer tool", path_,
+                *version, supported_version);
+        }
+        const auto tensors = cursor_.read<std::uint64_t>();
+        const auto values = cursor_.read<std::uint64_t>();
+        if (!tensors || !values) return cut_short("the header");
+        if (*values > cursor_.remaining() / smallest_key_value)
+            return bad_input("{}: the header lists {} metadata entries, more than the file can hold", path_,
+                             *values);
+        if (*tensors > cursor_.remaining() / smallest_tensor_info)
+            return bad_input("{}: the header lists {} tensors, more than the file can hold", path_, *tensors);
+        tensor_count_ = *tensors;
+        value_count_ = *values;
+        return {};
+    }
+
+    std::optional<std::string_view> read_string() {
+        const auto length = cursor_.read<std::uint64_t>();
+        if (!length) return std::nullopt;
+        return cursor_.read_text(*length);
+    }
+
+    Result<GgufType> read_type(std::string_view key) {
+        const auto raw = cursor_.read<std::uint32_t>();
+        if (!raw) return cut_short(fmt::format("metadata '{}'", printable(key)));
+        if (*raw >= type_names.size()) {
+            return bad_input("{}: metadata '{}' has unknown value type {}; the header is damaged", path_,
+                             printable(key), *raw);
+        }
+        return static_cast<GgufType>(*raw);
+    }
+
+    Status read_key_value(std::uint64_t index) {
+        const auto key = read_string();
+        if (!key) return cut_short(fmt::format("the name of metadata entry {}", index));
+        GgufValue value;
+        DS_ASSIGN(value.type, read_type(*key));
+        if (value.type == GgufType::array) {
+            value.is_array = true;
+            DS_ASSIGN(value.type, read_type(*key));
+            if (value.type == GgufType::array)
+                return bad_input("{}: metadata '{}' is an array of arrays, which is not supported", path_,
+                                 printable(*key));
+            const auto count = cursor_.read<std::uint64_t>();
+            if (!count) return cut_short(fmt::format("metadata '{}'", printable(*key)));
+            value.count = *count;
+        }
+        const std::size_t begin = cursor_.position();
+        if (!skip_elements(value)) return cut_short(fmt::format("metadata '{}'", printable(*key)));
+        value.payload = out_.file_->bytes().subspan(begin, cursor_.position() - begin);
+        if (!out_.values_.emplace(*key, value).second)
+            return bad_input("{}: metadata '{}' appears twice", path_, printable(*key));
+        return {};
+    }
+
+    bool skip_elements(const GgufValue& value) {
+        const std::uint64_t size = type_sizes[index_of(value.type)];
+        if (size != 0) {
+            const auto bytes = checked_product(size, value.count);
+            return bytes && cursor_.skip(*bytes);
+        }
+        for (std::uint64_t i = 0; i < value.count; ++i) {
+            if (!read_string()) return false;
+        }
+        return true;
+    }
+
+    Status read_alignment() {
+        DS_ASSIGN(const auto alignment, out_.integer("general.alignment"));
+        if (!alignment) return {};
+        const auto value = static_cast<std::uint64_t>(*alignment);
+        if (*alignment <= 0 || !std::has_single_bit(value) || value > largest_alignment)
+            return bad_input("{}: general.alignment is {}, expected a power of two", path_, *alignment);
+        alignment_ = value;
+        return {};
+    }
+
+    Status read_tensor_info(std::uint64_t index) {
+        const auto name = read_string();
+        const auto dimensions = name ? cursor_.read<std::uint32_t>() : std::nullopt;
+        if (!dimensions) return cut_short(fmt::format("the description of tensor {}", index));
+        if (*dimensions < 1 || *dimensions > most_dimensions) {
+            return bad_input("{}: tensor '{}' has {} dimensions, expected 1 to {}", path_, printable(*name),
+                             *dimensions, most_dimensions);
+        }
+        GgufTensor tensor;
+        tensor.info.name = *name;
+        tensor.info.shape.resize(*dimensions);
+        for (std::uint32_t d = 0; d < *dimensions; ++d) {
+            const auto extent = read_as_integer<std::uint64_t>(cursor_);
+            if (!extent || *extent == 0)
+                return bad_input("{}: tensor '{}' has an invalid or missing dimension {}", path_,
+                                 printable(*name), d);
+            // The file stores the fastest-varying dimension first.
+            tensor.info.shape[*dimensions - 1 - d] = *extent;
+        }
+        const auto type = cursor_.read<std::uint32_t>();
+        const auto offset = cursor_.read<std::uint64_t>();
+        if (!type || !offset)
+            return cut_short(fmt::format("the description of tensor '{}'", printable(*name)));
+        DS_TRY(set_type(tensor, *type));
+        pending_.push_back({tensor.info.name, *offset});
+        if (!out_.tensors_.emplace(*name, std::move(tensor)).second)
+            return bad_input("{}: tensor '{}' appears twice", path_, printable(*name));
+        return {};
+    }
+
+    Status set_type(GgufTensor& tensor, std::uint32_t id) {
+        const std::string name = printable(tensor.info.name);
+        tensor.type = gguf_tensor_type(id);
+        if (tensor.type == nullptr || tensor.type->dequantise == nullptr) {
+            std::string known;
+            for (const TensorType& type : readable_tensor_types())
+                known += (known.empty() ? "" : ", ") + std::string(type.name);
+            const std::string found =
+                tensor.type == nullptr ? fmt::format("number {}", id) : std::string(tensor.type->name);
+            return bad_input("{}: tensor '{}' has type {}, which this version does not read (it reads {})",
+                             path_, name, found, known);
+        }
+        const auto columns = static_cast<std::uint64_t>(tensor.info.shape.back());
+        if (columns % tensor.type->block_elements != 0) {
+            return bad_input(
+                "{}: tensor '{}' has rows of {} elements, which is not a multiple of {}'s block of {}", path_,
+                name, columns, tensor.type->name, tensor.type->block_elements);
+        }
+        std::optional<std::uint64_t> bytes =
+            checked_product(columns / tensor.type->block_elements, tensor.type->block_bytes);
+        for (std::size_t d = 0; bytes && d + 1 < tensor.info.shape.size(); ++d)
+            bytes = checked_product(*bytes, static_cast<std::uint64_t>(tensor.info.shape[d]));
+        if (!bytes) return bad_input("{}: tensor '{}' is too large for any file", path_, name);
+        tensor.info.type = tensor.type->name;
+        tensor.info.bytes = *bytes;
+        return {};
+    }
+
+    Status place_tensors() {
+        const auto bytes = out_.file_->bytes();
+        const std::uint64_t start = (cursor_.position() + alignment_ - 1) / alignment_ * alignment_;
+        for (const Pending& pending : pending_) {
+            GgufTensor& tensor = out_.tensors_.find(pending.name)->second;
+            if (pending.offset % alignment_ != 0) {
+                return bad_input(
+                    "{}: tensor '{}' starts at offset {}, which is not a multiple of the alignment {}", path_,
+                    printable(pending.name), pending.offset, alignment_);
+            }
+            const auto begin = checked_sum(start, pending.offset);
+            const auto end = begin ? checked_sum(*begin, tensor.info.bytes) : std::nullopt;
+            if (!end)
+                return bad_input("{}: tensor '{}' has the invalid offset {}", path_, printable(pending.name),
+                                 pending.offset);
+            if (*end > bytes.size()) {
+                return bad_input(
+                    "{}: tensor '{}' needs {} bytes of file, {} are present; the file is truncated, "
+                    "fetch it again",
+                    path_, printable(pending.name), *end, bytes.size());
+            }
+            tensor.data = bytes.data() + *begin;
+        }
+        return {};
+    }
+
+    GgufFile& out_;
+    const std::string& path_;
+    ByteCursor cursor_;
+    std::uint64_t tensor_count_ = 0;
+    std::uint64_t value_count_ = 0;
+    std::uint64_t alignment_ = default_alignment;
+    std::vector<Pending> pending_;
+};
+
+Result<GgufFile> GgufFile::open(const std::string& path) {
+    GgufFile out;
+    DS_ASSIGN(out.file_, MappedFile::open(path, "a GGUF file"));
+    DS_TRY(Parser(out).run());
+    return out;
+}
+
+const GgufValue* GgufFile::find(std::string_view key) const {
+    const auto found = values_.find(key);
+    return found == values_.end() ? nullptr : &found->second;
+}
+
+Result<std::optional<std::string>> GgufFile::text(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return std::optional<std::string>();
+    if (value->is_array || value->type != GgufType::string)
+        return bad_input("{}: metadata '{}' is {}, expected a string", path(), key, describe(*value));
+    ByteCursor cursor(value->payload);
+    const auto length = cursor.read<std::uint64_t>();
+    return std::optional<std::string>(*cursor.read_text(*length));
+}
+
+Result<std::optional<std::int64_t>> GgufFile::integer(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return std::optional<std::int64_t>();
+    if (!is_integer(value->type) || value->count == 0)
+        return bad_input("{}: metadata '{}' is {}, expected an integer", path(), key, describe(*value));
+    ByteCursor cursor(value->payload);
+    const auto first = next_integer(cursor, value->type);
+    if (!first) return bad_input("{}: metadata '{}' is out of range", path(), key);
+    for (std::uint64_t i = 1; i < value->count; ++i) {
+        if (next_integer(cursor, value->type) != first) {
+            return bad_input(
+                "{}: metadata '{}' differs between layers; only models with equal layers are supported",
+                path(), key);
+        }
+    }
+    return std::optional<std::int64_t>(*first);
+}
+
+Result<std::optional<double>> GgufFile::number(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return std::optional<double>();
+    ByteCursor cursor(value->payload);
+    if (!value->is_array && value->type == GgufType::f32) return std::optional<double>(*cursor.read<float>());
+    if (!value->is_array && value->type == GgufType::f64)
+        return std::optional<double>(*cursor.read<double>());
+    return bad_input("{}: metadata '{}' is {}, expected a floating-point number", path(), key,
+                     describe(*value));
+}
+
+Result<std::optional<bool>> GgufFile::boolean(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return std::optional<bool>();
+    if (value->is_array || value->type != GgufType::boolean)
+        return bad_input("{}: metadata '{}' is {}, expected a bool", path(), key, describe(*value));
+    return std::optional<bool>(value->payload[0] != 0);
+}
+
+Result<std::optional<std::vector<std::string>>> GgufFile::texts(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return std::optional<std::vector<std::string>>();
+    if (!value->is_array || value->type != GgufType::string)
+        return bad_input("{}: metadata '{}' is {}, expected an array of strings", path(), key,
+                         describe(*value));
+    std::vector<std::string> out;
+    out.reserve(static_cast<std::size_t>(value->count));
+    ByteCursor cursor(value->payload);
+    for (std::uint64_t i = 0; i < value->count; ++i) {
+        const auto length = cursor.read<std::uint64_t>();
+        out.emplace_back(*cursor.read_text(*length));
+    }
+    return std::optional(std::move(out));
+}
+
+Result<std::optional<std::vector<std::int64_t>>> GgufFile::integers(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return std::optional<std::vector<std::int64_t>>();
+    if (!value->is_array || !is_integer(value->type))
+        return bad_input("{}: metadata '{}' is {}, expected an array of integers", path(), key,
+                         describe(*value));
+    std::vector<std::int64_t> out;
+    out.reserve(static_cast<std::size_t>(value->count));
+    ByteCursor cursor(value->payload);
+    for (std::uint64_t i = 0; i < value->count; ++i) {
+        const auto element = next_integer(cursor, value->type);
+        if (!element) return bad_input("{}: metadata '{}' element {} is too large", path(), key, i);
+        out.push_back(*element);
+    }
+    return std::optional(std::move(out));
+}
+
+Result<std::optional<std::vector<float>>> GgufFile::floats(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return std::optional<std::vector<float>>();
+    if (!value->is_array || value->type != GgufType::f32)
+        return bad_input("{}: metadata '{}' is {}, expected an array of f32", path(), key, describe(*value));
+    std::vector<float> out(static_cast<std::size_t>(value->count));
+    if (!out.empty()) std::memcpy(out.data(), value->payload.data(), out.size() * sizeof(float));
+    return std::optional(std::move(out));
+}
+
+}  // namespace draftscope

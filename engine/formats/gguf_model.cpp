@@ -1,0 +1,223 @@
+#include "engine/formats/gguf_model.h"
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+namespace draftscope {
+namespace {
+
+// Larger than any model's, and small enough that products of two never overflow 64 bits.
+constexpr std::int64_t largest_layers = 4096;
+constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
+
+/// Reads the integers of one architecture and keeps the first error.
+class ConfigReader {
+  public:
+    ConfigReader(const GgufFile& file, std::string_view architecture) : file_(file), prefix_(architecture) {}
+
+    std::string key(std::string_view field) const { return fmt::format("{}.{}", prefix_, field); }
+
+    Result<std::optional<int>> optional(std::string_view field, std::int64_t largest = largest_extent) const {
+        DS_ASSIGN(const auto value, file_.integer(key(field)));
+        if (!value) return std::optional<int>();
+        if (*value < 1 || *value > largest) {
+            return bad_input("{}: metadata '{}' is {}, expected 1 to {}", file_.path(), key(field), *value,
+                             largest);
+        }
+        return std::optional<int>(static_cast<int>(*value));
+    }
+
+    Result<int> required(std::string_view field, std::int64_t largest = largest_extent) const {
+        DS_ASSIGN(const auto value, optional(field, largest));
+        if (!value) return missing(field);
+        return *value;
+    }
+
+    Result<float> positive(std::string_view field, std::optional<float> fallback) const {
+        DS_ASSIGN(const auto value, file_.number(key(field)));
+        if (!value && !fallback) return missing(field);
+        const float result = value ? static_cast<float>(*value) : *fallback;
+        if (!std::isfinite(result) || result <= 0.0f) {
+            return bad_input("{}: metadata '{}' is {}, expected a positive number", file_.path(), key(field),
+                             result);
+        }
+        return result;
+    }
+
+  private:
+    Error missing(std::string_view field) const {
+        return bad_input("{}: metadata '{}' is missing; the file does not describe a complete model",
+                         file_.path(), key(field));
+    }
+
+    const GgufFile& file_;
+    std::string prefix_;
+};
+
+/// Returns the model's name from its file name ("SmolLM2-135M-Instruct.Q4_1.gguf" without type and suffix);
+/// general.name is often a working title of the training run.
+std::string display_name(const GgufFile& file) {
+    std::string stem = std::filesystem::path(file.path()).stem().string();
+    const std::size_t cut = stem.find_last_of(".-");
+    if (cut != std::string::npos && cut > 0) {
+        std::string last = stem.substr(cut + 1);
+        for (char& c : last) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+        for (const TensorType& type : readable_tensor_types()) {
+            // "Q4_K" also matches the mixes "Q4_K_M" and "Q4_K_S".
+            if (last == type.name || last.starts_with(std::string(type.name) + "_"))
+                return stem.substr(0, cut);
+        }
+    }
+    return stem;
+}
+
+/// Reads and cross-checks the head counts and widths, which several keys define.
+Status read_heads(const GgufFile& file, const ConfigReader& reader, ModelConfig& config) {
+    DS_ASSIGN(config.heads, reader.required("attention.head_count"));
+    DS_ASSIGN(const auto kv_heads, reader.optional("attention.head_count_kv"));
+    config.kv_heads = kv_heads.value_or(config.heads);
+    if (config.heads % config.kv_heads != 0) {
+        return bad_input("{}: {} query heads cannot share {} key/value heads", file.path(), config.heads,
+                         config.kv_heads);
+    }
+    DS_ASSIGN(const auto key_length, reader.optional("attention.key_length"));
+    DS_ASSIGN(const auto value_length, reader.optional("attention.value_length"));
+    if (!key_length && config.hidden % config.heads != 0) {
+        return bad_input("{}: embedding length {} is not a multiple of {} heads", file.path(), config.hidden,
+                         config.heads);
+    }
+    config.head_dim = key_length.value_or(config.hidden / config.heads);
+    if (config.head_dim % 2 != 0)
+        return bad_input("{}: heads are {} wide, expected an even width", file.path(), config.head_dim);
+    if (value_length.value_or(config.head_dim) != config.head_dim) {
+        return bad_input("{}: keys are {} wide and values {}; only equal widths are supported", file.path(),
+                         config.head_dim, *value_length);
+    }
+    if (std::int64_t{config.heads} * config.head_dim > largest_extent)
+        return bad_input("{}: {} heads of {} are wider than supported", file.path(), config.heads,
+                         config.head_dim);
+    DS_ASSIGN(const auto rotated, reader.optional("rope.dimension_count"));
+    if (rotated.value_or(config.head_dim) != config.head_dim) {
+        return bad_input("{}: '{}' is {}, but heads are {} wide; partial rotation is not supported",
+                         file.path(), reader.key("rope.dimension_count"), *rotated, config.head_dim);
+    }
+    return {};
+}
+
+Status read_rope(const GgufFile& file, const ConfigReader& reader, ModelConfig& config) {
+    DS_ASSIGN(config.rope_theta, reader.positive("rope.freq_base", 10000.0f));
+    DS_ASSIGN(const auto scaling, file.text(reader.key("rope.scaling.type")));
+    if (scaling && *scaling != "none") {
+        return bad_input(
+            "{}: metadata '{}' is '{}', which is not supported (only unscaled rotation and "
+            "rope_freqs.weight)",
+            file.path(), reader.key("rope.scaling.type"), printable(*scaling));
+    }
+    return {};
+}
+
+/// Compares a file's tensors with those that the model requires.
+class TensorCheck {
+  public:
+    explicit TensorCheck(const GgufFile& file) : file_(file) {}
+
+    Status require(const std::string& name, const std::vector<std::int64_t>& shape) {
+        const auto found = file_.tensors().find(name);
+        if (found == file_.tensors().end())
+            return bad_input("{}: tensor '{}' is missing; the file does not hold a complete model",
+                             file_.path(), name);
+        if (found->second.info.shape != shape) {
+            return bad_input("{}: tensor '{}' has shape [{}], the metadata requires [{}]", file_.path(), name,
+                             fmt::join(found->second.info.shape, ", "), fmt::join(shape, ", "));
+        }
+        used_.insert(name);
+        return {};
+    }
+
+    bool has(const std::string& name) const { return file_.tensors().count(name) != 0; }
+
+    Status nothing_left() const {
+        for (const auto& [name, tensor] : file_.tensors()) {
+            if (used_.count(name) == 0) {
+                return bad_input(
+                    "{}: tensor '{}' is not part of a model that this version supports; the file holds "
+                    "another kind of model",
+                    file_.path(), printable(name));
+            }
+        }
+        return {};
+    }
+
+  private:
+    const GgufFile& file_;
+    std::set<std::string> used_;
+};
+
+Status check_tensors(const GgufFile& file, ModelConfig& config) {
+    TensorCheck check(file);
+    const auto embedding = file.tensors().find("token_embd.weight");
+    if (embedding == file.tensors().end())
+        return bad_input("{}: tensor 'token_embd.weight' is missing; the file does not hold a complete model",
+                         file.path());
+    const std::int64_t vocab = embedding->second.info.rows();
+    if (vocab > largest_extent)
+        return bad_input("{}: a vocabulary of {} tokens is larger than supported", file.path(), vocab);
+    config.vocab = static_cast<int>(vocab);
+    config.tied_head = !check.has("output.weight");
+    for (const ModelTensor& tensor : model_tensors(config)) DS_TRY(check.require(tensor.name, tensor.shape));
+    if (check.has("rope_freqs.weight")) DS_TRY(check.require("rope_freqs.weight", {config.head_dim / 2}));
+    return check.nothing_left();
+}
+
+/// rope_freqs.weight holds divisors of the base frequencies (Llama 3.1's scaling, precomputed by the
+/// converter).
+Status read_rope_divisors(const GgufFile& file, ModelConfig& config) {
+    const auto found = file.tensors().find("rope_freqs.weight");
+    if (found == file.tensors().end()) return {};
+    const GgufTensor& tensor = found->second;
+    config.rope_divisors.resize(static_cast<std::size_t>(tensor.info.cols()));
+    tensor.type->dequantise(tensor.data, tensor.info.cols() / tensor.type->block_elements,
+                            config.rope_divisors.data());
+    for (const float divisor : config.rope_divisors) {
+        if (!std::isfinite(divisor) || divisor <= 0.0f)
+            return bad_input("{}: tensor 'rope_freqs.weight' contains {}, expected positive divisors",
+                             file.path(), divisor);
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<const Architecture*> gguf_architecture(const GgufFile& file) {
+    DS_ASSIGN(const auto name, file.text("general.architecture"));
+    if (!name) return bad_input("{}: metadata 'general.architecture' is missing", file.path());
+    if (const Architecture* architecture = architecture_by_name(*name)) return architecture;
+    return bad_input("{}: architecture '{}' is not supported by this version (supported: {})", file.path(),
+                     printable(*name), known_architectures());
+}
+
+Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture) {
+    const ConfigReader reader(file, architecture.name);
+    ModelConfig config;
+    apply_architecture(architecture, config);
+    config.name = display_name(file);
+    DS_ASSIGN(config.layers, reader.required("block_count", largest_layers));
+    DS_ASSIGN(config.hidden, reader.required("embedding_length"));
+    DS_ASSIGN(config.ffn, reader.required("feed_forward_length"));
+    DS_ASSIGN(config.context, reader.required("context_length"));
+    DS_TRY(read_heads(file, reader, config));
+    DS_TRY(read_rope(file, reader, config));
+    DS_ASSIGN(config.norm_eps, reader.positive("attention.layer_norm_rms_epsilon", std::nullopt));
+    DS_TRY(check_tensors(file, config));
+    DS_TRY(read_rope_divisors(file, config));
+    DS_ASSIGN(const auto vocab, reader.optional("vocab_size"));
+    if (vocab.value_or(config.vocab) != config.vocab) {
+        return bad_input("{}: metadata '{}' is {}, but token_embd.weight has {} rows", file.path(),
+                         reader.key("vocab_size"), *vocab, config.vocab);
+    }
+    return config;
+}
+
+}  // namespace draftscope

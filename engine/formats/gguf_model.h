@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/formats/architecture.h"
+#include "engine/formats/gguf.h"
+#include "engine/formats/model_config.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace draftscope {
+
+/// Returns the family of a file; an unknown family is an error that lists the known ones.
+Result<const Architecture*> gguf_architecture(const GgufFile& file);
+
+/// Reads the config from the metadata and checks every tensor against it. A missing tensor, a wrong shape and
+/// a tensor that the computation would ignore are errors.
+Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& architecture);
+
+/// Reads the tokenizer.ggml.* metadata.
+Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
+
+}  // namespace draftscope

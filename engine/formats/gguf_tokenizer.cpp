@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "engine/formats/gguf_model.h"
+#include "engine/tokenizer/pretokenizer.h"
+
+namespace draftscope {
+namespace {
+
+/// Keys of the ids that end a turn or a text.
+constexpr std::array end_keys = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                 "tokenizer.ggml.eom_token_id"};
+
+Result<TokenId> read_id(const GgufFile& file, std::string_view key) {
+    DS_ASSIGN(const auto value, file.integer(key));
+    if (!value) return no_token;
+    // Some writers encode "none" as all bits set.
+    if (*value == std::numeric_limits<std::uint32_t>::max() || *value == -1) return no_token;
+    if (*value < 0 || *value > std::numeric_limits<TokenId>::max())
+        return bad_input("{}: metadata '{}' is {}, which is not a token id", file.path(), key, *value);
+    return static_cast<TokenId>(*value);
+}
+
+template <typename T>
+Result<std::vector<T>> required(Result<std::optional<std::vector<T>>> found, const GgufFile& file,
+                                std::string_view key) {
+    DS_ASSIGN(auto value, std::move(found));
+    if (!value)
+        return bad_input("{}: metadata '{}' is missing; the tokenizer is incomplete", file.path(), key);
+    return std::move(*value);
+}
+
+Status read_ends(const GgufFile& file, TokenizerSpec& spec) {
+    const auto add = [&](TokenId id) {
+        if (id != no_token && std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
+    };
+    for (const char* key : end_keys) {
+        DS_ASSIGN(const TokenId id, read_id(file, key));
+        add(id);
+    }
+    add_known_ends(spec);
+    return {};
+}
+
+/// Reads SentencePiece's scores. Missing ids and settings default to Llama 2's, as in llama.cpp.
+Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
+    DS_ASSIGN(spec.scores, required(file.floats("tokenizer.ggml.scores"), file, "tokenizer.ggml.scores"));
+    spec.pre = "(none)";
+    const auto id_or = [&](const char* key, TokenId usual) -> Result<TokenId> {
+        if (file.has(key)) return read_id(file, key);
+        return static_cast<std::size_t>(usual) < spec.tokens.size() ? usual : no_token;
+    };
+    DS_ASSIGN(spec.unknown, id_or("tokenizer.ggml.unknown_token_id", 0));
+    DS_ASSIGN(spec.bos, id_or("tokenizer.ggml.bos_token_id", 1));
+    DS_ASSIGN(const TokenId end, id_or("tokenizer.ggml.eos_token_id", 2));
+    if (end != no_token) spec.eos.push_back(end);
+    spec.named_eos = end;
+    DS_TRY(read_ends(file, spec));
+    DS_ASSIGN(const auto prefix, file.boolean("tokenizer.ggml.add_space_prefix"));
+    spec.space_prefix = prefix.value_or(true) ? SpacePrefix::always : SpacePrefix::never;
+    DS_ASSIGN(const auto add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
+    spec.add_bos = add_bos.value_or(true) && spec.bos != no_token;
+    return {};
+}
+
+}  // namespace
+
+Result<TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
+    TokenizerSpec spec;
+    spec.file = file.path();
+    DS_ASSIGN(const auto model, file.text("tokenizer.ggml.model"));
+    if (!model)
+        return bad_input("{}: metadata 'tokenizer.ggml.model' is missing; the file holds no tokenizer",
+                         file.path());
+    spec.model = *model;
+    DS_ASSIGN(const auto pre, file.text("tokenizer.ggml.pre"));
+    spec.pre = pre.value_or("(none)");
+    DS_ASSIGN(spec.tokens, required(file.texts("tokenizer.ggml.tokens"), file, "tokenizer.ggml.tokens"));
+    DS_ASSIGN(const auto types, file.integers("tokenizer.ggml.token_type"));
+    if (types)
+        for (const std::int64_t type : *types) spec.types.push_back(static_cast<int>(type));
+    else
+        spec.types.assign(spec.tokens.size(), 1);
+    if (spec.types.size() != spec.tokens.size())
+        return bad_input("{}: {} tokens but {} token types", file.path(), spec.tokens.size(),
+                         spec.types.size());
+    if (spec.model == "llama") {
+        DS_TRY(read_sentence_pieces(file, spec));
+        return spec;
+    }
+    // An unsupported model is reported by create(), whose message is clearer than one about missing merges.
+    if (spec.model != "gpt2") return spec;
+    DS_ASSIGN(spec.merges, required(file.texts("tokenizer.ggml.merges"), file, "tokenizer.ggml.merges"));
+    DS_ASSIGN(spec.bos, read_id(file, "tokenizer.ggml.bos_token_id"));
+    DS_ASSIGN(spec.named_eos, read_id(file, "tokenizer.ggml.eos_token_id"));
+    DS_TRY(read_ends(file, spec));
+    DS_ASSIGN(const auto add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
+    if (add_bos) {
+        spec.add_bos = *add_bos;
+    } else {
+        DS_ASSIGN(const PreTokenizer splitter, PreTokenizer::create(spec.pre, spec.file));
+        spec.add_bos = splitter.adds_bos_by_default() && spec.bos != no_token;
+    }
+    return spec;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,59 @@
+#include "engine/formats/model_file.h"
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "engine/formats/gguf.h"
+#include "engine/formats/gguf_model.h"
+#include "engine/formats/gguf_weights.h"
+#include "engine/formats/hf_folder.h"
+#include "engine/formats/synthetic_model.h"
+
+namespace draftscope {
+namespace {
+
+/// Returns the type of the largest part of the weights.
+const TensorType* dominant_type(const GgufFile& file) {
+    std::map<const TensorType*, double> elements;
+    for (const auto& [name, tensor] : file.tensors()) {
+        const double blocks = static_cast<double>(tensor.info.bytes) / tensor.type->block_bytes;
+        elements[tensor.type] += blocks * tensor.type->block_elements;
+    }
+    const TensorType* best = nullptr;
+    for (const auto& [type, count] : elements) {
+        if (best == nullptr || count > elements[best]) best = type;
+    }
+    return best;
+}
+
+/// An unusable template does not prevent opening: raw prompts need none.
+Status read_chat(const GgufFile& file, ModelFile& out) {
+    DS_ASSIGN(const auto source, file.text("tokenizer.chat_template"));
+    auto chat = ChatTemplate::from_source(source.value_or(""), file.path(), turn_tokens(*out.tokenizer));
+    out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_because(chat.error().message);
+    return {};
+}
+
+}  // namespace
+
+Result<ModelFile> open_model_file(const std::string& path) {
+    if (is_synthetic_model(path)) return make_synthetic_model(path);
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) return open_hf_folder(path);
+    DS_ASSIGN(GgufFile file, GgufFile::open(path));
+    DS_ASSIGN(const Architecture* architecture, gguf_architecture(file));
+    ModelFile out;
+    DS_ASSIGN(out.config, read_gguf_config(file, *architecture));
+    DS_ASSIGN(TokenizerSpec spec, read_gguf_tokenizer(file));
+    DS_TRY(fit_to_embedding(spec, out.config.vocab));
+    DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
+    DS_TRY(read_chat(file, out));
+    const TensorType* type = dominant_type(file);
+    out.quantisation = type->name;
+    out.quantised = type->quantised;
+    out.weights = make_gguf_weights(std::move(file), out.config, architecture->permuted_qk);
+    return out;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/chat_template/chat_template.h"
+#include "engine/formats/model_config.h"
+#include "engine/formats/weight_source.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace draftscope {
+
+/// The contents of a target's files before packing. Tensors have GGUF names (token_embd.weight,
+/// blk.N.attn_q.weight, ...) in every file format.
+struct ModelFile {
+    ModelConfig config;
+    std::unique_ptr<WeightSource> weights;
+    std::unique_ptr<Tokenizer> tokenizer;
+    ChatTemplate chat;         ///< raw, with problem() set, if the file's template is unusable
+    std::string quantisation;  ///< dominant tensor type, "Q4_1"
+    bool quantised = false;    ///< decides --precision auto
+};
+
+/// Opens a target: a GGUF file, a folder with config.json, safetensors and tokenizer.json, or
+/// "synthetic:NAME". Checks every tensor's shape against the config.
+Result<ModelFile> open_model_file(const std::string& path);
+
+/// Opens a safetensors file; tensors keep their own names (drafters, head artefacts).
+Result<std::unique_ptr<WeightSource>> open_safetensors(const std::string& path);
+
+}  // namespace draftscope

@@ -1,0 +1,82 @@
+#include "engine/formats/safetensors_writer.h"
+
+#include <unistd.h>
+
+#include <bit>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/mapped_file.h"
+
+namespace draftscope {
+namespace {
+
+std::optional<std::uint64_t> bytes_of(std::string_view type) {
+    if (type == "F32" || type == "I32") return 4;
+    if (type == "BF16" || type == "F16" || type == "I16" || type == "U16") return 2;
+    if (type == "F64" || type == "I64") return 8;
+    if (type == "I8" || type == "U8" || type == "BOOL") return 1;
+    return std::nullopt;
+}
+
+Status write_all(const std::string& path, const std::string& header, std::span<const TensorToSave> tensors) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    const std::uint64_t length = header.size();
+    file.write(reinterpret_cast<const char*>(&length), sizeof length);
+    file << header;
+    for (const TensorToSave& tensor : tensors)
+        file.write(reinterpret_cast<const char*>(tensor.data.data()),
+                   static_cast<std::streamsize>(tensor.data.size()));
+    file.close();
+    if (!file) return failed("{}: cannot be written; is the disk full?", path);
+    return {};
+}
+
+}  // namespace
+
+Status save_safetensors(const std::string& path, std::span<const TensorToSave> tensors,
+                        const std::map<std::string, std::string>& metadata) {
+    nlohmann::ordered_json header;
+    if (!metadata.empty()) header["__metadata__"] = metadata;
+    std::uint64_t offset = 0;
+    for (const TensorToSave& tensor : tensors) {
+        std::optional<std::uint64_t> needed = bytes_of(tensor.type);
+        if (!needed) return failed("{}: tensor '{}' has unknown type {}", path, tensor.name, tensor.type);
+        for (const std::int64_t extent : tensor.shape)
+            needed = needed ? checked_product(*needed, static_cast<std::uint64_t>(extent)) : std::nullopt;
+        if (!needed || *needed != tensor.data.size())
+            return failed("{}: tensor '{}' has {} bytes, which do not fill its shape", path, tensor.name,
+                          tensor.data.size());
+        if (header.contains(tensor.name)) return failed("{}: tensor '{}' twice", path, tensor.name);
+        header[tensor.name] = {
+            {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + *needed}}};
+        offset += *needed;
+    }
+    std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    const std::string unfinished = path + ".part" + std::to_string(::getpid());
+    const Status written = write_all(unfinished, text, tensors);
+    std::error_code error;
+    if (written.ok()) std::filesystem::rename(unfinished, path, error);
+    if (written.ok() && !error) return {};
+    std::error_code ignored;
+    std::filesystem::remove(unfinished, ignored);
+    if (!written.ok()) return written.error();
+    return failed("{}: cannot be written: {}", path, error.message());
+}
+
+std::vector<std::uint16_t> to_bf16(std::span<const float> values) {
+    std::vector<std::uint16_t> out;
+    out.reserve(values.size());
+    for (const float value : values) {
+        const auto bits = std::bit_cast<std::uint32_t>(value);
+        const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+        out.push_back(static_cast<std::uint16_t>(nan ? bits >> 16 | 0x40u
+                                                     : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16));
+    }
+    return out;
+}
+
+}  // namespace draftscope

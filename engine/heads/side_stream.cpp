@@ -1,0 +1,153 @@
+#include "engine/heads/side_stream.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace draftscope {
+namespace {
+
+/// Longer than the gap between two levels, much shorter than a verification: the thread spins while a round
+/// drafts and sleeps while the target runs.
+constexpr int spins_before_sleep = 4000;
+
+struct Job {
+    std::function<std::uint64_t(kernels::Exec&)> work;
+    SpanEvent span;
+};
+
+}  // namespace
+
+struct SideLane::Impl {
+    Impl(const kernels::Exec& exec, Phase phase_in)
+        : phase(phase_in), own(kernels::make_cpu_exec(1, exec.isa())), thread([this] { serve(); }) {
+        const std::lock_guard lock(mutex);
+        waiting.reserve(16);  // the number of waiting jobs depends on scheduling
+    }
+    ~Impl() {
+        {
+            const std::lock_guard lock(mutex);
+            stop = true;
+        }
+        changed.notify_all();
+        thread.join();
+    }
+
+    /// True if no job runs and one is waiting. This and the next functions require the mutex.
+    bool next_may_begin() const { return done == taken && !waiting.empty(); }
+    Job take() {
+        Job job = std::move(waiting.front());
+        waiting.erase(waiting.begin());
+        ++taken;
+        return job;
+    }
+    void finish(const SpanEvent* span) {
+        ++done;
+        if (span != nullptr) spans.emplace_back(done, *span);
+        progress.store(done, std::memory_order_release);
+        changed.notify_all();
+    }
+
+    void serve() {
+        std::unique_lock lock(mutex);
+        while (true) {
+            if (!next_may_begin()) {
+                lock.unlock();
+                for (int i = 0; i < spins_before_sleep && started.load(std::memory_order_acquire) ==
+                                                              progress.load(std::memory_order_acquire);
+                     ++i) {
+                }
+                lock.lock();
+                changed.wait(lock, [this] { return stop || next_may_begin(); });
+            }
+            // Jobs already started are finished before the thread exits.
+            if (!next_may_begin()) return;
+            Job job = take();
+            lock.unlock();
+            job.span.start_ticks = ticks_now();
+            job.span.bytes = job.work(*own);
+            job.span.end_ticks = ticks_now();
+            lock.lock();
+            finish(&job.span);
+        }
+    }
+
+    /// Waits until `ticket` is done. The caller runs jobs that have not begun, through `run`: on a busy
+    /// machine the thread may not get a core for milliseconds.
+    template <typename Run>
+    void until_done(Ticket ticket, Run run) {
+        std::unique_lock lock(mutex);
+        while (done < ticket) {
+            if (!next_may_begin()) {
+                changed.wait(lock, [&] { return done >= ticket || next_may_begin(); });
+                continue;
+            }
+            const Job job = take();
+            lock.unlock();
+            run(job);
+            lock.lock();
+            finish(nullptr);
+        }
+    }
+
+    const Phase phase;
+    std::unique_ptr<kernels::Exec> own;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<Job> waiting;  ///< at most one per sequence; unlike a deque it keeps its memory
+    std::vector<std::pair<Ticket, SpanEvent>> spans;  ///< of jobs run by the thread, not yet recorded
+    Ticket taken = 0, done = 0;
+    std::atomic<Ticket> started{0}, progress{0};  ///< progress mirrors done
+    bool stop = false;
+    std::thread thread;
+};
+
+SideLane::SideLane(const kernels::Exec& exec, Phase phase) : impl_(std::make_unique<Impl>(exec, phase)) {}
+SideLane::~SideLane() = default;
+
+SideLane::Ticket SideLane::start(ProposeContext& context, int rows,
+                                 std::function<std::uint64_t(kernels::Exec&)> work) {
+    Job job{std::move(work), {}};
+    job.span.phase = impl_->phase;
+    job.span.level = static_cast<std::int16_t>(context.level);
+    job.span.rows = rows;
+    job.span.round = context.phases.round();
+    job.span.lane = Lane::side;
+    job.span.worker = 1;
+    Ticket ticket = 0;
+    {
+        const std::lock_guard lock(impl_->mutex);
+        impl_->waiting.push_back(std::move(job));
+        ticket = impl_->started.fetch_add(1, std::memory_order_release) + 1;
+    }
+    impl_->changed.notify_all();
+    return ticket;
+}
+
+void SideLane::wait(ProposeContext& context, Ticket ticket) {
+    if (ticket == 0) return;
+    if (impl_->progress.load(std::memory_order_acquire) < ticket) {
+        PhaseScope exposed(context.phases, impl_->phase, context.level);
+        impl_->until_done(ticket, [&](const Job& job) {
+            exposed.set_rows(job.span.rows);
+            exposed.add_bytes(job.work(context.exec));
+        });
+    }
+    const std::lock_guard lock(impl_->mutex);
+    for (const auto& [done, span] : impl_->spans) context.phases.record(span);
+    impl_->spans.clear();
+}
+
+void SideLane::settle(Ticket ticket) {
+    if (ticket == 0) return;
+    impl_->until_done(ticket, [this](const Job& job) { job.work(*impl_->own); });
+    const std::lock_guard lock(impl_->mutex);
+    std::erase_if(impl_->spans, [&](const auto& one) { return one.first == ticket; });
+}
+
+}  // namespace draftscope

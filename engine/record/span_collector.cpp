@@ -1,0 +1,57 @@
+#include "engine/record/span_collector.h"
+
+#include <algorithm>
+
+namespace draftscope {
+namespace {
+
+bool is_head_work(Phase phase) {
+    return phase == Phase::router || phase == Phase::head || phase == Phase::topk || phase == Phase::gather;
+}
+
+}  // namespace
+
+void SpanLog::clear() {
+    collect();
+    events_.clear();
+}
+
+TimeNs SpanLog::head_ns(std::size_t first, std::size_t last) const {
+    TimeNs sum = 0;
+    for (std::size_t i = first; i < last; ++i) {
+        const SpanEvent& event = events_[i];
+        if (event.depth != 0 || event.lane != Lane::critical || !is_head_work(event.phase)) continue;
+        sum += at(event.end_ticks) - at(event.start_ticks);
+    }
+    return sum;
+}
+
+std::vector<SpanRow> SpanLog::rows(RowId run_id, RowId step_id, RowId round_id) const {
+    std::vector<SpanRow> rows;
+    rows.reserve(events_.size());
+    for (const SpanEvent& event : events_) {
+        SpanRow row;
+        row.run_id = run_id;
+        row.step_id = step_id;
+        row.round_id = round_id;
+        row.phase_id = static_cast<int>(event.phase);
+        row.level = event.level;
+        row.lane = static_cast<int>(event.lane);
+        row.thread_id = static_cast<int>(recorder_.thread_id()) + event.worker;
+        row.start_ns = at(event.start_ticks);
+        row.end_ns = at(event.end_ticks);
+        row.rows = event.rows;
+        row.bytes = static_cast<std::int64_t>(event.bytes);
+        row.nesting = event.depth;
+        rows.push_back(row);
+    }
+    // Events are ordered by their end, so insertion sort moves each span only past its children.
+    const auto before = [](const SpanRow& a, const SpanRow& b) {
+        return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.nesting < b.nesting;
+    };
+    for (auto row = rows.begin(); row != rows.end(); ++row)
+        std::rotate(std::upper_bound(rows.begin(), row, *row, before), row, row + 1);
+    return rows;
+}
+
+}  // namespace draftscope

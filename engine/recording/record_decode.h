@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/decode/session.h"
+#include "engine/recording/recording_writer.h"
+#include "engine/transformer/target.h"
+
+namespace draftscope {
+
+struct TraceRecordOptions {
+    int batch = 8;  ///< prompts decoded together; the recording does not depend on it
+    std::function<bool()> cancelled;
+    /// Returns prompt_hash() of the first turn of a prompt's conversation; empty = unknown.
+    std::function<std::string(const PromptInput& prompt)> hash;
+};
+
+/// Decodes without speculation, with the writer's sampling and limits, and appends every turn when it ends.
+/// If cancelled, turns whose text has begun are kept as they are, and info().complete is false.
+Status record_trace(Target& target, kernels::Exec& exec, PromptFeed& feed, const TraceRecordOptions& options,
+                    TraceWriter& writer);
+
+/// Returns the description of `target` that a recording stores.
+TraceTarget describe_target(const Target& target);
+
+/// Measures target forward passes over M rows in a chain after `prefix` tokens. Returns the median of five
+/// for M of 1 to 64, within about two seconds.
+Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec, int prefix);
+
+}  // namespace draftscope

@@ -1,0 +1,132 @@
+#include "engine/recording/recorded_target.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "engine/formats/head_only_model.h"
+#include "engine/formats/json_file.h"
+#include "engine/formats/model_file.h"
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* embedding_name = "model.embed_tokens.weight";
+constexpr const char* head_name = "lm_head.weight";
+
+/// The two tensors, from one or several safetensors files, under the names of a target.
+class EndWeights final : public WeightSource {
+  public:
+    explicit EndWeights(std::string path) : path_(std::move(path)) {}
+
+    Status add(const std::string& file) {
+        DS_ASSIGN(auto source, open_safetensors(file));
+        for (const auto& [stored, name] :
+             {std::pair(embedding_name, "token_embd.weight"), std::pair(head_name, "output.weight")}) {
+            const TensorInfo* found = source->find(stored);
+            if (found == nullptr || find(name) != nullptr) continue;
+            TensorInfo info = *found;
+            info.name = name;
+            tensors_.push_back({std::move(info), source.get(), found});
+        }
+        sources_.push_back(std::move(source));
+        return {};
+    }
+
+    const std::string& path() const override { return path_; }
+    const TensorInfo* find(std::string_view name) const override {
+        for (const Tensor& tensor : tensors_)
+            if (tensor.info.name == name) return &tensor.info;
+        return nullptr;
+    }
+    std::vector<std::string> names() const override {
+        std::vector<std::string> out;
+        for (const Tensor& tensor : tensors_) out.push_back(tensor.info.name);
+        return out;
+    }
+    void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
+        for (const Tensor& mine : tensors_)
+            if (mine.info.name == tensor.name) mine.source->read_row(*mine.stored, row, out);
+    }
+
+  private:
+    struct Tensor {
+        TensorInfo info;
+        const WeightSource* source;
+        const TensorInfo* stored;
+    };
+    std::string path_;
+    std::vector<std::unique_ptr<WeightSource>> sources_;
+    std::vector<Tensor> tensors_;
+};
+
+/// The files of a model folder that contain the two tensors.
+Result<std::set<std::string>> files_of_folder(const std::string& folder) {
+    DS_ASSIGN(const auto index,
+              JsonFile::read_if_present((fs::path(folder) / "model.safetensors.index.json").string()));
+    if (!index) return std::set<std::string>{(fs::path(folder) / "model.safetensors").string()};
+    DS_ASSIGN(const auto map, index->object("weight_map"));
+    if (!map) return index->wrong("weight_map", "an object");
+    std::set<std::string> files;
+    for (const char* name : {embedding_name, head_name}) {
+        DS_ASSIGN(const auto file, map->text(name));
+        if (!file) continue;
+        if (fs::path(*file).filename() != *file)
+            return bad_input("{}: weight_map.{} is not a file of the folder", index->path(), name);
+        files.insert((fs::path(folder) / *file).string());
+    }
+    return files;
+}
+
+Result<std::unique_ptr<WeightSource>> open_ends(const Trace& trace, const std::string& model) {
+    std::error_code ignored;
+    if (trace.weights_path().empty() && !fs::is_directory(model, ignored)) {
+        if (model.empty())
+            return bad_input(
+                "{}: has no weights.safetensors; name the target with --model, because its LM head and "
+                "embedding are needed",
+                trace.folder());
+        DS_ASSIGN(ModelFile file, open_model_file(model));
+        return std::move(file.weights);
+    }
+    auto ends = std::make_unique<EndWeights>(trace.weights_path().empty() ? model : trace.weights_path());
+    std::set<std::string> files = {trace.weights_path()};
+    if (trace.weights_path().empty()) {
+        DS_ASSIGN(files, files_of_folder(model));
+    }
+    for (const std::string& file : files) DS_TRY(ends->add(file));
+    if (ends->find("token_embd.weight") == nullptr)
+        return bad_input("{}: tensor '{}' is missing", ends->path(), embedding_name);
+    return std::unique_ptr<WeightSource>(std::move(ends));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Target>> make_trace_target(const Trace& trace, const std::string& model,
+                                                  kernels::Exec& exec, kernels::Precision precision) {
+    const TraceTarget& from = trace.info().target;
+    ModelFile file;
+    DS_ASSIGN(file.weights, open_ends(trace, model));
+    file.config.architecture = ends_architecture;
+    file.config.name = from.name;
+    file.config.layers = from.layers;
+    file.config.hidden = from.hidden;
+    file.config.vocab = from.vocab;
+    file.config.context = from.context;
+    file.config.tied_head = file.weights->find("output.weight") == nullptr;
+    for (const char* name : {"token_embd.weight", "output.weight"}) {
+        const TensorInfo* tensor = file.weights->find(name);
+        if (tensor == nullptr) continue;
+        if (tensor->rows() != from.vocab || tensor->cols() != from.hidden || tensor->shape.size() != 2)
+            return bad_input(
+                "{}: {} is {} x {}, the recorded target has a vocabulary of {} and hidden size {}: "
+                "it was recorded from another model",
+                file.weights->path(), name, tensor->rows(), tensor->cols(), from.vocab, from.hidden);
+    }
+    return Target::build(std::move(file), exec, precision);
+}
+
+}  // namespace draftscope

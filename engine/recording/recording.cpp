@@ -1,0 +1,148 @@
+#include "engine/recording/recording.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "engine/formats/dequant.h"
+#include "engine/formats/model_file.h"
+#include "engine/formats/stored_bytes.h"
+
+namespace draftscope {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "recordings are little-endian and read without conversion");
+
+template <typename T>
+T load(const std::uint8_t* data) {
+    T value;
+    std::memcpy(&value, data, sizeof(T));
+    return value;
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+    std::string text;
+    for (const std::int64_t extent : shape) text += (text.empty() ? "[" : ", ") + std::to_string(extent);
+    return text + "]";
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Trace>> Trace::open(const std::string& folder) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    if (!fs::is_directory(folder, error))
+        return bad_input("{}: is not a folder; a recording is a folder with trace.json and trace.safetensors",
+                         folder);
+    auto trace = std::make_shared<Trace>();
+    trace->folder_ = folder;
+    DS_ASSIGN(trace->info_, read_trace_info((fs::path(folder) / "trace.json").string()));
+    DS_ASSIGN(trace->source_, open_safetensors((fs::path(folder) / "trace.safetensors").string()));
+    DS_TRY(trace->open_tensors());
+    DS_TRY(trace->check_prompts());
+    const std::string weights = (fs::path(folder) / "weights.safetensors").string();
+    if (fs::exists(weights, error)) trace->weights_path_ = weights;
+    return std::shared_ptr<const Trace>(std::move(trace));
+}
+
+Result<Trace::Tensor> Trace::tensor(const char* name, const char* type, int columns) const {
+    const TensorInfo* found = source_->find(name);
+    if (found == nullptr) return bad_input("{}: tensor '{}' is missing", file(), name);
+    if (found->type != type)
+        return bad_input("{}: tensor '{}' has type {}, expected {}", file(), name, found->type, type);
+    std::vector<std::int64_t> wanted = {info_.rows};
+    if (columns > 0) wanted.push_back(columns);
+    if (found->shape != wanted)
+        return bad_input("{}: tensor '{}' has shape {}, expected {} according to trace.json", file(), name,
+                         shape_text(found->shape), shape_text(wanted));
+    const auto bytes = stored_bytes(*source_, *found);
+    return Tensor{name, bytes.data(), bytes.size() / static_cast<std::size_t>(info_.rows)};
+}
+
+Status Trace::open_tensors() {
+    DS_ASSIGN(tokens_, tensor("tokens", "I32", 0));
+    DS_ASSIGN(hidden_, tensor("hidden", "BF16", info_.target.hidden));
+    DS_ASSIGN(topk_ids_, tensor("topk_ids", "I32", trace_topk));
+    DS_ASSIGN(topk_logprobs_, tensor("topk_logprobs", "F16", trace_topk));
+    if (!info_.aux_layers.empty()) {
+        DS_ASSIGN(aux_, tensor("aux", "BF16", info_.aux_width()));
+    }
+    DS_TRY(check_ids(tokens_, 1));
+    return check_ids(topk_ids_, trace_topk);
+}
+
+Status Trace::check_ids(const Tensor& tensor, int columns) const {
+    const auto count = info_.rows * columns;
+    for (std::int64_t i = 0; i < count; ++i) {
+        const auto id = load<std::int32_t>(tensor.data + i * 4);
+        if (id >= 0 && id < info_.target.vocab) continue;
+        return bad_input("{}: {}[{}] is {}, outside the vocabulary of {}", file(), tensor.name, i / columns,
+                         id, info_.target.vocab);
+    }
+    return {};
+}
+
+Status Trace::check_prompts() const {
+    std::vector<const TracePrompt*> order;
+    for (const TracePrompt& prompt : info_.prompts) order.push_back(&prompt);
+    std::sort(order.begin(), order.end(),
+              [](const TracePrompt* a, const TracePrompt* b) { return a->first_row < b->first_row; });
+    std::int64_t next = 0;
+    for (const TracePrompt* prompt : order) {
+        if (prompt->first_row != next)
+            return bad_input(
+                "{}/trace.json: prompt {} begins at row {}, expected {}: prompts must cover the "
+                "rows without gap or overlap",
+                folder_, prompt->id, prompt->first_row, next);
+        if (prompt->rows() > info_.target.context)
+            return bad_input("{}/trace.json: prompt {} has {} rows, more than the context of {}", folder_,
+                             prompt->id, prompt->rows(), info_.target.context);
+        next += prompt->rows();
+    }
+    if (next != info_.rows)
+        return bad_input("{}/trace.json: rows is {}, but its prompts have {}", folder_, info_.rows, next);
+    return {};
+}
+
+std::vector<TokenId> Trace::tokens(const TracePrompt& prompt) const {
+    std::vector<TokenId> out(static_cast<std::size_t>(prompt.rows()));
+    std::memcpy(out.data(), tokens_.data + prompt.first_row * 4, out.size() * sizeof(TokenId));
+    return out;
+}
+
+Status Trace::features(const Tensor& tensor, std::int64_t first, Rows<float> out) const {
+    if (tensor.data == nullptr) return failed("{}: the recording has no aux features", folder_);
+    for (int r = 0; r < out.rows; ++r) {
+        const std::uint8_t* from = tensor.data + static_cast<std::size_t>(first + r) * tensor.row_bytes;
+        float* to = out.row_data(r);
+        bool finite = true;
+        for (int j = 0; j < out.cols; ++j) {
+            const auto bits = load<std::uint16_t>(from + 2 * j);
+            finite = finite && (bits & 0x7f80u) != 0x7f80u;
+            to[j] = bf16_to_f32(bits);
+        }
+        if (!finite)
+            return bad_input("{}: {}[{}] holds a value that is not finite", file(), tensor.name, first + r);
+    }
+    return {};
+}
+
+std::vector<TokenId> Trace::best(std::int64_t row, int k) const {
+    std::vector<TokenId> out(static_cast<std::size_t>(std::min(k, trace_topk)));
+    std::memcpy(out.data(), topk_ids_.data + static_cast<std::size_t>(row) * topk_ids_.row_bytes,
+                out.size() * sizeof(TokenId));
+    return out;
+}
+
+std::vector<float> Trace::best_logprobs(std::int64_t row, int k) const {
+    std::vector<float> out(static_cast<std::size_t>(std::min(k, trace_topk)));
+    const std::uint8_t* from = topk_logprobs_.data + static_cast<std::size_t>(row) * topk_logprobs_.row_bytes;
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = f16_to_f32(load<std::uint16_t>(from + 2 * i));
+    return out;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,192 @@
+#include "engine/recording/recording_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Offset of the data. The header in front of it is written last, when the number of rows is known.
+constexpr std::size_t header_bytes = 4096;
+
+}  // namespace
+
+std::uint16_t f32_to_bf16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
+    return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+std::uint16_t f32_to_f16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
+    const std::uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
+    if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65520 and above
+    if (magnitude < 0x38800000u) {  // below 2^-14: a multiple of 2^-24, rounded by the hardware
+        const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;
+        return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(scaled)));
+    }
+    const std::uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23);
+    return static_cast<std::uint16_t>(sign | rounded >> 13);
+}
+
+Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& folder, TraceInfo info,
+                                                         bool overwrite) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (!fs::is_directory(folder, error)) return bad_input("{}: cannot be created", folder);
+    if (fs::exists(fs::path(folder) / "trace.json", error) && !overwrite)
+        return bad_input(
+            "{}: already contains a recording; name another folder or replace it with --overwrite", folder);
+    info.rows = 0;
+    info.prompts.clear();
+    std::unique_ptr<TraceWriter> writer(new TraceWriter(folder, std::move(info)));
+    DS_TRY(writer->open_streams());
+    fs::remove(fs::path(folder) / "trace.json", error);
+    return writer;
+}
+
+Status TraceWriter::open_streams() {
+    // The widest tensor is written directly to the final file, to which the others are appended at the end.
+    const int aux = info_.aux_width();
+    if (aux > 0) streams_.push_back({"aux", "BF16", 2, aux, "", nullptr});
+    streams_.push_back({"hidden", "BF16", 2, info_.target.hidden, "", nullptr});
+    streams_.push_back({"topk_ids", "I32", 4, trace_topk, "", nullptr});
+    streams_.push_back({"topk_logprobs", "F16", 2, trace_topk, "", nullptr});
+    streams_.push_back({"tokens", "I32", 4, 0, "", nullptr});
+    for (Stream& stream : streams_) {
+        stream.path = path_of(&stream == streams_.data() ? "trace.safetensors"
+                                                         : (std::string(stream.name) + ".part").c_str());
+        stream.file = std::fopen(stream.path.c_str(), "w+b");
+        if (stream.file == nullptr)
+            return bad_input("{}: cannot be written: {}", stream.path, std::strerror(errno));
+    }
+    const std::vector<char> room(header_bytes, 0);
+    return write(streams_.front(), room.data(), room.size());
+}
+
+TraceWriter::~TraceWriter() {
+    for (Stream& stream : streams_)
+        if (stream.file != nullptr) std::fclose(stream.file);
+    if (finished_) return;
+    std::error_code ignored;
+    for (const Stream& stream : streams_)
+        if (!stream.path.empty()) fs::remove(stream.path, ignored);
+}
+
+Status TraceWriter::write(Stream& stream, const void* data, std::size_t bytes) {
+    if (bytes == 0 || std::fwrite(data, 1, bytes, stream.file) == bytes) return {};
+    return failed("{}: {}", stream.path, std::strerror(errno));
+}
+
+std::size_t TraceWriter::bytes_of(const Stream& stream) const {
+    return static_cast<std::size_t>(info_.rows) * static_cast<std::size_t>(std::max(stream.columns, 1)) *
+           stream.value_bytes;
+}
+
+Status TraceWriter::append(TracePrompt prompt, std::int64_t place, const TraceRows& rows) {
+    const auto n = static_cast<std::size_t>(prompt.rows());
+    const auto fits = [&](std::size_t size, int columns) {
+        return size == n * static_cast<std::size_t>(columns);
+    };
+    if (rows.tokens.size() != n || !fits(rows.hidden.size(), info_.target.hidden) ||
+        !fits(rows.aux.size(), info_.aux_width()) || !fits(rows.topk_ids.size(), trace_topk) ||
+        !fits(rows.topk_logprobs.size(), trace_topk))
+        return failed("recording: prompt {} has {} rows, but its tensors have other sizes", prompt.id, n);
+    prompt.first_row = info_.rows;
+    for (Stream& stream : streams_) {
+        const std::string_view name = stream.name;
+        const void* data = name == "aux"        ? static_cast<const void*>(rows.aux.data())
+                           : name == "hidden"   ? rows.hidden.data()
+                           : name == "topk_ids" ? static_cast<const void*>(rows.topk_ids.data())
+                           : name == "tokens"   ? rows.tokens.data()
+                                                : static_cast<const void*>(rows.topk_logprobs.data());
+        DS_TRY(write(stream, data,
+                     n * static_cast<std::size_t>(std::max(stream.columns, 1)) * stream.value_bytes));
+    }
+    info_.rows += prompt.rows();
+    placed_.emplace_back(place, std::move(prompt));
+    return {};
+}
+
+std::string TraceWriter::header() const {
+    nlohmann::ordered_json json;
+    json["__metadata__"] = {{"format", "draftscope-trace"}};
+    std::size_t offset = 0;
+    for (const Stream& stream : streams_) {
+        nlohmann::ordered_json shape = {info_.rows};
+        if (stream.columns > 0) shape.push_back(stream.columns);
+        const std::size_t end = offset + bytes_of(stream);
+        json[stream.name] = {{"dtype", stream.type}, {"shape", shape}, {"data_offsets", {offset, end}}};
+        offset = end;
+    }
+    std::string text = json.dump();
+    text.resize(header_bytes - sizeof(std::uint64_t), ' ');  // the format allows trailing spaces
+    return text;
+}
+
+Status TraceWriter::copy_into(std::FILE* out, Stream& from) {
+    std::vector<char> buffer(std::size_t{1} << 20);
+    if (std::fflush(from.file) != 0) return failed("{}: {}", from.path, std::strerror(errno));
+    std::rewind(from.file);
+    for (std::size_t left = bytes_of(from); left > 0;) {
+        const std::size_t part = std::min(left, buffer.size());
+        if (std::fread(buffer.data(), 1, part, from.file) != part ||
+            std::fwrite(buffer.data(), 1, part, out) != part)
+            return failed("{}: copying {}: {}", streams_.front().path, from.path, std::strerror(errno));
+        left -= part;
+    }
+    std::fclose(from.file);
+    from.file = nullptr;
+    std::error_code ignored;
+    fs::remove(from.path, ignored);
+    return {};
+}
+
+Status TraceWriter::join() {
+    Stream& whole = streams_.front();
+    // Overwrites what a failed append left after the last complete turn.
+    std::fseek(whole.file, static_cast<long>(header_bytes + bytes_of(whole)), SEEK_SET);
+    for (std::size_t i = 1; i < streams_.size(); ++i) DS_TRY(copy_into(whole.file, streams_[i]));
+    const long end = std::ftell(whole.file);
+    const std::string text = header();
+    const std::uint64_t length = text.size();
+    std::rewind(whole.file);
+    DS_TRY(write(whole, &length, sizeof(length)));
+    DS_TRY(write(whole, text.data(), text.size()));
+    if (std::fflush(whole.file) != 0 || ::ftruncate(::fileno(whole.file), end) != 0 ||
+        ::fsync(::fileno(whole.file)) != 0)
+        return failed("{}: {}", whole.path, std::strerror(errno));
+    return {};
+}
+
+Status TraceWriter::finish() {
+    if (placed_.empty()) return failed("{}: no prompt was recorded", folder_);
+    DS_TRY(join());
+    std::sort(placed_.begin(), placed_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [place, prompt] : placed_) info_.prompts.push_back(std::move(prompt));
+    const std::string text = to_json_text(info_);
+    const std::string path = path_of("trace.json"), fresh = path + ".part";
+    std::FILE* file = std::fopen(fresh.c_str(), "wb");
+    const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    if (file == nullptr || (std::fclose(file) != 0) || !written)
+        return failed("{}: {}", fresh, std::strerror(errno));
+    std::error_code error;
+    fs::rename(fresh, path, error);
+    if (error) return failed("{}: {}", path, error.message());
+    finished_ = true;
+    return {};
+}
+
+}  // namespace draftscope

@@ -1,0 +1,33 @@
+#include "engine/replay/replay_stats.h"
+
+namespace draftscope {
+
+void HeadTally::add(const HeadRound& round) {
+    ++rounds;
+    drafted += round.tree_nodes - 1;
+    accepted += round.accepted;
+    committed += round.committed;
+    covered += round.covered;
+    active_rows_sum += round.active_rows;
+    bytes_sum += static_cast<double>(round.bytes);
+    if (round.covered_mass) {
+        mass_sum += *round.covered_mass;
+        ++mass_rounds;
+    }
+    const auto bin = static_cast<std::size_t>(round.accepted);
+    if (histogram.size() <= bin) histogram.resize(bin + 1);
+    ++histogram[bin];
+    add_round(depths, round.tree_depth, round.accepted, round.clipped);
+}
+
+std::optional<double> HeadTally::covered_mass() const {
+    return ratio(mass_sum, mass_rounds);
+}
+
+std::vector<double> HeadTally::per_depth() const {
+    std::vector<double> out;
+    for (const DepthAcceptance& depth : depths) out.push_back(depth.rate());
+    return out;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,143 @@
+#include "engine/shadow/replay_runner.h"
+
+#include <algorithm>
+
+#include "engine/heads/oracle.h"
+#include "engine/record/round_rows.h"
+
+namespace draftscope {
+namespace {
+
+constexpr int most_known = 1 << 16;  // limit for the best tokens: all that the text has
+
+/// Returns the longest path of nodes whose tokens begin `tokens`, starting with the root.
+std::vector<int> path_along(const DraftTree& tree, std::span<const TokenId> tokens) {
+    std::vector<int> path = {0};
+    // Children follow their parents, so one pass over the nodes finds the complete path.
+    for (std::size_t i = 1; i < tree.tokens.size() && path.size() <= tokens.size(); ++i) {
+        if (tree.parents[i] != path.back() || tree.tokens[i] != tokens[path.size() - 1]) continue;
+        path.push_back(static_cast<int>(i));
+    }
+    return path;
+}
+
+}  // namespace
+
+Status Follower::check(const Head& head, int known) {
+    if (head.prefill_topk() > known || head.verify_topk() > known)
+        return bad_input("it needs the target's {} best tokens per position, but a recording holds {}",
+                         std::max(head.prefill_topk(), head.verify_topk()), known);
+    if (head.verify_whole_tree())
+        return bad_input(
+            "it needs the target's best tokens at every node of its trees, but a recording holds one path");
+    return {};
+}
+
+void Follower::begin(FollowLane& lane) const {
+    lane.prefix = lane.text.prompt_tokens + 1;
+    lane.drafted.reset();
+    if (head_ == nullptr) return;
+    lane.head = head_->make_state();
+    const int k = std::min(head_->prefill_topk(), vocab_);
+    std::vector<TokenId> best;
+    for (int row = 0; k > 0 && row < lane.text.prompt_tokens; ++row) {
+        const std::vector<TokenId> ids = lane.text.best(row, k);
+        best.insert(best.end(), ids.begin(), ids.end());
+    }
+    head_->begin_prompt(lane.head.get(),
+                        lane.text.tokens.first(static_cast<std::size_t>(lane.text.prompt_tokens)),
+                        Rows<const TokenId>(best.data(), k == 0 ? 0 : lane.text.prompt_tokens, k));
+}
+
+Status Follower::draft(std::span<FollowLane* const> lanes, Features features) const {
+    std::vector<DraftJob> jobs;
+    std::vector<std::size_t> indices;
+    std::vector<HeadState*> states;
+    std::vector<FollowLane*> drafting;
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+        FollowLane* lane = lanes[i];
+        DraftJob job;
+        job.sequence = static_cast<int>(drafting.size());
+        job.tokens = lane->text.tokens.first(static_cast<std::size_t>(lane->prefix));
+        job.state = lane->drafter;
+        job.head_state = lane->head.get();
+        job.tree = clip_tree(tree_, context_ - lane->prefix - 1);
+        if (job.tree.nodes <= 1) {
+            job.out = DraftTree::with_root(job.tokens.back());
+            lane->drafted = std::move(job);
+            continue;
+        }
+        if (foresees_) look_ahead(*lane);
+        states.push_back(job.head_state);
+        indices.push_back(i);
+        jobs.push_back(std::move(job));
+        drafting.push_back(lane);
+    }
+    if (jobs.empty()) return {};
+    ProposeContext at_start{exec_, phases_, 0};
+    if (head_ != nullptr) head_->begin_round(at_start, states);
+    for (std::size_t i = 0; i < jobs.size(); ++i) DS_TRY(features(indices[i], jobs[i]));
+    DraftContext context{exec_, phases_, head_, tree_, nullptr};
+    DS_TRY(drafter_.catch_up(context, jobs));
+    DS_TRY(drafter_.expand(context, jobs));
+    for (std::size_t i = 0; i < jobs.size(); ++i) drafting[i]->drafted = std::move(jobs[i]);
+    return {};
+}
+
+/// A draft at level l predicts the token after token prefix - 1 + l of the text. The bonus needs one more
+/// level.
+void Follower::look_ahead(FollowLane& lane) const {
+    std::vector<TokenId> best;
+    int levels = 0, k = 0;
+    const int known = static_cast<int>(lane.text.tokens.size());
+    for (int row = lane.prefix - 1; row + 1 < known && levels <= tree_.levels(); ++row, ++levels) {
+        const std::vector<TokenId> ids = lane.text.best(row, most_known);
+        k = static_cast<int>(ids.size());
+        best.insert(best.end(), ids.begin(), ids.end());
+    }
+    foresee(*lane.head, Rows<const TokenId>(best.data(), levels, k));
+}
+
+std::optional<HeadRound> Follower::judge(FollowLane& lane) const {
+    if (!lane.drafted) return std::nullopt;
+    const DraftTree& tree = lane.drafted->out;
+    const auto rest = lane.text.tokens.subspan(static_cast<std::size_t>(lane.prefix));
+    const std::vector<int> path = path_along(tree, rest);
+    const bool decided = path.size() <= rest.size();  // the text leaves the tree
+    if (!decided && !lane.text.ended) return std::nullopt;
+    HeadRound round;
+    round.prefix = lane.prefix;
+    round.tree_nodes = tree.size();
+    round.tree_depth = tree.max_depth();
+    round.accepted = static_cast<int>(path.size()) - 1;
+    round.committed = std::min(round.accepted + 1, static_cast<int>(rest.size()));
+    round.clipped = !decided;
+    round.covered = round.committed;
+    if (head_ != nullptr) {
+        round.covered = 0;
+        double mass = 0;
+        for (int i = 0; i < round.committed; ++i) {
+            const bool covered = head_->covers(lane.head.get(), rest[static_cast<std::size_t>(i)], i);
+            round.covered += covered ? 1 : 0;
+            if (lane.text.mass) mass += lane.text.mass(lane.prefix - 1 + i, *head_, lane.head.get(), i);
+        }
+        if (lane.text.mass && round.committed > 0) round.covered_mass = mass / round.committed;
+        const HeadEvalRow cost = head_row(*head_, {&*lane.drafted, 1}, 0, {}, HeadMode::selfpaced);
+        round.active_rows = cost.active_rows;
+        round.bytes = static_cast<std::uint64_t>(cost.bytes);
+        if (decided) {
+            const int k = std::min(head_->verify_topk(), vocab_);
+            std::vector<TokenId> best;
+            for (std::size_t i = 0; k > 0 && i < path.size(); ++i) {
+                const std::vector<TokenId> ids = lane.text.best(lane.prefix - 1 + static_cast<int>(i), k);
+                best.insert(best.end(), ids.begin(), ids.end());
+            }
+            head_->observe(lane.head.get(), tree, {path, rest[path.size() - 1], best, k, {}});
+        }
+    }
+    lane.prefix += round.committed;
+    lane.drafted.reset();
+    return round;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,32 @@
+#include "engine/shadow/verified_logits.h"
+
+#include <utility>
+
+namespace draftscope {
+
+void VerifiedRows::add(int row, Rows<const float> logits, const TargetChoice& choice) {
+    if (rows_.empty()) first_ = row;
+    Row kept;
+    if (!spare_.empty()) {
+        kept.logits = std::move(spare_.back());
+        spare_.pop_back();
+    }
+    kept.logits.assign(logits.row_data(0), logits.row_data(0) + logits.cols);
+    kept.choice = choice;
+    rows_.push_back(std::move(kept));
+}
+
+void VerifiedRows::forget_before(int row) {
+    for (; !rows_.empty() && first_ < row; ++first_) {
+        spare_.push_back(std::move(rows_.front().logits));
+        rows_.pop_front();
+    }
+}
+
+double VerifiedRows::mass(const kernels::Exec& exec, int row, ActiveSets& active, const Sampling& sampling,
+                          int level) const {
+    const Row& kept = rows_[static_cast<std::size_t>(row - first_)];
+    return active.mass(exec, kept.logits.data(), kept.choice, sampling, level);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace draftscope {
+
+/// A step of a tokenizer.json that splits pieces of text into smaller ones.
+struct SplitStep {
+    /// What happens to a match: it becomes a piece, is removed, joins a neighbour, or joins adjacent matches.
+    enum class Behaviour { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+    std::string pattern;  ///< an Oniguruma regular expression; "" = spell_bytes
+    Behaviour behaviour = Behaviour::isolated;
+    bool inverted = false;  ///< swap matches and the text between them
+
+    /// Whether this step replaces every byte by its byte-level BPE character for the following steps.
+    bool spells_bytes() const { return pattern.empty(); }
+};
+
+/// GPT-2's splitting pattern, which a tokenizer.json's ByteLevel step may include.
+inline constexpr const char* gpt2_split_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+/// Splits text into the pieces within which byte-level BPE merges. Immutable, safe to share between threads.
+class PreTokenizer {
+  public:
+    /// `name` is a GGUF file's tokenizer.ggml.pre; an unknown name is an error that lists the known ones.
+    static Result<PreTokenizer> create(std::string_view name, std::string_view file);
+    /// Compiles the steps of a tokenizer.json; an error names an unusable pattern.
+    static Result<PreTokenizer> from_steps(const std::vector<SplitStep>& steps, std::string_view file);
+    PreTokenizer(PreTokenizer&&) noexcept;
+    ~PreTokenizer();
+
+    /// Appends the pieces of `text`, which must be valid UTF-8. Concatenated, they are `text` without what
+    /// the steps remove.
+    void split(std::string_view text, std::vector<std::string_view>& pieces) const;
+    /// Whether text is normalised to Unicode NFC first (Qwen).
+    bool normalises() const;
+    /// Whether a piece that is a token skips the merges (Llama 3).
+    bool whole_pieces() const;
+    /// Whether text starts with the beginning-of-text token if the file does not say.
+    bool adds_bos_by_default() const;
+
+  private:
+    struct Impl;
+    explicit PreTokenizer(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace draftscope

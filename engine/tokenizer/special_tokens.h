@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace draftscope {
+
+/// Conditions on the text around a token.
+struct TokenEdges {
+    bool takes_space_before = false;  ///< the match includes the white space on its left
+    bool takes_space_behind = false;  ///< the match includes the white space on its right
+    bool whole_word = false;          ///< matches only without adjacent letters, digits or underscores
+};
+
+/// Tokens that are matched in text before it is split: control tokens (on request) and user-defined tokens.
+class SpecialTokens {
+  public:
+    struct Hit {
+        std::size_t begin = std::string_view::npos;  ///< npos: no match
+        std::size_t length = 0;
+        TokenId id = no_token;
+    };
+
+    void add(std::string text, TokenId id, bool control, TokenEdges edges = {});
+    /// Returns the leftmost match at or after `from`, the longest one if several start at the same byte.
+    Hit find(std::string_view text, std::size_t from, bool with_control) const;
+
+  private:
+    struct Entry {
+        std::string text;
+        TokenId id;
+        bool control;
+        TokenEdges edges;
+    };
+    std::array<std::vector<Entry>, 256> by_first_byte_;  ///< longest first
+};
+
+}  // namespace draftscope

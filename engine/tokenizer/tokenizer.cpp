@@ -1,0 +1,359 @@
+#include "engine/tokenizer/tokenizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <unordered_map>
+#include <utility>
+
+#include "base/mapped_file.h"
+#include "base/utf8.h"
+#include "engine/tokenizer/bpe_merges.h"
+#include "engine/tokenizer/byte_to_unicode.h"
+#include "engine/tokenizer/pretokenizer.h"
+#include "engine/tokenizer/sentence_pieces.h"
+#include "engine/tokenizer/special_tokens.h"
+
+namespace draftscope {
+namespace {
+
+// GGUF's token types.
+constexpr int type_normal = 1;
+constexpr int type_unknown = 2;
+constexpr int type_control = 3;
+constexpr int type_user_defined = 4;
+constexpr int type_unused = 5;
+
+using Vocabulary = std::unordered_map<std::string_view, TokenId>;
+
+/// FNV-1a, 64 bits. Lengths are hashed too, to distinguish "ab","c" from "a","bc".
+class Fingerprint {
+  public:
+    void add(std::string_view text) {
+        add_length(text.size());
+        for (const char c : text) step(static_cast<std::uint8_t>(c));
+    }
+    void add_length(std::uint64_t length) {
+        for (int byte = 0; byte < 8; ++byte) step(static_cast<std::uint8_t>(length >> (8 * byte)));
+    }
+    std::uint64_t value() const { return value_; }
+
+  private:
+    void step(std::uint8_t byte) { value_ = (value_ ^ byte) * 0x100000001b3u; }
+    std::uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+std::uint64_t fingerprint_of(const TokenizerSpec& spec) {
+    Fingerprint out;
+    out.add(spec.pre);
+    out.add_length(spec.tokens.size());
+    for (const std::string& token : spec.tokens) out.add(token);
+    out.add_length(spec.merges.size());
+    for (const std::string& merge : spec.merges) out.add(merge);
+    if (spec.model == "gpt2") return out.value();
+    for (const float score : spec.scores) out.add_length(std::bit_cast<std::uint32_t>(score));
+    out.add_length(static_cast<std::uint64_t>(spec.space_prefix));
+    return out.value();
+}
+
+/// Normalises to Unicode NFC; returns `text` unchanged if memory runs out.
+std::string normalised(std::string_view text) {
+    utf8proc_uint8_t* composed = nullptr;
+    const utf8proc_ssize_t length = utf8proc_map(
+        reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+        &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    std::string out(length < 0 ? text
+                               : std::string_view(reinterpret_cast<const char*>(composed),
+                                                  static_cast<std::size_t>(length)));
+    std::free(composed);
+    return out;
+}
+
+Vocabulary vocabulary_of(const TokenizerSpec& spec) {
+    Vocabulary out;
+    out.reserve(spec.tokens.size());
+    for (std::size_t id = 0; id < spec.tokens.size(); ++id) out[spec.tokens[id]] = static_cast<TokenId>(id);
+    return out;
+}
+
+Status check_spec(const TokenizerSpec& spec) {
+    if (spec.model != "gpt2" && spec.model != "llama") {
+        return bad_input(
+            "{}: tokenizer model '{}' is not supported by this version (supported: gpt2, byte-level BPE, and "
+            "llama, SentencePiece BPE)",
+            spec.file, printable(spec.model));
+    }
+    if (spec.tokens.empty()) return bad_input("{}: the tokenizer has no tokens", spec.file);
+    if (spec.types.size() != spec.tokens.size()) {
+        return bad_input("{}: {} tokens but {} token types", spec.file, spec.tokens.size(),
+                         spec.types.size());
+    }
+    const auto count = static_cast<TokenId>(spec.tokens.size());
+    if (spec.unknown != no_token && (spec.unknown < 0 || spec.unknown >= count))
+        return bad_input("{}: unknown-token id {} is outside the {} tokens", spec.file, spec.unknown, count);
+    if (spec.bos != no_token && (spec.bos < 0 || spec.bos >= count))
+        return bad_input("{}: beginning-of-text id {} is outside the {} tokens", spec.file, spec.bos, count);
+    if (spec.add_bos && spec.bos == no_token)
+        return bad_input("{}: text must start with a beginning-of-text token, but the file names none",
+                         spec.file);
+    for (const AddedToken& token : spec.added) {
+        if (token.id < 0 || token.id >= count)
+            return bad_input("{}: added token id {} is outside the {} tokens", spec.file, token.id, count);
+    }
+    for (const TokenId id : spec.eos) {
+        if (id < 0 || id >= count)
+            return bad_input("{}: end-of-text id {} is outside the {} tokens", spec.file, id, count);
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<BpeMerges> read_merges(const TokenizerSpec& spec) {
+    const Vocabulary vocabulary = vocabulary_of(spec);
+    BpeMerges out(spec.merges.size());
+    std::string joined;
+    for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
+        const std::string_view line = spec.merges[rank];
+        const std::size_t space = line.find(' ');
+        const std::string_view left = line.substr(0, space);
+        const std::string_view right = space == std::string_view::npos ? "" : line.substr(space + 1);
+        joined.assign(left).append(right);
+        const auto left_id = vocabulary.find(left);
+        const auto right_id = vocabulary.find(right);
+        const auto merged_id = vocabulary.find(joined);
+        if (left_id == vocabulary.end() || right_id == vocabulary.end() || merged_id == vocabulary.end()) {
+            return bad_input("{}: tokenizer merge {} ('{}') does not join two tokens into a third", spec.file,
+                             rank, printable(line));
+        }
+        out.add(left_id->second, right_id->second, static_cast<std::int32_t>(rank), merged_id->second);
+    }
+    return out;
+}
+
+struct Tokenizer::Impl {
+    struct Scratch {
+        std::vector<std::string_view> pieces;
+        std::vector<TokenId> bytes;
+        BpeMerges::Scratch merging;
+        SentencePieces::Scratch sentence;
+    };
+    Status make_byte_level(TokenizerSpec& spec);
+    void add_special(const TokenizerSpec& spec, TokenId id, bool control);
+    void encode_segment(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
+                        std::vector<TokenId>& out) const;
+    Status make_sentence_pieces(const TokenizerSpec& spec);
+    void encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
+    void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+    bool control(TokenId id) const {
+        const int type = types[static_cast<std::size_t>(id)];
+        return type == type_control || type == type_unknown;
+    }
+    bool known(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < bytes.size(); }
+
+    std::optional<PreTokenizer> splitter;  ///< byte-level BPE
+    std::optional<SentencePieces> sentence;
+    BpeMerges merges = BpeMerges(0);
+    SpecialTokens special;
+    SpecialTokens late;                              ///< matched in the text that `special` left
+    std::array<TokenId, 256> byte_ids{};             ///< no_token: the vocabulary has no token for this byte
+    std::vector<std::string> bytes;                  ///< by id
+    std::vector<int> types;                          ///< by id
+    std::unordered_map<std::string, TokenId> whole;  ///< by bytes; only if pieces may skip the merges
+    std::vector<TokenId> eos;
+    TokenId bos = no_token;
+    TokenId named_eos = no_token;
+    bool add_bos = false;
+    bool normalises = false;
+    std::uint64_t fingerprint = 0;
+};
+
+/// The splitting patterns cannot match invalid UTF-8, so each run of invalid bytes is a separate piece.
+void Tokenizer::Impl::encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const {
+    while (!text.empty()) {
+        const std::size_t valid = valid_utf8_prefix(text);
+        const std::string_view words = text.substr(0, valid);
+        const std::string composed = normalises ? normalised(words) : std::string();
+        scratch.pieces.clear();
+        splitter->split(normalises ? composed : words, scratch.pieces);
+        for (const std::string_view piece : scratch.pieces) encode_piece(piece, scratch, out);
+        text.remove_prefix(valid);
+        const std::size_t invalid = invalid_utf8_prefix(text);
+        if (invalid != 0) encode_piece(text.substr(0, invalid), scratch, out);
+        text.remove_prefix(invalid);
+    }
+}
+
+void Tokenizer::Impl::encode_piece(std::string_view piece, Scratch& scratch,
+                                   std::vector<TokenId>& out) const {
+    if (!whole.empty()) {
+        if (const auto found = whole.find(std::string(piece)); found != whole.end()) {
+            out.push_back(found->second);
+            return;
+        }
+    }
+    scratch.bytes.clear();
+    for (const char c : piece) {
+        const TokenId id = byte_ids[static_cast<std::uint8_t>(c)];
+        if (id != no_token) scratch.bytes.push_back(id);
+    }
+    merges.apply(scratch.bytes, scratch.merging, out);
+}
+
+void add_known_ends(TokenizerSpec& spec) {
+    constexpr std::array<std::string_view, 5> names = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>",
+                                                       "<|eom_id|>", "<|end_of_text|>"};
+    for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
+        const auto id = static_cast<TokenId>(i);
+        const bool ends =
+            spec.types[i] == type_control && std::count(names.begin(), names.end(), spec.tokens[i]) != 0;
+        if (ends && std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
+    }
+}
+
+Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
+    DS_ASSIGN(PreTokenizer made, spec.steps.empty() ? PreTokenizer::create(spec.pre, spec.file)
+                                                    : PreTokenizer::from_steps(spec.steps, spec.file));
+    splitter.emplace(std::move(made));
+    DS_ASSIGN(merges, read_merges(spec));
+    const Vocabulary vocabulary = vocabulary_of(spec);
+    for (int byte = 0; byte < 256; ++byte) {
+        const auto found = vocabulary.find(spell_bytes(std::string(1, static_cast<char>(byte))));
+        byte_ids[static_cast<std::size_t>(byte)] = found == vocabulary.end() ? no_token : found->second;
+    }
+    normalises = spec.normalises.value_or(splitter->normalises());
+    const bool whole_pieces = spec.whole_pieces.value_or(splitter->whole_pieces());
+    for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
+        std::string& token = spec.tokens[id];
+        const int type = spec.types[id];
+        if (type == type_normal) {
+            bytes.push_back(unspell_bytes(token).value_or(token));
+            if (whole_pieces) whole[bytes.back()] = static_cast<TokenId>(id);
+            continue;
+        }
+        if (type == type_control || type == type_unknown || type == type_user_defined)
+            add_special(spec, static_cast<TokenId>(id), type != type_user_defined);
+        bytes.push_back(type == type_unused ? std::string() : std::move(token));
+    }
+    return {};
+}
+
+void Tokenizer::Impl::add_special(const TokenizerSpec& spec, TokenId id, bool control) {
+    const std::string& token = spec.tokens[static_cast<std::size_t>(id)];
+    const auto found = std::find_if(spec.added.begin(), spec.added.end(),
+                                    [&](const AddedToken& added) { return added.id == id; });
+    if (found == spec.added.end()) return special.add(token, id, control);
+    if (!found->normalised) return special.add(token, id, control, found->edges);
+    if (!spec.marks_by_normaliser) late.add(token, id, control, found->edges);
+}
+
+/// User-defined tokens are found inside the text (merging by score) or split it first (a tokenizer.json's
+/// added tokens).
+Status Tokenizer::Impl::make_sentence_pieces(const TokenizerSpec& spec) {
+    DS_ASSIGN(sentence, SentencePieces::create(spec));
+    for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
+        const std::string& token = spec.tokens[i];
+        const int type = spec.types[i];
+        const bool control = type == type_control || type == type_unknown;
+        if (control || (type == type_user_defined && !spec.merges.empty()))
+            add_special(spec, static_cast<TokenId>(i), control);
+        bytes.push_back(control               ? token
+                        : type == type_unused ? std::string()
+                                              : SentencePieces::bytes_of(token, type));
+    }
+    return {};
+}
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
+    DS_TRY(check_spec(spec));
+    auto impl = std::make_unique<Impl>();
+    impl->fingerprint = fingerprint_of(spec);
+    impl->bytes.reserve(spec.tokens.size());
+    DS_TRY(spec.model == "llama" ? impl->make_sentence_pieces(spec) : impl->make_byte_level(spec));
+    impl->types = std::move(spec.types);
+    impl->eos = std::move(spec.eos);
+    impl->bos = spec.bos;
+    impl->named_eos = spec.named_eos != no_token ? spec.named_eos
+                      : impl->eos.empty()        ? no_token
+                                                 : impl->eos.front();
+    impl->add_bos = spec.add_bos;
+    return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
+void Tokenizer::Impl::encode_segment(std::string_view text, bool at_start, bool parse_special,
+                                     Scratch& scratch, std::vector<TokenId>& out) const {
+    for (std::size_t done = 0; done < text.size();) {
+        const SpecialTokens::Hit hit = late.find(text, done, parse_special);
+        const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
+        const std::string_view plain = text.substr(done, end - done);
+        if (sentence)
+            sentence->encode(plain, at_start && done == 0, parse_special, scratch.sentence, out);
+        else
+            encode_plain(plain, scratch, out);
+        if (hit.id != no_token) out.push_back(hit.id);
+        done = end + hit.length;
+    }
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special) const {
+    std::vector<TokenId> out;
+    Impl::Scratch scratch;
+    std::size_t done = 0;
+    while (done < text.size()) {
+        const SpecialTokens::Hit hit = impl_->special.find(text, done, parse_special);
+        const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
+        impl_->encode_segment(text.substr(done, end - done), done == 0, parse_special, scratch, out);
+        if (hit.id != no_token) out.push_back(hit.id);
+        done = end + hit.length;
+    }
+    return out;
+}
+
+const std::string& Tokenizer::token_bytes(TokenId id) const {
+    static const std::string none;
+    return impl_->known(id) ? impl_->bytes[static_cast<std::size_t>(id)] : none;
+}
+
+std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool keep_special) const {
+    std::string out;
+    for (const TokenId id : ids) {
+        if (keep_special || !is_control(id)) out += token_bytes(id);
+    }
+    return out;
+}
+
+int Tokenizer::size() const {
+    return static_cast<int>(impl_->bytes.size());
+}
+bool Tokenizer::is_control(TokenId id) const {
+    return impl_->known(id) && impl_->control(id);
+}
+const std::vector<TokenId>& Tokenizer::eos() const {
+    return impl_->eos;
+}
+bool Tokenizer::is_eos(TokenId id) const {
+    for (const TokenId end : impl_->eos) {
+        if (end == id) return true;
+    }
+    return false;
+}
+TokenId Tokenizer::named_eos() const {
+    return impl_->named_eos;
+}
+TokenId Tokenizer::bos() const {
+    return impl_->bos;
+}
+bool Tokenizer::add_bos() const {
+    return impl_->add_bos;
+}
+std::uint64_t Tokenizer::fingerprint() const {
+    return impl_->fingerprint;
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+
+}  // namespace draftscope

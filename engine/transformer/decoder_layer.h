@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/spans.h"
+#include "engine/transformer/kv_cache.h"
+#include "kernels/attention.h"
+#include "kernels/matrix.h"
+#include "kernels/rope.h"
+
+/// A llama decoder layer, shared by targets and by drafters that consist of such layers.
+namespace draftscope {
+
+struct LayerShape {
+    int hidden = 0;    ///< d
+    int heads = 0;     ///< H
+    int kv_heads = 0;  ///< H_kv
+    int head_dim = 0;  ///< hd
+    int ffn = 0;       ///< d_ff
+    float norm_eps = 1e-5f;
+
+    int q_width() const { return heads * head_dim; }
+    int kv_width() const { return kv_heads * head_dim; }
+};
+
+struct DecoderLayer {
+    std::vector<float> attn_norm;  ///< [d]; empty if attention reads its input without a norm
+    std::vector<float> ffn_norm;   ///< [d]; empty if the feed-forward reads its input without a norm
+    kernels::Matrix qkv;           ///< [(H + 2 H_kv) hd, inputs]
+    kernels::Matrix attn_out;      ///< [d, H hd]
+    kernels::Matrix gate_up;       ///< [2 d_ff, d]
+    kernels::Matrix down;          ///< [d, d_ff]
+
+    // Only in some families; empty if absent.
+    std::vector<float> qkv_bias;        ///< [(H + 2 H_kv) hd]
+    std::vector<float> q_norm, k_norm;  ///< RMSNorm before rotation: [hd] per head, or the whole projection
+    std::vector<float> attn_post_norm;  ///< [d], applied to attention's output before the residual add
+    std::vector<float> ffn_post_norm;   ///< [d], applied to the feed-forward's output before the residual add
+
+    std::size_t bytes() const;  ///< weights read by one pass
+};
+
+/// The rows of one pass through the layers, with each row's cache slot and visible slots. Owns the scratch
+/// memory of a pass, which grows to the largest batch and is reused.
+class DecoderBatch {
+  public:
+    void clear();
+    /// Adds a row at `position` whose key is written to `slot` of `cache`. The row attends to slots 0 ..
+    /// prefix - 1 and then to `tail` (in depth order); one of the two includes the row itself.
+    void add_row(KvCache& cache, int slot, int position, int prefix, std::span<const int> tail = {});
+    int rows() const { return static_cast<int>(places_.size()); }
+    /// Bytes of keys and values that one layer reads and writes for these rows.
+    std::uint64_t kv_bytes(int kv_width, std::size_t value_bytes) const;
+
+  private:
+    struct Place {
+        KvCache* cache;
+        int slot;
+        int prefix;
+        int tail_first;
+        int tail_size;
+    };
+    std::vector<Place> places_;
+    std::vector<int> positions_;
+    std::vector<int> tails_;
+    std::vector<kernels::AttentionQuery> queries_;
+    std::vector<float> qkv_, attention_, gate_up_, projected_;
+
+    friend class LayerPass;
+    friend class DeviceDecoder;
+};
+
+/// Runs the two halves of a layer over a batch. `residual` is [rows, d] and is updated in place.
+class LayerPass {
+  public:
+    LayerPass(kernels::Exec& exec, const LayerShape& shape, const kernels::RopeTable& rope,
+              DecoderBatch& batch)
+        : exec_(exec), shape_(shape), rope_(rope), batch_(batch) {}
+
+    /// residual += W_o attention(W_qkv input). Stores keys and values as layer `cache_layer` of the caches.
+    void attend(const DecoderLayer& layer, int cache_layer, Rows<const float> input, Rows<float> residual);
+    /// residual += down(silu(gate x) * up x), where x = RMSNorm(residual), or the residual itself without
+    /// ffn_norm.
+    void feed_forward(const DecoderLayer& layer, Rows<float> residual, const kernels::Matrix* next = nullptr);
+    /// Runs both halves. `next` is the matrix of the following product, if known, for prefetching.
+    void run(const DecoderLayer& layer, int cache_layer, Rows<float> residual,
+             const kernels::Matrix* next = nullptr);
+
+  private:
+    /// Applies `norm` to the input unless it is empty.
+    void attend(const DecoderLayer& layer, int cache_layer, const std::vector<float>& norm,
+                Rows<const float> input, Rows<float> residual);
+    void norm_heads(const DecoderLayer& layer, Rows<float> qkv);
+    void expect_keys(int cache_layer);
+    void store_keys(int cache_layer);
+    void attention(int cache_layer);
+    void add_output(const kernels::Matrix& weights, Rows<const float> input,
+                    const std::vector<float>& post_norm, Rows<float> residual);
+
+    kernels::Exec& exec_;
+    const LayerShape& shape_;
+    const kernels::RopeTable& rope_;
+    DecoderBatch& batch_;
+};
+
+}  // namespace draftscope

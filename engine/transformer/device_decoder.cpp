@@ -1,0 +1,306 @@
+#include "engine/transformer/device_decoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace draftscope {
+namespace {
+
+using kernels::padded_columns;
+
+/// Memory for the partial sums of attention; longer passes go through it in several parts.
+constexpr std::size_t most_partial_bytes = std::size_t{256} << 20;
+/// Passes of different shapes whose graphs are kept.
+constexpr std::size_t most_graphs = 96;
+
+std::size_t product(std::int64_t a, std::int64_t b) {
+    return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
+}
+
+}  // namespace
+
+const float* DeviceDecoder::keep(std::span<const float> values) {
+    if (values.empty()) return nullptr;
+    kernels::DeviceBuffer buffer;
+    if (!buffer.reserve(*device_, values.size_bytes())) {
+        // A missing norm would look like one that the layer does not have.
+        device_->fail("out of device memory for norms and biases");
+        return nullptr;
+    }
+    device_->upload(buffer.as<float>(), values.data(), values.size_bytes());
+    kept_.push_back(std::move(buffer));
+    return kept_.back().as<float>();
+}
+
+Status DeviceDecoder::prepare(kernels::Device& device, const LayerShape& shape,
+                              const kernels::RopeTable& rope, std::span<const DecoderLayer> layers,
+                              int input_width) {
+    device_ = &device;
+    shape_ = shape;
+    input_width_ = input_width > 0 ? input_width : shape.hidden;
+    layers_ = layers;
+    const std::lock_guard lock(device.busy());
+    cos_ = keep(rope.cos);
+    sin_ = keep(rope.sin);
+    for (const DecoderLayer& layer : layers) {
+        Vectors v;
+        v.attn_norm = keep(layer.attn_norm);
+        v.ffn_norm = keep(layer.ffn_norm);
+        v.qkv_bias = keep(layer.qkv_bias);
+        v.q_norm = keep(layer.q_norm);
+        v.k_norm = keep(layer.k_norm);
+        v.attn_post_norm = keep(layer.attn_post_norm);
+        v.ffn_post_norm = keep(layer.ffn_post_norm);
+        v.q_norm_width = static_cast<int>(layer.q_norm.size());
+        v.k_norm_width = static_cast<int>(layer.k_norm.size());
+        vectors_.push_back(v);
+    }
+    return device.finish();
+}
+
+bool DeviceDecoder::reserve(int rows) {
+    if (rows <= capacity_) return true;
+    const int room = std::max(rows, 2 * capacity_);
+    const std::int64_t qkv = shape_.q_width() + 2 * shape_.kv_width();
+    const int input = padded_columns(std::max(input_width_, shape_.hidden));
+    const bool enough =
+        residual_.reserve(*device_, product(room, shape_.hidden) * sizeof(float)) &&
+        input_.reserve(*device_, product(room, input) * sizeof(kernels::Bf16)) &&
+        qkv_.reserve(*device_, product(room, qkv) * sizeof(float)) &&
+        mixed_.reserve(*device_, product(room, padded_columns(shape_.q_width())) * sizeof(kernels::Bf16)) &&
+        gate_up_.reserve(*device_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
+        active_.reserve(*device_, product(room, padded_columns(shape_.ffn)) * sizeof(kernels::Bf16)) &&
+        projected_.reserve(*device_, product(room, shape_.hidden) * sizeof(float));
+    capacity_ = enough ? room : 0;
+    keys_.clear();
+    return enough;
+}
+
+void DeviceDecoder::list_places(const DecoderBatch& batch) {
+    const auto rows = batch.places_.size();
+    sequences_.clear();
+    std::vector<const KvCache*> caches;
+    std::int64_t longest = 0;
+    numbers_.assign(6 * rows, 0);
+    for (std::size_t r = 0; r < rows; ++r) {
+        const DecoderBatch::Place& place = batch.places_[r];
+        auto found = std::find(caches.rbegin(), caches.rend(), place.cache);
+        if (found == caches.rend()) {
+            caches.push_back(place.cache);
+            sequences_.push_back(place.cache->planes());
+            found = caches.rbegin();
+        }
+        numbers_[r] = static_cast<std::int32_t>(std::distance(found, caches.rend()) - 1);
+        numbers_[rows + r] = place.slot;
+        numbers_[2 * rows + r] = batch.positions_[r];
+        numbers_[3 * rows + r] = place.prefix;
+        numbers_[4 * rows + r] = place.tail_first;
+        numbers_[5 * rows + r] = place.tail_size;
+        longest = std::max<std::int64_t>(longest, place.prefix + place.tail_size);
+    }
+    const auto needed =
+        static_cast<unsigned>((longest + kernels::attention_block - 1) / kernels::attention_block);
+    blocks_ = static_cast<int>(std::bit_ceil(std::max(needed, 1u)));
+}
+
+void DeviceDecoder::list_tiles(const DecoderBatch& batch) {
+    const int tallest = kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim});
+    tiles_.clear();
+    for (int r = 0; r < rows_; ++r) {
+        const bool joins = !tiles_.empty() && tiles_.back() < tallest &&
+                           numbers_[static_cast<std::size_t>(r)] == numbers_[static_cast<std::size_t>(r - 1)];
+        if (joins) {
+            ++tiles_.back();
+        } else {
+            tiles_.insert(tiles_.end(), {r, 1});
+        }
+    }
+    numbers_.insert(numbers_.end(), tiles_.begin(), tiles_.end());
+    numbers_.insert(numbers_.end(), batch.tails_.begin(), batch.tails_.end());
+}
+
+Status DeviceDecoder::begin(const DecoderBatch& batch) {
+    rows_ = batch.rows();
+    if (rows_ == 0) return {};
+    list_places(batch);
+    for (const DecoderBatch::Place& place : batch.places_)
+        if (place.cache->planes().data == nullptr)
+            return failed("out of device memory for the keys and values of {} slots; use a smaller batch",
+                          place.cache->slots());
+    list_tiles(batch);
+    const std::size_t per_row =
+        product(shape_.heads, blocks_) * static_cast<std::size_t>(shape_.head_dim + 2) * sizeof(float);
+    const std::size_t partial = std::max(
+        per_row * static_cast<std::size_t>(
+                      kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim})),
+        std::min(per_row * static_cast<std::size_t>(rows_), most_partial_bytes));
+    const void* before[] = {numbers_there_.as<void>(), sequences_there_.as<void>(), partial_.as<void>()};
+    if (!reserve(rows_) || !partial_.reserve(*device_, std::bit_ceil(partial)) ||
+        !numbers_there_.reserve(*device_, std::bit_ceil(numbers_.size() * sizeof(std::int32_t))) ||
+        !sequences_there_.reserve(*device_, std::bit_ceil(sequences_.size() * sizeof(kernels::KvPlanes)))) {
+        return failed("out of device memory for a pass of {} rows; use a smaller batch or tree", rows_);
+    }
+    // What a graph names must not have moved.
+    const void* after[] = {numbers_there_.as<void>(), sequences_there_.as<void>(), partial_.as<void>()};
+    if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
+    device_->upload(numbers_there_.as<void>(), numbers_.data(), numbers_.size() * sizeof(std::int32_t));
+    device_->upload(sequences_there_.as<void>(), sequences_.data(),
+                    sequences_.size() * sizeof(kernels::KvPlanes));
+    const auto* at = numbers_there_.as<std::int32_t>();
+    const std::ptrdiff_t n = rows_;
+    places_ = {sequences_there_.as<kernels::KvPlanes>(),
+               at,
+               at + n,
+               at + 2 * n,
+               at + 3 * n,
+               at + 4 * n,
+               at + 5 * n,
+               at + 6 * n + static_cast<std::ptrdiff_t>(tiles_.size()),
+               at + 6 * n};
+    return {};
+}
+
+void DeviceDecoder::take_residual(const float* norm) {
+    const int stride = hidden_stride();
+    if (norm == nullptr) {
+        device_->round({residual(), shape_.hidden, rows_, shape_.hidden, input(), stride, stride});
+        return;
+    }
+    kernels::RmsNormOp op;
+    op.x = residual();
+    op.x_stride = shape_.hidden;
+    op.rows = rows_;
+    op.width = shape_.hidden;
+    op.weight = norm;
+    op.eps = shape_.norm_eps;
+    op.half = input();
+    op.half_stride = op.half_columns = stride;
+    device_->rms_norm(op);
+}
+
+void DeviceDecoder::attention(int cache_layer) {
+    const kernels::HeadShape heads{shape_.heads, shape_.kv_heads, shape_.head_dim};
+    kernels::AttentionOp op;
+    op.q = qkv_.as<float>();
+    op.q_stride = shape_.q_width() + 2 * shape_.kv_width();
+    op.shape = heads;
+    op.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
+    op.places = places_;
+    op.layer = cache_layer;
+    op.blocks = blocks_;
+    op.partial = partial_.as<float>();
+    op.y = mixed_.as<kernels::Bf16>();
+    op.y_stride = padded_columns(shape_.q_width());
+    const std::size_t per_row =
+        product(shape_.heads, blocks_) * static_cast<std::size_t>(shape_.head_dim + 2) * sizeof(float);
+    const int most_rows = static_cast<int>(partial_.bytes() / per_row);
+    const auto tiles = tiles_.size() / 2;
+    for (std::size_t first = 0; first < tiles;) {
+        std::size_t end = first;
+        op.first_row = tiles_[2 * first];
+        op.rows = 0;
+        while (end < tiles && op.rows + tiles_[2 * end + 1] <= most_rows) op.rows += tiles_[2 * end++ + 1];
+        op.places.tiles = places_.tiles + 2 * first;
+        op.tiles = static_cast<int>(end - first);
+        device_->attention(op);
+        first = end;
+    }
+}
+
+void DeviceDecoder::add_output(const kernels::Matrix& weights, const kernels::Bf16* x,
+                               const float* post_norm) {
+    kernels::MatmulOp op;
+    op.weights = weights.device_matrix();
+    op.x = x;
+    op.rows = rows_;
+    op.y = post_norm == nullptr ? residual() : projected_.as<float>();
+    op.y_stride = shape_.hidden;
+    op.accumulate = post_norm == nullptr;
+    device_->matmul(op);
+    if (post_norm == nullptr) return;
+    kernels::RmsNormOp norm;
+    norm.x = projected_.as<float>();
+    norm.x_stride = norm.y_stride = shape_.hidden;
+    norm.rows = rows_;
+    norm.width = shape_.hidden;
+    norm.weight = post_norm;
+    norm.eps = shape_.norm_eps;
+    norm.y = residual();
+    norm.add = true;
+    device_->rms_norm(norm);
+}
+
+void DeviceDecoder::attend(int layer, int cache_layer, const kernels::Bf16* x) {
+    const DecoderLayer& weights = layers_[static_cast<std::size_t>(layer)];
+    const Vectors& vectors = vectors_[static_cast<std::size_t>(layer)];
+    const int width = shape_.q_width() + 2 * shape_.kv_width();
+    kernels::MatmulOp project;
+    project.weights = weights.qkv.device_matrix();
+    project.x = x;
+    project.rows = rows_;
+    project.y = qkv_.as<float>();
+    project.y_stride = width;
+    project.bias = vectors.qkv_bias;
+    device_->matmul(project);
+    const auto norm_heads = [&](const float* weight, int span, int first, int part) {
+        if (weight == nullptr) return;
+        kernels::RmsNormOp op;
+        op.x = op.y = qkv_.as<float>() + first;
+        op.y = qkv_.as<float>() + first;
+        op.x_stride = op.y_stride = width;
+        op.rows = rows_;
+        op.groups = part / span;
+        op.width = span;
+        op.weight = weight;
+        op.eps = shape_.norm_eps;
+        device_->rms_norm(op);
+    };
+    norm_heads(vectors.q_norm, vectors.q_norm_width, 0, shape_.q_width());
+    norm_heads(vectors.k_norm, vectors.k_norm_width, shape_.q_width(), shape_.kv_width());
+    device_->rope_store({qkv_.as<float>(),
+                         width,
+                         rows_,
+                         {shape_.heads, shape_.kv_heads, shape_.head_dim},
+                         cos_,
+                         sin_,
+                         places_,
+                         cache_layer});
+    attention(cache_layer);
+    add_output(weights.attn_out, mixed_.as<kernels::Bf16>(), vectors.attn_post_norm);
+}
+
+void DeviceDecoder::feed_forward(int layer) {
+    const DecoderLayer& weights = layers_[static_cast<std::size_t>(layer)];
+    const Vectors& vectors = vectors_[static_cast<std::size_t>(layer)];
+    take_residual(vectors.ffn_norm);
+    kernels::MatmulOp project;
+    project.weights = weights.gate_up.device_matrix();
+    project.x = input();
+    project.rows = rows_;
+    project.y = gate_up_.as<float>();
+    project.y_stride = 2 * shape_.ffn;
+    device_->matmul(project);
+    device_->silu_mul({gate_up_.as<float>(), 2 * shape_.ffn, rows_, shape_.ffn, active_.as<kernels::Bf16>(),
+                       padded_columns(shape_.ffn)});
+    add_output(weights.down, active_.as<kernels::Bf16>(), vectors.ffn_post_norm);
+}
+
+void DeviceDecoder::run(int layer) {
+    take_residual(vectors_[static_cast<std::size_t>(layer)].attn_norm);
+    attend(layer, layer, input());
+    feed_forward(layer);
+}
+
+void DeviceDecoder::replay(std::span<const int> extra, FunctionRef<void()> work) {
+    // Ops differ between passes by their rows and by how the rows are tiled.
+    std::vector<std::int64_t> shape{rows_, blocks_};
+    shape.insert(shape.end(), tiles_.begin(), tiles_.end());
+    shape.insert(shape.end(), extra.begin(), extra.end());
+    if (keys_.size() > most_graphs) keys_.clear();
+    std::uint64_t& key = keys_[shape];
+    if (key == 0) key = device_->new_key();
+    device_->replay(key, work);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,37 @@
+#include "engine/transformer/device_embeddings.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace draftscope {
+namespace {
+
+/// Rows that travel together.
+constexpr int batch_rows = 1024;
+
+std::size_t count(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+}  // namespace
+
+const float* DeviceEmbeddings::get(kernels::Device& device, int vocab, int d,
+                                   FunctionRef<void(std::span<const TokenId>, Rows<float>)> embed) {
+    if (refused_ == device.forgiven() || table_.as<float>() != nullptr) return table_.as<float>();
+    if (!table_.reserve(device, count(vocab, d) * sizeof(float))) {
+        refused_ = device.forgiven();
+        return nullptr;
+    }
+    std::vector<TokenId> tokens;
+    std::vector<float> rows(count(batch_rows, d));
+    for (int first = 0; first < vocab; first += batch_rows) {
+        const int n = std::min(batch_rows, vocab - first);
+        tokens.clear();
+        for (int i = 0; i < n; ++i) tokens.push_back(first + i);
+        embed(tokens, Rows<float>(rows.data(), n, d));
+        device.upload(table_.as<float>() + count(first, d), rows.data(), count(n, d) * sizeof(float));
+    }
+    return table_.as<float>();
+}
+
+}  // namespace draftscope

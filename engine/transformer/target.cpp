@@ -1,0 +1,540 @@
+#include "engine/transformer/target.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "engine/formats/head_only_model.h"
+#include "engine/transformer/decoder_layer.h"
+#include "engine/transformer/device_embeddings.h"
+#include "engine/transformer/host_answers.h"
+#include "engine/transformer/target_on_device.h"
+#include "engine/weights/memory_check.h"
+#include "engine/weights/weight_packing.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+
+namespace draftscope {
+namespace {
+
+std::size_t count(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+bool only_ends(const ModelConfig& config) {
+    return config.architecture == ends_architecture;
+}
+
+Status check_config(const ModelConfig& config, const std::string& file) {
+    const auto positive = [&](int value, const char* field) -> Status {
+        if (value > 0) return {};
+        return bad_input("{}: {} is {}, must be positive", file, field, value);
+    };
+    DS_TRY(positive(config.layers, "number of layers"));
+    DS_TRY(positive(config.hidden, "hidden size"));
+    if (only_ends(config)) return {};
+    DS_TRY(positive(config.heads, "number of heads"));
+    DS_TRY(positive(config.kv_heads, "number of key/value heads"));
+    DS_TRY(positive(config.head_dim, "head size"));
+    DS_TRY(positive(config.ffn, "feed-forward size"));
+    DS_TRY(positive(config.vocab, "vocabulary size"));
+    DS_TRY(positive(config.context, "context length"));
+    if (config.heads % config.kv_heads != 0) {
+        return bad_input("{}: {} heads are not a multiple of {} key/value heads", file, config.heads,
+                         config.kv_heads);
+    }
+    return {};
+}
+
+LayerShape layer_shape(const ModelConfig& config) {
+    return {config.hidden, config.heads, config.kv_heads, config.head_dim, config.ffn, config.norm_eps};
+}
+
+/// Loads the norms and biases of a layer that the model's family has.
+Status load_layer_vectors(const WeightSource& source, const ModelConfig& config, const std::string& prefix,
+                          DecoderLayer& layer) {
+    const auto read = [&](const char* name, int size, std::vector<float>& out) -> Status {
+        DS_ASSIGN(out, read_vector(source, prefix + name, size, "from the model's config"));
+        return {};
+    };
+    const int d = config.hidden;
+    DS_TRY(read(config.post_norms ? "post_attention_norm.weight" : "attn_norm.weight", d,
+                config.post_norms ? layer.attn_post_norm : layer.attn_norm));
+    DS_TRY(read(config.post_norms ? "post_ffw_norm.weight" : "ffn_norm.weight", d,
+                config.post_norms ? layer.ffn_post_norm : layer.ffn_norm));
+    if (config.qk_norm != QkNorm::none) {
+        DS_TRY(read("attn_q_norm.weight", config.q_norm_width(), layer.q_norm));
+        DS_TRY(read("attn_k_norm.weight", config.k_norm_width(), layer.k_norm));
+    }
+    if (!config.qkv_bias) return {};
+    const int kv_width = config.kv_heads * config.head_dim;
+    std::vector<float> part;
+    for (const auto& [name, width] :
+         {std::pair("attn_q.bias", config.heads * config.head_dim), std::pair("attn_k.bias", kv_width),
+          std::pair("attn_v.bias", kv_width)}) {
+        DS_TRY(read(name, width, part));
+        layer.qkv_bias.insert(layer.qkv_bias.end(), part.begin(), part.end());
+    }
+    return {};
+}
+
+void plan_layer(const LayerShape& shape, int index, std::vector<PlannedMatrix>& plan) {
+    const std::string prefix = fmt::format("blk.{}.", index);
+    const auto stack = [&](const char* name, std::vector<StackedTensor> parts, int cols) {
+        for (StackedTensor& part : parts) part.name = prefix + part.name;
+        plan.push_back({prefix + name, std::move(parts), cols, "from the model's config"});
+    };
+    stack("attn_qkv",
+          {{"attn_q.weight", shape.q_width()},
+           {"attn_k.weight", shape.kv_width()},
+           {"attn_v.weight", shape.kv_width()}},
+          shape.hidden);
+    stack("attn_output", {{"attn_output.weight", shape.hidden}}, shape.q_width());
+    stack("ffn_gate_up", {{"ffn_gate.weight", shape.ffn}, {"ffn_up.weight", shape.ffn}}, shape.hidden);
+    stack("ffn_down", {{"ffn_down.weight", shape.hidden}}, shape.ffn);
+}
+
+/// Every packed matrix of a model in the order in which load_layers() loads them, the LM head last.
+std::vector<PlannedMatrix> plan_of(const ModelConfig& config, const LayerShape& shape) {
+    std::vector<PlannedMatrix> plan;
+    for (int i = 0; !only_ends(config) && i < config.layers; ++i) plan_layer(shape, i, plan);
+    plan.push_back({"output",
+                    {{config.tied_head ? "token_embd.weight" : "output.weight", config.vocab}},
+                    config.hidden,
+                    {}});
+    return plan;
+}
+
+Result<DecoderLayer> load_layer(WeightLoader& loader, const ModelFile& file, int index) {
+    DecoderLayer layer;
+    DS_TRY(load_layer_vectors(*file.weights, file.config, fmt::format("blk.{}.", index), layer));
+    DS_ASSIGN(layer.qkv, loader.next());
+    DS_ASSIGN(layer.attn_out, loader.next());
+    DS_ASSIGN(layer.gate_up, loader.next());
+    DS_ASSIGN(layer.down, loader.next());
+    return layer;
+}
+
+}  // namespace
+
+struct Target::Impl {
+    ModelFile file;
+    LayerShape shape;
+    kernels::Precision precision = kernels::Precision::f32;
+    std::string path;
+    const TensorInfo* embedding = nullptr;
+    std::vector<DecoderLayer> layers;
+    std::vector<float> output_norm;
+    kernels::Matrix lm_head;
+    kernels::RopeTable rope;
+    std::size_t layer_bytes = 0;
+    TargetOnDevice on_device;  ///< ready if the weights are on a device
+    DeviceEmbeddings embeddings_there;
+
+    DecoderBatch batch;
+    HostAnswers host_answers;
+    std::vector<float> residual;  ///< [rows, d]
+    std::vector<float> wanted;    ///< [logit rows, d], gathered
+    std::vector<int> node_path;
+
+    LoadReport load_report;
+
+    Status load_weights(kernels::Exec& exec, const ProgressFn& progress, const WeightCacheOptions& cache);
+    Status load_layers(WeightLoader& loader, const ProgressFn& progress);
+    Status check(const ForwardRequest& request) const;
+    Status check_sequence(const SequenceRows& sequence) const;
+    void place_rows(const SequenceRows& sequence);
+    /// Runs the rows of `sequences` through all layers and the final norm. `aux` may be null. Only a device
+    /// fills `logits` [rows, V] and `answers`.
+    Status run(kernels::Exec& exec, std::span<const SequenceRows> sequences, std::span<const int> aux_layers,
+               float* hidden, float* aux, float* logits = nullptr, const RowQuestion* question = nullptr,
+               RowAnswers* answers = nullptr);
+    void logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    void embed(std::span<const TokenId> tokens, Rows<float> out) const;
+    kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
+    /// Bytes of keys and values of the latest pass, over all layers.
+    std::uint64_t kv_bytes() const {
+        const std::size_t value =
+            device() != nullptr ? sizeof(kernels::Bf16) : kernels::bytes_of(kv_type_of(precision));
+        return static_cast<std::uint64_t>(file.config.layers) * batch.kv_bytes(shape.kv_width(), value);
+    }
+};
+
+Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progress) {
+    const ModelConfig& config = file.config;
+    layers.reserve(static_cast<std::size_t>(config.layers));
+    for (int i = 0; i < config.layers; ++i) {
+        if (progress)
+            progress(i / (config.layers + 1.0),
+                     fmt::format("{} layer {} of {}", loader.doing(), i + 1, config.layers));
+        DS_ASSIGN(DecoderLayer layer, load_layer(loader, file, i));
+        layer_bytes += layer.bytes();
+        layers.push_back(std::move(layer));
+    }
+    DS_ASSIGN(output_norm, read_vector(*file.weights, "output_norm.weight", config.hidden));
+    rope = kernels::make_rope_table(config.head_dim, config.rope_theta, config.context, config.rope_divisors);
+    return {};
+}
+
+Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progress,
+                                  const WeightCacheOptions& cache) {
+    const WeightSource& source = *file.weights;
+    const ModelConfig& config = file.config;
+    DS_ASSIGN(embedding, require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
+    WeightLoader loader(exec, precision, source, plan_of(config, shape), cache);
+    if (!only_ends(config)) DS_TRY(load_layers(loader, progress));
+    if (progress)
+        progress(config.layers / (config.layers + 1.0), fmt::format("{} the LM head", loader.doing()));
+    DS_ASSIGN(lm_head, loader.next());
+    if (progress && loader.writing()) progress(1.0, "waiting for the packed weights to be on disk");
+    load_report = loader.finish();
+    if (kernels::Device* device = exec.device(); device != nullptr && !only_ends(config))
+        DS_TRY(on_device.prepare(*device, shape, rope, layers, output_norm, lm_head));
+    if (progress) progress(1.0, "target ready");
+    return {};
+}
+
+void Target::Impl::embed(std::span<const TokenId> tokens, Rows<float> out) const {
+    assert(out.rows == static_cast<int>(tokens.size()) && out.cols == shape.hidden);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        assert(tokens[i] >= 0 && tokens[i] < file.config.vocab);
+        file.weights->read_row(*embedding, tokens[i], out.row_data(static_cast<int>(i)));
+    }
+}
+
+Status Target::Impl::check_sequence(const SequenceRows& sequence) const {
+    const int rows = static_cast<int>(sequence.tokens.size());
+    const KvCache* cache = sequence.cache;
+    if (cache == nullptr || cache->layers() != file.config.layers || cache->kv_width() != shape.kv_width() ||
+        cache->type() != kv_type_of(precision)) {
+        return failed("target forward: a sequence's KV cache was not made by this target");
+    }
+    if (sequence.mask != nullptr &&
+        (sequence.mask->nodes() != rows || static_cast<int>(sequence.depths.size()) != rows)) {
+        return failed("target forward: {} rows with {} depths and a mask of {} nodes", rows,
+                      sequence.depths.size(), sequence.mask->nodes());
+    }
+    if (rows > cache->free_slots()) {
+        return failed("target forward: {} rows do not fit into the {} free of {} KV slots; clip the tree",
+                      rows, cache->free_slots(), cache->slots());
+    }
+    int deepest = rows - 1;
+    if (sequence.mask != nullptr) {
+        deepest = rows == 0 ? -1 : *std::max_element(sequence.depths.begin(), sequence.depths.end());
+    }
+    if (cache->length() + deepest >= file.config.context) {
+        return failed("target forward: position {} is past the model's context of {} tokens",
+                      cache->length() + deepest, file.config.context);
+    }
+    for (const TokenId token : sequence.tokens) {
+        if (token < 0 || token >= file.config.vocab) {
+            return failed("target forward: token id {} is outside the vocabulary of {}", token,
+                          file.config.vocab);
+        }
+    }
+    return {};
+}
+
+Status Target::Impl::check(const ForwardRequest& request) const {
+    if (layers.empty()) return failed("target forward: {} was opened without its layers", path);
+    int rows = 0;
+    for (const SequenceRows& sequence : request.sequences) {
+        DS_TRY(check_sequence(sequence));
+        rows += static_cast<int>(sequence.tokens.size());
+    }
+    for (const int layer : request.aux_layers) {
+        if (layer < 0 || layer >= file.config.layers) {
+            return failed("target forward: aux layer {} does not exist, the target has {} layers", layer,
+                          file.config.layers);
+        }
+    }
+    for (const int row : request.logit_rows) {
+        if (row < 0 || row >= rows) {
+            return failed("target forward: logits requested for row {} of {}", row, rows);
+        }
+    }
+    return {};
+}
+
+void Target::Impl::place_rows(const SequenceRows& sequence) {
+    const int committed = sequence.cache->length();
+    const int rows = static_cast<int>(sequence.tokens.size());
+    for (int i = 0; i < rows; ++i) {
+        if (sequence.mask == nullptr) {
+            batch.add_row(*sequence.cache, committed + i, committed + i, committed + i + 1);
+            continue;
+        }
+        sequence.mask->path(i, node_path);
+        for (int& node : node_path) node += committed;
+        batch.add_row(*sequence.cache, committed + i,
+                      committed + sequence.depths[static_cast<std::size_t>(i)], committed, node_path);
+    }
+}
+
+Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequences,
+                         std::span<const int> aux_layers, float* hidden, float* aux, float* logits,
+                         const RowQuestion* question, RowAnswers* answers) {
+    batch.clear();
+    for (const SequenceRows& sequence : sequences) place_rows(sequence);
+    const int rows = batch.rows();
+    if (rows == 0) return {};
+    const int d = shape.hidden;
+    if (residual.size() < count(rows, d)) residual.resize(count(rows, d));
+    const Rows<float> x(residual.data(), rows, d);
+    int first = 0;
+    for (const SequenceRows& sequence : sequences) {
+        const int n = static_cast<int>(sequence.tokens.size());
+        embed(sequence.tokens, x.slice(first, n));
+        first += n;
+    }
+    if (on_device.ready()) return on_device.run(batch, x, aux_layers, hidden, aux, logits, question, answers);
+    LayerPass pass(exec, shape, rope, batch);
+    const int aux_width = static_cast<int>(aux_layers.size()) * d;
+    for (int i = 0; i < file.config.layers; ++i) {
+        for (std::size_t a = 0; a < aux_layers.size(); ++a) {
+            if (aux_layers[a] != i) continue;
+            for (int r = 0; r < rows; ++r) {
+                std::memcpy(aux + count(r, aux_width) + a * static_cast<std::size_t>(d), x.row_data(r),
+                            static_cast<std::size_t>(d) * sizeof(float));
+            }
+        }
+        const auto at = static_cast<std::size_t>(i);
+        pass.run(layers[at], i, x, at + 1 < layers.size() ? &layers[at + 1].qkv : &lm_head);
+    }
+    kernels::rms_norm(exec, x, output_norm, shape.norm_eps, Rows<float>(hidden, rows, d));
+    return {};
+}
+
+void Target::Impl::logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+    const int d = shape.hidden;
+    const int rows = request.all_logits ? out.rows : static_cast<int>(request.logit_rows.size());
+    out.logits.resize(count(rows, lm_head.n()));
+    if (rows == 0) return;
+    const float* input = out.hidden.data();
+    if (!request.all_logits) {
+        if (wanted.size() < count(rows, d)) wanted.resize(count(rows, d));
+        for (int r = 0; r < rows; ++r) {
+            const int row = request.logit_rows[static_cast<std::size_t>(r)];
+            std::memcpy(wanted.data() + count(r, d), out.hidden.data() + count(row, d),
+                        static_cast<std::size_t>(d) * sizeof(float));
+        }
+        input = wanted.data();
+    }
+    kernels::expect_matmul(exec, nullptr);
+    kernels::matmul(exec, lm_head, Rows<const float>(input, rows, d),
+                    Rows<float>(out.logits.data(), rows, lm_head.n()));
+    out.bytes += lm_head.bytes();
+}
+
+namespace {
+
+/// Whether most bytes of the file's matrices are fp16.
+bool is_f16(const WeightSource& weights) {
+    std::uint64_t f16 = 0, all = 0;
+    for (const std::string& name : weights.names()) {
+        const TensorInfo* const tensor = weights.find(name);
+        if (tensor == nullptr || tensor->shape.size() < 2) continue;
+        all += tensor->bytes;
+        f16 += tensor->type == "F16" ? tensor->bytes : 0;
+    }
+    return 2 * f16 > all;
+}
+
+}  // namespace
+
+Target::Target(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Target::~Target() = default;
+
+Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::Exec& exec,
+                                             std::optional<kernels::Precision> precision,
+                                             const ProgressFn& progress, const WeightCacheOptions& cache) {
+    if (progress) progress(0.0, "opening the model");
+    DS_ASSIGN(ModelFile file, open_model_file(path));
+    const bool on_device = exec.device() != nullptr;
+    const kernels::Precision chosen = precision.value_or(
+        file.quantised && !on_device ? kernels::Precision::int8 : kernels::Precision::bf16);
+    if (on_device && chosen != kernels::Precision::bf16)
+        return bad_input("--precision {}: weights on a device are bf16; use bf16 or auto",
+                         kernels::to_text(chosen));
+    DS_TRY(check_memory(file, chosen,
+                        on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory()));
+    // Without --precision, a device computes in the checkpoint's 16-bit type.
+    if (on_device)
+        exec.device()->set_halves(!precision && file.weights != nullptr && is_f16(*file.weights)
+                                      ? kernels::Halves::f16
+                                      : kernels::Halves::bf16);
+    return build(std::move(file), exec, chosen, progress, cache);
+}
+
+Result<std::unique_ptr<Target>> Target::build(ModelFile file, kernels::Exec& exec,
+                                              kernels::Precision precision, const ProgressFn& progress,
+                                              const WeightCacheOptions& cache) {
+    if (file.weights == nullptr) return failed("a target needs weights");
+    DS_TRY(check_config(file.config, file.weights->path()));
+    auto impl = std::make_unique<Impl>();
+    impl->file = std::move(file);
+    impl->shape = layer_shape(impl->file.config);
+    impl->precision = exec.device() != nullptr ? kernels::Precision::bf16 : precision;
+    impl->path = impl->file.weights->path();
+    DS_TRY(impl->load_weights(exec, progress, cache));
+    return std::unique_ptr<Target>(new Target(std::move(impl)));
+}
+
+const ModelConfig& Target::config() const {
+    return impl_->file.config;
+}
+const Tokenizer* Target::tokenizer() const {
+    return impl_->file.tokenizer.get();
+}
+const ChatTemplate& Target::chat() const {
+    return impl_->file.chat;
+}
+kernels::Precision Target::precision() const {
+    return impl_->precision;
+}
+const std::string& Target::path() const {
+    return impl_->path;
+}
+const LoadReport& Target::load_report() const {
+    return impl_->load_report;
+}
+const kernels::Matrix& Target::lm_head() const {
+    return impl_->lm_head;
+}
+void Target::embed(std::span<const TokenId> tokens, Rows<float> out) const {
+    impl_->embed(tokens, out);
+}
+const kernels::RopeTable& Target::rope() const {
+    return impl_->rope;
+}
+KvCache Target::make_cache(int slots) const {
+    return KvCache(config().layers, slots, impl_->shape.kv_width(), kv_type_of(impl_->precision),
+                   impl_->device());
+}
+const float* Target::embeddings_there() const {
+    Impl& impl = *impl_;
+    if (!impl.on_device.ready()) return nullptr;
+    return impl.embeddings_there.get(
+        *impl.device(), config().vocab, impl.shape.hidden,
+        [&](std::span<const TokenId> tokens, Rows<float> out) { impl.embed(tokens, out); });
+}
+std::size_t Target::weight_bytes() const {
+    return impl_->layer_bytes + impl_->output_norm.size() * sizeof(float) + impl_->lm_head.bytes();
+}
+
+Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+    DS_TRY(impl_->check(request));
+    int rows = 0;
+    for (const SequenceRows& sequence : request.sequences) rows += static_cast<int>(sequence.tokens.size());
+    const int d = impl_->shape.hidden;
+    const int aux_width = static_cast<int>(request.aux_layers.size()) * d;
+    out.rows = rows;
+    out.hidden.resize(count(rows, d));
+    out.aux.resize(count(rows, aux_width));
+    const bool with_logits = impl_->on_device.ready() && request.all_logits;
+    const bool answered = with_logits && request.question != nullptr && can_answer(*request.question);
+    out.there = answered ? &impl_->on_device.logits() : nullptr;
+    out.answered = answered;
+    if (with_logits && !answered) out.logits.resize(count(rows, impl_->lm_head.n()));
+    DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
+                      with_logits && !answered ? out.logits.data() : nullptr,
+                      answered ? request.question : nullptr, &out.answers));
+    out.bytes = impl_->layer_bytes + impl_->kv_bytes();
+    if (with_logits) {
+        out.bytes += impl_->lm_head.bytes();
+        return {};
+    }
+    if (request.all_logits && request.question != nullptr && rows > 0 &&
+        HostAnswers::can_answer(exec, *request.question)) {
+        kernels::expect_matmul(exec, nullptr);
+        impl_->host_answers.answer(exec, impl_->lm_head, Rows<const float>(out.hidden.data(), rows, d),
+                                   *request.question, out.answers);
+        out.answered = true;
+        out.bytes += impl_->lm_head.bytes();
+        return {};
+    }
+    impl_->logits_of(exec, request, out);
+    return {};
+}
+
+Result<std::uint64_t> Target::ask_trees(const TreesRequest& request, TreeStep& step) {
+    Impl& impl = *impl_;
+    const float* embeddings = embeddings_there();
+    if (embeddings == nullptr) return failed("out of device memory for the target's embeddings");
+    const std::vector<int> ancestors(static_cast<std::size_t>(step.there().width),
+                                     0);  // the device fills in the ancestors
+    impl.batch.clear();
+    for (std::size_t i = 0; i < request.caches.size(); ++i) {
+        KvCache& cache = *request.caches[i];
+        const TreeStep::Tree& tree = step.trees()[i];
+        const int committed = cache.length();
+        if (tree.nodes > cache.free_slots() || committed + tree.levels >= config().context)
+            return failed(
+                "target forward: a tree of {} nodes and {} levels does not fit after {} of {} slots",
+                tree.nodes, tree.levels, committed, cache.slots());
+        for (int n = 0; n < tree.nodes; ++n)
+            impl.batch.add_row(cache, committed + n, committed, committed, ancestors);
+    }
+    DS_TRY(impl.on_device.ask_trees(impl.batch, embeddings, request.aux_layers, step, *request.question,
+                                    request.accept));
+    std::vector<kernels::CompactOp> moves;
+    for (std::size_t i = 0; request.accept && i < request.caches.size(); ++i) {
+        const auto index = static_cast<int>(i);
+        moves.push_back(request.caches[i]->path_move(step.path_there(index), step.path_count_there(index),
+                                                     std::min(step.there().width, step.trees()[i].nodes)));
+    }
+    if (!moves.empty()) impl.device()->compact(moves);
+    return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
+}
+
+void Target::collect_trees(const TreeStep& step, ForwardOutput& out) {
+    out.rows = step.rows();
+    out.hidden.clear();
+    out.aux.clear();
+    out.there = &impl_->on_device.logits();
+    out.answered = true;
+    impl_->on_device.logits().collect(out.answers);
+    out.bytes = impl_->layer_bytes + impl_->kv_bytes() + impl_->lm_head.bytes();
+}
+
+const float* Target::features_there(bool hidden) const {
+    return hidden ? impl_->on_device.hidden_there() : impl_->on_device.aux_there();
+}
+
+Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
+                       std::span<const int> aux_layers, ForwardOutput& out,
+                       const std::function<bool()>& cancelled) {
+    const int n = static_cast<int>(tokens.size());
+    const int d = impl_->shape.hidden;
+    const int aux_width = static_cast<int>(aux_layers.size()) * d;
+    const SequenceRows whole{&cache, tokens, {}, nullptr};
+    ForwardRequest request{{&whole, 1}, aux_layers, {}, false};
+    DS_TRY(impl_->check(request));
+    out.rows = n;
+    out.hidden.resize(count(n, d));
+    out.aux.resize(count(n, aux_width));
+    out.there = nullptr;
+    out.answered = false;
+    out.bytes = 0;
+    const int most = exec.device() == nullptr ? prefill_chunk : device_prefill_chunk;
+    for (int first = 0; first < n; first += most) {
+        if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
+        const int rows = std::min(most, n - first);
+        const SequenceRows chunk{
+            &cache,
+            tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
+            {},
+            nullptr};
+        DS_TRY(impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + count(first, d),
+                          out.aux.data() + count(first, aux_width)));
+        out.bytes += impl_->layer_bytes + impl_->kv_bytes();
+        cache.commit(rows);
+    }
+    const int last = n - 1;
+    if (n > 0) request.logit_rows = {&last, 1};
+    impl_->logits_of(exec, request, out);
+    return {};
+}
+
+}  // namespace draftscope

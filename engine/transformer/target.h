@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/spans.h"
+#include "engine/formats/model_config.h"
+#include "engine/formats/model_file.h"
+#include "engine/transformer/ancestor_mask.h"
+#include "engine/transformer/device_logits.h"
+#include "engine/transformer/kv_cache.h"
+#include "engine/weights/weight_loader.h"
+#include "kernels/matrix.h"
+#include "kernels/rope.h"
+
+namespace draftscope {
+
+using ProgressFn = std::function<void(double fraction, const std::string& what)>;
+
+/// The rows of one sequence in a target forward pass. Row i has logical position cache->length() + depths[i]
+/// and attends to the committed prefix and its ancestors in `mask`. Without a mask the rows are a chain (row
+/// i has depth i).
+struct SequenceRows {
+    KvCache* cache = nullptr;
+    std::span<const TokenId> tokens;
+    std::span<const int> depths;
+    const AncestorMask* mask = nullptr;
+};
+
+/// The outputs of a forward pass; rows of all sequences in order. Buffers are reused between calls.
+struct ForwardOutput {
+    int rows = 0;
+    std::vector<float> hidden;      ///< [rows, d], after the final norm: EAGLE's feature
+    std::vector<float> aux;         ///< [rows, 3d] if requested: EAGLE-3's three residual-stream snapshots
+    std::vector<float> logits;      ///< [logit_rows, V], unless in `there` or answered
+    DeviceLogits* there = nullptr;  ///< device logits, valid until the next forward; null = in `logits`
+    bool answered = false;          ///< `answers` is set; the logits are in `there` or were not stored
+    RowAnswers answers;             ///< answers to the request's question if `answered`
+    std::uint64_t bytes = 0;        ///< weights, keys and values read by this call
+};
+
+/// A forward pass over trees that a device expands, rows in the order of the step's trees.
+struct TreesRequest {
+    std::span<KvCache* const> caches;  ///< each tree's sequence
+    std::span<const int> aux_layers;
+    const RowQuestion* question = nullptr;
+    bool accept = false;  ///< walk the accepted path on the device and compact its keys and values
+};
+
+struct ForwardRequest {
+    std::span<const SequenceRows> sequences;
+    std::span<const int> aux_layers;  ///< 0-based layers whose input residual stream is stored; empty = none
+    /// Rows (over all sequences) that need logits; ignored if `all_logits` is set.
+    std::span<const int> logit_rows;
+    bool all_logits = false;
+    /// Queries about all rows; requires all_logits. A device that can answer keeps the logits. If a single
+    /// pass over the LM head answers (HostAnswers), no logits are stored. Otherwise the logits are returned.
+    const RowQuestion* question = nullptr;
+};
+
+/// A llama-family transformer with packed weights. Immutable after load except for scratch memory; supports
+/// one forward pass at a time.
+class Target {
+  public:
+    /// Loads a target. `precision` defaults to int8 for quantised files and to bf16 otherwise; a device uses
+    /// bf16, or fp16 for fp16 checkpoints.
+    static Result<std::unique_ptr<Target>> load(const std::string& path, kernels::Exec& exec,
+                                                std::optional<kernels::Precision> precision,
+                                                const ProgressFn& progress = {},
+                                                const WeightCacheOptions& cache = {});
+    /// Builds a target from weights under GGUF names (random models in tests, synthetic targets). The
+    /// tokenizer may be null.
+    static Result<std::unique_ptr<Target>> build(ModelFile file, kernels::Exec& exec,
+                                                 kernels::Precision precision,
+                                                 const ProgressFn& progress = {},
+                                                 const WeightCacheOptions& cache = {});
+    ~Target();
+
+    const ModelConfig& config() const;
+    const Tokenizer* tokenizer() const;
+    const ChatTemplate& chat() const;
+    kernels::Precision precision() const;
+    const std::string& path() const;
+    const LoadReport& load_report() const;
+    /// [V, d]; shared with draft heads.
+    const kernels::Matrix& lm_head() const;
+    /// Writes token embeddings as f32 rows; `out` is [tokens, d]. Values come dequantised from the file even
+    /// if the LM head shares the tensor at another precision. Ids must be inside the vocabulary.
+    void embed(std::span<const TokenId> tokens, Rows<float> out) const;
+    const kernels::RopeTable& rope() const;
+    KvCache make_cache(int slots) const;
+    /// Embeddings of all tokens [V, d] on the weights' device; null without a device or if its memory runs
+    /// out. The caller holds Device::busy().
+    const float* embeddings_there() const;
+    std::size_t weight_bytes() const;  ///< bytes read by one forward pass, LM head included
+
+    /// Runs rows after each cache's committed slots without committing them. If a cache has too few free
+    /// slots or a position exceeds the context, returns an error and leaves the caches unchanged. Allocates
+    /// only while buffers grow.
+    Status forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    /// Runs `tokens` in chunks of prefill_chunk (device_prefill_chunk on a device) and commits them. `hidden`
+    /// and `aux` cover every token, `logits` only the last. If cancelled, completed chunks stay committed.
+    Status prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
+                   std::span<const int> aux_layers, ForwardOutput& out,
+                   const std::function<bool()>& cancelled = {});
+    static constexpr int prefill_chunk = 128;
+    /// Larger on a device, because few rows leave its tensor cores idle; our default, not measured.
+    static constexpr int device_prefill_chunk = 512;
+
+    /// Enqueues a forward pass over trees that are in device memory by then; see forward(). Commits nothing.
+    /// The caller holds Device::busy(), enqueues the rest of its round, synchronizes, and calls
+    /// collect_trees(). Returns the bytes to be read.
+    Result<std::uint64_t> ask_trees(const TreesRequest& request, TreeStep& step);
+    /// Returns the outputs of forward() after synchronization; features stay on the device.
+    void collect_trees(const TreeStep& step, ForwardOutput& out);
+    /// Features of the latest ask_trees(): hidden [rows, d], or with aux layers [rows, layers * d].
+    const float* features_there(bool hidden) const;
+
+  private:
+    struct Impl;
+    explicit Target(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace draftscope

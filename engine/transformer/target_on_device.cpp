@@ -1,0 +1,123 @@
+#include "engine/transformer/target_on_device.h"
+
+#include <vector>
+
+namespace draftscope {
+namespace {
+
+std::size_t floats(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols) * sizeof(float);
+}
+
+}  // namespace
+
+Status TargetOnDevice::prepare(kernels::Device& device, const LayerShape& shape,
+                               const kernels::RopeTable& rope, std::span<const DecoderLayer> layers,
+                               std::span<const float> output_norm, const kernels::Matrix& lm_head) {
+    shape_ = shape;
+    layers_ = static_cast<int>(layers.size());
+    lm_head_ = &lm_head;
+    DS_TRY(decoder_.prepare(device, shape, rope, layers));
+    const std::lock_guard lock(device.busy());
+    output_norm_ = decoder_.keep(output_norm);
+    if (output_norm_ == nullptr) return failed("out of device memory for the target's weights");
+    return device.finish();
+}
+
+bool TargetOnDevice::reserve(int rows, int aux_width, bool logits) {
+    kernels::Device& device = decoder_.device();
+    const void* before[] = {hidden_.as<void>(), aux_.as<void>(), logits_.data()};
+    const bool enough = hidden_.reserve(device, floats(rows, shape_.hidden)) &&
+                        (aux_width == 0 || aux_.reserve(device, floats(rows, aux_width))) &&
+                        (!logits || logits_.reserve(device, rows, lm_head_->n()));
+    const void* after[] = {hidden_.as<void>(), aux_.as<void>(), logits_.data()};
+    if (!std::equal(std::begin(before), std::end(before), std::begin(after))) decoder_.forget_graphs();
+    return enough;
+}
+
+Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddings,
+                           std::span<const int> aux_layers, float* hidden, float* aux, float* logits,
+                           const RowQuestion* question, RowAnswers* answers) {
+    kernels::Device& device = decoder_.device();
+    const std::lock_guard lock(device.busy());
+    const int rows = batch.rows(), d = shape_.hidden;
+    const int aux_width = static_cast<int>(aux_layers.size()) * d;
+    if (rows == 0) return {};
+    const bool with_logits = logits != nullptr || question != nullptr;
+    if (!reserve(rows, aux_width, with_logits))
+        return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
+    DS_TRY(decoder_.begin(batch));
+    device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
+    ask_layers(rows, aux_layers, with_logits, with_logits ? 1 : 0);
+    // First what may fail: a download that nobody waits for arrives when its memory may be gone.
+    if (question != nullptr && !logits_.ask(*question))
+        return failed("out of device memory for choices of {} rows", rows);
+    device.download(hidden, hidden_.as<float>(), floats(rows, d));
+    if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
+    if (question == nullptr && logits != nullptr)
+        device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
+    DS_TRY(device.finish());
+    if (question != nullptr) logits_.collect(*answers);
+    return {};
+}
+
+Status TargetOnDevice::ask_trees(const DecoderBatch& batch, const float* embeddings,
+                                 std::span<const int> aux_layers, TreeStep& step, const RowQuestion& question,
+                                 bool accept) {
+    kernels::Device& device = decoder_.device();
+    const int rows = batch.rows(), d = shape_.hidden;
+    const kernels::TreeRows& there = step.there();
+    if (!reserve(rows, static_cast<int>(aux_layers.size()) * d, true))
+        return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
+    DS_TRY(decoder_.begin(batch));
+    if (there.positions != latest_.positions || there.tail_sizes != latest_.tail_sizes ||
+        there.tails != latest_.tails)
+        decoder_.forget_graphs();
+    latest_ = there;
+    decoder_.use_places(there);
+    device.copy_rows({embeddings, d, there.tokens, rows, d, decoder_.residual(), d});
+    constexpr int grown_there = 2;
+    ask_layers(rows, aux_layers, true, grown_there);
+    if (!logits_.ask_trees(question, step, accept))
+        return failed("out of device memory for choices of {} rows", rows);
+    return {};
+}
+
+/// All layers, the final norm and, if wanted, the LM head. `tag` tells passes apart that find their rows'
+/// places elsewhere.
+void TargetOnDevice::ask_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag) {
+    kernels::Device& device = decoder_.device();
+    const int d = shape_.hidden, aux_width = static_cast<int>(aux_layers.size()) * d;
+    std::vector<int> extra(aux_layers.begin(), aux_layers.end());
+    extra.push_back(tag);
+    decoder_.replay(extra, [&] {
+        for (int layer = 0; layer < layers_; ++layer) {
+            for (std::size_t a = 0; a < aux_layers.size(); ++a)
+                if (aux_layers[a] == layer)
+                    device.copy_rows({decoder_.residual(), d, nullptr, rows, d,
+                                      aux_.as<float>() + static_cast<std::ptrdiff_t>(a) * d, aux_width});
+            decoder_.run(layer);
+        }
+        kernels::RmsNormOp norm;
+        norm.x = decoder_.residual();
+        norm.x_stride = norm.y_stride = d;
+        norm.rows = rows;
+        norm.width = d;
+        norm.weight = output_norm_;
+        norm.eps = shape_.norm_eps;
+        norm.y = hidden_.as<float>();
+        norm.half = decoder_.input();
+        norm.half_stride = norm.half_columns = decoder_.hidden_stride();
+        device.rms_norm(norm);
+        if (!with_logits) return;
+        kernels::MatmulOp head;
+        head.weights = lm_head_->device_matrix();
+        head.x = decoder_.input();
+        head.rows = rows;
+        head.y = logits_.data();
+        head.y_stride = lm_head_->n();
+        device.matmul(head);
+    });
+}
+
+}  // namespace draftscope

@@ -1,0 +1,238 @@
+#include "engine/transformer/tree_step.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace draftscope {
+namespace {
+
+std::size_t cells(int rows, int cols) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+}  // namespace
+
+bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
+    device_ = &device;
+    trees_.clear();
+    rows_ = 0;
+    there_ = {};
+    for (const TreePlan& plan : plans) {
+        trees_.push_back({rows_, plan.nodes, plan.levels});
+        rows_ += plan.nodes;
+        there_.width = std::max(there_.width, plan.levels + 1);
+    }
+    const auto rows = static_cast<std::size_t>(rows_);
+    const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t count) {
+        return buffer.reserve(device, std::bit_ceil(count * sizeof(std::int32_t)));
+    };
+    if (!words(block_, paths_at() + trees_.size() * path_cells()) || !words(positions_, rows) ||
+        !words(tail_sizes_, rows) || !words(tails_, cells(rows_, there_.width)) || !place_sets(plans) ||
+        !place_uniforms(plans) || !place_drafts(plans))
+        return false;
+    there_.tokens = block_.as<std::int32_t>();
+    there_.parents = there_.tokens + rows;
+    there_.logprobs = block_.as<float>() + 2 * rows;
+    there_.positions = positions_.as<std::int32_t>();
+    there_.tail_sizes = tail_sizes_.as<std::int32_t>();
+    there_.tails = tails_.as<std::int32_t>();
+    return true;
+}
+
+bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
+    drawn_ = !plans.front().uniforms.empty();
+    if (!drawn_) return true;
+    std::vector<double> table(cells(static_cast<int>(plans.size()), there_.width), 0.0);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        assert(static_cast<int>(plans[i].uniforms.size()) == plans[i].levels + 1);
+        std::copy(plans[i].uniforms.begin(), plans[i].uniforms.end(),
+                  table.begin() + static_cast<std::ptrdiff_t>(i) * there_.width);
+    }
+    if (!uniforms_.reserve(*device_, std::bit_ceil(static_cast<std::size_t>(rows_) * sizeof(double))) ||
+        !uniforms_by_depth_.reserve(*device_, std::bit_ceil(table.size() * sizeof(double))))
+        return false;
+    device_->upload(uniforms_by_depth_.as<void>(), table.data(), table.size() * sizeof(double));
+    there_.uniforms = uniforms_.as<double>();
+    return true;
+}
+
+bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
+    most_drafts_ = plans.front().most_drafts;
+    if (most_drafts_ == 0) return true;
+    const std::size_t each = cells(there_.width, most_drafts_);
+    std::vector<double> table(plans.size() * each, 0.0);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        assert(plans[i].most_drafts == most_drafts_ && plans[i].draft_uniforms.size() <= each);
+        std::copy(plans[i].draft_uniforms.begin(), plans[i].draft_uniforms.end(),
+                  table.begin() + static_cast<std::ptrdiff_t>(i * each));
+    }
+    const std::size_t rows = static_cast<std::size_t>(rows_), drafts = cells(rows_, most_drafts_);
+    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
+        return buffer.reserve(*device_, std::bit_ceil(bytes));
+    };
+    if (!room(draft_uniforms_by_depth_, table.size() * sizeof(double)) ||
+        !room(drawn_rows_, rows * sizeof(std::int32_t)) ||
+        !room(draft_nodes_, rows * sizeof(kernels::ResidualNode)) ||
+        !room(drafts_, drafts * sizeof(std::int32_t)) || !room(children_, drafts * sizeof(std::int32_t)) ||
+        !room(draft_uniforms_, drafts * sizeof(double)))
+        return false;
+    device_->upload(draft_uniforms_by_depth_.as<void>(), table.data(), table.size() * sizeof(double));
+    there_.drawn_rows = drawn_rows_.as<std::int32_t>();
+    return true;
+}
+
+bool TreeStep::place_sets(std::span<const TreePlan> plans) {
+    sets_come_ = plans.front().sets_come;
+    has_sets_ = sets_come_ || !plans.front().sets.empty();
+    if (!has_sets_) return true;
+    const std::size_t table = cells(static_cast<int>(plans.size()), there_.width);
+    set_table_.assign(2 * table, 0);
+    std::vector<TokenId> ids;
+    std::vector<std::pair<const std::vector<TokenId>*, std::int32_t>> seen;
+    for (std::size_t i = 0; i < plans.size(); ++i)
+        for (std::size_t d = 0; d < plans[i].sets.size(); ++d) {
+            const std::vector<TokenId>* set = plans[i].sets[d];
+            if (set == nullptr) continue;
+            auto known =
+                std::find_if(seen.begin(), seen.end(), [&](const auto& one) { return one.first == set; });
+            if (known == seen.end()) {
+                known = seen.insert(seen.end(), {set, static_cast<std::int32_t>(ids.size())});
+                ids.insert(ids.end(), set->begin(), set->end());
+            }
+            const std::size_t at = i * static_cast<std::size_t>(there_.width) + d;
+            set_table_[at] = known->second;
+            set_table_[table + at] = static_cast<std::int32_t>(set->size());
+        }
+    const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t count) {
+        return buffer.reserve(*device_,
+                              std::bit_ceil(std::max<std::size_t>(count, 1) * sizeof(std::int32_t)));
+    };
+    if (!words(row_sets_, 2 * static_cast<std::size_t>(rows_)) || !words(sets_by_depth_, 2 * table))
+        return false;
+    there_.set_first = row_sets_.as<std::int32_t>();
+    there_.set_size = there_.set_first + rows_;
+    if (sets_come_) return true;
+    if (ids != ids_ || set_ids_.as<void>() == nullptr) {  // a head without state has the same in every round
+        if (!words(set_ids_, ids.size())) return false;
+        ids_ = std::move(ids);
+        device_->upload(set_ids_.as<void>(), ids_.data(), ids_.size() * sizeof(TokenId));
+    }
+    device_->upload(sets_by_depth_.as<void>(), set_table_.data(), set_table_.size() * sizeof(std::int32_t));
+    return true;
+}
+
+void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes) {
+    assert(sets_come_ && first.size() == cells(static_cast<int>(trees_.size()), there_.width));
+    come_ids_ = ids;
+    come_sizes_ = sizes;
+    device_->upload(sets_by_depth_.as<void>(), first.data(), first.size_bytes());
+}
+
+void TreeStep::aim(kernels::RerankOp& op, int index) const {
+    const Tree& tree = trees_[static_cast<std::size_t>(index)];
+    const std::size_t by_depth = cells(index, there_.width);
+    op.nodes = tree.nodes;
+    op.first_row = tree.first_row;
+    op.rows = there_;
+    if (drawn_) op.uniforms = uniforms_by_depth_.as<double>() + by_depth;
+    if (!has_sets_) return;
+    op.set_first = sets_by_depth_.as<std::int32_t>() + by_depth;
+    op.set_size = sets_come_ ? come_sizes_ + by_depth
+                             : op.set_first + cells(static_cast<int>(trees_.size()), there_.width);
+}
+
+const std::int32_t* TreeStep::path_there(int index) const {
+    return block_.as<std::int32_t>() + paths_at() + static_cast<std::size_t>(index) * path_cells();
+}
+const std::int32_t* TreeStep::path_count_there(int index) const {
+    return path_there(index) + there_.width;
+}
+
+void TreeStep::set_path(int index, std::span<const int> path) {
+    assert(static_cast<int>(path.size()) <= there_.width);
+    device_->upload(const_cast<std::int32_t*>(path_there(index)), path.data(), path.size_bytes());
+}
+
+void TreeStep::ask_acceptance(const std::int32_t* choices, std::int64_t stride) {
+    std::vector<kernels::AcceptOp> ops;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        auto* path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
+        ops.push_back(
+            {there_, trees_[i].first_row, trees_[i].nodes, choices, stride, path, path + there_.width});
+    }
+    device_->accept(ops);
+}
+
+void TreeStep::ask_drafts(kernels::ResidualOp& op) {
+    assert(drafts_drawn() && drawn_from_.probs != nullptr);
+    std::vector<kernels::DraftListOp> ops;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        kernels::DraftListOp& list = ops.emplace_back();
+        list.rows = there_;
+        list.first_row = trees_[i].first_row;
+        list.nodes = trees_[i].nodes;
+        list.most = most_drafts_;
+        list.uniforms = draft_uniforms_by_depth_.as<double>() + i * cells(there_.width, most_drafts_);
+        list.stride = drawn_from_.stride;
+        list.support = drawn_from_.support;
+        list.first_id = drawn_from_.ids == nullptr ? -1 : 0;
+        list.sizes = drawn_from_.sizes;
+        if (list.sizes != nullptr) list.id_stride = drawn_from_.stride;
+        list.out = draft_nodes_.as<kernels::ResidualNode>();
+        list.drafts = drafts_.as<std::int32_t>();
+        list.draft_uniforms = draft_uniforms_.as<double>();
+        list.children = children_.as<std::int32_t>();
+    }
+    device_->list_drafts(ops);
+    op.nodes = draft_nodes_.as<kernels::ResidualNode>();
+    op.drafts = drafts_.as<std::int32_t>();
+    op.uniforms = draft_uniforms_.as<double>();
+    op.ids = drawn_from_.ids;
+    op.probs = drawn_from_.probs;
+    op.saved = drawn_from_.room;
+}
+
+void TreeStep::ask_kept(const std::int32_t* accepted) {
+    std::vector<kernels::AcceptDraftsOp> ops;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        auto* path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
+        ops.push_back({trees_[i].first_row, most_drafts_, there_.width, accepted,
+                       children_.as<std::int32_t>(), path, path + there_.width});
+    }
+    device_->accept_drafts(ops);
+}
+
+void TreeStep::ask_typical(kernels::AcceptTypicalOp op) {
+    std::vector<kernels::AcceptTypicalOp> ops;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        op.rows = there_;
+        op.first_row = trees_[i].first_row;
+        op.nodes = trees_[i].nodes;
+        op.path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
+        op.count = op.path + there_.width;
+        ops.push_back(op);
+    }
+    device_->accept_typical(ops);
+}
+
+void TreeStep::ask_download() {
+    here_.resize(paths_at() + trees_.size() * path_cells());
+    device_->download(here_.data(), block_.as<void>(), here_.size() * sizeof(std::int32_t));
+}
+
+std::vector<float> TreeStep::logprobs(int index) const {
+    const std::span<const std::int32_t> bits = part(index, 2);
+    std::vector<float> values(bits.size());
+    std::memcpy(values.data(), bits.data(), bits.size_bytes());
+    return values;
+}
+
+std::vector<int> TreeStep::path(int index) const {
+    const std::int32_t* from = here_.data() + paths_at() + static_cast<std::size_t>(index) * path_cells();
+    return {from, from + from[there_.width]};
+}
+
+}  // namespace draftscope

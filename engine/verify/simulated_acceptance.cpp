@@ -1,0 +1,134 @@
+#include "engine/verify/simulated_acceptance.h"
+
+#include <algorithm>
+#include <cassert>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/formats/json_file.h"
+#include "engine/tree/sampled_drafts.h"
+
+namespace draftscope {
+namespace {
+
+Result<ReplayedAcceptance> parse_rates(std::string_view list, const std::string& text) {
+    ReplayedAcceptance out;
+    while (true) {
+        const std::size_t slash = std::min(list.find('/'), list.size());
+        double rate = -1;
+        const auto [end, error] = std::from_chars(list.data(), list.data() + slash, rate);
+        if (error != std::errc() || end != list.data() + slash || !(rate >= 0 && rate <= 1))
+            return bad_input("--simulate-acceptance {}: '{}' is not a rate from 0 to 1", text,
+                             list.substr(0, slash));
+        out.rates.push_back(rate);
+        if (slash == list.size()) return out;
+        list.remove_prefix(slash + 1);
+    }
+}
+
+/// Computes rates from a histogram of rounds by accepted drafts: the share of rounds with at least i drafts
+/// that accepted i + 1.
+Result<ReplayedAcceptance> rates_of(const nlohmann::json& histogram, const std::string& file) {
+    std::vector<double> rounds;
+    for (const nlohmann::json& count : histogram) {
+        if (!count.is_number_unsigned())
+            return bad_input("{}: heads.histogram contains {}, expected counts of rounds", file,
+                             printable_json(count));
+        rounds.push_back(count.get<double>());
+    }
+    ReplayedAcceptance out;
+    double reached = 0;
+    for (const double count : rounds) reached += count;
+    if (!(reached > 0)) return bad_input("{}: heads.histogram has no rounds", file);
+    for (const double stopped : rounds) {
+        if (!(reached > 0)) break;
+        out.rates.push_back((reached - stopped) / reached);
+        reached -= stopped;
+    }
+    return out;
+}
+
+/// Returns "full, fr-spec:v=8192"; "-" stands for a drafter without heads.
+std::string names_of(const std::vector<const nlohmann::json*>& heads) {
+    std::string names;
+    for (const nlohmann::json* head : heads) {
+        const std::string name = head->value("head", std::string());
+        names += (names.empty() ? "" : ", ") + (name.empty() ? "-" : name);
+    }
+    return names;
+}
+
+/// Splits "FILE#HEAD". The head is absent without "#HEAD" or if a file has the complete name.
+std::pair<std::string, std::optional<std::string>> split_place(const std::string& place) {
+    const std::size_t hash = place.rfind('#');
+    std::error_code error;
+    if (hash == std::string::npos || std::filesystem::exists(place, error)) return {place, std::nullopt};
+    return {place.substr(0, hash), place.substr(hash + 1)};
+}
+
+Result<ReplayedAcceptance> read_rates(const std::string& place, const std::string& spec) {
+    const auto [file, named] = split_place(place);
+    DS_ASSIGN(const JsonFile document, JsonFile::read(file, "--simulate-acceptance trace:FILE"));
+    const nlohmann::json* list = document.find("heads");
+    std::vector<const nlohmann::json*> heads;
+    if (list != nullptr && list->is_array()) {
+        for (const nlohmann::json& head : *list)
+            if (head.is_object() && head.contains("histogram") && head["histogram"].is_array() &&
+                (!head.contains("head") || head["head"].is_string()))
+                heads.push_back(&head);
+    }
+    if (heads.empty())
+        return bad_input(
+            "{}: has no list 'heads' with histograms; pass the output of draftscope replay --json", file);
+    for (const nlohmann::json* head : heads)
+        if (head->value("head", std::string()) == named.value_or(spec))
+            return rates_of((*head)["histogram"], file);
+    if (named)
+        return bad_input("--simulate-acceptance trace:{}: no head '{}'; the file has {}", place, *named,
+                         names_of(heads));
+    return bad_input(
+        "--simulate-acceptance trace:{}: {} runs, but the file has "
+        "{}; replay it too, or choose with trace:FILE#HEAD",
+        place, spec.empty() ? "a drafter without heads" : "head " + spec, names_of(heads));
+}
+
+}  // namespace
+
+Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& text, const std::string& spec) {
+    using Parsed = std::optional<ReplayedAcceptance>;
+    constexpr std::string_view rate = "rate:", trace = "trace:";
+    if (text == "real") return Parsed();
+    if (text.starts_with(rate)) {
+        DS_ASSIGN(ReplayedAcceptance out, parse_rates(std::string_view(text).substr(rate.size()), text));
+        return Parsed(std::move(out));
+    }
+    if (text.starts_with(trace)) {
+        DS_ASSIGN(ReplayedAcceptance out, read_rates(text.substr(trace.size()), spec));
+        return Parsed(std::move(out));
+    }
+    return bad_input("--simulate-acceptance {}: unknown; use real, rate:R, trace:FILE or trace:FILE#HEAD",
+                     text);
+}
+
+void accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,
+                     const TokenPlace& place, std::span<const TargetChoice> choices, Acceptance& out) {
+    assert(choices.size() == tree.tokens.size() && !replayed.rates.empty());
+    out.path.assign(1, 0);
+    int at = 0;
+    std::size_t depth = 0;
+    for (int node = 1; node < static_cast<int>(tree.tokens.size()); ++node) {
+        if (tree.parents[static_cast<std::size_t>(node)] != at) continue;
+        const double rate = replayed.rates[std::min(depth, replayed.rates.size() - 1)];
+        const auto position = place.position + static_cast<std::int64_t>(depth);
+        if (accept_uniform(seed, place.sequence, position, 0) >= rate) break;
+        at = node;
+        ++depth;
+        out.path.push_back(node);
+    }
+    out.bonus = choices[static_cast<std::size_t>(at)].token;
+}
+
+}  // namespace draftscope

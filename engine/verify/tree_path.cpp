@@ -1,0 +1,51 @@
+#include "engine/verify/tree_path.h"
+
+#include <algorithm>
+
+namespace draftscope {
+
+void path_to(const DraftTree& tree, int node, std::vector<int>& path) {
+    path.clear();
+    for (int at = node; at >= 0; at = tree.parents[static_cast<std::size_t>(at)]) path.push_back(at);
+    std::reverse(path.begin(), path.end());
+}
+
+void emit(const VerifyRows& rows, int node, TokenId token, TargetChoice& choice) {
+    choice.token = token;
+    choice.prob = probability_of(choice, rows.sampling, rows.logits.row_data(node)[token]);
+}
+
+void emit_best(const VerifyRows& rows, int node, TargetChoice& choice) {
+    const std::span<const float> row = rows.logits.row(node);
+    // Returns the first of equal values; NaN counts as the lowest.
+    const auto less = [](float a, float b) { return b == b && !(a >= b); };
+    const auto best = std::max_element(row.begin(), row.end(), less);
+    emit(rows, node, static_cast<TokenId>(best - row.begin()), choice);
+}
+
+void emit_path(const DraftTree& tree, const VerifyRows& rows, const Acceptance& acceptance,
+               std::span<TargetChoice> choices) {
+    for (std::size_t i = 0; i < acceptance.path.size(); ++i) {
+        const int node = acceptance.path[i];
+        const TokenId next = i + 1 < acceptance.path.size()
+                                 ? tree.tokens[static_cast<std::size_t>(acceptance.path[i + 1])]
+                                 : acceptance.bonus;
+        emit(rows, node, next, choices[static_cast<std::size_t>(node)]);
+    }
+}
+
+void emit(const JudgedTree& judged, TokenId token, float logit, TargetChoice& choice) {
+    choice.token = token;
+    choice.prob = probability_of(choice, judged.sampling, logit);
+}
+
+void emit_drafts(const DraftTree& tree, const JudgedTree& judged, std::span<const int> path,
+                 std::span<TargetChoice> choices) {
+    for (std::size_t i = 1; i < path.size(); ++i) {
+        const auto node = static_cast<std::size_t>(path[i]);
+        emit(judged, tree.tokens[node], judged.draft_logits[node],
+             choices[static_cast<std::size_t>(path[i - 1])]);
+    }
+}
+
+}  // namespace draftscope

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/result.h"
+#include "engine/formats/model_file.h"
+#include "kernels/matrix.h"
+
+namespace draftscope {
+
+/// Returns the bytes of `file`'s packed weights, to within a few per cent.
+std::uint64_t packed_bytes(const ModelFile& file, kernels::Precision precision);
+
+/// Returns the memory available without swapping; nullopt if the system does not report it.
+std::optional<std::uint64_t> available_memory();
+
+/// Returns an error if the packed weights of `file` do not fit into `available`.
+Status check_memory(const ModelFile& file, kernels::Precision precision,
+                    std::optional<std::uint64_t> available);
+
+}  // namespace draftscope

@@ -1,0 +1,348 @@
+#include "engine/weights/weight_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <system_error>
+
+#include "base/hash.h"
+#include "base/mapped_file.h"
+#include "kernels/packed.h"
+
+// Layout: safetensors, so that common tools can open it: u64 header length, JSON {name: {dtype U8, shape
+// [bytes], data_offsets}}, data. __metadata__ identifies the source and describes each matrix's packing.
+namespace draftscope {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+/// Increment whenever the packed matrices of a source change.
+constexpr int format_version = 1;
+constexpr std::uint64_t alignment = 4096;
+constexpr std::uint64_t header_room = std::uint64_t{2} << 20;  ///< enough for 4096 layers
+constexpr std::size_t piece = std::size_t{4} << 20;
+constexpr std::uint64_t room_to_leave = std::uint64_t{1} << 30;
+constexpr int samples = 64;
+constexpr std::size_t sample_bytes = 4096;
+
+std::string reason() {
+    return std::generic_category().message(errno);
+}
+
+/// Eight parallel sums, at memory bandwidth. Each step is invertible, so every single change is detected.
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+    constexpr std::uint64_t factor = 0x9e3779b97f4a7c15u;
+    std::array<std::uint64_t, 8> sums{1, 2, 3, 4, 5, 6, 7, 8};
+    std::size_t at = 0;
+    for (; at + sizeof sums <= bytes.size(); at += sizeof sums) {
+        std::array<std::uint64_t, 8> words;
+        std::memcpy(words.data(), bytes.data() + at, sizeof words);
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = (sums[i] ^ words[i]) * factor;
+    }
+    std::uint64_t out = fnv1a(bytes.subspan(at));
+    for (const std::uint64_t sum : sums) out = (out ^ sum ^ sum >> 29) * factor;
+    return out;
+}
+
+/// Runs `work` on pieces of [0, bytes) on the thread pool and combines their checksums in order.
+template <typename Work>
+std::uint64_t over_pieces(kernels::Exec& exec, std::size_t bytes, Work work) {
+    const std::size_t pieces = (bytes + piece - 1) / piece;
+    std::vector<std::uint64_t> sums(pieces);
+    exec.parallel(static_cast<int>(pieces), [&](int i) {
+        const std::size_t at = static_cast<std::size_t>(i) * piece;
+        sums[static_cast<std::size_t>(i)] = work(at, std::min(piece, bytes - at));
+    });
+    return fnv1a(std::as_bytes(std::span(sums)));
+}
+
+bool read_all(int file, std::span<std::byte> out, std::uint64_t at) {
+    while (!out.empty()) {
+        const ssize_t got = ::pread(file, out.data(), out.size(), static_cast<off_t>(at));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        out = out.subspan(static_cast<std::size_t>(got));
+        at += static_cast<std::uint64_t>(got);
+    }
+    return true;
+}
+
+bool write_all(int file, std::span<const std::byte> in, std::uint64_t at) {
+    while (!in.empty()) {
+        const ssize_t put = ::pwrite(file, in.data(), in.size(), static_cast<off_t>(at));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return false;
+        in = in.subspan(static_cast<std::size_t>(put));
+        at += static_cast<std::uint64_t>(put);
+    }
+    return true;
+}
+
+std::string hex(std::uint64_t value) {
+    return fmt::format("{:016x}", value);
+}
+std::optional<std::uint64_t> number(std::string_view text, int base) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+/// A matrix's "precision n k layout checksum" in __metadata__.
+std::vector<std::string> words(const std::string& text) {
+    std::vector<std::string> out;
+    std::size_t at = 0;
+    while (at < text.size()) {
+        const std::size_t end = std::min(text.find(' ', at), text.size());
+        out.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return out;
+}
+
+std::string file_identity(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info {};
+    if (file < 0 || ::fstat(file, &info) != 0) {
+        if (file >= 0) ::close(file);
+        return {};
+    }
+    const auto size = static_cast<std::uint64_t>(info.st_size);
+    std::uint64_t hash = fnv1a_start;
+    std::vector<std::byte> buffer(sample_bytes);
+    for (std::uint64_t i = 0; i < samples; ++i) {
+        const std::uint64_t at = size / samples * i;
+        const std::size_t bytes = static_cast<std::size_t>(std::min<std::uint64_t>(sample_bytes, size - at));
+        if (!read_all(file, std::span(buffer).first(bytes), at)) break;
+        hash = fnv1a(std::span<const std::byte>(buffer).first(bytes), hash);
+    }
+    ::close(file);
+    return fmt::format("{} {} {}.{:09} {}\n", fs::path(path).filename().string(), size, info.st_mtim.tv_sec,
+                       info.st_mtim.tv_nsec, hex(hash));
+}
+
+}  // namespace
+
+Result<WeightCacheOptions::When> weight_cache_from(std::string_view text) {
+    if (text == "auto") return WeightCacheOptions::When::pays;
+    if (text == "on") return WeightCacheOptions::When::always;
+    if (text == "off") return WeightCacheOptions::When::off;
+    return bad_input("the weight cache must be auto, on or off, found '{}'", text);
+}
+
+std::string source_identity(const WeightSource& source) {
+    std::string out;
+    for (const MappedFile* file : source.files()) {
+        const std::string one = file_identity(file->path());
+        if (one.empty()) return {};
+        out += one;
+    }
+    return out;
+}
+
+std::unique_ptr<WeightCacheReader> WeightCacheReader::open(const std::string& path,
+                                                           const std::string& identity,
+                                                           kernels::Precision precision,
+                                                           std::string& why_not) {
+    why_not.clear();
+    std::unique_ptr<WeightCacheReader> out(new WeightCacheReader);
+    out->path_ = path;
+    out->file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (out->file_ < 0) {
+        if (errno != ENOENT) why_not = reason();
+        return nullptr;
+    }
+    if (const Status status = out->read_header(identity, precision); !status.ok()) {
+        why_not = status.error().message;
+        return nullptr;
+    }
+    return out;
+}
+
+WeightCacheReader::~WeightCacheReader() {
+    if (file_ >= 0) ::close(file_);
+}
+
+Status WeightCacheReader::read_header(const std::string& identity, kernels::Precision precision) {
+    struct stat info {};
+    if (::fstat(file_, &info) != 0 || !S_ISREG(info.st_mode)) return failed("it is not a regular file");
+    bytes_ = static_cast<std::uint64_t>(info.st_size);
+    std::uint64_t length = 0;
+    if (!read_all(file_, std::as_writable_bytes(std::span(&length, 1)), 0) || length > 4 * header_room ||
+        length + sizeof length > bytes_)
+        return failed("its header is damaged");
+    std::string text(static_cast<std::size_t>(length), '\0');
+    if (!read_all(file_, std::as_writable_bytes(std::span(text)), sizeof length))
+        return failed("its header cannot be read");
+    const Json header = Json::parse(text, nullptr, false);
+    const auto metadata = header.is_object() ? header.find("__metadata__") : header.end();
+    if (!header.is_object() || metadata == header.end() || !metadata->is_object())
+        return failed("its header is damaged");
+    const auto field = [&](const std::string& name) {
+        const auto found = metadata->find(name);
+        return found != metadata->end() && found->is_string() ? found->get<std::string>() : std::string();
+    };
+    if (field("draftscope") != fmt::format("packed weights {}", format_version))
+        return failed("another version of this program wrote it");
+    if (field("source") != identity || field("precision") != kernels::to_text(precision))
+        return failed("the model's files have changed since it was written");
+    for (const auto& [name, value] : header.items()) {
+        if (name == "__metadata__") continue;
+        const std::vector<std::string> how = words(field(name));
+        const auto offsets = value.is_object() ? value.find("data_offsets") : value.end();
+        if (how.size() != 5 || !value.is_object() || offsets == value.end() || !offsets->is_array() ||
+            offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
+            !(*offsets)[1].is_number_unsigned())
+            return failed("its header is damaged");
+        const auto kind = kernels::precision_from(how[0]);
+        const auto n = number(how[1], 10), k = number(how[2], 10), layout = number(how[3], 10),
+                   sum = number(how[4], 16);
+        const auto begin = (*offsets)[0].get<std::uint64_t>(), end = (*offsets)[1].get<std::uint64_t>();
+        const std::uint64_t data = sizeof length + length;
+        if (!kind || !n || !k || !layout || !sum || *n > INT32_MAX || *k > INT32_MAX ||
+            *layout > UINT32_MAX || begin > end || end > bytes_ - data)
+            return failed("its header is damaged or the file is truncated");
+        entries_.push_back({name,
+                            {*kind, static_cast<int>(*n), static_cast<int>(*k),
+                             static_cast<std::uint32_t>(*layout), data + begin, end - begin, *sum}});
+    }
+    std::sort(entries_.begin(), entries_.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    return {};
+}
+
+Result<kernels::Matrix> WeightCacheReader::read(kernels::Exec& exec, const std::string& name, int n, int k) {
+    const auto found =
+        std::lower_bound(entries_.begin(), entries_.end(), name,
+                         [](const auto& entry, const std::string& key) { return entry.first < key; });
+    if (found == entries_.end() || found->first != name || found->second.n != n || found->second.k != k)
+        return failed("{}: holds no matrix '{}' of [{}, {}]", path_, name, n, k);
+    const Entry& entry = found->second;
+    std::span<std::byte> bytes;
+    kernels::Matrix matrix = kernels::unfilled_matrix({entry.precision, n, k, entry.layout}, &bytes);
+    if (matrix.empty() || bytes.size() != entry.bytes)
+        return failed("{}: matrix '{}' is packed in a layout of another version", path_, name);
+    ::posix_fadvise(file_, static_cast<off_t>(entry.offset),
+                    static_cast<off_t>(entry.bytes + (std::uint64_t{64} << 20)), POSIX_FADV_WILLNEED);
+    std::atomic<bool> whole{true};
+    const std::uint64_t sum = over_pieces(exec, bytes.size(), [&](std::size_t at, std::size_t size) {
+        const auto part = bytes.subspan(at, size);
+        if (!read_all(file_, part, entry.offset + at)) whole = false;
+        return checksum(part);
+    });
+    if (!whole) return failed("{}: matrix '{}' cannot be read", path_, name);
+    if (sum != entry.checksum) return failed("{}: matrix '{}' fails its checksum", path_, name);
+    return matrix;
+}
+
+std::unique_ptr<WeightCacheWriter> WeightCacheWriter::create(const std::string& path,
+                                                             const std::string& identity,
+                                                             kernels::Precision precision,
+                                                             std::uint64_t bytes, std::string& why_not) {
+    std::error_code error;
+    const fs::path folder = fs::path(path).parent_path();
+    fs::create_directories(folder, error);
+    struct statvfs disk {};
+    if (::statvfs(folder.c_str(), &disk) != 0) {
+        why_not = fmt::format("{}: {}", folder.string(), reason());
+        return nullptr;
+    }
+    const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+    if (free < bytes + bytes / 16 + room_to_leave) {
+        why_not =
+            fmt::format("{}: {:.1f} GB are free, {:.1f} GB and 1 GB of reserve are needed", folder.string(),
+                        static_cast<double>(free) / 1e9, static_cast<double>(bytes) / 1e9);
+        return nullptr;
+    }
+    std::unique_ptr<WeightCacheWriter> out(new WeightCacheWriter);
+    out->path_ = path;
+    out->identity_ = identity;
+    out->precision_ = precision;
+    const std::string partial = path + ".partial";
+    out->file_ = ::open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (out->file_ < 0) {
+        why_not = fmt::format("{}: {}", partial, reason());
+        return nullptr;
+    }
+    // The system releases the lock when its process ends, so the file of a killed process can be reused. A
+    // process that opened the file before another one finished it now holds the finished file.
+    struct stat mine {
+    }, there{};
+    if (::flock(out->file_, LOCK_EX | LOCK_NB) != 0 || ::fstat(out->file_, &mine) != 0 ||
+        ::stat(partial.c_str(), &there) != 0 || mine.st_ino != there.st_ino || mine.st_dev != there.st_dev) {
+        why_not = fmt::format("{}: another process is writing it", path);
+        return nullptr;
+    }
+    out->partial_ = partial;
+    out->end_ = header_room;
+    if (::ftruncate(out->file_, 0) != 0) {
+        why_not = fmt::format("{}: {}", partial, reason());
+        return nullptr;
+    }
+    return out;
+}
+
+WeightCacheWriter::~WeightCacheWriter() {
+    if (!partial_.empty()) ::unlink(partial_.c_str());
+    if (file_ >= 0) ::close(file_);
+}
+
+Status WeightCacheWriter::add(kernels::Exec& exec, const std::string& name, const kernels::Matrix& matrix) {
+    const auto bytes = kernels::packed_bytes(matrix);
+    const std::uint64_t offset = end_;
+    std::atomic<int> error{0};
+    const std::uint64_t sum = over_pieces(exec, bytes.size(), [&](std::size_t at, std::size_t size) {
+        const auto part = bytes.subspan(at, size);
+        if (!write_all(file_, part, offset + at)) error = errno != 0 ? errno : EIO;
+        return checksum(part);
+    });
+    if (error != 0)
+        return failed("{}: cannot be written: {}", partial_, std::generic_category().message(error));
+    const kernels::PackedShape shape = kernels::packed_shape(matrix);
+    entries_.push_back({name,
+                        fmt::format("{} {} {} {} {}", kernels::to_text(shape.precision), shape.n, shape.k,
+                                    shape.layout, hex(sum)),
+                        offset, bytes.size()});
+    end_ = (offset + bytes.size() + alignment - 1) / alignment * alignment;
+    return {};
+}
+
+Status WeightCacheWriter::finish() {
+    Json header = Json::object();
+    Json metadata = {{"draftscope", fmt::format("packed weights {}", format_version)},
+                     {"source", identity_},
+                     {"precision", kernels::to_text(precision_)}};
+    for (const Entry& entry : entries_) {
+        metadata[entry.name] = entry.text;
+        const std::uint64_t begin = entry.offset - header_room;
+        header[entry.name] = {
+            {"dtype", "U8"}, {"shape", {entry.bytes}}, {"data_offsets", {begin, begin + entry.bytes}}};
+    }
+    header["__metadata__"] = std::move(metadata);
+    std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::uint64_t length = header_room - sizeof(std::uint64_t);
+    if (text.size() > length) return failed("{}: {} matrices are too many", partial_, entries_.size());
+    text.resize(static_cast<std::size_t>(length), ' ');
+    if (!write_all(file_, std::as_bytes(std::span(&length, 1)), 0) ||
+        !write_all(file_, std::as_bytes(std::span(text)), sizeof length) || ::fdatasync(file_) != 0 ||
+        ::rename(partial_.c_str(), path_.c_str()) != 0)
+        return failed("{}: cannot be written: {}", partial_, reason());
+    partial_.clear();
+    return {};
+}
+
+}  // namespace draftscope

@@ -1,0 +1,308 @@
+#include "kernels/matmul.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "kernels/cpu/matmul/activations.h"
+#include "kernels/cpu/matmul/prefetch.h"
+#include "kernels/cpu/split.h"
+#include "kernels/cpu/work_stealing.h"
+#include "kernels/device/device_matrix.h"
+#include "kernels/elementwise.h"
+#include "kernels/fused.h"
+#include "kernels/norm.h"
+
+namespace draftscope::kernels {
+
+const MatmulKernels& matmul_kernels_of(Isa isa) {
+#if defined(DS_KERNELS_X86)
+    switch (isa) {
+        case Isa::amx:
+            return matmul_kernels_amx;
+        case Isa::avx512_bf16:
+            return matmul_kernels_bf16;
+        case Isa::avx512_vnni:
+            return matmul_kernels_vnni;
+        case Isa::avx512:
+            return matmul_kernels_avx512;
+        case Isa::avx_vnni:
+            return matmul_kernels_avx_vnni;
+        case Isa::avx2:
+            return matmul_kernels_avx2;
+        case Isa::portable:
+            break;
+    }
+#endif
+    (void)isa;
+    return matmul_kernels_portable;
+}
+
+namespace {
+
+/// Bytes of one core's L2 cache, without activations and outputs.
+std::size_t kept_in_cache() {
+    long second_cache = 0;
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    second_cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    constexpr long smallest = 512 << 10;  // used if the system does not report a size
+    return static_cast<std::size_t>(std::max(second_cache, smallest) / 4 * 3);
+}
+
+}  // namespace
+
+bool comes_from_memory(std::size_t bytes) {
+    static const std::size_t kept = kept_in_cache();
+    return bytes > kept;
+}
+
+namespace {
+
+/// Finds runs of consecutive numbers in chosen[begin, end). Calls visit(first number, last number + 1, index
+/// of the first).
+template <typename Visit>
+void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) {
+    for (int at = begin; at < end;) {
+        const int first = chosen[static_cast<std::size_t>(at)];
+        int length = 1;
+        while (at + length < end && chosen[static_cast<std::size_t>(at + length)] == first + length) ++length;
+        visit(first, first + length, at);
+        at += length;
+    }
+}
+
+/// Gate and up outputs can share a piece only if both halves begin at a block boundary.
+bool gates_in_blocks(const Matrix& gate_up) {
+    return gate_up.n() % (2 * lanes) == 0;
+}
+
+/// Ops fused with a product.
+struct Around {
+    NormBefore norm;
+    const float* bias = nullptr;
+    Rows<float> sum;     ///< the outputs are added to it; null data = none
+    bool gated = false;  ///< outputs of the first half become silu(first) * second
+    /// Blocks of outputs, ascending and contiguous in y; null = all.
+    const std::span<const int>* chosen = nullptr;
+};
+
+/// A call of matmul() or of a fused variant.
+class Product {
+  public:
+    Product(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const Around& around)
+        : exec_(exec),
+          kernels_(matmul_kernels_of(exec.isa())),
+          row_kernels_(row_kernels(exec)),
+          kernel_(blocks_kernel(kernels_, weights.packing())),
+          block_(block_bytes(weights.precision(), weights.k())),
+          around_(around),
+          activations_(kernels_, weights.precision(), x, &row_kernels_, around.norm) {
+        const int all = blocks_of(weights.n(), lanes);
+        count_ = around.chosen != nullptr ? static_cast<int>(around.chosen->size())
+                 : around.gated           ? all / 2
+                                          : all;
+        work_.weights = weights.data();
+        work_.scales =
+            reinterpret_cast<const std::uint16_t*>(weights.data() + static_cast<std::size_t>(all) * block_);
+        work_.n = weights.n();
+        work_.k = weights.k();
+        work_.rows = x.rows;
+        work_.x = x.data;
+        work_.x_stride = x.stride;
+        work_.bias = around.bias;
+        work_.y = y.data;
+        work_.y_stride = y.stride;
+    }
+
+    void run() {
+        if (activations_.needed() && work_.rows > rows_prepared_twice) {
+            shared_ = exec_.shared_scratch(activations_.bytes());
+            split_range(exec_, work_.rows, std::int64_t{work_.rows} * work_.k,
+                        [&](int thread, int begin, int end) {
+                            activations_.prepare(shared_, begin, end,
+                                                 exec_.scratch(thread, activations_.row_scratch_bytes()));
+                        });
+        }
+        const std::int64_t operations =
+            std::int64_t{work_.rows} * count_ * lanes * work_.k * (around_.gated ? 2 : 1);
+        const int threads = BlockShares::threads_for(exec_, count_, operations);
+        const int share = blocks_of(count_, threads);
+        // A forward pass announces its next product; each of its matrices is read from memory, however small.
+        streamed_ = around_.chosen != nullptr || exec_.upcoming().weights != nullptr ||
+                    comes_from_memory(block_ * static_cast<std::size_t>(share));
+        BlockShares shares(count_, threads,
+                           streamed_ ? BlockShares::least : std::max(share, BlockShares::least));
+        run_threads(exec_, threads, [&](int thread) { run_pieces(shares, thread); });
+    }
+
+  private:
+    void run_pieces(BlockShares& shares, int thread) const {
+        if (!shares.any_left()) return;
+        MatmulWork work = work_;
+        std::byte* buffer = shared_;
+        if (activations_.needed() && buffer == nullptr) {
+            buffer = exec_.scratch(thread, activations_.bytes() + activations_.row_scratch_bytes());
+            activations_.prepare(buffer, 0, work.rows, buffer + activations_.bytes());
+        }
+        activations_.point(work, buffer);
+        if (around_.chosen != nullptr) {
+            shares.take_all(thread, [&](int begin, int end, bool) { run_chosen(work, begin, end); });
+        } else if (streamed_) {
+            const int first = share_begin(count_, thread, shares.threads()),
+                      last = share_begin(count_, thread + 1, shares.threads());
+            ThreadStream stream(exec_, thread, work.weights, block_, first, last);
+            shares.take_all(thread, [&](int begin, int end, bool own) {
+                run_streamed(work, begin, end, own ? &stream : nullptr, last);
+                finish(begin, end);
+            });
+        } else {
+            shares.take_all(thread, [&](int begin, int end, bool) {
+                kernel_(work, begin, end);
+                if (around_.gated) kernel_(work, count_ + begin, count_ + end);
+                finish(begin, end);
+            });
+        }
+    }
+
+    /// `own` belongs to the share that ends before block `last`; null if the piece was stolen from another
+    /// thread.
+    void run_streamed(MatmulWork& work, int begin, int end, ThreadStream* own, int last) const {
+        const auto run = [&](int from, int to) {
+            WeightStream others = stream_of(work.weights, block_, from, to);
+            work.stream = own != nullptr ? own->get() : &others;
+            kernel_(work, from, to);
+        };
+        if (!around_.gated) return run(begin, end);
+        if (own != nullptr) own->enter(at(begin), at(end), at(count_ + begin));
+        run(begin, end);
+        if (own != nullptr) own->enter(at(count_ + begin), at(count_ + end), end < last ? at(end) : nullptr);
+        run(count_ + begin, count_ + end);
+    }
+    const std::byte* at(int block) const { return work_.weights + static_cast<std::size_t>(block) * block_; }
+
+    /// Runs the fused ops while the outputs of blocks [begin, end) are in the thread's cache.
+    void finish(int begin, int end) const {
+        if (!around_.gated && around_.sum.data == nullptr) return;
+        const int first = begin * lanes, columns = std::min(end * lanes, work_.n) - first;
+        for (int r = 0; r < work_.rows; ++r) {
+            float* y = work_.y + r * work_.y_stride + first;
+            if (around_.gated) {
+                row_kernels_.silu_mul(y, y + count_ * lanes, columns, y);
+            } else {
+                row_kernels_.add(y, columns, around_.sum.row_data(r) + first);
+            }
+        }
+    }
+
+    void run_chosen(MatmulWork work, int begin, int end) const {
+        const std::span<const int>& chosen = *around_.chosen;
+        float* const y = work.y;
+        for_each_run(chosen, begin, end, [&](int first, int last, int place) {
+            const int after = place + last - first;
+            WeightStream stream = stream_of(work.weights, block_, first, last);
+            if (after < end) stream.next = at(chosen[static_cast<std::size_t>(after)]);
+            work.stream = &stream;
+            work.y = y + std::ptrdiff_t{place - first} * lanes;
+            kernel_(work, first, last);
+        });
+    }
+
+    Exec& exec_;
+    const MatmulKernels& kernels_;
+    const RowKernels& row_kernels_;
+    const MatmulBlocks kernel_;
+    const std::size_t block_;
+    const Around& around_;
+    const Activations activations_;
+    int count_ = 0;
+    MatmulWork work_;
+    std::byte* shared_ = nullptr;
+    bool streamed_ = false;
+};
+
+/// Returns `x`, normalised if requested, in memory shared by the threads.
+Rows<const float> normed_apart(Exec& exec, const NormBefore& norm, Rows<const float> x) {
+    if (norm.weight.empty()) return x;
+    const std::size_t floats = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(x.cols);
+    const Rows<float> out(reinterpret_cast<float*>(exec.shared_scratch(floats * sizeof(float))), x.rows,
+                          x.cols);
+    rms_norm(exec, x, norm.weight, norm.eps, out);
+    return out;
+}
+
+}  // namespace
+
+void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const float* bias) {
+    assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
+    if (x.rows == 0 || weights.n() == 0) return;
+    if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, nullptr, x, y, bias);
+    Around around;
+    around.bias = bias;
+    Product(exec, weights, x, y, around).run();
+}
+
+void expect_matmul(Exec& exec, const Matrix* weights) {
+    if (weights == nullptr || weights->data() == nullptr) return exec.expect({});
+    exec.expect(
+        {weights->data(), block_bytes(weights->precision(), weights->k()), blocks_of(weights->n(), lanes)});
+}
+
+void expect_gated(Exec& exec, const Matrix& gate_up) {
+    if (gate_up.data() == nullptr || !gates_in_blocks(gate_up)) return expect_matmul(exec, &gate_up);
+    exec.expect({gate_up.data(), block_bytes(gate_up.precision(), gate_up.k()), gate_up.n() / lanes / 2});
+}
+
+void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> blocks, Rows<const float> x,
+                   Rows<float> y) {
+    assert(x.cols == weights.k() && y.cols == static_cast<int>(blocks.size()) * lanes && x.rows == y.rows);
+    if (x.rows == 0 || blocks.empty()) return;
+    if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, &blocks, x, y, nullptr);
+    Around around;
+    around.chosen = &blocks;
+    Product(exec, weights, x, y, around).run();
+}
+
+void norm_matmul(Exec& exec, const Matrix& weights, const NormBefore& norm, Rows<const float> x,
+                 Rows<float> y, const float* bias) {
+    assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
+    if (x.rows == 0 || weights.n() == 0) return;
+    if (weights.on_device()) return matmul(exec, weights, normed_apart(exec, norm, x), y, bias);
+    Around around;
+    around.norm = norm;
+    around.bias = bias;
+    Product(exec, weights, x, y, around).run();
+}
+
+void norm_matmul_silu(Exec& exec, const Matrix& gate_up, const NormBefore& norm, Rows<const float> x,
+                      Rows<float> y) {
+    assert(x.cols == gate_up.k() && y.cols == gate_up.n() && x.rows == y.rows && gate_up.n() % 2 == 0);
+    if (x.rows == 0 || gate_up.n() == 0) return;
+    if (gate_up.on_device() || !gates_in_blocks(gate_up)) {
+        const int half = gate_up.n() / 2;
+        norm_matmul(exec, gate_up, norm, x, y);
+        const Rows<float> gate(y.data, y.rows, half, y.stride);
+        return silu_mul(exec, gate, Rows<const float>(y.data + half, y.rows, half, y.stride), gate);
+    }
+    Around around;
+    around.norm = norm;
+    around.gated = true;
+    Product(exec, gate_up, x, y, around).run();
+}
+
+void matmul_add(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> product,
+                Rows<float> sum) {
+    assert(x.cols == weights.k() && product.cols == weights.n() && x.rows == product.rows);
+    assert(sum.rows == product.rows && sum.cols == product.cols);
+    if (x.rows == 0 || weights.n() == 0) return;
+    if (weights.on_device()) {
+        matmul(exec, weights, x, product);
+        return add(exec, product, sum);
+    }
+    Around around;
+    around.sum = sum;
+    Product(exec, weights, x, product, around).run();
+}
+
+}  // namespace draftscope::kernels

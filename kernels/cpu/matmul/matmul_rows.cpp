@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "kernels/cpu/matmul/activations.h"
+#include "kernels/cpu/matmul/gathered.h"
+#include "kernels/cpu/matmul/row_layout.h"
+#include "kernels/cpu/split.h"
+#include "kernels/cpu/work_stealing.h"
+#include "kernels/device/device_matrix.h"
+#include "kernels/row_major_matrix.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Blocks of 16 rows that are copied to tile order before one call of the matmul kernel. bf16 tiles need
+/// four, and configuring tiles costs as much as a short block.
+constexpr int together = 4;
+/// Prefetch distance into L2, because the hardware cannot predict scattered rows. With less than most of the
+/// L1 size, reads were a quarter slower (Sapphire Rapids class, 48 KiB).
+constexpr std::size_t bytes_ahead = 40 << 10;
+
+constexpr std::size_t aligned(std::size_t bytes) {
+    return (bytes + RowShape::alignment - 1) / RowShape::alignment * RowShape::alignment;
+}
+
+int rows_ahead_of(const RowStore& store) {
+    return std::clamp(static_cast<int>(bytes_ahead / store.row_bytes()), lanes, together * lanes);
+}
+
+/// One thread's share: blocks [begin, end) of 16 rows of `ids`, copied to tile order.
+class GatheredBlocks {
+  public:
+    GatheredBlocks(Exec& exec, const RowStore& store, std::span<const TokenId> ids)
+        : store_(store),
+          ids_(ids),
+          shape_(store.packing(), store.k()),
+          interleave_(interleave_of(exec)),
+          block_(block_bytes(store.packing().precision, store.k())),
+          scales_(scale_bytes(store.packing(), store.k())),
+          rows_ahead_(rows_ahead_of(store)) {}
+
+    std::size_t scratch_bytes() const {
+        return aligned(together * block_) + aligned(tile_bytes) + aligned(together * scales_);
+    }
+
+    void run(MatmulBlocks kernel, MatmulWork work, std::byte* scratch, int begin, int end) const {
+        auto* values = scratch;
+        auto* scales = scratch + aligned(together * block_) + aligned(tile_bytes);
+        float* const y = work.y;
+        work.weights = values;
+        work.scales = reinterpret_cast<const std::uint16_t*>(scales);
+        const int last = std::min(end * lanes, static_cast<int>(ids_.size()));
+        for (int place = begin * lanes; place < std::min(begin * lanes + rows_ahead_, last); ++place)
+            prefetch_row(row(place), store_.row_bytes());
+        for (int first = begin; first < end; first += together) {
+            const int count = std::min(together, end - first);
+            for (int b = 0; b < count; ++b) fill(values, scales, b, (first + b) * lanes, last);
+            work.n = std::min(count * lanes, static_cast<int>(ids_.size()) - first * lanes);
+            work.y = y + std::ptrdiff_t{first} * lanes;
+            kernel(work, 0, count);
+        }
+    }
+
+  private:
+    const std::byte* row(int place) const {
+        return RowStoreAccess::row(store_, ids_[static_cast<std::size_t>(place)]);
+    }
+
+    /// Fills block `b` of the scratch from the rows at `place`. Lanes past the last row repeat it; their
+    /// outputs are not stored.
+    void fill(std::byte* values, std::byte* scales, int b, int place, int last) const {
+        std::array<const std::uint32_t*, lanes> rows, ahead;
+        for (int lane = 0; lane < lanes; ++lane) {
+            const int at = place + lane;
+            const auto groups_of = [&](int wanted) {
+                return reinterpret_cast<const std::uint32_t*>(row(std::min(wanted, last - 1)));
+            };
+            rows[static_cast<std::size_t>(lane)] = groups_of(at);
+            ahead[static_cast<std::size_t>(lane)] = groups_of(at + rows_ahead_);
+        }
+        const auto offset = static_cast<std::size_t>(b);
+        write_block(interleave_, shape_, rows.data(),
+                    reinterpret_cast<std::uint32_t*>(values + offset * block_),
+                    reinterpret_cast<std::uint16_t*>(scales + offset * scales_),
+                    place + rows_ahead_ < last ? ahead.data() : nullptr);
+    }
+
+    const RowStore& store_;
+    std::span<const TokenId> ids_;
+    RowShape shape_;
+    Interleave16 interleave_;
+    std::size_t block_, scales_;
+    int rows_ahead_;
+};
+
+/// The most rows of activations for which a bf16 tile multiplies stored rows directly. For more, copying the
+/// rows to tile order once is cheaper than reading them twice.
+constexpr int most_bf16_gathered = 8;
+
+const GatheredKernel* gathered_kernel(const MatmulKernels& kernels, Packing packing, int rows) {
+    if (packing.precision == Precision::int8) return kernels.gathered_int8;
+    if (packing.precision == Precision::bf16 && rows <= most_bf16_gathered) return kernels.gathered_bf16;
+    return nullptr;
+}
+
+/// Minimum number of blocks in a piece: the first rows of each piece are not prefetched.
+constexpr int least_blocks = 16;
+
+/// Inputs for multiplying stored rows directly. `scratch` holds x_bytes() and scratch_bytes().
+GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work, const RowStore& store,
+                           std::span<const TokenId> ids, std::byte* scratch) {
+    GatheredWork gathered;
+    gathered.store = RowStoreAccess::row(store, 0);
+    gathered.row_bytes = store.row_bytes();
+    gathered.ids = ids.data();
+    gathered.count = static_cast<int>(ids.size());
+    gathered.k = work.k;
+    gathered.rows = work.rows;
+    gathered.x = scratch;
+    gathered.scratch = scratch + aligned(kernel.x_bytes(work.k, work.rows));
+    gathered.rows_ahead = rows_ahead_of(store);
+    gathered.y = work.y;
+    gathered.y_stride = work.y_stride;
+    kernel.prepare(work, scratch);
+    return gathered;
+}
+
+}  // namespace
+
+void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids, Rows<const float> x,
+                 Rows<float> y) {
+    assert(x.cols == store.k() && y.cols == static_cast<int>(ids.size()) && x.rows == y.rows);
+    if (x.rows == 0 || ids.empty()) return;
+    if (Device* device = RowStoreAccess::device(store))
+        return DeviceMatrixAccess::matmul_rows(*device, RowStoreAccess::on_device(store), ids, x, y);
+    const MatmulKernels& kernels = matmul_kernels_of(exec.isa());
+    const MatmulBlocks kernel = blocks_kernel(kernels, store.packing());
+    MatmulWork work;
+    work.k = store.k();
+    work.rows = x.rows;
+    work.x = x.data;
+    work.x_stride = x.stride;
+    work.y = y.data;
+    work.y_stride = y.stride;
+    const Activations activations(kernels, store.packing().precision, x);
+    std::byte* shared = nullptr;
+    if (activations.needed() && x.rows > rows_prepared_twice) {
+        shared = exec.shared_scratch(activations.bytes());
+        split_range(exec, x.rows, std::int64_t{x.rows} * x.cols,
+                    [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
+    }
+    const GatheredBlocks blocks(exec, store, ids);
+    // Reading a scattered row costs as much as the products of about four rows.
+    constexpr int rows_of_reading = 4;
+    const std::int64_t operations =
+        static_cast<std::int64_t>(ids.size()) * store.k() * (x.rows + rows_of_reading);
+    const GatheredKernel* gathered = gathered_kernel(kernels, store.packing(), x.rows);
+    const std::size_t scratch_bytes = gathered == nullptr
+                                          ? blocks.scratch_bytes()
+                                          : aligned(gathered->x_bytes(work.k, work.rows)) +
+                                                gathered->scratch_bytes(work.k, store.row_bytes());
+    const int count = blocks_of(static_cast<int>(ids.size()), lanes);
+    BlockShares shares(count, BlockShares::threads_for(exec, count, operations), least_blocks);
+    run_threads(exec, shares.threads(), [&](int thread) {
+        if (!shares.any_left()) return;
+        const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;
+        std::byte* buffer = exec.scratch(thread, own + scratch_bytes);
+        MatmulWork mine = work;
+        if (activations.needed() && shared == nullptr) activations.prepare(buffer, 0, x.rows);
+        activations.point(mine, shared == nullptr ? buffer : shared);
+        GatheredWork gathered_mine;
+        if (gathered != nullptr) gathered_mine = gathered_work(*gathered, mine, store, ids, buffer + own);
+        shares.take_all(thread, [&](int begin, int end, bool) {
+            if (gathered != nullptr) return gathered->run(gathered_mine, begin, end);
+            blocks.run(kernel, mine, buffer + own, begin, end);
+        });
+    });
+}
+
+}  // namespace draftscope::kernels

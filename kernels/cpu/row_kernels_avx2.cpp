@@ -1,8 +1,0 @@
-#include "kernels/cpu/row_kernels_impl.h"
-#include "kernels/cpu/vec_avx2.h"
-
-namespace draftscope::kernels {
-
-const RowKernels row_kernels_avx2 = RowKernelsOf<VecAvx2>::table();
-
-}  // namespace draftscope::kernels

@@ -1,8 +1,0 @@
-#include "kernels/cpu/row_kernels_impl.h"
-#include "kernels/cpu/vec_avx512.h"
-
-namespace draftscope::kernels {
-
-const RowKernels row_kernels_avx512 = RowKernelsOf<VecAvx512>::table();
-
-}  // namespace draftscope::kernels

@@ -1,8 +1,0 @@
-#include "kernels/cpu/row_kernels_impl.h"
-#include "kernels/cpu/vec_portable.h"
-
-namespace draftscope::kernels {
-
-const RowKernels row_kernels_portable = RowKernelsOf<VecPortable>::table();
-
-}  // namespace draftscope::kernels

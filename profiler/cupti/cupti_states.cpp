@@ -1,0 +1,182 @@
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "base/python_wheels.h"
+#include "profiler/cupti/counter_api.h"
+
+namespace draftscope {
+
+namespace {
+
+// CUPTI's result codes, by number, because this file is also built without CUPTI's headers.
+enum Code : int {
+    multiple_before_13 = 12,
+    not_compatible = 14,
+    not_initialized = 15,
+    hardware_busy = 26,
+    not_supported = 27,
+    virtual_device = 33,
+    insufficient_privileges = 35,
+    multiple_subscribers = 39,
+    virtual_privileges = 40,
+    confidential = 41,
+    mining_device = 42,
+    partitioned = 43,
+    sli = 44,
+    wsl = 45,
+    unknown = 999,
+};
+
+constexpr const char* counter_remedy =
+    "as administrator, add the line \"options nvidia NVreg_RestrictProfilingToAdminUsers=0\" to "
+    "/etc/modprobe.d/nvidia-profiling.conf and reload the module; in a container, add --cap-add=SYS_ADMIN "
+    "(or "
+    "CAP_PERFMON since driver R565)";
+
+std::string text_of(const char* path) {
+    std::ifstream file(path);
+    std::ostringstream out;
+    out << file.rdbuf();
+    return out.str();
+}
+
+// Returns the value of the line "key: value"; "" if there is none.
+std::string value_of(const std::string& text, std::string_view key) {
+    std::istringstream lines(text);
+    std::string line;
+    while (std::getline(lines, line)) {
+        if (line.rfind(key, 0) != 0 || line.size() <= key.size() || line[key.size()] != ':') continue;
+        const std::size_t at = line.find_first_not_of(" \t", key.size() + 1);
+        return at == std::string::npos ? std::string() : line.substr(at);
+    }
+    return {};
+}
+
+}  // namespace
+
+std::string_view to_text(CuptiState state) {
+    switch (state) {
+        case CuptiState::ready:
+            return "ready";
+        case CuptiState::not_built:
+            return "not built in";
+        case CuptiState::no_library:
+            return "no library";
+        case CuptiState::too_old:
+            return "version too old";
+        case CuptiState::no_driver:
+            return "no driver";
+        case CuptiState::held:
+            return "held by another tool";
+        case CuptiState::no_permission:
+            return "no permission";
+        case CuptiState::unsupported:
+            return "not supported on this device";
+        case CuptiState::fatal:
+            return "ended by an error";
+        case CuptiState::failed:
+            return "failed";
+    }
+    return "failed";
+}
+
+CuptiProbe cupti_refusal(int code, const std::string& message, const std::string& holder,
+                         const std::string& what) {
+    CuptiProbe out;
+    out.holder = holder;
+    out.text = what + ": " + message + " (" + std::to_string(code) + ")";
+    out.state = CuptiState::failed;
+    switch (code) {
+        case not_initialized:
+        case unknown:
+            // Without a driver, CUPTI returns 999 instead of the documented 15.
+            out.state = CuptiState::no_driver;
+            out.text = "no usable NVIDIA driver (" + out.text + ")";
+            out.remedy = "load the nvidia kernel module, or pass the GPU into this container";
+            break;
+        case multiple_subscribers:
+        case multiple_before_13:
+            out.state = CuptiState::held;
+            out.text = "held by " + (holder.empty() ? std::string("another tool in this process") : holder);
+            out.remedy =
+                "start without nsys, ncu, cuda-gdb or another CUPTI client (the PyTorch profiler is one)";
+            break;
+        case insufficient_privileges:
+        case virtual_privileges:
+            out.state = CuptiState::no_permission;
+            out.remedy = counter_remedy;
+            break;
+        case not_compatible:
+            out.state = CuptiState::too_old;
+            out.remedy = "use the CUPTI that belongs to the driver, or update the driver";
+            break;
+        case hardware_busy:
+            out.text = "the counter hardware is in use (" + out.text + ")";
+            out.remedy = "end the other profiler on this GPU";
+            break;
+        case not_supported:
+        case virtual_device:
+        case confidential:
+        case mining_device:
+        case partitioned:
+        case sli:
+        case wsl:
+            out.state = CuptiState::unsupported;
+            out.remedy = "use a whole, directly attached GPU; tier T0 works everywhere";
+            break;
+        default:
+            out.remedy = "tier T0 works without CUPTI";
+    }
+    return out;
+}
+
+CuptiProbe probe_gpu_counters(const std::string& params, const std::string& status) {
+    CuptiProbe out;
+    if (params.empty()) {
+        out.state = CuptiState::no_driver;
+        out.text = "no NVIDIA kernel driver";
+        out.remedy = "install the NVIDIA driver for GPU runs; CPU runs need none";
+        return out;
+    }
+    // In the effective set, CAP_SYS_ADMIN is bit 21 and CAP_PERFMON bit 38.
+    const std::string effective = value_of(status, "CapEff");
+    const std::uint64_t capabilities = std::strtoull(effective.c_str(), nullptr, 16);
+    const bool privileged = (capabilities >> 21 & 1u) != 0 || (capabilities >> 38 & 1u) != 0;
+    const bool restricted = value_of(params, "RmProfilingAdminOnly") != "0";
+    out.state = !restricted || privileged ? CuptiState::ready : CuptiState::no_permission;
+    if (out.state == CuptiState::ready) {
+        out.text =
+            restricted ? "for administrators only; this process has their rights" : "open to all users";
+        return out;
+    }
+    out.text = "for administrators only (RmProfilingAdminOnly in /proc/driver/nvidia/params)";
+    out.remedy = counter_remedy;
+    return out;
+}
+
+CuptiProbe probe_counters() {
+    CuptiProbe permitted = probe_gpu_counters();
+    if (permitted.state != CuptiState::ready) return permitted;
+    CuptiProbe library = make_counter_api()->probe();
+    if (library.state != CuptiState::ready) return library;
+    permitted.library = library.library;
+    return permitted;
+}
+
+CuptiProbe probe_gpu_counters() {
+    return probe_gpu_counters(text_of("/proc/driver/nvidia/params"), text_of("/proc/self/status"));
+}
+
+std::vector<std::string> cupti_candidates(const std::string& wanted) {
+    if (!wanted.empty()) return {wanted};
+    if (const char* set = std::getenv("DRAFTSCOPE_CUPTI"); set != nullptr && *set != '\0') return {set};
+    std::vector<std::string> names = {"libcupti.so.13", "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
+                                      "/usr/local/cuda/lib/libcupti.so.13"};
+    const std::vector<std::string> wheels = wheel_libraries("libcupti.so.13");
+    names.insert(names.end(), wheels.begin(), wheels.end());
+    names.insert(names.end(), {"libcupti.so.12", "libcupti.so"});
+    return names;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,36 @@
+#include "profiler/cupti/gpu_context.h"
+
+#include <algorithm>
+#include <array>
+
+namespace draftscope {
+
+namespace {
+
+// Deeper nesting than the phase table has is a bug in the engine; the outer phases stay correct.
+constexpr int most_nested = 16;
+
+struct Stack {
+    std::array<GpuContext, most_nested> open{};
+    int depth = 0;
+};
+thread_local Stack stack;
+
+}  // namespace
+
+GpuContext current_gpu_context() {
+    if (stack.depth == 0) return {};
+    return stack.open[static_cast<std::size_t>(std::min(stack.depth, most_nested) - 1)];
+}
+
+void GpuPhaseStack::open(const SpanEvent& opening) {
+    if (stack.depth < most_nested)
+        stack.open[static_cast<std::size_t>(stack.depth)] = {opening.phase, opening.round, opening.level};
+    ++stack.depth;
+}
+
+void GpuPhaseStack::close(const SpanEvent&) {
+    if (stack.depth > 0) --stack.depth;
+}
+
+}  // namespace draftscope

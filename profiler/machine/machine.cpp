@@ -1,0 +1,196 @@
+#include "profiler/machine/machine.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <linux/perf_event.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "profiler/cupti/counter_api.h"
+#include "profiler/cupti/gpu_session.h"
+#include "profiler/nvtx/nvtx_mirror.h"
+
+namespace draftscope {
+
+namespace {
+
+std::string first_line(const char* path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+}
+
+// Returns the value of the first line "key<anything>separator value" of a file; "" if there is none.
+std::string value_of(const char* path, std::string_view key, char separator) {
+    std::ifstream file(path);
+    std::string line;
+    while (std::getline(file, line)) {
+        if (line.rfind(key, 0) != 0) continue;
+        const std::size_t at = line.find(separator);
+        if (at == std::string::npos) continue;
+        std::string value = line.substr(at + 1);
+        const auto drop = [](char c) { return c == ' ' || c == '\t' || c == '"'; };
+        while (!value.empty() && drop(value.front())) value.erase(value.begin());
+        while (!value.empty() && drop(value.back())) value.pop_back();
+        return value;
+    }
+    return {};
+}
+
+// Returns the name of the first library that loads; "" if none does. Calls nothing in it, because starting a
+// GPU is slow.
+std::string first_library(std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+        void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+        if (handle == nullptr) continue;
+        dlclose(handle);
+        return name;
+    }
+    return {};
+}
+
+Capability nvidia_driver() {
+    Capability out{"NVIDIA driver", false, "none", "not found",
+                   "install the NVIDIA driver for GPU runs; CPU runs need none"};
+    const std::string version = first_line("/proc/driver/nvidia/version");
+    const std::string library = first_library({"libcuda.so.1"});
+    if (library.empty()) return out;
+    out.available = !version.empty();
+    out.brief = out.available ? "running" : "not running";
+    out.state = out.available ? version : "libcuda.so.1 loads, but no kernel driver is running";
+    out.remedy = out.available ? "" : "load the nvidia kernel module or pass the GPU into this container";
+    return out;
+}
+
+/// Ignores all callbacks. It is subscribed briefly to find out which tool holds CUPTI.
+class Deaf final : public CuptiListener {
+    void node_created(std::uint64_t) override {}
+    void node_cloned(std::uint64_t, std::uint64_t) override {}
+    void node_destroyed(std::uint64_t) override {}
+    void call_entered(std::uint32_t, const char*) override {}
+    void call_left(std::uint32_t) override {}
+    std::uint8_t* buffer_wanted(std::size_t&) override { return nullptr; }
+    void buffer_filled(std::uint8_t*, std::size_t) override {}
+    void died(int) override {}
+};
+
+Capability capability_of(const char* name, const CuptiProbe& probe) {
+    const bool ready = probe.state == CuptiState::ready;
+    const std::string brief(to_text(probe.state));
+    return {name, ready, brief, ready ? probe.text : brief + ": " + probe.text, probe.remedy};
+}
+
+Capability cupti(bool ask) {
+    if (gpu_session().tier() != Tier::t0) return capability_of("CUPTI", gpu_session().state());
+    const auto api = make_cupti_api();
+    CuptiProbe probe = api->probe();
+    if (ask && probe.state == CuptiState::ready) {
+        // CUPTI keeps the listener's clock and buffers, so it must outlive the process's last CUDA call.
+        static Deaf deaf;
+        probe = api->subscribe(deaf);
+        api->unsubscribe();
+    }
+    return capability_of("CUPTI", probe);
+}
+
+Capability nvtx() {
+    const std::string name = nvtx_listener_name();
+    const bool listening = name.rfind("none", 0) != 0;
+    return {"NVTX listener", listening, listening ? "yes" : "none", name,
+            listening ? "" : "start under nsys, or build with the CUDA Toolkit's NVTX headers"};
+}
+
+Capability thread_pinning() {
+    const int cpus = usable_cores();
+    if (cpus < 2)
+        return {"thread pinning", false, "no", "this process may use only one CPU",
+                "runs have one thread; give the process more CPUs (taskset, cpuset)"};
+    return {"thread pinning", true, "off",
+            fmt::format("{} usable CPUs; with --pin, each worker stays on one", cpus), ""};
+}
+
+Capability cpu_counters() {
+    perf_event_attr attributes{};
+    attributes.size = sizeof attributes;
+    attributes.type = PERF_TYPE_HARDWARE;
+    attributes.config = PERF_COUNT_HW_CPU_CYCLES;
+    attributes.exclude_kernel = 1;
+    attributes.exclude_hv = 1;
+    const long fd = syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0);
+    if (fd >= 0) {
+        close(static_cast<int>(fd));
+        return {"CPU counters", true, "yes", "perf events", ""};
+    }
+    const int error = errno;
+    if (error != EACCES && error != EPERM)
+        return {"CPU counters", false, "none",
+                fmt::format("no hardware counters (perf_event_open: {})", std::strerror(error)),
+                "virtual machines often have none; nothing here depends on them"};
+    const std::string paranoid = first_line("/proc/sys/kernel/perf_event_paranoid");
+    return {"CPU counters", false, "none",
+            fmt::format("perf_event_open: {}{}", std::strerror(error),
+                        paranoid.empty() ? "" : ", perf_event_paranoid " + paranoid),
+            "sudo sysctl kernel.perf_event_paranoid=2"};
+}
+
+}  // namespace
+
+Machine describe_machine(bool ask_cupti) {
+    Machine out;
+    out.cpu_name = value_of("/proc/cpuinfo", "model name", ':');
+    if (out.cpu_name.empty()) out.cpu_name = "unknown CPU";
+    out.cores = usable_cores();
+    struct sysinfo memory {};
+    if (sysinfo(&memory) == 0)
+        out.memory_bytes = static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
+    out.os = value_of("/etc/os-release", "PRETTY_NAME", '=');
+    utsname name{};
+    if (uname(&name) == 0) {
+        out.kernel = name.release;
+        if (out.os.empty()) out.os = name.sysname;
+    }
+    out.tsc_invariant = TickScale::calibrate().uses_tsc();
+    out.capabilities = {nvidia_driver(), cupti(ask_cupti), capability_of("GPU counters", probe_counters()),
+                        nvtx(),          cpu_counters(),   thread_pinning()};
+    return out;
+}
+
+std::string to_json(const Machine& machine) {
+    nlohmann::ordered_json capabilities = nlohmann::ordered_json::array();
+    for (const Capability& capability : machine.capabilities)
+        capabilities.push_back({{"name", capability.name},
+                                {"available", capability.available},
+                                {"state", capability.state},
+                                {"remedy", capability.remedy}});
+    const nlohmann::ordered_json out = {
+        {"cpu", machine.cpu_name},
+        {"cores", machine.cores},
+        {"isa", machine.isa},
+        {"memory_bytes", machine.memory_bytes},
+        {"os", machine.os},
+        {"kernel", machine.kernel},
+        {"read_gb_per_s",
+         machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
+        {"cached_read_gb_per_s",
+         machine.cached_read_gb_per_s > 0 ? nlohmann::ordered_json(machine.cached_read_gb_per_s) : nullptr},
+        {"scattered_read_gb_per_s", machine.scattered_read_gb_per_s > 0
+                                        ? nlohmann::ordered_json(machine.scattered_read_gb_per_s)
+                                        : nullptr},
+        {"tsc_invariant", machine.tsc_invariant},
+        {"pid", getpid()},
+        {"capabilities", capabilities}};
+    // Names from the system may contain invalid UTF-8.
+    return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,406 @@
+#include "profiler/stats/head_costs.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "capture/conversations.h"
+#include "capture/machine_facts.h"
+#include "profiler/stats/comparable.h"
+
+namespace draftscope {
+namespace {
+
+bool is_sampled(HeadMode mode) {
+    return mode == HeadMode::aligned || mode == HeadMode::calibration;
+}
+
+/// Identifies a prompt's text across runs.
+using PromptKey = std::tuple<std::string_view, int, std::string_view>;
+PromptKey key_of(const PromptRow& prompt) {
+    return {prompt.external_id, prompt.turn, prompt.text};
+}
+
+/// A head's row with the data of its round.
+struct Eval {
+    const HeadEvalRow* row;
+    std::optional<std::size_t> round;  ///< index in the snapshot
+    bool timed;
+};
+
+HeadUnit acceptance_of(const Eval& eval) {
+    HeadUnit unit;
+    unit.rounds = 1;
+    unit.committed = eval.row->committed;
+    return unit;
+}
+
+HeadUnit unit_of(const Eval& eval) {
+    HeadUnit unit = acceptance_of(eval);
+    if (!eval.timed) return unit;
+    unit.timed_rounds = 1;
+    unit.head_ns = static_cast<double>(eval.row->head_ns);
+    return unit;
+}
+
+/// Rows of a run, read once for all of its heads.
+struct RunRows {
+    std::map<std::pair<HeadMode, std::string_view>, std::vector<Eval>> heads;
+    std::vector<Eval> driving;
+    std::map<std::size_t, HeadUnit> driven;  ///< acceptance of the driving head by round index
+    std::vector<std::size_t> rounds;
+
+    RunRows(const Snapshot& snapshot, RowId run_id) {
+        for (std::size_t i = 0; i < snapshot.head_evals.size(); ++i) {
+            const HeadEvalRow& row = snapshot.head_evals[i];
+            if (row.run_id != run_id) continue;
+            const auto round = round_index(snapshot, row.round_id);
+            const Eval eval{&row, round, time_counts(snapshot, row.mode, round)};
+            heads[{row.mode, row.head}].push_back(eval);
+            if (row.mode != HeadMode::drive) continue;
+            driving.push_back(eval);
+            if (round) driven[*round] += acceptance_of(eval);
+        }
+        for (std::size_t i = 0; i < snapshot.rounds.size(); ++i)
+            if (snapshot.rounds[i].row.run_id == run_id) rounds.push_back(i);
+    }
+};
+
+/// Returns the counted time of a round (its part of the step) and the tokens committed in it. Without T_head.
+HeadUnit time_of(const Snapshot& snapshot, std::size_t round) {
+    HeadUnit unit;
+    const RoundEntry& entry = snapshot.rounds[round];
+    const StepEntry& step = snapshot.steps[entry.step_index];
+    if (step.row.excluded != Excluded::no) return unit;
+    unit.timed_rounds = 1;
+    unit.timed_committed = entry.row.committed;
+    unit.step_ns = static_cast<double>(step.row.end_ns - step.row.start_ns - step.row.paused_ns) /
+                   std::max(1u, step.rounds.count);
+    return unit;
+}
+
+FullReference reference_of(HeadMode mode) {
+    switch (mode) {
+        case HeadMode::drive:
+            return FullReference::drive;
+        case HeadMode::selfpaced:
+            return FullReference::selfpaced;
+        case HeadMode::aligned:
+            return FullReference::aligned;
+        case HeadMode::calibration:
+            return FullReference::calibration;
+    }
+    return FullReference::none;
+}
+
+/// Makes the units of one run.
+class UnitMaker {
+  public:
+    UnitMaker(const Snapshot& snapshot, const RunRow& run)
+        : snapshot_(snapshot), rows_(snapshot, run.id), conversations_(snapshot, run.id) {
+        std::map<PromptKey, std::size_t> prompts;
+        for (const std::size_t round : rows_.rounds) {
+            const PromptRow* prompt = prompt_of(round);
+            if (prompt == nullptr || text_.contains(prompt->id)) continue;
+            const auto [found, is_new] = prompts.try_emplace(key_of(*prompt), unit_of_text_.size());
+            if (is_new) unit_of_text_.push_back(place_of(round));
+            text_[prompt->id] = found->second;
+        }
+        for (const RunRow& other : snapshot.runs)
+            if (other.id != run.id && other.head == "full" && comparable(run, other))
+                read_elsewhere(other.id, prompts);
+        choose_reference();
+    }
+
+    FullReference reference() const { return reference_; }
+
+    std::vector<PairedUnit> units(const HeadStats& head) const {
+        std::map<std::int64_t, PairedUnit> units;
+        const auto at = [&](const Eval& eval) -> PairedUnit& { return units[place_of(eval.round)]; };
+        for (const Eval& eval : rows_.heads.at({head.mode, head.head})) {
+            at(eval).head += unit_of(eval);
+            if (is_sampled(head.mode)) at(eval).drive_at_head += driven_at(eval);
+        }
+        if (full_ != nullptr)
+            for (const Eval& eval : *full_) {
+                at(eval).full += unit_of(eval);
+                if (!whole_text_reference()) at(eval).drive_at_full += driven_at(eval);
+            }
+        for (const Eval& eval : rows_.driving) {
+            PairedUnit& unit = at(eval);
+            if (!is_sampled(head.mode)) unit.drive_at_head += acceptance_of(eval);
+            if (whole_text_reference() || is_elsewhere(eval)) unit.drive_at_full += acceptance_of(eval);
+            if (full_ != nullptr) unit.base.head_ns += unit_of(eval).head_ns;
+        }
+        for (const std::size_t round : rows_.rounds) {
+            PairedUnit& unit = units[place_of(round)];
+            const HeadUnit time = time_of(snapshot_, round);
+            if (full_ != nullptr) unit.base += time;
+            // Speed is over steps, including rounds without a head call.
+            if (head.mode != HeadMode::drive) continue;
+            unit.head.step_ns += time.step_ns;
+            unit.head.timed_committed += time.timed_committed;
+            const Elsewhere* other = elsewhere_of(round);
+            if (other != nullptr && other->time.step_ns > 0) unit.head_run += time;
+        }
+        add_full_runs(head, units);
+        std::vector<PairedUnit> out;
+        out.reserve(units.size());
+        for (auto& [key, unit] : units) out.push_back(unit);
+        return out;
+    }
+
+  private:
+    /// The full head in another run that it drove, over a prompt that this run also has.
+    struct Elsewhere {
+        HeadUnit full;  ///< acceptance and T_head
+        HeadUnit time;  ///< rounds and T_head in them
+    };
+
+    const PromptRow* prompt_of(std::size_t round) const {
+        return snapshot_.prompt(snapshot_.rounds[round].row.prompt_id);
+    }
+
+    void read_elsewhere(RowId run_id, const std::map<PromptKey, std::size_t>& prompts) {
+        const RunRows rows(snapshot_, run_id);
+        const auto place = [&](std::size_t round) -> std::optional<std::size_t> {
+            const PromptRow* prompt = prompt_of(round);
+            const auto found = prompt == nullptr ? prompts.end() : prompts.find(key_of(*prompt));
+            if (found == prompts.end()) return std::nullopt;
+            return found->second;
+        };
+        for (const Eval& eval : rows.driving) {
+            const auto at = eval.round && eval.row->head == "full" ? place(*eval.round) : std::nullopt;
+            if (!at) continue;
+            elsewhere_[*at].full += unit_of(eval);
+            elsewhere_[*at].time.head_ns += unit_of(eval).head_ns;
+        }
+        for (const std::size_t round : rows.rounds)
+            if (const auto at = place(round); at && elsewhere_.contains(*at))
+                elsewhere_[*at].time += time_of(snapshot_, round);
+    }
+
+    void choose_reference() {
+        if (!elsewhere_.empty()) reference_ = FullReference::other_run;
+        for (const auto& [key, evals] : rows_.heads) {
+            const FullReference own = reference_of(key.first);
+            if (key.second != "full" || (reference_ != FullReference::none && own > reference_)) continue;
+            reference_ = own;
+            full_ = &evals;
+        }
+    }
+
+    bool whole_text_reference() const {
+        return reference_ == FullReference::drive || reference_ == FullReference::selfpaced;
+    }
+    bool is_elsewhere(const Eval& eval) const {
+        return reference_ == FullReference::other_run && eval.round && elsewhere_of(*eval.round) != nullptr;
+    }
+    /// Returns the full head's data from other runs for the prompt of a round; null if there is none.
+    const Elsewhere* elsewhere_of(std::size_t round) const {
+        const auto text = text_.find(snapshot_.rounds[round].row.prompt_id);
+        const auto found = text == text_.end() ? elsewhere_.end() : elsewhere_.find(text->second);
+        return found == elsewhere_.end() ? nullptr : &found->second;
+    }
+    HeadUnit driven_at(const Eval& eval) const {
+        const auto found = eval.round ? rows_.driven.find(*eval.round) : rows_.driven.end();
+        return found == rows_.driven.end() ? HeadUnit() : found->second;
+    }
+
+    /// Returns the conversation of a round. Rows without a round form one extra unit.
+    std::int64_t place_of(const std::optional<std::size_t>& round) const {
+        constexpr std::int64_t nowhere = -1;
+        if (!round) return nowhere;
+        const auto found = conversations_.of(snapshot_.rounds[*round].row.prompt_id);
+        return found ? static_cast<std::int64_t>(*found) : nowhere;
+    }
+
+    /// Adds the full head's data from other runs. It is the reference if this run has no better one, and it
+    /// gives the measured speed. A full head that drives needs none.
+    void add_full_runs(const HeadStats& head, std::map<std::int64_t, PairedUnit>& units) const {
+        if (head.mode == HeadMode::drive && head.head == "full") {
+            for (auto& [key, unit] : units) unit.full_run = unit.head_run = unit.head;
+            return;
+        }
+        for (const auto& [text, there] : elsewhere_) {
+            PairedUnit& unit = units[unit_of_text_[text]];
+            unit.full_run += there.time;
+            if (reference_ != FullReference::other_run) continue;
+            unit.full += there.full;
+            unit.base += there.time;
+        }
+    }
+
+    const Snapshot& snapshot_;
+    RunRows rows_;
+    Conversations conversations_;
+    std::unordered_map<RowId, std::size_t> text_;  ///< index of a prompt's text among those of the run
+    std::vector<std::int64_t> unit_of_text_;       ///< conversation in which the text first occurs
+    std::map<std::size_t, Elsewhere> elsewhere_;   ///< by text
+    FullReference reference_ = FullReference::none;
+    const std::vector<Eval>* full_ = nullptr;  ///< rows of the run's own full reference
+};
+
+/// Returns the run's full head with times and bytes. If several rows exist, the first mode is used: driving,
+/// self-paced, aligned.
+const HeadStats* full_with_times(const std::vector<HeadComparison>& heads) {
+    const HeadStats* best = nullptr;
+    for (const HeadComparison& head : heads) {
+        if (head.stats.head != "full" || head.stats.head_ns_per_round <= 0 || head.stats.bytes_per_round <= 0)
+            continue;
+        if (best == nullptr || head.stats.mode < best->mode) best = &head.stats;
+    }
+    return best;
+}
+
+std::optional<HeadBytes> against_bytes(const HeadStats& head, const HeadStats& full) {
+    if (head.head_ns_per_round <= 0 || head.bytes_per_round <= 0) return std::nullopt;
+    HeadBytes out;
+    out.per_second = head.bytes_per_round / (head.head_ns_per_round * 1e-9);
+    out.explained = head.bytes_per_round / full.bytes_per_round;
+    out.constant_ns = head.head_ns_per_round - out.explained * full.head_ns_per_round;
+    out.times = head.head_ns_per_round / (out.explained * full.head_ns_per_round);
+    return out;
+}
+
+}  // namespace
+
+std::string_view to_text(FullReference reference) {
+    switch (reference) {
+        case FullReference::drive:
+            return "drive";
+        case FullReference::selfpaced:
+            return "selfpaced";
+        case FullReference::other_run:
+            return "other run";
+        case FullReference::aligned:
+            return "aligned";
+        case FullReference::calibration:
+            return "calibration";
+        case FullReference::none:
+            break;
+    }
+    return "";
+}
+
+namespace {
+
+/// Returns for each head the bytes that a call streams in addition to its scattered rows. Heads without
+/// scattered rows are left out.
+std::map<std::string, double> streamed_bytes(const RunRow& run) {
+    std::map<std::string, double> out;
+    const auto config = nlohmann::json::parse(run.config_json, nullptr, false);
+    if (!config.is_object()) return out;
+    const auto heads = config.find("head_streamed_bytes");
+    if (heads == config.end() || !heads->is_object()) return out;
+    for (const auto& [head, bytes] : heads->items())
+        if (bytes.is_number()) out[head] = bytes.get<double>();
+    return out;
+}
+
+HeadReads reads_of(const RunRow& run, const std::map<std::string, double>& streamed, const HeadStats& stats) {
+    HeadReads out;
+    out.head_ns = stats.head_ns_per_round;
+    out.streamed = stats.bytes_per_round;
+    if (const auto own = streamed.find(stats.head); own != streamed.end()) {
+        // Without recorded calls, the number of matrix reads is unknown.
+        if (stats.bytes_per_call <= 0) return out;
+        const double calls = stats.bytes_per_round / stats.bytes_per_call;
+        out.streamed = std::min(out.streamed, own->second * calls);
+        out.gathered = stats.bytes_per_round - out.streamed;
+    }
+    const auto stream = probed_gb_per_s(run), scattered = probed_scattered_gb_per_s(run);
+    if (!stream || (out.gathered > 0 && !scattered) || out.head_ns <= 0 || stats.bytes_per_round <= 0)
+        return out;
+    out.explained_ns = out.streamed / *stream + (out.gathered > 0 ? out.gathered / *scattered : 0.0);
+    return out;
+}
+
+}  // namespace
+
+HeadReads head_reads(const RunRow& run, const HeadStats& stats) {
+    return reads_of(run, streamed_bytes(run), stats);
+}
+
+namespace {
+
+/// The full head compared with itself is 1 by definition.
+void drop_intervals(AcceptanceCost& cost) {
+    for (std::optional<Estimate>* one :
+         {&cost.rho_tau, &cost.nu, &cost.predicted, &cost.measured, &cost.unexplained})
+        if (*one) (*one)->interval.reset();
+}
+
+std::string no_interval_of(const HeadComparison& head) {
+    if (!head.cost.rho_tau) return {};
+    const std::string text = no_interval_text(head.cost.conversations);
+    if (text.empty()) return {};
+    switch (head.reference) {
+        case FullReference::calibration:
+            return "calibration rounds in " + text +
+                   "; decode more prompts, or compare exactly with --shadow full or draftscope replay";
+        case FullReference::aligned:
+            return "aligned rounds in " + text;
+        case FullReference::other_run:
+            return "both runs have " + text;
+        default:
+            return text;
+    }
+}
+
+}  // namespace
+
+std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
+                                       const BootstrapOptions& options) {
+    std::vector<HeadComparison> out;
+    const RunRow* run = snapshot.run(run_id);
+    if (run == nullptr) return out;
+    const UnitMaker maker(snapshot, *run);
+    const std::map<std::string, double> streamed = streamed_bytes(*run);
+    const bool sampled =
+        maker.reference() == FullReference::aligned || maker.reference() == FullReference::calibration;
+    for (HeadStats& stats : head_stats(snapshot, run_id)) {
+        HeadComparison head;
+        head.cost = acceptance_cost(maker.units(stats), options);
+        head.reference = maker.reference();
+        head.estimate = stats.mode == HeadMode::aligned || (sampled && stats.head != "full");
+        if (stats.head == "full" && reference_of(stats.mode) == head.reference) drop_intervals(head.cost);
+        head.stats = std::move(stats);
+        head.no_interval = no_interval_of(head);
+        head.reads = reads_of(*run, streamed, head.stats);
+        out.push_back(std::move(head));
+    }
+    if (const HeadStats* full = full_with_times(out); full != nullptr)
+        for (HeadComparison& head : out) head.bytes = against_bytes(head.stats, *full);
+    return out;
+}
+
+std::vector<DrivenPrompt> driven_prompts(const Snapshot& snapshot, RowId run_id) {
+    std::vector<DrivenPrompt> out;
+    std::map<RowId, std::size_t> places;
+    const auto at = [&](std::size_t round) -> DrivenPrompt& {
+        const RowId prompt = snapshot.rounds[round].row.prompt_id;
+        const auto [found, is_new] = places.try_emplace(prompt, out.size());
+        if (is_new) out.push_back({prompt, {}, 0});
+        return out[found->second];
+    };
+    const RunRows rows(snapshot, run_id);
+    for (const std::size_t round : rows.rounds) {
+        HeadUnit& unit = at(round).unit;
+        unit.rounds += 1;
+        unit.committed += snapshot.rounds[round].row.committed;
+        unit += time_of(snapshot, round);
+    }
+    for (const Eval& eval : rows.driving) {
+        if (!eval.round) continue;
+        DrivenPrompt& prompt = at(*eval.round);
+        prompt.unit.head_ns += unit_of(eval).head_ns;
+        prompt.active_rows += eval.row->active_rows;
+    }
+    return out;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,429 @@
+// Exports a capture as the SQLite file that `nsys export` makes, for existing queries and scripts. All
+// relations are tables, because scripts look for them in sqlite_master. Data that nsys lacks is in
+// DRAFTSCOPE_* tables.
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <vector>
+
+#include "storage/capture_file.h"
+#include "storage/export/export.h"
+#include "storage/export/nsys_tables.h"
+#include "storage/schema.h"
+#include "storage/sql.h"
+
+namespace draftscope {
+
+namespace {
+
+using storage::Database;
+using storage::Statement;
+
+constexpr std::int64_t push_pop = 59, start_end = 60, mark = 34, category_row = 33, domain_row = 75;
+constexpr std::int64_t first_foreign_domain = 2;
+
+/// Hardware and VM are 0; process and thread have 24 bits each.
+std::int64_t global_pid(std::int64_t pid) {
+    return pid << 24;
+}
+
+/// `foo<int>(float*)` and `void ns::foo<int>(float*)` become `foo`. The name ends at the first parenthesis or
+/// angle bracket that is not part of an operator's name; the last component is returned.
+std::string short_kernel_name(std::string_view name) {
+    std::size_t end = name.find('(');
+    const std::size_t angle = name.find('<');
+    if (angle != std::string_view::npos && angle < end) end = angle;
+    if (end == std::string_view::npos) end = name.size();
+    std::string_view head = name.substr(0, end);
+    const std::size_t colons = head.rfind("::");
+    if (colons != std::string_view::npos) head.remove_prefix(colons + 2);
+    const std::size_t space = head.rfind(' ');
+    if (space != std::string_view::npos) head.remove_prefix(space + 1);
+    return std::string(head.empty() ? name : head);
+}
+
+class NsysExport {
+  public:
+    NsysExport(const std::string& path, const Database& from, const std::string& partial, const Database& to)
+        : path_(path), from_(from), partial_(partial), to_(to) {}
+
+    Status write() {
+        DS_TRY(script(storage::nsys_base_sql));
+        DS_TRY(session());
+        DS_TRY(ranges());
+        DS_TRY(foreign_ranges());
+        DS_TRY(calls());
+        DS_TRY(gpu_ops());
+        DS_TRY(our_tables());
+        return strings();
+    }
+
+  private:
+    Status script(const std::string& sql) {
+        if (to_.exec(sql) == SQLITE_OK) return {};
+        return write_error();
+    }
+    Error write_error() const {
+        return failed("{}: can't be written: {}; free space or choose another folder", partial_,
+                      to_.message());
+    }
+    template <typename F>
+    Status each(std::string_view sql, F row) {
+        Statement statement = from_.prepare(sql);
+        if (!statement) return storage::file_error(path_, from_, "exporting");
+        int code = SQLITE_ROW;
+        while ((code = statement.step()) == SQLITE_ROW) DS_TRY(row(statement));
+        if (code != SQLITE_DONE) return storage::file_error(path_, from_, "exporting");
+        return {};
+    }
+    Status done(int code) const { return code == SQLITE_DONE ? Status() : Status(write_error()); }
+
+    /// Returns an INSERT statement with `columns` parameters. `create` runs before the table's first row.
+    Result<Statement*> table(const char* create, const char* name, int columns);
+    std::int64_t string_id(std::string_view text) {
+        return strings_.try_emplace(std::string(text), static_cast<std::int64_t>(strings_.size()))
+            .first->second;
+    }
+    std::int64_t tid_of(std::int64_t run, std::int64_t thread) {
+        const std::int64_t id = global_pid(pids_[run]) | (thread & 0xFFFFFF);
+        threads_.try_emplace(id, run);
+        return id;
+    }
+    TimeNs at(std::int64_t run, TimeNs ns) const {
+        const auto found = offsets_.find(run);
+        return ns + (found != offsets_.end() ? found->second : 0);
+    }
+    Status session();
+    Status ranges();
+    Status range(std::int64_t run, std::int64_t thread, std::int64_t type, TimeNs start, TimeNs end,
+                 std::string_view name, std::int64_t category, std::int64_t colour, std::int64_t payload,
+                 const std::string& json);
+    Status foreign_ranges();
+    Status calls();
+    Status gpu_ops();
+    Status gpu_op(const Statement& row);
+    Status our_tables();
+    Status strings();
+
+    const std::string& path_;
+    const Database& from_;
+    const std::string& partial_;
+    const Database& to_;
+    std::map<std::string, Statement> tables_;
+    std::map<std::string, std::int64_t> strings_;
+    std::map<std::int64_t, std::int64_t> pids_, threads_;
+    std::map<std::int64_t, std::int64_t> engine_threads_;  ///< the decoding thread of each run
+    std::map<std::int64_t, TimeNs> offsets_;
+    std::map<std::string, std::int64_t> domains_;
+    std::int64_t next_range_ = 1;
+};
+
+Result<Statement*> NsysExport::table(const char* create, const char* name, int columns) {
+    Statement& statement = tables_[name];
+    if (statement) return &statement;
+    if (create != nullptr) DS_TRY(script(create));
+    std::string marks = "?";
+    for (int i = 1; i < columns; ++i) marks += ",?";
+    statement = to_.prepare(fmt::format("INSERT INTO {} VALUES ({})", name, marks));
+    if (!statement) return write_error();
+    return &statement;
+}
+
+Status NsysExport::session() {
+    // Each run has its own time zero; the export uses the first run's.
+    DS_TRY(
+        each("SELECT run_id, min(monotonic_ns) - (SELECT min(monotonic_ns) FROM clock_anchor) "
+             "FROM clock_anchor GROUP BY run_id",
+             [&](Statement& row) -> Status {
+                 offsets_[row.integer(0)] = row.integer(1);
+                 return {};
+             }));
+    DS_ASSIGN(Statement * processes, table(nullptr, "PROCESSES", 3));
+    DS_ASSIGN(Statement * meta, table(nullptr, "META_DATA_CAPTURE", 2));
+    const auto process = [&](Statement& row) -> Status {
+        const std::int64_t run = row.integer(0);
+        pids_[run] = row.integer(6) & 0xFFFFFF;
+        DS_TRY(done(
+            processes->run(global_pid(pids_[run]), pids_[run],
+                           fmt::format("draftscope: {}, {}, {}", row.text(2), row.text(3), row.text(4)))));
+        DS_TRY(done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_VERIFY", run), row.text(7))));
+        return done(meta->run(fmt::format("DRAFTSCOPE_RUN_{}_TIER", run), row.text(5)));
+    };
+    DS_TRY(each(
+        fmt::format("SELECT id, name, target, drafter, head, tier, coalesce(json_extract(machine_json, "
+                    "'$.pid'), id), verify || CASE {} WHEN 'exact' THEN '' WHEN 'LOSSY' THEN ' (LOSSY' || "
+                    "iif(acceptance = 'real', ')', ', acceptance ' || acceptance || ')') "
+                    "ELSE ' (lossless in distribution)' END FROM run ORDER BY id",
+                    storage::losslessness_sql),
+        process));
+    DS_ASSIGN(Statement * info, table(nullptr, "META_DATA_EXPORT", 2));
+    const std::pair<std::string, std::string> facts[] = {
+        {"EXPORT_PRODUCT_NAME", "Draftscope"},
+        {"EXPORT_SCHEMA_VERSION", "3.16.1"},
+        {"DRAFTSCOPE_CAPTURE_SCHEMA", std::to_string(capture_schema_version)},
+        {"DRAFTSCOPE_COLUMNS_NOT_RECORDED", "contextId, *SharedMemory, localMemory*, gridId, returnValue"}};
+    for (const auto& [name, value] : facts) DS_TRY(done(info->run(name, value)));
+    const std::int64_t utc = from_.integer("SELECT min(utc_ns) FROM clock_anchor").value_or(0);
+    const std::string text =
+        from_.text("SELECT started_utc FROM run ORDER BY id LIMIT 1").value_or(std::string());
+    DS_ASSIGN(Statement * start, table(nullptr, "TARGET_INFO_SESSION_START_TIME", 3));
+    DS_TRY(done(start->run(utc, text, text)));
+    const std::int64_t length =
+        from_.integer("SELECT max(monotonic_ns) - min(monotonic_ns) FROM clock_anchor").value_or(0);
+    DS_ASSIGN(Statement * details, table(nullptr, "ANALYSIS_DETAILS", 4));
+    return done(details->run(std::int64_t{0}, length, std::int64_t{0}, length));
+}
+
+Status NsysExport::range(std::int64_t run, std::int64_t thread, std::int64_t type, TimeNs start, TimeNs end,
+                         std::string_view name, std::int64_t category, std::int64_t colour,
+                         std::int64_t payload, const std::string& json) {
+    DS_ASSIGN(Statement * events, table(nullptr, "NVTX_EVENTS", 19));
+    const std::optional<std::int64_t> none;
+    const std::optional<double> no_number;
+    const std::int64_t tid = tid_of(run, thread);
+    const std::optional<std::int64_t> id = type == start_end ? std::optional(next_range_++) : none;
+    return done(events->run(at(run, start), at(run, end), type, id, category, colour, storage::TextOrNull{},
+                            tid, none, string_id(name), std::int64_t{1}, payload, none, no_number, none, none,
+                            no_number, none, storage::TextOrNull{json}));
+}
+
+Status NsysExport::ranges() {
+    DS_ASSIGN(Statement * events, table(nullptr, "NVTX_EVENTS", 19));
+    const std::optional<std::int64_t> none;
+    const std::optional<double> no_number;
+    DS_TRY(each("SELECT run_id, min(thread_id) FROM span WHERE lane = 0 GROUP BY run_id",
+                [&](Statement& row) -> Status {
+                    engine_threads_[row.integer(0)] = row.integer(1);
+                    return {};
+                }));
+    const auto describe = [&](std::int64_t run, std::int64_t type, std::int64_t category,
+                              std::string_view text, std::int64_t domain) {
+        return done(events->run(std::int64_t{0}, none, type, none, category, none, text,
+                                tid_of(run, engine_threads_[run]), none, none, domain, none, none, no_number,
+                                none, none, no_number, none, none));
+    };
+    for (const auto& [run, pid] : pids_) {
+        DS_TRY(describe(run, domain_row, 0, "draftscope", 1));
+        // Category ids are phase ids, as in live NVTX ranges; 100 is the step.
+        DS_TRY(each("SELECT id, name FROM phase WHERE id > 0", [&, r = run](Statement& row) -> Status {
+            return describe(r, category_row, row.integer(0), row.text(1), 1);
+        }));
+        DS_TRY(describe(run, category_row, 100, "step", 1));
+    }
+    // A step is a range around its phases, on the thread of its critical lane.
+    DS_TRY(
+        each("SELECT t.run_id, (SELECT s.thread_id FROM span s WHERE s.step_id = t.id AND s.lane = 0 "
+             "LIMIT 1), t.start_ns, t.end_ns, t.ordinal, coalesce(t.excluded, '') FROM step t ORDER BY t.id",
+             [&](Statement& row) -> Status {
+                 return range(row.integer(0), row.integer(1), push_pop, row.integer(2), row.integer(3),
+                              "step", 100, 0xFF909090, row.integer(4),
+                              fmt::format(R"({{"step":{},"excluded":"{}"}})", row.integer(4), row.text(5)));
+             }));
+    // Side lanes run concurrently with the critical lane of their thread, so their ranges may overlap.
+    return each(
+        "SELECT s.run_id, s.thread_id, s.lane, s.start_ns, s.end_ns, p.name, p.id, p.colour, s.level, "
+        "s.rows, "
+        "s.bytes, coalesce(r.ordinal, -1), coalesce(t.ordinal, -1) FROM span s JOIN phase p ON p.id = "
+        "s.phase_id LEFT JOIN round r ON r.id = s.round_id LEFT JOIN step t ON t.id = s.step_id ORDER BY "
+        "s.id",
+        [&](Statement& row) -> Status {
+            const auto round = static_cast<std::uint64_t>(static_cast<std::uint32_t>(row.integer(11)));
+            const std::uint64_t payload = round << 16 | static_cast<std::uint16_t>(row.integer(8));
+            const std::string colour(row.text(7));  // "#RRGGBB"
+            const std::int64_t argb =
+                0xFF000000 | (colour.empty() ? 0 : std::strtoll(colour.c_str() + 1, nullptr, 16));
+            return range(
+                row.integer(0), row.integer(1), row.integer(2) == 0 ? push_pop : start_end, row.integer(3),
+                row.integer(4), row.text(5), row.integer(6), argb, static_cast<std::int64_t>(payload),
+                fmt::format(R"({{"step":{},"round":{},"level":{},"rows":{},"bytes":{}}})", row.integer(12),
+                            row.integer(11), row.integer(8), row.integer(9), row.integer(10)));
+        });
+}
+
+Status NsysExport::foreign_ranges() {
+    DS_ASSIGN(Statement * events, table(nullptr, "NVTX_EVENTS", 19));
+    const std::optional<std::int64_t> none;
+    const std::optional<double> no_number;
+    return each(
+        "SELECT run_id, domain, name, thread_id, start_ns, end_ns, payload FROM nvtx_range "
+        "WHERE domain != 'CUDA API' ORDER BY rowid",
+        [&](Statement& row) -> Status {
+            const std::int64_t run = row.integer(0);
+            const std::int64_t tid = tid_of(run, row.integer(3));
+            const std::string domain(row.text(1));
+            const auto [known, added] = domains_.try_emplace(
+                domain,
+                domain.empty() ? 0 : first_foreign_domain + static_cast<std::int64_t>(domains_.size()));
+            if (added && !domain.empty())
+                DS_TRY(done(events->run(std::int64_t{0}, none, domain_row, none, std::int64_t{0}, none,
+                                        domain, tid, none, none, known->second, none, none, no_number, none,
+                                        none, no_number, none, none)));
+            const bool point = row.integer(4) == row.integer(5);
+            const std::optional<std::int64_t> end =
+                point ? none : std::optional<std::int64_t>(at(run, row.integer(5)));
+            return done(events->run(at(run, row.integer(4)), end, point ? mark : push_pop, none,
+                                    std::int64_t{0}, none, row.text(2), tid, none, none, known->second,
+                                    row.integer(6), none, no_number, none, none, no_number, none, none));
+        });
+}
+
+Status NsysExport::calls() {
+    return each(
+        "SELECT run_id, name, thread_id, start_ns, end_ns, payload FROM nvtx_range WHERE domain = 'CUDA API' "
+        "ORDER BY rowid",
+        [&](Statement& row) -> Status {
+            DS_ASSIGN(Statement * runtime,
+                      table(storage::nsys_runtime_sql, "CUPTI_ACTIVITY_KIND_RUNTIME", 8));
+            const std::int64_t run = row.integer(0);
+            const std::int64_t driver =
+                row.text(1).substr(0, 4) == "cuda" || row.text(1).substr(0, 2) == "__" ? 0 : 1;
+            return done(runtime->run(at(run, row.integer(3)), at(run, row.integer(4)), driver,
+                                     tid_of(run, row.integer(2)), row.integer(5), string_id(row.text(1)),
+                                     std::int64_t{0}, std::optional<std::int64_t>()));
+        });
+}
+
+Status NsysExport::gpu_op(const Statement& row) {
+    const std::optional<std::int64_t> none;
+    const std::int64_t run = row.integer(0), zero = 0, context = 1;
+    const TimeNs start = at(run, row.integer(2)), end = at(run, row.integer(3));
+    const std::int64_t stream = row.integer(1), correlation = row.integer(5), device = row.integer(10);
+    const std::int64_t pid = global_pid(pids_[run]);
+    const std::optional<std::int64_t> node =
+        row.integer(6) != 0 ? std::optional<std::int64_t>(row.integer(6)) : none;
+    const std::string name(row.text(4)), grid(row.text(7)), block(row.text(8));
+    if (!grid.empty()) {
+        long long g[3] = {1, 1, 1}, b[3] = {1, 1, 1};
+        std::sscanf(grid.c_str(), "%lld,%lld,%lld", &g[0], &g[1], &g[2]);
+        std::sscanf(block.c_str(), "%lld,%lld,%lld", &b[0], &b[1], &b[2]);
+        DS_ASSIGN(Statement * kernels, table(storage::nsys_kernel_sql, "CUPTI_ACTIVITY_KIND_KERNEL", 28));
+        const auto i64 = [](long long value) { return static_cast<std::int64_t>(value); };
+        return done(kernels->run(start, end, device, context, none, stream, correlation, pid, string_id(name),
+                                 string_id(short_kernel_name(name)), none, std::int64_t{1}, none,
+                                 row.integer(11), i64(g[0]), i64(g[1]), i64(g[2]), i64(b[0]), i64(b[1]),
+                                 i64(b[2]), zero, zero, zero, zero, zero, none, node, none));
+    }
+    if (name.starts_with("memcpy")) {
+        static const std::map<std::string, std::int64_t> kinds = {
+            {"memcpy host to device", 1}, {"memcpy device to host", 2},
+            {"memcpy HtoA", 3},           {"memcpy AtoH", 4},
+            {"memcpy AtoA", 5},           {"memcpy AtoD", 6},
+            {"memcpy DtoA", 7},           {"memcpy device to device", 8},
+            {"memcpy host to host", 9},   {"memcpy peer to peer", 10}};
+        const auto kind = kinds.find(name);
+        const std::int64_t unknown_memory = 7;
+        DS_ASSIGN(Statement * copies, table(storage::nsys_memcpy_sql, "CUPTI_ACTIVITY_KIND_MEMCPY", 20));
+        return done(copies->run(start, end, device, context, none, stream, correlation, pid, row.integer(9),
+                                kind != kinds.end() ? kind->second : zero, none, unknown_memory,
+                                unknown_memory, none, none, none, none, none, node, none));
+    }
+    if (name == "graph") {
+        DS_ASSIGN(Statement * graphs, table(storage::nsys_graph_sql, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 10));
+        return done(graphs->run(start, end, device, context, none, stream, correlation, pid, zero, zero));
+    }
+    DS_ASSIGN(Statement * fills, table(storage::nsys_memset_sql, "CUPTI_ACTIVITY_KIND_MEMSET", 12));
+    return done(fills->run(start, end, device, context, none, stream, correlation, pid, zero, row.integer(9),
+                           node, std::int64_t{7}));
+}
+
+Status NsysExport::gpu_ops() {
+    const char* later = storage::has_column(from_, "gpu_op", "device") ? "device, registers" : "0, 0";
+    DS_TRY(each(
+        fmt::format("SELECT run_id, stream, start_ns, end_ns, name, correlation_id, graph_node_id, grid, "
+                    "block, bytes, {} FROM gpu_op ORDER BY start_ns, id",
+                    later),
+        [&](Statement& row) { return gpu_op(row); }));
+    if (from_.integer("SELECT EXISTS (SELECT 1 FROM gpu_op)").value_or(0) == 0) return {};
+    DS_TRY(script(storage::nsys_gpu_sql));
+    const std::string gpu =
+        from_
+            .text(
+                "SELECT json_extract(c.value, '$.state') FROM run, json_each(run.machine_json, "
+                "'$.capabilities') c WHERE json_extract(c.value, '$.name') = 'GPU' LIMIT 1")
+            .value_or("GPU");
+    DS_TRY(script("INSERT INTO TARGET_INFO_GPU (vmId, id, name, cuDevice) VALUES (0, 0, " +
+                  storage::sql_quoted(gpu, '\'') + ", 0)"));
+    DS_ASSIGN(Statement * streams, table(nullptr, "TARGET_INFO_CUDA_STREAM", 7));
+    return each("SELECT DISTINCT run_id, stream FROM gpu_op ORDER BY 1, 2", [&](Statement& row) -> Status {
+        const std::int64_t zero = 0;
+        return done(
+            streams->run(row.integer(1), zero, zero, pids_[row.integer(0)], std::int64_t{1}, zero, zero));
+    });
+}
+
+/// Writes the tables for speculation: a row per round with the step's times, and the phase of each GPU op.
+Status NsysExport::our_tables() {
+    DS_TRY(
+        script("CREATE TABLE DRAFTSCOPE_ROUNDS (start INTEGER NOT NULL, end INTEGER NOT NULL, globalPid "
+               "INTEGER, step INTEGER, prompt INTEGER, round INTEGER, treeNodes INTEGER, drafted INTEGER, "
+               "accepted INTEGER, committed INTEGER)"));
+    DS_ASSIGN(Statement * rounds, table(nullptr, "DRAFTSCOPE_ROUNDS", 10));
+    DS_TRY(each(
+        "SELECT r.run_id, r.start_ns, r.end_ns, t.ordinal, p.ordinal, r.ordinal, r.tree_nodes, "
+        "r.drafted, r.accepted, r.committed FROM round r JOIN step t ON t.id = r.step_id JOIN prompt p "
+        "ON p.id = r.prompt_id ORDER BY r.id",
+        [&](Statement& row) -> Status {
+            const std::int64_t run = row.integer(0);
+            return done(rounds->run(at(run, row.integer(1)), at(run, row.integer(2)), global_pid(pids_[run]),
+                                    row.integer(3), row.integer(4), row.integer(5), row.integer(6),
+                                    row.integer(7), row.integer(8), row.integer(9)));
+        }));
+    DS_TRY(
+        script("CREATE TABLE DRAFTSCOPE_GPU_PHASES (start INTEGER NOT NULL, end INTEGER NOT NULL, "
+               "globalPid INTEGER, streamId INTEGER, correlationId INTEGER, graphNodeId INTEGER, phase "
+               "TEXT, step INTEGER)"));
+    DS_ASSIGN(Statement * phases, table(nullptr, "DRAFTSCOPE_GPU_PHASES", 8));
+    return each(
+        "SELECT g.run_id, g.start_ns, g.end_ns, g.stream, g.correlation_id, g.graph_node_id, p.name, "
+        "coalesce(t.ordinal, -1) FROM gpu_op g JOIN phase p ON p.id = g.phase_id LEFT JOIN step t ON "
+        "t.id = g.step_id ORDER BY g.id",
+        [&](Statement& row) -> Status {
+            const std::int64_t run = row.integer(0);
+            return done(phases->run(at(run, row.integer(1)), at(run, row.integer(2)), global_pid(pids_[run]),
+                                    row.integer(3), row.integer(4), row.integer(5), row.text(6),
+                                    row.integer(7)));
+        });
+}
+
+Status NsysExport::strings() {
+    DS_ASSIGN(Statement * names, table(nullptr, "ThreadNames", 3));
+    for (const auto& [tid, run] : threads_) {
+        const std::int64_t thread = tid & 0xFFFFFF;
+        const std::string name =
+            thread == engine_threads_[run] ? std::string("engine") : fmt::format("thread {}", thread);
+        DS_TRY(done(names->run(string_id(name), std::int64_t{0}, tid)));
+    }
+    DS_ASSIGN(Statement * strings, table(nullptr, "StringIds", 2));
+    for (const auto& [text, id] : strings_) DS_TRY(done(strings->run(id, text)));
+    return {};
+}
+
+}  // namespace
+
+Status export_nsys(const std::string& path, const std::string& out) {
+    DS_ASSIGN(const Database from, storage::open_capture(path));
+    DS_TRY(storage::check_new_file(out));
+    if (from.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, from, "starting to read");
+    const std::string partial = storage::partial_name(out);
+    std::error_code error;
+    std::filesystem::remove(partial, error);
+    Status written;
+    {
+        std::string message;
+        Database to = storage::open_database(partial, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &message);
+        if (!to) return failed("{}: can't be written: {}", partial, message);
+        // A crash loses nothing, because the file can be exported again. It gets its name only when complete.
+        to.exec("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN");
+        written = NsysExport(path, from, partial, to).write();
+        if (written.ok() && to.exec("COMMIT") != SQLITE_OK)
+            written = failed("{}: can't be written: {}; free space or choose another folder", partial,
+                             to.message());
+    }
+    if (!written.ok()) {
+        std::filesystem::remove(partial, error);
+        return written;
+    }
+    return storage::publish(partial, out);
+}
+
+}  // namespace draftscope

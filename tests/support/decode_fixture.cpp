@@ -1,0 +1,174 @@
+#include "tests/support/decode_fixture.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "base/clock.h"
+
+namespace draftscope::testing {
+namespace {
+
+/// Returns the value. An error ends the program with its message; used for set-up that every test needs.
+template <typename T>
+T must(Result<T> result) {
+    if (!result.ok()) {
+        ADD_FAILURE() << result.error().message;
+        std::abort();
+    }
+    return std::move(result).value();
+}
+
+}  // namespace
+
+PromptList::PromptList(const std::vector<std::vector<TokenId>>& prompts,
+                       const std::function<void(std::string_view)>& on_text)
+    : prompts_(prompts), on_text_(on_text) {}
+
+std::optional<PromptInput> PromptList::next() {
+    if (next_ == prompts_.size()) return std::nullopt;
+    PromptInput prompt;
+    prompt.id = std::to_string(next_);
+    prompt.ordinal = static_cast<int>(next_);
+    prompt.tokens = prompts_[next_++];
+    return prompt;
+}
+
+void PromptList::text(const PromptInput&, std::string_view piece) {
+    if (on_text_) on_text_(piece);
+}
+
+void PromptList::done(const PromptInput& prompt, PromptOutcome outcome) {
+    ended.push_back(*prompt.ordinal);
+    outcomes[*prompt.ordinal] = std::move(outcome);
+}
+
+std::string to_text(const RigSetting& setting) {
+    return setting.drafter + " x " + setting.head + " x " + setting.tree + " x " +
+           std::to_string(setting.threads) + " threads x T=" + fmt::format("{}", setting.temperature) +
+           " x batch " + std::to_string(setting.batch) + " x " + setting.verify;
+}
+
+DecodeRig::DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
+                     std::string ranking_path)
+    : target_(std::move(target)),
+      drafter_folders_(std::move(drafter_folders)),
+      ranking_path_(std::move(ranking_path)) {}
+
+std::unique_ptr<Target> DecodeRig::build(ModelFile file, kernels::Precision precision, kernels::Exec* on) {
+    if (on != nullptr) return must(Target::build(std::move(file), *on, precision));
+    const auto exec = kernels::make_cpu_exec(2);
+    return must(Target::build(std::move(file), *exec, precision));
+}
+
+kernels::Exec& DecodeRig::exec(int threads) {
+    if (on_ != nullptr) return *on_;
+    auto& exec = execs_[threads];
+    if (exec == nullptr) exec = kernels::make_cpu_exec(threads);
+    return *exec;
+}
+
+Drafter& DecodeRig::drafter(const std::string& spec) {
+    auto& drafter = drafters_[spec];
+    if (drafter == nullptr)
+        drafter =
+            must(make_drafter(spec, drafter_folders_[spec.substr(0, spec.find(':'))], *target_, exec(1)));
+    return *drafter;
+}
+
+std::string DecodeRig::name_of(const std::string& head, const Drafter& drafter) {
+    return head + (drafter.own_head() == nullptr ? "" : " own");
+}
+
+Head& DecodeRig::head(const std::string& spec, Drafter& drafter) {
+    const Status ready = prepare_head(spec, drafter);
+    if (!ready.ok()) ADD_FAILURE() << ready.error().message;
+    return *heads_[name_of(spec, drafter)];
+}
+
+Status DecodeRig::prepare_head(const std::string& spec, Drafter& drafter) {
+    auto& head = heads_[name_of(spec, drafter)];
+    if (head != nullptr) return {};
+    const HeadSpec parsed = must(parse_head_spec(spec));
+    const auto artefact = artefacts_.find(parsed.id);
+    HeadArtefacts files{ranking_path_};
+    if (artefact != artefacts_.end()) files.artefact_path = artefact->second;
+    if (const auto affinity = artefacts_.find("rdk"); affinity != artefacts_.end())
+        files.affinity_path = affinity->second;
+    head = must(make_head(parsed, files));
+    HeadWeights weights;
+    weights.lm_head = drafter.own_head() == nullptr ? &target_->lm_head() : drafter.own_head();
+    weights.row_ids = drafter.own_head_ids();
+    weights.vocab = target_->config().vocab;
+    weights.hidden = target_->config().hidden;
+    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
+    if (target_->tokenizer() != nullptr) {
+        weights.vocab = std::min(weights.vocab, target_->tokenizer()->size());
+        weights.always_active = target_->tokenizer()->eos();
+    }
+    return head->prepare(exec(1), weights);
+}
+
+std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, RecordSink* sink,
+                                               PhaseRecorder& phases) {
+    Drafter& with = drafter(setting.drafter);
+    Head* driving = with.uses_head() ? &head(setting.head, with) : nullptr;
+    Head* full = with.uses_head() ? &head("full", with) : nullptr;
+    DecodeOptions options;
+    options.tree = must(parse_tree_spec(setting.tree));
+    options.sampling = {setting.temperature, setting.top_p, setting.top_k, setting.seed};
+    options.verify = must(parse_verify_spec(setting.verify));
+    options.batch = setting.batch;
+    options.max_new = setting.max_new;
+    options.ignore_eos = setting.ignore_eos;
+    options.warmup_steps = setting.warmup_steps;
+    options.calibration_rounds = setting.calibration_rounds;
+    options.record_nodes = setting.record_nodes;
+    options.rounds_there = setting.rounds_there;
+    options.acceptance = must(parse_acceptance(setting.acceptance, "full"));
+    for (const std::string& spec : setting.shadows) {
+        const bool aligned = spec.starts_with("aligned:");
+        const std::string plain = aligned ? spec.substr(8) : spec;
+        options.shadows.push_back({plain, &head(plain, with), aligned});
+    }
+    Recording recording;
+    recording.sink = sink;
+    recording.ids = sink == nullptr ? nullptr : &ids_;
+    recording.run_id = 1;
+    recording.run_start = monotonic_ns();
+    recording.head_text = driving == nullptr ? "" : setting.head;
+    return std::make_unique<DecodeSession>(*target_, with, driving, full, exec(setting.threads), options,
+                                           recording, phases, gate_);
+}
+
+std::vector<PromptOutcome> DecodeRig::decode(const RigSetting& setting,
+                                             const std::vector<std::vector<TokenId>>& prompts,
+                                             RecordSink* sink,
+                                             const std::function<void(std::string_view)>& on_text) {
+    PromptList list(prompts, on_text);
+    const Error error = run(setting, list, sink);
+    if (error.message != "no error") ADD_FAILURE() << to_text(setting) << ": " << error.message;
+    std::vector<PromptOutcome> outcomes;
+    for (auto& [place, outcome] : list.outcomes) outcomes.push_back(std::move(outcome));
+    return outcomes;
+}
+
+Error DecodeRig::run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink) {
+    PhaseRecorder phases;
+    phases.set_listener(listener_);
+    const auto session = open(setting, sink, phases);
+    const Status status = session->run(feed);
+    totals_ = session->totals();
+    return status.ok() ? Error{ErrorKind::failed, "no error"} : status.error();
+}
+
+Error DecodeRig::decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt) {
+    PhaseRecorder phases;
+    PromptInput input;
+    input.id = "p";
+    input.tokens = prompt;
+    const auto outcome = open(setting, nullptr, phases)->decode(input);
+    return outcome.ok() ? Error{ErrorKind::failed, "no error"} : outcome.error();
+}
+
+}  // namespace draftscope::testing

@@ -1,0 +1,79 @@
+#include "tests/support/tiny_artefacts.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "engine/heads/artefact.h"
+
+namespace draftscope::testing {
+namespace {
+
+std::vector<float> random(int count, std::uint64_t seed, float scale) {
+    Rng rng(seed);
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = scale * static_cast<float>(rng.normal());
+    return values;
+}
+
+}  // namespace
+
+void TinyArtefacts::save(const std::string& head, const std::map<std::string, std::string>& parameters,
+                         const std::vector<Tensor>& tensors) {
+    ArtefactInfo info;
+    info.head = head;
+    info.vocab = vocab_;
+    info.hidden = hidden_;
+    info.parameters.insert(parameters.begin(), parameters.end());
+    std::vector<TensorToSave> list;
+    for (const Tensor& t : tensors)
+        list.push_back(
+            {t.name, t.floats.empty() ? "I32" : "F32", t.shape,
+             t.floats.empty() ? std::as_bytes(std::span(t.integers)) : std::as_bytes(std::span(t.floats))});
+    const Status saved = save_artefact(folder_.file(head), info, list);
+    if (!saved.ok()) ADD_FAILURE() << saved.error().message;
+    rig_.use_artefact(head, folder_.file(head));
+}
+
+TinyArtefacts::TinyArtefacts(DecodeRig& rig)
+    : rig_(rig), vocab_(rig.target().config().vocab), hidden_(rig.target().config().hidden) {
+    std::vector<float> head(static_cast<std::size_t>(vocab_ * hidden_));
+    for (int r = 0; r < vocab_; ++r)
+        rig.target().lm_head().unpack_row(r, std::span(head).subspan(static_cast<std::size_t>(r * hidden_),
+                                                                     static_cast<std::size_t>(hidden_)));
+    std::vector<float> same = random(hidden_ * hidden_, 3, 0.05f);
+    for (int i = 0; i < hidden_; ++i) same[static_cast<std::size_t>(i * hidden_ + i)] += 1.0f;
+    const std::vector<std::int64_t> square = {hidden_, hidden_}, whole = {vocab_, hidden_};
+    save("slimspec", {}, {{"down", square, same}, {"up", whole, head}});
+    save("specvocab", {}, {{"down", square, same}, {"vocab", whole, head}});
+    std::vector<std::int32_t> ids, groups;
+    std::vector<float> kept;
+    for (int id = 0; id < vocab_; ++id) {
+        groups.push_back(id % 5);
+        if (id % 3 == 2) continue;
+        ids.push_back(id);
+        kept.insert(kept.end(), head.begin() + id * hidden_, head.begin() + (id + 1) * hidden_);
+    }
+    const auto size = static_cast<std::int64_t>(ids.size());
+    for (const std::string name : {"vocabtrim-t", "bcl"})
+        save(name, {}, {{"ids", {size}, {}, ids}, {"weight", {size, hidden_}, kept}});
+    const auto router = [](int inputs) {
+        return std::vector<Tensor>{{"router.in.weight", {16, inputs}, random(16 * inputs, 5, 0.2f)},
+                                   {"router.out.weight", {5, 16}, random(5 * 16, 6, 1.0f)}};
+    };
+    std::vector<Tensor> coral = router(hidden_), dynaspec = router(2 * hidden_);
+    coral.push_back({"groups", {vocab_}, {}, groups});
+    dynaspec.push_back({"clusters", {vocab_}, {}, groups});
+    save("coral", {{"groups", "5"}}, coral);
+    save("dynaspec", {{"clusters", "5"}}, dynaspec);
+    // Every token keeps a part and gives the rest to two others.
+    std::vector<std::int32_t> neighbours;
+    std::vector<float> weights;
+    for (int t = 0; t < vocab_; ++t)
+        for (const int step : {0, 1, 5}) {
+            neighbours.push_back((t + step) % vocab_);
+            weights.push_back(step == 0 ? 0.5f : step == 1 ? 0.3f : 0.2f);
+        }
+    save("rdk", {}, {{"neighbours", {vocab_, 3}, {}, neighbours}, {"weights", {vocab_, 3}, weights}});
+}
+
+}  // namespace draftscope::testing

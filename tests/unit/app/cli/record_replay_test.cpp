@@ -1,0 +1,470 @@
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/support/tiny_checkpoint.h"
+#include "tests/unit/app/cli/program.h"
+#include "tests/unit/app/cli/sql.h"
+
+/// record, replay, run --shadow and fit as a user calls them: normal use, bad input, interruption.
+namespace draftscope::testing {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+Words operator+(Words a, const Words& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+/// A tiny model with a drafter and a recording, shared by the tests.
+class TraceReplay : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        folder_ = new ScratchFolder;
+        model_ = tiny_model(*folder_, 512);
+        ASSERT_TRUE(write_tiny_eagle2(folder_->file("eagle2"), 5).ok());
+        std::string lines;
+        for (int i = 0; i < 8; ++i)
+            lines += R"({"id": "q)" + std::to_string(i) + R"(", "category": ")" + (i % 2 ? "a" : "b") +
+                     R"(", "prompt": "hello you number )" + std::to_string(i) + "\"}\n";
+        write_text(folder_->file("prompts.jsonl"), lines);
+        write_ranking();
+        recorded_ = new Finished(run(*folder_, trace_words() + Words{"--out", trace(), "--json"}));
+        ASSERT_EQ(recorded_->exit_code, 0) << recorded_->err;
+    }
+    static void TearDownTestSuite() {
+        delete recorded_;
+        delete folder_;
+    }
+
+    /// A ranking of ids in ascending order with descending counts.
+    static void write_ranking() {
+        std::string counts, ids;
+        const int n = tiny_gguf_vocab();
+        const auto add = [](std::string& out, std::int32_t value) {
+            out.append(reinterpret_cast<const char*>(&value), sizeof value);
+        };
+        for (int i = 0; i < n; ++i) {
+            add(ids, i);
+            add(counts, n - i);
+        }
+        const std::string header =
+            json{{"ids", {{"dtype", "I32"}, {"shape", {n}}, {"data_offsets", {0, 4 * n}}}},
+                 {"counts", {{"dtype", "I32"}, {"shape", {n}}, {"data_offsets", {4 * n, 8 * n}}}}}
+                .dump();
+        std::uint64_t size = header.size();
+        write_text(folder_->file("ranking.safetensors"),
+                   std::string(reinterpret_cast<const char*>(&size), 8) + header + ids + counts);
+    }
+
+    static Words trace_words() {
+        return {"record",      "--model", model_,         "--prompts", folder_->file("prompts.jsonl"),
+                "--max-new",   "40",      "--ignore-eos", "--threads", "1",
+                "--precision", "f32",     "--no-times",   "--quiet"};
+    }
+    static std::string trace() { return folder_->file("recorded"); }
+    static Words replay_words() {
+        return {"replay",
+                "--trace",
+                trace(),
+                "--model",
+                model_,
+                "--drafter",
+                "eagle2:" + folder_->file("eagle2"),
+                "--threads",
+                "1",
+                "--quiet"};
+    }
+    static Words run_words() {
+        return {"run",
+                "--model",
+                model_,
+                "--prompts",
+                folder_->file("prompts.jsonl"),
+                "--drafter",
+                "eagle2:" + folder_->file("eagle2"),
+                "--max-new",
+                "40",
+                "--ignore-eos",
+                "--threads",
+                "1",
+                "--precision",
+                "f32",
+                "--quiet",
+                "--json"};
+    }
+    static Words fit_words(const std::string& head, const std::string& out) {
+        return {"fit",     head,   "--trace",   trace(),
+                "--model", model_, "--drafter", "eagle2:" + folder_->file("eagle2"),
+                "--out",   out,    "--threads", "1",
+                "--quiet"};
+    }
+    static Words ranking() { return {"--head-weights", "fr-spec=" + folder_->file("ranking.safetensors")}; }
+    static Finished go(const Words& words) { return run(*folder_, words); }
+
+    static ScratchFolder* folder_;
+    static std::string model_;
+    static Finished* recorded_;
+};
+ScratchFolder* TraceReplay::folder_ = nullptr;
+std::string TraceReplay::model_;
+Finished* TraceReplay::recorded_ = nullptr;
+
+TEST_F(TraceReplay, TraceSaysWhatItRecorded) {
+    const json document = json::parse(recorded_->out, nullptr, false);
+    EXPECT_EQ(document["prompts"], 8);
+    EXPECT_EQ(document["generated"], 8 * 40);
+    EXPECT_EQ(document["complete"], true);
+    EXPECT_EQ(document["trace"], trace());
+    EXPECT_TRUE(fs::exists(trace() + "/trace.json"));
+    EXPECT_TRUE(fs::exists(trace() + "/trace.safetensors"));
+}
+
+/// A file is valid if one of the methods uses it, and invalid if none does.
+TEST_F(TraceReplay, BenchTakesAFileThatOneMethodUses) {
+    const Words words = {"bench",
+                         "--model",
+                         model_,
+                         "--prompts",
+                         folder_->file("prompts.jsonl"),
+                         "--drafter",
+                         "eagle2:" + folder_->file("eagle2"),
+                         "--limit",
+                         "1",
+                         "--max-new",
+                         "6",
+                         "--threads",
+                         "1",
+                         "--quiet",
+                         "--json"};
+    const Finished done = go(words + ranking() + Words{"--heads", "full,fr-spec:v=64"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_EQ(json::parse(done.out, nullptr, false)["methods"].size(), 3u);
+    expect_one_line_error(go(words + ranking() + Words{"--heads", "full,microspec"}),
+                          {"ranking.safetensors", "none of the heads is fr-spec"});
+    const Words two = ranking() + ranking() + Words{"--heads", "full,fr-spec:v=64"};
+    expect_one_line_error(go(words + two), {"two files for head fr-spec"});
+    expect_one_line_error(go(replay_words() + two), {"two files for head fr-spec"});
+}
+
+TEST_F(TraceReplay, AShortlistLargerThanTheVocabularyIsRefused) {
+    const std::string artefact = folder_->file("specvocab.safetensors");
+    const Finished fitted = go(fit_words("specvocab", artefact) + Words{"--rank", "8", "--epochs", "0"});
+    ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+    const Words words =
+        run_words() + Words{"--limit", "1", "--head-weights", "specvocab=" + artefact, "--head"};
+    const int tokens = tiny_gguf_vocab();
+    expect_one_line_error(go(words + Words{"specvocab:k=" + std::to_string(tokens + 1)}),
+                          {"head specvocab", "k=1.." + std::to_string(tokens)});
+    // The paper's default is reduced to the vocabulary size.
+    for (const char* head : {"specvocab", "specvocab:k=4"}) {
+        const Finished done = go(words + Words{head});
+        EXPECT_EQ(done.exit_code, 0) << done.err;
+    }
+}
+
+/// --simulate-acceptance trace: reads the document of replay --json.
+TEST_F(TraceReplay, RunFollowsTheAcceptanceThatReplayFound) {
+    const Finished replayed =
+        go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    write_text(folder_->file("replayed.json"), replayed.out);
+    const Words follow = {"--simulate-acceptance", "trace:" + folder_->file("replayed.json"), "--head"};
+    const Finished same = go(run_words() + ranking() + follow + Words{"fr-spec:v=64"});
+    EXPECT_EQ(same.exit_code, 0) << same.err;
+    expect_one_line_error(go(run_words() + follow + Words{"microspec:wmax=64"}),
+                          {"head microspec:wmax=64 runs", "full, fr-spec:v=64"});
+}
+
+TEST_F(TraceReplay, ReplayGivesTheTauOfTheLiveRun) {
+    const Finished replayed =
+        go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const json document = json::parse(replayed.out, nullptr, false);
+    ASSERT_EQ(document["heads"].size(), 2u);
+    EXPECT_EQ(document["prompts"].size(), 8u);
+    EXPECT_EQ(document["categories"].size(), 2u);
+    for (const json& head : document["heads"]) {
+        const Words with = head["head"] == "full" ? Words{} : ranking();
+        const Finished live = go(run_words() + with + Words{"--head", head["head"].get<std::string>()});
+        ASSERT_EQ(live.exit_code, 0) << live.err;
+        const json totals = json::parse(live.out, nullptr, false)["totals"];
+        EXPECT_EQ(head["rounds"], totals["rounds"]) << head["head"];
+        EXPECT_EQ(head["committed"], totals["committed"]) << head["head"];
+        EXPECT_EQ(head["exact"], true);
+        EXPECT_GT(head["covered_mass"], 0);
+    }
+    EXPECT_DOUBLE_EQ(document["heads"][0]["rho_tau"], 1.0);
+    const json& interval = document["heads"][1]["intervals"]["rho_tau"];
+    EXPECT_LE(interval[0], document["heads"][1]["rho_tau"]);
+    EXPECT_GE(interval[1], document["heads"][1]["rho_tau"]);
+    const Finished table = go(replay_words() + Words{"--heads", "full"});
+    EXPECT_NE(table.out.find("exact"), std::string::npos) << table.out;
+}
+
+/// Returns the query under a heading of docs/FORMATS.md.
+std::string documented_query(const std::string& heading) {
+    std::ifstream file(DS_SOURCE_DIR "/docs/FORMATS.md");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const std::size_t start = text.find("\n-- " + heading);
+    EXPECT_NE(start, std::string::npos) << heading;
+    const std::size_t query = text.find('\n', start + 1);
+    return text.substr(query, text.find(';', query) - query);
+}
+
+TEST_F(TraceReplay, AcceptanceByDepthIsThatOfTheLiveRunsCapture) {
+    const std::string path = folder_->file("depth.dscope");
+    const Finished live = go(run_words() + ranking() + Words{"--head", "fr-spec:v=64", "--save", path});
+    ASSERT_EQ(live.exit_code, 0) << live.err;
+    const Finished replayed = go(replay_words() + ranking() + Words{"--heads", "fr-spec:v=64", "--json"});
+    const json expected = json::parse(replayed.out, nullptr, false)["heads"][0]["per_depth"];
+    const Sql sql(path);
+    // Includes warm-up and calibration rounds.
+    EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'shadow'"), 0);
+    EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'warmup'"), 0);
+    const auto rows = sql.rows(documented_query("Acceptance by depth"));
+    ASSERT_EQ(rows.size(), expected.size());
+    for (std::size_t d = 0; d < rows.size(); ++d) {
+        EXPECT_EQ(rows[d][0], std::to_string(d + 1));
+        EXPECT_NEAR(std::stod(rows[d][2]), expected[d], 1e-12) << d;
+    }
+}
+
+TEST_F(TraceReplay, AnotherPrecisionIsAnEstimate) {
+    const Finished done = go(replay_words() + Words{"--precision", "int8", "--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json head = json::parse(done.out, nullptr, false)["heads"][0];
+    EXPECT_EQ(head["exact"], false);
+    EXPECT_NE(head["estimate"][0].get<std::string>().find("int8"), std::string::npos);
+    EXPECT_NE(go(replay_words() + Words{"--precision", "int8"}).out.find("estimate"), std::string::npos);
+}
+
+TEST_F(TraceReplay, ShadowHeadsHaveTheTauOfTheirOwnRuns) {
+    const std::string path = folder_->file("shadow.dscope");
+    const Finished done =
+        go(run_words() + ranking() +
+           Words{"--shadow", "fr-spec:v=64,full,aligned:microspec:wmax=32", "--save", path});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const json document = json::parse(done.out, nullptr, false);
+    const Finished replayed = go(replay_words() + ranking() + Words{"--heads", "fr-spec:v=64", "--json"});
+    const json exact = json::parse(replayed.out, nullptr, false)["heads"][0];
+    int seen = 0;
+    for (const json& head : document["heads"]) {
+        if (head["head"] == "fr-spec:v=64") {
+            EXPECT_EQ(head["mode"], "selfpaced");
+            EXPECT_EQ(head["rounds"], exact["rounds"]);
+            EXPECT_DOUBLE_EQ(head["tau"], exact["tau"]);
+            EXPECT_NEAR(head["covered_mass"], exact["covered_mass"].get<double>(), 0.01);
+            EXPECT_EQ(head["estimate"], false);
+            EXPECT_EQ(head["intervals"]["rho_tau"].size(), 2u);
+            ++seen;
+        }
+        if (head["mode"] == "aligned") {
+            EXPECT_EQ(head["head"], "microspec:wmax=32");
+            EXPECT_EQ(head["estimate"], true);
+            ++seen;
+        }
+    }
+    EXPECT_EQ(seen, 2);
+    const Sql sql(path);
+    EXPECT_EQ(sql.number("SELECT count(*) FROM head_eval WHERE round_id IS NULL"), 0);
+    EXPECT_GT(sql.number("SELECT count(*) FROM step WHERE excluded = 'shadow'"), 0);
+    EXPECT_EQ(sql.number("SELECT count(*) FROM head_eval e JOIN round r ON r.id = e.round_id JOIN step s ON "
+                         "s.id = r.step_id WHERE e.mode = 'aligned' AND s.excluded IS NOT 'shadow'"),
+              0);
+    EXPECT_EQ(go({"check", path}).exit_code, 0);
+}
+
+TEST_F(TraceReplay, FitMakesWhatReplayTakes) {
+    const std::string artefact = folder_->file("slimspec.safetensors");
+    const Finished fitted = go(fit_words("slimspec", artefact) +
+                               Words{"--rank", "16", "--rounds", "60", "--epochs", "1", "--json"});
+    ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
+    const json document = json::parse(fitted.out, nullptr, false);
+    EXPECT_EQ(document["parameters"]["rank"], "16");
+    EXPECT_EQ(document["trained"], "post-hoc");
+    const Words with = {"--head-weights", "slimspec=" + artefact, "--heads"};
+    const Finished replayed = go(replay_words() + with + Words{"slimspec", "--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const json found = json::parse(replayed.out, nullptr, false);
+    ASSERT_EQ(found["warnings"].size(), 1u);  // it was fitted on these prompts
+    EXPECT_NE(found["warnings"][0].get<std::string>().find("fitted on"), std::string::npos);
+    const Finished live =
+        go(run_words() + Words{"--head-weights", "slimspec=" + artefact, "--shadow", "slimspec"});
+    ASSERT_EQ(live.exit_code, 0) << live.err;
+    EXPECT_NE(live.err.find("was fitted on 8 of the run's 8 prompts"), std::string::npos) << live.err;
+    expect_one_line_error(go(replay_words() + with + Words{"slimspec:rank=8"}), {"rank=16", "rank=8"});
+    expect_one_line_error(go(fit_words("slimspec", artefact)), {artefact, "--overwrite"});
+}
+
+TEST_F(TraceReplay, BclTrainsRowsOfItsSizeWhereAskedTo) {
+    const std::string out = folder_->file("bcl.safetensors");
+    const Finished sized = go(fit_words("bcl", out) + Words{"--json"});
+    ASSERT_EQ(sized.exit_code, 0) << sized.err;
+    const json ranked = json::parse(sized.out, nullptr, false);
+    const double size = ranked["fit"]["size"];
+    // The last of eight texts is held out; its tokens that the others lack are not covered.
+    EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);
+    EXPECT_LT(ranked["held_out"]["coverage_at_size"], ranked["fit"]["coverage_at_size"]);
+    const Finished trained =
+        go(fit_words("bcl", out) + Words{"--epochs", "1", "--rounds", "60", "--overwrite", "--json"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const json document = json::parse(trained.out, nullptr, false);
+    EXPECT_EQ(document["trained"], "post-hoc");
+    EXPECT_EQ(document["parameters"]["alpha"], "0.5");
+    EXPECT_EQ(document["parameters"]["v"], std::to_string(static_cast<int>(size)));
+    const Finished replayed =
+        go(replay_words() + Words{"--head-weights", "bcl=" + out, "--heads", "bcl", "--json"});
+    EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
+}
+
+TEST_F(TraceReplay, SeveralTracesOfOneTargetMakeOneFit) {
+    const std::string again = folder_->file("again"), out = folder_->file("both.safetensors");
+    fs::copy(trace(), again);
+    const Words both = fit_words("slimspec", out) + Words{"--trace", again, "--rank", "16", "--epochs", "0"};
+    const Finished done = go(both + Words{"--json"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_EQ(json::parse(done.out, nullptr, false)["fit"]["texts"], 16);
+    json info = json::parse(read_text(again + "/trace.json"));
+    info["target"]["name"] = "another";
+    write_text(again + "/trace.json", info.dump());
+    expect_one_line_error(go(both + Words{"--overwrite"}), {again, "another"});
+    fs::remove_all(again);
+}
+
+/// EAGLE-3 reads three layers even of targets too small for the published 2, L/2, L-3.
+TEST_F(TraceReplay, SmallTargetsAreRecordedWithThreeAuxLayers) {
+    const json info = json::parse(read_text(trace() + "/trace.json"));
+    const int last = info["target"]["layers"].get<int>() - 1;
+    ASSERT_LT(last, 5);
+    const std::vector<int> expected = {std::min(1, last), (last + 1) / 2, last};
+    EXPECT_EQ(info["aux_layers"].get<std::vector<int>>(), expected);
+}
+
+TEST_F(TraceReplay, BadTraces) {
+    expect_one_line_error(go({"replay", "--trace", folder_->file("nothing")}), {folder_->file("nothing")});
+    const std::string copy = folder_->file("spoilt");
+    const auto spoil = [&](const std::string& name, const std::function<std::string(std::string)>& change) {
+        fs::remove_all(copy);
+        fs::copy(trace(), copy);
+        write_text(copy + "/" + name, change(read_text(copy + "/" + name)));
+        Words words = replay_words();
+        words[2] = copy;
+        return go(words);
+    };
+    expect_one_line_error(
+        spoil("trace.json", [](std::string text) { return text.substr(0, text.size() / 2); }),
+        {copy + "/trace.json"});
+    expect_one_line_error(
+        spoil("trace.safetensors", [](std::string text) { return text.substr(0, text.size() - 100); }),
+        {copy + "/trace.safetensors"});
+    expect_one_line_error(spoil("trace.json",
+                                [](std::string text) {
+                                    json document = json::parse(text);
+                                    document["prompts"][0]["generated_tokens"] = -3;
+                                    return document.dump();
+                                }),
+                          {copy + "/trace.json", "generated_tokens", "-3"});
+}
+
+TEST_F(TraceReplay, BadOptions) {
+    const Words prompt = {"record", "--model", model_, "--prompt", "hello", "--quiet"};
+    expect_one_line_error(go(trace_words() + Words{"--out", trace()}), {trace(), "--overwrite"});
+    expect_one_line_error(go(prompt + Words{"--out", folder_->file("x"), "--aux", "9"}), {"--aux 9"});
+    expect_one_line_error(go(replay_words() + Words{"--heads", "slimspec"}), {"slimspec", "draftscope fit"});
+    expect_one_line_error(go(replay_words() + Words{"--heads", "full,full"}), {"full", "twice"});
+    expect_one_line_error(go(replay_words() + Words{"--heads", "microspec:branch=tree"}),
+                          {"cannot be replayed"});
+    expect_one_line_error(go(replay_words() + Words{"--batch", "0"}), {"--batch 0"});
+    expect_one_line_error(go(run_words() + Words{"--shadow", "fullest"}), {"--shadow", "fullest"});
+    expect_one_line_error(go(run_words() + Words{"--shadow", "aligned:fr-spec:w=3"}), {"--shadow", "w", "v"});
+    expect_one_line_error(go(run_words() + Words{"--shadow", "full,full"}), {"--shadow", "twice"});
+    expect_one_line_error(go(run_words() + Words{"--shadow", "full", "--verify", "pq", "--temperature", "1"}),
+                          {"--shadow full", "--verify match"});
+    EXPECT_FALSE(fs::exists(folder_->file("x")));
+}
+
+/// Options without effect are errors, so that users do not rely on them.
+TEST_F(TraceReplay, OptionsWithoutAnEffectAreRefused) {
+    const std::string out = folder_->file("never.safetensors");
+    const auto unused = [&](const std::string& head, const Words& more, const std::string& what) {
+        expect_one_line_error(go(fit_words(head, out) + more), {"fit " + head, what});
+    };
+    unused("slimspec", {"--clusters", "8"}, "--clusters");
+    unused("dynaspec", {"--rank", "8"}, "--rank");
+    unused("dynaspec", {"--epochs", "3"}, "--epochs");
+    unused("coral", {"--router-width", "8"}, "--router-width");
+    unused("rdk", {"--rounds", "8"}, "--rounds");
+    unused("slimspec", {"--ranking", folder_->file("ranking.safetensors")}, "--ranking");
+    EXPECT_EQ(go(fit_words("slimspec", out) + Words{"--lambda", "0.2"}).exit_code, 2);  // without --joint
+    const Words ngram = {"run",       "--model", model_,    "--prompt", "hello",
+                         "--max-new", "4",       "--quiet", "--drafter"};
+    expect_one_line_error(go(ngram + Words{"ngram", "--head", "microspec"}), {"--head", "ngram"});
+    EXPECT_EQ(go(ngram + Words{"none", "--limit", "3"}).exit_code, 2);  // of one prompt
+    expect_one_line_error(go(run_words() + ranking()), {"--head-weights", "fr-spec"});
+    expect_one_line_error(go(run_words() + Words{"--head-weights", "microspec=" + model_}),
+                          {"needs no file"});
+    expect_one_line_error(go(run_words() + Words{"--head", "microspec:source=ext,kpre=2"}),
+                          {"kpre=2", "source=ext"});
+    expect_one_line_error(go(run_words() + Words{"--head", "microspec:source=ctx,kver=2"}),
+                          {"kver=2", "source=ctx"});
+    EXPECT_FALSE(fs::exists(out));
+}
+
+/// Ctrl-C during recording keeps the finished turns and marks the recording as incomplete.
+TEST_F(TraceReplay, AnInterruptedTraceIsValidAndSaysSo) {
+    const std::string out = folder_->file("cut"), prompts = folder_->file("many.jsonl");
+    std::string lines;
+    for (int i = 0; i < 4000; ++i) lines += "{\"prompt\": \"hello number " + std::to_string(i) + "\"}\n";
+    write_text(prompts, lines);
+    const Child child = start(
+        *folder_, {"record", "--model", model_, "--prompts", prompts, "--max-new", "300", "--ignore-eos",
+                   "--threads", "1", "--batch", "1", "--no-times", "--quiet", "--out", out, "--json"});
+    // Waits until rows of a turn are on disk or the program ends.
+    const auto recording = [&] {
+        std::error_code error;
+        for (const auto& entry : fs::directory_iterator(out, error))
+            if (entry.is_regular_file(error) && entry.file_size(error) > 4096) return true;
+        return false;
+    };
+    for (int i = 0; i < 3000 && !recording() && !child.ended(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_FALSE(fs::exists(out + "/trace.json"));  // written when the recording is finished
+    kill(child.pid, SIGINT);
+    const Finished done = child.wait();
+    EXPECT_EQ(done.exit_code, 130) << done.err;
+    const json document = json::parse(done.out, nullptr, false);
+    EXPECT_EQ(document["complete"], false);
+    EXPECT_GE(document["prompts"], 1);
+    Words words = replay_words();
+    words[2] = out;
+    const Finished replayed = go(words + Words{"--json"});
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const json found = json::parse(replayed.out, nullptr, false);
+    EXPECT_EQ(found["prompts"].size(), document["prompts"].get<std::size_t>());
+    EXPECT_NE(found["warnings"][0].get<std::string>().find("cancelled"), std::string::npos);
+}
+
+TEST_F(TraceReplay, AKilledTraceIsNoTrace) {
+    const std::string out = folder_->file("killed");
+    const Child child =
+        start(*folder_,
+              {"record", "--model", model_, "--prompts", folder_->file("prompts.jsonl"), "--max-new", "400",
+               "--ignore-eos", "--threads", "1", "--batch", "1", "--no-times", "--quiet", "--out", out});
+    for (int i = 0; i < 3000 && !fs::exists(out) && !child.ended(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    kill(child.pid, SIGKILL);
+    child.wait();
+    if (fs::exists(out + "/trace.json")) GTEST_FAIL() << "it had ended before the signal";
+    Words words = replay_words();
+    words[2] = out;
+    expect_one_line_error(go(words), {out});
+}
+
+}  // namespace
+}  // namespace draftscope::testing

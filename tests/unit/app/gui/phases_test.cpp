@@ -1,0 +1,225 @@
+#include "app/gui/models/phases.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/phase_names.h"
+#include "tests/unit/app/gui/hand_built.h"
+
+namespace draftscope {
+namespace {
+
+using test::HandBuilt;
+using test::span;
+using testing::HasSubstr;
+
+enum : std::size_t { backbone = 2, head = 4, topk = 5, softmax = 6, verify = 10, remainder = 13 };
+
+/// Spans of a step of 100: backbone 20, head 10, topk 6 (softmax 2), verify 50, remainder 14.
+std::vector<SpanRow> spans_at(TimeNs t, TimeNs scale = 1) {
+    return {span(backbone, t, t + 20 * scale), span(head, t + 20 * scale, t + 30 * scale, 0, 1000),
+            span(softmax, t + 31 * scale, t + 33 * scale), span(topk, t + 30 * scale, t + 36 * scale),
+            span(verify, t + 40 * scale, t + 90 * scale)};
+}
+
+double sum(const PhaseBar& bar) {
+    return std::accumulate(bar.part_ns.begin(), bar.part_ns.end(), 0.0);
+}
+
+TEST(PhaseBars, PartsAddUpToTheStep) {
+    HandBuilt built;
+    built.prompt(1);
+    built.step({}, spans_at(0), 0, 100);
+    std::vector<SpanRow> with_side = spans_at(200);
+    with_side.push_back(
+        span(3, 230, 295, 1));  // router on the side thread: exposed while the main thread idles
+    built.step({}, with_side, 200, 300, Excluded::warmup);
+    const PhaseBars bars = build_phase_bars(built.snapshot(), 1, 0, 2, 100);
+    ASSERT_EQ(bars.bars.size(), 2u);
+    for (const PhaseBar& bar : bars.bars) {
+        EXPECT_DOUBLE_EQ(sum(bar), 100);
+        EXPECT_DOUBLE_EQ(bar.step_ns, 100);
+    }
+    const PhaseBar& bar = bars.bars[0];
+    EXPECT_DOUBLE_EQ(bar.part_ns[backbone], 20);
+    EXPECT_DOUBLE_EQ(bar.part_ns[topk], 4);
+    EXPECT_DOUBLE_EQ(bar.part_ns[softmax], 2);
+    EXPECT_DOUBLE_EQ(bar.part_ns[remainder], 14);
+    EXPECT_EQ(bar.excluded, 0u);
+    EXPECT_EQ(bars.bars[1].excluded, 1u);
+}
+
+TEST(PhaseTable, SaysNothingOfSharesWhileNoStepCounts) {
+    HandBuilt built;
+    built.prompt(1);
+    built.step({}, spans_at(0), 0, 100, Excluded::warmup);
+    const PhasesModel before = build_phases(built.snapshot(), 1);
+    EXPECT_EQ(before.caption, "no counted steps yet; 1 warm-up excluded");
+    EXPECT_EQ(before.shares_text, "");
+    built.step({}, spans_at(200), 200, 300);
+    const PhasesModel after = build_phases(built.snapshot(), 1);
+    EXPECT_EQ(after.caption, "1 step; 1 warm-up excluded");
+    EXPECT_EQ(after.shares_text, "; drafting 36 % (head 16 %)");
+}
+
+TEST(PhaseBars, ManyStepsBecomeMeansOfNeighbours) {
+    HandBuilt built;
+    built.prompt(1);
+    for (int i = 0; i < 10; ++i) {
+        RoundRecord round;
+        round.round.accepted = i;
+        built.step(round, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1));
+    }
+    const PhaseBars bars = build_phase_bars(built.snapshot(), 1, 0, 10, 4);
+    ASSERT_EQ(bars.bars.size(), 4u);
+    EXPECT_EQ(bars.steps_per_bar, 3);
+    EXPECT_DOUBLE_EQ(bars.bars[0].step_ns, 200);
+    EXPECT_DOUBLE_EQ(bars.bars[0].slowest_ns, 300);
+    EXPECT_EQ(bars.bars[0].accepted, 3);
+    EXPECT_EQ(bars.bars[3].steps, 1u);
+    EXPECT_DOUBLE_EQ(bars.tallest_ns, 1000);
+    for (const PhaseBar& bar : bars.bars) EXPECT_NEAR(sum(bar), bar.step_ns, 1e-9);
+}
+
+TEST(PhasesBuilder, AGrowingRunIsReadOnceAndGivesWhatReadingItWholeGives) {
+    HandBuilt built;
+    built.prompt(1, "chat");
+    built.prompt(2, "code");
+    PhasesBuilder builder;
+    for (int i = 0; i < 60; ++i) {
+        RoundRecord round;
+        round.round.prompt_id = 1 + i % 2;
+        built.step(round, spans_at(i * 10000, 1 + i % 7), i * 10000, i * 10000 + 100 * (1 + i % 7),
+                   i % 5 == 0 ? Excluded::warmup : Excluded::no);
+        if (i % 9 != 8) continue;
+        const Snapshot snapshot = built.snapshot();
+        const PhasesModel grown = builder.build(snapshot, 1), whole = build_phases(snapshot, 1);
+        ASSERT_EQ(grown.rows.size(), whole.rows.size());
+        for (std::size_t r = 0; r < whole.rows.size(); ++r) {
+            EXPECT_EQ(grown.rows[r].count, whole.rows[r].count);
+            EXPECT_EQ(grown.rows[r].median_us, whole.rows[r].median_us);
+            EXPECT_EQ(grown.rows[r].mad_us, whole.rows[r].mad_us);
+            EXPECT_EQ(grown.rows[r].share, whole.rows[r].share);
+        }
+        ASSERT_EQ(grown.categories.size(), 2u);
+        for (std::size_t c = 0; c < 2; ++c) {
+            EXPECT_EQ(grown.categories[c].steps, whole.categories[c].steps);
+            EXPECT_EQ(grown.categories[c].head, whole.categories[c].head);
+        }
+        EXPECT_EQ(grown.caption, whole.caption);
+        // No step is read twice: each build reads only new steps.
+        EXPECT_EQ(static_cast<std::int64_t>(builder.steps_read()), grown.counted_steps);
+    }
+    // A build with a range does not affect the incremental state.
+    const std::size_t before = builder.steps_read();
+    const PhasesModel part = builder.build(built.snapshot(), 1, TimeRange{100000, 200000});
+    EXPECT_EQ(part.counted_steps, 8);
+    builder.build(built.snapshot(), 1);
+    EXPECT_EQ(builder.steps_read() - before, 5u);  // the steps since the last build
+}
+
+TEST(PhaseBars, WindowSurroundsTheSelectedStep) {
+    HandBuilt built;
+    built.prompt(1);
+    for (int i = 0; i < 50; ++i) built.step({}, {}, i * 10, i * 10 + 10);
+    const Snapshot snapshot = built.snapshot();
+    const auto window = [&](std::optional<std::size_t> at, std::size_t count) {
+        const StepWindow w = step_window(snapshot, 1, at, count);
+        return std::pair(w.first, w.last);
+    };
+    EXPECT_EQ(window(std::nullopt, 10), std::pair(std::size_t{40}, std::size_t{50}));
+    EXPECT_EQ(window(0, 10), std::pair(std::size_t{0}, std::size_t{10}));
+    EXPECT_EQ(window(49, 10), std::pair(std::size_t{40}, std::size_t{50}));
+    const auto [first, last] = window(25, 10);
+    EXPECT_EQ(last - first, 10u);
+    EXPECT_TRUE(first <= 25 && 25 < last);
+    EXPECT_EQ(window(25, 1000), std::pair(std::size_t{0}, std::size_t{50}));
+    EXPECT_EQ(step_window(snapshot, 7, std::nullopt, 10).last, 0u);
+}
+
+TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {
+    HandBuilt built;
+    built.prompt(1);
+    for (int i = 0; i < 4; ++i)
+        built.step({}, spans_at(i * 1000), i * 1000, i * 1000 + 100,
+                   i == 0 ? Excluded::warmup : Excluded::no);
+    const PhasesModel model = build_phases(built.snapshot(), 1);
+    EXPECT_EQ(model.counted_steps, 3);
+    EXPECT_EQ(model.caption, "3 steps; 1 warm-up excluded");
+    std::vector<std::string> names;
+    double share = 0;
+    for (const PhaseTableRow& row : model.rows) {
+        names.push_back(row.name);
+        share += row.share;
+        EXPECT_EQ(row.hatched, row.name == "remainder");
+        EXPECT_EQ(row.child, row.name == "softmax");
+        EXPECT_FALSE(row.p90_us.has_value()) << "3 samples are not enough";
+    }
+    EXPECT_THAT(names,
+                testing::ElementsAre("backbone", "head", "topk", "softmax", "gather", "verify", "remainder"));
+    EXPECT_NEAR(share, 1, 1e-9);
+    EXPECT_NEAR(model.draft_share, 0.36, 1e-9);
+    EXPECT_NEAR(model.head_share, 0.16, 1e-9);
+    EXPECT_NEAR(model.total_step_ms, 300e-6, 1e-12);
+    EXPECT_DOUBLE_EQ(model.rows[1].gb_per_s.value_or(0), 100);
+    EXPECT_FALSE(model.rows[0].gb_per_s.has_value());
+}
+
+TEST(PhaseTable, OfARangeIsThatOfItsSteps) {
+    HandBuilt whole, part;
+    whole.prompt(1);
+    part.prompt(1);
+    for (int i = 0; i < 8; ++i) {
+        const Excluded excluded = i == 3 ? Excluded::shadow : Excluded::no;
+        whole.step({}, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1), excluded);
+        if (i >= 2 && i <= 5)
+            part.step({}, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1), excluded);
+    }
+    const PhasesModel in_range = build_phases(whole.snapshot(), 1, TimeRange{2050, 5010});
+    const PhasesModel alone = build_phases(part.snapshot(), 1);
+    EXPECT_EQ(in_range.caption, "3 steps in the range (Esc clears it); 1 shadow excluded");
+    ASSERT_EQ(in_range.rows.size(), alone.rows.size());
+    for (std::size_t i = 0; i < alone.rows.size(); ++i) {
+        EXPECT_DOUBLE_EQ(in_range.rows[i].total_ms, alone.rows[i].total_ms);
+        EXPECT_DOUBLE_EQ(in_range.rows[i].median_us, alone.rows[i].median_us);
+    }
+}
+
+TEST(PhaseTable, SharesDraftingOutByCategory) {
+    HandBuilt built;
+    built.prompt(1, "code");
+    built.prompt(2, "chat");
+    for (int i = 0; i < 4; ++i) {
+        RoundRecord round;
+        round.round.prompt_id = 1 + i % 2;
+        built.step(round, spans_at(i * 1000), i * 1000, i * 1000 + (i % 2 == 0 ? 100 : 200));
+    }
+    const PhasesModel model = build_phases(built.snapshot(), 1);
+    ASSERT_EQ(model.categories.size(), 2u);
+    EXPECT_EQ(model.categories[0].category, "chat");
+    EXPECT_NEAR(model.categories[0].draft(), 0.18, 1e-9);
+    EXPECT_NEAR(model.categories[1].backbone, 0.2, 1e-9);
+    EXPECT_NEAR(model.categories[1].head, 0.16, 1e-9);
+}
+
+TEST(PhaseTable, ExplainsItsAbsence) {
+    EXPECT_THAT(build_phases(Snapshot(), 1).empty_text, HasSubstr("No run yet"));
+    HandBuilt built;
+    EXPECT_THAT(build_phases(built.snapshot(), 1).empty_text, HasSubstr("no steps yet"));
+    built.capture().apply(RunEnded{1, RunEnd::ok, 100, {}});
+    EXPECT_THAT(build_phases(built.snapshot(), 1).empty_text, HasSubstr("No steps were recorded"));
+}
+
+TEST(PhaseTable, HeadPhasesAreThoseOfTheCostModel) {
+    for (const PhaseRow& row : phase_rows) {
+        const std::string_view top =
+            row.parent_id != 0 ? phase_rows[static_cast<std::size_t>(row.parent_id)].name : row.name;
+        const bool expected = top == "router" || top == "head" || top == "topk" || top == "gather";
+        EXPECT_EQ(is_head_phase(row.id), expected) << row.name;
+    }
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,250 @@
+#include "app/gui/models/plane.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/gui/models/label_placer.h"
+#include "tests/unit/app/gui/hand_built.h"
+
+namespace draftscope {
+namespace {
+
+using test::HandBuilt;
+using testing::HasSubstr;
+
+double between(double low, double high) {
+    return low + (high - low) * (*rc::gen::inRange(0, 10001) / 10000.0);
+}
+
+RC_GTEST_PROP(PlaneLines, EveryPointOfALineHasItsSpeedup, ()) {
+    const double kappa = between(0, 4);
+    const PlaneWindow window{between(0, 0.4), between(0.5, 2), between(0.1, 0.7), between(0.8, 1.6)};
+    const std::vector<IsoLine> lines = iso_lines(kappa, window);
+    RC_ASSERT(lines.size() <= 12u);
+    for (const IsoLine& line : lines) {
+        for (const double at : {0.0, 0.37, 1.0}) {
+            const double nu = line.nu[0] + at * (line.nu[1] - line.nu[0]);
+            const double rho = line.rho[0] + at * (line.rho[1] - line.rho[0]);
+            RC_ASSERT(std::abs(predicted_speedup(rho, nu, kappa) - line.speedup) < 1e-9);
+        }
+        RC_ASSERT(line.nu[0] >= window.nu_min - 1e-9 && line.nu[1] <= window.nu_max + 1e-9);
+        RC_ASSERT(line.rho[0] >= window.rho_min - 1e-9 && line.rho[1] <= window.rho_max + 1e-9);
+    }
+    // The break-even line is included if it crosses the window.
+    const double low = iso_rho_tau(1, window.nu_min, kappa), high = iso_rho_tau(1, window.nu_max, kappa);
+    if (low > window.rho_min && high < window.rho_max)
+        RC_ASSERT(std::any_of(lines.begin(), lines.end(),
+                              [](const IsoLine& line) { return std::abs(line.speedup - 1) < 1e-9; }));
+}
+
+TEST(PlaneLines, TheFullHeadBreaksEven) {
+    for (const double kappa : {0.0, 0.25, 1.0, 3.0}) EXPECT_DOUBLE_EQ(predicted_speedup(1, 1, kappa), 1);
+    EXPECT_NEAR(predicted_speedup(0.99, 0.21, 0.25), 1.1758, 1e-4);
+    EXPECT_TRUE(iso_lines(0.25, {1, 1, 0.5, 1}).empty());
+}
+
+HeadEvalRow eval(std::string head, HeadMode mode, int committed, TimeNs ns) {
+    HeadEvalRow row;
+    row.head = std::move(head);
+    row.mode = mode;
+    row.committed = committed;
+    row.head_ns = ns;
+    return row;
+}
+
+TEST(Plane, PlacesTheLiveHeadAgainstSelfPacedFull) {
+    HandBuilt built;
+    for (RowId prompt = 1; prompt <= 6; ++prompt) built.prompt(prompt);
+    for (int i = 0; i < 24; ++i) {
+        RoundRecord round;
+        round.round.prompt_id = 1 + i % 6;
+        round.head_evals = {eval("slimspec:rank=72", HeadMode::drive, 3, 100),
+                            eval("full", HeadMode::selfpaced, 4, 400)};
+        built.step(round, {}, i * 1000, i * 1000 + 900);
+    }
+    const PlaneModel model = build_plane(built.snapshot(), 1);
+    EXPECT_EQ(model.missing_text, "");
+    ASSERT_EQ(model.points.size(), 2u);
+    const PlanePoint& live = model.points.back();
+    EXPECT_EQ(live.head, "slimspec:rank=72");
+    EXPECT_DOUBLE_EQ(live.rho_tau, 0.75);
+    EXPECT_DOUBLE_EQ(live.nu, 0.25);
+    EXPECT_FALSE(live.estimate);
+    EXPECT_TRUE(live.rho_interval.has_value());
+    EXPECT_TRUE(model.points.front().reference);
+    ASSERT_TRUE(model.kappa.has_value());
+    EXPECT_DOUBLE_EQ(*model.kappa, 400.0 / (900 - 100));
+    EXPECT_DOUBLE_EQ(live.predicted.value, predicted_speedup(0.75, 0.25, 0.5));
+    EXPECT_THAT(model.interval_text, HasSubstr("bootstrap by conversation (6 of them"));
+}
+
+TEST(Plane, OfTheFullHeadAloneAsksForNoMoreRounds) {
+    HandBuilt built;
+    built.prompt(1);
+    RoundRecord round;
+    round.head_evals = {eval("full", HeadMode::drive, 3, 100)};
+    built.step(round, {}, 0, 900);
+    const PlaneModel alone = build_plane(built.snapshot(), 1);
+    ASSERT_EQ(alone.points.size(), 1u);
+    EXPECT_THAT(alone.interval_text, HasSubstr("by definition"));
+    round.head_evals.push_back(eval("slimspec:rank=72", HeadMode::selfpaced, 2, 50));
+    built.step(round, {}, 1000, 1900);
+    EXPECT_THAT(build_plane(built.snapshot(), 1).interval_text,
+                HasSubstr("no error bars: 1 conversation: intervals need at least 6"));
+}
+
+TEST(Plane, TauOfHeadsSeenInSomeRoundsIsOfTheWholeRun) {
+    // Both heads commit two tokens in calibration rounds; the driving head commits five in the others. tau of
+    // both is 3 over the run.
+    HandBuilt built;
+    built.prompt(1);
+    TimeNs now = 0;
+    for (const int committed : {2, 2, 5}) {
+        RoundRecord round;
+        round.round.committed = committed;
+        round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, committed, 100)};
+        if (committed == 2) round.head_evals.push_back(eval("full", HeadMode::calibration, 2, 400));
+        built.step(round, {}, now, now + 900, committed == 2 ? Excluded::shadow : Excluded::no);
+        now += 1000;
+    }
+    const PlaneModel model = build_plane(built.snapshot(), 1);
+    ASSERT_EQ(model.bars.size(), 2u);
+    ASSERT_EQ(model.points.size(), 2u);
+    for (const TauBar& bar : model.bars) EXPECT_DOUBLE_EQ(bar.tau, 3) << bar.label;
+    for (const PlanePoint& point : model.points) EXPECT_DOUBLE_EQ(point.tau, 3) << point.label;
+    EXPECT_DOUBLE_EQ(model.points.back().rho_tau, 1);
+    EXPECT_THAT(model.interval_text, HasSubstr("no error bars: calibration rounds in 1 conversation"));
+}
+
+TEST(Plane, SaysWhatIsMissingWithoutAReference) {
+    EXPECT_THAT(build_plane(Snapshot(), 0).missing_text, HasSubstr("No run yet"));
+    HandBuilt built;
+    built.prompt(1);
+    RoundRecord round;
+    round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, 3, 100)};
+    built.step(round, {}, 0, 900);
+    const PlaneModel model = build_plane(built.snapshot(), 1);
+    EXPECT_TRUE(model.points.empty());
+    EXPECT_THAT(model.missing_text, HasSubstr("calibration rounds with the full head"));
+    ASSERT_EQ(model.bars.size(), 1u);
+    EXPECT_DOUBLE_EQ(model.bars[0].tau, 3);
+}
+
+PlanePoint point_at(double nu, double rho_tau) {
+    PlanePoint point;
+    point.nu = nu;
+    point.rho_tau = rho_tau;
+    return point;
+}
+
+RC_GTEST_PROP(PlaneAxes, HoldEveryPointWithItsMark, ()) {
+    std::vector<PlanePoint> points;
+    const int count = *rc::gen::inRange(1, 6);
+    for (int i = 0; i < count; ++i) points.push_back(point_at(between(0, 2.5), between(0, 1.6)));
+    const double nu_margin = between(0, 0.12), rho_margin = between(0, 0.12);
+    const PlaneWindow window = fit_window(points, nu_margin, rho_margin);
+    RC_ASSERT(holds(window, points, nu_margin, rho_margin));
+    RC_ASSERT(window.nu_min <= 0 && window.nu_max >= 1.1);
+}
+
+TEST(PlaneAxes, ALaterHeadOutsideIsNoticed) {
+    const std::vector<PlanePoint> first = {point_at(1, 1), point_at(0.4, 0.93)};
+    const PlaneWindow window = fit_window(first, 0.04, 0.04);
+    EXPECT_TRUE(holds(window, first, 0.04, 0.04));
+    for (const PlanePoint& other : {point_at(0.3, 1.2), point_at(0, 0.9), point_at(2, 1), point_at(0.5, 0.5)})
+        EXPECT_FALSE(holds(window, std::vector{other}, 0.04, 0.04)) << other.nu << " " << other.rho_tau;
+}
+
+TEST(PlaneAxes, FollowThePointsUntilTheUserMovesThem) {
+    PlaneView view;
+    std::vector<PlanePoint> points = {point_at(1, 1), point_at(0.4, 0.9)};
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "first points";
+    view.show(view.window(), points);
+    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false));
+    points.back() = point_at(0.3, 1.2);
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the driving head left the axes";
+    EXPECT_TRUE(holds(view.window(), points, 0.04, 0.04));
+    const PlaneWindow moved{0.1, 0.9, 1.1, 1.3};
+    view.show(moved, points);
+    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user's view is kept";
+    points.back() = point_at(0.3, 0.9);
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the driving head did not leave by itself";
+    view.show(view.window(), points);
+    view.show({0.5, 0.9, 0.6, 0.7}, points);
+    EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user moved the view";
+    EXPECT_TRUE(view.follow(points, 0.04, 0.04, true)) << "F fits the view";
+}
+
+TEST(Published, ResultsOfAnotherKappaSaySo) {
+    const auto results = published_results();
+    const auto pair = std::find_if(results.begin(), results.end(),
+                                   [](const PublishedResult& row) { return row.nu && row.rho_tau; });
+    PlaneModel model;
+    model.kappa_shown = 0.25;
+    EXPECT_TRUE(is_at_shown_kappa(*pair, model));
+    EXPECT_EQ(published_kappa_text(*pair, model), "");
+    model.kappa = model.kappa_shown = 0.38;
+    EXPECT_FALSE(is_at_shown_kappa(*pair, model));
+    EXPECT_EQ(published_kappa_text(*pair, model), "paper: kappa 0.25; lines: this run's kappa 0.38");
+}
+
+TEST(LabelPlaces, TakeTheFirstFreePlaceInsideTheFrame) {
+    const LabelBox frame{0, 0, 100, 100};
+    LabelPlaces places(frame);
+    places.take({40, 40, 60, 60});
+    const auto first = places.place(places_around(50, 50, 12, 20, 10));
+    ASSERT_TRUE(first.has_value());
+    const auto second = places.place(places_around(50, 50, 12, 20, 10));
+    ASSERT_TRUE(second.has_value());
+    EXPECT_FALSE(first->overlaps(*second));
+    for (const auto& box : {*first, *second}) {
+        EXPECT_TRUE(box.inside(frame));
+        EXPECT_FALSE(box.overlaps({40, 40, 60, 60}));
+    }
+    EXPECT_FALSE(places.place({{95, 0, 120, 10}}).has_value()) << "no label extends beyond the frame";
+    const std::vector<LabelBox> taken = {{90, 45, 110, 55}, {42, 42, 58, 58}};
+    EXPECT_FALSE(places.place(taken).has_value());
+    ASSERT_TRUE(places.place_always(taken).has_value()) << "the driving head's name is always placed";
+    EXPECT_EQ(places.place_always(taken)->left, 42);
+}
+
+TEST(Published, PairsAreThoseOfOnePaperAndFollowItsOwnModel) {
+    int pairs = 0;
+    for (const PublishedResult& result : published_results()) {
+        EXPECT_FALSE(result.source.empty()) << result.paper;
+        EXPECT_GE(result.tau.value_or(1), 1) << result.head;
+        EXPECT_LT(result.tau.value_or(1), 8) << result.head;
+        if (!result.nu || !result.rho_tau) continue;
+        ++pairs;
+        EXPECT_EQ(result.short_name, "SlimSpec");
+        ASSERT_TRUE(result.kappa && result.speedup_vs_full);
+        EXPECT_NEAR(predicted_speedup(*result.rho_tau, *result.nu, *result.kappa), *result.speedup_vs_full,
+                    0.06)
+            << result.head << " " << result.config;
+    }
+    EXPECT_EQ(pairs, 17);
+}
+
+TEST(Published, DerivedRatiosFollowFromTheTables) {
+    for (const PublishedGroup& group : published_groups()) {
+        const auto full = std::find_if(group.rows.begin(), group.rows.end(),
+                                       [](const PublishedResult* row) { return row->head == "full"; });
+        for (const PublishedResult* row : group.rows) {
+            if (!row->rho_tau || !row->tau) continue;
+            ASSERT_NE(full, group.rows.end()) << group.name;
+            EXPECT_NEAR(*row->rho_tau, *row->tau / *(*full)->tau, 0.008) << group.name << " " << row->head;
+            const std::string text = describe_published(*row).back();
+            if (row->short_name != "SlimSpec") {
+                EXPECT_THAT(text, HasSubstr("derived"));
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace draftscope

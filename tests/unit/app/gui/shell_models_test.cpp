@@ -1,0 +1,444 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "app/gui/models/folder_list.h"
+#include "app/gui/models/palette.h"
+#include "app/gui/models/rounds.h"
+#include "app/gui/models/selection.h"
+#include "app/gui/models/session.h"
+#include "app/gui/models/text.h"
+#include "base/phase_names.h"
+#include "capture/queries.h"
+#include "profiler/stats/speedup.h"
+#include "tests/gui/synthetic.h"
+
+namespace draftscope::test {
+namespace {
+
+/// Returns a capture with two runs of 10 and 6 rounds.
+Snapshot two_runs() {
+    Capture capture;
+    for (RowId id : {1, 2}) {
+        SyntheticOptions options;
+        options.run_id = id;
+        options.seed = static_cast<std::uint64_t>(id);
+        options.drafter = id == 2 ? "none" : "eagle2";
+        SyntheticRun run(options);
+        run.begin(capture);
+        for (int i = 0; i < (id == 1 ? 10 : 6); ++i) run.advance(capture);
+        run.end(capture, RunEnd::ok);
+    }
+    return capture.snapshot(1);
+}
+
+TEST(Palette, EveryDataColourIsReadableOnItsGround) {
+    for (ThemeId theme : {ThemeId::dark, ThemeId::light}) {
+        const Palette& p = palette(theme);
+        EXPECT_GE(contrast(p.text, p.panel), 7.0);
+        EXPECT_GE(contrast(p.text_dim, p.panel), 4.5);
+        EXPECT_GE(contrast(p.text_on_data, p.accent), 4.5);
+        EXPECT_GE(contrast(p.text, p.slider), 4.5) << "values are drawn over the knob";
+        EXPECT_GE(contrast(p.slider, p.raised), 1.6);
+        for (std::uint32_t colour : {p.accent, p.good, p.bad, p.warn, p.target, p.prefill})
+            EXPECT_GE(contrast(colour, p.panel), 3.0) << std::hex << colour;
+        for (const PhaseRow& phase : phase_rows)
+            EXPECT_GE(contrast(phase_colour(phase.id, theme), p.panel), 3.0) << phase.name;
+    }
+}
+
+TEST(Palette, ContrastIsThatOfTheStandard) {
+    EXPECT_NEAR(contrast(0x000000, 0xFFFFFF), 21.0, 1e-9);
+    EXPECT_NEAR(contrast(0x777777, 0xFFFFFF), 4.48, 0.01);
+    EXPECT_DOUBLE_EQ(contrast(0x123456, 0x123456), 1.0);
+}
+
+TEST(Selection, RoundsOfARunAreARange) {
+    const Snapshot snapshot = two_runs();
+    EXPECT_EQ(rounds_of_run(snapshot, 1).first, 0u);
+    EXPECT_EQ(rounds_of_run(snapshot, 1).end, 10u);
+    EXPECT_EQ(rounds_of_run(snapshot, 2).size(), 6u);
+    EXPECT_EQ(rounds_of_run(snapshot, 3).size(), 0u);
+}
+
+TEST(Selection, NewRunTakesTheSelectionAndFollows) {
+    const Snapshot snapshot = two_runs();
+    UiState ui;
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(ui.run_id, 2);
+    EXPECT_EQ(ui.round, 15u);
+    select_run(snapshot, ui, 1);
+    EXPECT_EQ(ui.round, 9u);
+    EXPECT_FALSE(ui.follow) << "following ends for an older run";
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(ui.run_id, 1) << "the selection stays until a new run appears";
+}
+
+TEST(Selection, StepsStayInsideTheRun) {
+    const Snapshot snapshot = two_runs();
+    UiState ui;
+    sync_selection(snapshot, ui);
+    step_selection(snapshot, ui, -100);
+    EXPECT_EQ(ui.round, 10u);
+    EXPECT_FALSE(ui.follow);
+    step_selection(snapshot, ui, 100);
+    EXPECT_EQ(ui.round, 15u);
+    EXPECT_FALSE(ui.follow) << "reaching the newest round does not turn following on";
+    set_follow(snapshot, ui, true);
+    EXPECT_EQ(ui.round, 15u);
+}
+
+TEST(Selection, AHeldBatchShowsTheSequenceOfTheChosenRound) {
+    Capture capture;
+    RunRow run;
+    run.id = 1;
+    run.batch = 2;
+    capture.apply(RunStarted{run, nullptr, {}});
+    for (const RowId prompt : {4, 5}) {
+        PromptRow row;
+        row.id = prompt;
+        row.run_id = 1;
+        capture.apply(PromptStarted{row});
+    }
+    StepRecord step;
+    step.step.id = step.step.run_id = 1;
+    for (const RowId id : {1, 2}) {
+        RoundRecord round;
+        round.round.id = id;
+        round.round.run_id = round.round.step_id = 1;
+        round.round.prompt_id = id + 3;
+        step.rounds.push_back(round);
+    }
+    capture.apply(step);
+    UiState ui;
+    ui.run_id = 1;
+    ui.follow = false;
+    ui.round = 1;
+    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 5);
+    ui.round = 0;
+    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 4);
+    ui.follow = true;
+    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 0);
+    ui.follow = false;
+    capture.apply(RunEnded{1, RunEnd::ok, 9, {}});
+    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 0);
+}
+
+TEST(Selection, NeverDangles) {
+    UiState ui;
+    sync_selection(two_runs(), ui);
+    Snapshot empty;
+    sync_selection(empty, ui);
+    EXPECT_FALSE(ui.round.has_value());
+    EXPECT_EQ(ui.run_id, 0);
+    step_selection(empty, ui, 1);
+    EXPECT_FALSE(ui.round.has_value());
+}
+
+TEST(Selection, SpeedupIsThatOfTheCommandLine) {
+    const Snapshot snapshot = two_runs();
+    const HeaderNumbers numbers = header_numbers(snapshot, 1);
+    const auto speed = speed_up(snapshot, 1);
+    ASSERT_TRUE(speed);
+    EXPECT_EQ(numbers.speedup, fmt::format("{:.2f}", speed->ratio.value));
+    EXPECT_NE(numbers.speedup_why.find("the same"), std::string::npos) << numbers.speedup_why;
+    EXPECT_NE(numbers.speedup_why.find("baseline run 2)"), std::string::npos) << numbers.speedup_why;
+    EXPECT_NEAR(std::stod(numbers.tau), run_totals(snapshot, 1).tau, 0.005);
+    EXPECT_EQ(header_numbers(snapshot, 2).speedup, "-");
+    EXPECT_EQ(header_numbers(*synthetic_snapshot(5), 1).speedup, "-");
+    EXPECT_EQ(header_numbers(Snapshot(), 0).tau, "-");
+}
+
+TEST(Selection, AnEarlierBaselineIsNoSpeedup) {
+    Capture capture;
+    SyntheticRun run;
+    run.begin(capture);
+    for (int i = 0; i < 5; ++i) run.advance(capture);
+    run.end(capture, RunEnd::ok);
+    capture.apply(CounterRow{1, 0, std::string(baseline_counter), 10.0});
+    const HeaderNumbers numbers = header_numbers(capture.snapshot(1), 1);
+    EXPECT_EQ(numbers.speedup, "-");
+    EXPECT_NE(numbers.speedup_why.find("10.0 tok/s"), std::string::npos) << numbers.speedup_why;
+}
+
+TEST(Selection, ShortNames) {
+    EXPECT_EQ(short_name("/a/b/model.gguf"), "model.gguf");
+    EXPECT_EQ(short_name("eagle2"), "eagle2");
+    EXPECT_EQ(short_name("/x/0123456789", 5), "0123…");
+}
+
+TEST(Rounds, IncrementalUpdateEqualsBuildingAnew) {
+    Capture capture;
+    SyntheticRun run;
+    run.begin(capture);
+    RoundsModel grown;
+    for (int i = 0; i < 20 && run.advance(capture); ++i) update_rounds(grown, capture.snapshot(1), 1);
+    RoundsModel anew;
+    update_rounds(anew, capture.snapshot(1), 1);
+    ASSERT_EQ(grown.cells.size(), anew.cells.size());
+    for (std::size_t i = 0; i < anew.cells.size(); ++i) {
+        EXPECT_EQ(grown.cells[i].accepted, anew.cells[i].accepted);
+        EXPECT_EQ(grown.cells[i].dominant_phase, anew.cells[i].dominant_phase);
+    }
+    EXPECT_EQ(grown.tallest, anew.tallest);
+    EXPECT_EQ(anew.position_of(7), 7u);
+    EXPECT_EQ(anew.position_of(700), anew.cells.size());
+    update_rounds(grown, two_runs(), 2);
+    EXPECT_EQ(grown.cells.size(), 6u) << "another run resets the model";
+    EXPECT_EQ(grown.cells.front().index, 10u);
+}
+
+TEST(Rounds, DominantPhaseIsTheLongestAndSharesAreOfTheStep) {
+    RoundsModel model;
+    update_rounds(model, *synthetic_snapshot(10), 1);
+    for (const RoundCell& cell : model.cells) {
+        EXPECT_EQ(phase_rows[static_cast<std::size_t>(cell.dominant_phase)].name, "verify");
+        EXPECT_GT(cell.dominant_share, 0.5);
+        EXPECT_LT(cell.dominant_share, 1.0);
+    }
+    EXPECT_NE(describe_round(model.cells[0]).find("warmup"), std::string::npos);
+    EXPECT_NE(describe_round(model.cells[5]).find("verify"), std::string::npos);
+}
+
+TEST(Rounds, AcceptanceCountsWhatWasReached) {
+    const auto snapshot = synthetic_snapshot(40);
+    RoundsModel rounds;
+    update_rounds(rounds, *snapshot, 1);
+    const AcceptanceModel model = build_acceptance(rounds, *snapshot, std::nullopt);
+    EXPECT_EQ(model.rounds, 40) << "warm-up and calibration rounds count";
+    std::int64_t sum = 0;
+    for (std::int64_t count : model.histogram) sum += count;
+    EXPECT_EQ(sum, model.rounds);
+    for (std::size_t depth = 1; depth < model.depths.size(); ++depth)
+        EXPECT_EQ(model.depths[depth].reached, model.depths[depth - 1].accepted);
+    EXPECT_EQ(model.depths[0].reached, model.rounds);
+    EXPECT_EQ(model.depths[0].accepted, model.rounds - model.histogram[0]);
+}
+
+TEST(Rounds, RangeLimitsTheCounts) {
+    const auto snapshot = synthetic_snapshot(20);
+    RoundsModel rounds;
+    update_rounds(rounds, *snapshot, 1);
+    const RoundRow& fifth = snapshot->rounds[5].row;
+    const AcceptanceModel model =
+        build_acceptance(rounds, *snapshot, TimeRange{fifth.start_ns + 1, fifth.end_ns - 1});
+    EXPECT_EQ(model.rounds, 1);
+    EXPECT_EQ(model.histogram[static_cast<std::size_t>(fifth.accepted)], 1);
+}
+
+TEST(Text, PiecesJoinToTheOutputAndKnowTheirRound) {
+    const auto snapshot = synthetic_snapshot(1000);
+    const TextModel model = build_text(*snapshot, 1);
+    std::string text;
+    for (const TextPiece& piece : model.pieces)
+        if (piece.kind != PieceKind::prompt) text += piece.text;
+    EXPECT_TRUE(text.starts_with("Sunlight looks white"));
+    EXPECT_TRUE(text.ends_with("空は青い 🌍!")) << "characters split over tokens are joined: " << text;
+    EXPECT_EQ(model.pieces[0].kind, PieceKind::prompt);
+    EXPECT_EQ(model.pieces[1].kind, PieceKind::prefill);
+    EXPECT_FALSE(model.pieces[1].round_index.has_value());
+    for (std::size_t i = 2; i < model.pieces.size(); ++i) {
+        ASSERT_TRUE(model.pieces[i].round_index.has_value());
+        EXPECT_EQ(model.pieces[i].position, static_cast<int>(i) - 1);
+    }
+    EXPECT_EQ(model.pieces.back().round_index, snapshot->rounds.size() - 1);
+    EXPECT_GT(model.drafted, 0);
+    EXPECT_GT(model.bonus, 0);
+}
+
+TEST(Text, NothingToShowIsSaid) {
+    EXPECT_FALSE(build_text(Snapshot(), 0).empty_text.empty());
+}
+
+TEST(Text, PromptOfTheSelectedRoundUnlessFollowing) {
+    const Snapshot snapshot = two_runs();
+    UiState ui;
+    sync_selection(snapshot, ui);
+    EXPECT_EQ(prompt_to_show(snapshot, ui), 2);
+    select_run(snapshot, ui, 1);
+    EXPECT_EQ(prompt_to_show(snapshot, ui), 1);
+}
+
+/// Returns the pieces with the text of each token.
+std::vector<TextPiece> joined(const std::vector<std::string>& bytes) {
+    std::vector<TextPiece> pieces(bytes.size());
+    join_pieces(bytes, pieces);
+    return pieces;
+}
+
+TEST(TextJoin, ACharacterOfSeveralTokensIsOneOfAllThese) {
+    const auto pieces = joined({"a\xF0\x9F", "\x8C", "\x8D!", "b"});
+    EXPECT_EQ(pieces[0].text, "a");
+    EXPECT_EQ(pieces[1].text, "");
+    EXPECT_EQ(pieces[2].text, "\xF0\x9F\x8C\x8D!");
+    EXPECT_EQ(pieces[2].shared_pieces, 2u);
+    EXPECT_EQ(pieces[2].shared_bytes, 4u);
+    EXPECT_EQ(pieces[1].bytes, "<8C>");
+    EXPECT_EQ(pieces[3].shared_pieces, 0u);
+    EXPECT_EQ(pieces[3].bytes, "");
+    TextPiece part = pieces[1];
+    part.kind = PieceKind::draft;
+    part.token_id = 7;
+    EXPECT_NE(describe_piece(part).find("bytes <8C>: part of a character"), std::string::npos);
+}
+
+TEST(TextJoin, BytesThatAreNoCharacterAreShownAsBytes) {
+    EXPECT_EQ(joined({"\x80x"})[0].text, "<80>x");
+    EXPECT_EQ(joined({"\xC3(\xFF"})[0].text, "<C3>(<FF>");
+    const auto pieces = joined({"\xE2", "\x82", "z"});
+    EXPECT_EQ(pieces[0].text, "<E2>");
+    EXPECT_EQ(pieces[1].text, "<82>");
+    EXPECT_EQ(pieces[2].text, "z");
+    EXPECT_EQ(joined({"", "\xF0\x9F"})[1].text, "<F0 9F>") << "the character is still incomplete";
+}
+
+TEST(TextJoin, CharactersWithoutAGlyphAreCodePointsAndStayShared) {
+    TextModel model;
+    model.pieces = joined({"\xF0\x9F", "\x99\x82 \xC3\xA9"});
+    replace_missing_glyphs(model, [](char32_t code) { return code < 0x100; });
+    EXPECT_EQ(model.pieces[1].text, "<U+1F642> \xC3\xA9");
+    EXPECT_EQ(model.pieces[1].shared_bytes, 9u);
+}
+
+float ten_a_byte(std::string_view text) {
+    return 10.0f * static_cast<float>(text.size());
+}
+
+std::vector<TextPiece> pieces_of(std::initializer_list<const char*> texts) {
+    std::vector<TextPiece> pieces;
+    for (const char* text : texts) pieces.emplace_back().text = text;
+    return pieces;
+}
+
+/// Returns the lines as text.
+std::vector<std::string> lines_of(std::initializer_list<const char*> texts, float width) {
+    const auto pieces = pieces_of(texts);
+    std::vector<std::string> lines;
+    for (const TextRun& run : lay_out_text(pieces, width, ten_a_byte)) {
+        lines.resize(static_cast<std::size_t>(run.line) + 1);
+        std::string& line = lines.back();
+        EXPECT_FLOAT_EQ(run.x, ten_a_byte(line));
+        line += pieces[run.piece].text.substr(run.first, run.count);
+        EXPECT_FLOAT_EQ(run.x + run.width, ten_a_byte(line));
+    }
+    return lines;
+}
+using Lines = std::vector<std::string>;
+
+TEST(TextLayout, BreaksBetweenWordsNotBetweenPieces) {
+    EXPECT_EQ(lines_of({"one", " two", " thr", "ee", " four"}, 100), (Lines{"one two", "three four"}));
+    EXPECT_EQ(lines_of({"the", " end", "."}, 70), (Lines{"the", "end."}))
+        << "no punctuation alone at the start of a line";
+}
+
+TEST(TextLayout, LongPieceBreaksBetweenItsWords) {
+    EXPECT_EQ(lines_of({"one two three four", " five"}, 90), (Lines{"one two", "three", "four five"}));
+}
+
+TEST(TextLayout, LineEndsBreakAndAreMarked) {
+    const auto runs = lay_out_text(pieces_of({"a\n\nb", "\n"}), 100, ten_a_byte);
+    ASSERT_EQ(runs.size(), 4u);
+    EXPECT_TRUE(runs[0].line_end);
+    EXPECT_EQ(runs[1].count, 0u);
+    EXPECT_EQ(runs[1].line, 1);
+    EXPECT_TRUE(runs[1].line_end);
+    EXPECT_EQ(runs[2].line, 2);
+    EXPECT_FALSE(runs[2].line_end);
+    EXPECT_TRUE(runs[3].line_end);
+    EXPECT_EQ(runs[3].line, 2);
+}
+
+TEST(TextLayout, IndentationStays) {
+    EXPECT_EQ(lines_of({"f:\n", "   ", " return", " x"}, 200), (Lines{"f:", "    return x"}));
+}
+
+TEST(TextLayout, WordWiderThanALineSticksOut) {
+    EXPECT_EQ(lines_of({"a", " incomprehensible", " b"}, 60), (Lines{"a", "incomprehensible", "b"}));
+    EXPECT_EQ(lines_of({"incom", "prehen", "sible"}, 60).size(), 3u) << "breaks only between pieces";
+}
+
+TEST(TextLayout, WidthBelowOneSignStillEnds) {
+    EXPECT_FALSE(lay_out_text(pieces_of({"ab cd", "\n", "ef"}), 1, ten_a_byte).empty());
+}
+
+TEST(Text, FindIgnoresCaseAndSpansPieces) {
+    TextModel model;
+    model.pieces = pieces_of({"The s", "ky is", " blue. Sky"});
+    EXPECT_EQ(find_text(model, "SKY"), (std::vector<std::size_t>{0, 2}));
+    EXPECT_TRUE(find_text(model, "").empty());
+    EXPECT_TRUE(find_text(model, "green").empty());
+}
+
+TEST(Session, TreeSpecsRoundTrip) {
+    for (const char* spec : {"depth=3,topk=4,nodes=12", "depth=5,topk=10,nodes=60", "chain=6"}) {
+        const auto fields = parse_tree(spec);
+        ASSERT_TRUE(fields.has_value()) << spec;
+        EXPECT_EQ(format_tree(*fields), spec);
+    }
+    for (const char* spec : {"", "auto", "paper:fr-spec", "depth=x", "depth=0", "depth=3,topk", "depht=3"})
+        EXPECT_FALSE(parse_tree(spec).has_value()) << spec;
+    EXPECT_EQ(largest_tree(*parse_tree("depth=1,topk=2,nodes=5")), 1 + 2 + 4);
+    EXPECT_EQ(largest_tree(*parse_tree("chain=6")), 7);
+    EXPECT_EQ(spec_name("fr-spec:v=8192"), "fr-spec");
+    EXPECT_EQ(spec_name("full"), "full");
+}
+
+TEST(Session, AnOpenedFilesSettingsAreTheFiles) {
+    Snapshot snapshot = two_runs();
+    EXPECT_FALSE(recorded_settings(snapshot, 1).has_value()) << "a live run has no recorded settings";
+    snapshot.source = "/captures/a.dscope";
+    snapshot.runs[0].tree = "chain=3";
+    snapshot.runs[0].threads = 1;
+    snapshot.runs[0].precision = "int8";
+    const auto settings = recorded_settings(snapshot, 1);
+    ASSERT_TRUE(settings.has_value());
+    EXPECT_EQ(settings->title, "this file, run 1 of 2: eagle2  fr-spec:v=8192  chain=3");
+    EXPECT_NE(settings->details.find("int8, 1 thread, batch 1, greedy"), std::string::npos)
+        << settings->details;
+    snapshot.runs.pop_back();
+    EXPECT_EQ(recorded_settings(snapshot, 1)->title, "this file: eagle2  fr-spec:v=8192  chain=3");
+    EXPECT_FALSE(recorded_settings(snapshot, 2).has_value());
+}
+
+class Folders : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = (std::filesystem::temp_directory_path() / "draftscope-test-XXXXXX").string();
+        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+        folder_ = pattern;
+        std::filesystem::create_directories(folder_ + "/sub");
+        std::filesystem::create_directories(folder_ + "/.hidden");
+        for (const char* name : {"b.dscope", "a.dscope", "notes.txt", ".x.dscope"})
+            std::ofstream(folder_ + "/" + name) << "12345";
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+    std::string folder_;
+};
+
+TEST_F(Folders, ListsFoldersFirstThenWantedFiles) {
+    const auto listed = list_folder(folder_, {".dscope"});
+    ASSERT_TRUE(listed.ok());
+    ASSERT_EQ(listed->size(), 3u);
+    EXPECT_EQ((*listed)[0].name, "sub");
+    EXPECT_TRUE((*listed)[0].folder);
+    EXPECT_EQ((*listed)[1].name, "a.dscope");
+    EXPECT_EQ((*listed)[1].bytes, 5u);
+    EXPECT_EQ(list_folder(folder_, {})->size(), 4u);
+    EXPECT_FALSE(list_folder(folder_ + "/none", {}).ok());
+}
+
+TEST_F(Folders, ResolvesWhatPeopleType) {
+    EXPECT_EQ(resolve_path("a.dscope", folder_), folder_ + "/a.dscope");
+    EXPECT_EQ(resolve_path("sub/../a.dscope", folder_), folder_ + "/a.dscope");
+    EXPECT_EQ(resolve_path("/x/y", folder_), "/x/y");
+    EXPECT_EQ(resolve_path("..", folder_), parent_folder(folder_));
+    EXPECT_EQ(parent_folder("/"), "/");
+    EXPECT_EQ(size_text(999), "999 B");
+    EXPECT_EQ(size_text(12'340'000), "12.3 MB");
+}
+
+}  // namespace
+}  // namespace draftscope::test

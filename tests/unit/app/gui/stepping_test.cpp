@@ -1,0 +1,139 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/gui/models/activity.h"
+#include "app/gui/models/phases.h"
+#include "app/gui/models/rounds.h"
+#include "app/gui/models/selection.h"
+#include "app/gui/models/timeline.h"
+#include "base/phase.h"
+#include "tests/gui/synthetic.h"
+
+/// Tests of the models while the engine is paused inside a round.
+namespace draftscope::test {
+namespace {
+
+using testing::HasSubstr;
+
+/// Three finished rounds of run 1 and a fourth round, paused after its second level.
+struct Held {
+    Capture capture;
+    SyntheticRun run;
+    UiState ui;
+
+    Held() {
+        run.begin(capture);
+        for (int i = 0; i < 3; ++i) run.advance(capture);
+        sync_selection(capture.snapshot(1), ui);
+    }
+    Snapshot hold(int level) {
+        capture.apply(run.live_round(level));
+        const Snapshot snapshot = capture.snapshot(2);
+        sync_selection(snapshot, ui);
+        return snapshot;
+    }
+};
+
+TEST(Stepping, TheRoundUnderWayIsTheNewestOfTheSelection) {
+    Held held;
+    EXPECT_EQ(held.ui.round, 2u);
+    const Snapshot snapshot = held.hold(1);
+    EXPECT_TRUE(in_flight_selected(snapshot, held.ui));
+    EXPECT_FALSE(held.ui.round.has_value()) << "a finished round is not selected, too";
+    EXPECT_EQ(round_position(snapshot, held.ui), "Round 4 in progress");
+    step_selection(snapshot, held.ui, -1);
+    EXPECT_EQ(held.ui.round, 2u);
+    EXPECT_FALSE(held.ui.follow);
+    sync_selection(snapshot, held.ui);
+    EXPECT_EQ(held.ui.round, 2u) << "the selected round stays selected";
+    EXPECT_EQ(round_position(snapshot, held.ui), "Round 3 of 3");
+    step_selection(snapshot, held.ui, 1);
+    EXPECT_TRUE(in_flight_selected(snapshot, held.ui));
+    held.run.advance(held.capture);
+    const Snapshot finished = held.capture.snapshot(3);
+    sync_selection(finished, held.ui);
+    EXPECT_FALSE(held.ui.in_flight);
+    EXPECT_EQ(held.ui.round, 3u) << "the former round in flight";
+}
+
+TEST(Stepping, NoStatisticCountsTheRoundUnderWay) {
+    Held held;
+    const Snapshot before = held.capture.snapshot(1);
+    const Snapshot snapshot = held.hold(1);
+    EXPECT_EQ(run_totals(snapshot, 1).rounds, run_totals(before, 1).rounds);
+    EXPECT_EQ(build_phases(snapshot, 1).caption, build_phases(before, 1).caption);
+    EXPECT_EQ(header_numbers(snapshot, 1).tau, header_numbers(before, 1).tau);
+}
+
+TEST(Stepping, RoundsAndPhasesShowTheRoundSoFar) {
+    Held held;
+    const Snapshot snapshot = held.hold(1);
+    RoundsModel rounds;
+    update_rounds(rounds, snapshot, 1);
+    const auto cell = cell_in_flight(rounds, snapshot, held.ui);
+    ASSERT_TRUE(cell.has_value());
+    EXPECT_EQ(cell->ordinal, 4);
+    EXPECT_EQ(cell->depth, 2);
+    EXPECT_EQ(cell->dominant_phase, static_cast<int>(Phase::backbone));
+    EXPECT_THAT(describe_in_flight(*cell, *snapshot.in_flight), HasSubstr("Round 4, in progress"));
+    const PhaseBars bars = build_phase_bars(*snapshot.in_flight, 1, 0, 1, 1);
+    ASSERT_EQ(bars.bars.size(), 1u);
+    EXPECT_GT(bars.bars[0].part_ns[static_cast<std::size_t>(Phase::head)], 0);
+    EXPECT_EQ(bars.bars[0].part_ns[static_cast<std::size_t>(Phase::verify)], 0);
+    TimelineIndex flight;
+    flight.update(*snapshot.in_flight, 1);
+    EXPECT_FALSE(flight.empty());
+    EXPECT_EQ(cell_in_flight(rounds, held.capture.snapshot(1), UiState()), std::nullopt);
+}
+
+TEST(Stepping, ANewRunTakesTheSelectionOnceItHasSomethingToShow) {
+    Held held;
+    held.run.end(held.capture, RunEnd::ok);
+    sync_selection(held.capture.snapshot(3), held.ui);
+    SyntheticOptions options;
+    options.run_id = 2;
+    SyntheticRun next(options);
+    next.begin(held.capture);
+    const Snapshot reading = held.capture.snapshot(4);
+    sync_selection(reading, held.ui);
+    EXPECT_EQ(held.ui.run_id, 1) << "a run in prefill is not selected";
+    EXPECT_EQ(held.ui.round, 2u);
+    EXPECT_EQ(prefill_text(reading), "prefill (prompt tokens: 31)");
+    held.capture.apply(next.live_round(0));
+    const Snapshot drafting = held.capture.snapshot(5);
+    sync_selection(drafting, held.ui);
+    EXPECT_EQ(held.ui.run_id, 2);
+    EXPECT_TRUE(in_flight_selected(drafting, held.ui));
+    EXPECT_EQ(round_position(drafting, held.ui), "Round 1 in progress");
+    EXPECT_EQ(prefill_text(drafting), "");
+}
+
+TEST(Stepping, SaysWhereTheEngineIsHeld) {
+    const auto id = [](Phase phase) { return static_cast<int>(phase); };
+    using Kind = HoldPoint::Kind;
+    const auto text = [&](Kind kind, Phase done, int level, Phase next, int next_level) {
+        return hold_text({kind, 12, id(done), level, 412'000, id(next), next_level}, "paused");
+    };
+    EXPECT_EQ(text(Kind::after_phase, Phase::head, 2, Phase::topk, 2),
+              "paused after head, level 2 (412 us); next: topk");
+    EXPECT_EQ(text(Kind::after_phase, Phase::gather, 1, Phase::backbone, 2),
+              "paused after gather, level 1 (412 us); next: backbone, level 2");
+    EXPECT_EQ(text(Kind::after_phase, Phase::prefill, 0, Phase::backbone, 0),
+              "paused after prefill (412 us); next: backbone, catch-up");
+    EXPECT_EQ(text(Kind::after_level, Phase::topk, 2, Phase::rerank, 0),
+              "paused after level 2; next: rerank");
+    EXPECT_EQ(text(Kind::after_round, Phase::commit, 0, Phase::none, 0), "paused after round 12");
+    EXPECT_EQ(text(Kind::before_prefill, Phase::none, 0, Phase::none, 0), "paused before prefill");
+    HoldPoint end;
+    end.kind = Kind::after_round;
+    end.round = 5;
+    EXPECT_EQ(hold_text(end, "breakpoint: end of text"), "paused after round 5: breakpoint: end of text");
+}
+
+TEST(Stepping, ChartsOfNothingSayWhy) {
+    EXPECT_EQ(no_rounds_text(false), "No finished rounds yet.");
+    EXPECT_EQ(no_rounds_text(true), "No rounds in the range.");
+}
+
+}  // namespace
+}  // namespace draftscope::test

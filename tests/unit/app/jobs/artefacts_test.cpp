@@ -1,0 +1,179 @@
+#include "app/jobs/resolve/artefacts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "app/jobs/resolve/resolve.h"
+#include "engine/draft/drafter.h"
+#include "engine/heads/artefact.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/unit/app/jobs/tiny_files.h"
+
+namespace draftscope::testing {
+namespace {
+
+class Artefacts : public ::testing::Test {
+  protected:
+    Artefacts() {
+        ::setenv("DRAFTSCOPE_ASSETS", folder_.path().c_str(), 1);
+        // Empty folders for every drafter hide the shipped files.
+        for (const DrafterInfo& drafter : drafter_registry())
+            std::filesystem::create_directories(folder_.file("heads/" + std::string(drafter.id)));
+    }
+    ~Artefacts() override { ::unsetenv("DRAFTSCOPE_ASSETS"); }
+
+    /// Writes a weights file with metadata only; tensors matter only to prepare().
+    std::string save(const std::string& relative, const std::string& head, const std::string& rank = "",
+                     bool joint = false, const std::string& drafter_weights = "") {
+        const std::filesystem::path path = std::filesystem::path(folder_.path()) / relative;
+        std::filesystem::create_directories(path.parent_path());
+        ArtefactInfo info;
+        info.head = head;
+        info.target = "tiny";
+        info.vocab = 10;
+        info.hidden = 4;
+        info.joint = joint;
+        info.drafter_weights = drafter_weights;
+        if (!rank.empty()) info.parameters["rank"] = rank;
+        EXPECT_TRUE(save_artefact(path.string(), info, {}).ok());
+        return path.string();
+    }
+    static HeadSpec spec(const std::string& text) { return parse_head_spec(text).value(); }
+
+    ScratchFolder folder_;
+};
+
+TEST_F(Artefacts, ShippedOnesAreForTheirDrafterAndParameters) {
+    const std::string wide = save("heads/eagle2/slimspec-72.safetensors", "slimspec", "72");
+    const std::string narrow = save("heads/eagle2/slimspec-36.safetensors", "slimspec", "36");
+    save("heads/eagle2/a-joint.safetensors", "slimspec", "36", true);
+    save("heads/medusa/specvocab.safetensors", "specvocab", "36");
+    const std::string affinity = save("heads/eagle2/rdk.safetensors", "rdk");
+    const ArtefactPlaces demo{{}, true, "eagle2"};
+    EXPECT_EQ(find_artefacts(spec("slimspec"), demo).artefact_path, narrow);  // the first by name
+    EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).artefact_path, wide);
+    EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).affinity_path, affinity);
+    // An affinity of the target's LM head is used for drafters without one.
+    const std::string shared = save("heads/rdk.safetensors", "rdk");
+    EXPECT_EQ(find_artefacts(spec("full"), demo).affinity_path, affinity);
+    EXPECT_EQ(find_artefacts(spec("full"), {{}, true, "medusa"}).affinity_path, shared);
+    EXPECT_EQ(find_artefacts(spec("specvocab"), demo).artefact_path, "");
+    EXPECT_NE(find_artefacts(spec("specvocab"), {{}, true, "medusa"}).artefact_path, "");
+    EXPECT_EQ(find_artefacts(spec("slimspec"), {{}, false, "eagle2"}).artefact_path, "");
+    // No file agrees: the head's error names the parameters of the existing file.
+    const HeadArtefacts other = find_artefacts(spec("slimspec:rank=9"), demo);
+    const auto head = make_head(spec("slimspec:rank=9"), other);
+    ASSERT_FALSE(head.ok());
+    EXPECT_THAT(head.error().message, ::testing::HasSubstr("not rank=9"));
+}
+
+TEST_F(Artefacts, ASyntheticTargetHasMadeUpOnes) {
+    const std::string target = "synthetic:olmo2-1b/2";
+    const ArtefactPlaces places{{}, false, "eagle3", target};
+    EXPECT_EQ(find_artefacts(spec("slimspec"), places).artefact_path, target);
+    EXPECT_EQ(find_artefacts(spec("slimspec"), places).ranking_path, "");
+    EXPECT_EQ(find_artefacts(spec("fr-spec"), places).ranking_path, target);
+    EXPECT_EQ(find_artefacts(spec("bcl"), places).ranking_path, target);
+    EXPECT_EQ(find_artefacts(spec("bcl"), places).artefact_path, "");
+    EXPECT_EQ(find_artefacts(spec("microspec"), places).ranking_path, "");
+    for (const char* head : {"slimspec:rank=512", "specvocab", "vocabtrim-t:v=64", "coral", "dynaspec:r=16",
+                             "fr-spec:v=9", "bcl"})
+        EXPECT_TRUE(make_head(spec(head), find_artefacts(spec(head), places)).ok()) << head;
+    const auto wide =
+        make_head(spec("slimspec:rank=2049"), find_artefacts(spec("slimspec:rank=2049"), places));
+    ASSERT_FALSE(wide.ok());
+    EXPECT_THAT(wide.error().message, ::testing::HasSubstr("use 1..2048"));
+}
+
+TEST_F(Artefacts, GivenOnesComeFirst) {
+    save("heads/eagle2/slimspec.safetensors", "slimspec");
+    const std::string mine = save("mine.safetensors", "slimspec"), bcl = save("bcl.safetensors", "bcl");
+    const std::string ranking = folder_.file("ranking.safetensors");
+    ASSERT_TRUE(save_safetensors(ranking, {}, {}).ok());
+    const std::vector<std::string> given = {"slimspec=" + mine, "fr-spec=" + ranking, "bcl=" + bcl,
+                                            "rdk=" + mine};
+    ASSERT_TRUE(check_given_artefacts(given).ok());
+    const ArtefactPlaces places{given, true, "eagle2"};
+    EXPECT_EQ(find_artefacts(spec("slimspec"), places).artefact_path, mine);
+    EXPECT_EQ(find_artefacts(spec("slimspec"), places).affinity_path, mine);
+    EXPECT_EQ(find_artefacts(spec("fr-spec"), places).ranking_path, ranking);
+    // BCL accepts a ranking or a trained head.
+    EXPECT_EQ(find_artefacts(spec("bcl"), places).artefact_path, bcl);
+    const std::vector<std::string> ranked = {"bcl=" + ranking};
+    EXPECT_EQ(find_artefacts(spec("bcl"), {ranked, false, ""}).artefact_path, "");
+    EXPECT_EQ(find_artefacts(spec("bcl"), {ranked, false, ""}).ranking_path, ranking);
+}
+
+TEST_F(Artefacts, WrongOptionsAreRefused) {
+    const auto message = [](std::vector<std::string> given) {
+        return check_given_artefacts(given).error().message;
+    };
+    EXPECT_THAT(message({"slimspec"}), ::testing::HasSubstr("expected HEAD=PATH"));
+    EXPECT_THAT(message({"slim=x"}), ::testing::HasSubstr("unknown head 'slim'"));
+    EXPECT_THAT(message({"slimspec=/nowhere/x"}), ::testing::HasSubstr("no such file"));
+}
+
+TEST_F(Artefacts, AHeadTrainedWithItsDrafterBringsItAlong) {
+    const std::string path = save("joint.safetensors", "slimspec", "", true, "joint.drafter");
+    HeadArtefacts artefacts;
+    artefacts.artefact_path = path;
+    EXPECT_THAT(drafter_of_artefact(spec("slimspec"), artefacts).error().message,
+                ::testing::HasSubstr("'joint.drafter' is missing"));
+    std::filesystem::create_directory(folder_.file("joint.drafter"));
+    EXPECT_EQ(drafter_of_artefact(spec("slimspec"), artefacts).value(), folder_.file("joint.drafter"));
+    save("joint.safetensors", "slimspec", "", true, "../elsewhere");
+    EXPECT_FALSE(drafter_of_artefact(spec("slimspec"), artefacts).ok());
+    save("joint.safetensors", "slimspec");
+    EXPECT_EQ(drafter_of_artefact(spec("slimspec"), artefacts).value(), "");
+
+    // In a run, the drafter trained with the head replaces the default drafter.
+    save("joint.safetensors", "slimspec", "", true, "joint.drafter");
+    const TinyFiles files;
+    RunConfig config = files.config();
+    config.head = "slimspec";
+    config.artefacts = {"slimspec=" + path};
+    EXPECT_EQ(resolve_run(config)->drafter_path, files.file("eagle2"));  // an explicit path takes precedence
+}
+
+TEST_F(Artefacts, TheWindowKnowsWhichHeadsLackWhat) {
+    // Empty folders hide the shipped files.
+    for (const DrafterInfo& drafter : drafter_registry())
+        std::filesystem::create_directories(folder_.file("heads/" + std::string(drafter.id)));
+    save("heads/eagle3/slimspec.safetensors", "slimspec");
+    std::map<std::string, HeadChoice> choices;
+    for (const HeadChoice& choice : head_choices()) choices[choice.spec] = choice;
+    EXPECT_TRUE(choices["full"].usable);
+    EXPECT_TRUE(choices["slimspec"].usable);
+    EXPECT_EQ(choices["slimspec"].name, "SlimSpec (post-hoc)");
+    EXPECT_EQ(choices["microspec"].name, "MicroSpec");
+    EXPECT_FALSE(choices["specvocab"].usable);
+    EXPECT_EQ(choices["specvocab"].why_not, "no weights file: run draftscope fit specvocab");
+    EXPECT_FALSE(choices["oracle"].usable);
+    EXPECT_EQ(choices.size(), head_registry().size());
+}
+
+TEST_F(Artefacts, RedistributedDraftsAreDrawn) {
+    const std::string affinity = save("rdk.safetensors", "rdk");
+    const TinyFiles files;
+    RunConfig config = files.config();
+    config.head = "full+rdk";
+    EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("--head-weights rdk=FILE"));
+    config.artefacts = {"rdk=" + affinity};
+    EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("--verify pq"));
+    config.verify = "pq";
+    EXPECT_TRUE(resolve_run(config).ok());
+}
+
+TEST_F(Artefacts, TheOracleIsForReplay) {
+    const TinyFiles files;
+    RunConfig config = files.config();
+    config.head = "oracle";
+    EXPECT_THAT(resolve_run(config).error().message, ::testing::HasSubstr("draftscope replay"));
+}
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include "app/jobs/commands/commands.h"
+
+namespace draftscope {
+namespace {
+
+TEST(CommandLine, DefaultsAreShort) {
+    RunConfig config;
+    config.prompt = "Hi";
+    EXPECT_EQ(to_command_line(config), "draftscope run --drafter eagle3 --head full --prompt Hi");
+}
+
+TEST(CommandLine, QuotesForTheShell) {
+    RunConfig config;
+    config.prompt = "it's $5; `x`\nend";
+    config.head = "fr-spec:v=8192";
+    const std::string line = to_command_line(config);
+    EXPECT_NE(line.find("--head fr-spec:v=8192 "), std::string::npos);
+    EXPECT_NE(line.find("--prompt 'it'\\''s $5; `x`\nend'"), std::string::npos);
+}
+
+TEST(CommandLine, EveryChangedSettingIsThere) {
+    RunConfig config;
+    config.model = "/models/a b.gguf";
+    config.drafter = "eagle2:/d";
+    config.artefacts = {"fr-spec=/r.safetensors"};
+    config.tree = "chain=6";
+    config.precision = "int8";
+    config.gpu_graphs = false;
+    config.pin = true;
+    config.l2_window = true;
+    config.gpu_rounds = false;
+    config.verify = "pq";
+    config.batch = 8;
+    config.temperature = 0.7;
+    config.top_p = 0.9;
+    config.top_k = 40;
+    config.seed = 5;
+    config.max_new = 64;
+    config.threads = 2;
+    config.ignore_eos = true;
+    config.raw = true;
+    config.prompts_file = "p.jsonl";
+    config.limit = 3;
+    config.stratify = true;
+    config.baseline = 2;
+    config.shadow = "slimspec,microspec";
+    config.calibration_rounds = 0;
+    config.save = "x.dscope";
+    config.overwrite = true;
+    config.save_rows = 1000000;
+    config.save_size = 5000000;
+    config.save_ring = true;
+    config.never_wait = true;
+    EXPECT_EQ(
+        to_command_line(config),
+        "draftscope run --model '/models/a b.gguf' --drafter eagle2:/d --head full --head-weights "
+        "fr-spec=/r.safetensors --tree chain=6 --verify pq --temperature 0.7 --top-p 0.9 --top-k 40 --seed 5 "
+        "--max-new "
+        "64 --batch 8 --no-gpu-graphs --no-gpu-rounds --l2-window "
+        "--precision int8 --threads 2 --pin --ignore-eos --raw --prompts p.jsonl --limit 3 --balanced "
+        "--baseline "
+        "2 "
+        "--shadow slimspec,microspec --calibrate 0 --save x.dscope --overwrite --save-rows 1000000 "
+        "--save-size 5000000 --save-ring --drop-when-full");
+}
+
+}  // namespace
+}  // namespace draftscope

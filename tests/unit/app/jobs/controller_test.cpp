@@ -1,0 +1,230 @@
+#include "app/jobs/commands/controller.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+
+#include "app/jobs/machine/capabilities.h"
+#include "storage/capture_file.h"
+#include "tests/unit/app/jobs/tiny_files.h"
+
+namespace draftscope {
+namespace {
+
+using testing::TinyFiles;
+
+class ControllerTest : public ::testing::Test {
+  protected:
+    // Waits for the controller's wake calls; the timeout ends only a test that would fail anyway.
+    bool until(const std::function<bool()>& holds) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        std::unique_lock lock(mutex_);
+        while (!holds()) {
+            if (std::chrono::steady_clock::now() > end) return false;
+            woken_.wait_for(lock, std::chrono::milliseconds(5));
+        }
+        return true;
+    }
+    bool until_state(JobState state) {
+        return until([&] { return controller_->status().state == state; });
+    }
+    bool until_ended(std::size_t runs) {
+        return until([&] {
+            const auto snapshot = controller_->snapshot();
+            return controller_->status().state == JobState::idle && snapshot->runs.size() == runs &&
+                   snapshot->runs.back().ended != RunEnd::live;
+        });
+    }
+    std::size_t rounds() const { return controller_->snapshot()->rounds.size(); }
+
+    TinyFiles files_;
+    std::mutex mutex_;
+    std::condition_variable woken_;
+    std::unique_ptr<Controller> controller_ = make_controller([this] { woken_.notify_all(); });
+};
+
+TEST_F(ControllerTest, RunsToTheEndAndTellsWhatThereIsToChoose) {
+    controller_->submit({CmdStart{files_.config()}});
+    ASSERT_TRUE(until_ended(1));
+    const JobStatus status = controller_->status();
+    EXPECT_EQ(status.error, "");
+    EXPECT_EQ(status.config, files_.config());
+    EXPECT_FALSE(status.capability_line.empty());
+    // As in doctor and captures.
+    for (const Capability& capability : describe_capabilities().capabilities) {
+        EXPECT_NE(status.capability_line.find(capability.name + ": " + capability.brief), std::string::npos);
+        EXPECT_NE(status.capability_details.find(capability.state), std::string::npos) << capability.name;
+    }
+    ASSERT_GE(status.heads.size(), 2u);
+    EXPECT_EQ(status.heads[0].spec, "full");
+    EXPECT_GE(status.drafters.size(), 3u);
+    EXPECT_EQ(controller_->snapshot()->runs[0].frontend, "gui");
+    EXPECT_EQ(controller_->snapshot()->runs[0].ended, RunEnd::ok);
+}
+
+TEST_F(ControllerTest, AStartThatIsPausedAtOnceStepsRoundByRound) {
+    controller_->submit({CmdStart{files_.config(200)}, CmdPause{}});
+    ASSERT_TRUE(until_state(JobState::held));
+    EXPECT_EQ(controller_->status().hold_reason, "paused");
+    EXPECT_EQ(rounds(), 0u);
+    for (std::size_t want = 1; want <= 3; ++want) {
+        controller_->submit({CmdStepRound{}});
+        ASSERT_TRUE(until([&] { return rounds() == want && controller_->status().state == JobState::held; }));
+    }
+    controller_->submit({CmdResume{}});
+    ASSERT_TRUE(until_ended(1));
+    EXPECT_GT(rounds(), 3u);
+}
+
+TEST_F(ControllerTest, SteppingLevelsShowsTheRoundInFlight) {
+    controller_->submit({CmdStart{files_.config(200)}, CmdPause{}});
+    ASSERT_TRUE(until_state(JobState::held));
+    controller_->submit({CmdStepLevel{}});
+    ASSERT_TRUE(until([&] {
+        const auto live = controller_->snapshot()->live;
+        return live != nullptr && live->active && live->partial.nodes.size() > 1;
+    }));
+    EXPECT_EQ(rounds(), 0u);
+    controller_->submit({CmdStepPhase{}});
+    ASSERT_TRUE(until_state(JobState::held));
+    controller_->submit({CmdStop{}});
+    ASSERT_TRUE(until_ended(1));
+    EXPECT_EQ(controller_->snapshot()->live, nullptr);
+}
+
+TEST_F(ControllerTest, BreakpointHoldsAfterARejection) {
+    // A random drafter is nearly always wrong: the first draft is rejected in one of the first rounds.
+    controller_->submit({CmdBreakpoints{1}, CmdStart{files_.config(500)}});
+    ASSERT_TRUE(until([&] { return controller_->status().state == JobState::held && rounds() > 0; }));
+    EXPECT_EQ(controller_->status().hold_reason, "breakpoint: rejection at depth <= 1");
+    const auto snapshot = controller_->snapshot();
+    EXPECT_EQ(snapshot->rounds.back().row.accepted, 0);
+    controller_->submit({CmdBreakpoints{}, CmdResume{}});
+    ASSERT_TRUE(until_ended(1));
+}
+
+TEST_F(ControllerTest, StopCancelsTheRun) {
+    controller_->submit({CmdStart{files_.config(1500)}, CmdPause{}});
+    ASSERT_TRUE(until_state(JobState::held));
+    controller_->submit({CmdStop{}});
+    ASSERT_TRUE(until_ended(1));
+    EXPECT_EQ(controller_->snapshot()->runs[0].ended, RunEnd::cancelled);
+    EXPECT_EQ(controller_->status().error, "");
+}
+
+TEST_F(ControllerTest, ANewStartReplacesTheRunningOne) {
+    controller_->submit({CmdStart{files_.config(1500)}, CmdPause{}});
+    ASSERT_TRUE(until_state(JobState::held));
+    RunConfig other = files_.config(8);
+    other.drafter = "ngram";
+    controller_->submit({CmdStart{other}});
+    ASSERT_TRUE(until_ended(2));
+    EXPECT_EQ(controller_->snapshot()->runs[0].ended, RunEnd::cancelled);
+    EXPECT_EQ(controller_->snapshot()->runs[1].ended, RunEnd::ok);
+    EXPECT_EQ(controller_->snapshot()->runs[1].drafter, "ngram");
+}
+
+TEST_F(ControllerTest, StopBeforeTheStartWasTakenLeavesNothingBehind) {
+    controller_->submit({CmdStart{files_.config(1500)}, CmdStop{}});
+    ASSERT_TRUE(until([&] {
+        const auto snapshot = controller_->snapshot();
+        return controller_->status().state == JobState::idle &&
+               (snapshot->runs.empty() || snapshot->runs.back().ended == RunEnd::cancelled);
+    }));
+}
+
+TEST_F(ControllerTest, ACopyOfALiveRunOpensAsTheSameCapture) {
+    controller_->submit({CmdStart{files_.config(200)}});
+    ASSERT_TRUE(until_ended(1));
+    const auto live = controller_->snapshot();
+    const std::string path = files_.file("copy.dscope");
+    controller_->submit({CmdSaveCopy{path}});
+    ASSERT_TRUE(until([&] { return std::filesystem::exists(path); }));  // appears when complete
+    controller_->submit({CmdOpenFile{path}});
+    ASSERT_TRUE(until([&] {
+        return controller_->status().state == JobState::idle && controller_->snapshot()->source == path;
+    }));
+    const auto opened = controller_->snapshot();
+    EXPECT_EQ(controller_->status().opened_file, path);
+    ASSERT_EQ(opened->runs.size(), 1u);
+    EXPECT_EQ(opened->runs[0].ended, RunEnd::ok);
+    EXPECT_EQ(opened->rounds.size(), live->rounds.size());
+    EXPECT_EQ(opened->nodes.size(), live->nodes.size());
+    EXPECT_EQ(opened->spans.size(), live->spans.size());
+    EXPECT_EQ(opened->prompts[0]->output, live->prompts[0]->output);
+
+    controller_->submit({CmdStart{files_.config(8)}});
+    ASSERT_TRUE(until([&] {
+        return controller_->status().state == JobState::idle && controller_->snapshot()->source.empty();
+    }));
+    EXPECT_EQ(controller_->snapshot()->runs.size(), 1u);
+    EXPECT_EQ(controller_->status().opened_file, "");
+}
+
+TEST_F(ControllerTest, FollowsAFileThatIsBeingWritten) {
+    const std::string path = files_.file("live.dscope");
+    auto writer = CaptureWriter::create(path, false);
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    RunRow run;
+    run.id = 1;
+    (*writer)->push(RunStarted{run, nullptr, {1, 5, 6, std::nullopt}});
+    const auto push_step = [&](RowId id) {
+        StepRecord record;
+        record.step = {id, 1, static_cast<int>(id), id * 1000, id * 1000 + 900, 0, Excluded::no};
+        (*writer)->push(record);
+        ASSERT_TRUE((*writer)->flush().ok());
+    };
+    push_step(1);
+    controller_->submit({CmdOpenFile{path}});
+    const auto steps = [&] { return controller_->snapshot()->steps.size(); };
+    ASSERT_TRUE(until([&] { return steps() == 1 && controller_->status().state == JobState::idle; }));
+    EXPECT_NE(controller_->status().activity.find("following"), std::string::npos);
+    push_step(2);
+    push_step(3);
+    ASSERT_TRUE(until([&] { return steps() == 3; }));
+    (*writer)->push(RunEnded{1, RunEnd::ok, 4000, {1, 4005, 4006, std::nullopt}});
+    ASSERT_TRUE((*writer)->close().ok());
+    ASSERT_TRUE(until([&] { return controller_->snapshot()->runs[0].ended == RunEnd::ok; }));
+    ASSERT_TRUE(until([&] { return controller_->status().activity.empty(); }));
+    EXPECT_EQ(controller_->status().error, "");
+}
+
+TEST_F(ControllerTest, AnotherProfilersTimelineOpensBesideOrAlone) {
+    const std::string trace = std::string(DS_SOURCE_DIR) + "/tests/golden/traces/torch_profiler.json.gz";
+    controller_->submit({CmdOpenBeside{trace}});
+    ASSERT_TRUE(until([&] { return controller_->status().beside != nullptr; }));
+    EXPECT_EQ(controller_->status().beside->spans.size(), 12u);
+    EXPECT_TRUE(controller_->snapshot()->runs.empty());
+    controller_->submit({CmdOpenBeside{""}});
+    ASSERT_TRUE(until([&] { return controller_->status().beside == nullptr; }));
+    controller_->submit({CmdOpenBeside{"/nonexistent.json"}});
+    ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
+    EXPECT_NE(controller_->status().error.find("/nonexistent.json"), std::string::npos);
+    controller_->submit({CmdOpenFile{trace}});
+    ASSERT_TRUE(until([&] { return controller_->snapshot()->source == trace; }));
+    EXPECT_EQ(controller_->snapshot()->runs[0].frontend, "import");
+}
+
+TEST_F(ControllerTest, ErrorsAreOneLineOfStatus) {
+    controller_->submit({CmdOpenFile{files_.model()}});
+    ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
+    EXPECT_NE(controller_->status().error.find("not a Draftscope capture"), std::string::npos);
+    RunConfig wrong = files_.config();
+    wrong.head = "nope";
+    controller_->submit({CmdStart{wrong}});
+    ASSERT_TRUE(until([&] { return controller_->status().error.find("nope") != std::string::npos; }));
+    EXPECT_EQ(controller_->status().error.find('\n'), std::string::npos);
+    ASSERT_TRUE(until_state(JobState::idle));
+}
+
+TEST_F(ControllerTest, MayGoWhileTheEngineIsHeld) {
+    controller_->submit({CmdStart{files_.config(1500)}, CmdPause{}});
+    ASSERT_TRUE(until_state(JobState::held));
+    controller_.reset();
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,294 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "app/jobs/resolve/mistakes.h"
+#include "app/jobs/run/run_job.h"
+#include "base/phase_names.h"
+#include "capture/queries.h"
+#include "capture/run_setting.h"
+#include "profiler/nvtx/nvtx_mirror.h"
+#include "profiler/stats/speedup.h"
+#include "storage/capture_file.h"
+#include "tests/unit/app/jobs/tiny_files.h"
+
+namespace draftscope {
+namespace {
+
+using testing::TinyFiles;
+
+class EngineHostTest : public ::testing::Test {
+  protected:
+    RunReport run(const RunConfig& config, const RunHooks& hooks = {}) {
+        auto done = host_.run(config, recorder_, gate_, hooks);
+        if (!done.ok()) {
+            ADD_FAILURE() << done.error().message;
+            return {};
+        }
+        recorder_.flush();
+        return std::move(*done);
+    }
+
+    TinyFiles files_;
+    Recorder recorder_;
+    Gate gate_;
+    EngineHost host_;
+};
+
+TEST_F(EngineHostTest, RecordsTheRunItReports) {
+    std::string streamed;
+    RunHooks hooks;
+    hooks.on_text = [&](std::string_view piece) { streamed += piece; };
+    const RunReport report = run(files_.config(), hooks);
+    const auto snapshot = recorder_.snapshot();
+    ASSERT_EQ(snapshot->runs.size(), 1u);
+    const RunRow& row = snapshot->runs[0];
+    EXPECT_EQ(row.id, report.run_id);
+    EXPECT_EQ(row.ended, RunEnd::ok);
+    EXPECT_EQ(row.drafter, "eagle2");
+    EXPECT_EQ(row.head, "full");
+    EXPECT_EQ(row.tree, "depth=3,topk=4,nodes=12");
+    EXPECT_EQ(row.precision, "f32");
+    EXPECT_EQ(row.threads, 1);
+    ASSERT_NE(snapshot->vocab(row.vocab_id), nullptr);
+    EXPECT_EQ(snapshot->token_text(row, 4), "\\x01");
+
+    ASSERT_EQ(report.prompts.size(), 1u);
+    const PromptOutcome& outcome = report.prompts[0].outcome;
+    EXPECT_EQ(outcome.tokens.size(), 24u);
+    EXPECT_EQ(streamed, outcome.text + "\n");
+    const RunTotals totals = run_totals(*snapshot, row.id);
+    EXPECT_EQ(totals.rounds, outcome.rounds);
+    EXPECT_EQ(totals.committed, outcome.committed);
+    EXPECT_EQ(totals.generated, 24);
+    EXPECT_EQ(snapshot->prompts[0]->output, outcome.text);
+    for (std::size_t i = 0; i < snapshot->rounds.size(); ++i)
+        EXPECT_EQ(snapshot->rounds[i].nodes.count,
+                  static_cast<std::uint32_t>(snapshot->rounds[i].row.tree_nodes));
+}
+
+TEST_F(EngineHostTest, RunsOfOneProcessShareTheCaptureAndTheLoadedModel) {
+    run(files_.config());
+    int loads = 0;
+    RunHooks hooks;
+    hooks.on_progress = [&](double, const std::string& what) {
+        loads +=
+            what.find("weights") != std::string::npos || what.find("loading") != std::string::npos ? 1 : 0;
+    };
+    RunConfig second = files_.config();
+    second.tree = "chain=4";
+    const RunReport report = run(second, hooks);
+    EXPECT_EQ(report.run_id, 2);
+    EXPECT_EQ(loads, 0);
+    const auto snapshot = recorder_.snapshot();
+    EXPECT_EQ(snapshot->runs.size(), 2u);
+    EXPECT_EQ(snapshot->vocabs.size(), 1u);
+    EXPECT_EQ(snapshot->prompts[0]->output, snapshot->prompts[1]->output);  // lossless
+    RunConfig third = files_.config();
+    third.drafter = "ngram";
+    EXPECT_EQ(run(third).run_id, 3);
+    EXPECT_EQ(recorder_.snapshot()->runs[2].head, "");
+}
+
+TEST_F(EngineHostTest, TheBaselineIsARunOfTheCapture) {
+    RunConfig config = files_.config();
+    config.prompts_file = files_.file("some.jsonl");
+    std::ofstream(config.prompts_file) << "{\"turns\": [\"hello\", \"and then\"]}\n{\"prompt\": \"next\"}\n";
+    config.baseline = 1;
+    config.save = files_.file("with_baseline.dscope");
+    const RunReport report = run(config);
+    const auto snapshot = recorder_.snapshot();
+    ASSERT_EQ(snapshot->runs.size(), 2u);
+    EXPECT_EQ(report.run_id, 2);
+    EXPECT_EQ(report.prompts.size(), 3u);
+    const RunRow &plain = snapshot->runs[0], &own = snapshot->runs[1];
+    EXPECT_TRUE(is_baseline(plain));
+    EXPECT_FALSE(is_baseline(own));
+    EXPECT_EQ(plain.ended, RunEnd::ok);
+    EXPECT_EQ(plain.head, "");
+    EXPECT_EQ(plain.tree, "none");
+    EXPECT_EQ(plain_setting(plain), plain_setting(own));
+    EXPECT_EQ(run_totals(*snapshot, 1).tau, 1);
+    // All turns of the first conversation and no others.
+    ASSERT_EQ(snapshot->prompts.size(), 5u);
+    EXPECT_EQ(snapshot->prompts[1]->turn, 1);
+    EXPECT_EQ(snapshot->prompts[0]->output, snapshot->prompts[2]->output);
+    const auto speed = speed_up(*snapshot, 2);
+    ASSERT_TRUE(speed);
+    EXPECT_EQ(speed->prompts, 2u);
+    EXPECT_EQ(speed->plain_runs, std::vector<RowId>{1});
+    // The file contains the same.
+    const auto stored = load_capture(config.save);
+    ASSERT_TRUE(stored.ok());
+    EXPECT_DOUBLE_EQ(speed_up(**stored, 2)->ratio.value, speed->ratio.value);
+    config.save.clear();
+    config.drafter = "none";
+    EXPECT_EQ(run(config).run_id, 3) << "without a drafter there is nothing to hold a baseline against";
+}
+
+TEST_F(EngineHostTest, CancellingKeepsWhatWasRecorded) {
+    RunConfig config = files_.config(1500);
+    config.save = files_.file("cut.dscope");
+    RunHooks hooks;
+    int pieces = 0;
+    hooks.on_text = [&](std::string_view) {
+        if (++pieces == 20) gate_.cancel();
+    };
+    const RunReport report = run(config, hooks);
+    EXPECT_TRUE(report.cancelled);
+    ASSERT_EQ(report.prompts.size(), 1u);
+    EXPECT_EQ(report.prompts[0].outcome.finish, Finish::cancelled);
+    const auto loaded = load_capture(config.save);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_EQ((*loaded)->runs[0].ended, RunEnd::cancelled);
+    EXPECT_EQ((*loaded)->rounds.size(), recorder_.snapshot()->rounds.size());
+    EXPECT_GT((*loaded)->rounds.size(), 0u);
+}
+
+TEST_F(EngineHostTest, APromptThatDoesNotFitIsRefusedBeforeAnythingIsDecoded) {
+    RunConfig config = files_.config();
+    std::string longer;
+    for (int i = 0; i < 3000; ++i) longer += "xy ";
+    config.prompts_file = files_.file("prompts.jsonl");
+    std::ofstream(config.prompts_file)
+        << "{\"prompt\": \"hello\"}\n{\"id\": \"big\", \"prompt\": \"" << longer << "\"}\n";
+    const auto done = host_.run(config, recorder_, gate_, {});
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(done.error().message.find("big"), std::string::npos);
+    recorder_.flush();
+    EXPECT_TRUE(recorder_.snapshot()->runs.empty());
+}
+
+TEST_F(EngineHostTest, ATurnThatNoLongerFitsEndsItsConversationOnly) {
+    RunConfig config = files_.config();
+    std::string longer;
+    for (int i = 0; i < 3000; ++i) longer += "xy ";
+    config.prompts_file = files_.file("turns.jsonl");
+    std::ofstream(config.prompts_file)
+        << "{\"turns\": [\"hello\", \"" << longer << "\"]}\n{\"prompt\": \"next\"}\n";
+    const RunReport report = run(config);
+    ASSERT_EQ(report.prompts.size(), 2u);
+    EXPECT_EQ(report.prompts[1].id, "1");
+    EXPECT_EQ(recorder_.snapshot()->prompts[0]->suite, "turns");
+}
+
+TEST_F(EngineHostTest, ABatchPlaysTheSameConversations) {
+    RunConfig config = files_.config();
+    config.prompts_file = files_.file("turns.jsonl");
+    std::string longer;
+    for (int i = 0; i < 3000; ++i) longer += "xy ";
+    std::ofstream(config.prompts_file)
+        << "{\"turns\": [\"hello\", \"and then\", \"at last\"]}\n{\"prompt\": \"next\"}\n"
+        << "{\"turns\": [\"one\", \"" << longer << "\"]}\n{\"turns\": [\"a\", \"b\"]}\n{\"prompt\": \"z\"}\n";
+    config.temperature = 1.0;
+    config.max_new = 12;
+    config.baseline = 2;
+    const RunReport alone = run(config);
+    config.batch = 3;
+    std::string streamed;
+    RunHooks hooks;
+    hooks.on_text = [&](std::string_view piece) { streamed += piece; };
+    const RunReport together = run(config, hooks);
+    ASSERT_EQ(alone.prompts.size(), 8u);
+    ASSERT_EQ(together.prompts.size(), 8u);
+    for (std::size_t i = 0; i < 8; ++i) {
+        EXPECT_EQ(together.prompts[i].ordinal, alone.prompts[i].ordinal);
+        EXPECT_EQ(together.prompts[i].id, alone.prompts[i].id);
+        EXPECT_EQ(together.prompts[i].outcome.tokens, alone.prompts[i].outcome.tokens) << i;
+        // Complete answers, in the order in which they end.
+        EXPECT_NE(streamed.find(together.prompts[i].outcome.text + "\n"), std::string::npos);
+    }
+    // The rejected turn leaves a gap, so later ordinals do not depend on it.
+    EXPECT_EQ(alone.prompts[5].ordinal, 6);
+    const auto snapshot = recorder_.snapshot();
+    ASSERT_EQ(snapshot->runs.size(), 4u);  // each after its baseline
+    EXPECT_EQ(snapshot->runs[1].batch, 1);
+    EXPECT_EQ(snapshot->runs[2].batch, 3);
+    EXPECT_EQ(snapshot->runs[3].batch, 3);
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < snapshot->steps.size(); ++i)
+        most = std::max<std::size_t>(most, snapshot->steps[i].rounds.count);
+    EXPECT_EQ(most, 3u);
+    EXPECT_TRUE(speed_up(*snapshot, together.run_id));
+}
+
+#ifdef DS_HAVE_NVTX
+TEST_F(EngineHostTest, AnNvtxListenerSeesTheSpansOfARealDecode) {
+    nvtx_capture_start();
+    run(files_.config());
+    nvtx_capture_stop();
+    std::map<std::string, int> seen, recorded;
+    for (const NvtxRange& range : nvtx_capture_take())
+        if (range.domain == "draftscope") ++seen[range.name];
+    const auto snapshot = recorder_.snapshot();
+    for (std::size_t i = 0; i < snapshot->spans.size(); ++i)
+        ++recorded[std::string(phase_rows[static_cast<std::size_t>(snapshot->spans[i].phase_id)].name)];
+    EXPECT_EQ(seen, recorded);
+    for (const char* phase : {"prefill", "backbone", "head", "topk", "verify", "accept", "commit"})
+        EXPECT_GT(recorded[phase], 0) << phase;
+}
+#endif
+
+TEST_F(EngineHostTest, PhasesExplainTheStepsOfARealDecode) {
+    run(files_.config());
+    const auto snapshot = recorder_.snapshot();
+    for (std::size_t i = 0; i < snapshot->steps.size(); ++i) {
+        const StepPhases phases = step_phases(*snapshot, i);
+        TimeNs sum = 0;
+        for (const TimeNs ns : phases.ns) sum += ns;
+        EXPECT_EQ(sum, phases.step_ns) << i;
+        EXPECT_EQ(snapshot->steps[i].row.excluded, i < 2 ? Excluded::warmup : Excluded::no);
+    }
+    EXPECT_TRUE(snapshot->losses.empty());
+}
+
+TEST_F(EngineHostTest, ValidateFindsWrongConfigsWithoutLoading) {
+    EXPECT_TRUE(validate(files_.config()).ok());
+    const auto message = [&](auto change) {
+        RunConfig config = files_.config();
+        change(config);
+        const Status status = validate(config);
+        if (status.ok()) return std::string();
+        EXPECT_EQ(status.error().kind, ErrorKind::bad_input);
+        return status.error().message;
+    };
+    EXPECT_NE(message([](RunConfig& c) { c.head = "nope"; }).find("full"), std::string::npos);
+    EXPECT_NE(message([](RunConfig& c) { c.drafter = "nope"; }).find("ngram"), std::string::npos);
+    EXPECT_NE(message([](RunConfig& c) { c.tree = "depth=two"; }), "");
+    EXPECT_NE(message([](RunConfig& c) { c.model = "/nonexistent"; }), "");
+    EXPECT_NE(message([](RunConfig& c) { c.prompt = ""; }).find("--prompt"), std::string::npos);
+    EXPECT_NE(message([](RunConfig& c) { c.head = "fr-spec:v=9"; }).find("ranking"), std::string::npos);
+    const auto resolved = resolve_defaults(files_.config());
+    ASSERT_TRUE(resolved.ok());
+    EXPECT_EQ(resolved->tree, "depth=3,topk=4,nodes=12");
+}
+
+TEST_F(EngineHostTest, EveryMistakeOfAConfigIsFound) {
+    RunConfig config = files_.config();
+    EXPECT_TRUE(find_mistakes(config).empty());
+    config.tree = "depth=two";
+    config.shadow = "nope";
+    config.max_new = 0;
+    const std::vector<Mistake> mistakes = find_mistakes(config);
+    ASSERT_EQ(mistakes.size(), 3u) << to_text(mistakes);
+    std::set<std::string> fields;
+    for (const Mistake& mistake : mistakes) fields.insert(mistake.field);
+    EXPECT_EQ(fields, (std::set<std::string>{"Tree", "Shadow heads", "New tokens"}));
+    config = files_.config();
+    config.model = "/nonexistent.gguf";
+    const std::string text = to_text(find_mistakes(config));
+    EXPECT_TRUE(text.starts_with("Model: ")) << text;
+}
+
+TEST(Assets, ShippedOnesAreFound) {
+    EXPECT_NE(find_asset("prompts/spec_bench_half.jsonl"), "");
+    EXPECT_NE(find_asset("drafters/eagle2"), "");
+    EXPECT_EQ(find_asset("drafters/none of them"), "");
+}
+
+}  // namespace
+}  // namespace draftscope

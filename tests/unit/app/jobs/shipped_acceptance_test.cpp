@@ -1,0 +1,44 @@
+#include "app/jobs/resolve/shipped_acceptance.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/unit/app/jobs/tiny_files.h"
+
+namespace draftscope {
+namespace {
+
+using testing::TinyFiles;
+
+TEST(ShippedAcceptance, OfTheDemoDrafterHasHeadsAndChains) {
+    const auto table = shipped_acceptance("eagle3");
+    ASSERT_TRUE(table.ok()) << table.error().message;
+    ASSERT_TRUE(table->contains("microspec"));
+    for (const auto& [head, trees] : *table) {
+        double before = 1;
+        for (const TreeAcceptance& one : trees) {
+            EXPECT_EQ(one.tree.topk, 1);
+            EXPECT_GT(one.tau, before) << head;  // tau grows with the chain
+            before = one.tau;
+        }
+    }
+    EXPECT_TRUE(shipped_acceptance("ngram")->empty());
+}
+
+TEST(ShippedAcceptance, SaysWhatIsWrongWithAFile) {
+    const TinyFiles files;
+    const auto message = [&](const std::string& text) {
+        std::ofstream(files.file("table.json")) << text;
+        const auto table = read_acceptance(files.file("table.json"), "eagle3");
+        return table.ok() ? std::string() : table.error().message;
+    };
+    EXPECT_NE(message("nothing").find("make_acceptance_table"), std::string::npos);
+    EXPECT_NE(message(R"({"drafters": {"eagle3": {"nope": {}}}})").find("nope"), std::string::npos);
+    EXPECT_NE(message(R"({"drafters": {"eagle3": {"full": {"chain=1": 0.5}}}})").find("0.5"),
+              std::string::npos);
+    EXPECT_EQ(message(R"({"drafters": {"eagle3": {"full": {"chain=1": 1.5}}}})"), "");
+}
+
+}  // namespace
+}  // namespace draftscope

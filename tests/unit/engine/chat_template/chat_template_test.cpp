@@ -1,0 +1,185 @@
+#include "engine/chat_template/chat_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace draftscope {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+const std::vector<ChatMessage> question = {{"user", " Why? "}};
+const std::vector<ChatMessage> conversation = {
+    {"system", "Be brief."}, {"user", "one"}, {"assistant", "two"}, {"user", "three"}};
+
+std::string render(std::string_view source, const std::vector<ChatMessage>& messages) {
+    const auto chat = ChatTemplate::from_source(source, "m.gguf");
+    EXPECT_TRUE(chat.ok()) << chat.error().message;
+    return chat.ok() ? chat->render(messages).value() : "";
+}
+
+TEST(ChatTemplate, WithoutTemplateContentsAreJoined) {
+    EXPECT_EQ(render("", conversation), "Be brief.onetwothree");
+    EXPECT_TRUE(ChatTemplate::from_source(" \n", "m.gguf")->is_raw());
+}
+
+TEST(ChatTemplate, GivesTheNamesOfTheHuggingFaceLibraries) {
+    EXPECT_EQ(
+        render("{{ bos_token }}{% for m in messages %}{{ m.role + m['content'] }}{% endfor %}{{ eos_token }}"
+               "{{ add_generation_prompt }}{{ tools is defined and tools is none }}{{ unknown }}",
+               question),
+        "<s>user Why? </s>TrueTrue");
+    const auto nameless = ChatTemplate::from_source("{{ bos_token is defined }}", "m", {"", "</s>"});
+    EXPECT_EQ(*nameless->render(question), "False");
+}
+
+/// The current date would change the prompt every day.
+TEST(ChatTemplate, TheDateIsOneThatTheTemplateKnowsOrIsFixed) {
+    EXPECT_EQ(
+        render("{% if not date_string is defined %}{% if strftime_now is defined %}{% set date_string = "
+               "strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}{% endif %}{% "
+               "endif %}Today Date: {{ date_string }}",
+               question),
+        "Today Date: 26 Jul 2024");
+    EXPECT_EQ(render("{{ strftime_now('%Y-%m-%d %A') }}", question), "2024-07-26 Friday");
+}
+
+TEST(ChatTemplate, WhatCannotBeUsedIsNamedWithItsLine) {
+    const auto refused = [](std::string_view source) {
+        const auto chat = ChatTemplate::from_source(source, "m.gguf");
+        EXPECT_FALSE(chat.ok()) << source;
+        return chat.ok() ? "" : chat.error().message;
+    };
+    EXPECT_THAT(
+        refused("a\n{% include 'x' %}"),
+        HasSubstr(
+            "m.gguf: the chat template cannot be used (line 2: the tag is not supported by this version at "
+            "'include'); use --raw"));
+    EXPECT_THAT(refused("{{ messages | strange }}"), HasSubstr("filter 'strange' is not supported"));
+    EXPECT_THAT(refused("\n\n{{ strange() }}"), HasSubstr("line 3: 'strange' is not a function"));
+    EXPECT_THAT(refused("{% for m in messages %}"), HasSubstr("expected {% endfor %}"));
+    EXPECT_THAT(refused("{{ messages[0].content.x.y }}"), HasSubstr("'x' is undefined"));
+}
+
+TEST(ChatTemplate, WhatTheTemplateRaisesIsAnErrorOfTheMessages) {
+    const auto chat = ChatTemplate::from_source(
+        "{% if messages | length > 1 %}{{ raise_exception('one turn only') }}{% endif %}x", "m.gguf");
+    ASSERT_TRUE(chat.ok());
+    EXPECT_EQ(*chat->render(question), "x");
+    const auto written = chat->render(conversation);
+    ASSERT_FALSE(written.ok());
+    EXPECT_EQ(written.error().kind, ErrorKind::bad_input);
+    EXPECT_THAT(written.error().message, HasSubstr("the template raised: one turn only"));
+}
+
+TEST(ChatTemplate, ATemplateThatDoesNotEndIsStopped) {
+    EXPECT_FALSE(ChatTemplate::from_source("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "m").ok());
+    EXPECT_FALSE(ChatTemplate::from_source("{{ 'x' * 100000000 }}", "m").ok());
+    EXPECT_FALSE(
+        ChatTemplate::from_source("{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = "
+                                  "ns.x ~ ns.x %}{% endfor %}",
+                                  "m")
+            .ok());
+    EXPECT_FALSE(
+        ChatTemplate::from_source("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% "
+                                  "endfor %}",
+                                  "m")
+            .ok());
+    EXPECT_FALSE(ChatTemplate::from_source("{{ " + std::string(100000, '(') + "1", "m").ok());
+    std::string sum = "{{ 1";
+    for (int i = 0; i < 100000; ++i) sum += "+1";
+    EXPECT_FALSE(ChatTemplate::from_source(sum + " }}", "m").ok());
+}
+
+TEST(ChatTemplate, RawBecauseKeepsTheReason) {
+    const ChatTemplate chat = ChatTemplate::raw_because("why");
+    EXPECT_TRUE(chat.is_raw());
+    EXPECT_EQ(chat.problem(), "why");
+    EXPECT_EQ(*chat.render(conversation), "Be brief.onetwothree");
+}
+
+const Json& golden() {
+    static const Json json = [] {
+        std::ifstream file(DS_SOURCE_DIR "/tests/golden/model/templates.json");
+        return Json::parse(file);
+    }();
+    return json;
+}
+
+jinja::Value value_of(const Json& json) {
+    if (json.is_null()) return jinja::None{};
+    if (json.is_boolean()) return json.get<bool>();
+    if (json.is_number_integer()) return json.get<std::int64_t>();
+    if (json.is_number()) return json.get<double>();
+    if (json.is_string()) return json.get<std::string>();
+    if (json.is_array()) {
+        jinja::List out;
+        for (const Json& item : json) out.push_back(value_of(item));
+        return out;
+    }
+    jinja::Dict out;
+    for (const auto& [key, item] : json.items()) out.set(key, value_of(item));
+    return out;
+}
+
+TEST(JinjaGolden, WritesWhatJinjaWrites) {
+    const jinja::Dict names = value_of(golden()["names"]).dict();
+    ASSERT_GT(golden()["rendered"].size(), 300u);
+    for (const Json& row : golden()["rendered"]) {
+        const auto source = row["source"].get<std::string>();
+        const auto parsed = jinja::Template::parse(source);
+        ASSERT_TRUE(parsed.ok()) << source << "\n" << parsed.error().message;
+        const auto text = parsed->render(names);
+        ASSERT_TRUE(text.ok()) << source << "\n" << text.error().message;
+        EXPECT_EQ(*text, row["text"].get<std::string>()) << source;
+    }
+}
+
+TEST(JinjaGolden, RefusesWhatJinjaRefuses) {
+    const jinja::Dict names = value_of(golden()["names"]).dict();
+    for (const Json& row : golden()["wrong"]) {
+        const auto source = row.get<std::string>();
+        const auto parsed = jinja::Template::parse(source);
+        if (!parsed.ok()) {
+            EXPECT_THAT(parsed.error().message, HasSubstr("line 1: ")) << source;
+            continue;
+        }
+        const auto text = parsed->render(names);
+        ASSERT_FALSE(text.ok()) << source << "\n" << *text;
+        EXPECT_THAT(text.error().message, HasSubstr("line 1: ")) << source;
+    }
+}
+
+/// Damaged templates render or return an error; they never crash.
+TEST(JinjaGolden, DamagedTemplatesAreReadOrRefused) {
+    const jinja::Dict names = value_of(golden()["names"]).dict();
+    std::uint32_t state = 12345;
+    const auto draw = [&](std::size_t below) {
+        state = state * 1664525u + 1013904223u;
+        return static_cast<std::size_t>(state >> 8) % below;
+    };
+    int read = 0;
+    for (const Json& row : golden()["rendered"]) {
+        for (int i = 0; i < 10; ++i) {
+            std::string source = row["source"].get<std::string>();
+            for (std::size_t damage = draw(3) + 1; damage > 0 && !source.empty(); --damage) {
+                const std::size_t at = draw(source.size());
+                if (draw(2) == 0)
+                    source.erase(at, draw(4) + 1);
+                else
+                    source[at] = "{}%#()[]|'\"\\.,:-+*~ \n0anxyz\xff"[draw(29)];
+            }
+            const auto parsed = jinja::Template::parse(source);
+            if (!parsed.ok()) continue;
+            read += parsed->render(names).ok() ? 1 : 0;
+        }
+    }
+    EXPECT_GT(read, 100);
+}
+
+}  // namespace
+}  // namespace draftscope

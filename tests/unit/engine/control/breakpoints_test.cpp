@@ -1,0 +1,122 @@
+#include "engine/control/breakpoints.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace draftscope {
+namespace {
+
+std::string met(BreakpointWatch& watch, const RoundEnd& round, const Breakpoints& points) {
+    return watch.round_ended(std::vector<RoundEnd>{round}, points);
+}
+
+SpanEvent took(Phase phase, std::uint64_t ticks, int level = 0) {
+    SpanEvent event;
+    event.phase = phase;
+    event.start_ticks = 1000;
+    event.end_ticks = 1000 + ticks;
+    event.round = 0;
+    event.level = static_cast<std::int16_t>(level);
+    return event;
+}
+
+TEST(Breakpoints, NothingIsMetWhenNothingIsAskedFor) {
+    BreakpointWatch watch;
+    EXPECT_EQ(met(watch, {0, 3, 2, true, "all of it", 9}, {}), "");
+}
+
+TEST(Breakpoints, ARejectionNeedsARejectedNode) {
+    BreakpointWatch watch;
+    Breakpoints points;
+    points.rejection_depth = 2;
+    EXPECT_EQ(met(watch, {1, 3, 0, false, "", 0}, points), "rejection at depth <= 2");
+    EXPECT_EQ(met(watch, {2, 3, 0, false, "", 0}, points), "");
+    EXPECT_EQ(met(watch, {1, 1, 0, false, "", 0}, points), "");  // every draft was accepted
+}
+
+TEST(Breakpoints, VocabularyAndEndOfText) {
+    BreakpointWatch watch;
+    Breakpoints points;
+    points.out_of_vocabulary = true;
+    EXPECT_EQ(met(watch, {3, 3, 1, false, "", 0}, points), "token outside the head's vocabulary");
+    EXPECT_EQ(met(watch, {3, 3, 0, true, "", 0}, points), "");
+    points.end_of_text = true;
+    EXPECT_EQ(met(watch, {3, 3, 0, true, "", 0}, points), "end of text");
+}
+
+TEST(Breakpoints, TextIsFoundAcrossRoundsAndOnlyOnce) {
+    Breakpoints points;
+    points.text = "needle";
+    const std::string text =
+        "hay need"
+        "le hay needle";
+    BreakpointWatch watch;
+    std::vector<std::size_t> stops;
+    for (std::size_t end = 0; end <= text.size(); ++end)  // one byte a round
+        if (!met(watch, {1, 1, 0, false, std::string_view(text).substr(0, end), end == 0 ? 0u : 1u}, points)
+                 .empty())
+            stops.push_back(end);
+    EXPECT_EQ(stops, (std::vector<std::size_t>{10, 21}));
+    EXPECT_EQ(met(watch, {1, 1, 0, false, text, text.size()}, points), "text contains \"needle\"");
+    EXPECT_EQ(met(watch, {1, 1, 0, false, "nee", 3}, points), "");
+}
+
+TEST(Breakpoints, AnySequenceOfABatchMayMeetOne) {
+    BreakpointWatch watch;
+    Breakpoints points;
+    points.end_of_text = true;
+    EXPECT_EQ(watch.round_ended(std::vector<RoundEnd>{{3, 3}, {3, 3, 0, true}, {3, 3}}, points),
+              "end of text");
+}
+
+TEST(Breakpoints, ASlowPhaseIsAboveTheNinetyNinthPercentileOfItsOwnTimes) {
+    std::mt19937 random(7);
+    Breakpoints points;
+    points.slow_phase = true;
+    for (const double scale : {3.0, 40.0, 1e4, 3e7}) {
+        BreakpointWatch watch;
+        std::vector<std::uint64_t> seen;
+        std::lognormal_distribution<double> times(0.0, 1.0);
+        for (int i = 0; i < 5000; ++i) {
+            seen.push_back(static_cast<std::uint64_t>(scale * times(random)));
+            watch.phase_ended(took(Phase::verify, seen.back()), {});
+        }
+        std::sort(seen.begin(), seen.end());
+        const auto p99 = static_cast<double>(seen[seen.size() * 99 / 100]);
+        watch.phase_ended(took(Phase::verify, static_cast<std::uint64_t>(p99 * 0.9)), points);
+        EXPECT_EQ(met(watch, {}, points), "") << scale;
+        watch.phase_ended(took(Phase::head, static_cast<std::uint64_t>(p99 * 1000)),
+                          points);  // first occurrence
+        watch.phase_ended(took(Phase::verify, static_cast<std::uint64_t>(p99 * 1000), 1), points);
+        EXPECT_EQ(met(watch, {}, points), "") << scale;
+        watch.phase_ended(took(Phase::verify, static_cast<std::uint64_t>(p99 * 1.15) + 2), points);
+        EXPECT_TRUE(met(watch, {}, points).starts_with("verify took")) << scale;
+        EXPECT_EQ(met(watch, {}, points), "");  // reported once
+    }
+}
+
+TEST(Breakpoints, ASlowPhaseNeedsAHistoryOfThisRun) {
+    Breakpoints points;
+    points.slow_phase = true;
+    BreakpointWatch watch;
+    const auto fill = [&](std::uint64_t count) {
+        for (std::uint64_t i = 0; i < count; ++i) watch.phase_ended(took(Phase::head, 1000), points);
+    };
+    fill(BreakpointWatch::least_times - 1);
+    watch.phase_ended(took(Phase::head, 100000), points);
+    EXPECT_EQ(met(watch, {}, points), "");
+    watch.reset();
+    fill(BreakpointWatch::least_times);
+    watch.reset();
+    watch.phase_ended(took(Phase::head, 100000), points);
+    EXPECT_EQ(met(watch, {}, points), "");
+    fill(BreakpointWatch::least_times);
+    watch.phase_ended(took(Phase::head, 200000), points);
+    EXPECT_NE(met(watch, {}, points), "");
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/transformer/target.h"
+#include "tests/support/demo_model.h"
+#include "tests/unit/engine/decode/device_rig.h"
+
+/// The demo model on a device against the CPU at the same precision, on the CPU's own tokens.
+namespace draftscope::testing {
+namespace {
+
+class DeviceDemo : public ::testing::TestWithParam<std::string> {};
+
+struct Row {
+    int best = 0;
+    float margin = 0;  ///< to the second best
+};
+Row row_of(std::span<const float> logits) {
+    Row row;
+    row.best = static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    float second = -1e30f;
+    for (std::size_t i = 0; i < logits.size(); ++i)
+        if (static_cast<int>(i) != row.best) second = std::max(second, logits[i]);
+    row.margin = logits[static_cast<std::size_t>(row.best)] - second;
+    return row;
+}
+
+/// Where the two best logits lie further apart than the two back ends could move them, they agree.
+TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
+    ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+    const TwinExec on(GetParam());
+    if (!on.why_not.empty()) GTEST_SKIP() << on.why_not;
+    const auto& there_exec = on.exec;
+    const auto here_exec = kernels::make_cpu_exec(2);
+    auto here = Target::load(demo_model_path(), *here_exec, kernels::Precision::bf16);
+    auto there = Target::load(demo_model_path(), *there_exec, std::nullopt);
+    ASSERT_TRUE(here.ok()) << here.error().message;
+    ASSERT_TRUE(there.ok()) << there.error().message;
+    const std::vector<TokenId> prompt = (*here)->tokenizer()->encode("The lighthouse stood", false);
+    const int steps = GetParam() == "cuda" ? 200 : 3;
+    const int slots = static_cast<int>(prompt.size()) + steps + 1;
+    KvCache a = (*here)->make_cache(slots), b = (*there)->make_cache(slots);
+    ForwardOutput x, y;
+    ASSERT_TRUE((*here)->prefill(*here_exec, a, prompt, {}, x).ok());
+    const Status done = (*there)->prefill(*there_exec, b, prompt, {}, y);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    int unclear = 0, exceptions = 0;
+    for (int step = 0; step <= steps; ++step) {
+        const Row mine = row_of(x.logits), theirs = row_of(y.logits);
+        float difference = 0;
+        for (std::size_t i = 0; i < x.logits.size(); ++i)
+            difference = std::max(difference, std::fabs(x.logits[i] - y.logits[i]));
+        // Logits reach from about -10 to 30; a wrong layer moves them by more than one.
+        EXPECT_LT(difference, 1.0f) << "step " << step;
+        if (mine.margin <= 2 * difference) {
+            ++unclear;
+        } else if (mine.best != theirs.best) {
+            ++exceptions;
+        }
+        if (step == steps) break;
+        const TokenId next = mine.best;
+        const auto forward = [&](Target& target, kernels::Exec& exec, KvCache& cache, ForwardOutput& out) {
+            const SequenceRows rows{&cache, {&next, 1}, {}, nullptr};
+            ASSERT_TRUE(target.forward(exec, {{&rows, 1}, {}, {}, true}, out).ok());
+            cache.commit(1);
+        };
+        forward(**here, *here_exec, a, x);
+        forward(**there, *there_exec, b, y);
+    }
+    EXPECT_EQ(exceptions, 0);
+    RecordProperty("unclear", unclear);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceDemo, engine_device_kinds(), kind_of);
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,503 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "base/rng.h"
+#include "engine/formats/hf_folder.h"
+#include "engine/verify/verify.h"
+#include "kernels/topk.h"
+#include "tests/support/decode_fixture.h"
+#include "tests/support/ranking_file.h"
+#include "tests/support/tiny_artefacts.h"
+#include "tests/support/tiny_drafter.h"
+#include "tests/unit/engine/decode/device_rig.h"
+
+/// What the engine does with a device, on a twin that computes here: same logits as the CPU to bf16's
+/// rounding, and speculative text equal to plain text for every drafter and head.
+namespace draftscope::testing {
+namespace {
+
+class DeviceEngine : public ::testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
+    }
+    DeviceEngine()
+        : target_(DecodeRig::build(tiny(), kernels::Precision::bf16, on_.exec.get())),
+          eagle_(target_->config(), 77),
+          eagle3_(target_->config(), 78, vocab),
+          medusa_(target_->config(), false, 79),
+          hydra_(target_->config(), true, 80),
+          ranking_(RankingFile::shuffled(vocab)),
+          rig_(std::move(target_),
+               {{"eagle2", eagle_.folder()},
+                {"eagle3", eagle3_.folder()},
+                {"medusa", medusa_.folder()},
+                {"hydra", hydra_.folder()}},
+               ranking_.path()) {
+        rig_.run_on(*on_.exec);
+    }
+
+    /// Accepted drafts of a run whose text must be the plain one.
+    std::int64_t accepted_by(RigSetting setting) {
+        RigSetting plain = setting;
+        plain.drafter = "none";
+        plain.tree = "chain=1";
+        plain.batch = 1;
+        const auto expected = rig_.decode(plain, prompts());
+        const auto found = rig_.decode(setting, prompts());
+        std::int64_t accepted = 0;
+        for (std::size_t p = 0; p < found.size(); ++p) {
+            EXPECT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
+            accepted += found[p].accepted;
+        }
+        return accepted;
+    }
+
+    TwinExec on_{GetParam()};
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    TinyEagle3 eagle3_;
+    TinyPathHeads medusa_, hydra_;
+    RankingFile ranking_;
+    DecodeRig rig_;
+};
+
+TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryDrafter) {
+    for (const double temperature : {0.0, 0.8})
+        for (const std::string drafter : {"ngram", "eagle2", "eagle3", "medusa", "hydra"}) {
+            std::int64_t accepted = 0;
+            for (const std::string tree : {"chain=4", "depth=3,topk=4,nodes=12"}) {
+                RigSetting setting;
+                setting.drafter = drafter;
+                setting.tree = tree;
+                setting.batch = tree == "chain=4" ? 1 : 3;
+                setting.temperature = temperature;
+                setting.max_new = 16;
+                accepted += accepted_by(setting);
+            }
+            EXPECT_GT(accepted, 3) << drafter;
+        }
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->replayed() > 100);
+}
+
+TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
+    TinyArtefacts artefacts(rig_);
+    std::int64_t accepted = 0;
+    for (const std::string head :
+         {"full", "fr-spec:v=6", "pa-fr:v=8/4", "vocabtrim:v=6", "slimspec", "specvocab:k=4",
+          "specvocab:k=6/3/1,share=per-row", "vocabtrim-t", "bcl", "coral:active=2",
+          "dynaspec:kmax=3,kmin=1,decay=0.5", "dynaspec:kmax=2,share=per-row", "microspec:wmax=64",
+          "microspec:wmax=9,gather=sync", "microspec:wmax=9,gather=indexed"})
+        for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"}) {
+            RigSetting setting;
+            setting.head = head;
+            setting.tree = tree;
+            setting.batch = tree == "chain=3" ? 1 : 3;
+            setting.max_new = 12;
+            accepted += accepted_by(setting);
+        }
+    EXPECT_GT(accepted, 100);
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->besides() > 0);  // DynaSpec's router
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->asides() > 0);   // MicroSpec's gather
+}
+
+/// The device and the CPU on one model: chain and tree rows, twice, so that a kept graph runs too.
+/// `tolerance`: the device rounds activations to bf16, which a CPU without bf16 dot products does not.
+void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, double tolerance) {
+    const auto cpu_exec = kernels::make_cpu_exec(2);
+    const auto cpu = DecodeRig::build(std::move(on_cpu), kernels::Precision::bf16);
+    const auto there = DecodeRig::build(std::move(on_twin), kernels::Precision::bf16, twin.exec.get());
+    const int tokens = cpu->config().vocab, d = cpu->config().hidden;
+    std::vector<TokenId> prompt;
+    Rng rng(9);
+    for (int i = 0; i < 70; ++i)
+        prompt.push_back(static_cast<TokenId>(rng.below(static_cast<unsigned>(tokens))));
+    KvCache a = cpu->make_cache(120), b = there->make_cache(90);
+    ForwardOutput x, y;
+    const std::vector<int> aux = {0, 1};
+    ASSERT_TRUE(cpu->prefill(*cpu_exec, a, prompt, aux, x).ok());
+    ASSERT_TRUE(there->prefill(*twin.exec, b, prompt, aux, y).ok());
+    const auto compare = [&](const std::vector<float>& p, const std::vector<float>& q, const char* what) {
+        ASSERT_EQ(p.size(), q.size()) << what;
+        double power = 0, difference = 0;
+        for (std::size_t i = 0; i < p.size(); ++i) {
+            power += static_cast<double>(p[i]) * static_cast<double>(p[i]);
+            difference += static_cast<double>(p[i] - q[i]) * static_cast<double>(p[i] - q[i]);
+        }
+        EXPECT_LT(std::sqrt(difference / power), tolerance) << what;
+    };
+    const auto same = [&] {
+        ASSERT_EQ(x.rows, y.rows);
+        compare(x.hidden, y.hidden, "hidden");
+        compare(x.aux, y.aux, "aux");
+        compare(x.logits, y.logits, "logits");
+    };
+    same();
+    EXPECT_EQ(static_cast<int>(y.hidden.size()), 70 * d);
+    // A tree with two branches, of which one is kept and moves.
+    const std::vector<TokenId> tree = {1, 2, 3, 4, 5};
+    const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
+    const AncestorMask mask = AncestorMask::from_parents(parents);
+    for (int round = 0; round < 3; ++round) {
+        SequenceRows cpu_rows{&a, tree, depths, &mask}, twin_rows{&b, tree, depths, &mask};
+        ForwardRequest request{{&cpu_rows, 1}, aux, {}, true};
+        ASSERT_TRUE(cpu->forward(*cpu_exec, request, x).ok());
+        request.sequences = {&twin_rows, 1};
+        const Status done = there->forward(*twin.exec, request, y);
+        ASSERT_TRUE(done.ok()) << done.error().message;
+        same();
+        a.commit_path(std::vector<int>{0, 2, 3, 4});
+        b.commit_path(std::vector<int>{0, 2, 3, 4});
+        b.ensure_free(30);
+    }
+    EXPECT_TRUE(twin.twin == nullptr || twin.twin->replayed() > 0);
+}
+
+/// Says whether it wants to see the levels of a step: then they are the host's.
+class Watcher final : public LevelWatcher {
+  public:
+    explicit Watcher(bool watching) : watching_(watching) {}
+    bool watching() const override { return watching_; }
+    void level_done(int, int, FunctionRef<DraftTree()>) override { ++levels; }
+    int levels = 0;
+
+  private:
+    bool watching_;
+};
+
+/// What a head says of a sequence's levels.
+struct SaidOfLevels {
+    std::vector<std::vector<TokenId>> active;
+    std::vector<double> rows;
+    std::vector<std::uint64_t> bytes;
+    bool operator==(const SaidOfLevels&) const = default;
+};
+SaidOfLevels said_of(const Head& head, const HeadState* state, int levels) {
+    SaidOfLevels said;
+    for (int level = 0; level <= levels; ++level) {
+        std::vector<TokenId>& active = said.active.emplace_back();
+        for (TokenId token = 0; token < vocab; ++token)
+            if (head.covers(state, token, level)) active.push_back(token);
+        std::vector<TokenId> listed;
+        if (head.active_ids(state, level, listed)) {
+            EXPECT_EQ(listed, active);
+        }
+        const HeadCost cost = head.cost_at(state, 4, level);
+        said.rows.push_back(cost.active_rows);
+        said.bytes.push_back(cost.bytes);
+    }
+    return said;
+}
+
+/// Trees that grow without the host, with one wait for all their levels, are the ones that it grows level by
+/// level: tokens, shape and probabilities, for sequences that end at different depths and share a pass.
+TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
+    TinyArtefacts artefacts(rig_);
+    Target& target = rig_.target();
+    const int d = target.config().hidden;
+    Rng rng(17);
+    int compared = 0;
+    for (const std::string name : {"eagle2", "eagle3"})
+        for (const std::string head_name :
+             {"full", "fr-spec:v=6", "vocabtrim-t", "slimspec", "specvocab:k=5",
+              "specvocab:k=6/5,share=per-row", "coral:active=4", "coral:active=3,share=per-row",
+              "dynaspec:kmax=5,kmin=3", "dynaspec:kmax=4,kmin=3,share=per-row", "microspec:wmax=9",
+              "microspec:wmax=9,gather=indexed"})
+            for (const std::string tree :
+                 {"chain=1", "chain=5", "depth=3,topk=4,nodes=12", "depth=4,topk=5,nodes=40"}) {
+                Drafter& drafter = rig_.drafter(name);
+                Head& head = rig_.head(head_name, drafter);
+                ASSERT_TRUE(head.direct(0).has_value() || head.there() != nullptr) << head_name;
+                PhaseRecorder phases;
+                Watcher hosts(true), nobody(false);
+                DraftContext context{*on_.exec, phases, &head, *parse_tree_spec(tree), &hosts};
+                const int aux_width = static_cast<int>(drafter.aux_layers().size()) * d;
+                std::vector<std::vector<TokenId>> texts(3);
+                std::vector<std::vector<float>> features(3);
+                std::vector<std::unique_ptr<DrafterState>> states;
+                std::vector<std::unique_ptr<HeadState>> head_states;
+                std::vector<DraftJob> jobs(3);
+                for (int j = 0; j < 3; ++j) {
+                    const auto i = static_cast<std::size_t>(j);
+                    const int slots = 1 + static_cast<int>(rng.below(70));
+                    for (int t = 0; t <= slots; ++t)
+                        texts[i].push_back(static_cast<TokenId>(rng.below(vocab)));
+                    const int width = drafter.needs_hidden() ? d : aux_width;
+                    for (int v = 0; v < slots * width; ++v)
+                        features[i].push_back(static_cast<float>(rng.normal()));
+                    states.push_back(drafter.make_state(120));
+                    jobs[i].sequence = j;
+                    jobs[i].tokens = texts[i];
+                    (drafter.needs_hidden() ? jobs[i].new_hidden : jobs[i].new_aux) =
+                        Rows<const float>(features[i].data(), slots, width);
+                    jobs[i].state = states[i].get();
+                    jobs[i].tree = clip_tree(context.tree, j == 1 ? 2 : 100);
+                    head_states.push_back(head.make_state());
+                    jobs[i].head_state = head_states.back().get();
+                    const std::vector<TokenId> seen = {0, 2, 3, 5, 7, 8, 11, static_cast<TokenId>(j + 9)};
+                    head.begin_prompt(jobs[i].head_state, seen, {});
+                }
+                std::vector<HeadState*> of_jobs;
+                for (const DraftJob& job : jobs) of_jobs.push_back(job.head_state);
+                ProposeContext at_start{*on_.exec, phases};
+                head.begin_round(at_start, of_jobs);
+                ASSERT_TRUE(drafter.catch_up(context, jobs).ok());
+                ASSERT_TRUE(drafter.expand(context, jobs).ok());
+                EXPECT_GT(hosts.levels, 0);
+                std::vector<DraftTree> expected;
+                std::vector<std::vector<int>> rows;
+                std::vector<SaidOfLevels> said;
+                for (DraftJob& job : jobs) {
+                    said.push_back(said_of(head, job.head_state, job.tree.levels()));
+                    expected.push_back(std::move(job.out));
+                    rows.push_back(std::move(job.head_rows));
+                }
+                context.watcher = &nobody;
+                std::vector<SpanEvent> spans;
+                phases.drain(spans);
+                for (int turn = 0; turn < 3; ++turn) {  // the second time as graphs
+                    head.begin_round(at_start, of_jobs);
+                    const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
+                    ASSERT_TRUE(drafter.expand(context, jobs).ok());
+                    EXPECT_EQ(on_.twin == nullptr ? 1 : on_.twin->finishes() - before, 1);
+                    for (std::size_t j = 0; j < jobs.size(); ++j) {
+                        EXPECT_EQ(jobs[j].out.tokens, expected[j].tokens) << name << head_name << tree << j;
+                        EXPECT_EQ(jobs[j].out.parents, expected[j].parents);
+                        EXPECT_EQ(jobs[j].out.logprobs, expected[j].logprobs);
+                        EXPECT_EQ(jobs[j].head_rows, rows[j]);
+                        EXPECT_TRUE(said_of(head, of_jobs[j], jobs[j].tree.levels()) == said[j])
+                            << name << head_name << tree << j;
+                        compared += jobs[j].out.size();
+                    }
+                }
+                EXPECT_EQ(nobody.levels, 0);
+                spans.clear();
+                phases.drain(spans);
+                int levels = context.tree.levels();
+                if (head_name.starts_with("microspec")) {  // a call for each sequence
+                    levels = 0;
+                    for (const DraftJob& job : jobs) levels += job.tree.levels();
+                }
+                EXPECT_EQ(std::count_if(spans.begin(), spans.end(),
+                                        [](const SpanEvent& e) { return e.phase == Phase::head; }),
+                          3 * levels);
+                for (const SpanEvent& event : spans) EXPECT_LE(event.start_ticks, event.end_ticks);
+            }
+    EXPECT_GT(compared, 1000);
+}
+
+/// A forward with a question beside the same forward without one: the answers are what the host finds in the
+/// logits, and no logits leave the device.
+TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
+    Target& target = rig_.target();
+    kernels::Exec& exec = *on_.exec;
+    const std::vector<TokenId> prompt = {5, 1, 2, 3}, tree = {1, 2, 3, 4, 5};
+    const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
+    const AncestorMask mask = AncestorMask::from_parents(parents);
+    KvCache cache = target.make_cache(40);
+    ForwardOutput plain, asked;
+    ASSERT_TRUE(target.prefill(exec, cache, prompt, {}, plain).ok());
+    const SequenceRows rows{&cache, tree, depths, &mask};
+    ForwardRequest request;
+    request.sequences = {&rows, 1};
+    request.all_logits = true;
+    const std::vector<TokenId> few = {0, 4, 7, 12};
+    const std::vector<const std::vector<TokenId>*> sets = {&few, nullptr, &few, &few, nullptr};
+    const std::vector<std::int32_t> of = {0, 0, 0, 2, 3}, tokens = {1, 2, 3, 4, 5};
+    const Sampling kinds[] = {
+        {0, 1, 0, 0}, {0.7, 1, 0, 0}, {0.7, 0.6, 0, 0}, {0.7, 1, 3, 0}, {1.2, 0.8, 6, 0}};
+    for (const Sampling& sampling : kinds) {
+        ASSERT_TRUE(target.forward(exec, request, plain).ok());
+        EXPECT_EQ(plain.there, nullptr);
+        std::vector<TokenPlace> places;
+        std::vector<double> uniforms;
+        for (int i = 0; i < 5; ++i) {
+            places.push_back({3, 100 + i});
+            uniforms.push_back(token_uniform(sampling.seed, 3, static_cast<std::uint64_t>(100 + i)));
+        }
+        RowQuestion question;
+        question.vocab = vocab;
+        question.best = 4;
+        if (sampling.temperature > 0) {
+            question.uniforms = uniforms;
+            question.scale = inverse_temperature(sampling);
+            question.top_k = sampling.top_k;
+            question.top_p = sampling.top_p;
+            question.entropies = true;
+        }
+        question.rows = of;
+        question.tokens = tokens;
+        question.sets = sets;
+        request.question = &question;
+        const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
+        ASSERT_TRUE(target.forward(exec, request, asked).ok());
+        request.question = nullptr;
+        EXPECT_TRUE(on_.twin == nullptr || on_.twin->finishes() == before + 1);
+        ASSERT_NE(asked.there, nullptr);
+        EXPECT_EQ(asked.hidden, plain.hidden);
+        const RowAnswers& answers = asked.answers;
+        const Rows<const float> logits(plain.logits.data(), 5, vocab, target.config().vocab);
+        std::vector<TargetChoice> choices;
+        choose_tokens(exec, logits, vocab, sampling, places, choices);
+        for (int r = 0; r < 5; ++r) {
+            const auto row = static_cast<std::size_t>(r);
+            EXPECT_EQ(answers.choices[row], choices[row].token) << r;
+            EXPECT_NEAR(answers.log_norm[row], choices[row].log_norm, 1e-5);
+            EXPECT_EQ(answers.choice_logits[row], logits.row_data(r)[choices[row].token]);
+            EXPECT_EQ(answers.lowest[row], choices[row].lowest);
+            if (question.entropies) {
+                double entropy = 0;
+                for (int t = 0; t < vocab; ++t) {
+                    const auto p =
+                        static_cast<double>(probability_of(choices[row], sampling, logits.row_data(r)[t]));
+                    entropy -= p * std::log(p + 1e-5);
+                }
+                EXPECT_NEAR(static_cast<double>(answers.entropies[row]), entropy, 1e-5);
+            }
+            std::vector<std::int32_t> best(4);
+            std::vector<float> values(4);
+            kernels::topk(exec, logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
+                          Rows<float>(values.data(), 1, 4));
+            for (std::size_t i = 0; i < 4; ++i) {
+                EXPECT_EQ(answers.best_ids[row * 4 + i], best[i]);
+                EXPECT_EQ(answers.best_logits[row * 4 + i], values[i]);
+            }
+            const float* parent = logits.row_data(of[row]);
+            EXPECT_EQ(answers.logits[row], parent[tokens[row]]);
+            int rank = 0;
+            for (int t = 0; t < vocab; ++t)
+                rank +=
+                    parent[t] > parent[tokens[row]] || (parent[t] == parent[tokens[row]] && t < tokens[row]);
+            EXPECT_EQ(answers.ranks[row], rank);
+            double mass = 0;
+            for (const TokenId id : few)
+                mass += static_cast<double>(probability_of(choices[row], sampling, logits.row_data(r)[id]));
+            EXPECT_NEAR(static_cast<double>(answers.masses[row]), sets[row] == nullptr ? 0.0 : mass, 1e-5);
+        }
+        // A row that somebody wants in full comes on its own.
+        const Rows<const float> fetched = asked.there->rows(2, 2);
+        for (int r = 0; r < 2; ++r)
+            for (int t = 0; t < vocab; ++t) EXPECT_EQ(fetched.row_data(r)[t], logits.row_data(2 + r)[t]);
+    }
+}
+
+/// What is recorded of rounds whose logits stayed there agrees with itself, and the text does not depend on
+/// being recorded.
+TEST_P(DeviceEngine, RoundsAreRecordedWithoutTheLogits) {
+    for (const double temperature : {0.0, 0.8}) {
+        RigSetting setting;
+        setting.drafter = "eagle2";
+        setting.head = "fr-spec:v=6";
+        setting.temperature = temperature;
+        setting.max_new = 16;
+        setting.batch = 2;
+        RecordList list;
+        const auto recorded = rig_.decode(setting, prompts(), &list);
+        const auto silent = rig_.decode(setting, prompts());
+        ASSERT_EQ(recorded.size(), silent.size());
+        for (std::size_t p = 0; p < recorded.size(); ++p) EXPECT_EQ(recorded[p].tokens, silent[p].tokens);
+        int drafts = 0;
+        for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
+            for (const RoundRecord& round : step.rounds) {
+                std::map<int, double> seen;
+                for (const NodeRow& node : round.nodes) {
+                    if (node.parent < 0) continue;
+                    ++drafts;
+                    const NodeRow& parent = round.nodes[static_cast<std::size_t>(node.parent)];
+                    EXPECT_TRUE(*node.target_prob >= 0 && *node.target_prob <= 1);
+                    seen[node.parent] += static_cast<double>(*node.target_prob);
+                    if (node.token_id == parent.target_token_id) {
+                        EXPECT_NEAR(*node.target_prob, *parent.target_token_prob, 1e-5);
+                        if (temperature == 0) {
+                            EXPECT_EQ(node.target_rank, 0);
+                        }
+                    } else if (temperature == 0) {
+                        EXPECT_GT(node.target_rank, 0);
+                    }
+                    if (node.accepted) {
+                        EXPECT_EQ(node.token_id, parent.target_token_id);
+                    }
+                }
+                for (const auto& [parent, sum] : seen) EXPECT_LE(sum, 1.0 + 1e-5);
+                for (const NodeTopRow& top : round.tops) {
+                    const NodeRow& node = round.nodes[static_cast<std::size_t>(top.node)];
+                    if (temperature == 0 && top.rank == 0) {
+                        EXPECT_EQ(top.token_id, node.target_token_id);
+                    }
+                    for (const NodeRow& child : round.nodes)
+                        if (child.parent == top.node && child.token_id == top.token_id) {
+                            EXPECT_EQ(child.target_rank, top.rank);
+                            EXPECT_NEAR(*child.target_prob, top.target_prob, 1e-6);
+                        }
+                }
+                for (const HeadEvalRow& row : round.head_evals) {
+                    ASSERT_TRUE(row.covered_mass.has_value());
+                    EXPECT_TRUE(*row.covered_mass > 0 && *row.covered_mass <= 1);
+                }
+            }
+        EXPECT_GT(drafts, 100);
+    }
+}
+
+class DeviceTargets : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DeviceTargets, LogitsAreTheCpusForEveryArchitecture) {
+    TwinExec on(GetParam());
+    if (!on.why_not.empty()) GTEST_SKIP() << on.why_not;
+    for (const char* name : {"llama", "qwen2", "qwen3", "olmo2"}) {
+        SCOPED_TRACE(name);
+        // Where the program was built is not where a GPU machine has the tree.
+        const char* moved = std::getenv("DRAFTSCOPE_SOURCE");
+        const std::string folder =
+            std::string(moved != nullptr ? moved : DS_SOURCE_DIR) + "/tests/golden/models/" + name;
+        auto first = open_hf_folder(folder), second = open_hf_folder(folder);
+        ASSERT_TRUE(first.ok() && second.ok());
+        expect_same_logits(on, std::move(*first), std::move(*second), 0.03);
+    }
+    // Heads that share no keys, and shapes that are no multiples of 64.
+    TinyModelOptions odd;
+    odd.hidden = 40;
+    odd.heads = odd.kv_heads = 5;
+    odd.head_dim = 8;
+    odd.ffn = 72;
+    odd.vocab = 101;
+    expect_same_logits(on, make_tiny_model(5, odd), make_tiny_model(5, odd), 0.03);
+}
+
+TEST(DeviceTarget, SaysWhenMemoryIsOut) {
+    auto small = std::make_unique<TwinDevice>(std::size_t{1} << 16);
+    const auto exec = kernels::make_device_exec(1, std::move(small));
+    const auto target = Target::build(tiny(), *exec, kernels::Precision::bf16);
+    ASSERT_FALSE(target.ok());
+    EXPECT_NE(target.error().message.find("memory"), std::string::npos) << target.error().message;
+}
+
+TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
+    TwinExec on;
+    const auto cpu = kernels::make_cpu_exec(1);
+    const int n = 37, k = 70;
+    const auto source = [](int row, float* out) {
+        Rng rng(4, static_cast<std::uint64_t>(row));
+        for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.normal());
+    };
+    const auto here = kernels::Matrix::pack(*cpu, kernels::Precision::bf16, n, k, source);
+    const auto there = kernels::Matrix::pack(*on.exec, kernels::Precision::bf16, n, k, source);
+    std::vector<float> a(k), b(k);
+    here.unpack_row(n - 1, a);
+    there.unpack_row(n - 1, b);
+    EXPECT_EQ(a, b);
+    const std::vector<TokenId> ids = {36, 0, 7, 7};
+    there.gather_rows(*on.exec, ids).unpack_row(2, b);
+    here.unpack_row(7, a);
+    EXPECT_EQ(a, b);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceEngine, engine_device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceTargets, engine_device_kinds(), kind_of);
+
+}  // namespace
+}  // namespace draftscope::testing

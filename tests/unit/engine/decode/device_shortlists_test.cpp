@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/head_shortlists.h"
+#include "kernels/matmul.h"
+#include "tests/unit/engine/decode/device_rig.h"
+
+/// SpecVocab's call on a device beside products of whole matrices there, also where the router ranks some
+/// tokens alone and the exact head has rows for some.
+namespace draftscope::testing {
+namespace {
+
+using kernels::Matrix;
+
+class DeviceShortlistsTest : public ::testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
+    }
+    std::vector<float> values(std::size_t count, std::uint64_t seed) const {
+        Rng rng(seed);
+        std::vector<float> out(count);
+        for (float& value : out) value = static_cast<float>(rng.normal());
+        return out;
+    }
+    Matrix matrix(int n, int columns, std::uint64_t seed) {
+        const std::vector<float> all =
+            values(static_cast<std::size_t>(n) * static_cast<std::size_t>(columns), seed);
+        return Matrix::pack(*on_.exec, kernels::Precision::bf16, n, columns, [&](int row, float* out) {
+            std::copy_n(all.begin() + std::ptrdiff_t{row} * columns, columns, out);
+        });
+    }
+    std::vector<float> product(const Matrix& weights, const std::vector<float>& x) {
+        std::vector<float> y(static_cast<std::size_t>(rows * weights.n()));
+        kernels::matmul(*on_.exec, weights, {x.data(), rows, weights.k()}, {y.data(), rows, weights.n()});
+        return y;
+    }
+    static std::vector<int> best(const float* row, int count, int kept) {
+        std::vector<int> order(static_cast<std::size_t>(count));
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return row[a] > row[b]; });
+        order.resize(static_cast<std::size_t>(kept));
+        return order;
+    }
+
+    static constexpr int rows = 4, d = 70, rank = 12, vocab = 500, size = 60, k = 7;
+    TwinExec on_{GetParam()};
+};
+
+TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
+    for (const bool some_ranked : {false, true})
+        for (const bool some_held : {false, true})
+            for (const bool per_row : {false, true}) {
+                SCOPED_TRACE(fmt::format("{} {} {}", some_ranked, some_held, per_row));
+                std::vector<std::int32_t> ranked, held, row_of;
+                for (int t = 0; t < vocab; ++t) {
+                    if (t % 3 != 1) ranked.push_back(t);
+                    if (t % 3 != 1 || t % 5 == 0) held.push_back(t);
+                }
+                if (!some_ranked && !some_held) {
+                    ranked.clear();
+                } else if (!some_ranked) {
+                    ranked = held;  // a router for what the head has
+                }
+                if (some_held) {
+                    row_of.assign(vocab, 0);
+                    for (std::size_t i = 0; i < held.size(); ++i)
+                        row_of[static_cast<std::size_t>(held[i])] = static_cast<std::int32_t>(i);
+                }
+                const int columns = ranked.empty() ? vocab : static_cast<int>(ranked.size());
+                const Matrix down = matrix(rank, d, 1), up = matrix(columns, rank, 2),
+                             head = matrix(some_held ? static_cast<int>(held.size()) : vocab, d, 3);
+                const auto store = kernels::RowStore::make(*on_.exec, head);
+                const std::vector<float> x = values(rows * d, 4);
+                ASSERT_TRUE(kernels::DeviceShortlists::fits(up, store, size, k));
+
+                kernels::DeviceShortlists there;
+                there.set_names({ranked, row_of, vocab});
+                std::vector<std::int32_t> ids(rows * k), chosen, together;
+                std::vector<float> logits(rows * k), sums(rows);
+                {
+                    const std::lock_guard lock(on_.exec->device()->busy());
+                    there.ask_router(&down, up, {x.data(), rows, d}, size);
+                    there.ask_exact(store, per_row);
+                    there.ask_best(k);
+                    there.bring({ids.data(), rows, k}, {logits.data(), rows, k}, sums, chosen, together);
+                }
+
+                const std::vector<float> scores = product(up, product(down, x)), exact = product(head, x);
+                std::vector<std::int32_t> all;
+                for (int r = 0; r < rows; ++r) {
+                    std::vector<int> list = best(scores.data() + r * columns, columns, size);
+                    for (int& one : list)
+                        if (!ranked.empty()) one = ranked[static_cast<std::size_t>(one)];
+                    std::sort(list.begin(), list.end());
+                    all.insert(all.end(), list.begin(), list.end());
+                    EXPECT_TRUE(std::equal(list.begin(), list.end(), chosen.begin() + r * size));
+                    std::vector<float> own;
+                    double sum = 0;
+                    for (const int token : list) {
+                        const int row = row_of.empty() ? token : row_of[static_cast<std::size_t>(token)];
+                        own.push_back(exact[static_cast<std::size_t>(r * head.n() + row)]);
+                        sum += std::exp(static_cast<double>(own.back()));
+                    }
+                    const std::vector<int> order = best(own.data(), size, k);
+                    for (int i = 0; i < k; ++i) {
+                        const auto at = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+                        EXPECT_EQ(ids[static_cast<std::size_t>(r * k + i)], list[at]);
+                        EXPECT_EQ(logits[static_cast<std::size_t>(r * k + i)], own[at]);
+                    }
+                    EXPECT_NEAR(sums[static_cast<std::size_t>(r)], std::log(sum), 1e-4);
+                }
+                std::sort(all.begin(), all.end());
+                all.erase(std::unique(all.begin(), all.end()), all.end());
+                EXPECT_EQ(together, per_row ? std::vector<std::int32_t>() : all);
+            }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceShortlistsTest, engine_device_kinds(), kind_of);
+
+}  // namespace
+}  // namespace draftscope::testing

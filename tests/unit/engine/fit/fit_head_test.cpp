@@ -1,0 +1,323 @@
+#include "engine/fit/fit_head.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/rng.h"
+#include "engine/fit/joint.h"
+#include "engine/heads/artefact.h"
+#include "tests/support/decode_fixture.h"
+#include "tests/support/tiny_drafter.h"
+#include "tests/support/tiny_model.h"
+
+namespace draftscope::fit {
+namespace {
+
+using testing::DecodeRig;
+using testing::TinyEagle2;
+using testing::TinyModelOptions;
+
+TinyModelOptions small_model() {
+    TinyModelOptions options;
+    options.vocab = 160;
+    options.hidden = 32;
+    options.head_dim = 8;
+    options.ffn = 48;
+    return options;
+}
+
+/// Texts in memory with the target's features of every token.
+class TextList final : public TextSource {
+  public:
+    explicit TextList(std::vector<FitText> texts) : texts_(std::move(texts)) {}
+    int texts() const override { return static_cast<int>(texts_.size()); }
+    int generated(int text) const override {
+        const FitText& from = texts_[static_cast<std::size_t>(text)];
+        return static_cast<int>(from.tokens.size()) - from.prompt_tokens;
+    }
+    Result<FitText> load(int text) override { return texts_[static_cast<std::size_t>(text)]; }
+    const FitText& text(int index) const { return texts_[static_cast<std::size_t>(index)]; }
+
+  private:
+    std::vector<FitText> texts_;
+};
+
+class FitHead : public ::testing::Test {
+  protected:
+    FitHead()
+        : target_(DecodeRig::build(testing::make_tiny_model(21, small_model()), kernels::Precision::f32)),
+          eagle_(target_->config(), 5) {
+        drafter_ = make_drafter("eagle2:" + eagle_.folder(), "", *target_, *exec_).value();
+        weights_.lm_head = &target_->lm_head();
+        weights_.vocab = target_->config().vocab;
+        weights_.hidden = target_->config().hidden;
+        weights_.always_active = {2};
+        weights_.target = "tiny";
+        weights_.drafter = "eagle2";
+        std::vector<FitText> texts;
+        for (int t = 0; t < 12; ++t) texts.push_back(make_text(t));
+        texts_ = std::make_unique<TextList>(std::move(texts));
+    }
+
+    /// A prompt and the target's own greedy answer, with features from one pass over the complete text.
+    FitText make_text(int number) {
+        FitText text;
+        Rng rng(77, static_cast<std::uint64_t>(number));
+        text.prompt_tokens = 4 + number % 3;
+        for (int i = 0; i < text.prompt_tokens; ++i)
+            text.tokens.push_back(static_cast<TokenId>(rng.below(160)));
+        ForwardOutput out;
+        for (int i = 0; i < 30; ++i) {
+            KvCache cache = target_->make_cache(64);
+            EXPECT_TRUE(target_->prefill(*exec_, cache, text.tokens, {}, out).ok());
+            const auto best = std::max_element(out.logits.begin(), out.logits.end());
+            text.tokens.push_back(static_cast<TokenId>(best - out.logits.begin()));
+        }
+        KvCache cache = target_->make_cache(64);
+        EXPECT_TRUE(target_->prefill(*exec_, cache, text.tokens, {}, out).ok());
+        text.hidden = Dense(static_cast<int>(text.tokens.size()), 32);
+        std::copy_n(out.hidden.begin(), text.hidden.size(), text.hidden.data.begin());
+        return text;
+    }
+
+    FitInputs inputs(kernels::Exec& exec) {
+        FitInputs in{exec, drafter_.get(), weights_, target_->lm_head(), 256, texts_.get(), {}};
+        for (TokenId id = 159; id >= 0; --id) in.ranking.push_back(id);
+        return in;
+    }
+    static FitOptions options(const std::string& head) {
+        FitOptions options;
+        options.head = head;
+        options.ranks = {8};
+        options.v = 60;
+        options.clusters = 8;
+        options.groups = 8;
+        options.router.width = 16;
+        options.router.epochs = 6;
+        options.kl.rate = 5e-3;
+        options.kl.epochs = 3;
+        options.kl.batch = 64;
+        options.collect.tree = {2, 3, 8};
+        options.collect.text_levels = 3;
+        options.collect.anchors = 400;
+        options.collect.hold_out.every = 4;
+        return options;
+    }
+    FittedHead fitted(const FitOptions& options, int threads = 1) {
+        const auto exec = kernels::make_cpu_exec(threads);
+        auto result = fit_head(inputs(*exec), options, {});
+        EXPECT_TRUE(result.ok()) << result.error().message;
+        return result.ok() ? std::move(result).value() : FittedHead{};
+    }
+    /// Writes the artefact as the fit job does and loads the head from the file.
+    Result<std::unique_ptr<Head>> as_head(const FittedHead& fitted, const std::string& head) {
+        ArtefactInfo info;
+        info.head = head;
+        info.target = "tiny";
+        info.drafter = "eagle2";
+        info.vocab = weights_.vocab;
+        info.hidden = weights_.hidden;
+        info.parameters = fitted.parameters;
+        std::vector<TensorToSave> tensors;
+        for (const FittedTensor& t : fitted.tensors) tensors.push_back({t.name, t.type, t.shape, t.bytes});
+        const std::string path = folder_.file(head + ".safetensors");
+        DS_TRY(save_artefact(path, info, tensors));
+        HeadArtefacts artefacts;
+        artefacts.artefact_path = path;
+        DS_ASSIGN(auto made, make_head(HeadSpec{head, {}}, artefacts));
+        DS_TRY(made->prepare(*exec_, weights_));
+        return made;
+    }
+
+    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(1);
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    testing::ScratchFolder folder_;
+    std::unique_ptr<Drafter> drafter_;
+    HeadWeights weights_;
+    std::unique_ptr<TextList> texts_;
+};
+
+TEST_F(FitHead, CollectsRowsThatStandWhereTheTextDoes) {
+    CollectOptions collect = options("").collect;
+    collect.anchors = 10000;
+    collect.router_inputs = true;
+    const auto samples = collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {});
+    ASSERT_TRUE(samples.ok()) << samples.error().message;
+    const SampleRows& text = samples->text;
+    // 30 generated tokens give 29 anchors. The last ones have fewer levels of text after them.
+    EXPECT_EQ(samples->anchors, 12 * 29);
+    EXPECT_EQ(text.rows(), 12 * (29 + 28 + 27));
+    EXPECT_EQ(samples->drafted.rows(), 12 * 29 * (1 + 3 + 3));
+    EXPECT_EQ(samples->held_out_prompts, 3);
+    EXPECT_EQ(samples->levels, 3);
+    // The teacher's hidden state predicts the actual token, because the texts are greedy.
+    std::vector<float> hidden(32), row(32);
+    for (int i = 0; i < text.rows(); i += 37) {
+        text.teacher.read(i, hidden);
+        TokenId best = 0;
+        float top = -1e30f;
+        for (TokenId id = 0; id < 160; ++id) {
+            target_->lm_head().unpack_row(id, row);
+            float logit = 0;
+            for (std::size_t j = 0; j < 32; ++j) logit += row[j] * hidden[j];
+            if (logit > top) top = logit, best = id;
+        }
+        EXPECT_EQ(best, text.token[static_cast<std::size_t>(i)]) << i;
+    }
+    // The argument of begin_level is the embedding of one token.
+    std::vector<float> seen(32), embedding(32);
+    samples->text.embedding.read(0, seen);
+    const TokenId root = texts_->text(0).tokens[static_cast<std::size_t>(texts_->text(0).prompt_tokens)];
+    target_->embed({&root, 1}, {embedding.data(), 1, 32});
+    for (std::size_t j = 0; j < 32; ++j)
+        EXPECT_NEAR(seen[j], embedding[j], 0.01f * std::abs(embedding[j]) + 1e-6f);
+}
+
+TEST_F(FitHead, TreesAreDraftedAndTextsHeldOutAsOftenAsAsked) {
+    CollectOptions collect = options("").collect;
+    collect.anchors = 10000;
+    collect.lanes = 1;
+    const auto rows = [&] {
+        auto samples = collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {});
+        EXPECT_TRUE(samples.ok()) << samples.error().message;
+        return std::move(samples).value();
+    };
+    collect.drafted_every = 4;
+    EXPECT_EQ(rows().drafted.rows(), 12 * 29 / 4 * (1 + 3 + 3));
+    collect.drafted_every = 0;
+    EXPECT_EQ(rows().drafted.rows(), 0);
+    EXPECT_EQ(rows().text.rows(), 12 * (29 + 28 + 27));
+    collect.hold_out.most = 2;
+    EXPECT_EQ(rows().held_out_prompts, 2);
+}
+
+TEST_F(FitHead, AtFullRankTheLowRankHeadIsTheFullHead) {
+    FitOptions full = options("slimspec");
+    full.ranks = {32};
+    full.train = false;
+    const FittedHead head = fitted(full);
+    EXPECT_NEAR(head.report.at("kl"), head.report.at("kl_full"), 1e-3);
+    EXPECT_LT(head.report.at("kl_drafter"), 1e-4);
+    EXPECT_GT(head.report.at("top1"), 0.99);
+    EXPECT_EQ(head.report.at("coverage"), 1.0);
+}
+
+TEST_F(FitHead, EachStageOfALowRankFitIsBetterThanTheOneBefore) {
+    const FittedHead head = fitted(options("slimspec"));
+    EXPECT_LT(head.notes.at("kl_drafter_closed_form"), head.notes.at("kl_drafter_plain_svd"));
+    EXPECT_LT(head.notes.at("loss_after"), head.notes.at("loss_before"));
+    EXPECT_LT(head.report.at("kl"), head.notes.at("kl_closed_form"));
+    EXPECT_EQ(head.parameters.at("rank"), "8");
+}
+
+TEST_F(FitHead, EveryKindMakesAnArtefactThatItsHeadLoads) {
+    for (const std::string name : {"slimspec", "specvocab", "vocabtrim-t", "bcl", "coral", "dynaspec"}) {
+        const FittedHead head = fitted(options(name));
+        const auto made = as_head(head, name);
+        EXPECT_TRUE(made.ok()) << name << ": " << (made.ok() ? "" : made.error().message);
+        EXPECT_GT(head.report.at("coverage"), 0.0) << name;
+        EXPECT_GT(head.report.at("recall10"), 0.0) << name;
+    }
+    FitOptions levels = options("slimspec");
+    levels.per_level = true;
+    const FittedHead head = fitted(levels);
+    EXPECT_EQ(head.tensors.front().name, "down.0");
+    const auto made = as_head(head, "slimspec");
+    EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message);
+}
+
+TEST_F(FitHead, GivesTheSameBytesForASeedAtEveryThreadCount) {
+    for (const std::string name : {"slimspec", "vocabtrim-t", "dynaspec"}) {
+        const FittedHead one = fitted(options(name), 1), three = fitted(options(name), 3);
+        ASSERT_EQ(one.tensors.size(), three.tensors.size());
+        for (std::size_t t = 0; t < one.tensors.size(); ++t)
+            EXPECT_EQ(one.tensors[t].bytes, three.tensors[t].bytes) << name << " " << one.tensors[t].name;
+        EXPECT_EQ(one.report, three.report) << name;
+    }
+}
+
+TEST_F(FitHead, RefusesWhatCannotBeFitted) {
+    const auto message = [&](const FitOptions& bad) {
+        const auto result = fit_head(inputs(*exec_), bad, {});
+        EXPECT_FALSE(result.ok());
+        return result.ok() ? std::string() : result.error().message;
+    };
+    FitOptions bad = options("slimspec");
+    bad.ranks = {33};
+    EXPECT_NE(message(bad).find("rank=33"), std::string::npos);
+    bad = options("vocabtrim-t");
+    bad.v = 161;
+    EXPECT_NE(message(bad).find("v=161"), std::string::npos);
+    bad = options("dynaspec");
+    bad.clusters = 161;
+    EXPECT_NE(message(bad).find("clusters=161"), std::string::npos);
+    EXPECT_NE(message(options("microspec")).find("nothing to fit"), std::string::npos);
+    texts_ = std::make_unique<TextList>(std::vector<FitText>{texts_->text(0)});
+    EXPECT_NE(message(options("slimspec")).find("1 texts"), std::string::npos);
+}
+
+TEST(FittedTensor, WholeNumbersTakeTheirNarrowestType) {
+    const auto type_of = [](const std::vector<std::int32_t>& values) {
+        return integer_tensor("ids", {static_cast<std::int64_t>(values.size())}, values).type;
+    };
+    EXPECT_EQ(type_of({0, 255}), "U8");
+    EXPECT_EQ(type_of({0, 256}), "U16");
+    EXPECT_EQ(type_of({65535}), "U16");
+    EXPECT_EQ(type_of({65536, 1}), "I32");
+    EXPECT_EQ(type_of({-1}), "I32");
+    const FittedTensor wide = integer_tensor("ids", {2}, std::vector<std::int32_t>{258, 3});
+    EXPECT_EQ(wide.bytes, (std::vector<std::byte>{std::byte{2}, std::byte{1}, std::byte{3}, std::byte{0}}));
+}
+
+TEST_F(FitHead, StopsWhereverItIsCancelled) {
+    for (const std::string name : {"slimspec", "dynaspec", "rdk"}) {
+        for (const int after : {0, 3, 25}) {
+            int asked = 0;
+            Hooks hooks;
+            hooks.cancelled = [&] { return asked++ >= after; };
+            const auto result = fit_head(inputs(*exec_), options(name), hooks);
+            if (asked <= after) continue;  // the fit ended before the cancellation
+            ASSERT_FALSE(result.ok()) << name << " " << after;
+            EXPECT_EQ(result.error().kind, ErrorKind::cancelled);
+        }
+    }
+}
+
+TEST_F(FitHead, JointTrainingLowersTheLossAndKeepsTheCheckpointsLayout) {
+    auto drafter = load_joint_drafter("eagle2", eagle_.folder(), *target_);
+    ASSERT_TRUE(drafter.ok()) << drafter.error().message;
+    const std::vector<float> before = drafter->weights.fc.data;
+    Dense rows(160, 32);
+    for (int r = 0; r < 160; ++r) target_->lm_head().unpack_row(r, rows.row(r));
+    auto factors = low_rank_factors(*exec_, rows.view(), identity_moment(32), {8});
+    ASSERT_TRUE(factors.ok());
+    const Teacher teacher{&target_->lm_head(), &target_->lm_head(), 160};
+    for (const double lambda : {0.0, 0.1}) {
+        LowRank head = *factors;
+        const auto student = make_low_rank_student(head);
+        JointOptions joint;
+        joint.steps = 3;
+        joint.epochs = 4;
+        joint.rate = 3e-3;
+        joint.warmup = 2;
+        joint.hold_out.every = 4;
+        joint.lambda = lambda;
+        const auto report = train_joint(*exec_, *drafter, *target_, teacher, *student, *texts_, joint, {});
+        ASSERT_TRUE(report.ok()) << report.error().message;
+        EXPECT_LT(report->kl_after, 0.9 * report->kl_before) << lambda;
+    }
+    EXPECT_NE(drafter->weights.fc.data, before);
+    std::vector<std::string> names;
+    for (const FittedTensor& tensor : checkpoint_tensors(*drafter)) {
+        names.push_back(tensor.name);
+        EXPECT_NE(drafter->checkpoint.weights->find(tensor.name), nullptr) << tensor.name;
+    }
+    EXPECT_EQ(names.size(), drafter->checkpoint.weights->names().size());
+    EXPECT_FALSE(load_joint_drafter("medusa", eagle_.folder(), *target_).ok());
+}
+
+}  // namespace
+}  // namespace draftscope::fit

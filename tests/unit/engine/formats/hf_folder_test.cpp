@@ -1,0 +1,456 @@
+#include "engine/formats/hf_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "base/rng.h"
+#include "engine/formats/model_file.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/scratch_folder.h"
+
+/// Reading model folders and their error messages. The tests copy and modify the tiny folders of
+/// tests/golden/models.
+namespace draftscope {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+using testing::ScratchFolder;
+
+std::string golden_folder(const std::string& architecture) {
+    return std::string(DS_SOURCE_DIR) + "/tests/golden/models/" + architecture;
+}
+
+Json read_json(const std::string& path) {
+    return Json::parse(std::ifstream(path));
+}
+void write_text(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+}
+
+/// A copy of a tiny folder that tests may modify.
+class Copy {
+  public:
+    explicit Copy(const std::string& architecture) { fs::copy(golden_folder(architecture), scratch_.path()); }
+    std::string file(const std::string& name) const { return scratch_.file(name); }
+    void edit(const std::string& name, const std::function<void(Json&)>& change) const {
+        Json json = read_json(file(name));
+        change(json);
+        write_text(file(name), json.dump());
+    }
+    std::string error() const {
+        const auto opened = open_model_file(scratch_.path());
+        if (opened.ok()) return "(opened)";
+        EXPECT_EQ(opened.error().kind, ErrorKind::bad_input);
+        EXPECT_EQ(opened.error().message.find('\n'), std::string::npos);
+        return opened.error().message;
+    }
+    const std::string& path() const { return scratch_.path(); }
+
+  private:
+    ScratchFolder scratch_;
+};
+
+std::string with(const std::string& architecture, const std::string& file,
+                 const std::function<void(Json&)>& change) {
+    const Copy copy(architecture);
+    copy.edit(file, change);
+    return copy.error();
+}
+std::string with_config(const std::string& architecture, const char* field, const Json& value) {
+    return with(architecture, "config.json", [&](Json& json) { json[field] = value; });
+}
+std::string without(const std::string& architecture, const std::string& file) {
+    const Copy copy(architecture);
+    fs::remove(copy.file(file));
+    return copy.error();
+}
+
+ModelFile open_golden(const std::string& architecture) {
+    auto opened = open_model_file(golden_folder(architecture));
+    EXPECT_TRUE(opened.ok()) << opened.error().message;
+    return opened.ok() ? std::move(opened).value() : ModelFile();
+}
+
+TEST(HfFolder, ConfigsOfTheFamilies) {
+    const ModelFile llama = open_golden("llama");
+    EXPECT_EQ(llama.config.architecture, "llama");
+    EXPECT_EQ(llama.config.name, "llama");
+    EXPECT_EQ(llama.config.layers, 3);
+    EXPECT_EQ(llama.config.head_dim, 16);
+    EXPECT_EQ(llama.config.context, 256);
+    EXPECT_TRUE(llama.config.tied_head);
+    EXPECT_EQ(llama.quantisation, "BF16");
+    EXPECT_FALSE(llama.quantised);
+    EXPECT_THAT(*llama.chat.render({{"user", " x "}}), HasSubstr("user<|end_header_id|>\n\nx<|eot_id|>"));
+    EXPECT_TRUE(llama.tokenizer->add_bos());
+    EXPECT_EQ(llama.tokenizer->token_bytes(llama.tokenizer->bos()), "<|begin_of_text|>");
+    EXPECT_EQ(llama.tokenizer->eos().size(), 2u);
+
+    const ModelFile qwen2 = open_golden("qwen2");
+    EXPECT_TRUE(qwen2.config.qkv_bias);
+    EXPECT_FALSE(qwen2.config.tied_head);
+    EXPECT_EQ(qwen2.quantisation, "F32");
+    EXPECT_EQ(*qwen2.chat.render({{"user", "x"}}), "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_EQ(qwen2.config.vocab, qwen2.tokenizer->size() + 13);
+    EXPECT_FALSE(qwen2.tokenizer->add_bos());
+
+    const ModelFile qwen3 = open_golden("qwen3");
+    EXPECT_EQ(qwen3.config.qk_norm, QkNorm::per_head);
+    EXPECT_EQ(qwen3.config.head_dim, 32);
+    EXPECT_EQ(*qwen3.chat.render({{"user", "x"}}), "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
+
+    const ModelFile olmo2 = open_golden("olmo2");
+    EXPECT_EQ(olmo2.config.qk_norm, QkNorm::full);
+    EXPECT_TRUE(olmo2.config.post_norms);
+    EXPECT_TRUE(olmo2.chat.is_raw());
+    EXPECT_TRUE(olmo2.chat.problem().empty());
+    EXPECT_EQ(olmo2.weights->find("blk.0.attn_norm.weight"), nullptr);
+}
+
+// Llama 3.1's published scaling: wavelengths shorter than 8192 / 4 keep their frequency; those longer than
+// 8192 get an eighth of it.
+TEST(HfFolder, Llama3RotationOfLlama31) {
+    const Copy copy("llama");
+    copy.edit("config.json", [](Json& json) {
+        json["rope_theta"] = 500000.0;
+        json["rope_scaling"] = {{"rope_type", "llama3"},
+                                {"factor", 8.0},
+                                {"low_freq_factor", 1.0},
+                                {"high_freq_factor", 4.0},
+                                {"original_max_position_embeddings", 8192}};
+        json["head_dim"] = 128;
+    });
+    const auto file = JsonFile::read(copy.file("config.json"), "this test");
+    ASSERT_TRUE(file.ok());
+    const auto hf = read_hf_config(*file);
+    ASSERT_TRUE(hf.ok()) << hf.error().message;
+    const std::vector<float>& divisors = hf->config.rope_divisors;
+    ASSERT_EQ(divisors.size(), 64u);
+    for (int j = 0; j <= 28; ++j) EXPECT_FLOAT_EQ(divisors[static_cast<std::size_t>(j)], 1.0f) << j;
+    for (int j = 35; j < 64; ++j) EXPECT_FLOAT_EQ(divisors[static_cast<std::size_t>(j)], 8.0f) << j;
+    for (std::size_t j = 29; j < 35; ++j) {
+        EXPECT_GT(divisors[j], divisors[j - 1]);
+        EXPECT_LT(divisors[j], 8.0f);
+    }
+}
+
+TEST(HfFolder, NewerSpellingOfTheRotation) {
+    const Copy copy("llama");
+    copy.edit("config.json", [](Json& json) {
+        json["rope_parameters"] = json["rope_scaling"];
+        json["rope_parameters"]["rope_theta"] = json["rope_theta"];
+        json.erase("rope_scaling");
+        json.erase("rope_theta");
+    });
+    const auto opened = open_model_file(copy.path());
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    const ModelFile older = open_golden("llama");
+    EXPECT_EQ(opened->config.rope_divisors, older.config.rope_divisors);
+    EXPECT_EQ(opened->config.rope_theta, older.config.rope_theta);
+}
+
+TEST(HfFolder, MissingFilesAreNamed) {
+    EXPECT_THAT(without("llama", "config.json"), HasSubstr("config.json: is missing; it is needed for"));
+    EXPECT_THAT(without("llama", "tokenizer.json"),
+                HasSubstr("tokenizer.json: is missing; it is needed for"));
+    EXPECT_THAT(without("qwen2", "model.safetensors"),
+                HasSubstr("holds neither model.safetensors nor model.safetensors.index.json"));
+    EXPECT_THAT(without("llama", "model-00002-of-00002.safetensors"),
+                HasSubstr("model-00002-of-00002.safetensors"));
+    const Copy pickled("qwen2");
+    fs::rename(pickled.file("model.safetensors"), pickled.file("pytorch_model.bin"));
+    EXPECT_THAT(pickled.error(), HasSubstr("convert pytorch_model.bin to safetensors first"));
+    // Fields with a default may be left out.
+    EXPECT_EQ(without("qwen2", "generation_config.json"), "(opened)");
+    EXPECT_EQ(without("qwen2", "tokenizer_config.json"), "(opened)");
+}
+
+TEST(HfFolder, TensorsAreCheckedAgainstTheConfig) {
+    EXPECT_THAT(
+        with_config("qwen2", "intermediate_size", 96),
+        HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' has shape [80, 48], config.json requires "
+                  "[96, 48]"));
+    EXPECT_THAT(with_config("qwen2", "vocab_size", 300),
+                HasSubstr("tensor 'model.embed_tokens.weight' has shape [312, 48]"));
+    EXPECT_THAT(with_config("qwen2", "num_hidden_layers", 3),
+                HasSubstr("tensor 'model.layers.2.input_layernorm.weight' is missing"));
+    EXPECT_THAT(with_config("qwen2", "num_hidden_layers", 1),
+                HasSubstr("is not part of a qwen2 model as config.json describes it"));
+    EXPECT_THAT(with_config("qwen2", "architectures", {"LlamaForCausalLM"}),
+                HasSubstr("tensor 'model.layers.0.self_attn.k_proj.bias' is not part of a llama model"));
+    EXPECT_THAT(with_config("qwen3", "tie_word_embeddings", false),
+                HasSubstr("tensor 'lm_head.weight' is missing"));
+    // If the config ties untied weights, the LM head is a copy and the embedding is used.
+    EXPECT_EQ(with_config("qwen2", "tie_word_embeddings", true), "(opened)");
+    EXPECT_EQ(with("qwen2", "config.json", [](Json& json) { json.erase("tie_word_embeddings"); }),
+              "(opened)");
+    const auto index = "model.safetensors.index.json";
+    EXPECT_THAT(with("llama", index,
+                     [](Json& json) {
+                         json["weight_map"]["model.norm.weight"] = "model-00001-of-00002.safetensors";
+                     }),
+                HasSubstr("model-00001-of-00002.safetensors: tensor 'model.norm.weight' is missing, though"));
+    EXPECT_THAT(with("llama", index, [](Json& json) { json["weight_map"]["model.norm.weight"] = "../x"; }),
+                HasSubstr("weight_map gives '\"../x\"' as file of tensor 'model.norm.weight'"));
+    EXPECT_THAT(with("llama", index, [](Json& json) { json["weight_map"].erase("model.norm.weight"); }),
+                HasSubstr("tensor 'model.norm.weight' is missing"));
+    EXPECT_THAT(with("llama", index, [](Json& json) { json.erase("weight_map"); }),
+                HasSubstr("weight_map is missing, expected an object"));
+}
+
+TEST(HfFolder, UnsupportedModelsAreNamed) {
+    EXPECT_THAT(
+        with_config("llama", "architectures", {"FalconForCausalLM"}),
+        HasSubstr(
+            "architecture 'FalconForCausalLM' is not supported by this version (supported: "
+            "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Olmo2ForCausalLM, MistralForCausalLM)"));
+    EXPECT_THAT(with_config("mistral", "sliding_window", 64),
+                HasSubstr("sliding_window is 64, shorter than max_position_embeddings 256"));
+    EXPECT_EQ(with_config("mistral", "sliding_window", Json()), "(opened)");
+    EXPECT_THAT(with_config("llama", "architectures", Json()), HasSubstr("architectures is missing"));
+    EXPECT_THAT(with_config("llama", "rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}),
+                HasSubstr("rope_scaling.type is \"yarn\", expected 'default' or 'llama3'"));
+    EXPECT_THAT(with_config("llama", "rope_scaling", {{"rope_type", "llama3"}, {"factor", 4.0}}),
+                HasSubstr("rope_scaling.low_freq_factor is missing, expected a positive number"));
+    EXPECT_THAT(with_config("llama", "attention_bias", true), HasSubstr("attention_bias is true, expected"));
+    EXPECT_THAT(with_config("llama", "mlp_bias", true), HasSubstr("mlp_bias is true, expected false"));
+    EXPECT_THAT(with_config("qwen2", "use_sliding_window", true), HasSubstr("use_sliding_window is true"));
+    EXPECT_THAT(with_config("qwen2", "hidden_act", "gelu"), HasSubstr("hidden_act is \"gelu\""));
+    EXPECT_THAT(with_config("qwen2", "quantization_config", {{"bits", 4}}), HasSubstr("are quantised"));
+}
+
+TEST(HfFolder, AddedTokensMayGoBeyondTheEmbeddingWhereTextNeedNotHoldThem) {
+    const ModelFile mistral = open_golden("mistral");
+    EXPECT_EQ(mistral.config.architecture, "llama");
+    EXPECT_EQ(mistral.tokenizer->size(), mistral.config.vocab + 2);
+    EXPECT_EQ(mistral.tokenizer->encode("<think>", true).at(0), mistral.config.vocab);
+    // An end-of-turn token that cannot be generated is ignored.
+    const Copy copy("mistral");
+    copy.edit("generation_config.json", [&](Json& json) {
+        json["eos_token_id"] = {296, mistral.config.vocab + 1};
+    });
+    const auto opened = open_model_file(copy.path());
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    EXPECT_FALSE(opened->tokenizer->is_eos(mistral.config.vocab + 1));
+    EXPECT_TRUE(opened->tokenizer->is_eos(296));
+}
+
+TEST(HfFolder, ImpossibleConfigsAreRefused) {
+    EXPECT_THAT(with_config("llama", "hidden_size", 0),
+                HasSubstr("hidden_size is 0, expected an integer from 1"));
+    EXPECT_THAT(with_config("llama", "hidden_size", 1e300), HasSubstr("hidden_size is 1e+300"));
+    EXPECT_THAT(with_config("llama", "hidden_size", "64"), HasSubstr("hidden_size is \"64\""));
+    EXPECT_THAT(with_config("llama", "num_hidden_layers", std::int64_t{1} << 60),
+                HasSubstr("num_hidden_layers"));
+    EXPECT_THAT(with_config("llama", "num_key_value_heads", 3),
+                HasSubstr("4 heads cannot share 3 key/value heads"));
+    EXPECT_THAT(with_config("llama", "head_dim", 15), HasSubstr("heads are 15 wide, expected an even width"));
+    EXPECT_THAT(with_config("llama", "rms_norm_eps", -1), HasSubstr("rms_norm_eps is -1"));
+    EXPECT_THAT(with_config("llama", "rms_norm_eps", Json()), HasSubstr("rms_norm_eps is missing"));
+    const Copy damaged("llama");
+    write_text(damaged.file("config.json"), "{\"architectures\": [");
+    EXPECT_THAT(damaged.error(), HasSubstr("config.json: is not a JSON object; the file is damaged"));
+}
+
+TEST(HfFolder, TokenizersThatAreNotKnownAreNamed) {
+    const auto change = [](const std::function<void(Json&)>& edit) {
+        return with("qwen2", "tokenizer.json", edit);
+    };
+    EXPECT_THAT(
+        change([](Json& json) {
+            json["pre_tokenizer"] = {{"type", "Metaspace"}};
+        }),
+        HasSubstr("pre_tokenizer has the step 'Metaspace(, always, split)', which this version does not"));
+    EXPECT_THAT(change([](Json& json) { json["pre_tokenizer"] = Json(); }),
+                HasSubstr("pre_tokenizer is missing, expected"));
+    EXPECT_THAT(
+        change([](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\h+"; }),
+        HasSubstr("the splitting pattern '\\h+' cannot be used by this version"));
+    EXPECT_THAT(
+        change([](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(("; }),
+        HasSubstr("the splitting pattern '((' cannot be used by this version (at 2, error"));
+    EXPECT_THAT(
+        change([](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Sideways"; }),
+        HasSubstr("pre_tokenizer has the step 'Split Sideways("));
+    EXPECT_THAT(change([](Json& json) { json["pre_tokenizer"]["pretokenizers"].erase(1); }),
+                HasSubstr("expected steps with ByteLevel among them"));
+    EXPECT_THAT(change([](Json& json) {
+                    json["normalizer"] = {{"type", "Lowercase"}};
+                }),
+                HasSubstr("normalizer is 'Lowercase', which this version does not support (supported: NFC)"));
+    EXPECT_THAT(change([](Json& json) {
+                    json["post_processor"] = {{"type", "BertProcessing"}};
+                }),
+                HasSubstr("post_processor 'BertProcessing' is not supported"));
+    EXPECT_THAT(change([](Json& json) { json["model"]["type"] = "Unigram"; }),
+                HasSubstr("model.type is \"Unigram\", expected BPE"));
+    EXPECT_THAT(change([](Json& json) { json["model"]["byte_fallback"] = true; }),
+                HasSubstr("which this version does not support with byte_fallback"));
+    EXPECT_THAT(with("llama", "tokenizer.json",
+                     [](Json& json) {
+                         json["post_processor"]["single"].push_back(
+                             {{"SpecialToken", {{"id", "<|eot_id|>"}, {"type_id", 0}}}});
+                     }),
+                HasSubstr("the post_processor writes"));
+}
+
+TEST(HfFolder, DamagedTokenizersAreRefused) {
+    const auto change = [](const std::function<void(Json&)>& edit) {
+        return with("qwen2", "tokenizer.json", edit);
+    };
+    EXPECT_THAT(change([](Json& json) { json.erase("model"); }), HasSubstr("model is missing"));
+    EXPECT_THAT(change([](Json& json) { json["model"].erase("vocab"); }),
+                HasSubstr("model.vocab is missing"));
+    EXPECT_THAT(change([](Json& json) { json["model"]["merges"][3] = {"a"}; }),
+                HasSubstr("merge 3 is [\"a\"], expected two tokens"));
+    EXPECT_THAT(change([](Json& json) { json["model"]["merges"][3] = "q z"; }),
+                HasSubstr("tokenizer merge 3 ('q z') does not join two tokens into a third"));
+    EXPECT_THAT(change([](Json& json) { json["model"]["vocab"]["a"] = -4; }),
+                HasSubstr("token 'a' has id -4"));
+    EXPECT_THAT(change([](Json& json) { json["model"]["vocab"]["a"] = 1e9; }), HasSubstr("token 'a' has id"));
+    EXPECT_THAT(change([](Json& json) { json["model"]["vocab"]["a"] = json["model"]["vocab"]["b"]; }),
+                HasSubstr("belongs to"));
+    EXPECT_THAT(change([](Json& json) { json["model"]["vocab"]["new"] = 5000; }),
+                HasSubstr("the tokenizer has 5001 tokens, the embedding only 312 rows"));
+    EXPECT_THAT(
+        with("qwen2", "generation_config.json",
+             [](Json& json) {
+                 json["eos_token_id"] = {2, 9999};
+             }),
+        HasSubstr("generation_config.json: eos_token_id is [2,9999], expected ids of the 299 tokens"));
+}
+
+TEST(HfFolder, ATemplateThatCannotBeUsedLeavesRawText) {
+    const Copy copy("qwen2");
+    write_text(copy.file("chat_template.jinja"), "{{ messages | strange }}");
+    const auto opened = open_model_file(copy.path());
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    EXPECT_TRUE(opened->chat.is_raw());
+    EXPECT_THAT(opened->chat.problem(), HasSubstr("filter 'strange' is not supported"));
+}
+
+TEST(HfFolder, ADownloadCachesFolderIsNamedAfterItsModel) {
+    const ScratchFolder scratch;
+    const fs::path folder = fs::path(scratch.path()) / "models--some--Tiny-1B" / "snapshots" / "0123abcd";
+    fs::create_directories(folder.parent_path());
+    fs::copy(golden_folder("qwen2"), folder);
+    for (const std::string& path : {folder.string(), folder.string() + "/"}) {
+        const auto opened = open_model_file(path);
+        ASSERT_TRUE(opened.ok()) << opened.error().message;
+        EXPECT_EQ(opened->config.name, "Tiny-1B");
+    }
+}
+
+/// Returns every path in a JSON document.
+void collect_places(const Json& json, const Json::json_pointer& at, std::vector<Json::json_pointer>& out) {
+    if (!at.empty()) out.push_back(at);
+    if (json.is_object()) {
+        for (const auto& [key, value] : json.items()) collect_places(value, at / key, out);
+    } else if (json.is_array()) {
+        for (std::size_t i = 0; i < json.size(); ++i) collect_places(json[i], at / i, out);
+    }
+}
+
+// With any value replaced, the folder opens or returns an error of one line.
+TEST(HfFolder, AnyValueMayBeWrong) {
+    const std::vector<Json> wrong = {Json(),        true,           -1,    0, 3, 1e18, "x", "",
+                                     Json::array(), Json::object(), {1, 2}};
+    const Copy copy("llama");
+    Rng rng(5);
+    int refused = 0;
+    for (const std::string name : {"config.json", "tokenizer_config.json", "generation_config.json",
+                                   "model.safetensors.index.json", "tokenizer.json"}) {
+        const Json whole = read_json(copy.file(name));
+        std::vector<Json::json_pointer> places;
+        collect_places(whole, Json::json_pointer(), places);
+        for (int trial = 0; trial < 80; ++trial) {
+            Json spoiled = whole;
+            const auto& place = places[rng.below(static_cast<std::uint32_t>(places.size()))];
+            spoiled[place] = wrong[rng.below(static_cast<std::uint32_t>(wrong.size()))];
+            write_text(copy.file(name), spoiled.dump());
+            SCOPED_TRACE(name + " " + place.to_string());
+            refused += copy.error() != "(opened)";
+        }
+        write_text(copy.file(name), whole.dump());
+    }
+    EXPECT_GT(refused, 100);
+    EXPECT_EQ(copy.error(), "(opened)");
+}
+
+/// Writes the GGUF file of a folder's model, as a converter does.
+testing::GgufWriter gguf_of(const std::string& architecture, const ModelFile& model) {
+    const ModelConfig& c = model.config;
+    testing::GgufWriter out;
+    const auto number = [&](const char* key, int value) {
+        out.add(architecture + "." + key, static_cast<std::uint32_t>(value));
+    };
+    out.add("general.architecture", architecture);
+    number("block_count", c.layers);
+    number("context_length", c.context);
+    number("embedding_length", c.hidden);
+    number("feed_forward_length", c.ffn);
+    number("attention.head_count", c.heads);
+    number("attention.head_count_kv", c.kv_heads);
+    number("attention.key_length", c.head_dim);
+    number("attention.value_length", c.head_dim);
+    out.add(architecture + ".rope.freq_base", c.rope_theta);
+    out.add(architecture + ".attention.layer_norm_rms_epsilon", c.norm_eps);
+    const auto config = JsonFile::read(golden_folder(architecture) + "/config.json", "this test");
+    const auto spec = read_hf_tokenizer(golden_folder(architecture), *config);
+    out.add("tokenizer.ggml.model", std::string("gpt2"));
+    out.add("tokenizer.ggml.pre", spec->pre);
+    out.add("tokenizer.ggml.tokens", spec->tokens);
+    out.add("tokenizer.ggml.token_type", std::vector<std::int32_t>(spec->types.begin(), spec->types.end()));
+    out.add("tokenizer.ggml.merges", spec->merges);
+    for (const std::string& name : model.weights->names()) {
+        const TensorInfo& info = *model.weights->find(name);
+        std::vector<float> values(static_cast<std::size_t>(info.rows() * info.cols()));
+        for (std::int64_t r = 0; r < info.rows(); ++r)
+            model.weights->read_row(info, r, values.data() + r * info.cols());
+        out.add_tensor(
+            name, info.shape, 0,
+            std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+    }
+    return out;
+}
+
+// GGUF files of these families store q and k in the folders' order.
+TEST(HfFolder, GgufFilesOfTheFamiliesHoldTheSameModel) {
+    const ScratchFolder scratch;
+    for (const std::string architecture : {"qwen2", "qwen3", "olmo2"}) {
+        const ModelFile model = open_golden(architecture);
+        testing::GgufWriter writer = gguf_of(architecture, model);
+        const std::string path = scratch.file(architecture + ".gguf");
+        ASSERT_TRUE(writer.write(path).ok());
+        const auto opened = open_model_file(path);
+        ASSERT_TRUE(opened.ok()) << opened.error().message;
+        EXPECT_EQ(opened->config.qkv_bias, model.config.qkv_bias);
+        EXPECT_EQ(opened->config.qk_norm, model.config.qk_norm);
+        EXPECT_EQ(opened->config.post_norms, model.config.post_norms);
+        EXPECT_EQ(opened->config.tied_head, model.config.tied_head);
+        EXPECT_EQ(opened->config.vocab, model.config.vocab);
+        EXPECT_EQ(opened->config.head_dim, model.config.head_dim);
+        EXPECT_EQ(opened->tokenizer->fingerprint(), model.tokenizer->fingerprint());
+        ASSERT_EQ(opened->weights->names(), model.weights->names());
+        for (const std::string& name : model.weights->names()) {
+            const TensorInfo& info = *model.weights->find(name);
+            std::vector<float> expected(static_cast<std::size_t>(info.cols())), found(expected.size());
+            model.weights->read_row(info, info.rows() / 2, expected.data());
+            opened->weights->read_row(*opened->weights->find(name), info.rows() / 2, found.data());
+            EXPECT_EQ(found, expected) << architecture << " " << name;
+        }
+        const std::string gone = architecture == "qwen2" ? "blk.1.attn_v.bias" : "blk.1.attn_k_norm.weight";
+        writer.remove_tensor(gone);
+        ASSERT_TRUE(writer.write(path).ok());
+        EXPECT_THAT(open_model_file(path).error().message, HasSubstr("tensor '" + gone + "' is missing"));
+    }
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,193 @@
+#include "tests/unit/engine/heads/head_fixture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/rng.h"
+#include "kernels/matmul.h"
+
+namespace draftscope::testing {
+namespace {
+
+template <typename T>
+std::vector<std::byte> bytes_of(const std::vector<T>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+HeadRig::HeadRig(kernels::Precision precision) : inputs_(random(rows * hidden, 3)) {
+    matrix_ = kernels::Matrix::pack(*exec_, precision, padded, hidden, [](int row, float* out) {
+        // Rows 40 and 41 are equal: a tie in every logit. Padding rows would win if they were read.
+        Rng rng(11, static_cast<std::uint64_t>(row == 41 ? 40 : row));
+        for (int k = 0; k < hidden; ++k) out[k] = row >= vocab ? 100.0f : static_cast<float>(rng.normal());
+    });
+    weights_.lm_head = &matrix_;
+    weights_.always_active = {0, 2};
+    weights_.vocab = vocab;
+    weights_.hidden = hidden;
+    weights_.target = "tiny";
+    weights_.tokenizer = 77;
+    weights_.drafter = "eagle2";
+    weights_.drafter_hash = "0123456789abcdef";
+}
+
+std::vector<float> HeadRig::random(std::size_t count, std::uint64_t seed, float scale) {
+    Rng rng(seed);
+    std::vector<float> values(count);
+    for (float& value : values) value = scale * static_cast<float>(rng.normal());
+    return values;
+}
+
+ArtefactInfo HeadRig::info(const std::string& head) {
+    ArtefactInfo info;
+    info.head = head;
+    info.target = "tiny";
+    info.tokenizer = 77;
+    info.drafter = "eagle2";
+    info.drafter_hash = "0123456789abcdef";
+    info.vocab = vocab;
+    info.hidden = hidden;
+    return info;
+}
+
+void HeadRig::Tensors::floats(const std::string& name, std::vector<std::int64_t> shape,
+                              const std::vector<float>& values) {
+    remove(name);
+    all_.push_back({name, "F32", std::move(shape), bytes_of(values)});
+}
+void HeadRig::Tensors::integers(const std::string& name, const std::vector<std::int32_t>& values) {
+    integers(name, {static_cast<std::int64_t>(values.size())}, values);
+}
+void HeadRig::Tensors::integers(const std::string& name, std::vector<std::int64_t> shape,
+                                const std::vector<std::int32_t>& values) {
+    remove(name);
+    all_.push_back({name, "I32", std::move(shape), bytes_of(values)});
+}
+void HeadRig::Tensors::remove(const std::string& name) {
+    std::erase_if(all_, [&](const One& one) { return one.name == name; });
+}
+std::vector<TensorToSave> HeadRig::Tensors::list() const {
+    std::vector<TensorToSave> list;
+    for (const One& one : all_) list.push_back({one.name, one.type, one.shape, one.data});
+    return list;
+}
+
+void HeadRig::save(const ArtefactInfo& info, const Tensors& tensors) {
+    artefacts_.artefact_path = folder_.file(info.head + ".safetensors");
+    const Status saved = save_artefact(artefacts_.artefact_path, info, tensors.list());
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+}
+void HeadRig::save_affinity(const ArtefactInfo& info, const Tensors& tensors) {
+    artefacts_.affinity_path = folder_.file("affinity.safetensors");
+    const Status saved = save_artefact(artefacts_.affinity_path, info, tensors.list());
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+}
+
+std::unique_ptr<Head> HeadRig::make(const std::string& spec) {
+    auto head = make_head(parse_head_spec(spec).value(), artefacts_);
+    EXPECT_TRUE(head.ok()) << head.error().message;
+    const Status ready = (*head)->prepare(*exec_, weights_);
+    EXPECT_TRUE(ready.ok()) << ready.error().message;
+    return std::move(head).value();
+}
+
+std::string HeadRig::refusal(const std::string& spec) {
+    auto head = make_head(parse_head_spec(spec).value(), artefacts_);
+    if (!head.ok()) return head.error().message;
+    const Status ready = (*head)->prepare(*exec_, weights_);
+    return ready.ok() ? std::string() : ready.error().message;
+}
+
+Proposal HeadRig::propose(Head& head, int level, int k, std::vector<HeadState*> states) {
+    return propose(head, input(), level, k, std::move(states));
+}
+
+Proposal HeadRig::propose(Head& head, Rows<const float> input, int level, int k,
+                          std::vector<HeadState*> states) {
+    states.resize(static_cast<std::size_t>(input.rows), nullptr);
+    PhaseRecorder phases;
+    ProposeContext context{*exec_, phases, level};
+    Proposal out;
+    head.propose(context, input, states, k, out);
+    events_.clear();
+    phases.drain(events_);
+    return out;
+}
+
+Proposal HeadRig::propose_begun(Head& head, Rows<const float> embeddings, Rows<const float> parents,
+                                Rows<const float> input, int level, int k,
+                                const std::vector<HeadState*>& states) {
+    PhaseRecorder phases;
+    ProposeContext context{*exec_, phases, level};
+    Proposal out;
+    head.begin_level(context, embeddings, parents, states);
+    head.propose(context, input, states, k, out);
+    events_.clear();
+    phases.drain(events_);
+    return out;
+}
+
+std::vector<TokenId> HeadRig::covered(const Head& head, int level, const HeadState* state) const {
+    std::vector<TokenId> ids;
+    for (TokenId id = -1; id <= vocab; ++id)
+        if (head.covers(state, id, level)) ids.push_back(id);
+    return ids;
+}
+
+std::vector<float> HeadRig::scores(Head& head, int level, const HeadState* state) {
+    std::vector<float> found(static_cast<std::size_t>(rows * vocab));
+    head.scores(*exec_, input(), state, level, Rows<float>(found.data(), rows, vocab));
+    return found;
+}
+
+std::vector<std::vector<float>> HeadRig::dense() {
+    std::vector<float> logits(static_cast<std::size_t>(rows) * padded);
+    kernels::matmul(*exec_, matrix_, input(), Rows<float>(logits.data(), rows, padded));
+    std::vector<std::vector<float>> found;
+    for (int r = 0; r < rows; ++r)
+        found.emplace_back(logits.begin() + r * padded, logits.begin() + r * padded + vocab);
+    return found;
+}
+
+bool HeadRig::saw(Phase phase, Lane lane) const {
+    return std::any_of(events_.begin(), events_.end(),
+                       [&](const SpanEvent& e) { return e.phase == phase && e.lane == lane; });
+}
+
+void expect_row(const Proposal& found, int row, const std::vector<float>& logits,
+                const std::vector<TokenId>& support) {
+    const auto logit = [&](TokenId id) { return logits[static_cast<std::size_t>(id)]; };
+    std::vector<TokenId> order = support;
+    std::sort(order.begin(), order.end(),
+              [&](TokenId a, TokenId b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
+    const auto r = static_cast<std::size_t>(row);
+    const int kept = std::min<int>(found.k, static_cast<int>(support.size()));
+    ASSERT_EQ(found.counts[r], kept);
+    double sum = 0;
+    for (const TokenId id : support) sum += std::exp(static_cast<double>(logit(id)));
+    if (kept > 0) {
+        EXPECT_NEAR(found.logsumexp[r], std::log(sum), 1e-4) << "row " << row;
+    }
+    for (int i = 0; i < kept; ++i) {
+        const auto cell = static_cast<std::size_t>(row * found.k + i);
+        EXPECT_EQ(found.ids[cell], order[static_cast<std::size_t>(i)]) << "row " << row << " rank " << i;
+        EXPECT_EQ(found.logits[cell], logit(order[static_cast<std::size_t>(i)])) << "row " << row;
+    }
+}
+
+void expect_same_row(const Proposal& found, int row, const Proposal& other, int other_row) {
+    const auto a = static_cast<std::size_t>(row), b = static_cast<std::size_t>(other_row);
+    ASSERT_EQ(found.k, other.k);
+    EXPECT_EQ(found.counts[a], other.counts[b]) << "row " << row;
+    EXPECT_EQ(found.logsumexp[a], other.logsumexp[b]) << "row " << row;
+    const auto k = static_cast<std::size_t>(found.k);
+    for (std::size_t i = 0; i < k; ++i) {
+        EXPECT_EQ(found.ids[a * k + i], other.ids[b * k + i]) << "row " << row << " rank " << i;
+        EXPECT_EQ(found.logits[a * k + i], other.logits[b * k + i]) << "row " << row << " rank " << i;
+    }
+}
+
+}  // namespace draftscope::testing

@@ -1,0 +1,300 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/rng.h"
+#include "tests/unit/engine/heads/head_fixture.h"
+
+namespace draftscope::testing {
+namespace {
+
+/// Algorithm 1 line by line, with the complete stream S. The switches are the interpretations that its text
+/// allows.
+struct Transcription {
+    int window, prompt_k, verify_k;
+    std::string source = "both", branch = "path", gather = "async";
+    std::string stream_rule = "all", prompt_rule = "first", bonus = "no", eos = "no";
+    std::vector<TokenId> stream = {};
+
+    static std::vector<TokenId> unique(const std::vector<TokenId>& ids) {
+        std::vector<TokenId> once;
+        for (const TokenId id : ids)
+            if (std::find(once.begin(), once.end(), id) == once.end()) once.push_back(id);
+        return once;
+    }
+    void append(const std::vector<TokenId>& ids) {
+        for (const TokenId id : ids) {
+            const auto now = window_of();
+            if (stream_rule == "new" && now.contains(id)) continue;
+            stream.push_back(id);
+        }
+    }
+    static std::vector<TokenId> top(const std::vector<std::vector<TokenId>>& best, int k) {
+        std::vector<TokenId> ids;
+        for (const auto& row : best) ids.insert(ids.end(), row.begin(), row.begin() + k);
+        return unique(ids);
+    }
+    void prefill(const std::vector<TokenId>& prompt, const std::vector<std::vector<TokenId>>& best) {
+        stream.clear();
+        if (source == "ext") return;
+        if (prompt_rule == "first") append(prompt);
+        append(top(best, prompt_k));
+        if (prompt_rule == "last") append(prompt);
+    }
+    void round(const std::vector<TokenId>& tree, std::vector<std::vector<TokenId>> path,
+               const std::vector<std::vector<TokenId>>& whole, TokenId last) {
+        if (source == "ctx") return;
+        append(unique(tree));
+        if (branch == "last") path = {path.back()};
+        if (branch == "tree") path = whole;
+        append(top(path, verify_k));
+        if (bonus == "yes") append({last});
+    }
+    std::set<TokenId> window_of() const {
+        const auto length = static_cast<std::ptrdiff_t>(stream.size());
+        return {stream.end() - std::min<std::ptrdiff_t>(length, window), stream.end()};
+    }
+    std::vector<TokenId> active() const {
+        std::set<TokenId> ids = window_of();
+        if (eos == "yes") ids.insert({0, 2});
+        return {ids.begin(), ids.end()};
+    }
+    std::string spec() const {
+        std::string text = fmt::format("microspec:wmax={},source={},gather={},stream={},eos={}", window,
+                                       source, gather, stream_rule, eos);
+        // Parameters of a source that is switched off are left out.
+        if (source != "ext") text += fmt::format(",kpre={},prompt={}", prompt_k, prompt_rule);
+        if (source != "ctx") text += fmt::format(",kver={},branch={},bonus={}", verify_k, branch, bonus);
+        return text;
+    }
+};
+
+std::vector<TokenId> random_ids(Rng& rng, int count) {
+    std::vector<TokenId> ids;
+    for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(rng.below(HeadRig::vocab)));
+    return ids;
+}
+
+/// Returns `count` rows of k distinct ids, and the same ids concatenated.
+std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(Rng& rng, int count, int k) {
+    std::vector<std::vector<TokenId>> best;
+    std::vector<TokenId> flat;
+    for (int r = 0; r < count; ++r) {
+        std::vector<TokenId> row;
+        while (static_cast<int>(row.size()) < k) row = Transcription::unique(random_ids(rng, 2 * k));
+        row.resize(static_cast<std::size_t>(k));
+        flat.insert(flat.end(), row.begin(), row.end());
+        best.push_back(std::move(row));
+    }
+    return {best, flat};
+}
+
+class MicroSpec : public HeadRig {
+  protected:
+    /// Calls begin_round() for one sequence, as the session does.
+    void begin(Head& head, HeadState* state) {
+        ProposeContext context{*exec_, phases_, 0};
+        head.begin_round(context, {&state, 1});
+    }
+    Proposal ask(Head& head, HeadState* state, int level, int k) {
+        return propose(head, level, k, std::vector<HeadState*>(rows, state));
+    }
+    std::uint64_t gathered() const {
+        std::uint64_t bytes = 0;
+        for (const SpanEvent& event : events_)
+            if (event.phase == Phase::gather) bytes += event.bytes;
+        return bytes;
+    }
+    PhaseRecorder phases_;
+};
+
+class MicroSpecStream : public MicroSpec, public ::testing::WithParamInterface<Transcription> {};
+
+TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
+    const auto head = make(GetParam().spec());
+    const auto state = head->make_state();
+    const auto logits = dense();
+    Transcription expected = GetParam();
+    EXPECT_EQ(head->prefill_topk(), expected.source == "ext" ? 0 : expected.prompt_k);
+    EXPECT_EQ(head->verify_topk(), expected.source == "ctx" ? 0 : expected.verify_k);
+    EXPECT_EQ(head->verify_whole_tree(), expected.branch == "tree");
+    Rng rng(23);
+    for (int prompt = 0; prompt < 3; ++prompt) {
+        const auto tokens = random_ids(rng, 4 + 9 * prompt);
+        const auto [best, flat] = random_best(rng, static_cast<int>(tokens.size()), 4);
+        expected.prefill(tokens, best);
+        head->begin_prompt(state.get(), tokens,
+                           Rows<const TokenId>(flat.data(), static_cast<int>(tokens.size()), 4));
+        for (int round = 0; round < 30; ++round) {
+            begin(*head, state.get());
+            ASSERT_EQ(covered(*head, round % 3, state.get()), expected.active()) << "round " << round;
+            if (round % 5 < 3) {
+                const Proposal found = ask(*head, state.get(), round % 3, 6);
+                for (int r = 0; r < rows; ++r)
+                    expect_row(found, r, logits[static_cast<std::size_t>(r)], expected.active());
+            }
+            DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
+            for (const TokenId id : random_ids(rng, static_cast<int>(rng.below(9)))) tree.add(id, 0, 0.0f);
+            const auto [path_best, path_flat] = random_best(rng, 1 + static_cast<int>(rng.below(3)), 5);
+            const auto [tree_best, tree_flat] = random_best(rng, tree.size(), 5);
+            const auto bonus = static_cast<TokenId>(rng.below(vocab));
+            expected.round(tree.tokens, path_best, tree_best, bonus);
+            head->observe(state.get(), tree, {{}, bonus, path_flat, 5, tree_flat});
+        }
+    }
+}
+
+Transcription with(int window, int prompt_k, int verify_k, void (*change)(Transcription&) = nullptr) {
+    Transcription one{window, prompt_k, verify_k};
+    if (change != nullptr) change(one);
+    return one;
+}
+using T = Transcription;
+
+INSTANTIATE_TEST_SUITE_P(Ablations, MicroSpecStream,
+                         ::testing::Values(with(3072, 3, 3), with(40, 3, 3),
+                                           with(40, 2, 4, [](T& x) { x.branch = "last"; }),
+                                           with(25, 3, 3, [](T& x) { x.source = "ctx"; }),
+                                           with(25, 3, 3, [](T& x) { x.source = "ext"; }), with(7, 0, 0),
+                                           with(1, 1, 1), with(40, 3, 3, [](T& x) { x.gather = "sync"; }),
+                                           with(40, 3, 3, [](T& x) { x.gather = "indexed"; }),
+                                           with(60, 3, 3, [](T& x) { x.branch = "tree"; }),
+                                           with(30, 3, 3, [](T& x) { x.stream_rule = "new"; }),
+                                           with(30, 3, 3, [](T& x) { x.prompt_rule = "last"; }),
+                                           with(30, 3, 2, [](T& x) { x.bonus = "yes"; }),
+                                           with(9, 3, 2, [](T& x) { x.eos = "yes"; })));
+
+TEST_F(MicroSpec, EveryWayOfGatheringProposesTheSame) {
+    const auto async = make("microspec:wmax=50"), sync = make("microspec:wmax=50,gather=sync"),
+               indexed = make("microspec:wmax=50,gather=indexed");
+    std::vector<std::unique_ptr<HeadState>> states;
+    Rng rng(4);
+    for (Head* head : {async.get(), sync.get(), indexed.get()}) states.push_back(head->make_state());
+    for (int round = 0; round < 10; ++round) {
+        DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
+        for (const TokenId id : random_ids(rng, 8)) tree.add(id, 0, 0.0f);
+        std::vector<Proposal> found;
+        int i = 0;
+        for (Head* head : {async.get(), sync.get(), indexed.get()}) {
+            HeadState* state = states[static_cast<std::size_t>(i++)].get();
+            begin(*head, state);
+            found.push_back(ask(*head, state, 0, 6));
+            head->observe(state, tree, {});
+        }
+        for (int r = 0; r < rows; ++r) {
+            expect_same_row(found[1], r, found[0], r);
+            expect_same_row(found[2], r, found[0], r);
+        }
+    }
+}
+
+TEST_F(MicroSpec, PacksOncePerChangeAndCountsIt) {
+    const auto head = make("microspec:wmax=50,gather=sync");
+    const auto state = head->make_state();
+    const std::vector<TokenId> prompt = {3, 9, 9, 4};
+    head->begin_prompt(state.get(), prompt, {});
+    ask(*head, state.get(), 0, 2);
+    const std::uint64_t three_rows = matrix_.gather_rows(*exec_, std::vector<TokenId>{3, 4, 9}).bytes();
+    const std::uint64_t remap = gathered() - 2 * three_rows;
+    EXPECT_EQ(head->cost_at(state.get(), 4, 1).active_rows, 3);
+    // The call that packed the rows also counts reading and writing them; the next one only reads.
+    EXPECT_EQ(head->cost_at(state.get(), 4, 0).bytes - head->cost_at(state.get(), 4, 1).bytes,
+              2 * three_rows);
+    EXPECT_EQ(head->cost_at(state.get(), 4, 0).scattered_bytes, three_rows);
+    EXPECT_EQ(head->cost_at(state.get(), 4, 1).scattered_bytes, 0);
+    EXPECT_EQ(head->cost(4).active_rows, 50);
+    ask(*head, state.get(), 1, 2);
+    EXPECT_EQ(gathered(), remap);
+    // The same tokens again: nothing to pack.
+    head->observe(state.get(), DraftTree::with_root(4), {});
+    ask(*head, state.get(), 0, 2);
+    EXPECT_EQ(gathered(), remap);
+    head->observe(state.get(), DraftTree::with_root(5), {});
+    ask(*head, state.get(), 0, 2);
+    EXPECT_GT(gathered(), remap);
+    std::vector<TokenId> ids;
+    ASSERT_TRUE(head->active_ids(state.get(), 0, ids));
+    EXPECT_EQ(ids, covered(*head, 0, state.get()));
+}
+
+TEST_F(MicroSpec, RefillsBesideTheBackboneOncePerRound) {
+    const auto head = make("microspec:wmax=50");
+    const auto state = head->make_state();
+    head->begin_prompt(state.get(), std::vector<TokenId>{3, 9, 9, 4}, {});
+    begin(*head, state.get());
+    ask(*head, state.get(), 0, 2);
+    // On the side stream, or on this thread if the stream's thread had no core yet.
+    const auto refilled = [&] {
+        return std::any_of(events_.begin(), events_.end(), [](const SpanEvent& event) {
+            return event.phase == Phase::gather && event.rows == 50 && event.bytes > 0;
+        });
+    };
+    EXPECT_TRUE(refilled());
+    ask(*head, state.get(), 1, 2);
+    EXPECT_FALSE(refilled());
+    // A round without drafts leaves its refill pending; the next one starts from the newer set.
+    head->observe(state.get(), DraftTree::with_root(5), {});
+    begin(*head, state.get());
+    head->observe(state.get(), DraftTree::with_root(6), {});
+    begin(*head, state.get());
+    const auto logits = dense();
+    const Proposal found = ask(*head, state.get(), 0, 6);
+    for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], {3, 4, 5, 6, 9});
+    begin(*head, state.get());  // a sequence may end while its rows are being packed
+}
+
+TEST_F(MicroSpec, WithEveryTokenItIsTheFullHead) {
+    std::vector<TokenId> prompt(vocab);
+    std::iota(prompt.rbegin(), prompt.rend(), 0);
+    const auto head = make("microspec"), full = make("full");
+    const auto state = head->make_state();
+    head->begin_prompt(state.get(), prompt, {});
+    begin(*head, state.get());
+    const Proposal found = ask(*head, state.get(), 1, 10), expected = propose(*full, 1, 10);
+    for (int r = 0; r < rows; ++r) expect_same_row(found, r, expected, r);
+    EXPECT_EQ(scores(*head), scores(*full));
+    EXPECT_EQ(covered(*head, 0), covered(*full, 0));
+}
+
+TEST_F(MicroSpec, KeepsSequencesOfABatchApart) {
+    const auto head = make("microspec:wmax=20");
+    const auto a = head->make_state(), b = head->make_state();
+    head->begin_prompt(a.get(), std::vector<TokenId>{10, 11, 12}, {});
+    head->begin_prompt(b.get(), std::vector<TokenId>{20}, {});
+    const std::vector<HeadState*> both = {a.get(), b.get()};
+    ProposeContext context{*exec_, phases_, 0};
+    head->begin_round(context, both);
+    const std::vector<HeadState*> states = {a.get(), a.get(), b.get(), b.get(), a.get()};
+    const Proposal found = propose(*head, 0, 2, states);
+    const Proposal alone_a = ask(*head, a.get(), 0, 2), alone_b = ask(*head, b.get(), 0, 2);
+    for (int r = 0; r < rows; ++r)
+        expect_same_row(found, r, states[static_cast<std::size_t>(r)] == a.get() ? alone_a : alone_b, r);
+}
+
+TEST_F(MicroSpec, ProposesWhatADraftersOwnHeadHolds) {
+    std::vector<TokenId> held(100);
+    std::iota(held.begin(), held.end(), 150);
+    const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
+    weights_.lm_head = &own;
+    weights_.row_ids = held;
+    const auto head = make("microspec");
+    const auto state = head->make_state();
+    head->begin_prompt(state.get(), std::vector<TokenId>{3, 160, 200, 299}, {});
+    begin(*head, state.get());
+    EXPECT_EQ(covered(*head, 0, state.get()), (std::vector<TokenId>{160, 200}));
+    const Proposal found = ask(*head, state.get(), 0, 4);
+    EXPECT_EQ(found.counts, std::vector<int>(rows, 2));
+    EXPECT_EQ(found.ids[0] + found.ids[1], 360);
+}
+
+TEST_F(MicroSpec, RefusesWordsThatItDoesNotKnow) {
+    EXPECT_EQ(refusal("microspec:source=all"), "head microspec: source=all is not one of both|ctx|ext");
+    EXPECT_EQ(refusal("microspec:gather=later"),
+              "head microspec: gather=later is not one of async|sync|indexed");
+    EXPECT_EQ(refusal("microspec:wmax=0"), "head microspec: wmax=0 is outside 1..1048576");
+}
+
+}  // namespace
+}  // namespace draftscope::testing

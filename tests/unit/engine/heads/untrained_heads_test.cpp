@@ -1,0 +1,360 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/rng.h"
+#include "engine/formats/model_file.h"
+#include "engine/heads/bcl.h"
+#include "engine/heads/head.h"
+#include "engine/record/round_rows.h"
+#include "kernels/matmul.h"
+#include "tests/support/decode_fixture.h"
+#include "tests/support/ranking_file.h"
+#include "tests/support/tiny_drafter.h"
+#include "tests/support/tiny_model.h"
+
+/// Heads that need no training, except FR-Spec: the tokens that each keeps, and losslessness.
+namespace draftscope::testing {
+namespace {
+
+constexpr int vocab = 301, padded = 304, hidden = 64, rows = 5;
+
+std::vector<std::int32_t> descending_ids() {
+    std::vector<std::int32_t> ids(vocab);
+    std::iota(ids.rbegin(), ids.rend(), 0);
+    return ids;
+}
+
+class UntrainedHeads : public ::testing::Test {
+  protected:
+    UntrainedHeads() : ranking_(std::make_unique<RankingFile>(descending_ids())) {
+        matrix_ =
+            kernels::Matrix::pack(*exec_, kernels::Precision::int8, padded, hidden, [](int row, float* out) {
+                Rng rng(11, static_cast<std::uint64_t>(row));
+                for (int k = 0; k < hidden; ++k)
+                    out[k] = row >= vocab ? 100.0f : static_cast<float>(rng.normal());
+            });
+        weights_.lm_head = &matrix_;
+        weights_.always_active = {0, 2};
+        weights_.vocab = vocab;
+        weights_.hidden = hidden;
+        Rng rng(3);
+        inputs_.resize(rows * hidden);
+        for (float& value : inputs_) value = static_cast<float>(rng.normal());
+    }
+
+    Rows<const float> input() const { return {inputs_.data(), rows, hidden}; }
+    std::unique_ptr<Head> make(const std::string& text) {
+        auto head = make_head(parse_head_spec(text).value(), {ranking_->path()});
+        EXPECT_TRUE(head.ok()) << head.error().message;
+        const Status ready = (*head)->prepare(*exec_, weights_);
+        EXPECT_TRUE(ready.ok()) << ready.error().message;
+        return std::move(head).value();
+    }
+    std::string refusal(const std::string& text) {
+        auto head = make_head(parse_head_spec(text).value(), {ranking_->path()});
+        if (!head.ok()) return head.error().message;
+        const Status ready = (*head)->prepare(*exec_, weights_);
+        return ready.ok() ? std::string() : ready.error().message;
+    }
+    void use_ranking(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts) {
+        ranking_ = std::make_unique<RankingFile>(ids, counts);
+    }
+    Proposal propose(Head& head, int level, int k, HeadState* state = nullptr) {
+        PhaseRecorder phases;
+        ProposeContext context{*exec_, phases, level};
+        const std::vector<HeadState*> states(rows, state);
+        Proposal out;
+        head.propose(context, input(), states, k, out);
+        events_.clear();
+        phases.drain(events_);
+        return out;
+    }
+    std::vector<TokenId> covered(const Head& head, int level, const HeadState* state = nullptr) {
+        std::vector<TokenId> ids;
+        for (TokenId id = -1; id <= vocab; ++id)
+            if (head.covers(state, id, level)) ids.push_back(id);
+        return ids;
+    }
+    std::vector<float> scores(Head& head) {
+        std::vector<float> found(static_cast<std::size_t>(rows * vocab));
+        head.scores(*exec_, input(), nullptr, 0, Rows<float>(found.data(), rows, vocab));
+        return found;
+    }
+
+    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
+    kernels::Matrix matrix_;
+    HeadWeights weights_;
+    std::vector<float> inputs_;
+    std::unique_ptr<RankingFile> ranking_;
+    std::vector<SpanEvent> events_;
+};
+
+void expect_equal(const Proposal& found, const Proposal& expected) {
+    EXPECT_EQ(found.counts, expected.counts);
+    EXPECT_EQ(found.ids, expected.ids);
+    EXPECT_EQ(found.logits, expected.logits);
+    EXPECT_EQ(found.logsumexp, expected.logsumexp);
+}
+
+TEST_F(UntrainedHeads, AtFullSizeTheyAreTheFullHead) {
+    const auto full = make("full");
+    for (const char* text : {"vocabtrim:v=301", "pa-fr:v=301", "pa-fr:v=301/301/301"}) {
+        SCOPED_TRACE(text);
+        const auto head = make(text);
+        for (const int level : {0, 1, 4}) expect_equal(propose(*head, level, 10), propose(*full, level, 10));
+        EXPECT_EQ(scores(*head), scores(*full));
+        EXPECT_EQ(covered(*head, 2), covered(*full, 2));
+    }
+}
+
+TEST_F(UntrainedHeads, VocabTrimIsFrSpecWithItsOwnRanking) {
+    const auto trim = make("vocabtrim:v=40"), fr = make("fr-spec:v=40");
+    expect_equal(propose(*trim, 1, 10), propose(*fr, 1, 10));
+    EXPECT_EQ(covered(*trim, 1), covered(*fr, 1));
+    EXPECT_EQ(trim->cost(1).bytes, fr->cost(1).bytes);
+    EXPECT_EQ(make("vocabtrim")->cost(1).active_rows, 128);
+    const auto without = make_head(parse_head_spec("vocabtrim").value(), {});
+    ASSERT_FALSE(without.ok());
+    EXPECT_THAT(without.error().message, ::testing::HasSubstr("--head-weights vocabtrim=FILE"));
+    EXPECT_THAT(std::string(find_head("vocabtrim")->artefact), ::testing::HasSubstr("target's generations"));
+}
+
+TEST_F(UntrainedHeads, PaFrIsFrSpecOfALevelsSize) {
+    const auto head = make("pa-fr:v=60/40/40/3");
+    const std::vector<int> sizes = {60, 40, 40, 3, 3, 3};
+    for (int level = 0; level < static_cast<int>(sizes.size()); ++level) {
+        SCOPED_TRACE(level);
+        const int size = sizes[static_cast<std::size_t>(level)];
+        const auto fixed = make("fr-spec:v=" + std::to_string(size));
+        expect_equal(propose(*head, level, 10), propose(*fixed, level, 10));
+        EXPECT_EQ(covered(*head, level), covered(*fixed, level));
+        EXPECT_EQ(head->cost_at(nullptr, 4, level).active_rows, size);
+        EXPECT_EQ(head->cost_at(nullptr, 4, level).bytes, fixed->cost(4).bytes);
+    }
+    EXPECT_EQ(scores(*head), scores(*make("fr-spec:v=60")));
+}
+
+TEST_F(UntrainedHeads, PaFrHalvesByDefault) {
+    const auto head = make("pa-fr");
+    for (const auto& [level, size] : {std::pair{0, 192}, {1, 128}, {2, 64}, {3, 64}})
+        EXPECT_EQ(head->cost_at(nullptr, 1, level).active_rows, size);
+}
+
+TEST_F(UntrainedHeads, PaFrRefusesListsThatDoNotFit) {
+    EXPECT_EQ(refusal("pa-fr:v=40/0"), "head pa-fr: v=0 is outside 1..1048576");
+    EXPECT_EQ(refusal("pa-fr:v=40/"), "head pa-fr: v= is not a number");
+    EXPECT_EQ(refusal("pa-fr:v=40/1.5"), "head pa-fr: v=1.5 is not a whole number");
+    EXPECT_THAT(refusal("pa-fr:v=40/302"), ::testing::HasSubstr("v=302 does not fit"));
+    EXPECT_EQ(refusal("fr-spec:v=40/20"), "head fr-spec: v=40/20 is not a number");
+}
+
+/// Counts that decrease as in natural text: 6000 / (rank + 1).
+std::vector<std::int32_t> falling_counts() {
+    std::vector<std::int32_t> counts(vocab);
+    for (int i = 0; i < vocab; ++i) counts[static_cast<std::size_t>(i)] = 6000 / (i + 1);
+    return counts;
+}
+
+/// Reference by definition, with new sets and sums for each size.
+int brute_force_size(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts,
+                     const std::vector<TokenId>& always, double backbone, double per_row, double alpha) {
+    double best = -1;
+    int best_size = 0;
+    const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
+    for (int m = static_cast<int>(always.size()); m <= static_cast<int>(ids.size()); ++m) {
+        std::set<TokenId> kept(always.begin(), always.end());
+        for (const TokenId id : ids)
+            if (static_cast<int>(kept.size()) < m) kept.insert(id);
+        double covered = 0;
+        for (std::size_t i = 0; i < ids.size(); ++i) covered += kept.count(ids[i]) > 0 ? counts[i] : 0;
+        const double latency = (backbone + m * per_row) / (backbone + vocab * per_row);
+        const double utility = alpha * covered / total + (1 - alpha) * (1 - latency);
+        if (utility <= best) continue;
+        best = utility;
+        best_size = m;
+    }
+    return best_size;
+}
+
+TEST(BclSize, StopsWhereATokenCoversLessThanItCosts) {
+    // 50, 30, 10, 5, 5 of 100; a token costs 1 / 20 of the total, so it pays if its share exceeds 0.05.
+    const std::vector<std::int64_t> counts = {50, 30, 10, 5, 5};
+    EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 0.5), 3);
+    EXPECT_EQ(solve_bcl_size(counts, 4, 10, {10, 1}, 0.5), 4);
+    EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 1.0), 5);
+    EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 0.0), 1);
+    // Half the weight on coverage with a backbone nine times as expensive: every token pays.
+    EXPECT_EQ(solve_bcl_size(counts, 1, 10, {90, 1}, 0.5), 5);
+    EXPECT_EQ(solve_bcl_size(std::vector<std::int64_t>{7, 0, 0}, 1, 3, {0, 1}, 1.0), 1);
+}
+
+/// The size that tools/make_bcl_golden.py finds in the shipped ranking.
+TEST(BclSize, OfTheDemoRanking) {
+    const auto file = open_safetensors(std::string(DS_SOURCE_DIR) + "/assets/heads/demo_ranking.safetensors");
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto counts = (*file)->read_integers("counts");
+    ASSERT_TRUE(counts.ok()) << counts.error().message;
+    constexpr int tokens = 49152;
+    const DraftPassCost cost{2 * 4e6, 2.0 * 576};
+    EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.3), 1987);
+    EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.5), 4026);
+    EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.7), 6452);
+    EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.9), 11817);
+}
+
+TEST_F(UntrainedHeads, BclKeepsTheSizeThatBruteForceFinds) {
+    const auto ids = descending_ids();
+    const auto counts = falling_counts();
+    use_ranking(ids, counts);
+    weights_.drafter_bytes = 12345;
+    const double row_bytes = static_cast<double>(matrix_.bytes()) / padded;
+    const double backbone_weights = weights_.drafter_bytes / (row_bytes / hidden);
+    std::set<int> sizes;
+    for (const double alpha : {0.1, 0.3, 0.5, 0.7, 0.9}) {
+        const std::string spec = fmt::format("bcl:alpha={}", alpha);
+        const int by_flops =
+            brute_force_size(ids, counts, weights_.always_active, 2 * backbone_weights, 2.0 * hidden, alpha);
+        const int by_bytes = brute_force_size(ids, counts, weights_.always_active, weights_.drafter_bytes,
+                                              row_bytes + 12, alpha);
+        const auto head = make(spec);
+        EXPECT_EQ(head->cost(1).active_rows, by_flops) << alpha;
+        EXPECT_EQ(make(spec + ",bytes=1")->cost(1).active_rows, by_bytes) << alpha;
+        const auto fixed = make("fr-spec:v=" + std::to_string(by_flops));
+        expect_equal(propose(*head, 1, 10), propose(*fixed, 1, 10));
+        sizes.insert(by_flops);
+    }
+    EXPECT_EQ(sizes.size(), 5u);
+    EXPECT_EQ(make("bcl")->cost(1).active_rows, make("bcl:alpha=0.5")->cost(1).active_rows);
+    // With all weight on coverage every counted token is kept: the full head.
+    expect_equal(propose(*make("bcl:alpha=1"), 2, 10), propose(*make("full"), 2, 10));
+}
+
+TEST_F(UntrainedHeads, BclCountsWhatADraftersOwnHeadHolds) {
+    std::vector<TokenId> held(100);
+    std::iota(held.begin(), held.end(), 150);
+    const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
+    use_ranking(descending_ids(), falling_counts());
+    weights_.lm_head = &own;
+    weights_.row_ids = held;
+    EXPECT_EQ(make("bcl:alpha=1")->cost(1).active_rows, 100);
+    EXPECT_EQ(make("bcl:alpha=0")->cost(1).active_rows, 1);
+}
+
+TEST_F(UntrainedHeads, BclRefusesRankingsWithoutUsableCounts) {
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("'counts'"));
+    use_ranking({1, 2, 3}, {5, 4});
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("2 values for 3 ids"));
+    use_ranking({1, 2, 3}, {0, 0, 0});
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("only zeros"));
+    use_ranking({1, 2, 3}, {3, 2, -1});
+    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("holds -1"));
+    EXPECT_EQ(refusal("bcl:alpha=1.5"), "head bcl: alpha=1.5 is outside 0..1");
+}
+
+/// A target of so few tokens that a random drafter's trees are often accepted.
+class UntrainedLosslessness : public ::testing::Test {
+  protected:
+    static ModelFile tiny() {
+        TinyModelOptions options;
+        options.vocab = 13;
+        return make_tiny_model(21, options);
+    }
+    UntrainedLosslessness()
+        : target_(DecodeRig::build(tiny(), kernels::Precision::int8)),
+          eagle_(target_->config(), 77),
+          ranking_(RankingFile::shuffled(13)),
+          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {}
+
+    static std::vector<std::vector<TokenId>> prompts() {
+        std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
+        for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
+        Rng rng(3);
+        for (int i = 0; i < 131; ++i) all[2].push_back(static_cast<TokenId>(rng.below(13)));
+        return all;
+    }
+
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    RankingFile ranking_;
+    DecodeRig rig_;
+};
+
+const std::vector<std::string> specs = {
+    "vocabtrim:v=2",     "vocabtrim:v=6",           "pa-fr:v=13/6/2",       "bcl:alpha=0.4",
+    "microspec:wmax=64", "microspec:wmax=5,kver=7", "microspec:source=ctx", "microspec:source=ext"};
+
+TEST_F(UntrainedLosslessness, TextIsThatOfPlainDecoding) {
+    for (const double temperature : {0.0, 0.8}) {
+        RigSetting plain;
+        plain.drafter = "none";
+        plain.tree = "chain=1";
+        plain.temperature = temperature;
+        plain.max_new = 32;
+        const auto expected = rig_.decode(plain, prompts());
+        for (const std::string& head : specs)
+            for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"}) {
+                RigSetting setting = plain;
+                setting.drafter = "eagle2";
+                setting.head = head;
+                setting.tree = tree;
+                setting.threads = 2;
+                const auto found = rig_.decode(setting, prompts());
+                ASSERT_EQ(found.size(), expected.size());
+                std::int64_t accepted = 0;
+                for (std::size_t p = 0; p < found.size(); ++p) {
+                    EXPECT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
+                    accepted += found[p].accepted;
+                }
+                EXPECT_GT(accepted, 0) << to_text(setting);
+            }
+    }
+}
+
+TEST_F(UntrainedLosslessness, RowsAreTheMeanOverTheLevelsOfARound) {
+    RecordList list;
+    RigSetting setting;
+    setting.head = "pa-fr:v=13/6/2";
+    setting.tree = "chain=3";
+    rig_.decode(setting, {{5, 6, 7}}, &list);
+    const auto records = list.take();
+    int seen = 0;
+    for (const StepRecord& step : RecordList::of<StepRecord>(records))
+        for (const RoundRecord& round : step.rounds)
+            for (const HeadEvalRow& row : round.head_evals) {
+                if (row.mode != HeadMode::drive || round.round.tree_depth < 3) continue;
+                EXPECT_DOUBLE_EQ(row.active_rows, (13 + 6 + 2) / 3.0);
+                ++seen;
+            }
+    EXPECT_GT(seen, 0);
+}
+
+TEST_F(UntrainedLosslessness, MicroSpecSeesTheTargetsBestTokensOfPromptAndRounds) {
+    // With an unlimited window, coverage requires the session's calls. The first token is among the best of
+    // the last prompt position, later ones among the best of the path.
+    RecordList list;
+    RigSetting setting;
+    setting.head = "microspec:kver=1,kpre=1";
+    rig_.decode(setting, {{5}, {7, 1}}, &list);
+    int seen = 0;
+    std::set<RowId> prompts_seen;
+    for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
+        for (const RoundRecord& round : step.rounds) {
+            if (prompts_seen.insert(round.round.prompt_id).second) {
+                // The active set of a first round: the prompt and its best tokens, including the root.
+                ASSERT_FALSE(round.head_evals.empty());
+                EXPECT_GE(round.head_evals.front().active_rows, 2);
+                EXPECT_LE(round.head_evals.front().active_rows, 4);
+            }
+            EXPECT_EQ(round.tops.size() % top_tokens, 0u);
+            seen += static_cast<int>(round.tops.size());
+        }
+    EXPECT_EQ(prompts_seen.size(), 2u);
+    EXPECT_GT(seen, 0);
+}
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,300 @@
+#include "engine/recording/recording.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "engine/formats/dequant.h"
+#include "engine/recording/recording_writer.h"
+#include "tests/support/scratch_folder.h"
+
+namespace draftscope {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::ScratchFolder;
+
+TraceInfo small_info(bool aux) {
+    TraceInfo info;
+    info.source = "test";
+    info.target = {"tiny", 4, 6, 50, 48, 64, "00000000000000ff", {2, 0}};
+    info.sampling = {1.0, 0.9, 5, 0xffffffffffffffffull};
+    info.max_new = 8;
+    info.backend = "cpu";
+    info.isa = "avx2";
+    info.precision = "f32";
+    if (aux) info.aux_layers = {1, 2, 3};
+    return info;
+}
+
+TracePrompt small_prompt(const std::string& id, int prompt_tokens, int generated) {
+    TracePrompt prompt;
+    prompt.id = id;
+    prompt.suite = "suite";
+    prompt.category = "qa";
+    prompt.turn = 1;
+    prompt.prompt_tokens = prompt_tokens;
+    prompt.generated_tokens = generated;
+    prompt.finish = Finish::length;
+    return prompt;
+}
+
+TraceRows random_rows(Rng& rng, const TraceInfo& info, int n) {
+    TraceRows rows;
+    const auto fill = [&](auto& to, int columns, auto value) {
+        to.resize(static_cast<std::size_t>(n) * static_cast<std::size_t>(columns));
+        for (auto& cell : to) cell = value();
+    };
+    const auto feature = [&] { return f32_to_bf16(static_cast<float>(rng.normal())); };
+    const auto id = [&] { return static_cast<TokenId>(rng.below(50)); };
+    fill(rows.tokens, 1, id);
+    fill(rows.hidden, info.target.hidden, feature);
+    fill(rows.aux, info.aux_width(), feature);
+    fill(rows.topk_ids, trace_topk, id);
+    fill(rows.topk_logprobs, trace_topk, [&] { return f32_to_f16(static_cast<float>(-rng.uniform())); });
+    return rows;
+}
+
+void expect_rows(const Trace& trace, const TracePrompt& prompt, const TraceRows& rows) {
+    const int n = prompt.rows(), d = trace.info().target.hidden, w = trace.info().aux_width();
+    EXPECT_EQ(trace.tokens(prompt), rows.tokens);
+    std::vector<float> values(static_cast<std::size_t>(n) * static_cast<std::size_t>(std::max(d, w)));
+    const auto expect_features = [&](const std::vector<std::uint16_t>& stored) {
+        for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(values[i], bf16_to_f32(stored[i]));
+    };
+    ASSERT_TRUE(trace.hidden(prompt.first_row, Rows<float>(values.data(), n, d)).ok());
+    expect_features(rows.hidden);
+    if (w > 0) {
+        ASSERT_TRUE(trace.aux(prompt.first_row, Rows<float>(values.data(), n, w)).ok());
+        expect_features(rows.aux);
+    }
+    for (int r = 0; r < n; ++r) {
+        const auto first = rows.topk_ids.begin() + r * trace_topk;
+        EXPECT_EQ(trace.best(prompt.first_row + r, 3), std::vector<TokenId>(first, first + 3));
+        const auto logprobs = trace.best_logprobs(prompt.first_row + r, trace_topk);
+        for (std::size_t i = 0; i < logprobs.size(); ++i)
+            EXPECT_EQ(f32_to_f16(logprobs[i]),
+                      rows.topk_logprobs[static_cast<std::size_t>(r) * trace_topk + i]);
+    }
+}
+
+/// Writes a recording of two prompts. The prompt that is second in the file comes first in the list.
+std::vector<TraceRows> write_trace(const std::string& folder, bool aux) {
+    Rng rng(5);
+    auto writer = TraceWriter::create(folder, small_info(aux), false);
+    EXPECT_TRUE(writer.ok()) << writer.error().message;
+    std::vector<TraceRows> rows;
+    rows.push_back(random_rows(rng, (*writer)->info(), 7));
+    rows.push_back(random_rows(rng, (*writer)->info(), 5));
+    EXPECT_TRUE((*writer)->append(small_prompt("late", 4, 3), 1, rows[0]).ok());
+    EXPECT_TRUE((*writer)->append(small_prompt("early", 1, 4), 0, rows[1]).ok());
+    (*writer)->info().verify_ns = {{1, 1000}, {12, 3000}};
+    (*writer)->info().overhead_ns = 7;
+    const Status done = (*writer)->finish();
+    EXPECT_TRUE(done.ok()) << done.error().message;
+    return rows;
+}
+
+TEST(Trace, ComesBackAsItWasWritten) {
+    for (const bool aux : {false, true}) {
+        const ScratchFolder scratch;
+        const auto rows = write_trace(scratch.file("t"), aux);
+        const auto trace = Trace::open(scratch.file("t"));
+        ASSERT_TRUE(trace.ok()) << trace.error().message;
+        const TraceInfo& info = (*trace)->info();
+        EXPECT_EQ(info.rows, 12);
+        EXPECT_EQ(info.target.name, "tiny");
+        EXPECT_EQ(info.target.eos, (std::vector<TokenId>{2, 0}));
+        EXPECT_EQ(info.target.tokenizer_hash, "00000000000000ff");
+        EXPECT_EQ(info.sampling.seed, 0xffffffffffffffffull);
+        EXPECT_EQ(info.sampling.top_p, 0.9);
+        EXPECT_EQ(info.aux_layers.size(), aux ? 3u : 0u);
+        EXPECT_EQ(info.verify_ns, (std::map<int, TimeNs>{{1, 1000}, {12, 3000}}));
+        EXPECT_EQ(info.overhead_ns, 7);
+        ASSERT_EQ((*trace)->prompts().size(), 2u);
+        const TracePrompt& first = (*trace)->prompts()[0];
+        EXPECT_EQ(first.id, "early");
+        EXPECT_EQ(first.turn, 1);
+        EXPECT_EQ(first.category, "qa");
+        EXPECT_EQ(first.first_row, 7);
+        EXPECT_EQ(first.finish, Finish::length);
+        expect_rows(**trace, first, rows[1]);
+        expect_rows(**trace, (*trace)->prompts()[1], rows[0]);
+        EXPECT_EQ((*trace)->weights_path(), "");
+        for (const auto& entry : std::filesystem::directory_iterator(scratch.file("t")))
+            EXPECT_NE(entry.path().extension(), ".part");
+    }
+}
+
+TEST(Trace, AnUnfinishedOneLeavesNothing) {
+    const ScratchFolder scratch;
+    {
+        Rng rng(1);
+        auto writer = TraceWriter::create(scratch.file("t"), small_info(false), false);
+        ASSERT_TRUE(writer.ok());
+        ASSERT_TRUE(
+            (*writer)->append(small_prompt("a", 1, 1), 0, random_rows(rng, small_info(false), 2)).ok());
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(scratch.file("t")));
+}
+
+TEST(Trace, OneThatIsThereIsKept) {
+    const ScratchFolder scratch;
+    write_trace(scratch.file("t"), false);
+    const auto again = TraceWriter::create(scratch.file("t"), small_info(false), false);
+    ASSERT_FALSE(again.ok());
+    EXPECT_EQ(again.error().kind, ErrorKind::bad_input);
+    EXPECT_THAT(again.error().message, HasSubstr("--overwrite"));
+    EXPECT_TRUE(Trace::open(scratch.file("t")).ok());
+    EXPECT_TRUE(TraceWriter::create(scratch.file("t"), small_info(false), true).ok());
+}
+
+TEST(Trace, RowsOfAnotherSizeAreRefused) {
+    const ScratchFolder scratch;
+    Rng rng(1);
+    auto writer = TraceWriter::create(scratch.file("t"), small_info(true), false);
+    ASSERT_TRUE(writer.ok());
+    const TraceRows rows = random_rows(rng, small_info(false), 2);  // no aux
+    EXPECT_FALSE((*writer)->append(small_prompt("a", 1, 1), 0, rows).ok());
+    EXPECT_FALSE((*writer)->finish().ok());
+}
+
+struct Damage {
+    std::function<void(nlohmann::json&)> spoil;
+    std::string message;
+};
+
+TEST(Trace, ImpossibleFieldsAreNamed) {
+    const ScratchFolder scratch;
+    const std::string folder = scratch.file("t"), path = folder + "/trace.json";
+    write_trace(folder, true);
+    std::ifstream in(path);
+    const nlohmann::json good = nlohmann::json::parse(in);
+    const std::vector<Damage> damages = {
+        {[](auto& j) { j["format"] = "gguf"; }, "format is \"gguf\""},
+        {[](auto& j) { j["version"] = 99; }, "version is 99"},
+        {[](auto& j) { j.erase("target"); }, "target is missing"},
+        {[](auto& j) { j["target"]["hidden"] = -6; }, "target.hidden is -6"},
+        {[](auto& j) { j["target"]["hidden"] = 8; }, "tensor 'hidden' has shape [12, 6], expected [12, 8]"},
+        {[](auto& j) { j["target"]["vocab"] = "many"; }, "target.vocab is \"many\""},
+        {[](auto& j) { j["target"]["tokens"] = 51; }, "target.tokens is 51"},
+        {[](auto& j) { j["target"]["eos"] = {99}; }, "target.eos"},
+        {[](auto& j) { j["target"]["context"] = 4; }, "more than the context of 4"},
+        {[](auto& j) { j["sampling"]["top_p"] = 2; }, "sampling.top_p is 2"},
+        {[](auto& j) { j["sampling"]["seed"] = -1; }, "sampling.seed is -1"},
+        {[](auto& j) {
+             j["aux_layers"] = {1, 2, 4};
+         },
+         "aux_layers"},
+        {[](auto& j) {
+             j["aux_layers"] = {1, 2};
+         },
+         "tensor 'aux' has shape [12, 18], expected [12, 12]"},
+        {[](auto& j) { j["rows"] = 13; }, "shape [12"},
+        {[](auto& j) { j["rows"] = 0; }, "rows is 0"},
+        {[](auto& j) { j["prompts"] = nlohmann::json::array(); }, "prompts is []"},
+        {[](auto& j) { j["prompts"][1] = 3; }, "prompts[1] is not an object"},
+        {[](auto& j) { j["prompts"][1]["first_row"] = 1; }, "begins at row 1, expected 0"},
+        {[](auto& j) { j["prompts"][0]["prompt_tokens"] = 0; }, "prompts[0].prompt_tokens is 0"},
+        {[](auto& j) { j["prompts"][0]["generated_tokens"] = 5; }, "rows is 12, but its prompts have 13"},
+        {[](auto& j) { j["prompts"][0]["finish"] = "tired"; }, "prompts[0].finish is \"tired\""},
+        {[](auto& j) {
+             j["times"]["verify_ns"] = {{"x", 1}};
+         },
+         "times.verify_ns names x rows"},
+        {[](auto& j) {
+             j["times"]["verify_ns"] = {{"2", -1}};
+         },
+         "verify_ns.2 is -1"},
+    };
+    for (const Damage& damage : damages) {
+        nlohmann::json json = good;
+        damage.spoil(json);
+        std::ofstream(path) << json;
+        const auto trace = Trace::open(folder);
+        ASSERT_FALSE(trace.ok()) << damage.message;
+        EXPECT_EQ(trace.error().kind, ErrorKind::bad_input);
+        EXPECT_THAT(trace.error().message, HasSubstr(damage.message));
+        EXPECT_THAT(trace.error().message, HasSubstr(folder));
+    }
+}
+
+TEST(Trace, DamagedTensorsAreNamed) {
+    const ScratchFolder scratch;
+    const std::string folder = scratch.file("t"), path = folder + "/trace.safetensors";
+    write_trace(folder, false);
+    const auto size = static_cast<std::streamoff>(std::filesystem::file_size(path));
+    const auto poke = [&](std::streamoff at, std::int32_t value) {
+        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+        file.seekg(at);
+        std::int32_t old = 0;
+        file.read(reinterpret_cast<char*>(&old), 4);
+        file.seekp(at);
+        file.write(reinterpret_cast<const char*>(&value), 4);
+        return old;
+    };
+    // The data is hidden, topk_ids, topk_logprobs, tokens.
+    const std::streamoff data = 4096, hidden = 12 * 6 * 2;
+    const auto expect_error = [&](const std::string& message) {
+        const auto trace = Trace::open(folder);
+        ASSERT_FALSE(trace.ok());
+        EXPECT_THAT(trace.error().message, HasSubstr(message));
+    };
+    std::int32_t old = poke(size - 4, 50);
+    expect_error("tokens[11] is 50, outside the vocabulary of 50");
+    poke(size - 4, old);
+    old = poke(data + hidden + 33 * 4, -1);
+    expect_error("topk_ids[1] is -1");
+    poke(data + hidden + 33 * 4, old);
+
+    old = poke(data, 0x7fc07fc0);
+    const auto trace = Trace::open(folder);
+    ASSERT_TRUE(trace.ok());
+    std::vector<float> row(6);
+    const Status read = (*trace)->hidden(0, Rows<float>(row.data(), 1, 6));
+    ASSERT_FALSE(read.ok());
+    EXPECT_THAT(read.error().message, HasSubstr("hidden[0] holds a value that is not finite"));
+    poke(data, old);
+
+    std::filesystem::resize_file(path, static_cast<std::uintmax_t>(size - 1));
+    expect_error("truncated");
+    std::filesystem::remove(path);
+    expect_error("trace.safetensors");
+    std::filesystem::remove(folder + "/trace.json");
+    expect_error("trace.json: is missing");
+}
+
+TEST(Trace, SixteenBitFloatsRoundToNearestEven) {
+    for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
+        const auto half = static_cast<std::uint16_t>(bits);
+        const float value = f16_to_f32(half);
+        if (std::isnan(value)) {
+            EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(value))));
+            continue;
+        }
+        EXPECT_EQ(f32_to_f16(value), half);
+        if ((bits & 0x7fffu) >= 0x7bffu) continue;
+        // The midpoint of two neighbours is rounded to the even one; values next to it are not.
+        const float next = f16_to_f32(static_cast<std::uint16_t>(bits + 1)), middle = 0.5f * (value + next);
+        const auto even = static_cast<std::uint16_t>(bits + (bits & 1u));
+        ASSERT_EQ(f32_to_f16(middle), even) << bits;
+        ASSERT_EQ(f32_to_f16(std::nextafter(middle, value)), half) << bits;
+        ASSERT_EQ(f32_to_f16(std::nextafter(middle, next)), bits + 1) << bits;
+    }
+    EXPECT_EQ(f32_to_f16(-std::numeric_limits<float>::infinity()), 0xfc00u);
+    EXPECT_EQ(f32_to_f16(70000.0f), 0x7c00u);
+    EXPECT_EQ(f32_to_bf16(1.0f), 0x3f80u);
+    EXPECT_EQ(f32_to_bf16(1.00390625f), 0x3f80u);  // halfway, to even
+    EXPECT_EQ(f32_to_bf16(1.01171875f), 0x3f82u);  // halfway, to even
+    EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::nanf("")))));
+}
+
+}  // namespace
+}  // namespace draftscope

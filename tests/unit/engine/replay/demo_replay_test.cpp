@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/demo_fixture.h"
+#include "tests/support/demo_model.h"
+#include "tests/support/replay_fixture.h"
+
+/// Replayed rounds equal live rounds on the demo model, greedy and sampled. Every drafter and every head
+/// occurs at least once. The full product runs on a tiny model (replay_test.cpp).
+namespace draftscope::testing {
+namespace {
+
+struct Case {
+    const char *drafter, *head, *tree;
+    double temperature;
+};
+
+const Case cases[] = {
+    {"eagle2", "slimspec", "depth=3,topk=4,nodes=12", 0},
+    {"eagle2", "dynaspec", "depth=3,topk=4,nodes=12", 1},
+    {"eagle2", "vocabtrim-t", "chain=4", 1},
+    {"eagle3", "full", "depth=2,topk=3,nodes=8", 1},
+    {"eagle3", "specvocab", "depth=3,topk=4,nodes=12", 1},
+    {"eagle3", "coral", "chain=4", 0},
+    {"eagle3", "microspec", "depth=3,topk=4,nodes=12", 0},
+    {"medusa", "full", "depth=3,topk=4,nodes=12", 0},
+    {"medusa", "fr-spec:v=4096", "chain=3", 1},
+    {"medusa", "microspec", "depth=3,topk=4,nodes=12", 1},
+    {"hydra", "pa-fr", "depth=3,topk=4,nodes=12", 0},
+    {"hydra", "bcl", "depth=2,topk=3,nodes=8", 1},
+    {"hydra", "vocabtrim:v=8192", "chain=4", 1},
+    {"hydra", "microspec", "depth=3,topk=4,nodes=12", 0},
+};
+
+TEST(DemoReplay, TheCasesCoverDraftersAndHeadsGreedyAndSampled) {
+    std::set<std::pair<std::string, double>> drafters;
+    std::set<std::string, std::less<>> heads;
+    for (const Case& one : cases) {
+        drafters.emplace(one.drafter, one.temperature);
+        heads.insert(std::string(one.head).substr(0, std::string(one.head).find(':')));
+    }
+    EXPECT_EQ(drafters.size(), 2u * 4u);
+    for (const HeadInfo& info : head_registry())
+        EXPECT_TRUE(heads.contains(info.id) || info.replay_only) << info.id;
+}
+
+TEST(DemoReplay, RoundsAreThoseOfALiveRun) {
+    ASSERT_TRUE(demo_model_present()) << demo_model_hint();
+    const auto rig = make_demo_rig(kernels::Precision::int8);
+    ASSERT_NE(rig, nullptr);
+    const std::string heads = std::string(DS_SOURCE_DIR) + "/assets/heads/";
+    for (const Case& one : cases)  // a fitted head occurs with one drafter
+        if (const HeadInfo* info = find_head(one.head); info != nullptr && info->need == ArtefactNeed::fitted)
+            rig->use_artefact(one.head, heads + one.drafter + "/" + one.head + ".safetensors");
+    const auto prompts = demo_prompts(rig->target(), 2);
+    const std::span<const int> layers = rig->drafter("eagle3").aux_layers();
+    const ScratchFolder folder;
+    std::int64_t accepted = 0, rounds = 0;
+    for (const double temperature : {0.0, 1.0}) {
+        RigSetting setting;
+        setting.temperature = temperature;
+        setting.max_new = 20;
+        setting.threads = 2;
+        const auto trace = record(*rig, setting, prompts, {layers.begin(), layers.end()},
+                                  folder.file(temperature > 0 ? "sampled" : "greedy"), 2);
+        ASSERT_NE(trace, nullptr);
+        for (const Case& one : cases) {
+            if (one.temperature != temperature) continue;
+            setting.drafter = one.drafter;
+            setting.head = one.head;
+            setting.tree = one.tree;
+            Drafter& drafter = rig->drafter(one.drafter);
+            const auto live = live_rounds(*rig, setting, prompts);
+            const auto found =
+                replayed_rounds(*rig, *trace, rig->target(), drafter, &rig->head(one.head, drafter), setting);
+            ASSERT_EQ(found.size(), live.size());
+            for (std::size_t p = 0; p < live.size(); ++p) {
+                EXPECT_EQ(round_texts(found[p]), round_texts(live[p])) << to_text(setting) << " prompt " << p;
+                for (const HeadRound& round : live[p]) {
+                    ++rounds;
+                    accepted += round.accepted;
+                }
+            }
+        }
+    }
+    EXPECT_GT(accepted, rounds / 8);
+}
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,476 @@
+#include "engine/replay/replay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "base/rng.h"
+#include "engine/recording/recorded_target.h"
+#include "engine/replay/replay_stats.h"
+#include "tests/support/ranking_file.h"
+#include "tests/support/replay_fixture.h"
+#include "tests/support/tiny_artefacts.h"
+#include "tests/support/tiny_checkpoint.h"
+#include "tests/support/tiny_drafter.h"
+#include "tests/support/tiny_model.h"
+
+/// Replayed rounds equal those of the live run one by one. Every drafter and head of the registries runs on a
+/// small random model, greedy and sampled.
+namespace draftscope::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int vocab = 13;
+
+/// With so few tokens, a random drafter's trees are often right several levels deep.
+TinyModelOptions small_vocabulary(int context = 256) {
+    TinyModelOptions options;
+    options.vocab = vocab;
+    options.context = context;
+    return options;
+}
+
+std::vector<std::vector<TokenId>> prompts() {
+    // One token, repeated tokens, more tokens than a prefill chunk, and some short ones for the lanes.
+    std::vector<std::vector<TokenId>> all = {{5}, {}, {}, {1, 2, 3}, {7, 7}};
+    for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
+    Rng rng(3);
+    for (int i = 0; i < 131; ++i) all[2].push_back(static_cast<TokenId>(rng.below(vocab)));
+    return all;
+}
+
+/// Specs to replay by registry id. A new head needs a row here.
+const std::map<std::string, std::vector<std::string>, std::less<>> head_specs = {
+    {"full", {"full"}},
+    {"fr-spec", {"fr-spec:v=3", "fr-spec:v=6"}},
+    {"pa-fr", {"pa-fr:v=10/5"}},
+    {"vocabtrim", {"vocabtrim:v=6"}},
+    {"vocabtrim-t", {"vocabtrim-t"}},
+    {"bcl", {"bcl"}},
+    {"coral", {"coral:active=2"}},
+    {"dynaspec", {"dynaspec:kmax=3,kmin=1,decay=0.5", "dynaspec:kmax=2,share=per-row"}},
+    {"specvocab", {"specvocab:k=4", "specvocab:k=6/3/1,share=per-row"}},
+    {"slimspec", {"slimspec"}},
+    {"microspec",
+     {"microspec:wmax=5", "microspec:wmax=9,source=ctx,kpre=1,gather=indexed",
+      "microspec:wmax=6,source=ext,kver=2,gather=sync",
+      "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"}},
+    {"oracle", {}},  // has no live run and is tested separately
+};
+
+/// Writes LM head and embedding of a tiny model to a recording's folder.
+void write_weights(const std::string& folder, const ModelFile& model) {
+    std::vector<NamedTensor> tensors;
+    for (const auto& [from, to] : {std::pair("token_embd.weight", "model.embed_tokens.weight"),
+                                   std::pair("output.weight", "lm_head.weight")}) {
+        const TensorInfo* info = model.weights->find(from);
+        ASSERT_NE(info, nullptr);
+        NamedTensor tensor{to, info->shape, {}};
+        tensor.values.resize(static_cast<std::size_t>(info->rows() * info->cols()));
+        for (std::int64_t r = 0; r < info->rows(); ++r)
+            model.weights->read_row(*info, r, tensor.values.data() + r * info->cols());
+        tensors.push_back(std::move(tensor));
+    }
+    ASSERT_TRUE(write_safetensors(folder + "/weights.safetensors", tensors).ok());
+}
+
+class Replay : public ::testing::Test {
+  protected:
+    explicit Replay(int context = 256)
+        : model_(make_tiny_model(21, small_vocabulary(context))),
+          target_(DecodeRig::build(make_tiny_model(21, small_vocabulary(context)), kernels::Precision::f32)),
+          eagle_(target_->config(), 77),
+          eagle3_(target_->config(), 78),
+          medusa_(target_->config(), false, 79),
+          hydra_(target_->config(), true, 80),
+          ranking_(RankingFile::shuffled(target_->config().vocab)),
+          rig_(std::move(target_),
+               {{"eagle2", eagle_.folder()},
+                {"eagle3", eagle3_.folder()},
+                {"medusa", medusa_.folder()},
+                {"hydra", hydra_.folder()}},
+               ranking_.path()),
+          artefacts_(rig_) {}
+
+    /// A target with only the recording's own LM head and embedding.
+    const Target& ends(const Trace& trace) {
+        if (ends_ == nullptr) {
+            write_weights(trace.folder(), model_);
+            auto opened = Trace::open(trace.folder());
+            EXPECT_TRUE(opened.ok());
+            auto made = make_trace_target(**opened, "", rig_.exec(1), kernels::Precision::f32);
+            EXPECT_TRUE(made.ok()) << made.error().message;
+            ends_ = std::move(made).value();
+        }
+        return *ends_;
+    }
+
+    void expect_same(const RigSetting& setting, const Trace& trace,
+                     const std::vector<std::vector<TokenId>>& list, ReplayOptions options = {}) {
+        Drafter& drafter = rig_.drafter(setting.drafter);
+        Head* head = drafter.uses_head() ? &rig_.head(setting.head, drafter) : nullptr;
+        const auto live = live_rounds(rig_, setting, list);
+        const auto found = replayed_rounds(rig_, trace, ends(trace), drafter, head, setting, options);
+        ASSERT_EQ(found.size(), live.size());
+        for (std::size_t p = 0; p < live.size(); ++p) {
+            ASSERT_EQ(round_texts(found[p]), round_texts(live[p])) << to_text(setting) << " prompt " << p;
+            for (std::size_t i = 0; i < live[p].size(); ++i) {
+                EXPECT_EQ(found[p][i].active_rows, live[p][i].active_rows) << to_text(setting);
+                EXPECT_EQ(found[p][i].bytes, live[p][i].bytes) << to_text(setting);
+                if (!found[p][i].covered_mass || !live[p][i].covered_mass) continue;
+                // The recorded hidden states are rounded to bf16.
+                EXPECT_NEAR(*found[p][i].covered_mass, *live[p][i].covered_mass, 0.02) << to_text(setting);
+                ++masses_;
+            }
+            for (const HeadRound& round : live[p]) {
+                ++rounds_;
+                accepted_ += round.accepted;
+                uncovered_ += round.committed - round.covered;
+            }
+        }
+    }
+
+    ModelFile model_;
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    TinyEagle3 eagle3_;
+    TinyPathHeads medusa_, hydra_;
+    RankingFile ranking_;
+    DecodeRig rig_;
+    TinyArtefacts artefacts_;
+    ScratchFolder scratch_;
+    std::unique_ptr<Target> ends_;
+    std::int64_t rounds_ = 0, accepted_ = 0, uncovered_ = 0, masses_ = 0;
+};
+
+TEST_F(Replay, EveryHeadAndDrafterAsLive) {
+    for (const double temperature : {0.0, 1.0}) {
+        RigSetting setting;
+        setting.temperature = temperature;
+        setting.max_new = 24;
+        const std::span<const int> layers = rig_.drafter("eagle3").aux_layers();
+        const auto trace = record(rig_, setting, prompts(), {layers.begin(), layers.end()},
+                                  scratch_.file(temperature > 0 ? "sampled" : "greedy"));
+        ASSERT_NE(trace, nullptr);
+        for (const std::string tree : {"chain=3", "depth=2,topk=3,nodes=8",
+                                       "depth=3,topk=4,nodes=12,order=fr", "choices:vicuna_7b_stage2"}) {
+            setting.tree = tree;
+            for (const std::string drafter : {"none", "ngram"}) {
+                setting.drafter = drafter;
+                setting.head = "full";
+                expect_same(setting, *trace, prompts());
+            }
+            for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
+                setting.drafter = drafter;
+                // All drafters call a head in the same way, so one of its specs and two of the trees are
+                // enough.
+                const bool all = drafter == "eagle2";
+                if (!all && (tree == "depth=2,topk=3,nodes=8" || tree.starts_with("choices"))) continue;
+                for (const HeadInfo& info : head_registry()) {
+                    const auto specs = head_specs.find(info.id);
+                    ASSERT_NE(specs, head_specs.end()) << "head " << info.id << " has no row in this test";
+                    for (const std::string& head : specs->second) {
+                        setting.head = head;
+                        expect_same(setting, *trace, prompts());
+                        if (!all) break;
+                    }
+                }
+            }
+        }
+    }
+    // If nothing had been drafted or accepted, equality would prove nothing.
+    EXPECT_GT(accepted_, rounds_ / 8);
+    EXPECT_GT(uncovered_, 100);
+    EXPECT_GT(masses_, 1000);
+}
+
+/// Every drafter with every head, in batches, with dynamic and fixed trees, gives the text of plain decoding.
+TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
+    std::int64_t accepted = 0;
+    for (const double temperature : {0.0, 1.0}) {
+        RigSetting setting;
+        setting.temperature = temperature;
+        setting.max_new = 24;
+        setting.drafter = "none";
+        setting.tree = "chain=1";
+        const auto plain = rig_.decode(setting, prompts());
+        setting.batch = 3;
+        setting.threads = 2;
+        for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
+            setting.drafter = drafter;
+            setting.tree = drafter == "hydra" ? "chain=3" : "depth=3,topk=4,nodes=12";
+            for (const HeadInfo& info : head_registry())
+                for (const std::string& head : head_specs.at(std::string(info.id))) {
+                    setting.head = head;
+                    const auto found = rig_.decode(setting, prompts());
+                    ASSERT_EQ(found.size(), plain.size());
+                    for (std::size_t p = 0; p < found.size(); ++p) {
+                        ASSERT_EQ(found[p].tokens, plain[p].tokens) << to_text(setting) << " prompt " << p;
+                        accepted += found[p].accepted;
+                    }
+                }
+        }
+    }
+    EXPECT_GT(accepted, 1000);
+}
+
+/// Heads of one replay share the drafter's slots of a text, but each has the rounds of a separate replay.
+TEST_F(Replay, HeadsOfOneTextDoNotMeet) {
+    RigSetting setting;
+    setting.max_new = 24;
+    setting.tree = "depth=3,topk=4,nodes=12";
+    const std::span<const int> layers = rig_.drafter("eagle3").aux_layers();
+    const auto trace = record(rig_, setting, prompts(), {layers.begin(), layers.end()}, scratch_.file("t"));
+    ASSERT_NE(trace, nullptr);
+    for (const std::string name : {"eagle2", "eagle3", "medusa"}) {
+        Drafter& drafter = rig_.drafter(name);
+        setting.drafter = name;
+        ReplayOptions options;
+        options.tree = parse_tree_spec(setting.tree).value();
+        std::vector<FollowedHead> heads;
+        for (const std::string head : {"microspec:wmax=6", "full", "slimspec", "full"})
+            heads.push_back({&rig_.head(head, drafter)});
+        const auto together = replay(*trace, ends(*trace), drafter, heads, rig_.exec(1), options);
+        ASSERT_TRUE(together.ok()) << together.error().message;
+        EXPECT_NE(together->rounds[0], together->rounds[1]);
+        for (std::size_t h = 0; h < heads.size(); ++h) {
+            const auto alone = replay(*trace, ends(*trace), drafter, {&heads[h], 1}, rig_.exec(1), options);
+            ASSERT_TRUE(alone.ok()) << alone.error().message;
+            EXPECT_EQ(together->rounds[h], alone->rounds[0]) << name << ", head " << h;
+        }
+    }
+}
+
+/// The oracle drafts from the target's m best tokens. With one it is always right; with all it is the full
+/// head.
+TEST_F(Replay, TheOracleKnowsTheText) {
+    RigSetting setting;
+    setting.max_new = 24;
+    setting.tree = "chain=3";
+    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"));
+    ASSERT_NE(trace, nullptr);
+    Drafter& drafter = rig_.drafter("eagle2");
+    const auto rounds_of = [&](const std::string& head) {
+        setting.head = head;
+        return replayed_rounds(rig_, *trace, ends(*trace), drafter, &rig_.head(head, drafter), setting);
+    };
+    for (const auto& rounds : rounds_of("oracle:m=1"))
+        for (const HeadRound& round : rounds) EXPECT_TRUE(round.accepted == 3 || round.clipped);
+    const auto all = rounds_of("oracle:m=32"), full = rounds_of("full");
+    ASSERT_EQ(all.size(), full.size());
+    for (std::size_t p = 0; p < full.size(); ++p) {
+        ASSERT_EQ(all[p].size(), full[p].size());
+        for (std::size_t i = 0; i < full[p].size(); ++i) {
+            // After the end of the text it drafts nothing, which affects no round.
+            EXPECT_EQ(all[p][i].prefix, full[p][i].prefix);
+            EXPECT_EQ(all[p][i].accepted, full[p][i].accepted);
+            EXPECT_EQ(all[p][i].committed, full[p][i].committed);
+            EXPECT_EQ(all[p][i].covered, all[p][i].committed);
+        }
+    }
+}
+
+TEST_F(Replay, NoResultDependsOnLanesOrThreads) {
+    RigSetting setting;
+    setting.temperature = 1.0;
+    setting.max_new = 30;
+    setting.head = "microspec:wmax=6";
+    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"), 1);
+    ASSERT_NE(trace, nullptr);
+    for (const int threads : {1, 3})
+        for (const int batch : {1, 2, 16}) {
+            setting.threads = threads;
+            ReplayOptions options;
+            options.batch = batch;
+            expect_same(setting, *trace, prompts(), options);
+        }
+}
+
+TEST_F(Replay, TheTraceDoesNotDependOnItsLanes) {
+    RigSetting setting;
+    setting.temperature = 0.9;
+    setting.max_new = 12;
+    const auto alone = record(rig_, setting, prompts(), {0, 1}, scratch_.file("a"), 1);
+    const auto together = record(rig_, setting, prompts(), {0, 1}, scratch_.file("b"), 4);
+    ASSERT_NE(alone, nullptr);
+    ASSERT_NE(together, nullptr);
+    const auto outcomes = rig_.decode(setting, prompts());
+    ASSERT_EQ(alone->prompts().size(), prompts().size());
+    std::vector<float> a(128), b(128);
+    for (std::size_t p = 0; p < prompts().size(); ++p) {
+        const TracePrompt &one = alone->prompts()[p], &other = together->prompts()[p];
+        std::vector<TokenId> text = prompts()[p];
+        text.insert(text.end(), outcomes[p].tokens.begin(), outcomes[p].tokens.end());
+        EXPECT_EQ(alone->tokens(one), text);
+        EXPECT_EQ(together->tokens(other), text);
+        EXPECT_EQ(one.finish, outcomes[p].finish);
+        for (int r = 0; r < one.rows(); ++r) {
+            const Rows<float> ra(a.data(), 1, 128), rb(b.data(), 1, 128);
+            ASSERT_TRUE(alone->aux(one.first_row + r, ra).ok());
+            ASSERT_TRUE(together->aux(other.first_row + r, rb).ok());
+            EXPECT_EQ(a, b);
+            EXPECT_EQ(alone->best(one.first_row + r, trace_topk),
+                      together->best(other.first_row + r, trace_topk));
+        }
+    }
+}
+
+TEST_F(Replay, RowsSayWhatTheTargetSays) {
+    RigSetting setting;
+    setting.max_new = 12;
+    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"));
+    ASSERT_NE(trace, nullptr);
+    for (const TracePrompt& prompt : trace->prompts()) {
+        const auto tokens = trace->tokens(prompt);
+        // In greedy decoding, row i's best token is token i + 1 of the text.
+        for (int i = prompt.prompt_tokens - 1; i + 1 < prompt.rows(); ++i) {
+            EXPECT_EQ(trace->best(prompt.first_row + i, 1).front(), tokens[static_cast<std::size_t>(i) + 1]);
+            double sum = 0;
+            float last = 0;
+            for (const float value : trace->best_logprobs(prompt.first_row + i, vocab)) {
+                EXPECT_LE(value, last);
+                sum += std::exp(static_cast<double>(value));
+                last = value;
+            }
+            EXPECT_NEAR(sum, 1.0, 0.01);  // f16 log-probabilities of the complete vocabulary
+        }
+    }
+}
+
+TEST_F(Replay, ShorterTextsAreTheFirstPartOfLongerOnes) {
+    RigSetting setting;
+    setting.max_new = 40;
+    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"));
+    ASSERT_NE(trace, nullptr);
+    for (const int max_new : {1, 2, 7, 23}) {
+        setting.max_new = max_new;
+        ReplayOptions options;
+        options.max_new = max_new;
+        expect_same(setting, *trace, prompts(), options);
+    }
+}
+
+TEST_F(Replay, ACancelledTextKeepsWhatIsCertain) {
+    RigSetting setting;
+    setting.max_new = 40;
+    const ScratchFolder& folder = scratch_;
+    TraceInfo info;
+    info.target = describe_target(rig_.target());
+    info.max_new = setting.max_new;
+    auto writer = TraceWriter::create(folder.file("t"), info, false);
+    ASSERT_TRUE(writer.ok());
+    const auto list = prompts();
+    TokenFeed feed(list);
+    int asked = 0;
+    TraceRecordOptions options;
+    options.batch = 2;
+    options.cancelled = [&] { return ++asked > 25; };
+    ASSERT_TRUE(record_trace(rig_.target(), rig_.exec(1), feed, options, **writer).ok());
+    EXPECT_FALSE((*writer)->info().complete);
+    ASSERT_TRUE((*writer)->finish().ok());
+    const auto trace = Trace::open(folder.file("t"));
+    ASSERT_TRUE(trace.ok()) << trace.error().message;
+    EXPECT_FALSE((*trace)->info().complete);
+    ASSERT_EQ((*trace)->prompts().size(), 2u);
+    const auto live = live_rounds(rig_, setting, list);
+    Drafter& drafter = rig_.drafter("eagle2");
+    const auto found =
+        replayed_rounds(rig_, **trace, ends(**trace), drafter, &rig_.head("full", drafter), setting);
+    for (std::size_t p = 0; p < 2; ++p) {
+        EXPECT_EQ((*trace)->prompts()[p].finish, Finish::cancelled);
+        ASSERT_LT(found[p].size(), live[p].size());
+        ASSERT_GT(found[p].size(), 2u);
+        const std::vector<HeadRound> first(live[p].begin(),
+                                           live[p].begin() + static_cast<std::ptrdiff_t>(found[p].size()));
+        EXPECT_EQ(round_texts(found[p]), round_texts(first));
+    }
+}
+
+TEST_F(Replay, AnotherModelsHeadIsFoundOut) {
+    RigSetting setting;
+    setting.max_new = 40;
+    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"));
+    ASSERT_NE(trace, nullptr);
+    write_weights(trace->folder(), make_tiny_model(99, small_vocabulary()));
+    const auto opened = Trace::open(trace->folder());
+    ASSERT_TRUE(opened.ok());
+    const auto other = make_trace_target(**opened, "", rig_.exec(1), kernels::Precision::f32);
+    ASSERT_TRUE(other.ok());
+    Drafter& drafter = rig_.drafter("eagle2");
+    const FollowedHead head{&rig_.head("full", drafter), false};
+    ReplayOptions options;
+    options.tree = {2, 2, 5};
+    const auto result = replay(**opened, **other, drafter, {&head, 1}, rig_.exec(1), options);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
+    EXPECT_THAT(result.error().message, HasSubstr("not the LM head of the recorded target"));
+
+    TinyModelOptions wider = small_vocabulary();
+    wider.vocab = 17;
+    write_weights(trace->folder(), make_tiny_model(21, wider));
+    const auto misfit =
+        make_trace_target(**Trace::open(trace->folder()), "", rig_.exec(1), kernels::Precision::f32);
+    ASSERT_FALSE(misfit.ok());
+    EXPECT_THAT(misfit.error().message, HasSubstr("17 x 64"));
+}
+
+class NearTheEnd : public Replay {
+  protected:
+    NearTheEnd() : Replay(48) {}
+};
+
+/// Texts that fill the context. Live and replayed trees are clipped by the same rule.
+TEST_F(NearTheEnd, TreesAreClippedAlike) {
+    std::vector<std::vector<TokenId>> list = {{5}, {1, 2, 3}};
+    for (int i = 0; i < 40; ++i) list[0].push_back(i % vocab);
+    RigSetting setting;
+    setting.max_new = 200;
+    const auto trace = record(rig_, setting, list, {}, scratch_.file("t"));
+    ASSERT_NE(trace, nullptr);
+    EXPECT_EQ(trace->prompts()[0].finish, Finish::context);
+    for (const std::string head : {"full", "microspec:wmax=6"})
+        for (const std::string tree : {"chain=6", "depth=5,topk=4,nodes=20", "choices:mc_sim_7b_63"}) {
+            setting.head = head;
+            setting.tree = tree;
+            expect_same(setting, *trace, list);
+        }
+}
+
+TEST(HeadTally, AddsRounds) {
+    HeadTally tally;
+    HeadRound round;
+    round.tree_nodes = 5;
+    round.tree_depth = 3;
+    round.accepted = 2;
+    round.committed = 3;
+    round.covered = 2;
+    round.covered_mass = 0.5;
+    tally.add(round);
+    round.accepted = 0;
+    round.committed = 1;
+    round.covered = 1;
+    round.covered_mass.reset();
+    tally.add(round);
+    round.accepted = 1;
+    round.committed = 1;
+    round.clipped = true;
+    tally.add(round);
+    EXPECT_EQ(tally.rounds, 3);
+    EXPECT_EQ(tally.drafted, 12);
+    EXPECT_DOUBLE_EQ(*tally.tau(), 5.0 / 3);
+    EXPECT_DOUBLE_EQ(*tally.coverage(), 4.0 / 5);
+    EXPECT_DOUBLE_EQ(*tally.covered_mass(), 0.5);
+    EXPECT_EQ(tally.histogram, (std::vector<std::int64_t>{1, 1, 1}));
+    // The clipped round does not count by depth.
+    ASSERT_EQ(tally.depths.size(), 3u);
+    EXPECT_EQ(tally.depths[0].reached, 2);
+    EXPECT_EQ(tally.depths[2].reached, 1);
+    EXPECT_EQ(tally.per_depth(), (std::vector<double>{0.5, 1.0, 0.0}));
+    EXPECT_FALSE(HeadTally().tau());
+}
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,189 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/rng.h"
+#include "tests/support/decode_fixture.h"
+#include "tests/support/ranking_file.h"
+#include "tests/support/tiny_artefacts.h"
+#include "tests/support/tiny_drafter.h"
+#include "tests/support/tiny_model.h"
+
+/// Self-paced shadow heads give the same results next to another head as in a run of their own.
+namespace draftscope::testing {
+namespace {
+
+constexpr int vocab = 13;
+
+TinyModelOptions small_vocabulary() {
+    TinyModelOptions options;
+    options.vocab = vocab;
+    return options;
+}
+
+std::vector<std::vector<TokenId>> prompts() {
+    std::vector<std::vector<TokenId>> all = {{5}, {}, {1, 2, 3}};
+    for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
+    return all;
+}
+
+class Shadows : public ::testing::Test {
+  protected:
+    Shadows()
+        : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
+          eagle_(target_->config(), 77),
+          ranking_(RankingFile::shuffled(vocab)),
+          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()),
+          artefacts_(rig_) {}
+
+    static std::string text(const HeadEvalRow& row) {
+        return fmt::format("accepted {} committed {} covered {} mass {} rows {} bytes {}", row.accepted,
+                           row.committed, row.covered, row.covered_mass.value_or(-1), row.active_rows,
+                           row.bytes);
+    }
+    /// Rows of the driving head, in order.
+    std::vector<std::string> driven(const RigSetting& setting,
+                                    const std::vector<std::vector<TokenId>>& list) {
+        RecordList records;
+        rig_.decode(setting, list, &records);
+        std::vector<std::string> rows;
+        for (const StepRecord& step : RecordList::of<StepRecord>(records.take()))
+            for (const RoundRecord& round : step.rounds)
+                for (const HeadEvalRow& row : round.head_evals) rows.push_back(text(row));
+        return rows;
+    }
+
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    RankingFile ranking_;
+    DecodeRig rig_;
+    TinyArtefacts artefacts_;
+};
+
+const std::vector<std::string> heads = {
+    "full",           "fr-spec:v=6",     "slimspec",        "specvocab:k=4",
+    "coral:active=2", "dynaspec:kmax=2", "microspec:wmax=9"};
+
+TEST_F(Shadows, DoBesideAnotherHeadWhatTheyDoAlone) {
+    for (const double temperature : {0.0, 1.0})
+        for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"})
+            for (const auto& prompt : prompts()) {
+                RigSetting setting;
+                setting.head = "fr-spec:v=3";
+                setting.tree = tree;
+                setting.temperature = temperature;
+                setting.max_new = 30;
+                const auto plain = rig_.decode(setting, {prompt});
+                RigSetting shadowed = setting;
+                shadowed.shadows = heads;
+                RecordList records;
+                const auto outcome = rig_.decode(shadowed, {prompt}, &records);
+                EXPECT_EQ(outcome[0].tokens, plain[0].tokens);
+                std::map<std::string, std::vector<std::string>> found;
+                const auto list = records.take();
+                for (const HeadEvaluated& evaluated : RecordList::of<HeadEvaluated>(list)) {
+                    const RowId last_round = evaluated.rows.front().round_id;
+                    for (const HeadEvalRow& row : evaluated.rows) {
+                        EXPECT_EQ(row.mode, HeadMode::selfpaced);
+                        // The driving round whose tokens decided the tree.
+                        EXPECT_GE(row.round_id, last_round);
+                        if (row.round_id == 0) ADD_FAILURE() << "a row without its round";
+                        found[row.head].push_back(text(row));
+                    }
+                }
+                // Their time is part of no step.
+                for (const StepRecord& step : RecordList::of<StepRecord>(list)) {
+                    EXPECT_NE(step.step.excluded, Excluded::shadow);
+                    for (const SpanRow& span : step.spans) EXPECT_LE(span.end_ns, step.step.end_ns);
+                }
+                for (const std::string& head : heads) {
+                    RigSetting alone = setting;
+                    alone.head = head;
+                    EXPECT_EQ(found[head], driven(alone, {prompt})) << head << " " << tree;
+                }
+            }
+}
+
+TEST_F(Shadows, FollowEverySequenceOfABatch) {
+    RigSetting setting;
+    setting.head = "full";
+    setting.max_new = 24;
+    setting.batch = 3;
+    setting.shadows = {"microspec:wmax=9", "fr-spec:v=6"};
+    RecordList records;
+    rig_.decode(setting, prompts(), &records);
+    std::map<std::string, std::pair<int, int>> found;
+    for (const HeadEvaluated& evaluated : RecordList::of<HeadEvaluated>(records.take()))
+        for (const HeadEvalRow& row : evaluated.rows) {
+            found[row.head].first += 1;
+            found[row.head].second += row.committed;
+        }
+    for (const std::string& head : setting.shadows) {
+        RigSetting alone = setting;
+        alone.head = head;
+        alone.shadows.clear();
+        std::pair<int, int> expected;
+        for (const PromptOutcome& outcome : rig_.decode(alone, prompts())) {
+            expected.first += static_cast<int>(outcome.rounds);
+            expected.second += static_cast<int>(outcome.committed);
+        }
+        EXPECT_EQ(found[head], expected) << head;
+    }
+}
+
+/// An aligned copy of the driving head drafts the same trees, so it is evaluated like the rounds themselves.
+/// Heads with another state or shortlist draft from the driving head's positions.
+TEST_F(Shadows, AlignedHeadsDraftInTheDrivingRounds) {
+    for (const std::string head : {"full", "fr-spec:v=6", "specvocab:k=4"})
+        for (const int batch : {1, 3}) {
+            RigSetting setting;
+            setting.head = head;
+            setting.tree = "depth=3,topk=4,nodes=12";
+            setting.max_new = 30;
+            setting.batch = batch;
+            setting.warmup_steps = 2;
+            const auto plain = rig_.decode(setting, prompts());
+            setting.shadows = {"aligned:" + head, "aligned:microspec:wmax=9", "aligned:dynaspec:kmax=2"};
+            RecordList records;
+            const auto outcomes = rig_.decode(setting, prompts(), &records);
+            for (std::size_t p = 0; p < plain.size(); ++p) EXPECT_EQ(outcomes[p].tokens, plain[p].tokens);
+            const auto list = records.take();
+            std::map<RowId, const HeadEvalRow*> driven;
+            std::map<RowId, bool> shadowed;
+            const auto steps = RecordList::of<StepRecord>(list);
+            for (const StepRecord& step : steps) {
+                // Every second step has shadow drafts and is therefore excluded from the timing.
+                const int warm = step.step.ordinal - setting.warmup_steps;
+                const Excluded expected = warm < 0        ? Excluded::warmup
+                                          : warm % 2 == 0 ? Excluded::shadow
+                                                          : Excluded::no;
+                EXPECT_EQ(step.step.excluded, expected) << step.step.ordinal;
+                for (const RoundRecord& round : step.rounds) {
+                    shadowed[round.round.id] = expected == Excluded::shadow;
+                    ASSERT_EQ(round.head_evals.size(), 1u);
+                    driven[round.round.id] = &round.head_evals.front();
+                }
+            }
+            std::map<std::string, int> rows;
+            for (const HeadEvaluated& evaluated : RecordList::of<HeadEvaluated>(list))
+                for (const HeadEvalRow& row : evaluated.rows) {
+                    EXPECT_EQ(row.mode, HeadMode::aligned);
+                    EXPECT_TRUE(shadowed[row.round_id]);
+                    EXPECT_GT(row.covered_mass.value_or(0), 0);
+                    ++rows[row.head];
+                    if (row.head != head) continue;
+                    const HeadEvalRow& own = *driven[row.round_id];
+                    EXPECT_EQ(row.accepted, own.accepted);
+                    EXPECT_EQ(row.committed, own.committed);
+                    EXPECT_EQ(row.covered, own.covered);
+                    EXPECT_NEAR(*row.covered_mass, *own.covered_mass, 1e-12);
+                    EXPECT_EQ(row.active_rows, own.active_rows);
+                }
+            ASSERT_EQ(rows.size(), 3u);
+            EXPECT_GT(rows[head], 5);
+            EXPECT_EQ(rows["microspec:wmax=9"], rows[head]);
+        }
+}
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,554 @@
+#include "engine/transformer/target.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "kernels/topk.h"
+#include "tests/support/count_allocations.h"
+#include "tests/support/tiny_model.h"
+
+namespace draftscope {
+namespace {
+
+using kernels::Precision;
+using testing::make_tiny_model;
+using testing::TinyModelOptions;
+
+constexpr int aux_layers[] = {0, 1, 1};
+
+std::unique_ptr<Target> make_target(kernels::Exec& exec, Precision precision, TinyModelOptions options = {}) {
+    auto target = Target::build(make_tiny_model(11, options), exec, precision);
+    EXPECT_TRUE(target.ok()) << (target.ok() ? "" : target.error().message);
+    return std::move(target).value();
+}
+
+std::vector<TokenId> random_tokens(std::mt19937& rng, int count, int vocab) {
+    std::vector<TokenId> tokens(static_cast<std::size_t>(count));
+    for (TokenId& token : tokens) token = static_cast<TokenId>(rng() % static_cast<unsigned>(vocab));
+    return tokens;
+}
+
+/// A random tree with root 0, wide near the root, with chains.
+std::vector<int> random_parents(std::mt19937& rng, int nodes) {
+    std::vector<int> parents{-1};
+    for (int i = 1; i < nodes; ++i) {
+        const bool extend = rng() % 3 != 0;
+        parents.push_back(extend ? i - 1 : static_cast<int>(rng() % static_cast<unsigned>(i)));
+    }
+    return parents;
+}
+
+std::vector<int> depths_of(const std::vector<int>& parents) {
+    std::vector<int> depths{0};
+    for (std::size_t i = 1; i < parents.size(); ++i) {
+        depths.push_back(depths[static_cast<std::size_t>(parents[i])] + 1);
+    }
+    return depths;
+}
+
+/// All outputs of a forward pass for some rows.
+struct Trace {
+    std::vector<float> hidden, aux, logits;
+    bool operator==(const Trace&) const = default;
+    void append(const Trace& more) {
+        hidden.insert(hidden.end(), more.hidden.begin(), more.hidden.end());
+        aux.insert(aux.end(), more.aux.begin(), more.aux.end());
+        logits.insert(logits.end(), more.logits.begin(), more.logits.end());
+    }
+};
+
+Trace rows_of(const Target& target, const ForwardOutput& out, const std::vector<int>& rows) {
+    Trace trace;
+    const auto take = [&](std::vector<float>& to, const std::vector<float>& from, int width) {
+        for (const int row : rows) {
+            const auto at = from.begin() + static_cast<std::ptrdiff_t>(row) * width;
+            to.insert(to.end(), at, at + width);
+        }
+    };
+    take(trace.hidden, out.hidden, target.config().hidden);
+    take(trace.aux, out.aux, static_cast<int>(std::size(aux_layers)) * target.config().hidden);
+    take(trace.logits, out.logits, target.config().vocab);
+    return trace;
+}
+
+ForwardOutput forward(Target& target, kernels::Exec& exec, const std::vector<SequenceRows>& sequences) {
+    ForwardOutput out;
+    ForwardRequest request;
+    request.sequences = sequences;
+    request.aux_layers = aux_layers;
+    request.all_logits = true;
+    const Status status = target.forward(exec, request, out);
+    EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+    return out;
+}
+
+KvCache prefilled(Target& target, kernels::Exec& exec, const std::vector<TokenId>& prompt, int slots = 256) {
+    KvCache cache = target.make_cache(slots);
+    ForwardOutput out;
+    EXPECT_TRUE(target.prefill(exec, cache, prompt, aux_layers, out).ok());
+    return cache;
+}
+
+Trace decode_one_by_one(Target& target, kernels::Exec& exec, const std::vector<TokenId>& prompt,
+                        const std::vector<TokenId>& tokens) {
+    KvCache cache = prefilled(target, exec, prompt);
+    Trace trace;
+    for (const TokenId token : tokens) {
+        const ForwardOutput out = forward(target, exec, {{&cache, {&token, 1}, {}, nullptr}});
+        trace.append(rows_of(target, out, {0}));
+        cache.commit(1);
+    }
+    return trace;
+}
+
+struct Setting {
+    Precision precision;
+    kernels::Isa isa;
+};
+
+class Exactness : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(Exactness, TreePathEqualsChainEqualsSingleSteps) {
+    std::mt19937 rng(5);
+    std::vector<Trace> of_threads;
+    const std::vector<TokenId> prompt = random_tokens(rng, 37, 97);
+    const std::vector<int> parents = random_parents(rng, 70);
+    const std::vector<TokenId> tokens = random_tokens(rng, 70, 97);
+    const std::vector<int> depths = depths_of(parents);
+    const AncestorMask mask = AncestorMask::from_parents(parents);
+    for (const int threads : {1, 2, 3}) {
+        const auto exec = kernels::make_cpu_exec(threads, GetParam().isa);
+        const auto target = make_target(*exec, GetParam().precision);
+        KvCache cache = prefilled(*target, *exec, prompt);
+        const ForwardOutput tree = forward(*target, *exec, {{&cache, tokens, depths, &mask}});
+        for (const int leaf : {69, 40, 11}) {
+            std::vector<int> path;
+            mask.path(leaf, path);
+            std::vector<TokenId> path_tokens;
+            for (const int node : path) path_tokens.push_back(tokens[static_cast<std::size_t>(node)]);
+            const Trace from_tree = rows_of(*target, tree, path);
+
+            KvCache chain_cache = prefilled(*target, *exec, prompt);
+            const ForwardOutput chain = forward(*target, *exec, {{&chain_cache, path_tokens, {}, nullptr}});
+            std::vector<int> all(path.size());
+            std::iota(all.begin(), all.end(), 0);
+            EXPECT_EQ(from_tree, rows_of(*target, chain, all)) << threads << " threads, leaf " << leaf;
+            EXPECT_EQ(from_tree, decode_one_by_one(*target, *exec, prompt, path_tokens));
+            if (leaf == 69) of_threads.push_back(from_tree);
+        }
+    }
+    EXPECT_EQ(of_threads[0], of_threads[1]);
+    EXPECT_EQ(of_threads[0], of_threads[2]);
+}
+
+TEST_P(Exactness, SequencesShareACallWithoutSeeingEachOther) {
+    std::mt19937 rng(6);
+    const auto exec = kernels::make_cpu_exec(2, GetParam().isa);
+    const auto target = make_target(*exec, GetParam().precision);
+    const std::vector<int> parents = random_parents(rng, 9);
+    const std::vector<int> depths = depths_of(parents);
+    const AncestorMask mask = AncestorMask::from_parents(parents);
+    const std::vector<TokenId> tree_tokens = random_tokens(rng, 9, 97);
+    const std::vector<TokenId> chain_tokens = random_tokens(rng, 4, 97);
+    KvCache a = prefilled(*target, *exec, random_tokens(rng, 20, 97));
+    KvCache b = prefilled(*target, *exec, random_tokens(rng, 3, 97));
+    const SequenceRows tree{&a, tree_tokens, depths, &mask};
+    const SequenceRows chain{&b, chain_tokens, {}, nullptr};
+
+    const Trace together =
+        rows_of(*target, forward(*target, *exec, {tree, chain}), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+    Trace apart = rows_of(*target, forward(*target, *exec, {tree}), {0, 1, 2, 3, 4, 5, 6, 7, 8});
+    apart.append(rows_of(*target, forward(*target, *exec, {chain}), {0, 1, 2, 3}));
+    EXPECT_EQ(together, apart);
+}
+
+TEST_P(Exactness, CommittedPathContinuesLikePlainDecoding) {
+    std::mt19937 rng(8);
+    const auto exec = kernels::make_cpu_exec(2, GetParam().isa);
+    const auto target = make_target(*exec, GetParam().precision);
+    const std::vector<TokenId> prompt = random_tokens(rng, 15, 97);
+    KvCache cache = prefilled(*target, *exec, prompt);
+    std::vector<TokenId> text;
+    Trace from_trees;
+    for (int round = 0; round < 4; ++round) {
+        const std::vector<int> parents = random_parents(rng, 12);
+        const std::vector<int> depths = depths_of(parents);
+        const AncestorMask mask = AncestorMask::from_parents(parents);
+        const std::vector<TokenId> tokens = random_tokens(rng, 12, 97);
+        const ForwardOutput out = forward(*target, *exec, {{&cache, tokens, depths, &mask}});
+        std::vector<int> path;
+        mask.path(7 + round, path);
+        from_trees.append(rows_of(*target, out, path));
+        for (const int node : path) text.push_back(tokens[static_cast<std::size_t>(node)]);
+        cache.commit_path(path);
+    }
+    EXPECT_EQ(cache.length(), static_cast<int>(prompt.size() + text.size()));
+    EXPECT_EQ(from_trees, decode_one_by_one(*target, *exec, prompt, text));
+}
+
+TEST_P(Exactness, PrefillInChunksEqualsOneCall) {
+    std::mt19937 rng(9);
+    const auto exec = kernels::make_cpu_exec(2, GetParam().isa);
+    TinyModelOptions options;
+    options.context = 400;
+    const auto target = make_target(*exec, GetParam().precision, options);
+    const std::vector<TokenId> prompt = random_tokens(rng, 300, 97);
+    KvCache chunked = target->make_cache(400), whole = target->make_cache(400);
+    ForwardOutput out;
+    ASSERT_TRUE(target->prefill(*exec, chunked, prompt, aux_layers, out).ok());
+    const ForwardOutput once = forward(*target, *exec, {{&whole, prompt, {}, nullptr}});
+    EXPECT_EQ(chunked.length(), 300);
+    EXPECT_EQ(out.rows, 300);
+    EXPECT_EQ(out.hidden, once.hidden);
+    EXPECT_EQ(out.aux, once.aux);
+    EXPECT_EQ(out.logits, std::vector<float>(once.logits.end() - 97, once.logits.end()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, Exactness,
+                         ::testing::Values(Setting{Precision::f32, kernels::best_isa()},
+                                           Setting{Precision::bf16, kernels::best_isa()},
+                                           Setting{Precision::int8, kernels::best_isa()},
+                                           Setting{Precision::int8, kernels::Isa::portable}),
+                         [](const auto& setting) {
+                             return std::string(kernels::to_text(setting.param.precision)) + "_" +
+                                    std::to_string(setting.index);
+                         });
+
+TEST(Target, LogitsComeForTheRowsAskedFor) {
+    std::mt19937 rng(2);
+    const auto exec = kernels::make_cpu_exec(1);
+    const auto target = make_target(*exec, Precision::f32);
+    KvCache cache = target->make_cache(32);
+    const std::vector<TokenId> tokens = random_tokens(rng, 6, 97);
+    const ForwardOutput all = forward(*target, *exec, {{&cache, tokens, {}, nullptr}});
+    const SequenceRows rows{&cache, tokens, {}, nullptr};
+    const int wanted[] = {4, 1};
+    ForwardOutput some;
+    ASSERT_TRUE(target->forward(*exec, {{&rows, 1}, {}, wanted, false}, some).ok());
+    EXPECT_EQ(some.logits, rows_of(*target, all, {4, 1}).logits);
+    EXPECT_TRUE(some.aux.empty());
+    EXPECT_GE(all.bytes, target->weight_bytes());
+    ForwardOutput none;
+    ASSERT_TRUE(target->forward(*exec, {{&rows, 1}, {}, {}, false}, none).ok());
+    EXPECT_TRUE(none.logits.empty());
+    EXPECT_EQ(some.bytes - none.bytes, target->lm_head().bytes());
+    EXPECT_EQ(cache.length(), 0);
+}
+
+TEST(Target, SteadyStateAllocatesNothing) {
+    std::mt19937 rng(3);
+    const auto exec = kernels::make_cpu_exec(2);
+    const auto target = make_target(*exec, Precision::int8);
+    KvCache cache = prefilled(*target, *exec, random_tokens(rng, 20, 97));
+    const std::vector<int> parents = random_parents(rng, 12);
+    const std::vector<int> depths = depths_of(parents);
+    const AncestorMask mask = AncestorMask::from_parents(parents);
+    const std::vector<TokenId> tokens = random_tokens(rng, 12, 97);
+    const SequenceRows rows{&cache, tokens, depths, &mask};
+    const ForwardRequest request{{&rows, 1}, aux_layers, {}, true};
+    ForwardOutput out;
+    ASSERT_TRUE(target->forward(*exec, request, out).ok());
+    const std::int64_t before = testing::allocations_so_far();
+    const bool ok = target->forward(*exec, request, out).ok();
+    const std::int64_t after = testing::allocations_so_far();
+    EXPECT_TRUE(ok);
+    EXPECT_EQ(after - before, 0);
+}
+
+/// Counts the fork-joins of the thread pool.
+class CountingExec final : public kernels::Exec {
+  public:
+    explicit CountingExec(int threads) : pool_(kernels::make_cpu_exec(threads)) {}
+    int threads() const override { return pool_->threads(); }
+    kernels::Isa isa() const override { return pool_->isa(); }
+    void parallel(int parts, FunctionRef<void(int part)> work) override {
+        ++meetings;
+        pool_->parallel(parts, work);
+    }
+    std::byte* scratch(int thread, std::size_t bytes) override { return pool_->scratch(thread, bytes); }
+    std::byte* shared_scratch(std::size_t bytes) override { return pool_->shared_scratch(bytes); }
+    kernels::ReadAhead* read_ahead(int thread) override { return pool_->read_ahead(thread); }
+
+    int meetings = 0;
+
+  private:
+    std::unique_ptr<kernels::Exec> pool_;
+};
+
+/// Norms, gates and sums are fused into the four products of a layer, whatever their size. Attention over
+/// such a short context runs on the calling thread.
+TEST(Target, ThreadsMeetOnceAProduct) {
+    std::mt19937 rng(5);
+    CountingExec exec(2);
+    TinyModelOptions options;
+    options.hidden = 256;
+    options.ffn = 4096;
+    for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
+        const auto target = make_target(exec, precision, options);
+        KvCache cache = prefilled(*target, exec, random_tokens(rng, 12, 97));
+        const std::vector<TokenId> tokens = random_tokens(rng, 8, 97);
+        const SequenceRows chain{&cache, tokens, {}, nullptr};
+        ForwardOutput out;
+        exec.meetings = 0;
+        ASSERT_TRUE(target->forward(exec, {{&chain, 1}, {}, {}, true}, out).ok());
+        EXPECT_EQ(exec.meetings, 4 * target->config().layers + 1) << kernels::to_text(precision);
+    }
+}
+
+/// A query for best tokens only is answered by a single pass over the LM head, with the bits of the ops on
+/// complete rows. Queries that need complete rows get them.
+TEST(Target, GreedyChoicesNeedNoLogits) {
+    std::mt19937 rng(6);
+    TinyModelOptions options;
+    options.vocab = 4099;
+    constexpr int vocab = 4000, best = 3, rows = 5;
+    for (const int threads : {1, 2}) {
+        const auto exec = kernels::make_cpu_exec(threads);
+        const auto target = make_target(*exec, Precision::int8, options);
+        KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, vocab));
+        const std::vector<TokenId> tokens = random_tokens(rng, rows, vocab);
+        const SequenceRows chain{&cache, tokens, {}, nullptr};
+        RowQuestion question;
+        question.vocab = vocab;
+        question.best = best;
+        ForwardRequest request{{&chain, 1}, {}, {}, true};
+        ForwardOutput whole, asked;
+        ASSERT_TRUE(target->forward(*exec, request, whole).ok());
+        EXPECT_FALSE(whole.answered);
+        request.question = &question;
+        ASSERT_TRUE(target->forward(*exec, request, asked).ok());
+        ASSERT_TRUE(asked.answered);
+        EXPECT_TRUE(asked.logits.empty());
+        EXPECT_EQ(asked.hidden, whole.hidden);
+        EXPECT_EQ(asked.bytes, whole.bytes);
+        const Rows<const float> logits(whole.logits.data(), rows, vocab, options.vocab);
+        std::vector<std::int32_t> ids(rows * best), choices(rows);
+        std::vector<float> values(rows * best), sums(rows);
+        kernels::topk(*exec, logits, best, Rows<std::int32_t>(ids.data(), rows, best),
+                      Rows<float>(values.data(), rows, best));
+        kernels::argmax(*exec, logits, choices);
+        kernels::logsumexp(*exec, logits, sums);
+        EXPECT_EQ(asked.answers.best_ids, ids);
+        EXPECT_EQ(asked.answers.best_logits, values);
+        EXPECT_EQ(asked.answers.choices, choices);
+        EXPECT_EQ(asked.answers.log_norm, sums);
+        const std::int64_t before = testing::allocations_so_far();
+        const bool again = target->forward(*exec, request, asked).ok();
+        EXPECT_EQ(testing::allocations_so_far() - before, 0);
+        EXPECT_TRUE(again);
+        const std::vector<double> uniforms(rows, 0.5);
+        question.uniforms = uniforms;
+        ASSERT_TRUE(target->forward(*exec, request, asked).ok());
+        EXPECT_FALSE(asked.answered);
+        EXPECT_EQ(asked.logits, whole.logits);
+    }
+}
+
+TEST(Target, DecodedTokensAllocateNothing) {
+    std::mt19937 rng(4);
+    const auto exec = kernels::make_cpu_exec(2);
+    for (const Precision precision : {Precision::bf16, Precision::int8, Precision::int4}) {
+        const auto target = make_target(*exec, precision);
+        KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, 97));
+        ForwardOutput out;
+        std::int64_t allocated = 0;
+        int decoded = 0;
+        for (TokenId token = 5; cache.free_slots() > 0 && decoded < 16; ++decoded) {
+            const SequenceRows row{&cache, {&token, 1}, {}, nullptr};
+            const std::int64_t before = testing::allocations_so_far();
+            ASSERT_TRUE(target->forward(*exec, {{&row, 1}, {}, {}, true}, out).ok());
+            cache.commit(1);
+            // The first token allocates the buffers that later tokens reuse.
+            if (decoded > 0) allocated += testing::allocations_so_far() - before;
+            token = static_cast<TokenId>(std::max_element(out.logits.begin(), out.logits.begin() + 97) -
+                                         out.logits.begin());
+        }
+        EXPECT_GT(decoded, 8);
+        EXPECT_EQ(allocated, 0) << kernels::to_text(precision);
+    }
+}
+
+TEST(Target, EmbedsTheValuesOfTheFileUnderATiedHead) {
+    const auto exec = kernels::make_cpu_exec(1);
+    TinyModelOptions options;
+    options.tied_head = true;
+    const ModelFile file = make_tiny_model(11, options);
+    const auto target = make_target(*exec, Precision::int8, options);
+    std::vector<float> expected(64), found(64);
+    const TokenId token = 42;
+    file.weights->read_row(*file.weights->find("token_embd.weight"), token, expected.data());
+    target->embed({&token, 1}, Rows<float>(found.data(), 1, 64));
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(target->lm_head().n(), 97);
+}
+
+TEST(Target, RefusesWhatDoesNotFit) {
+    std::mt19937 rng(4);
+    const auto exec = kernels::make_cpu_exec(1);
+    const auto target = make_target(*exec, Precision::f32);
+    const auto message = [&](KvCache& cache, const std::vector<TokenId>& tokens, std::vector<int> aux,
+                             std::vector<int> wanted) {
+        const SequenceRows rows{&cache, tokens, {}, nullptr};
+        ForwardOutput out;
+        const Status status = target->forward(*exec, {{&rows, 1}, aux, wanted, false}, out);
+        return status.ok() ? std::string() : status.error().message;
+    };
+    KvCache small = target->make_cache(4), large = target->make_cache(400);
+    EXPECT_NE(message(small, random_tokens(rng, 5, 97), {}, {}).find("5 rows do not fit into the 4 free"),
+              std::string::npos);
+    EXPECT_NE(message(large, random_tokens(rng, 257, 97), {}, {}).find("context of 256"), std::string::npos);
+    EXPECT_EQ(message(large, random_tokens(rng, 256, 97), {}, {}), "");
+    EXPECT_NE(message(large, {97}, {}, {}).find("token id 97"), std::string::npos);
+    EXPECT_NE(message(large, {-1}, {}, {}).find("token id -1"), std::string::npos);
+    EXPECT_NE(message(large, {1}, {2}, {}).find("aux layer 2"), std::string::npos);
+    EXPECT_NE(message(large, {1}, {}, {1}).find("row 1 of 1"), std::string::npos);
+    KvCache foreign(1, 8, 32, kernels::KvType::f32);
+    EXPECT_NE(message(foreign, {1}, {}, {}).find("not made by this target"), std::string::npos);
+}
+
+TEST(Target, DepthsDecideThePositionNotTheSlots) {
+    const auto exec = kernels::make_cpu_exec(1);
+    const auto target = make_target(*exec, Precision::f32);
+    std::mt19937 rng(12);
+    KvCache cache = prefilled(*target, *exec, random_tokens(rng, 254, 97), 300);
+    const std::vector<int> star{-1, 0, 0, 0, 0}, line{-1, 0, 1};
+    const std::vector<int> star_depths{0, 1, 1, 1, 1}, line_depths{0, 1, 2};
+    const AncestorMask star_mask = AncestorMask::from_parents(star);
+    const AncestorMask line_mask = AncestorMask::from_parents(line);
+    const std::vector<TokenId> tokens{1, 2, 3, 4, 5};
+    ForwardOutput out;
+    const SequenceRows fits{&cache, tokens, star_depths, &star_mask};
+    EXPECT_TRUE(target->forward(*exec, {{&fits, 1}, {}, {}, false}, out).ok());
+    const SequenceRows passes{&cache, {tokens.data(), 3}, line_depths, &line_mask};
+    EXPECT_FALSE(target->forward(*exec, {{&passes, 1}, {}, {}, false}, out).ok());
+}
+
+TEST(Target, CancelledPrefillKeepsWhatIsDone) {
+    const auto exec = kernels::make_cpu_exec(1);
+    TinyModelOptions options;
+    options.context = 512;
+    const auto target = make_target(*exec, Precision::f32, options);
+    std::mt19937 rng(1);
+    KvCache cache = target->make_cache(512);
+    ForwardOutput out;
+    int asked = 0;
+    const Status status =
+        target->prefill(*exec, cache, random_tokens(rng, 300, 97), {}, out, [&] { return ++asked == 3; });
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::cancelled);
+    EXPECT_EQ(cache.length(), 2 * Target::prefill_chunk);
+}
+
+TEST(Target, SaysHowFarLoadingIs) {
+    const auto exec = kernels::make_cpu_exec(1);
+    std::vector<double> fractions;
+    const auto target =
+        Target::build(make_tiny_model(1), *exec, Precision::bf16,
+                      [&](double fraction, const std::string&) { fractions.push_back(fraction); });
+    ASSERT_TRUE(target.ok());
+    EXPECT_TRUE(std::is_sorted(fractions.begin(), fractions.end()));
+    EXPECT_EQ(fractions.back(), 1.0);
+}
+
+TEST(Target, RefusesAConfigThatTheWeightsContradict) {
+    const auto exec = kernels::make_cpu_exec(1);
+    ModelFile file = make_tiny_model(1);
+    file.config.ffn = 80;
+    const auto target = Target::build(std::move(file), *exec, Precision::f32);
+    ASSERT_FALSE(target.ok());
+    EXPECT_NE(target.error().message.find("blk.0.ffn_gate.weight"), std::string::npos)
+        << target.error().message;
+    EXPECT_NE(target.error().message.find("[96, 64]"), std::string::npos) << target.error().message;
+    EXPECT_NE(target.error().message.find("[80, 64]"), std::string::npos) << target.error().message;
+}
+
+TEST(KvCache, KeepsAPathAndGrowsBehindIt) {
+    constexpr int width = 3, slots = 24;
+    const auto exec = kernels::make_cpu_exec(1);
+    KvCache cache(2, slots, width, kernels::KvType::f32), expected(2, 40, width, kernels::KvType::f32);
+    const auto put = [&](KvCache& to, int layer, int slot, int number) {
+        std::vector<float> row(width), other(width);
+        for (int d = 0; d < width; ++d) {
+            row[static_cast<std::size_t>(d)] = static_cast<float>(1000 * layer + 10 * number + d);
+            other[static_cast<std::size_t>(d)] = -row[static_cast<std::size_t>(d)];
+        }
+        kernels::store_key(*exec, to.type(), row.data(), width, slot, to.keys(layer));
+        kernels::store_value(*exec, to.type(), other.data(), width, slot, to.values(layer));
+    };
+    for (int layer = 0; layer < 2; ++layer)
+        for (int slot = 0; slot < slots; ++slot) put(cache, layer, slot, slot);
+    cache.commit(14);
+    const std::vector<int> path{0, 3, 5, 9};
+    cache.commit_path(path);
+    EXPECT_EQ(cache.length(), 18);
+    EXPECT_EQ(cache.free_slots(), 6);
+    cache.ensure_free(22);
+    EXPECT_EQ(cache.length(), 18);
+    EXPECT_GE(cache.free_slots(), 22);
+    for (int layer = 0; layer < 2; ++layer) {
+        for (int slot = 0; slot < 18; ++slot)
+            put(expected, layer, slot, slot < 14 ? slot : 14 + path[static_cast<std::size_t>(slot - 14)]);
+        const auto floats = [&](std::byte* rows) { return reinterpret_cast<float*>(rows); };
+        for (int slot = 0; slot < 18; ++slot)
+            for (int d = 0; d < width; ++d) {
+                const int key = (slot / 16 * width + d) * 16 + slot % 16;
+                EXPECT_EQ(floats(cache.keys(layer))[key], floats(expected.keys(layer))[key]);
+                EXPECT_EQ(floats(cache.values(layer))[slot * width + d],
+                          floats(expected.values(layer))[slot * width + d]);
+            }
+    }
+    cache.truncate(1);
+    EXPECT_EQ(cache.length(), 1);
+}
+
+TEST(KvCache, HoldsHalvesUnlessWeightsAreF32) {
+    auto exec = kernels::make_cpu_exec(1);
+    const auto exact = make_target(*exec, Precision::f32), narrow = make_target(*exec, Precision::int8);
+    KvCache floats = exact->make_cache(8), halves = narrow->make_cache(8);
+    EXPECT_EQ(floats.type(), kernels::KvType::f32);
+    EXPECT_EQ(halves.type(), kernels::KvType::f16);
+    EXPECT_EQ(floats.row_bytes(), 2 * halves.row_bytes());
+
+    const std::vector<TokenId> tokens{1, 2, 3};
+    ForwardOutput out;
+    const Status wrong = narrow->prefill(*exec, floats, tokens, {}, out);
+    ASSERT_FALSE(wrong.ok());
+    EXPECT_NE(wrong.error().message.find("not made by this target"), std::string::npos);
+
+    // Compaction moves complete rows of either type.
+    ASSERT_TRUE(narrow->prefill(*exec, halves, tokens, {}, out).ok());
+    const std::vector<std::byte> before(halves.values(0), halves.values(0) + 3 * halves.row_bytes());
+    halves.truncate(1);
+    halves.commit_path(std::vector<int>{1});
+    halves.ensure_free(40);
+    EXPECT_TRUE(std::equal(halves.values(0), halves.values(0) + halves.row_bytes(), before.begin()));
+    EXPECT_TRUE(std::equal(halves.values(0) + halves.row_bytes(), halves.values(0) + 2 * halves.row_bytes(),
+                           before.begin() + static_cast<std::ptrdiff_t>(2 * halves.row_bytes())));
+}
+
+TEST(AncestorMask, AgreesWithWalkingUp) {
+    std::mt19937 rng(77);
+    for (const int nodes : {1, 2, 63, 64, 65, 200}) {
+        const std::vector<int> parents = random_parents(rng, nodes);
+        const AncestorMask mask = AncestorMask::from_parents(parents);
+        ASSERT_EQ(mask.nodes(), nodes);
+        EXPECT_EQ(mask.words_per_row(), (nodes + 63) / 64);
+        for (int node = 0; node < nodes; ++node) {
+            std::vector<int> walk;
+            for (int up = node; up >= 0; up = parents[static_cast<std::size_t>(up)]) walk.push_back(up);
+            std::reverse(walk.begin(), walk.end());
+            std::vector<int> path;
+            mask.path(node, path);
+            EXPECT_EQ(path, walk);
+            int set = 0;
+            for (int other = 0; other < nodes; ++other) set += mask.test(node, other) ? 1 : 0;
+            EXPECT_EQ(set, static_cast<int>(walk.size()));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,124 @@
+#include "profiler/stats/bench_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace draftscope {
+namespace {
+
+/// Rounds that commit `committed` tokens in `ns` of counted time, `head_ns` of it in the head.
+HeadUnit unit(double rounds, double committed, double ns, double head_ns = 0) {
+    return {rounds, committed, rounds, committed, head_ns, ns};
+}
+
+/// Plain decoding takes 10 per token; the other methods take the times given below.
+BenchSamples samples() {
+    BenchSamples out;
+    out.prompts = {{"maths", 0}, {"maths", 0}, {"code", 1}};
+    BenchMethodSamples plain, full, half;
+    plain.units = {{unit(10, 10, 100), unit(20, 20, 200), unit(10, 10, 100)}};
+    full.units = {{unit(5, 10, 80, 20), unit(10, 20, 160, 40), unit(4, 10, 50, 16)}};
+    half.units = {{unit(6, 10, 75, 6), unit(11, 20, 140, 11), unit(5, 10, 60, 5)}};
+    plain.active_rows = {0, 0, 0};
+    full.active_rows = {500, 1000, 400};
+    half.active_rows = {60, 110, 50};
+    full.full = half.full = 1;
+    out.methods = {plain, full, half};
+    out.plain = 0;
+    return out;
+}
+
+TEST(BenchTable, SumsThenDividesOverAllAndByCategory) {
+    const BenchTable table = bench_table(samples());
+    ASSERT_EQ(table.categories, (std::vector<std::string>{"maths", "code"}));
+    ASSERT_EQ(table.rows.size(), 3u);
+    const BenchRow& full = table.rows[1];
+    EXPECT_EQ(full.all.prompts, 3u);
+    EXPECT_DOUBLE_EQ(full.all.tau, 40.0 / 19);
+    EXPECT_DOUBLE_EQ(full.all.tokens_per_second, 1e9 * 40 / 290);
+    EXPECT_DOUBLE_EQ(full.all.speedup->value, 400.0 / 290);
+    EXPECT_DOUBLE_EQ(full.all.active_rows, 100);
+    EXPECT_DOUBLE_EQ(full.categories[0].speedup->value, 300.0 / 240);
+    EXPECT_DOUBLE_EQ(full.categories[1].speedup->value, 100.0 / 50);
+    EXPECT_EQ(full.categories[0].prompts, 2u);
+    EXPECT_DOUBLE_EQ(table.rows[0].all.speedup->value, 1);
+    EXPECT_FALSE(full.all.speedup->interval);  // two conversations
+    EXPECT_FALSE(full.all.spread);             // one repetition
+}
+
+TEST(BenchTable, TheCostModelIsAgainstTheFullHeadOfTheSameKind) {
+    const BenchTable table = bench_table(samples());
+    EXPECT_FALSE(table.rows[0].cost.tau);
+    const AcceptanceCost& cost = table.rows[2].cost;
+    EXPECT_DOUBLE_EQ(cost.rho_tau->value, (40.0 / 22) / (40.0 / 19));
+    EXPECT_DOUBLE_EQ(cost.nu->value, 1.0 / 4);
+    EXPECT_DOUBLE_EQ(cost.kappa->value, 4.0 / ((290.0 - 76) / 19));
+    EXPECT_DOUBLE_EQ(cost.measured->value, (40.0 / 275) / (40.0 / 290));
+    EXPECT_DOUBLE_EQ(cost.unexplained->value, cost.measured->value - cost.predicted->value);
+    EXPECT_DOUBLE_EQ(table.rows[1].cost.rho_tau->value, 1);
+}
+
+TEST(BenchTable, RepetitionsGiveASpreadAndOneSum) {
+    BenchSamples two = samples();
+    for (BenchMethodSamples& method : two.methods) method.units.push_back(method.units.front());
+    for (HeadUnit& one : two.methods[2].units[1]) one.step_ns *= 2;
+    const BenchTable table = bench_table(two);
+    EXPECT_NEAR(*table.rows[1].all.spread, 0, 1e-12);
+    const double first = 400.0 / 275, second = 400.0 / 550;
+    EXPECT_NEAR(*table.rows[2].all.spread, std::abs(first - second) / std::sqrt(2.0), 1e-12);
+    EXPECT_DOUBLE_EQ(table.rows[2].all.speedup->value, (80.0 / 825) / (80.0 / 800));
+    EXPECT_DOUBLE_EQ(table.rows[2].all.active_rows, 10);
+    EXPECT_EQ(table.rows[2].all.prompts, 3u);
+}
+
+TEST(BenchTable, WhatOnlyOneDecodedIsNotInTheRatio) {
+    BenchSamples part = samples();
+    part.methods[2].units[0][1] = {};
+    const BenchTable table = bench_table(part);
+    EXPECT_EQ(table.rows[2].all.prompts, 2u);
+    EXPECT_DOUBLE_EQ(table.rows[2].all.speedup->value, (20.0 / 135) / (20.0 / 200));
+    EXPECT_DOUBLE_EQ(table.rows[2].cost.rho_tau->value, (20.0 / 11) / (20.0 / 9));
+}
+
+TEST(BenchTable, IntervalsComeFromConversations) {
+    BenchSamples many;
+    BenchMethodSamples plain, other;
+    plain.units.emplace_back();
+    other.units.emplace_back();
+    for (std::size_t c = 0; c < 12; ++c)
+        for (int turn = 0; turn < 2; ++turn) {
+            many.prompts.push_back({"", c});
+            plain.units[0].push_back(unit(10, 10, 100));
+            other.units[0].push_back(unit(5, 10, c % 2 == 0 ? 50 : 100));
+            plain.active_rows.push_back(0);
+            other.active_rows.push_back(0);
+        }
+    many.methods = {plain, other};
+    many.plain = 0;
+    const Estimate speedup = *bench_table(many).rows[1].all.speedup;
+    ASSERT_TRUE(speedup.interval);
+    EXPECT_DOUBLE_EQ(speedup.value, 200.0 / 150);
+    // Twelve draws of 1 or 2 with equal probability: usually four to eight slow ones.
+    EXPECT_LT(speedup.interval->low, 1.25);
+    EXPECT_GT(speedup.interval->low, 1.05);
+    EXPECT_GT(speedup.interval->high, 1.45);
+    EXPECT_LT(speedup.interval->high, 1.8);
+    // Without a plain method there is no ratio.
+    many.plain.reset();
+    EXPECT_FALSE(bench_table(many).rows[1].all.speedup);
+    EXPECT_GT(bench_table(many).rows[1].all.tokens_per_second, 0);
+}
+
+TEST(BenchTable, NothingDecodedIsNoNumber) {
+    BenchSamples none = samples();
+    for (BenchMethodSamples& method : none.methods) method.units = {{{}, {}, {}}};
+    const BenchTable table = bench_table(none);
+    EXPECT_EQ(table.rows[1].all.prompts, 0u);
+    EXPECT_EQ(table.rows[1].all.tokens_per_second, 0);
+    EXPECT_FALSE(table.rows[1].all.speedup);
+    EXPECT_FALSE(table.rows[2].cost.nu);
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,318 @@
+#include "profiler/stats/head_costs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/capture/builders.h"
+
+namespace draftscope {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::RunBuilder;
+using testing::span;
+
+constexpr int head = 4;
+
+RunBuilder calibrated_run() {
+    // Shadow step: full calibrates with T_head 40 and 3 tokens, and the live head commits 2; the live head's
+    // row of that step has no time. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and 3
+    // (covered 2 and 2).
+    RunBuilder builder;
+    builder.step(0, 500, {}, 2, Excluded::shadow, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}, {"full", HeadMode::calibration, 40, 3, 3, 64}});
+    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)}, 2, Excluded::no, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2, 8, 0.75}});
+    builder.step(620, 700, {span(head, 620, 625), span(head, 630, 635)}, 3, Excluded::no, 0,
+                 {{"fr-spec:v=8", HeadMode::drive, 30, 3, 2, 8, 0.25}});
+    return builder;
+}
+
+TEST(HeadCosts, CalibrationServesAsFullReference) {
+    const auto rows = head_costs(calibrated_run().snapshot(), 1);
+    ASSERT_EQ(rows.size(), 2u);
+    const HeadComparison& live = rows[0];
+    EXPECT_EQ(live.stats.head, "fr-spec:v=8");
+    EXPECT_EQ(live.stats.mode, HeadMode::drive);
+    EXPECT_EQ(live.reference, FullReference::calibration);
+    EXPECT_TRUE(live.estimate);
+    // Acceptance uses all rounds; rho_tau uses the round in which both heads ran.
+    EXPECT_EQ(live.stats.rounds, 3);
+    EXPECT_EQ(live.stats.timed_rounds, 2);
+    EXPECT_DOUBLE_EQ(live.stats.tau, 7.0 / 3);
+    EXPECT_DOUBLE_EQ(live.cost.tau->value, 7.0 / 3);
+    EXPECT_DOUBLE_EQ(live.cost.rho_tau->value, 2.0 / 3.0);
+    EXPECT_DOUBLE_EQ(live.cost.nu->value, 20.0 / 40.0);
+    // T_non-head = (200 - 40) / 2 = 80 per round; kappa = 40 / 80.
+    EXPECT_DOUBLE_EQ(live.cost.kappa->value, 0.5);
+    EXPECT_DOUBLE_EQ(live.cost.predicted->value, predicted_speedup(2.0 / 3, 0.5, 0.5));
+    EXPECT_FALSE(live.cost.measured);
+    EXPECT_DOUBLE_EQ(*live.stats.coverage, 6.0 / 7);
+    EXPECT_DOUBLE_EQ(*live.stats.covered_mass, 0.5);
+    EXPECT_DOUBLE_EQ(live.stats.bytes_per_call, live.stats.bytes_per_round / 2);  // two head spans per round
+    EXPECT_FALSE(live.cost.rho_tau->interval || live.cost.tau->interval);
+    EXPECT_THAT(
+        live.no_interval,
+        HasSubstr("calibration rounds in 1 conversation: intervals need at least 6; decode more prompts"));
+
+    const HeadComparison& full = rows[1];
+    EXPECT_EQ(full.stats.mode, HeadMode::calibration);
+    EXPECT_FALSE(full.estimate);
+    EXPECT_DOUBLE_EQ(full.cost.rho_tau->value, 1.0);
+    EXPECT_DOUBLE_EQ(full.cost.nu->value, 1.0);
+    EXPECT_DOUBLE_EQ(full.cost.predicted->value, 1.0);
+    EXPECT_DOUBLE_EQ(full.stats.active_rows, 64);
+    EXPECT_FALSE(full.stats.covered_mass.has_value());
+
+    // Time that the bytes explain at the full head's rate, out of 20 ns; the rest is the constant part.
+    ASSERT_TRUE(live.bytes && full.bytes);
+    const double explained = live.stats.bytes_per_round / full.stats.bytes_per_round;
+    EXPECT_DOUBLE_EQ(live.bytes->explained, explained);
+    EXPECT_DOUBLE_EQ(live.bytes->constant_ns, 20 - explained * 40);
+    EXPECT_DOUBLE_EQ(live.bytes->times, 0.5 / explained);
+    EXPECT_DOUBLE_EQ(live.bytes->per_second, live.stats.bytes_per_round / 20e-9);
+    EXPECT_DOUBLE_EQ(full.bytes->times, 1.0);
+    EXPECT_DOUBLE_EQ(full.bytes->constant_ns, 0.0);
+}
+
+TEST(HeadReads, EachKindOfBytesIsExplainedByItsOwnProbe) {
+    HeadStats stats;
+    stats.head = "specvocab";
+    stats.bytes_per_round = 9000;
+    stats.bytes_per_call = 3000;  // three calls per round
+    stats.head_ns_per_round = 1500;
+    RunRow run;
+    run.config_json = R"({"head_streamed_bytes": {"specvocab": 1000}})";
+    HeadReads reads = head_reads(run, stats);
+    EXPECT_DOUBLE_EQ(reads.streamed, 3000);
+    EXPECT_DOUBLE_EQ(reads.gathered, 6000);
+    EXPECT_FALSE(reads.explained_ns);  // no probe was run
+    run.machine_json = R"({"read_gb_per_s":20.0})";
+    EXPECT_FALSE(head_reads(run, stats).explained_ns);  // no probe of scattered rows
+    run.machine_json = R"({"read_gb_per_s":20.0,"scattered_read_gb_per_s":10.0})";
+    reads = head_reads(run, stats);
+    EXPECT_DOUBLE_EQ(*reads.explained_ns, 3000 / 20.0 + 6000 / 10.0);
+    EXPECT_DOUBLE_EQ(reads.times(), 2.0);
+    EXPECT_DOUBLE_EQ(reads.constant_ns(), 750);
+    // A head without scattered rows streams all its bytes.
+    stats.head = "full";
+    reads = head_reads(run, stats);
+    EXPECT_DOUBLE_EQ(reads.gathered, 0);
+    EXPECT_DOUBLE_EQ(*reads.explained_ns, 450);
+    // Without recorded calls, the bytes are not divided and no time is explained.
+    stats.head = "specvocab";
+    stats.bytes_per_call = 0;
+    EXPECT_FALSE(head_reads(run, stats).explained_ns);
+    // config_json of another program, or none.
+    for (const char* config :
+         {"", "{", "[]", R"({"head_streamed_bytes": 3})", R"({"head_streamed_bytes": {"specvocab": "x"}})"}) {
+        run.config_json = config;
+        EXPECT_DOUBLE_EQ(head_reads(run, stats).streamed, 9000) << config;
+    }
+}
+
+TEST(HeadCosts, WithoutAFullHeadThereIsNoPlanePoint) {
+    RunBuilder builder;
+    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 1}});
+    const auto rows = head_costs(builder.snapshot(), 1);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].reference, FullReference::none);
+    EXPECT_FALSE(rows[0].cost.rho_tau || rows[0].cost.nu || rows[0].cost.kappa || rows[0].cost.predicted);
+    EXPECT_FALSE(rows[0].bytes);
+    EXPECT_DOUBLE_EQ(*rows[0].stats.coverage, 0.5);
+    EXPECT_TRUE(head_costs(builder.snapshot(), 9).empty());
+}
+
+TEST(HeadCosts, FullDrivingIsItsOwnReference) {
+    RunBuilder builder(1, "full");
+    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"full", HeadMode::drive, 20, 2, 2}});
+    const auto rows = head_costs(builder.snapshot(), 1);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].reference, FullReference::drive);
+    EXPECT_DOUBLE_EQ(rows[0].cost.nu->value, 1.0);
+    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 0.25);
+    EXPECT_DOUBLE_EQ(rows[0].cost.measured->value, 1.0);
+    EXPECT_DOUBLE_EQ(rows[0].cost.unexplained->value, 0.0);
+}
+
+/// Warm-up rounds are rounds of the text, so tau of the driving head includes them, like that of a self-paced
+/// head.
+TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
+    RunBuilder builder;
+    const auto step = [&](TimeNs start, int committed, Excluded excluded) {
+        builder.step(start, start + 100, {}, committed, excluded, 0,
+                     {{"fr-spec:v=8", HeadMode::drive, 10, committed, committed}});
+    };
+    step(0, 1, Excluded::warmup);
+    step(100, 1, Excluded::shadow);
+    step(200, 4, Excluded::no);
+    HeadEvalRow full;
+    full.run_id = 1;
+    full.head = "full";
+    full.mode = HeadMode::selfpaced;
+    full.head_ns = 40;
+    full.round_id = builder.snapshot().rounds[2].row.id;
+    for (const int committed : {3, 3}) {
+        full.committed = committed;
+        builder.capture().apply(HeadEvaluated{{full}});
+    }
+    const auto rows = head_costs(builder.snapshot(), 1);
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 2.0 / 3);  // 6 tokens in three rounds and in two
+    EXPECT_DOUBLE_EQ(rows[0].cost.nu->value, 0.25);
+    EXPECT_FALSE(rows[0].estimate);
+    EXPECT_EQ(rows[0].reference, FullReference::selfpaced);
+    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 90);  // from the counted step
+}
+
+/// Conversations of two turns. Each turn has a calibration round and a counted one.
+Snapshot calibrated_conversations(int conversations, int with_calibration) {
+    Capture capture;
+    RunStarted started;
+    started.run.id = 1;
+    started.run.head = "fr-spec:v=8";
+    capture.apply(started);
+    RowId id = 0;
+    for (int c = 0; c < conversations; ++c)
+        for (int turn = 0; turn < 2; ++turn) {
+            PromptRow prompt;
+            prompt.id = 2 * c + turn + 1;
+            prompt.run_id = 1;
+            prompt.ordinal = 2 * c + turn;
+            prompt.external_id = std::to_string(c);
+            prompt.turn = turn;
+            capture.apply(PromptStarted{prompt});
+            for (const bool shadow : {true, false}) {
+                if (shadow && c >= with_calibration) continue;
+                StepRecord step;
+                step.step.id = ++id;
+                step.step.run_id = 1;
+                step.step.start_ns = id * 1000;
+                step.step.end_ns = id * 1000 + 900;
+                step.step.excluded = shadow ? Excluded::shadow : Excluded::no;
+                RoundRecord round;
+                round.round.id = round.round.step_id = id;
+                round.round.run_id = 1;
+                round.round.prompt_id = prompt.id;
+                round.round.committed = 2 + c % 2;
+                HeadEvalRow row;
+                row.run_id = 1;
+                row.round_id = id;
+                row.head = "fr-spec:v=8";
+                row.head_ns = 100 + c;
+                row.committed = round.round.committed;
+                round.head_evals.push_back(row);
+                if (shadow) {
+                    row.head = "full";
+                    row.mode = HeadMode::calibration;
+                    row.head_ns = 400;
+                    row.committed = 3;
+                    round.head_evals.push_back(row);
+                }
+                step.rounds.push_back(round);
+                capture.apply(step);
+            }
+        }
+    return capture.snapshot(1);
+}
+
+TEST(HeadCosts, IntervalsAreOfConversationsAndNotOfTurns) {
+    // Ten turns are five conversations: too few for intervals.
+    HeadComparison live = head_costs(calibrated_conversations(5, 5), 1)[0];
+    EXPECT_EQ(live.cost.conversations, 5u);
+    EXPECT_FALSE(live.cost.tau->interval || live.cost.rho_tau->interval || live.cost.nu->interval);
+    EXPECT_THAT(live.no_interval, HasSubstr("in 5 conversations"));
+    live = head_costs(calibrated_conversations(6, 6), 1)[0];
+    ASSERT_TRUE(live.cost.rho_tau->interval && live.cost.nu->interval && live.cost.kappa->interval);
+    EXPECT_EQ(live.no_interval, "");
+    EXPECT_LT(live.cost.rho_tau->interval->low, live.cost.rho_tau->value);
+    // If only the first conversations have calibration rounds, tau has an interval and the comparison has
+    // none.
+    live = head_costs(calibrated_conversations(9, 3), 1)[0];
+    EXPECT_EQ(live.cost.conversations, 3u);
+    EXPECT_TRUE(live.cost.tau->interval);
+    EXPECT_FALSE(live.cost.rho_tau->interval || live.cost.nu->interval || live.cost.predicted->interval);
+    EXPECT_THAT(live.no_interval,
+                HasSubstr("calibration rounds in 3 conversations: intervals need at least 6"));
+    EXPECT_THAT(live.no_interval, HasSubstr("--shadow full or draftscope replay"));
+    // The full head compared with itself is 1, without an interval.
+    EXPECT_FALSE(head_costs(calibrated_conversations(6, 6), 1)[1].cost.rho_tau->interval);
+}
+
+class AnotherRun : public ::testing::Test {
+  protected:
+    /// A run of the full head: 4 tokens in one step of 200 with T_head 40.
+    void add_full_run(RowId id, const std::string& drafter, const std::string& text,
+                      const std::string& settings = "{}", std::uint64_t seed = 0) {
+        RunStarted started;
+        started.run.config_json = settings;
+        started.run.seed = seed;
+        started.run.id = id;
+        started.run.head = "full";
+        started.run.target = "tiny";
+        started.run.drafter = drafter;
+        builder_.capture().apply(started);
+        PromptRow prompt;
+        prompt.id = 100 + id;
+        prompt.run_id = id;
+        prompt.text = text;
+        builder_.capture().apply(PromptStarted{prompt});
+        StepRecord step;
+        step.step.id = 100 + id;
+        step.step.run_id = id;
+        step.step.end_ns = 200;
+        RoundRecord round;
+        round.round.id = 100 + id;
+        round.round.run_id = id;
+        round.round.step_id = step.step.id;
+        round.round.prompt_id = prompt.id;
+        round.round.committed = 4;
+        HeadEvalRow row;
+        row.run_id = id;
+        row.round_id = round.round.id;
+        row.head = "full";
+        row.head_ns = 40;
+        row.committed = 4;
+        round.head_evals = {row};
+        step.rounds = {round};
+        builder_.capture().apply(step);
+    }
+    RunBuilder builder_;
+};
+
+TEST_F(AnotherRun, ThatDiffersInTheHeadAloneIsAReference) {
+    builder_.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
+    const std::string text = builder_.snapshot().prompts.front()->text;
+    add_full_run(2, "another", text);
+    EXPECT_EQ(head_costs(builder_.snapshot(), 1)[0].reference, FullReference::none);
+    add_full_run(3, "", text + "of another prompt");
+    EXPECT_EQ(head_costs(builder_.snapshot(), 1)[0].reference, FullReference::none);
+    add_full_run(4, "", text);
+    const auto rows = head_costs(builder_.snapshot(), 1);
+    EXPECT_EQ(rows[0].reference, FullReference::other_run);
+    EXPECT_FALSE(rows[0].estimate);
+    EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 0.5);
+    EXPECT_DOUBLE_EQ(rows[0].cost.nu->value, 0.25);
+    EXPECT_DOUBLE_EQ(rows[0].cost.kappa->value, 40.0 / 160);  // from the full head's own rounds
+    EXPECT_DOUBLE_EQ(rows[0].cost.measured->value, (2.0 / 100) / (4.0 / 200));
+    EXPECT_DOUBLE_EQ(rows[0].cost.unexplained->value, 1.0 - predicted_speedup(0.5, 0.25, 0.25));
+}
+
+TEST_F(AnotherRun, OfAnotherLengthIsNoReferenceAndASeedIsARepeat) {
+    builder_.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
+    const std::string text = builder_.snapshot().prompts.front()->text;
+    for (const char* settings : {R"({"max_new": 8})", R"({"ignore_eos": true})", R"({"model_hash": "ab"})"})
+        add_full_run(static_cast<RowId>(builder_.snapshot().runs.size()) + 1, "", text, settings);
+    const auto alone = head_costs(builder_.snapshot(), 1);
+    EXPECT_EQ(alone[0].reference, FullReference::none);
+    EXPECT_FALSE(alone[0].cost.rho_tau);
+    EXPECT_FALSE(alone[0].cost.measured);
+    add_full_run(8, "", text, "{}", 1);
+    add_full_run(9, "", text, "{}", 2);
+    const auto rows = head_costs(builder_.snapshot(), 1);
+    EXPECT_EQ(rows[0].reference, FullReference::other_run);
+    EXPECT_DOUBLE_EQ(rows[0].cost.rho_tau->value, 0.5) << "8 tokens in two rounds of two seeds";
+}
+
+}  // namespace
+}  // namespace draftscope

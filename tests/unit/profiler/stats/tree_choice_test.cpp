@@ -1,0 +1,85 @@
+#include "profiler/stats/tree_choice.h"
+
+#include <gtest/gtest.h>
+
+namespace draftscope {
+namespace {
+
+/// A root with two children; the better one has two children. `path` lists the accepted nodes.
+PilotRound round_with(std::initializer_list<int> path) {
+    PilotRound round{{-1, 0, 0.0f, true},
+                     {0, 1, -0.1f, false},
+                     {0, 1, -2.0f, false},
+                     {1, 2, -0.2f, false},
+                     {1, 2, -1.5f, false}};
+    for (const int node : path) round[static_cast<std::size_t>(node)].accepted = true;
+    // The root is not a draft token and must not count.
+    return round;
+}
+
+RoundCosts costs_of(double level, double last) {
+    RoundCosts costs;
+    costs.verify = {{1, 100.0}, {3, 120.0}, {5, last}};
+    costs.chain = costs.tree = {10.0, level};
+    return costs;
+}
+
+TEST(TreeChoice, TimesLieOnALineBetweenThoseMeasuredAndPastTheLast) {
+    const RoundCosts costs = costs_of(0, 200);
+    EXPECT_DOUBLE_EQ(verify_ns(costs, 1), 100);
+    EXPECT_DOUBLE_EQ(verify_ns(costs, 2), 110);
+    EXPECT_DOUBLE_EQ(verify_ns(costs, 4), 160);
+    EXPECT_DOUBLE_EQ(verify_ns(costs, 6), 240);
+    EXPECT_DOUBLE_EQ(verify_ns({}, 3), 0);
+}
+
+TEST(TreeChoice, ASmallerTreeKeepsTheBestScoresAndAChainTheBestChild) {
+    const std::vector<PilotRound> rounds{round_with({1, 3}), round_with({1, 4}), round_with({2}),
+                                         round_with({})};
+    EXPECT_DOUBLE_EQ(pilot_tau(rounds, {1, 2, 5}), 1 + 5.0 / 4);  // the pilot's own tree
+    EXPECT_DOUBLE_EQ(pilot_tau(rounds, {1, 2, 4}), 1 + 4.0 / 4);  // without node 2
+    EXPECT_DOUBLE_EQ(pilot_tau(rounds, {0, 2, 3}), 1 + 3.0 / 4);  // nodes 1 and 2
+    EXPECT_DOUBLE_EQ(pilot_tau(rounds, {0, 1, 2}), 1 + 2.0 / 4);  // node 1
+    EXPECT_DOUBLE_EQ(pilot_tau(rounds, {1, 1, 3}), 1 + 3.0 / 4);  // nodes 1 and 3
+    EXPECT_DOUBLE_EQ(pilot_tau(rounds, {4, 1, 6}), 1 + 3.0 / 4);  // deeper than the pilot tree
+    EXPECT_DOUBLE_EQ(pilot_tau({}, {1, 1, 3}), 1);
+}
+
+TEST(TreeChoice, CheapRowsWantATreeDearRowsAChainDearLevelsAShortOne) {
+    const std::vector<PilotRound> rounds{round_with({1, 3}), round_with({1, 4}), round_with({2}),
+                                         round_with({1, 3})};
+    const TreeShape pilot{1, 2, 5};
+    EXPECT_EQ(forecast_trees(rounds, pilot, costs_of(1, 121)).front().tree, (TreeShape{1, 2, 5}));
+    EXPECT_EQ(forecast_trees(rounds, pilot, costs_of(1, 900)).front().tree, (TreeShape{1, 1, 3}));
+    EXPECT_EQ(forecast_trees(rounds, pilot, costs_of(500, 900)).front().tree.depth, 0);
+}
+
+TEST(TreeChoice, ForecastsATreeWhoseTauIsKnown) {
+    const TreeForecast one = forecast_tree({1, 1, 3}, 1.8, costs_of(5, 130));
+    EXPECT_DOUBLE_EQ(one.round_ns, 10 + 5 + 120);
+    EXPECT_DOUBLE_EQ(one.speedup, 1.8 * 100 / 135);
+    EXPECT_LT(forecast_tree({1, 1, 3}, 1.2, costs_of(5, 130)).speedup, 1);
+}
+
+TEST(TreeChoice, SaysHowFastAgainstNoDrafting) {
+    const std::vector<PilotRound> rounds{round_with({}), round_with({})};
+    const auto forecasts = forecast_trees(rounds, {1, 2, 5}, costs_of(5, 130));
+    ASSERT_FALSE(forecasts.empty());
+    for (const TreeForecast& one : forecasts) {
+        EXPECT_DOUBLE_EQ(one.tau, 1);
+        EXPECT_LT(one.speedup, 1) << "nothing was accepted: drafting only costs";
+        EXPECT_DOUBLE_EQ(one.speedup, 100 / one.round_ns);
+    }
+    EXPECT_EQ(forecasts.front().tree, (TreeShape{0, 1, 2}));
+    EXPECT_TRUE(forecast_trees({}, {1, 2, 5}, costs_of(5, 130)).empty());
+    EXPECT_TRUE(forecast_trees(rounds, {1, 2, 5}, {}).empty());
+}
+
+TEST(TreeChoice, APilotThatIsAChainOffersChainsOnly) {
+    const std::vector<PilotRound> rounds{round_with({1, 3})};
+    for (const TreeForecast& one : forecast_trees(rounds, {3, 1, 5}, costs_of(1, 130)))
+        EXPECT_EQ(one.tree.topk, 1);
+}
+
+}  // namespace
+}  // namespace draftscope

@@ -1,0 +1,241 @@
+#include "storage/import/import_timeline.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/phase_names.h"
+#include "tests/unit/storage/file_helpers.h"
+#include "tests/unit/storage/random_capture.h"
+
+namespace draftscope {
+namespace {
+
+using testing::open_plain;
+using testing::TempFolder;
+using testing::write_all;
+
+std::string phase_text(int id) {
+    return std::string(phase_rows[static_cast<std::size_t>(id)].name);
+}
+
+void write_text(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+}
+
+/// Makes a small export as Nsight Systems writes it, with the columns of an older version: no graphNodeId, no
+/// binaryData.
+void make_nsys(const std::string& path) {
+    const storage::Database db = open_plain(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    const std::string tid = "(77 << 24 | 78)", pid = "(77 << 24)";
+    const std::string sql =
+        "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);"
+        "INSERT INTO StringIds VALUES (1, 'Draft/Head'), (2, 'cudaLaunchKernel_v7000'), (3, 'gemv'),"
+        "  (4, 'void gemv<float>(float*)'), (5, 'cudaGraphLaunch_v10000');"
+        "CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, text "
+        "TEXT, "
+        "  globalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER);"
+        "INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, 'engine', " +
+        tid +
+        ", NULL, 3, NULL),"
+        "  (1000, 9000, 59, 'step', " +
+        tid + ", NULL, 3, 0), (1500, 4000, 59, NULL, " + tid +
+        ", 1, 3, 7),"
+        "  (4500, 8000, 59, 'verify', " +
+        tid + ", NULL, 3, 7), (5000, 6000, 59, 'unrelated', " + tid +
+        ", NULL, 0, NULL),"
+        "  (8500, NULL, 34, 'marker', " +
+        tid + ", NULL, 3, NULL), (8600, NULL, 59, 'still open', " + tid +
+        ", NULL, 3, NULL);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, "
+        "correlationId INTEGER, "
+        "  nameId INTEGER);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (2000, 2100, " +
+        tid + ", 11, 2), (5100, 5200, " + tid +
+        ", 12, 5);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, streamId INTEGER, "
+        "correlationId INTEGER, "
+        "  globalPid INTEGER, demangledName INTEGER, shortName INTEGER, gridX INTEGER, gridY INTEGER, gridZ "
+        "INTEGER, "
+        "  blockX INTEGER, blockY INTEGER, blockZ INTEGER);"
+        // The head's kernel runs while the host is already in verify. Its launch determines its phase.
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (4600, 4900, 7, 11, " +
+        pid +
+        ", 4, 3, 8, 1, 1, 128, 1, 1),"
+        "  (5300, 7000, 7, 12, " +
+        pid +
+        ", 4, 3, 16, 1, 1, 256, 1, 1),"
+        "  (9500, 9600, 7, 99, " +
+        pid +
+        ", 4, 3, 1, 1, 1, 1, 1, 1);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, streamId INTEGER, "
+        "correlationId INTEGER, "
+        "  globalPid INTEGER, bytes INTEGER, copyKind INTEGER);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (7100, 7200, 7, 12, " +
+        pid + ", 640, 2);";
+    ASSERT_EQ(db.exec(sql), SQLITE_OK) << db.message();
+}
+
+TEST(PhaseOfRangeName, KnowsOurNamesAndTheUsualOnes) {
+    const std::pair<const char*, const char*> good[] = {{"head", "head"},
+                                                        {"Draft/Head", "head"},
+                                                        {"draft.lm_head", "head"},
+                                                        {"spec::verify #12", "verify"},
+                                                        {"target_verify", "verify"},
+                                                        {"top_k", "topk"},
+                                                        {"draft", "backbone"},
+                                                        {"KV_compaction", "commit"},
+                                                        {"prefill", "prefill"},
+                                                        {"rejection_sampler", "accept"},
+                                                        {"softmax [3]", "softmax"}};
+    for (const auto& [name, phase] : good) {
+        const auto found = phase_of_range_name(name);
+        ASSERT_TRUE(found) << name;
+        EXPECT_EQ(phase_text(*found), phase) << name;
+    }
+    for (const char* name : {"", "none", "remainder", "overhead", "aten::topk", "headline", "####"})
+        EXPECT_FALSE(phase_of_range_name(name)) << name;
+    EXPECT_TRUE(is_step_range_name("ProfilerStep#3"));
+    EXPECT_TRUE(is_step_range_name("decode/step"));
+    EXPECT_FALSE(is_step_range_name("stepper"));
+}
+
+TEST(ImportTrace, NsysWithOldColumns) {
+    const TempFolder folder;
+    make_nsys(folder.file("a.sqlite"));
+    EXPECT_EQ(trace_kind(folder.file("a.sqlite")), TraceKind::nsys);
+    const auto imported = import_trace(folder.file("a.sqlite"));
+    ASSERT_TRUE(imported.ok()) << imported.error().message;
+    const Snapshot& shot = **imported;
+    ASSERT_EQ(shot.steps.size(), 1u);
+    EXPECT_EQ(shot.steps[0].row.start_ns, 0);
+    EXPECT_EQ(shot.steps[0].row.end_ns, 8000);
+    ASSERT_EQ(shot.spans.size(), 2u);
+    EXPECT_EQ(phase_text(shot.spans[0].phase_id), "head");
+    EXPECT_EQ(shot.spans[0].start_ns, 500);
+    EXPECT_EQ(shot.spans[0].step_id, 1);
+    EXPECT_EQ(phase_text(shot.spans[1].phase_id), "verify");
+    ASSERT_EQ(shot.gpu_ops.size(), 4u);
+    EXPECT_EQ(phase_text(shot.gpu_ops[0].phase_id), "head");
+    EXPECT_EQ(shot.gpu_ops[0].name, "void gemv<float>(float*)");
+    EXPECT_EQ(shot.gpu_ops[0].grid, "8,1,1");
+    EXPECT_EQ(shot.gpu_ops[0].step_id, 1);
+    EXPECT_EQ(phase_text(shot.gpu_ops[1].phase_id), "verify");
+    EXPECT_EQ(shot.gpu_ops[2].name, "memcpy device to host");
+    EXPECT_EQ(shot.gpu_ops[2].bytes, 640);
+    EXPECT_EQ(shot.gpu_ops[3].phase_id, 0);
+    ASSERT_EQ(shot.nvtx_ranges.size(), 5u);  // step, unrelated, marker, two calls
+    EXPECT_EQ(shot.nvtx_ranges[0].domain, "engine");
+    EXPECT_EQ(shot.nvtx_ranges[1].name, "unrelated");
+    EXPECT_EQ(shot.nvtx_ranges[3].domain, "CUDA API");
+    ASSERT_EQ(shot.losses.size(), 1u);
+    EXPECT_EQ(shot.losses[0].count, 1);
+    EXPECT_EQ(shot.runs[0].frontend, "import");
+    EXPECT_EQ(shot.source, folder.file("a.sqlite"));
+}
+
+TEST(ImportTrace, OurOwnNsysExportComesBack) {
+    const TempFolder folder;
+    write_all(folder.file("a.dscope"), testing::RandomCapture(5, {1, 2, 10, 1, true}).records());
+    EXPECT_EQ(trace_kind(folder.file("a.dscope")), TraceKind::none);
+    ASSERT_TRUE(export_nsys(folder.file("a.dscope"), folder.file("a.sqlite")).ok());
+    const auto imported = import_trace(folder.file("a.sqlite"));
+    ASSERT_TRUE(imported.ok()) << imported.error().message;
+    const auto original = load_capture(folder.file("a.dscope"));
+    ASSERT_TRUE(original.ok());
+    EXPECT_EQ((*imported)->spans.size(), (*original)->spans.size());
+    EXPECT_EQ((*imported)->gpu_ops.size(), (*original)->gpu_ops.size());
+    // A thread keeps the system's number, not the one that the export assigns.
+    EXPECT_EQ((*imported)->spans[0].thread_id, (*original)->spans[0].thread_id);
+    std::map<int, TimeNs> ours, theirs;
+    for (std::size_t i = 0; i < (*original)->spans.size(); ++i) {
+        const SpanRow& span = (*original)->spans[i];
+        ours[span.phase_id] += span.end_ns - span.start_ns;
+    }
+    for (std::size_t i = 0; i < (*imported)->spans.size(); ++i) {
+        const SpanRow& span = (*imported)->spans[i];
+        theirs[span.phase_id] += span.end_ns - span.start_ns;
+    }
+    EXPECT_EQ(ours, theirs);
+}
+
+TEST(ImportTrace, KinetoWithGpu) {
+    const TempFolder folder;
+    write_text(folder.file("t.json"), R"({"schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000,
+"deviceProperties": [{"id": 0, "name": "H200"}],
+"traceEvents": [
+ {"ph":"X","cat":"user_annotation","name":"spec/verify","pid":1,"tid":10,"ts":100.0,"dur":50.5},
+ {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":10,"ts":110.0,"dur":2,"args":{"correlation":7}},
+ {"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":160.25,"dur":3.125,
+  "args":{"correlation":7,"stream":7,"device":0,"grid":[4,1,1],"block":[32,1,1]}},
+ {"ph":"X","cat":"gpu_user_annotation","name":"draft/head","pid":0,"tid":9,"ts":200,"dur":20,"args":{"stream":9}},
+ {"ph":"X","cat":"kernel","name":"head_kernel","pid":0,"tid":9,"ts":205,"dur":3,"args":{"stream":9}},
+ {"ph":"X","cat":"gpu_memcpy","name":"Memcpy DtoH","pid":0,"tid":7,"ts":210,"dur":1,"args":{"bytes":128,"stream":7}},
+ {"ph":"X","cat":"kernel","name":"no time","pid":0,"tid":7},
+ {"ph":"i","name":"mark","pid":0,"tid":7,"ts":1},
+ {"ph":"X","cat":"python_function","name":"f","pid":1,"tid":10,"ts":1.0,"dur":1}
+]})");
+    const auto imported = import_trace(folder.file("t.json"));
+    ASSERT_TRUE(imported.ok()) << imported.error().message;
+    const Snapshot& shot = **imported;
+    ASSERT_EQ(shot.spans.size(), 1u);
+    EXPECT_EQ(shot.spans[0].end_ns, 50500);
+    ASSERT_EQ(shot.gpu_ops.size(), 3u);
+    EXPECT_EQ(shot.gpu_ops[0].start_ns, 60250);
+    EXPECT_EQ(shot.gpu_ops[0].end_ns, 63375);
+    EXPECT_EQ(phase_text(shot.gpu_ops[0].phase_id), "verify");
+    EXPECT_EQ(shot.gpu_ops[0].grid, "4,1,1");
+    EXPECT_EQ(phase_text(shot.gpu_ops[1].phase_id), "head");
+    EXPECT_EQ(shot.gpu_ops[2].bytes, 128);
+    ASSERT_EQ(shot.losses.size(), 1u);
+    EXPECT_EQ(shot.losses[0].count, 1);
+    EXPECT_EQ(shot.anchors[0].utc_ns, 1700000000000100000);
+}
+
+TEST(ImportTrace, RecordedByTorchProfiler) {
+    const auto imported =
+        import_trace(std::string(DS_SOURCE_DIR) + "/tests/golden/traces/torch_profiler.json.gz");
+    ASSERT_TRUE(imported.ok()) << imported.error().message;
+    const Snapshot& shot = **imported;
+    EXPECT_EQ(shot.steps.size(), 3u);
+    ASSERT_EQ(shot.spans.size(), 12u);
+    const char* names[] = {"backbone", "head", "topk", "verify"};
+    for (std::size_t i = 0; i < shot.spans.size(); ++i) {
+        EXPECT_EQ(phase_text(shot.spans[i].phase_id), names[i % 4]);
+        EXPECT_EQ(shot.spans[i].step_id, static_cast<RowId>(i / 4 + 1));
+        const StepRow& step = shot.steps[i / 4].row;
+        EXPECT_GE(shot.spans[i].start_ns, step.start_ns);
+        EXPECT_LE(shot.spans[i].end_ns, step.end_ns);
+    }
+    EXPECT_GT(shot.nvtx_ranges.size(), 20u);  // the operators
+}
+
+TEST(ImportTrace, BadFilesAreNamed) {
+    const TempFolder folder;
+    const auto refused = [&](const std::string& name, const std::string& text) {
+        write_text(folder.file(name), text);
+        const auto imported = import_trace(folder.file(name));
+        ASSERT_FALSE(imported.ok()) << name;
+        EXPECT_EQ(imported.error().kind, ErrorKind::bad_input) << name;
+        EXPECT_NE(imported.error().message.find(name), std::string::npos) << imported.error().message;
+    };
+    refused("cut.json", R"({"traceEvents": [{"ph":"X","ts":1,)");
+    refused("other.json", R"({"events": []})");
+    refused("empty.json", R"({"traceEvents": []})");
+    refused("text.txt", "hello");
+    refused("empty", "");
+    refused("run.nsys-rep", "\x01\x02");
+    refused("not.sqlite", std::string("SQLite format 3\0", 16) + std::string(200, 'x'));
+    refused("cut.json.gz", std::string("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x01\x02", 12));
+    const storage::Database db =
+        open_plain(folder.file("plain.sqlite"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    ASSERT_EQ(db.exec("CREATE TABLE t(x)"), SQLITE_OK);
+    const auto plain = import_trace(folder.file("plain.sqlite"));
+    ASSERT_FALSE(plain.ok());
+    EXPECT_NE(plain.error().message.find("NVTX_EVENTS"), std::string::npos);
+    EXPECT_FALSE(import_trace(folder.file("missing")).ok());
+}
+
+}  // namespace
+}  // namespace draftscope
