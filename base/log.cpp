@@ -8,7 +8,7 @@
 namespace draftscope {
 namespace {
 
-constexpr std::size_t kept_lines = 10'000;
+constexpr std::size_t max_lines = 10'000;
 
 struct LogBuffer {
     std::mutex mutex;
@@ -50,22 +50,22 @@ spdlog::level::level_enum spd_level(LogLevel level) {
 
 void log_line(LogLevel level, std::string text) {
     console().log(spd_level(level), "{}", text);
-    LogBuffer& kept = buffer();
-    const std::lock_guard lock(kept.mutex);
-    kept.lines.push_back({monotonic_ns(), level, std::move(text)});
-    if (kept.lines.size() > kept_lines) {
-        kept.lines.pop_front();
-        ++kept.dropped;
+    LogBuffer& log_buffer = buffer();
+    const std::lock_guard lock(log_buffer.mutex);
+    log_buffer.lines.push_back({monotonic_ns(), level, std::move(text)});
+    if (log_buffer.lines.size() > max_lines) {
+        log_buffer.lines.pop_front();
+        ++log_buffer.dropped;
     }
 }
 
 std::vector<LogLine> log_since(std::size_t first, std::size_t* next) {
-    LogBuffer& kept = buffer();
-    const std::lock_guard lock(kept.mutex);
-    const std::size_t start = first > kept.dropped ? first - kept.dropped : 0;
-    *next = kept.dropped + kept.lines.size();
-    if (start >= kept.lines.size()) return {};
-    return {kept.lines.begin() + static_cast<std::ptrdiff_t>(start), kept.lines.end()};
+    LogBuffer& log_buffer = buffer();
+    const std::lock_guard lock(log_buffer.mutex);
+    const std::size_t start = first > log_buffer.dropped ? first - log_buffer.dropped : 0;
+    *next = log_buffer.dropped + log_buffer.lines.size();
+    if (start >= log_buffer.lines.size()) return {};
+    return {log_buffer.lines.begin() + static_cast<std::ptrdiff_t>(start), log_buffer.lines.end()};
 }
 
 void set_stderr_level(LogLevel level) {

@@ -56,7 +56,7 @@ MappedFile::MappedFile(std::string path, const std::uint8_t* data, const struct 
       device_(info.st_dev),
       inode_(info.st_ino) {}
 
-bool MappedFile::is(const struct stat& info) const {
+bool MappedFile::is_same_file(const struct stat& info) const {
     return info.st_dev == device_ && info.st_ino == inode_ && static_cast<std::size_t>(info.st_size) == size_;
 }
 
@@ -65,16 +65,16 @@ MappedFile::~MappedFile() {
 }
 
 std::string printable(std::string_view text) {
-    constexpr std::size_t longest = 80;
+    constexpr std::size_t max_length = 80;
     std::string out;
-    for (const char c : text.substr(0, longest)) {
+    for (const char c : text.substr(0, max_length)) {
         const auto byte = static_cast<unsigned char>(c);
         if (byte < 0x20 || byte >= 0x7f)
             out += fmt::format("\\x{:02x}", byte);
         else
             out += c;
     }
-    if (text.size() > longest) out += "...";
+    if (text.size() > max_length) out += "...";
     return out;
 }
 

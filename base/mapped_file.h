@@ -31,7 +31,7 @@ class MappedFile {
     const std::string& path() const { return path_; }
     std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
     /// Returns whether `info` describes the mapped file with its size at mapping time.
-    bool is(const struct stat& info) const;
+    bool is_same_file(const struct stat& info) const;
 
   private:
     MappedFile(std::string path, const std::uint8_t* data, const struct stat& info);

@@ -61,9 +61,9 @@ struct SpanEvent {
 
 /// Called when a range opens and closes, on the recording thread. NVTX mirror and GPU phase stack implement
 /// it. Rows and bytes may be known only at close.
-class RangeListener {
+class RangeSink {
   public:
-    virtual ~RangeListener() = default;
+    virtual ~RangeSink() = default;
     /// Gets the values known at that time: phase, round, level, usually rows and bytes.
     virtual void open(const SpanEvent& opening) = 0;
     virtual void close(const SpanEvent& ended) = 0;
@@ -88,9 +88,9 @@ class PhaseRecorder {
 
     void set_round(std::int32_t round) { round_ = round; }
     std::int32_t round() const { return round_; }
-    void set_listener(RangeListener* listener) { listener_ = listener; }
+    void set_range_sink(RangeSink* range_sink) { range_sink_ = range_sink; }
     /// For work whose times are known later: the caller opens and closes its ranges here and calls record().
-    RangeListener* listener() const { return listener_; }
+    RangeSink* range_sink() const { return range_sink_; }
     void set_observer(PhaseObserver* observer) { observer_ = observer; }
     void set_enabled(bool enabled) { enabled_ = enabled; }
     bool enabled() const { return enabled_; }
@@ -122,7 +122,7 @@ class PhaseRecorder {
     alignas(64) std::atomic<std::uint64_t> head_{0};
     alignas(64) std::atomic<std::uint64_t> tail_{0};
     std::atomic<std::uint64_t> dropped_{0};
-    RangeListener* listener_ = nullptr;
+    RangeSink* range_sink_ = nullptr;
     PhaseObserver* observer_ = nullptr;
     std::int32_t round_ = -1;
     std::uint32_t thread_id_ = 0;
@@ -146,7 +146,7 @@ class PhaseScope {
         event_.depth = recorder_.depth_;
         if (recorder_.observer_ != nullptr && event_.depth == 0) recorder_.observer_->phase_begins(event_);
         ++recorder_.depth_;
-        if (recorder_.listener_ != nullptr) recorder_.listener_->open(event_);
+        if (recorder_.range_sink_ != nullptr) recorder_.range_sink_->open(event_);
         event_.start_ticks = ticks_now();
     }
     PhaseScope(const PhaseScope&) = delete;
@@ -161,7 +161,7 @@ class PhaseScope {
         event_.end_ticks = ticks_now();
         --recorder_.depth_;
         recorder_.push(event_);
-        if (recorder_.listener_ != nullptr) recorder_.listener_->close(event_);
+        if (recorder_.range_sink_ != nullptr) recorder_.range_sink_->close(event_);
         const SpanEvent ended = event_;
         event_.phase = Phase::none;
         if (recorder_.observer_ != nullptr && ended.depth == 0) recorder_.observer_->phase_ended(ended);

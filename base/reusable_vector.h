@@ -8,7 +8,7 @@ namespace draftscope {
 /// A vector that keeps its elements alive across clear(), so that their buffers are reused.
 /// Method add() returns an element with stale contents and may reallocate.
 template <typename T>
-class Reused {
+class ReusableVector {
   public:
     void clear() { used_ = 0; }
     T& add() {

@@ -6,12 +6,12 @@ namespace draftscope {
 namespace {
 
 /// Well-formed sequences by first byte (Unicode 15, table 3-7): length and the range of the second byte.
-struct Lead {
+struct LeadByte {
     std::size_t length;
     std::uint8_t low, high;
 };
 
-Lead lead_of(std::uint8_t byte) {
+LeadByte classify_lead_byte(std::uint8_t byte) {
     if (byte < 0x80) return {1, 0, 0};
     if (byte < 0xc2) return {0, 0, 0};
     if (byte < 0xe0) return {2, 0x80, 0xbf};
@@ -29,7 +29,7 @@ Lead lead_of(std::uint8_t byte) {
 Utf8Unit next_utf8(std::string_view bytes) {
     using Kind = Utf8Unit::Kind;
     const auto first = static_cast<std::uint8_t>(bytes[0]);
-    const Lead lead = lead_of(first);
+    const LeadByte lead = classify_lead_byte(first);
     if (lead.length == 0) return {Kind::invalid, 1, 0};
     if (lead.length == 1) return {Kind::character, 1, first};
     char32_t character = first & (0x7fu >> lead.length);

@@ -11,19 +11,19 @@ namespace {
 
 // Ids are usually consecutive, so the offset from the first id nearly always is the index. A gap (a file with
 // deleted rows) needs a search.
-template <typename Rows, typename IdOf>
-std::ptrdiff_t index_of(const Rows& rows, RowId id, IdOf id_of) {
+template <typename Rows, typename GetId>
+std::ptrdiff_t find_index(const Rows& rows, RowId id, GetId get_id) {
     if (rows.empty()) return -1;
-    const RowId guess = id - id_of(rows.front());
+    const RowId guess = id - get_id(rows.front());
     if (guess >= 0 && guess < static_cast<RowId>(rows.size()) &&
-        id_of(rows[static_cast<std::size_t>(guess)]) == id)
+        get_id(rows[static_cast<std::size_t>(guess)]) == id)
         return static_cast<std::ptrdiff_t>(guess);
     const auto found =
-        std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return id_of(row) == id; });
+        std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return get_id(row) == id; });
     return found == rows.end() ? -1 : found - rows.begin();
 }
 
-RowId prompt_id_of(const std::shared_ptr<const PromptRow>& prompt) {
+RowId get_prompt_id(const std::shared_ptr<const PromptRow>& prompt) {
     return prompt->id;
 }
 
@@ -48,12 +48,12 @@ constexpr int head_phase_id = 4;
 }  // namespace
 
 const RunRow* Snapshot::run(RowId id) const {
-    const std::ptrdiff_t index = index_of(runs, id, [](const RunRow& row) { return row.id; });
+    const std::ptrdiff_t index = find_index(runs, id, [](const RunRow& row) { return row.id; });
     return index < 0 ? nullptr : &runs[static_cast<std::size_t>(index)];
 }
 
 const PromptRow* Snapshot::prompt(RowId id) const {
-    const std::ptrdiff_t index = index_of(prompts, id, prompt_id_of);
+    const std::ptrdiff_t index = find_index(prompts, id, get_prompt_id);
     return index < 0 ? nullptr : prompts[static_cast<std::size_t>(index)].get();
 }
 
@@ -80,7 +80,7 @@ std::shared_ptr<const RoundTree> Snapshot::tree(std::size_t round) const {
     return out;
 }
 
-std::shared_ptr<const RunLanes> Snapshot::lanes_of(RowId run_id) const {
+std::shared_ptr<const RunLanes> Snapshot::lanes_for(RowId run_id) const {
     for (const auto& run : lanes)
         if (run->run_id == run_id) return run;
     return nullptr;
@@ -122,7 +122,7 @@ struct Capture::Applier {
     }
     void operator()(const PromptProgress& progress) {
         append_all(capture.tokens_, progress.tokens);
-        const std::ptrdiff_t index = index_of(capture.base_.prompts, progress.prompt_id, prompt_id_of);
+        const std::ptrdiff_t index = find_index(capture.base_.prompts, progress.prompt_id, get_prompt_id);
         if (index < 0) return;
         auto& slot = capture.base_.prompts[static_cast<std::size_t>(index)];
         PromptRow row = *slot;
@@ -132,7 +132,7 @@ struct Capture::Applier {
         slot = std::make_shared<const PromptRow>(std::move(row));
     }
     void operator()(const PromptEnded& ended) {
-        const std::ptrdiff_t index = index_of(capture.base_.prompts, ended.prompt.id, prompt_id_of);
+        const std::ptrdiff_t index = find_index(capture.base_.prompts, ended.prompt.id, get_prompt_id);
         auto row = std::make_shared<const PromptRow>(ended.prompt);
         if (index < 0)
             capture.base_.prompts.push_back(std::move(row));
@@ -142,7 +142,7 @@ struct Capture::Applier {
     void operator()(const StepRecord& record) { capture.append_step(record); }
     void operator()(const LiveRound& live) {
         capture.base_.live = live.active ? std::make_shared<const LiveRound>(live) : nullptr;
-        capture.base_.in_flight = live.active ? capture.snapshot_of(live) : nullptr;
+        capture.base_.in_flight = live.active ? capture.snapshot_in_flight(live) : nullptr;
     }
     void operator()(const SpansRecorded& recorded) {
         auto at = static_cast<std::uint32_t>(capture.spans_.size());
@@ -158,7 +158,7 @@ struct Capture::Applier {
         base.live = nullptr;
         base.in_flight = nullptr;
         const std::ptrdiff_t index =
-            index_of(base.runs, ended.run_id, [](const RunRow& row) { return row.id; });
+            find_index(base.runs, ended.run_id, [](const RunRow& row) { return row.id; });
         if (index < 0) return;
         base.anchors.push_back(ended.anchor);
         base.runs[static_cast<std::size_t>(index)].ended = ended.how;
@@ -170,13 +170,13 @@ struct Capture::Applier {
     void operator()(const std::vector<NvtxRangeRow>& rows) {
         const RowRange range = append_all(capture.nvtx_ranges_, rows);
         by_run(rows, [&](RowId run_id, auto part, std::size_t first) {
-            capture.lanes_of(run_id).add_nvtx_ranges(part, range.first + static_cast<std::uint32_t>(first));
+            capture.lanes_for(run_id).add_nvtx_ranges(part, range.first + static_cast<std::uint32_t>(first));
         });
     }
     void operator()(const std::vector<GpuOpRow>& rows) {
         const RowRange range = append_all(capture.gpu_ops_, rows);
         by_run(rows, [&](RowId run_id, auto part, std::size_t first) {
-            capture.lanes_of(run_id).add_gpu_ops(part, range.first + static_cast<std::uint32_t>(first));
+            capture.lanes_for(run_id).add_gpu_ops(part, range.first + static_cast<std::uint32_t>(first));
         });
     }
     void operator()(const std::vector<GpuCounterRow>& rows) { append_all(capture.gpu_counters_, rows); }
@@ -186,7 +186,7 @@ void Capture::apply(const Record& record) {
     std::visit(Applier{*this}, record);
 }
 
-LaneBuilder& Capture::lanes_of(RowId run_id) {
+LaneBuilder& Capture::lanes_for(RowId run_id) {
     for (LaneBuilder& run : lanes_)
         if (run.run_id() == run_id) return run;
     return lanes_.emplace_back(run_id);
@@ -203,7 +203,7 @@ RowRange Capture::append_spans(const std::vector<SpanRow>& spans) {
         for (const SpanRow& span : spans) sources_.push_back(static_cast<std::uint32_t>(span.id));
     }
     by_run(spans, [&](RowId run_id, auto part, std::size_t first) {
-        lanes_of(run_id).add_spans(part, std::span(sources_).subspan(first, part.size()));
+        lanes_for(run_id).add_spans(part, std::span(sources_).subspan(first, part.size()));
     });
     return range;
 }
@@ -225,7 +225,7 @@ void Capture::append_step(const StepRecord& record) {
     entry.spans = append_spans(record.spans);
     entry.phases = append_all(step_phases_, record.phases);
     for (const SpanRow& span : record.spans) entry.head_calls += span.phase_id == head_phase_id ? 1 : 0;
-    lanes_of(record.step.run_id).add_step(record.step, step_index);
+    lanes_for(record.step.run_id).add_step(record.step, step_index);
     for (const RoundRecord& round : record.rounds) append_round(round, step_index);
     steps_.push_back(std::move(entry));
     base_.live = nullptr;
@@ -233,7 +233,7 @@ void Capture::append_step(const StepRecord& record) {
 }
 
 /// Returns the round as a step that ends at the time at which the engine is held.
-std::shared_ptr<const Snapshot> Capture::snapshot_of(const LiveRound& live) const {
+std::shared_ptr<const Snapshot> Capture::snapshot_in_flight(const LiveRound& live) const {
     Capture part;
     part.base_.runs = base_.runs;
     part.base_.run_end_ns = base_.run_end_ns;

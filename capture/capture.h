@@ -47,9 +47,9 @@ struct RoundTree {
     std::string problem;  ///< why the tree could not be read; "" = no error
 };
 /// Draft trees and spans that stay in their file until a reader requests them. Thread-safe.
-class StoredRows {
+class OnDiskRows {
   public:
-    virtual ~StoredRows() = default;
+    virtual ~OnDiskRows() = default;
     virtual std::shared_ptr<const RoundTree> tree(RowId round_id) const = 0;
     virtual std::optional<SpanRow> span(RowId id) const = 0;  ///< absent if it can't be read
     /// Writes everything in the file to a new file at `out`, which must not exist.
@@ -67,7 +67,7 @@ struct Snapshot {
     LogTable<RoundEntry>::View rounds;
     LogTable<NodeRow>::View nodes;             ///< empty if `stored` is set: use tree()
     LogTable<NodeTopRow>::View tops;           ///< as `nodes`
-    std::shared_ptr<const StoredRows> stored;  ///< rows that stay in a large file; else null
+    std::shared_ptr<const OnDiskRows> stored;  ///< rows that stay in a large file; else null
     LogTable<TokenRow>::View tokens;
     LogTable<SpanRow>::View spans;  ///< empty if `stored` is set: lanes hold the times, span() the rest
     LogTable<StepPhaseRow>::View step_phases;            ///< see StepEntry::phases
@@ -94,7 +94,7 @@ struct Snapshot {
     /// Returns the printable text of a token of the run's target; "" if the vocabulary is unknown.
     std::string_view token_text(const RunRow& run, TokenId token) const;
     /// Returns the run's lanes; null if it has none yet.
-    std::shared_ptr<const RunLanes> lanes_of(RowId run_id) const;
+    std::shared_ptr<const RunLanes> lanes_for(RowId run_id) const;
     /// Returns the span that TimelineRow::source() identifies; absent if its file can't be read.
     std::optional<SpanRow> span(std::uint32_t at) const;
     /// Returns the draft tree of `rounds[round]`, from memory or from the file.
@@ -111,15 +111,15 @@ class Capture {
     void set_source(std::string path) { base_.source = std::move(path); }
     /// Leaves the trees and spans of the following records in `rows`. Call it before the first record. Such
     /// spans carry only their ids and what their lanes need; steps carry their phases.
-    void set_stored(std::shared_ptr<const StoredRows> rows) { base_.stored = std::move(rows); }
+    void set_stored(std::shared_ptr<const OnDiskRows> rows) { base_.stored = std::move(rows); }
 
   private:
     struct Applier;
-    LaneBuilder& lanes_of(RowId run_id);
+    LaneBuilder& lanes_for(RowId run_id);
     RowRange append_spans(const std::vector<SpanRow>& spans);
     void append_step(const StepRecord& record);
     void append_late(RowId step_id, std::uint32_t span);
-    std::shared_ptr<const Snapshot> snapshot_of(const LiveRound& live) const;
+    std::shared_ptr<const Snapshot> snapshot_in_flight(const LiveRound& live) const;
     void append_round(const RoundRecord& record, std::uint32_t step_index);
 
     Snapshot base_;  ///< the small parts; snapshot() adds views of the tables below
@@ -141,7 +141,7 @@ class Capture {
 };
 
 /// Holds the newest snapshot: the recorder publishes it and the window reads it. Thread-safe.
-class SnapshotBox {
+class SnapshotSlot {
   public:
     void publish(std::shared_ptr<const Snapshot> snapshot) {
         const std::lock_guard lock(mutex_);

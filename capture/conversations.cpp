@@ -6,7 +6,7 @@
 
 namespace draftscope {
 
-std::vector<std::size_t> conversations_of(std::span<const TurnName> turns) {
+std::vector<std::size_t> group_conversations(std::span<const TurnName> turns) {
     struct Last {
         std::size_t conversation = 0;
         int turn = 0;
@@ -35,7 +35,7 @@ Conversations::Conversations(const Snapshot& snapshot, RowId run_id) {
     names.reserve(prompts.size());
     for (const PromptRow* prompt : prompts)
         names.push_back({prompt->suite, prompt->external_id, prompt->turn});
-    const std::vector<std::size_t> numbers = conversations_of(names);
+    const std::vector<std::size_t> numbers = group_conversations(names);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
         by_prompt_.emplace(prompts[i]->id, numbers[i]);
         count_ = std::max(count_, numbers[i] + 1);

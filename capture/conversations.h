@@ -22,7 +22,7 @@ struct TurnName {
 /// Returns the conversation of each turn, numbered from 0. `turns` are in the order of the prompt file. A
 /// later turn of the same suite and id continues the conversation; the same or an earlier turn begins a new
 /// one. A turn without an id is a conversation by itself.
-std::vector<std::size_t> conversations_of(std::span<const TurnName> turns);
+std::vector<std::size_t> group_conversations(std::span<const TurnName> turns);
 
 /// The conversations of a recorded run.
 class Conversations {
@@ -31,7 +31,7 @@ class Conversations {
 
     std::size_t count() const { return count_; }
     /// Returns the prompt's conversation; absent if the prompt belongs to another run.
-    std::optional<std::size_t> of(RowId prompt_id) const {
+    std::optional<std::size_t> find(RowId prompt_id) const {
         const auto found = by_prompt_.find(prompt_id);
         return found == by_prompt_.end() ? std::nullopt : std::optional(found->second);
     }

@@ -45,7 +45,7 @@ std::optional<double> ratio(double a, double b) {
     return b != 0 ? std::optional<double>(a / b) : std::nullopt;
 }
 
-HeadStats row_of(const HeadSums& of, double calls_per_round) {
+HeadStats make_stats(const HeadSums& of, double calls_per_round) {
     const auto rounds = static_cast<double>(of.rounds);
     HeadStats row;
     row.head = of.head;
@@ -105,7 +105,7 @@ std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id) {
     }
     const double calls = head_calls_per_round(snapshot, run_id);
     std::vector<HeadStats> out;
-    for (const HeadSums& of : sums) out.push_back(row_of(of, calls));
+    for (const HeadSums& of : sums) out.push_back(make_stats(of, calls));
     std::stable_sort(out.begin(), out.end(), [](const HeadStats& a, const HeadStats& b) {
         return std::pair(a.mode, a.head) < std::pair(b.mode, b.head);
     });

@@ -41,7 +41,7 @@ bool line_order(const Piece& a, const Piece& b) {
 
 // Assigns every instant of a line to the span that started last, so that self times add up to the union of
 // the spans.
-void attribute(std::span<Piece> line) {
+void assign_self_times(std::span<Piece> line) {
     std::vector<Piece*> open;
     TimeNs now = 0;
     const auto advance = [&](TimeNs until) {
@@ -74,7 +74,7 @@ void add_piece(std::vector<Piece>& pieces, const SpanRow& span) {
     pieces.push_back({span.lane, span.thread_id, span.phase_id, span.start_ns, span.end_ns, span.bytes, 0});
 }
 
-std::vector<Piece> pieces_of(const Snapshot& snapshot, const StepEntry& step) {
+std::vector<Piece> collect_pieces(const Snapshot& snapshot, const StepEntry& step) {
     std::vector<Piece> pieces;
     for (std::uint32_t i = 0; i < step.spans.count; ++i)
         add_piece(pieces, snapshot.spans[step.spans.first + i]);
@@ -87,18 +87,18 @@ std::vector<Piece> pieces_of(const Snapshot& snapshot, const StepEntry& step) {
 }
 
 /// Puts the critical lane first and computes self times.
-void order_and_attribute(std::vector<Piece>& pieces) {
+void compute_self_times(std::vector<Piece>& pieces) {
     std::sort(pieces.begin(), pieces.end(), line_order);
     for (std::size_t first = 0; first < pieces.size();) {
         std::size_t end = first + 1;
         while (end < pieces.size() && same_line(pieces[first], pieces[end])) ++end;
-        attribute({&pieces[first], end - first});
+        assign_self_times({&pieces[first], end - first});
         first = end;
     }
 }
 
 // Returns the time in [start, end) in which the critical lane was busy. `pieces`: the result of
-// order_and_attribute().
+// compute_self_times().
 TimeNs critical_overlap(const std::vector<Piece>& pieces, const Piece& side) {
     TimeNs covered = 0, reached = side.start;
     for (const Piece& piece : pieces) {
@@ -123,9 +123,9 @@ struct StepTimes {
     TimeNs critical = 0;  ///< union of the critical lane
 };
 
-StepTimes times_of(const StepRow& step, std::vector<Piece> pieces) {
+StepTimes step_times(const StepRow& step, std::vector<Piece> pieces) {
     StepTimes out;
-    order_and_attribute(pieces);
+    compute_self_times(pieces);
     for (const Piece& piece : pieces) {
         StepTimes::Times& phase = out.phases[static_cast<std::size_t>(piece.phase)];
         phase.seen = true;
@@ -145,8 +145,8 @@ StepTimes times_of(const StepRow& step, std::vector<Piece> pieces) {
 
 /// Returns the times of a step of the snapshot, from its spans, or from the stored sums if the spans stay in
 /// a file.
-StepTimes times_of(const Snapshot& snapshot, const StepEntry& step) {
-    if (snapshot.stored == nullptr) return times_of(step.row, pieces_of(snapshot, step));
+StepTimes step_times(const Snapshot& snapshot, const StepEntry& step) {
+    if (snapshot.stored == nullptr) return step_times(step.row, collect_pieces(snapshot, step));
     StepTimes out;
     for (std::uint32_t i = 0; i < step.phases.count; ++i) {
         const StepPhaseRow& row = snapshot.step_phases[step.phases.first + i];
@@ -182,7 +182,7 @@ PhaseStats summarise(int phase_id, const std::vector<PhaseSample>& samples, Time
 
 StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
     const StepEntry& step = snapshot.steps[step_index];
-    const StepTimes times = times_of(snapshot, step);
+    const StepTimes times = step_times(snapshot, step);
     StepPhases out;
     out.step_ns = busy_ns(step.row);
     out.remainder_ns = times.phases[remainder_phase_id].busy;
@@ -196,7 +196,7 @@ StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
 std::vector<StepPhaseRow> step_phase_rows(const StepRow& step, std::span<const SpanRow> spans) {
     std::vector<Piece> pieces;
     for (const SpanRow& span : spans) add_piece(pieces, span);
-    const StepTimes times = times_of(step, std::move(pieces));
+    const StepTimes times = step_times(step, std::move(pieces));
     std::vector<StepPhaseRow> out;
     for (std::size_t id = 0; id < times.phases.size(); ++id) {
         const StepTimes::Times& phase = times.phases[id];
@@ -230,7 +230,7 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
         step_ns_.push_back(busy_ns(step.row));
         total_ns_ += step_ns_.back();
         ++steps_read_;
-        const StepTimes times = times_of(snapshot, step);
+        const StepTimes times = step_times(snapshot, step);
         for (std::size_t id = 0; id < times.phases.size(); ++id) {
             const StepTimes::Times& phase = times.phases[id];
             if (phase.seen) phases_[id].push_back({i, phase.busy, phase.exposed, phase.bytes});
@@ -270,7 +270,7 @@ std::vector<PhaseStats> RunSamples::stats() const {
                      [](const PhaseRow& a, const PhaseRow& b) { return a.sort < b.sort; });
     std::vector<PhaseStats> out;
     for (const PhaseRow& phase : order) {
-        PhaseStats row = summarise(phase.id, of(phase.id), total_ns_);
+        PhaseStats row = summarise(phase.id, phase_samples(phase.id), total_ns_);
         if (row.count > 0 || phase.first_class) out.push_back(row);
     }
     return out;

@@ -105,7 +105,7 @@ class RecordSink {
     virtual void push(Record record) = 0;
     /// Blocks a producer until the sink can take more records. Returns at once unless the sink applies
     /// back-pressure.
-    virtual void wait_for_room() {}
+    virtual void wait_for_space() {}
 };
 
 /// Row ids of one capture file, assigned by the producer. One instance per file, used from the engine thread.

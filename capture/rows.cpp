@@ -15,13 +15,13 @@ constexpr std::array<std::string_view, 3> source_texts = {"prefill", "draft", "b
 constexpr std::array<std::string_view, 4> mode_texts = {"drive", "selfpaced", "aligned", "calibration"};
 
 template <typename Enum, std::size_t N>
-std::string_view text_of(Enum value, const std::array<std::string_view, N>& texts) {
+std::string_view enum_text(Enum value, const std::array<std::string_view, N>& texts) {
     const auto index = static_cast<std::size_t>(value);
     return index < N ? texts[index] : std::string_view{};
 }
 
 template <typename Enum, std::size_t N>
-std::optional<Enum> enum_of(std::string_view text, const std::array<std::string_view, N>& texts) {
+std::optional<Enum> parse_enum(std::string_view text, const std::array<std::string_view, N>& texts) {
     for (std::size_t i = 0; i < N; ++i)
         if (texts[i] == text) return static_cast<Enum>(i);
     return std::nullopt;
@@ -30,35 +30,35 @@ std::optional<Enum> enum_of(std::string_view text, const std::array<std::string_
 }  // namespace
 
 std::string_view to_text(RunEnd end) {
-    return text_of(end, run_end_texts);
+    return enum_text(end, run_end_texts);
 }
 std::string_view to_text(Finish finish) {
-    return text_of(finish, finish_texts);
+    return enum_text(finish, finish_texts);
 }
 std::string_view to_text(Excluded excluded) {
-    return text_of(excluded, excluded_texts);
+    return enum_text(excluded, excluded_texts);
 }
 std::string_view to_text(TokenSource source) {
-    return text_of(source, source_texts);
+    return enum_text(source, source_texts);
 }
 std::string_view to_text(HeadMode mode) {
-    return text_of(mode, mode_texts);
+    return enum_text(mode, mode_texts);
 }
 
 std::optional<RunEnd> run_end_from(std::string_view text) {
-    return enum_of<RunEnd>(text, run_end_texts);
+    return parse_enum<RunEnd>(text, run_end_texts);
 }
 std::optional<Finish> finish_from(std::string_view text) {
-    return enum_of<Finish>(text, finish_texts);
+    return parse_enum<Finish>(text, finish_texts);
 }
 std::optional<Excluded> excluded_from(std::string_view text) {
-    return enum_of<Excluded>(text, excluded_texts);
+    return parse_enum<Excluded>(text, excluded_texts);
 }
 std::optional<TokenSource> token_source_from(std::string_view text) {
-    return enum_of<TokenSource>(text, source_texts);
+    return parse_enum<TokenSource>(text, source_texts);
 }
 std::optional<HeadMode> head_mode_from(std::string_view text) {
-    return enum_of<HeadMode>(text, mode_texts);
+    return parse_enum<HeadMode>(text, mode_texts);
 }
 
 }  // namespace draftscope

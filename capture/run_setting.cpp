@@ -16,12 +16,12 @@ json parsed(const std::string& text) {
     return document.is_object() ? document : json::object();
 }
 
-std::string dumped(const json& value) {
+std::string dump_json(const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 /// Returns the name of the GPU from the detected machine; null if it has none.
-json gpu_of(const json& machine) {
+json find_gpu(const json& machine) {
     const auto capabilities = machine.find("capabilities");
     if (capabilities == machine.end() || !capabilities->is_array()) return nullptr;
     for (const json& one : *capabilities)
@@ -44,7 +44,7 @@ class FieldList {
   private:
     void add(const char* key, const char* label, const json& value, SettingKind kind, bool drafting = false) {
         if (value.is_null()) return;
-        const std::string json_text = dumped(value);
+        const std::string json_text = dump_json(value);
         const std::string text = value.is_string()         ? value.get<std::string>()
                                  : value.is_number_float() ? fmt::format("{:g}", value.get<double>())
                                                            : json_text;
@@ -67,7 +67,7 @@ class FieldList {
         add("cpu", "CPU", machine.value("cpu", json()), kind);
         add("cores", "cores", machine.value("cores", json()), kind);
         add("isa", "instruction set", machine.value("isa", json()), kind);
-        if (run.backend != "cpu") add("gpu", "GPU", gpu_of(machine), kind);
+        if (run.backend != "cpu") add("gpu", "GPU", find_gpu(machine), kind);
     }
 
     void add_work(const RunRow& run) {
@@ -112,12 +112,12 @@ class FieldList {
     std::vector<SettingField> fields_;
 };
 
-std::string object_of(const RunRow& run, bool drafting) {
+std::string to_object(const RunRow& run, bool drafting) {
     std::string out = "{";
     for (const SettingField& field : setting_fields(run)) {
         if (field.drafting && !drafting) continue;
         if (out.size() > 1) out += ",";
-        out += dumped(field.key) + ":" + field.value;
+        out += dump_json(field.key) + ":" + field.value;
     }
     return out + "}";
 }
@@ -129,16 +129,16 @@ std::vector<SettingField> setting_fields(const RunRow& run) {
 }
 
 std::string plain_setting(const RunRow& run) {
-    return object_of(run, false);
+    return to_object(run, false);
 }
 
 std::string head_setting(const RunRow& run) {
-    return object_of(run, true);
+    return to_object(run, true);
 }
 
 std::string repeat_setting(const RunRow& run) {
     return head_setting(run) + "\n" + run.head + "\n" +
-           dumped(parsed(run.config_json).value("head_hash", json()));
+           dump_json(parsed(run.config_json).value("head_hash", json()));
 }
 
 bool is_baseline(const RunRow& run) {

@@ -12,7 +12,7 @@ namespace draftscope {
 namespace {
 
 constexpr std::uint8_t phase_mask = 31;
-constexpr TimeNs most_narrow = std::numeric_limits<std::uint32_t>::max();
+constexpr TimeNs max_narrow = std::numeric_limits<std::uint32_t>::max();
 constexpr int first_draft_phase = 2, last_draft_phase = 8;  // backbone .. remap
 
 bool is_draft(const SpanRow& span) {
@@ -21,7 +21,7 @@ bool is_draft(const SpanRow& span) {
 
 /// Returns the first number below `count` for which `holds` is false; `holds` must be true up to that number.
 template <typename Holds>
-std::size_t first_without(std::size_t count, Holds holds) {
+std::size_t first_where_false(std::size_t count, Holds holds) {
     const auto all = std::views::iota(std::size_t{0}, count);
     return static_cast<std::size_t>(std::ranges::partition_point(all, holds) - all.begin());
 }
@@ -31,49 +31,50 @@ std::size_t first_without(std::size_t count, Holds holds) {
 template <typename Time>
 void TimelineRow::write_times(Times<Time>& times, std::size_t at, TimeNs start, TimeNs length,
                               std::uint8_t phase) {
-    const Piece& piece = *pieces_.back();
+    const Chunk& chunk = *chunks_.back();
     if (at % block == 0)
         for (std::size_t p = 0; p < running_.size(); ++p)
-            times.sums[at / block][p] = static_cast<Time>(running_[p] - piece.before[p]);
-    times.start[at] = static_cast<Time>(start - piece.base);
+            times.sums[at / block][p] = static_cast<Time>(running_[p] - chunk.before[p]);
+    times.start[at] = static_cast<Time>(start - chunk.base);
     times.length[at] = static_cast<Time>(length);
     running_[phase] += length;
 }
 
 void TimelineRow::append(TimeNs start, TimeNs end, std::uint8_t phase, std::uint32_t source, int level) {
-    const std::size_t at = size_ % piece_rows;
+    const std::size_t at = size_ % chunk_rows;
     if (at == 0) {
-        pieces_.push_back(std::make_shared<Piece>(start));
-        pieces_.back()->before = running_;
-        pieces_.back()->narrow.reset(new Times<std::uint32_t>);
+        chunks_.push_back(std::make_shared<Chunk>(start));
+        chunks_.back()->before = running_;
+        chunks_.back()->narrow.reset(new Times<std::uint32_t>);
         last_start_.push_back(start);
         last_end_.push_back(end);
     }
     phase &= phase_mask;
     // The sums of a chunk are below its last start plus one length, so they fit if these two do.
-    if (pieces_.back()->narrow && std::max(start - pieces_.back()->base, end - start) > most_narrow / 2)
-        pieces_.back() = copy_of(*pieces_.back(), at, false);
-    Piece& piece = *pieces_.back();
-    if (piece.narrow)
-        write_times(*piece.narrow, at, start, end - start, phase);
+    if (chunks_.back()->narrow && std::max(start - chunks_.back()->base, end - start) > max_narrow / 2)
+        chunks_.back() = copy_prefix(*chunks_.back(), at, false);
+    Chunk& chunk = *chunks_.back();
+    if (chunk.narrow)
+        write_times(*chunk.narrow, at, start, end - start, phase);
     else
-        write_times(*piece.wide, at, start, end - start, phase);
-    piece.phase[at] = phase;
-    piece.level[at] = static_cast<std::uint8_t>(std::clamp(level, 0, 255));
-    piece.source[at] = source;
+        write_times(*chunk.wide, at, start, end - start, phase);
+    chunk.phase[at] = phase;
+    chunk.level[at] = static_cast<std::uint8_t>(std::clamp(level, 0, 255));
+    chunk.source[at] = source;
     last_start_.back() = start;
     last_end_.back() = end;
     ++size_;
 }
 
 /// Copies the first `rows` rows of a chunk, so that views of it don't see later changes.
-std::shared_ptr<TimelineRow::Piece> TimelineRow::copy_of(const Piece& from, std::size_t rows, bool narrow) {
-    auto piece = std::make_shared<Piece>(from.base);
-    piece->before = from.before;
+std::shared_ptr<TimelineRow::Chunk> TimelineRow::copy_prefix(const Chunk& from, std::size_t rows,
+                                                             bool narrow) {
+    auto chunk = std::make_shared<Chunk>(from.base);
+    chunk->before = from.before;
     const auto n = static_cast<std::ptrdiff_t>(rows);
-    std::copy_n(from.source.begin(), n, piece->source.begin());
-    std::copy_n(from.phase.begin(), n, piece->phase.begin());
-    std::copy_n(from.level.begin(), n, piece->level.begin());
+    std::copy_n(from.source.begin(), n, chunk->source.begin());
+    std::copy_n(from.phase.begin(), n, chunk->phase.begin());
+    std::copy_n(from.level.begin(), n, chunk->level.begin());
     const auto copy_times = [&](const auto& source, auto& target) {
         std::copy_n(source.start.begin(), n, target.start.begin());
         std::copy_n(source.length.begin(), n, target.length.begin());
@@ -81,16 +82,16 @@ std::shared_ptr<TimelineRow::Piece> TimelineRow::copy_of(const Piece& from, std:
             std::copy(source.sums[b].begin(), source.sums[b].end(), target.sums[b].begin());
     };
     if (narrow) {
-        piece->narrow.reset(new Times<std::uint32_t>);
-        copy_times(*from.narrow, *piece->narrow);
+        chunk->narrow.reset(new Times<std::uint32_t>);
+        copy_times(*from.narrow, *chunk->narrow);
     } else {
-        piece->wide.reset(new Times<TimeNs>);
+        chunk->wide.reset(new Times<TimeNs>);
         if (from.narrow)
-            copy_times(*from.narrow, *piece->wide);
+            copy_times(*from.narrow, *chunk->wide);
         else
-            copy_times(*from.wide, *piece->wide);
+            copy_times(*from.wide, *chunk->wide);
     }
-    return piece;
+    return chunk;
 }
 
 void TimelineRow::keep_first(std::size_t count) {
@@ -98,37 +99,37 @@ void TimelineRow::keep_first(std::size_t count) {
     PhaseSums kept;
     busy_before(count, kept);
     running_ = kept;
-    const std::size_t pieces = (count + piece_rows - 1) / piece_rows;
-    pieces_.resize(pieces);
-    last_start_.resize(pieces);
-    last_end_.resize(pieces);
+    const std::size_t chunks = (count + chunk_rows - 1) / chunk_rows;
+    chunks_.resize(chunks);
+    last_start_.resize(chunks);
+    last_end_.resize(chunks);
     size_ = count;
     if (count == 0) return;
     last_start_.back() = start(count - 1);
     last_end_.back() = end(count - 1);
-    if (count % piece_rows != 0)
-        pieces_.back() =
-            copy_of(*pieces_.back(), count % piece_rows, static_cast<bool>(pieces_.back()->narrow));
+    if (count % chunk_rows != 0)
+        chunks_.back() =
+            copy_prefix(*chunks_.back(), count % chunk_rows, static_cast<bool>(chunks_.back()->narrow));
 }
 
 std::size_t TimelineRow::first_after(TimeNs t) const {
     const auto p =
         static_cast<std::size_t>(std::upper_bound(last_end_.begin(), last_end_.end(), t) - last_end_.begin());
-    if (p == pieces_.size()) return size_;
-    const Piece& piece = *pieces_[p];
-    return p * piece_rows + first_without(std::min(piece_rows, size_ - p * piece_rows),
-                                          [&](std::size_t i) { return piece.end(i) <= t; });
+    if (p == chunks_.size()) return size_;
+    const Chunk& chunk = *chunks_[p];
+    return p * chunk_rows + first_where_false(std::min(chunk_rows, size_ - p * chunk_rows),
+                                              [&](std::size_t i) { return chunk.end(i) <= t; });
 }
 
 std::size_t TimelineRow::first_starting(TimeNs t, std::size_t from) const {
-    const auto first = last_start_.begin() + static_cast<std::ptrdiff_t>(std::min(from, size_) / piece_rows);
+    const auto first = last_start_.begin() + static_cast<std::ptrdiff_t>(std::min(from, size_) / chunk_rows);
     const auto p =
         static_cast<std::size_t>(std::lower_bound(first, last_start_.end(), t) - last_start_.begin());
-    if (p >= pieces_.size()) return size_;
-    const Piece& piece = *pieces_[p];
-    const std::size_t inside = first_without(std::min(piece_rows, size_ - p * piece_rows),
-                                             [&](std::size_t i) { return piece.start(i) < t; });
-    return std::max(from, p * piece_rows + inside);
+    if (p >= chunks_.size()) return size_;
+    const Chunk& chunk = *chunks_[p];
+    const std::size_t inside = first_where_false(std::min(chunk_rows, size_ - p * chunk_rows),
+                                                 [&](std::size_t i) { return chunk.start(i) < t; });
+    return std::max(from, p * chunk_rows + inside);
 }
 
 std::size_t TimelineRow::busy_before(std::size_t count, PhaseSums& out) const {
@@ -136,8 +137,8 @@ std::size_t TimelineRow::busy_before(std::size_t count, PhaseSums& out) const {
         out = running_;
         return 0;
     }
-    const Piece& last = piece(count);
-    const std::size_t rows = count % piece_rows, whole = rows / block * block;
+    const Chunk& last = chunk(count);
+    const std::size_t rows = count % chunk_rows, whole = rows / block * block;
     const auto add = [&](const auto& times) {
         for (std::size_t p = 0; p < out.size(); ++p)
             out[p] = last.before[p] + static_cast<TimeNs>(times.sums[rows / block][p]);
@@ -154,7 +155,7 @@ std::size_t TimelineRow::busy_by_phase(std::size_t first, std::size_t last, Phas
     out.fill(0);
     if (last <= first) return 0;
     if (last - first <= block) {
-        for (std::size_t i = first; i < last; ++i) out[phase(i)] += piece(i).length(i % piece_rows);
+        for (std::size_t i = first; i < last; ++i) out[phase(i)] += chunk(i).length(i % chunk_rows);
         return last - first;
     }
     PhaseSums before;

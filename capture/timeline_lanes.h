@@ -28,14 +28,14 @@ class TimelineRow {
     /// Keeps only the first `count` intervals. Copies keep all of theirs.
     void keep_first(std::size_t count);
     std::size_t size() const { return size_; }
-    TimeNs start(std::size_t i) const { return piece(i).start(i % piece_rows); }
-    TimeNs end(std::size_t i) const { return piece(i).end(i % piece_rows); }
-    std::uint8_t phase(std::size_t i) const { return piece(i).phase[i % piece_rows]; }
+    TimeNs start(std::size_t i) const { return chunk(i).start(i % chunk_rows); }
+    TimeNs end(std::size_t i) const { return chunk(i).end(i % chunk_rows); }
+    std::uint8_t phase(std::size_t i) const { return chunk(i).phase[i % chunk_rows]; }
     /// Returns the draft level, at most 255.
-    int level(std::size_t i) const { return piece(i).level[i % piece_rows]; }
+    int level(std::size_t i) const { return chunk(i).level[i % chunk_rows]; }
     /// Returns an index into the lane's table; for `levels` and `cpu` lanes, the argument of
     /// Snapshot::span().
-    std::uint32_t source(std::size_t i) const { return piece(i).source[i % piece_rows]; }
+    std::uint32_t source(std::size_t i) const { return chunk(i).source[i % chunk_rows]; }
     /// Returns the first interval that ends after `t`.
     std::size_t first_after(TimeNs t) const;
     /// Returns the first interval at or after `from` that starts at or after `t`.
@@ -47,17 +47,17 @@ class TimelineRow {
     std::size_t busy_by_phase(std::size_t first, std::size_t last, PhaseSums& out) const;
 
   private:
-    static constexpr std::size_t piece_rows = 1024, block = 64;
+    static constexpr std::size_t chunk_rows = 1024, block = 64;
     /// Times relative to the chunk's first start. In nearly all chunks they fit 32 bits.
     template <typename Time>
     struct Times {
-        std::array<Time, piece_rows> start, length;
+        std::array<Time, chunk_rows> start, length;
         /// Sums within the chunk before each block.
-        std::array<std::array<Time, 32>, piece_rows / block> sums;
+        std::array<std::array<Time, 32>, chunk_rows / block> sums;
     };
-    struct Piece {
+    struct Chunk {
         // Leaves the arrays uninitialised: append() writes them row by row.
-        explicit Piece(TimeNs first) : base(first) {}
+        explicit Chunk(TimeNs first) : base(first) {}
         TimeNs start(std::size_t i) const {
             return base + (narrow ? static_cast<TimeNs>(narrow->start[i]) : wide->start[i]);
         }
@@ -70,15 +70,15 @@ class TimelineRow {
         PhaseSums before;                              ///< sums of all earlier chunks
         std::unique_ptr<Times<std::uint32_t>> narrow;  ///< set if all times fit 32 bits
         std::unique_ptr<Times<TimeNs>> wide;           ///< set otherwise
-        std::array<std::uint32_t, piece_rows> source;
-        std::array<std::uint8_t, piece_rows> phase, level;
+        std::array<std::uint32_t, chunk_rows> source;
+        std::array<std::uint8_t, chunk_rows> phase, level;
     };
-    const Piece& piece(std::size_t i) const { return *pieces_[i / piece_rows]; }
-    static std::shared_ptr<Piece> copy_of(const Piece& from, std::size_t rows, bool narrow);
+    const Chunk& chunk(std::size_t i) const { return *chunks_[i / chunk_rows]; }
+    static std::shared_ptr<Chunk> copy_prefix(const Chunk& from, std::size_t rows, bool narrow);
     template <typename Time>
     void write_times(Times<Time>& times, std::size_t at, TimeNs start, TimeNs length, std::uint8_t phase);
 
-    std::vector<std::shared_ptr<Piece>> pieces_;
+    std::vector<std::shared_ptr<Chunk>> chunks_;
     std::vector<TimeNs> last_start_, last_end_;  ///< of each chunk, for searches
     std::size_t size_ = 0;
     PhaseSums running_{};

@@ -45,10 +45,10 @@ std::string format_token(std::string_view bytes) {
     return out;
 }
 
-std::string quote_token(std::string_view bytes, std::size_t longest) {
+std::string quote_token(std::string_view bytes, std::size_t max_characters) {
     if (!bytes.empty() && invalid_utf8_prefix(bytes) == bytes.size()) return format_bytes(bytes);
     std::size_t end = 0;
-    for (std::size_t units = 0; end < bytes.size() && units < longest; ++units)
+    for (std::size_t units = 0; end < bytes.size() && units < max_characters; ++units)
         end += next_utf8(bytes.substr(end)).length;
     return fmt::format("\"{}{}\"", format_token(bytes.substr(0, end)), end < bytes.size() ? "..." : "");
 }

@@ -16,7 +16,7 @@ std::string format_token(std::string_view bytes);
 
 /// Formats a token's bytes for a label: characters in quotes, truncated after `longest` of them. Bytes that
 /// do not form a character are shown in hexadecimal without quotes.
-std::string quote_token(std::string_view bytes, std::size_t longest = 24);
+std::string quote_token(std::string_view bytes, std::size_t max_characters = 24);
 
 /// Replaces characters without a glyph by their code points: "<U+1F642>".
 std::string replace_missing_glyphs(std::string_view text, const std::function<bool(char32_t)>& has_glyph);

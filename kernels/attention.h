@@ -13,7 +13,7 @@ namespace draftscope::kernels {
 /// Storage type of cached keys and values. 16 bits halve the cost of a long context; sums are in f32 either
 /// way.
 enum class KvType : std::uint8_t { f32, f16 };
-constexpr std::size_t bytes_of(KvType type) {
+constexpr std::size_t bytes_per_value(KvType type) {
     return type == KvType::f32 ? sizeof(float) : sizeof(std::uint16_t);
 }
 
@@ -36,7 +36,7 @@ struct AttentionQuery {
                                    ///< store_key()
     const void* values = nullptr;  ///< in the layout of store_value()
     int prefix = 0;
-    std::span<const int> tail;
+    std::span<const int> ancestor_slots;
 };
 
 /// Softmax attention in f32. Sums run over logical positions in fixed blocks. A query's result therefore does
@@ -48,7 +48,7 @@ void attention(Exec& exec, const AttentionShape& shape, std::span<const Attentio
 /// rows, [slots, width]. Both are rounded to the nearest finite value of the type.
 void store_key(const Exec& exec, KvType type, const float* key, int width, int slot, void* keys);
 /// Prefetches the cache lines that store_key() writes to: as many as a block of key_lanes slots has.
-void expect_key(KvType type, int width, int slot, void* keys);
+void prefetch_key(KvType type, int width, int slot, void* keys);
 /// Stores a slot's value as a row.
 void store_value(const Exec& exec, KvType type, const float* value, int width, int slot, void* values);
 /// Copies a key between slots of one cache.

@@ -35,14 +35,14 @@ struct DeviceInfo {
 };
 
 /// Counters of a device's use, as `doctor` and `run` report them.
-struct DeviceUse {
-    bool graphs_on = false;
-    int graphs = 0;                     ///< graphs kept
-    int refused = 0;                    ///< passes that could not be captured and run op by op
-    std::string why_refused;            ///< the error of the first such pass
-    std::uint64_t cache_bytes = 0;      ///< bytes that keep_in_cache() holds in the cache
-    std::string library;                ///< name and version while use_library() is on
-    std::int64_t library_products = 0;  ///< products enqueued to the library; those of a graph count once
+struct DeviceStats {
+    bool graphs_enabled = false;
+    int graphs = 0;                         ///< graphs kept
+    int graphs_failed = 0;                  ///< passes that could not be captured and run op by op
+    std::string graph_error;                ///< the error of the first such pass
+    std::uint64_t l2_persisting_bytes = 0;  ///< bytes that set_l2_persisting() holds in the cache
+    std::string library;                    ///< name and version while use_cublaslt() is on
+    std::int64_t library_products = 0;      ///< products enqueued to the library; those of a graph count once
 };
 
 struct DeviceWorkspace;
@@ -54,29 +54,29 @@ class Device {
     virtual ~Device();
     virtual const DeviceInfo& info() const = 0;
     /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's).
-    std::mutex& busy() { return busy_; }
+    std::mutex& submit_mutex() { return submit_mutex_; }
     /// Staging memory for ops with operands on the host.
     DeviceWorkspace& workspace() { return *workspace_; }
     /// Sets the error that synchronize() returns. The first error wins.
-    void fail(std::string what) {
-        if (failure_.empty()) failure_ = std::move(what);
+    void set_error(std::string what) {
+        if (error_.empty()) error_ = std::move(what);
     }
     /// Records that memory ran out. Only the caller that requested the memory is affected; see
     /// clear_out_of_memory().
-    void refuse(std::string what) {
-        if (refusal_.empty()) refusal_ = std::move(what);
+    void set_out_of_memory(std::string what) {
+        if (out_of_memory_.empty()) out_of_memory_ = std::move(what);
     }
     /// Clears a pending out-of-memory error after its caller has handled it.
-    void forgive() {
-        refusal_.clear();
-        ++forgiven_;
+    void clear_out_of_memory() {
+        out_of_memory_.clear();
+        ++oom_epoch_;
     }
     /// Counts cleared errors. Cached "no memory" results from an earlier epoch may be retried.
-    int forgiven() const { return forgiven_; }
+    int oom_epoch() const { return oom_epoch_; }
 
     /// The 16-bit format of weights, activations, keys and values. Set it before allocating any of them.
-    Halves halves() const { return halves_; }
-    virtual void set_halves(Halves halves) { halves_ = halves; }
+    Float16Kind dtype() const { return dtype_; }
+    virtual void set_dtype(Float16Kind dtype) { dtype_ = dtype; }
 
     /// Returns zeroed memory, aligned to 256 bytes, or null if the device has too little.
     virtual void* allocate(std::size_t bytes) = 0;
@@ -89,74 +89,75 @@ class Device {
     virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
     /// Waits for all enqueued ops. An error names the op that failed first; the device is unusable
     /// afterwards.
-    virtual Status finish() = 0;
+    virtual Status synchronize() = 0;
 
     virtual void matmul(const MatmulOp& op) = 0;
     virtual void rms_norm(const RmsNormOp& op) = 0;
-    virtual void round(const RoundOp& op) = 0;
+    virtual void cast(const CastOp& op) = 0;
     virtual void add(const AddOp& op) = 0;
     virtual void silu_mul(const SiluMulOp& op) = 0;
     virtual void rope_store(const RopeStoreOp& op) = 0;
     virtual void attention(const AttentionOp& op) = 0;
-    virtual void select(const SelectOp& op) = 0;
-    virtual void cut(const CutOp& op) = 0;
-    virtual void draw(const DrawOp& op) = 0;
+    virtual void topk(const TopKOp& op) = 0;
+    virtual void mask_top_k_top_p(const TopKTopPMaskOp& op) = 0;
+    virtual void sample(const SampleOp& op) = 0;
     virtual void rank(const RankOp& op) = 0;
-    virtual void mass(const MassOp& op) = 0;
+    virtual void sum_set_probability(const SetProbabilityOp& op) = 0;
     virtual void entropy(const EntropyOp& op) = 0;
-    virtual void residual(const ResidualOp& op) = 0;
-    virtual void head(const HeadOp& op) = 0;
-    virtual void draft(const DraftOp& op) = 0;
-    virtual void own_columns(const OwnColumnsOp& op) = 0;
-    virtual void spread(const SpreadOp& op) = 0;
-    virtual void reach(const ReachOp& op) = 0;
+    virtual void rejection_sample(const RejectionSampleOp& op) = 0;
+    virtual void matmul_topk(const MatmulTopKOp& op) = 0;
+    virtual void sample_without_replacement(const SampleWithoutReplacementOp& op) = 0;
+    virtual void gather_columns(const GatherColumnsOp& op) = 0;
+    virtual void redistribute(const RedistributeOp& op) = 0;
+    virtual void list_reachable_tokens(const ReachableTokensOp& op) = 0;
     // Each of these ops handles several sequences per call. No op reads what another op of the call writes.
     virtual void beam(std::span<const BeamOp> ops) = 0;
     virtual void rerank(std::span<const RerankOp> ops) = 0;
-    virtual void accept(std::span<const AcceptOp> ops) = 0;
+    virtual void follow_argmax(std::span<const FollowArgmaxOp> ops) = 0;
     virtual void accept_typical(std::span<const AcceptTypicalOp> ops) = 0;
-    virtual void list_drafts(std::span<const DraftListOp> ops) = 0;
-    virtual void accept_drafts(std::span<const AcceptDraftsOp> ops) = 0;
+    virtual void list_children(std::span<const ListChildrenOp> ops) = 0;
+    virtual void follow_accepted(std::span<const FollowAcceptedOp> ops) = 0;
     /// Compacts by paths in device memory; all ops have equal `planes` and `width`.
     virtual void compact(std::span<const CompactOp> ops) = 0;
     virtual void copy_rows(std::span<const CopyRowsOp> ops) = 0;
     void copy_rows(const CopyRowsOp& op) { copy_rows(std::span(&op, 1)); }
-    virtual void top_set(const TopSetOp& op) = 0;
-    virtual void router(const RouterOp& op) = 0;
-    virtual void striped(const StripedOp& op) = 0;
-    virtual void unite(const UnionOp& op) = 0;
-    virtual void translate(const TranslateOp& op) = 0;
+    virtual void topk_set(const TopKSetOp& op) = 0;
+    virtual void matmul_topk_set(const MatmulTopKSetOp& op) = 0;
+    virtual void bucket_top_m(const BucketTopMOp& op) = 0;
+    virtual void list_unique_tokens(const UniqueTokensOp& op) = 0;
+    virtual void remap_ids(const RemapIdsOp& op) = 0;
     virtual void gather(const GatherOp& op) = 0;
-    virtual void list_set(const RowSetOp& op) = 0;
+    virtual void update_index_set(const UpdateIndexSetOp& op) = 0;
     virtual void clusters(const ClustersOp& op) = 0;
     virtual void cluster_tokens(const ClusterTokensOp& op) = 0;
     /// Uploads `toggled` to set.toggled, updates the set and gathers its members; op.rows is the set's list.
     /// If the device has a side stream, these ops run on it: after everything enqueued so far, and
-    /// concurrently with later ops until join_aside(). Their inputs must not change until then.
-    virtual void gather_aside(const GatherOp& op, const RowSetOp& set, std::span<const std::int32_t> toggled);
+    /// concurrently with later ops until join_side_stream(). Their inputs must not change until then.
+    virtual void async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
+                              std::span<const std::int32_t> toggled);
     /// Enqueues other ops on the side stream under the same terms. `work` only enqueues ops, on memory that
     /// is already allocated and outlives the call.
-    virtual void aside(std::function<void()> work) { work(); }
+    virtual void on_side_stream(std::function<void()> work) { work(); }
     /// Makes later ops wait for the side stream.
-    virtual void join_aside() {}
+    virtual void join_side_stream() {}
     /// Compacts by a path in host memory.
     virtual void compact(const CompactOp& op) = 0;
 
     /// Runs `work`, which only enqueues ops. The same key promises the same ops on the same addresses, so
-    /// that a device may keep them as a graph and launch it as one unit. Keys come from new_key().
-    virtual void replay(std::uint64_t key, FunctionRef<void()> work) = 0;
+    /// that a device may keep them as a graph and launch it as one unit. Keys come from new_graph_key().
+    virtual void graph(std::uint64_t key, FunctionRef<void()> work) = 0;
     /// Returns an unused key for graph().
-    virtual std::uint64_t new_key() = 0;
+    virtual std::uint64_t new_graph_key() = 0;
     /// Creates another stream on this device; null if unsupported. It runs concurrently with this stream and
     /// owns what is allocated through it. Destroy it before this device.
-    virtual std::unique_ptr<Device> beside() { return nullptr; }
+    virtual std::unique_ptr<Device> create_stream() { return nullptr; }
     /// Requests L2 persistence for `data`. Returns false if the device does not support it.
-    virtual bool keep_in_cache(const void* /*data*/, std::size_t /*bytes*/) { return false; }
-    /// Uses a library (--numerics fast) for products of at least `from_rows` rows; 0 = off. The library's
+    virtual bool set_l2_persisting(const void* /*data*/, std::size_t /*bytes*/) { return false; }
+    /// Uses a library (--numerics fast) for products of at least `min_rows` rows; 0 = off. The library's
     /// sums depend on the shape of the call. Discards the graphs of graph(). On an error, nothing changes.
-    virtual Status use_library(int from_rows);
+    virtual Status use_cublaslt(int min_rows);
     /// Returns counters of graphs, L2 persistence and library products.
-    virtual DeviceUse use() const { return {}; }
+    virtual DeviceStats stats() const { return {}; }
     /// Measures device time; null if the device cannot.
     virtual DeviceTimer* timer() = 0;
 
@@ -167,10 +168,10 @@ class Device {
     Status failure() const;
 
   private:
-    std::mutex busy_;
-    Halves halves_ = Halves::bf16;
-    std::string failure_, refusal_;
-    int forgiven_ = 0;
+    std::mutex submit_mutex_;
+    Float16Kind dtype_ = Float16Kind::bf16;
+    std::string error_, out_of_memory_;
+    int oom_epoch_ = 0;
     std::unique_ptr<DeviceWorkspace> workspace_;
 };
 
@@ -210,7 +211,7 @@ DeviceProbe probe_cuda();
 struct CudaOptions {
     int ordinal = 0;
     bool graphs = true;
-    bool cache_windows = false;  ///< keep_in_cache() sets L2 access-policy windows
+    bool cache_windows = false;  ///< set_l2_persisting() sets L2 access-policy windows
     /// Allocates buffers from large blocks. If false, each buffer is a driver allocation, so that the
     /// driver's tools detect accesses past its end.
     bool arena = true;

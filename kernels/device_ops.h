@@ -9,11 +9,11 @@
 /// file. Every op keeps the contract of kernels/exec.h: a row's result depends only on that row's inputs.
 namespace draftscope::kernels {
 
-using Bf16 = std::uint16_t;  ///< upper half of a float; fp16 if the device's halves() says so
+using half_t = std::uint16_t;  ///< upper half of a float; fp16 if the device's dtype() says so
 
 /// Weights [n, k], row-major. `stride` is the distance between rows; columns k .. stride - 1 are zero.
 struct DeviceMatrix {
-    const Bf16* data = nullptr;
+    const half_t* data = nullptr;
     int n = 0;
     int k = 0;
     int stride = 0;
@@ -26,7 +26,7 @@ constexpr int padded_columns(int k) {
 /// y[m] = x[m] W^T (+ bias), for m < rows. With `accumulate`, the product is added to y.
 struct MatmulOp {
     DeviceMatrix weights;
-    const Bf16* x = nullptr;  ///< [rows, weights.stride]
+    const half_t* x = nullptr;  ///< [rows, weights.stride]
     int rows = 0;
     float* y = nullptr;  ///< [rows, y_stride >= outputs]
     std::int64_t y_stride = 0;
@@ -35,7 +35,7 @@ struct MatmulOp {
     /// Selected outputs: column c of y is output chosen[c], for c < *chosen_count. Null = all outputs.
     const std::int32_t* chosen = nullptr;
     const std::int32_t* chosen_count = nullptr;
-    int most_chosen = 0;  ///< upper bound of *chosen_count, known when the op is enqueued
+    int max_chosen = 0;  ///< upper bound of *chosen_count, known when the op is enqueued
 };
 
 /// Divides each group of `width` values by its root mean square and multiplies it by `weight` [width]. The
@@ -48,10 +48,10 @@ struct RmsNormOp {
     float eps = 0;
     float* y = nullptr;  ///< [rows, y_stride] or null; may be x
     std::int64_t y_stride = 0;
-    bool add = false;      ///< y += instead of y =
-    Bf16* half = nullptr;  ///< [rows, half_stride] or null: the result rounded to 16 bits, groups * width
-                           ///< values per row
-    int half_stride = 0;   ///< padding columns up to half_columns are set to zero
+    bool add = false;        ///< y += instead of y =
+    half_t* half = nullptr;  ///< [rows, half_stride] or null: the result rounded to 16 bits, groups * width
+                             ///< values per row
+    int half_stride = 0;     ///< padding columns up to half_columns are set to zero
     int half_columns = 0;
 };
 
@@ -59,11 +59,11 @@ struct RmsNormOp {
 enum class Activation { none, silu, relu };
 
 /// y = activation(x), rounded to bf16. Columns cols .. y_columns - 1 become zero.
-struct RoundOp {
+struct CastOp {
     const float* x = nullptr;
     std::int64_t x_stride = 0;
     int rows = 0, cols = 0;
-    Bf16* y = nullptr;
+    half_t* y = nullptr;
     std::int64_t y_stride = 0;
     int y_columns = 0;
     Activation activation = Activation::none;
@@ -75,7 +75,7 @@ struct AddOp {
     std::int64_t x_stride = 0;
     int rows = 0, cols = 0;
     Activation activation = Activation::none;
-    const Bf16* base = nullptr;  ///< [rows, base_stride]; null = add to y
+    const half_t* base = nullptr;  ///< [rows, base_stride]; null = add to y
     std::int64_t base_stride = 0;
     float* y = nullptr;
     std::int64_t y_stride = 0;
@@ -86,38 +86,38 @@ struct SiluMulOp {
     const float* x = nullptr;
     std::int64_t x_stride = 0;
     int rows = 0, width = 0;
-    Bf16* y = nullptr;
+    half_t* y = nullptr;
     int y_stride = 0;
 };
 
 /// KV cache of a sequence: for each layer a plane of keys [slots, kv_width], then a plane of values.
 struct KvPlanes {
-    Bf16* data = nullptr;
+    half_t* data = nullptr;
     std::int64_t plane = 0;  ///< values per plane
-    constexpr const Bf16* keys(int layer) const { return data + 2 * layer * plane; }
-    constexpr const Bf16* values(int layer) const { return data + (2 * layer + 1) * plane; }
+    constexpr const half_t* keys(int layer) const { return data + 2 * layer * plane; }
+    constexpr const half_t* values(int layer) const { return data + (2 * layer + 1) * plane; }
 };
 
 /// Cache slots, positions and visible keys of the rows of a pass; see AttentionQuery. Arrays are in device
 /// memory.
-struct RowPlaces {
+struct AttentionBatch {
     const KvPlanes* caches = nullptr;        ///< [sequences]
     const std::int32_t* sequence = nullptr;  ///< [rows]
     const std::int32_t* slot = nullptr;      ///< [rows] the slot that takes the row's key
     const std::int32_t* position = nullptr;  ///< [rows]
     const std::int32_t* prefix = nullptr;    ///< [rows]
-    const std::int32_t* tail_first = nullptr;
-    const std::int32_t* tail_size = nullptr;
-    const std::int32_t* tails = nullptr;
+    const std::int32_t* ancestor_first = nullptr;
+    const std::int32_t* ancestor_count = nullptr;
+    const std::int32_t* ancestor_slots = nullptr;
     /// Runs of consecutive rows of one sequence that share reads of its keys: first row, rows; [tiles, 2].
     const std::int32_t* tiles = nullptr;
 };
 /// Head counts and size of an attention layer.
-struct HeadShape {
+struct AttentionHeads {
     int heads = 0, kv_heads = 0, head_dim = 0;
 };
 /// Rows of an attention tile: about 16 (row, head) pairs share each key.
-constexpr int attention_tile_rows(const HeadShape& shape) {
+constexpr int attention_tile_rows(const AttentionHeads& shape) {
     const int group = shape.heads / shape.kv_heads;
     return group >= 16 ? 1 : 16 / group;
 }
@@ -130,10 +130,10 @@ struct RopeStoreOp {
     float* qkv = nullptr;
     std::int64_t stride = 0;
     int rows = 0;
-    HeadShape shape;
+    AttentionHeads shape;
     const float* cos = nullptr;  ///< [positions, head_dim / 2]
     const float* sin = nullptr;
-    RowPlaces places;
+    AttentionBatch places;
     int layer = 0;
 };
 
@@ -143,27 +143,27 @@ struct AttentionOp {
     std::int64_t q_stride = 0;
     int first_row = 0, rows = 0;  ///< rows first_row .. first_row + rows - 1, covered by the tiles
     int tiles = 0;
-    HeadShape shape;
+    AttentionHeads shape;
     float scale = 1;
-    RowPlaces places;
+    AttentionBatch places;
     int layer = 0;
     int blocks = 0;  ///< at least ceil(positions / attention_block) of every row
     /// [rows, heads, blocks, head_dim + 2] partial sums, starting at first_row.
     float* partial = nullptr;
-    Bf16* y = nullptr;  ///< [rows, y_stride], padded with zeros
+    half_t* y = nullptr;  ///< [rows, y_stride], padded with zeros
     int y_stride = 0;
 };
 
 /// Selects the k largest of the first `support` logits of each row, and log(sum(exp)) of all of them. The
 /// order is descending, ties to the lower column. NaN counts as the smallest.
-struct SelectOp {
+struct TopKOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int rows = 0, support = 0, k = 0;
     std::int32_t* ids = nullptr;  ///< [rows, k]
     float* values = nullptr;      ///< [rows, k]
     float* logsumexp = nullptr;   ///< [rows]
-    void* scratch = nullptr;      ///< select_scratch() bytes
+    void* scratch = nullptr;      ///< topk_scratch_bytes() bytes
     /// Per-row candidates: row m's are the tokens own[m * own_stride + i], i < support, ascending. The logit
     /// of token t is in column columns[t], or in column i if `columns` is null. Ids are tokens; negative
     /// tokens are skipped. Null = all columns in order.
@@ -180,53 +180,53 @@ struct SelectOp {
     const std::int32_t* column_rows = nullptr;
     const std::int32_t* row_tokens = nullptr;
 };
-inline constexpr int select_chunk = 4096;  ///< columns per block; partial sums follow these boundaries
-inline constexpr int most_selected = 64;
+inline constexpr int topk_chunk = 4096;  ///< columns per block; partial sums follow these boundaries
+inline constexpr int max_topk = 64;
 /// Whether one block can merge the candidates of all chunks.
-constexpr bool can_select(int support, int k) {
-    return k >= 1 && k <= most_selected && (support + select_chunk - 1) / select_chunk * k <= select_chunk;
+constexpr bool can_topk(int support, int k) {
+    return k >= 1 && k <= max_topk && (support + topk_chunk - 1) / topk_chunk * k <= topk_chunk;
 }
-/// Bytes of scratch memory for SelectOp.
-constexpr std::size_t select_scratch(int rows, int support, int k) {
-    const auto chunks = static_cast<std::size_t>((support + select_chunk - 1) / select_chunk);
+/// Bytes of scratch memory for TopKOp.
+constexpr std::size_t topk_scratch_bytes(int rows, int support, int k) {
+    const auto chunks = static_cast<std::size_t>((support + topk_chunk - 1) / topk_chunk);
     return static_cast<std::size_t>(rows) *
            (chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8) + sizeof(std::uint32_t));
 }
 
 /// A matmul fused with the selection of its k largest outputs; the logits are not written. The logits equal
-/// MatmulOp's, bit for bit. The k best of the first `support` outputs of each row are ordered as in SelectOp;
+/// MatmulOp's, bit for bit. The k best of the first `support` outputs of each row are ordered as in TopKOp;
 /// logsumexp covers all of the first `support`.
-struct HeadOp {
+struct MatmulTopKOp {
     DeviceMatrix weights;
-    const Bf16* x = nullptr;  ///< [rows, weights.stride]
+    const half_t* x = nullptr;  ///< [rows, weights.stride]
     int rows = 0, support = 0, k = 0;
     const float* bias = nullptr;  ///< [n] or null
     std::int32_t* ids = nullptr;  ///< [rows, k], k <= support
     float* values = nullptr;      ///< [rows, k]
     float* logsumexp = nullptr;   ///< [rows]
-    void* scratch = nullptr;      ///< head_scratch() bytes
+    void* scratch = nullptr;      ///< matmul_topk_scratch_bytes() bytes
 };
-inline constexpr int head_chunk = 256;  ///< outputs per block; partial sums follow these boundaries
-/// Bytes of scratch memory for HeadOp.
-constexpr std::size_t head_scratch(int rows, int support, int k) {
-    const auto chunks = static_cast<std::size_t>((support + head_chunk - 1) / head_chunk);
+inline constexpr int matmul_topk_chunk = 256;  ///< outputs per block; partial sums follow these boundaries
+/// Bytes of scratch memory for MatmulTopKOp.
+constexpr std::size_t matmul_topk_scratch_bytes(int rows, int support, int k) {
+    const auto chunks = static_cast<std::size_t>((support + matmul_topk_chunk - 1) / matmul_topk_chunk);
     return static_cast<std::size_t>(rows) * chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8);
 }
 
 /// Samples `k` columns of each row without replacement, in the order sampled. They come from q =
-/// softmax(logits / temperature), restricted to the columns that top-k and then top-p keep (CutOp).
-struct DraftOp {
+/// softmax(logits / temperature), restricted to the columns that top-k and then top-p keep (TopKTopPMaskOp).
+struct SampleWithoutReplacementOp {
     float* logits = nullptr;  ///< [rows, stride]; the first `support` of each row become q
     std::int64_t stride = 0;
-    int rows = 0, support = 0, k = 0;  ///< at most most_draw_columns and most_selected
+    int rows = 0, support = 0, k = 0;  ///< at most max_sample_columns and max_topk
     double temperature = 1;
     int top_k = 0;
     double top_p = 1;
     const double* uniforms = nullptr;  ///< [rows, k], in [0, 1)
     std::int32_t* ids = nullptr;       ///< [rows, k] columns; -1 after the last column with any weight
     float* logprobs = nullptr;         ///< [rows, k] log q of the columns, without taking out earlier samples
-    float* lowest = nullptr;           ///< [rows], scratch
-    std::int32_t* last = nullptr;      ///< [rows], scratch
+    float* min_logit = nullptr;        ///< [rows], scratch
+    std::int32_t* last_tied_id = nullptr;  ///< [rows], scratch
     /// For rows with columns of their own: the number of valid columns [rows] and their tokens [rows,
     /// stride]. `ids` are tokens then. Null = all columns.
     const std::int32_t* sizes = nullptr;
@@ -235,10 +235,10 @@ struct DraftOp {
 
 /// Gathers the logits of each row's candidates into contiguous columns. For i < sizes[m], out[m, i] is the
 /// logit of token tokens[m, i], which column columns[token] of the row holds.
-struct OwnColumnsOp {
+struct GatherColumnsOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
-    int rows = 0, most = 0;
+    int rows = 0, max_count = 0;
     const std::int32_t* tokens = nullptr;  ///< [rows, token_stride]
     std::int64_t token_stride = 0;
     const std::int32_t* sizes = nullptr;    ///< [rows], at most `max_count`; null = `max_count`
@@ -253,51 +253,51 @@ struct OwnColumnsOp {
 /// everything after them get token 0 and score -inf, so that they sort last. If one still becomes a row, that
 /// row duplicates the first valid row.
 struct BeamOp {
-    bool drawn = false;              ///< candidates are sampled; logits are log-probabilities then
-    int level = 0, rows = 0, k = 0;  ///< rows * k <= most_beam; level 0 has one row with score 0
+    bool sampled = false;            ///< candidates are sampled; logits are log-probabilities then
+    int level = 0, rows = 0, k = 0;  ///< rows * k <= max_beam; level 0 has one row with score 0
     /// A static tree: the candidates that are nodes, 1 or 0 [rows, k], and the rows of the next level [keep].
     /// Nodes have score 0, all others -inf. Null = select by score.
-    const std::int32_t* chosen = nullptr;
-    const std::int32_t* chosen_next = nullptr;
-    const std::int32_t* ids = nullptr;     ///< [rows, k], as HeadOp leaves them
+    const std::int32_t* static_mask = nullptr;
+    const std::int32_t* static_next = nullptr;
+    const std::int32_t* ids = nullptr;     ///< [rows, k], as MatmulTopKOp leaves them
     const float* logits = nullptr;         ///< [rows, k]
     const float* logsumexp = nullptr;      ///< [rows]
-    bool one_for_all = false;              ///< ids, logits and logsumexp hold one row that all rows share
+    bool shared_logits = false;            ///< ids, logits and logsumexp hold one row that all rows share
     const std::int32_t* tokens = nullptr;  ///< token of each id; null = ids are tokens
     std::int32_t* pool_tokens = nullptr;   ///< [rows, k]
     float* pool_logprobs = nullptr;        ///< [rows, k], at most 0; NaN becomes -inf
-    int keep = 0;                          ///< at most most_selected; 0 = the last level
+    int keep = 0;                          ///< at most max_topk; 0 = the last level
     int first_row = 0;                     ///< this sequence's first row in the pass
     int first_slot = 0;                    ///< first slot for the next level's keys, one slot per row
-    float* scores = nullptr;               ///< [most_selected] row scores; on return the next level's
+    float* scores = nullptr;               ///< [max_topk] row scores; on return the next level's
     std::int32_t* next_tokens = nullptr;   ///< [keep]
     std::int32_t* next_rows = nullptr;     ///< [keep] the row that proposed each, counted with first_row
     /// Slots of each row's tree ancestors and of the row: [rows, level] and, for the next level,
     /// [keep, level + 1].
-    const std::int32_t* tails = nullptr;
-    std::int32_t* next_tails = nullptr;
+    const std::int32_t* ancestor_slots = nullptr;
+    std::int32_t* next_ancestor_slots = nullptr;
     // For RerankOp; null = not requested.
     float* pool_scores = nullptr;          ///< [rows, k]
     std::int32_t* pool_parents = nullptr;  ///< [rows, k] indices in the pool; -1 = the root
-    std::int32_t* row_places = nullptr;    ///< [most_selected] pool indices; updated like scores
-    int first_place = 0;                   ///< index of the level's first candidate in the pool
+    std::int32_t* row_indices = nullptr;   ///< [max_topk] pool indices; updated like scores
+    int first_index = 0;                   ///< index of the level's first candidate in the pool
     /// For sampled candidates, [rows, k]: the row that a candidate becomes, counted from next_first_row; -1 =
     /// none.
     std::int32_t* pool_rows = nullptr;
     int next_first_row = 0;
 };
-inline constexpr int most_beam = 4096;
+inline constexpr int max_beam = 4096;
 
 /// Trees as rows of the target's pass: arrays over all rows of the step. Node i of a tree is row first + i.
 struct TreeRows {
     std::int32_t* tokens = nullptr;
     std::int32_t* parents = nullptr;    ///< rows; a root is its own parent
-    std::int32_t* positions = nullptr;  ///< as in RowPlaces
-    std::int32_t* tail_sizes = nullptr;
-    std::int32_t* tails = nullptr;  ///< [rows, width] slots of a row's ancestors and of the row
-    int width = 0;                  ///< at least the number of levels of the deepest tree
+    std::int32_t* positions = nullptr;  ///< as in AttentionBatch
+    std::int32_t* ancestor_counts = nullptr;
+    std::int32_t* ancestor_slots = nullptr;  ///< [rows, width] slots of a row's ancestors and of the row
+    int width = 0;                           ///< at least the number of levels of the deepest tree
     float* logprobs = nullptr;
-    std::int32_t* drawn_rows = nullptr;  ///< if sampled: the row that yielded a node's children
+    std::int32_t* sampled_rows = nullptr;  ///< if sampled: the row that yielded a node's children
     // Inputs of sampling and of token sets for each row, by depth; null = not requested.
     double* uniforms = nullptr;
     std::int32_t* set_first = nullptr;
@@ -308,7 +308,7 @@ struct TreeRows {
 /// candidate, form a tree with the root. The pool holds the candidates of all levels in order. Missing
 /// sampled candidates become the last nodes, each its own parent, at depth 1.
 struct RerankOp {
-    bool drawn = false;
+    bool sampled = false;
     int candidates = 0;     ///< must satisfy can_rerank()
     int nodes = 0;          ///< including the root; at most candidates + 1
     bool by_score = false;  ///< orders nodes by descending score, not as the candidates
@@ -326,14 +326,14 @@ struct RerankOp {
     const std::int32_t* set_first = nullptr;
     const std::int32_t* set_size = nullptr;
 };
-inline constexpr int most_pool = 4096;
+inline constexpr int max_candidates = 4096;
 /// Whether RerankOp supports these sizes.
 constexpr bool can_rerank(int candidates, int nodes) {
-    return candidates >= 1 && candidates <= most_pool && nodes >= 1 && nodes <= candidates + 1;
+    return candidates >= 1 && candidates <= max_candidates && nodes >= 1 && nodes <= candidates + 1;
 }
 
 /// Verifies by exact match. From the root, the path follows the child whose token is its parent's choice.
-struct AcceptOp {
+struct FollowArgmaxOp {
     TreeRows rows;
     int first_row = 0, nodes = 0;
     const std::int32_t* choices = nullptr;  ///< for row r at r * choice_stride
@@ -347,12 +347,12 @@ struct AcceptOp {
 /// path leads to the deepest accepted node, ties to the most probable, then to the first.
 struct AcceptTypicalOp {
     TreeRows rows;
-    int first_row = 0, nodes = 0;  ///< at most most_pool + 1
-    float scale = 1;
+    int first_row = 0, nodes = 0;  ///< at most max_candidates + 1
+    float inv_temperature = 1;
     double epsilon = 0, delta = 0;
     const float* draft_logits = nullptr;  ///< [rows] logit of each row's token in its parent's row
     const float* log_norm = nullptr;      ///< [rows]
-    const float* lowest = nullptr;        ///< [rows]; null = no mask
+    const float* min_logit = nullptr;     ///< [rows]; null = no mask
     const float* entropies = nullptr;     ///< [rows]
     std::int32_t* path = nullptr;         ///< [width of rows] nodes, root first, ascending
     std::int32_t* count = nullptr;        ///< [1]
@@ -361,51 +361,51 @@ struct AcceptTypicalOp {
 /// Computes which tokens of each row top-k and then top-p keep. Top-p keeps the smallest set that reaches it,
 /// best first, ties to the lower id. The result is a mask: logits above min_logit[row], and of those equal to
 /// it the ids up to last_tied_id[row]. Weights exp((logit - largest) * inv_temperature) are added in
-/// cut_weight() units, so that their order does not matter. If nothing is masked, or no token has any weight,
-/// min_logit is -inf and last_tied_id is vocab - 1.
-struct CutOp {
+/// fixed_point_weight() units, so that their order does not matter. If nothing is masked, or no token has any
+/// weight, min_logit is -inf and last_tied_id is vocab - 1.
+struct TopKTopPMaskOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int rows = 0, vocab = 0;
-    float scale = 1;
-    int top_k = 0;                        ///< 0 = off
-    double top_p = 1;                     ///< 1 = off
-    float* lowest = nullptr;              ///< [rows]
-    std::int32_t* last = nullptr;         ///< [rows]
-    const std::int32_t* sizes = nullptr;  ///< [rows] columns of each row, replacing `vocab`; null = `vocab`
+    float inv_temperature = 1;
+    int top_k = 0;                         ///< 0 = off
+    double top_p = 1;                      ///< 1 = off
+    float* min_logit = nullptr;            ///< [rows]
+    std::int32_t* last_tied_id = nullptr;  ///< [rows]
+    const std::int32_t* sizes = nullptr;   ///< [rows] columns of each row, replacing `vocab`; null = `vocab`
 };
-inline constexpr int cut_weight_bits = 42;  ///< the sum of 2^18 columns fits 60 bits
+inline constexpr int fixed_point_bits = 42;  ///< the sum of 2^18 columns fits 60 bits
 /// Converts a weight, at most 1, to whole units; NaN becomes 0.
-constexpr std::uint64_t cut_weight(float weight) {
-    constexpr std::uint64_t most = (std::uint64_t{1} << cut_weight_bits) - 1;
+constexpr std::uint64_t fixed_point_weight(float weight) {
+    constexpr std::uint64_t max_weight = (std::uint64_t{1} << fixed_point_bits) - 1;
     if (!(weight > 0)) return 0;
-    return weight >= 1 ? most : static_cast<std::uint64_t>(weight * static_cast<float>(most + 1));
+    return weight >= 1 ? max_weight : static_cast<std::uint64_t>(weight * static_cast<float>(max_weight + 1));
 }
-/// Result of CutOp: the tokens that each row keeps.
-struct KeptTokens {
-    const float* lowest = nullptr;  ///< for each row; null = no mask
-    const std::int32_t* last = nullptr;
+/// Result of TopKTopPMaskOp: the tokens that each row keeps.
+struct SamplingMask {
+    const float* min_logit = nullptr;  ///< for each row; null = no mask
+    const std::int32_t* last_tied_id = nullptr;
 };
 
 /// Samples a token of each row by inverse CDF in the order of ids, with weights exp(logit * inv_temperature).
 /// NaN has no weight; a row without any weight returns token 0. Sums are added tile by tile in a fixed order,
 /// whatever rows share the call.
-struct DrawOp {
+struct SampleOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int rows = 0, vocab = 0;
-    float scale = 1;                   ///< 1 / temperature
+    float inv_temperature = 1;         ///< 1 / temperature
     const double* uniforms = nullptr;  ///< [rows], in [0, 1)
     std::int32_t* tokens = nullptr;    ///< [rows]
     float* values = nullptr;           ///< [rows] logits of the sampled tokens
     float* log_norm = nullptr;         ///< [rows] log of the sum of all weights; 0 without any
-    KeptTokens kept;                   ///< masked tokens have no weight
+    SamplingMask mask;                 ///< masked tokens have no weight
 };
-inline constexpr int draw_tile = 32;               ///< columns per partial sum
-inline constexpr int most_draw_columns = 1 << 18;  ///< columns whose partial sums fit one block
+inline constexpr int sample_tile = 32;              ///< columns per partial sum
+inline constexpr int max_sample_columns = 1 << 18;  ///< columns whose partial sums fit one block
 
 /// A node of a draft tree whose children are verified by rejection sampling.
-struct ResidualNode {
+struct RejectionNode {
     std::int32_t row = 0;                      ///< row of the logits
     std::int32_t first_draft = 0, drafts = 0;  ///< in the order sampled
     std::int64_t first_prob = 0;               ///< of the node's q, or of scratch for one value if support is
@@ -418,14 +418,14 @@ struct ResidualNode {
 /// Draft i is accepted with probability min(1, p / q). A rejection sets p := norm(max(0, p - q)) and removes
 /// the draft from q. p = exp(logit * inv_temperature - log_norm), at most 1; logits below the row's
 /// `min_logit` have none.
-struct ResidualOp {
+struct RejectionSampleOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int vocab = 0, count = 0;
-    float scale = 1;
-    const float* log_norm = nullptr;      ///< for each row of the logits
-    const float* lowest = nullptr;        ///< for each row of the logits; null = no mask
-    const ResidualNode* nodes = nullptr;  ///< [count]
+    float inv_temperature = 1;
+    const float* log_norm = nullptr;       ///< for each row of the logits
+    const float* min_logit = nullptr;      ///< for each row of the logits; null = no mask
+    const RejectionNode* nodes = nullptr;  ///< [count]
     const std::int32_t* drafts = nullptr;
     const double* uniforms = nullptr;  ///< for each draft
     const std::int32_t* ids = nullptr;
@@ -441,7 +441,7 @@ struct ResidualOp {
 /// Redistributes the probability of a row's columns over the vocabulary by a sparse affinity matrix. With q =
 /// softmax(logits / temperature), out[m, t] = temperature * log(sum of q * weight over the sources of t, in
 /// their order). Tokens without a source get -inf.
-struct SpreadOp {
+struct RedistributeOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int rows = 0, support = 0;
@@ -452,7 +452,7 @@ struct SpreadOp {
     int vocab = 0;
     // Transposed affinity matrix: the sources of token t are sources[first[t]] .. sources[first[t + 1] - 1].
     const std::int32_t* first = nullptr;
-    const std::int32_t* givers = nullptr;
+    const std::int32_t* sources = nullptr;
     const float* weights = nullptr;
     double* scratch = nullptr;  ///< [rows, vocab]
     float* out = nullptr;       ///< [rows, out_stride]
@@ -460,44 +460,45 @@ struct SpreadOp {
 };
 
 /// Lists all tokens that receive probability from any token in the set, in ascending order. These are the
-/// tokens that SpreadOp can propose for a row over that set.
-struct ReachOp {
+/// tokens that RedistributeOp can propose for a row over that set.
+struct ReachableTokensOp {
     const std::int32_t* tokens = nullptr;  ///< tokens of the set, each once
     const std::int32_t* size = nullptr;    ///< [1]
-    int most = 0;                          ///< upper bound of `size`
+    int max_count = 0;                     ///< upper bound of `size`
     int vocab = 0;
-    const std::int32_t* first = nullptr;  ///< as in SpreadOp
-    const std::int32_t* givers = nullptr;
+    const std::int32_t* first = nullptr;  ///< as in RedistributeOp
+    const std::int32_t* sources = nullptr;
     std::uint32_t* bits = nullptr;     ///< [2, ceil(vocab / 32)], scratch
     std::int32_t* out = nullptr;       ///< [vocab]
     std::int32_t* out_size = nullptr;  ///< [1]
 };
 
-/// Lists the children of every node of a sampled tree for ResidualOp. Its nodes are the rows of the step.
-struct DraftListOp {
+/// Lists the children of every node of a sampled tree for RejectionSampleOp. Its nodes are the rows of the
+/// step.
+struct ListChildrenOp {
     TreeRows rows;
     int first_row = 0, nodes = 0;
-    int most = 0;                      ///< children per node
+    int max_count = 0;                 ///< children per node
     const double* uniforms = nullptr;  ///< [width of rows, max_count] uniforms of a node's drafts, by its
                                        ///< depth
     // Rows that drafts were sampled from: q of row r starts at r * stride.
     std::int64_t stride = 0;
     int support = 0;
-    std::int64_t first_id = 0;            ///< as in ResidualNode, for row 0
+    std::int64_t first_id = 0;            ///< as in RejectionNode, for row 0
     std::int64_t id_stride = 0;           ///< between the ids of rows; 0 = shared by all rows
     const std::int32_t* sizes = nullptr;  ///< for each row, replacing `support`; null = `support`
     // Outputs, indexed by the rows of the step.
-    ResidualNode* out = nullptr;
+    RejectionNode* out = nullptr;
     std::int32_t* drafts = nullptr;    ///< [rows, max_count]
     double* draft_uniforms = nullptr;  ///< [rows, max_count]
     std::int32_t* children = nullptr;  ///< [rows, max_count] nodes of their tree
 };
 
 /// Follows the children that rejection sampling accepted, from the root.
-struct AcceptDraftsOp {
-    int first_row = 0, most = 0, width = 0;
-    const std::int32_t* accepted = nullptr;  ///< for each row of the step, from ResidualOp
-    const std::int32_t* children = nullptr;  ///< [rows, max_count], from DraftListOp
+struct FollowAcceptedOp {
+    int first_row = 0, max_count = 0, width = 0;
+    const std::int32_t* accepted = nullptr;  ///< for each row of the step, from RejectionSampleOp
+    const std::int32_t* children = nullptr;  ///< [rows, max_count], from ListChildrenOp
     std::int32_t* path = nullptr;            ///< [width] nodes, root first, ascending
     std::int32_t* count = nullptr;           ///< [1]
 };
@@ -517,18 +518,18 @@ struct RankOp {
 /// Sums the probability of token sets. Set i is ids[first[i]] .. ids[first[i] + size[i] - 1]; out[i] is the
 /// sum of exp(logit * inv_temperature - log_norm) of row rows[i] over it. Logits below the row's `min_logit`
 /// count as 0.
-struct MassOp {
+struct SetProbabilityOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int count = 0;
-    float scale = 1;
+    float inv_temperature = 1;
     const float* log_norm = nullptr;     ///< for each row of the logits
     const std::int32_t* rows = nullptr;  ///< [count]; null = 0, 1, ..
     const std::int32_t* first = nullptr;
     const std::int32_t* size = nullptr;
     const std::int32_t* ids = nullptr;
-    float* out = nullptr;           ///< [count]
-    const float* lowest = nullptr;  ///< for each row of the logits; null = no mask
+    float* out = nullptr;              ///< [count]
+    const float* min_logit = nullptr;  ///< for each row of the logits; null = no mask
 };
 
 /// Computes the entropy of each row as Medusa's code does: -sum(p * log(p + 1e-5)). p = exp(logit *
@@ -537,15 +538,15 @@ struct EntropyOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
     int rows = 0, vocab = 0;
-    float scale = 1;
-    const float* log_norm = nullptr;  ///< [rows]
-    const float* lowest = nullptr;    ///< [rows]; null = no mask
-    float* out = nullptr;             ///< [rows]
+    float inv_temperature = 1;
+    const float* log_norm = nullptr;   ///< [rows]
+    const float* min_logit = nullptr;  ///< [rows]; null = no mask
+    float* out = nullptr;              ///< [rows]
 };
 inline constexpr float entropy_floor = 1e-5f;  ///< keeps the logarithm of an impossible token finite
 
 /// Selects the k largest of each row, in column order. Ties go to the lower column; NaN is the smallest.
-struct TopSetOp {
+struct TopKSetOp {
     const float* x = nullptr;
     std::int64_t stride = 0;
     int rows = 0, columns = 0, k = 0;
@@ -553,38 +554,39 @@ struct TopSetOp {
 };
 
 /// A router's product fused with the selection of its k largest columns per row. The columns equal those of
-/// MatmulOp and TopSetOp. Scores go to the scratch memory, for rows whose candidates are too close for the
+/// MatmulOp and TopKSetOp. Scores go to the scratch memory, for rows whose candidates are too close for the
 /// fast selection.
-struct RouterOp {
+struct MatmulTopKSetOp {
     DeviceMatrix weights;
-    const Bf16* x = nullptr;      ///< [rows, weights.stride]
+    const half_t* x = nullptr;    ///< [rows, weights.stride]
     int rows = 0, k = 0;          ///< must satisfy can_route()
     std::int32_t* ids = nullptr;  ///< [rows, k]
-    void* scratch = nullptr;      ///< router_scratch() bytes
+    void* scratch = nullptr;      ///< router_scratch_bytes() bytes
 };
-inline constexpr int most_router_columns = 1 << 18;
-inline constexpr int most_router_candidates = 1 << 14;
-/// Number of blocks. Block b scores every such column c with c % stripes == b, at most head_chunk.
+inline constexpr int max_router_columns = 1 << 18;
+inline constexpr int max_router_candidates = 1 << 14;
+/// Number of blocks. Block b scores every such column c with c % stripes == b, at most matmul_topk_chunk.
 constexpr int router_stripes(int n) {
-    return (n + head_chunk - 1) / head_chunk;
+    return (n + matmul_topk_chunk - 1) / matmul_topk_chunk;
 }
 /// Candidates that a block keeps per row: well above its share of the k largest.
 constexpr int router_kept(int n, int k) {
     const int stripes = router_stripes(n), wanted = 2 * ((k + stripes - 1) / stripes) + 12;
-    const int room = most_router_candidates / stripes;
-    return wanted < head_chunk ? (wanted < room ? wanted : room) : (head_chunk < room ? head_chunk : room);
+    const int room = max_router_candidates / stripes;
+    return wanted < matmul_topk_chunk ? (wanted < room ? wanted : room)
+                                      : (matmul_topk_chunk < room ? matmul_topk_chunk : room);
 }
-/// Whether RouterOp supports these sizes.
+/// Whether MatmulTopKSetOp supports these sizes.
 constexpr bool can_route(int n, int k) {
-    return n <= most_router_columns && k >= 1 && k <= n &&
+    return n <= max_router_columns && k >= 1 && k <= n &&
            2 * router_stripes(n) * router_kept(n, k) >= 3 * k &&
-           router_stripes(n) * router_kept(n, k) <= most_router_candidates;
+           router_stripes(n) * router_kept(n, k) <= max_router_candidates;
 }
 constexpr std::size_t router_scores_bytes(int rows, int n) {
     return (static_cast<std::size_t>(rows) * static_cast<std::size_t>(n) * sizeof(float) + 255) / 256 * 256;
 }
-/// Bytes of scratch memory for RouterOp.
-constexpr std::size_t router_scratch(int rows, int n, int k) {
+/// Bytes of scratch memory for MatmulTopKSetOp.
+constexpr std::size_t router_scratch_bytes(int rows, int n, int k) {
     return router_scores_bytes(rows, n) +
            static_cast<std::size_t>(rows) * static_cast<std::size_t>(router_stripes(n) * router_kept(n, k)) *
                8;
@@ -593,7 +595,7 @@ constexpr std::size_t router_scratch(int rows, int n, int k) {
 /// Selects the m largest columns of each bucket, an approximate top-k for routers. Bucket b holds the columns
 /// c with c % buckets == b. The order is descending, ties to the lower column; a bucket with fewer columns is
 /// filled with -1. The result includes every column of rank <= m.
-struct StripedOp {
+struct BucketTopMOp {
     const float* scores = nullptr;
     std::int64_t stride = 0;
     int rows = 0, columns = 0, buckets = 0, m = 0;
@@ -601,7 +603,7 @@ struct StripedOp {
 };
 
 /// Lists the distinct tokens of ids [rows, count] in ascending order, and the position of each in the list.
-struct UnionOp {
+struct UniqueTokensOp {
     const std::int32_t* ids = nullptr;
     std::int64_t count = 0;  ///< over all rows; negative ids are skipped
     int vocab = 0;
@@ -612,7 +614,7 @@ struct UnionOp {
 };
 
 /// Toggles numbers of a bit set over [0, range), then lists its members in ascending order.
-struct RowSetOp {
+struct UpdateIndexSetOp {
     const std::int32_t* toggled = nullptr;  ///< [count], each once
     int count = 0;
     int range = 0;
@@ -622,11 +624,11 @@ struct RowSetOp {
 
 /// Merges the clusters of all rows into one list of outputs for a matmul. The matrix stores clusters
 /// contiguously, each padded to blocks of cluster_block rows. The list is ascending; run_ends and run_shifts
-/// say where each row's candidates are in it (see SelectOp). Every row includes the last cluster.
+/// say where each row's candidates are in it (see TopKOp). Every row includes the last cluster.
 struct ClustersOp {
     const std::int32_t* chosen = nullptr;  ///< [rows, count], ascending, without the last
     int rows = 0, count = 0;
-    int clusters = 0;                          ///< including the last; at most most_clusters
+    int clusters = 0;                          ///< including the last; at most max_clusters
     const std::int32_t* first = nullptr;       ///< [clusters] first matrix row of each cluster
     const std::int32_t* sizes = nullptr;       ///< [clusters] number of tokens
     std::int32_t* columns = nullptr;           ///< matrix rows, padding included; sized for all clusters
@@ -638,16 +640,16 @@ struct ClustersOp {
 };
 inline constexpr int cluster_block = 16;
 /// Matrix rows of a cluster of `size` tokens, including padding.
-constexpr int filled_cluster(int size) {
+constexpr int padded_cluster_rows(int size) {
     return (size + cluster_block - 1) / cluster_block * cluster_block;
 }
-inline constexpr int most_clusters = 4096;
+inline constexpr int max_clusters = 4096;
 
 /// Lists, for each set, the tokens of the selected clusters and of the last one, in ascending order.
 struct ClusterTokensOp {
     const std::int32_t* chosen = nullptr;  ///< [sets, count]; repeats are allowed
     int count = 0;
-    int clusters = 0;                          ///< including the last; at most most_clusters
+    int clusters = 0;                          ///< including the last; at most max_clusters
     const std::int32_t* cluster_of = nullptr;  ///< [vocab]; -1 = none
     int vocab = 0;
     std::uint32_t* bitmap = nullptr;  ///< [sets, ceil(vocab / 32)], scratch
@@ -658,10 +660,10 @@ struct ClusterTokensOp {
 };
 
 /// Maps ids through a table: out[i] = table[ids[i]].
-struct TranslateOp {
+struct RemapIdsOp {
     const std::int32_t* ids = nullptr;
-    int count = 0;                              ///< upper bound of the number of ids
-    const std::int32_t* count_there = nullptr;  ///< number of ids, in device memory; null = count
+    int count = 0;                          ///< upper bound of the number of ids
+    const std::int32_t* d_count = nullptr;  ///< number of ids, in device memory; null = count
     const std::int32_t* table = nullptr;
     std::int32_t* out = nullptr;  ///< may be ids
 };
@@ -671,7 +673,7 @@ struct GatherOp {
     DeviceMatrix from;
     const std::int32_t* rows = nullptr;  ///< [count] rows of `from`
     int count = 0;
-    Bf16* to = nullptr;  ///< [count, from.stride]
+    half_t* to = nullptr;  ///< [count, from.stride]
 };
 
 /// Copies f32 rows: to[r] = from[rows[r]], or from[r] if `rows` is null.
@@ -691,9 +693,9 @@ struct CompactOp {
     int planes = 0, width = 0, first = 0;
     const std::int32_t* path = nullptr;  ///< in host memory
     int count = 0;
-    /// Replaces `path` with an array in device memory. *count_there <= count entries are valid; null = all.
-    const std::int32_t* path_there = nullptr;
-    const std::int32_t* count_there = nullptr;
+    /// Replaces `path` with an array in device memory. *d_count <= count entries are valid; null = all.
+    const std::int32_t* d_path = nullptr;
+    const std::int32_t* d_count = nullptr;
 };
 
 }  // namespace draftscope::kernels

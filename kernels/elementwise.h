@@ -11,9 +11,9 @@ void silu_mul(Exec& exec, Rows<const float> gate, Rows<const float> up, Rows<flo
 void add(Exec& exec, Rows<const float> x, Rows<float> y);
 /// Rounds each value to the nearest bf16 (ties to even), in place. Drafter features are bf16, in live
 /// decoding and in recordings.
-void round_to_bf16(Exec& exec, Rows<float> x);
+void cast_to_bf16(Exec& exec, Rows<float> x);
 
 /// Rounds each value to the 16-bit format of the Exec's device (Device::halves); bf16 without a device.
-void round_to_halves(Exec& exec, Rows<float> x);
+void cast_to_dtype(Exec& exec, Rows<float> x);
 
 }  // namespace draftscope::kernels

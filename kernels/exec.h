@@ -28,7 +28,7 @@ class Device;
 
 /// The weights that a pool thread reads next, and how many of their bytes it has prefetched. Threads prefetch
 /// while they wait for each other. Any thread may read these values; they are only hints.
-struct ReadAhead {
+struct PrefetchHint {
     std::atomic<const std::byte*> weights{nullptr};
     std::atomic<std::size_t> bytes{0};
 };
@@ -52,23 +52,23 @@ class Exec {
     /// Returns scratch memory shared by the parts of one op, separate from the per-thread memory.
     virtual std::byte* shared_scratch(std::size_t bytes) = 0;
     /// Prefetch hints of one pool thread; null if nothing is prefetched.
-    virtual ReadAhead* read_ahead(int thread) {
+    virtual PrefetchHint* prefetch_hint(int thread) {
         (void)thread;
         return nullptr;
     }
 
     /// Contiguous blocks of weights that the op after the next one reads. Threads prefetch their share while
     /// they wait. Set it between ops, from the caller.
-    struct Upcoming {
+    struct NextWeights {
         const std::byte* weights = nullptr;
         std::size_t block_bytes = 0;
         int blocks = 0;
     };
-    void expect(const Upcoming& upcoming) { upcoming_ = upcoming; }
-    const Upcoming& upcoming() const { return upcoming_; }
+    void set_next_weights(const NextWeights& next_weights) { next_weights_ = next_weights; }
+    const NextWeights& next_weights() const { return next_weights_; }
 
   private:
-    Upcoming upcoming_;
+    NextWeights next_weights_;
 };
 
 /// Creates a CPU worker pool of `threads` threads, including the caller. Workers spin briefly, then sleep.

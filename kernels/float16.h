@@ -6,10 +6,10 @@
 /// The 16-bit format of a device: bf16, or fp16 for checkpoints trained in fp16.
 namespace draftscope::kernels {
 
-enum class Halves : std::uint8_t { bf16, f16 };
+enum class Float16Kind : std::uint8_t { bf16, f16 };
 
 /// Nearest fp16, ties to even. Values that are too large become infinite; NaN stays NaN.
-constexpr std::uint16_t f16_of(float value) {
+constexpr std::uint16_t float_to_f16(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
     const std::uint32_t size = bits & 0x7fffffffu;
@@ -28,7 +28,7 @@ constexpr std::uint16_t f16_of(float value) {
     if (!small) rounded += (exponent - 113) << 10;
     return static_cast<std::uint16_t>(sign | rounded);
 }
-constexpr float float_of_f16(std::uint16_t half) {
+constexpr float f16_to_float(std::uint16_t half) {
     const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
     const std::uint32_t exponent = half >> 10 & 0x1fu, mantissa = half & 0x3ffu;
     if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);

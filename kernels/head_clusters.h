@@ -32,11 +32,11 @@ class DeviceClusters {
     bool reserve(const Matrix& rows, int x_rows, int count, int k);
     /// Row m chose chosen[m * count + i], rising; x as `rows` reads it. ids are tokens, [x_rows, k], -1 where
     /// a row has fewer. Reads the union of the rows' clusters, or each row's own `per_row`: the same bits.
-    void ask(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen, int count,
+    void ask(const Matrix& rows, const half_t* x, int x_rows, const std::int32_t* chosen, int count,
              bool per_row, int k, std::int32_t* ids, float* values, float* sums);
     /// In place of the best all of each row's own: logits [x_rows, stride], their tokens, rising, and how
     /// many there are.
-    void ask_own(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen, int count,
+    void ask_own(const Matrix& rows, const half_t* x, int x_rows, const std::int32_t* chosen, int count,
                  bool per_row, float* logits, std::int32_t* tokens, std::int32_t* sizes, int stride);
     /// The tokens of `count` clusters and the last one, rising, and how many; of several sets, `stride`
     /// apart. Behind reserve().
@@ -56,7 +56,7 @@ class DeviceClusters {
     }
     bool bring_parts(Device& device);
     ClustersOp list_of(const std::int32_t* chosen, int x_rows, int count, int columns) const;
-    MatmulOp product_of(const Matrix& rows, const Bf16* x, const ClustersOp& list, int columns) const;
+    MatmulOp product_of(const Matrix& rows, const half_t* x, const ClustersOp& list, int columns) const;
 
     Parts parts_;
     // Of the i largest clusters, or smallest, with the last one: i from 0 on.

@@ -15,7 +15,7 @@ class DeviceRouter {
     /// Memory for up to `rows` rows; false when there is none.
     bool reserve(const Matrix& in, const Matrix& out, int rows);
     /// Scores [rows, out.n()], there until the next call; x as `in` reads it. Behind reserve().
-    const float* ask(const Matrix& in, const Matrix& out, const Bf16* x, int rows);
+    const float* ask(const Matrix& in, const Matrix& out, const half_t* x, int rows);
     /// The same of rows of floats there, [rows, in.k()].
     const float* ask(const Matrix& in, const Matrix& out, const float* x, int rows);
     /// Of host rows to host rows, with one wait.

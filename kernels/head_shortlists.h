@@ -25,21 +25,21 @@ class DeviceShortlists {
     void set_names(const Names& names);
 
     /// Can this run for `k` candidates of shortlists of `size`?
-    static bool fits(const Matrix& up, const RowStore& exact, int size, int k);
+    static bool fits(const Matrix& up, const RowMajorMatrix& exact, int size, int k);
 
     /// Memory for calls of up to these sizes, so that no later one moves anything; false when it is out.
     bool reserve(const Matrix& down, const Matrix& up, int rows, int size);
     /// The `size` best tokens by up (down x), or by up x, for each row, rising.
     void ask_router(const Matrix* down, const Matrix& up, Rows<const float> x, int size);
     /// The same of rows that lie there as `down`, or `up`, reads them.
-    void ask_router(const Matrix* down, const Matrix& up, const Bf16* x, int rows, int size);
+    void ask_router(const Matrix* down, const Matrix& up, const half_t* x, int rows, int size);
     /// The tokens of rows [first, first + rows), rising, to `tokens` with room for all, and how many. Before
     /// ask_exact().
     void ask_union(int first, int rows, std::int32_t* tokens, std::int32_t* size);
     /// Logits over the union of the rows' shortlists, or `per_row` over each row's own alone, the same bits;
     /// `exact` reads the same x. The union's size goes to `size`, and where there are `tokens`, these there,
     /// like that of ask_union(). Nulls = to bring().
-    void ask_exact(const RowStore& exact, bool per_row, std::int32_t* size = nullptr,
+    void ask_exact(const RowMajorMatrix& exact, bool per_row, std::int32_t* size = nullptr,
                    std::int32_t* tokens = nullptr);
     /// The k best of each row's own, and the log of the sum over all of these.
     void ask_best(int k);
@@ -59,12 +59,12 @@ class DeviceShortlists {
     bool reserve_call(const Matrix& up, int rows, int size);
     bool reserve_narrow(const Matrix& down, int rows);
     bool reserve_exact(int rows, int columns, std::size_t listed);
-    void ask_each(const RowStore& exact);
-    const std::int32_t* ask_rows_of(const std::int32_t* tokens, int count, const std::int32_t* count_there);
+    void ask_each(const RowMajorMatrix& exact);
+    const std::int32_t* ask_rows_of(const std::int32_t* tokens, int count, const std::int32_t* d_count);
 
     Device* device_ = nullptr;
     int rows_ = 0, size_ = 0, k_ = 0, vocab_ = 0, most_ = 0;
-    const Bf16* x_ = nullptr;
+    const half_t* x_ = nullptr;
     DeviceBuffer narrow_, narrow_half_;  ///< between the router's factors
     bool per_row_ = false;
     bool broken_ = false;  ///< memory was out; nothing more is asked for

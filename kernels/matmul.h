@@ -12,7 +12,7 @@ void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> 
 
 /// Prefetch hint: the matmul() after the next one reads `weights`; null = unknown. Waiting threads start to
 /// fetch them. The hint holds until the next call.
-void expect_matmul(Exec& exec, const Matrix* weights);
+void prefetch_next(Exec& exec, const Matrix* weights);
 
 /// Computes selected blocks of matmul()'s outputs, with the same bits. Block b is outputs 16 b to 16 b + 15.
 /// The order of y's columns [M, 16 * blocks] is that of `blocks`, which is ascending. Columns of outputs

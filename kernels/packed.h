@@ -26,6 +26,6 @@ std::span<const std::byte> packed_bytes(const Matrix& matrix);
 std::uint32_t packing_layout(Precision precision);
 /// Creates a matrix whose `bytes` the caller fills with packed_bytes() of an equal shape before using it.
 /// Returns an empty matrix for an unknown layout. Sizes must not be negative.
-Matrix unfilled_matrix(const PackedShape& shape, std::span<std::byte>* bytes);
+Matrix allocate_packed(const PackedShape& shape, std::span<std::byte>* bytes);
 
 }  // namespace draftscope::kernels

@@ -12,10 +12,10 @@ namespace draftscope::kernels {
 /// The rows of a matrix in row-major order, for heads that read scattered rows. In a packed matrix a row is
 /// stored in 4-byte pieces, 64 bytes apart, so reading one row moves sixteen times its bytes. On the CPU this
 /// is a second copy of the weights. On a device it refers to the matrix, which must outlive it.
-class RowStore {
+class RowMajorMatrix {
   public:
-    RowStore() = default;
-    static RowStore make(Exec& exec, const Matrix& matrix);
+    RowMajorMatrix() = default;
+    static RowMajorMatrix make(Exec& exec, const Matrix& matrix);
 
     int n() const { return n_; }
     int k() const { return k_; }
@@ -36,39 +36,39 @@ class RowStore {
     Packing packing_;
     Device* device_ = nullptr;
     DeviceMatrix on_device_;
-    friend class PackedRows;
-    friend struct RowStoreAccess;
+    friend class GatheredMatrix;
+    friend struct RowMajorAccess;
 };
 
 /// y[M, ids] = x[M, K] * W[ids, K]^T for scattered rows of the store, in the order of `ids`. Each row is read
 /// once for all M rows of x and is packed only in cache. Bit-identical to those outputs of matmul() over the
 /// whole matrix (indexed product of SpecVocab, arXiv 2602.13836, section 3).
-void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids, Rows<const float> x,
+void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids, Rows<const float> x,
                  Rows<float> y);
 
 /// The device's index set of gathered rows. Only differences are uploaded.
-struct DeviceRowSet {
+struct DeviceIndexSet {
     DeviceBuffer bits, list, toggled;
-    std::vector<std::int32_t> here;  ///< the host's copy, ascending
+    std::vector<std::int32_t> host_list;  ///< the host's copy, ascending
     int range = 0;
 };
 
 /// A matrix of gathered rows that can be refilled in the same memory.
-class PackedRows {
+class GatheredMatrix {
   public:
     /// Copies the rows `ids` of `store`, in that order, with the same bits as in the whole matrix.
-    void fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids);
+    void fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
     /// fill() on the device's side stream, concurrently with other work until join(). Ops that read the old
     /// rows must be enqueued before this call; call join() before reading the new ones.
-    void fill_aside(Exec& exec, const RowStore& store, std::span<const TokenId> ids);
+    void fill_async(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
     void join() const;
     const Matrix& matrix() const { return matrix_; }
     int n() const { return matrix_.n(); }
 
   private:
-    bool make_room(const RowStore& store, int rows);
+    bool reserve_rows(const RowMajorMatrix& store, int rows);
     Matrix matrix_;
-    DeviceRowSet set_;
+    DeviceIndexSet set_;
     int capacity_ = 0;              ///< rows that fit in the memory
     std::vector<std::byte> zeros_;  ///< a row of zeros that pads a block, and its alignment
 };

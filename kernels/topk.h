@@ -16,7 +16,7 @@ void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out);
 void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values);
 
 /// The k values of topk() in ascending index order. Cheaper, because nothing is sorted. ids is [M, k].
-void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids);
+void topk_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids);
 
 /// Index of the largest value of each row, ties to the lower index.
 void argmax(Exec& exec, Rows<const float> x, std::span<std::int32_t> out);

@@ -14,11 +14,11 @@ namespace draftscope::storage {
 /// Inserts rows of one table with multi-row statements; single-row statements cost a third more. Holds rows,
 /// by value (numbers) or by pointer, until `flush`.
 template <typename Row>
-class ManyRows {
+class BatchInsert {
   public:
     static constexpr int rows_per_statement = 32;
 
-    ManyRows(const Database& db, std::string_view table, int columns)
+    BatchInsert(const Database& db, std::string_view table, int columns)
         : columns_(columns),
           one_(db.prepare(sql(table, 1))),
           many_(db.prepare(sql(table, rows_per_statement))) {}

@@ -19,25 +19,25 @@ inline constexpr std::int32_t capture_application_id = 0x44534350;
 inline constexpr int capture_schema_version = 4;
 
 /// What `push` does if the queue is full.
-enum class WhenQueueFull : std::uint8_t { wait, drop };
+enum class QueueFullPolicy : std::uint8_t { wait, drop };
 /// What happens when a capture reaches its limit: stop recording, or delete the oldest steps.
-enum class WhenFileFull : std::uint8_t { stop, ring };
+enum class FileFullPolicy : std::uint8_t { stop, ring };
 
 struct WriterOptions {
     bool overwrite = false;
-    WhenQueueFull when_queue_full = WhenQueueFull::wait;
+    QueueFullPolicy queue_full_policy = QueueFullPolicy::wait;
     std::int64_t queue_rows = 65536;  ///< rows that may wait in the queue
     /// Limit on measurement rows (all tables except run, prompt, vocab); 0 = none.
     std::int64_t max_rows = 0;
     std::int64_t max_bytes = 0;  ///< limit on the file without indexes, which add about a third; 0 = none
-    WhenFileFull when_file_full = WhenFileFull::stop;
+    FileFullPolicy file_full_policy = FileFullPolicy::stop;
 };
 
 struct WriterStats {
     std::int64_t rows = 0;
     std::int64_t transactions = 0;
     /// Measurement rows missing from the file, by reason. The file counts them in table `loss`.
-    std::int64_t lost_queue = 0;       ///< the queue was full and WhenQueueFull::drop was set
+    std::int64_t lost_queue = 0;       ///< the queue was full and QueueFullPolicy::drop was set
     std::int64_t lost_limit = 0;       ///< the limit was reached (`stop`)
     std::int64_t dropped_ring = 0;     ///< oldest rows, deleted for newer ones (`ring`)
     std::int64_t lost_error = 0;       ///< rows that arrived after a write error
@@ -54,8 +54,9 @@ inline constexpr std::string_view loss_vocabulary = "vocabulary";
 
 /// Writes records to a new capture file on a thread of its own.
 ///
-/// Only that thread writes and checkpoints; `push` never accesses the disk. With WhenQueueFull::wait, `push`
-/// blocks while the queue is full. After set_unbounded_push(), producers call `wait_for_room` instead.
+/// Only that thread writes and checkpoints; `push` never accesses the disk. With QueueFullPolicy::wait,
+/// `push` blocks while the queue is full. After set_unbounded_push(), producers call `wait_for_space`
+/// instead.
 class CaptureWriter : public RecordSink {
   public:
     /// Creates the file. The path must not exist, unless `overwrite` is set and no process has the file open.
@@ -66,10 +67,10 @@ class CaptureWriter : public RecordSink {
     ~CaptureWriter() override;  ///< calls close() and ignores the result
 
     void push(Record record) override;
-    /// Blocks while the queue is full. Returns at once with WhenQueueFull::drop, after an error and after
+    /// Blocks while the queue is full. Returns at once with QueueFullPolicy::drop, after an error and after
     /// close.
-    void wait_for_room() override;
-    /// Makes `push` accept records without blocking. Producers then limit the queue through `wait_for_room`,
+    void wait_for_space() override;
+    /// Makes `push` accept records without blocking. Producers then limit the queue through `wait_for_space`,
     /// so that a forwarding thread (the recorder) never blocks.
     void set_unbounded_push();
     /// Waits until everything pushed so far is committed.
@@ -95,30 +96,30 @@ Status read_capture(const std::string& path, RecordSink& sink);
 
 /// File size above which draft trees and spans stay in the file until they are read. They are nearly all of
 /// its rows, and a screen shows a few of them. Their runs must have ended and the indexes must exist.
-inline constexpr std::int64_t rows_ahead_bytes = 32 << 20;
-inline constexpr std::int64_t rows_always_ahead = std::int64_t{1} << 62;
+inline constexpr std::int64_t default_preload_limit = 32 << 20;
+inline constexpr std::int64_t no_preload_limit = std::int64_t{1} << 62;
 /// Loads the file as a snapshot. The snapshot keeps the file open if rows stay in it.
 Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path,
-                                                     std::int64_t rows_ahead = rows_ahead_bytes);
+                                                     std::int64_t preload_limit = default_preload_limit);
 
 /// Reads a capture that another process may still be writing.
 class CaptureFollower {
   public:
-    /// Opens the file; errors as in read_capture. From files larger than `rows_ahead` bytes, nodes and tops
-    /// are not read, and spans hold only what a timeline needs: see stored().
+    /// Opens the file; errors as in read_capture. From files larger than `preload_limit` bytes, nodes and
+    /// tops are not read, and spans hold only what a timeline needs: see stored().
     static Result<std::unique_ptr<CaptureFollower>> open(const std::string& path,
-                                                         std::int64_t rows_ahead = rows_always_ahead);
+                                                         std::int64_t preload_limit = no_preload_limit);
     ~CaptureFollower();
     /// Replays the rows committed since the last call; the first call replays all. Together the calls give
     /// the records of read_capture, except that a growing prompt is sent as progress and end. Cheap if
-    /// nothing was committed. poll() calls `go_on` after every step; if it returns false, poll() returns
-    /// Error::cancelled.
-    Status poll(RecordSink& sink, const std::function<bool()>& go_on = {});
+    /// nothing was committed. poll() calls `should_continue` after every step; if it returns false, poll()
+    /// returns Error::cancelled.
+    Status poll(RecordSink& sink, const std::function<bool()>& should_continue = {});
     /// Returns whether a run has no end: it is still being written, or its program was killed.
     bool live() const;
     /// Source of the rows that poll() leaves out, for Capture::set_stored() before the first poll. Null if
     /// poll() reads all rows.
-    std::shared_ptr<const StoredRows> stored() const;
+    std::shared_ptr<const OnDiskRows> stored() const;
 
   private:
     struct Impl;

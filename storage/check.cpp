@@ -165,7 +165,7 @@ UPDATE run SET ended = 'recovered' WHERE ended IS NULL;
 }  // namespace
 
 Result<CheckReport> check_capture(const std::string& path) {
-    DS_ASSIGN(const Database db, storage::open_capture(path, storage::Open::unchecked));
+    DS_ASSIGN(const Database db, storage::open_capture(path, storage::OpenMode::unchecked));
     CheckReport report;
     report.schema_version = static_cast<int>(db.integer("PRAGMA user_version").value_or(0));
     DS_TRY(check_integrity(path, db, report.findings));

@@ -18,9 +18,9 @@ bool same_vocab(const Vocab& a, const Vocab& b) {
 
 /// Renumbers the ids of each file to follow those of the previous files, so that they stay unique and
 /// ascending.
-class Renumber : public RecordSink {
+class Renumberer : public RecordSink {
   public:
-    explicit Renumber(RecordSink& out) : out_(out) {}
+    explicit Renumberer(RecordSink& out) : out_(out) {}
 
     void next_file() { base_ = top_; }
     void push(Record record) override {
@@ -64,7 +64,7 @@ class Renumber : public RecordSink {
         for (HeadEvalRow& row : record.head_evals) shift(row);
     }
     /// Files of one target share its vocabulary.
-    void adopt(RunStarted& started) {
+    void merge_vocabulary(RunStarted& started) {
         if (!started.vocab) {
             started.run.vocab_id = 0;
             return;
@@ -84,11 +84,11 @@ class Renumber : public RecordSink {
     }
 
     struct Visitor {
-        Renumber& to;
+        Renumberer& to;
         void operator()(RunStarted& r) {
             to.shift(r.run.id, &RowIds::run);
             to.shift(r.anchor.run_id, &RowIds::run);
-            to.adopt(r);
+            to.merge_vocabulary(r);
         }
         void operator()(RunEnded& r) {
             to.shift(r.run_id, &RowIds::run);
@@ -144,10 +144,10 @@ class Renumber : public RecordSink {
 
 Status write_merged(const std::string& partial, const std::vector<std::string>& files) {
     DS_ASSIGN(const auto writer, CaptureWriter::create(partial, true));
-    Renumber renumber(*writer);
+    Renumberer renumberer(*writer);
     for (const std::string& file : files) {
-        DS_TRY(read_capture(file, renumber));
-        renumber.next_file();
+        DS_TRY(read_capture(file, renumberer));
+        renumberer.next_file();
     }
     return writer->close();
 }

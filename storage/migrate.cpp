@@ -12,7 +12,7 @@ namespace draftscope::storage {
 namespace {
 
 /// Views belong to the program, not to the data, so they are dropped and created again.
-bool renew_views(const Database& db) {
+bool recreate_views(const Database& db) {
     std::string script;
     {
         Statement views = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'view'");
@@ -101,7 +101,7 @@ Status migrate(const Database& db, const std::string& path, const std::vector<Mi
                           path, version, version + 1, why);
         }
     }
-    if (target_version == capture_schema_version && !renew_views(db)) {
+    if (target_version == capture_schema_version && !recreate_views(db)) {
         const std::string why = db.message();
         db.exec("ROLLBACK");
         return failed("{}: migration to schema version {} failed: {}; the file is unchanged", path,

@@ -24,7 +24,7 @@ bool in_use(const std::string& path) {
 }
 
 /// Returns whether the header has our application id, regardless of the state of the file and its logs.
-bool bears_our_mark(const std::string& path) {
+bool has_capture_id(const std::string& path) {
     unsigned char header[72] = {};
     std::ifstream file(path, std::ios::binary);
     if (!file.read(reinterpret_cast<char*>(header), sizeof header)) return false;
@@ -54,7 +54,7 @@ Status prepare_new_capture(const std::string& path, bool overwrite) {
             return bad_input("{}: not a regular file; choose another name", path);
         if (!overwrite)
             return bad_input("{}: the file exists; choose another name or give --overwrite", path);
-        if (fs::file_size(file, error) > 0 && !bears_our_mark(path))
+        if (fs::file_size(file, error) > 0 && !has_capture_id(path))
             return bad_input("{}: not a Draftscope capture, so it is not replaced; choose another name",
                              path);
         if (in_use(path))

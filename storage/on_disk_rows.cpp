@@ -16,11 +16,11 @@ namespace draftscope::storage {
 namespace {
 
 /// Cached, so that moving back and forth in a run does not read again.
-constexpr std::size_t most_kept = 64;
+constexpr std::size_t max_kept = 64;
 
-class RowsInFile final : public StoredRows {
+class SqliteRows final : public OnDiskRows {
   public:
-    RowsInFile(std::string path, Database db) : path_(std::move(path)), db_(std::move(db)) {}
+    SqliteRows(std::string path, Database db) : path_(std::move(path)), db_(std::move(db)) {}
 
     std::shared_ptr<const RoundTree> tree(RowId round_id) const override {
         const std::lock_guard lock(mutex_);
@@ -40,14 +40,14 @@ class RowsInFile final : public StoredRows {
             tree->tops.clear();
         }
         kept_.emplace_front(round_id, std::move(tree));
-        if (kept_.size() > most_kept) kept_.pop_back();
+        if (kept_.size() > max_kept) kept_.pop_back();
         return kept_.front().second;
     }
 
     std::optional<SpanRow> span(RowId id) const override {
         const std::lock_guard lock(mutex_);
         if (span_ && span_->id == id) return span_;  // the span under the pointer is requested in every frame
-        Statement select = db_.prepare(select_of(RowSource<SpanRow>::sql, "id"));
+        Statement select = db_.prepare(select_where(RowSource<SpanRow>::sql, "id"));
         if (select) select.bind(1, id);
         Cursor<SpanRow> rows(std::move(select));
         if (!rows.has()) return std::nullopt;
@@ -64,7 +64,7 @@ class RowsInFile final : public StoredRows {
   private:
     template <typename Row>
     void read(RowId round_id, std::vector<Row>& out, std::string& problem) const {
-        Statement select = db_.prepare(select_of(RowSource<Row>::sql, "round_id"));
+        Statement select = db_.prepare(select_where(RowSource<Row>::sql, "round_id"));
         if (select) select.bind(1, round_id);
         Cursor<Row> rows(std::move(select));
         while (rows.has()) out.push_back(rows.take());
@@ -100,11 +100,11 @@ std::string tree_problem(RowId round_id, const RoundTree& tree) {
     return {};
 }
 
-std::shared_ptr<const StoredRows> stored_rows(const std::string& path, const Database& db,
-                                              std::int64_t rows_ahead) {
+std::shared_ptr<const OnDiskRows> open_on_disk_rows(const std::string& path, const Database& db,
+                                                    std::int64_t preload_limit) {
     std::error_code error;
     const auto size = std::filesystem::file_size(path, error);
-    if (error || size <= static_cast<std::uintmax_t>(rows_ahead)) return nullptr;
+    if (error || size <= static_cast<std::uintmax_t>(preload_limit)) return nullptr;
     if (db.integer("SELECT count(*) FROM run WHERE ended IS NULL").value_or(1) > 0) return nullptr;
     if (db.integer("SELECT count(*) FROM sqlite_schema WHERE name IN ('i_node_round', 'i_node_top_round', "
                    "'step_phase')") != 3)
@@ -113,9 +113,9 @@ std::shared_ptr<const StoredRows> stored_rows(const std::string& path, const Dat
     if (db.integer("SELECT max(id) FROM span").value_or(0) > std::numeric_limits<std::uint32_t>::max() ||
         db.integer("SELECT min(id) FROM span").value_or(0) < 0)
         return nullptr;
-    auto own = open_capture(path, Open::unchecked);
+    auto own = open_capture(path, OpenMode::unchecked);
     if (!own.ok()) return nullptr;
-    return std::make_shared<const RowsInFile>(path, std::move(*own));
+    return std::make_shared<const SqliteRows>(path, std::move(*own));
 }
 
 }  // namespace draftscope::storage

@@ -27,7 +27,7 @@ std::string immutable_uri(const std::string& path) {
 }
 
 /// Files are untrusted: their schema must not run code or write, and SQLite checks pages as it reads them.
-void distrust(const Database& db) {
+void harden(const Database& db) {
     sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
     db.exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
 }
@@ -36,7 +36,7 @@ void distrust(const Database& db) {
 Status roll_back(const std::string& path) {
     std::string message;
     const Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
-    if (db) distrust(db);
+    if (db) harden(db);
     if (db && db.integer("PRAGMA schema_version")) return {};
     return bad_input(
         "{}: the program was killed while it finished the file, and recovery needs write permission ({}); "
@@ -90,45 +90,45 @@ Status check_structure(const std::string& path, const Database& db) {
 
 }  // namespace
 
-Error file_error(const std::string& path, const Database& db, std::string_view doing) {
+Error file_error(const std::string& path, const Database& db, std::string_view action) {
     const std::string message = one_line(db.message());
     const int code = sqlite3_errcode(db.get()) & 0xff;
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
         return bad_input("{}: damaged capture: {} while {}; save the readable part with sqlite3's .recover",
-                         path, message, doing);
+                         path, message, action);
     if (code == SQLITE_BUSY)
-        return failed("{}: locked by another program while {}; try again later", path, doing);
-    return bad_input("{}: {} while {}", path, message, doing);
+        return failed("{}: locked by another program while {}; try again later", path, action);
+    return bad_input("{}: {} while {}", path, message, action);
 }
 
-Result<Database> open_capture(const std::string& path, Open how) {
+Result<Database> open_capture(const std::string& path, OpenMode how) {
     std::error_code error;
     if (!std::filesystem::exists(path, error)) return bad_input("{}: no such file", path);
     if (!std::filesystem::is_regular_file(path, error)) return bad_input("{}: not a regular file", path);
     std::string message;
     Database db = open_database(path, SQLITE_OPEN_READONLY, &message);
     if (!db) return bad_input("{}: can't be opened: {}", path, message);
-    distrust(db);
+    harden(db);
     const bool readable = db.integer("PRAGMA schema_version").has_value();
     if (!readable && (sqlite3_errcode(db.get()) & 0xff) == SQLITE_CANTOPEN &&
         !std::filesystem::exists(path + "-wal", error)) {
         db = open_database(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &message);
         if (!db) return bad_input("{}: can't be opened: {}", path, message);
-        distrust(db);
+        harden(db);
     }
     if (!readable && sqlite3_extended_errcode(db.get()) == SQLITE_READONLY_ROLLBACK) {
         DS_TRY(roll_back(path));
         db = open_database(path, SQLITE_OPEN_READONLY, &message);
         if (!db) return bad_input("{}: can't be opened: {}", path, message);
-        distrust(db);
+        harden(db);
     }
     DS_TRY(identify(path, db));
-    if (how == Open::checked) DS_TRY(check_structure(path, db));
+    if (how == OpenMode::checked) DS_TRY(check_structure(path, db));
     return db;
 }
 
 Result<Database> open_capture_for_repair(const std::string& path) {
-    { DS_ASSIGN(const Database look, open_capture(path, Open::unchecked)); }
+    { DS_ASSIGN(const Database look, open_capture(path, OpenMode::unchecked)); }
     const std::filesystem::path file(path);
     const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
     if (access(path.c_str(), W_OK) != 0 || access(folder.c_str(), W_OK | X_OK) != 0)
@@ -139,7 +139,7 @@ Result<Database> open_capture_for_repair(const std::string& path) {
     std::string message;
     Database db = open_database(path, SQLITE_OPEN_READWRITE, &message);
     if (!db) return bad_input("{}: can't be opened for writing: {}", path, message);
-    distrust(db);
+    harden(db);
     if (sqlite3_db_readonly(db.get(), "main") == 1)
         return bad_input("{}: the file is read-only; copy it to a writable folder", path);
     // This must precede the first access, so that the lock is on the file itself. A live run holds a shared

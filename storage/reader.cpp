@@ -15,7 +15,7 @@ namespace draftscope {
 namespace {
 
 using storage::Cursor;
-using storage::PhaseOfStep;
+using storage::StoredStepPhase;
 
 /// Nesting is not stored. It follows from the intervals, because spans of one thread open and close in order.
 void restore_nesting(std::vector<SpanRow>& spans) {
@@ -55,12 +55,12 @@ struct ReadState {
 class Replay {
   public:
     Replay(const std::string& path, const storage::Database& db, RecordSink& sink, ReadState& state,
-           bool all_rows, const std::function<bool()>& go_on)
+           bool all_rows, const std::function<bool()>& should_continue)
         : path_(path),
           db_(db),
           sink_(sink),
           state_(state),
-          go_on_(go_on),
+          should_continue_(should_continue),
           prompts_(db, state.prompt),
           steps_(db, state.step),
           rounds_(db, state.round),
@@ -68,7 +68,7 @@ class Replay {
           tops_(all_rows ? Cursor<NodeTopRow>(db, state.top) : Cursor<NodeTopRow>()),
           tokens_(db, state.token),
           spans_(all_rows ? Cursor<SpanRow>(db, state.span) : Cursor<SpanRow>()),
-          phases_(all_rows ? Cursor<PhaseOfStep>() : Cursor<PhaseOfStep>(db, state.step)),
+          phases_(all_rows ? Cursor<StoredStepPhase>() : Cursor<StoredStepPhase>(db, state.step)),
           evals_(db, state.eval) {
         if (!all_rows) outlines_.emplace(path, state.span);
     }
@@ -79,7 +79,8 @@ class Replay {
         DS_TRY(update_prompts());
         while (steps_.has()) {
             DS_TRY(step());
-            if (go_on_ && !go_on_()) return Error{ErrorKind::cancelled, path_ + ": reading was cancelled"};
+            if (should_continue_ && !should_continue_())
+                return Error{ErrorKind::cancelled, path_ + ": reading was cancelled"};
         }
         start_runs(std::numeric_limits<RowId>::max());
         start_prompts(std::numeric_limits<RowId>::max());
@@ -89,17 +90,17 @@ class Replay {
         DS_TRY(all_read());
         DS_TRY(side_tables());
         state_.live = false;
-        for (const RunOf& run : runs_) {
+        for (const RunState& run : runs_) {
             if (run.row.ended == RunEnd::live)
                 state_.live = true;
             else if (state_.ended.insert(run.row.id).second)
                 sink_.push(RunEnded{run.row.id, run.row.ended, run.end_ns, run.anchor});
         }
-        return remember();
+        return save_state();
     }
 
   private:
-    struct RunOf {
+    struct RunState {
         RunRow row;
         ClockAnchorRow first, anchor;  ///< at start and end
         bool anchored = false;
@@ -107,7 +108,7 @@ class Replay {
     };
 
     template <typename Source>
-    Status sound(const Source& source) const {
+    Status check_source(const Source& source) const {
         if (!source.problem().empty())
             return bad_input("{}: damaged capture: {}, which is impossible", path_, source.problem());
         if (source.code() == SQLITE_OK) return {};
@@ -118,8 +119,8 @@ class Replay {
     }
     /// Returns an error if rows are left: such a row belongs to no step or round, or is out of order.
     template <typename Source>
-    Status drained(const Source& source) const {
-        DS_TRY(sound(source));
+    Status check_drained(const Source& source) const {
+        DS_TRY(check_source(source));
         if (source.has())
             return bad_input("{}: damaged capture: table {} has rows without a preceding parent row", path_,
                              storage::RowSource<typename Source::RowType>::table);
@@ -129,8 +130,8 @@ class Replay {
     Status load_vocabs();
     Status load_runs();
     Status update_prompts();
-    Status remember();
-    PromptProgress newest(RowId prompt_id) const;
+    Status save_state();
+    PromptProgress latest_progress(RowId prompt_id) const;
     Status step();
     Status round(RoundRecord& record);
     void outline(StepRecord& record);
@@ -150,8 +151,8 @@ class Replay {
     const storage::Database& db_;
     RecordSink& sink_;
     ReadState& state_;
-    const std::function<bool()>& go_on_;
-    std::vector<RunOf> runs_;  ///< all of the file
+    const std::function<bool()>& should_continue_;
+    std::vector<RunState> runs_;  ///< all of the file
     std::size_t runs_started_ = 0;
     Cursor<PromptRow> prompts_;
     Cursor<StepRow> steps_;
@@ -162,14 +163,14 @@ class Replay {
     Cursor<SpanRow> spans_;
     // Used instead of spans_ if the spans stay in the file.
     std::optional<storage::SpanOutlines> outlines_;
-    Cursor<PhaseOfStep> phases_;
+    Cursor<StoredStepPhase> phases_;
     std::size_t spans_last_ = 0, phases_last_ = 0;  ///< of the previous step, as a size hint for the next
     Cursor<HeadEvalRow> evals_;
     std::map<RowId, PromptProgress> outputs_;  ///< outputs that late tokens of a prompt must not overwrite
 };
 
 Status Replay::load_vocabs() {
-    const bool known = std::all_of(runs_.begin(), runs_.end(), [&](const RunOf& run) {
+    const bool known = std::all_of(runs_.begin(), runs_.end(), [&](const RunState& run) {
         return run.row.vocab_id == 0 || state_.vocabs.contains(run.row.vocab_id);
     });
     if (known) return {};
@@ -191,7 +192,7 @@ Status Replay::load_vocabs() {
         }
         vocab->rows.push_back(std::move(row));
     }
-    return sound(cursor);
+    return check_source(cursor);
 }
 
 Status Replay::load_runs() {
@@ -200,11 +201,11 @@ Status Replay::load_runs() {
         runs_.push_back({runs.take(), {}, {}, false, 0});
         runs_.back().row.started_monotonic = 0;
     }
-    DS_TRY(sound(runs));
+    DS_TRY(check_source(runs));
     Cursor<ClockAnchorRow> anchors(db_);
     while (anchors.has()) {
         const ClockAnchorRow anchor = anchors.take();
-        for (RunOf& run : runs_) {
+        for (RunState& run : runs_) {
             if (run.row.id != anchor.run_id) continue;
             if (!run.anchored) {
                 run.first = anchor;
@@ -212,10 +213,10 @@ Status Replay::load_runs() {
             }
             run.anchored = true;
             run.anchor = anchor;
-            run.end_ns = time_between(run.first.monotonic_ns, anchor.monotonic_ns);
+            run.end_ns = saturating_difference(run.first.monotonic_ns, anchor.monotonic_ns);
         }
     }
-    return sound(anchors);
+    return check_source(anchors);
 }
 
 void Replay::start_runs(RowId up_to) {
@@ -245,7 +246,7 @@ void Replay::prefill_tokens() {
     while (tokens_.has() && tokens_.peek().round_id == 0) {
         const RowId prompt_id = tokens_.peek().prompt_id;
         start_prompts(prompt_id);
-        PromptProgress progress = newest(prompt_id);
+        PromptProgress progress = latest_progress(prompt_id);
         while (tokens_.has() && tokens_.peek().round_id == 0 && tokens_.peek().prompt_id == prompt_id)
             progress.tokens.push_back(tokens_.take());
         sink_.push(std::move(progress));
@@ -273,7 +274,7 @@ Status Replay::round(RoundRecord& record) {
     const RowId id = record.round.id;
     RoundTree tree;
     while (nodes_.has() && nodes_.peek().round_id == id) tree.nodes.push_back(nodes_.take());
-    DS_TRY(sound(nodes_));
+    DS_TRY(check_source(nodes_));
     while (tops_.has() && tops_.peek().round_id == id) tree.tops.push_back(tops_.take());
     if (const std::string problem = storage::tree_problem(id, tree); !problem.empty())
         return bad_input("{}: {}", path_, problem);
@@ -318,16 +319,16 @@ void Replay::outline(StepRecord& record) {
 }
 
 Status Replay::all_read() const {
-    DS_TRY(drained(prompts_));
-    DS_TRY(drained(steps_));
-    DS_TRY(drained(rounds_));
-    DS_TRY(drained(nodes_));
-    DS_TRY(drained(tops_));
-    DS_TRY(drained(tokens_));
-    DS_TRY(drained(spans_));
-    if (outlines_) DS_TRY(drained(*outlines_));
-    DS_TRY(drained(phases_));
-    DS_TRY(drained(evals_));
+    DS_TRY(check_drained(prompts_));
+    DS_TRY(check_drained(steps_));
+    DS_TRY(check_drained(rounds_));
+    DS_TRY(check_drained(nodes_));
+    DS_TRY(check_drained(tops_));
+    DS_TRY(check_drained(tokens_));
+    DS_TRY(check_drained(spans_));
+    if (outlines_) DS_TRY(check_drained(*outlines_));
+    DS_TRY(check_drained(phases_));
+    DS_TRY(check_drained(evals_));
     return {};
 }
 
@@ -335,7 +336,7 @@ template <typename Row>
 Status Replay::push_each(RowId after) {
     Cursor<Row> cursor(db_, after);
     while (cursor.has()) sink_.push(cursor.take());
-    return sound(cursor);
+    return check_source(cursor);
 }
 
 template <typename Row>
@@ -347,7 +348,7 @@ Status Replay::push_in_blocks(RowId after) {
         while (cursor.has() && block.size() < block_rows) block.push_back(cursor.take());
         sink_.push(std::move(block));
     }
-    return sound(cursor);
+    return check_source(cursor);
 }
 
 Status Replay::side_tables() {
@@ -380,11 +381,11 @@ Status Replay::update_prompts() {
             sink_.push(now);
         }
     }
-    return sound(cursor);
+    return check_source(cursor);
 }
 
 /// Returns a prompt's last read text, for tokens that follow it.
-PromptProgress Replay::newest(RowId prompt_id) const {
+PromptProgress Replay::latest_progress(RowId prompt_id) const {
     if (const auto found = outputs_.find(prompt_id); found != outputs_.end()) return found->second;
     if (const auto found = state_.unfinished.find(prompt_id); found != state_.unfinished.end())
         return found->second;
@@ -393,7 +394,7 @@ PromptProgress Replay::newest(RowId prompt_id) const {
     return nothing;
 }
 
-Status Replay::remember() {
+Status Replay::save_state() {
     for (const auto& [mark, table] : {std::pair{&state_.run, "run"},
                                       {&state_.prompt, "prompt"},
                                       {&state_.step, "step"},
@@ -429,12 +430,12 @@ class CaptureSink : public RecordSink {
 }  // namespace
 
 Status probe_capture(const std::string& path) {
-    DS_ASSIGN(const storage::Database db, storage::open_capture(path, storage::Open::unchecked));
+    DS_ASSIGN(const storage::Database db, storage::open_capture(path, storage::OpenMode::unchecked));
     return {};
 }
 
 Result<std::vector<RunRow>> read_runs(const std::string& path) {
-    DS_ASSIGN(const storage::Database db, storage::open_capture(path, storage::Open::unchecked));
+    DS_ASSIGN(const storage::Database db, storage::open_capture(path, storage::OpenMode::unchecked));
     std::vector<RunRow> runs;
     Cursor<RunRow> cursor(db);
     while (cursor.has()) runs.push_back(cursor.take());
@@ -449,22 +450,22 @@ struct CaptureFollower::Impl {
     storage::Database db;
     ReadState state;
     std::int64_t data_version = -1;
-    std::shared_ptr<const StoredRows> stored;
+    std::shared_ptr<const OnDiskRows> stored;
 };
 
 CaptureFollower::CaptureFollower(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CaptureFollower::~CaptureFollower() = default;
 
 Result<std::unique_ptr<CaptureFollower>> CaptureFollower::open(const std::string& path,
-                                                               std::int64_t rows_ahead) {
+                                                               std::int64_t preload_limit) {
     auto impl = std::make_unique<Impl>();
     impl->path = path;
     DS_ASSIGN(impl->db, storage::open_capture(path));
-    impl->stored = storage::stored_rows(path, impl->db, rows_ahead);
+    impl->stored = storage::open_on_disk_rows(path, impl->db, preload_limit);
     return std::unique_ptr<CaptureFollower>(new CaptureFollower(std::move(impl)));
 }
 
-std::shared_ptr<const StoredRows> CaptureFollower::stored() const {
+std::shared_ptr<const OnDiskRows> CaptureFollower::stored() const {
     return impl_->stored;
 }
 
@@ -472,14 +473,15 @@ bool CaptureFollower::live() const {
     return impl_->state.live;
 }
 
-Status CaptureFollower::poll(RecordSink& sink, const std::function<bool()>& go_on) {
+Status CaptureFollower::poll(RecordSink& sink, const std::function<bool()>& should_continue) {
     const storage::Database& db = impl_->db;
     const std::int64_t version = db.integer("PRAGMA data_version").value_or(-1);
     if (version >= 0 && version == impl_->data_version) return {};
     // One read transaction gives a consistent view of a file that is being written. It ends with the poll,
     // because a longer one would keep the writer's log from being reused.
     if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(impl_->path, db, "starting to read");
-    Status done = Replay(impl_->path, db, sink, impl_->state, impl_->stored == nullptr, go_on).run();
+    Status done =
+        Replay(impl_->path, db, sink, impl_->state, impl_->stored == nullptr, should_continue).run();
     db.exec("COMMIT");
     if (done.ok()) impl_->data_version = version;
     return done;
@@ -490,10 +492,10 @@ Status read_capture(const std::string& path, RecordSink& sink) {
     return file->poll(sink);
 }
 
-Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path, std::int64_t rows_ahead) {
+Result<std::shared_ptr<const Snapshot>> load_capture(const std::string& path, std::int64_t preload_limit) {
     Capture capture;
     CaptureSink sink(capture);
-    DS_ASSIGN(const auto file, CaptureFollower::open(path, rows_ahead));
+    DS_ASSIGN(const auto file, CaptureFollower::open(path, preload_limit));
     capture.set_stored(file->stored());
     DS_TRY(file->poll(sink));
     capture.set_source(path);

@@ -12,8 +12,8 @@ constexpr std::string_view ring_tables[] = {"step",    "round",      "node",    
                                             "counter", "nvtx_range", "gpu_counter"};
 constexpr int chunks_per_limit = 8;
 
-template <typename Row, typename Gone>
-void take_out(std::vector<Row>& rows, Gone gone) {
+template <typename Row, typename IsGone>
+void erase_rows(std::vector<Row>& rows, IsGone gone) {
     rows.erase(std::remove_if(rows.begin(), rows.end(), gone), rows.end());
 }
 
@@ -48,18 +48,18 @@ bool is_measurement(const Record& record) {
 
 bool Retention::admit(Record& record) {
     if (!bounded() || !is_measurement(record)) return true;
-    if (options_.when_file_full == WhenFileFull::stop && over()) return false;
-    if (gone_step_ > 0) {
-        const auto of_gone_step = [&](const auto& row) {
-            return row.step_id > 0 && row.step_id <= gone_step_;
+    if (options_.file_full_policy == FileFullPolicy::stop && over()) return false;
+    if (deleted_step_ > 0) {
+        const auto in_deleted_step = [&](const auto& row) {
+            return row.step_id > 0 && row.step_id <= deleted_step_;
         };
-        if (auto* spans = std::get_if<SpansRecorded>(&record)) take_out(spans->spans, of_gone_step);
-        if (auto* ops = std::get_if<std::vector<GpuOpRow>>(&record)) take_out(*ops, of_gone_step);
+        if (auto* spans = std::get_if<SpansRecorded>(&record)) erase_rows(spans->spans, in_deleted_step);
+        if (auto* ops = std::get_if<std::vector<GpuOpRow>>(&record)) erase_rows(*ops, in_deleted_step);
         if (auto* counters = std::get_if<std::vector<GpuCounterRow>>(&record))
-            take_out(*counters, of_gone_step);
+            erase_rows(*counters, in_deleted_step);
         if (auto* evals = std::get_if<HeadEvaluated>(&record))
-            take_out(evals->rows,
-                     [&](const auto& row) { return row.round_id > 0 && row.round_id <= gone_round_; });
+            erase_rows(evals->rows,
+                       [&](const auto& row) { return row.round_id > 0 && row.round_id <= deleted_round_; });
     }
     rows_ += row_weight(record);
     return true;
@@ -76,8 +76,8 @@ std::int64_t Retention::used_bytes() const {
     return pages * db_.integer("PRAGMA page_size").value_or(4096);
 }
 
-Retention::Marks Retention::marks() const {
-    Marks out{};
+Retention::ChunkEnds Retention::chunk_ends() const {
+    ChunkEnds out{};
     for (std::size_t t = 0; t < tables; ++t)
         out[t] = db_.integer(fmt::format("SELECT max(rowid) FROM {}", ring_tables[t])).value_or(0);
     return out;
@@ -86,12 +86,12 @@ Retention::Marks Retention::marks() const {
 int Retention::after_commit() {
     if (!bounded()) return SQLITE_OK;
     if (options_.max_bytes > 0) bytes_ = used_bytes();
-    if (options_.when_file_full == WhenFileFull::stop) return SQLITE_OK;
+    if (options_.file_full_policy == FileFullPolicy::stop) return SQLITE_OK;
     const bool chunk_full =
         (options_.max_rows > 0 && rows_ - rows_at_chunk_ >= options_.max_rows / chunks_per_limit) ||
         (options_.max_bytes > 0 && bytes_ - bytes_at_chunk_ >= options_.max_bytes / chunks_per_limit);
     if (chunk_full) {
-        chunks_.push_back(marks());
+        chunks_.push_back(chunk_ends());
         rows_at_chunk_ = rows_;
         bytes_at_chunk_ = bytes_;
     }
@@ -103,10 +103,10 @@ int Retention::after_commit() {
 }
 
 int Retention::drop_oldest() {
-    const Marks oldest = chunks_.front();
+    const ChunkEnds oldest = chunks_.front();
     chunks_.pop_front();
-    gone_step_ = oldest[0];
-    gone_round_ = oldest[1];
+    deleted_step_ = oldest[0];
+    deleted_round_ = oldest[1];
     if (const int code = db_.exec("BEGIN IMMEDIATE"); code != SQLITE_OK) return code;
     std::int64_t changed = 0;
     const auto remove = [&](const std::string& sql) {
@@ -129,17 +129,18 @@ int Retention::drop_oldest() {
         if (!by_round && ring_tables[t] != "span" && ring_tables[t] != "gpu_op" &&
             ring_tables[t] != "gpu_counter")
             continue;
-        if (const int code = remove(fmt::format(
-                "DELETE FROM {} WHERE rowid > {} AND rowid <= {} AND {} <= {}", ring_tables[t], oldest[t],
-                chunks_.front()[t], by_round ? "round_id" : "step_id", by_round ? gone_round_ : gone_step_));
+        if (const int code = remove(
+                fmt::format("DELETE FROM {} WHERE rowid > {} AND rowid <= {} AND {} <= {}", ring_tables[t],
+                            oldest[t], chunks_.front()[t], by_round ? "round_id" : "step_id",
+                            by_round ? deleted_round_ : deleted_step_));
             code != SQLITE_OK)
             return code;
     }
-    if (const int code = db_.exec(fmt::format("DELETE FROM step_phase WHERE step_id <= {}", gone_step_));
+    if (const int code = db_.exec(fmt::format("DELETE FROM step_phase WHERE step_id <= {}", deleted_step_));
         code != SQLITE_OK)
         return code;
     if (const int code =
-            db_.exec(fmt::format("UPDATE note SET round_id = NULL WHERE round_id <= {}", gone_round_));
+            db_.exec(fmt::format("UPDATE note SET round_id = NULL WHERE round_id <= {}", deleted_round_));
         code != SQLITE_OK)
         return code;
     dropped_ += changed;

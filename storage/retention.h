@@ -35,20 +35,20 @@ class Retention {
   private:
     static constexpr std::size_t tables = 11;
     /// Highest rowid of each table at the end of a chunk.
-    using Marks = std::array<std::int64_t, tables>;
+    using ChunkEnds = std::array<std::int64_t, tables>;
 
     bool over() const;
     std::int64_t used_bytes() const;
-    Marks marks() const;
+    ChunkEnds chunk_ends() const;
     int drop_oldest();
 
     const Database& db_;
     WriterOptions options_;
-    std::deque<Marks> chunks_;
+    std::deque<ChunkEnds> chunks_;
     std::int64_t rows_ = 0, dropped_ = 0;
     std::int64_t rows_at_chunk_ = 0, bytes_at_chunk_ = 0;
     std::int64_t bytes_ = 0;  ///< at the last commit
-    RowId gone_step_ = 0, gone_round_ = 0;
+    RowId deleted_step_ = 0, deleted_round_ = 0;
 };
 
 }  // namespace draftscope::storage

@@ -13,7 +13,7 @@ constexpr int max_token_id = 1 << 23;
 int Fields::in_range(int column, std::int64_t low, std::int64_t high) {
     const std::int64_t value = statement_.integer(column);
     if (value >= low && value <= high) return static_cast<int>(value);
-    complain(column);
+    set_problem(column);
     return 0;
 }
 
@@ -21,7 +21,7 @@ double Fields::real(int column) {
     return statement_.is_null(column) ? std::numeric_limits<double>::quiet_NaN() : statement_.real(column);
 }
 
-void Fields::complain(int column) {
+void Fields::set_problem(int column) {
     if (!problem_.empty()) return;
     problem_ = fmt::format("column {} holds {}", sqlite3_column_name(statement_.get(), column),
                            one_line(std::string(statement_.text(column).substr(0, 40))));
@@ -39,7 +39,7 @@ std::string select_after(const Database& db, std::string select, RowId after) {
     return select;
 }
 
-std::string select_of(std::string select, std::string_view column) {
+std::string select_where(std::string select, std::string_view column) {
     return select.insert(select.rfind(" ORDER BY"), fmt::format(" WHERE {} = ?", column));
 }
 
@@ -203,9 +203,9 @@ DS_ROW_SOURCE(
 }
 
 DS_ROW_SOURCE(
-    PhaseOfStep, "step_phase",
+    StoredStepPhase, "step_phase",
     "SELECT step_id, phase_id, busy_ns, exposed_ns, bytes FROM step_phase ORDER BY step_id, phase_id") {
-    PhaseOfStep r;
+    StoredStepPhase r;
     r.step_id = f.id(0);
     r.phase_id = f.in_range(1, 0, max_phases - 1);
     r.busy_ns = f.i64(2);

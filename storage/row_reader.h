@@ -43,13 +43,13 @@ class Fields {
     template <typename Enum>
     Enum choice(int column, std::optional<Enum> (*from)(std::string_view)) {
         const std::optional<Enum> value = from(statement_.text(column));
-        if (!value) complain(column);
+        if (!value) set_problem(column);
         return value.value_or(Enum{});
     }
     const std::string& problem() const { return problem_; }
 
   private:
-    void complain(int column);
+    void set_problem(int column);
 
     Statement& statement_;
     std::string problem_;
@@ -60,7 +60,7 @@ template <typename Row>
 struct RowSource;
 
 /// One row of step_phase with its step.
-struct PhaseOfStep : StepPhaseRow {
+struct StoredStepPhase : StepPhaseRow {
     RowId step_id = 0;
 };
 
@@ -79,7 +79,7 @@ DS_ROW_SOURCE(NodeRow);
 DS_ROW_SOURCE(NodeTopRow);
 DS_ROW_SOURCE(TokenRow);
 DS_ROW_SOURCE(SpanRow);
-DS_ROW_SOURCE(PhaseOfStep);
+DS_ROW_SOURCE(StoredStepPhase);
 DS_ROW_SOURCE(GpuOpRow);
 DS_ROW_SOURCE(GpuCounterRow);
 DS_ROW_SOURCE(NvtxRangeRow);
@@ -94,7 +94,7 @@ DS_ROW_SOURCE(NoteRow);
 /// Returns `select` limited to rows beyond `after`. Columns that files of earlier versions lack read as 0.
 std::string select_after(const Database& db, std::string select, RowId after);
 /// Returns `select` limited to the rows with one value of `column`.
-std::string select_of(std::string select, std::string_view column);
+std::string select_where(std::string select, std::string_view column);
 
 /// Reads a table once in recording order, with one row of look-ahead, from the start or from a rowid.
 template <typename Row>

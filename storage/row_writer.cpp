@@ -86,7 +86,7 @@ struct RowWriter::Visitor {
         for (const SpanRow& row : recorded.spans) {
             if (!out.has(out.find_step_, row.step_id) || !out.has(out.find_round_, row.round_id)) continue;
             out.hold(out.spans_, row);
-            if (row.step_id != 0) out.step_phases_.came_late(row.step_id);
+            if (row.step_id != 0) out.step_phases_.mark_late(row.step_id);
         }
     }
     void operator()(const HeadEvaluated& evaluated) {
@@ -153,12 +153,12 @@ void RowWriter::run(const RunRow& r, const ClockAnchorRow& first_anchor) {
     anchor(r.id, 0, first_anchor);
 }
 
-void RowWriter::start_again(std::int64_t rows) {
+void RowWriter::restart_after_rollback(std::int64_t rows) {
     rows_ = rows;
     error_ = SQLITE_OK;
     message_.clear();
     pending_.clear();
-    for (auto& [kind, so_far] : losses_) so_far.unsure = true;
+    for (auto& [kind, total] : losses_) total.unsure = true;
     nodes_.discard();
     tops_.discard();
     spans_.discard();
@@ -215,21 +215,21 @@ void RowWriter::write_losses(const WriterLosses& losses) {
 
 void RowWriter::write_loss(const WriterLosses& losses, std::string_view kind, std::int64_t count) {
     if (losses.run_id == 0) return;
-    LossSoFar& so_far = losses_[std::string(kind)];
-    if (count == so_far.count && !(so_far.unsure && count > so_far.before)) return;
-    so_far.unsure = false;
-    if (so_far.run_id != losses.run_id) so_far = {0, so_far.count, so_far.count, losses.run_id};
-    so_far.count = count;
-    if (so_far.rowid != 0) {
-        const int code = db_.exec(
-            fmt::format("UPDATE loss SET time_ns = {}, count = {} WHERE rowid = {} AND kind = {}",
-                        losses.time_ns, count - so_far.before, so_far.rowid, sql_quoted(kind, '\'')));
+    LossTotal& total = losses_[std::string(kind)];
+    if (count == total.count && !(total.unsure && count > total.before)) return;
+    total.unsure = false;
+    if (total.run_id != losses.run_id) total = {0, total.count, total.count, losses.run_id};
+    total.count = count;
+    if (total.rowid != 0) {
+        const int code =
+            db_.exec(fmt::format("UPDATE loss SET time_ns = {}, count = {} WHERE rowid = {} AND kind = {}",
+                                 losses.time_ns, count - total.before, total.rowid, sql_quoted(kind, '\'')));
         if (code != SQLITE_OK) return fail();
         if (sqlite3_changes64(db_.get()) > 0) return;
     }
     // The first loss of its kind, or its transaction was rolled back.
-    insert(loss_, losses.run_id, losses.time_ns, kind, count - so_far.before);
-    so_far.rowid = sqlite3_last_insert_rowid(db_.get());
+    insert(loss_, losses.run_id, losses.time_ns, kind, count - total.before);
+    total.rowid = sqlite3_last_insert_rowid(db_.get());
 }
 
 void RowWriter::step(const StepRecord& record) {
@@ -260,8 +260,8 @@ void RowWriter::flush() {
         fail();
 }
 
-void RowWriter::redo_late_steps() {
-    if (!failed() && step_phases_.redo_late() != SQLITE_DONE) fail();
+void RowWriter::recompute_late_steps() {
+    if (!failed() && step_phases_.recompute_late() != SQLITE_DONE) fail();
 }
 
 void RowWriter::round(const RoundRecord& record) {

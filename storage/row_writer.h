@@ -34,7 +34,7 @@ class RowWriter {
     void write_without_vocabulary(const RunStarted& started);
     /// Call after a rollback to `rows` rows. Clears the failure and the buffered rows, so that a smaller
     /// write can be tried.
-    void start_again(std::int64_t rows);
+    void restart_after_rollback(std::int64_t rows);
     /// Writes the final state of a prompt whose row may be missing.
     void update_prompt(const PromptRow& row);
     /// Writes the prompt outputs that coalescing has delayed.
@@ -46,7 +46,7 @@ class RowWriter {
     void expect_gaps() { gaps_ = true; }
     bool has_pending_progress() const { return !pending_.empty(); }
     /// Updates the phases of steps with late spans. Call after the indexes are built.
-    void redo_late_steps();
+    void recompute_late_steps();
     bool failed() const { return error_ != SQLITE_OK; }
     const std::string& message() const { return message_; }
     std::int64_t rows() const { return rows_; }
@@ -64,7 +64,7 @@ class RowWriter {
         ++rows_;
     }
     template <typename Row>
-    void hold(ManyRows<const Row*>& rows, const Row& row) {
+    void hold(BatchInsert<const Row*>& rows, const Row& row) {
         rows.add(&row);
         ++rows_;
     }
@@ -87,17 +87,17 @@ class RowWriter {
     const Database& db_;
     Statement run_, run_end_, prompt_, progress_, step_, round_, token_, gpu_op_, gpu_counter_, nvtx_,
         head_eval_, counter_, loss_, anchor_, vocab_, note_, find_step_, find_round_;
-    ManyRows<const NodeRow*> nodes_;
-    ManyRows<const NodeTopRow*> tops_;
-    ManyRows<const SpanRow*> spans_;
+    BatchInsert<const NodeRow*> nodes_;
+    BatchInsert<const NodeTopRow*> tops_;
+    BatchInsert<const SpanRow*> spans_;
     StepPhaseRows step_phases_;
     std::map<RowId, RunZero> zero_;
-    struct LossSoFar {
+    struct LossTotal {
         std::int64_t rowid = 0, count = 0, before = 0;  ///< `before`: counted in earlier runs of the file
         RowId run_id = 0;
         bool unsure = false;  ///< its transaction may have been rolled back
     };
-    std::map<std::string, LossSoFar, std::less<>> losses_;  ///< by kind
+    std::map<std::string, LossTotal, std::less<>> losses_;  ///< by kind
     std::set<RowId> vocabs_;
     std::map<RowId, PromptProgress> pending_;  ///< newest output of decoding prompts, without tokens
     std::int64_t rows_ = 0;

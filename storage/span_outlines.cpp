@@ -26,7 +26,7 @@ void nothing(sqlite3_context*) {}
 }  // namespace
 
 SpanOutlines::SpanOutlines(const std::string& path, RowId after) {
-    auto own = open_capture(path, Open::unchecked);
+    auto own = open_capture(path, OpenMode::unchecked);
     if (!own.ok()) {
         failure_ = own.error();
         return;
@@ -42,7 +42,7 @@ SpanOutlines::~SpanOutlines() {
         const std::lock_guard lock(mutex_);
         stop_ = true;
     }
-    room_.notify_one();
+    space_.notify_one();
     thread_.join();
 }
 
@@ -72,7 +72,7 @@ void SpanOutlines::read(const std::string& path, RowId after) {
         Statement all = own_.prepare(read_sql + std::to_string(after));
         code = all ? all.step() : SQLITE_ERROR;
     }
-    if (code == SQLITE_ROW && !filling_.empty()) hand_over();
+    if (code == SQLITE_ROW && !filling_.empty()) submit_block();
     const std::lock_guard lock(mutex_);
     done_ = true;
     if (code != SQLITE_ROW && end_problem_.empty() && !stop_)
@@ -99,19 +99,19 @@ bool SpanOutlines::add(sqlite3_value** values) {
     constexpr std::int64_t low = std::numeric_limits<int>::min(), high = std::numeric_limits<int>::max();
     if (!fits(0, last_id_ + 1, std::numeric_limits<std::int64_t>::max()) || !fits(5, 0, max_phases - 1) ||
         !fits(6, low, high) || !fits(7, low, high) || !fits(8, low, high)) {
-        if (!filling_.empty()) hand_over();
+        if (!filling_.empty()) submit_block();
         return false;
     }
     last_id_ = of[0];
     filling_.push_back({of[0], of[1], of[2], of[3], of[4], static_cast<int>(of[5]), static_cast<int>(of[6]),
                         static_cast<int>(of[7]), static_cast<int>(of[8])});
-    return filling_.size() < block_rows || hand_over();
+    return filling_.size() < block_rows || submit_block();
 }
 
 /// Passes the filled block to the caller when there is space. Returns false if the caller has stopped.
-bool SpanOutlines::hand_over() {
+bool SpanOutlines::submit_block() {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return stop_ || ready_.size() < blocks_ahead; });
+    space_.wait(lock, [&] { return stop_ || ready_.size() < blocks_ahead; });
     if (stop_) return false;
     ready_.push_back(std::move(filling_));
     filling_ = Block();
@@ -134,7 +134,7 @@ void SpanOutlines::refill() {
     if (!ready_.empty()) {
         block_ = std::move(ready_.front());
         ready_.pop_front();
-        room_.notify_one();
+        space_.notify_one();
         return;
     }
     problem_ = end_problem_;

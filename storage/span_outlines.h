@@ -46,7 +46,7 @@ class SpanOutlines {
     void read(const std::string& path, RowId after);
     static void take_row(sqlite3_context* context, int count, sqlite3_value** values);
     bool add(sqlite3_value** values);
-    bool hand_over();
+    bool submit_block();
     void refill();
 
     // Used by the caller.
@@ -61,7 +61,7 @@ class SpanOutlines {
     std::int64_t rows_ = 0;
     // Protected by mutex_.
     std::mutex mutex_;
-    std::condition_variable filled_, room_;
+    std::condition_variable filled_, space_;
     std::deque<Block> ready_;
     std::vector<Block> empty_;  ///< buffers to be filled again
     bool done_ = false, stop_ = false;

@@ -142,13 +142,13 @@ std::string sql_quoted(std::string_view text, char quote);
 std::string one_line(std::string text);
 
 /// Whether open_capture runs a structural check on small files. `check` runs a thorough one instead.
-enum class Open { checked, unchecked };
+enum class OpenMode { checked, unchecked };
 /// Opens an existing capture read-only and checks its identity. Returns bad_input for a file that is not
 /// SQLite, belongs to another application, has a newer schema version or is damaged.
-Result<Database> open_capture(const std::string& path, Open how = Open::checked);
+Result<Database> open_capture(const std::string& path, OpenMode how = OpenMode::checked);
 /// As open_capture, for exclusive writing. Fails while any other connection has the file open.
 Result<Database> open_capture_for_repair(const std::string& path);
 /// Returns the connection's last error as one line. Damage is bad_input, a lock is failed.
-Error file_error(const std::string& path, const Database& db, std::string_view doing);
+Error file_error(const std::string& path, const Database& db, std::string_view action);
 
 }  // namespace draftscope::storage

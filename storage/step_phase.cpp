@@ -82,7 +82,7 @@ int StepPhaseRows::flush() {
     });
 }
 
-int StepPhaseRows::redo_late() {
+int StepPhaseRows::recompute_late() {
     if (late_.empty()) return SQLITE_DONE;
     Statement find = db_.prepare(std::string(steps_sql) + "WHERE id = ?");
     Statement spans = db_.prepare(std::string(spans_sql) + "= ? ORDER BY id");

@@ -20,11 +20,11 @@ class StepPhaseRows {
     /// Returns SQLITE_DONE or the error code.
     int flush();
     void discard() { rows_held_.discard(); }
-    /// Marks a step with late spans. redo_late() computes its rows again from table `span`.
-    void came_late(RowId step_id) { late_.insert(step_id); }
+    /// Marks a step with late spans. recompute_late() computes its rows again from table `span`.
+    void mark_late(RowId step_id) { late_.insert(step_id); }
     /// Rewrites the rows of the marked steps. Fast only with the index over span(step_id). Returns
     /// SQLITE_DONE or the error code.
-    int redo_late();
+    int recompute_late();
     explicit operator bool() const { return static_cast<bool>(rows_held_); }
 
   private:
@@ -33,7 +33,7 @@ class StepPhaseRows {
         StepPhaseRow phase;
     };
     const Database& db_;
-    ManyRows<Row> rows_held_;
+    BatchInsert<Row> rows_held_;
     std::set<RowId> late_;
 };
 

@@ -57,7 +57,7 @@ struct CaptureWriter::Impl {
     std::string path;
     WriterOptions options;
     storage::Database db;
-    storage::Statement begin_now, commit_all;
+    storage::Statement begin_transaction, commit_all;
     std::unique_ptr<storage::RowWriter> rows;
     std::unique_ptr<storage::Retention> retention;
     std::unique_ptr<storage::SpaceReserve> reserve;
@@ -67,13 +67,13 @@ struct CaptureWriter::Impl {
     std::vector<PromptEnded> ended_prompts;
 
     std::mutex mutex;
-    std::condition_variable work, room, committed;
+    std::condition_variable work, space, committed;
     std::deque<Record> queue;
     std::int64_t queued_rows = 0;
-    std::int64_t rows_under_way = 0;  ///< taken from the queue, not committed yet
-    std::int64_t rows_to_commit = 0;  ///< part of rows_under_way in the open transaction; writer thread
+    std::int64_t rows_in_flight = 0;  ///< taken from the queue, not committed yet
+    std::int64_t rows_to_commit = 0;  ///< part of rows_in_flight in the open transaction; writer thread
     /// Flush tickets: a ticket is done when everything pushed before it is committed.
-    std::uint64_t flush_asked = 0, flush_done = 0;
+    std::uint64_t flush_requested = 0, flush_done = 0;
     bool unbounded_push = false;
     bool closing = false, closed = false;
     bool loop_ended = false;
@@ -87,14 +87,14 @@ struct CaptureWriter::Impl {
     std::thread thread;
 
     void push(Record record);
-    void wait_for_room();
-    bool full() const { return queued_rows + rows_under_way >= options.queue_rows; }
-    bool nobody_waits() const { return closing || !stats.error.empty(); }
+    void wait_for_space();
+    bool full() const { return queued_rows + rows_in_flight >= options.queue_rows; }
+    bool must_not_wait() const { return closing || !stats.error.empty(); }
     Status flush();
     Status save_copy(const std::string& out);
     Status close();
     void loop();
-    bool flush_wanted() const { return flush_asked > flush_done; }
+    bool flush_wanted() const { return flush_requested > flush_done; }
     /// Writes one batch in transactions. After an error the remaining records are only counted.
     void write_batch(std::deque<Record>& batch, bool all_progress);
     std::size_t write_in_transactions(std::deque<Record>& batch, std::size_t done, std::int64_t rows_each,
@@ -112,29 +112,29 @@ struct CaptureWriter::Impl {
     bool failed_before();
     void count_lost(const Record& record);
     void close_run(const Record* ended);
-    void look_after_file();
+    void check_file_moved();
     void write_copy();
     void finish();
     Status status() const;  ///< call with the mutex held
 };
 
-void CaptureWriter::Impl::wait_for_room() {
-    if (options.when_queue_full == WhenQueueFull::drop) return;
+void CaptureWriter::Impl::wait_for_space() {
+    if (options.queue_full_policy == QueueFullPolicy::drop) return;
     std::unique_lock lock(mutex);
-    room.wait(lock, [&] { return !full() || nobody_waits(); });
+    space.wait(lock, [&] { return !full() || must_not_wait(); });
 }
 
 void CaptureWriter::Impl::push(Record record) {
     if (std::holds_alternative<LiveRound>(record)) return;
     const std::int64_t weight = storage::row_weight(record);
     std::unique_lock lock(mutex);
-    if (options.when_queue_full == WhenQueueFull::drop) {
+    if (options.queue_full_policy == QueueFullPolicy::drop) {
         if (full() && storage::is_measurement(record)) {
             stats.lost_queue += weight;
             return;
         }
     } else if (!unbounded_push) {
-        room.wait(lock, [&] { return !full() || nobody_waits(); });
+        space.wait(lock, [&] { return !full() || must_not_wait(); });
     }
     if (closing) return;
     queue.push_back(std::move(record));
@@ -177,7 +177,7 @@ Status CaptureWriter::Impl::status() const {
 
 Status CaptureWriter::Impl::flush() {
     std::unique_lock lock(mutex);
-    const std::uint64_t ticket = ++flush_asked;
+    const std::uint64_t ticket = ++flush_requested;
     work.notify_one();
     committed.wait(lock, [&] { return flush_done >= ticket || !stats.error.empty() || closed; });
     return status();
@@ -216,7 +216,7 @@ void CaptureWriter::Impl::write_copy() {
 /// Always returns false, so that callers can return the result.
 bool CaptureWriter::Impl::fail(const std::string& what) {
     db.exec("ROLLBACK");
-    if (rows) rows->start_again(stats.rows);
+    if (rows) rows->restart_after_rollback(stats.rows);
     rows_to_commit = 0;
     problem = what.empty() ? "unknown error" : what;
     return false;
@@ -225,7 +225,7 @@ bool CaptureWriter::Impl::fail(const std::string& what) {
 void CaptureWriter::Impl::stop_writing() {
     const std::lock_guard lock(mutex);
     if (stats.error.empty()) stats.error = problem;
-    room.notify_all();
+    space.notify_all();
     committed.notify_all();
 }
 
@@ -239,7 +239,7 @@ bool CaptureWriter::Impl::failed_before() {
 }
 
 bool CaptureWriter::Impl::begin() {
-    return begin_now.run() == SQLITE_DONE || fail_with_db();
+    return begin_transaction.run() == SQLITE_DONE || fail_with_db();
 }
 
 std::string CaptureWriter::Impl::try_commit() {
@@ -250,9 +250,9 @@ std::string CaptureWriter::Impl::try_commit() {
 
 void CaptureWriter::Impl::committed_all() {
     const std::lock_guard lock(mutex);
-    rows_under_way -= rows_to_commit;
+    rows_in_flight -= rows_to_commit;
     rows_to_commit = 0;
-    room.notify_all();
+    space.notify_all();
     stats.rows = rows->rows();
     stats.dropped_ring = retention->dropped_rows();
     ++stats.transactions;
@@ -288,7 +288,7 @@ bool CaptureWriter::Impl::start_run(const Record& record) {
     std::string what = try_commit();
     if (!what.empty() && started.vocab && !started.vocab->rows.empty()) {
         db.exec("ROLLBACK");
-        rows->start_again(stats.rows);
+        rows->restart_after_rollback(stats.rows);
         if (!begin()) return false;
         rows->write_without_vocabulary(started);
         what = try_commit();
@@ -349,7 +349,7 @@ void CaptureWriter::Impl::write_batch(std::deque<Record>& batch, bool all_progre
     }
     for (; done < batch.size(); ++done) count_lost(batch[done]);
     const std::lock_guard lock(mutex);
-    if (!stats.error.empty()) rows_under_way = 0;
+    if (!stats.error.empty()) rows_in_flight = 0;
 }
 
 /// After a write error, keeps the small records that end a prompt or a run and counts the others as lost.
@@ -367,11 +367,11 @@ void CaptureWriter::Impl::close_run(const Record* ended) {
     if (ended != nullptr && std::get<RunEnded>(*ended).run_id != losses.run_id) return;
     reserve->release();
     const auto write = [&](const auto& some) {
-        bool written = begin_now.run() == SQLITE_DONE;
+        bool written = begin_transaction.run() == SQLITE_DONE;
         if (written) some();
         written = written && try_commit().empty();
         if (!written) db.exec("ROLLBACK");
-        rows->start_again(written ? rows->rows() : stats.rows);
+        rows->restart_after_rollback(written ? rows->rows() : stats.rows);
         return written;
     };
     const auto end = [&] {
@@ -395,7 +395,7 @@ void CaptureWriter::Impl::close_run(const Record* ended) {
 
 /// On Linux, deleting a file only removes its name. Recording continues, and close() saves the data under
 /// another name.
-void CaptureWriter::Impl::look_after_file() {
+void CaptureWriter::Impl::check_file_moved() {
     int gone = 0;
     if (sqlite3_file_control(db.get(), "main", SQLITE_FCNTL_HAS_MOVED, &gone) != SQLITE_OK || gone == 0)
         return;
@@ -428,14 +428,14 @@ void CaptureWriter::Impl::loop() {
             copy = !copy_to.empty();
             if (queue.empty() && closing && !copy) break;
             batch.swap(queue);
-            rows_under_way = queued_rows;
+            rows_in_flight = queued_rows;
             queued_rows = 0;
-            ticket = flush_asked;
+            ticket = flush_requested;
             all_progress = flush_wanted() || copy || Clock::now() >= next_progress;
         }
         write_batch(batch, all_progress);
         next_commit = Clock::now() + commit_interval;
-        look_after_file();
+        check_file_moved();
         if (copy) write_copy();
         if (all_progress) next_progress = Clock::now() + progress_interval;
         const std::lock_guard lock(mutex);
@@ -458,10 +458,10 @@ void CaptureWriter::Impl::finish() {
     }
     reserve->release();
     const bool indexed = db.exec(std::string("BEGIN IMMEDIATE;") + storage::index_sql) == SQLITE_OK;
-    if (indexed) rows->redo_late_steps();
+    if (indexed) rows->recompute_late_steps();
     const bool whole = indexed && !rows->failed();
     rows.reset();  // open statements would prevent the change of the journal mode
-    begin_now = {};
+    begin_transaction = {};
     commit_all = {};
     if (!whole || db.exec("COMMIT") != SQLITE_OK) {
         fail_with_db("building the indexes: ");
@@ -469,7 +469,7 @@ void CaptureWriter::Impl::finish() {
         db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
         return;
     }
-    look_after_file();
+    check_file_moved();
     if (moved) {
         copy_to = rescue_name(path);
         write_copy();
@@ -491,11 +491,11 @@ Status CaptureWriter::Impl::close() {
         if (closed) return status();
         closing = true;
         work.notify_all();
-        room.notify_all();
+        space.notify_all();
     }
     if (thread.joinable()) thread.join();
     rows.reset();
-    begin_now = {};
+    begin_transaction = {};
     commit_all = {};
     db.close();
     const std::lock_guard lock(mutex);
@@ -529,9 +529,9 @@ Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(const std::string& 
                 "PRAGMA ignore_check_constraints = ON") != SQLITE_OK)
         return failed("{}: can't be written: {}; free space or choose another folder", path, db.message());
     impl->rows = std::make_unique<storage::RowWriter>(db);
-    impl->begin_now = db.prepare("BEGIN IMMEDIATE");
+    impl->begin_transaction = db.prepare("BEGIN IMMEDIATE");
     impl->commit_all = db.prepare("COMMIT");
-    if (impl->rows->failed() || !impl->begin_now || !impl->commit_all)
+    if (impl->rows->failed() || !impl->begin_transaction || !impl->commit_all)
         return failed("{}: can't be written: {}", path, db.message());
     impl->reserve = std::make_unique<storage::SpaceReserve>(path, reserved_bytes);
     impl->retention = std::make_unique<storage::Retention>(impl->db, options);
@@ -547,8 +547,8 @@ CaptureWriter::~CaptureWriter() {
 void CaptureWriter::push(Record record) {
     impl_->push(std::move(record));
 }
-void CaptureWriter::wait_for_room() {
-    impl_->wait_for_room();
+void CaptureWriter::wait_for_space() {
+    impl_->wait_for_space();
 }
 void CaptureWriter::set_unbounded_push() {
     const std::lock_guard lock(impl_->mutex);

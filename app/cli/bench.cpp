@@ -33,8 +33,8 @@ json cell_json(const BenchCell& cell) {
     return {{"prompts", cell.prompts},
             {"tau", of_something(cell.tau)},
             {"tokens_per_second", of_something(cell.tokens_per_second)},
-            {"speedup", value_of(cell.speedup)},
-            {"speedup_interval", interval_of(cell.speedup)},
+            {"speedup", value_json(cell.speedup)},
+            {"speedup_interval", estimate_interval_json(cell.speedup)},
             {"conversations", cell.conversations},
             {"speedup_sd", or_null(cell.spread)},
             {"active_rows", of_something(cell.active_rows)}};
@@ -58,13 +58,13 @@ json method_json(const BenchReport& report, std::size_t m) {
     out["reads"] = report.reads[m].head_ns > 0 ? reads_json(report.reads[m]) : json(nullptr);
     out["against_full"] = nullptr;
     if (report.samples.methods[m].full) {
-        out["against_full"] = {{"rho_tau", value_of(row.cost.rho_tau)},
-                               {"nu", value_of(row.cost.nu)},
-                               {"kappa", value_of(row.cost.kappa)},
-                               {"predicted_speedup", value_of(row.cost.predicted)},
-                               {"measured_speedup", value_of(row.cost.measured)},
-                               {"unexplained", value_of(row.cost.unexplained)},
-                               {"intervals", intervals_of(row.cost)}};
+        out["against_full"] = {{"rho_tau", value_json(row.cost.rho_tau)},
+                               {"nu", value_json(row.cost.nu)},
+                               {"kappa", value_json(row.cost.kappa)},
+                               {"predicted_speedup", value_json(row.cost.predicted)},
+                               {"measured_speedup", value_json(row.cost.measured)},
+                               {"unexplained", value_json(row.cost.unexplained)},
+                               {"intervals", intervals_json(row.cost)}};
     }
     return out;
 }
@@ -83,7 +83,7 @@ json drift_json(const BenchReport& report) {
         methods.push_back({{"a", report.methods[one.a].name},
                            {"b", report.methods[one.b].name},
                            {"ratio", one.control.ratio.value},
-                           {"interval", interval_of(one.control.ratio)},
+                           {"interval", estimate_interval_json(one.control.ratio)},
                            {"differs", one.control.differs ? json(*one.control.differs) : json(nullptr)}});
     for (const BenchDrift::Blocks& one : report.drift.blocks)
         blocks.push_back({{"method", report.methods[one.method].name}, {"low", one.low}, {"high", one.high}});
@@ -187,7 +187,7 @@ std::string matrix(const BenchReport& report) {
 }
 
 /// Returns the number of conversations in the largest comparison.
-std::size_t conversations_of(const BenchReport& report) {
+std::size_t max_conversations(const BenchReport& report) {
     std::size_t out = 0;
     for (const BenchRow& row : report.table.rows)
         out = std::max({out, row.all.conversations, row.cost.conversations});
@@ -215,8 +215,8 @@ void print_report(const BenchReport& report) {
     std::printf("%s%s%s%s", method_table(report).c_str(), model_table(report).c_str(),
                 method_reads(report).c_str(), matrix(report).c_str());
     std::printf("\nblocks in alternating order; %s; SD and +- over %d repetition%s; %.0f s\n",
-                interval_text(conversations_of(report)).c_str(), report.repeat, report.repeat == 1 ? "" : "s",
-                report.seconds);
+                interval_text(max_conversations(report)).c_str(), report.repeat,
+                report.repeat == 1 ? "" : "s", report.seconds);
     for (const std::string& warning : machine_warnings(report)) std::printf("note: %s\n", warning.c_str());
     if (report.cancelled)
         std::printf(
@@ -231,7 +231,7 @@ int do_bench(Options& options) {
     if (const Status used = check_sampling_used(options.config.run, heads); !used.ok())
         return report(used.error());
     options.config.plain = !options.no_plain;
-    Gate gate;
+    DebugGate gate;
     ProgressBar bar(!options.output.quiet);
     BenchHooks hooks;
     hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
@@ -268,7 +268,7 @@ void add_bench(CLI::App& program, Action& action) {
                         "microspec @ chain=2\"");
     add_decoding_options(*command, config.run);
     command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
-    command->add_flag("--balanced,--stratify", config.run.stratify, "take them evenly from the categories");
+    command->add_flag("--balanced,--stratify", config.run.balanced, "take them evenly from the categories");
     command->add_option("--repeat", config.repeat, "repetitions of every block (our default)")
         ->capture_default_str();
     command

@@ -26,7 +26,7 @@ std::span<const Subcommand> subcommands();
 void add_gui(CLI::App& program, Action& action);
 void add_run(CLI::App& program, Action& action);
 void add_bench(CLI::App& program, Action& action);
-void add_trace(CLI::App& program, Action& action);
+void add_record(CLI::App& program, Action& action);
 void add_replay(CLI::App& program, Action& action);
 void add_fit(CLI::App& program, Action& action);
 void add_stats(CLI::App& program, Action& action);

@@ -32,7 +32,7 @@ json quantity_json(const ComparedQuantity& q) {
             {"a", q.a},
             {"b", q.b},
             {"ratio", q.a > 0 ? json(q.ratio.value) : json(nullptr)},
-            {"interval", interval_of(q.ratio)},
+            {"interval", estimate_interval_json(q.ratio)},
             {"change", change_text(q)}};
 }
 
@@ -59,10 +59,10 @@ json machine_json(const Comparison& c) {
             {"a_us_per_round", machine.a_ns * 1e-3},
             {"b_us_per_round", machine.b_ns * 1e-3},
             {"ratio", machine.ratio.value},
-            {"interval", interval_of(machine.ratio)},
+            {"interval", estimate_interval_json(machine.ratio)},
             {"differs", machine.differs ? json(*machine.differs) : json(nullptr)},
-            {"adjusted_speed_ratio", value_of(c.adjusted_speed)},
-            {"adjusted_speed_interval", interval_of(c.adjusted_speed)}};
+            {"adjusted_speed_ratio", value_json(c.adjusted_speed)},
+            {"adjusted_speed_interval", estimate_interval_json(c.adjusted_speed)}};
 }
 
 json comparison_json(const Comparison& c, const Options& options) {
@@ -110,7 +110,7 @@ void print_comparison(const Comparison& c) {
 
 /// Groups runs of equal settings, in the order of their first runs. Baselines are included only if the file
 /// has no other runs.
-std::vector<std::vector<RowId>> settings_of(const Snapshot& snapshot) {
+std::vector<std::vector<RowId>> group_by_setting(const Snapshot& snapshot) {
     std::vector<std::vector<RowId>> out;
     std::map<std::string, std::size_t> places;
     for (const bool baselines : {false, true}) {
@@ -133,9 +133,10 @@ std::string ids_text(const std::vector<std::vector<RowId>>& settings) {
 }
 
 /// Returns the runs of a file to compare: those requested, else all if they repeat one setting.
-Result<std::vector<RowId>> pick(const Snapshot& snapshot, const std::vector<RowId>& asked, const char* flag) {
-    if (!asked.empty()) return asked;
-    const auto settings = settings_of(snapshot);
+Result<std::vector<RowId>> pick(const Snapshot& snapshot, const std::vector<RowId>& requested,
+                                const char* flag) {
+    if (!requested.empty()) return requested;
+    const auto settings = group_by_setting(snapshot);
     if (settings.size() == 1) return settings[0];
     return bad_input(
         "{}: contains runs of {} settings ({}); choose with {} ID[,ID...] (draftscope stats lists them)",
@@ -143,22 +144,22 @@ Result<std::vector<RowId>> pick(const Snapshot& snapshot, const std::vector<RowI
 }
 
 Result<Comparison> compare_files(const Options& options) {
-    CompareOptions how;
-    how.force = options.force;
+    CompareOptions compare_options;
+    compare_options.force = options.force;
     DS_ASSIGN(const auto a, load_capture(options.a));
     if (!options.b.empty()) {
         DS_ASSIGN(const auto b, load_capture(options.b));
         DS_ASSIGN(const auto runs_a, pick(*a, options.run_a, "--run-a"));
         DS_ASSIGN(const auto runs_b, pick(*b, options.run_b, "--run-b"));
-        return compare_runs(*a, runs_a, *b, runs_b, how);
+        return compare_runs(*a, runs_a, *b, runs_b, compare_options);
     }
     if (!options.run_a.empty() && !options.run_b.empty())
-        return compare_runs(*a, options.run_a, *a, options.run_b, how);
+        return compare_runs(*a, options.run_a, *a, options.run_b, compare_options);
     if (options.run_a.empty() && options.run_b.empty()) {
-        const auto settings = settings_of(*a);
-        if (settings.size() == 2) return compare_runs(*a, settings[0], *a, settings[1], how);
+        const auto settings = group_by_setting(*a);
+        if (settings.size() == 2) return compare_runs(*a, settings[0], *a, settings[1], compare_options);
         // Two repeats of one setting, or a run and its baseline.
-        if (a->runs.size() == 2) return compare_runs(*a, a->runs[0].id, *a, a->runs[1].id, how);
+        if (a->runs.size() == 2) return compare_runs(*a, a->runs[0].id, *a, a->runs[1].id, compare_options);
     }
     return bad_input("{}: number of runs: {}; give a second file, or name two runs with --run-a and --run-b",
                      options.a, a->runs.size());

@@ -39,8 +39,8 @@ int do_doctor(const Options& options) {
         auto document = nlohmann::json::parse(to_json(machine));
         document["demo_model"] = model.empty() ? nlohmann::json(nullptr) : nlohmann::json(model);
         document["packed_weights"] = nlohmann::json::array();
-        for (const KeptWeights& kept : kept_weights())
-            document["packed_weights"].push_back({{"file", kept.path}, {"bytes", kept.bytes}});
+        for (const PackedWeightsFile& file : list_packed_weights())
+            document["packed_weights"].push_back({{"file", file.path}, {"bytes", file.bytes}});
         std::printf("%s\n", document_text(document).c_str());
         return 0;
     }
@@ -61,8 +61,8 @@ int do_doctor(const Options& options) {
                 machine.tsc_invariant ? "invariant TSC" : "CLOCK_MONOTONIC (no invariant TSC)");
     std::printf("demo model %s\n",
                 model.empty() ? "not found: run tools/fetch_deps.sh model" : model.c_str());
-    for (const KeptWeights& kept : kept_weights())
-        std::printf("packed     %s, %.2f GB\n", kept.path.c_str(), static_cast<double>(kept.bytes) / 1e9);
+    for (const PackedWeightsFile& file : list_packed_weights())
+        std::printf("packed     %s, %.2f GB\n", file.path.c_str(), static_cast<double>(file.bytes) / 1e9);
     for (const Capability& capability : machine.capabilities) {
         std::printf("%-10s %s: %s%s%s\n", capability.available ? "yes" : "no", capability.name.c_str(),
                     capability.state.c_str(), capability.remedy.empty() ? "" : "; ",

@@ -34,19 +34,19 @@ json or_null(const std::string& text) {
     return text.empty() ? json(nullptr) : json(text);
 }
 
-json value_of(const std::optional<Estimate>& estimate) {
+json value_json(const std::optional<Estimate>& estimate) {
     return estimate ? json(estimate->value) : json(nullptr);
 }
 
-json interval_of(const std::optional<Estimate>& estimate) {
+json estimate_interval_json(const std::optional<Estimate>& estimate) {
     if (!estimate || !estimate->interval) return nullptr;
     return {estimate->interval->low, estimate->interval->high};
 }
 
-json intervals_of(const AcceptanceCost& cost) {
+json intervals_json(const AcceptanceCost& cost) {
     json out = json::object();
     const auto put = [&](const char* name, const std::optional<Estimate>& estimate) {
-        if (estimate && estimate->interval) out[name] = interval_of(estimate);
+        if (estimate && estimate->interval) out[name] = estimate_interval_json(estimate);
     };
     put("tau", cost.tau);
     put("rho_tau", cost.rho_tau);

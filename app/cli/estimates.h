@@ -17,10 +17,10 @@ std::string difference(const std::optional<Estimate>& estimate);
 
 nlohmann::json or_null(const std::optional<double>& value);
 nlohmann::json or_null(const std::string& text);  ///< null for ""
-nlohmann::json value_of(const std::optional<Estimate>& estimate);
+nlohmann::json value_json(const std::optional<Estimate>& estimate);
 /// Returns [low, high].
-nlohmann::json interval_of(const std::optional<Estimate>& estimate);
+nlohmann::json estimate_interval_json(const std::optional<Estimate>& estimate);
 /// Returns the intervals that exist, under the names used by `heads` in `run --json`.
-nlohmann::json intervals_of(const AcceptanceCost& cost);
+nlohmann::json intervals_json(const AcceptanceCost& cost);
 
 }  // namespace draftscope::cli

@@ -23,7 +23,7 @@ std::string conversations_text(std::size_t conversations) {
 }
 
 /// Returns the confidence of a ratio: "95 % interval 1.20x to 1.42x, 12 conversations".
-std::string sureness(const Estimate& ratio, std::size_t conversations) {
+std::string confidence_text(const Estimate& ratio, std::size_t conversations) {
     if (ratio.interval)
         return fmt::format("95 % interval {:.2f}x to {:.2f}x, {}", ratio.interval->low, ratio.interval->high,
                            conversations_text(conversations));
@@ -32,9 +32,9 @@ std::string sureness(const Estimate& ratio, std::size_t conversations) {
 }
 
 /// Returns "1.31x as fast as plain decoding", qualified if the interval includes 1.
-std::string ratio_text(const Estimate& ratio, const std::string& than) {
-    const std::string plain = fmt::format("{:.2f}x as fast as {}", ratio.value, than);
-    return ratio.interval && ratio.interval->holds(1) ? plain + ", which shows no difference" : plain;
+std::string ratio_text(const Estimate& ratio, const std::string& reference) {
+    const std::string plain = fmt::format("{:.2f}x as fast as {}", ratio.value, reference);
+    return ratio.interval && ratio.interval->contains(1) ? plain + ", which shows no difference" : plain;
 }
 
 const HeadComparison* driving_head(const std::vector<HeadComparison>& heads) {
@@ -51,7 +51,7 @@ std::string head_clause(const Snapshot& snapshot, RowId run_id, std::size_t conv
     const bool measured = head->cost.measured.has_value();
     const Estimate& ratio = measured ? *head->cost.measured : *head->cost.predicted;
     return fmt::format("{}{} ({})", measured ? "" : "by the cost model, ",
-                       ratio_text(ratio, "with the full head"), sureness(ratio, conversations));
+                       ratio_text(ratio, "with the full head"), confidence_text(ratio, conversations));
 }
 
 }  // namespace
@@ -66,12 +66,13 @@ std::string finding_text(const Snapshot& snapshot, RowId run_id) {
     const std::size_t conversations = Conversations(snapshot, run_id).count();
     const std::string head = head_clause(snapshot, run_id, conversations);
     const std::string who = whose + setting_text(run);
-    if (const auto plain = speed_up(snapshot, run_id)) {
-        const std::string than =
+    if (const auto plain = compute_speedup(snapshot, run_id)) {
+        const std::string reference =
             plain->conversations == 1 ? "plain decoding on this prompt" : "plain decoding";
-        return fmt::format("{} decoded {}{} ({}){}{}.\n", who, ratio_text(plain->ratio, than),
+        return fmt::format("{} decoded {}{} ({}){}{}.\n", who, ratio_text(plain->ratio, reference),
                            plain->ratio.value < 1 ? ": drafting cost more than it saved" : "",
-                           sureness(plain->ratio, plain->conversations), head.empty() ? "" : "; ", head);
+                           confidence_text(plain->ratio, plain->conversations), head.empty() ? "" : "; ",
+                           head);
     }
     if (!head.empty())
         return fmt::format("{} decoded{} {}.\n", who, head.starts_with("by ") ? "," : "", head);

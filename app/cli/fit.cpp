@@ -22,15 +22,15 @@ struct Options {
 };
 
 /// Returns the kind of fit. A ranking belongs to no drafter.
-const char* how(const FitReport& done) {
+const char* fit_kind(const FitReport& done) {
     if (done.drafter.empty()) return "ranking";
     return done.joint ? "joint" : "post-hoc";
 }
 
 json report_json(const FitReport& done) {
-    return {{"version", version},        {"head", done.head},       {"target", done.target},
-            {"drafter", done.drafter},   {"trained", how(done)},    {"artefact", done.out},
-            {"bytes", done.bytes},       {"seconds", done.seconds}, {"parameters", done.parameters},
+    return {{"version", version},        {"head", done.head},         {"target", done.target},
+            {"drafter", done.drafter},   {"trained", fit_kind(done)}, {"artefact", done.out},
+            {"bytes", done.bytes},       {"seconds", done.seconds},   {"parameters", done.parameters},
             {"held_out", done.held_out}, {"fit", done.notes}};
 }
 
@@ -38,7 +38,7 @@ void print_report(const FitReport& done) {
     std::string parameters;
     for (const auto& [name, value] : done.parameters) parameters += "  " + name + " " + value;
     std::printf("%s%s%s%s  %s  %.1f MB in %.1f s\n", done.head.c_str(), parameters.c_str(),
-                done.drafter.empty() ? "" : "  drafter ", done.drafter.c_str(), how(done),
+                done.drafter.empty() ? "" : "  drafter ", done.drafter.c_str(), fit_kind(done),
                 static_cast<double>(done.bytes) / 1e6, done.seconds);
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, value] : done.held_out) rows.push_back({name, fmt::format("{:.6g}", value)});
@@ -217,7 +217,7 @@ void add_fit(CLI::App& program, Action& action) {
         "slimspec.safetensors");
     command->add_option("HEAD", config.head, "one of " + names)->required();
     command
-        ->add_option("--trace", config.traces,
+        ->add_option("--trace", config.recordings,
                      "recording, a folder that draftscope record wrote (repeatable: recordings are "
                      "concatenated)")
         ->allow_extra_args(false);
@@ -248,9 +248,9 @@ void add_fit(CLI::App& program, Action& action) {
         action = [options, command] {
             if (const Status used = check_used(*command, options->config.head); !used.ok())
                 return report(used.error());
-            FitConfig& asked = options->config;
+            FitConfig& requested = options->config;
             for (const char* option : training_options)
-                asked.weights |= asked.head == "bcl" && command->get_option(option)->count() > 0;
+                requested.weights |= requested.head == "bcl" && command->get_option(option)->count() > 0;
             return do_fit(*options);
         };
     });

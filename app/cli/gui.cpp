@@ -17,23 +17,23 @@ namespace draftscope::cli {
 namespace {
 
 /// Reports an invalid file on the terminal. The window reads the file again.
-Status check_trace(const std::string& file) {
-    if (const auto imported = import_trace(file); !imported.ok()) return imported.error();
+Status check_timeline(const std::string& file) {
+    if (const auto imported = import_timeline(file); !imported.ok()) return imported.error();
     return {};
 }
 
 int do_gui(const GuiOptions& options) {
     for (const std::string& file :
          options.files) {  // report an invalid file on the terminal instead of opening an empty window
-        const TraceKind kind = trace_kind(file);
-        const auto checked = kind == TraceKind::none ? probe_capture(file) : check_trace(file);
+        const TimelineFormat kind = detect_timeline_format(file);
+        const auto checked = kind == TimelineFormat::none ? probe_capture(file) : check_timeline(file);
         if (!checked.ok()) return report(checked.error());
-        if (kind != TraceKind::none && options.files.size() > 1)
+        if (kind != TimelineFormat::none && options.files.size() > 1)
             return report(
                 bad_input("{}: another profiler's timeline is opened by itself, or with --overlay", file));
     }
-    if (!options.beside.empty()) {
-        const auto checked = check_trace(options.beside);
+    if (!options.overlay.empty()) {
+        const auto checked = check_timeline(options.overlay);
         if (!checked.ok()) return report(checked.error());
     }
     if (options.screenshot.empty() && !display_available()) {
@@ -62,7 +62,7 @@ void add_gui(CLI::App& program, Action& action) {
         "files", options->files,
         "capture files: the first is shown, the others are compared with it; or one timeline of Nsight "
         "Systems (SQLite export) or PyTorch's profiler (JSON)");
-    command->add_option("--overlay,--beside", options->beside,
+    command->add_option("--overlay,--beside", options->overlay,
                         "timeline of Nsight Systems or PyTorch's profiler, shown under the capture's "
                         "timeline");
     command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and exit");

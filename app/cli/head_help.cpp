@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t width = 96;
 
 /// Wraps `text` into indented lines.
-std::string wrapped(std::string_view text, std::size_t indent) {
+std::string wrap_text(std::string_view text, std::size_t indent) {
     std::string out;
     while (!text.empty()) {
         std::size_t end = text.size();
@@ -38,19 +38,19 @@ std::string head_help() {
     std::string text = "Heads, as --head NAME:key=value,... (of values a|b|c the first is the default):\n";
     for (const HeadInfo& info : head_registry()) {
         text += fmt::format("  {:<12} {}\n", info.id, info.paper);
-        if (!info.artefact.empty()) text += wrapped(fmt::format("needs: {}", info.artefact), 15);
-        if (info.replay_only) text += wrapped("hypothetical: knows the recorded text; only for replay", 15);
+        if (!info.artefact.empty()) text += wrap_text(fmt::format("needs: {}", info.artefact), 15);
+        if (info.replay_only) text += wrap_text("hypothetical: knows the recorded text; only for replay", 15);
         for (const HeadParam& param : info.params)
-            text += wrapped(fmt::format("{}  {}{}", value_text(param), param.help,
-                                        param.our_default ? " [our default]" : ""),
-                            15);
+            text += wrap_text(fmt::format("{}  {}{}", value_text(param), param.help,
+                                          param.our_default ? " [our default]" : ""),
+                              15);
     }
     text += "  +rdk         OOV redistribution, arXiv 2506.03206\n";
-    text += wrapped(
+    text += wrap_text(
         "suffix of any spec, with --verify pq: redistributes probability to tokens that "
         "the head lacks",
         15);
-    text += wrapped("needs: token affinity", 15);
+    text += wrap_text("needs: token affinity", 15);
     return text;
 }
 

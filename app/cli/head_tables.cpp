@@ -78,10 +78,10 @@ std::string cost_table(const std::vector<HeadComparison>& heads) {
         header.resize(header.size() - 2);
         for (auto& row : rows) row.resize(header.size());
     }
-    const std::string how =
+    const std::string note =
         compared->no_interval.empty() ? interval_text(compared->cost.conversations) : compared->no_interval;
     return fmt::format("\n{}reference: {}\n{}\n", format_table(header, rows), reference_text(heads.front()),
-                       how);
+                       note);
 }
 
 std::string bytes_table(const std::vector<HeadComparison>& heads) {
@@ -116,7 +116,7 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
         if (!reads.explained_ns) continue;
         probed = true;
         std::vector<std::string>& row = rows.back();
-        if (1 / reads.times() > fastest_credible_read) {
+        if (1 / reads.times() > max_credible_probe_ratio) {
             under_load = true;
             for (std::size_t c = 4; c < row.size(); ++c) row[c] = "void";
             continue;
@@ -138,7 +138,7 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
         under_load ? void_probe_text() : "");
 }
 
-json reads_json(const HeadReads& reads) {
+json reads_json(const HeadTraffic& reads) {
     return {{"streamed_bytes_per_round", reads.streamed},
             {"gathered_bytes_per_round", reads.gathered},
             {"probed_ns", or_null(reads.explained_ns)},
@@ -173,18 +173,18 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
              {"mode", to_text(stats.mode)},
              {"rounds", stats.rounds},
              {"tau", stats.tau},
-             {"rho_tau", value_of(cost.rho_tau)},
-             {"nu", value_of(cost.nu)},
-             {"kappa", value_of(cost.kappa)},
-             {"predicted_speedup", value_of(cost.predicted)},
-             {"measured_speedup", value_of(cost.measured)},
-             {"unexplained", value_of(cost.unexplained)},
+             {"rho_tau", value_json(cost.rho_tau)},
+             {"nu", value_json(cost.nu)},
+             {"kappa", value_json(cost.kappa)},
+             {"predicted_speedup", value_json(cost.predicted)},
+             {"measured_speedup", value_json(cost.measured)},
+             {"unexplained", value_json(cost.unexplained)},
              {"break_even_rho_tau", or_null(cost.break_even_rho_tau)},
              {"break_even_nu", or_null(cost.break_even_nu)},
              {"reference",
               head.reference == FullReference::none ? json(nullptr) : json(to_text(head.reference))},
              {"estimate", head.estimate},
-             {"intervals", intervals_of(cost)},
+             {"intervals", intervals_json(cost)},
              {"interval_unit", cost.rho_tau && cost.rho_tau->interval ? json("conversation") : json(nullptr)},
              {"conversations", cost.conversations},
              {"no_interval", or_null(head.no_interval)},

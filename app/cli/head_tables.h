@@ -21,12 +21,12 @@ nlohmann::json heads_json(const Snapshot& snapshot, RowId run_id);
 /// Memory traffic per round of a head, or of a method with a head.
 struct NamedReads {
     std::string name;
-    HeadReads reads;
+    HeadTraffic reads;
 };
 /// Returns the table of heads' memory traffic, with the time that the probed bandwidth predicts for it; ""
 /// without heads. `first` is the header of the name column. If a head read faster than the probe, the table
 /// says that the probe is invalid: other work used the memory during the probe.
 std::string reads_table(std::string first, std::span<const NamedReads> heads);
-nlohmann::json reads_json(const HeadReads& reads);
+nlohmann::json reads_json(const HeadTraffic& reads);
 
 }  // namespace draftscope::cli

@@ -17,7 +17,7 @@ void on_interrupt(int) {
 
 }  // namespace
 
-InterruptWatch::InterruptWatch(Gate& gate) {
+InterruptWatch::InterruptWatch(DebugGate& gate) {
     interrupts = 0;
     std::signal(SIGINT, on_interrupt);
     std::signal(SIGTERM, on_interrupt);

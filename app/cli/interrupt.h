@@ -10,7 +10,7 @@ namespace draftscope::cli {
 /// Converts Ctrl-C into cancellation: a watcher thread cancels the gate. The third Ctrl-C exits at once.
 class InterruptWatch {
   public:
-    explicit InterruptWatch(Gate& gate);
+    explicit InterruptWatch(DebugGate& gate);
     ~InterruptWatch();
     InterruptWatch(const InterruptWatch&) = delete;
     InterruptWatch& operator=(const InterruptWatch&) = delete;

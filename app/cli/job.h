@@ -21,7 +21,7 @@ struct JobOutput {
 /// members on_progress and cancelled. Returns `exit_code(report)`, or the error's exit code.
 template <typename Hooks, typename Run, typename ToJson, typename Print, typename ExitCode>
 int run_job(const JobOutput& output, Run run, ToJson to_json, Print print, ExitCode exit_code) {
-    Gate gate;
+    DebugGate gate;
     ProgressBar bar(!output.quiet);
     Hooks hooks;
     hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };

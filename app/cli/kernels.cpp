@@ -84,11 +84,11 @@ int do_on_cuda(const KernelSettings& settings, const Options& options) {
         if (value < 1) return report(bad_input("kernels: sizes must be at least 1, found {}", value));
     for (const int rows : settings.rows)
         if (rows < 1) return report(bad_input("--rows {}: must be at least 1", rows));
-    if (settings.vocab > kernels::most_router_columns)
+    if (settings.vocab > kernels::max_router_columns)
         return report(
-            bad_input("--vocab {}: on a GPU at most {}", settings.vocab, kernels::most_router_columns));
-    if (!kernels::can_select(settings.vocab, settings.k))
-        return report(bad_input("--k {}: on a GPU at most {}", settings.k, kernels::most_selected));
+            bad_input("--vocab {}: on a GPU at most {}", settings.vocab, kernels::max_router_columns));
+    if (!kernels::can_topk(settings.vocab, settings.k))
+        return report(bad_input("--k {}: on a GPU at most {}", settings.k, kernels::max_topk));
     const TableForm form = options.json ? TableForm::json : options.csv ? TableForm::csv : TableForm::text;
     return do_kernels_cuda(device, form, options.torch);
 }

@@ -28,12 +28,12 @@ double read_gb_per_s(const DeviceBenchReport& report) {
 }
 
 /// Returns PyTorch's time divided by ours; 0 if PyTorch has no such op.
-double times_torch(const DeviceMeasured& m, const TorchPeer& torch) {
-    const TorchTime* const peer = torch.of(m);
+double torch_ratio(const DeviceMeasured& m, const TorchTimes& torch) {
+    const TorchTime* const peer = torch.find(m);
     return peer != nullptr && m.median_us > 0 ? peer->median_us / m.median_us : 0;
 }
 
-nlohmann::json torch_json(const TorchPeer& torch) {
+nlohmann::json torch_json(const TorchTimes& torch) {
     if (torch.version.empty()) return nullptr;
     nlohmann::json ops = nlohmann::json::array();
     for (const TorchTime& one : torch.ops)
@@ -42,7 +42,7 @@ nlohmann::json torch_json(const TorchPeer& torch) {
     return {{"version", torch.version}, {"device", torch.device}, {"ops", ops}};
 }
 
-void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& report, const TorchPeer& torch) {
+void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& report, const TorchTimes& torch) {
     nlohmann::json ops = nlohmann::json::array();
     const double read = read_gb_per_s(report);
     for (const DeviceMeasured& m : report.ops)
@@ -59,7 +59,7 @@ void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& repo
              {"tflops", m.flops > 0 && m.median_us > 0 ? nlohmann::json(m.flops / (m.median_us * 1e6))
                                                        : nlohmann::json(nullptr)},
              {"torch_over_ours",
-              times_torch(m, torch) > 0 ? nlohmann::json(times_torch(m, torch)) : nlohmann::json(nullptr)}});
+              torch_ratio(m, torch) > 0 ? nlohmann::json(torch_ratio(m, torch)) : nlohmann::json(nullptr)}});
     const kernels::DeviceInfo& gpu = report.device;
     const nlohmann::json document = {{"backend", "cuda"},
                                      {"device", gpu.name},
@@ -87,14 +87,15 @@ void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& repo
     std::printf("%s\n", document_text(document).c_str());
 }
 
-void print_csv(const DeviceBenchReport& report, const TorchPeer& torch) {
+void print_csv(const DeviceBenchReport& report, const TorchTimes& torch) {
     std::printf("op,mode,rows,median_us,best_us,bytes,gb_per_s,nu,torch_over_ours\n");
     for (const DeviceMeasured& m : report.ops)
         std::printf("%s,%s,%d,%.3f,%.3f,%.0f,%.3f,%.4f,%.4f\n", m.op.c_str(), m.mode.c_str(), m.rows,
-                    m.median_us, m.best_us, m.bytes, m.gb_per_s(), m.nu, times_torch(m, torch));
+                    m.median_us, m.best_us, m.bytes, m.gb_per_s(), m.nu, torch_ratio(m, torch));
 }
 
-void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& report, const TorchPeer& torch) {
+void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& report,
+                 const TorchTimes& torch) {
     const double read = read_gb_per_s(report);
     std::printf("%s (%s), driver for CUDA %s; SM and memory clock, power, temperature: %s before, %s after\n",
                 report.device.name.c_str(), report.device.architecture.c_str(), report.device.driver.c_str(),
@@ -117,7 +118,7 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
                         fmt::format("{:.2f}", m.bytes / 1e6), fmt::format("{:.0f}", m.gb_per_s()),
                         read > 0 && m.bytes > 0 ? fmt::format("{:.2f}", m.bytes / (read * 1e3)) : "-",
                         m.nu > 0 ? fmt::format("{:.3f}", m.nu) : "-",
-                        times_torch(m, torch) > 0 ? fmt::format("{:.2f}x", times_torch(m, torch)) : "-"});
+                        torch_ratio(m, torch) > 0 ? fmt::format("{:.2f}x", torch_ratio(m, torch)) : "-"});
     std::printf("%s", format_table({"op", "mode", "rows", "median us", "best us", "MB", "GB/s", "floor us",
                                     "nu", "torch/ours"},
                                    rows)
@@ -139,10 +140,11 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
 
 int do_kernels_cuda(const DeviceBenchOptions& options, TableForm form, const std::string& python) {
     if (!python.empty())
-        if (const Status there = check_torch(python); !there.ok()) return report(there.error());
+        if (const Status torch_status = check_torch(python); !torch_status.ok())
+            return report(torch_status.error());
     const auto done = kernels::bench_cuda(options);
     if (!done.ok()) return report(done.error());
-    TorchPeer torch;
+    TorchTimes torch;
     if (!python.empty()) {
         auto timed = time_torch(python, options);  // after ours has released its device memory
         if (!timed.ok()) return report(timed.error());

@@ -25,7 +25,7 @@ std::span<const Subcommand> subcommands() {
         {"gui", add_gui},
         {"run", add_run},
         {"bench", add_bench},
-        {"record", add_trace},
+        {"record", add_record},
         {"replay", add_replay},
         {"fit", add_fit},
         {"stats", add_stats},
@@ -123,7 +123,7 @@ int report_usage(const CLI::App& program, const CLI::ParseError& wrong) {
 }
 
 /// Returns true if stdout is a pipe or socket whose reader has closed it.
-bool reader_has_left() {
+bool reader_has_closed() {
     pollfd output{STDOUT_FILENO, POLLOUT, 0};
     return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
@@ -141,7 +141,7 @@ int finish_output(int exit_code) {
         reason = errno;
     }
     if (written) return exit_code;
-    if (reason != EPIPE && !reader_has_left())
+    if (reason != EPIPE && !reader_has_closed())
         std::fprintf(stderr, "draftscope: writing to stdout failed%s%s; the output is incomplete\n",
                      reason != 0 ? ": " : "", reason != 0 ? std::strerror(reason) : "");
     return exit_code != 0 ? exit_code : 1;
@@ -161,8 +161,8 @@ int run_program(int argc, char** argv) {
     for (const Subcommand& subcommand : subcommands()) subcommand.add(program, action);
     try {
         program.parse(argc, argv);
-    } catch (const CLI::Success& asked) {  // --help, --version
-        return finish_output(program.exit(asked));
+    } catch (const CLI::Success& requested) {  // --help, --version
+        return finish_output(program.exit(requested));
     } catch (const CLI::ParseError& wrong) {
         return report_usage(program, wrong);
     }

@@ -20,7 +20,7 @@ struct KnownRun {
 };
 
 /// Checks every run against the first: a file must not mix targets, tiers or machines in its tables.
-Status check_joinable(const std::vector<std::string>& files, std::size_t& count) {
+Status check_mergeable(const std::vector<std::string>& files, std::size_t& count) {
     std::vector<KnownRun> runs;
     for (std::size_t i = 0; i < files.size(); ++i) {
         const std::string& file = files[i];
@@ -54,7 +54,7 @@ Status check_joinable(const std::vector<std::string>& files, std::size_t& count)
 
 int do_merge(const Options& options) {
     std::size_t runs = 0;
-    Status done = check_joinable(options.files, runs);
+    Status done = check_mergeable(options.files, runs);
     if (done.ok()) done = merge_captures(options.out, options.files);
     if (!done.ok()) return report(done.error());
     std::fprintf(stderr, "wrote %s: %zu runs of %zu files\n", options.out.c_str(), runs,

@@ -16,13 +16,13 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-    TraceConfig config;
+    RecordConfig config;
     JobOutput output;
     bool no_times = false;
 };
 
-json report_json(const TraceReport& done, const std::string& folder) {
-    const TraceInfo& info = done.info;
+json report_json(const RecordReport& done, const std::string& folder) {
+    const RecordingInfo& info = done.info;
     json times = json::object();
     for (const auto& [rows, ns] : info.verify_ns) times[std::to_string(rows)] = ns;
     return {{"version", version},
@@ -40,8 +40,8 @@ json report_json(const TraceReport& done, const std::string& folder) {
             {"verify_ns", std::move(times)}};
 }
 
-void print_report(const TraceReport& done, const std::string& folder) {
-    const TraceInfo& info = done.info;
+void print_report(const RecordReport& done, const std::string& folder) {
+    const RecordingInfo& info = done.info;
     std::printf("%s: %zu prompts, %lld rows, %lld of them generated in %.1f s%s\n", folder.c_str(),
                 info.prompts.size(), static_cast<long long>(info.rows),
                 static_cast<long long>(done.generated), done.seconds,
@@ -52,20 +52,20 @@ void print_report(const TraceReport& done, const std::string& folder) {
     std::printf("\n");
 }
 
-int do_trace(Options& options) {
+int do_record(Options& options) {
     options.config.times = !options.no_times;
     options.config.source = std::string("draftscope ") + version;
     const std::string& folder = options.config.out;
-    return run_job<TraceHooks>(
-        options.output, [&](const TraceHooks& hooks) { return run_trace(options.config, hooks); },
-        [&](const TraceReport& done) { return report_json(done, folder); },
-        [&](const TraceReport& done) { print_report(done, folder); },
-        [](const TraceReport& done) { return done.info.complete ? 0 : 130; });
+    return run_job<RecordHooks>(
+        options.output, [&](const RecordHooks& hooks) { return run_record(options.config, hooks); },
+        [&](const RecordReport& done) { return report_json(done, folder); },
+        [&](const RecordReport& done) { print_report(done, folder); },
+        [](const RecordReport& done) { return done.info.complete ? 0 : 130; });
 }
 
 }  // namespace
 
-void add_trace(CLI::App& program, Action& action) {
+void add_record(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     RunConfig& run = options->config.run;
     CLI::App* command = program.add_subcommand("record", "Record the target's decode, for replay and fit");
@@ -87,7 +87,7 @@ void add_trace(CLI::App& program, Action& action) {
     command->add_option("--seed", run.seed, "seed of the sampling")->capture_default_str();
     command->add_option("--max-new", run.max_new, "tokens to generate per prompt")->capture_default_str();
     command->add_option("--limit", run.limit, "conversations taken from the file (0 = all)")->needs(prompts);
-    command->add_flag("--balanced,--stratify", run.stratify, "take them evenly from the categories")
+    command->add_flag("--balanced,--stratify", run.balanced, "take them evenly from the categories")
         ->needs(prompts);
     command
         ->add_option("--batch", options->config.batch,
@@ -107,7 +107,7 @@ void add_trace(CLI::App& program, Action& action) {
     command->callback([options, &action] {
         action = [options] {
             const Status used = check_sampling_used(options->config.run, {});
-            return used.ok() ? do_trace(*options) : report(used.error());
+            return used.ok() ? do_record(*options) : report(used.error());
         };
     });
 }

@@ -31,8 +31,8 @@ struct Options {
 
 /// Returns one tally per head, over the prompts selected by `wanted`.
 template <typename Wanted>
-std::vector<HeadTally> tally(const ReplayReport& report, Wanted wanted) {
-    std::vector<HeadTally> out(report.heads.size());
+std::vector<ReplayStats> tally(const ReplayReport& report, Wanted wanted) {
+    std::vector<ReplayStats> out(report.heads.size());
     for (std::size_t h = 0; h < out.size(); ++h)
         for (std::size_t p = 0; p < report.result.rounds[h].size(); ++p)
             if (wanted(p)) out[h].add(report.result.rounds[h][p]);
@@ -40,7 +40,7 @@ std::vector<HeadTally> tally(const ReplayReport& report, Wanted wanted) {
 }
 
 /// Returns tau of head `full` in the same set of rounds.
-std::optional<double> full_tau(const ReplayReport& report, const std::vector<HeadTally>& tallies) {
+std::optional<double> full_tau(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
     for (std::size_t h = 0; h < tallies.size(); ++h)
         if (report.heads[h].spec == "full") return tallies[h].tau();
     return std::nullopt;
@@ -52,37 +52,37 @@ std::optional<double> rho(std::optional<double> tau, std::optional<double> full)
 }
 
 /// Returns the conversation index of each prompt of the recording.
-std::vector<std::size_t> conversations_in(const TraceInfo& info) {
+std::vector<std::size_t> conversation_indices(const RecordingInfo& info) {
     std::vector<TurnName> names;
-    for (const TracePrompt& prompt : info.prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
-    return conversations_of(names);
+    for (const RecordedPrompt& prompt : info.prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
+    return group_conversations(names);
 }
 
 /// Returns tau and rho_tau with intervals. The resampling unit is a conversation, for both the head and the
 /// full head.
-AcceptanceCost acceptance_of(const ReplayReport& report, std::size_t head) {
+AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head) {
     std::optional<std::size_t> full;
     for (std::size_t h = 0; h < report.heads.size(); ++h)
         if (report.heads[h].spec == "full") full = h;
-    const auto unit_of = [&](std::size_t h, std::size_t prompt) {
-        HeadTally tally;
+    const auto make_unit = [&](std::size_t h, std::size_t prompt) {
+        ReplayStats tally;
         tally.add(report.result.rounds[h][prompt]);
-        HeadUnit unit;
+        HeadSample unit;
         unit.rounds = static_cast<double>(tally.rounds);
         unit.committed = static_cast<double>(tally.committed);
         return unit;
     };
-    const std::vector<std::size_t> conversations = conversations_in(report.trace->info());
-    std::vector<PairedUnit> units;
+    const std::vector<std::size_t> conversations = conversation_indices(report.recording->info());
+    std::vector<PairedSample> units;
     for (std::size_t p = 0; p < report.result.rounds[head].size(); ++p) {
         if (units.size() <= conversations[p]) units.resize(conversations[p] + 1);
-        units[conversations[p]].head += unit_of(head, p);
-        if (full) units[conversations[p]].full += unit_of(*full, p);
+        units[conversations[p]].head += make_unit(head, p);
+        if (full) units[conversations[p]].full += make_unit(*full, p);
     }
     return acceptance_cost(units);
 }
 
-json head_json(const HeadTally& tally, const ReplayedHead& head, std::optional<double> full) {
+json head_json(const ReplayStats& tally, const ReplayedHead& head, std::optional<double> full) {
     return {{"head", head.spec.empty() ? json(nullptr) : json(head.spec)},
             {"tau", or_null(tally.tau())},
             {"rho_tau", or_null(rho(tally.tau(), full))},
@@ -99,7 +99,7 @@ json head_json(const HeadTally& tally, const ReplayedHead& head, std::optional<d
             {"exact", head.estimates.empty()}};
 }
 
-json heads_of(const ReplayReport& report, const std::vector<HeadTally>& tallies) {
+json replayed_heads_json(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
     json heads = json::array();
     const auto full = full_tau(report, tallies);
     for (std::size_t h = 0; h < tallies.size(); ++h) {
@@ -111,43 +111,45 @@ json heads_of(const ReplayReport& report, const std::vector<HeadTally>& tallies)
 
 json with_intervals(const ReplayReport& report, json heads) {
     for (std::size_t h = 0; h < heads.size(); ++h) {
-        const AcceptanceCost cost = acceptance_of(report, h);
-        heads[h]["intervals"] = {{"tau", interval_of(cost.tau)}, {"rho_tau", interval_of(cost.rho_tau)}};
+        const AcceptanceCost cost = estimate_acceptance(report, h);
+        heads[h]["intervals"] = {{"tau", estimate_interval_json(cost.tau)},
+                                 {"rho_tau", estimate_interval_json(cost.rho_tau)}};
     }
     return heads;
 }
 
 /// Returns the categories in the order of the recording.
-std::vector<std::string> categories_of(const TraceInfo& info) {
+std::vector<std::string> list_categories(const RecordingInfo& info) {
     std::vector<std::string> names;
-    for (const TracePrompt& prompt : info.prompts)
+    for (const RecordedPrompt& prompt : info.prompts)
         if (std::find(names.begin(), names.end(), prompt.category) == names.end())
             names.push_back(prompt.category);
     return names;
 }
 
-std::vector<HeadTally> tally_category(const ReplayReport& report, const std::string& name) {
-    return tally(report, [&](std::size_t p) { return report.trace->info().prompts[p].category == name; });
+std::vector<ReplayStats> tally_category(const ReplayReport& report, const std::string& name) {
+    return tally(report, [&](std::size_t p) { return report.recording->info().prompts[p].category == name; });
 }
 
 json report_json(const ReplayReport& report) {
-    const TraceInfo& info = report.trace->info();
+    const RecordingInfo& info = report.recording->info();
     json prompts = json::array(), categories = json::array();
     for (std::size_t p = 0; p < info.prompts.size(); ++p) {
-        const TracePrompt& prompt = info.prompts[p];
+        const RecordedPrompt& prompt = info.prompts[p];
         prompts.push_back(
             {{"id", prompt.id},
              {"category", prompt.category},
              {"turn", prompt.turn},
              {"prompt_tokens", prompt.prompt_tokens},
              {"generated", prompt.generated_tokens},
-             {"heads", heads_of(report, tally(report, [&](std::size_t q) { return q == p; }))}});
+             {"heads", replayed_heads_json(report, tally(report, [&](std::size_t q) { return q == p; }))}});
     }
-    for (const std::string& name : categories_of(info))
-        categories.push_back({{"category", name}, {"heads", heads_of(report, tally_category(report, name))}});
+    for (const std::string& name : list_categories(info))
+        categories.push_back(
+            {{"category", name}, {"heads", replayed_heads_json(report, tally_category(report, name))}});
     return {
         {"version", version},
-        {"trace", report.trace->folder()},
+        {"trace", report.recording->folder()},
         {"source", info.source},
         {"target", info.target.name},
         {"drafter", report.drafter},
@@ -160,7 +162,8 @@ json report_json(const ReplayReport& report) {
         {"seconds", report.seconds},
         {"rounds_per_second", report.seconds > 0 ? static_cast<double>(report.rounds()) / report.seconds : 0},
         {"agreement", or_null(report.result.agreement)},
-        {"heads", with_intervals(report, heads_of(report, tally(report, [](std::size_t) { return true; })))},
+        {"heads", with_intervals(
+                      report, replayed_heads_json(report, tally(report, [](std::size_t) { return true; })))},
         {"categories", std::move(categories)},
         {"prompts", std::move(prompts)},
         {"warnings", report.warnings}};
@@ -168,22 +171,23 @@ json report_json(const ReplayReport& report) {
 
 /// Returns tau of each head by category; "" for a recording of one category.
 std::string category_table(const ReplayReport& report) {
-    const std::vector<std::string> names = categories_of(report.trace->info());
+    const std::vector<std::string> names = list_categories(report.recording->info());
     if (names.size() < 2) return {};
     std::vector<std::string> header = {"tau by category", "prompts"};
     for (const ReplayedHead& head : report.heads) header.push_back(head.spec.empty() ? "-" : head.spec);
     std::vector<std::vector<std::string>> rows;
     for (const std::string& name : names) {
-        const auto prompts = std::ranges::count(report.trace->info().prompts, name, &TracePrompt::category);
+        const auto prompts =
+            std::ranges::count(report.recording->info().prompts, name, &RecordedPrompt::category);
         std::vector<std::string> row = {name.empty() ? "-" : name, std::to_string(prompts)};
-        for (const HeadTally& one : tally_category(report, name)) row.push_back(number(one.tau(), 3));
+        for (const ReplayStats& one : tally_category(report, name)) row.push_back(number(one.tau(), 3));
         rows.push_back(std::move(row));
     }
     return "\n" + format_table(header, rows);
 }
 
 void print_report(const ReplayReport& report) {
-    const TraceInfo& info = report.trace->info();
+    const RecordingInfo& info = report.recording->info();
     std::printf(
         "%s  %lld tokens in %zu prompts by %s   drafter %s  tree %s  %s  %s\n\n", info.target.name.c_str(),
         static_cast<long long>(info.rows), info.prompts.size(),
@@ -193,12 +197,12 @@ void print_report(const ReplayReport& report) {
     const auto tallies = tally(report, [](std::size_t) { return true; });
     std::vector<std::vector<std::string>> rows;
     std::size_t depths = 0;
-    for (const HeadTally& one : tallies) depths = std::max(depths, one.depths.size());
+    for (const ReplayStats& one : tallies) depths = std::max(depths, one.depths.size());
     for (std::size_t h = 0; h < tallies.size(); ++h) {
-        const HeadTally& one = tallies[h];
+        const ReplayStats& one = tallies[h];
         std::vector<std::string> row = {report.heads[h].spec.empty() ? "-" : report.heads[h].spec,
                                         number(one.tau(), 3),
-                                        with_interval(acceptance_of(report, h).rho_tau),
+                                        with_interval(estimate_acceptance(report, h).rho_tau),
                                         std::to_string(one.rounds),
                                         number(one.coverage(), 4),
                                         number(one.covered_mass(), 4),
@@ -213,7 +217,7 @@ void print_report(const ReplayReport& report) {
     for (std::size_t d = 0; d < depths; ++d) header.push_back(fmt::format("d{}", d + 1));
     std::printf("%s", format_table(header, rows).c_str());
     if (!tallies.empty() && full_tau(report, tallies))
-        std::printf("rho_tau: %s\n", interval_text(acceptance_of(report, 0).conversations).c_str());
+        std::printf("rho_tau: %s\n", interval_text(estimate_acceptance(report, 0).conversations).c_str());
     std::printf("%s", category_table(report).c_str());
     std::set<std::string> reasons;
     for (const ReplayedHead& head : report.heads)
@@ -247,7 +251,7 @@ void add_replay(CLI::App& program, Action& action) {
         "Example: draftscope replay --trace demo.trace --heads full,fr-spec:v=8192,microspec --drafter "
         "eagle3 --tree depth=3,topk=4,nodes=12");
     command
-        ->add_option("--trace", config.trace,
+        ->add_option("--trace", config.recording,
                      "recording, a folder that draftscope record or "
                      "record_trace.py wrote")
         ->required();

@@ -54,12 +54,12 @@ json cupti_json(const CuptiProbe& probe) {
 
 json gpu_json(const RunReport& report) {
     if (!report.gpu) return nullptr;
-    const kernels::DeviceUse& use = *report.gpu;
-    return {{"graphs_on", use.graphs_on},
+    const kernels::DeviceStats& use = *report.gpu;
+    return {{"graphs_on", use.graphs_enabled},
             {"graphs", use.graphs},
-            {"graphs_refused", use.refused},
-            {"why_refused", use.why_refused.empty() ? json(nullptr) : json(use.why_refused)},
-            {"l2_window_bytes", use.cache_bytes},
+            {"graphs_refused", use.graphs_failed},
+            {"why_refused", use.graph_error.empty() ? json(nullptr) : json(use.graph_error)},
+            {"l2_window_bytes", use.l2_persisting_bytes},
             {"library", use.library.empty() ? json(nullptr) : json(use.library)},
             {"library_products", use.library_products}};
 }
@@ -71,9 +71,9 @@ json exact_json(const RunReport& report) {
     json first = nullptr;
     if (check.first) first = {{"prompt", check.first->sequence}, {"token", check.first->token}};
     return {{"texts", check.texts},
-            {"texts_apart", check.texts_apart},
+            {"texts_apart", check.texts_with_mismatches},
             {"tokens", check.tokens},
-            {"tokens_apart", check.apart},
+            {"tokens_apart", check.mismatches},
             {"first_apart", first}};
 }
 
@@ -110,7 +110,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot) {
             {"seed", run.seed},
             {"batch", run.batch},
             {"tier", run.tier},
-            {"tier_asked", to_text(report.tier.asked)},
+            {"tier_asked", to_text(report.tier.requested)},
             {"tier_note", report.tier.why.empty() ? json(nullptr) : json(report.tier.why)},
             {"cupti", cupti_json(report.cupti)},
             {"backend", run.backend},
@@ -139,7 +139,7 @@ void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
     });
     const auto text = [&](const TreeForecast& one) {
         return fmt::format("{}{}{} {:.2f}x", heads ? one.head : "", heads ? " " : "",
-                           to_text(spec_of(one.tree)), one.speedup);
+                           to_text(to_tree_spec(one.tree)), one.speedup);
     };
     if (quick && run.drafter == "none") {
         std::printf(
@@ -203,16 +203,16 @@ void print_remarks(const RunReport& report, const Snapshot& snapshot) {
             std::printf("lost: %lld %s\n", static_cast<long long>(loss.count), loss.kind.c_str());
         }
     }
-    if (report.gpu && report.gpu->refused > 0)
+    if (report.gpu && report.gpu->graphs_failed > 0)
         std::printf("%d passes could not be captured as CUDA graphs and ran op by op: %s\n",
-                    report.gpu->refused, report.gpu->why_refused.c_str());
+                    report.gpu->graphs_failed, report.gpu->graph_error.c_str());
     if (report.exact)
         std::printf(
             "numerics %s (%s): on the same texts exact kernels would have emitted %lld of %lld tokens "
             "differently, in %d of %d texts\n",
             run.numerics.c_str(), report.gpu ? report.gpu->library.c_str() : "",
-            static_cast<long long>(report.exact->apart), static_cast<long long>(report.exact->tokens),
-            report.exact->texts_apart, report.exact->texts);
+            static_cast<long long>(report.exact->mismatches), static_cast<long long>(report.exact->tokens),
+            report.exact->texts_with_mismatches, report.exact->texts);
     if (!report.tier.why.empty()) std::printf("tier: %s\n", report.tier.why.c_str());
     for (const LossRow& loss : report.storage_losses)
         std::printf("not in the capture: %lld rows, %s\n", static_cast<long long>(loss.count),
@@ -263,7 +263,7 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const Opti
 int do_run(const Options& options) {
     EngineHost host;
     Recorder recorder({}, unwatched_interval);
-    Gate gate;
+    DebugGate gate;
     ProgressBar bar(!options.quiet);
     RunHooks hooks;
     const bool stream_text = !options.json && !options.quiet;
@@ -342,7 +342,7 @@ void add_run(CLI::App& program, Action& action) {
         ->capture_default_str();
     command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
         ->needs(prompts);
-    command->add_flag("--balanced,--stratify", config.stratify, "take them evenly from the categories")
+    command->add_flag("--balanced,--stratify", config.balanced, "take them evenly from the categories")
         ->needs(prompts);
     command->add_option(
         "--baseline", config.baseline,
@@ -367,7 +367,7 @@ void add_run(CLI::App& program, Action& action) {
         ->transform(CLI::AsSizeValue(true));
     command->add_flag("--save-ring", config.save_ring,
                       "at that limit, drop the oldest steps instead of ending the recording");
-    command->add_flag("--drop-when-full,--never-wait", config.never_wait,
+    command->add_flag("--drop-when-full,--never-wait", config.drop_when_full,
                       "drop and count rows instead of blocking when the disk is slow");
     command->add_flag("--detail", options->detail,
                       "print all tables: phases with bandwidth; acceptance, cost and memory traffic of "
@@ -376,9 +376,9 @@ void add_run(CLI::App& program, Action& action) {
     command->add_flag("--quiet", options->quiet, "show neither text nor progress while decoding");
     command->callback([options, command, &action] {
         action = [options, command] {
-            RunConfig& asked = options->config;
-            const bool chosen = asked.tree == "auto" || asked.tree == quick_tree;
-            if (chosen && command->get_option("--head")->count() == 0) asked.head = "auto";
+            RunConfig& requested = options->config;
+            const bool chosen = requested.tree == "auto" || requested.tree == quick_tree;
+            if (chosen && command->get_option("--head")->count() == 0) requested.head = "auto";
             // An invalid option takes precedence over an option without effect.
             const Status used = check_used(*command, options->config);
             if (!used.ok() && validate(options->config).ok()) return report(used.error());

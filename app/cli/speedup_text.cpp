@@ -11,9 +11,9 @@
 namespace draftscope::cli {
 
 std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
-    const auto speed = speed_up(snapshot, run_id);
+    const auto speed = compute_speedup(snapshot, run_id);
     if (!speed) {
-        const auto earlier = earlier_baseline(snapshot, run_id);
+        const auto earlier = legacy_baseline(snapshot, run_id);
         if (!earlier) return {};
         return fmt::format(
             "autoregressive decoding reached {:.1f} tok/s over the run's first prompts "
@@ -35,7 +35,7 @@ std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
 }
 
 nlohmann::json speedup_json(const Snapshot& snapshot, RowId run_id) {
-    const auto speed = speed_up(snapshot, run_id);
+    const auto speed = compute_speedup(snapshot, run_id);
     if (!speed)
         return {{"runs", nlohmann::json::array()},
                 {"prompts", nullptr},
@@ -50,7 +50,7 @@ nlohmann::json speedup_json(const Snapshot& snapshot, RowId run_id) {
             {"tokens_per_second", speed->plain_tokens_per_second},
             {"run_tokens_per_second", speed->tokens_per_second},
             {"speedup", speed->ratio.value},
-            {"interval", interval_of(speed->ratio)}};
+            {"interval", estimate_interval_json(speed->ratio)}};
 }
 
 }  // namespace draftscope::cli

@@ -30,9 +30,9 @@ std::string range(const std::optional<Interval>& interval, double factor) {
 }
 
 /// Returns a quantile, or the number of samples that it requires.
-std::string quantile_text(const std::optional<double>& value, std::size_t least, std::int64_t n) {
+std::string quantile_text(const std::optional<double>& value, std::size_t min_samples, std::int64_t n) {
     if (value) return us(*value);
-    return n == 0 ? "-" : fmt::format("n < {}", least);
+    return n == 0 ? "-" : fmt::format("n < {}", min_samples);
 }
 
 std::vector<std::string> table_row(std::string name, const Summary& ns, const std::optional<Interval>& median,
@@ -109,7 +109,7 @@ std::string statistics_text(const RunStatistics& s, const std::optional<double>&
     for (const PhaseStatistics& phase : s.phases)
         rows.push_back(table_row(std::string(phase_name(phase.phase_id)), phase.ns, phase.median_interval,
                                  fmt::format("{:.1f}", 100 * phase.share), range(phase.share_interval, 100),
-                                 bandwidth_text(phase.gb_per_s), of_probe_text(phase.gb_per_s, probe)));
+                                 bandwidth_text(phase.gb_per_s), probe_share_text(phase.gb_per_s, probe)));
     std::string out = format_table({"phase", "n", "total ms", "mean us", "median us", "95 %", "MAD us",
                                     "p90 us", "p99 us", "share %", "95 %", "GB/s", "% of probe"},
                                    rows);

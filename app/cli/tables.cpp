@@ -60,10 +60,10 @@ std::string bandwidth_text(double gb_per_s) {
     return gb_per_s < 0.05 ? "< 0.1" : fmt::format("{:.1f}", gb_per_s);
 }
 
-std::string of_probe_text(double gb_per_s, const std::optional<double>& probe) {
+std::string probe_share_text(double gb_per_s, const std::optional<double>& probe) {
     if (!probe || *probe <= 0 || gb_per_s <= 0) return "-";
     const double percent = 100.0 * gb_per_s / *probe;
-    if (percent > 100 * fastest_credible_read) return "void";
+    if (percent > 100 * max_credible_probe_ratio) return "void";
     return percent < 0.5 ? "< 1" : fmt::format("{:.0f}", percent);
 }
 
@@ -86,7 +86,7 @@ std::string phase_table_text(const Snapshot& snapshot, RowId run_id) {
                         : stats.count > 0 ? std::string("n too small")
                                           : std::string("-"),
                         fmt::format("{:.1f}", 100.0 * stats.share), bandwidth_text(stats.gb_per_s),
-                        of_probe_text(stats.gb_per_s, probe)});
+                        probe_share_text(stats.gb_per_s, probe)});
     }
     const bool under_load =
         std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.back() == "void"; });

@@ -18,13 +18,13 @@ std::string rate_text(double tokens_per_second);
 nlohmann::json rate_json(double tokens_per_second);
 /// Largest credible ratio of a measured bandwidth to the probe. Above it, other work used the memory during
 /// the probe, and values relative to the probe are void.
-inline constexpr double fastest_credible_read = 1.1;
+inline constexpr double max_credible_probe_ratio = 1.1;
 /// Returns the line that explains a void probe.
 std::string void_probe_text();
 /// Format a phase's bandwidth ("7.1", "< 0.1", "-" if its bytes are unknown) and its percentage of the
 /// bandwidth that doctor measured, or "void".
 std::string bandwidth_text(double gb_per_s);
-std::string of_probe_text(double gb_per_s, const std::optional<double>& probe);
+std::string probe_share_text(double gb_per_s, const std::optional<double>& probe);
 /// Return the table of a run's phases, derived from the snapshot: all columns, or the most important ones.
 std::string phase_table_text(const Snapshot& snapshot, RowId run_id);
 std::string phase_summary_text(const Snapshot& snapshot, RowId run_id);

@@ -24,10 +24,10 @@ namespace {
 constexpr double idle_seconds = 0.25;
 constexpr double streaming_frame_seconds = 1.0 / 30;
 constexpr int first_frames = 3;
-constexpr TimeNs most_startup_ns = 5 * ns_per_s;
-constexpr TimeNs most_loading_ns = 120 * ns_per_s;
-constexpr double longest_unseen = 0.1;  ///< maximum seconds between shown frames while input is queued
-constexpr double slow_drawing = 4;      ///< frame interval / frame time while streaming, at least
+constexpr TimeNs max_startup_ns = 5 * ns_per_s;
+constexpr TimeNs max_loading_ns = 120 * ns_per_s;
+constexpr double max_hidden_seconds = 0.1;   ///< maximum seconds between shown frames while input is queued
+constexpr double frame_interval_factor = 4;  ///< frame interval / frame time while streaming, at least
 
 /// Owns ImGui's and ImPlot's contexts. The layout is stored in `ini` ("" = nowhere).
 class Contexts {
@@ -81,13 +81,13 @@ void wait_for_run(App& app, double wait_seconds) {
 }
 
 void wait_for_files(App& app, const GuiOptions& options) {
-    const TimeNs until = monotonic_ns() + most_loading_ns;
+    const TimeNs until = monotonic_ns() + max_loading_ns;
     const auto waits = [&] {
         const JobStatus& status = app.status();
         const bool file = !options.files.empty() && status.opened_file.empty();
-        const bool beside = !options.beside.empty() && status.beside == nullptr;
+        const bool overlay = !options.overlay.empty() && status.overlay == nullptr;
         const bool others = status.others.size() + 1 < options.files.size();
-        return (file || beside || others || status.comparing) && status.error.empty();
+        return (file || overlay || others || status.comparing) && status.error.empty();
     };
     while (waits() && monotonic_ns() < until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -106,7 +106,7 @@ Status take_screenshot(Controller& controller, const GuiOptions& options) {
             draw_frame(app, *backend);
         }
     };
-    const TimeNs ready_by = monotonic_ns() + most_startup_ns;
+    const TimeNs ready_by = monotonic_ns() + max_startup_ns;
     while (!app.ready() && monotonic_ns() < ready_by) draw(1);
     draw(first_frames);
     wait_for_files(app, options);
@@ -129,7 +129,7 @@ class FramePace {
     bool computed(TimeNs start) {
         due_.computed();
         start_ = start;
-        return !due_.has_input() || seconds(start - last_shown_) >= longest_unseen;
+        return !due_.has_input() || seconds(start - last_shown_) >= max_hidden_seconds;
     }
     void shown() {
         last_shown_ = monotonic_ns();
@@ -140,7 +140,7 @@ class FramePace {
     double wait(bool busy, double change) const {
         double after = due_.seconds();
         if (busy && !due_.has_input())  // queued input is drawn at once
-            after = std::max({after, streaming_frame_seconds, slow_drawing * frame_seconds_});
+            after = std::max({after, streaming_frame_seconds, frame_interval_factor * frame_seconds_});
         return std::clamp(std::min(after - seconds(monotonic_ns() - start_), change), 0.0, idle_seconds);
     }
     bool is_pending() const { return std::isfinite(due_.seconds()); }

@@ -15,7 +15,7 @@ struct Snapshot;
 
 struct GuiOptions {
     std::vector<std::string> files;  ///< the first is shown, the others can be compared with it
-    std::string beside;              ///< imported timeline, shown below our own
+    std::string overlay;             ///< imported timeline, shown below our own
     std::string screenshot;          ///< PNG path: draw off-screen and return
     int frames = 3;                  ///< minimum number of frames before the screenshot
     double wait_seconds = 120;       ///< maximum wait for the live run before the screenshot

@@ -40,7 +40,7 @@ const Plot* find_plot(const std::string& name) {
     return found == plots.end() ? nullptr : &*found;
 }
 
-const Panel& panel_of(const Plot& plot) {
+const Panel& plot_panel(const Plot& plot) {
     const auto all = panels();
     return *std::find_if(all.begin(), all.end(),
                          [&](const Panel& panel) { return std::string_view(panel.id) == plot.panel; });
@@ -115,7 +115,7 @@ void draw_plot(const Plot& plot, const std::string& caption, PanelContext& conte
         ImGui::TextUnformatted(caption.c_str());
         ImGui::PopStyleColor();
         ImGui::Spacing();
-        if (ImGui::BeginChild("panel")) panel_of(plot).draw(context);
+        if (ImGui::BeginChild("panel")) plot_panel(plot).draw(context);
         ImGui::EndChild();
     }
     ImGui::End();
@@ -209,8 +209,8 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
         const JobStatus status;
         RunConfig config;
         Commands commands;
-        PanelMemory memory;
-        PanelContext context{snapshot, status, ui, config, commands, style, memory, true};
+        PanelState panel_state;
+        PanelContext context{snapshot, status, ui, config, commands, style, panel_state, true};
         ui.round = std::string_view(wanted[i]->name) == "tree" ? round : std::nullopt;
         const std::string caption = subtitle(*snapshot.run(run), *wanted[i], snapshot, round);
         for (int frame = 0; frame < frames_until_settled; ++frame) {

@@ -63,7 +63,7 @@ struct Statement {
     ExpressionPtr where;
     std::vector<ExpressionPtr> defaults;  ///< default values of a macro's parameters; null = none
     Block body;
-    Block otherwise;
+    Block else_body;
     std::vector<std::pair<ExpressionPtr, Block>> branches;
 };
 

@@ -14,24 +14,25 @@ Value apply_filter(std::string_view name, const Value& subject, const Arguments&
 bool apply_test(std::string_view name, const Value& subject, const Arguments& arguments);
 
 /// Returns a method bound to a text, mapping or list; undefined if the type has no such method.
-Value method_of(const Value& subject, std::string_view name);
+Value find_method(const Value& subject, std::string_view name);
 /// Returns a field of a mapping, an item of a list or a character of a text; undefined if absent.
-Value item_of(const Value& subject, const Value& key);
+Value get_item(const Value& subject, const Value& key);
 /// Evaluates `subject.name`: a method, or a field of a mapping. Throws a Failure if the subject is undefined.
-Value attribute_of(const Value& subject, std::string_view name);
-Value slice_of(const Value& subject, const Value& from, const Value& to, const Value& step);
+Value get_attribute(const Value& subject, std::string_view name);
+Value get_slice(const Value& subject, const Value& from, const Value& to, const Value& step);
 
 /// Returns a global function: range, namespace, dict, raise_exception or strftime_now; undefined for other
 /// names. strftime_now returns a fixed date (interpreter.h).
-Value function_called(std::string_view name);
+Value find_function(std::string_view name);
 
 /// Python's str.strip, str.lstrip and str.rstrip; `characters` null = white space.
 enum class Side { both, left, right };
-std::string stripped(std::string_view text, const Value& characters, Side side);
-std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t most);
+std::string strip_text(std::string_view text, const Value& characters, Side side);
+std::string replace_text(std::string_view text, std::string_view from, std::string_view to,
+                         std::int64_t max_count);
 
 /// Upper limit on a text's length in bytes; chat templates do not produce longer texts.
-constexpr std::size_t longest_text = std::size_t{64} << 20;
+constexpr std::size_t max_text_bytes = std::size_t{64} << 20;
 void check_length(std::size_t length);
 
 }  // namespace draftscope::jinja

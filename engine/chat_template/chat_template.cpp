@@ -6,12 +6,12 @@
 
 namespace draftscope {
 
-TurnTokens turn_tokens(const Tokenizer& tokenizer) {
+BosEosTokens bos_eos_tokens(const Tokenizer& tokenizer) {
     return {tokenizer.token_bytes(tokenizer.bos()), tokenizer.token_bytes(tokenizer.named_eos())};
 }
 
 Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::string_view file,
-                                               TurnTokens tokens) {
+                                               BosEosTokens tokens) {
     ChatTemplate out;
     out.file_ = file;
     out.tokens_ = std::move(tokens);
@@ -26,7 +26,7 @@ Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::str
     return out;
 }
 
-ChatTemplate ChatTemplate::raw_because(std::string problem) {
+ChatTemplate ChatTemplate::raw_with_problem(std::string problem) {
     ChatTemplate out;
     out.problem_ = std::move(problem);
     return out;

@@ -16,12 +16,12 @@ struct ChatMessage {
 };
 
 /// The template variables bos_token and eos_token. An empty string leaves the variable undefined.
-struct TurnTokens {
+struct BosEosTokens {
     std::string bos = "<s>", eos = "</s>";
 };
 
 class Tokenizer;
-TurnTokens turn_tokens(const Tokenizer& tokenizer);
+BosEosTokens bos_eos_tokens(const Tokenizer& tokenizer);
 
 /// A model's chat format: the Jinja template of its file. Templates are rendered with the variables that
 /// Hugging Face's libraries define (messages, add_generation_prompt, tools, bos_token, eos_token).
@@ -30,10 +30,10 @@ class ChatTemplate {
     /// Parses a template. An empty template gives the raw format, which joins the contents and adds nothing.
     /// A template that cannot render a single question is an error that names the line and suggests --raw.
     static Result<ChatTemplate> from_source(std::string_view template_text, std::string_view file,
-                                            TurnTokens tokens = {});
+                                            BosEosTokens tokens = {});
     /// Returns the raw format for a file whose template is unusable; `problem` is the message of
     /// from_source().
-    static ChatTemplate raw_because(std::string problem);
+    static ChatTemplate raw_with_problem(std::string problem);
 
     /// Renders a prompt that ends with the header of the assistant's turn; encode it with parse_special =
     /// true. Messages that the template rejects ("roles must alternate") are an error.
@@ -45,7 +45,7 @@ class ChatTemplate {
   private:
     std::optional<jinja::Template> template_;
     std::string file_;
-    TurnTokens tokens_;
+    BosEosTokens tokens_;
     std::string problem_;
 };
 

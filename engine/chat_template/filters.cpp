@@ -17,35 +17,35 @@ using Test = bool (*)(const Value&, const Arguments&);
 template <const char* Name>
 Value as_method(const Value& subject, const Arguments& arguments) {
     const Value text = subject.is_text() ? subject : Value(subject.to_text());
-    return method_of(text, Name).function()(arguments);
+    return find_method(text, Name).function()(arguments);
 }
 
 constexpr char upper_name[] = "upper", lower_name[] = "lower", title_name[] = "title",
                capitalize_name[] = "capitalize", replace_name[] = "replace";
 
 /// Resolves a path such as "a.b.0" in an item, as the filters' attribute= does.
-Value path_of(Value item, const Value& path) {
-    if (!path.is_text()) return item_of(item, path);
+Value resolve_path(Value item, const Value& path) {
+    if (!path.is_text()) return get_item(item, path);
     const std::string& text = path.text();
     for (std::size_t at = 0; at <= text.size();) {
         const std::size_t end = std::min(text.find('.', at), text.size());
         const std::string name = text.substr(at, end - at);
         const bool index = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
-        item = index && name.size() < 10 ? item_of(item, Value(std::int64_t{std::stoll(name)}))
-                                         : item_of(item, Value(name));
+        item = index && name.size() < 10 ? get_item(item, Value(std::int64_t{std::stoll(name)}))
+                                         : get_item(item, Value(name));
         at = end + 1;
     }
     return item;
 }
 
 Value trim(const Value& subject, const Arguments& arguments) {
-    return stripped(subject.to_text(), arguments.get(0, "chars"), Side::both);
+    return strip_text(subject.to_text(), arguments.get(0, "chars"), Side::both);
 }
 
 Value length(const Value& subject, const Arguments&) {
     if (subject.is_text()) return Value(static_cast<std::int64_t>(text_length(subject.text())));
     if (subject.is_dict()) return Value(static_cast<std::int64_t>(subject.dict().entries.size()));
-    return Value(static_cast<std::int64_t>(items_of(subject).size()));
+    return Value(static_cast<std::int64_t>(to_items(subject).size()));
 }
 
 Value tojson(const Value& subject, const Arguments& arguments) {
@@ -68,24 +68,24 @@ Value join(const Value& subject, const Arguments& arguments) {
     const Value attribute = arguments.get(1, "attribute");
     std::string out;
     bool first = true;
-    for (const Value& item : items_of(subject)) {
+    for (const Value& item : to_items(subject)) {
         if (!std::exchange(first, false)) out += between;
-        out += (attribute.is_undefined() ? item : path_of(item, attribute)).to_text();
+        out += (attribute.is_undefined() ? item : resolve_path(item, attribute)).to_text();
         check_length(out.size());
     }
     return out;
 }
 
 Value first(const Value& subject, const Arguments&) {
-    const List items = items_of(subject);
+    const List items = to_items(subject);
     return items.empty() ? Value() : items.front();
 }
 Value last(const Value& subject, const Arguments&) {
-    const List items = items_of(subject);
+    const List items = to_items(subject);
     return items.empty() ? Value() : items.back();
 }
 Value list(const Value& subject, const Arguments&) {
-    return items_of(subject);
+    return to_items(subject);
 }
 Value text(const Value& subject, const Arguments&) {
     return subject.to_text();
@@ -95,7 +95,7 @@ Value whole_number(const Value& subject, const Arguments& arguments) {
     const Value other = arguments.get(0, "default");
     const Value fallback = other.is_undefined() ? Value(std::int64_t{0}) : other;
     if (subject.is_text()) {
-        const std::string digits = stripped(subject.text(), Value(), Side::both);
+        const std::string digits = strip_text(subject.text(), Value(), Side::both);
         char* end = nullptr;
         const double value = std::strtod(digits.c_str(), &end);
         if (digits.empty() || *end != '\0' || !(std::abs(value) < 9e18)) return fallback;
@@ -108,7 +108,7 @@ Value whole_number(const Value& subject, const Arguments& arguments) {
 Value floating(const Value& subject, const Arguments& arguments) {
     if (subject.is_number()) return subject.number();
     const Value other = arguments.get(0, "default");
-    const std::string digits = stripped(subject.to_text(), Value(), Side::both);
+    const std::string digits = strip_text(subject.to_text(), Value(), Side::both);
     char* end = nullptr;
     const double value = std::strtod(digits.c_str(), &end);
     if (digits.empty() || *end != '\0') return other.is_undefined() ? Value(0.0) : other;
@@ -121,8 +121,8 @@ Value map(const Value& subject, const Arguments& arguments) {
     List out;
     if (!attribute.is_undefined()) {
         const Value other = arguments.get(99, "default");
-        for (const Value& item : subject.truth() ? items_of(subject) : List{}) {
-            Value found = path_of(item, attribute);
+        for (const Value& item : subject.truth() ? to_items(subject) : List{}) {
+            Value found = resolve_path(item, attribute);
             out.push_back(found.is_undefined() && !other.is_undefined() ? other : std::move(found));
         }
         return out;
@@ -130,8 +130,8 @@ Value map(const Value& subject, const Arguments& arguments) {
     const Value name = arguments.get(0, "filter");
     if (!name.is_text()) fail("map expects an attribute or the name of a filter");
     Arguments rest = arguments;
-    rest.places.erase(rest.places.begin());
-    for (const Value& item : subject.truth() ? items_of(subject) : List{})
+    rest.positional.erase(rest.positional.begin());
+    for (const Value& item : subject.truth() ? to_items(subject) : List{})
         out.push_back(apply_filter(name.text(), item, rest));
     return out;
 }
@@ -142,16 +142,16 @@ Value chosen(const Value& subject, const Arguments& arguments, bool by_attribute
     Arguments rest = arguments;
     Value attribute, name;
     const auto shift = [&](Value& to) {
-        if (rest.places.empty()) return;
-        to = rest.places.front();
-        rest.places.erase(rest.places.begin());
+        if (rest.positional.empty()) return;
+        to = rest.positional.front();
+        rest.positional.erase(rest.positional.begin());
     };
     if (by_attribute) shift(attribute);
     shift(name);
     List out;
     // As in Jinja, false values count as an empty list.
-    for (const Value& item : subject.truth() ? items_of(subject) : List{}) {
-        const Value seen = by_attribute ? path_of(item, attribute) : item;
+    for (const Value& item : subject.truth() ? to_items(subject) : List{}) {
+        const Value seen = by_attribute ? resolve_path(item, attribute) : item;
         const bool passes = name.is_undefined() ? seen.truth() : apply_test(name.to_text(), seen, rest);
         if (passes == wanted) out.push_back(item);
     }
@@ -179,7 +179,7 @@ Value pairs(const Value& subject, const Arguments&) {
 }
 
 std::string folded(const Value& value) {
-    return method_of(Value(value.to_text()), "lower").function()({}).text();
+    return find_method(Value(value.to_text()), "lower").function()({}).text();
 }
 
 /// Jinja compares texts case-insensitively by default.
@@ -201,12 +201,12 @@ Value dictsort(const Value& subject, const Arguments& arguments) {
 }
 
 Value sort(const Value& subject, const Arguments& arguments) {
-    List out = items_of(subject);
+    List out = to_items(subject);
     const bool reverse = arguments.get(0, "reverse").truth();
     const bool case_sensitive = arguments.get(1, "case_sensitive").truth();
     const Value attribute = arguments.get(2, "attribute");
     const auto key = [&](const Value& item) {
-        return attribute.is_undefined() || attribute.is_none() ? item : path_of(item, attribute);
+        return attribute.is_undefined() || attribute.is_none() ? item : resolve_path(item, attribute);
     };
     std::stable_sort(out.begin(), out.end(), [&](const Value& a, const Value& b) {
         return reverse ? goes_before(key(b), key(a), case_sensitive)
@@ -219,8 +219,8 @@ Value unique(const Value& subject, const Arguments& arguments) {
     const Value attribute = arguments.get(1, "attribute");
     const bool case_sensitive = arguments.get(0, "case_sensitive").truth();
     List out, seen;
-    for (const Value& item : items_of(subject)) {
-        Value key = attribute.is_undefined() ? item : path_of(item, attribute);
+    for (const Value& item : to_items(subject)) {
+        Value key = attribute.is_undefined() ? item : resolve_path(item, attribute);
         if (key.is_text() && !case_sensitive) key = Value(folded(key));
         if (contains(Value(seen), key)) continue;
         seen.push_back(key);
@@ -230,7 +230,7 @@ Value unique(const Value& subject, const Arguments& arguments) {
 }
 
 Value reverse(const Value& subject, const Arguments&) {
-    List out = items_of(subject);
+    List out = to_items(subject);
     std::reverse(out.begin(), out.end());
     if (!subject.is_text()) return out;
     std::string joined;
@@ -301,16 +301,16 @@ Value rounded(const Value& subject, const Arguments& arguments) {
 }
 
 Value extreme(const Value& subject, bool largest) {
-    const List items = items_of(subject);
+    const List items = to_items(subject);
     if (items.empty()) return {};
     return *std::max_element(items.begin(), items.end(), [&](const Value& a, const Value& b) {
         return largest ? goes_before(a, b, false) : goes_before(b, a, false);
     });
 }
-Value smallest(const Value& subject, const Arguments&) {
+Value min_item(const Value& subject, const Arguments&) {
     return extreme(subject, false);
 }
-Value largest(const Value& subject, const Arguments&) {
+Value max_item(const Value& subject, const Arguments&) {
     return extreme(subject, true);
 }
 
@@ -318,8 +318,8 @@ Value sum(const Value& subject, const Arguments& arguments) {
     const Value attribute = arguments.get(0, "attribute");
     double out = 0;
     bool whole = true;
-    for (const Value& item : items_of(subject)) {
-        const Value part = attribute.is_undefined() ? item : path_of(item, attribute);
+    for (const Value& item : to_items(subject)) {
+        const Value part = attribute.is_undefined() ? item : resolve_path(item, attribute);
         out += part.number();
         whole = whole && !part.is_float();
     }
@@ -357,8 +357,8 @@ const std::unordered_map<std::string_view, Filter>& filter_table() {
         {"e", escaped},
         {"abs", absolute},
         {"round", rounded},
-        {"min", smallest},
-        {"max", largest},
+        {"min", min_item},
+        {"max", max_item},
         {"sum", sum},
         {"upper", as_method<upper_name>},
         {"lower", as_method<lower_name>},
@@ -380,13 +380,13 @@ bool below(const Value& subject, const Arguments& arguments) {
 bool above(const Value& subject, const Arguments& arguments) {
     return less(arguments.get(0, "other"), subject);
 }
-std::int64_t rest_of(const Value& subject, std::int64_t divisor) {
+std::int64_t remainder_of_division(const Value& subject, std::int64_t divisor) {
     if (divisor == 0) fail("division by zero");
     return divisor == -1 ? 0 : subject.integer("the number") % divisor;
 }
 bool in_case(const Value& subject, const char* method) {
     const std::string text = subject.to_text();
-    return method_of(Value(text), method).function()({}).text() == text;
+    return find_method(Value(text), method).function()({}).text() == text;
 }
 
 const std::unordered_map<std::string_view, Test>& test_table() {
@@ -423,11 +423,11 @@ const std::unordered_map<std::string_view, Test>& test_table() {
         {"greaterthan", above},
         {"le", [](const Value& v, const Arguments& a) { return !above(v, a); }},
         {"ge", [](const Value& v, const Arguments& a) { return !below(v, a); }},
-        {"even", [](const Value& v, const Arguments&) { return rest_of(v, 2) == 0; }},
-        {"odd", [](const Value& v, const Arguments&) { return rest_of(v, 2) != 0; }},
+        {"even", [](const Value& v, const Arguments&) { return remainder_of_division(v, 2) == 0; }},
+        {"odd", [](const Value& v, const Arguments&) { return remainder_of_division(v, 2) != 0; }},
         {"divisibleby",
          [](const Value& v, const Arguments& a) {
-             return rest_of(v, a.get(0, "num").integer("divisibleby")) == 0;
+             return remainder_of_division(v, a.get(0, "num").integer("divisibleby")) == 0;
          }},
         {"lower", [](const Value& v, const Arguments&) { return in_case(v, "lower"); }},
         {"upper", [](const Value& v, const Arguments&) { return in_case(v, "upper"); }}};

@@ -12,8 +12,8 @@ namespace {
 using Kind = Expression::Kind;
 
 // Limits that stop runaway templates; the tree is walked recursively.
-constexpr std::int64_t most_steps = 1'000'000;
-constexpr int deepest_walk = 1000;
+constexpr std::int64_t max_steps = 1'000'000;
+constexpr int max_walk_depth = 1000;
 
 struct Scope {
     std::unordered_map<std::string, Value> values;
@@ -53,9 +53,9 @@ class Interpreter {
       public:
         Step(Interpreter& interpreter, int line) : interpreter_(interpreter) {
             interpreter_.line_ = line;
-            if (++interpreter_.steps_ > most_steps)
+            if (++interpreter_.steps_ > max_steps)
                 fail(interpreter_.where(), "the template runs for too long");
-            if (++interpreter_.depth_ > deepest_walk) fail(interpreter_.where(), "nested too deeply");
+            if (++interpreter_.depth_ > max_walk_depth) fail(interpreter_.where(), "nested too deeply");
         }
         ~Step() { --interpreter_.depth_; }
 
@@ -76,8 +76,8 @@ class Interpreter {
     Value evaluate(const Expression& expression, const ScopePtr& scope);
     Value evaluate_name(const std::string& name, const ScopePtr& scope) const;
     Value part(const Expression& expression, std::size_t i, const ScopePtr& scope) {
-        const bool there = i < expression.parts.size() && expression.parts[i] != nullptr;
-        return there ? evaluate(*expression.parts[i], scope) : Value();
+        const bool present = i < expression.parts.size() && expression.parts[i] != nullptr;
+        return present ? evaluate(*expression.parts[i], scope) : Value();
     }
     Value binary(const Expression& expression, const ScopePtr& scope);
     Value call(const Expression& expression, const ScopePtr& scope);
@@ -154,7 +154,7 @@ void Interpreter::assign(const std::vector<std::string>& targets, const Value& v
         scope->values[targets[0]] = value;
         return;
     }
-    const List items = items_of(value);
+    const List items = to_items(value);
     if (items.size() != targets.size())
         fail(where(), std::to_string(items.size()), " values are assigned to ",
              std::to_string(targets.size()), " names");
@@ -171,7 +171,7 @@ void Interpreter::set(const Statement& statement, const ScopePtr& scope) {
 }
 
 Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope, std::string& out) {
-    List items = items_of(evaluate(*statement.value, scope));
+    List items = to_items(evaluate(*statement.value, scope));
     if (statement.where != nullptr) {
         List kept;
         for (Value& item : items) {
@@ -182,7 +182,7 @@ Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope, std::s
         }
         items = std::move(kept);
     }
-    if (items.empty()) return execute(statement.otherwise, std::make_shared<Scope>(Scope{{}, scope}), out);
+    if (items.empty()) return execute(statement.else_body, std::make_shared<Scope>(Scope{{}, scope}), out);
     const auto count = static_cast<std::int64_t>(items.size());
     for (std::int64_t i = 0; i < count; ++i) {
         const Step step(*this, statement.line);
@@ -199,8 +199,8 @@ Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope, std::s
         if (i > 0) state.set("previtem", items[at - 1]);
         if (i + 1 < count) state.set("nextitem", items[at + 1]);
         state.set("cycle", Function([i](const Arguments& given) {
-                      if (given.places.empty()) fail("loop.cycle: no items given");
-                      return given.places[static_cast<std::size_t>(i) % given.places.size()];
+                      if (given.positional.empty()) fail("loop.cycle: no items given");
+                      return given.positional[static_cast<std::size_t>(i) % given.positional.size()];
                   }));
         inner->values["loop"] = Value(std::move(state));
         assign(statement.targets, items[at], inner);
@@ -222,7 +222,7 @@ void Interpreter::macro(const Statement& statement, const ScopePtr& scope) {
                     statement.defaults[i] ? evaluate(*statement.defaults[i], inner) : Value(Undefined{name});
             inner->values[name] = std::move(value);
         }
-        if (given.places.size() > statement.targets.size())
+        if (given.positional.size() > statement.targets.size())
             fail(where(), "macro '", statement.text, "' has too many arguments");
         std::string out;
         execute(statement.body, inner, out);
@@ -233,7 +233,7 @@ void Interpreter::macro(const Statement& statement, const ScopePtr& scope) {
 Value Interpreter::evaluate_name(const std::string& name, const ScopePtr& scope) const {
     const Value* found = scope->find(name);
     if (found != nullptr) return *found;
-    Value function = name == "strftime_now" ? Value() : function_called(name);
+    Value function = name == "strftime_now" ? Value() : find_function(name);
     return function.is_undefined() ? Value(Undefined{name}) : function;
 }
 
@@ -268,16 +268,16 @@ Value Interpreter::evaluate(const Expression& expression, const ScopePtr& scope)
         case Kind::choice:
             return part(expression, part(expression, 1, scope).truth() ? 0 : 2, scope);
         case Kind::attribute:
-            return attribute_of(part(expression, 0, scope), expression.text);
+            return get_attribute(part(expression, 0, scope), expression.text);
         case Kind::subscript: {
             const Value subject = part(expression, 0, scope), key = part(expression, 1, scope);
-            Value found = item_of(subject, key);
+            Value found = get_item(subject, key);
             if (!found.is_undefined() || !key.is_text()) return found;
-            return attribute_of(subject, key.text());
+            return get_attribute(subject, key.text());
         }
         case Kind::slice:
-            return slice_of(part(expression, 0, scope), part(expression, 1, scope),
-                            part(expression, 2, scope), part(expression, 3, scope));
+            return get_slice(part(expression, 0, scope), part(expression, 1, scope),
+                             part(expression, 2, scope), part(expression, 3, scope));
         case Kind::call:
             return call(expression, scope);
         case Kind::filter:
@@ -291,7 +291,7 @@ Value Interpreter::evaluate(const Expression& expression, const ScopePtr& scope)
 Arguments Interpreter::arguments(const Expression& expression, const ScopePtr& scope) {
     Arguments out;
     for (std::size_t i = 1; i < expression.parts.size(); ++i)
-        out.places.push_back(part(expression, i, scope));
+        out.positional.push_back(part(expression, i, scope));
     for (const auto& [name, value] : expression.names) out.names.emplace_back(name, evaluate(*value, scope));
     return out;
 }
@@ -299,7 +299,7 @@ Arguments Interpreter::arguments(const Expression& expression, const ScopePtr& s
 Value Interpreter::call(const Expression& expression, const ScopePtr& scope) {
     const Expression& callee = *expression.parts[0];
     Value function = evaluate(callee, scope);
-    if (function.is_undefined() && callee.kind == Kind::name) function = function_called(callee.text);
+    if (function.is_undefined() && callee.kind == Kind::name) function = find_function(callee.text);
     line_ = expression.line;
     if (!function.is_function()) {
         const bool named = callee.kind == Kind::name || callee.kind == Kind::attribute;

@@ -91,11 +91,11 @@ class Lexer {
     }
 
     /// Whitespace control after a tag: `-` strips all white space, a block strips one newline.
-    void close(bool minus, bool takes_newline) {
+    void close(bool minus, bool strips_newline) {
         std::size_t end = at_;
         if (minus)
             end = std::min(source_.find_first_not_of(blanks, at_), source_.size());
-        else if (takes_newline && end < source_.size() && source_[end] == '\n')
+        else if (strips_newline && end < source_.size() && source_[end] == '\n')
             ++end;
         at_line_start_ = end > at_ && source_[end - 1] == '\n';
         advance(end - at_);

@@ -11,7 +11,7 @@
 namespace draftscope::jinja {
 namespace {
 
-constexpr std::int64_t longest_range = 100000;  // as in Jinja's sandbox
+constexpr std::int64_t max_range_items = 100000;  // as in Jinja's sandbox
 
 /// White space as Python's str.strip() removes it.
 bool is_space(char32_t c) {
@@ -20,15 +20,15 @@ bool is_space(char32_t c) {
            c == 0x3000;
 }
 
-const std::string& text_argument(const Arguments& arguments, std::size_t place, std::string_view name) {
+const std::string& text_argument(const Arguments& arguments, std::size_t position, std::string_view name) {
     static const std::string nothing;
-    if (place < arguments.places.size() && arguments.places[place].is_text())
-        return arguments.places[place].text();
+    if (position < arguments.positional.size() && arguments.positional[position].is_text())
+        return arguments.positional[position].text();
     for (const auto& [given, value] : arguments.names) {
         if (given == name && value.is_text()) return value.text();
     }
-    if (place < arguments.places.size())
-        fail("argument ", std::to_string(place + 1), " is ", arguments.places[place].type(),
+    if (position < arguments.positional.size())
+        fail("argument ", std::to_string(position + 1), " is ", arguments.positional[position].type(),
              ", expected a string");
     fail("argument '", name, "' is missing");
 }
@@ -57,14 +57,14 @@ std::string in_case(std::string_view text, Case wanted) {
 
 /// str.split and str.rsplit.
 List split(const std::string& text, const Arguments& arguments, bool from_right) {
-    const Value separator = arguments.get(0, "sep"), most = arguments.get(1, "maxsplit");
-    std::int64_t left = most.is_undefined() ? -1 : most.integer("maxsplit");
+    const Value separator = arguments.get(0, "sep"), max_count = arguments.get(1, "maxsplit");
+    std::int64_t left = max_count.is_undefined() ? -1 : max_count.integer("maxsplit");
     if (left < 0) left = std::numeric_limits<std::int64_t>::max();
     List out;
     if (separator.is_undefined() || separator.is_none()) {
-        if (from_right && !most.is_undefined())
+        if (from_right && !max_count.is_undefined())
             fail("rsplit without a separator is not supported by this version");
-        std::string rest = stripped(text, Value(), Side::left);
+        std::string rest = strip_text(text, Value(), Side::left);
         while (!rest.empty()) {
             const std::vector<std::size_t> at = character_offsets(rest);
             std::size_t end = 0;
@@ -73,7 +73,7 @@ List split(const std::string& text, const Arguments& arguments, bool from_right)
                 ++end;
             if (left-- == 0) end = at.size() - 1;
             out.emplace_back(rest.substr(0, at[end]));
-            rest = stripped(std::string_view(rest).substr(at[end]), Value(), Side::left);
+            rest = strip_text(std::string_view(rest).substr(at[end]), Value(), Side::left);
         }
         return out;
     }
@@ -128,7 +128,7 @@ bool edge(const std::string& text, const Arguments& arguments, bool start) {
 std::string joined(const std::string& between, const Value& items) {
     std::string out;
     bool first = true;
-    for (const Value& item : items_of(items)) {
+    for (const Value& item : to_items(items)) {
         if (!item.is_text()) fail("join: ", item.type(), " is not a string");
         if (!std::exchange(first, false)) out += between;
         out += item.text();
@@ -155,10 +155,10 @@ std::string formatted(const std::string& text, const Arguments& arguments) {
         if (field.find_first_of(":!.[") != std::string::npos)
             fail("format: '{", field, "}' is not supported by this version");
         const bool digits = field.find_first_not_of("0123456789") == std::string::npos && field.size() < 6;
-        const std::size_t place = field.empty() ? next++
-                                  : digits      ? std::stoul(field)
-                                                : arguments.places.size();
-        const Value value = arguments.get(place, field);
+        const std::size_t position = field.empty() ? next++
+                                     : digits      ? std::stoul(field)
+                                                   : arguments.positional.size();
+        const Value value = arguments.get(position, field);
         if (value.is_undefined()) fail("format: no argument for '{", field, "}'");
         out += value.to_text();
         check_length(out.size());
@@ -167,7 +167,7 @@ std::string formatted(const std::string& text, const Arguments& arguments) {
     return out;
 }
 
-std::int64_t count_of(const std::string& text, const std::string& part) {
+std::int64_t count_text(const std::string& text, const std::string& part) {
     if (part.empty()) return static_cast<std::int64_t>(text_length(text)) + 1;
     std::int64_t out = 0;
     for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
@@ -180,10 +180,10 @@ bool all_digits(const std::string& text) {
 }
 
 bool all_spaces(std::string_view text) {
-    return !text.empty() && stripped(text, Value(), Side::both).empty();
+    return !text.empty() && strip_text(text, Value(), Side::both).empty();
 }
 
-std::int64_t place_of(const std::string& text, std::size_t offset) {
+std::int64_t character_index(const std::string& text, std::size_t offset) {
     if (offset == std::string::npos) return -1;
     return static_cast<std::int64_t>(text_length(std::string_view(text).substr(0, offset)));
 }
@@ -191,7 +191,8 @@ std::int64_t place_of(const std::string& text, std::size_t offset) {
 Value text_method(const std::string& text, std::string_view name) {
     using A = const Arguments&;
     const auto strip = [&](Side side) {
-        return Value(Function([text, side](A a) { return Value(stripped(text, a.get(0, "chars"), side)); }));
+        return Value(
+            Function([text, side](A a) { return Value(strip_text(text, a.get(0, "chars"), side)); }));
     };
     if (name == "strip") return strip(Side::both);
     if (name == "lstrip") return strip(Side::left);
@@ -210,20 +211,22 @@ Value text_method(const std::string& text, std::string_view name) {
     if (name == "capitalize") return Function([text](A) { return Value(in_case(text, Case::capitalised)); });
     if (name == "replace") {
         return Function([text](A a) {
-            const Value most = a.get(2, "count");
-            return Value(replaced(text, text_argument(a, 0, "old"), text_argument(a, 1, "new"),
-                                  most.is_undefined() || most.is_none() ? -1 : most.integer("count")));
+            const Value max_count = a.get(2, "count");
+            return Value(replace_text(
+                text, text_argument(a, 0, "old"), text_argument(a, 1, "new"),
+                max_count.is_undefined() || max_count.is_none() ? -1 : max_count.integer("count")));
         });
     }
     if (name == "join") return Function([text](A a) { return Value(joined(text, a.get(0, "iterable"))); });
     if (name == "format") return Function([text](A a) { return Value(formatted(text, a)); });
     if (name == "find")
-        return Function([text](A a) { return Value(place_of(text, text.find(text_argument(a, 0, "sub")))); });
+        return Function(
+            [text](A a) { return Value(character_index(text, text.find(text_argument(a, 0, "sub")))); });
     if (name == "rfind")
         return Function(
-            [text](A a) { return Value(place_of(text, text.rfind(text_argument(a, 0, "sub")))); });
+            [text](A a) { return Value(character_index(text, text.rfind(text_argument(a, 0, "sub")))); });
     if (name == "count")
-        return Function([text](A a) { return Value(count_of(text, text_argument(a, 0, "sub"))); });
+        return Function([text](A a) { return Value(count_text(text, text_argument(a, 0, "sub"))); });
     if (name == "isdigit") return Function([text](A) { return Value(all_digits(text)); });
     if (name == "isspace") return Function([text](A) { return Value(all_spaces(text)); });
     if (name == "removeprefix") {
@@ -244,7 +247,7 @@ Value text_method(const std::string& text, std::string_view name) {
 Value dict_method(const Value& subject, std::string_view name) {
     if (name == "items")
         return Function([subject](const Arguments&) { return apply_filter("items", subject, {}); });
-    if (name == "keys") return Function([subject](const Arguments&) { return Value(items_of(subject)); });
+    if (name == "keys") return Function([subject](const Arguments&) { return Value(to_items(subject)); });
     if (name == "values") {
         return Function([subject](const Arguments&) {
             List out;
@@ -286,8 +289,8 @@ Value list_method(const Value& subject, std::string_view name) {
 }
 
 Value range(const Arguments& arguments) {
-    const bool two = arguments.places.size() > 1;
-    const std::int64_t begin = two ? arguments.places[0].integer("range") : 0;
+    const bool two = arguments.positional.size() > 1;
+    const std::int64_t begin = two ? arguments.positional[0].integer("range") : 0;
     const std::int64_t end = arguments.get(two ? 1 : 0, "stop").integer("range");
     const Value given = arguments.get(2, "step");
     const std::int64_t step = given.is_undefined() ? 1 : given.integer("range");
@@ -295,7 +298,7 @@ Value range(const Arguments& arguments) {
     List out;
     for (std::int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
         out.emplace_back(i);
-        if (static_cast<std::int64_t>(out.size()) > longest_range) fail("range: more than 100000 numbers");
+        if (static_cast<std::int64_t>(out.size()) > max_range_items) fail("range: more than 100000 numbers");
     }
     return out;
 }
@@ -303,7 +306,7 @@ Value range(const Arguments& arguments) {
 Value dictionary(const Arguments& arguments, bool is_namespace) {
     Dict out;
     out.is_namespace = is_namespace;
-    for (const Value& given : arguments.places) {
+    for (const Value& given : arguments.positional) {
         if (!given.is_dict()) fail("dict and namespace expect mappings or name=value");
         for (const auto& [key, value] : given.dict().entries) out.set(key, value);
     }
@@ -328,15 +331,15 @@ Value date_text(const Arguments& arguments) {
 }  // namespace
 
 void check_length(std::size_t length) {
-    if (length > longest_text) fail("a string is longer than 64 MiB");
+    if (length > max_text_bytes) fail("a string is longer than 64 MiB");
 }
 
-std::string stripped(std::string_view text, const Value& characters, Side side) {
+std::string strip_text(std::string_view text, const Value& characters, Side side) {
     std::vector<std::string> wanted;
     const bool spaces = characters.is_undefined() || characters.is_none();
     if (!spaces) {
         if (!characters.is_text()) fail("strip expects a string of characters");
-        for (const Value& item : items_of(characters)) wanted.push_back(item.text());
+        for (const Value& item : to_items(characters)) wanted.push_back(item.text());
     }
     const std::vector<std::size_t> at = character_offsets(text);
     const auto goes = [&](std::size_t i) {
@@ -351,11 +354,12 @@ std::string stripped(std::string_view text, const Value& characters, Side side) 
     return std::string(text.substr(at[begin], at[end] - at[begin]));
 }
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t most) {
+std::string replace_text(std::string_view text, std::string_view from, std::string_view to,
+                         std::int64_t max_count) {
     if (from.empty()) fail("replace: the string to replace is empty");
     std::string out;
     std::size_t at = 0;
-    for (std::size_t hit = text.find(from); hit != std::string_view::npos && most-- != 0;
+    for (std::size_t hit = text.find(from); hit != std::string_view::npos && max_count-- != 0;
          hit = text.find(from, at)) {
         out.append(text.substr(at, hit - at)).append(to);
         at = hit + from.size();
@@ -364,14 +368,14 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
     return out.append(text.substr(at));
 }
 
-Value method_of(const Value& subject, std::string_view name) {
+Value find_method(const Value& subject, std::string_view name) {
     if (subject.is_text()) return text_method(subject.text(), name);
     if (subject.is_dict()) return subject.dict().is_namespace ? Value() : dict_method(subject, name);
     if (subject.is_list()) return list_method(subject, name);
     return {};
 }
 
-Value item_of(const Value& subject, const Value& key) {
+Value get_item(const Value& subject, const Value& key) {
     const auto missing = [&] { return Value(Undefined{key.to_text()}); };
     if (subject.is_undefined())
         fail("'", subject.undefined_name(), "' is undefined, so it has no '", key.to_text(), "'");
@@ -380,25 +384,25 @@ Value item_of(const Value& subject, const Value& key) {
         return found != nullptr ? *found : missing();
     }
     if (!key.is_int()) return missing();
-    const List items = subject.is_list() || subject.is_text() ? items_of(subject) : List{};
+    const List items = subject.is_list() || subject.is_text() ? to_items(subject) : List{};
     const auto size = static_cast<std::int64_t>(items.size());
     std::int64_t at = key.integer("an index");
     if (at < 0) at += size;
     return at >= 0 && at < size ? items[static_cast<std::size_t>(at)] : missing();
 }
 
-Value attribute_of(const Value& subject, std::string_view name) {
+Value get_attribute(const Value& subject, std::string_view name) {
     if (subject.is_undefined())
         fail("'", subject.undefined_name(), "' is undefined, so it has no '", name, "'");
-    Value method = method_of(subject, name);
+    Value method = find_method(subject, name);
     if (!method.is_undefined()) return method;
     const Value* found = subject.is_dict() ? subject.dict().find(Value(name)) : nullptr;
     return found != nullptr ? *found : Value(Undefined{std::string(name)});
 }
 
-Value slice_of(const Value& subject, const Value& from, const Value& to, const Value& step) {
+Value get_slice(const Value& subject, const Value& from, const Value& to, const Value& step) {
     if (!subject.is_list() && !subject.is_text()) fail(subject.type(), " cannot be sliced");
-    const List items = items_of(subject);
+    const List items = to_items(subject);
     const auto size = static_cast<std::int64_t>(items.size());
     const auto given = [](const Value& bound) { return !bound.is_undefined() && !bound.is_none(); };
     const std::int64_t stride = given(step) ? step.integer("a slice") : 1;
@@ -422,7 +426,7 @@ Value slice_of(const Value& subject, const Value& from, const Value& to, const V
     return text;
 }
 
-Value function_called(std::string_view name) {
+Value find_function(std::string_view name) {
     if (name == "range") return Function(range);
     if (name == "namespace") return Function([](const Arguments& a) { return dictionary(a, true); });
     if (name == "dict") return Function([](const Arguments& a) { return dictionary(a, false); });

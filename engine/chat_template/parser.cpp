@@ -12,8 +12,8 @@ namespace {
 using Kind = Expression::Kind;
 
 // Deeper trees would exhaust the stack of a recursive walk; no real template reaches these limits.
-constexpr int deepest_expression = 200;
-constexpr int deepest_nesting = 100;
+constexpr int max_expression_depth = 200;
+constexpr int max_nesting = 100;
 
 class Parser {
   public:
@@ -21,7 +21,7 @@ class Parser {
 
     Block run() {
         Block out = block({});
-        if (now().kind != Token::Kind::end) wrong("expected the end of the template");
+        if (current().kind != Token::Kind::end) wrong("expected the end of the template");
         return out;
     }
 
@@ -29,7 +29,7 @@ class Parser {
     class Nested {
       public:
         explicit Nested(Parser& parser) : parser_(parser) {
-            if (++parser_.nesting_ > deepest_nesting) parser_.wrong("nested too deeply");
+            if (++parser_.nesting_ > max_nesting) parser_.wrong("nested too deeply");
         }
         ~Nested() { --parser_.nesting_; }
 
@@ -37,45 +37,45 @@ class Parser {
         Parser& parser_;
     };
 
-    const Token& now() const { return tokens_[at_]; }
+    const Token& current() const { return tokens_[at_]; }
     const Token& after() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
-    Token take() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
+    Token next_token() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
     bool is_symbol(std::string_view text) const {
-        return now().kind == Token::Kind::symbol && now().text == text;
+        return current().kind == Token::Kind::symbol && current().text == text;
     }
     bool is_name(std::string_view text) const {
-        return now().kind == Token::Kind::name && now().text == text;
+        return current().kind == Token::Kind::name && current().text == text;
     }
-    bool skip_symbol(std::string_view text) { return is_symbol(text) && (take(), true); }
-    bool skip_name(std::string_view text) { return is_name(text) && (take(), true); }
+    bool skip_symbol(std::string_view text) { return is_symbol(text) && (next_token(), true); }
+    bool skip_name(std::string_view text) { return is_name(text) && (next_token(), true); }
     void need_symbol(std::string_view text) {
         if (!skip_symbol(text)) wrong("expected '" + std::string(text) + "'");
     }
     std::string need_name() {
-        if (now().kind != Token::Kind::name) wrong("expected a name");
-        return take().text;
+        if (current().kind != Token::Kind::name) wrong("expected a name");
+        return next_token().text;
     }
     void need(Token::Kind kind) {
-        if (now().kind != kind) wrong("the tag does not end where expected");
-        take();
+        if (current().kind != kind) wrong("the tag does not end where expected");
+        next_token();
     }
     [[noreturn]] void wrong(std::string_view why) const {
-        const std::string found = now().kind == Token::Kind::symbol || now().kind == Token::Kind::name
-                                      ? " at '" + now().text + "'"
+        const std::string found = current().kind == Token::Kind::symbol || current().kind == Token::Kind::name
+                                      ? " at '" + current().text + "'"
                                       : "";
-        fail("line ", std::to_string(now().line), ": ", why, found);
+        fail("line ", std::to_string(current().line), ": ", why, found);
     }
 
     ExpressionPtr make(Kind kind, std::string text = {}) const {
         auto out = std::make_unique<Expression>();
         out->kind = kind;
-        out->line = now().line;
+        out->line = current().line;
         out->text = std::move(text);
         return out;
     }
     void add(ExpressionPtr& to, ExpressionPtr part) const {
         if (part) to->depth = std::max(to->depth, part->depth + 1);
-        if (to->depth > deepest_expression) wrong("an expression is too long");
+        if (to->depth > max_expression_depth) wrong("an expression is too long");
         to->parts.push_back(std::move(part));
     }
     ExpressionPtr binary(std::string op, ExpressionPtr left, ExpressionPtr right) const {
@@ -132,7 +132,7 @@ ExpressionPtr Parser::expression(bool with_choice) {
     ExpressionPtr out = either();
     while (with_choice && is_name("if")) {
         ExpressionPtr choice = make(Kind::choice);
-        take();
+        next_token();
         add(choice, std::move(out));
         add(choice, either());
         add(choice, skip_name("else") ? expression() : nullptr);
@@ -148,7 +148,8 @@ ExpressionPtr Parser::tuple(bool with_choice) {
     ExpressionPtr out = make(Kind::list);
     add(out, std::move(first));
     while (skip_symbol(",")) {
-        if (now().kind == Token::Kind::block_end || now().kind == Token::Kind::output_end || is_symbol(")"))
+        if (current().kind == Token::Kind::block_end || current().kind == Token::Kind::output_end ||
+            is_symbol(")"))
             break;
         add(out, expression(with_choice));
     }
@@ -177,7 +178,7 @@ ExpressionPtr Parser::negated() {
 ExpressionPtr Parser::compared() {
     ExpressionPtr left = binary_level(0);
     std::string op;
-    if (now().kind == Token::Kind::symbol) {
+    if (current().kind == Token::Kind::symbol) {
         for (const std::string_view known : {"==", "!=", "<=", ">=", "<", ">"}) {
             if (is_symbol(known)) op = known;
         }
@@ -185,10 +186,10 @@ ExpressionPtr Parser::compared() {
         op = "in";
     } else if (is_name("not") && after().kind == Token::Kind::name && after().text == "in") {
         op = "not in";
-        take();
+        next_token();
     }
     if (op.empty()) return left;
-    take();
+    next_token();
     ExpressionPtr out = binary(op, std::move(left), binary_level(0));
     for (const std::string_view known : {"==", "!=", "<=", ">=", "<", ">"}) {
         if (is_symbol(known)) wrong("chained comparisons are not supported by this version");
@@ -202,9 +203,9 @@ ExpressionPtr Parser::binary_level(std::size_t level) {
         {"+", "-"}, {"~"}, {"*", "//", "/", "%"}};
     if (level == operators.size()) return power();
     ExpressionPtr out = binary_level(level + 1);
-    while (now().kind == Token::Kind::symbol &&
-           std::count(operators[level].begin(), operators[level].end(), now().text) != 0) {
-        std::string op = take().text;
+    while (current().kind == Token::Kind::symbol &&
+           std::count(operators[level].begin(), operators[level].end(), current().text) != 0) {
+        std::string op = next_token().text;
         out = binary(std::move(op), std::move(out), binary_level(level + 1));
     }
     return out;
@@ -220,7 +221,7 @@ ExpressionPtr Parser::signed_value(bool with_filters) {
     const Nested nested(*this);
     ExpressionPtr out;
     if (is_symbol("-") || is_symbol("+")) {
-        std::string op = take().text;
+        std::string op = next_token().text;
         out = unary(std::move(op), signed_value(false));
     } else {
         out = postfix(primary());
@@ -230,27 +231,27 @@ ExpressionPtr Parser::signed_value(bool with_filters) {
 
 ExpressionPtr Parser::primary() {
     ExpressionPtr out = make(Kind::literal);
-    if (now().kind == Token::Kind::text) {
+    if (current().kind == Token::Kind::text) {
         std::string text;
-        while (now().kind == Token::Kind::text) text += take().text;
+        while (current().kind == Token::Kind::text) text += next_token().text;
         out->value = Value(std::move(text));
         return out;
     }
-    if (now().kind == Token::Kind::integer || now().kind == Token::Kind::floating) {
-        const bool whole = now().kind == Token::Kind::integer;
+    if (current().kind == Token::Kind::integer || current().kind == Token::Kind::floating) {
+        const bool is_integer = current().kind == Token::Kind::integer;
         std::int64_t integer = 0;
         double number = 0;
-        const std::string& digits = now().text;
+        const std::string& digits = current().text;
         const char* end = digits.data() + digits.size();
-        const auto read = whole ? std::from_chars(digits.data(), end, integer).ec
-                                : std::from_chars(digits.data(), end, number).ec;
+        const auto read = is_integer ? std::from_chars(digits.data(), end, integer).ec
+                                     : std::from_chars(digits.data(), end, number).ec;
         if (read != std::errc()) wrong("a number is out of range");
-        take();
-        out->value = whole ? Value(integer) : Value(number);
+        next_token();
+        out->value = is_integer ? Value(integer) : Value(number);
         return out;
     }
-    if (now().kind == Token::Kind::name) {
-        const std::string name = take().text;
+    if (current().kind == Token::Kind::name) {
+        const std::string name = next_token().text;
         if (name == "true" || name == "True" || name == "false" || name == "False") {
             out->value = Value(name[0] == 't' || name[0] == 'T');
         } else if (name == "none" || name == "None") {
@@ -297,7 +298,7 @@ ExpressionPtr Parser::dictionary() {
 ExpressionPtr Parser::postfix(ExpressionPtr subject) {
     while (true) {
         if (skip_symbol(".")) {
-            const bool index = now().kind == Token::Kind::integer;
+            const bool index = current().kind == Token::Kind::integer;
             ExpressionPtr out = make(index ? Kind::subscript : Kind::attribute);
             add(out, std::move(subject));
             if (index)
@@ -346,7 +347,7 @@ void Parser::arguments(ExpressionPtr& call) {
     while (!skip_symbol(")")) {
         if (is_symbol("*")) wrong("'*' in arguments is not supported by this version");
         const bool named =
-            now().kind == Token::Kind::name && after().kind == Token::Kind::symbol && after().text == "=";
+            current().kind == Token::Kind::name && after().kind == Token::Kind::symbol && after().text == "=";
         if (named) {
             std::string name = need_name();
             need_symbol("=");
@@ -379,12 +380,12 @@ ExpressionPtr Parser::filters(ExpressionPtr subject) {
 ExpressionPtr Parser::tested(ExpressionPtr subject) {
     const bool inverted = skip_name("not");
     ExpressionPtr out = make(Kind::test);
-    if (now().kind == Token::Kind::symbol && is_symbol("=="))
-        out->text = take().text;
+    if (current().kind == Token::Kind::symbol && is_symbol("=="))
+        out->text = next_token().text;
     else
         out->text = need_name();
     add(out, std::move(subject));
-    const Token::Kind kind = now().kind;
+    const Token::Kind kind = current().kind;
     const bool word = kind == Token::Kind::name && !is_name("else") && !is_name("or") && !is_name("and") &&
                       !is_name("if") && !is_name("is") && !is_name("not");
     if (is_symbol("(")) {
@@ -400,21 +401,21 @@ ExpressionPtr Parser::tested(ExpressionPtr subject) {
 Block Parser::block(std::initializer_list<std::string_view> ends) {
     const Nested nested(*this);
     Block out;
-    while (now().kind != Token::Kind::end) {
-        if (now().kind == Token::Kind::data) {
-            Statement text{Statement::Kind::text, now().line, now().text, {}, {}, {}, {}, {}, {}, {}};
-            take();
+    while (current().kind != Token::Kind::end) {
+        if (current().kind == Token::Kind::data) {
+            Statement text{Statement::Kind::text, current().line, current().text, {}, {}, {}, {}, {}, {}, {}};
+            next_token();
             out.push_back(std::move(text));
-        } else if (now().kind == Token::Kind::output_begin) {
-            take();
-            Statement output{Statement::Kind::output, now().line, {}, {}, {}, {}, {}, {}, {}, {}};
+        } else if (current().kind == Token::Kind::output_begin) {
+            next_token();
+            Statement output{Statement::Kind::output, current().line, {}, {}, {}, {}, {}, {}, {}, {}};
             output.value = tuple(true);
             need(Token::Kind::output_end);
             out.push_back(std::move(output));
         } else {
             const Token& name = after();
             if (std::count(ends.begin(), ends.end(), name.text) != 0) {
-                take();
+                next_token();
                 return out;
             }
             need(Token::Kind::block_begin);
@@ -426,7 +427,7 @@ Block Parser::block(std::initializer_list<std::string_view> ends) {
 }
 
 Statement Parser::statement() {
-    const int line = now().line;
+    const int line = current().line;
     Statement out;
     if (is_name("if")) {
         out = condition();
@@ -438,7 +439,7 @@ Statement Parser::statement() {
         out = macro();
     } else if (is_name("break") || is_name("continue")) {
         if (loops_ == 0) wrong("not inside a loop");
-        out.kind = take().text == "break" ? Statement::Kind::leave : Statement::Kind::next;
+        out.kind = next_token().text == "break" ? Statement::Kind::leave : Statement::Kind::next;
         need(Token::Kind::block_end);
     } else if (skip_name("generation")) {
         out.kind = Statement::Kind::plain;
@@ -461,7 +462,7 @@ Statement Parser::statement() {
 Statement Parser::condition() {
     Statement out;
     out.kind = Statement::Kind::condition;
-    take();
+    next_token();
     while (true) {
         ExpressionPtr when = tuple(true);
         need(Token::Kind::block_end);
@@ -481,7 +482,7 @@ Statement Parser::condition() {
 Statement Parser::loop() {
     Statement out;
     out.kind = Statement::Kind::loop;
-    take();
+    next_token();
     const bool brackets = skip_symbol("(");
     do {
         out.targets.push_back(need_name());
@@ -497,7 +498,7 @@ Statement Parser::loop() {
     --loops_;
     if (skip_name("else")) {
         need(Token::Kind::block_end);
-        out.otherwise = block({"endfor"});
+        out.else_body = block({"endfor"});
     }
     end_block("endfor");
     return out;
@@ -506,7 +507,7 @@ Statement Parser::loop() {
 Statement Parser::assignment() {
     Statement out;
     out.kind = Statement::Kind::set;
-    take();
+    next_token();
     out.targets.push_back(need_name());
     if (skip_symbol(".")) out.text = need_name();
     while (out.text.empty() && skip_symbol(",")) out.targets.push_back(need_name());
@@ -539,7 +540,7 @@ ExpressionPtr Parser::filter_chain() {
 Statement Parser::macro() {
     Statement out;
     out.kind = Statement::Kind::macro;
-    take();
+    next_token();
     out.text = need_name();
     need_symbol("(");
     while (!skip_symbol(")")) {

@@ -10,7 +10,7 @@
 namespace draftscope::jinja {
 namespace {
 
-constexpr int deepest_value = 100;
+constexpr int max_value_depth = 100;
 
 std::string float_text(double value) {
     if (std::isnan(value)) return "nan";
@@ -80,14 +80,14 @@ std::string json_text(std::string_view text) {
     return out + "\"";
 }
 
-std::string source_of(const Value& value, int depth) {
-    if (depth > deepest_value) return "...";
+std::string format_repr(const Value& value, int depth) {
+    if (depth > max_value_depth) return "...";
     if (value.is_text()) return quoted(value.text());
     if (value.is_list()) {
         std::string out = "[";
         for (const Value& item : value.list()) {
             if (out.size() > 1) out += ", ";
-            out += source_of(item, depth + 1);
+            out += format_repr(item, depth + 1);
         }
         return out + "]";
     }
@@ -95,7 +95,7 @@ std::string source_of(const Value& value, int depth) {
         std::string out = "{";
         for (const auto& [key, item] : value.dict().entries) {
             if (out.size() > 1) out += ", ";
-            out += source_of(key, depth + 1) + ": " + source_of(item, depth + 1);
+            out += format_repr(key, depth + 1) + ": " + format_repr(item, depth + 1);
         }
         return out + "}";
     }
@@ -107,7 +107,7 @@ class JsonWriter {
     JsonWriter(int indent, bool sort_keys) : indent_(indent), sort_keys_(sort_keys) {}
 
     void write(const Value& value, int depth) {
-        if (depth > deepest_value) fail("tojson: the value is nested too deeply");
+        if (depth > max_value_depth) fail("tojson: the value is nested too deeply");
         if (value.is_text()) {
             out += json_text(value.text());
         } else if (value.is_none()) {
@@ -176,19 +176,19 @@ void Dict::set(const Value& key, Value value) {
 }
 
 std::int64_t Value::integer(std::string_view what) const {
-    if (is_bool()) return std::get<bool>(held_) ? 1 : 0;
-    if (is_int()) return std::get<std::int64_t>(held_);
+    if (is_bool()) return std::get<bool>(data_) ? 1 : 0;
+    if (is_int()) return std::get<std::int64_t>(data_);
     if (is_float()) {
-        const double value = std::get<double>(held_);
+        const double value = std::get<double>(data_);
         if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
     }
     fail(what, " is ", type(), ", expected a whole number");
 }
 
 double Value::number() const {
-    if (is_bool()) return std::get<bool>(held_) ? 1 : 0;
-    if (is_int()) return static_cast<double>(std::get<std::int64_t>(held_));
-    if (is_float()) return std::get<double>(held_);
+    if (is_bool()) return std::get<bool>(data_) ? 1 : 0;
+    if (is_int()) return static_cast<double>(std::get<std::int64_t>(data_));
+    if (is_float()) return std::get<double>(data_);
     fail(type(), " is used as a number");
 }
 
@@ -205,25 +205,25 @@ std::string Value::to_text() const {
     if (is_undefined()) return "";
     if (is_none()) return "None";
     if (is_bool()) return truth() ? "True" : "False";
-    if (is_int()) return fmt::format("{}", std::get<std::int64_t>(held_));
-    if (is_float()) return float_text(std::get<double>(held_));
+    if (is_int()) return fmt::format("{}", std::get<std::int64_t>(data_));
+    if (is_float()) return float_text(std::get<double>(data_));
     if (is_text()) return text();
     if (is_function()) return "<function>";
-    return source_of(*this, 0);
+    return format_repr(*this, 0);
 }
 
-std::string Value::to_source() const {
-    return source_of(*this, 0);
+std::string Value::to_repr() const {
+    return format_repr(*this, 0);
 }
 
 std::string_view Value::type() const {
     constexpr std::string_view names[] = {"undefined", "none",   "a boolean", "an integer", "a number",
                                           "a string",  "a list", "a mapping", "a function"};
-    return names[held_.index()];
+    return names[data_.index()];
 }
 
-Value Arguments::get(std::size_t place, std::string_view name) const {
-    if (place < places.size()) return places[place];
+Value Arguments::get(std::size_t position, std::string_view name) const {
+    if (position < positional.size()) return positional[position];
     for (const auto& [given, value] : names) {
         if (given == name) return value;
     }
@@ -259,11 +259,11 @@ bool contains(const Value& container, const Value& item) {
         return container.text().find(item.text()) != std::string::npos;
     }
     if (container.is_dict()) return container.dict().find(item) != nullptr;
-    const List items = items_of(container);
+    const List items = to_items(container);
     return std::any_of(items.begin(), items.end(), [&](const Value& other) { return equal(other, item); });
 }
 
-List items_of(const Value& value) {
+List to_items(const Value& value) {
     if (value.is_undefined()) return {};
     if (value.is_list()) return value.list();
     List out;

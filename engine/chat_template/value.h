@@ -49,57 +49,57 @@ using Function = std::function<Value(const Arguments&)>;
 /// shared references, as in Python.
 class Value {
   public:
-    Value() : held_(Undefined{}) {}
-    Value(Undefined v) : held_(std::move(v)) {}
-    Value(None v) : held_(v) {}
-    Value(bool v) : held_(v) {}
-    Value(std::int64_t v) : held_(v) {}
-    Value(double v) : held_(v) {}
-    Value(std::string v) : held_(std::move(v)) {}
-    Value(std::string_view v) : held_(std::string(v)) {}
-    Value(const char* v) : held_(std::string(v)) {}
-    Value(List v) : held_(std::make_shared<List>(std::move(v))) {}
-    Value(Dict v) : held_(std::make_shared<Dict>(std::move(v))) {}
-    Value(Function v) : held_(std::make_shared<Function>(std::move(v))) {}
+    Value() : data_(Undefined{}) {}
+    Value(Undefined v) : data_(std::move(v)) {}
+    Value(None v) : data_(v) {}
+    Value(bool v) : data_(v) {}
+    Value(std::int64_t v) : data_(v) {}
+    Value(double v) : data_(v) {}
+    Value(std::string v) : data_(std::move(v)) {}
+    Value(std::string_view v) : data_(std::string(v)) {}
+    Value(const char* v) : data_(std::string(v)) {}
+    Value(List v) : data_(std::make_shared<List>(std::move(v))) {}
+    Value(Dict v) : data_(std::make_shared<Dict>(std::move(v))) {}
+    Value(Function v) : data_(std::make_shared<Function>(std::move(v))) {}
 
-    bool is_undefined() const { return std::holds_alternative<Undefined>(held_); }
-    bool is_none() const { return std::holds_alternative<None>(held_); }
-    bool is_bool() const { return std::holds_alternative<bool>(held_); }
-    bool is_int() const { return std::holds_alternative<std::int64_t>(held_); }
-    bool is_float() const { return std::holds_alternative<double>(held_); }
-    bool is_text() const { return std::holds_alternative<std::string>(held_); }
-    bool is_list() const { return std::holds_alternative<std::shared_ptr<List>>(held_); }
-    bool is_dict() const { return std::holds_alternative<std::shared_ptr<Dict>>(held_); }
-    bool is_function() const { return std::holds_alternative<std::shared_ptr<Function>>(held_); }
+    bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
+    bool is_none() const { return std::holds_alternative<None>(data_); }
+    bool is_bool() const { return std::holds_alternative<bool>(data_); }
+    bool is_int() const { return std::holds_alternative<std::int64_t>(data_); }
+    bool is_float() const { return std::holds_alternative<double>(data_); }
+    bool is_text() const { return std::holds_alternative<std::string>(data_); }
+    bool is_list() const { return std::holds_alternative<std::shared_ptr<List>>(data_); }
+    bool is_dict() const { return std::holds_alternative<std::shared_ptr<Dict>>(data_); }
+    bool is_function() const { return std::holds_alternative<std::shared_ptr<Function>>(data_); }
     bool is_number() const { return is_bool() || is_int() || is_float(); }
 
-    const std::string& text() const { return std::get<std::string>(held_); }
-    List& list() const { return *std::get<std::shared_ptr<List>>(held_); }
-    Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(held_); }
-    const Function& function() const { return *std::get<std::shared_ptr<Function>>(held_); }
-    const std::string& undefined_name() const { return std::get<Undefined>(held_).name; }
+    const std::string& text() const { return std::get<std::string>(data_); }
+    List& list() const { return *std::get<std::shared_ptr<List>>(data_); }
+    Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(data_); }
+    const Function& function() const { return *std::get<std::shared_ptr<Function>>(data_); }
+    const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
     /// Converts a bool, an int or a float without a fraction. Otherwise throws a Failure that names `what`.
     std::int64_t integer(std::string_view what) const;
     double number() const;  ///< converts a bool, int or float
 
     bool truth() const;
     std::string to_text() const;    ///< Python's str(); "" if undefined
-    std::string to_source() const;  ///< Python's repr()
+    std::string to_repr() const;    ///< Python's repr()
     std::string_view type() const;  ///< for messages: "a list"
 
   private:
     std::variant<Undefined, None, bool, std::int64_t, double, std::string, std::shared_ptr<List>,
                  std::shared_ptr<Dict>, std::shared_ptr<Function>>
-        held_;
+        data_;
 };
 
 /// Arguments of a call, filter or test, without a filter's subject.
 struct Arguments {
-    List places;
+    List positional;
     std::vector<std::pair<std::string, Value>> names;
 
     /// Returns the argument at `place` or with keyword `name`; undefined if not given.
-    Value get(std::size_t place, std::string_view name) const;
+    Value get(std::size_t position, std::string_view name) const;
 };
 
 bool equal(const Value& a, const Value& b);
@@ -107,7 +107,7 @@ bool equal(const Value& a, const Value& b);
 bool less(const Value& a, const Value& b);
 bool contains(const Value& container, const Value& item);
 /// Returns the items that a `for` iterates over: list items, keys or characters; empty if undefined.
-List items_of(const Value& value);
+List to_items(const Value& value);
 
 /// Returns the number of characters, as Python's len().
 std::size_t text_length(std::string_view text);

@@ -24,7 +24,7 @@ bool contains(const RoundEnd& round, const std::string& wanted) {
     return round.text.substr(round.text.size() - reach).find(wanted) != std::string_view::npos;
 }
 
-std::string met_by(const RoundEnd& round, const Breakpoints& points) {
+std::string find_hit(const RoundEnd& round, const Breakpoints& points) {
     const auto& depth = points.rejection_depth;
     if (depth && round.accepted < *depth && round.accepted < round.tree_depth)
         return fmt::format("rejection at depth <= {}", *depth);
@@ -37,16 +37,16 @@ std::string met_by(const RoundEnd& round, const Breakpoints& points) {
 
 }  // namespace
 
-std::size_t BreakpointWatch::bucket_of(std::uint64_t ticks) {
+std::size_t BreakpointWatch::find_bucket(std::uint64_t ticks) {
     const int octave = ticks < sub_buckets ? 0 : std::bit_width(ticks) - 5;
     const auto sub = static_cast<std::size_t>(ticks >> octave) & (sub_buckets - 1);
     const std::size_t bucket =
         static_cast<std::size_t>(octave + (ticks < sub_buckets ? 0 : 1)) * sub_buckets + sub;
-    return std::min(bucket, Times::buckets - 1);
+    return std::min(bucket, TimeHistogram::buckets - 1);
 }
 
 /// Lower bound of the bucket after the one with the 99th percentile.
-std::uint64_t BreakpointWatch::above_p99(const Times& times) {
+std::uint64_t BreakpointWatch::above_p99(const TimeHistogram& times) {
     std::uint64_t left = times.total - times.total / 100;
     std::size_t bucket = 0;
     for (; bucket + 1 < times.counts.size() && times.counts[bucket] < left; ++bucket)
@@ -57,23 +57,23 @@ std::uint64_t BreakpointWatch::above_p99(const Times& times) {
 }
 
 void BreakpointWatch::phase_ended(const SpanEvent& event, const Breakpoints& points) {
-    Times& times = times_[{event.phase, event.level}];
+    TimeHistogram& times = times_[{event.phase, event.level}];
     const std::uint64_t ticks = event.end_ticks - std::min(event.start_ticks, event.end_ticks);
-    if (points.slow_phase && slow_.empty() && event.round >= 0 && times.total >= least_times) {
+    if (points.slow_phase && slow_.empty() && event.round >= 0 && times.total >= min_samples) {
         const std::uint64_t limit = above_p99(times);
         if (ticks >= limit)
             slow_ = fmt::format("{} took {:.3g} ms; the p99 of its {} earlier runs is {:.3g} ms",
                                 phase_table()[static_cast<std::size_t>(event.phase)].name,
                                 milliseconds(ticks), times.total, milliseconds(limit));
     }
-    ++times.counts[bucket_of(ticks)];
+    ++times.counts[find_bucket(ticks)];
     ++times.total;
 }
 
 std::string BreakpointWatch::round_ended(std::span<const RoundEnd> rounds, const Breakpoints& points) {
     const std::string slow = std::exchange(slow_, {});
     for (const RoundEnd& round : rounds)
-        if (std::string met = met_by(round, points); !met.empty()) return met;
+        if (std::string met = find_hit(round, points); !met.empty()) return met;
     return points.slow_phase ? slow : "";
 }
 

@@ -37,7 +37,7 @@ struct RoundEnd {
 class BreakpointWatch {
   public:
     /// Minimum number of earlier times for a comparison (our default).
-    static constexpr std::uint64_t least_times = 100;
+    static constexpr std::uint64_t min_samples = 100;
 
     /// Call after each outermost phase. Times are always collected, so that the breakpoint can be switched on
     /// during a run.
@@ -49,16 +49,16 @@ class BreakpointWatch {
 
   private:
     /// Histogram of times with a resolution of 1/16 octave (4.4 %).
-    struct Times {
+    struct TimeHistogram {
         static constexpr std::size_t buckets = 40 * 16;
         std::array<std::uint32_t, buckets> counts{};
         std::uint64_t total = 0;
     };
-    static std::size_t bucket_of(std::uint64_t ticks);
-    static std::uint64_t above_p99(const Times& times);
+    static std::size_t find_bucket(std::uint64_t ticks);
+    static std::uint64_t above_p99(const TimeHistogram& times);
 
-    std::map<std::pair<Phase, int>, Times> times_;  ///< by phase and draft level
-    std::string slow_;                              ///< first slow phase of the current step
+    std::map<std::pair<Phase, int>, TimeHistogram> times_;  ///< by phase and draft level
+    std::string slow_;                                      ///< first slow phase of the current step
 };
 
 }  // namespace draftscope

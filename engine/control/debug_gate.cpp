@@ -7,31 +7,31 @@
 
 namespace draftscope {
 
-void Gate::pause() {
+void DebugGate::pause() {
     const std::lock_guard lock(mutex_);
     hold_ = true;
-    due_.reset();
-    granularity_ = GateStep::round;
+    pending_boundary_.reset();
+    granularity_ = StepGranularity::round;
     permits_ = 0;
     reason_ = "paused";
 }
 
-void Gate::resume() {
+void DebugGate::resume() {
     const std::lock_guard lock(mutex_);
     hold_ = false;
-    due_.reset();
+    pending_boundary_.reset();
     permits_ = 0;
-    granularity_ = GateStep::round;
+    granularity_ = StepGranularity::round;
     reason_.clear();
     holding_ = false;
     changed_.notify_all();
 }
 
-void Gate::step(GateStep what) {
+void DebugGate::step(StepGranularity what) {
     const std::lock_guard lock(mutex_);
     const bool adds_up = hold_ && granularity_ == what;
     permits_ = adds_up ? permits_ + 1 : 1;
-    if (!adds_up) due_.reset();
+    if (!adds_up) pending_boundary_.reset();
     granularity_ = what;
     hold_ = true;
     holding_ = false;
@@ -39,41 +39,41 @@ void Gate::step(GateStep what) {
     changed_.notify_all();
 }
 
-void Gate::cancel() {
+void DebugGate::cancel() {
     const std::lock_guard lock(mutex_);
     cancelled_ = true;
     holding_ = false;
     changed_.notify_all();
 }
 
-bool Gate::holding() const {
+bool DebugGate::holding() const {
     const std::lock_guard lock(mutex_);
     return holding_;
 }
 
-void Gate::set_breakpoints(Breakpoints points) {
+void DebugGate::set_breakpoints(Breakpoints points) {
     const std::lock_guard lock(mutex_);
     breakpoints_ = std::move(points);
 }
 
-std::string Gate::reason() const {
+std::string DebugGate::reason() const {
     const std::lock_guard lock(mutex_);
     return reason_;
 }
 
-HoldPoint Gate::point() const {
+HoldPoint DebugGate::point() const {
     const std::lock_guard lock(mutex_);
     return point_;
 }
 
-void Gate::reset() {
+void DebugGate::reset() {
     const std::lock_guard lock(mutex_);
     hold_ = false;
     cancelled_ = false;
     enabled_ = true;
-    granularity_ = GateStep::round;
+    granularity_ = StepGranularity::round;
     permits_ = 0;
-    due_.reset();
+    pending_boundary_.reset();
     point_ = {};
     reason_.clear();
     paused_ns_ = 0;
@@ -82,7 +82,7 @@ void Gate::reset() {
     watch_.reset();
 }
 
-void Gate::at_round_start(HoldPoint::Kind kind) {
+void DebugGate::at_round_start(HoldPoint::Kind kind) {
     if (!may_hold()) return;
     std::unique_lock lock(mutex_);
     if (!hold_ || permits_ > 0) return;
@@ -91,26 +91,26 @@ void Gate::at_round_start(HoldPoint::Kind kind) {
     hold(lock);
 }
 
-void Gate::at_level(int level) {
+void DebugGate::at_level(int level) {
     if (!may_hold()) return;
     const std::lock_guard lock(mutex_);
-    if (!hold_ || granularity_ != GateStep::level) return;
-    due_ = HoldPoint::Kind::after_level;
+    if (!hold_ || granularity_ != StepGranularity::level) return;
+    pending_boundary_ = HoldPoint::Kind::after_level;
     point_.level = level;
 }
 
-void Gate::phase_begins(const SpanEvent& opening) {
+void DebugGate::phase_begins(const SpanEvent& opening) {
     if (!may_hold()) return;
     std::unique_lock lock(mutex_);
-    if (!hold_ || !due_) return;
-    point_.kind = *due_;
+    if (!hold_ || !pending_boundary_) return;
+    point_.kind = *pending_boundary_;
     point_.round = opening.round + 1;
     point_.next_phase_id = static_cast<int>(opening.phase);
     point_.next_level = opening.level;
-    reach(lock);
+    handle_boundary(lock);
 }
 
-void Gate::phase_ended(const SpanEvent& event) {
+void DebugGate::phase_ended(const SpanEvent& event) {
     const std::lock_guard lock(mutex_);
     watch_.phase_ended(event, breakpoints_);
     const TickScale& scale = TickScale::calibrate();
@@ -119,32 +119,33 @@ void Gate::phase_ended(const SpanEvent& event) {
     point_.phase_id = static_cast<int>(event.phase);
     point_.level = event.level;
     point_.phase_ns = scale.to_monotonic_ns(event.end_ticks) - scale.to_monotonic_ns(start);
-    if (may_hold() && granularity_ == GateStep::phase) due_ = HoldPoint::Kind::after_phase;
+    if (may_hold() && granularity_ == StepGranularity::phase)
+        pending_boundary_ = HoldPoint::Kind::after_phase;
 }
 
-void Gate::at_round_end(std::span<const RoundEnd> rounds) {
+void DebugGate::at_round_end(std::span<const RoundEnd> rounds) {
     if (!enabled_) return;
     std::unique_lock lock(mutex_);
     const std::string met = watch_.round_ended(rounds, breakpoints_);
     if (!met.empty()) {
         hold_ = true;
         permits_ = 0;
-        granularity_ = GateStep::round;
+        granularity_ = StepGranularity::round;
         reason_ = "breakpoint: " + met;
     }
     if (!hold_) return;
     point_.kind = HoldPoint::Kind::after_round;
     point_.next_phase_id = point_.next_level = 0;
-    reach(lock);
+    handle_boundary(lock);
 }
 
-void Gate::reach(std::unique_lock<std::mutex>& lock) {
-    due_.reset();
+void DebugGate::handle_boundary(std::unique_lock<std::mutex>& lock) {
+    pending_boundary_.reset();
     if (permits_ > 0) --permits_;
     if (permits_ == 0) hold(lock);
 }
 
-void Gate::hold(std::unique_lock<std::mutex>& lock) {
+void DebugGate::hold(std::unique_lock<std::mutex>& lock) {
     if (cancelled_) return;
     const TimeNs start = monotonic_ns();
     const std::uint64_t start_ticks = ticks_now();
@@ -162,17 +163,17 @@ void Gate::hold(std::unique_lock<std::mutex>& lock) {
     pauses_.push_back({start_ticks, ticks_now()});
 }
 
-TimeNs Gate::take_paused_ns() {
+TimeNs DebugGate::take_paused_ns() {
     const std::lock_guard lock(mutex_);
     return std::exchange(paused_ns_, 0);
 }
 
-TimeNs Gate::paused_ns() const {
+TimeNs DebugGate::paused_ns() const {
     const std::lock_guard lock(mutex_);
     return paused_ns_;
 }
 
-std::vector<Gate::Pause> Gate::take_pauses() {
+std::vector<DebugGate::Pause> DebugGate::take_pauses() {
     const std::lock_guard lock(mutex_);
     return std::exchange(pauses_, {});
 }

@@ -17,7 +17,7 @@
 
 namespace draftscope {
 
-enum class GateStep { phase, level, round };
+enum class StepGranularity { phase, level, round };
 
 /// Stops the engine thread between rounds, levels or phases, and measures the time it was stopped. Any thread
 /// may call the control functions; only the engine thread calls the `at_*` functions.
@@ -26,7 +26,7 @@ enum class GateStep { phase, level, round };
 /// requested meanwhile add up. The end of a round is a boundary for every kind of step, so that its outcome
 /// can be inspected. After a phase or level the engine stops when the next phase begins, so that the gate can
 /// name it.
-class Gate : public PhaseObserver {
+class DebugGate : public PhaseObserver {
   public:
     /// An interval in which the engine was stopped.
     struct Pause {
@@ -36,7 +36,7 @@ class Gate : public PhaseObserver {
     void pause();
     void resume();
     /// Runs to the end of the next phase, level or round and then stops again.
-    void step(GateStep what);
+    void step(StepGranularity what);
     void cancel();  ///< also releases a stopped engine
     bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
     bool paused() const { return hold_.load(std::memory_order_relaxed); }  ///< a stop was requested
@@ -75,7 +75,7 @@ class Gate : public PhaseObserver {
 
   private:
     /// Handles a boundary: stops unless a permit is left. Requires the mutex.
-    void reach(std::unique_lock<std::mutex>& lock);
+    void handle_boundary(std::unique_lock<std::mutex>& lock);
     void hold(std::unique_lock<std::mutex>& lock);
     bool may_hold() const {
         return hold_.load(std::memory_order_relaxed) && enabled_.load(std::memory_order_relaxed);
@@ -86,10 +86,11 @@ class Gate : public PhaseObserver {
     std::atomic<bool> hold_{false};  ///< stop at the next matching boundary; written under the mutex
     std::atomic<bool> cancelled_{false}, enabled_{true};
     std::atomic<RowId> watched_{0};
-    GateStep granularity_ = GateStep::round;
+    StepGranularity granularity_ = StepGranularity::round;
     bool holding_ = false;
-    std::uint64_t permits_ = 0;           ///< boundaries that the engine may still pass
-    std::optional<HoldPoint::Kind> due_;  ///< set after a phase or level: the next phase is a boundary
+    std::uint64_t permits_ = 0;  ///< boundaries that the engine may still pass
+    std::optional<HoldPoint::Kind>
+        pending_boundary_;  ///< set after a phase or level: the next phase is a boundary
     HoldPoint point_;
     Breakpoints breakpoints_;
     BreakpointWatch watch_;

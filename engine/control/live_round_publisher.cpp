@@ -7,15 +7,15 @@
 
 namespace draftscope {
 
-LiveView::LiveView(SessionCore& core) : core_(core) {
+LiveRoundPublisher::LiveRoundPublisher(DecodeContext& core) : core_(core) {
     core_.gate.set_hold_hook([this](const HoldPoint& point) { show(point); });
 }
 
-LiveView::~LiveView() {
+LiveRoundPublisher::~LiveRoundPublisher() {
     core_.gate.set_hold_hook({});
 }
 
-void LiveView::begin(std::span<const std::unique_ptr<Sequence>> sequences) {
+void LiveRoundPublisher::begin(std::span<const std::unique_ptr<Sequence>> sequences) {
     watched_ = sequences.front().get();
     for (const auto& sequence : sequences)
         if (sequence->row.id == core_.gate.watched()) watched_ = sequence.get();
@@ -25,25 +25,25 @@ void LiveView::begin(std::span<const std::unique_ptr<Sequence>> sequences) {
     start_ticks_ = ticks_now();
 }
 
-void LiveView::level_done(int sequence, int level, FunctionRef<DraftTree()> partial) {
+void LiveRoundPublisher::level_done(int sequence, int level, FunctionRef<DraftTree()> partial) {
     if (!core_.gate.paused() || watched_ == nullptr || static_cast<int>(watched_->number) != sequence) return;
     tree_ = partial();
     core_.gate.at_level(level);
 }
 
-void LiveView::set_accepted(std::span<const Round> rounds) {
+void LiveRoundPublisher::set_accepted(std::span<const Round> rounds) {
     for (const Round& round : rounds)
         if (round.sequence == watched_) accepted_ = &round;
 }
 
-void LiveView::show(const HoldPoint& point) {
+void LiveRoundPublisher::show(const HoldPoint& point) {
     if (watched_ == nullptr || !core_.records.on()) return;
     core_.records.pauses(core_.gate.take_pauses());
     LiveRound live;
     live.at = point;
     live.levels = core_.options.tree.levels();
-    live.step.start_ns = core_.spans.at(start_ticks_);
-    live.step.end_ns = core_.spans.at(ticks_now());
+    live.step.start_ns = core_.spans.to_run_time(start_ticks_);
+    live.step.end_ns = core_.spans.to_run_time(ticks_now());
     live.step.paused_ns = core_.gate.paused_ns();
     live.step.excluded = Excluded::paused;
     RoundRow& round = live.partial.round;
@@ -57,18 +57,18 @@ void LiveView::show(const HoldPoint& point) {
     core_.records.live(std::move(live));
 }
 
-void LiveView::fill_nodes(RoundRecord& partial) const {
+void LiveRoundPublisher::fill_nodes(RoundRecord& partial) const {
     if (accepted_ == nullptr || !core_.options.record_nodes) {
         partial.nodes = draft_rows(*shown_);
         return;
     }
-    const RoundFacts facts = facts_of(core_, *accepted_);
-    const int shown = std::min(top_tokens, core_.vocab);
+    const RoundOutcome outcome = make_round_outcome(core_, *accepted_);
+    const int shown = std::min(num_top_tokens, core_.vocab);
     RowScratch scratch;
     std::vector<TokenId> best;
-    best_of_nodes(core_.exec, facts, facts.path, shown, scratch, best);
-    partial.nodes = node_rows(core_.exec, facts, *watched_->active, best, scratch);
-    partial.tops = top_rows(facts, best, shown);
+    find_top_tokens(core_.exec, outcome, outcome.path, shown, scratch, best);
+    partial.nodes = node_rows(core_.exec, outcome, *watched_->active, best, scratch);
+    partial.tops = top_rows(outcome, best, shown);
     partial.round.accepted = accepted_->accepted();
 }
 

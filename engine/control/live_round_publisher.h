@@ -6,12 +6,12 @@
 namespace draftscope {
 
 /// Publishes the current round of the watched sequence while the gate stops the engine.
-class LiveView final : public LevelWatcher {
+class LiveRoundPublisher final : public LevelObserver {
   public:
-    explicit LiveView(SessionCore& core);
-    ~LiveView() override;
-    LiveView(const LiveView&) = delete;
-    LiveView& operator=(const LiveView&) = delete;
+    explicit LiveRoundPublisher(DecodeContext& core);
+    ~LiveRoundPublisher() override;
+    LiveRoundPublisher(const LiveRoundPublisher&) = delete;
+    LiveRoundPublisher& operator=(const LiveRoundPublisher&) = delete;
 
     /// Begins a step over `sequences`. The gate says which one is watched.
     void begin(std::span<const std::unique_ptr<Sequence>> sequences);
@@ -22,7 +22,7 @@ class LiveView final : public LevelWatcher {
     void set_accepted(std::span<const Round> rounds);
     void end() { watched_ = nullptr; }
 
-    bool watching() const override { return core_.gate.paused(); }
+    bool observing() const override { return core_.gate.paused(); }
     void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) override;
 
   private:
@@ -30,7 +30,7 @@ class LiveView final : public LevelWatcher {
     /// Fills in the nodes as drafted, and the target's results if they are known.
     void fill_nodes(RoundRecord& partial) const;
 
-    SessionCore& core_;
+    DecodeContext& core_;
     const Sequence* watched_ = nullptr;  ///< set while a step runs
     const Round* accepted_ = nullptr;    ///< the round of the watched sequence, once accepted
     std::uint64_t start_ticks_ = 0;      ///< start of the step

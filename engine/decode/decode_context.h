@@ -12,10 +12,10 @@
 namespace draftscope {
 
 /// The objects shared by all parts of a session.
-struct SessionCore {
-    SessionCore(Target& target_in, Drafter& drafter_in, Head* head_in, Head* full_head_in,
-                kernels::Exec& exec_in, DecodeOptions options_in, Recording recording,
-                PhaseRecorder& phases_in, Gate& gate_in)
+struct DecodeContext {
+    DecodeContext(Target& target_in, Drafter& drafter_in, LmHead* head_in, LmHead* full_head_in,
+                  kernels::Exec& exec_in, DecodeOptions options_in, CaptureOutput capture_output,
+                  PhaseRecorder& phases_in, DebugGate& gate_in)
         : target(target_in),
           drafter(drafter_in),
           head(head_in),
@@ -24,8 +24,8 @@ struct SessionCore {
           options(options_in),
           phases(phases_in),
           gate(gate_in),
-          spans(phases_in, recording.run_start),
-          records(std::move(recording), spans),
+          spans(phases_in, capture_output.run_start),
+          records(std::move(capture_output), spans),
           vocab(real_vocab(target_in)),
           active(drafting_head(), vocab) {}
 
@@ -34,7 +34,7 @@ struct SessionCore {
         return target.tokenizer() == nullptr ? rows : std::min(rows, target.tokenizer()->size());
     }
     /// The head that drafts; null if the drafter uses none.
-    Head* drafting_head() const { return drafter.uses_head() ? head : nullptr; }
+    LmHead* drafting_head() const { return drafter.uses_head() ? head : nullptr; }
     TextLimits limits() const {
         return {options.ignore_eos ? nullptr : target.tokenizer(), options.max_new, target.config().context};
     }
@@ -49,10 +49,10 @@ struct SessionCore {
         return gate.take_paused_ns();
     }
     /// Keeps rows first + rows[i] of the latest forward pass for the drafter.
-    void take_features(Sequence& sequence, int first, std::span<const int> rows) {
+    void store_features(Sequence& sequence, int first, std::span<const int> rows) {
         const int d = target.config().hidden;
-        sequence.take_features(exec, forward, first, rows, drafter.needs_hidden() ? d : 0,
-                               static_cast<int>(drafter.aux_layers().size()) * d);
+        sequence.store_features(exec, forward, first, rows, drafter.needs_hidden() ? d : 0,
+                                static_cast<int>(drafter.aux_layers().size()) * d);
     }
     /// Logits of rows [first, first + count) of the latest forward pass, without padding columns. Rows on a
     /// device are downloaded, so call it only for rows that are read in full.
@@ -67,16 +67,16 @@ struct SessionCore {
 
     Target& target;
     Drafter& drafter;
-    Head* head;
-    Head* full_head;
+    LmHead* head;
+    LmHead* full_head;
     kernels::Exec& exec;
     DecodeOptions options;
     PhaseRecorder& phases;
-    Gate& gate;
-    SpanLog spans;
-    RunRecords records;
+    DebugGate& gate;
+    SpanCollector spans;
+    CaptureEmitter records;
     int vocab;          ///< number of real token ids
-    ActiveSets active;  ///< only for a head without state
+    DraftVocab active;  ///< only for a head without state
     ForwardOutput forward;
 };
 

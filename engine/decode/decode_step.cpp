@@ -7,7 +7,7 @@
 
 namespace draftscope {
 
-Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
+Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     core_.take_paused_ns();
     core_.spans.clear();
     core_.phases.set_round(static_cast<std::int32_t>(totals_.steps));
@@ -34,7 +34,7 @@ Status Lockstep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     return {};
 }
 
-Status Lockstep::make_jobs() {
+Status DecodeStep::make_jobs() {
     jobs_.clear();
     drafting_.clear();
     drafting_sequences_.clear();
@@ -45,7 +45,7 @@ Status Lockstep::make_jobs() {
         sequence.active->begin_round(sequence.head.get());
         // A draft at depth t is followed by a bonus, so the last free position bounds t + 1.
         int levels = context_length - static_cast<int>(sequence.tokens.size()) - 1;
-        if (core_.drafter.most_levels() > 0) levels = std::min(levels, core_.drafter.most_levels());
+        if (core_.drafter.max_levels() > 0) levels = std::min(levels, core_.drafter.max_levels());
         const TreeSpec tree = clip_tree(core_.options.tree, levels);
         if (tree.nodes <= 1) {
             rounds_[i].tree.reset(sequence.tokens.back());
@@ -74,31 +74,31 @@ Status Lockstep::make_jobs() {
     return {};
 }
 
-void Lockstep::begin_head() {
+void DecodeStep::begin_head() {
     head_states_.clear();
     for (const DraftJob& job : jobs_) head_states_.push_back(job.head_state);
     ProposeContext at_start{core_.exec, core_.phases, 0};
     core_.head->begin_round(at_start, head_states_);
 }
 
-Status Lockstep::draft() {
+Status DecodeStep::draft() {
     DS_TRY(make_jobs());
     if (jobs_.empty()) return {};
     if (core_.head != nullptr) begin_head();
     DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
-    if (rule() == VerifyRule::pq) context.sampled = &drawn_;
+    if (rule() == VerifyRule::pq) context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
-    const bool beside = beside_.due(totals_.steps, drafting_sequences_);
-    if (!beside && there_.fits(context, jobs_, rounds_)) {
+    const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
+    if (!shadows_due && there_.fits(context, jobs_, rounds_)) {
         went_there_ = true;
         DS_TRY(there_.run(context, jobs_, rounds_));
-        list_rows();
+        list_positions();
         for (const Round& round : rounds_)
             if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
         return {};
     }
     DS_TRY(there_.bring_features(jobs_, rounds_, drafting_));
-    DS_TRY(core_.drafter.catch_up(context, jobs_));
+    DS_TRY(core_.drafter.extend_cache(context, jobs_));
     DS_TRY(core_.drafter.expand(context, jobs_));
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
         Round& round = rounds_[drafting_[j]];
@@ -109,45 +109,46 @@ Status Lockstep::draft() {
         }
         if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
     }
-    return beside ? beside_.draft(jobs_, drafting_sequences_, drafting_) : Status();
+    return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
 }
 
-void Lockstep::list_rows() {
-    places_.clear();
+void DecodeStep::list_positions() {
+    positions_.clear();
     for (Round& round : rounds_) {
         const auto length = static_cast<std::int64_t>(round.sequence->tokens.size());
-        round.first_row = static_cast<int>(places_.size());
-        for (const int depth : round.tree.depths) places_.push_back({round.sequence->number, length + depth});
+        round.first_row = static_cast<int>(positions_.size());
+        for (const int depth : round.tree.depths)
+            positions_.push_back({round.sequence->number, length + depth});
         if (!went_there_) continue;
         const int rows = there_.rows(static_cast<std::size_t>(&round - rounds_.data()));
-        places_.resize(static_cast<std::size_t>(round.first_row + rows));
+        positions_.resize(static_cast<std::size_t>(round.first_row + rows));
     }
 }
 
-Status Lockstep::verify() {
-    list_rows();
+Status DecodeStep::verify() {
+    list_positions();
     sequences_.clear();
     for (Round& round : rounds_)
         sequences_.push_back(
             {&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
-    PhaseScope scope(core_.phases, Phase::verify, 0, static_cast<int>(places_.size()));
+    PhaseScope scope(core_.phases, Phase::verify, 0, static_cast<int>(positions_.size()));
     ForwardRequest request;
     request.sequences = sequences_;
     request.aux_layers = core_.drafter.aux_layers();
     request.all_logits = true;
-    request.question = judged_.ask(rounds_, places_);
+    request.question = judged_.ask(rounds_, positions_);
     DS_TRY(core_.target.forward(core_.exec, request, core_.forward));
     scope.add_bytes(core_.forward.bytes);
     return {};
 }
 
-void Lockstep::accept() {
+void DecodeStep::accept() {
     PhaseScope scope(core_.phases, Phase::accept, 0, core_.forward.rows);
     if (core_.forward.answered)
         judged_.choose(choices_);
     else
-        choose_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
-                      places_, choosing_, choices_);
+        sample_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
+                      positions_, choosing_, choices_);
     for (Round& round : rounds_)
         round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
                                                     static_cast<std::size_t>(round.tree.size()));
@@ -155,14 +156,14 @@ void Lockstep::accept() {
     // of it.
     if (rule() == VerifyRule::pq) {
         core_.exec.parallel(static_cast<int>(rounds_.size()),
-                            [&](int i) { judge(rounds_[static_cast<std::size_t>(i)]); });
+                            [&](int i) { apply_rule(rounds_[static_cast<std::size_t>(i)]); });
     } else {
-        for (Round& round : rounds_) judge(round);
+        for (Round& round : rounds_) apply_rule(round);
     }
     for (Round& round : rounds_) accept_round(round);
 }
 
-void Lockstep::judge(Round& round) const {
+void DecodeStep::apply_rule(Round& round) const {
     Acceptance& out = round.acceptance;
     if (went_there_ && there_.accepted_there()) {
         out = there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
@@ -173,38 +174,38 @@ void Lockstep::judge(Round& round) const {
         return;
     }
     // The root's row samples the token after the root.
-    const TokenPlace& place = places_[static_cast<std::size_t>(round.first_row)];
+    const TokenPosition& position = positions_[static_cast<std::size_t>(round.first_row)];
     if (core_.options.acceptance) {
-        accept_replayed(*core_.options.acceptance, round.tree, core_.options.sampling.seed, place,
-                        round.choices, out);
+        accept_simulated(*core_.options.acceptance, round.tree, core_.options.sampling.seed, position,
+                         round.choices, out);
         return;
     }
     if (rule() == VerifyRule::match) return accept_match(round.tree, round.choices, out);
     if (core_.forward.answered) {
-        const JudgedTree judged = judged_.judged_tree(round);
+        const TreeVerdictInputs verdict = judged_.judged_tree(round);
         if (rule() == VerifyRule::pq)
-            accept_pq(round.tree, judged, round.choices, out);
+            accept_pq(round.tree, verdict, round.choices, out);
         else
-            accept_typical(core_.options.verify, round.tree, judged, round.choices, out);
+            accept_typical(core_.options.verify, round.tree, verdict, round.choices, out);
         return;
     }
-    const VerifyRows rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
+    const TreeLogits rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
     if (rule() == VerifyRule::typical)
         accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices, round.scratch, out);
     else
-        accept_pq(core_.exec, round.tree, rows, place, round.choices, round.scratch, out);
+        accept_pq(core_.exec, round.tree, rows, position, round.choices, round.scratch, out);
 }
 
-void Lockstep::accept_round(Round& round) {
+void DecodeStep::accept_round(Round& round) {
     for (std::size_t i = 1; i < round.acceptance.path.size(); ++i)
         round.emitted.push_back(round.tree.tokens[static_cast<std::size_t>(round.acceptance.path[i])]);
     round.emitted.push_back(round.acceptance.bonus);
-    const auto [count, finish] = keep_tokens(*round.sequence, round.emitted, core_.limits());
+    const auto [count, finish] = truncate_at_stop(*round.sequence, round.emitted, core_.limits());
     round.emitted.resize(count);
     round.finish = finish;
 }
 
-Status Lockstep::commit() {
+Status DecodeStep::commit() {
     std::size_t rows = 0;
     for (const Round& round : rounds_) rows += round.acceptance.path.size();
     PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
@@ -214,9 +215,9 @@ Status Lockstep::commit() {
             DS_TRY(there_.commit(round, static_cast<std::size_t>(&round - rounds_.data())));
         } else {
             sequence.cache.commit_path(round.acceptance.path);
-            core_.take_features(sequence, round.first_row, round.acceptance.path);
+            core_.store_features(sequence, round.first_row, round.acceptance.path);
         }
-        if (core_.records.on() || sequence.head != nullptr) note_round(round);
+        if (core_.records.on() || sequence.head != nullptr) make_round_rows(round);
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
     }
@@ -224,39 +225,39 @@ Status Lockstep::commit() {
     return {};
 }
 
-void Lockstep::observe() {
+void DecodeStep::observe() {
     if (core_.head == nullptr) return;
     for (Round& round : rounds_)
-        core_.head->observe(
+        core_.head->on_verified(
             round.sequence->head.get(), round.tree,
             {round.acceptance.path, round.acceptance.bonus, round.best, round.best_k, round.tree_best});
 }
 
 /// Runs inside phase commit, so that the cost of recording is part of the measured step.
-void Lockstep::note_round(Round& round) {
+void DecodeStep::make_round_rows(Round& round) {
     Sequence& sequence = *round.sequence;
-    ActiveSets& active = *sequence.active;
-    const RoundFacts facts = facts_of(core_, round);
+    DraftVocab& active = *sequence.active;
+    const RoundOutcome outcome = make_round_outcome(core_, round);
     const bool nodes = core_.records.on() && core_.options.record_nodes;
-    const int shown = nodes ? std::min(top_tokens, core_.vocab) : 0;
+    const int shown = nodes ? std::min(num_top_tokens, core_.vocab) : 0;
     round.best_k =
         std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->verify_topk(), core_.vocab));
     const auto width = static_cast<std::size_t>(round.best_k);
     round.best.reserve(static_cast<std::size_t>(core_.options.tree.levels() + 1) * width);
     if (round.best_k > 0)
-        best_of_nodes(core_.exec, facts, round.acceptance.path, round.best_k, scratch_, round.best);
+        find_top_tokens(core_.exec, outcome, round.acceptance.path, round.best_k, scratch_, round.best);
     if (core_.head != nullptr && core_.head->verify_whole_tree() && round.best_k > 0) {
         nodes_.resize(static_cast<std::size_t>(round.tree.size()));
         std::iota(nodes_.begin(), nodes_.end(), 0);
-        best_of_nodes(core_.exec, facts, nodes_, round.best_k, scratch_, round.tree_best);
+        find_top_tokens(core_.exec, outcome, nodes_, round.best_k, scratch_, round.tree_best);
     }
     if (!core_.records.on()) return;
     RoundRecord& record = round.record;
-    record.tokens = token_rows(facts, active, sequence.row.id, sequence.generated(), core_.records.ranks());
+    record.tokens = token_rows(outcome, active, sequence.row.id, sequence.generated(), core_.records.ranks());
     for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
     if (nodes) {
-        record.nodes = node_rows(core_.exec, facts, active, round.best, scratch_);
-        record.tops = top_rows(facts, round.best, shown);
+        record.nodes = node_rows(core_.exec, outcome, active, round.best, scratch_);
+        record.tops = top_rows(outcome, round.best, shown);
     }
     if (core_.drafting_head() == nullptr) return;
     HeadEvalRow& row = record.head_evals.emplace_back();
@@ -268,20 +269,20 @@ void Lockstep::note_round(Round& round) {
     row.accepted = round.accepted();
     row.committed = static_cast<int>(round.emitted.size());
     row.covered = row.committed - round.uncovered;
-    if (nodes) row.covered_mass = covered_mass(core_.exec, facts, active);
+    if (nodes) row.covered_mass = covered_mass(core_.exec, outcome, active);
 }
 
-void Lockstep::record(std::uint64_t start, std::uint64_t end) {
+void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
     core_.spans.collect();
-    const TimeNs beside_ns = beside_.take_head_ns();
-    const TimeNs head_ns = core_.spans.head_ns(0, core_.spans.size()) - beside_ns;
+    const TimeNs shadow_ns = shadow_drafter_.take_head_ns();
+    const TimeNs head_ns = core_.spans.head_ns(0, core_.spans.size()) - shadow_ns;
     StepRow row;
-    row.start_ns = core_.spans.at(start);
-    row.end_ns = core_.spans.at(end);
+    row.start_ns = core_.spans.to_run_time(start);
+    row.end_ns = core_.spans.to_run_time(end);
     row.paused_ns = core_.take_paused_ns();
     row.excluded = totals_.steps < core_.options.warmup_steps ? Excluded::warmup
                    : row.paused_ns > 0                        ? Excluded::paused
-                   : beside_ns > 0                            ? Excluded::shadow
+                   : shadow_ns > 0                            ? Excluded::shadow
                                                               : Excluded::no;
     for (Round& round : rounds_) {
         PromptOutcome& outcome = round.sequence->outcome;
@@ -302,10 +303,10 @@ void Lockstep::record(std::uint64_t start, std::uint64_t end) {
         outcome.decode_ns += row.end_ns - row.start_ns - row.paused_ns;
         if (round.job >= 0 && !round.record.head_evals.empty())
             round.record.head_evals.front().head_ns =
-                part_of(head_ns, static_cast<std::size_t>(round.job), jobs_.size());
+                split_evenly(head_ns, static_cast<std::size_t>(round.job), jobs_.size());
     }
     count(row);
-    hand_over(row);
+    push_records(row);
     if (!core_.records.progress_due()) return;
     for (const Round& round : rounds_)
         core_.records.progress(round.sequence->row, round.sequence->outcome.text);
@@ -313,7 +314,7 @@ void Lockstep::record(std::uint64_t start, std::uint64_t end) {
 
 /// Moves the rounds' rows and their memory to the recorder: with the step's rows, all that recording
 /// allocates.
-void Lockstep::hand_over(const StepRow& row) {
+void DecodeStep::push_records(const StepRow& row) {
     std::vector<RoundRecord> records;
     if (core_.records.on()) records.reserve(rounds_.size());
     for (Round& round : rounds_)
@@ -321,7 +322,7 @@ void Lockstep::hand_over(const StepRow& row) {
     core_.records.step(row, std::move(records));
 }
 
-void Lockstep::count(const StepRow& row) {
+void DecodeStep::count(const StepRow& row) {
     const TimeNs ns = row.end_ns - row.start_ns - row.paused_ns;
     std::int64_t committed = 0;
     for (const Round& round : rounds_) committed += static_cast<std::int64_t>(round.emitted.size());

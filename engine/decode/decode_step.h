@@ -12,16 +12,16 @@ namespace draftscope {
 
 /// Runs the steps of the decode loop. In a step, the active sequences' rounds are drafted together, verified
 /// in one forward pass of the target, then accepted and committed one by one.
-class Lockstep {
+class DecodeStep {
   public:
-    explicit Lockstep(SessionCore& core)
+    explicit DecodeStep(DecodeContext& core)
         : core_(core),
           live_(core),
-          beside_(core),
+          shadow_drafter_(core),
           judged_(core),
           there_(core, judged_),
-          drawn_{core.options.sampling.temperature, core.options.sampling.seed, core.options.sampling.top_p,
-                 core.options.sampling.top_k},
+          sampling_{core.options.sampling.temperature, core.options.sampling.seed,
+                    core.options.sampling.top_p, core.options.sampling.top_k},
           scratch_(core.options.tree.nodes) {}
 
     /// Runs and records a step. Afterwards rounds() has the outcomes in the order of `sequences`.
@@ -34,38 +34,38 @@ class Lockstep {
     Status make_jobs();
     void begin_head();
     Status verify();
-    void list_rows();
+    void list_positions();
     void accept();
     void accept_round(Round& round);
-    void judge(Round& round) const;
+    void apply_rule(Round& round) const;
     VerifyRule rule() const { return rule_at(core_.options.verify, core_.options.sampling.temperature); }
     Status commit();
     void observe();
-    void note_round(Round& round);
+    void make_round_rows(Round& round);
     void record(std::uint64_t start, std::uint64_t end);
-    void hand_over(const StepRow& row);
+    void push_records(const StepRow& row);
     void count(const StepRow& row);
 
-    SessionCore& core_;
-    LiveView live_;
-    BesideDrafts beside_;
+    DecodeContext& core_;
+    LiveRoundPublisher live_;
+    ShadowDrafter shadow_drafter_;
     JudgedRows judged_;
     RoundsThere there_;
     bool went_there_ = false;  ///< drafting and verification of this step ran on the device
-    SampledDrafts drawn_;      ///< sampling of drafts, if the rule needs sampled drafts
+    DraftSampling sampling_;   ///< sampling of drafts, if the rule needs sampled drafts
     DecodeTotals totals_;
     // Data of the current step. Memory is reused by later steps.
-    Reused<Round> rounds_;
-    std::vector<TokenPlace> places_;       ///< of every row
-    std::vector<TargetChoice> choices_;    ///< of every row
-    std::vector<SequenceRows> sequences_;  ///< rows of each round
-    Reused<DraftJob> jobs_;                ///< one for each round that drafts
-    std::vector<std::size_t> drafting_;    ///< index of each job's round
+    ReusableVector<Round> rounds_;
+    std::vector<TokenPosition> positions_;   ///< of every row
+    std::vector<TargetSample> choices_;      ///< of every row
+    std::vector<SequenceTokens> sequences_;  ///< rows of each round
+    ReusableVector<DraftJob> jobs_;          ///< one for each round that drafts
+    std::vector<std::size_t> drafting_;      ///< index of each job's round
     std::vector<Sequence*> drafting_sequences_;
     std::vector<HeadState*> head_states_;  ///< one for each job
     std::vector<int> nodes_;               ///< node indices of one tree
     RowScratch scratch_;
-    ChoiceScratch choosing_;
+    TargetSampleScratch choosing_;
 };
 
 }  // namespace draftscope

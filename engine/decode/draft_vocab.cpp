@@ -9,27 +9,27 @@
 
 namespace draftscope {
 
-void ActiveSets::begin_round(const HeadState* state) {
+void DraftVocab::begin_round(const HeadState* state) {
     if (state != nullptr || state_ != nullptr)
         for (Set& set : sets_) set.known = false;
     state_ = state;
 }
 
-bool ActiveSets::covers(TokenId token, int level) const {
+bool DraftVocab::covers(TokenId token, int level) const {
     if (head_ == nullptr) return true;
     if (frozen_ == 0) return head_->covers(state_, token, level);
     const Set& set = sets_[static_cast<std::size_t>(std::min(level, frozen_ - 1))];
     return set.everything || std::binary_search(set.ids.begin(), set.ids.end(), token);
 }
 
-void ActiveSets::freeze(int levels) {
+void DraftVocab::freeze(int levels) {
     for (int level = 0; level < levels; ++level) at(level);
     for (Set& set : sets_)
         if (!std::ranges::is_sorted(set.ids)) std::ranges::sort(set.ids);
     frozen_ = levels;
 }
 
-const ActiveSets::Set& ActiveSets::at(int level) {
+const DraftVocab::Set& DraftVocab::at(int level) {
     if (frozen_ > 0) level = std::min(level, frozen_ - 1);
     while (static_cast<int>(sets_.size()) <= level) sets_.emplace_back();
     Set& set = sets_[static_cast<std::size_t>(level)];
@@ -47,8 +47,8 @@ const ActiveSets::Set& ActiveSets::at(int level) {
     return set;
 }
 
-double ActiveSets::mass(const kernels::Exec& exec, const float* logits, const TargetChoice& choice,
-                        const Sampling& sampling, int level) {
+double DraftVocab::covered_prob(const kernels::Exec& exec, const float* logits, const TargetSample& choice,
+                                const Sampling& sampling, int level) {
     const Set& set = at(level);
     if (set.everything) return 1.0;
     const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
@@ -58,7 +58,7 @@ double ActiveSets::mass(const kernels::Exec& exec, const float* logits, const Ta
         const std::size_t count = std::min(some.size(), set.ids.size() - first);
         for (std::size_t i = 0; i < count; ++i) {
             const float logit = logits[set.ids[first + i]];
-            some[i] = logit >= choice.lowest ? logit : -std::numeric_limits<float>::infinity();
+            some[i] = logit >= choice.min_logit ? logit : -std::numeric_limits<float>::infinity();
         }
         const std::span<float> now(some.data(), count);
         kernels::exp_row(exec, now, choice.log_norm / inverse, inverse, now);

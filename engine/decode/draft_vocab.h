@@ -11,19 +11,19 @@ namespace draftscope {
 /// The tokens that a head can propose at each draft level, for coverage. A level's set is read from the head
 /// once and kept, forever if the head has no state, otherwise for one round. Without a head, every token is
 /// active.
-class ActiveSets {
+class DraftVocab {
   public:
-    ActiveSets(const Head* head, int vocab) : head_(head), vocab_(vocab) {}
+    DraftVocab(const LmHead* head, int vocab) : head_(head), vocab_(vocab) {}
 
     /// `state` is that of the sequence's head; null for stateless heads.
     void begin_round(const HeadState* state);
     bool covers(TokenId token, int level) const;
     /// Target probability of the active set of `level`, from a row of target logits [>= vocab]. Runs on the
     /// calling thread; `exec` only selects the instruction set.
-    double mass(const kernels::Exec& exec, const float* logits, const TargetChoice& choice,
-                const Sampling& sampling, int level);
+    double covered_prob(const kernels::Exec& exec, const float* logits, const TargetSample& choice,
+                        const Sampling& sampling, int level);
     /// Returns the active set of `level`, or null if it is the whole vocabulary.
-    const std::vector<TokenId>* part_of_vocab(int level) {
+    const std::vector<TokenId>* restricted_ids(int level) {
         const Set& set = at(level);
         return set.everything ? nullptr : &set.ids;
     }
@@ -39,7 +39,7 @@ class ActiveSets {
     };
     const Set& at(int level);
 
-    const Head* head_;
+    const LmHead* head_;
     const HeadState* state_ = nullptr;
     int vocab_;
     int frozen_ = 0;        ///< number of frozen levels; 0 = not frozen

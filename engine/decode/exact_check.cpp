@@ -22,33 +22,33 @@ Status check_exact(Target& target, kernels::Exec& exec, const Sampling& sampling
     ForwardOutput out;
     const std::size_t read = prompt.size() - 1;
     if (read > 0) DS_TRY(target.prefill(exec, cache, prompt.first(read), {}, out));
-    std::int64_t apart = 0;
-    std::vector<TokenPlace> places;
-    std::vector<TargetChoice> choices;
+    std::int64_t mismatches = 0;
+    std::vector<TokenPosition> positions;
+    std::vector<TargetSample> choices;
     for (std::size_t first = read; first < all.size(); first += chunk) {
         const std::size_t rows = std::min(chunk, all.size() - first);
-        const SequenceRows chain{&cache, std::span(all).subspan(first, rows), {}, nullptr};
+        const SequenceTokens chain{&cache, std::span(all).subspan(first, rows), {}, nullptr};
         ForwardRequest request;
         request.sequences = {&chain, 1};
         request.all_logits = true;
         DS_TRY(target.forward(exec, request, out));
         cache.commit(static_cast<int>(rows));
-        places.clear();
+        positions.clear();
         for (std::size_t r = 0; r < rows; ++r)
-            places.push_back({sequence, static_cast<std::int64_t>(first + r + 1)});
-        choose_tokens(exec, {out.logits.data(), static_cast<int>(rows), columns}, vocab, sampling, places,
+            positions.push_back({sequence, static_cast<std::int64_t>(first + r + 1)});
+        sample_tokens(exec, {out.logits.data(), static_cast<int>(rows), columns}, vocab, sampling, positions,
                       choices);
         for (std::size_t r = 0; r < rows; ++r) {
             const std::size_t token = first + r - read;
             if (choices[r].token == text[token]) continue;
-            if (!check.first) check.first = ExactCheck::Place{sequence, static_cast<int>(token)};
-            ++apart;
+            if (!check.first) check.first = ExactCheck::Position{sequence, static_cast<int>(token)};
+            ++mismatches;
         }
     }
     ++check.texts;
-    check.texts_apart += apart > 0 ? 1 : 0;
+    check.texts_with_mismatches += mismatches > 0 ? 1 : 0;
     check.tokens += static_cast<std::int64_t>(text.size());
-    check.apart += apart;
+    check.mismatches += mismatches;
     return {};
 }
 

@@ -11,13 +11,13 @@ namespace draftscope {
 
 /// Agreement of texts decoded with kernels that are not batch-invariant (--numerics fast) with exact kernels.
 struct ExactCheck {
-    struct Place {
+    struct Position {
         std::uint64_t sequence = 0;
         int token = 0;  ///< index in the text, 0 = the first token
     };
-    int texts = 0, texts_apart = 0;
-    std::int64_t tokens = 0, apart = 0;
-    std::optional<Place> first;  ///< in the order in which the texts were checked
+    int texts = 0, texts_with_mismatches = 0;
+    std::int64_t tokens = 0, mismatches = 0;
+    std::optional<Position> first;  ///< in the order in which the texts were checked
 };
 
 /// Re-reads the prompt and `text` and counts the tokens that the target would not have emitted. The check is

@@ -11,10 +11,10 @@
 
 namespace draftscope {
 
-JudgedRows::JudgedRows(SessionCore& core) : core_(core) {
-    if (core.records.on() && core.options.record_nodes) best_ = top_tokens;
+JudgedRows::JudgedRows(DecodeContext& core) : core_(core) {
+    if (core.records.on() && core.options.record_nodes) best_ = num_top_tokens;
     if (core.head != nullptr) best_ = std::max(best_, core.head->verify_topk());
-    if (can_judge_beside(core))
+    if (can_evaluate_shadows(core))
         for (const ShadowHead& shadow : core.options.shadows)
             best_ = std::max({best_, shadow.head->prefill_topk(), shadow.head->verify_topk()});
     best_ = std::min(best_, core.vocab);
@@ -69,7 +69,7 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
             if (sampling.temperature > 0)
                 plans[i].uniforms.push_back(token_uniform(sampling.seed, sequence.number, position));
             if (!wants_sets || come) continue;
-            plans[i].sets.push_back(sequence.active->part_of_vocab(depth));
+            plans[i].sets.push_back(sequence.active->restricted_ids(depth));
             any = any || plans[i].sets.back() != nullptr;
         }
     }
@@ -85,13 +85,13 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
     return &question_;
 }
 
-const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<const TokenPlace> places) {
+const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<const TokenPosition> places) {
     const Sampling& sampling = core_.options.sampling;
     question_ = choices_asked();
     if (core_.exec.device() == nullptr) return choices_suffice(rounds) ? &question_ : nullptr;
     uniforms_.clear();
     if (sampling.temperature > 0) {
-        for (const TokenPlace& place : places)
+        for (const TokenPosition& place : places)
             uniforms_.push_back(
                 token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position)));
         question_.uniforms = uniforms_;
@@ -133,11 +133,11 @@ void JudgedRows::list_sets(std::span<const Round> rounds) {
     sets_.clear();
     for (const Round& round : rounds)
         for (const int depth : round.tree.depths)
-            sets_.push_back(round.sequence->active->part_of_vocab(depth));
+            sets_.push_back(round.sequence->active->restricted_ids(depth));
     question_.sets = sets_;
 }
 
-void JudgedRows::list_residuals(std::span<const Round> rounds, std::span<const TokenPlace> places) {
+void JudgedRows::list_residuals(std::span<const Round> rounds, std::span<const TokenPosition> places) {
     residual_ = {};
     residual_of_.clear();
     for (const Round& round : rounds)
@@ -146,37 +146,37 @@ void JudgedRows::list_residuals(std::span<const Round> rounds, std::span<const T
     question_.residual = &residual_;
 }
 
-JudgedTree JudgedRows::judged_tree(const Round& round) const {
+TreeVerdictInputs JudgedRows::judged_tree(const Round& round) const {
     const RowAnswers& answers = core_.forward.answers;
     const auto first = static_cast<std::size_t>(round.first_row), nodes = round.tree.tokens.size();
     const auto width = static_cast<std::size_t>(answers.best);
-    JudgedTree judged{
+    TreeVerdictInputs verdict{
         core_.options.sampling, std::span(answers.logits).subspan(first, nodes), {}, {}, {}, {}, {}, {}};
     if (rule_asked() == VerifyRule::typical) {
-        judged.entropies = std::span(answers.entropies).subspan(first, nodes);
+        verdict.entropies = std::span(answers.entropies).subspan(first, nodes);
         for (std::size_t row = first; row < first + nodes; ++row) {
-            judged.best.push_back(answers.best_ids[row * width]);
-            judged.best_logits.push_back(answers.best_logits[row * width]);
+            verdict.best.push_back(answers.best_ids[row * width]);
+            verdict.best_logits.push_back(answers.best_logits[row * width]);
         }
-        return judged;
+        return verdict;
     }
-    take_residuals(answers, std::span(residual_of_).subspan(first, nodes), judged);
-    return judged;
+    take_residuals(answers, std::span(residual_of_).subspan(first, nodes), verdict);
+    return verdict;
 }
 
-void JudgedRows::choose(std::vector<TargetChoice>& out) const {
+void JudgedRows::choose(std::vector<TargetSample>& out) const {
     const RowAnswers& answers = core_.forward.answers;
     out.resize(answers.choices.size());
     for (std::size_t r = 0; r < out.size(); ++r) {
-        TargetChoice& choice = out[r];
+        TargetSample& choice = out[r];
         choice.token = answers.choices[r];
         choice.log_norm = answers.log_norm[r];
-        choice.lowest = answers.lowest[r];
-        choice.prob = probability_of(choice, core_.options.sampling, answers.choice_logits[r]);
+        choice.min_logit = answers.lowest[r];
+        choice.prob = target_probability(choice, core_.options.sampling, answers.choice_logits[r]);
     }
 }
 
-RoundFacts facts_of(SessionCore& core, const Round& round) {
+RoundOutcome make_round_outcome(DecodeContext& core, const Round& round) {
     const bool there = core.forward.answered;
     return {round.tree,
             round.choices,

@@ -13,31 +13,31 @@ namespace draftscope {
 /// the device that makes them: who emits what, and what recorder and heads will ask for.
 class JudgedRows {
   public:
-    explicit JudgedRows(SessionCore& core);
+    explicit JudgedRows(DecodeContext& core);
 
     /// The question about the rows of a step, in the order of `rounds`; valid until the next call. Null where
     /// whole rows are needed: on the CPU for whatever is not greedy, or recorded of drafts.
-    const RowQuestion* ask(std::span<const Round> rounds, std::span<const TokenPlace> places);
+    const RowQuestion* ask(std::span<const Round> rounds, std::span<const TokenPosition> places);
     /// Of trees that are grown there: completes `plans`, one per round; only where answers_suffice().
     const RowQuestion* ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans);
     /// What the answers of the latest forward say of a round's tree, for rules that look at distributions.
-    JudgedTree judged_tree(const Round& round) const;
+    TreeVerdictInputs judged_tree(const Round& round) const;
     /// Can a step with trees that are grown there do without whole rows, on the device that makes them?
     bool answers_suffice() const;
     /// Is a path that such trees' choices accept the one that counts? Else the host walks, with the answers.
     bool accepts_there() const;
     /// The target's choices, from the answers of the latest forward.
-    void choose(std::vector<TargetChoice>& out) const;
+    void choose(std::vector<TargetSample>& out) const;
 
   private:
     VerifyRule rule_asked() const;
-    void list_residuals(std::span<const Round> rounds, std::span<const TokenPlace> places);
+    void list_residuals(std::span<const Round> rounds, std::span<const TokenPosition> places);
     bool choices_suffice(std::span<const Round> rounds) const;
     RowQuestion choices_asked() const;
     void list_drafts(std::span<const Round> rounds);
     void list_sets(std::span<const Round> rounds);
 
-    SessionCore& core_;
+    DecodeContext& core_;
     int best_ = 1;
     RowQuestion question_;
     ResidualQuestion residual_;
@@ -49,6 +49,6 @@ class JudgedRows {
 
 /// What is known of a round after its acceptance. Asks for the logits of its rows where they did not stay on
 /// a device.
-RoundFacts facts_of(SessionCore& core, const Round& round);
+RoundOutcome make_round_outcome(DecodeContext& core, const Round& round);
 
 }  // namespace draftscope

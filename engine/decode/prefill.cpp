@@ -8,15 +8,16 @@ namespace draftscope {
 namespace {
 
 /// Passes the prompt to the head. Returns the bytes of logits that only the head needs.
-std::uint64_t begin_head(SessionCore& core, Sequence& sequence) {
+std::uint64_t begin_head(DecodeContext& core, Sequence& sequence) {
     const int k = std::min(core.head->prefill_topk(), core.vocab);
-    const PromptBest best = best_of_prompt(core.exec, core.target.lm_head(), core.forward, core.vocab, k);
+    const PromptTopTokens best =
+        find_prompt_top_tokens(core.exec, core.target.lm_head(), core.forward, core.vocab, k);
     core.head->begin_prompt(sequence.head.get(), sequence.tokens, best.rows());
     sequence.active->begin_round(sequence.head.get());
     return best.bytes;
 }
 
-TokenRow first_token_row(const SessionCore& core, const Sequence& sequence, TokenId token) {
+TokenRow first_token_row(const DecodeContext& core, const Sequence& sequence, TokenId token) {
     TokenRow row;
     row.prompt_id = sequence.row.id;
     row.token_id = token;
@@ -28,7 +29,7 @@ TokenRow first_token_row(const SessionCore& core, const Sequence& sequence, Toke
 
 }  // namespace
 
-Status check_prompt(const SessionCore& core, const PromptInput& prompt) {
+Status check_prompt(const DecodeContext& core, const PromptInput& prompt) {
     const ModelConfig& model = core.target.config();
     const int tokens = static_cast<int>(prompt.tokens.size());
     if (tokens == 0) return bad_input("prompt {}: has no tokens", prompt.id);
@@ -49,7 +50,7 @@ Status check_prompt(const SessionCore& core, const PromptInput& prompt) {
     return {};
 }
 
-std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, std::uint64_t number) {
+std::unique_ptr<Sequence> open_sequence(DecodeContext& core, PromptInput prompt, std::uint64_t number) {
     const int context = core.target.config().context, length = static_cast<int>(prompt.tokens.size());
     const int max_new = core.options.max_new;
     const int slots = std::min(context, length > context - max_new ? context : length + max_new);
@@ -57,11 +58,11 @@ std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, s
                                                core.target.tokenizer());
     sequence->number = number;
     // Capacity for the complete text: a token is seldom more than a few bytes.
-    constexpr int bytes_of_token = 8;
+    constexpr int bytes_per_token = 8;
     sequence->tokens = std::move(prompt.tokens);
     sequence->tokens.reserve(static_cast<std::size_t>(slots));
     if (core.target.tokenizer() != nullptr)
-        sequence->outcome.text.reserve(static_cast<std::size_t>(bytes_of_token * (slots - length)));
+        sequence->outcome.text.reserve(static_cast<std::size_t>(bytes_per_token * (slots - length)));
     sequence->prompt = std::move(prompt);
     sequence->outcome.prompt_tokens = length;
     // Trees use slots after the text's last one. Growing for them would move all keys and values in every
@@ -69,8 +70,8 @@ std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, s
     sequence->drafter = core.drafter.make_state(slots + core.options.tree.drafting_nodes());
     if (core.head != nullptr) sequence->head = core.head->make_state();
     if (sequence->head != nullptr)
-        sequence->own_active = std::make_unique<ActiveSets>(core.drafting_head(), core.vocab);
-    sequence->active = sequence->own_active ? sequence->own_active.get() : &core.active;
+        sequence->private_active = std::make_unique<DraftVocab>(core.drafting_head(), core.vocab);
+    sequence->active = sequence->private_active ? sequence->private_active.get() : &core.active;
     PromptRow& row = sequence->row;
     row.ordinal = static_cast<int>(number);
     row.external_id = sequence->prompt.id;
@@ -83,14 +84,14 @@ std::unique_ptr<Sequence> open_sequence(SessionCore& core, PromptInput prompt, s
     return sequence;
 }
 
-Result<std::string> prefill_sequence(SessionCore& core, Sequence& sequence) {
+Result<std::string> prefill_sequence(DecodeContext& core, Sequence& sequence) {
     core.phases.set_round(-1);
     core.gate.at_round_start(HoldPoint::Kind::before_prefill);
     core.take_paused_ns();
     core.spans.clear();
     const std::uint64_t start = ticks_now();
     std::uint64_t end = start;
-    std::vector<TargetChoice> first;
+    std::vector<TargetSample> first;
     Status status;
     {
         PhaseScope scope(core.phases, Phase::prefill, 0, sequence.outcome.prompt_tokens);
@@ -98,15 +99,16 @@ Result<std::string> prefill_sequence(SessionCore& core, Sequence& sequence) {
                                      core.forward, [&core] { return core.gate.cancelled(); });
         scope.add_bytes(core.forward.bytes);
         if (status.ok()) {
-            const TokenPlace place{sequence.number, sequence.outcome.prompt_tokens};
+            const TokenPosition position{sequence.number, sequence.outcome.prompt_tokens};
             const int columns = core.target.config().vocab;
-            choose_tokens(core.exec, Rows<const float>(core.forward.logits.data(), 1, columns), core.vocab,
-                          core.options.sampling, {&place, 1}, first);
+            sample_tokens(core.exec, Rows<const float>(core.forward.logits.data(), 1, columns), core.vocab,
+                          core.options.sampling, {&position, 1}, first);
             if (core.head != nullptr) scope.add_bytes(begin_head(core, sequence));
         }
         end = ticks_now();
     }
-    sequence.outcome.prefill_ns = core.spans.at(end) - core.spans.at(start) - core.take_paused_ns();
+    sequence.outcome.prefill_ns =
+        core.spans.to_run_time(end) - core.spans.to_run_time(start) - core.take_paused_ns();
     sequence.row.prefill_ns = sequence.outcome.prefill_ns;
     core.records.prefill_done();
     if (!status.ok()) {
@@ -116,10 +118,10 @@ Result<std::string> prefill_sequence(SessionCore& core, Sequence& sequence) {
     }
     std::vector<int> rows(static_cast<std::size_t>(sequence.outcome.prompt_tokens));
     std::iota(rows.begin(), rows.end(), 0);
-    core.take_features(sequence, 0, rows);
+    core.store_features(sequence, 0, rows);
 
     const TokenId token = first[0].token;
-    sequence.outcome.finish = keep_tokens(sequence, {&token, 1}, core.limits()).second;
+    sequence.outcome.finish = truncate_at_stop(sequence, {&token, 1}, core.limits()).second;
     const TokenRow row = first_token_row(core, sequence, token);
     const std::size_t new_text = sequence.append({&token, 1});
     core.records.progress(sequence.row, sequence.outcome.text, {row});

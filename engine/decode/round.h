@@ -17,7 +17,7 @@ struct Round {
         sequence = &of;
         job = -1;
         // Returns the last tree's draft distributions to the sampler, which reuses them.
-        tree.drawn_from.clear();
+        tree.child_distributions.clear();
         acceptance.path.reserve(static_cast<std::size_t>(longest_path));
         emitted.clear();
         emitted.reserve(static_cast<std::size_t>(longest_path));
@@ -34,7 +34,7 @@ struct Round {
     int job = -1;  ///< index of the draft job; -1 = no room to draft
     DraftTree tree;
     int first_row = 0;                ///< first row in the step's target forward pass
-    std::span<TargetChoice> choices;  ///< the target's choices for this tree's rows
+    std::span<TargetSample> choices;  ///< the target's choices for this tree's rows
     Acceptance acceptance;
     AcceptScratch scratch;           ///< scratch memory of the acceptance rule
     std::vector<TokenId> emitted;    ///< committed tokens, after clipping

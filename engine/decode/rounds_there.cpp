@@ -34,12 +34,12 @@ Status RoundsThere::bring_features(std::span<DraftJob> jobs, std::span<const Rou
         to.resize(static_cast<std::size_t>(sequence.rows_there) * static_cast<std::size_t>(width));
         kernels::Device& device = *core_.exec.device();
         {
-            const std::lock_guard lock(device.busy());
+            const std::lock_guard lock(device.submit_mutex());
             device.download(to.data(), sequence.features_there.as<float>(), to.size() * sizeof(float));
-            DS_TRY(device.finish());
+            DS_TRY(device.synchronize());
         }
         const Rows<float> rows(to.data(), sequence.rows_there, width);
-        kernels::round_to_halves(core_.exec, rows);
+        kernels::cast_to_dtype(core_.exec, rows);
         (hidden ? job.new_hidden : job.new_aux) = rows;
         job.new_there = nullptr;
         job.new_rows_there = sequence.rows_there = 0;
@@ -77,12 +77,12 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     request.question = judged_.ask_trees(rounds, plans);
     request.accept = accepted_there_ = judged_.accepts_there();
     {
-        const std::lock_guard lock(device.busy());
+        const std::lock_guard lock(device.submit_mutex());
         if (!step_.place(device, plans))
             return failed("out of device memory for the step's trees; use a smaller batch or tree");
         const Status asked = ask(context, jobs, request);
         // Also where something was refused: what was asked for before that arrives in our memory.
-        const Status finished = device.finish();
+        const Status finished = device.synchronize();
         DS_TRY(asked);
         DS_TRY(finished);
     }
@@ -110,7 +110,7 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     return {};
 }
 
-Acceptance RoundsThere::acceptance(std::size_t index, std::span<const TargetChoice> choices) const {
+Acceptance RoundsThere::acceptance(std::size_t index, std::span<const TargetSample> choices) const {
     Acceptance result;
     result.path = step_.path(static_cast<int>(index));
     result.bonus = choices[static_cast<std::size_t>(result.path.back())].token;
@@ -126,7 +126,7 @@ Status RoundsThere::commit(Round& round, std::size_t index) {
     else
         sequence.cache.commit_path(path);
     kernels::Device& device = *core_.exec.device();
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     const int width = core_.feature_width();
     const std::size_t row_bytes = static_cast<std::size_t>(width) * sizeof(float);
     if (!sequence.features_there.reserve(device, static_cast<std::size_t>(step_.there().width) * row_bytes))
@@ -144,7 +144,7 @@ Status RoundsThere::commit(Round& round, std::size_t index) {
 
 void RoundsThere::end_commits() {
     kernels::Device& device = *core_.exec.device();
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     device.copy_rows(moves_);
     moves_.clear();
 }

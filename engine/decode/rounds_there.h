@@ -13,7 +13,7 @@ namespace draftscope {
 /// once and reads a few kilobytes. The rounds are those that the host would have made, node by node.
 class RoundsThere {
   public:
-    RoundsThere(SessionCore& core, JudgedRows& judged) : core_(core), judged_(judged) {}
+    RoundsThere(DecodeContext& core, JudgedRows& judged) : core_(core), judged_(judged) {}
 
     /// For drafters that say so (Drafter::fits_there), every rule, steps in which nobody watches and
     /// nothing drafts or is judged beside.
@@ -29,7 +29,7 @@ class RoundsThere {
     int rows(std::size_t index) const { return step_.trees()[index].nodes; }
     /// Was the path of the latest run() accepted there too, its keys and values moved together?
     bool accepted_there() const { return accepted_there_; }
-    Acceptance acceptance(std::size_t index, std::span<const TargetChoice> choices) const;
+    Acceptance acceptance(std::size_t index, std::span<const TargetSample> choices) const;
     /// Commits round `index` of the latest run(); its features stay there once all commits have ended.
     Status commit(Round& round, std::size_t index);
     void end_commits();
@@ -37,7 +37,7 @@ class RoundsThere {
   private:
     Status ask(DraftContext& context, std::span<DraftJob> jobs, const TreesRequest& request);
 
-    SessionCore& core_;
+    DecodeContext& core_;
     JudgedRows& judged_;
     TreeStep step_;
     DeviceSpans spans_;

@@ -16,8 +16,8 @@ std::size_t Sequence::append(std::span<const TokenId> added) {
     return outcome.text.size() - before;
 }
 
-void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
-                             std::span<const int> rows, int d, int aux_width) {
+void Sequence::store_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
+                              std::span<const int> rows, int d, int aux_width) {
     const auto gather = [&](const std::vector<float>& from, int columns, std::vector<float>& to) {
         if (columns == 0) return;
         const auto width = static_cast<std::size_t>(columns);
@@ -26,7 +26,7 @@ void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, 
             std::memcpy(to.data() + i * width,
                         from.data() + static_cast<std::size_t>(first + rows[i]) * width,
                         width * sizeof(float));
-        kernels::round_to_halves(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
+        kernels::cast_to_dtype(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
     };
     new_slots = static_cast<int>(rows.size());
     rows_there = 0;
@@ -34,8 +34,8 @@ void Sequence::take_features(kernels::Exec& exec, const ForwardOutput& forward, 
     gather(forward.aux, aux_width, aux);
 }
 
-std::pair<std::size_t, Finish> keep_tokens(const Sequence& sequence, std::span<const TokenId> emitted,
-                                           const TextLimits& limits) {
+std::pair<std::size_t, Finish> truncate_at_stop(const Sequence& sequence, std::span<const TokenId> emitted,
+                                                const TextLimits& limits) {
     const auto generated = static_cast<std::size_t>(sequence.generated());
     for (std::size_t count = 1; count <= emitted.size(); ++count) {
         if (limits.eos != nullptr && limits.eos->is_eos(emitted[count - 1])) return {count, Finish::eos};

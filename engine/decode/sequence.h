@@ -31,14 +31,14 @@ struct Sequence {
     KvCache cache;                ///< of every token except the last
     std::unique_ptr<DrafterState> drafter;
     std::unique_ptr<HeadState> head;
-    ActiveSets* active = nullptr;            ///< `own_active`, or the shared sets if the head has no state
-    std::unique_ptr<ActiveSets> own_active;  ///< only for a head with state
-    std::vector<float> hidden, aux;          ///< features of the slots verified since the drafter's last call
+    DraftVocab* active = nullptr;  ///< `private_active`, or the shared sets if the head has no state
+    std::unique_ptr<DraftVocab> private_active;  ///< only for a head with state
+    std::vector<float> hidden, aux;  ///< features of the slots verified since the drafter's last call
     int new_slots = 0;
     kernels::DeviceBuffer features_there;  ///< [rows_there, width], replaces both after a RoundsThere
     int rows_there = 0;
     std::optional<TextStream> text;
-    AlignedTrees aligned;
+    PendingShadowTrees aligned;
     int calibrated = 0;                        ///< rounds in which the full head also drafted
     std::shared_ptr<SequenceShadows> shadows;  ///< null without shadow heads
     PromptOutcome outcome;
@@ -49,8 +49,8 @@ struct Sequence {
     std::size_t append(std::span<const TokenId> added);
     /// Copies rows first + rows[i] of a forward pass's features, rounded to bf16: `d` wide hidden states and
     /// `aux_width` wide aux features; 0 = not needed.
-    void take_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
-                       std::span<const int> rows, int d, int aux_width);
+    void store_features(kernels::Exec& exec, const ForwardOutput& forward, int first,
+                        std::span<const int> rows, int d, int aux_width);
 };
 
 /// Limits that end a text.
@@ -60,7 +60,7 @@ struct TextLimits {
     int context = 0;  ///< maximum tokens of prompt and text together
 };
 /// Returns how many of `emitted` are kept, and the reason if the prompt ends with them.
-std::pair<std::size_t, Finish> keep_tokens(const Sequence& sequence, std::span<const TokenId> emitted,
-                                           const TextLimits& limits);
+std::pair<std::size_t, Finish> truncate_at_stop(const Sequence& sequence, std::span<const TokenId> emitted,
+                                                const TextLimits& limits);
 
 }  // namespace draftscope

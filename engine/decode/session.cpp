@@ -12,9 +12,9 @@ namespace draftscope {
 namespace {
 
 /// A feed of one prompt that keeps its outcome.
-class OnePrompt final : public PromptFeed {
+class SinglePromptFeed final : public PromptFeed {
   public:
-    OnePrompt(const PromptInput& prompt, const std::function<void(std::string_view)>& on_text)
+    SinglePromptFeed(const PromptInput& prompt, const std::function<void(std::string_view)>& on_text)
         : prompt_(prompt), on_text_(on_text) {
         outcome_.finish = Finish::cancelled;  // if the prompt does not begin
     }
@@ -35,16 +35,16 @@ class OnePrompt final : public PromptFeed {
 }  // namespace
 
 struct DecodeSession::Impl {
-    Impl(Target& target, Drafter& drafter, Head* head, Head* full_head, kernels::Exec& exec,
-         DecodeOptions options, Recording recording, PhaseRecorder& phases, Gate& gate)
-        : core(target, drafter, head, full_head, exec, options, std::move(recording), phases, gate),
-          lockstep(core),
+    Impl(Target& target, Drafter& drafter, LmHead* head, LmHead* full_head, kernels::Exec& exec,
+         DecodeOptions options, CaptureOutput capture_output, PhaseRecorder& phases, DebugGate& gate)
+        : core(target, drafter, head, full_head, exec, options, std::move(capture_output), phases, gate),
+          decode_step(core),
           shadows(core) {
         phases.set_observer(&gate);
         kernels::Device* device = exec.device();
         if (device == nullptr) return;
-        const std::lock_guard lock(device->busy());
-        device->forgive();  // an earlier session's error
+        const std::lock_guard lock(device->submit_mutex());
+        device->clear_out_of_memory();  // an earlier session's error
     }
     ~Impl() { core.phases.set_observer(nullptr); }
 
@@ -54,9 +54,9 @@ struct DecodeSession::Impl {
     void end(PromptFeed& feed, Sequence& sequence);
     void close(Sequence& sequence, PromptFeed* feed);
 
-    SessionCore core;
-    Lockstep lockstep;
-    ShadowHeads shadows;
+    DecodeContext core;
+    DecodeStep decode_step;
+    ShadowEvaluator shadows;
     std::vector<std::unique_ptr<Sequence>> active;  ///< in the order in which they began
     std::vector<RoundEnd> ends;                     ///< of the current step
     int begun = 0;
@@ -91,10 +91,10 @@ Status DecodeSession::Impl::step(PromptFeed& feed) {
         active.clear();
         return {};
     }
-    DS_TRY(lockstep.step(active));
-    DS_TRY(shadows.follow(lockstep.rounds()));
+    DS_TRY(decode_step.step(active));
+    DS_TRY(shadows.after_step(decode_step.rounds()));
     ends.clear();
-    for (const Round& round : lockstep.rounds()) {
+    for (const Round& round : decode_step.rounds()) {
         ends.push_back({round.accepted(), round.tree.max_depth(), round.uncovered,
                         round.finish == Finish::eos, round.sequence->outcome.text, round.new_text});
         if (round.new_text > 0) feed.text(round.sequence->prompt, round.piece());
@@ -129,10 +129,10 @@ void DecodeSession::Impl::close(Sequence& sequence, PromptFeed* feed) {
     core.records.end_prompt(sequence.row);
 }
 
-DecodeSession::DecodeSession(Target& target, Drafter& drafter, Head* head, Head* full_head,
-                             kernels::Exec& exec, DecodeOptions options, Recording recording,
-                             PhaseRecorder& phases, Gate& gate)
-    : impl_(std::make_unique<Impl>(target, drafter, head, full_head, exec, options, std::move(recording),
+DecodeSession::DecodeSession(Target& target, Drafter& drafter, LmHead* head, LmHead* full_head,
+                             kernels::Exec& exec, DecodeOptions options, CaptureOutput capture_output,
+                             PhaseRecorder& phases, DebugGate& gate)
+    : impl_(std::make_unique<Impl>(target, drafter, head, full_head, exec, options, std::move(capture_output),
                                    phases, gate)) {}
 
 DecodeSession::~DecodeSession() = default;
@@ -151,13 +151,13 @@ Status DecodeSession::run(PromptFeed& feed) {
 
 Result<PromptOutcome> DecodeSession::decode(const PromptInput& prompt,
                                             const std::function<void(std::string_view piece)>& on_text) {
-    OnePrompt feed(prompt, on_text);
+    SinglePromptFeed feed(prompt, on_text);
     DS_TRY(run(feed));
     return feed.take();
 }
 
 DecodeTotals DecodeSession::totals() const {
-    return impl_->lockstep.totals();
+    return impl_->decode_step.totals();
 }
 
 }  // namespace draftscope

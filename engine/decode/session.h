@@ -22,7 +22,7 @@ inline constexpr int max_batch = 1024;
 /// an aligned head drafts in rounds of the driving head.
 struct ShadowHead {
     std::string text;  ///< canonical spec, for head_eval rows
-    Head* head = nullptr;
+    LmHead* head = nullptr;
     bool aligned = false;
 };
 
@@ -30,8 +30,8 @@ struct DecodeOptions {
     TreeSpec tree;
     Sampling sampling;
     VerifySpec verify;
-    std::optional<ReplayedAcceptance> acceptance;  ///< replaces the rule; the text is then meaningless
-    int batch = 1;                                 ///< sequences in lockstep
+    std::optional<SimulatedAcceptance> acceptance;  ///< replaces the rule; the text is then meaningless
+    int batch = 1;                                  ///< sequences in lockstep
     int max_new = 128;
     bool ignore_eos = false;
     int warmup_steps = 2;  ///< first steps of a run, excluded from statistics; our default
@@ -92,7 +92,7 @@ struct DecodeTotals {
 };
 
 /// The destination of a session's records. `sink` null = decode only.
-struct Recording {
+struct CaptureOutput {
     RecordSink* sink = nullptr;
     RowIds* ids = nullptr;
     RowId run_id = 0;
@@ -105,8 +105,9 @@ struct Recording {
 class DecodeSession {
   public:
     /// `head` may be null only for drafters that use none. `full_head`, for calibration rounds, may be null.
-    DecodeSession(Target& target, Drafter& drafter, Head* head, Head* full_head, kernels::Exec& exec,
-                  DecodeOptions options, Recording recording, PhaseRecorder& phases, Gate& gate);
+    DecodeSession(Target& target, Drafter& drafter, LmHead* head, LmHead* full_head, kernels::Exec& exec,
+                  DecodeOptions options, CaptureOutput capture_output, PhaseRecorder& phases,
+                  DebugGate& gate);
     ~DecodeSession();
 
     /// Decodes prompts until the feed has none, up to `batch` of them in lockstep. Every text equals that of

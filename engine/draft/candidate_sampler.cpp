@@ -10,12 +10,12 @@ namespace draftscope {
 namespace {
 
 /// Best candidates to sample from if a head does not report its whole support (our default).
-constexpr int candidates_drawn_from = 64;
+constexpr int min_candidates_to_sample = 64;
 
 }  // namespace
 
-void CandidateRows::propose(DraftContext& context, Rows<const float> hidden,
-                            std::span<const DraftJob* const> jobs, int level, int k) {
+void CandidateSampler::propose(DraftContext& context, Rows<const float> hidden,
+                               std::span<const DraftJob* const> jobs, int level, int k) {
     assert(static_cast<int>(jobs.size()) == hidden.rows);
     states_.clear();
     for (const DraftJob* job : jobs) states_.push_back(job->head_state);
@@ -27,27 +27,27 @@ void CandidateRows::propose(DraftContext& context, Rows<const float> hidden,
         call.temperature = context.sampled->temperature;
     }
     if (context.sampled == nullptr) return context.head->propose(call, hidden, states_, k, proposal_);
-    context.head->propose(call, hidden, states_, std::max(context.tree.topk, candidates_drawn_from),
+    context.head->propose(call, hidden, states_, std::max(context.tree.topk, min_candidates_to_sample),
                           proposal_);
     if (support_.size() != jobs.size()) support_from_candidates();
     draw(context, jobs, level, k);
 }
 
-void CandidateRows::support_from_candidates() {
+void CandidateSampler::support_from_candidates() {
     support_.clear();
     for (std::size_t r = 0; r < proposal_.counts.size(); ++r) {
         const std::size_t first = at(static_cast<int>(r), 0);
         const auto count = static_cast<std::size_t>(proposal_.counts[r]);
         const auto ids = std::span(proposal_.ids).subspan(first, count);
         const auto logits = std::span(proposal_.logits).subspan(first, count);
-        SupportRow& row = support_.add();
+        SparseLogits& row = support_.add();
         row.ids.assign(ids.begin(), ids.end());
         row.logits.assign(logits.begin(), logits.end());
     }
 }
 
 /// Selects one distribution per row for drawn_from_, reusing those that no tree holds any longer.
-void CandidateRows::find_distributions(std::size_t rows) {
+void CandidateSampler::reuse_distributions(std::size_t rows) {
     drawn_from_.clear();
     // Another thread may have released the last reference, and use_count() orders nothing. lock()
     // synchronises with that thread. A fence would do as well, but ThreadSanitizer does not support fences.
@@ -58,10 +58,10 @@ void CandidateRows::find_distributions(std::size_t rows) {
         drawn_from_.push_back(distributions_.emplace_back(std::make_shared<DraftDistribution>()));
 }
 
-void CandidateRows::draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k) {
+void CandidateSampler::draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k) {
     PhaseScope scope(context.phases, Phase::topk, level, static_cast<int>(jobs.size()));
     const int rows = static_cast<int>(jobs.size());
-    find_distributions(jobs.size());
+    reuse_distributions(jobs.size());
     proposal_.resize(rows, k);
     if (draw_there(context, jobs, level, k)) return;
     const int threads = std::min(context.exec.threads(), rows);
@@ -70,19 +70,19 @@ void CandidateRows::draw(DraftContext& context, std::span<const DraftJob* const>
         for (int row = thread; row < rows; row += threads) {
             const auto r = static_cast<std::size_t>(row);
             const DraftJob& job = *jobs[r];
-            DrawScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+            DraftSampleScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
             DraftDistribution& q = *drawn_from_[r];
             std::swap(q.ids, support_[r].ids);
             std::swap(q.probs, support_[r].logits);
             make_distribution(context.exec, *context.sampled, scratch, q);
             const auto position = static_cast<std::int64_t>(job.tokens.size()) + level;
-            take_drawn(r, draw_drafts(q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence),
-                                      position, scratch));
+            store_samples(r, sample_drafts(q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence),
+                                           position, scratch));
         }
     });
 }
 
-void CandidateRows::take_drawn(std::size_t row, std::span<const DrawnDraft> drawn) {
+void CandidateSampler::store_samples(std::size_t row, std::span<const SampledToken> drawn) {
     proposal_.counts[row] = static_cast<int>(drawn.size());
     for (std::size_t i = 0; i < drawn.size(); ++i) {
         const std::size_t cell = at(static_cast<int>(row), static_cast<int>(i));
@@ -93,15 +93,15 @@ void CandidateRows::take_drawn(std::size_t row, std::span<const DrawnDraft> draw
 
 /// Samples on the run's device, so that drafts do not depend on which part of a step runs on the device.
 /// Returns false, without any effect, if no device or no memory is available.
-bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level,
-                               int k) {
+bool CandidateSampler::draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level,
+                                  int k) {
     kernels::Device* device = context.exec.device();
-    if (device == nullptr || k > kernels::most_selected) return false;
+    if (device == nullptr || k > kernels::max_topk) return false;
     std::vector<std::size_t> first;
     std::vector<float> values;
     std::vector<double> uniforms;
     for (std::size_t r = 0; r < jobs.size(); ++r) {
-        if (support_[r].logits.size() > kernels::most_draw_columns) return false;
+        if (support_[r].logits.size() > kernels::max_sample_columns) return false;
         first.push_back(values.size());
         values.insert(values.end(), support_[r].logits.begin(), support_[r].logits.end());
         const auto position = static_cast<std::int64_t>(jobs[r]->tokens.size()) + level;
@@ -112,7 +112,7 @@ bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* 
     // Per row: the columns and their log-probabilities, followed by the two words of the top-k/top-p cut.
     const std::size_t cells = jobs.size() * static_cast<std::size_t>(k);
     std::vector<std::int32_t> drawn(2 * cells);
-    const std::lock_guard lock(device->busy());
+    const std::lock_guard lock(device->submit_mutex());
     if (!logits_there_.reserve(*device, std::max<std::size_t>(values.size(), 1) * sizeof(float)) ||
         !uniforms_there_.reserve(*device, uniforms.size() * sizeof(double)) ||
         !drawn_there_.reserve(*device, (2 * cells + 2) * sizeof(std::int32_t)))
@@ -125,15 +125,15 @@ bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* 
         const auto support = static_cast<int>(support_[r].logits.size());
         const std::size_t cell = r * static_cast<std::size_t>(k);
         if (support > 0)
-            device->draft({logits_there_.as<float>() + first[r], support, 1, support, k,
-                           context.sampled->temperature, context.sampled->top_k, context.sampled->top_p,
-                           uniforms_there_.as<double>() + cell, ids + cell, logprobs + cell, logprobs + cells,
-                           ids + 2 * cells + 1});
+            device->sample_without_replacement(
+                {logits_there_.as<float>() + first[r], support, 1, support, k, context.sampled->temperature,
+                 context.sampled->top_k, context.sampled->top_p, uniforms_there_.as<double>() + cell,
+                 ids + cell, logprobs + cell, logprobs + cells, ids + 2 * cells + 1});
     }
     device->download(values.data(), logits_there_.as<void>(), values.size() * sizeof(float));
     device->download(drawn.data(), drawn_there_.as<void>(), drawn.size() * sizeof(std::int32_t));
-    if (!device->finish().ok()) return false;
-    std::vector<DrawnDraft> row;
+    if (!device->synchronize().ok()) return false;
+    std::vector<SampledToken> row;
     for (std::size_t r = 0; r < jobs.size(); ++r) {
         const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first[r]);
         const auto end = begin + static_cast<std::ptrdiff_t>(support_[r].logits.size());
@@ -147,12 +147,12 @@ bool CandidateRows::draw_there(DraftContext& context, std::span<const DraftJob* 
             row.push_back(
                 {q.id_at(static_cast<std::size_t>(drawn[cell])), std::bit_cast<float>(drawn[cells + cell])});
         }
-        take_drawn(r, row);
+        store_samples(r, row);
     }
     return true;
 }
 
-void CandidateRows::extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk) {
+void CandidateSampler::extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk) {
     const auto width = static_cast<std::size_t>(topk);
     ids_.assign(static_cast<std::size_t>(parents) * width, no_token);
     logprobs_.assign(ids_.size(), 0.0f);
@@ -172,7 +172,7 @@ void CandidateRows::extend(BeamExpansion& beam, int level, int parents, int firs
             ids_[to] = proposal_.ids[at(row, c)];
             logprobs_[to] = proposal_.logits[at(row, c)] - proposal_.logsumexp[r];
         }
-        if (!drawn_from_.empty()) beam.set_drawn_from(parent, drawn_from_[r]);
+        if (!drawn_from_.empty()) beam.set_distribution(parent, drawn_from_[r]);
     }
     if (level > 0) return beam.extend(ids_, logprobs_, counts_);
     const auto count = static_cast<std::size_t>(counts_[0]);

@@ -14,7 +14,7 @@ namespace draftscope {
 
 /// The candidates of one draft level: the head's best tokens of each row, or samples from its distribution.
 /// Buffers are reused between levels.
-class CandidateRows {
+class CandidateSampler {
   public:
     /// Calls the head for one level. Entry jobs[r] is the job of hidden row r, which drafts the token of
     /// `level` after the job's root.
@@ -29,8 +29,8 @@ class CandidateRows {
     void support_from_candidates();
     void draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
     bool draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
-    void find_distributions(std::size_t rows);
-    void take_drawn(std::size_t row, std::span<const DrawnDraft> drawn);
+    void reuse_distributions(std::size_t rows);
+    void store_samples(std::size_t row, std::span<const SampledToken> drawn);
     std::size_t at(int row, int candidate) const {
         return static_cast<std::size_t>(row) * static_cast<std::size_t>(proposal_.k) +
                static_cast<std::size_t>(candidate);
@@ -38,10 +38,10 @@ class CandidateRows {
 
     Proposal proposal_;
     std::vector<HeadState*> states_;
-    Reused<SupportRow> support_;
+    ReusableVector<SparseLogits> support_;
     std::vector<std::shared_ptr<DraftDistribution>> distributions_;  ///< every distribution allocated so far
     std::vector<std::shared_ptr<DraftDistribution>> drawn_from_;     ///< those in use at this level, by row
-    std::vector<DrawScratch> scratch_;                               ///< by thread
+    std::vector<DraftSampleScratch> scratch_;                        ///< by thread
     kernels::DeviceBuffer logits_there_, uniforms_there_, drawn_there_;  ///< scratch of draw_there()
     std::vector<TokenId> ids_;
     std::vector<float> logprobs_;
@@ -54,31 +54,31 @@ inline void begin_tree(BeamExpansion& beam, const DraftContext& context, const D
 }
 
 /// Reports the trees to the observer after a level. Each expansion has a `job` and a `beam`.
-template <typename Growth>
-void tell_watcher(const DraftContext& context, std::span<Growth*> growths, int level) {
-    if (context.watcher == nullptr) return;
-    for (Growth* growth : growths)
-        context.watcher->level_done(growth->job->sequence, level, [&] {
-            DraftTree partial = growth->beam.rerank();
+template <typename Expansion>
+void notify_observer(const DraftContext& context, std::span<Expansion*> expansions, int level) {
+    if (context.observer == nullptr) return;
+    for (Expansion* expansion : expansions)
+        context.observer->level_done(expansion->job->sequence, level, [&] {
+            DraftTree partial = expansion->beam.rerank();
             (void)partial.finish();  // ignored here: rerank_all() reports invalid trees
             return partial;
         });
 }
 
 /// Reranks and finishes the trees of all jobs in one phase.
-template <typename Growth>
-Status rerank_all(const DraftContext& context, Reused<Growth>& growths) {
+template <typename Expansion>
+Status rerank_all(const DraftContext& context, ReusableVector<Expansion>& expansions) {
     int candidates = 0;
-    for (const Growth& growth : growths) candidates += growth.beam.candidates();
+    for (const Expansion& expansion : expansions) candidates += expansion.beam.candidates();
     PhaseScope scope(context.phases, Phase::rerank, 0, candidates);
-    for (Growth& growth : growths) {
-        growth.beam.rerank(growth.job->out);
-        Status finished = growth.job->out.finish();
+    for (Expansion& expansion : expansions) {
+        expansion.beam.rerank(expansion.job->out);
+        Status finished = expansion.job->out.finish();
         kernels::Device* device = context.exec.device();
         // A device that is out of memory returns no valid candidates. Its error is reported first.
         if (!finished.ok() && device != nullptr) {
-            const std::lock_guard lock(device->busy());
-            DS_TRY(device->finish());
+            const std::lock_guard lock(device->submit_mutex());
+            DS_TRY(device->synchronize());
         }
         DS_TRY(finished);
     }

@@ -25,10 +25,10 @@ constexpr int synthetic_heads = 4;
 /// Reads one checkpoint and records which tensors were used.
 class Reader {
   public:
-    Reader(PathHeadKind kind, const WeightSource& source, const Target& target, kernels::Exec& exec)
+    Reader(DecodingHeadKind kind, const WeightSource& source, const Target& target, kernels::Exec& exec)
         : kind_(kind), source_(source), target_(target), exec_(exec), d_(target.config().hidden) {}
 
-    Result<PathHeadWeights> read();
+    Result<DecodingHeadWeights> read();
 
   private:
     bool has(const std::string& name) const { return source_.find(name) != nullptr; }
@@ -38,11 +38,11 @@ class Reader {
     Result<ResidualBlock> read_block(int head, int block);
     Result<kernels::Matrix> matrix(const std::string& name, int rows, int cols, std::string_view reason);
     Result<std::vector<float>> vector(const std::string& name, int size);
-    Status read_lm_head(int head, PathHeadWeights& out);
-    Status nothing_left() const;
-    std::string id() const { return kind_ == PathHeadKind::medusa ? "Medusa" : "Hydra"; }
+    Status read_lm_head(int head, DecodingHeadWeights& out);
+    Status check_all_used() const;
+    std::string id() const { return kind_ == DecodingHeadKind::medusa ? "Medusa" : "Hydra"; }
 
-    PathHeadKind kind_;
+    DecodingHeadKind kind_;
     const WeightSource& source_;
     const Target& target_;
     kernels::Exec& exec_;
@@ -74,14 +74,14 @@ Status Reader::find_layout() {
             "Hydra++), which this version does not support; use heads of architecture \"mlp\"",
             source_.path(), name);
     }
-    published_hydra_ = kind_ == PathHeadKind::hydra && has("hydra_mlp.0.0.linear.weight");
+    published_hydra_ = kind_ == DecodingHeadKind::hydra && has("hydra_mlp.0.0.linear.weight");
     for (const std::string_view prefix : prefixes) {
         if (has(std::string(prefix) + "0.0.linear.weight")) prefix_ = prefix;
     }
     while (has(block_name(0, blocks_) + "linear.weight")) ++blocks_;
     if (blocks_ > 0) return {};
     return bad_input("{}: tensor '0.0.linear.weight'{} is missing: not a {} checkpoint", source_.path(),
-                     kind_ == PathHeadKind::hydra ? " or 'hydra_mlp.0.0.linear.weight'" : "", id());
+                     kind_ == DecodingHeadKind::hydra ? " or 'hydra_mlp.0.0.linear.weight'" : "", id());
 }
 
 Result<kernels::Matrix> Reader::matrix(const std::string& name, int rows, int cols, std::string_view reason) {
@@ -100,9 +100,9 @@ Result<ResidualBlock> Reader::read_block(int head, int block) {
     const TensorInfo* info = source_.find(name + "linear.weight");
     // The first block of Hydra's grounded heads reads the drafted tokens' embeddings; ungrounded heads do
     // not.
-    const bool sees_path = kind_ == PathHeadKind::hydra && block == 0;
-    const int inputs = sees_path ? (head + 2) * d_ : d_;
-    if (sees_path && info != nullptr && info->cols() == d_) {
+    const bool uses_path = kind_ == DecodingHeadKind::hydra && block == 0;
+    const int inputs = uses_path ? (head + 2) * d_ : d_;
+    if (uses_path && info != nullptr && info->cols() == d_) {
         return bad_input(
             "{}: tensor '{}linear.weight' has {} columns: ungrounded heads "
             "(grounded_heads false) are Medusa's; use --drafter medusa",
@@ -117,7 +117,7 @@ Result<ResidualBlock> Reader::read_block(int head, int block) {
     return out;
 }
 
-Status Reader::read_lm_head(int head, PathHeadWeights& out) {
+Status Reader::read_lm_head(int head, DecodingHeadWeights& out) {
     const std::string name = lm_head_name(head);
     const int vocab = target_.lm_head().n();
     if (!has(name + "weight")) {
@@ -139,7 +139,7 @@ Status Reader::read_lm_head(int head, PathHeadWeights& out) {
     return {};
 }
 
-Status Reader::nothing_left() const {
+Status Reader::check_all_used() const {
     for (const std::string& name : source_.names()) {
         if (used_.count(name) != 0) continue;
         return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version", source_.path(),
@@ -148,9 +148,9 @@ Status Reader::nothing_left() const {
     return {};
 }
 
-Result<PathHeadWeights> Reader::read() {
+Result<DecodingHeadWeights> Reader::read() {
     DS_TRY(find_layout());
-    PathHeadWeights out;
+    DecodingHeadWeights out;
     for (int head = 0; has(block_name(head, 0) + "linear.weight"); ++head) {
         std::vector<ResidualBlock> blocks;
         for (int block = 0; block < blocks_; ++block) {
@@ -160,13 +160,13 @@ Result<PathHeadWeights> Reader::read() {
         out.heads.push_back(std::move(blocks));
         DS_TRY(read_lm_head(head, out));
     }
-    DS_TRY(nothing_left());
+    DS_TRY(check_all_used());
     return out;
 }
 
 /// A config may name fewer heads than the file has (published configs say 2 where files hold 5). Only
 /// impossible settings are errors.
-Status check_config(const DrafterFiles& files, const Target& target, PathHeadKind kind) {
+Status check_config(const DrafterFiles& files, const Target& target, DecodingHeadKind kind) {
     if (!files.config) return {};
     DS_ASSIGN(const auto hidden, files.config->count("hidden_size", std::int64_t{1} << 24));
     if (hidden && *hidden != target.config().hidden) {
@@ -174,13 +174,13 @@ Status check_config(const DrafterFiles& files, const Target& target, PathHeadKin
             "{}: hidden_size is {}, but the target has {}: this drafter was made for another target",
             files.config->path(), *hidden, target.config().hidden);
     }
-    if (kind != PathHeadKind::hydra) return {};
-    DS_ASSIGN(const auto kind_of_head, files.config->text("hydra_head_arch"));
-    if (kind_of_head.value_or("mlp") != "mlp")
-        return files.config->wrong("hydra_head_arch", "\"mlp\", the only supported architecture");
+    if (kind != DecodingHeadKind::hydra) return {};
+    DS_ASSIGN(const auto head_arch, files.config->text("hydra_head_arch"));
+    if (head_arch.value_or("mlp") != "mlp")
+        return files.config->field_error("hydra_head_arch", "\"mlp\", the only supported architecture");
     const nlohmann::json* offset = files.config->find("hidden_state_offset");
     if (offset != nullptr && *offset != 0)
-        return files.config->wrong("hidden_state_offset", "0: the hidden that the LM head reads");
+        return files.config->field_error("hidden_state_offset", "0: the hidden that the LM head reads");
     return {};
 }
 
@@ -190,14 +190,14 @@ float silu(float x) {
 
 }  // namespace
 
-std::size_t PathHeadWeights::bytes(int head) const {
+std::size_t DecodingHeadWeights::bytes(int head) const {
     std::size_t total = 0;
     for (const ResidualBlock& block : heads[static_cast<std::size_t>(head)]) total += block.bytes();
     return total;
 }
 
-std::vector<LevelHead> level_heads_of(const PathHeadWeights& weights) {
-    std::vector<LevelHead> out;
+std::vector<LevelLmHead> level_lm_heads(const DecodingHeadWeights& weights) {
+    std::vector<LevelLmHead> out;
     for (std::size_t i = 0; i < weights.lm_heads.size(); ++i) {
         const std::vector<float>& bias = weights.lm_biases[i];
         out.push_back({&weights.lm_heads[i], bias.empty() ? nullptr : bias.data()});
@@ -205,17 +205,18 @@ std::vector<LevelHead> level_heads_of(const PathHeadWeights& weights) {
     return out;
 }
 
-Result<PathHeadWeights> load_path_heads(PathHeadKind kind, const std::string& place, const Target& target,
-                                        kernels::Exec& exec) {
-    const bool hydra = kind == PathHeadKind::hydra;
+Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std::string& drafter_source,
+                                                const Target& target, kernels::Exec& exec) {
+    const bool hydra = kind == DecodingHeadKind::hydra;
     DrafterFiles files;
-    if (is_synthetic_drafter(place)) {
-        DS_ASSIGN(files.weights, make_synthetic_path_heads(place, target, synthetic_heads, hydra));
+    if (is_synthetic_drafter(drafter_source)) {
+        DS_ASSIGN(files.weights,
+                  make_synthetic_decoding_heads(drafter_source, target, synthetic_heads, hydra));
     } else {
         const std::span<const std::string_view> names = hydra
                                                             ? std::span<const std::string_view>(hydra_files)
                                                             : std::span<const std::string_view>(medusa_files);
-        DS_ASSIGN(files, open_drafter_files(place, names));
+        DS_ASSIGN(files, open_drafter_files(drafter_source, names));
         DS_TRY(check_config(files, target, kind));
     }
     DS_TRY(check_drafter_memory(*files.weights, target.precision()));

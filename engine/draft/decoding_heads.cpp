@@ -14,12 +14,12 @@ struct PathHeadState final : DrafterState {
         input_there;  ///< [2d] after a round on the device: the root's embedding and `hidden`
 };
 
-PathHeadState& state_of(const DraftJob& job) {
+PathHeadState& state_for(const DraftJob& job) {
     return static_cast<PathHeadState&>(*job.state);
 }
 
 /// A job's tree during expansion, with the path of every beam node.
-struct Growth {
+struct Expansion {
     void reset(const DraftContext& context, DraftJob& job_in) {
         job = &job_in;
         begin_tree(beam, context, job_in);
@@ -49,21 +49,21 @@ struct Growth {
     }
 };
 
-class PathHeadDrafter final : public Drafter {
+class DecodingHeadDrafter final : public Drafter {
   public:
-    PathHeadDrafter(std::unique_ptr<PathHeads> heads, const Target& target, std::string_view name)
+    DecodingHeadDrafter(std::unique_ptr<DecodingHeads> heads, const Target& target, std::string_view name)
         : heads_(std::move(heads)), target_(target), name_(name), rows_(*heads_, target), growth_(rows_) {
-        if (!uses_head()) own_head_ = make_level_heads(heads_->lm_heads(), target);
+        if (!uses_head()) own_lm_head_ = make_level_lm_heads(heads_->lm_heads(), target);
     }
 
     bool uses_head() const override { return heads_->lm_heads().empty(); }
     bool needs_hidden() const override { return true; }
     std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
-    Status catch_up(DraftContext&, std::span<DraftJob> jobs) override {
+    Status extend_cache(DraftContext&, std::span<DraftJob> jobs) override {
         for (DraftJob& job : jobs) {
             if (job.new_hidden.rows == 0) continue;
             const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
-            state_of(job).hidden.assign(last.begin(), last.end());
+            state_for(job).hidden.assign(last.begin(), last.end());
         }
         return {};
     }
@@ -73,23 +73,24 @@ class PathHeadDrafter final : public Drafter {
                        DeviceSpans& spans) override;
     void drafted_there() override { growth_.collect(); }
     std::size_t weight_bytes() const override { return heads_->weight_bytes(0); }
-    int most_levels() const override { return heads_->heads(); }
+    int max_levels() const override { return heads_->heads(); }
 
   private:
     /// Copies the context with the head that proposes.
-    DraftContext own_context(const DraftContext& context) const {
+    DraftContext head_context(const DraftContext& context) const {
         DraftContext own = context;
-        if (own_head_) own.head = own_head_.get();
+        if (own_lm_head_) own.head = own_lm_head_.get();
         return own;
     }
-    Status bring_inputs(std::span<DraftJob> jobs);
-    void compute_rows(DraftContext& context, std::span<Growth*> active, int level);
-    void begin_level(DraftContext& context, std::span<Growth*> active, Rows<const TokenId> paths, int level);
-    void list_rows(std::span<Growth*> active);
-    void propose(DraftContext& context, std::span<Growth*> active, int level);
+    Status gather_inputs(std::span<DraftJob> jobs);
+    void compute_rows(DraftContext& context, std::span<Expansion*> active, int level);
+    void begin_level(DraftContext& context, std::span<Expansion*> active, Rows<const TokenId> paths,
+                     int level);
+    void list_rows(std::span<Expansion*> active);
+    void propose(DraftContext& context, std::span<Expansion*> active, int level);
 
-    std::unique_ptr<PathHeads> heads_;
-    std::unique_ptr<Head> own_head_;  ///< used if the checkpoint has LM heads
+    std::unique_ptr<DecodingHeads> heads_;
+    std::unique_ptr<LmHead> own_lm_head_;  ///< used if the checkpoint has LM heads
     const Target& target_;
     std::string name_;
     PathRows rows_;
@@ -97,40 +98,40 @@ class PathHeadDrafter final : public Drafter {
     std::vector<float> hidden_, embeddings_, out_;
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
     std::vector<TokenId> paths_;   ///< [rows, level + 1]
-    CandidateRows candidates_;
-    Reused<Growth> growths_;  ///< one per drafting job
-    std::vector<Growth*> active_;
+    CandidateSampler candidates_;
+    ReusableVector<Expansion> expansions_;  ///< one per drafting job
+    std::vector<Expansion*> active_;
     std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;
 };
 
-Status PathHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
-    DraftContext context = own_context(run_context);
+Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
+    DraftContext context = head_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    growths_.clear();
+    expansions_.clear();
     active_.clear();
     for (DraftJob& job : jobs) {
-        if (state_of(job).hidden.empty())
+        if (state_for(job).hidden.empty())
             return failed("{}: target features are missing; extend its cache before drafting", name_);
-        job.head_rows.clear();
-        growths_.add().reset(context, job);
+        job.rows_per_call.clear();
+        expansions_.add().reset(context, job);
     }
-    for (Growth& growth : growths_) {
-        if (growth.job->tree.nodes > 1) active_.push_back(&growth);
+    for (Expansion& expansion : expansions_) {
+        if (expansion.job->tree.nodes > 1) active_.push_back(&expansion);
     }
     for (int level = 0; !active_.empty(); ++level) {
         compute_rows(context, active_, level);
         propose(context, active_, level);
-        std::erase_if(active_, [&](const Growth* growth) {
-            return level + 1 >= heads_->heads() || level + 1 > growth->job->tree.depth ||
-                   growth->beam.beam().empty();
+        std::erase_if(active_, [&](const Expansion* expansion) {
+            return level + 1 >= heads_->heads() || level + 1 > expansion->job->tree.depth ||
+                   expansion->beam.beam().empty();
         });
     }
-    return rerank_all(context, growths_);
+    return rerank_all(context, expansions_);
 }
 
-bool PathHeadDrafter::fits_there(const DraftContext& run_context, std::span<const DraftJob> jobs) {
-    const DraftContext context = own_context(run_context);
+bool DecodingHeadDrafter::fits_there(const DraftContext& run_context, std::span<const DraftJob> jobs) {
+    const DraftContext context = head_context(run_context);
     if (heads_->on_device() == nullptr || context.head == nullptr) return false;
     std::vector<const DraftJob*> all;
     for (const DraftJob& job : jobs) {
@@ -139,38 +140,38 @@ bool PathHeadDrafter::fits_there(const DraftContext& run_context, std::span<cons
         all.push_back(&job);
     }
     if (!growth_.fits(context, all)) return false;
-    const std::lock_guard lock(rows_.device().busy());
+    const std::lock_guard lock(rows_.device().submit_mutex());
     return target_.embeddings_there() != nullptr;
 }
 
-Status PathHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
-                                    DeviceSpans& spans) {
-    DraftContext context = own_context(run_context);
+Status DecodingHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
+                                        DeviceSpans& spans) {
+    DraftContext context = head_context(run_context);
     const std::size_t width = 2 * static_cast<std::size_t>(heads_->hidden());
     std::vector<GrowingTree> trees;
     for (DraftJob& job : jobs) {
-        PathHeadState& state = state_of(job);
+        PathHeadState& state = state_for(job);
         if (!state.input_there.reserve(rows_.device(), width * sizeof(float)))
             return failed("{}: out of device memory for a sequence's state", name_);
-        job.head_rows.clear();
+        job.rows_per_call.clear();
         trees.push_back({&job, {{}, state.input_there.as<float>()}});
     }
     // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
     if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
-    DS_TRY(bring_inputs(jobs));
+    DS_TRY(gather_inputs(jobs));
     growth_.begin(context, trees, spans, &step);
     return growth_.ask(context, trees, &step);
 }
 
 /// Catch-up of a device round: writes the roots' embeddings and the hiddens.
-Status PathHeadDrafter::bring_inputs(std::span<DraftJob> jobs) {
+Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
     kernels::Device& device = rows_.device();
     const float* embeddings = target_.embeddings_there();
     const int d = heads_->hidden();
     std::vector<kernels::CopyRowsOp> copies;
     for (DraftJob& job : jobs) {
-        PathHeadState& state = state_of(job);
+        PathHeadState& state = state_for(job);
         float* to = state.input_there.as<float>();
         copies.push_back({embeddings + std::ptrdiff_t{job.tokens.back()} * d, d, nullptr, 1, d, to, d});
         if (job.new_there != nullptr) {
@@ -188,21 +189,21 @@ Status PathHeadDrafter::bring_inputs(std::span<DraftJob> jobs) {
     return {};
 }
 
-void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> active, int level) {
+void DecodingHeadDrafter::compute_rows(DraftContext& context, std::span<Expansion*> active, int level) {
     const int d = heads_->hidden();
     PhaseScope scope(context.phases, Phase::backbone, level);
     paths_.clear();
     hidden_.clear();
     int rows = 0;
-    for (Growth* growth : active) {
-        if (level > 0) growth->follow_beam();
-        growth->first_row = rows;
-        growth->rows = heads_->sees_path() ? growth->nodes() : 1;
-        rows += growth->rows;
-        const auto first = growth->paths.begin();
-        paths_.insert(paths_.end(), first, first + std::ptrdiff_t{growth->rows} * growth->length);
-        const auto& hidden = state_of(*growth->job).hidden;
-        for (int r = 0; r < growth->rows; ++r) hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());
+    for (Expansion* expansion : active) {
+        if (level > 0) expansion->follow_beam();
+        expansion->first_row = rows;
+        expansion->rows = heads_->uses_path() ? expansion->nodes() : 1;
+        rows += expansion->rows;
+        const auto first = expansion->paths.begin();
+        paths_.insert(paths_.end(), first, first + std::ptrdiff_t{expansion->rows} * expansion->length);
+        const auto& hidden = state_for(*expansion->job).hidden;
+        for (int r = 0; r < expansion->rows; ++r) hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());
     }
     const Rows<const TokenId> paths(paths_.data(), rows, level + 1);
     begin_level(context, active, paths, level);
@@ -215,12 +216,12 @@ void PathHeadDrafter::compute_rows(DraftContext& context, std::span<Growth*> act
 
 /// Begins the head's level. A row continues from the last token of its path and the target's hidden, where
 /// every level of these drafters starts. Medusa's rows serve all paths, so their token is the root.
-void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> active, Rows<const TokenId> paths,
-                                  int level) {
+void DecodingHeadDrafter::begin_level(DraftContext& context, std::span<Expansion*> active,
+                                      Rows<const TokenId> paths, int level) {
     const int rows = paths.rows, d = heads_->hidden();
     tokens_.clear();
     for (int r = 0; r < rows; ++r)
-        tokens_.push_back(heads_->sees_path() ? paths.row(r).back() : paths.row(r).front());
+        tokens_.push_back(heads_->uses_path() ? paths.row(r).back() : paths.row(r).front());
     embeddings_.resize(hidden_.size());
     target_.embed(tokens_, Rows<float>(embeddings_.data(), rows, d));
     list_rows(active);
@@ -229,40 +230,40 @@ void PathHeadDrafter::begin_level(DraftContext& context, std::span<Growth*> acti
                               Rows<const float>(hidden_.data(), rows, d), head_states_);
 }
 
-void PathHeadDrafter::list_rows(std::span<Growth*> active) {
+void DecodingHeadDrafter::list_rows(std::span<Expansion*> active) {
     row_jobs_.clear();
     head_states_.clear();
-    for (const Growth* growth : active) {
-        const auto mine = static_cast<std::size_t>(growth->rows);
-        row_jobs_.insert(row_jobs_.end(), mine, growth->job);
-        head_states_.insert(head_states_.end(), mine, growth->job->head_state);
+    for (const Expansion* expansion : active) {
+        const auto mine = static_cast<std::size_t>(expansion->rows);
+        row_jobs_.insert(row_jobs_.end(), mine, expansion->job);
+        head_states_.insert(head_states_.end(), mine, expansion->job->head_state);
     }
 }
 
-void PathHeadDrafter::propose(DraftContext& context, std::span<Growth*> active, int level) {
+void DecodingHeadDrafter::propose(DraftContext& context, std::span<Expansion*> active, int level) {
     const int d = heads_->hidden();
     int k = 0;
-    for (const Growth* growth : active) k = std::max(k, growth->job->tree.topk);
+    for (const Expansion* expansion : active) k = std::max(k, expansion->job->tree.topk);
     list_rows(active);
     const Rows<const float> rows(out_.data(), static_cast<int>(row_jobs_.size()), d);
     candidates_.propose(context, rows, row_jobs_, level, k);
     {
         PhaseScope scope(context.phases, Phase::topk, level, rows.rows);
-        for (Growth* growth : active) {
-            const int parents = level == 0 ? 1 : growth->nodes();
-            candidates_.extend(growth->beam, level, parents, growth->first_row, heads_->sees_path() ? 1 : 0,
-                               growth->job->tree.topk);
-            growth->job->head_rows.push_back(growth->rows);
+        for (Expansion* expansion : active) {
+            const int parents = level == 0 ? 1 : expansion->nodes();
+            candidates_.extend(expansion->beam, level, parents, expansion->first_row,
+                               heads_->uses_path() ? 1 : 0, expansion->job->tree.topk);
+            expansion->job->rows_per_call.push_back(expansion->rows);
         }
     }
-    tell_watcher(context, active, level);
+    notify_observer(context, active, level);
 }
 
 }  // namespace
 
-std::unique_ptr<Drafter> make_path_head_drafter(std::unique_ptr<PathHeads> heads, const Target& target,
-                                                std::string_view name) {
-    return std::make_unique<PathHeadDrafter>(std::move(heads), target, name);
+std::unique_ptr<Drafter> make_decoding_head_drafter(std::unique_ptr<DecodingHeads> heads,
+                                                    const Target& target, std::string_view name) {
+    return std::make_unique<DecodingHeadDrafter>(std::move(heads), target, name);
 }
 
 }  // namespace draftscope

@@ -13,26 +13,26 @@ namespace draftscope {
 class PathHeadsOnDevice;
 
 /// The LM head of one draft level: published Medusa and Hydra checkpoints have one per level.
-struct LevelHead {
+struct LevelLmHead {
     const kernels::Matrix* matrix = nullptr;  ///< [V, d]
     const float* bias = nullptr;              ///< [V] or null
 };
 
 /// The heads of Medusa or Hydra. Head `level` computes the LM head's input from the target's hidden of the
 /// last verified slot. Hydra also reads the tokens of the drafted path, root first.
-class PathHeads {
+class DecodingHeads {
   public:
-    virtual ~PathHeads() = default;
+    virtual ~DecodingHeads() = default;
     virtual int heads() const = 0;
     /// False: one row serves every node of a level (Medusa's heads do not depend on the path).
-    virtual bool sees_path() const = 0;
+    virtual bool uses_path() const = 0;
     /// Computes the rows of a level. paths is [rows, level + 1] (level 0: the root alone); hidden and out are
     /// [rows, d].
     virtual void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId> paths,
                       Rows<float> out) = 0;
     virtual std::size_t weight_bytes(int level) const = 0;  ///< of that level's head, without the LM head
     /// LM heads per level; empty = the run's draft head proposes. If present, they replace the run's head.
-    virtual std::span<const LevelHead> lm_heads() const { return {}; }
+    virtual std::span<const LevelLmHead> lm_heads() const { return {}; }
     virtual int hidden() const = 0;
     /// The heads on a device; null = host memory.
     virtual PathHeadsOnDevice* on_device() = 0;
@@ -40,8 +40,8 @@ class PathHeads {
 
 /// Creates the drafter around such heads: level l's candidates come from head l. The tree is expanded and
 /// reranked by cumulative score as in EAGLE-2 (our default; the papers use static trees).
-std::unique_ptr<Drafter> make_path_head_drafter(std::unique_ptr<PathHeads> heads, const Target& target,
-                                                std::string_view name);
+std::unique_ptr<Drafter> make_decoding_head_drafter(std::unique_ptr<DecodingHeads> heads,
+                                                    const Target& target, std::string_view name);
 
 /// out = shortcut x + silu(W x + b). Without a shortcut, x itself is added; if x is wider than d, its first d
 /// columns (the hidden before the embeddings).
@@ -54,25 +54,25 @@ struct ResidualBlock {
 };
 
 /// The heads of a checkpoint; each is a list of blocks in order.
-struct PathHeadWeights {
+struct DecodingHeadWeights {
     std::vector<std::vector<ResidualBlock>> heads;
     std::vector<kernels::Matrix> lm_heads;  ///< [V, d] per head if the checkpoint has LM heads, else empty
     std::vector<std::vector<float>> lm_biases;  ///< [V] per head or empty
     std::size_t bytes(int head) const;
 };
-/// Views of the LM heads for make_level_heads().
-std::vector<LevelHead> level_heads_of(const PathHeadWeights& weights);
+/// Views of the LM heads for make_level_lm_heads().
+std::vector<LevelLmHead> level_lm_heads(const DecodingHeadWeights& weights);
 /// Creates the head `full` with one LM head per level; `heads` must outlive it.
-std::unique_ptr<Head> make_level_heads(std::span<const LevelHead> heads, const Target& target);
+std::unique_ptr<LmHead> make_level_lm_heads(std::span<const LevelLmHead> heads, const Target& target);
 
-enum class PathHeadKind { medusa, hydra };
+enum class DecodingHeadKind { medusa, hydra };
 
 /// Reads a published checkpoint. Medusa: `{i}.{block}.linear.weight` and `{i}.{blocks}.weight`. Hydra:
 /// `hydra_mlp.{i}.{block}...` and `hydra_lm_head.{i}...`, or Medusa's names with Hydra's widths (drafters
 /// trained with this project). The file defines the number of heads and blocks. An LM head is kept even if it
 /// equals the target's.
-Result<PathHeadWeights> load_path_heads(PathHeadKind kind, const std::string& place, const Target& target,
-                                        kernels::Exec& exec);
+Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std::string& drafter_source,
+                                                const Target& target, kernels::Exec& exec);
 
 /// Runs `blocks` over x [rows, inputs] into out [rows, d]. `scratch` is reused between calls.
 void run_blocks(kernels::Exec& exec, std::span<const ResidualBlock> blocks, Rows<const float> x,

@@ -18,11 +18,11 @@
 namespace draftscope {
 
 /// Observes the levels of a round, and may hold the round between levels.
-class LevelWatcher {
+class LevelObserver {
   public:
-    virtual ~LevelWatcher() = default;
+    virtual ~LevelObserver() = default;
     /// Returns whether the levels of this step are observed one by one.
-    virtual bool watching() const { return true; }
+    virtual bool observing() const { return true; }
     /// Called after each level's candidates are complete; may block (stepping by level). `partial` builds the
     /// tree on demand.
     virtual void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) = 0;
@@ -32,10 +32,10 @@ class LevelWatcher {
 struct DraftContext {
     kernels::Exec& exec;
     PhaseRecorder& phases;
-    Head* head = nullptr;  ///< null for drafters that use no head
+    LmHead* head = nullptr;  ///< null for drafters that use no head
     TreeSpec tree;
-    LevelWatcher* watcher = nullptr;
-    const SampledDrafts* sampled =
+    LevelObserver* observer = nullptr;
+    const DraftSampling* sampled =
         nullptr;                  ///< sample drafts from the head's distribution; null = take its best tokens
     bool coverage_wanted = true;  ///< whether this step reports what the head covered
 };
@@ -62,13 +62,13 @@ struct DraftJob {
     TreeSpec tree;  ///< context.tree, clipped near the context limit
     DraftTree out;  ///< filled by expand()
     std::vector<int>
-        head_rows;  ///< rows of this sequence in each head call, level by level; filled by expand()
+        rows_per_call;  ///< rows of this sequence in each head call, level by level; filled by expand()
 
     /// Resets the job and keeps the memory of what expand() fills in.
     void reset() {
         DraftJob fresh;
         fresh.out = std::move(out);
-        fresh.head_rows = std::move(head_rows);
+        fresh.rows_per_call = std::move(rows_per_call);
         *this = std::move(fresh);
     }
 };
@@ -86,20 +86,20 @@ class Drafter {
     /// Creates a state with capacity for `slots`: the longest text plus one tree
     /// (TreeSpec::drafting_nodes()). The state grows if it needs more.
     virtual std::unique_ptr<DrafterState> make_state(int slots) const = 0;
-    /// Makes the state keep its inputs, so that rewind() works. Call it before the first catch_up(). Returns
-    /// whether the drafter supports it.
-    virtual bool keep_slots(DrafterState&) const { return false; }
-    /// Resets the state to zero slots. The next catch_up() reuses the cached results of slots processed
+    /// Makes the state keep its inputs, so that rewind() works. Call it before the first extend_cache().
+    /// Returns whether the drafter supports it.
+    virtual bool enable_rewind(DrafterState&) const { return false; }
+    /// Resets the state to zero slots. The next extend_cache() reuses the cached results of slots processed
     /// before, whose features and tokens must be unchanged. Several heads that draft for one text share the
     /// work this way.
     virtual void rewind(DrafterState&) const {}
     /// Extends the state by the verified slots (catch-up, phase backbone level 0). Call it once per round,
     /// before expand().
-    virtual Status catch_up(DraftContext& context, std::span<DraftJob> jobs) = 0;
+    virtual Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) = 0;
     /// Drafts one tree per job. Does not change the committed state: another head may draft in the same
     /// round.
     virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
-    /// Returns whether draft_there() can replace catch_up() and expand() for these jobs, and reserves its
+    /// Returns whether draft_there() can replace extend_cache() and expand() for these jobs, and reserves its
     /// memory.
     virtual bool fits_there(const DraftContext&, std::span<const DraftJob>) { return false; }
     /// Enqueues all drafting of a round on a device and returns without waiting. The trees, one per job,
@@ -110,12 +110,12 @@ class Drafter {
     /// Called after the wait that follows draft_there(): heads read what they chose on the device.
     virtual void drafted_there() {}
     /// The LM head that this drafter was trained with; null = the target's.
-    virtual const kernels::Matrix* own_head() const { return nullptr; }
-    /// Target id of each row of a trimmed own_head(), ascending; empty = row i is token i.
-    virtual std::span<const TokenId> own_head_ids() const { return {}; }
+    virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
+    /// Target id of each row of a trimmed own_lm_head(), ascending; empty = row i is token i.
+    virtual std::span<const TokenId> own_lm_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;  ///< backbone weights read per level
     /// Maximum draft levels of a drafter with one head per level; 0 = unlimited.
-    virtual int most_levels() const { return 0; }
+    virtual int max_levels() const { return 0; }
 };
 /// Checks a tree against the drafter's maximum number of levels. A dynamic tree stops at that level; a deeper
 /// static tree is an error.

@@ -33,12 +33,12 @@ std::size_t options_begin(std::string_view text) {
 
 }  // namespace
 
-std::string drafter_path_of(std::string_view text) {
+std::string parse_drafter_path(std::string_view text) {
     return std::string(text.substr(0, options_begin(text)));
 }
 
-Result<DrafterPlace> parse_drafter_place(std::string_view text, std::span<const std::string_view> known) {
-    DrafterPlace out;
+Result<DrafterSource> parse_drafter_source(std::string_view text, std::span<const std::string_view> known) {
+    DrafterSource out;
     const std::size_t begin = options_begin(text);
     out.path = text.substr(0, begin);
     for (std::string_view rest = text.substr(begin); !rest.empty();) {

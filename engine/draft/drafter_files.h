@@ -15,14 +15,14 @@
 namespace draftscope {
 
 /// The text after the colon of "eagle2:FOLDER,rope=target": a path and options.
-struct DrafterPlace {
+struct DrafterSource {
     std::string path;
     std::map<std::string, std::string, std::less<>> options;
 };
 /// Parses trailing ",key=value" options; a key outside `known` is an error.
-Result<DrafterPlace> parse_drafter_place(std::string_view text, std::span<const std::string_view> known);
+Result<DrafterSource> parse_drafter_source(std::string_view text, std::span<const std::string_view> known);
 /// Returns the path without the options.
-std::string drafter_path_of(std::string_view text);
+std::string parse_drafter_path(std::string_view text);
 
 /// An open drafter checkpoint: a folder with config.json and one weights file, or the file itself.
 struct DrafterFiles {

@@ -38,7 +38,7 @@ class Eagle2Model final : public EagleModel {
             DS_TRY(on_device_.prepare(*device, checkpoint_.shape, checkpoint_.rope, layer_, d));
             on_device_.set_fused(fc_, on_device_.keep(fc_bias_));
         }
-        return checkpoint_.nothing_left();
+        return checkpoint_.check_all_used();
     }
 
     const LayerShape& shape() const override { return checkpoint_.shape; }
@@ -47,7 +47,7 @@ class Eagle2Model final : public EagleModel {
     void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
         embed_for_eagle(checkpoint_, target_, tokens, out);
     }
-    void take_features(kernels::Exec&, Rows<const float> hidden, Rows<const float>,
+    void fuse_features(kernels::Exec&, Rows<const float> hidden, Rows<const float>,
                        Rows<float> out) override {
         for (int r = 0; r < out.rows; ++r) {
             std::memcpy(out.row_data(r), hidden.row_data(r), out.row(r).size_bytes());
@@ -60,8 +60,8 @@ class Eagle2Model final : public EagleModel {
         pass.attend(layer_, 0, out, out);
         pass.feed_forward(layer_, out);
     }
-    Rows<const float> head_rows(kernels::Exec&, Rows<const float> out) override { return out; }
-    kernels::KvType kv_type() const override { return kv_type_of(layer_.qkv.precision()); }
+    Rows<const float> lm_head_input(kernels::Exec&, Rows<const float> out) override { return out; }
+    kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override {
         return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();
     }

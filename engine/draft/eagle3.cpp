@@ -47,7 +47,7 @@ class Eagle3Model final : public EagleModel {
                                    checkpoint_.norm_before_residual});
             if (!feature_norm_.empty()) feature_norm_there_ = on_device_.keep(feature_norm_);
         }
-        return checkpoint_.nothing_left();
+        return checkpoint_.check_all_used();
     }
 
     const LayerShape& shape() const override { return checkpoint_.shape; }
@@ -59,7 +59,7 @@ class Eagle3Model final : public EagleModel {
     int feature_width() const override {
         return static_cast<int>(checkpoint_.aux_layers.size()) * checkpoint_.target_hidden;
     }
-    void take_features(kernels::Exec& exec, Rows<const float>, Rows<const float> aux,
+    void fuse_features(kernels::Exec& exec, Rows<const float>, Rows<const float> aux,
                        Rows<float> out) override {
         if (feature_norm_there_ != nullptr) return take_features_there(aux, out);
         kernels::matmul(exec, fc_, normed_features(exec, aux), out);
@@ -79,16 +79,18 @@ class Eagle3Model final : public EagleModel {
         pass.feed_forward(layer_, out);
         if (checkpoint_.norm_output) kernels::rms_norm(exec, out, final_norm_, eps, out);
     }
-    Rows<const float> head_rows(kernels::Exec& exec, Rows<const float> out) override {
+    Rows<const float> lm_head_input(kernels::Exec& exec, Rows<const float> out) override {
         if (checkpoint_.norm_output) return out;
         normed_.resize(static_cast<std::size_t>(out.rows) * static_cast<std::size_t>(out.cols));
         const Rows<float> normed(normed_.data(), out.rows, out.cols);
         kernels::rms_norm(exec, out, final_norm_, checkpoint_.shape.norm_eps, normed);
         return normed;
     }
-    const kernels::Matrix* own_head() const override { return own_head_.empty() ? nullptr : &own_head_; }
-    std::span<const TokenId> own_head_ids() const override { return head_ids_; }
-    kernels::KvType kv_type() const override { return kv_type_of(layer_.qkv.precision()); }
+    const kernels::Matrix* own_lm_head() const override {
+        return own_lm_head_.empty() ? nullptr : &own_lm_head_;
+    }
+    std::span<const TokenId> own_lm_head_ids() const override { return head_ids_; }
+    kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
@@ -102,14 +104,14 @@ class Eagle3Model final : public EagleModel {
         const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(fc.stride);
         const auto all = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
         const bool normed = feature_norm_there_ != nullptr;
-        if (!features_there_.reserve(*device(), cells * sizeof(kernels::Bf16)) ||
+        if (!features_there_.reserve(*device(), cells * sizeof(kernels::half_t)) ||
             (normed && (!rounded_there_.reserve(*device(), all * sizeof(float)) ||
                         !zeros_there_.reserve(*device(), static_cast<std::size_t>(width) * sizeof(float))))) {
-            device()->refuse("out of device memory for the drafter's rows");
+            device()->set_out_of_memory("out of device memory for the drafter's rows");
             return true;
         }
-        auto* half = features_there_.as<kernels::Bf16>();
-        device()->round({there, width, rows, width, half, fc.stride, fc.stride});
+        auto* half = features_there_.as<kernels::half_t>();
+        device()->cast({there, width, rows, width, half, fc.stride, fc.stride});
         if (normed) ask_norms(rows, half);
         kernels::MatmulOp op;
         op.weights = fc;
@@ -152,7 +154,7 @@ class Eagle3Model final : public EagleModel {
     }
 
     /// Normalises rounded features in place, in the order of the host.
-    void ask_norms(int rows, kernels::Bf16* half) {
+    void ask_norms(int rows, kernels::half_t* half) {
         const int all = feature_width(), stride = fc_.device_matrix().stride;
         kernels::AddOp widen;  // to fp32
         widen.x = zeros_there_.as<float>();
@@ -183,10 +185,10 @@ class Eagle3Model final : public EagleModel {
     void take_features_there(Rows<const float> aux, Rows<float> out) {
         const int d = checkpoint_.shape.hidden;
         const std::size_t cells = static_cast<std::size_t>(aux.rows) * static_cast<std::size_t>(aux.cols);
-        const std::lock_guard lock(device()->busy());
+        const std::lock_guard lock(device()->submit_mutex());
         if (aux.rows == 0) return;
         if (!on_device_.make_room(aux.rows) || !aux_there_.reserve(*device(), cells * sizeof(float)))
-            return device()->refuse("out of device memory for the drafter's rows");
+            return device()->set_out_of_memory("out of device memory for the drafter's rows");
         std::vector<RowAnywhere> rows(static_cast<std::size_t>(aux.rows));
         for (int r = 0; r < aux.rows; ++r) rows[static_cast<std::size_t>(r)].here = aux.row(r);
         bring_rows(*device(), rows, aux.cols, aux_there_.as<float>());
@@ -194,7 +196,7 @@ class Eagle3Model final : public EagleModel {
         for (int r = 0; r < out.rows; ++r)
             device()->download(out.row_data(r), on_device_.inputs() + (2 * std::ptrdiff_t{r} + 1) * d,
                                static_cast<std::size_t>(d) * sizeof(float));
-        (void)device()->finish();  // the error stays set and fails the next forward
+        (void)device()->synchronize();  // the error stays set and fails the next forward
     }
 
     Rows<const float> normed_features(kernels::Exec& exec, Rows<const float> aux) {
@@ -231,7 +233,7 @@ class Eagle3Model final : public EagleModel {
                              head->rows(), vocab);
         }
         const StackedTensor part{name, rows};
-        DS_ASSIGN(own_head_, pack_stacked(exec, precision, source, {&part, 1}, d, "hidden size"));
+        DS_ASSIGN(own_lm_head_, pack_stacked(exec, precision, source, {&part, 1}, d, "hidden size"));
         return rows == vocab ? Status() : load_head_ids(rows);
     }
 
@@ -249,8 +251,8 @@ class Eagle3Model final : public EagleModel {
             const std::int64_t entry = map[static_cast<std::size_t>(i)];
             const bool sane = entry > -vocab && entry < vocab;
             const std::int64_t id = sane ? entry + (absolute ? 0 : i) : -1;
-            const bool rising = head_ids_.empty() || id > head_ids_.back();
-            if (id < 0 || id >= vocab || !rising) {
+            const bool ascending = head_ids_.empty() || id > head_ids_.back();
+            if (id < 0 || id >= vocab || !ascending) {
                 return bad_input("{}: d2t[{}] = {} gives token {}; expected ascending ids below {}",
                                  source.path(), i, entry, id, vocab);
             }
@@ -286,7 +288,7 @@ class Eagle3Model final : public EagleModel {
     kernels::Matrix fc_;                    ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
-    kernels::Matrix own_head_;
+    kernels::Matrix own_lm_head_;
     std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed LM head
     const float* feature_norm_there_ = nullptr;
     kernels::DeviceBuffer aux_there_;                    ///< scratch of take_features_there()

@@ -38,7 +38,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> gguf_nam
 
 /// Returns whether a tensor may be ignored: maps that follow from others, rotary angles, copies of the
 /// target's tensors.
-bool may_be_left(std::string_view name, EagleGeneration generation) {
+bool may_ignore(std::string_view name, EagleGeneration generation) {
     if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("verifier_")) return true;
     if (name == "t2d" || name == "d2t") return true;
     return generation == EagleGeneration::eagle2 && name == "lm_head.weight";
@@ -62,7 +62,7 @@ Status check_generation(EagleCheckpoint& checkpoint, EagleGeneration generation)
 }
 
 /// Takes the head size from q_proj's rows if config.json omits it: writers omit a value equal to a default.
-void settle_head_dim(EagleCheckpoint& checkpoint, const std::optional<JsonFile>& config) {
+void infer_head_dim(EagleCheckpoint& checkpoint, const std::optional<JsonFile>& config) {
     if (!config || config->find("head_dim") != nullptr) return;
     LayerShape& shape = checkpoint.shape;
     const TensorInfo* q = checkpoint.weights->find(checkpoint.name("layers.0.self_attn.q_proj.weight"));
@@ -88,13 +88,13 @@ Status open_files(const std::string& path, EagleGeneration generation, const Tar
     DS_TRY(read_eagle_config(*files.config, config, out));
     out.weights = std::move(files.weights);
     find_layer(out);
-    settle_head_dim(out, files.config);
+    infer_head_dim(out, files.config);
     return {};
 }
 
-Status make_rope(const DrafterPlace& place, const Target& target, EagleCheckpoint& out) {
-    const auto option = place.options.find("rope");
-    const std::string kind = option == place.options.end() ? "own" : option->second;
+Status make_rope(const DrafterSource& drafter_source, const Target& target, EagleCheckpoint& out) {
+    const auto option = drafter_source.options.find("rope");
+    const std::string kind = option == drafter_source.options.end() ? "own" : option->second;
     const int context = target.config().context;
     if (kind == "own") {
         out.rope = kernels::make_rope_table(out.shape.head_dim, out.rope_theta, context, out.rope_divisors);
@@ -152,12 +152,12 @@ bool EagleCheckpoint::has(std::string_view official) {
     return weights->find(name(official)) != nullptr;
 }
 
-Status EagleCheckpoint::nothing_left() const {
+Status EagleCheckpoint::check_all_used() const {
     const EagleGeneration generation = used.count("norm.weight") + used.count("output_norm.weight") > 0
                                            ? EagleGeneration::eagle3
                                            : EagleGeneration::eagle2;
     for (const std::string& tensor : weights->names()) {
-        if (used.count(tensor) != 0 || may_be_left(tensor, generation)) continue;
+        if (used.count(tensor) != 0 || may_ignore(tensor, generation)) continue;
         return bad_input("{}: tensor '{}' is not supported in {} checkpoints by this version",
                          weights->path(), tensor,
                          generation == EagleGeneration::eagle3 ? "EAGLE-3" : "EAGLE-2");
@@ -167,9 +167,9 @@ Status EagleCheckpoint::nothing_left() const {
 
 Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& text,
                                               const Target& target) {
-    DS_ASSIGN(const DrafterPlace place, parse_drafter_place(text, known_options));
+    DS_ASSIGN(const DrafterSource drafter_source, parse_drafter_source(text, known_options));
     EagleCheckpoint out;
-    DS_TRY(open_files(place.path, generation, target, out));
+    DS_TRY(open_files(drafter_source.path, generation, target, out));
     DS_TRY(check_generation(out, generation));
     DS_TRY(generation == EagleGeneration::eagle2 ? check_eagle2(out, target.config())
                                                  : check_eagle3(out, target.config()));
@@ -183,7 +183,7 @@ Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const 
             "requires embeddings in the checkpoint, but tensor '{}' is missing",
             out.weights->path(), out.shape.hidden, out.target_hidden, out.name("embed_tokens.weight"));
     }
-    DS_TRY(make_rope(place, target, out));
+    DS_TRY(make_rope(drafter_source, target, out));
     DS_TRY(check_drafter_memory(*out.weights, target.precision()));
     return out;
 }

@@ -54,7 +54,7 @@ struct EagleCheckpoint {
     bool has(std::string_view official);
     /// Checks that every tensor is used or may be ignored. An unknown tensor would mean an unsupported
     /// variant.
-    Status nothing_left() const;
+    Status check_all_used() const;
 
     std::string layer_prefix = "layers.0.";  ///< of this file
     std::set<std::string, std::less<>> used;
@@ -62,7 +62,7 @@ struct EagleCheckpoint {
 
 /// Opens a checkpoint given as "PATH" or "PATH,rope=target" and checks it against the target. The option
 /// takes the target's rotation instead of the checkpoint's.
-Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& place,
+Result<EagleCheckpoint> open_eagle_checkpoint(EagleGeneration generation, const std::string& drafter_source,
                                               const Target& target);
 
 /// Readers of the layouts. `target` is the target's config.

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
+constexpr std::int64_t max_extent = std::int64_t{1} << 24;
 
 Status match_target(const JsonFile& file, const char* field, int found, int wanted,
                     const EagleCheckpoint& out) {
@@ -24,7 +24,7 @@ Status read_aux_layers(const JsonFile& file, const char* field, int offset, cons
                        EagleCheckpoint& out) {
     const Json* ids = file.find(field);
     if (ids == nullptr) return {};
-    if (!ids->is_array()) return file.wrong(field, "layer numbers");
+    if (!ids->is_array()) return file.field_error(field, "layer numbers");
     if (ids->empty()) return {};
     out.aux_layers.clear();
     for (const Json& id : *ids) {
@@ -39,11 +39,11 @@ Status read_aux_layers(const JsonFile& file, const char* field, int offset, cons
 }
 
 /// Returns an error if a switch selects an unsupported computation.
-Status refuse(const JsonFile& file, const char* field, bool unsupported) {
+Status reject(const JsonFile& file, const char* field, bool unsupported) {
     DS_ASSIGN(const auto value, file.boolean(field));
     if (value.value_or(!unsupported) != unsupported) return {};
-    return file.wrong(field, unsupported ? "false (true is not supported by this version)"
-                                         : "true (false is not supported by this version)");
+    return file.field_error(field, unsupported ? "false (true is not supported by this version)"
+                                               : "true (false is not supported by this version)");
 }
 
 Status read_flag(const JsonFile& file, const char* field, bool& out) {
@@ -69,27 +69,27 @@ Status read_eagle_section(const JsonFile& file, const ModelConfig& target, Eagle
     DS_ASSIGN(const auto meaning, section->text("aux_meaning"));
     const bool entering = meaning.value_or("").find("entering") != std::string::npos;
     DS_TRY(read_aux_layers(*section, "eagle_aux_hidden_state_layer_ids", entering ? 0 : 1, target, out));
-    DS_TRY(refuse(*section, "use_aux_hidden_state", false));
-    DS_TRY(refuse(*section, "use_input_layernorm_in_first_layer", false));
-    DS_TRY(refuse(*section, "use_last_layernorm", false));
-    DS_TRY(refuse(*section, "use_mtp_layernorm", true));
-    DS_TRY(refuse(*section, "eh_proj_before_attn", true));
+    DS_TRY(reject(*section, "use_aux_hidden_state", false));
+    DS_TRY(reject(*section, "use_input_layernorm_in_first_layer", false));
+    DS_TRY(reject(*section, "use_last_layernorm", false));
+    DS_TRY(reject(*section, "use_mtp_layernorm", true));
+    DS_TRY(reject(*section, "eh_proj_before_attn", true));
     DS_TRY(read_flag(*section, "return_hidden_post_norm", out.norm_output));
     return read_norm_flags(*section, out);
 }
 
 /// Returns an error for fields of the layer's config that would change the computation.
-Status refuse_layer_variants(const JsonFile& file) {
+Status reject_layer_variants(const JsonFile& file) {
     DS_ASSIGN(const auto activation, file.text("hidden_act"));
-    if (activation.value_or("silu") != "silu") return file.wrong("hidden_act", "silu");
-    DS_TRY(refuse(file, "mlp_bias", true));
-    DS_TRY(refuse(file, "use_sliding_window", true));
-    DS_ASSIGN(const auto layers, file.count("num_hidden_layers", largest_extent));
-    if (layers.value_or(1) != 1) return file.wrong("num_hidden_layers", "1: one decoder layer");
+    if (activation.value_or("silu") != "silu") return file.field_error("hidden_act", "silu");
+    DS_TRY(reject(file, "mlp_bias", true));
+    DS_TRY(reject(file, "use_sliding_window", true));
+    DS_ASSIGN(const auto layers, file.count("num_hidden_layers", max_extent));
+    if (layers.value_or(1) != 1) return file.field_error("num_hidden_layers", "1: one decoder layer");
     const Json* types = file.find("layer_types");
     if (types == nullptr || !types->is_array()) return {};
     for (const Json& type : *types) {
-        if (type != "full_attention") return file.wrong("layer_types", "full_attention");
+        if (type != "full_attention") return file.field_error("layer_types", "full_attention");
     }
     return {};
 }
@@ -101,11 +101,11 @@ struct LayerDefaults {
 };
 
 Status read_layer(const JsonFile& file, const LayerDefaults& defaults, EagleCheckpoint& out) {
-    DS_TRY(refuse_layer_variants(file));
+    DS_TRY(reject_layer_variants(file));
     LayerShape& shape = out.shape;
     const auto required = [&](const char* field, std::optional<int> fallback, int& value) -> Status {
-        DS_ASSIGN(const auto found, file.count(field, largest_extent));
-        if (!found && !fallback) return file.wrong(field, "an integer: a dimension of the layer");
+        DS_ASSIGN(const auto found, file.count(field, max_extent));
+        if (!found && !fallback) return file.field_error(field, "an integer: a dimension of the layer");
         value = found ? *found : *fallback;
         return {};
     };
@@ -113,13 +113,13 @@ Status read_layer(const JsonFile& file, const LayerDefaults& defaults, EagleChec
     DS_TRY(required("num_attention_heads", defaults.heads, shape.heads));
     DS_TRY(required("num_key_value_heads", shape.heads, shape.kv_heads));
     DS_TRY(required("intermediate_size", defaults.ffn, shape.ffn));
-    DS_ASSIGN(const auto head_dim, file.count("head_dim", largest_extent));
+    DS_ASSIGN(const auto head_dim, file.count("head_dim", max_extent));
     shape.head_dim =
         head_dim.value_or(defaults.head_dim > 0 ? defaults.head_dim : shape.hidden / shape.heads);
     DS_ASSIGN(const auto eps, file.positive("rms_norm_eps"));
     shape.norm_eps = static_cast<float>(eps.value_or(1e-6));
     if (shape.heads % shape.kv_heads != 0 || shape.head_dim < 2 || shape.head_dim % 2 != 0 ||
-        std::int64_t{shape.heads} * shape.head_dim > largest_extent) {
+        std::int64_t{shape.heads} * shape.head_dim > max_extent) {
         return bad_input("{}: {} heads, {} key/value heads and head size {} are inconsistent", file.path(),
                          shape.heads, shape.kv_heads, shape.head_dim);
     }
@@ -131,11 +131,11 @@ Status read_layer(const JsonFile& file, const LayerDefaults& defaults, EagleChec
 
 Status check_sizes(const JsonFile& outer, const JsonFile& layer, const ModelConfig& target,
                    EagleCheckpoint& out) {
-    DS_ASSIGN(const auto target_hidden, outer.count("target_hidden_size", largest_extent));
+    DS_ASSIGN(const auto target_hidden, outer.count("target_hidden_size", max_extent));
     out.target_hidden = target_hidden.value_or(out.shape.hidden);
     DS_TRY(match_target(outer, target_hidden ? "target_hidden_size" : "hidden_size", out.target_hidden,
                         target.hidden, out));
-    DS_ASSIGN(const auto vocab, layer.count("vocab_size", largest_extent));
+    DS_ASSIGN(const auto vocab, layer.count("vocab_size", max_extent));
     return match_target(layer, "vocab_size", vocab.value_or(target.vocab), target.vocab, out);
 }
 
@@ -154,18 +154,18 @@ Status read_speculators(const JsonFile& file, const ModelConfig& target, EagleCh
     out.layout = EagleLayout::speculators;
     DS_ASSIGN(const auto type, file.text("speculators_model_type"));
     if (type && *type != "eagle3" && *type != "eagle")
-        return file.wrong("speculators_model_type", "eagle3 or eagle");
+        return file.field_error("speculators_model_type", "eagle3 or eagle");
     DS_TRY(read_verifier(file, out));
-    DS_TRY(refuse(file, "layernorms", true));
+    DS_TRY(reject(file, "layernorms", true));
     DS_ASSIGN(const auto fusion_bias, file.boolean("fusion_bias"));
     out.fc_bias = fusion_bias;
     DS_TRY(read_norm_flags(file, out));
     DS_TRY(read_aux_layers(file, "eagle_aux_hidden_state_layer_ids", 0, target, out));
     DS_ASSIGN(const auto layer, file.object("transformer_layer_config"));
-    if (!layer) return file.wrong("transformer_layer_config", "the decoder layer's config");
+    if (!layer) return file.field_error("transformer_layer_config", "the decoder layer's config");
     DS_ASSIGN(const auto model_type, layer->text("model_type"));
     const std::string model = model_type.value_or("qwen3");
-    if (model != "llama" && model != "qwen3") return layer->wrong("model_type", "llama or qwen3");
+    if (model != "llama" && model != "qwen3") return layer->field_error("model_type", "llama or qwen3");
     const bool qwen = model == "qwen3";
     DS_TRY(read_layer(*layer, {4096, 32, qwen ? 22016 : 11008, qwen ? 128 : 0}, out));
     return check_sizes(file, *layer, target, out);

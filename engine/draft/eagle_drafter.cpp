@@ -13,7 +13,7 @@ namespace draftscope {
 namespace {
 
 /// Rows per catch-up pass. Bounds the scratch of the first call, which covers the whole prompt.
-constexpr int catch_up_chunk = 128;
+constexpr int max_extend_rows = 128;
 
 /// KV cache of the verified slots. Rows that an expansion writes after them are never committed, because
 /// their inputs are the drafter's own predictions.
@@ -29,8 +29,8 @@ struct EagleState final : DrafterState {
     std::vector<float> input;   ///< [2d] of the last verified slot
     std::vector<float> output;  ///< [d] of the last verified slot; gives the root's candidates
 
-    // If the state can be rewound (Drafter::keep_slots): everything it has processed.
-    bool keeps = false;
+    // If the state can be rewound (Drafter::enable_rewind): everything it has processed.
+    bool keep_history = false;
     int known = 0;                       ///< slots whose keys and values the cache holds
     std::vector<float> inputs, outputs;  ///< [known, 2d], [known, d]
 
@@ -43,15 +43,15 @@ struct EagleState final : DrafterState {
         cache.truncate(length);
     }
     void remember(std::vector<float>& all, Rows<const float> rows) const {
-        for (int r = 0; keeps && r < rows.rows; ++r)
+        for (int r = 0; keep_history && r < rows.rows; ++r)
             all.insert(all.end(), rows.row(r).begin(), rows.row(r).end());
     }
     void commit(int rows) {
         cache.commit(rows);
-        if (keeps) known = cache.length();
+        if (keep_history) known = cache.length();
     }
     /// Reuses up to `wanted` known slots; returns their number.
-    int recall(int wanted) {
+    int reuse_known(int wanted) {
         const int count = std::clamp(known - cache.length(), 0, wanted);
         if (count == 0) return 0;
         cache.commit(count);
@@ -62,7 +62,7 @@ struct EagleState final : DrafterState {
     }
 };
 
-EagleState& state_of(const DraftJob& job) {
+EagleState& state_for(const DraftJob& job) {
     return static_cast<EagleState&>(*job.state);
 }
 
@@ -90,26 +90,26 @@ void copy_row(std::span<const float> from, std::span<float> to) {
 
 /// A job's tree during expansion. Its rows take the slots after the committed ones, in the order of their
 /// passes.
-struct Growth {
+struct Expansion {
     void reset(const DraftContext& context, DraftJob& job_in) {
         job = &job_in;
         begin_tree(beam, context, job_in);
-        committed = state_of(job_in).cache.length();
-        free_slot = state_of(job_in).free_slot();
+        committed = state_for(job_in).cache.length();
+        free_slot = state_for(job_in).free_slot();
         slots_used = first_row = parents_first = 0;
-        tails.clear();
+        ancestor_slots.clear();
     }
 
     DraftJob* job = nullptr;
     BeamExpansion beam;
-    int committed = 0;      ///< number of committed slots
-    int free_slot = 0;      ///< first slot for tree rows
-    int slots_used = 0;     ///< tree rows written
-    int first_row = 0;      ///< this job's first row in the latest pass
-    int parents_first = 0;  ///< this job's first row in the previous pass
-    std::vector<int>
-        tails;  ///< [rows of the latest pass, level]: slots of each row's tree ancestors and of the row
-    std::vector<int> next_tails;
+    int committed = 0;                ///< number of committed slots
+    int free_slot = 0;                ///< first slot for tree rows
+    int slots_used = 0;               ///< tree rows written
+    int first_row = 0;                ///< this job's first row in the latest pass
+    int parents_first = 0;            ///< this job's first row in the previous pass
+    std::vector<int> ancestor_slots;  ///< [rows of the latest pass, level]: slots of each row's tree
+                                      ///< ancestors and of the row
+    std::vector<int> next_ancestor_slots;
 
     int rows() const { return static_cast<int>(beam.beam().size()); }
     bool expands(int level) const { return level <= job->tree.depth && !beam.beam().empty(); }
@@ -126,19 +126,19 @@ class EagleDrafter final : public Drafter {
     std::unique_ptr<DrafterState> make_state(int slots) const override {
         return std::make_unique<EagleState>(slots, model_->shape(), model_->kv_type(), model_->device());
     }
-    bool keep_slots(DrafterState& state) const override {
+    bool enable_rewind(DrafterState& state) const override {
         if (model_->device() != nullptr) return false;
-        return static_cast<EagleState&>(state).keeps = true;
+        return static_cast<EagleState&>(state).keep_history = true;
     }
     void rewind(DrafterState& state) const override { static_cast<EagleState&>(state).cache.clear(); }
-    Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
+    Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
     bool fits_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
     Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                        DeviceSpans& spans) override;
     void drafted_there() override { growth_.collect(); }
-    const kernels::Matrix* own_head() const override { return model_->own_head(); }
-    std::span<const TokenId> own_head_ids() const override { return model_->own_head_ids(); }
+    const kernels::Matrix* own_lm_head() const override { return model_->own_lm_head(); }
+    std::span<const TokenId> own_lm_head_ids() const override { return model_->own_lm_head_ids(); }
     std::size_t weight_bytes() const override { return model_->weight_bytes(); }
 
   private:
@@ -155,23 +155,23 @@ class EagleDrafter final : public Drafter {
     }
     Status check_catch_up(const DraftJob& job) const;
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
-    void catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows,
-                         std::span<DraftJob> roots);
+    void extend_cache_slices(DraftContext& context, std::span<const Slice> slices, int rows,
+                             std::span<DraftJob> roots);
     Status catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows, DeviceSpans& spans,
                           FunctionRef<void()> inputs_known);
-    void bring_last_rows(std::span<const Slice> slices, const float* from, int width,
-                         kernels::DeviceBuffer EagleState::*to) const;
+    void copy_last_rows(std::span<const Slice> slices, const float* from, int width,
+                        kernels::DeviceBuffer EagleState::*to) const;
     bool upload_slices(std::span<const Slice> slices, int rows);
-    Status bring_output(EagleState& state) const;
-    void gather_level(std::span<Growth*> active, int level, int rows);
+    Status download_output(EagleState& state) const;
+    void gather_level(std::span<Expansion*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
-    Result<bool> grow_there(DraftContext& context, std::span<Growth* const> active);
-    void run_level(DraftContext& context, std::span<Growth*> active, int level, int rows);
-    void list_rows(std::span<Growth*> active, int level);
-    void propose(DraftContext& context, std::span<Growth*> active, int level, int rows);
+    Result<bool> grow_there(DraftContext& context, std::span<Expansion* const> active);
+    void run_level(DraftContext& context, std::span<Expansion*> active, int level, int rows);
+    void list_rows(std::span<Expansion*> active, int level);
+    void propose(DraftContext& context, std::span<Expansion*> active, int level, int rows);
     std::uint64_t pass_bytes() const {
         return model_->weight_bytes() +
-               batch_.kv_bytes(model_->shape().kv_width(), kernels::bytes_of(model_->kv_type()));
+               batch_.kv_bytes(model_->shape().kv_width(), kernels::bytes_per_value(model_->kv_type()));
     }
 
     std::unique_ptr<EagleModel> model_;
@@ -182,15 +182,15 @@ class EagleDrafter final : public Drafter {
     RowBuffer inputs_;    ///< [rows, 2d]: embedding, hidden
     RowBuffer outputs_;   ///< [rows, d] of the latest pass
     RowBuffer previous_;  ///< outputs of the previous pass, while its rows are gathered
-    CandidateRows candidates_;
-    std::vector<Slice> slices_;  ///< of a catch-up
-    std::vector<int> recalled_;  ///< slots of each job that its state already had
-    Reused<Growth> growths_;     ///< one per drafting job
-    std::vector<Growth*> active_;
+    CandidateSampler candidates_;
+    std::vector<Slice> slices_;             ///< of a catch-up
+    std::vector<int> recalled_;             ///< slots of each job that its state already had
+    ReusableVector<Expansion> expansions_;  ///< one per drafting job
+    std::vector<Expansion*> active_;
     std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;
-    RowBuffer roots_;                   ///< [sequences, 2d]: inputs of the roots' rows
-    const Head* begun_head_ = nullptr;  ///< head whose level 0 has begun, and the sequences
+    RowBuffer roots_;                     ///< [sequences, 2d]: inputs of the roots' rows
+    const LmHead* begun_head_ = nullptr;  ///< head whose level 0 has begun, and the sequences
     std::vector<const DrafterState*> begun_for_;
     std::vector<TokenId> tokens_;
     kernels::DeviceBuffer tokens_there_, features_there_;  ///< of the slots being processed
@@ -202,7 +202,7 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
     if (job.new_there == nullptr && features.rows > 0 && features.cols != width) {
         return failed("{}: target features have width {}, expected {}", name_, features.cols, width);
     }
-    const int slots = state_of(job).cache.length() + new_slots(job);
+    const int slots = state_for(job).cache.length() + new_slots(job);
     if (static_cast<int>(job.tokens.size()) != slots + 1) {
         return failed("{}: {} verified slots need {} tokens, found {}: a round is missing", name_, slots,
                       slots + 1, job.tokens.size());
@@ -214,31 +214,31 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
     return {};
 }
 
-Status EagleDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
+Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
     int rows = 0, left = 0;
     recalled_.clear();
     for (const DraftJob& job : jobs) {
-        recalled_.push_back(state_of(job).recall(new_slots(job)));
+        recalled_.push_back(state_for(job).reuse_known(new_slots(job)));
         left += new_slots(job) - recalled_.back();
     }
     slices_.clear();
     const auto flush = [&] {
         left -= rows;
         // Only the last pass may overlap with the head: by then every root's inputs are known.
-        if (rows > 0) catch_up_slices(context, slices_, rows, left == 0 ? jobs : std::span<DraftJob>{});
+        if (rows > 0) extend_cache_slices(context, slices_, rows, left == 0 ? jobs : std::span<DraftJob>{});
         slices_.clear();
         rows = 0;
     };
     for (std::size_t j = 0; j < jobs.size(); ++j) {
         DraftJob& job = jobs[j];
-        state_of(job).cache.ensure_free(new_slots(job) - recalled_[j]);
+        state_for(job).cache.ensure_free(new_slots(job) - recalled_[j]);
         for (int first = recalled_[j]; first < new_slots(job);) {
-            const int take = std::min(catch_up_chunk - rows, new_slots(job) - first);
+            const int take = std::min(max_extend_rows - rows, new_slots(job) - first);
             slices_.push_back({&job, first, take});
             rows += take;
             first += take;
-            if (rows == catch_up_chunk) flush();
+            if (rows == max_extend_rows) flush();
         }
     }
     flush();
@@ -268,8 +268,8 @@ void EagleDrafter::begin_root(DraftContext& context, std::span<DraftJob> jobs) {
 }
 
 /// `roots`: the sequences whose level 0 begins with this pass.
-void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice> slices, int rows,
-                                   std::span<DraftJob> roots) {
+void EagleDrafter::extend_cache_slices(DraftContext& context, std::span<const Slice> slices, int rows,
+                                       std::span<DraftJob> roots) {
     PhaseScope scope(context.phases, Phase::backbone, 0, rows);
     const int d = hidden();
     const Rows<float> inputs = inputs_.rows(rows, 2 * d);
@@ -277,7 +277,7 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
     batch_.clear();
     int row = 0;
     for (const Slice& slice : slices) {
-        KvCache& cache = state_of(*slice.job).cache;
+        KvCache& cache = state_for(*slice.job).cache;
         const int slot = cache.length();
         const Rows<float> mine = inputs.slice(row, slice.rows);
         // Slot i pairs the hidden of token i with the embedding of token i + 1.
@@ -287,11 +287,11 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
         const auto part = [&](const Rows<const float>& all) {
             return all.empty() ? all : all.slice(slice.first, slice.rows);
         };
-        model_->take_features(context.exec, part(slice.job->new_hidden), part(slice.job->new_aux),
+        model_->fuse_features(context.exec, part(slice.job->new_hidden), part(slice.job->new_aux),
                               Rows<float>(mine.data + d, slice.rows, d, mine.stride));
         for (int i = 0; i < slice.rows; ++i) batch_.add_row(cache, slot + i, slot + i, slot + i + 1);
         // The pass may overwrite its inputs, so the last slot's are copied first.
-        EagleState& state = state_of(*slice.job);
+        EagleState& state = state_for(*slice.job);
         copy_row(mine.row(slice.rows - 1), state.input);
         state.remember(state.inputs, mine);
         row += slice.rows;
@@ -300,7 +300,7 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
     model_->run(context.exec, batch_, inputs, outputs);
     row = 0;
     for (const Slice& slice : slices) {
-        EagleState& state = state_of(*slice.job);
+        EagleState& state = state_for(*slice.job);
         state.commit(slice.rows);
         state.remember(state.outputs, outputs.slice(row, slice.rows));
         row += slice.rows;
@@ -312,7 +312,7 @@ void EagleDrafter::catch_up_slices(DraftContext& context, std::span<const Slice>
 
 Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& job) const {
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    const int committed = state_of(job).cache.length();
+    const int committed = state_for(job).cache.length();
     if (committed == 0 || static_cast<int>(job.tokens.size()) != committed + 1) {
         return failed("{}: {} tokens but {} slots processed; extend its cache before drafting", name_,
                       job.tokens.size(), committed);
@@ -326,69 +326,69 @@ Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& j
 
 Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_expand(context, job));
-    growths_.clear();
+    expansions_.clear();
     for (DraftJob& job : jobs) {
-        growths_.add().reset(context, job);
-        state_of(job).make_room(job.tree.drafting_nodes());
-        job.head_rows.clear();
+        expansions_.add().reset(context, job);
+        state_for(job).make_room(job.tree.drafting_nodes());
+        job.rows_per_call.clear();
     }
-    for (DraftJob& job : jobs) DS_TRY(bring_output(state_of(job)));
+    for (DraftJob& job : jobs) DS_TRY(download_output(state_for(job)));
     active_.clear();
-    for (Growth& growth : growths_) {
-        if (growth.job->tree.nodes > 1) active_.push_back(&growth);
+    for (Expansion& expansion : expansions_) {
+        if (expansion.job->tree.nodes > 1) active_.push_back(&expansion);
     }
     DS_ASSIGN(const bool grown, grow_there(context, active_));
     if (grown) {
         begun_head_ = nullptr;
-        return rerank_all(context, growths_);
+        return rerank_all(context, expansions_);
     }
     // The catch-up began level 0 for another head or for other sequences.
     if (begun_head_ != context.head ||
         !std::equal(begun_for_.begin(), begun_for_.end(), active_.begin(), active_.end(),
-                    [](const DrafterState* a, const Growth* b) { return a == b->job->state; }))
+                    [](const DrafterState* a, const Expansion* b) { return a == b->job->state; }))
         begin_root(context, jobs);
     begun_head_ = nullptr;
     for (int level = 0; !active_.empty(); ++level) {
         int rows = 0;
-        for (Growth* growth : active_) {
-            growth->parents_first = growth->first_row;
-            growth->first_row = rows;
-            rows += level == 0 ? 1 : growth->rows();
+        for (Expansion* expansion : active_) {
+            expansion->parents_first = expansion->first_row;
+            expansion->first_row = rows;
+            rows += level == 0 ? 1 : expansion->rows();
         }
         run_level(context, active_, level, rows);
         propose(context, active_, level, rows);
-        std::erase_if(active_, [&](const Growth* growth) { return !growth->expands(level + 1); });
+        std::erase_if(active_, [&](const Expansion* expansion) { return !expansion->expands(level + 1); });
     }
-    return rerank_all(context, growths_);
+    return rerank_all(context, expansions_);
 }
 
 /// Downloads the root's output after a round that ran on the device alone.
-Status EagleDrafter::bring_output(EagleState& state) const {
+Status EagleDrafter::download_output(EagleState& state) const {
     if (!state.is_there) return {};
-    const std::lock_guard lock(model_->device()->busy());
+    const std::lock_guard lock(model_->device()->submit_mutex());
     model_->device()->download(state.output.data(), state.output_there.as<float>(),
                                state.output.size() * sizeof(float));
     model_->device()->download(state.input.data(), state.input_there.as<float>(),
                                state.input.size() * sizeof(float));
     state.is_there = false;
-    return model_->device()->finish();
+    return model_->device()->synchronize();
 }
 
 /// Returns false if the trees continue level by level on the host.
-Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Growth* const> active) {
+Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Expansion* const> active) {
     if (model_->device() == nullptr || context.sampled != nullptr) return false;
     std::vector<GrowingTree> trees;
     std::vector<const DraftJob*> jobs;
-    for (Growth* growth : active) {
-        EagleState& state = state_of(*growth->job);
-        jobs.push_back(growth->job);
-        trees.push_back({growth->job,
+    for (Expansion* expansion : active) {
+        EagleState& state = state_for(*expansion->job);
+        jobs.push_back(expansion->job);
+        trees.push_back({expansion->job,
                          {state.input},
-                         &growth->beam,
+                         &expansion->beam,
                          {state.output},
                          &state.cache,
-                         growth->committed,
-                         growth->free_slot});
+                         expansion->committed,
+                         expansion->free_slot});
     }
     if (!growth_.fits(context, jobs)) return false;
     return growth_.grow(context, trees);
@@ -399,13 +399,13 @@ bool EagleDrafter::fits_there(const DraftContext& context, std::span<const Draft
         return false;
     std::vector<const DraftJob*> all;
     for (const DraftJob& job : jobs) {
-        if (!TreeGrowth::fits_step(job) || state_of(job).keeps || new_slots(job) == 0) return false;
+        if (!TreeGrowth::fits_step(job) || state_for(job).keep_history || new_slots(job) == 0) return false;
         all.push_back(&job);
     }
     if (!growth_.fits(context, all)) return false;
     for (const DraftJob& job : jobs)
-        state_of(job).cache.ensure_free(new_slots(job) + job.tree.drafting_nodes());
-    const std::lock_guard lock(model_->device()->busy());
+        state_for(job).cache.ensure_free(new_slots(job) + job.tree.drafting_nodes());
+    const std::lock_guard lock(model_->device()->submit_mutex());
     return model_->embeddings_there() != nullptr;
 }
 
@@ -415,7 +415,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
     std::vector<GrowingTree> trees;
     for (DraftJob& job : jobs) {
         DS_TRY(check_catch_up(job));
-        EagleState& state = state_of(job);
+        EagleState& state = state_for(job);
         const int committed = state.cache.length() + new_slots(job);
         if (committed + job.tree.depth > model_->rope().positions)
             return failed("{}: a tree of depth {} at position {} exceeds its {} positions; clip the tree",
@@ -423,7 +423,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
         const std::size_t bytes = static_cast<std::size_t>(hidden()) * sizeof(float);
         if (!state.output_there.reserve(device, bytes) || !state.input_there.reserve(device, 2 * bytes))
             return failed("{}: out of device memory for a sequence's state", name_);
-        job.head_rows.clear();
+        job.rows_per_call.clear();
         trees.push_back({&job,
                          {{}, state.input_there.as<float>()},
                          nullptr,
@@ -451,11 +451,11 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
     };
     for (DraftJob& job : jobs)
         for (int first = 0; first < new_slots(job);) {
-            const int take = std::min(catch_up_chunk - rows, new_slots(job) - first);
+            const int take = std::min(max_extend_rows - rows, new_slots(job) - first);
             slices.push_back({&job, first, take});
             rows += take;
             first += take;
-            if (rows == catch_up_chunk) DS_TRY(flush());
+            if (rows == max_extend_rows) DS_TRY(flush());
         }
     DS_TRY(flush());
     begun_head_ = nullptr;
@@ -466,7 +466,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
 bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     kernels::Device& device = *model_->device();
     const auto width = static_cast<std::size_t>(model_->feature_width());
-    if (!tokens_there_.reserve(device, static_cast<std::size_t>(catch_up_chunk) * sizeof(TokenId)) ||
+    if (!tokens_there_.reserve(device, static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
         !features_there_.reserve(device, static_cast<std::size_t>(rows) * width * sizeof(float)))
         return false;
     tokens_.clear();
@@ -475,7 +475,7 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     for (const Slice& slice : slices) {
         const DraftJob& job = *slice.job;
         // Slot i pairs the hidden of token i with the embedding of token i + 1.
-        const int slot = state_of(job).cache.length();
+        const int slot = state_for(job).cache.length();
         const auto next =
             job.tokens.subspan(static_cast<std::size_t>(slot) + 1, static_cast<std::size_t>(slice.rows));
         tokens_.insert(tokens_.end(), next.begin(), next.end());
@@ -500,8 +500,8 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     return true;
 }
 
-/// Enqueues catch_up_slices() without waiting. A sequence occurs at most once. `inputs_known` runs after the
-/// states' inputs are written and before the pass.
+/// Enqueues extend_cache_slices() without waiting. A sequence occurs at most once. `inputs_known` runs after
+/// the states' inputs are written and before the pass.
 Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows,
                                     DeviceSpans& spans, FunctionRef<void()> inputs_known) {
     kernels::Device& device = *model_->device();
@@ -511,7 +511,7 @@ Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice
         return failed("{}: out of device memory for {} verified slots", name_, rows);
     batch_.clear();
     for (const Slice& slice : slices) {
-        EagleState& state = state_of(*slice.job);
+        EagleState& state = state_for(*slice.job);
         const int slot = state.cache.length();
         for (int i = 0; i < slice.rows; ++i) batch_.add_row(state.cache, slot + i, slot + i, slot + i + 1);
     }
@@ -520,13 +520,13 @@ Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice
         device.copy_rows({model_->embeddings_there(), d, tokens_there_.as<std::int32_t>(), rows, d,
                           layer.inputs(), 2 * d});
         (void)model_->ask_features(features_there_.as<float>(), rows);
-        bring_last_rows(slices, layer.inputs(), 2 * d, &EagleState::input_there);
+        copy_last_rows(slices, layer.inputs(), 2 * d, &EagleState::input_there);
         inputs_known();
         DS_TRY(layer.ask_chain(batch_));
     }
-    bring_last_rows(slices, layer.outputs(), d, &EagleState::output_there);
+    copy_last_rows(slices, layer.outputs(), d, &EagleState::output_there);
     for (const Slice& slice : slices) {
-        EagleState& state = state_of(*slice.job);
+        EagleState& state = state_for(*slice.job);
         state.is_there = true;
         state.commit(slice.rows);
     }
@@ -534,55 +534,57 @@ Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice
 }
 
 /// Copies the last row of each slice of `from` to the slice's state.
-void EagleDrafter::bring_last_rows(std::span<const Slice> slices, const float* from, int width,
-                                   kernels::DeviceBuffer EagleState::*to) const {
+void EagleDrafter::copy_last_rows(std::span<const Slice> slices, const float* from, int width,
+                                  kernels::DeviceBuffer EagleState::*to) const {
     int end = 0;
     std::vector<kernels::CopyRowsOp> copies;
     for (const Slice& slice : slices) {
         end += slice.rows;
         copies.push_back({from + std::ptrdiff_t{end - 1} * width, width, nullptr, 1, width,
-                          (state_of(*slice.job).*to).as<float>(), width});
+                          (state_for(*slice.job).*to).as<float>(), width});
     }
     model_->device()->copy_rows(copies);
 }
 
-void EagleDrafter::gather_level(std::span<Growth*> active, int level, int rows) {
+void EagleDrafter::gather_level(std::span<Expansion*> active, int level, int rows) {
     const int d = hidden();
     const auto width = static_cast<std::size_t>(level);
     const Rows<float> inputs = inputs_.rows(rows, 2 * d);
     batch_.clear();
-    for (Growth* growth : active) {
-        const std::vector<BeamExpansion::BeamNode>& beam = growth->beam.beam();
-        KvCache& cache = state_of(*growth->job).cache;
+    for (Expansion* expansion : active) {
+        const std::vector<BeamExpansion::BeamNode>& beam = expansion->beam.beam();
+        KvCache& cache = state_for(*expansion->job).cache;
         tokens_.clear();
         for (const BeamExpansion::BeamNode& node : beam) tokens_.push_back(node.token);
-        const Rows<float> mine = inputs.slice(growth->first_row, static_cast<int>(beam.size()));
+        const Rows<float> mine = inputs.slice(expansion->first_row, static_cast<int>(beam.size()));
         model_->embed(tokens_, Rows<float>(mine.data, mine.rows, d, mine.stride));
-        growth->next_tails.resize(beam.size() * width);
+        expansion->next_ancestor_slots.resize(beam.size() * width);
         for (std::size_t b = 0; b < beam.size(); ++b) {
             const int parent = beam[b].parent_row;
-            copy_row(previous_.row(growth->parents_first + parent, d),
+            copy_row(previous_.row(expansion->parents_first + parent, d),
                      mine.row(static_cast<int>(b)).subspan(static_cast<std::size_t>(d)));
-            int* tail = growth->next_tails.data() + b * width;
+            int* tail = expansion->next_ancestor_slots.data() + b * width;
             if (level > 1) {
-                const int* above = growth->tails.data() + static_cast<std::size_t>(parent) * (width - 1);
+                const int* above =
+                    expansion->ancestor_slots.data() + static_cast<std::size_t>(parent) * (width - 1);
                 std::copy_n(above, width - 1, tail);
             }
-            const int slot = growth->free_slot + growth->slots_used++;
+            const int slot = expansion->free_slot + expansion->slots_used++;
             tail[width - 1] = slot;
-            batch_.add_row(cache, slot, growth->committed + level - 1, growth->committed, {tail, width});
+            batch_.add_row(cache, slot, expansion->committed + level - 1, expansion->committed,
+                           {tail, width});
         }
-        growth->tails.swap(growth->next_tails);
+        expansion->ancestor_slots.swap(expansion->next_ancestor_slots);
     }
 }
 
-void EagleDrafter::run_level(DraftContext& context, std::span<Growth*> active, int level, int rows) {
+void EagleDrafter::run_level(DraftContext& context, std::span<Expansion*> active, int level, int rows) {
     const int d = hidden();
     if (level == 0) {
         // The catch-up was the backbone pass of this level.
         const Rows<float> outputs = outputs_.rows(rows, d);
-        for (const Growth* growth : active)
-            copy_row(state_of(*growth->job).output, outputs.row(growth->first_row));
+        for (const Expansion* expansion : active)
+            copy_row(state_for(*expansion->job).output, outputs.row(expansion->first_row));
         return;
     }
     PhaseScope scope(context.phases, Phase::backbone, level, rows);
@@ -597,31 +599,33 @@ void EagleDrafter::run_level(DraftContext& context, std::span<Growth*> active, i
     scope.add_bytes(pass_bytes());
 }
 
-void EagleDrafter::list_rows(std::span<Growth*> active, int level) {
+void EagleDrafter::list_rows(std::span<Expansion*> active, int level) {
     row_jobs_.clear();
     head_states_.clear();
-    for (const Growth* growth : active) {
-        const auto mine = static_cast<std::size_t>(level == 0 ? 1 : growth->rows());
-        row_jobs_.insert(row_jobs_.end(), mine, growth->job);
-        head_states_.insert(head_states_.end(), mine, growth->job->head_state);
+    for (const Expansion* expansion : active) {
+        const auto mine = static_cast<std::size_t>(level == 0 ? 1 : expansion->rows());
+        row_jobs_.insert(row_jobs_.end(), mine, expansion->job);
+        head_states_.insert(head_states_.end(), mine, expansion->job->head_state);
     }
 }
 
-void EagleDrafter::propose(DraftContext& context, std::span<Growth*> active, int level, int rows) {
+void EagleDrafter::propose(DraftContext& context, std::span<Expansion*> active, int level, int rows) {
     int k = 0;
-    for (const Growth* growth : active) k = std::max(k, growth->job->tree.topk);
+    for (const Expansion* expansion : active) k = std::max(k, expansion->job->tree.topk);
     list_rows(active, level);
-    const Rows<const float> head_rows = model_->head_rows(context.exec, outputs_.rows(rows, hidden()));
-    candidates_.propose(context, head_rows, row_jobs_, level, k);
+    const Rows<const float> lm_head_input =
+        model_->lm_head_input(context.exec, outputs_.rows(rows, hidden()));
+    candidates_.propose(context, lm_head_input, row_jobs_, level, k);
     {
         PhaseScope scope(context.phases, Phase::topk, level, rows);
-        for (Growth* growth : active) {
-            const int parents = level == 0 ? 1 : growth->rows();
-            candidates_.extend(growth->beam, level, parents, growth->first_row, 1, growth->job->tree.topk);
-            growth->job->head_rows.push_back(parents);
+        for (Expansion* expansion : active) {
+            const int parents = level == 0 ? 1 : expansion->rows();
+            candidates_.extend(expansion->beam, level, parents, expansion->first_row, 1,
+                               expansion->job->tree.topk);
+            expansion->job->rows_per_call.push_back(parents);
         }
     }
-    tell_watcher(context, active, level);
+    notify_observer(context, active, level);
 }
 
 }  // namespace

@@ -19,21 +19,21 @@ class EagleModel {
     virtual const LayerShape& shape() const = 0;
     virtual const kernels::RopeTable& rope() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
-    virtual int feature_width() const = 0;  ///< width of the rows that take_features() reads
+    virtual int feature_width() const = 0;  ///< width of the rows that fuse_features() reads
     /// Writes the tokens' embeddings, [tokens, d].
     virtual void embed(std::span<const TokenId> tokens, Rows<float> out) const = 0;
     /// Converts target features of verified slots to drafter hiddens [rows, d]. Reads `aux` if aux_layers()
     /// is not empty, else `hidden`.
-    virtual void take_features(kernels::Exec& exec, Rows<const float> hidden, Rows<const float> aux,
+    virtual void fuse_features(kernels::Exec& exec, Rows<const float> hidden, Rows<const float> aux,
                                Rows<float> out) = 0;
     /// Runs one pass over `batch`. `inputs` is [rows, 2d], embedding first; `out` [rows, d] is the next
     /// level's hidden.
     virtual void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) = 0;
     /// Returns the rows for the LM head: `out`, or a normed copy in the model's buffer.
-    virtual Rows<const float> head_rows(kernels::Exec& exec, Rows<const float> out) = 0;
-    virtual const kernels::Matrix* own_head() const { return nullptr; }
-    /// Target id of each row of own_head(), ascending; empty = row i is token i.
-    virtual std::span<const TokenId> own_head_ids() const { return {}; }
+    virtual Rows<const float> lm_head_input(kernels::Exec& exec, Rows<const float> out) = 0;
+    virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
+    /// Target id of each row of own_lm_head(), ascending; empty = row i is token i.
+    virtual std::span<const TokenId> own_lm_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;
     virtual kernels::KvType kv_type() const = 0;
     /// Device that holds run()'s keys and values; null = host memory.
@@ -43,7 +43,7 @@ class EagleModel {
     /// Device table of embed() for all tokens, [vocab, d]; null if memory is insufficient. The caller holds
     /// Device::busy().
     virtual const float* embeddings_there() { return nullptr; }
-    /// Device version of take_features(): reads [rows, feature_width()] and writes on_device()'s inputs.
+    /// Device version of fuse_features(): reads [rows, feature_width()] and writes on_device()'s inputs.
     /// Returns false, without enqueuing anything, if the model only supports the host path. 0 rows only
     /// report support.
     virtual bool ask_features(const float* /*there*/, int /*rows*/) { return false; }

@@ -7,15 +7,14 @@
 namespace draftscope {
 namespace {
 
-constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
+constexpr std::int64_t max_extent = std::int64_t{1} << 24;
 
 Result<std::optional<int>> extent(const GgufFile& file, const char* field) {
     const std::string key = std::string("eagle3.") + field;
     DS_ASSIGN(const auto value, file.integer(key));
     if (!value) return std::optional<int>();
-    if (*value < 1 || *value > largest_extent)
-        return bad_input("{}: metadata '{}' is {}, expected 1 to {}", file.path(), key, *value,
-                         largest_extent);
+    if (*value < 1 || *value > max_extent)
+        return bad_input("{}: metadata '{}' is {}, expected 1 to {}", file.path(), key, *value, max_extent);
     return std::optional<int>(static_cast<int>(*value));
 }
 

@@ -19,7 +19,7 @@ Status EagleOnDevice::prepare(kernels::Device& device, const LayerShape& shape,
 }
 
 const float* EagleOnDevice::keep(std::span<const float> values) {
-    const std::lock_guard lock(device().busy());
+    const std::lock_guard lock(device().submit_mutex());
     return decoder_.keep(values);
 }
 
@@ -38,7 +38,7 @@ bool EagleOnDevice::make_room(int rows) {
     const void* before[] = {inputs_.as<void>(), fused_.as<void>()};
     const bool enough =
         decoder_.make_room(rows) && inputs_.reserve(on, count(rows, width) * sizeof(float)) &&
-        fused_.reserve(on, count(rows, kernels::padded_columns(width)) * sizeof(kernels::Bf16));
+        fused_.reserve(on, count(rows, kernels::padded_columns(width)) * sizeof(kernels::half_t));
     if (before[0] != inputs_.as<void>() || before[1] != fused_.as<void>()) decoder_.forget_graphs();
     return enough;
 }
@@ -47,7 +47,7 @@ bool EagleOnDevice::begin(const DecoderBatch& batch, Rows<const float> inputs) {
     kernels::Device& on = device();
     const int rows = inputs.rows;
     if (!decoder_.begin(batch).ok() || !make_room(rows)) {
-        on.refuse("out of device memory for the drafter's rows");
+        on.set_out_of_memory("out of device memory for the drafter's rows");
         return false;
     }
     const float* data = inputs.data;
@@ -70,19 +70,19 @@ void EagleOnDevice::end(Rows<float> out) {
         for (int r = 0; r < out.rows; ++r)
             device().download(out.row_data(r), decoder_.residual() + count(r, out.cols), width);
     }
-    (void)device().finish();
+    (void)device().synchronize();
 }
 
 void EagleOnDevice::run(const DecoderBatch& batch, Rows<const float> inputs, Rows<float> out) {
-    const std::lock_guard lock(device().busy());
+    const std::lock_guard lock(device().submit_mutex());
     if (inputs.rows == 0 || !begin(batch, inputs)) return;
     decoder_.replay({}, [&] { ask_layer(inputs.rows); });
     end(out);
 }
 
-Status EagleOnDevice::ask(const DecoderBatch& batch, const std::int32_t* tails, int tag) {
+Status EagleOnDevice::ask(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag) {
     DS_TRY(decoder_.begin(batch));
-    decoder_.use_tails(tails);
+    decoder_.use_tails(ancestor_slots);
     // No pass of run() has a tag.
     decoder_.replay({&tag, 1}, [&] { ask_layer(batch.rows()); });
     return {};
@@ -94,10 +94,10 @@ Status EagleOnDevice::ask_chain(const DecoderBatch& batch) {
     return {};
 }
 
-const kernels::Bf16* EagleOnDevice::ask_head_rows(int rows) {
+const kernels::half_t* EagleOnDevice::ask_head_rows(int rows) {
     const int stride = hidden_stride();
     if (norms_.head == nullptr) {
-        device().round({outputs(), shape_.hidden, rows, shape_.hidden, decoder_.input(), stride, stride});
+        device().cast({outputs(), shape_.hidden, rows, shape_.hidden, decoder_.input(), stride, stride});
         return decoder_.input();
     }
     kernels::RmsNormOp norm;
@@ -123,10 +123,10 @@ void EagleOnDevice::ask_layer(int rows) {
 void EagleOnDevice::ask_fused(int rows) {
     kernels::Device& on = device();
     const int stride = fc_->device_matrix().stride, width = 2 * shape_.hidden;
-    on.round({inputs(), width, rows, width, fused_.as<kernels::Bf16>(), stride, stride});
+    on.cast({inputs(), width, rows, width, fused_.as<kernels::half_t>(), stride, stride});
     kernels::MatmulOp op;
     op.weights = fc_->device_matrix();
-    op.x = fused_.as<kernels::Bf16>();
+    op.x = fused_.as<kernels::half_t>();
     op.rows = rows;
     op.y = decoder_.residual();
     op.y_stride = shape_.hidden;
@@ -147,13 +147,13 @@ void EagleOnDevice::ask_joined(int rows) {
     norm.width = d;
     norm.weight = norms_.input;
     norm.eps = shape_.norm_eps;
-    norm.half = fused_.as<kernels::Bf16>();
+    norm.half = fused_.as<kernels::half_t>();
     norm.half_stride = stride;
     norm.half_columns = d;
     on.rms_norm(norm);
     norm.x = inputs() + d;
     norm.weight = norms_.hidden;
-    norm.half = fused_.as<kernels::Bf16>() + d;
+    norm.half = fused_.as<kernels::half_t>() + d;
     norm.half_columns = stride - d;
     if (norms_.before_residual) {
         norm.y = decoder_.residual();
@@ -162,7 +162,7 @@ void EagleOnDevice::ask_joined(int rows) {
         on.copy_rows({norm.x, 2 * d, nullptr, rows, d, decoder_.residual(), d});
     }
     on.rms_norm(norm);
-    decoder_.attend(0, 0, fused_.as<kernels::Bf16>());
+    decoder_.attend(0, 0, fused_.as<kernels::half_t>());
     decoder_.feed_forward(0);
     if (norms_.output == nullptr) return;
     kernels::RmsNormOp last;

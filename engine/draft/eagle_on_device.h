@@ -41,11 +41,11 @@ class EagleOnDevice {
     int hidden_stride() const { return decoder_.hidden_stride(); }
     /// A pass over inputs(). The rows' ancestors are `tails`, an array there; `tag` differs where `tails`
     /// does.
-    Status ask(const DecoderBatch& batch, const std::int32_t* tails, int tag);
+    Status ask(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag);
     /// A pass over inputs() of rows that only see slots before them, as run() does it.
     Status ask_chain(const DecoderBatch& batch);
     /// The first `rows` outputs as the LM head reads them, [rows, hidden_stride()].
-    const kernels::Bf16* ask_head_rows(int rows);
+    const kernels::half_t* ask_head_rows(int rows);
 
   private:
     bool begin(const DecoderBatch& batch, Rows<const float> inputs);

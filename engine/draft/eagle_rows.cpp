@@ -26,12 +26,12 @@ Status EagleRows::ask(const Level& level, FunctionRef<void(const float*)> inputs
                            tree->committed, slots_);
     DeviceSpans::Scope asked(
         level.spans, level.context.phases, Phase::backbone, level.level, rows,
-        model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::Bf16)));
+        model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::half_t)));
     device.copy_rows({embeddings_, d, level.tokens, rows, d, layer.inputs(), 2 * d});
     device.copy_rows({layer.outputs(), d, level.parents, rows, d, layer.inputs() + d, 2 * d});
     inputs_known(layer.inputs());
     // The tails of a level and of the next lie apart.
-    return layer.ask(batch_, level.tails, above % 2);
+    return layer.ask(batch_, level.ancestor_slots, above % 2);
 }
 
 }  // namespace draftscope

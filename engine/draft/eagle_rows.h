@@ -18,7 +18,9 @@ class EagleRows final : public LevelRows {
     bool make_room(int trees, int nodes) override;
     void tails_moved() override { model_.on_device()->forget_graphs(); }
     Status ask(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    const kernels::Bf16* ask_head_rows(int rows) override { return model_.on_device()->ask_head_rows(rows); }
+    const kernels::half_t* ask_head_rows(int rows) override {
+        return model_.on_device()->ask_head_rows(rows);
+    }
 
   private:
     EagleModel& model_;

@@ -9,16 +9,16 @@ namespace {
 
 /// Hydra (arXiv 2402.05109): head i also reads the embeddings of the i + 1 tokens drafted before its token,
 /// root first.
-class HydraHeads final : public PathHeads {
+class HydraHeads final : public DecodingHeads {
   public:
-    HydraHeads(PathHeadWeights weights, const Target& target)
+    HydraHeads(DecodingHeadWeights weights, const Target& target)
         : weights_(std::move(weights)), target_(target) {
-        lm_heads_ = level_heads_of(weights_);
+        lm_heads_ = level_lm_heads(weights_);
     }
     Status prepare(kernels::Exec& exec) { return on_device_.prepare(exec.device(), weights_, hidden()); }
 
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
-    bool sees_path() const override { return true; }
+    bool uses_path() const override { return true; }
     int hidden() const override { return target_.config().hidden; }
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId> paths,
               Rows<float> out) override {
@@ -34,13 +34,13 @@ class HydraHeads final : public PathHeads {
         run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], inputs, scratch_, out);
     }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
-    std::span<const LevelHead> lm_heads() const override { return lm_heads_; }
+    std::span<const LevelLmHead> lm_heads() const override { return lm_heads_; }
     PathHeadsOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
 
   private:
-    PathHeadWeights weights_;
+    DecodingHeadWeights weights_;
     PathHeadsOnDevice on_device_;
-    std::vector<LevelHead> lm_heads_;
+    std::vector<LevelLmHead> lm_heads_;
     const Target& target_;
     std::vector<float> inputs_, scratch_;
 };
@@ -49,10 +49,10 @@ class HydraHeads final : public PathHeads {
 
 Result<std::unique_ptr<Drafter>> make_hydra(const std::string& path, const Target& target,
                                             kernels::Exec& exec) {
-    DS_ASSIGN(auto weights, load_path_heads(PathHeadKind::hydra, path, target, exec));
+    DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::hydra, path, target, exec));
     auto heads = std::make_unique<HydraHeads>(std::move(weights), target);
     DS_TRY(heads->prepare(exec));
-    return make_path_head_drafter(std::move(heads), target, "hydra");
+    return make_decoding_head_drafter(std::move(heads), target, "hydra");
 }
 
 }  // namespace draftscope

@@ -8,26 +8,26 @@
 namespace draftscope {
 namespace {
 
-class LevelHeads final : public Head {
+class LevelLmHeads final : public LmHead {
   public:
-    LevelHeads(std::span<const LevelHead> heads, int tokens) : heads_(heads), tokens_(tokens) {}
+    LevelLmHeads(std::span<const LevelLmHead> heads, int tokens) : heads_(heads), tokens_(tokens) {}
 
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
-        const LevelHead& head = at(context.level);
+        const LevelLmHead& head = at(context.level);
         dense_.propose(context, *head.matrix, head.bias, tokens_, {}, hidden, k, head.matrix->bytes(), out);
     }
 
-    std::optional<DirectHead> direct(int level) const override {
-        const LevelHead& head = at(level);
-        DirectHead direct{nullptr, head.matrix, tokens_, {}};
+    std::optional<LinearHead> as_linear(int level) const override {
+        const LevelLmHead& head = at(level);
+        LinearHead direct{nullptr, head.matrix, tokens_, {}};
         if (head.bias != nullptr) direct.bias = {head.bias, static_cast<std::size_t>(head.matrix->n())};
         return direct;
     }
 
-    HeadCost cost(int) const override { return cost_of(*heads_.front().matrix); }
+    HeadCost cost(int) const override { return matrix_cost(*heads_.front().matrix); }
     bool covers(const HeadState*, TokenId token, int) const override { return token >= 0 && token < tokens_; }
 
     void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
@@ -42,25 +42,25 @@ class LevelHeads final : public Head {
     }
 
   private:
-    const LevelHead& at(int level) const { return heads_[static_cast<std::size_t>(level)]; }
+    const LevelLmHead& at(int level) const { return heads_[static_cast<std::size_t>(level)]; }
     Rows<float> buffer(int rows) {
         const int n = heads_.front().matrix->n();
         logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(n));
         return {logits_.data(), rows, n};
     }
 
-    std::span<const LevelHead> heads_;
+    std::span<const LevelLmHead> heads_;
     int tokens_;  ///< real ids; the remaining rows are padding
-    DenseProposal dense_;
+    LinearProposer dense_;
     std::vector<float> logits_;
 };
 
 }  // namespace
 
-std::unique_ptr<Head> make_level_heads(std::span<const LevelHead> heads, const Target& target) {
+std::unique_ptr<LmHead> make_level_lm_heads(std::span<const LevelLmHead> heads, const Target& target) {
     const Tokenizer* tokenizer = target.tokenizer();
     const int tokens = tokenizer == nullptr ? target.config().vocab : tokenizer->size();
-    return std::make_unique<LevelHeads>(heads, std::min(tokens, heads.front().matrix->n()));
+    return std::make_unique<LevelLmHeads>(heads, std::min(tokens, heads.front().matrix->n()));
 }
 
 }  // namespace draftscope

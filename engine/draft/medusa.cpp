@@ -7,15 +7,15 @@ namespace {
 
 /// Medusa (arXiv 2401.10774): head i predicts the token at distance i + 2 from the last verified token, using
 /// only that token's hidden.
-class MedusaHeads final : public PathHeads {
+class MedusaHeads final : public DecodingHeads {
   public:
-    MedusaHeads(PathHeadWeights weights, int hidden) : weights_(std::move(weights)), hidden_(hidden) {
-        lm_heads_ = level_heads_of(weights_);
+    MedusaHeads(DecodingHeadWeights weights, int hidden) : weights_(std::move(weights)), hidden_(hidden) {
+        lm_heads_ = level_lm_heads(weights_);
     }
     Status prepare(kernels::Exec& exec) { return on_device_.prepare(exec.device(), weights_, hidden_); }
 
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
-    bool sees_path() const override { return false; }
+    bool uses_path() const override { return false; }
     int hidden() const override { return hidden_; }
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId>,
               Rows<float> out) override {
@@ -23,13 +23,13 @@ class MedusaHeads final : public PathHeads {
         run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], hidden, scratch_, out);
     }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
-    std::span<const LevelHead> lm_heads() const override { return lm_heads_; }
+    std::span<const LevelLmHead> lm_heads() const override { return lm_heads_; }
     PathHeadsOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
 
   private:
-    PathHeadWeights weights_;
+    DecodingHeadWeights weights_;
     PathHeadsOnDevice on_device_;
-    std::vector<LevelHead> lm_heads_;
+    std::vector<LevelLmHead> lm_heads_;
     int hidden_;
     std::vector<float> scratch_;
 };
@@ -38,10 +38,10 @@ class MedusaHeads final : public PathHeads {
 
 Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
                                              kernels::Exec& exec) {
-    DS_ASSIGN(auto weights, load_path_heads(PathHeadKind::medusa, path, target, exec));
+    DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::medusa, path, target, exec));
     auto heads = std::make_unique<MedusaHeads>(std::move(weights), target.config().hidden);
     DS_TRY(heads->prepare(exec));
-    return make_path_head_drafter(std::move(heads), target, "medusa");
+    return make_decoding_head_drafter(std::move(heads), target, "medusa");
 }
 
 }  // namespace draftscope

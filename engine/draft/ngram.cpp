@@ -10,10 +10,10 @@ namespace draftscope {
 namespace {
 
 /// Upper bound of the n-gram length (our default).
-constexpr int longest_ngram = 16;
+constexpr int max_ngram = 16;
 
 /// Upper bound of `window`: exceeds every context.
-constexpr int largest_window = 1 << 24;
+constexpr int max_window = 1 << 24;
 
 struct NgramOptions {
     int max = 3;      ///< longest suffix to look up
@@ -24,19 +24,19 @@ struct NgramOptions {
 
 /// Hash table from n-gram to the latest position after it. One block of memory for the text length given to
 /// the constructor; a longer text reallocates it.
-class Positions {
+class PositionTable {
   public:
-    explicit Positions(int tokens)
+    explicit PositionTable(int tokens)
         : entries_(std::bit_ceil(2 * static_cast<std::size_t>(std::max(tokens, 8)))) {}
     /// Requires position > 0.
     void set(std::uint64_t hash, int position) {
-        Entry& entry = entries_[place_of(hash)];
+        Entry& entry = entries_[find_entry(hash)];
         used_ += entry.position == 0 ? 1 : 0;
         entry = {hash, position};
         if (2 * used_ > entries_.size()) grow();
     }
     /// Returns 0 if the hash is absent.
-    int at(std::uint64_t hash) const { return entries_[place_of(hash)].position; }
+    int at(std::uint64_t hash) const { return entries_[find_entry(hash)].position; }
     void clear() {
         std::fill(entries_.begin(), entries_.end(), Entry());
         used_ = 0;
@@ -48,7 +48,7 @@ class Positions {
         int position = 0;
     };
     /// Returns the entry of the hash, or the free entry for it. A free entry always exists.
-    std::size_t place_of(std::uint64_t hash) const {
+    std::size_t find_entry(std::uint64_t hash) const {
         const std::size_t mask = entries_.size() - 1;
         std::size_t at = static_cast<std::size_t>(hash) & mask;
         while (entries_[at].position != 0 && entries_[at].hash != hash) at = (at + 1) & mask;
@@ -57,7 +57,7 @@ class Positions {
     void grow() {
         const std::vector<Entry> before = std::exchange(entries_, std::vector<Entry>(2 * entries_.size()));
         for (const Entry& entry : before)
-            if (entry.position != 0) entries_[place_of(entry.hash)] = entry;
+            if (entry.position != 0) entries_[find_entry(entry.hash)] = entry;
     }
 
     std::vector<Entry> entries_;
@@ -67,17 +67,17 @@ class Positions {
 /// The latest occurrence of each n-gram of the text that has a successor.
 struct NgramState final : DrafterState {
     NgramState(NgramOptions options, int tokens)
-        : follows(static_cast<std::size_t>(options.max - options.min + 1), Positions(tokens)) {}
-    std::vector<Positions> follows;  ///< per length: the position after the n-gram
-    int indexed = 0;                 ///< number of tokens whose preceding n-grams are indexed
+        : follows(static_cast<std::size_t>(options.max - options.min + 1), PositionTable(tokens)) {}
+    std::vector<PositionTable> follows;  ///< per length: the position after the n-gram
+    int indexed = 0;                     ///< number of tokens whose preceding n-grams are indexed
 
     void forget() {
-        for (Positions& positions : follows) positions.clear();
+        for (PositionTable& positions : follows) positions.clear();
         indexed = 0;
     }
 };
 
-std::uint64_t hash_of(std::span<const TokenId> gram) {
+std::uint64_t ngram_hash(std::span<const TokenId> gram) {
     std::uint64_t hash = 0xcbf29ce484222325u;
     for (const TokenId token : gram) {
         hash = (hash ^ static_cast<std::uint32_t>(token)) * 0x100000001b3u;
@@ -101,7 +101,7 @@ class NgramDrafter final : public Drafter {
     std::unique_ptr<DrafterState> make_state(int slots) const override {
         return std::make_unique<NgramState>(options_, slots);
     }
-    Status catch_up(DraftContext& context, std::span<DraftJob> jobs) override;
+    Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
     std::size_t weight_bytes() const override { return 0; }
 
@@ -118,7 +118,7 @@ void NgramDrafter::index(std::span<const TokenId> tokens, NgramState& state) con
     // An n-gram that ends before position p is only useful once token p follows it.
     for (int p = std::max(state.indexed, 1); p < size; ++p) {
         for (int n = options_.min; n <= std::min(options_.max, p); ++n) {
-            state.follows[static_cast<std::size_t>(n - options_.min)].set(hash_of(ending_at(tokens, p, n)),
+            state.follows[static_cast<std::size_t>(n - options_.min)].set(ngram_hash(ending_at(tokens, p, n)),
                                                                           p);
         }
     }
@@ -129,7 +129,7 @@ int NgramDrafter::find_continuation(std::span<const TokenId> tokens, const Ngram
     const int size = static_cast<int>(tokens.size());
     for (int n = std::min(options_.max, size - 1); n >= options_.min; --n) {
         const std::span<const TokenId> suffix = ending_at(tokens, size, n);
-        const int found = state.follows[static_cast<std::size_t>(n - options_.min)].at(hash_of(suffix));
+        const int found = state.follows[static_cast<std::size_t>(n - options_.min)].at(ngram_hash(suffix));
         const bool in_reach = found > 0 && (options_.window == 0 || size - found <= options_.window);
         if (in_reach && std::ranges::equal(ending_at(tokens, found, n), suffix)) return found;
         if (options_.backoff == 0) break;
@@ -137,7 +137,7 @@ int NgramDrafter::find_continuation(std::span<const TokenId> tokens, const Ngram
     return -1;
 }
 
-Status NgramDrafter::catch_up(DraftContext& context, std::span<DraftJob> jobs) {
+Status NgramDrafter::extend_cache(DraftContext& context, std::span<DraftJob> jobs) {
     PhaseScope scope(context.phases, Phase::backbone, 0, static_cast<int>(jobs.size()));
     for (DraftJob& job : jobs) {
         auto& state = static_cast<NgramState&>(*job.state);
@@ -153,7 +153,7 @@ Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
         {
             PhaseScope scope(context.phases, Phase::backbone, 1, 1);
             job.out.reset(job.tokens.back(), job.tree.nodes);
-            job.head_rows.clear();
+            job.rows_per_call.clear();
             const int size = static_cast<int>(job.tokens.size());
             const int from = find_continuation(job.tokens, static_cast<const NgramState&>(*job.state));
             const int drafts = from < 0 ? 0 : std::min(job.tree.levels(), job.tree.nodes - 1);
@@ -168,9 +168,9 @@ Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
         PhaseScope scope(context.phases, Phase::rerank, 0, job.out.size() - 1);
         DS_TRY(job.out.finish());
     }
-    if (context.watcher != nullptr) {
+    if (context.observer != nullptr) {
         for (DraftJob& job : jobs) {
-            context.watcher->level_done(job.sequence, 0, [&] { return job.out; });
+            context.observer->level_done(job.sequence, 0, [&] { return job.out; });
         }
     }
     return {};
@@ -178,13 +178,13 @@ Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
 
 struct NgramField {
     std::string_view name;
-    int lowest, highest;
+    int min_value, max_value;
     int NgramOptions::*value;
 };
 constexpr NgramField fields[] = {
-    {"max", 1, longest_ngram, &NgramOptions::max},
-    {"min", 1, longest_ngram, &NgramOptions::min},
-    {"window", 0, largest_window, &NgramOptions::window},
+    {"max", 1, max_ngram, &NgramOptions::max},
+    {"min", 1, max_ngram, &NgramOptions::min},
+    {"window", 0, max_window, &NgramOptions::window},
     {"backoff", 0, 1, &NgramOptions::backoff},
 };
 
@@ -197,10 +197,10 @@ Status set_option(std::string_view text, NgramOptions& options) {
         if (field.name != name) continue;
         int number = 0;
         const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-        if (error != std::errc() || end != value.data() + value.size() || number < field.lowest ||
-            number > field.highest) {
+        if (error != std::errc() || end != value.data() + value.size() || number < field.min_value ||
+            number > field.max_value) {
             return bad_input("drafter 'ngram': {}={} is not a whole number in {}..{}", name, value,
-                             field.lowest, field.highest);
+                             field.min_value, field.max_value);
         }
         options.*field.value = number;
         return {};

@@ -9,12 +9,12 @@ class NoDrafter final : public Drafter {
     bool uses_head() const override { return false; }
     bool needs_hidden() const override { return false; }
     std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<DrafterState>(); }
-    Status catch_up(DraftContext&, std::span<DraftJob>) override { return {}; }
+    Status extend_cache(DraftContext&, std::span<DraftJob>) override { return {}; }
     Status expand(DraftContext&, std::span<DraftJob> jobs) override {
         for (DraftJob& job : jobs) {
             if (job.tokens.empty()) return failed("none: a sequence without tokens has no root");
             job.out.reset(job.tokens.back());
-            job.head_rows.clear();
+            job.rows_per_call.clear();
             DS_TRY(job.out.finish());
         }
         return {};

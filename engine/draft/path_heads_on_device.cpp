@@ -14,7 +14,7 @@ std::size_t count(int rows, int cols) {
 
 }  // namespace
 
-Status PathHeadsOnDevice::prepare(kernels::Device* device, const PathHeadWeights& weights, int hidden) {
+Status PathHeadsOnDevice::prepare(kernels::Device* device, const DecodingHeadWeights& weights, int hidden) {
     if (device == nullptr) return {};
     weights_ = &weights;
     hidden_ = hidden;
@@ -28,7 +28,7 @@ Status PathHeadsOnDevice::prepare(kernels::Device* device, const PathHeadWeights
             if (block.shortcut.empty()) biases.resize(biases.size() + static_cast<std::size_t>(hidden));
         }
     }
-    const std::lock_guard lock(device->busy());
+    const std::lock_guard lock(device->submit_mutex());
     if (!biases_.reserve(*device, biases.size() * sizeof(float)))
         return failed("out of device memory for the drafter's heads");
     device->upload(biases_.as<void>(), biases.data(), biases.size() * sizeof(float));
@@ -40,8 +40,8 @@ bool PathHeadsOnDevice::make_room(int rows) {
     const void* before[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     const std::size_t cells = count(rows, hidden_);
     const bool enough =
-        inputs_.reserve(*device_, count(rows, widest_) * sizeof(kernels::Bf16)) &&
-        half_.reserve(*device_, count(rows, kernels::padded_columns(hidden_)) * sizeof(kernels::Bf16)) &&
+        inputs_.reserve(*device_, count(rows, widest_) * sizeof(kernels::half_t)) &&
+        half_.reserve(*device_, count(rows, kernels::padded_columns(hidden_)) * sizeof(kernels::half_t)) &&
         gate_.reserve(*device_, cells * sizeof(float)) && out_.reserve(*device_, cells * sizeof(float));
     const void* after[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
@@ -50,14 +50,14 @@ bool PathHeadsOnDevice::make_room(int rows) {
 
 void PathHeadsOnDevice::ask(int level, int rows) {
     std::uint64_t& key = keys_[{level, rows}];
-    if (key == 0) key = device_->new_key();
-    device_->replay(key, [&] { ask_blocks(level, rows); });
+    if (key == 0) key = device_->new_graph_key();
+    device_->graph(key, [&] { ask_blocks(level, rows); });
 }
 
 void PathHeadsOnDevice::ask_blocks(int level, int rows) {
     const int d = hidden_, narrow = kernels::padded_columns(d);
     const float* bias = biases_.as<float>() + first_bias_[static_cast<std::size_t>(level)];
-    const kernels::Bf16* x = inputs();
+    const kernels::half_t* x = inputs();
     const std::vector<ResidualBlock>& blocks = weights_->heads[static_cast<std::size_t>(level)];
     for (std::size_t b = 0; b < blocks.size(); ++b, bias += 2 * d) {
         const ResidualBlock& block = blocks[b];
@@ -86,27 +86,27 @@ void PathHeadsOnDevice::ask_blocks(int level, int rows) {
             add.base_stride = product.weights.stride;
         }
         device_->add(add);
-        device_->round({out_.as<float>(), d, rows, d, half_.as<kernels::Bf16>(), narrow, narrow});
-        x = half_.as<kernels::Bf16>();
+        device_->cast({out_.as<float>(), d, rows, d, half_.as<kernels::half_t>(), narrow, narrow});
+        x = half_.as<kernels::half_t>();
     }
 }
 
 void PathHeadsOnDevice::run(int level, Rows<const float> x, Rows<float> out) {
     assert(x.stride == x.cols && out.stride == out.cols);
-    const std::lock_guard lock(device_->busy());
+    const std::lock_guard lock(device_->submit_mutex());
     const std::size_t cells = count(x.rows, x.cols);
     if (!make_room(x.rows) || !staging_.reserve(*device_, cells * sizeof(float)))
-        return device_->refuse("out of device memory for the drafter's rows");
+        return device_->set_out_of_memory("out of device memory for the drafter's rows");
     device_->upload(staging_.as<float>(), x.data, cells * sizeof(float));
-    device_->round({staging_.as<float>(), x.cols, x.rows, x.cols, inputs(), stride(level), stride(level)});
+    device_->cast({staging_.as<float>(), x.cols, x.rows, x.cols, inputs(), stride(level), stride(level)});
     ask(level, x.rows);
     device_->download(out.data, out_.as<float>(), count(out.rows, out.cols) * sizeof(float));
-    (void)device_->finish();
+    (void)device_->synchronize();
 }
 
 bool PathRows::make_room(int trees, int nodes) {
     PathHeadsOnDevice& there = *heads_.on_device();
-    const bool sees = heads_.sees_path();
+    const bool sees = heads_.uses_path();
     const int d = hidden(), rows = sees ? nodes : trees;
     embeddings_ = target_.embeddings_there();
     bool enough = embeddings_ != nullptr && there.make_room(rows) &&
@@ -122,11 +122,11 @@ Status PathRows::ask(const Level& level, FunctionRef<void(const float*)> inputs_
     const DeviceSpans::Scope asked(level.spans, level.context.phases, Phase::backbone, level.level, rows,
                                    heads_.weight_bytes(level.level));
     bring_inputs(level);
-    const bool sees = heads_.sees_path();
-    device().round({rows_.as<float>() + d, 2 * d, rows, d, there.inputs(), stride, sees ? d : stride});
+    const bool sees = heads_.uses_path();
+    device().cast({rows_.as<float>() + d, 2 * d, rows, d, there.inputs(), stride, sees ? d : stride});
     if (sees) {
         const int width = (level.level + 1) * d;
-        device().round({bring_path(level), width, rows, width, there.inputs() + d, stride, stride - d});
+        device().cast({bring_path(level), width, rows, width, there.inputs() + d, stride, stride - d});
     }
     if (level.level > 0) inputs_known(rows_.as<float>());
     there.ask(level.level, rows);
@@ -136,7 +136,7 @@ Status PathRows::ask(const Level& level, FunctionRef<void(const float*)> inputs_
 /// What each row starts from. A row that stands for all nodes of its tree starts from the root.
 void PathRows::bring_inputs(const Level& level) {
     const int d = hidden(), stride = 2 * d;
-    const bool by_node = level.level > 0 && heads_.sees_path();
+    const bool by_node = level.level > 0 && heads_.uses_path();
     copies_.clear();
     for (const GrowingTree* tree : level.trees) {
         const float* from = tree->input.there;

@@ -46,10 +46,10 @@ const DrafterInfo* find_drafter(std::string_view id) {
 }
 
 Status check_tree(const Drafter& drafter, const TreeSpec& tree) {
-    const int most = drafter.most_levels();
-    if (!tree.choices || most == 0 || tree.levels() <= most) return {};
+    const int max_levels = drafter.max_levels();
+    if (!tree.choices || max_levels == 0 || tree.levels() <= max_levels) return {};
     return bad_input("tree: {} has {} levels, but the drafter has only {} heads; use choices:{},levels={}",
-                     to_text(tree), tree.levels(), most, tree.choices->name, most);
+                     to_text(tree), tree.levels(), max_levels, tree.choices->name, max_levels);
 }
 
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,

@@ -50,13 +50,14 @@ Status make_synthetic_eagle(EagleGeneration generation, const std::string& path,
     return {};
 }
 
-Result<std::unique_ptr<WeightSource>> make_synthetic_path_heads(const std::string& path, const Target& target,
-                                                                int heads, bool sees_path) {
+Result<std::unique_ptr<WeightSource>> make_synthetic_decoding_heads(const std::string& path,
+                                                                    const Target& target, int heads,
+                                                                    bool uses_path) {
     DS_TRY(check_target(path, target));
     const std::int64_t d = target.config().hidden;
     std::vector<ModelTensor> tensors;
     for (int i = 0; i < heads; ++i) {
-        tensors.push_back({fmt::format("{}.0.linear.weight", i), {d, sees_path ? (i + 2) * d : d}});
+        tensors.push_back({fmt::format("{}.0.linear.weight", i), {d, uses_path ? (i + 2) * d : d}});
         tensors.push_back({fmt::format("{}.0.linear.bias", i), {d}});
     }
     return make_synthetic_weights(path, tensors);

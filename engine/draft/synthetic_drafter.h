@@ -16,9 +16,10 @@ bool is_synthetic_drafter(std::string_view path);
 /// Uses the target's LM head and embeddings, as drafters trained on the full vocabulary do.
 Status make_synthetic_eagle(EagleGeneration generation, const std::string& path, const Target& target,
                             EagleCheckpoint& out);
-/// Creates `heads` Medusa heads of one residual block each over the target's LM head; with `sees_path`, Hydra
+/// Creates `heads` Medusa heads of one residual block each over the target's LM head; with `uses_path`, Hydra
 /// heads.
-Result<std::unique_ptr<WeightSource>> make_synthetic_path_heads(const std::string& path, const Target& target,
-                                                                int heads, bool sees_path);
+Result<std::unique_ptr<WeightSource>> make_synthetic_decoding_heads(const std::string& path,
+                                                                    const Target& target, int heads,
+                                                                    bool uses_path);
 
 }  // namespace draftscope

@@ -36,12 +36,11 @@ int rows_of(std::span<const int> widths) {
 bool fits_ops(const TreeSpec& tree, int topk) {
     const std::vector<int> widths = widths_of(tree);
     const int widest = *std::max_element(widths.begin(), widths.end()), candidates = rows_of(widths) * topk;
-    return topk <= kernels::most_selected && widest <= kernels::most_selected &&
-           widest * topk <= kernels::most_beam &&
+    return topk <= kernels::max_topk && widest <= kernels::max_topk && widest * topk <= kernels::max_beam &&
            kernels::can_rerank(candidates, std::min(tree.nodes, candidates + 1));
 }
 
-int most_levels(std::span<const GrowingTree> trees) {
+int max_levels(std::span<const GrowingTree> trees) {
     int levels = 0;
     for (const GrowingTree& tree : trees) levels = std::max(levels, tree.job->tree.levels());
     return levels;
@@ -66,16 +65,16 @@ void bring_rows(kernels::Device& device, std::span<const RowAnywhere> rows, int 
     device.copy_rows(copies);
 }
 
-HeadThere& TreeGrowth::there_of(Head& head) {
+HeadThere& TreeGrowth::there_of(LmHead& head) {
     if (HeadThere* own = head.there()) return *own;
     direct_.use(head);
     return direct_;
 }
 
 bool TreeGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) {
-    if (jobs.empty() || (context.watcher != nullptr && context.watcher->watching())) return false;
+    if (jobs.empty() || (context.observer != nullptr && context.observer->observing())) return false;
     const TreeSpec& first = jobs.front()->tree;
-    static_assert(kernels::most_selected * kernels::most_selected <= kernels::most_beam);
+    static_assert(kernels::max_topk * kernels::max_topk <= kernels::max_beam);
     int levels = 0, rows = 0, topk = 0;
     std::vector<HeadState*> states;
     for (const DraftJob* job : jobs) {
@@ -89,13 +88,13 @@ bool TreeGrowth::fits(const DraftContext& context, std::span<const DraftJob* con
         topk = std::max(topk, job->tree.topk);
     }
     for (const DraftJob* job : jobs)
-        if (topk > kernels::most_selected || (first.choices && !fits_ops(job->tree, topk))) return false;
+        if (topk > kernels::max_topk || (first.choices && !fits_ops(job->tree, topk))) return false;
     ProposeContext call{context.exec, context.phases};
     HeadThere& head = there_of(*context.head);
     if (!head.fits(call, levels, topk, states)) return false;
     if (context.sampled == nullptr) return true;
     const DrawnColumns columns = head.drawn_columns(levels);
-    return columns.support > 0 && columns.support <= kernels::most_draw_columns &&
+    return columns.support > 0 && columns.support <= kernels::max_sample_columns &&
            (columns.own ? 3 : 2) * count(rows, columns.stride) * sizeof(float) <= most_drawn_bytes;
 }
 
@@ -118,9 +117,9 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     head_ = &there_of(*context.head);
     sampled_ = context.sampled;
     const int count_of_trees = static_cast<int>(trees.size());
-    const int levels = levels_ = most_levels(trees);
+    const int levels = levels_ = max_levels(trees);
     // Drafts are drawn for each node.
-    const int most_rows = rows_.one_for_all() && sampled_ == nullptr ? count_of_trees : most_nodes;
+    const int most_rows = rows_.shared_logits() && sampled_ == nullptr ? count_of_trees : most_nodes;
     const auto nodes = static_cast<std::size_t>(most_nodes), rows = static_cast<std::size_t>(most_rows);
     bool enough = rows_.make_room(count_of_trees, most_nodes) &&
                   head_->reserve(device, levels, most_rows, topk_) && place_notes(trees) &&
@@ -131,15 +130,15 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     words(best_, rows * static_cast<std::size_t>(topk_));
     words(logits_, rows * static_cast<std::size_t>(topk_));
     words(sums_, rows);
-    words(scores_, trees.size() * kernels::most_selected);
-    words(places_, trees.size() * kernels::most_selected);
+    words(scores_, trees.size() * kernels::max_topk);
+    words(places_, trees.size() * kernels::max_topk);
     words(tokens_, nodes);
     words(parents_, nodes);
     words(pool_, 5 * cells_);
     words(roots_, 2 * trees.size() * static_cast<std::size_t>(rows_.hidden()));
-    const void* before[] = {tails(0), tails(1)};
+    const void* before[] = {ancestor_slots(0), ancestor_slots(1)};
     for (kernels::DeviceBuffer& one : tails_) words(one, nodes * static_cast<std::size_t>(levels));
-    if (before[0] != tails(0) || before[1] != tails(1)) rows_.tails_moved();
+    if (before[0] != ancestor_slots(0) || before[1] != ancestor_slots(1)) rows_.tails_moved();
     return enough;
 }
 
@@ -285,7 +284,7 @@ void TreeGrowth::draw(DraftContext& context, std::span<GrowingTree* const> activ
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
                              count(rows, columns_.support) * sizeof(float));
     if (left_at(level) != first_drawn(level)) give_each_node_a_row(active, level);
-    kernels::DraftOp op;
+    kernels::SampleWithoutReplacementOp op;
     op.logits = drawn_row(first_drawn(level));
     op.stride = columns_.stride;
     op.rows = rows;
@@ -297,26 +296,26 @@ void TreeGrowth::draw(DraftContext& context, std::span<GrowingTree* const> activ
     op.uniforms = uniforms_there_.as<double>() + count(first_drawn(level), topk_);
     op.ids = best_.as<std::int32_t>();
     op.logprobs = logits_.as<float>();
-    op.lowest = lowest_.as<float>();
-    op.last = last_.as<std::int32_t>();
+    op.min_logit = lowest_.as<float>();
+    op.last_tied_id = last_.as<std::int32_t>();
     if (columns_.own) {
         op.sizes = drawn_sizes_there_.as<std::int32_t>() + first_drawn(level);
         op.tokens = drawn_tokens(first_drawn(level));
     }
-    rows_.device().draft(op);
+    rows_.device().sample_without_replacement(op);
 }
 
 Result<bool> TreeGrowth::grow(DraftContext& context, std::span<GrowingTree> trees) {
     assert(context.sampled == nullptr);
     kernels::Device& device = rows_.device();
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     if (!prepare(context, trees)) return false;
     own_spans_.begin(device.timer());
     begin(context, trees, own_spans_, nullptr);
     DS_TRY(ask(context, trees, nullptr));
     candidates_.resize(2 * cells_);
     device.download(candidates_.data(), pool_.as<void>(), 2 * cells_ * sizeof(std::int32_t));
-    DS_TRY(device.finish());
+    DS_TRY(device.synchronize());
     collect();
     own_spans_.record(context.phases);
     fill(trees);
@@ -407,8 +406,8 @@ void TreeGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tree
         op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
         op.pool_scores = pool_.as<float>() + 2 * cells_ + tree.pool;
         op.pool_parents = pool_.as<std::int32_t>() + 3 * cells_ + tree.pool;
-        op.drawn = sampled_ != nullptr;
-        if (op.drawn) op.pool_rows = pool_.as<std::int32_t>() + 4 * cells_ + tree.pool;
+        op.sampled = sampled_ != nullptr;
+        if (op.sampled) op.pool_rows = pool_.as<std::int32_t>() + 4 * cells_ + tree.pool;
         op.root_row = tree.place;
         op.root = tree.job->tokens.back();
         // The target has as many slots as there are tokens before the root.
@@ -441,7 +440,7 @@ Status TreeGrowth::ask_rows(DraftContext& context, std::span<GrowingTree* const>
     if (level > 0) {
         asked.tokens = tokens_.as<std::int32_t>();
         asked.parents = parents_.as<std::int32_t>();
-        asked.tails = tails(level - 1);
+        asked.ancestor_slots = ancestor_slots(level - 1);
     }
     return rows_.ask(asked, [&](const float* inputs) { begin_head(context, active, level, rows, inputs); });
 }
@@ -505,7 +504,7 @@ void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& activ
     int next_node = 0, next_row = 0;
     beams_.clear();
     for (GrowingTree* tree : active) {
-        tree->job->head_rows.push_back(rows_at(*tree, level));
+        tree->job->rows_per_call.push_back(rows_at(*tree, level));
         const bool goes_on = level < tree->job->tree.depth;
         beams_.push_back(extend(*tree, level, goes_on, next_node));
         tree->first_node = next_node;
@@ -530,8 +529,8 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
     op.level = level;
     op.rows = nodes;
     op.k = topk_;
-    op.one_for_all = rows_.one_for_all() && !drawn;
-    op.drawn = drawn;
+    op.shared_logits = rows_.shared_logits() && !drawn;
+    op.sampled = drawn;
     op.ids = best_.as<std::int32_t>() + first;
     op.logits = logits_.as<float>() + first;
     op.logsumexp = sums_.as<float>() + tree.first_row;
@@ -545,21 +544,21 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
         op.pool_rows = pool + 4 * cells_ + at;
         op.next_first_row = first_drawn(level + 1) + next_first;
     }
-    op.row_places = places_.as<std::int32_t>() + count(tree.place, kernels::most_selected);
-    op.first_place = tree.proposed;
+    op.row_indices = places_.as<std::int32_t>() + count(tree.place, kernels::max_topk);
+    op.first_index = tree.proposed;
     op.keep = goes_on ? nodes_at(tree, level + 1) : 0;
     if (!choices_first_.empty()) {
-        op.chosen = choices_there_.as<std::int32_t>() + choices_first_[set_at(tree.place, level)];
-        op.chosen_next = op.chosen + count(nodes, topk_);
+        op.static_mask = choices_there_.as<std::int32_t>() + choices_first_[set_at(tree.place, level)];
+        op.static_next = op.static_mask + count(nodes, topk_);
     }
     op.first_row = tree.first_node;
     op.first_slot = tree.free_slot + tree.slots + (level == 0 ? 0 : nodes);
-    op.scores = scores_.as<float>() + count(tree.place, kernels::most_selected);
+    op.scores = scores_.as<float>() + count(tree.place, kernels::max_topk);
     op.next_tokens = tokens_.as<std::int32_t>() + next_first;
     op.next_rows = parents_.as<std::int32_t>() + next_first;
     // A node of level l sees l nodes of the levels before and itself.
-    op.tails = level == 0 ? nullptr : tails(level - 1) + count(tree.first_node, level);
-    op.next_tails = tails(level) + count(next_first, level + 1);
+    op.ancestor_slots = level == 0 ? nullptr : ancestor_slots(level - 1) + count(tree.first_node, level);
+    op.next_ancestor_slots = ancestor_slots(level) + count(next_first, level + 1);
     tree.proposed += nodes * topk_;
     return op;
 }

@@ -55,14 +55,14 @@ class LevelRows {
         bool inputs_wanted = false;  ///< by the head
         // Of the level's nodes, each tree's from first_node on; null at level 0, whose nodes are the roots.
         const std::int32_t* tokens = nullptr;
-        const std::int32_t* parents = nullptr;  ///< nodes of the level before
-        const std::int32_t* tails = nullptr;    ///< [nodes, level], as BeamOp leaves them
+        const std::int32_t* parents = nullptr;         ///< nodes of the level before
+        const std::int32_t* ancestor_slots = nullptr;  ///< [nodes, level], as BeamOp leaves them
     };
     virtual ~LevelRows() = default;
     virtual kernels::Device& device() = 0;
     virtual int hidden() const = 0;
     /// One row of a tree serves all its nodes of a level, which the rows do not look at.
-    virtual bool one_for_all() const { return false; }
+    virtual bool shared_logits() const { return false; }
     /// Memory for levels of up to `nodes` nodes of `trees` trees; false when there is none.
     virtual bool make_room(int trees, int nodes) = 0;
     /// `tails` of later levels lie elsewhere than those before.
@@ -71,7 +71,7 @@ class LevelRows {
     /// long; not at level 0, where they were known before: [rows, 2d] as in Head::begin_level, where wanted.
     virtual Status ask(const Level& level, FunctionRef<void(const float* inputs)> inputs_known) = 0;
     /// The rows as the LM head reads them, [rows, padded_columns(d)].
-    virtual const kernels::Bf16* ask_head_rows(int rows) = 0;
+    virtual const kernels::half_t* ask_head_rows(int rows) = 0;
 };
 
 /// Grows trees level by level without the host in between: candidates, the next level's nodes, their rows and
@@ -112,10 +112,10 @@ class TreeGrowth {
         return tree.widths[static_cast<std::size_t>(level)];
     }
     int rows_at(const GrowingTree& tree, int level) const {
-        return rows_.one_for_all() ? 1 : nodes_at(tree, level);
+        return rows_.shared_logits() ? 1 : nodes_at(tree, level);
     }
     bool place_choices(std::span<const GrowingTree> trees);
-    HeadThere& there_of(Head& head);
+    HeadThere& there_of(LmHead& head);
     bool place_notes(std::span<const GrowingTree> trees);
     bool place_draws(std::span<const GrowingTree> trees);
     void draw(DraftContext& context, std::span<GrowingTree* const> active, int level);
@@ -136,7 +136,7 @@ class TreeGrowth {
     kernels::BeamOp extend(GrowingTree& tree, int level, bool goes_on, int next_first);
     void fill(std::span<GrowingTree> trees);
 
-    std::int32_t* tails(int level) const {
+    std::int32_t* ancestor_slots(int level) const {
         return tails_[static_cast<std::size_t>(level % 2)].as<std::int32_t>();
     }
 
@@ -150,12 +150,12 @@ class TreeGrowth {
     }
     /// Where a head leaves a level's rows: behind all others, where one is to serve several nodes.
     int left_at(int level) const {
-        return level > 0 && rows_.one_for_all() ? first_drawn_.back() : first_drawn(level);
+        return level > 0 && rows_.shared_logits() ? first_drawn_.back() : first_drawn(level);
     }
 
     LevelRows& rows_;
     // Where drafts are drawn: from the rows of all levels, one behind the other.
-    const SampledDrafts* sampled_ = nullptr;
+    const DraftSampling* sampled_ = nullptr;
     DrawnColumns columns_;
     std::vector<int> first_drawn_;           ///< [levels_ + 1]
     std::vector<double> uniforms_;           ///< [rows, topk_]
@@ -181,7 +181,7 @@ class TreeGrowth {
     std::vector<std::int32_t> candidates_;  ///< tokens, then log-probabilities, of all levels
     std::size_t cells_ = 0;                 ///< of either
     std::vector<int> counts_;
-    // Of trees fixed in advance, one behind the other: of each level BeamOp's `chosen`, then `chosen_next`.
+    // Of trees fixed in advance, one behind the other: of each level BeamOp's `chosen`, then `static_next`.
     std::vector<std::int32_t> choices_;
     std::vector<std::size_t> choices_first_;  ///< [trees, levels_ + 1]
     kernels::DeviceBuffer choices_there_;

@@ -9,8 +9,8 @@
 
 namespace draftscope::fit {
 
-Result<Affinity> token_affinity(kernels::Exec& exec, Rows<const float> weights,
-                                const AffinityOptions& options, const Hooks& hooks) {
+Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> weights,
+                                      const AffinityOptions& options, const Hooks& hooks) {
     if (options.width < 2 || options.width > weights.rows)
         return bad_input("neighbours={} for {} tokens; use 2..{}", options.width, weights.rows, weights.rows);
     if (options.keep < 0 || options.keep > 1)
@@ -24,7 +24,7 @@ Result<Affinity> token_affinity(kernels::Exec& exec, Rows<const float> weights,
         std::transform(weights.row(r).begin(), weights.row(r).end(), unit.row(r).begin(),
                        [&](float v) { return v * scale; });
     }
-    Affinity result;
+    AffinityMatrix result;
     result.width = options.width;
     Dense cosines, best_values;
     std::vector<std::int32_t> best;

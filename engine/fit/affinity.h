@@ -11,7 +11,7 @@
 namespace draftscope::fit {
 
 /// A sparse row-stochastic matrix M for out-of-vocabulary redistribution, q'' = q' M (RDK, arXiv 2506.03206).
-struct Affinity {
+struct AffinityMatrix {
     int width = 0;                         ///< neighbours per row
     std::vector<std::int32_t> neighbours;  ///< [rows, width]
     std::vector<float> weights;            ///< [rows, width], each row sums to 1
@@ -25,7 +25,7 @@ struct AffinityOptions {
     double keep = 0.9;
     double temperature = 0.1;
 };
-Result<Affinity> token_affinity(kernels::Exec& exec, Rows<const float> weights,
-                                const AffinityOptions& options, const Hooks& hooks);
+Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> weights,
+                                      const AffinityOptions& options, const Hooks& hooks);
 
 }  // namespace draftscope::fit

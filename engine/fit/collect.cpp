@@ -27,7 +27,7 @@ struct Lane final : HeadState {
 
 /// Replaces the head and stores its inputs. On text rows it proposes the text's token, otherwise as the full
 /// head.
-class CollectingHead final : public Head {
+class CollectingHead final : public LmHead {
   public:
     CollectingHead(const HeadWeights& weights, const CollectOptions& options, Samples& out)
         : weights_(weights), options_(options), out_(out) {}
@@ -237,7 +237,7 @@ Status Collector::round(std::span<Lane* const> lanes) {
         jobs.push_back(std::move(job));
     }
     DraftContext context{exec_, phases_, &head_, options_.tree, nullptr};
-    DS_TRY(drafter_.catch_up(context, jobs));
+    DS_TRY(drafter_.extend_cache(context, jobs));
     if (options_.text_rows) {
         DS_TRY(draft(jobs, TreeSpec{options_.text_levels - 1, 1, options_.text_levels + 1}, true));
     }

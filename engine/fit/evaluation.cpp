@@ -80,7 +80,7 @@ void for_each_chunk(const std::vector<int>& rows, Use use) {
 
 void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher,
                    const std::vector<TokenId>& support, Report& report) {
-    const std::vector<int> held = evenly(rows.of(true), judged_rows);
+    const std::vector<int> held = pick_evenly(rows.indices(true), max_eval_rows);
     if (held.empty()) return;
     Dense teacher_hidden;
     double kl = 0, kl_full = 0, hits = 0, hits_full = 0, covered = 0;
@@ -119,7 +119,7 @@ void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teache
 
 void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher,
                       const std::vector<TokenId>& support, Report& report) {
-    const std::vector<int> held = evenly(rows.of(true), judged_rows);
+    const std::vector<int> held = pick_evenly(rows.indices(true), max_eval_rows);
     if (held.empty() || rows.topk == 0) return;
     const int k = std::min({10, rows.topk, teacher.support});
     double kl = 0, top1 = 0, found = 0;
@@ -147,10 +147,10 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
 }
 
 /// Chooses groups for rows and tells whether they contain a token.
-class Choices {
+class GroupChoices {
   public:
-    Choices(kernels::Exec& exec, Router& router, RouterInput input, std::span<const std::int32_t> group_of,
-            int chosen, std::span<const TokenId> always)
+    GroupChoices(kernels::Exec& exec, RouterWeights& router, RouterInput input,
+                 std::span<const std::int32_t> group_of, int chosen, std::span<const TokenId> always)
         : exec_(exec), pass_(router), input_(input), group_of_(group_of), chosen_(chosen) {
         always_.assign(always.begin(), always.end());
     }
@@ -193,16 +193,16 @@ Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher&
     return report;
 }
 
-Report evaluate_router(kernels::Exec& exec, const Samples& samples, Router& router, RouterInput input,
+Report evaluate_router(kernels::Exec& exec, const Samples& samples, RouterWeights& router, RouterInput input,
                        std::span<const std::int32_t> group_of, int chosen, std::span<const TokenId> always) {
     Report report;
     std::vector<double> sizes(static_cast<std::size_t>(router.out.rows));
     for (const std::int32_t group : group_of)
         if (group >= 0) ++sizes[static_cast<std::size_t>(group)];
-    Choices choices(exec, router, input, group_of, chosen, always);
+    GroupChoices choices(exec, router, input, group_of, chosen, always);
     double covered = 0, top1 = 0, found = 0, active = 0;
-    const std::vector<int> text = evenly(samples.text.of(true), judged_rows);
-    const std::vector<int> drafted = evenly(samples.drafted.of(true), judged_rows);
+    const std::vector<int> text = pick_evenly(samples.text.indices(true), max_eval_rows);
+    const std::vector<int> drafted = pick_evenly(samples.drafted.indices(true), max_eval_rows);
     for_each_chunk(text, [&](std::span<const int> which) {
         choices.load(samples.text, which);
         for (std::size_t i = 0; i < which.size(); ++i)

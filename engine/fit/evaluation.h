@@ -30,7 +30,7 @@ Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher&
 /// - recall10: share of the ten best tokens of drafted rows that are in a chosen group
 /// - active: mean number of tokens scored, as a share of the vocabulary
 /// `always` are tokens in every shortlist.
-Report evaluate_router(kernels::Exec& exec, const Samples& samples, Router& router, RouterInput input,
+Report evaluate_router(kernels::Exec& exec, const Samples& samples, RouterWeights& router, RouterInput input,
                        std::span<const std::int32_t> group_of, int chosen, std::span<const TokenId> always);
 
 }  // namespace draftscope::fit

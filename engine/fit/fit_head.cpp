@@ -17,16 +17,16 @@ namespace draftscope::fit {
 namespace {
 
 template <typename T>
-std::vector<std::byte> bytes_of(std::span<const T> values) {
+std::vector<std::byte> to_bytes(std::span<const T> values) {
     std::vector<std::byte> bytes(values.size_bytes());
     if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
 }
 
 template <typename T>
-std::vector<std::byte> bytes_as(std::span<const std::int32_t> values) {
+std::vector<std::byte> to_bytes_as(std::span<const std::int32_t> values) {
     const std::vector<T> narrow(values.begin(), values.end());
-    return bytes_of<T>(narrow);
+    return to_bytes<T>(narrow);
 }
 
 bool all_below(std::span<const std::int32_t> values, std::int32_t limit) {
@@ -34,14 +34,15 @@ bool all_below(std::span<const std::int32_t> values, std::int32_t limit) {
                        [&](std::int32_t value) { return value >= 0 && value < limit; });
 }
 
-FittedTensor half(std::string name, std::vector<std::int64_t> shape, std::span<const float> values) {
+FittedTensor make_f16_tensor(std::string name, std::vector<std::int64_t> shape,
+                             std::span<const float> values) {
     std::vector<std::uint16_t> stored(values.size());
     std::transform(values.begin(), values.end(), stored.begin(), f32_to_f16);
-    return {std::move(name), "F16", std::move(shape), bytes_of<std::uint16_t>(stored)};
+    return {std::move(name), "F16", std::move(shape), to_bytes<std::uint16_t>(stored)};
 }
 
 /// Rounds to the precision of the artefact, so that the report describes the stored head.
-void round_to_half(std::span<float> values) {
+void round_to_f16(std::span<float> values) {
     for (float& value : values) value = f16_to_f32(f32_to_f16(value));
 }
 
@@ -62,9 +63,9 @@ Int8Matrix to_int8(const Dense& dense) {
         for (int g = 0; g < out.groups; ++g) {
             const int first = g * group, last = std::min(first + group, dense.cols);
             const float* row = dense.row(r).data();
-            float most = 0;
-            for (int c = first; c < last; ++c) most = std::max(most, std::abs(row[c]));
-            const float scale = f16_to_f32(f32_to_f16(most / 127));
+            float max_abs = 0;
+            for (int c = first; c < last; ++c) max_abs = std::max(max_abs, std::abs(row[c]));
+            const float scale = f16_to_f32(f32_to_f16(max_abs / 127));
             out.scales[static_cast<std::size_t>(r) * static_cast<std::size_t>(out.groups) +
                        static_cast<std::size_t>(g)] = scale;
             for (int c = first; c < last && scale > 0; ++c)
@@ -76,7 +77,7 @@ Int8Matrix to_int8(const Dense& dense) {
 }
 
 void round_to_stored(Dense& dense, bool int8) {
-    if (!int8) return round_to_half(dense.values());
+    if (!int8) return round_to_f16(dense.values());
     const Int8Matrix stored = to_int8(dense);
     for (int r = 0; r < dense.rows; ++r)
         for (int c = 0; c < dense.cols; ++c)
@@ -89,7 +90,7 @@ void round_to_stored(Dense& dense, bool int8) {
 }
 
 /// The rows of a packed matrix as floats, as matmul reads them.
-Dense unpacked(const kernels::Matrix& matrix, int rows) {
+Dense unpack_rows(const kernels::Matrix& matrix, int rows) {
     Dense out(rows, matrix.k());
     for (int r = 0; r < rows; ++r) matrix.unpack_row(r, out.row(r));
     return out;
@@ -97,15 +98,15 @@ Dense unpacked(const kernels::Matrix& matrix, int rows) {
 
 /// The rows of the drafter's LM head that a fitted head approximates, and the target's rows of the same
 /// tokens.
-struct Approximated {
+struct ApproximationTarget {
     Teacher teacher;
     std::vector<TokenId> ids;  ///< token of each row, ascending; empty = row i is token i
     kernels::Matrix target_part, drafter_part;
 };
 
 /// The complete head: every real token, or those of a drafter's own trimmed head.
-Approximated whole_head(const FitInputs& in) {
-    Approximated result;
+ApproximationTarget make_full_target(const FitInputs& in) {
+    ApproximationTarget result;
     const HeadWeights& weights = in.weights;
     result.teacher.drafter_rows = weights.lm_head;
     if (weights.row_ids.empty()) {
@@ -120,17 +121,18 @@ Approximated whole_head(const FitInputs& in) {
 }
 
 /// The kept tokens of a trimmed head.
-Approximated trimmed_head(const FitInputs& in, std::vector<TokenId> ids) {
-    Approximated result;
+ApproximationTarget make_trimmed_target(const FitInputs& in, std::vector<TokenId> ids) {
+    ApproximationTarget result;
     result.ids = std::move(ids);
     result.teacher.support = static_cast<int>(result.ids.size());
     result.target_part = in.target_head.gather_rows(in.exec, result.ids);
-    result.drafter_part = in.weights.lm_head->gather_rows(in.exec, head_rows(in.weights, result.ids));
+    result.drafter_part =
+        in.weights.lm_head->gather_rows(in.exec, lm_head_row_indices(in.weights, result.ids));
     return result;
 }
 
 /// Points the teacher at members of the struct; call it at the struct's final address.
-void settle(Approximated& a) {
+void set_teacher_rows(ApproximationTarget& a) {
     if (!a.target_part.empty()) a.teacher.target_rows = &a.target_part;
     if (!a.drafter_part.empty()) a.teacher.drafter_rows = &a.drafter_part;
 }
@@ -154,7 +156,7 @@ std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
     SecondMoment moment(samples.text.hidden.width());
     Dense part;
     for (const SampleRows* rows : {&samples.text, &samples.drafted}) {
-        const std::vector<int> train = rows->of(false);
+        const std::vector<int> train = rows->indices(false);
         constexpr std::size_t chunk = 1024;
         for (std::size_t first = 0; first < train.size(); first += chunk) {
             const std::size_t count = std::min(chunk, train.size() - first);
@@ -168,7 +170,7 @@ std::vector<double> second_moment(kernels::Exec& exec, const Samples& samples) {
 }
 
 /// Returns "72/36", or "72" if all levels have that value.
-std::string joined(const std::vector<int>& values) {
+std::string join_values(const std::vector<int>& values) {
     if (std::equal(values.begin() + 1, values.end(), values.begin())) return std::to_string(values.front());
     return fmt::format("{}", fmt::join(values, "/"));
 }
@@ -178,10 +180,10 @@ std::vector<std::int32_t> to_i32(std::span<const TokenId> ids) {
 }
 
 /// A head being fitted. Its student trains the weights in place, so the object must not move.
-struct Growing {
-    Approximated head;
-    LowRank factors;  ///< for slimspec and specvocab
-    Dense rows;       ///< for a trimmed head
+struct HeadBeingFitted {
+    ApproximationTarget head;
+    LowRankWeights factors;  ///< for slimspec and specvocab
+    Dense rows;              ///< for a trimmed head
     std::vector<int> ranks;
     std::unique_ptr<Student> student;
 
@@ -210,10 +212,10 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
         }
         counts[row] += share;
     };
-    for (const int row : samples.text.of(false))
+    for (const int row : samples.text.indices(false))
         count(samples.text.token[static_cast<std::size_t>(row)], 1.0);
     const auto k = static_cast<std::size_t>(samples.drafted.topk);
-    for (const int row : samples.drafted.of(false))
+    for (const int row : samples.drafted.indices(false))
         for (std::size_t c = 0; c < k; ++c)
             count(samples.drafted.top[static_cast<std::size_t>(row) * k + c], 1.0 / static_cast<double>(k));
     const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
@@ -224,44 +226,44 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
 
 /// Computes the closed form of a low-rank head and reports that of the plain SVD. Of the forms with equal and
 /// with counted token importance, the better one on held-out text is the start (our default).
-Result<std::unique_ptr<Growing>> start_low_rank(const FitInputs& in, const FitOptions& options,
-                                                const Samples& samples, Report& notes) {
-    auto growing = std::make_unique<Growing>();
-    growing->head = whole_head(in);
-    settle(growing->head);
-    const Teacher& teacher = growing->head.teacher;
-    std::vector<int>& ranks = growing->ranks;
+Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, const FitOptions& options,
+                                                        const Samples& samples, Report& notes) {
+    auto fitting = std::make_unique<HeadBeingFitted>();
+    fitting->head = make_full_target(in);
+    set_teacher_rows(fitting->head);
+    const Teacher& teacher = fitting->head.teacher;
+    std::vector<int>& ranks = fitting->ranks;
     ranks = options.ranks;
     if (ranks.empty()) ranks = {std::max(1, in.weights.hidden / 8)};
     if (options.per_level && ranks.size() == 1)
         ranks.assign(static_cast<std::size_t>(samples.levels), ranks.front());
-    const Dense rows = unpacked(*teacher.drafter_rows, teacher.support);
+    const Dense rows = unpack_rows(*teacher.drafter_rows, teacher.support);
     const auto start_from = [&](const std::vector<double>& moment,
                                 std::span<const double> importance) -> Status {
-        DS_ASSIGN(growing->factors, low_rank_factors(in.exec, rows.view(), moment, ranks, importance));
-        growing->student = make_low_rank_student(growing->factors);
+        DS_ASSIGN(fitting->factors, low_rank_factors(in.exec, rows.view(), moment, ranks, importance));
+        fitting->student = make_low_rank_student(fitting->factors);
         return {};
     };
     DS_TRY(start_from(identity_moment(in.weights.hidden), {}));
-    note_stage("plain_svd", growing->evaluate(in.exec, samples), notes);
+    note_stage("plain_svd", fitting->evaluate(in.exec, samples), notes);
     const std::vector<double> moment = second_moment(in.exec, samples);
     DS_TRY(start_from(moment, {}));
-    note_stage("closed_form", growing->evaluate(in.exec, samples), notes);
-    DS_TRY(start_from(moment, token_importance(samples, growing->head.ids, teacher.support)));
-    note_stage("weighted_form", growing->evaluate(in.exec, samples), notes);
+    note_stage("closed_form", fitting->evaluate(in.exec, samples), notes);
+    DS_TRY(start_from(moment, token_importance(samples, fitting->head.ids, teacher.support)));
+    note_stage("weighted_form", fitting->evaluate(in.exec, samples), notes);
     if (notes["kl_weighted_form"] > notes["kl_closed_form"]) DS_TRY(start_from(moment, {}));
-    return growing;
+    return fitting;
 }
 
 /// The tokens that are always active and the first ones of the ranking that the drafter's head contains,
 /// ascending.
-Result<std::vector<TokenId>> kept_tokens(const FitInputs& in, int size) {
+Result<std::vector<TokenId>> select_tokens(const FitInputs& in, int size) {
     if (static_cast<int>(in.ranking.size()) < size)
         return bad_input("v={}, but the ranking has only {} tokens", size, in.ranking.size());
     std::vector<bool> kept(static_cast<std::size_t>(in.weights.vocab));
     int count = 0;
     const auto keep = [&](TokenId id) {
-        if (count == size || !head_holds(in.weights, id) || kept[static_cast<std::size_t>(id)]) return;
+        if (count == size || !lm_head_has(in.weights, id) || kept[static_cast<std::size_t>(id)]) return;
         kept[static_cast<std::size_t>(id)] = true;
         ++count;
     };
@@ -276,17 +278,17 @@ Result<std::vector<TokenId>> kept_tokens(const FitInputs& in, int size) {
 }
 
 /// Starts from the kept rows of the LM head.
-Result<std::unique_ptr<Growing>> start_trimmed(const FitInputs& in, const FitOptions& options,
-                                               const Samples& samples, Report& notes) {
+Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, const FitOptions& options,
+                                                       const Samples& samples, Report& notes) {
     const int size = options.v > 0 ? options.v : std::max(1, in.weights.vocab / 4 / 64 * 64);
-    DS_ASSIGN(std::vector<TokenId> ids, kept_tokens(in, size));
-    auto growing = std::make_unique<Growing>();
-    growing->head = trimmed_head(in, std::move(ids));
-    settle(growing->head);
-    growing->rows = unpacked(growing->head.drafter_part, growing->head.teacher.support);
-    growing->student = make_dense_student(growing->rows);
-    note_stage("untrained", growing->evaluate(in.exec, samples), notes);
-    return growing;
+    DS_ASSIGN(std::vector<TokenId> ids, select_tokens(in, size));
+    auto fitting = std::make_unique<HeadBeingFitted>();
+    fitting->head = make_trimmed_target(in, std::move(ids));
+    set_teacher_rows(fitting->head);
+    fitting->rows = unpack_rows(fitting->head.drafter_part, fitting->head.teacher.support);
+    fitting->student = make_dense_student(fitting->rows);
+    note_stage("untrained", fitting->evaluate(in.exec, samples), notes);
+    return fitting;
 }
 
 bool is_low_rank(const std::string& head) {
@@ -307,8 +309,9 @@ Status check_sizes(const FitInputs& in, const FitOptions& options) {
     return {};
 }
 
-Result<std::unique_ptr<Growing>> start_head(const FitInputs& in, const FitOptions& options,
-                                            const Samples& samples, Report& notes, const Hooks& hooks) {
+Result<std::unique_ptr<HeadBeingFitted>> start_head(const FitInputs& in, const FitOptions& options,
+                                                    const Samples& samples, Report& notes,
+                                                    const Hooks& hooks) {
     DS_TRY(hooks.check());
     hooks.report(-1, "closed form");
     return is_low_rank(options.head) ? start_low_rank(in, options, samples, notes)
@@ -323,31 +326,31 @@ void note_training(const KlReport& trained, Report& notes) {
 }
 
 /// Rounds the weights to the precision of the file, evaluates them, and creates the tensors.
-void finish_head(const FitInputs& in, const FitOptions& options, const Samples& samples, Growing& growing,
-                 FittedHead& result) {
-    for (Dense& down : growing.factors.down) round_to_half(down.values());
-    Dense& large = is_low_rank(options.head) ? growing.factors.up : growing.rows;
+void finish_head(const FitInputs& in, const FitOptions& options, const Samples& samples,
+                 HeadBeingFitted& fitting, FittedHead& result) {
+    for (Dense& down : fitting.factors.down) round_to_f16(down.values());
+    Dense& large = is_low_rank(options.head) ? fitting.factors.up : fitting.rows;
     round_to_stored(large, options.int8);
     const auto store = [&](const char* name) {
-        if (!options.int8) return result.tensors.push_back(half_tensor(name, large));
+        if (!options.int8) return result.tensors.push_back(f16_tensor(name, large));
         for (FittedTensor& tensor : int8_tensors(name, large)) result.tensors.push_back(std::move(tensor));
     };
-    result.report = growing.evaluate(in.exec, samples);
-    const std::vector<TokenId>& ids = growing.head.ids;
+    result.report = fitting.evaluate(in.exec, samples);
+    const std::vector<TokenId>& ids = fitting.head.ids;
     if (!ids.empty()) {
         result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
     }
     if (!is_low_rank(options.head)) {
         store("weight");
-        result.parameters["v"] = std::to_string(growing.rows.rows);
+        result.parameters["v"] = std::to_string(fitting.rows.rows);
         return;
     }
-    const LowRank& factors = growing.factors;
+    const LowRankWeights& factors = fitting.factors;
     const bool one = factors.down.size() == 1;
     for (std::size_t l = 0; l < factors.down.size(); ++l)
-        result.tensors.push_back(half_tensor(one ? "down" : fmt::format("down.{}", l), factors.down[l]));
+        result.tensors.push_back(f16_tensor(one ? "down" : fmt::format("down.{}", l), factors.down[l]));
     store(options.head == "specvocab" ? "vocab" : "up");
-    result.parameters["rank"] = joined(growing.ranks);
+    result.parameters["rank"] = join_values(fitting.ranks);
 }
 
 /// Fits SlimSpec, SpecVocab, VocabTrim-T and BCL: closed form or the LM head's own rows, then forward KL,
@@ -359,28 +362,28 @@ Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& opti
     DS_ASSIGN(const Samples samples, collect(in, options.collect, hooks));
     FittedHead result;
     note_samples(samples, result.notes);
-    DS_ASSIGN(const auto growing, start_head(in, options, samples, result.notes, hooks));
+    DS_ASSIGN(const auto fitting, start_head(in, options, samples, result.notes, hooks));
     if (options.train) {
         DS_ASSIGN(const KlReport trained,
-                  train_kl(in.exec, samples, growing->head.teacher, *growing->student, options.kl, hooks));
+                  train_kl(in.exec, samples, fitting->head.teacher, *fitting->student, options.kl, hooks));
         note_training(trained, result.notes);
     }
-    finish_head(in, options, samples, *growing, result);
+    finish_head(in, options, samples, *fitting, result);
     if (options.head == "bcl") result.parameters["alpha"] = fmt::format("{}", options.alpha);
     return result;
 }
 
-void store_router(const Router& router, FittedHead& result) {
-    result.tensors.push_back(half_tensor("router.in.weight", router.in));
-    result.tensors.push_back(half_tensor("router.in.bias", router.in_bias));
-    result.tensors.push_back(half_tensor("router.out.weight", router.out));
-    result.tensors.push_back(half_tensor("router.out.bias", router.out_bias));
+void store_router(const RouterWeights& router, FittedHead& result) {
+    result.tensors.push_back(f16_tensor("router.in.weight", router.in));
+    result.tensors.push_back(f16_tensor("router.in.bias", router.in_bias));
+    result.tensors.push_back(f16_tensor("router.out.weight", router.out));
+    result.tensors.push_back(f16_tensor("router.out.bias", router.out_bias));
     result.parameters["activation"] = "silu";
 }
 
 /// LM-head rows by token id; zeros for tokens that a drafter's own trimmed head lacks.
 Dense rows_by_token(const FitInputs& in) {
-    if (in.weights.row_ids.empty()) return unpacked(*in.weights.lm_head, in.weights.vocab);
+    if (in.weights.row_ids.empty()) return unpack_rows(*in.weights.lm_head, in.weights.vocab);
     Dense rows(in.weights.vocab, in.weights.hidden);
     for (std::size_t r = 0; r < in.weights.row_ids.size(); ++r)
         in.weights.lm_head->unpack_row(static_cast<int>(r), rows.row(in.weights.row_ids[r]));
@@ -401,7 +404,7 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     kmeans.seed = options.router.seed;
     const Dense rows = rows_by_token(in);
     DS_ASSIGN(const Clusters clusters, spherical_kmeans(in.exec, rows.view(), kmeans, hooks));
-    std::vector<std::int32_t> group_of = clusters.of;
+    std::vector<std::int32_t> group_of = clusters.cluster_of;
     if (!dynaspec) {
         if (static_cast<int>(in.ranking.size()) != in.weights.vocab)
             return bad_input("coral: the ranking has {} tokens, but the target has {}", in.ranking.size(),
@@ -412,13 +415,13 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     RouterOptions router_options = options.router;
     if (!dynaspec) router_options.width = in.weights.hidden;  // one d x d layer
     RouterReport trained;
-    DS_ASSIGN(Router router, train_router(in.exec, samples.drafted, input, group_of, groups, router_options,
-                                          hooks, trained));
+    DS_ASSIGN(RouterWeights router, train_router(in.exec, samples.drafted, input, group_of, groups,
+                                                 router_options, hooks, trained));
     result.notes["clusters_spread"] = clusters.objective.back();
     result.notes["steps"] = trained.steps;
     result.notes["bce_before"] = trained.bce_before;
     result.notes["bce_after"] = trained.bce_after;
-    for (Dense* weights : {&router.in, &router.out}) round_to_half(weights->values());
+    for (Dense* weights : {&router.in, &router.out}) round_to_f16(weights->values());
     const int chosen = std::max(1, (groups + 3) / 4);  // the heads' default budget
     result.report =
         evaluate_router(in.exec, samples, router, input, group_of, chosen, in.weights.always_active);
@@ -431,10 +434,10 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
 }
 
 Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
-    Approximated head = whole_head(in);
-    settle(head);
-    const Dense rows = unpacked(*head.teacher.drafter_rows, head.teacher.support);
-    DS_ASSIGN(Affinity affinity, token_affinity(in.exec, rows.view(), options.affinity, hooks));
+    ApproximationTarget head = make_full_target(in);
+    set_teacher_rows(head);
+    const Dense rows = unpack_rows(*head.teacher.drafter_rows, head.teacher.support);
+    DS_ASSIGN(AffinityMatrix affinity, token_affinity(in.exec, rows.view(), options.affinity, hooks));
     if (!head.ids.empty()) {
         for (std::int32_t& neighbour : affinity.neighbours)
             neighbour = head.ids[static_cast<std::size_t>(neighbour)];
@@ -442,7 +445,7 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
     FittedHead result;
     const std::vector<std::int64_t> shape{rows.rows, affinity.width};
     result.tensors.push_back(integer_tensor("neighbours", shape, affinity.neighbours));
-    FittedTensor weights = half_tensor("weights", affinity.weights);
+    FittedTensor weights = f16_tensor("weights", affinity.weights);
     weights.shape = shape;
     result.tensors.push_back(std::move(weights));
     if (!head.ids.empty()) {
@@ -455,29 +458,29 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
 
 }  // namespace
 
-FittedTensor half_tensor(std::string name, const Dense& values) {
-    return half(std::move(name), {values.rows, values.cols}, values.values());
+FittedTensor f16_tensor(std::string name, const Dense& values) {
+    return make_f16_tensor(std::move(name), {values.rows, values.cols}, values.values());
 }
 
-FittedTensor half_tensor(std::string name, std::span<const float> values) {
-    return half(std::move(name), {static_cast<std::int64_t>(values.size())}, values);
+FittedTensor f16_tensor(std::string name, std::span<const float> values) {
+    return make_f16_tensor(std::move(name), {static_cast<std::int64_t>(values.size())}, values);
 }
 
 std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values) {
     const Int8Matrix stored = to_int8(values);
     std::vector<FittedTensor> tensors;
-    tensors.push_back({name, "I8", {values.rows, values.cols}, bytes_of<std::int8_t>(stored.values)});
-    tensors.push_back(half(name + ".scales", {values.rows, stored.groups}, stored.scales));
+    tensors.push_back({name, "I8", {values.rows, values.cols}, to_bytes<std::int8_t>(stored.values)});
+    tensors.push_back(make_f16_tensor(name + ".scales", {values.rows, stored.groups}, stored.scales));
     return tensors;
 }
 
 FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
                             std::span<const std::int32_t> values) {
     if (all_below(values, 1 << 8))
-        return {std::move(name), "U8", std::move(shape), bytes_as<std::uint8_t>(values)};
+        return {std::move(name), "U8", std::move(shape), to_bytes_as<std::uint8_t>(values)};
     if (all_below(values, 1 << 16))
-        return {std::move(name), "U16", std::move(shape), bytes_as<std::uint16_t>(values)};
-    return {std::move(name), "I32", std::move(shape), bytes_of(values)};
+        return {std::move(name), "U16", std::move(shape), to_bytes_as<std::uint16_t>(values)};
+    return {std::move(name), "I32", std::move(shape), to_bytes(values)};
 }
 
 Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks) {
@@ -495,13 +498,13 @@ Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options,
                          options.head);
     DS_TRY(check_sizes(inputs, options));
     FittedHead result;
-    std::unique_ptr<Growing> growing;
+    std::unique_ptr<HeadBeingFitted> fitting;
     {
         DS_ASSIGN(const Samples before, collect(inputs, options.collect, hooks));
-        DS_ASSIGN(growing, start_head(inputs, options, before, result.notes, hooks));
+        DS_ASSIGN(fitting, start_head(inputs, options, before, result.notes, hooks));
     }
     DS_ASSIGN(const KlReport trained,
-              train_joint(inputs.exec, joint.drafter, joint.target, growing->head.teacher, *growing->student,
+              train_joint(inputs.exec, joint.drafter, joint.target, fitting->head.teacher, *fitting->student,
                           *inputs.texts, joint.options, hooks));
     note_training(trained, result.notes);
     // Evaluates the head as it will run: with the trained drafter, loaded from its file.
@@ -510,7 +513,7 @@ Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options,
     after.drafter = drafter.get();
     DS_ASSIGN(const Samples samples, collect(after, options.collect, hooks));
     note_samples(samples, result.notes);
-    finish_head(after, options, samples, *growing, result);
+    finish_head(after, options, samples, *fitting, result);
     if (options.head == "bcl") result.parameters["alpha"] = fmt::format("{}", options.alpha);
     return result;
 }

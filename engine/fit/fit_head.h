@@ -20,8 +20,8 @@ struct FittedTensor {
     std::vector<std::int64_t> shape;
     std::vector<std::byte> bytes;
 };
-FittedTensor half_tensor(std::string name, const Dense& values);  ///< F16
-FittedTensor half_tensor(std::string name, std::span<const float> values);
+FittedTensor f16_tensor(std::string name, const Dense& values);  ///< F16
+FittedTensor f16_tensor(std::string name, std::span<const float> values);
 FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
                             std::span<const std::int32_t> values);
 

@@ -66,7 +66,7 @@ class FixedHead {
 };
 
 /// A position in a text at which a draft step predicts a generated token.
-struct Place {
+struct Position {
     int step, slot;
 };
 
@@ -92,7 +92,7 @@ class JointTrainer {
     /// Returns the loss of a text. If `learn`, also computes all gradients.
     Result<double> text_loss(int index, bool learn);
     bool run_drafter(const FitText& text);
-    void gather_places(const FitText& text);
+    void gather_positions(const FitText& text);
     void score_teacher(const FitText& text);
     double head_loss(bool learn);
     double divergence(Rows<float> logits, double scale);
@@ -114,7 +114,7 @@ class JointTrainer {
     EaglePass pass_;
     std::optional<FixedHead> exact_;
     std::vector<int> train_, held_;
-    std::vector<Place> places_;
+    std::vector<Position> positions_;
     std::vector<std::uint8_t> levels_;
     std::vector<float> weights_, kl_;
     Dense embeddings_, features_, hidden_, d_hidden_, teacher_hidden_, teacher_logits_, logits_;
@@ -124,7 +124,7 @@ class JointTrainer {
 /// Returns false if the text is too short to evaluate a draft step.
 bool JointTrainer::run_drafter(const FitText& text) {
     const auto tokens = static_cast<int>(text.tokens.size());
-    slots_ = std::min(tokens - 2, options_.most_slots);
+    slots_ = std::min(tokens - 2, options_.max_slots);
     if (slots_ < 1 || text.prompt_tokens > slots_ + 1) return false;
     // Steps after the text's end read its last token; their outputs are not used.
     std::vector<TokenId> fed(static_cast<std::size_t>(slots_ + options_.steps));
@@ -137,40 +137,40 @@ bool JointTrainer::run_drafter(const FitText& text) {
     return true;
 }
 
-void JointTrainer::gather_places(const FitText& text) {
-    places_.clear();
+void JointTrainer::gather_positions(const FitText& text) {
+    positions_.clear();
     const auto tokens = static_cast<int>(text.tokens.size());
     for (int step = 0; step < options_.steps; ++step)
         for (int slot = 0; slot < slots_; ++slot)
             if (slot + 2 + step >= text.prompt_tokens && slot + 2 + step < tokens)
-                places_.push_back({step, slot});
-    const auto most = static_cast<std::size_t>(options_.most_rows);
-    if (places_.size() > most) {
-        std::vector<Place> kept;
-        for (std::size_t i = 0; i < most; ++i) kept.push_back(places_[i * places_.size() / most]);
-        places_ = std::move(kept);
+                positions_.push_back({step, slot});
+    const auto limit = static_cast<std::size_t>(options_.max_rows);
+    if (positions_.size() > limit) {
+        std::vector<Position> kept;
+        for (std::size_t i = 0; i < limit; ++i) kept.push_back(positions_[i * positions_.size() / limit]);
+        positions_ = std::move(kept);
     }
     levels_.clear();
     weights_.clear();
     double total = 0;
-    for (const Place& place : places_) {
-        levels_.push_back(static_cast<std::uint8_t>(place.step));
-        total += std::pow(options_.step_decay, place.step);
+    for (const Position& position : positions_) {
+        levels_.push_back(static_cast<std::uint8_t>(position.step));
+        total += std::pow(options_.step_decay, position.step);
     }
-    for (const Place& place : places_)
-        weights_.push_back(static_cast<float>(std::pow(options_.step_decay, place.step) / total));
+    for (const Position& position : positions_)
+        weights_.push_back(static_cast<float>(std::pow(options_.step_decay, position.step) / total));
 }
 
 void JointTrainer::score_teacher(const FitText& text) {
-    const int count = static_cast<int>(places_.size()), d = drafter_.shape.hidden;
+    const int count = static_cast<int>(positions_.size()), d = drafter_.shape.hidden;
     hidden_.resize(count, d);
     teacher_hidden_.resize(count, d);
     for (int r = 0; r < count; ++r) {
-        const Place& place = places_[static_cast<std::size_t>(r)];
-        const auto from = pass_.head_rows(place.step).row(place.slot);
+        const Position& position = positions_[static_cast<std::size_t>(r)];
+        const auto from = pass_.lm_head_input(position.step).row(position.slot);
         std::copy(from.begin(), from.end(), hidden_.row(r).begin());
         // Both predict the token after slot + 1 + step.
-        const auto wanted = text.hidden.row(place.slot + 1 + place.step);
+        const auto wanted = text.hidden.row(position.slot + 1 + position.step);
         std::copy(wanted.begin(), wanted.end(), teacher_hidden_.row(r).begin());
     }
     teacher_logits_.resize(count, teacher_.target_rows->n());
@@ -208,15 +208,15 @@ double JointTrainer::head_loss(bool learn) {
 Result<double> JointTrainer::text_loss(int index, bool learn) {
     DS_ASSIGN(const FitText text, texts_.load(index));
     if (!run_drafter(text)) return -1.0;
-    gather_places(text);
-    if (places_.empty()) return -1.0;
+    gather_positions(text);
+    if (positions_.empty()) return -1.0;
     score_teacher(text);
     const double loss = head_loss(learn);
     if (!learn) return loss;
     std::vector<Dense> d_head(static_cast<std::size_t>(options_.steps), Dense(slots_, drafter_.shape.hidden));
-    for (std::size_t r = 0; r < places_.size(); ++r) {
+    for (std::size_t r = 0; r < positions_.size(); ++r) {
         const auto from = d_hidden_.row(static_cast<int>(r));
-        const auto to = d_head[static_cast<std::size_t>(places_[r].step)].row(places_[r].slot);
+        const auto to = d_head[static_cast<std::size_t>(positions_[r].step)].row(positions_[r].slot);
         std::copy(from.begin(), from.end(), to.begin());
     }
     pass_.backward(exec_, d_head);
@@ -334,7 +334,7 @@ Result<JointDrafter> load_joint_drafter(const std::string& id, const std::string
 std::vector<FittedTensor> checkpoint_tensors(JointDrafter& drafter) {
     std::vector<FittedTensor> tensors;
     for (const NamedShape& part : layout(drafter)) {
-        FittedTensor tensor = half_tensor(part.name, *part.tensor);
+        FittedTensor tensor = f16_tensor(part.name, *part.tensor);
         if (part.rows == 1) tensor.shape = {part.cols};
         tensors.push_back(std::move(tensor));
     }

@@ -34,8 +34,8 @@ struct JointOptions {
     double clip = 0.5;
     int warmup = 20;
     double step_decay = 0.8;  ///< weight of step s is decay^s (EAGLE-3)
-    int most_rows = 256;      ///< maximum rows of a text in a training step
-    int most_slots = 512;     ///< longer texts are cut to this length
+    int max_rows = 256;       ///< maximum rows of a text in a training step
+    int max_slots = 512;      ///< longer texts are cut to this length
     HoldOut hold_out;         ///< as in CollectOptions
     double lambda = 0;        ///< above 0: L(p, q) + lambda L(p, q_student), q of the exact head (SpecVocab)
     std::uint64_t seed = 0;

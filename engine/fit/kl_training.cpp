@@ -15,7 +15,8 @@ using kernels::Operand;
 
 class LowRankStudent final : public Student {
   public:
-    explicit LowRankStudent(LowRank& factors) : factors_(factors), d_up_(factors.up.rows, factors.up.cols) {
+    explicit LowRankStudent(LowRankWeights& factors)
+        : factors_(factors), d_up_(factors.up.rows, factors.up.cols) {
         for (const Dense& down : factors.down) d_down_.emplace_back(down.rows, down.cols);
     }
 
@@ -59,9 +60,9 @@ class LowRankStudent final : public Student {
     template <typename Use>
     void for_each_run(std::span<const std::uint8_t> levels, Use use) const {
         for (std::size_t first = 0; first < levels.size();) {
-            const int slot = factors_.slot_of(levels[first]);
+            const int slot = factors_.slot_for(levels[first]);
             std::size_t last = first + 1;
-            while (last < levels.size() && factors_.slot_of(levels[last]) == slot) ++last;
+            while (last < levels.size() && factors_.slot_for(levels[last]) == slot) ++last;
             use(static_cast<int>(first), static_cast<int>(last - first), slot);
             first = last;
         }
@@ -72,7 +73,7 @@ class LowRankStudent final : public Student {
                 inner.cols};
     }
 
-    LowRank& factors_;
+    LowRankWeights& factors_;
     std::vector<Dense> d_down_;
     Dense d_up_, inner_, d_inner_;
 };
@@ -201,11 +202,11 @@ class Trainer {
           student_(student),
           batch_(exec, samples, teacher, options.level_decay) {
         const auto rows_of = [&](bool held) {
-            std::vector<int> text = samples.text.of(held);
-            if (held) text = evenly(std::move(text), judged_rows);
+            std::vector<int> text = samples.text.indices(held);
+            if (held) text = pick_evenly(std::move(text), max_eval_rows);
             const double wanted = options.drafted_share * static_cast<double>(text.size());
-            return refs(text,
-                        evenly(samples.drafted.of(held), static_cast<std::size_t>(std::max(wanted, 0.0))));
+            return refs(text, pick_evenly(samples.drafted.indices(held),
+                                          static_cast<std::size_t>(std::max(wanted, 0.0))));
         };
         train_ = rows_of(false);
         held_ = rows_of(true);
@@ -298,7 +299,7 @@ Result<KlReport> Trainer::run() {
 
 }  // namespace
 
-std::unique_ptr<Student> make_low_rank_student(LowRank& factors) {
+std::unique_ptr<Student> make_low_rank_student(LowRankWeights& factors) {
     return std::make_unique<LowRankStudent>(factors);
 }
 

@@ -30,7 +30,7 @@ class Student {
 };
 
 /// z = up (down h): SlimSpec's head and SpecVocab's speculator. Trains the factors in place.
-std::unique_ptr<Student> make_low_rank_student(LowRank& factors);
+std::unique_ptr<Student> make_low_rank_student(LowRankWeights& factors);
 /// z = W h with W [V', d]: a trimmed head.
 std::unique_ptr<Student> make_dense_student(Dense& weights);
 

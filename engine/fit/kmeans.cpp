@@ -13,7 +13,7 @@ namespace {
 constexpr int block = 2048;  ///< rows scored at once
 
 /// The rows scaled to unit length; a row of zeros stays zero.
-Dense unit_rows(Rows<const float> rows) {
+Dense normalise_rows(Rows<const float> rows) {
     Dense unit(rows.rows, rows.cols);
     for (int r = 0; r < rows.rows; ++r) {
         double squares = 0;
@@ -36,7 +36,7 @@ void score(kernels::Exec& exec, const Dense& unit, const Dense& centres, int fir
 
 /// Spread-out starting centres: each next one is a row drawn with probability proportional to its distance
 /// from the nearest so far.
-Dense starting_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions& options) {
+Dense choose_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions& options) {
     Rng rng(options.seed, 2);
     Dense centres(options.clusters, unit.cols);
     std::vector<double> distance(static_cast<std::size_t>(unit.rows), 2.0);
@@ -69,7 +69,7 @@ struct Assignment {
 };
 
 Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
-                  std::vector<std::int32_t>& of) {
+                  std::vector<std::int32_t>& cluster_of) {
     Assignment result;
     Dense cosines;
     for (int first = 0; first < unit.rows; first += block) {
@@ -79,7 +79,7 @@ Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
             const auto row = cosines.row(r);
             const auto best = std::max_element(row.begin(), row.end());
             const auto cluster = static_cast<std::int32_t>(best - row.begin());
-            std::int32_t& mine = of[static_cast<std::size_t>(first + r)];
+            std::int32_t& mine = cluster_of[static_cast<std::size_t>(first + r)];
             result.moved |= mine != cluster;
             mine = cluster;
             result.objective += 1.0 - static_cast<double>(*best);
@@ -89,11 +89,11 @@ Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
     return result;
 }
 
-void update(const Dense& unit, const std::vector<std::int32_t>& of, Dense& centres) {
+void update(const Dense& unit, const std::vector<std::int32_t>& cluster_of, Dense& centres) {
     const auto width = static_cast<std::size_t>(unit.cols);
     std::vector<double> sums(static_cast<std::size_t>(centres.rows) * width);
     for (int r = 0; r < unit.rows; ++r) {
-        double* sum = sums.data() + static_cast<std::size_t>(of[static_cast<std::size_t>(r)]) * width;
+        double* sum = sums.data() + static_cast<std::size_t>(cluster_of[static_cast<std::size_t>(r)]) * width;
         const auto row = unit.row(r);
         for (std::size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(row[j]);
     }
@@ -115,28 +115,28 @@ Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights
     if (options.clusters < 1 || options.clusters > weights.rows)
         return bad_input("clusters={} for {} tokens; use 1..{}", options.clusters, weights.rows,
                          weights.rows);
-    const Dense unit = unit_rows(weights);
+    const Dense unit = normalise_rows(weights);
     Clusters result;
-    result.centres = starting_centres(exec, unit, options);
-    result.of.assign(static_cast<std::size_t>(unit.rows), -1);
-    for (int round = 0; round < options.most_rounds; ++round) {
+    result.centres = choose_centres(exec, unit, options);
+    result.cluster_of.assign(static_cast<std::size_t>(unit.rows), -1);
+    for (int round = 0; round < options.max_iterations; ++round) {
         DS_TRY(hooks.check());
-        hooks.report(static_cast<double>(round) / options.most_rounds, "clustering the vocabulary");
-        const Assignment assignment = assign(exec, unit, result.centres, result.of);
+        hooks.report(static_cast<double>(round) / options.max_iterations, "clustering the vocabulary");
+        const Assignment assignment = assign(exec, unit, result.centres, result.cluster_of);
         result.objective.push_back(assignment.objective);
         if (!assignment.moved) break;
-        update(unit, result.of, result.centres);
+        update(unit, result.cluster_of, result.centres);
     }
     return result;
 }
 
 std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float> weights,
                                           const Clusters& clusters, const std::vector<std::int32_t>& order) {
-    const Dense unit = unit_rows(weights);
+    const Dense unit = normalise_rows(weights);
     const int groups = clusters.centres.rows;
     const int room = (weights.rows + groups - 1) / groups;
     std::vector<int> used(static_cast<std::size_t>(groups));
-    std::vector<std::int32_t> of(static_cast<std::size_t>(weights.rows), -1);
+    std::vector<std::int32_t> cluster_of(static_cast<std::size_t>(weights.rows), -1);
     Dense rows, cosines;
     std::vector<int> preference(static_cast<std::size_t>(groups));
     for (std::size_t first = 0; first < order.size(); first += block) {
@@ -156,12 +156,12 @@ std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float>
             for (const int group : preference) {
                 if (used[static_cast<std::size_t>(group)] == room) continue;
                 ++used[static_cast<std::size_t>(group)];
-                of[static_cast<std::size_t>(order[first + i])] = group;
+                cluster_of[static_cast<std::size_t>(order[first + i])] = group;
                 break;
             }
         }
     }
-    return of;
+    return cluster_of;
 }
 
 }  // namespace draftscope::fit

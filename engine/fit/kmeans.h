@@ -11,15 +11,15 @@
 namespace draftscope::fit {
 
 struct Clusters {
-    std::vector<std::int32_t> of;   ///< [V] cluster of each row
-    Dense centres;                  ///< [clusters, d], unit length
+    std::vector<std::int32_t> cluster_of;  ///< [V] cluster of each row
+    Dense centres;                         ///< [clusters, d], unit length
     std::vector<double> objective;  ///< mean (1 - cosine to its centre) before each update; never increases
 };
 
 struct KmeansOptions {
     int clusters = 64;
-    int most_rounds = 30;    ///< our default; stops earlier if no row changes its cluster
-    std::uint64_t seed = 0;  ///< for the starting centres (k-means++ on the sphere)
+    int max_iterations = 30;  ///< our default; stops earlier if no row changes its cluster
+    std::uint64_t seed = 0;   ///< for the starting centres (k-means++ on the sphere)
 };
 
 /// Spherical k-means over the rows of `weights`, scaled to unit length (DynaSpec, arXiv 2510.13847, section

@@ -45,7 +45,7 @@ std::vector<double> gram(kernels::Exec& exec, Rows<const float> weights) {
 }
 
 /// The rows minus their mean, weighted by importance.
-Dense less_mean(Rows<const float> rows, std::span<const double> importance) {
+Dense subtract_mean(Rows<const float> rows, std::span<const double> importance) {
     const auto width = static_cast<std::size_t>(rows.cols);
     std::vector<double> mean(width);
     double total = 0;
@@ -63,8 +63,9 @@ Dense less_mean(Rows<const float> rows, std::span<const double> importance) {
 
 }  // namespace
 
-Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> rows, std::span<const double> moment,
-                                 const std::vector<int>& ranks, std::span<const double> importance) {
+Result<LowRankWeights> low_rank_factors(kernels::Exec& exec, Rows<const float> rows,
+                                        std::span<const double> moment, const std::vector<int>& ranks,
+                                        std::span<const double> importance) {
     const int d = rows.cols;
     int rank = 0;
     for (const int r : ranks) {
@@ -74,24 +75,26 @@ Result<LowRank> low_rank_factors(kernels::Exec& exec, Rows<const float> rows, st
     if (rank == 0) return bad_input("rank: no rank given");
     Dense centred, scaled;
     if (!importance.empty()) {
-        centred = less_mean(rows, importance);
+        centred = subtract_mean(rows, importance);
         scaled = centred;
         for (int v = 0; v < scaled.rows; ++v) {
-            const auto root_of = static_cast<float>(std::sqrt(importance[static_cast<std::size_t>(v)]));
-            for (float& value : scaled.row(v)) value *= root_of;
+            const auto root_importance =
+                static_cast<float>(std::sqrt(importance[static_cast<std::size_t>(v)]));
+            for (float& value : scaled.row(v)) value *= root_importance;
         }
     }
     const Rows<const float> weights = importance.empty() ? rows : Rows<const float>(centred.view());
-    const Rows<const float> judged = importance.empty() ? rows : Rows<const float>(scaled.view());
+    const Rows<const float> weighted_rows = importance.empty() ? rows : Rows<const float>(scaled.view());
     const SymmetricEigen c = symmetric_eigen(moment, d);
     // Eigenvalues below this share of the largest are rounding errors, which the inverse would amplify.
     const double smallest = 1e-10 * std::max(c.values.front(), 0.0);
     const auto root = spectral_map(c, [&](double v) { return v > smallest ? std::sqrt(v) : 0.0; });
     const auto inverse = spectral_map(c, [&](double v) { return v > smallest ? 1.0 / std::sqrt(v) : 0.0; });
-    const std::vector<double> weighted = square_product(square_product(root, gram(exec, judged), d), root, d);
+    const std::vector<double> weighted =
+        square_product(square_product(root, gram(exec, weighted_rows), d), root, d);
     const SymmetricEigen m = symmetric_eigen(weighted, d);
 
-    LowRank result{{}, Dense(weights.rows, rank)};
+    LowRankWeights result{{}, Dense(weights.rows, rank)};
     Dense whole(rank, d);  // V_r^T C^-1/2
     Dense lift(rank, d);   // V_r^T C^1/2
     const auto n = static_cast<std::size_t>(d);

@@ -28,7 +28,7 @@ Ranking TokenCounter::ranking() const {
     return result;
 }
 
-double coverage_of(const Ranking& ranking, int size, const Ranking& counted) {
+double ranking_coverage(const Ranking& ranking, int size, const Ranking& counted) {
     if (counted.tokens == 0) return 0;
     std::vector<bool> kept(ranking.ids.size());
     for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(std::max(size, 0)), ranking.ids.size());

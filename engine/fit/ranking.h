@@ -27,7 +27,7 @@ class TokenCounter {
 };
 
 /// Share of the tokens in `counted` that the first `size` of `ranking` cover; 0 if it is empty. A ranking's
-/// coverage of its own text is `coverage_of(ranking, size, ranking)`.
-double coverage_of(const Ranking& ranking, int size, const Ranking& counted);
+/// coverage of its own text is `ranking_coverage(ranking, size, ranking)`.
+double ranking_coverage(const Ranking& ranking, int size, const Ranking& counted);
 
 }  // namespace draftscope::fit

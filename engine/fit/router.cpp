@@ -32,12 +32,12 @@ void sum_columns(const Dense& rows, std::vector<float>& out) {
     for (std::size_t j = 0; j < out.size(); ++j) out[j] = static_cast<float>(sums[j]);
 }
 
-Router make_router(int inputs, int width, int groups) {
+RouterWeights make_router(int inputs, int width, int groups) {
     return {Dense(width, inputs), std::vector<float>(static_cast<std::size_t>(width)), Dense(groups, width),
             std::vector<float>(static_cast<std::size_t>(groups))};
 }
 
-void start(Router& router, std::uint64_t seed) {
+void start(RouterWeights& router, std::uint64_t seed) {
     Rng rng(seed, 3);
     const auto fill = [&](Dense& weights) {
         const double scale = 1.0 / std::sqrt(static_cast<double>(weights.cols));
@@ -122,7 +122,7 @@ void router_labels(const SampleRows& rows, std::span<const int> which, std::span
     }
 }
 
-RouterPass::RouterPass(Router& router)
+RouterPass::RouterPass(RouterWeights& router)
     : router_(router), gradient_(make_router(router.in.cols, router.in.rows, router.out.rows)) {}
 
 Rows<const float> RouterPass::forward(kernels::Exec& exec, Rows<const float> inputs) {
@@ -170,17 +170,17 @@ std::vector<Parameter> RouterPass::parameters() {
             {router_.out_bias, gradient_.out_bias}};
 }
 
-Result<Router> train_router(kernels::Exec& exec, const SampleRows& rows, RouterInput input,
-                            std::span<const std::int32_t> group_of, int groups, const RouterOptions& options,
-                            const Hooks& hooks, RouterReport& report) {
-    std::vector<int> train = rows.of(false);
-    const std::vector<int> held = rows.of(true);
+Result<RouterWeights> train_router(kernels::Exec& exec, const SampleRows& rows, RouterInput input,
+                                   std::span<const std::int32_t> group_of, int groups,
+                                   const RouterOptions& options, const Hooks& hooks, RouterReport& report) {
+    std::vector<int> train = rows.indices(false);
+    const std::vector<int> held = rows.indices(true);
     if (train.empty() || held.empty()) {
         return bad_input("fit: {} drafted rows to train a router on and {} held out; record more prompts",
                          train.size(), held.size());
     }
     const int inputs = rows.hidden.width() * (input == RouterInput::hidden ? 1 : 2);
-    Router router = make_router(inputs, options.width, groups);
+    RouterWeights router = make_router(inputs, options.width, groups);
     start(router, options.seed);
     const std::vector<float> scales = column_scales(rows, train, input);
     RouterPass pass(router);
@@ -207,7 +207,7 @@ Result<Router> train_router(kernels::Exec& exec, const SampleRows& rows, RouterI
     Adam adam(adam_options);
     Rng rng(options.seed, 4);
     report.bce_before = report.bce_after = held_out_bce();
-    Router best = router;
+    RouterWeights best = router;
     for (int epoch = 1; epoch <= options.epochs; ++epoch) {
         for (std::size_t i = train.size(); i > 1; --i)
             std::swap(train[i - 1], train[rng.below(static_cast<std::uint32_t>(i))]);

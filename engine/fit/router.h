@@ -12,7 +12,7 @@
 namespace draftscope::fit {
 
 /// scores = out act(in x + in_bias) + out_bias, act = SiLU (our default: neither paper names one).
-struct Router {
+struct RouterWeights {
     Dense in;                     ///< [r, inputs]
     std::vector<float> in_bias;   ///< [r]
     Dense out;                    ///< [groups, r]
@@ -32,15 +32,15 @@ void router_labels(const SampleRows& rows, std::span<const int> which, std::span
 /// groups.
 class RouterPass {
   public:
-    explicit RouterPass(Router& router);
+    explicit RouterPass(RouterWeights& router);
     Rows<const float> forward(kernels::Exec& exec, Rows<const float> inputs);
     /// Returns the mean BCE of the last forward() and computes the gradients.
     double backward(kernels::Exec& exec, Rows<const float> inputs, Rows<const float> labels);
     std::vector<Parameter> parameters();
 
   private:
-    Router& router_;
-    Router gradient_;
+    RouterWeights& router_;
+    RouterWeights gradient_;
     Dense before_, inner_, scores_, d_inner_;
 };
 
@@ -59,8 +59,8 @@ struct RouterReport {
 
 /// Trains a router on the drafted rows that are not held out. The epoch with the best held-out loss stays.
 /// Same bits for a seed at every thread count.
-Result<Router> train_router(kernels::Exec& exec, const SampleRows& rows, RouterInput input,
-                            std::span<const std::int32_t> group_of, int groups, const RouterOptions& options,
-                            const Hooks& hooks, RouterReport& report);
+Result<RouterWeights> train_router(kernels::Exec& exec, const SampleRows& rows, RouterInput input,
+                                   std::span<const std::int32_t> group_of, int groups,
+                                   const RouterOptions& options, const Hooks& hooks, RouterReport& report);
 
 }  // namespace draftscope::fit

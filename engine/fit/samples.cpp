@@ -5,7 +5,7 @@
 
 namespace draftscope::fit {
 
-void HalfRows::append(std::span<const float> row) {
+void Bf16Rows::append(std::span<const float> row) {
     assert(static_cast<int>(row.size()) == width_);
     for (const float value : row) {
         const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -13,7 +13,7 @@ void HalfRows::append(std::span<const float> row) {
     }
 }
 
-void HalfRows::read(int row, std::span<float> out) const {
+void Bf16Rows::read(int row, std::span<float> out) const {
     assert(row >= 0 && row < rows() && static_cast<int>(out.size()) == width_);
     const std::uint16_t* from =
         data_.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(width_);
@@ -21,17 +21,17 @@ void HalfRows::read(int row, std::span<float> out) const {
         out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
 }
 
-std::vector<int> SampleRows::of(bool held) const {
+std::vector<int> SampleRows::indices(bool held) const {
     std::vector<int> found;
     for (std::size_t i = 0; i < held_out.size(); ++i)
         if ((held_out[i] != 0) == held) found.push_back(static_cast<int>(i));
     return found;
 }
 
-std::vector<int> evenly(std::vector<int> rows, std::size_t most) {
-    if (rows.size() <= most) return rows;
+std::vector<int> pick_evenly(std::vector<int> rows, std::size_t max_count) {
+    if (rows.size() <= max_count) return rows;
     std::vector<int> kept;
-    for (std::size_t i = 0; i < most; ++i) kept.push_back(rows[i * rows.size() / most]);
+    for (std::size_t i = 0; i < max_count; ++i) kept.push_back(rows[i * rows.size() / max_count]);
     return kept;
 }
 

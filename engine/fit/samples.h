@@ -10,9 +10,9 @@
 namespace draftscope::fit {
 
 /// Rows of floats stored as bf16, to which drafter features are rounded in any case.
-class HalfRows {
+class Bf16Rows {
   public:
-    explicit HalfRows(int width = 0) : width_(width) {}
+    explicit Bf16Rows(int width = 0) : width_(width) {}
     void append(std::span<const float> row);
     void read(int row, std::span<float> out) const;
     int rows() const { return width_ > 0 ? static_cast<int>(data_.size()) / width_ : 0; }
@@ -29,9 +29,9 @@ struct SampleRows {
     explicit SampleRows(int width = 0, int topk_in = 0)
         : hidden(width), teacher(width), embedding(width), parent(width), topk(topk_in) {}
 
-    HalfRows hidden;             ///< [n, d] inputs of the head
-    HalfRows teacher;            ///< [n, d] text rows: the target's hidden state that predicts the same token
-    HalfRows embedding, parent;  ///< [n, d] arguments of begin_level, if routers are fitted
+    Bf16Rows hidden;             ///< [n, d] inputs of the head
+    Bf16Rows teacher;            ///< [n, d] text rows: the target's hidden state that predicts the same token
+    Bf16Rows embedding, parent;  ///< [n, d] arguments of begin_level, if routers are fitted
     int topk = 0;
     std::vector<TokenId> top;            ///< [n, topk] drafted rows: the full head's best tokens
     std::vector<TokenId> token;          ///< [n] text rows: the text's token
@@ -40,15 +40,15 @@ struct SampleRows {
 
     int rows() const { return hidden.rows(); }
     /// Indices of the rows of held-out prompts, or of the other rows.
-    std::vector<int> of(bool held) const;
+    std::vector<int> indices(bool held) const;
 };
 
 /// All rows, or the maximum number of evenly spaced ones.
-std::vector<int> evenly(std::vector<int> rows, std::size_t most);
+std::vector<int> pick_evenly(std::vector<int> rows, std::size_t max_count);
 
 /// Maximum held-out rows of each kind for a report or an epoch's loss; our default. More would cost as much
 /// as training on them and give the same result.
-constexpr std::size_t judged_rows = 3000;
+constexpr std::size_t max_eval_rows = 3000;
 
 struct Samples {
     Samples(int width, int topk) : text(width), drafted(width, topk) {}

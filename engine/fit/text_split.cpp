@@ -8,9 +8,9 @@ TextSplit::TextSplit(std::span<const int> generated, HoldOut hold_out) {
     for (std::size_t t = 0; t < generated.size(); ++t)
         if (generated[t] >= 2) usable_.push_back(static_cast<int>(t));
     const auto count = static_cast<int>(usable_.size());
-    const int at_most = (count + std::max(hold_out.most, 1) - 1) / std::max(hold_out.most, 1);
+    const int min_every = (count + std::max(hold_out.max_texts, 1) - 1) / std::max(hold_out.max_texts, 1);
     // If there are few texts, the last one is held out.
-    every_ = std::max(2, std::min(std::max(hold_out.every, at_most), count));
+    every_ = std::max(2, std::min(std::max(hold_out.every, min_every), count));
 }
 
 std::vector<int> TextSplit::texts(bool held_out) const {

@@ -6,8 +6,8 @@
 namespace draftscope::fit {
 
 struct HoldOut {
-    int every = 10;  ///< one of so many usable texts is held out ...
-    int most = 60;   ///< ... but not more than this many
+    int every = 10;      ///< one of so many usable texts is held out ...
+    int max_texts = 60;  ///< ... but not more than this many
 };
 
 /// Splits texts into training and held-out ones. Rankings, rows and joint training share it, so that nothing

@@ -208,7 +208,7 @@ constexpr std::array named_types = {
 
 }  // namespace
 
-const TensorType* gguf_tensor_type(std::uint32_t id) {
+const TensorType* find_gguf_tensor_type(std::uint32_t id) {
     for (const TensorType& type : readable_types) {
         if (type.id == id) return &type;
     }

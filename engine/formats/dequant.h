@@ -20,7 +20,7 @@ struct TensorType {
 };
 
 /// Returns null for an unknown number.
-const TensorType* gguf_tensor_type(std::uint32_t id);
+const TensorType* find_gguf_tensor_type(std::uint32_t id);
 /// Every type with a decoder, ordered by number.
 std::span<const TensorType> readable_tensor_types();
 

@@ -10,19 +10,19 @@ namespace draftscope {
 namespace {
 
 constexpr std::uint32_t supported_version = 3;
-constexpr std::uint32_t most_dimensions = 4;
+constexpr std::uint32_t max_dimensions = 4;
 constexpr std::uint64_t default_alignment = 32;
-constexpr std::uint64_t largest_alignment = std::uint64_t{1} << 20;
+constexpr std::uint64_t max_alignment = std::uint64_t{1} << 20;
 // Minimum encoded sizes; they bound the counts of a damaged header before anything is allocated.
-constexpr std::uint64_t smallest_key_value = 8 + 4 + 1;
-constexpr std::uint64_t smallest_tensor_info = 8 + 4 + 8 + 4 + 8;
+constexpr std::uint64_t min_key_value_bytes = 8 + 4 + 1;
+constexpr std::uint64_t min_tensor_info_bytes = 8 + 4 + 8 + 4 + 8;
 
 constexpr std::array<std::string_view, 13> type_names = {
     "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"};
 /// Bytes of one element; 0 = variable (length prefix and bytes).
 constexpr std::array<std::uint64_t, 13> type_sizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-std::size_t index_of(GgufType type) {
+std::size_t type_index(GgufType type) {
     return static_cast<std::size_t>(type);
 }
 
@@ -71,7 +71,7 @@ std::optional<std::int64_t> next_integer(ByteCursor& cursor, GgufType type) {
 }
 
 std::string describe(const GgufValue& value) {
-    const std::string_view name = type_names[index_of(value.type)];
+    const std::string_view name = type_names[type_index(value.type)];
     return value.is_array ? fmt::format("an array of {} {}", value.count, name) : fmt::format("one {}", name);
 }
 
@@ -87,7 +87,7 @@ class GgufFile::Parser {
         for (std::uint64_t i = 0; i < value_count_; ++i) DS_TRY(read_key_value(i));
         DS_TRY(read_alignment());
         for (std::uint64_t i = 0; i < tensor_count_; ++i) DS_TRY(read_tensor_info(i));
-        return place_tensors();
+        return locate_tensors();
     }
 
   private:
@@ -122,10 +122,10 @@ class GgufFile::Parser {
         const auto tensors = cursor_.read<std::uint64_t>();
         const auto values = cursor_.read<std::uint64_t>();
         if (!tensors || !values) return cut_short("the header");
-        if (*values > cursor_.remaining() / smallest_key_value)
+        if (*values > cursor_.remaining() / min_key_value_bytes)
             return bad_input("{}: the header lists {} metadata entries, more than the file can hold", path_,
                              *values);
-        if (*tensors > cursor_.remaining() / smallest_tensor_info)
+        if (*tensors > cursor_.remaining() / min_tensor_info_bytes)
             return bad_input("{}: the header lists {} tensors, more than the file can hold", path_, *tensors);
         tensor_count_ = *tensors;
         value_count_ = *values;
@@ -172,7 +172,7 @@ class GgufFile::Parser {
     }
 
     bool skip_elements(const GgufValue& value) {
-        const std::uint64_t size = type_sizes[index_of(value.type)];
+        const std::uint64_t size = type_sizes[type_index(value.type)];
         if (size != 0) {
             const auto bytes = checked_product(size, value.count);
             return bytes && cursor_.skip(*bytes);
@@ -187,7 +187,7 @@ class GgufFile::Parser {
         DS_ASSIGN(const auto alignment, out_.integer("general.alignment"));
         if (!alignment) return {};
         const auto value = static_cast<std::uint64_t>(*alignment);
-        if (*alignment <= 0 || !std::has_single_bit(value) || value > largest_alignment)
+        if (*alignment <= 0 || !std::has_single_bit(value) || value > max_alignment)
             return bad_input("{}: general.alignment is {}, expected a power of two", path_, *alignment);
         alignment_ = value;
         return {};
@@ -197,9 +197,9 @@ class GgufFile::Parser {
         const auto name = read_string();
         const auto dimensions = name ? cursor_.read<std::uint32_t>() : std::nullopt;
         if (!dimensions) return cut_short(fmt::format("the description of tensor {}", index));
-        if (*dimensions < 1 || *dimensions > most_dimensions) {
+        if (*dimensions < 1 || *dimensions > max_dimensions) {
             return bad_input("{}: tensor '{}' has {} dimensions, expected 1 to {}", path_, printable(*name),
-                             *dimensions, most_dimensions);
+                             *dimensions, max_dimensions);
         }
         GgufTensor tensor;
         tensor.info.name = *name;
@@ -225,7 +225,7 @@ class GgufFile::Parser {
 
     Status set_type(GgufTensor& tensor, std::uint32_t id) {
         const std::string name = printable(tensor.info.name);
-        tensor.type = gguf_tensor_type(id);
+        tensor.type = find_gguf_tensor_type(id);
         if (tensor.type == nullptr || tensor.type->dequantise == nullptr) {
             std::string known;
             for (const TensorType& type : readable_tensor_types())
@@ -251,7 +251,7 @@ class GgufFile::Parser {
         return {};
     }
 
-    Status place_tensors() {
+    Status locate_tensors() {
         const auto bytes = out_.file_->bytes();
         const std::uint64_t start = (cursor_.position() + alignment_ - 1) / alignment_ * alignment_;
         for (const Pending& pending : pending_) {

@@ -9,8 +9,8 @@ namespace draftscope {
 namespace {
 
 // Larger than any model's, and small enough that products of two never overflow 64 bits.
-constexpr std::int64_t largest_layers = 4096;
-constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
+constexpr std::int64_t max_layers = 4096;
+constexpr std::int64_t max_extent = std::int64_t{1} << 24;
 
 /// Reads the integers of one architecture and keeps the first error.
 class ConfigReader {
@@ -19,18 +19,18 @@ class ConfigReader {
 
     std::string key(std::string_view field) const { return fmt::format("{}.{}", prefix_, field); }
 
-    Result<std::optional<int>> optional(std::string_view field, std::int64_t largest = largest_extent) const {
+    Result<std::optional<int>> optional(std::string_view field, std::int64_t max_value = max_extent) const {
         DS_ASSIGN(const auto value, file_.integer(key(field)));
         if (!value) return std::optional<int>();
-        if (*value < 1 || *value > largest) {
+        if (*value < 1 || *value > max_value) {
             return bad_input("{}: metadata '{}' is {}, expected 1 to {}", file_.path(), key(field), *value,
-                             largest);
+                             max_value);
         }
         return std::optional<int>(static_cast<int>(*value));
     }
 
-    Result<int> required(std::string_view field, std::int64_t largest = largest_extent) const {
-        DS_ASSIGN(const auto value, optional(field, largest));
+    Result<int> required(std::string_view field, std::int64_t max_value = max_extent) const {
+        DS_ASSIGN(const auto value, optional(field, max_value));
         if (!value) return missing(field);
         return *value;
     }
@@ -95,7 +95,7 @@ Status read_heads(const GgufFile& file, const ConfigReader& reader, ModelConfig&
         return bad_input("{}: keys are {} wide and values {}; only equal widths are supported", file.path(),
                          config.head_dim, *value_length);
     }
-    if (std::int64_t{config.heads} * config.head_dim > largest_extent)
+    if (std::int64_t{config.heads} * config.head_dim > max_extent)
         return bad_input("{}: {} heads of {} are wider than supported", file.path(), config.heads,
                          config.head_dim);
     DS_ASSIGN(const auto rotated, reader.optional("rope.dimension_count"));
@@ -138,7 +138,7 @@ class TensorCheck {
 
     bool has(const std::string& name) const { return file_.tensors().count(name) != 0; }
 
-    Status nothing_left() const {
+    Status reject_unused() const {
         for (const auto& [name, tensor] : file_.tensors()) {
             if (used_.count(name) == 0) {
                 return bad_input(
@@ -162,13 +162,13 @@ Status check_tensors(const GgufFile& file, ModelConfig& config) {
         return bad_input("{}: tensor 'token_embd.weight' is missing; the file does not hold a complete model",
                          file.path());
     const std::int64_t vocab = embedding->second.info.rows();
-    if (vocab > largest_extent)
+    if (vocab > max_extent)
         return bad_input("{}: a vocabulary of {} tokens is larger than supported", file.path(), vocab);
     config.vocab = static_cast<int>(vocab);
     config.tied_head = !check.has("output.weight");
     for (const ModelTensor& tensor : model_tensors(config)) DS_TRY(check.require(tensor.name, tensor.shape));
     if (check.has("rope_freqs.weight")) DS_TRY(check.require("rope_freqs.weight", {config.head_dim / 2}));
-    return check.nothing_left();
+    return check.reject_unused();
 }
 
 /// rope_freqs.weight holds divisors of the base frequencies (Llama 3.1's scaling, precomputed by the
@@ -203,7 +203,7 @@ Result<ModelConfig> read_gguf_config(const GgufFile& file, const Architecture& a
     ModelConfig config;
     apply_architecture(architecture, config);
     config.name = display_name(file);
-    DS_ASSIGN(config.layers, reader.required("block_count", largest_layers));
+    DS_ASSIGN(config.layers, reader.required("block_count", max_layers));
     DS_ASSIGN(config.hidden, reader.required("embedding_length"));
     DS_ASSIGN(config.ffn, reader.required("feed_forward_length"));
     DS_ASSIGN(config.context, reader.required("context_length"));

@@ -10,7 +10,7 @@ namespace draftscope {
 namespace {
 
 /// Keys of the ids that end a turn or a text.
-constexpr std::array end_keys = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+constexpr std::array eos_keys = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                  "tokenizer.ggml.eom_token_id"};
 
 Result<TokenId> read_id(const GgufFile& file, std::string_view key) {
@@ -36,11 +36,11 @@ Status read_ends(const GgufFile& file, TokenizerSpec& spec) {
     const auto add = [&](TokenId id) {
         if (id != no_token && std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
     };
-    for (const char* key : end_keys) {
+    for (const char* key : eos_keys) {
         DS_ASSIGN(const TokenId id, read_id(file, key));
         add(id);
     }
-    add_known_ends(spec);
+    add_known_eos(spec);
     return {};
 }
 
@@ -48,9 +48,9 @@ Status read_ends(const GgufFile& file, TokenizerSpec& spec) {
 Status read_sentence_pieces(const GgufFile& file, TokenizerSpec& spec) {
     DS_ASSIGN(spec.scores, required(file.floats("tokenizer.ggml.scores"), file, "tokenizer.ggml.scores"));
     spec.pre = "(none)";
-    const auto id_or = [&](const char* key, TokenId usual) -> Result<TokenId> {
+    const auto id_or = [&](const char* key, TokenId fallback) -> Result<TokenId> {
         if (file.has(key)) return read_id(file, key);
-        return static_cast<std::size_t>(usual) < spec.tokens.size() ? usual : no_token;
+        return static_cast<std::size_t>(fallback) < spec.tokens.size() ? fallback : no_token;
     };
     DS_ASSIGN(spec.unknown, id_or("tokenizer.ggml.unknown_token_id", 0));
     DS_ASSIGN(spec.bos, id_or("tokenizer.ggml.bos_token_id", 1));

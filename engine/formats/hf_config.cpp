@@ -11,13 +11,13 @@ namespace {
 using Json = nlohmann::json;
 
 // Larger than any model's, and small enough that products of two never overflow 64 bits.
-constexpr std::int64_t largest_layers = 4096;
-constexpr std::int64_t largest_extent = std::int64_t{1} << 24;
+constexpr std::int64_t max_layers = 4096;
+constexpr std::int64_t max_extent = std::int64_t{1} << 24;
 
 Result<const Architecture*> find_architecture(const JsonFile& file) {
     const Json* names = file.find("architectures");
     if (names == nullptr || !names->is_array() || names->empty() || !names->front().is_string())
-        return file.wrong("architectures", "the name of a model class");
+        return file.field_error("architectures", "the name of a model class");
     const auto name = names->front().get<std::string>();
     if (const Architecture* found = architecture_by_hf_class(name)) return found;
     return bad_input("{}: architecture '{}' is not supported by this version (supported: {})", file.path(),
@@ -25,14 +25,14 @@ Result<const Architecture*> find_architecture(const JsonFile& file) {
 }
 
 /// Rejects settings that would change the computation and are not implemented.
-Status refuse_variants(const JsonFile& file, const Architecture& architecture) {
+Status reject_variants(const JsonFile& file, const Architecture& architecture) {
     DS_ASSIGN(const auto activation, file.text("hidden_act"));
-    if (activation.value_or("silu") != "silu") return file.wrong("hidden_act", "silu");
+    if (activation.value_or("silu") != "silu") return file.field_error("hidden_act", "silu");
     // Qwen 2 always has biases; its config does not mention them.
     for (const char* field : {"attention_bias", "mlp_bias", "use_sliding_window"}) {
         DS_ASSIGN(const auto on, file.boolean(field));
         if (on.value_or(false)) {
-            return file.wrong(
+            return file.field_error(
                 field, fmt::format("false: this version does not compute it for {}", architecture.hf_class));
         }
     }
@@ -46,7 +46,7 @@ Status refuse_variants(const JsonFile& file, const Architecture& architecture) {
 }
 
 /// A window as long as the context has no effect. Qwen's configs have a window that is disabled.
-Status refuse_window(const JsonFile& file, int context) {
+Status reject_window(const JsonFile& file, int context) {
     DS_ASSIGN(const auto window, file.count("sliding_window", INT32_MAX));
     DS_ASSIGN(const auto used, file.boolean("use_sliding_window"));
     if (!window || *window >= context || used.has_value()) return {};
@@ -59,10 +59,10 @@ Status refuse_window(const JsonFile& file, int context) {
 }
 
 Status read_heads(const JsonFile& file, ModelConfig& config) {
-    DS_ASSIGN(config.heads, file.required_count("num_attention_heads", largest_extent));
-    DS_ASSIGN(const auto kv_heads, file.count("num_key_value_heads", largest_extent));
+    DS_ASSIGN(config.heads, file.required_count("num_attention_heads", max_extent));
+    DS_ASSIGN(const auto kv_heads, file.count("num_key_value_heads", max_extent));
     config.kv_heads = kv_heads.value_or(config.heads);
-    DS_ASSIGN(const auto head_dim, file.count("head_dim", largest_extent));
+    DS_ASSIGN(const auto head_dim, file.count("head_dim", max_extent));
     // Qwen 3's class has its own default.
     const int fallback = config.architecture == "qwen3" ? 128 : config.hidden / config.heads;
     if (!head_dim && config.architecture != "qwen3" && config.hidden % config.heads != 0) {
@@ -76,7 +76,7 @@ Status read_heads(const JsonFile& file, ModelConfig& config) {
     }
     if (config.head_dim % 2 != 0 || config.head_dim < 2)
         return bad_input("{}: heads are {} wide, expected an even width", file.path(), config.head_dim);
-    if (std::int64_t{config.heads} * config.head_dim > largest_extent)
+    if (std::int64_t{config.heads} * config.head_dim > max_extent)
         return bad_input("{}: {} heads of {} are wider than supported", file.path(), config.heads,
                          config.head_dim);
     return {};
@@ -86,22 +86,22 @@ Status read_heads(const JsonFile& file, ModelConfig& config) {
 
 Result<HfConfig> read_hf_config(const JsonFile& file) {
     DS_ASSIGN(const Architecture* architecture, find_architecture(file));
-    DS_TRY(refuse_variants(file, *architecture));
+    DS_TRY(reject_variants(file, *architecture));
     HfConfig out;
     ModelConfig& config = out.config;
     apply_architecture(*architecture, config);
-    DS_ASSIGN(config.layers, file.required_count("num_hidden_layers", largest_layers));
-    DS_ASSIGN(config.hidden, file.required_count("hidden_size", largest_extent));
-    DS_ASSIGN(config.ffn, file.required_count("intermediate_size", largest_extent));
-    DS_ASSIGN(config.context, file.required_count("max_position_embeddings", largest_extent));
-    DS_TRY(refuse_window(file, config.context));
-    DS_ASSIGN(config.vocab, file.required_count("vocab_size", largest_extent));
+    DS_ASSIGN(config.layers, file.required_count("num_hidden_layers", max_layers));
+    DS_ASSIGN(config.hidden, file.required_count("hidden_size", max_extent));
+    DS_ASSIGN(config.ffn, file.required_count("intermediate_size", max_extent));
+    DS_ASSIGN(config.context, file.required_count("max_position_embeddings", max_extent));
+    DS_TRY(reject_window(file, config.context));
+    DS_ASSIGN(config.vocab, file.required_count("vocab_size", max_extent));
     DS_TRY(read_heads(file, config));
     DS_ASSIGN(HfRope rope, read_hf_rope(file, config.head_dim));
     config.rope_theta = rope.theta;
     config.rope_divisors = std::move(rope.divisors);
     DS_ASSIGN(const auto eps, file.positive("rms_norm_eps"));
-    if (!eps) return file.wrong("rms_norm_eps", "a positive number");
+    if (!eps) return file.field_error("rms_norm_eps", "a positive number");
     config.norm_eps = static_cast<float>(*eps);
     DS_ASSIGN(out.tied, file.boolean("tie_word_embeddings"));
     return out;

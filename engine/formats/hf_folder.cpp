@@ -36,19 +36,19 @@ std::string default_template(const Json& templates) {
 
 Result<std::string> read_template(const fs::path& root) {
     std::error_code ignored;
-    const fs::path own = root / "chat_template.jinja";
-    if (fs::exists(own, ignored)) {
-        std::ifstream file(own, std::ios::binary);
+    const fs::path template_path = root / "chat_template.jinja";
+    if (fs::exists(template_path, ignored)) {
+        std::ifstream file(template_path, std::ios::binary);
         std::stringstream text;
         text << file.rdbuf();
-        if (!file || !text) return bad_input("{}: cannot be read", own.string());
+        if (!file || !text) return bad_input("{}: cannot be read", template_path.string());
         return text.str();
     }
     DS_ASSIGN(const auto settings, JsonFile::read_if_present((root / "tokenizer_config.json").string()));
     const Json* found = settings ? settings->find("chat_template") : nullptr;
     if (found == nullptr) return std::string();
     if (found->is_array()) return default_template(*found);
-    if (!found->is_string()) return settings->wrong("chat_template", "a string or a list");
+    if (!found->is_string()) return settings->field_error("chat_template", "a string or a list");
     return found->get<std::string>();
 }
 
@@ -83,8 +83,8 @@ Result<ModelFile> open_hf_folder(const std::string& folder) {
     DS_ASSIGN(out.tokenizer, Tokenizer::create(std::move(spec)));
     // An unusable template does not prevent opening: raw prompts need none.
     DS_ASSIGN(const std::string source, read_template(root));
-    auto chat = ChatTemplate::from_source(source, folder, turn_tokens(*out.tokenizer));
-    out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_because(chat.error().message);
+    auto chat = ChatTemplate::from_source(source, folder, bos_eos_tokens(*out.tokenizer));
+    out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_with_problem(chat.error().message);
     out.quantisation = dominant_type(*out.weights);
     return out;
 }

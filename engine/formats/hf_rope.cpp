@@ -34,7 +34,7 @@ Result<std::vector<float>> read_llama3(const JsonFile& scaling, double theta, in
     Llama3Scaling values;
     const auto read = [&](const char* field, double& out) -> Status {
         DS_ASSIGN(const auto value, scaling.positive(field));
-        if (!value) return scaling.wrong(field, "a positive number");
+        if (!value) return scaling.field_error(field, "a positive number");
         out = *value;
         return {};
     };
@@ -42,14 +42,15 @@ Result<std::vector<float>> read_llama3(const JsonFile& scaling, double theta, in
     DS_TRY(read("low_freq_factor", values.low));
     DS_TRY(read("high_freq_factor", values.high));
     DS_TRY(read("original_max_position_embeddings", values.original_context));
-    if (values.high <= values.low) return scaling.wrong("high_freq_factor", "more than low_freq_factor");
+    if (values.high <= values.low)
+        return scaling.field_error("high_freq_factor", "more than low_freq_factor");
     return llama3_divisors(values, theta, head_dim);
 }
 
 /// Dividing positions by a factor equals dividing the frequencies by it.
 Result<std::vector<float>> read_linear(const JsonFile& scaling, int head_dim) {
     DS_ASSIGN(const auto factor, scaling.positive("factor"));
-    if (!factor) return scaling.wrong("factor", "a positive number");
+    if (!factor) return scaling.field_error("factor", "a positive number");
     return std::vector<float>(static_cast<std::size_t>(head_dim / 2), static_cast<float>(*factor));
 }
 
@@ -78,7 +79,8 @@ Result<HfRope> read_hf_rope(const JsonFile& file, int head_dim) {
         DS_ASSIGN(out.divisors, read_linear(*scaling, head_dim));
         return out;
     }
-    return scaling->wrong(field, "'default' or 'llama3', or 'linear', the rotations this version computes");
+    return scaling->field_error(field,
+                                "'default' or 'llama3', or 'linear', the rotations this version computes");
 }
 
 }  // namespace draftscope

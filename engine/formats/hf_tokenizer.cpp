@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t largest_vocab = std::int64_t{1} << 24;
+constexpr std::int64_t max_vocab = std::int64_t{1} << 24;
 constexpr int type_normal = 1;
 constexpr int type_control = 3;
 constexpr int type_user_defined = 4;
@@ -27,25 +27,25 @@ constexpr std::string_view llama3_pattern =
 constexpr std::string_view qwen2_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-std::string text_of(const Json& object, const char* field) {
+std::string get_text(const Json& object, const char* field) {
     const auto found = object.find(field);
     return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-bool flag_of(const Json& object, const char* field, bool fallback) {
+bool get_flag(const Json& object, const char* field, bool fallback) {
     const auto found = object.find(field);
     return found != object.end() && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
 /// Returns the steps of a Sequence (in field `list`), or the single step itself.
-std::vector<Json> steps_of(const Json* root, const char* list) {
+std::vector<Json> list_steps(const Json* root, const char* list) {
     std::vector<Json> out;
     if (root == nullptr) return out;
-    if (!root->is_object() || text_of(*root, "type") != "Sequence") return {*root};
+    if (!root->is_object() || get_text(*root, "type") != "Sequence") return {*root};
     const auto inner = root->find(list);
     if (inner == root->end() || !inner->is_array()) return {*root};
     for (const Json& step : *inner) {
-        const auto nested = steps_of(&step, list);
+        const auto nested = list_steps(&step, list);
         out.insert(out.end(), nested.begin(), nested.end());
     }
     return out;
@@ -54,32 +54,33 @@ std::vector<Json> steps_of(const Json* root, const char* list) {
 /// Describes a step, e.g. "Split(PATTERN)". Settings that change its behaviour are part of the description.
 std::string step_name(const Json& step) {
     if (!step.is_object()) return printable_json(step);
-    const std::string type = text_of(step, "type");
-    if (type == "Digits") return flag_of(step, "individual_digits", false) ? "Digits" : "Digits(grouped)";
+    const std::string type = get_text(step, "type");
+    if (type == "Digits") return get_flag(step, "individual_digits", false) ? "Digits" : "Digits(grouped)";
     if (type == "ByteLevel") {
-        if (flag_of(step, "add_prefix_space", true)) return "ByteLevel(add_prefix_space)";
-        return flag_of(step, "use_regex", true) ? "ByteLevel(words)" : "ByteLevel";
+        if (get_flag(step, "add_prefix_space", true)) return "ByteLevel(add_prefix_space)";
+        return get_flag(step, "use_regex", true) ? "ByteLevel(words)" : "ByteLevel";
     }
-    if (type == "Prepend") return fmt::format("Prepend({})", text_of(step, "prepend"));
+    if (type == "Prepend") return fmt::format("Prepend({})", get_text(step, "prepend"));
     if (type == "Metaspace") {
-        const std::string scheme = text_of(step, "prepend_scheme");
+        const std::string scheme = get_text(step, "prepend_scheme");
         return fmt::format(
-            "Metaspace({}, {}{})", text_of(step, "replacement"),
-            scheme.empty() ? flag_of(step, "add_prefix_space", true) ? "always" : "never" : scheme,
-            flag_of(step, "split", true) ? ", split" : "");
+            "Metaspace({}, {}{})", get_text(step, "replacement"),
+            scheme.empty() ? get_flag(step, "add_prefix_space", true) ? "always" : "never" : scheme,
+            get_flag(step, "split", true) ? ", split" : "");
     }
     if (type == "Replace") {
         const auto from = step.find("pattern");
         return fmt::format("Replace({}, {})",
-                           from != step.end() && from->is_object() ? text_of(*from, "String") : "",
-                           text_of(step, "content"));
+                           from != step.end() && from->is_object() ? get_text(*from, "String") : "",
+                           get_text(step, "content"));
     }
     if (type != "Split") return type.empty() ? printable_json(step) : type;
     const auto pattern = step.find("pattern");
-    const std::string regex = pattern != step.end() && pattern->is_object() ? text_of(*pattern, "Regex") : "";
+    const std::string regex =
+        pattern != step.end() && pattern->is_object() ? get_text(*pattern, "Regex") : "";
     // Both keep every match as a separate piece, and these patterns match everything.
-    const std::string behaviour = text_of(step, "behavior");
-    const bool inverted = flag_of(step, "invert", false);
+    const std::string behaviour = get_text(step, "behavior");
+    const bool inverted = get_flag(step, "invert", false);
     const bool pieces = inverted ? behaviour == "Removed" : behaviour == "Isolated";
     return fmt::format("{}({})", pieces && !regex.empty() ? "Split" : "Split " + behaviour,
                        regex.empty() ? printable_json(step) : regex);
@@ -88,7 +89,7 @@ std::string step_name(const Json& step) {
 /// Describes the steps of a field, separated by " > ".
 std::string step_names(const JsonFile& file, const char* field, const char* list) {
     std::string out;
-    for (const Json& step : steps_of(file.find(field), list))
+    for (const Json& step : list_steps(file.find(field), list))
         out += (out.empty() ? "" : " > ") + step_name(step);
     return out;
 }
@@ -103,33 +104,34 @@ std::optional<std::vector<SplitStep>> split_steps(const Json& step) {
         {"MergedWithNext", Behaviour::merged_with_next},
         {"Contiguous", Behaviour::contiguous}};
     if (!step.is_object()) return std::nullopt;
-    const std::string type = text_of(step, "type");
-    const auto named = behaviours.find(text_of(step, "behavior"));
+    const std::string type = get_text(step, "type");
+    const auto named = behaviours.find(get_text(step, "behavior"));
     const Behaviour behaviour = named == behaviours.end() ? Behaviour::isolated : named->second;
     if (type == "Digits") {
-        const bool single = flag_of(step, "individual_digits", false);
+        const bool single = get_flag(step, "individual_digits", false);
         return {{{R"(\p{N})", single ? Behaviour::isolated : Behaviour::contiguous, false}}};
     }
     if (type == "Punctuation") return {{{R"([!-/:-@\[-`{-~\p{P}])", behaviour, false}}};
-    if (type == "ByteLevel" && !flag_of(step, "add_prefix_space", true)) {
+    if (type == "ByteLevel" && !get_flag(step, "add_prefix_space", true)) {
         std::vector<SplitStep> out;
-        if (flag_of(step, "use_regex", true)) out.push_back({gpt2_split_pattern, Behaviour::isolated, false});
+        if (get_flag(step, "use_regex", true))
+            out.push_back({gpt2_split_pattern, Behaviour::isolated, false});
         out.push_back({"", Behaviour::isolated, false});
         return out;
     }
     const auto pattern = step.find("pattern");
     if (type != "Split" || named == behaviours.end() || pattern == step.end() || !pattern->is_object())
         return std::nullopt;
-    std::string regex = text_of(*pattern, "Regex");
+    std::string regex = get_text(*pattern, "Regex");
     if (regex.empty()) {
-        for (const char c : text_of(*pattern, "String")) {
+        for (const char c : get_text(*pattern, "String")) {
             const bool special = std::string_view(R"(\^$.[]|()?*+{}-#)").find(c) != std::string_view::npos;
             if (special) regex += '\\';
             regex += c;
         }
     }
     if (regex.empty()) return std::nullopt;
-    return {{{regex, behaviour, flag_of(step, "invert", false)}}};
+    return {{{regex, behaviour, get_flag(step, "invert", false)}}};
 }
 
 /// Names the pipelines of known families as GGUF does, so that their vocabularies have equal fingerprints.
@@ -139,13 +141,13 @@ Status read_splitting(const JsonFile& file, TokenizerSpec& spec) {
     const auto split = [](std::string_view pattern) { return fmt::format("Split({}) > ByteLevel", pattern); };
     spec.pre = found == "ByteLevel(words)" || found == split(gpt2_split_pattern) ? "gpt-2"
                : found == "Digits > ByteLevel(words)"                            ? "smollm"
-               : found == split(llama3_pattern) ? (*spec.whole_pieces ? "llama-bpe" : "dbrx")
+               : found == split(llama3_pattern) ? (*spec.ignore_merges ? "llama-bpe" : "dbrx")
                : found == split(qwen2_pattern)  ? "qwen2"
                                                 : "";
     if (!spec.pre.empty()) return {};
     spec.pre = found;
     bool byte_level = false;
-    for (const Json& step : steps_of(file.find("pre_tokenizer"), "pretokenizers")) {
+    for (const Json& step : list_steps(file.find("pre_tokenizer"), "pretokenizers")) {
         const auto steps = split_steps(step);
         if (!steps) {
             return bad_input(
@@ -155,7 +157,7 @@ Status read_splitting(const JsonFile& file, TokenizerSpec& spec) {
                 file.path(), printable(step_name(step)));
         }
         spec.steps.insert(spec.steps.end(), steps->begin(), steps->end());
-        byte_level = byte_level || text_of(step, "type") == "ByteLevel";
+        byte_level = byte_level || get_text(step, "type") == "ByteLevel";
     }
     if (byte_level) return {};
     return bad_input("{}: pre_tokenizer is {}, expected steps with ByteLevel among them", file.path(),
@@ -164,7 +166,7 @@ Status read_splitting(const JsonFile& file, TokenizerSpec& spec) {
 
 Result<bool> recognise_normaliser(const JsonFile& file) {
     bool composes = false;
-    for (const Json& step : steps_of(file.find("normalizer"), "normalizers")) {
+    for (const Json& step : list_steps(file.find("normalizer"), "normalizers")) {
         const std::string name = step_name(step);
         if (name != "NFC") {
             return bad_input("{}: normalizer is '{}', which this version does not support (supported: NFC)",
@@ -179,11 +181,11 @@ Result<bool> recognise_normaliser(const JsonFile& file) {
 Result<SpacePrefix> recognise_spaces(const JsonFile& file, TokenizerSpec& spec) {
     const std::string steps = step_names(file, "normalizer", "normalizers") + " | " +
                               step_names(file, "pre_tokenizer", "pretokenizers");
-    spec.marks_by_normaliser = steps.ends_with("Replace( , \u2581) | ");
+    spec.normaliser_escapes_spaces = steps.ends_with("Replace( , \u2581) | ");
     if (steps == "Prepend(\u2581) > Replace( , \u2581) | ") return SpacePrefix::always;
     if (steps == "Replace( , \u2581) | ") return SpacePrefix::never;
-    if (steps == " | Metaspace(\u2581, always)") return SpacePrefix::unless_there;
-    if (steps == " | Metaspace(\u2581, first)") return SpacePrefix::first_unless_there;
+    if (steps == " | Metaspace(\u2581, always)") return SpacePrefix::unless_present;
+    if (steps == " | Metaspace(\u2581, first)") return SpacePrefix::first_unless_present;
     if (steps == " | Metaspace(\u2581, never)") return SpacePrefix::never;
     return bad_input(
         "{}: normalizer and pre_tokenizer are '{}', which this version does not support with byte_fallback "
@@ -197,9 +199,9 @@ class HfTokenizerReader {
     explicit HfTokenizerReader(const JsonFile& file) : file_(file) {}
 
     Status read();
-    TokenizerSpec take() { return std::move(spec_); }
+    TokenizerSpec release_spec() { return std::move(spec_); }
     TokenizerSpec& spec() { return spec_; }
-    TokenId id_of(std::string_view token) const {
+    TokenId find_id(std::string_view token) const {
         const auto found = std::find(spec_.tokens.begin(), spec_.tokens.end(), token);
         return found == spec_.tokens.end() ? no_token : static_cast<TokenId>(found - spec_.tokens.begin());
     }
@@ -210,17 +212,17 @@ class HfTokenizerReader {
     Status read_merges(const JsonFile& model);
     Status read_added();
     Status read_template(const Json& step);
-    Status place(const std::string& token, const Json& id, int type);
+    Status store_token(const std::string& token, const Json& id, int type);
 
     const JsonFile& file_;
     TokenizerSpec spec_;
 };
 
 /// Stores a token at its id; ids may be unordered and have gaps.
-Status HfTokenizerReader::place(const std::string& token, const Json& id, int type) {
-    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() >= largest_vocab)
+Status HfTokenizerReader::store_token(const std::string& token, const Json& id, int type) {
+    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() >= max_vocab)
         return bad_input("{}: token '{}' has id {}, expected 0 to {}", file_.path(), printable(token),
-                         printable_json(id), largest_vocab - 1);
+                         printable_json(id), max_vocab - 1);
     const auto at = id.get<std::size_t>();
     if (at >= spec_.tokens.size()) {
         spec_.tokens.resize(at + 1);
@@ -237,38 +239,38 @@ Status HfTokenizerReader::place(const std::string& token, const Json& id, int ty
 
 Status HfTokenizerReader::read_model(const JsonFile& model) {
     DS_ASSIGN(const auto type, model.text("type"));
-    if (type.value_or("BPE") != "BPE") return model.wrong("type", "BPE (byte-level)");
+    if (type.value_or("BPE") != "BPE") return model.field_error("type", "BPE (byte-level)");
     for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix"}) {
         DS_ASSIGN(const auto affix, model.text(field));
-        if (affix && !affix->empty()) return model.wrong(field, "nothing");
+        if (affix && !affix->empty()) return model.field_error(field, "nothing");
     }
     DS_ASSIGN(const auto fallback, model.boolean("byte_fallback"));
     if (fallback.value_or(false)) spec_.model = "llama";
-    DS_ASSIGN(spec_.whole_pieces, model.boolean("ignore_merges"));
-    if (!spec_.whole_pieces) spec_.whole_pieces = false;
+    DS_ASSIGN(spec_.ignore_merges, model.boolean("ignore_merges"));
+    if (!spec_.ignore_merges) spec_.ignore_merges = false;
     DS_ASSIGN(const auto vocab, model.object("vocab"));
-    if (!vocab) return model.wrong("vocab", "an object of token ids");
-    for (const auto& [token, id] : model.find("vocab")->items()) DS_TRY(place(token, id, type_normal));
+    if (!vocab) return model.field_error("vocab", "an object of token ids");
+    for (const auto& [token, id] : model.find("vocab")->items()) DS_TRY(store_token(token, id, type_normal));
     if (spec_.model == "llama") DS_TRY(read_fallback(model));
     return read_merges(model);
 }
 
 /// Reads byte tokens and the unknown token of a SentencePiece model.
 Status HfTokenizerReader::read_fallback(const JsonFile& model) {
-    if (*spec_.whole_pieces) return model.wrong("ignore_merges", "false with byte_fallback");
+    if (*spec_.ignore_merges) return model.field_error("ignore_merges", "false with byte_fallback");
     for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
         const std::string& token = spec_.tokens[i];
         if (token.size() == 6 && token.starts_with("<0x") && token.ends_with('>')) spec_.types[i] = type_byte;
     }
     DS_ASSIGN(const auto unknown, model.text("unk_token"));
-    if (unknown) spec_.unknown = id_of(*unknown);
+    if (unknown) spec_.unknown = find_id(*unknown);
     return {};
 }
 
 /// Reads merges: "left right" in older files, ["left", "right"] in newer ones.
 Status HfTokenizerReader::read_merges(const JsonFile& model) {
     const Json* merges = model.find("merges");
-    if (merges == nullptr || !merges->is_array()) return model.wrong("merges", "a list");
+    if (merges == nullptr || !merges->is_array()) return model.field_error("merges", "a list");
     for (const Json& merge : *merges) {
         if (merge.is_string()) {
             spec_.merges.push_back(merge.get<std::string>());
@@ -287,19 +289,18 @@ Status HfTokenizerReader::read_merges(const JsonFile& model) {
 Status HfTokenizerReader::read_added() {
     const Json* added = file_.find("added_tokens");
     if (added == nullptr) return {};
-    if (!added->is_array()) return file_.wrong("added_tokens", "a list");
+    if (!added->is_array()) return file_.field_error("added_tokens", "a list");
     for (const Json& token : *added) {
-        if (!token.is_object() || text_of(token, "content").empty() || !token.contains("id"))
+        if (!token.is_object() || get_text(token, "content").empty() || !token.contains("id"))
             return bad_input("{}: added token {} lacks content or id", file_.path(), printable_json(token));
-        const int type = flag_of(token, "special", false) ? type_control : type_user_defined;
-        DS_TRY(place(text_of(token, "content"), token["id"], type));
+        const int type = get_flag(token, "special", false) ? type_control : type_user_defined;
+        DS_TRY(store_token(get_text(token, "content"), token["id"], type));
         const AddedToken found = {token["id"].get<TokenId>(),
-                                  {.takes_space_before = flag_of(token, "lstrip", false),
-                                   .takes_space_behind = flag_of(token, "rstrip", false),
-                                   .whole_word = flag_of(token, "single_word", false)},
-                                  flag_of(token, "normalized", false)};
-        if (found.normalised || found.edges.takes_space_before || found.edges.takes_space_behind ||
-            found.edges.whole_word)
+                                  {.lstrip = get_flag(token, "lstrip", false),
+                                   .rstrip = get_flag(token, "rstrip", false),
+                                   .single_word = get_flag(token, "single_word", false)},
+                                  get_flag(token, "normalized", false)};
+        if (found.normalised || found.matching.lstrip || found.matching.rstrip || found.matching.single_word)
             spec_.added.push_back(found);
     }
     return {};
@@ -315,15 +316,15 @@ Status HfTokenizerReader::read_template(const Json& step) {
         if (item.is_object() && item.contains("Sequence")) continue;
         const auto special = item.is_object() ? item.find("SpecialToken") : item.end();
         const std::string name = item.is_object() && special != item.end() && special->is_object()
-                                     ? text_of(*special, "id")
+                                     ? get_text(*special, "id")
                                      : std::string();
-        if (i != 0 || id_of(name) == no_token) {
+        if (i != 0 || find_id(name) == no_token) {
             return bad_input(
                 "{}: the post_processor writes {} at position {} of a text, expected at most one "
                 "token in front",
                 file_.path(), printable_json(item), i);
         }
-        spec_.bos = id_of(name);
+        spec_.bos = find_id(name);
         spec_.add_bos = true;
     }
     return {};
@@ -333,7 +334,7 @@ Status HfTokenizerReader::read() {
     spec_.file = file_.path();
     spec_.model = "gpt2";
     DS_ASSIGN(const auto model, file_.object("model"));
-    if (!model) return file_.wrong("model", "an object");
+    if (!model) return file_.field_error("model", "an object");
     DS_TRY(read_model(*model));
     DS_TRY(read_added());
     if (spec_.model == "llama") {
@@ -343,8 +344,8 @@ Status HfTokenizerReader::read() {
         DS_TRY(read_splitting(file_, spec_));
         DS_ASSIGN(spec_.normalises, recognise_normaliser(file_));
     }
-    for (const Json& step : steps_of(file_.find("post_processor"), "processors")) {
-        const std::string type = step.is_object() ? text_of(step, "type") : "";
+    for (const Json& step : list_steps(file_.find("post_processor"), "processors")) {
+        const std::string type = step.is_object() ? get_text(step, "type") : "";
         if (type == "TemplateProcessing") {
             DS_TRY(read_template(step));
         } else if (type != "ByteLevel") {
@@ -363,7 +364,7 @@ Status add_ends(const JsonFile& file, TokenizerSpec& spec) {
     for (const Json& value : ids) {
         if (!value.is_number_integer() || value.get<double>() < 0 ||
             value.get<double>() >= static_cast<double>(spec.tokens.size()))
-            return file.wrong("eos_token_id", fmt::format("ids of the {} tokens", spec.tokens.size()));
+            return file.field_error("eos_token_id", fmt::format("ids of the {} tokens", spec.tokens.size()));
         const auto id = value.get<TokenId>();
         if (std::count(spec.eos.begin(), spec.eos.end(), id) == 0) spec.eos.push_back(id);
     }
@@ -376,9 +377,9 @@ TokenId named_token(const JsonFile& file, const char* field, const HfTokenizerRe
     const Json* value = file.find(field);
     if (value == nullptr) return no_token;
     const std::string name = value->is_string()   ? value->get<std::string>()
-                             : value->is_object() ? text_of(*value, "content")
+                             : value->is_object() ? get_text(*value, "content")
                                                   : std::string();
-    return name.empty() ? no_token : reader.id_of(name);
+    return name.empty() ? no_token : reader.find_id(name);
 }
 
 }  // namespace
@@ -401,8 +402,8 @@ Result<TokenizerSpec> read_hf_tokenizer(const std::string& folder, const JsonFil
             spec.eos.push_back(end);
         if (spec.bos == no_token) spec.bos = named_token(*settings, "bos_token", reader);
     }
-    add_known_ends(spec);
-    return reader.take();
+    add_known_eos(spec);
+    return reader.release_spec();
 }
 
 }  // namespace draftscope

@@ -63,7 +63,7 @@ class HfWeights final : public WeightSource {
     explicit HfWeights(std::string folder) : folder_(std::move(folder)) {}
 
     Status open();
-    Status take(const HfConfig& hf);
+    Status load(const HfConfig& hf);
     bool has(std::string_view stored) const { return stored_.find(stored) != nullptr; }
 
     const std::string& path() const override { return folder_; }
@@ -75,7 +75,7 @@ class HfWeights final : public WeightSource {
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
         const Entry* entry = entries_.find(tensor.name);
         assert(entry != nullptr);
-        entry->place.file->read_row(*entry->place.info, row, out);
+        entry->location.file->read_row(*entry->location.info, row, out);
     }
 
     std::vector<const MappedFile*> files() const override {
@@ -88,26 +88,26 @@ class HfWeights final : public WeightSource {
     std::span<const std::uint8_t> stored(const TensorInfo& tensor) const override {
         const Entry* entry = entries_.find(tensor.name);
         if (entry == nullptr) return {};
-        return entry->place.file->stored(*entry->place.info);
+        return entry->location.file->stored(*entry->location.info);
     }
     const std::uint8_t* stored_row(const TensorInfo& tensor, std::int64_t row) const override {
         const Entry* entry = entries_.find(tensor.name);
-        return entry == nullptr ? nullptr : entry->place.file->stored_row(*entry->place.info, row);
+        return entry == nullptr ? nullptr : entry->location.file->stored_row(*entry->location.info, row);
     }
     void decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const override {
         const Entry* entry = entries_.find(tensor.name);
         assert(entry != nullptr);
-        entry->place.file->decode_row(*entry->place.info, bytes, out);
+        entry->location.file->decode_row(*entry->location.info, bytes, out);
     }
 
   private:
-    struct Place {
+    struct Location {
         const WeightSource* file;
         const TensorInfo* info;
     };
     struct Entry {
         TensorInfo info;  ///< has the GGUF name
-        Place place;
+        Location location;
     };
     std::string in_folder(const std::string& name) const {
         return (std::filesystem::path(folder_) / name).string();
@@ -117,7 +117,7 @@ class HfWeights final : public WeightSource {
 
     std::string folder_;
     std::vector<std::unique_ptr<WeightSource>> files_;
-    TensorIndex<Place> stored_;  ///< keyed by the names in the files
+    TensorIndex<Location> stored_;  ///< keyed by the names in the files
     TensorIndex<Entry> entries_;
 };
 
@@ -139,7 +139,7 @@ Status HfWeights::open() {
 Status HfWeights::open_shards() {
     DS_ASSIGN(const JsonFile index, JsonFile::read(in_folder(index_file), "a model's weights"));
     DS_ASSIGN(const auto map, index.object("weight_map"));
-    if (!map) return index.wrong("weight_map", "an object of file names");
+    if (!map) return index.field_error("weight_map", "an object of file names");
     std::map<std::string, const WeightSource*> opened;
     for (const auto& [name, value] : index.find("weight_map")->items()) {
         const std::string file = value.is_string() ? value.get<std::string>() : std::string();
@@ -165,36 +165,36 @@ Status HfWeights::open_shards() {
 
 Status HfWeights::add(const ModelTensor& wanted) {
     const std::string stored = stored_name(wanted.name);
-    const Place* place = stored_.find(stored);
-    if (place == nullptr)
+    const Location* location = stored_.find(stored);
+    if (location == nullptr)
         return bad_input("{}: tensor '{}' is missing; the folder does not hold a complete model", folder_,
                          stored);
-    const TensorInfo& info = *place->info;
+    const TensorInfo& info = *location->info;
     if (info.shape != wanted.shape) {
-        return bad_input("{}: tensor '{}' has shape [{}], config.json requires [{}]", place->file->path(),
+        return bad_input("{}: tensor '{}' has shape [{}], config.json requires [{}]", location->file->path(),
                          stored, fmt::join(info.shape, ", "), fmt::join(wanted.shape, ", "));
     }
     if (info.type != "F32" && info.type != "F16" && info.type != "BF16" && info.type != "F64") {
-        return bad_input("{}: tensor '{}' has type {}, expected F32, F16 or BF16", place->file->path(),
+        return bad_input("{}: tensor '{}' has type {}, expected F32, F16 or BF16", location->file->path(),
                          stored, info.type);
     }
-    entries_.add(wanted.name, {{wanted.name, info.type, info.shape, info.bytes}, *place});
+    entries_.add(wanted.name, {{wanted.name, info.type, info.shape, info.bytes}, *location});
     return {};
 }
 
 /// Tensors that may be ignored: precomputed rotary angles of old programs, and the copy of a tied head.
-bool may_be_left(std::string_view stored, bool tied) {
+bool may_be_ignored(std::string_view stored, bool tied) {
     return stored.ends_with(".rotary_emb.inv_freq") || (tied && stored == "lm_head.weight");
 }
 
-Status HfWeights::take(const HfConfig& hf) {
+Status HfWeights::load(const HfConfig& hf) {
     TensorIndex<bool> used;
     for (const ModelTensor& tensor : model_tensors(hf.config)) {
         DS_TRY(add(tensor));
         used.add(stored_name(tensor.name), true);
     }
     for (const std::string& name : stored_.names()) {
-        if (used.find(name) == nullptr && !may_be_left(name, hf.config.tied_head)) {
+        if (used.find(name) == nullptr && !may_be_ignored(name, hf.config.tied_head)) {
             return bad_input("{}: tensor '{}' is not part of a {} model as config.json describes it", folder_,
                              printable(name), hf.config.architecture);
         }
@@ -208,7 +208,7 @@ Result<std::unique_ptr<WeightSource>> open_hf_weights(const std::string& folder,
     auto out = std::make_unique<HfWeights>(folder);
     DS_TRY(out->open());
     hf.config.tied_head = hf.tied.value_or(!out->has("lm_head.weight"));
-    DS_TRY(out->take(hf));
+    DS_TRY(out->load(hf));
     return std::unique_ptr<WeightSource>(std::move(out));
 }
 

@@ -35,7 +35,7 @@ const Json* JsonFile::find(const char* field) const {
     return found == json_.end() || found->is_null() ? nullptr : &*found;
 }
 
-Error JsonFile::wrong(const char* field, std::string_view expected) const {
+Error JsonFile::field_error(const char* field, std::string_view expected) const {
     const Json* value = find(field);
     return bad_input("{}: {}{} is {}, expected {}", path_, prefix_, field,
                      value == nullptr ? "missing" : printable_json(*value), expected);
@@ -44,21 +44,21 @@ Error JsonFile::wrong(const char* field, std::string_view expected) const {
 Result<std::optional<JsonFile>> JsonFile::object(const char* field) const {
     const Json* value = find(field);
     if (value == nullptr) return std::optional<JsonFile>();
-    if (!value->is_object()) return wrong(field, "an object");
+    if (!value->is_object()) return field_error(field, "an object");
     return std::optional<JsonFile>(JsonFile(path_, prefix_ + field + ".", *value));
 }
 
 Result<std::optional<std::string>> JsonFile::text(const char* field) const {
     const Json* value = find(field);
     if (value == nullptr) return std::optional<std::string>();
-    if (!value->is_string()) return wrong(field, "a string");
+    if (!value->is_string()) return field_error(field, "a string");
     return std::optional<std::string>(value->get<std::string>());
 }
 
 Result<std::optional<bool>> JsonFile::boolean(const char* field) const {
     const Json* value = find(field);
     if (value == nullptr) return std::optional<bool>();
-    if (!value->is_boolean()) return wrong(field, "true or false");
+    if (!value->is_boolean()) return field_error(field, "true or false");
     return std::optional<bool>(value->get<bool>());
 }
 
@@ -66,22 +66,22 @@ Result<std::optional<double>> JsonFile::positive(const char* field) const {
     const Json* value = find(field);
     if (value == nullptr) return std::optional<double>();
     if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0)
-        return wrong(field, "a positive number");
+        return field_error(field, "a positive number");
     return std::optional<double>(value->get<double>());
 }
 
-Result<std::optional<int>> JsonFile::count(const char* field, std::int64_t largest) const {
+Result<std::optional<int>> JsonFile::count(const char* field, std::int64_t max_value) const {
     const Json* value = find(field);
     if (value == nullptr) return std::optional<int>();
     if (!value->is_number_integer() || value->get<double>() < 1 ||
-        value->get<double>() > static_cast<double>(largest))
-        return wrong(field, fmt::format("an integer from 1 to {}", largest));
+        value->get<double>() > static_cast<double>(max_value))
+        return field_error(field, fmt::format("an integer from 1 to {}", max_value));
     return std::optional<int>(value->get<int>());
 }
 
-Result<int> JsonFile::required_count(const char* field, std::int64_t largest) const {
-    DS_ASSIGN(const auto value, count(field, largest));
-    if (!value) return wrong(field, fmt::format("an integer from 1 to {}", largest));
+Result<int> JsonFile::required_count(const char* field, std::int64_t max_value) const {
+    DS_ASSIGN(const auto value, count(field, max_value));
+    if (!value) return field_error(field, fmt::format("an integer from 1 to {}", max_value));
     return *value;
 }
 

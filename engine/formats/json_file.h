@@ -24,10 +24,10 @@ class JsonFile {
     Result<std::optional<bool>> boolean(const char* field) const;
     Result<std::optional<double>> positive(const char* field) const;
     /// An integer from 1 to `largest`.
-    Result<std::optional<int>> count(const char* field, std::int64_t largest) const;
-    Result<int> required_count(const char* field, std::int64_t largest) const;
+    Result<std::optional<int>> count(const char* field, std::int64_t max_value) const;
+    Result<int> required_count(const char* field, std::int64_t max_value) const;
     /// "FILE: FIELD is VALUE, expected EXPECTED".
-    Error wrong(const char* field, std::string_view expected) const;
+    Error field_error(const char* field, std::string_view expected) const;
 
   private:
     JsonFile(std::string path, std::string prefix, nlohmann::json json)

@@ -55,7 +55,7 @@ constexpr std::array data_types = {
 
 }  // namespace
 
-const DataType* data_type(std::string_view name) {
+const DataType* find_data_type(std::string_view name) {
     for (const DataType& type : data_types) {
         if (type.name == name) return &type;
     }
@@ -73,7 +73,7 @@ void MappedTensors::read_row(const TensorInfo& tensor, std::int64_t row, float* 
 }
 
 void MappedTensors::decode_row(const TensorInfo& tensor, const std::uint8_t* bytes, float* out) const {
-    data_type(tensor.type)->floats(bytes, tensor.cols(), out);
+    find_data_type(tensor.type)->floats(bytes, tensor.cols(), out);
 }
 
 Result<std::vector<std::int64_t>> MappedTensors::read_integers(std::string_view name) const {

@@ -23,7 +23,7 @@ struct DataType {
     void (*floats)(const std::uint8_t*, std::int64_t, float*);
     void (*integers)(const std::uint8_t*, std::int64_t, std::int64_t*);  ///< null: not an integer type
 };
-const DataType* data_type(std::string_view name);  ///< null if this version does not read it
+const DataType* find_data_type(std::string_view name);  ///< null if this version does not read it
 
 /// Row-major tensors of plain element types in a mapped file. Base of the safetensors and PyTorch readers.
 class MappedTensors : public WeightSource {

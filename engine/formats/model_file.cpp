@@ -30,8 +30,8 @@ const TensorType* dominant_type(const GgufFile& file) {
 /// An unusable template does not prevent opening: raw prompts need none.
 Status read_chat(const GgufFile& file, ModelFile& out) {
     DS_ASSIGN(const auto source, file.text("tokenizer.chat_template"));
-    auto chat = ChatTemplate::from_source(source.value_or(""), file.path(), turn_tokens(*out.tokenizer));
-    out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_because(chat.error().message);
+    auto chat = ChatTemplate::from_source(source.value_or(""), file.path(), bos_eos_tokens(*out.tokenizer));
+    out.chat = chat.ok() ? std::move(chat).value() : ChatTemplate::raw_with_problem(chat.error().message);
     return {};
 }
 

@@ -37,7 +37,7 @@ bool is_known(std::string_view callable) {
 }
 
 // A state dict's pickle names tensors and does not contain their data.
-constexpr std::size_t largest_pickle = std::size_t{64} << 20;
+constexpr std::size_t max_pickle_bytes = std::size_t{64} << 20;
 
 }  // namespace
 
@@ -433,7 +433,7 @@ Status Pickle::Machine::reduce() {
 }
 
 Result<Pickle> Pickle::read(std::span<const std::uint8_t> bytes, const std::string& path) {
-    if (bytes.size() > largest_pickle)
+    if (bytes.size() > max_pickle_bytes)
         return bad_input("{}: data.pkl is {} bytes long, more than any state dict's", path, bytes.size());
     Pickle out;
     Machine machine(bytes, path, out);

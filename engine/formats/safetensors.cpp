@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uint64_t largest_header = 100'000'000;  // the format's limit
+constexpr std::uint64_t max_header_bytes = 100'000'000;  // the format's limit
 
 class Safetensors final : public MappedTensors {
   public:
@@ -33,7 +33,7 @@ Status Safetensors::read_header() {
     if (!length)
         return bad_input("{}: not a safetensors file: {} bytes, shorter than its header", path(),
                          bytes.size());
-    if (*length > largest_header) {
+    if (*length > max_header_bytes) {
         const std::string_view start(reinterpret_cast<const char*>(bytes.data()), 8);
         return bad_input("{}: not a safetensors file: first bytes are \"{}\", a header length of {}", path(),
                          printable(start), *length);
@@ -84,7 +84,7 @@ Status Safetensors::read_metadata(const Json& value) {
 }
 
 /// Reads an unsigned integer of the header; nullopt for other values.
-std::optional<std::uint64_t> unsigned_of(const Json& value) {
+std::optional<std::uint64_t> read_unsigned(const Json& value) {
     if (!value.is_number_unsigned()) return std::nullopt;
     return value.get<std::uint64_t>();
 }
@@ -98,20 +98,20 @@ Status Safetensors::read_tensor(const std::string& name, const Json& value,
         return bad_input("{}: tensor '{}' lacks a valid dtype, shape or data_offsets", path(), shown);
     }
     TensorInfo info{name, value["dtype"].get<std::string>(), {}, 0};
-    const DataType* type = data_type(info.type);
+    const DataType* type = find_data_type(info.type);
     if (type == nullptr) {
         return bad_input("{}: tensor '{}' has type {}, which this version does not read", path(), shown,
                          printable(info.type));
     }
     for (const Json& extent : value["shape"]) {
-        const auto size = unsigned_of(extent);
+        const auto size = read_unsigned(extent);
         if (!size || *size > static_cast<std::uint64_t>(INT64_MAX))
             return bad_input("{}: tensor '{}' has an invalid shape", path(), shown);
         info.shape.push_back(static_cast<std::int64_t>(*size));
     }
     const std::optional<std::uint64_t> needed = tensor_bytes(*type, info.shape);
-    const auto begin = unsigned_of(value["data_offsets"][0]);
-    const auto end = unsigned_of(value["data_offsets"][1]);
+    const auto begin = read_unsigned(value["data_offsets"][0]);
+    const auto end = read_unsigned(value["data_offsets"][1]);
     if (!needed || !begin || !end || *begin > *end)
         return bad_input("{}: tensor '{}' has an invalid shape or data_offsets", path(), shown);
     if (*end - *begin != *needed) {

@@ -13,7 +13,7 @@
 namespace draftscope {
 namespace {
 
-std::optional<std::uint64_t> bytes_of(std::string_view type) {
+std::optional<std::uint64_t> element_bytes(std::string_view type) {
     if (type == "F32" || type == "I32") return 4;
     if (type == "BF16" || type == "F16" || type == "I16" || type == "U16") return 2;
     if (type == "F64" || type == "I64") return 8;
@@ -42,7 +42,7 @@ Status save_safetensors(const std::string& path, std::span<const TensorToSave> t
     if (!metadata.empty()) header["__metadata__"] = metadata;
     std::uint64_t offset = 0;
     for (const TensorToSave& tensor : tensors) {
-        std::optional<std::uint64_t> needed = bytes_of(tensor.type);
+        std::optional<std::uint64_t> needed = element_bytes(tensor.type);
         if (!needed) return failed("{}: tensor '{}' has unknown type {}", path, tensor.name, tensor.type);
         for (const std::int64_t extent : tensor.shape)
             needed = needed ? checked_product(*needed, static_cast<std::uint64_t>(extent)) : std::nullopt;

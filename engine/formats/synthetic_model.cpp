@@ -114,7 +114,7 @@ TokenizerSpec byte_tokenizer(const std::string& spec, int tokens) {
     out.model = "gpt2";
     out.pre = "gpt-2";
     for (int id = 0; id < tokens; ++id) {
-        out.tokens.push_back(id < 256 ? spell_bytes(std::string(1, static_cast<char>(id)))
+        out.tokens.push_back(id < 256 ? encode_byte_level(std::string(1, static_cast<char>(id)))
                                       : fmt::format("[{}]", id));
     }
     out.types.assign(out.tokens.size(), 1);
@@ -135,7 +135,7 @@ Spec parse_spec(std::string_view spec) {
     return out;
 }
 
-Result<int> layers_of(const Dimensions& model, const Spec& spec, std::string_view text) {
+Result<int> parse_layers(const Dimensions& model, const Spec& spec, std::string_view text) {
     if (!spec.layers) return model.layers;
     int layers = 0;
     const auto [end, error] =
@@ -147,7 +147,7 @@ Result<int> layers_of(const Dimensions& model, const Spec& spec, std::string_vie
     return layers;
 }
 
-ModelConfig config_of(const Dimensions& model, const std::string& spec, int layers) {
+ModelConfig make_config(const Dimensions& model, const std::string& spec, int layers) {
     ModelConfig config;
     apply_architecture(*architecture_by_name(model.architecture), config);
     config.name = model.stand_in ? spec + " (stand-in layers)" : spec;
@@ -186,7 +186,7 @@ bool is_synthetic_model(std::string_view spec) {
 
 namespace {
 
-Result<const Dimensions*> dimensions_of(const std::string& spec) {
+Result<const Dimensions*> find_dimensions(const std::string& spec) {
     const Spec parts = parse_spec(spec);
     std::string known;
     for (const Dimensions& model : known_models) {
@@ -199,16 +199,16 @@ Result<const Dimensions*> dimensions_of(const std::string& spec) {
 }  // namespace
 
 Result<SyntheticShape> synthetic_shape(const std::string& spec) {
-    DS_ASSIGN(const Dimensions* model, dimensions_of(spec));
-    DS_ASSIGN(const int layers, layers_of(*model, parse_spec(spec), spec));
-    return SyntheticShape{config_of(*model, spec, layers).name, model->tokens, model->hidden};
+    DS_ASSIGN(const Dimensions* model, find_dimensions(spec));
+    DS_ASSIGN(const int layers, parse_layers(*model, parse_spec(spec), spec));
+    return SyntheticShape{make_config(*model, spec, layers).name, model->tokens, model->hidden};
 }
 
 Result<ModelFile> make_synthetic_model(const std::string& spec) {
-    DS_ASSIGN(const Dimensions* model, dimensions_of(spec));
+    DS_ASSIGN(const Dimensions* model, find_dimensions(spec));
     ModelFile out;
-    DS_ASSIGN(const int layers, layers_of(*model, parse_spec(spec), spec));
-    out.config = config_of(*model, spec, layers);
+    DS_ASSIGN(const int layers, parse_layers(*model, parse_spec(spec), spec));
+    out.config = make_config(*model, spec, layers);
     out.weights = make_synthetic_weights(spec, model_tensors(out.config));
     DS_ASSIGN(out.tokenizer, Tokenizer::create(byte_tokenizer(spec, model->tokens)));
     out.quantisation = "BF16";

@@ -23,9 +23,9 @@ class TorchFile final : public MappedTensors {
     using Index = Pickle::Index;
     Status find_prefix();
     Status check_byte_order() const;
-    Result<bool> take_dictionary(const Pickle& pickle, Index index);
-    Status take_tensor(const std::string& name, const Pickle::Tensor& tensor);
-    bool take_numbers(const Pickle& pickle, const Pickle::Value& list);
+    Result<bool> add_dictionary(const Pickle& pickle, Index index);
+    Status add_tensor(const std::string& name, const Pickle::Tensor& tensor);
+    bool add_numbers(const Pickle& pickle, const Pickle::Value& list);
 
     ZipArchive archive_;
     std::string prefix_;
@@ -63,7 +63,7 @@ bool is_row_major(const Pickle::Tensor& tensor) {
     return true;
 }
 
-Status TorchFile::take_tensor(const std::string& name, const Pickle::Tensor& tensor) {
+Status TorchFile::add_tensor(const std::string& name, const Pickle::Tensor& tensor) {
     const std::string shown = printable(name);
     const auto* storage = archive_.find(prefix_ + "data/" + tensor.storage);
     if (storage == nullptr)
@@ -75,7 +75,7 @@ Status TorchFile::take_tensor(const std::string& name, const Pickle::Tensor& ten
             ".contiguous()",
             path(), shown, fmt::join(tensor.strides, ", "));
     }
-    const DataType& type = *data_type(tensor.type);
+    const DataType& type = *find_data_type(tensor.type);
     TensorInfo info{name, std::string(tensor.type), tensor.shape, 0};
     const auto bytes = tensor_bytes(type, info.shape);
     const auto skipped = checked_product(static_cast<std::uint64_t>(tensor.offset), type.bytes);
@@ -90,28 +90,29 @@ Status TorchFile::take_tensor(const std::string& name, const Pickle::Tensor& ten
 }
 
 /// Adds the tensors of a dictionary; returns false if it has none.
-Result<bool> TorchFile::take_dictionary(const Pickle& pickle, Index index) {
+Result<bool> TorchFile::add_dictionary(const Pickle& pickle, Index index) {
     const Pickle::Value& dictionary = pickle.at(index);
     bool any = false;
     for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2) {
         const Pickle::Value& key = pickle.at(dictionary.items[i]);
         const Pickle::Value& value = pickle.at(dictionary.items[i + 1]);
         if (key.kind != Pickle::Kind::text || value.kind != Pickle::Kind::tensor) continue;
-        DS_TRY(take_tensor(key.text, value.tensor));
+        DS_TRY(add_tensor(key.text, value.tensor));
         any = true;
     }
     return any;
 }
 
 /// Reads a list of token ids, the format of FR-Spec's rankings.
-bool TorchFile::take_numbers(const Pickle& pickle, const Pickle::Value& list) {
+bool TorchFile::add_numbers(const Pickle& pickle, const Pickle::Value& list) {
     for (const Index item : list.items) {
         if (pickle.at(item).kind != Pickle::Kind::integer) return false;
         numbers_.push_back(pickle.at(item).integer);
     }
     if (numbers_.empty()) return false;
     TensorInfo info{"ids", "I64", {static_cast<std::int64_t>(numbers_.size())}, numbers_.size() * 8};
-    return add(std::move(info), *data_type("I64"), reinterpret_cast<const std::uint8_t*>(numbers_.data()));
+    return add(std::move(info), *find_data_type("I64"),
+               reinterpret_cast<const std::uint8_t*>(numbers_.data()));
 }
 
 Status TorchFile::read() {
@@ -120,18 +121,18 @@ Status TorchFile::read() {
     DS_TRY(check_byte_order());
     DS_ASSIGN(const Pickle pickle, Pickle::read(*archive_.find(prefix_ + "data.pkl"), path()));
     const Pickle::Value& root = pickle.root();
-    if (root.kind == Pickle::Kind::list && take_numbers(pickle, root)) return {};
-    if (root.kind == Pickle::Kind::tensor) return take_tensor("ids", root.tensor);
+    if (root.kind == Pickle::Kind::list && add_numbers(pickle, root)) return {};
+    if (root.kind == Pickle::Kind::tensor) return add_tensor("ids", root.tensor);
     if (root.kind == Pickle::Kind::dictionary) {
         for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
             // Trainers wrap the state dict: {"state_dict": {...}, "epoch": 3, ...}.
             const std::string& key = pickle.at(root.items[i]).text;
             const bool wrapper = key == "state_dict" || key == "model" || key == "module";
             if (!wrapper || pickle.at(root.items[i + 1]).kind != Pickle::Kind::dictionary) continue;
-            DS_ASSIGN(const bool inner, take_dictionary(pickle, root.items[i + 1]));
+            DS_ASSIGN(const bool inner, add_dictionary(pickle, root.items[i + 1]));
             if (inner) return {};
         }
-        DS_ASSIGN(const bool any, take_dictionary(pickle, pickle.root_index()));
+        DS_ASSIGN(const bool any, add_dictionary(pickle, pickle.root_index()));
         if (any) return {};
     }
     return bad_input("{}: holds neither a dictionary of tensors nor a list of token ids", path());

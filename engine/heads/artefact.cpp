@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "draftscope-head";
 constexpr int format_version = 1;
-constexpr int largest_extent = 1 << 24;
+constexpr int max_extent = 1 << 24;
 
 std::string hex(std::uint64_t value) {
     return fmt::format("{:016x}", value);
@@ -45,7 +45,7 @@ class Metadata {
     }
     Result<int> extent(std::string_view key) const {
         const auto value = number<int>(text(key));
-        if (!value || *value < 1 || *value > largest_extent) return wrong(key, "a whole number above 0");
+        if (!value || *value < 1 || *value > max_extent) return wrong(key, "a whole number above 0");
         return *value;
     }
     Result<Json> json(std::string_view key, Json::value_t type, std::string_view expected) const {
@@ -140,7 +140,7 @@ Status HeadArtefact::fits(const HeadWeights& weights) const {
     return {};
 }
 
-Status HeadArtefact::agrees(const HeadSpec& spec) const {
+Status HeadArtefact::check_parameters(const HeadSpec& spec) const {
     for (const auto& [name, value] : spec.params) {
         const auto made = info_.parameters.find(name);
         if (made == info_.parameters.end() || made->second == value) continue;
@@ -153,7 +153,7 @@ Status HeadArtefact::agrees(const HeadSpec& spec) const {
 Result<int> HeadArtefact::count(std::string_view name) const {
     const auto found = info_.parameters.find(name);
     const auto value = found == info_.parameters.end() ? std::nullopt : number<int>(found->second);
-    if (!value || *value < 1 || *value > largest_extent)
+    if (!value || *value < 1 || *value > max_extent)
         return bad_input("{}: metadata 'parameters' has no whole number {} above 0", path(), name);
     return *value;
 }
@@ -175,8 +175,8 @@ Result<kernels::Matrix> HeadArtefact::matrix(kernels::Exec& exec, kernels::Preci
     const TensorInfo* tensor = tensors_->find(name);
     if (tensor == nullptr) return bad_input("{}: tensor '{}' is missing", path(), name);
     if (tensor->shape.size() != 2 || tensor->rows() < 1 || tensor->cols() < 1 ||
-        tensor->rows() > largest_extent || tensor->cols() > largest_extent ||
-        (n >= 0 && tensor->rows() != n) || (k >= 0 && tensor->cols() != k)) {
+        tensor->rows() > max_extent || tensor->cols() > max_extent || (n >= 0 && tensor->rows() != n) ||
+        (k >= 0 && tensor->cols() != k)) {
         const auto wanted = [](int extent) {
             return extent < 0 ? std::string("any") : std::to_string(extent);
         };
@@ -221,7 +221,7 @@ Result<std::vector<float>> HeadArtefact::vector_or_zeros(const std::string& name
     return values;
 }
 
-Result<std::vector<TokenId>> HeadArtefact::rising_ids(const std::string& name) const {
+Result<std::vector<TokenId>> HeadArtefact::ascending_ids(const std::string& name) const {
     DS_ASSIGN(const auto values, tensors_->read_integers(name));
     std::vector<TokenId> ids;
     ids.reserve(values.size());
@@ -235,7 +235,7 @@ Result<std::vector<TokenId>> HeadArtefact::rising_ids(const std::string& name) c
     return ids;
 }
 
-Result<std::vector<int>> HeadArtefact::map_of_tokens(const std::string& name, int limit) const {
+Result<std::vector<int>> HeadArtefact::token_map(const std::string& name, int limit) const {
     DS_ASSIGN(const auto values, tensors_->read_integers(name));
     if (values.size() != static_cast<std::size_t>(info_.vocab))
         return bad_input("{}: tensor '{}' has {} values, expected one per token of {}", path(), name,
@@ -275,7 +275,7 @@ bool is_head_artefact(const std::string& path) {
     return file.ok() && (*file)->metadata("format") == format_name;
 }
 
-Result<HeadArtefact> needed_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+Result<HeadArtefact> required_artefact(const HeadSpec& spec, const HeadFiles& artefacts) {
     if (artefacts.artefact_path.empty())
         return bad_input(
             "head {0}: no artefact for this target and drafter; make one "
@@ -284,7 +284,7 @@ Result<HeadArtefact> needed_artefact(const HeadSpec& spec, const HeadArtefacts& 
     if (is_synthetic_model(artefacts.artefact_path))
         return HeadArtefact::synthetic(artefacts.artefact_path, spec);
     DS_ASSIGN(HeadArtefact artefact, HeadArtefact::open(artefacts.artefact_path, spec.id));
-    DS_TRY(artefact.agrees(spec));
+    DS_TRY(artefact.check_parameters(spec));
     return artefact;
 }
 

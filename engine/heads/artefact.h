@@ -55,7 +55,7 @@ class HeadArtefact {
     Status fits(const HeadWeights& weights) const;
     /// Checks that parameters repeated in `spec` have the artefact's values: a head of rank 72 does not run
     /// as 36.
-    Status agrees(const HeadSpec& spec) const;
+    Status check_parameters(const HeadSpec& spec) const;
 
     /// Returns parameter `name` as a whole number above 0; bad_input if absent.
     Result<int> count(std::string_view name) const;
@@ -70,9 +70,9 @@ class HeadArtefact {
     /// Loads a 1-D tensor of `size` floats; zeros if absent.
     Result<std::vector<float>> vector_or_zeros(const std::string& name, int size) const;
     /// Loads token ids from tensor `name`: ascending, distinct, all in the target's vocabulary.
-    Result<std::vector<TokenId>> rising_ids(const std::string& name) const;
+    Result<std::vector<TokenId>> ascending_ids(const std::string& name) const;
     /// Loads one number in 0..limit-1 per token of the vocabulary.
-    Result<std::vector<int>> map_of_tokens(const std::string& name, int limit) const;
+    Result<std::vector<int>> token_map(const std::string& name, int limit) const;
 
   private:
     Result<kernels::Matrix> scaled_matrix(kernels::Exec& exec, kernels::Precision precision,
@@ -91,7 +91,7 @@ Status save_artefact(const std::string& path, const ArtefactInfo& info,
 bool is_head_artefact(const std::string& path);
 
 /// Opens the artefact that a fitted head requires. If none is given, bad_input says how to make one.
-Result<HeadArtefact> needed_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts);
+Result<HeadArtefact> required_artefact(const HeadSpec& spec, const HeadFiles& artefacts);
 
 /// Identifies a drafter's weights by 16 hex digits. The hash covers the size and up to 64 evenly spaced 4 KiB
 /// pieces of model.safetensors. `path`: the checkpoint's folder or file.

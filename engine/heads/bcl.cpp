@@ -42,17 +42,17 @@ struct KeepOrder {
 
 KeepOrder keep_order(const CountedRanking& ranking, const HeadWeights& weights) {
     const auto vocab = static_cast<std::size_t>(weights.vocab);
-    std::vector<std::int64_t> count_of(vocab, -1);  // -1 = used, or not in the ranking
+    std::vector<std::int64_t> counts_by_token(vocab, -1);  // -1 = used, or not in the ranking
     for (std::size_t i = 0; i < ranking.ids.size(); ++i) {
         const auto id = static_cast<std::size_t>(ranking.ids[i]);
-        if (id < vocab && count_of[id] < 0) count_of[id] = ranking.counts[i];
+        if (id < vocab && counts_by_token[id] < 0) counts_by_token[id] = ranking.counts[i];
     }
     std::vector<bool> taken(vocab, false);
     KeepOrder order;
     const auto take = [&](TokenId id) {
-        if (!head_holds(weights, id) || taken[static_cast<std::size_t>(id)]) return;
+        if (!lm_head_has(weights, id) || taken[static_cast<std::size_t>(id)]) return;
         taken[static_cast<std::size_t>(id)] = true;
-        order.counts.push_back(std::max<std::int64_t>(count_of[static_cast<std::size_t>(id)], 0));
+        order.counts.push_back(std::max<std::int64_t>(counts_by_token[static_cast<std::size_t>(id)], 0));
     };
     for (const TokenId id : weights.always_active) take(id);
     order.first = static_cast<int>(order.counts.size());
@@ -93,7 +93,7 @@ int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab
 
 /// If there is an artefact, uses BCL trained with its head. Otherwise only the size is solved, for an
 /// existing drafter.
-Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+Result<std::unique_ptr<LmHead>> make_bcl_head(const HeadSpec& spec, const HeadFiles& artefacts) {
     if (!artefacts.artefact_path.empty()) {
         for (const std::string_view name : {"alpha", "bytes"})
             if (const auto given = spec.params.find(name); given != spec.params.end())
@@ -105,7 +105,7 @@ Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArte
     }
     DS_ASSIGN(const double alpha, number_param(spec, "alpha", 0.5));
     DS_ASSIGN(const int bytes, whole_param(spec, "bytes", 0));
-    DS_ASSIGN(const std::string path, needed_ranking(artefacts, spec.id));
+    DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(CountedRanking ranking, load_counted_ranking(path));
     std::vector<TokenId> ids = ranking.ids;
     SizeRule size = [ranking = std::move(ranking), alpha, bytes](const HeadWeights& weights) -> Result<int> {
@@ -116,7 +116,7 @@ Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArte
         return solve_bcl_size(order.counts, std::max(order.first, 1), rows, pass_cost(weights, bytes != 0),
                               alpha);
     };
-    return make_static_head(spec.id, std::move(ids), std::move(size));
+    return make_trimmed_head(spec.id, std::move(ids), std::move(size));
 }
 
 }  // namespace draftscope

@@ -10,16 +10,16 @@
 namespace draftscope {
 namespace {
 
-Rows<const float> logits_of(kernels::Exec& exec, const kernels::Matrix& rows, Rows<const float> hidden,
-                            std::vector<float>& memory) {
-    const Rows<float> logits = rows_in(memory, hidden.rows, rows.n());
+Rows<const float> compute_logits(kernels::Exec& exec, const kernels::Matrix& rows, Rows<const float> hidden,
+                                 std::vector<float>& memory) {
+    const Rows<float> logits = as_matrix(memory, hidden.rows, rows.n());
     kernels::matmul(exec, rows, hidden, logits);
     return logits;
 }
 
 }  // namespace
 
-Rows<float> rows_in(std::vector<float>& memory, int rows, int columns) {
+Rows<float> as_matrix(std::vector<float>& memory, int rows, int columns) {
     const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
     if (memory.size() < cells) memory.resize(cells + cells / 4);
     return {memory.data(), rows, columns};
@@ -50,20 +50,20 @@ void select_candidates(ProposeContext& context, Rows<const float> logits, int su
     std::fill(out.counts.begin(), out.counts.end(), kept);
 }
 
-void keep_support(ProposeContext& context, Rows<const float> logits, int support,
-                  std::span<const TokenId> ids) {
+void store_support_logits(ProposeContext& context, Rows<const float> logits, int support,
+                          std::span<const TokenId> ids) {
     if (context.support == nullptr) return;
     for (int r = 0; r < logits.rows; ++r) {
         const std::span<const float> row = logits.row(r).first(static_cast<std::size_t>(support));
-        SupportRow& kept = context.support->add();
+        SparseLogits& kept = context.support->add();
         kept.ids.assign(ids.begin(), ids.end());
         kept.logits.assign(row.begin(), row.end());
     }
 }
 
-void DenseProposal::propose(ProposeContext& context, const kernels::Matrix& rows, const float* bias,
-                            int support, std::span<const TokenId> ids, Rows<const float> hidden, int k,
-                            std::uint64_t bytes, Proposal& out) {
+void LinearProposer::propose(ProposeContext& context, const kernels::Matrix& rows, const float* bias,
+                             int support, std::span<const TokenId> ids, Rows<const float> hidden, int k,
+                             std::uint64_t bytes, Proposal& out) {
     const int kept = std::min(k, support);
     if (stays_there(context, rows, support, kept, hidden.rows))
         return propose_there(
@@ -73,19 +73,19 @@ void DenseProposal::propose(ProposeContext& context, const kernels::Matrix& rows
             },
             out);
     if (context.support != nullptr || rows.on_device() ||
-        !kernels::head_pass_pays(context.exec, support, kept)) {
-        const Rows<float> logits = rows_in(logits_, hidden.rows, rows.n());
+        !kernels::matmul_topk_pays_off(context.exec, support, kept)) {
+        const Rows<float> logits = as_matrix(logits_, hidden.rows, rows.n());
         {
             PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes);
             kernels::matmul(context.exec, rows, hidden, logits, bias);
         }
         select_candidates(context, logits, support, k, out);
-        keep_support(context, logits, support, ids);
+        store_support_logits(context, logits, support, ids);
         return;
     }
     {
         PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes);
-        kernels::head_pass(context.exec, rows, hidden, support, kept, bias, partials_);
+        kernels::matmul_topk(context.exec, rows, hidden, support, kept, bias, partials_);
     }
     PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows,
                      partials_.keys.size() * sizeof(partials_.keys[0]));
@@ -100,14 +100,14 @@ void DenseProposal::propose(ProposeContext& context, const kernels::Matrix& rows
     std::fill(out.counts.begin(), out.counts.end(), kept);
 }
 
-bool DenseProposal::stays_there(const ProposeContext& context, const kernels::Matrix& rows, int support,
-                                int k, int hidden_rows) {
+bool LinearProposer::stays_there(const ProposeContext& context, const kernels::Matrix& rows, int support,
+                                 int k, int hidden_rows) {
     return context.support == nullptr && hidden_rows > 0 && kernels::selects_on_device(rows, support, k);
 }
 
-void DenseProposal::propose_there(ProposeContext& context, int support, int hidden_rows, int k,
-                                  std::uint64_t bytes,
-                                  FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make, Proposal& out) {
+void LinearProposer::propose_there(ProposeContext& context, int support, int hidden_rows, int k,
+                                   std::uint64_t bytes,
+                                   FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make, Proposal& out) {
     PhaseScope scope(context.phases, Phase::head, context.level, hidden_rows, bytes);
     const int kept = std::min(k, support);
     out.resize(hidden_rows, k);
@@ -116,9 +116,9 @@ void DenseProposal::propose_there(ProposeContext& context, int support, int hidd
     std::fill(out.counts.begin(), out.counts.end(), kept);
 }
 
-bool DenseProposal::propose_through(ProposeContext& context, const kernels::Matrix& down,
-                                    const kernels::Matrix& up, int support, Rows<const float> hidden, int k,
-                                    Proposal& out) {
+bool LinearProposer::propose_low_rank(ProposeContext& context, const kernels::Matrix& down,
+                                      const kernels::Matrix& up, int support, Rows<const float> hidden, int k,
+                                      Proposal& out) {
     if (!stays_there(context, up, support, std::min(k, support), hidden.rows)) return false;
     propose_there(
         context, support, hidden.rows, k, down.bytes() + up.bytes(),
@@ -130,14 +130,14 @@ bool DenseProposal::propose_through(ProposeContext& context, const kernels::Matr
 }
 
 void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
-                  Rows<const float> hidden, int k, DenseProposal& dense, Proposal& out) {
+                  Rows<const float> hidden, int k, LinearProposer& dense, Proposal& out) {
     dense.propose(context, rows, nullptr, rows.n(), ids, hidden, k, rows.bytes(), out);
     remap_ids(context, ids, hidden.rows, out);
 }
 
-void propose_scattered(ProposeContext& context, const kernels::RowStore& store, std::span<const TokenId> at,
-                       std::span<const TokenId> ids, Rows<const float> hidden, int k,
-                       std::vector<float>& logits, Proposal& out) {
+void propose_gathered(ProposeContext& context, const kernels::RowMajorMatrix& store,
+                      std::span<const TokenId> at, std::span<const TokenId> ids, Rows<const float> hidden,
+                      int k, std::vector<float>& logits, Proposal& out) {
     const int n = static_cast<int>(at.size());
     const int kept = std::min(k, n);
     if (context.support == nullptr && hidden.rows > 0 && kernels::selects_on_device(store, n, kept)) {
@@ -151,14 +151,14 @@ void propose_scattered(ProposeContext& context, const kernels::RowStore& store, 
         std::fill(out.counts.begin(), out.counts.end(), kept);
         return remap_ids(context, ids, hidden.rows, out);
     }
-    const Rows<float> found = rows_in(logits, hidden.rows, n);
+    const Rows<float> found = as_matrix(logits, hidden.rows, n);
     {
         PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
                          at.size() * store.row_bytes());
         kernels::matmul_rows(context.exec, store, at, hidden, found);
     }
     select_candidates(context, found, n, k, out);
-    keep_support(context, found, n, ids);
+    store_support_logits(context, found, n, ids);
     remap_ids(context, ids, hidden.rows, out);
 }
 
@@ -171,7 +171,7 @@ void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, 
 
 void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<const TokenId> ids,
                 Rows<const float> hidden, std::vector<float>& logits, Rows<float> out) {
-    const Rows<const float> found = logits_of(exec, rows, hidden, logits);
+    const Rows<const float> found = compute_logits(exec, rows, hidden, logits);
     for (int r = 0; r < out.rows; ++r) {
         const std::span<float> row = out.row(r);
         std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
@@ -180,7 +180,7 @@ void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<cons
     }
 }
 
-HeadCost cost_of(const kernels::Matrix& rows) {
+HeadCost matrix_cost(const kernels::Matrix& rows) {
     return {static_cast<double>(rows.n()), rows.bytes(),
             2.0 * static_cast<double>(rows.n()) * static_cast<double>(rows.k()), Lane::critical};
 }
@@ -192,7 +192,7 @@ Status check_weights(const HeadWeights& weights, std::string_view head) {
     return {};
 }
 
-int part_of_vocab(int vocab, int parts) {
+int vocab_fraction(int vocab, int parts) {
     return std::min(vocab, (vocab / parts + 63) / 64 * 64);
 }
 

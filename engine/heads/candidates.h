@@ -13,7 +13,7 @@ namespace draftscope {
 
 /// Returns a [rows, columns] view of `memory`. Memory grows with a reserve, so that a growing shortlist does
 /// not reallocate each round.
-Rows<float> rows_in(std::vector<float>& memory, int rows, int columns);
+Rows<float> as_matrix(std::vector<float>& memory, int rows, int columns);
 
 /// Selects candidates from dense draft logits [rows, columns >= support]: logsumexp and top-k over the first
 /// `support` columns. Ids are column numbers. Records phase topk with its child softmax.
@@ -22,8 +22,8 @@ void select_candidates(ProposeContext& context, Rows<const float> logits, int su
 /// Proposes from the first `support` outputs of a matrix; the result equals select_candidates() of the
 /// product. If no draft is sampled and it pays off, one fused pass avoids writing the logits. Ids are row
 /// numbers. Records phases head and topk with its child softmax; on a device, selection is part of phase
-/// head. Passes the logits of sampled drafts to keep_support() with `ids`.
-class DenseProposal {
+/// head. Passes the logits of sampled drafts to store_support_logits() with `ids`.
+class LinearProposer {
   public:
     void propose(ProposeContext& context, const kernels::Matrix& rows, const float* bias, int support,
                  std::span<const TokenId> ids, Rows<const float> hidden, int k, std::uint64_t bytes,
@@ -31,8 +31,8 @@ class DenseProposal {
 
     /// Proposes from up (down h) without downloading the intermediate rows. Returns false, without any
     /// effect, unless both factors are on one device.
-    bool propose_through(ProposeContext& context, const kernels::Matrix& down, const kernels::Matrix& up,
-                         int support, Rows<const float> hidden, int k, Proposal& out);
+    bool propose_low_rank(ProposeContext& context, const kernels::Matrix& down, const kernels::Matrix& up,
+                          int support, Rows<const float> hidden, int k, Proposal& out);
 
   private:
     /// Product and selection as one pass on a device, recorded as phase head; `make` runs it.
@@ -41,34 +41,34 @@ class DenseProposal {
     static bool stays_there(const ProposeContext& context, const kernels::Matrix& rows, int support, int k,
                             int hidden_rows);
 
-    kernels::HeadPartials partials_;
+    kernels::PartialTopK partials_;
     std::vector<float> logits_;
 };
 
 /// Appends the logits of the first `support` columns to context.support if drafts are sampled. Column i is
 /// token ids[i], or i if `ids` is empty.
-void keep_support(ProposeContext& context, Rows<const float> logits, int support,
-                  std::span<const TokenId> ids);
+void store_support_logits(ProposeContext& context, Rows<const float> logits, int support,
+                          std::span<const TokenId> ids);
 
 /// Proposes from `rows`, whose row i is the head's row of token ids[i]. Ascending ids break ties toward the
 /// lower token, as in the full head. Records phases head, topk and gather with its child remap.
 void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
-                  Rows<const float> hidden, int k, DenseProposal& dense, Proposal& out);
+                  Rows<const float> hidden, int k, LinearProposer& dense, Proposal& out);
 /// Same as propose_rows(), but reads rows `at` of a store in place; at[i] is the row of token ids[i].
-void propose_scattered(ProposeContext& context, const kernels::RowStore& store, std::span<const TokenId> at,
-                       std::span<const TokenId> ids, Rows<const float> hidden, int k,
-                       std::vector<float>& logits, Proposal& out);
+void propose_gathered(ProposeContext& context, const kernels::RowMajorMatrix& store,
+                      std::span<const TokenId> at, std::span<const TokenId> ids, Rows<const float> hidden,
+                      int k, std::vector<float>& logits, Proposal& out);
 /// Replaces row numbers in `out` by tokens ids[row]. Records gather with its child remap.
 void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, Proposal& out);
 /// Writes the logits of `rows` to their tokens' columns of `out` [rows, vocab], and -inf elsewhere.
 void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<const TokenId> ids,
                 Rows<const float> hidden, std::vector<float>& logits, Rows<float> out);
 /// Returns the cost of one call that reads all of `rows`.
-HeadCost cost_of(const kernels::Matrix& rows);
+HeadCost matrix_cost(const kernels::Matrix& rows);
 
 /// Checks that the LM head covers the vocabulary; an error names the head.
 Status check_weights(const HeadWeights& weights, std::string_view head);
 /// Returns vocab / parts, rounded up to 64 rows, at most vocab.
-int part_of_vocab(int vocab, int parts);
+int vocab_fraction(int vocab, int parts);
 
 }  // namespace draftscope

@@ -38,8 +38,8 @@ void order_ties(std::span<const float> all, std::span<const TokenId> tokens, std
 }
 
 /// Sets `row` to these tokens in ascending order.
-void take_rising(std::span<const TokenId> ids, std::span<const float> logits, std::vector<std::size_t>& order,
-                 SupportRow& row) {
+void take_ascending(std::span<const TokenId> ids, std::span<const float> logits,
+                    std::vector<std::size_t>& order, SparseLogits& row) {
     order.resize(ids.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ids[a] < ids[b]; });
@@ -73,20 +73,20 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
     ClusteredVocab result;
     result.weights_ = weights;
     result.clusters_ = clusters;
-    DS_ASSIGN(result.cluster_of_, artefact.map_of_tokens(name, clusters));
+    DS_ASSIGN(result.cluster_of_, artefact.token_map(name, clusters));
     for (const TokenId id : weights.always_active)
         if (id >= 0 && id < weights.vocab) result.cluster_of_[static_cast<std::size_t>(id)] = clusters;
     result.parts_.resize(static_cast<std::size_t>(clusters) + 1);
     for (TokenId id = 0; id < weights.vocab; ++id) {
         int& cluster = result.cluster_of_[static_cast<std::size_t>(id)];
-        if (!head_holds(weights, id)) cluster = -1;
+        if (!lm_head_has(weights, id)) cluster = -1;
         if (cluster >= 0) result.parts_[static_cast<std::size_t>(cluster)].ids.push_back(id);
     }
     std::vector<TokenId> order, tokens;
     for (Cluster& part : result.parts_) {
         part.first_block = static_cast<int>(order.size()) / block;
         part.blocks = (static_cast<int>(part.ids.size()) + block - 1) / block;
-        const std::vector<TokenId> rows = head_rows(weights, part.ids);
+        const std::vector<TokenId> rows = lm_head_row_indices(weights, part.ids);
         order.insert(order.end(), rows.begin(), rows.end());
         tokens.insert(tokens.end(), part.ids.begin(), part.ids.end());
         // Padding up to a whole block; its logits are not read.
@@ -103,10 +103,10 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
     }
     parts.cluster_of.assign(result.cluster_of_.begin(), result.cluster_of_.end());
     result.there_.set_parts(std::move(parts));
-    result.own_.reserve(static_cast<std::size_t>(weights.vocab));
-    result.own_ids_.reserve(static_cast<std::size_t>(weights.vocab));
+    result.row_logits_.reserve(static_cast<std::size_t>(weights.vocab));
+    result.row_ids_.reserve(static_cast<std::size_t>(weights.vocab));
     result.blocks_.reserve(static_cast<std::size_t>(result.rows_.n() / block));
-    result.place_.resize(result.parts_.size());
+    result.first_column_.resize(result.parts_.size());
     result.in_union_.resize(result.parts_.size());
     return result;
 }
@@ -115,7 +115,7 @@ bool ClusteredVocab::has(TokenId token) const {
     return token >= 0 && token < weights_.vocab && cluster_of_[static_cast<std::size_t>(token)] >= 0;
 }
 
-bool ClusteredVocab::among(TokenId token, std::span<const int> chosen) const {
+bool ClusteredVocab::in_support(TokenId token, std::span<const int> chosen) const {
     if (!has(token)) return false;
     const int cluster = cluster_of_[static_cast<std::size_t>(token)];
     return cluster == clusters_ || std::binary_search(chosen.begin(), chosen.end(), cluster);
@@ -166,7 +166,7 @@ void ClusteredVocab::note(int level, Rows<const std::int32_t> chosen, bool per_r
 }
 
 /// Bytes of weights that a call reads.
-std::uint64_t ClusteredVocab::bytes_of(Rows<const std::int32_t> chosen, bool per_row) const {
+std::uint64_t ClusteredVocab::call_bytes(Rows<const std::int32_t> chosen, bool per_row) const {
     std::vector<bool> read(parts_.size());
     int blocks = 0;
     const auto add = [&](int cluster) {
@@ -188,7 +188,7 @@ bool ClusteredVocab::propose_there(ProposeContext& context, Rows<const float> hi
     if (context.support != nullptr || hidden.rows == 0) return false;
     const int count = chosen.cols;
     if (!there_.fits(rows_, count, out.k)) return false;
-    PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes_of(chosen, per_row));
+    PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, call_bytes(chosen, per_row));
     for (int r = 0; r < chosen.rows; ++r) {
         std::size_t support = parts_.back().ids.size();
         for (const int cluster : chosen.row(r))
@@ -226,7 +226,7 @@ void ClusteredVocab::collect_there(const LevelBack& back, int count, bool per_ro
     for (const SequenceThere& sequence : back.sequences)
         states.insert(states.end(), static_cast<std::size_t>(sequence.rows), sequence.state);
     note(back.level, chosen, per_row, states);
-    back.spans.add_bytes(Phase::head, back.level, bytes_of(chosen, per_row));
+    back.spans.add_bytes(Phase::head, back.level, call_bytes(chosen, per_row));
 }
 
 bool ClustersThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
@@ -236,10 +236,10 @@ bool ClustersThere::fits(ProposeContext&, int levels, int k, std::span<HeadState
 }
 
 DrawnColumns ClustersThere::drawn_columns(int levels) const {
-    int most = 0;
+    int max_count = 0;
     for (int level = 0; level < levels; ++level)
-        most = std::max(most, vocab_in_use_.tokens_there(1, chosen_at(level)));
-    return {most, most, true};
+        max_count = std::max(max_count, vocab_in_use_.tokens_there(1, chosen_at(level)));
+    return {max_count, max_count, true};
 }
 
 bool ClustersThere::reserve(kernels::Device&, int levels, int rows, int k) {
@@ -265,13 +265,13 @@ void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden, Row
         blocks_.clear();
         for (std::size_t c = 0; c < parts_.size(); ++c) {
             if (!in_union_[c]) continue;
-            place_[c] = static_cast<int>(blocks_.size()) * block;
+            first_column_[c] = static_cast<int>(blocks_.size()) * block;
             for (int b = 0; b < parts_[c].blocks; ++b) blocks_.push_back(parts_[c].first_block + b);
         }
         const int columns = static_cast<int>(blocks_.size()) * block;
         scope.add_bytes(blocks_bytes(static_cast<int>(blocks_.size())));
         kernels::matmul_blocks(context.exec, rows_, blocks_, hidden.slice(first, rows),
-                               rows_in(logits_, rows, columns));
+                               as_matrix(logits_, rows, columns));
     }
     const std::size_t columns = blocks_.size() * block;
     PhaseScope scope(context.phases, Phase::topk, context.level, rows,
@@ -283,32 +283,32 @@ void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden, Row
 
 void ClusteredVocab::select_row(ProposeContext& context, const float* logits,
                                 std::span<const std::int32_t> chosen, int row, Proposal& out) {
-    own_.clear();
-    own_ids_.clear();
+    row_logits_.clear();
+    row_ids_.clear();
     const auto take = [&](int cluster) {
         const Cluster& part = parts_[static_cast<std::size_t>(cluster)];
-        const float* from = logits + place_[static_cast<std::size_t>(cluster)];
-        own_.insert(own_.end(), from, from + part.ids.size());
-        own_ids_.insert(own_ids_.end(), part.ids.begin(), part.ids.end());
+        const float* from = logits + first_column_[static_cast<std::size_t>(cluster)];
+        row_logits_.insert(row_logits_.end(), from, from + part.ids.size());
+        row_ids_.insert(row_ids_.end(), part.ids.begin(), part.ids.end());
     };
     for (const int cluster : chosen) take(cluster);
     take(clusters_);
     const auto r = static_cast<std::size_t>(row), cell = r * static_cast<std::size_t>(out.k);
-    const int support = static_cast<int>(own_.size()), kept = std::min(out.k, support);
+    const int support = static_cast<int>(row_logits_.size()), kept = std::min(out.k, support);
     out.counts[r] = kept;
     if (support == 0) {
-        keep_support(context, Rows<const float>(nullptr, 1, 0), 0, {});
+        store_support_logits(context, Rows<const float>(nullptr, 1, 0), 0, {});
         return;
     }
-    const Rows<const float> mine(own_.data(), 1, support);
+    const Rows<const float> mine(row_logits_.data(), 1, support);
     kernels::logsumexp(context.exec, mine, std::span(out.logsumexp).subspan(r, 1));
     const std::span<TokenId> ids = std::span(out.ids).subspan(cell, static_cast<std::size_t>(kept));
     const std::span<float> values = std::span(out.logits).subspan(cell, static_cast<std::size_t>(kept));
     kernels::topk(context.exec, mine, kept, Rows<std::int32_t>(ids.data(), 1, kept),
                   Rows<float>(values.data(), 1, kept));
-    for (TokenId& id : ids) id = own_ids_[static_cast<std::size_t>(id)];
-    order_ties(own_, own_ids_, ids, values);
-    if (context.support != nullptr) take_rising(own_ids_, own_, order_, context.support->add());
+    for (TokenId& id : ids) id = row_ids_[static_cast<std::size_t>(id)];
+    order_ties(row_logits_, row_ids_, ids, values);
+    if (context.support != nullptr) take_ascending(row_ids_, row_logits_, order_, context.support->add());
 }
 
 bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level) const {
@@ -320,7 +320,7 @@ bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level)
 bool ClusteredVocab::active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const {
     const auto* seen = state.levels.at(level);
     if (seen == nullptr) return false;
-    TokenMarks active(weights_.vocab);
+    TokenBitmap active(weights_.vocab);
     for (std::size_t c = 0; c < parts_.size(); ++c)
         if (seen->chosen[c]) active.add(parts_[c].ids);
     active.take(out);

@@ -22,7 +22,7 @@ struct ClusterState final : HeadState {
         double active_rows = 0;    ///< number of tokens scored
         std::uint64_t bytes = 0;   ///< weights read, without the router
     };
-    RoundLevels<Level> levels;
+    PerLevel<Level> levels;
 };
 
 /// The LM head's rows, grouped by cluster, and the selection of candidates from some clusters.
@@ -37,7 +37,7 @@ class ClusteredVocab {
     int clusters() const { return clusters_; }  ///< without the always-active cluster
     bool has(TokenId token) const;
     /// Returns whether `token` is in the support of a row that chose clusters `chosen` (ascending).
-    bool among(TokenId token, std::span<const int> chosen) const;
+    bool in_support(TokenId token, std::span<const int> chosen) const;
 
     /// Proposes from the clusters that each row chose (rows of `chosen`, ascending) and the always-active
     /// tokens. Reads the union over the rows once, or, if `per_row`, each row's clusters; the result of a row
@@ -72,7 +72,7 @@ class ClusteredVocab {
                        bool per_row, Proposal& out);
     void note(int level, Rows<const std::int32_t> chosen, bool per_row,
               std::span<HeadState* const> states) const;
-    std::uint64_t bytes_of(Rows<const std::int32_t> chosen, bool per_row) const;
+    std::uint64_t call_bytes(Rows<const std::int32_t> chosen, bool per_row) const;
     std::uint64_t blocks_bytes(int blocks) const;
     void select_row(ProposeContext& context, const float* logits, std::span<const std::int32_t> chosen,
                     int row, Proposal& out);
@@ -84,10 +84,11 @@ class ClusteredVocab {
     int clusters_ = 0;
     double tokens_ = 0;  ///< number of tokens in clusters
     std::vector<bool> in_union_;
-    std::vector<int> union_, place_;  ///< clusters read by the call, and their first columns in the logits
+    std::vector<int> union_,
+        first_column_;  ///< clusters read by the call, and their first columns in the logits
     std::vector<int> blocks_;
-    std::vector<float> logits_, own_;
-    std::vector<TokenId> own_ids_;
+    std::vector<float> logits_, row_logits_;
+    std::vector<TokenId> row_ids_;
     std::vector<std::size_t> order_;  ///< ascending order of the row's ids
     kernels::DeviceClusters there_;
 };
@@ -110,7 +111,7 @@ class ClustersThere : public HeadThere {
 
   protected:
     virtual int chosen_at(int level) const = 0;  ///< number of clusters per row
-    virtual Router& router_there() = 0;
+    virtual ClusterRouter& router_there() = 0;
     /// Writes the clusters of the call's rows to its notes, [rows, chosen_at()], ascending.
     virtual void choose_there(LevelThere& call) = 0;
 

@@ -12,7 +12,7 @@ namespace {
 /// CORAL's LM-head router (arXiv 2502.16880). A feed-forward network over the drafter's hidden selects a few
 /// of N disjoint groups of the vocabulary, and only their rows are multiplied. The construction of the
 /// groups, N, the number selected and the router's activation are not confirmed: our defaults.
-class CoralHead final : public Head, public ClustersThere {
+class CoralHead final : public LmHead, public ClustersThere {
   public:
     CoralHead(HeadArtefact artefact, int groups, int active, bool per_row)
         : ClustersThere(vocab_, per_row),
@@ -28,7 +28,7 @@ class CoralHead final : public Head, public ClustersThere {
             return bad_input("head coral: active={} of {} groups; use active=1..{}", active_, groups_,
                              groups_);
         DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "groups", groups_));
-        DS_ASSIGN(router_, Router::load(exec, weights, artefact_, weights.hidden, groups_));
+        DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact_, weights.hidden, groups_));
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
     }
@@ -73,13 +73,13 @@ class CoralHead final : public Head, public ClustersThere {
         full_->scores(exec, hidden, nullptr, level, out);
         for (int r = 0; r < out.rows; ++r)
             for (TokenId id = 0; id < out.cols; ++id)
-                if (!vocab_.among(id, chosen.row(r)))
+                if (!vocab_.in_support(id, chosen.row(r)))
                     out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
     }
 
   protected:
     int chosen_at(int) const override { return active_; }
-    Router& router_there() override { return router_; }
+    ClusterRouter& router_there() override { return router_; }
     void choose_there(LevelThere& call) override {
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
                                        router_.bytes());
@@ -103,20 +103,20 @@ class CoralHead final : public Head, public ClustersThere {
     int groups_, active_;
     bool per_row_;
     ClusteredVocab vocab_;
-    Router router_;
-    std::unique_ptr<Head> full_;
+    ClusterRouter router_;
+    std::unique_ptr<LmHead> full_;
     std::vector<float> scores_;
     std::vector<std::int32_t> chosen_, order_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Head>> make_coral_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
-    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
+Result<std::unique_ptr<LmHead>> make_coral_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+    DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int groups, artefact.count("groups"));
     DS_ASSIGN(const int active, whole_param(spec, "active", (groups + 3) / 4));
     const bool per_row = word_param(spec, "share", "union") == "per-row";
-    return std::unique_ptr<Head>(std::make_unique<CoralHead>(std::move(artefact), groups, active, per_row));
+    return std::unique_ptr<LmHead>(std::make_unique<CoralHead>(std::move(artefact), groups, active, per_row));
 }
 
 }  // namespace draftscope

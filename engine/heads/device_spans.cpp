@@ -38,7 +38,7 @@ DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase
     event_.rows = rows;
     event_.bytes = bytes;
     event_.round = phases.round();
-    listener_ = phases.enabled() ? phases.listener() : nullptr;
+    listener_ = phases.enabled() ? phases.range_sink() : nullptr;
     if (listener_ != nullptr) listener_->open(event_);
     event_.start_ticks = ticks_now();
     if (spans_.timer_ != nullptr) from_ = spans_.timer_->mark();

@@ -35,7 +35,7 @@ class DeviceSpans {
 
       private:
         DeviceSpans& spans_;
-        RangeListener* listener_ = nullptr;
+        RangeSink* listener_ = nullptr;
         SpanEvent event_;
         std::uint32_t from_ = 0;
     };

@@ -12,10 +12,10 @@ std::size_t count(int rows, int cols) {
 }  // namespace
 
 bool DirectThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
-    if (k > kernels::most_selected) return false;
+    if (k > kernels::max_topk) return false;
     const TokenId* ids = nullptr;
     for (int level = 0; level < levels; ++level) {
-        const auto direct = head_->direct(level);
+        const auto direct = head_->as_linear(level);
         if (!direct || direct->support < k || !direct->up->on_device() ||
             (direct->down != nullptr && !direct->down->on_device()))
             return false;
@@ -29,7 +29,7 @@ bool DirectThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* 
 DrawnColumns DirectThere::drawn_columns(int levels) const {
     DrawnColumns columns;
     for (int level = 0; level < levels; ++level) {
-        const DirectHead direct = *head_->direct(level);
+        const LinearHead direct = *head_->as_linear(level);
         if (level > 0 && direct.support != columns.support) return {};
         columns.support = direct.support;
         columns.stride = std::max(columns.stride, direct.up->n());
@@ -58,23 +58,23 @@ bool DirectThere::keep_bias(kernels::Device& device, int level, std::span<const 
 
 bool DirectThere::reserve(kernels::Device& device, int levels, int rows, int k) {
     for (int level = 0; level < levels; ++level) {
-        const DirectHead direct = *head_->direct(level);
+        const LinearHead direct = *head_->as_linear(level);
         if (!keep_bias(device, level, direct.bias)) return false;
         const int narrow = direct.down == nullptr ? 0 : direct.down->n();
         if ((narrow > 0 && (!narrow_.reserve(device, count(rows, narrow) * sizeof(float)) ||
                             !narrow_half_.reserve(device, count(rows, kernels::padded_columns(narrow)) *
-                                                              sizeof(kernels::Bf16)))) ||
-            !scratch_.reserve(device, kernels::head_scratch(rows, direct.support, k)))
+                                                              sizeof(kernels::half_t)))) ||
+            !scratch_.reserve(device, kernels::matmul_topk_scratch_bytes(rows, direct.support, k)))
             return false;
     }
-    return keep_ids(device, head_->direct(0)->ids);
+    return keep_ids(device, head_->as_linear(0)->ids);
 }
 
 void DirectThere::ask(LevelThere& call) {
-    const DirectHead direct = *head_->direct(call.level);
+    const LinearHead direct = *head_->as_linear(call.level);
     const std::uint64_t bytes = direct.up->bytes() + (direct.down == nullptr ? 0 : direct.down->bytes());
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, bytes);
-    const kernels::Bf16* x = call.x;
+    const kernels::half_t* x = call.x;
     if (direct.down != nullptr) {
         kernels::MatmulOp down;
         down.weights = direct.down->device_matrix();
@@ -84,9 +84,9 @@ void DirectThere::ask(LevelThere& call) {
         down.y_stride = down.weights.n;
         call.device.matmul(down);
         const int stride = direct.up->device_matrix().stride;
-        call.device.round({narrow_.as<float>(), down.weights.n, call.rows, down.weights.n,
-                           narrow_half_.as<kernels::Bf16>(), stride, stride});
-        x = narrow_half_.as<kernels::Bf16>();
+        call.device.cast({narrow_.as<float>(), down.weights.n, call.rows, down.weights.n,
+                          narrow_half_.as<kernels::half_t>(), stride, stride});
+        x = narrow_half_.as<kernels::half_t>();
     }
     const float* bias = biases_[static_cast<std::size_t>(call.level)].as<float>();
     call.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
@@ -100,8 +100,8 @@ void DirectThere::ask(LevelThere& call) {
         up.bias = bias;
         return call.device.matmul(up);
     }
-    call.device.head({direct.up->device_matrix(), x, call.rows, direct.support, call.k, bias, call.ids,
-                      call.logits, call.sums, scratch_.as<void>()});
+    call.device.matmul_topk({direct.up->device_matrix(), x, call.rows, direct.support, call.k, bias, call.ids,
+                             call.logits, call.sums, scratch_.as<void>()});
 }
 
 }  // namespace draftscope

@@ -9,7 +9,7 @@ namespace draftscope {
 /// Levels of a head that is one product (Head::direct).
 class DirectThere final : public HeadThere {
   public:
-    void use(const Head& head) {
+    void use(const LmHead& head) {
         if (head_ != &head) biases_.clear();
         head_ = &head;
     }
@@ -22,7 +22,7 @@ class DirectThere final : public HeadThere {
     bool keep_ids(kernels::Device& device, std::span<const TokenId> ids);
     bool keep_bias(kernels::Device& device, int level, std::span<const float> bias);
 
-    const Head* head_ = nullptr;
+    const LmHead* head_ = nullptr;
     std::vector<TokenId> ids_;  ///< as they lie there
     kernels::DeviceBuffer ids_there_, narrow_, narrow_half_, scratch_;
     std::vector<kernels::DeviceBuffer> biases_;  ///< of the levels; empty = not there, or none

@@ -17,19 +17,20 @@ namespace {
 /// Cluster budget of a draft step: kmax for the first `flat` steps, then less by factor `decay` per step, at
 /// least kmin. The text of the paper that we have lacks its decay formula and numbers: our defaults.
 struct Budget {
-    int most = 0, least = 0, flat = 2;
+    int max_clusters = 0, min_clusters = 0, flat = 2;
     double decay = 0.7;
     int at(int level) const {
-        if (level < flat) return most;
-        const double left = most * std::pow(decay, level - flat + 1);
-        return std::clamp(static_cast<int>(std::lround(left)), std::min(least, most), most);
+        if (level < flat) return max_clusters;
+        const double left = max_clusters * std::pow(decay, level - flat + 1);
+        return std::clamp(static_cast<int>(std::lround(left)), std::min(min_clusters, max_clusters),
+                          max_clusters);
     }
 };
 
 /// DynaSpec (arXiv 2510.13847, section 4): a router over the token's embedding and the drafter's previous
 /// hidden selects token clusters for each row. It does not depend on the current block, so it runs
 /// concurrently with the backbone. On the CPU it has its own thread where the paper has a second CUDA stream.
-class DynaSpecHead final : public Head, public ClustersThere {
+class DynaSpecHead final : public LmHead, public ClustersThere {
   public:
     DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, bool per_row)
         : ClustersThere(vocab_, per_row),
@@ -37,22 +38,22 @@ class DynaSpecHead final : public Head, public ClustersThere {
           clusters_(clusters),
           budget_(budget),
           per_row_(per_row) {}
-    ~DynaSpecHead() override { lane_.reset(); }  // first: its work uses the members below
+    ~DynaSpecHead() override { side_stream_.reset(); }  // first: its work uses the members below
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
-        lane_.reset();
+        side_stream_.reset();
         running_ = 0;
         DS_TRY(check_weights(weights, "dynaspec"));
         DS_TRY(artefact_.fits(weights));
-        if (budget_.most > clusters_)
-            return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.most, clusters_,
-                             clusters_);
+        if (budget_.max_clusters > clusters_)
+            return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.max_clusters,
+                             clusters_, clusters_);
         DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "clusters", clusters_));
-        router_beside_ = Router();
-        beside_.reset();
+        side_queue_router_ = ClusterRouter();
+        side_queue_.reset();
         weights_ = weights;
-        DS_ASSIGN(router_, Router::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
-        lane_ = std::make_unique<SideLane>(exec, Phase::router);
+        DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
+        side_stream_ = std::make_unique<SideStream>(exec, Phase::router);
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
     }
@@ -65,9 +66,9 @@ class DynaSpecHead final : public Head, public ClustersThere {
 
     void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> parent_hiddens,
                      std::span<HeadState* const>) override {
-        lane_->settle(running_);
-        forget_errors_beside();
-        if (const Status opened = open_beside(context.exec); !opened.ok()) refuse(context.exec, opened);
+        side_stream_->wait_discard(running_);
+        clear_side_queue_errors();
+        if (const Status opened = open_side_queue(context.exec); !opened.ok()) refuse(context.exec, opened);
         const int rows = embeddings.rows, d = embeddings.cols;
         inputs_.resize(2 * static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
         const Rows<float> inputs(inputs_.data(), rows, 2 * d);
@@ -77,7 +78,7 @@ class DynaSpecHead final : public Head, public ClustersThere {
                         parent_hiddens.row(r).size_bytes());
         }
         routed_ = budget_.at(context.level);
-        running_ = lane_->start(context, rows, [this, rows, d](kernels::Exec& exec) {
+        running_ = side_stream_->start(context, rows, [this, rows, d](kernels::Exec& exec) {
             route(exec, rows, d);
             return router_.bytes();
         });
@@ -86,8 +87,8 @@ class DynaSpecHead final : public Head, public ClustersThere {
     /// Without begin_level() for these rows the router has no inputs, so every cluster is read.
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
-        lane_->wait(context, running_);
-        if (const Status routed = take_errors_beside(); !routed.ok()) refuse(context.exec, routed);
+        side_stream_->wait(context, running_);
+        if (const Status routed = take_side_queue_errors(); !routed.ok()) refuse(context.exec, routed);
         if (running_ == 0 || chosen().rows != hidden.rows) choose_all(hidden.rows);
         running_ = 0;
         vocab_.propose(context, hidden, chosen(), per_row_, states, k, out);
@@ -97,8 +98,9 @@ class DynaSpecHead final : public Head, public ClustersThere {
     bool reads_inputs() const override { return true; }
     /// On a device, too, the router runs concurrently with the drafter's layer.
     void begin(LevelThere& call) override {
-        call.device.aside([this, inputs = call.inputs, rows = call.rows, notes = call.notes,
-                           count = budget_.at(call.level)] { router_.ask_best(inputs, rows, count, notes); });
+        call.device.on_side_stream(
+            [this, inputs = call.inputs, rows = call.rows, notes = call.notes,
+             count = budget_.at(call.level)] { router_.ask_best(inputs, rows, count, notes); });
     }
 
     HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
@@ -131,12 +133,12 @@ class DynaSpecHead final : public Head, public ClustersThere {
 
   protected:
     int chosen_at(int level) const override { return budget_.at(level); }
-    Router& router_there() override { return router_; }
+    ClusterRouter& router_there() override { return router_; }
     void choose_there(LevelThere& call) override {
         // This time is the router's exposed part.
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
                                        router_.bytes());
-        call.device.join_aside();
+        call.device.join_side_stream();
     }
 
   private:
@@ -146,46 +148,47 @@ class DynaSpecHead final : public Head, public ClustersThere {
         const Rows<const float> inputs(inputs_.data(), rows, 2 * d);
         scores_.resize(count * static_cast<std::size_t>(clusters_));
         const Rows<float> scores(scores_.data(), rows, clusters_);
-        (beside_ != nullptr ? router_beside_ : router_).run(exec, inputs, scores);
+        (side_queue_ != nullptr ? side_queue_router_ : router_).run(exec, inputs, scores);
         chosen_.resize(count * static_cast<std::size_t>(routed_));
         best_clusters(scores, Rows<std::int32_t>(chosen_.data(), rows, routed_), order_);
     }
     /// Opens a second device queue, which owns its memory, for levels driven by the host. It needs its own
     /// copy of the router.
-    Status open_beside(kernels::Exec& exec) {
-        if (beside_ != nullptr || exec.device() == nullptr) return {};
-        auto queue = exec.device()->beside();
+    Status open_side_queue(kernels::Exec& exec) {
+        if (side_queue_ != nullptr || exec.device() == nullptr) return {};
+        auto queue = exec.device()->create_stream();
         if (queue == nullptr) return {};
-        beside_ = kernels::make_device_exec(1, std::move(queue));
-        Result<Router> loaded = Router::load(*beside_, weights_, artefact_, 2 * weights_.hidden, clusters_);
-        Status found = take_errors_beside();
+        side_queue_ = kernels::make_device_exec(1, std::move(queue));
+        Result<ClusterRouter> loaded =
+            ClusterRouter::load(*side_queue_, weights_, artefact_, 2 * weights_.hidden, clusters_);
+        Status found = take_side_queue_errors();
         if (found.ok() && !loaded.ok()) found = loaded.error();
         if (found.ok()) {
-            router_beside_ = std::move(*loaded);
+            side_queue_router_ = std::move(*loaded);
             return {};
         }
-        loaded = Router();  // release before the queue is destroyed
-        beside_.reset();
+        loaded = ClusterRouter();  // release before the queue is destroyed
+        side_queue_.reset();
         return found;
     }
     /// Errors of this queue surface only here.
-    Status take_errors_beside() {
-        if (beside_ == nullptr) return {};
-        kernels::Device& queue = *beside_->device();
-        const std::lock_guard lock(queue.busy());
-        Status found = queue.finish();
-        queue.forgive();
+    Status take_side_queue_errors() {
+        if (side_queue_ == nullptr) return {};
+        kernels::Device& queue = *side_queue_->device();
+        const std::lock_guard lock(queue.submit_mutex());
+        Status found = queue.synchronize();
+        queue.clear_out_of_memory();
         return found;
     }
     /// Clears errors of a level that was not used or of an earlier session.
-    void forget_errors_beside() {
-        if (beside_ == nullptr) return;
-        const std::lock_guard lock(beside_->device()->busy());
-        beside_->device()->forgive();
+    void clear_side_queue_errors() {
+        if (side_queue_ == nullptr) return;
+        const std::lock_guard lock(side_queue_->device()->submit_mutex());
+        side_queue_->device()->clear_out_of_memory();
     }
     static void refuse(kernels::Exec& exec, const Status& why) {
-        const std::lock_guard lock(exec.device()->busy());
-        exec.device()->refuse(why.error().message);
+        const std::lock_guard lock(exec.device()->submit_mutex());
+        exec.device()->set_out_of_memory(why.error().message);
     }
     void choose_all(int rows) {
         routed_ = clusters_;
@@ -204,33 +207,33 @@ class DynaSpecHead final : public Head, public ClustersThere {
     Budget budget_;
     bool per_row_;
     ClusteredVocab vocab_;
-    std::unique_ptr<Head> full_;
+    std::unique_ptr<LmHead> full_;
     /// The router's device queue: its inputs and results are host rows, so the two queues need no ordering.
-    std::unique_ptr<kernels::Exec> beside_;
+    std::unique_ptr<kernels::Exec> side_queue_;
     // Used by the side stream between begin_level() and propose().
-    Router router_beside_;  ///< copy for the second queue
-    Router router_;
+    ClusterRouter side_queue_router_;  ///< copy for the second queue
+    ClusterRouter router_;
     HeadWeights weights_;
     std::vector<float> inputs_;  ///< [rows, 2d]
     std::vector<float> scores_;
     std::vector<std::int32_t> chosen_, order_;
     int routed_ = 0;  ///< clusters per row
-    SideLane::Ticket running_ = 0;
-    std::unique_ptr<SideLane> lane_;
+    SideStream::Ticket running_ = 0;
+    std::unique_ptr<SideStream> side_stream_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Head>> make_dynaspec_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
-    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
+Result<std::unique_ptr<LmHead>> make_dynaspec_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+    DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int clusters, artefact.count("clusters"));
     Budget budget;
-    DS_ASSIGN(budget.most, whole_param(spec, "kmax", (clusters + 3) / 4));
-    DS_ASSIGN(budget.least, whole_param(spec, "kmin", (clusters + 15) / 16));
+    DS_ASSIGN(budget.max_clusters, whole_param(spec, "kmax", (clusters + 3) / 4));
+    DS_ASSIGN(budget.min_clusters, whole_param(spec, "kmin", (clusters + 15) / 16));
     DS_ASSIGN(budget.flat, whole_param(spec, "flat", budget.flat));
     DS_ASSIGN(budget.decay, number_param(spec, "decay", budget.decay));
     const bool per_row = word_param(spec, "share", "union") == "per-row";
-    return std::unique_ptr<Head>(
+    return std::unique_ptr<LmHead>(
         std::make_unique<DynaSpecHead>(std::move(artefact), clusters, budget, per_row));
 }
 

@@ -9,18 +9,18 @@
 /// One factory per head, listed in the registry.
 namespace draftscope {
 
-Result<std::unique_ptr<Head>> make_full_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_fr_spec_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_pa_fr_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_vocabtrim_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_vocabtrim_t_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_bcl_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_coral_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_dynaspec_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_specvocab_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_slimspec_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_microspec_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
-Result<std::unique_ptr<Head>> make_oracle_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
+Result<std::unique_ptr<LmHead>> make_full_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_fr_spec_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_pa_fr_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_vocabtrim_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_vocabtrim_t_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_bcl_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_coral_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_dynaspec_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_specvocab_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_slimspec_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_microspec_head(const HeadSpec& spec, const HeadFiles& artefacts);
+Result<std::unique_ptr<LmHead>> make_oracle_head(const HeadSpec& spec, const HeadFiles& artefacts);
 
 /// Returns parameter `name`, or `fallback` if absent.
 Result<double> number_param(const HeadSpec& spec, std::string_view name, double fallback);

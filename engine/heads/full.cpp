@@ -9,7 +9,7 @@ namespace draftscope {
 namespace {
 
 /// The exact LM head: z = W h over all V tokens. Baseline of rho_tau and nu.
-class FullHead final : public Head {
+class FullHead final : public LmHead {
   public:
     Status prepare(kernels::Exec&, const HeadWeights& weights) override {
         const int needed = weights.row_ids.empty() ? weights.vocab : static_cast<int>(weights.row_ids.size());
@@ -28,8 +28,8 @@ class FullHead final : public Head {
         remap_ids(context, weights_.row_ids, hidden.rows, out);
     }
 
-    std::optional<DirectHead> direct(int) const override {
-        return DirectHead{nullptr, weights_.lm_head, support_, weights_.row_ids};
+    std::optional<LinearHead> as_linear(int) const override {
+        return LinearHead{nullptr, weights_.lm_head, support_, weights_.row_ids};
     }
 
     HeadCost cost(int) const override {
@@ -65,14 +65,14 @@ class FullHead final : public Head {
   private:
     HeadWeights weights_;
     int support_ = 0;  ///< rows of the LM head that are real tokens
-    DenseProposal dense_;
+    LinearProposer dense_;
     std::vector<float> logits_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Head>> make_full_head(const HeadSpec&, const HeadArtefacts&) {
-    return std::unique_ptr<Head>(std::make_unique<FullHead>());
+Result<std::unique_ptr<LmHead>> make_full_head(const HeadSpec&, const HeadFiles&) {
+    return std::unique_ptr<LmHead>(std::make_unique<FullHead>());
 }
 
 }  // namespace draftscope

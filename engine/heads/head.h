@@ -19,7 +19,7 @@
 #include "kernels/matrix.h"
 
 /// Draft LM-head strategies. A head turns drafter hidden rows into candidate tokens. It never sees the
-/// target's decision before observe(). One file per head, one entry in the registry.
+/// target's decision before on_verified(). One file per head, one entry in the registry.
 namespace draftscope {
 
 /// What a head is built from. The target or the drafter owns the weights, which outlive the head.
@@ -65,14 +65,14 @@ struct HeadCost {
 };
 
 /// The logits of all tokens in a row's support. Drafts are sampled from them (`--verify pq`).
-struct SupportRow {
+struct SparseLogits {
     std::vector<TokenId> ids;  ///< ascending; empty = logits[i] is of token i
     std::vector<float> logits;
 };
 
 /// A head that is a single product: logits = up (down h), or up h, plus bias. A device can run such a head at
 /// every level without the host.
-struct DirectHead {
+struct LinearHead {
     const kernels::Matrix* down = nullptr;  ///< null = logits are up h
     const kernels::Matrix* up = nullptr;
     int support = 0;               ///< number of valid outputs of `up`
@@ -89,14 +89,14 @@ struct ProposeContext {
     PhaseRecorder& phases;
     int level = 0;  ///< 0 = the catch-up row
     /// Receives the logits that drafts are sampled from, or null. If set, propose() appends one row per
-    /// hidden row, in their order (see keep_support()). The distribution is softmax(logits / temperature). If
-    /// a head appends nothing, drafts are sampled from its best candidates alone: still lossless, but fewer
-    /// are accepted.
-    Reused<SupportRow>* support = nullptr;
+    /// hidden row, in their order (see store_support_logits()). The distribution is softmax(logits /
+    /// temperature). If a head appends nothing, drafts are sampled from its best candidates alone: still
+    /// lossless, but fewer are accepted.
+    ReusableVector<SparseLogits>* support = nullptr;
     double temperature = 0;  ///< of sampling; 0 = drafts are not sampled
 };
 
-/// Result of verification as passed to observe().
+/// Result of verification as passed to on_verified().
 struct Outcome {
     std::span<const int> accepted_path;  ///< node indices, root first
     TokenId bonus = no_token;
@@ -107,20 +107,20 @@ struct Outcome {
 };
 
 /// A draft LM-head strategy.
-class Head {
+class LmHead {
   public:
-    virtual ~Head() = default;
+    virtual ~LmHead() = default;
     /// Builds the head's matrices; call it before any other function.
     virtual Status prepare(kernels::Exec& exec, const HeadWeights& weights) = 0;
     virtual std::unique_ptr<HeadState> make_state() const { return nullptr; }
     /// Starts a sequence. Takes the prompt ids and the target's top-K ids at each prompt position ([prompt,
     /// K], may be empty).
     virtual void begin_prompt(HeadState*, std::span<const TokenId>, Rows<const TokenId>) {}
-    /// Top-K sizes for begin_prompt() and observe(). A prompt top-K costs one LM-head call per prompt
+    /// Top-K sizes for begin_prompt() and on_verified(). A prompt top-K costs one LM-head call per prompt
     /// position.
     virtual int prefill_topk() const { return 0; }
     virtual int verify_topk() const { return 0; }
-    /// Returns whether observe() needs the best tokens at every node of the tree instead of the accepted
+    /// Returns whether on_verified() needs the best tokens at every node of the tree instead of the accepted
     /// path. Recordings do not contain them, so such a head cannot be replayed.
     virtual bool verify_whole_tree() const { return false; }
     /// Called before the drafter's catch-up, once per step, with the states of the sequences that draft in
@@ -139,11 +139,11 @@ class Head {
     virtual void propose(ProposeContext& context, Rows<const float> hidden,
                          std::span<HeadState* const> states, int k, Proposal& out) = 0;
     /// Returns propose() at `level` as a single product, if it is one.
-    virtual std::optional<DirectHead> direct(int /*level*/) const { return std::nullopt; }
+    virtual std::optional<LinearHead> as_linear(int /*level*/) const { return std::nullopt; }
     /// Device implementation for heads that are not a single product; null if the head has none.
     virtual HeadThere* there() { return nullptr; }
     /// Called after each verification with the sequence's tree and its outcome.
-    virtual void observe(HeadState*, const DraftTree&, const Outcome&) {}
+    virtual void on_verified(HeadState*, const DraftTree&, const Outcome&) {}
     /// Upper bound on the cost of a level-0 call with `rows` rows.
     virtual HeadCost cost(int rows) const = 0;
     /// Cost of a call at one draft level of one sequence, for heads whose calls differ. With a state, the
@@ -186,7 +186,7 @@ Result<HeadSpec> parse_head_spec(std::string_view text);
 std::string to_text(const HeadSpec& spec);
 
 /// File that a head requires in addition to the model's weights (docs/FORMATS.md).
-enum class ArtefactNeed {
+enum class RequiredFile {
     none,
     ranking,  ///< a token ranking
     fitted,   ///< a head artefact (engine/heads/artefact.h)
@@ -194,7 +194,7 @@ enum class ArtefactNeed {
 };
 
 /// Files of a head, resolved by the caller; "" = none.
-struct HeadArtefacts {
+struct HeadFiles {
     std::string ranking_path;        ///< safetensors with `ids` i32 [n], most frequent first
     std::string artefact_path = {};  ///< head artefact of this head
     std::string affinity_path = {};  ///< head artefact `rdk`, for the suffix +rdk
@@ -206,10 +206,10 @@ struct HeadInfo {
     std::string_view name;
     std::string_view paper;  ///< "FR-Spec, arXiv 2502.14856"
     std::span<const HeadParam> params;
-    ArtefactNeed need = ArtefactNeed::none;
+    RequiredFile required_file = RequiredFile::none;
     std::string_view artefact;  ///< required file, for help texts; "" = none
     std::uint32_t rgb = 0;
-    Result<std::unique_ptr<Head>> (*make)(const HeadSpec&, const HeadArtefacts&) = nullptr;
+    Result<std::unique_ptr<LmHead>> (*make)(const HeadSpec&, const HeadFiles&) = nullptr;
     bool replay_only = false;  ///< needs a recorded text: a what-if, not usable for decoding
 };
 /// The registry: one entry per head, in the papers' order.
@@ -217,6 +217,6 @@ std::span<const HeadInfo> head_registry();
 const HeadInfo* find_head(std::string_view id);
 /// Creates a head. Errors: an unknown head lists the known ones; an unknown or out-of-range parameter is
 /// named with its range.
-Result<std::unique_ptr<Head>> make_head(const HeadSpec& spec, const HeadArtefacts& artefacts);
+Result<std::unique_ptr<LmHead>> make_head(const HeadSpec& spec, const HeadFiles& artefacts);
 
 }  // namespace draftscope

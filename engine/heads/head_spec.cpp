@@ -125,7 +125,7 @@ const HeadInfo* find_head(std::string_view id) {
     return nullptr;
 }
 
-Result<std::unique_ptr<Head>> make_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+Result<std::unique_ptr<LmHead>> make_head(const HeadSpec& spec, const HeadFiles& artefacts) {
     const HeadInfo* info = find_head(spec.id);
     if (info == nullptr) {
         std::vector<std::string_view> known;
@@ -136,7 +136,7 @@ Result<std::unique_ptr<Head>> make_head(const HeadSpec& spec, const HeadArtefact
     for (const auto& [name, value] : spec.params) DS_TRY(check_param(*info, name, value));
     DS_ASSIGN(auto head, info->make(spec, artefacts));
     if (!spec.rdk) return head;
-    DS_ASSIGN(HeadArtefact affinity, needed_affinity(spec, artefacts));
+    DS_ASSIGN(HeadArtefact affinity, required_affinity(spec, artefacts));
     return make_rdk_head(std::move(head), std::move(affinity));
 }
 

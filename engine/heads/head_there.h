@@ -30,7 +30,7 @@ struct LevelThere {
     std::span<const SequenceThere> sequences;
     const float* inputs =
         nullptr;  ///< where reads_inputs(): [rows, 2d], token and hidden as in Head::begin_level
-    const kernels::Bf16* x =
+    const kernels::half_t* x =
         nullptr;  ///< of ask() alone: hidden rows as the LM head reads them, [rows, padded_columns(d)]
     std::int32_t* notes = nullptr;  ///< [note_room()]: what collect() reads
     bool sets_asked = false;        ///< somebody beside the head wants what goes to SequenceThere::set
@@ -42,7 +42,7 @@ struct LevelThere {
     std::int32_t* drawn_tokens = nullptr;
     std::int32_t* drawn_sizes = nullptr;
     double temperature = 0;  ///< of the draws; 0 = none are made
-    // The answer: the k best of each row as HeadOp leaves them.
+    // The answer: the k best of each row as MatmulTopKOp leaves them.
     std::int32_t* ids = nullptr;
     float* logits = nullptr;
     float* sums = nullptr;

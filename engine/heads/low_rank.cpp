@@ -41,12 +41,12 @@ Result<kernels::Matrix> load_up(kernels::Exec& exec, kernels::Precision precisio
 
 }  // namespace
 
-Result<LowRank> LowRank::load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
-                              const std::string& up_name) {
-    LowRank result;
+Result<LowRankScorer> LowRankScorer::load(kernels::Exec& exec, const HeadWeights& weights,
+                                          const HeadArtefact& artefact, const std::string& up_name) {
+    LowRankScorer result;
     result.rows_ = weights.vocab;
     if (artefact.tensors().find("ids") != nullptr) {
-        DS_ASSIGN(result.ids_, artefact.rising_ids("ids"));
+        DS_ASSIGN(result.ids_, artefact.ascending_ids("ids"));
         result.rows_ = static_cast<int>(result.ids_.size());
     }
     const kernels::Precision precision = weights.lm_head->precision();
@@ -74,27 +74,27 @@ Result<LowRank> LowRank::load(kernels::Exec& exec, const HeadWeights& weights, c
     return result;
 }
 
-const LowRank::Level& LowRank::at(int level) const {
+const LowRankScorer::Level& LowRankScorer::at(int level) const {
     return levels_[static_cast<std::size_t>(std::clamp(level, 0, static_cast<int>(levels_.size()) - 1))];
 }
 
-bool LowRank::has(TokenId token) const {
+bool LowRankScorer::has(TokenId token) const {
     if (ids_.empty()) return token >= 0 && token < rows_;
     return std::binary_search(ids_.begin(), ids_.end(), token);
 }
 
-Rows<const float> LowRank::narrow(kernels::Exec& exec, int level, Rows<const float> hidden) {
+Rows<const float> LowRankScorer::narrow(kernels::Exec& exec, int level, Rows<const float> hidden) {
     const int r = down(level).n();
     narrow_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(r));
     kernels::matmul(exec, down(level), hidden, Rows<float>(narrow_.data(), hidden.rows, r));
     return {narrow_.data(), hidden.rows, r};
 }
 
-void LowRank::run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores) {
+void LowRankScorer::run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores) {
     kernels::matmul(exec, up(level), narrow(exec, level, hidden), scores);
 }
 
-double LowRank::flops_per_row(int level) const {
+double LowRankScorer::flops_per_row(int level) const {
     const Level& factors = at(level);
     const auto cells = [](const kernels::Matrix& m) { return 2.0 * m.n() * m.k(); };
     return cells(*factors.down) + cells(*factors.up);

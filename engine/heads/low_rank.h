@@ -12,12 +12,12 @@ namespace draftscope {
 
 /// Low-rank scorers of a head artefact, z = W_up (W_down h), one per draft level or one for all levels. Used
 /// for SlimSpec's head (arXiv 2605.10453) and SpecVocab's speculator (arXiv 2602.13836, section 3).
-class LowRank {
+class LowRankScorer {
   public:
     /// Loads `down` and `up_name` or their per-level forms. Inconsistent ranks, a row count other than that
     /// of `ids` (of the vocabulary if absent), and a rank other than the metadata's are bad_input.
-    static Result<LowRank> load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
-                                const std::string& up_name);
+    static Result<LowRankScorer> load(kernels::Exec& exec, const HeadWeights& weights,
+                                      const HeadArtefact& artefact, const std::string& up_name);
 
     /// Number of scored rows, which is the row count of W_up.
     int rows() const { return rows_; }

@@ -16,7 +16,7 @@
 
 namespace draftscope {
 
-CandidateStream::CandidateStream(int vocab, int window)
+RecentTokenWindow::RecentTokenWindow(int vocab, int window)
     : window_(static_cast<std::size_t>(window)),
       times_(static_cast<std::size_t>(vocab)),
       marked_(static_cast<std::size_t>(vocab)),
@@ -24,7 +24,7 @@ CandidateStream::CandidateStream(int vocab, int window)
     ring_.reserve(window_);
 }
 
-void CandidateStream::append(TokenId id) {
+void RecentTokenWindow::append(TokenId id) {
     enter(id);
     if (ring_.size() < window_) {
         ring_.push_back(id);
@@ -35,17 +35,17 @@ void CandidateStream::append(TokenId id) {
     next_ = (next_ + 1) % window_;
 }
 
-void CandidateStream::enter(TokenId id) {
+void RecentTokenWindow::enter(TokenId id) {
     const auto i = static_cast<std::size_t>(id);
     if (times_[i]++ == 0) bits_[i / 64] |= std::uint64_t{1} << (i % 64);
 }
 
-void CandidateStream::leave(TokenId id) {
+void RecentTokenWindow::leave(TokenId id) {
     const auto i = static_cast<std::size_t>(id);
     if (--times_[i] == 0) bits_[i / 64] &= ~(std::uint64_t{1} << (i % 64));
 }
 
-void CandidateStream::append_unique(std::span<const TokenId> ids, bool only_new) {
+void RecentTokenWindow::append_unique(std::span<const TokenId> ids, bool only_new) {
     seen_.clear();
     for (const TokenId id : ids) {
         if (marked_[static_cast<std::size_t>(id)] || (only_new && has(id))) continue;
@@ -56,14 +56,14 @@ void CandidateStream::append_unique(std::span<const TokenId> ids, bool only_new)
     for (const TokenId id : seen_) marked_[static_cast<std::size_t>(id)] = false;
 }
 
-void CandidateStream::clear() {
+void RecentTokenWindow::clear() {
     ring_.clear();
     next_ = 0;
     std::fill(times_.begin(), times_.end(), 0);
     std::fill(bits_.begin(), bits_.end(), 0);
 }
 
-void CandidateStream::active(std::vector<TokenId>& out) const {
+void RecentTokenWindow::active(std::vector<TokenId>& out) const {
     out.clear();
     for (std::size_t w = 0; w < bits_.size(); ++w)
         for (std::uint64_t left = bits_[w]; left != 0; left &= left - 1)
@@ -88,24 +88,24 @@ struct MicroSpecOptions {
 
 struct MicroSpecState final : HeadState {
     /// Reserves memory for the maximum number of active tokens.
-    MicroSpecState(int vocab, int window, int most, std::shared_ptr<SideLane> lane_in)
-        : stream(vocab, window), lane(std::move(lane_in)) {
-        ids.reserve(static_cast<std::size_t>(most));
-        listed.reserve(static_cast<std::size_t>(most));
+    MicroSpecState(int vocab, int window, int max_tokens, std::shared_ptr<SideStream> side_stream_in)
+        : stream(vocab, window), side_stream(std::move(side_stream_in)) {
+        ids.reserve(static_cast<std::size_t>(max_tokens));
+        listed.reserve(static_cast<std::size_t>(max_tokens));
     }
-    ~MicroSpecState() override { lane->settle(refill); }
+    ~MicroSpecState() override { side_stream->wait_discard(refill); }
 
-    CandidateStream stream;
-    bool changed = true;               ///< whether the stream changed since rows were packed
-    std::vector<TokenId> ids;          ///< of the packed rows, ascending
-    std::vector<TokenId> listed;       ///< the active set, while it is compared with `ids`
-    std::vector<TokenId> head_rows;    ///< rows of `ids`, if the LM head is trimmed
-    kernels::DeviceBuffer ids_there;   ///< copy of said_ids on the device of the rows
-    std::vector<TokenId> said_ids;     ///< ids last uploaded
-    kernels::DeviceBuffer rows_there;  ///< row count, then row numbers; only if the rows are not packed
-    kernels::PackedRows rows;          ///< with ids: used by the side stream while `refill` is pending
-    SideLane::Ticket refill = 0;
-    std::shared_ptr<SideLane> lane;
+    RecentTokenWindow stream;
+    bool changed = true;                ///< whether the stream changed since rows were packed
+    std::vector<TokenId> ids;           ///< of the packed rows, ascending
+    std::vector<TokenId> listed;        ///< the active set, while it is compared with `ids`
+    std::vector<TokenId> lm_head_rows;  ///< rows of `ids`, if the LM head is trimmed
+    kernels::DeviceBuffer ids_there;    ///< copy of said_ids on the device of the rows
+    std::vector<TokenId> said_ids;      ///< ids last uploaded
+    kernels::DeviceBuffer rows_there;   ///< row count, then row numbers; only if the rows are not packed
+    kernels::GatheredMatrix rows;       ///< with ids: used by the side stream while `refill` is pending
+    SideStream::Ticket refill = 0;
+    std::shared_ptr<SideStream> side_stream;
     // Packing done by propose() in this round: the level, and the bytes read and written.
     int packed_level = -1;
     std::uint64_t packed_bytes = 0;
@@ -114,7 +114,7 @@ struct MicroSpecState final : HeadState {
 /// MicroSpec (arXiv 2605.26444, Algorithm 1): the LM head trimmed to candidate tokens from the prompt, the
 /// recent draft trees and the target's top tokens. The window's rows are packed into a separate buffer while
 /// the drafter's first backbone pass runs (section 3.3).
-class MicroSpecHead final : public Head, public HeadThere {
+class MicroSpecHead final : public LmHead, public HeadThere {
   public:
     explicit MicroSpecHead(MicroSpecOptions options) : options_(options) {}
 
@@ -124,15 +124,15 @@ class MicroSpecHead final : public Head, public HeadThere {
         ends_.clear();
         if (options_.keep_ends)
             for (const TokenId id : weights.always_active)
-                if (head_holds(weights, id)) ends_.push_back(id);
-        store_ = kernels::RowStore::make(exec, *weights.lm_head);
-        lane_ = std::make_shared<SideLane>(exec, Phase::gather);
+                if (lm_head_has(weights, id)) ends_.push_back(id);
+        store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
+        side_stream_ = std::make_shared<SideStream>(exec, Phase::gather);
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
     }
 
     std::unique_ptr<HeadState> make_state() const override {
-        return std::make_unique<MicroSpecState>(weights_.vocab, options_.window, most_active(), lane_);
+        return std::make_unique<MicroSpecState>(weights_.vocab, options_.window, max_active(), side_stream_);
     }
 
     int prefill_topk() const override { return options_.from_prompt ? options_.prompt_k : 0; }
@@ -156,7 +156,7 @@ class MicroSpecHead final : public Head, public HeadThere {
         if (options_.prompt_last) append_prompt(own, prompt);
     }
 
-    void observe(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
+    void on_verified(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
         if (!options_.from_rounds) return;
         MicroSpecState& own = change(state);
         // The root of a first round may be a prompt token beyond the real ids.
@@ -185,27 +185,27 @@ class MicroSpecHead final : public Head, public HeadThere {
             own.packed_level = -1;
             if (options_.gather != Gather::async || !own.changed) continue;
             own.changed = false;
-            own.refill = lane_->start(context, options_.window,
-                                      [this, &own](kernels::Exec& exec) { return pack(exec, own); });
+            own.refill = side_stream_->start(context, options_.window,
+                                             [this, &own](kernels::Exec& exec) { return pack(exec, own); });
         }
     }
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
-        const auto end_of = [&](int first) {
+        const auto sequence_end = [&](int first) {
             int end = first + 1;
             while (end < hidden.rows &&
                    states[static_cast<std::size_t>(end)] == states[static_cast<std::size_t>(first)])
                 ++end;
             return end;
         };
-        if (end_of(0) == hidden.rows) {
+        if (sequence_end(0) == hidden.rows) {
             propose_sequence(context, hidden, *states.front(), k, out);
             return;
         }
         whole_.resize(hidden.rows, k);
         for (int first = 0; first < hidden.rows;) {
-            const int end = end_of(first);
+            const int end = sequence_end(first);
             propose_sequence(context, hidden.slice(first, end - first),
                              *states[static_cast<std::size_t>(first)], k, out);
             const auto cell = static_cast<std::ptrdiff_t>(first) * k;
@@ -220,34 +220,36 @@ class MicroSpecHead final : public Head, public HeadThere {
 
     HeadThere* there() override { return this; }
     bool fits(ProposeContext& context, int, int k, std::span<HeadState* const> states) override {
-        if (!store_.on_device() || k > kernels::most_selected ||
-            (indexed() && !kernels::can_select(most_active(), k)))
+        if (!store_.on_device() || k > kernels::max_topk ||
+            (indexed() && !kernels::can_topk(max_active(), k)))
             return false;
         bool enough = true;
         for (HeadState* state : states) {
             MicroSpecState& own = of(state);
-            lane_->wait(context, own.refill);
+            side_stream_->wait(context, own.refill);
             refresh(context, own, 1);
             enough = enough && static_cast<int>(own.ids.size()) >= k;
         }
         return enough;
     }
-    DrawnColumns drawn_columns(int) const override { return {most_active(), most_active(), true}; }
+    DrawnColumns drawn_columns(int) const override { return {max_active(), max_active(), true}; }
     int drawn_size(int, const HeadState* state) const override {
         return static_cast<int>(of(state).ids.size());
     }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
-        const int most = most_active();
-        if (!indexed()) return scratch_.reserve(device, std::bit_ceil(kernels::head_scratch(rows, most, k)));
-        const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(most);
-        return scratch_.reserve(device, std::bit_ceil(kernels::select_scratch(rows, most, k))) &&
+        const int max_tokens = max_active();
+        if (!indexed())
+            return scratch_.reserve(device,
+                                    std::bit_ceil(kernels::matmul_topk_scratch_bytes(rows, max_tokens, k)));
+        const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(max_tokens);
+        return scratch_.reserve(device, std::bit_ceil(kernels::topk_scratch_bytes(rows, max_tokens, k))) &&
                logits_there_.reserve(device, std::bit_ceil(cells * sizeof(float)));
     }
     void ask(LevelThere& call) override {
         if (indexed()) return ask_indexed(call);
         {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, call.level, call.rows, 0);
-            call.device.join_aside();
+            call.device.join_side_stream();
         }
         for (const SequenceThere& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
@@ -258,25 +260,25 @@ class MicroSpecHead final : public Head, public HeadThere {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
                                            own.rows.matrix().bytes());
             if (matrix.data == nullptr || !say_ids(call.device, own)) return;
-            const kernels::Bf16* const x = call.x + first * matrix.stride;
+            const kernels::half_t* const x = call.x + first * matrix.stride;
             if (call.drawn_from != nullptr) {
                 leave_own(call, sequence, {matrix, x, sequence.rows});
                 continue;
             }
-            call.device.head({matrix, x, sequence.rows, n, call.k, nullptr, ids, call.logits + first * call.k,
-                              call.sums + first, scratch_.as<void>()});
-            call.device.translate({ids, cells, nullptr, own.ids_there.as<TokenId>(), ids});
+            call.device.matmul_topk({matrix, x, sequence.rows, n, call.k, nullptr, ids,
+                                     call.logits + first * call.k, call.sums + first, scratch_.as<void>()});
+            call.device.remap_ids({ids, cells, nullptr, own.ids_there.as<TokenId>(), ids});
         }
     }
 
     /// Upper bound: the window without duplicates.
-    HeadCost cost(int) const override { return cost_of_rows(std::min(options_.window, weights_.vocab)); }
+    HeadCost cost(int) const override { return rows_cost(std::min(options_.window, weights_.vocab)); }
     /// Cost of the rows packed for the round, plus the packing if propose() did it at this level.
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         if (state == nullptr) return cost(rows);
         const MicroSpecState& own = of(state);
-        lane_->settle(own.refill);
-        HeadCost cost = cost_of_rows(static_cast<int>(own.ids.size()));
+        side_stream_->wait_discard(own.refill);
+        HeadCost cost = rows_cost(static_cast<int>(own.ids.size()));
         if (own.packed_level == level) {
             cost.bytes += own.packed_bytes;
             cost.scattered_bytes += own.packed_bytes / 2;
@@ -286,12 +288,12 @@ class MicroSpecHead final : public Head, public HeadThere {
 
     /// Without a sequence there is no active set, and nothing is left out.
     bool covers(const HeadState* state, TokenId token, int) const override {
-        return head_holds(weights_, token) && (state == nullptr || of(state).stream.has(token) ||
-                                               std::find(ends_.begin(), ends_.end(), token) != ends_.end());
+        return lm_head_has(weights_, token) && (state == nullptr || of(state).stream.has(token) ||
+                                                std::find(ends_.begin(), ends_.end(), token) != ends_.end());
     }
     bool active_ids(const HeadState* state, int, std::vector<TokenId>& out) const override {
         if (state == nullptr || of(state).changed) return false;
-        lane_->settle(of(state).refill);
+        side_stream_->wait_discard(of(state).refill);
         out.reserve(of(state).ids.capacity());  // capacity of the whole window
         out = of(state).ids;
         return true;
@@ -312,7 +314,7 @@ class MicroSpecHead final : public Head, public HeadThere {
     /// Returns the state for a change of its stream, after pending packing has finished.
     MicroSpecState& change(HeadState* state) {
         MicroSpecState& own = of(state);
-        lane_->settle(own.refill);
+        side_stream_->wait_discard(own.refill);
         own.changed = true;
         return own;
     }
@@ -323,7 +325,7 @@ class MicroSpecHead final : public Head, public HeadThere {
 
     bool indexed() const { return options_.gather == Gather::indexed; }
     /// Maximum number of active tokens of a sequence.
-    int most_active() const {
+    int max_active() const {
         return std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size());
     }
     /// Reads the scattered rows in place, at every level.
@@ -337,12 +339,12 @@ class MicroSpecHead final : public Head, public HeadThere {
             if (!say_ids(call.device, own)) return;
             const auto* at = own.rows_there.as<std::int32_t>();
             const kernels::DeviceMatrix matrix = store_.device_matrix();
-            const kernels::Bf16* const x = call.x + first * matrix.stride;
+            const kernels::half_t* const x = call.x + first * matrix.stride;
             if (call.drawn_from != nullptr) {
                 kernels::MatmulOp product{matrix, x, sequence.rows};
                 product.chosen_count = at;
                 product.chosen = at + 1;
-                product.most_chosen = n;
+                product.max_chosen = n;
                 leave_own(call, sequence, product);
                 continue;
             }
@@ -350,7 +352,7 @@ class MicroSpecHead final : public Head, public HeadThere {
             kernels::ask_candidates(call.device, store_,
                                     {at, n, x, sequence.rows, call.k, logits_there_.as<float>(),
                                      scratch_.as<void>(), ids, call.logits + cell, call.sums + first});
-            call.device.translate({ids, sequence.rows * call.k, nullptr, own.ids_there.as<TokenId>(), ids});
+            call.device.remap_ids({ids, sequence.rows * call.k, nullptr, own.ids_there.as<TokenId>(), ids});
         }
     }
     /// Writes the support logits that a sequence's drafts are sampled from: a product over its tokens.
@@ -365,7 +367,7 @@ class MicroSpecHead final : public Head, public HeadThere {
                                             call.drawn_stride));
     }
 
-    HeadCost cost_of_rows(int rows) const {
+    HeadCost rows_cost(int rows) const {
         const auto bytes = static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(store_.row_bytes());
         return {static_cast<double>(rows), bytes, 2.0 * rows * weights_.lm_head->k(), Lane::critical,
                 options_.gather == Gather::indexed ? bytes : 0};
@@ -374,17 +376,17 @@ class MicroSpecHead final : public Head, public HeadThere {
     void propose_sequence(ProposeContext& context, Rows<const float> hidden, HeadState& state, int k,
                           Proposal& out) {
         MicroSpecState& own = of(&state);
-        lane_->wait(context, own.refill);
+        side_stream_->wait(context, own.refill);
         refresh(context, own, hidden.rows);
         if (own.ids.empty()) {
             out.resize(hidden.rows, k);
-            keep_support(context, Rows<const float>(nullptr, hidden.rows, 0), 0, {});
+            store_support_logits(context, Rows<const float>(nullptr, hidden.rows, 0), 0, {});
             return;
         }
         // Nothing is cached: every level reads the scattered rows.
         if (options_.gather == Gather::indexed)
-            return propose_scattered(context, store_, head_rows(weights_, own.ids, own.head_rows), own.ids,
-                                     hidden, k, logits_, out);
+            return propose_gathered(context, store_, lm_head_row_indices(weights_, own.ids, own.lm_head_rows),
+                                    own.ids, hidden, k, logits_, out);
         own.rows.join();
         propose_rows(context, own.rows.matrix(), own.ids, hidden, k, dense_, out);
     }
@@ -409,12 +411,12 @@ class MicroSpecHead final : public Head, public HeadThere {
         const std::size_t bytes = own.ids.size() * sizeof(TokenId);
         if (!own.ids_there.reserve(device, std::bit_ceil(bytes)) ||
             (indexed() && !own.rows_there.reserve(device, std::bit_ceil(bytes + sizeof(TokenId))))) {
-            device.refuse("out of device memory");
+            device.set_out_of_memory("out of device memory");
             return false;
         }
         device.upload(own.ids_there.as<void>(), own.ids.data(), bytes);
         if (indexed()) {
-            std::vector<TokenId> rows = head_rows(weights_, own.ids);
+            std::vector<TokenId> rows = lm_head_row_indices(weights_, own.ids);
             rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
             device.upload(own.rows_there.as<void>(), rows.data(), rows.size() * sizeof(TokenId));
         }
@@ -432,7 +434,7 @@ class MicroSpecHead final : public Head, public HeadThere {
             ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
         }
         if (!weights_.row_ids.empty())
-            std::erase_if(ids, [&](TokenId id) { return !head_holds(weights_, id); });
+            std::erase_if(ids, [&](TokenId id) { return !lm_head_has(weights_, id); });
         if (ids == own.ids) return false;
         own.ids.swap(ids);
         return true;
@@ -441,9 +443,9 @@ class MicroSpecHead final : public Head, public HeadThere {
     /// Reads and writes the complete active set, as in Algorithm 1. Returns the bytes moved.
     std::uint64_t pack(kernels::Exec& exec, MicroSpecState& own) const {
         if (!list_active(own) || own.ids.empty()) return 0;
-        const auto rows = head_rows(weights_, own.ids, own.head_rows);
+        const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
         if (options_.gather == Gather::async)
-            own.rows.fill_aside(exec, store_, rows);
+            own.rows.fill_async(exec, store_, rows);
         else
             own.rows.fill(exec, store_, rows);
         return 2 * own.rows.matrix().bytes();
@@ -452,10 +454,10 @@ class MicroSpecHead final : public Head, public HeadThere {
     MicroSpecOptions options_;
     HeadWeights weights_;
     std::vector<TokenId> ends_;
-    kernels::RowStore store_;
-    std::shared_ptr<SideLane> lane_;
-    std::unique_ptr<Head> full_;
-    DenseProposal dense_;
+    kernels::RowMajorMatrix store_;
+    std::shared_ptr<SideStream> side_stream_;
+    std::unique_ptr<LmHead> full_;
+    LinearProposer dense_;
     std::vector<float> logits_;
     std::vector<TokenId> candidates_;  ///< pending entries of a stream
     Proposal whole_;                   ///< result over several sequences
@@ -483,7 +485,7 @@ Status check_source(const HeadSpec& spec, std::string_view source) {
 
 }  // namespace
 
-Result<std::unique_ptr<Head>> make_microspec_head(const HeadSpec& spec, const HeadArtefacts&) {
+Result<std::unique_ptr<LmHead>> make_microspec_head(const HeadSpec& spec, const HeadFiles&) {
     DS_TRY(check_source(spec, word_param(spec, "source", "both")));
     MicroSpecOptions options;
     DS_ASSIGN(options.window, whole_param(spec, "wmax", options.window));
@@ -500,7 +502,7 @@ Result<std::unique_ptr<Head>> make_microspec_head(const HeadSpec& spec, const He
     options.prompt_last = word_param(spec, "prompt", "first") == "last";
     options.append_bonus = word_param(spec, "bonus", "no") == "yes";
     options.keep_ends = word_param(spec, "eos", "no") == "yes";
-    return std::unique_ptr<Head>(std::make_unique<MicroSpecHead>(options));
+    return std::unique_ptr<LmHead>(std::make_unique<MicroSpecHead>(options));
 }
 
 }  // namespace draftscope

@@ -11,9 +11,9 @@ namespace draftscope {
 
 /// MicroSpec's candidate stream S and its active set I = Unique(Suffix(S, window)) (Algorithm 1). Only the
 /// window is kept; tokens that leave it are forgotten.
-class CandidateStream {
+class RecentTokenWindow {
   public:
-    CandidateStream(int vocab, int window);
+    RecentTokenWindow(int vocab, int window);
     /// Appends an id, which must be in the vocabulary.
     void append(TokenId id);
     /// Appends each distinct id of `ids` in order of first appearance. `only_new` skips ids that are already

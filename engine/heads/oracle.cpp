@@ -24,14 +24,14 @@ struct OracleState final : HeadState {
 
 /// The target's own top m as shortlist: the upper bound of every dynamic shortlist of size m (DynaSpec's
 /// lemma 2). A what-if for replay, because the target's choices must be known in advance.
-class OracleHead final : public Head {
+class OracleHead final : public LmHead {
   public:
     explicit OracleHead(int size) : size_(size) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "oracle"));
         weights_ = weights;
-        store_ = kernels::RowStore::make(exec, *weights.lm_head);
+        store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
     }
@@ -46,10 +46,10 @@ class OracleHead final : public Head {
             const std::vector<TokenId> ids = shortlist(states[static_cast<std::size_t>(r)], context.level);
             if (ids.empty()) {
                 out.resize(1, k);
-                keep_support(context, Rows<const float>(nullptr, 1, 0), 0, {});
+                store_support_logits(context, Rows<const float>(nullptr, 1, 0), 0, {});
             } else {
-                propose_scattered(context, store_, head_rows(weights_, ids), ids, hidden.slice(r, 1), k,
-                                  logits_, out);
+                propose_gathered(context, store_, lm_head_row_indices(weights_, ids), ids, hidden.slice(r, 1),
+                                 k, logits_, out);
             }
             const auto cell = static_cast<std::ptrdiff_t>(r) * k;
             std::copy(out.ids.begin(), out.ids.end(), whole.ids.begin() + cell);
@@ -68,7 +68,7 @@ class OracleHead final : public Head {
     }
 
     bool covers(const HeadState* state, TokenId token, int level) const override {
-        if (state == nullptr) return head_holds(weights_, token);
+        if (state == nullptr) return lm_head_has(weights_, token);
         const auto ids = shortlist(state, level);
         return std::binary_search(ids.begin(), ids.end(), token);
     }
@@ -91,7 +91,7 @@ class OracleHead final : public Head {
         if (best == nullptr) return {};
         std::vector<TokenId> ids(best->begin(),
                                  best->begin() + std::min<std::ptrdiff_t>(size_, std::ssize(*best)));
-        std::erase_if(ids, [&](TokenId id) { return !head_holds(weights_, id); });
+        std::erase_if(ids, [&](TokenId id) { return !lm_head_has(weights_, id); });
         std::sort(ids.begin(), ids.end());
         ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
         return ids;
@@ -99,22 +99,22 @@ class OracleHead final : public Head {
 
     int size_;
     HeadWeights weights_;
-    kernels::RowStore store_;
-    std::unique_ptr<Head> full_;
+    kernels::RowMajorMatrix store_;
+    std::unique_ptr<LmHead> full_;
     std::vector<float> logits_;
 };
 
 }  // namespace
 
-void foresee(HeadState& state, Rows<const TokenId> best) {
+void set_future_tokens(HeadState& state, Rows<const TokenId> best) {
     auto& own = static_cast<OracleState&>(state);
     own.levels.clear();
     for (int l = 0; l < best.rows; ++l) own.levels.emplace_back(best.row(l).begin(), best.row(l).end());
 }
 
-Result<std::unique_ptr<Head>> make_oracle_head(const HeadSpec& spec, const HeadArtefacts&) {
+Result<std::unique_ptr<LmHead>> make_oracle_head(const HeadSpec& spec, const HeadFiles&) {
     DS_ASSIGN(const int size, whole_param(spec, "m", 32));
-    return std::unique_ptr<Head>(std::make_unique<OracleHead>(size));
+    return std::unique_ptr<LmHead>(std::make_unique<OracleHead>(size));
 }
 
 }  // namespace draftscope

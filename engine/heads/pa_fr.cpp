@@ -12,7 +12,7 @@ namespace {
 /// PA-FR (DynaSpec, appendix A.1): FR-Spec with one size per draft level, larger where a draft is more likely
 /// to be reached. The paper stores one matrix and multiplies a prefix of it. Here each size has a matrix with
 /// ascending ids, so that ties go to the lower token. Both read the same bytes per level.
-class PaFrHead final : public Head {
+class PaFrHead final : public LmHead {
   public:
     PaFrHead(std::vector<TokenId> ranking, std::vector<int> sizes)
         : ranking_(std::move(ranking)), sizes_(std::move(sizes)) {}
@@ -21,7 +21,7 @@ class PaFrHead final : public Head {
         DS_TRY(check_weights(weights, "pa-fr"));
         std::vector<int> sizes = sizes_;
         if (sizes.empty())
-            for (const int parts : {2, 4, 8}) sizes.push_back(part_of_vocab(weights.vocab, parts));
+            for (const int parts : {2, 4, 8}) sizes.push_back(vocab_fraction(weights.vocab, parts));
         std::vector<int> distinct;
         vocabs_.clear();
         levels_.clear();
@@ -42,8 +42,10 @@ class PaFrHead final : public Head {
         propose_rows(context, vocab.rows(), vocab.ids(), hidden, k, dense_, out);
     }
 
-    HeadCost cost(int) const override { return cost_of(at(0).rows()); }
-    HeadCost cost_at(const HeadState*, int, int level) const override { return cost_of(at(level).rows()); }
+    HeadCost cost(int) const override { return matrix_cost(at(0).rows()); }
+    HeadCost cost_at(const HeadState*, int, int level) const override {
+        return matrix_cost(at(level).rows());
+    }
 
     bool covers(const HeadState*, TokenId token, int level) const override { return at(level).has(token); }
 
@@ -62,17 +64,17 @@ class PaFrHead final : public Head {
     std::vector<int> sizes_;  ///< per level, the last one for all deeper levels; empty = our default
     std::vector<StaticVocab> vocabs_;
     std::vector<std::size_t> levels_;  ///< index into vocabs_ per level
-    DenseProposal dense_;
+    LinearProposer dense_;
     std::vector<float> logits_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Head>> make_pa_fr_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+Result<std::unique_ptr<LmHead>> make_pa_fr_head(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(auto sizes, whole_list_param(spec, "v"));
-    DS_ASSIGN(const std::string path, needed_ranking(artefacts, spec.id));
+    DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
-    return std::unique_ptr<Head>(std::make_unique<PaFrHead>(std::move(ranking), std::move(sizes)));
+    return std::unique_ptr<LmHead>(std::make_unique<PaFrHead>(std::move(ranking), std::move(sizes)));
 }
 
 }  // namespace draftscope

@@ -11,41 +11,41 @@ namespace draftscope {
 namespace {
 
 /// One entry of an affinity row: a destination and its weight.
-struct Share {
+struct AffinityEntry {
     TokenId to = no_token;
     float weight = 0;
 };
 
 /// The sparse affinity matrix M by rows. A token without a row keeps its probability.
-class Affinity {
+class AffinityMatrix {
   public:
     Status load(const HeadArtefact& artefact, int vocab);
-    std::span<const Share> row(TokenId token) const {
+    std::span<const AffinityEntry> row(TokenId token) const {
         const std::size_t first = first_[static_cast<std::size_t>(token)];
-        return std::span(shares_).subspan(first, first_[static_cast<std::size_t>(token) + 1] - first);
+        return std::span(entries_).subspan(first, first_[static_cast<std::size_t>(token) + 1] - first);
     }
     /// Tokens from which `token` receives probability.
-    std::span<const TokenId> givers(TokenId token) const {
-        const auto first = static_cast<std::size_t>(givers_.first[static_cast<std::size_t>(token)]);
-        const auto end = static_cast<std::size_t>(givers_.first[static_cast<std::size_t>(token) + 1]);
-        return std::span(givers_.tokens).subspan(first, end - first);
+    std::span<const TokenId> sources(TokenId token) const {
+        const auto first = static_cast<std::size_t>(sources_.first[static_cast<std::size_t>(token)]);
+        const auto end = static_cast<std::size_t>(sources_.first[static_cast<std::size_t>(token) + 1]);
+        return std::span(sources_.tokens).subspan(first, end - first);
     }
-    const RdkThere::Givers& all_givers() const { return givers_; }
-    std::uint64_t bytes_per_row() const { return width_ * sizeof(Share); }
+    const RdkThere::Givers& all_sources() const { return sources_; }
+    std::uint64_t bytes_per_row() const { return width_ * sizeof(AffinityEntry); }
 
   private:
-    void list_givers(std::size_t vocab);
+    void list_sources(std::size_t vocab);
 
     std::size_t width_ = 1;
-    std::vector<Share> shares_;
+    std::vector<AffinityEntry> entries_;
     std::vector<std::size_t> first_;  ///< [V + 1]
-    RdkThere::Givers givers_;
+    RdkThere::Givers sources_;
 };
 
-Status Affinity::load(const HeadArtefact& artefact, int vocab) {
+Status AffinityMatrix::load(const HeadArtefact& artefact, int vocab) {
     std::vector<TokenId> ids;
     if (artefact.tensors().find("ids") != nullptr) {
-        DS_ASSIGN(ids, artefact.rising_ids("ids"));
+        DS_ASSIGN(ids, artefact.ascending_ids("ids"));
     } else {
         for (TokenId id = 0; id < vocab; ++id) ids.push_back(id);
     }
@@ -60,9 +60,9 @@ Status Affinity::load(const HeadArtefact& artefact, int vocab) {
     std::vector<float> values(width_);
     std::size_t next = 0;
     for (TokenId token = 0; token < vocab; ++token) {
-        first_.push_back(shares_.size());
+        first_.push_back(entries_.size());
         if (next == ids.size() || ids[next] != token) {
-            shares_.push_back({token, 1.0f});
+            entries_.push_back({token, 1.0f});
             continue;
         }
         artefact.tensors().read_row(*weights, static_cast<std::int64_t>(next), values.data());
@@ -86,35 +86,35 @@ Status Affinity::load(const HeadArtefact& artefact, int vocab) {
                     "for token {}, which is not a token id",
                     artefact.path(), to, token);
             if (values[i] > 0)
-                shares_.push_back(
+                entries_.push_back(
                     {static_cast<TokenId>(to), static_cast<float>(static_cast<double>(values[i]) / sum)});
         }
         ++next;
     }
-    first_.push_back(shares_.size());
-    list_givers(static_cast<std::size_t>(vocab));
+    first_.push_back(entries_.size());
+    list_sources(static_cast<std::size_t>(vocab));
     return {};
 }
 
-void Affinity::list_givers(std::size_t vocab) {
-    std::vector<std::int32_t>& first = givers_.first;
+void AffinityMatrix::list_sources(std::size_t vocab) {
+    std::vector<std::int32_t>& first = sources_.first;
     first.assign(vocab + 1, 0);
-    for (const Share& share : shares_) ++first[static_cast<std::size_t>(share.to) + 1];
+    for (const AffinityEntry& entry : entries_) ++first[static_cast<std::size_t>(entry.to) + 1];
     for (std::size_t t = 0; t < vocab; ++t) first[t + 1] += first[t];
-    givers_.tokens.resize(shares_.size());
-    givers_.weights.resize(shares_.size());
+    sources_.tokens.resize(entries_.size());
+    sources_.weights.resize(entries_.size());
     std::vector<std::int32_t> at(first.begin(), first.end() - 1);
     for (std::size_t t = 0; t < vocab; ++t)
-        for (const Share& share : row(static_cast<TokenId>(t))) {
-            const auto to = static_cast<std::size_t>(at[static_cast<std::size_t>(share.to)]++);
-            givers_.tokens[to] = static_cast<TokenId>(t);
-            givers_.weights[to] = share.weight;
+        for (const AffinityEntry& entry : row(static_cast<TokenId>(t))) {
+            const auto to = static_cast<std::size_t>(at[static_cast<std::size_t>(entry.to)]++);
+            sources_.tokens[to] = static_cast<TokenId>(t);
+            sources_.weights[to] = entry.weight;
         }
 }
 
-class RdkHead final : public Head {
+class RdkHead final : public LmHead {
   public:
-    RdkHead(std::unique_ptr<Head> base, HeadArtefact artefact)
+    RdkHead(std::unique_ptr<LmHead> base, HeadArtefact artefact)
         : base_(std::move(base)), artefact_(std::move(artefact)) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
@@ -124,7 +124,7 @@ class RdkHead final : public Head {
         mass_.assign(static_cast<std::size_t>(vocab_), 0.0);
         affinity_ = {};
         DS_TRY(affinity_.load(artefact_, vocab_));
-        there_.set(*base_, affinity_.all_givers());
+        there_.set(*base_, affinity_.all_sources());
         return {};
     }
 
@@ -142,27 +142,30 @@ class RdkHead final : public Head {
                      std::span<HeadState* const> states) override {
         base_->begin_level(context, embeddings, parents, states);
     }
-    void observe(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
-        base_->observe(state, tree, outcome);
+    void on_verified(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
+        base_->on_verified(state, tree, outcome);
     }
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
-        own_.clear();
-        ProposeContext inner{context.exec, context.phases, context.level, &own_, context.temperature};
+        base_support_.clear();
+        ProposeContext inner{context.exec, context.phases, context.level, &base_support_,
+                             context.temperature};
         base_->propose(inner, hidden, states, k, out);
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows);
         const float temperature = context.temperature > 0 ? static_cast<float>(context.temperature) : 1.0f;
         if (kernels::Device* device = context.exec.device())
-            return there_.propose(*device, {own_.data(), own_.size()}, temperature, k, out, context.support);
+            return there_.propose(*device, {base_support_.data(), base_support_.size()}, temperature, k, out,
+                                  context.support);
         out.resize(hidden.rows, k);
         for (int r = 0; r < hidden.rows; ++r) {
-            const SupportRow& row = own_[static_cast<std::size_t>(r)];
-            spread(row, temperature);
+            const SparseLogits& row = base_support_[static_cast<std::size_t>(r)];
+            redistribute(row, temperature);
             scope.add_bytes(row.logits.size() * affinity_.bytes_per_row());
-            SupportRow& spread_row = context.support != nullptr ? context.support->add() : spread_;
-            take(temperature, spread_row);
-            best_of(spread_row, r, out);
+            SparseLogits& redistributed_row =
+                context.support != nullptr ? context.support->add() : redistributed_;
+            take(temperature, redistributed_row);
+            select_top_tokens(redistributed_row, r, out);
         }
     }
 
@@ -173,21 +176,21 @@ class RdkHead final : public Head {
     }
     bool covers(const HeadState* state, TokenId token, int level) const override {
         if (token < 0 || token >= vocab_) return false;
-        const auto givers = affinity_.givers(token);
-        return std::any_of(givers.begin(), givers.end(),
+        const auto sources = affinity_.sources(token);
+        return std::any_of(sources.begin(), sources.end(),
                            [&](TokenId giver) { return base_->covers(state, giver, level); });
     }
     void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
                 Rows<float> out) override {
         base_->scores(exec, hidden, state, level, out);
         for (int r = 0; r < out.rows; ++r) {
-            SupportRow row;
+            SparseLogits row;
             for (TokenId id = 0; id < std::min(vocab_, out.cols); ++id) {
                 if (std::isinf(out.row_data(r)[id])) continue;
                 row.ids.push_back(id);
                 row.logits.push_back(out.row_data(r)[id]);
             }
-            spread(row, 1.0f);
+            redistribute(row, 1.0f);
             take(1.0f, row);
             std::fill(out.row(r).begin(), out.row(r).end(), -std::numeric_limits<float>::infinity());
             for (std::size_t i = 0; i < row.ids.size(); ++i) out.row_data(r)[row.ids[i]] = row.logits[i];
@@ -201,7 +204,7 @@ class RdkHead final : public Head {
         return cost;
     }
     /// mass_ += softmax(row / temperature) M.
-    void spread(const SupportRow& row, float temperature) {
+    void redistribute(const SparseLogits& row, float temperature) {
         if (row.logits.empty()) return;
         const float best = *std::max_element(row.logits.begin(), row.logits.end());
         double sum = 0;
@@ -210,12 +213,12 @@ class RdkHead final : public Head {
         for (std::size_t i = 0; i < row.logits.size(); ++i) {
             const double q = std::exp(static_cast<double>((row.logits[i] - best) / temperature)) / sum;
             const TokenId from = row.ids.empty() ? static_cast<TokenId>(i) : row.ids[i];
-            for (const Share& share : affinity_.row(from))
-                mass_[static_cast<std::size_t>(share.to)] += q * static_cast<double>(share.weight);
+            for (const AffinityEntry& entry : affinity_.row(from))
+                mass_[static_cast<std::size_t>(entry.to)] += q * static_cast<double>(entry.weight);
         }
     }
     /// Moves mass_ to `row`, as logits whose softmax at `temperature` it is.
-    void take(float temperature, SupportRow& row) {
+    void take(float temperature, SparseLogits& row) {
         row.ids.clear();
         row.logits.clear();
         for (TokenId id = 0; id < vocab_; ++id) {
@@ -227,7 +230,7 @@ class RdkHead final : public Head {
             mass = 0;
         }
     }
-    void best_of(const SupportRow& row, int at, Proposal& out) {
+    void select_top_tokens(const SparseLogits& row, int at, Proposal& out) {
         const auto r = static_cast<std::size_t>(at);
         order_.resize(row.ids.size());
         for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
@@ -246,25 +249,25 @@ class RdkHead final : public Head {
         }
     }
 
-    std::unique_ptr<Head> base_;
+    std::unique_ptr<LmHead> base_;
     HeadArtefact artefact_;
-    Affinity affinity_;
+    AffinityMatrix affinity_;
     RdkThere there_;
     int vocab_ = 0;
     std::vector<double> mass_;  ///< [V] scratch, zeros between rows
     // Scratch of single calls.
-    Reused<SupportRow> own_;  ///< of the base head
-    SupportRow spread_;
+    ReusableVector<SparseLogits> base_support_;  ///< of the base head
+    SparseLogits redistributed_;
     std::vector<std::size_t> order_;
 };
 
 }  // namespace
 
-std::unique_ptr<Head> make_rdk_head(std::unique_ptr<Head> base, HeadArtefact affinity) {
+std::unique_ptr<LmHead> make_rdk_head(std::unique_ptr<LmHead> base, HeadArtefact affinity) {
     return std::make_unique<RdkHead>(std::move(base), std::move(affinity));
 }
 
-Result<HeadArtefact> needed_affinity(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+Result<HeadArtefact> required_affinity(const HeadSpec& spec, const HeadFiles& artefacts) {
     if (artefacts.affinity_path.empty())
         return bad_input(
             "head {}: +rdk needs a token affinity; "

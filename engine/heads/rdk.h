@@ -10,9 +10,9 @@ namespace draftscope {
 /// over tokens outside its support by a row-stochastic token affinity M. With `--verify pq`, q'' is both
 /// sampled from and used for acceptance, which is lossless. With exact match it only proposes other tokens.
 /// How the paper builds M is not confirmed: ours comes from `fit rdk`.
-std::unique_ptr<Head> make_rdk_head(std::unique_ptr<Head> base, HeadArtefact affinity);
+std::unique_ptr<LmHead> make_rdk_head(std::unique_ptr<LmHead> base, HeadArtefact affinity);
 
 /// Opens the affinity artefact among `artefacts`. If none is given, bad_input says how to make one.
-Result<HeadArtefact> needed_affinity(const HeadSpec& spec, const HeadArtefacts& artefacts);
+Result<HeadArtefact> required_affinity(const HeadSpec& spec, const HeadFiles& artefacts);
 
 }  // namespace draftscope

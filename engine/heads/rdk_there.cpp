@@ -19,8 +19,8 @@ constexpr std::size_t most_mass_bytes = std::size_t{64} << 20;
 
 /// Rows of different lengths as a table of equal ones.
 struct Staged {
-    explicit Staged(std::span<const SupportRow> rows) {
-        for (const SupportRow& row : rows) {
+    explicit Staged(std::span<const SparseLogits> rows) {
+        for (const SparseLogits& row : rows) {
             sizes.push_back(static_cast<std::int32_t>(row.logits.size()));
             widest = std::max(widest, sizes.back());
         }
@@ -42,15 +42,15 @@ struct Staged {
 
 }  // namespace
 
-void RdkThere::set(Head& base, Givers givers) {
+void RdkThere::set(LmHead& base, Givers sources) {
     direct_.use(base);
     base_ = base.there() != nullptr ? base.there() : &direct_;
-    givers_ = std::move(givers);
+    givers_ = std::move(sources);
     fresh_ = true;
 }
 
 bool RdkThere::fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) {
-    return kernels::can_select(vocab(), k) && base_->fits(context, levels, 1, states) &&
+    return kernels::can_topk(vocab(), k) && base_->fits(context, levels, 1, states) &&
            base_->drawn_columns(levels).support > 0;
 }
 
@@ -89,7 +89,8 @@ bool RdkThere::reserve_rows(kernels::Device& device, int rows, int columns, int 
     return bring_givers(device) && room(logits_, words) && room(tokens_, words) &&
            room(sizes_there_, static_cast<std::size_t>(rows) * sizeof(std::int32_t)) &&
            room(mass_, count(std::min(rows, rows_at_a_time()), vocab()) * sizeof(double)) &&
-           room(spread_, all * sizeof(float)) && room(scratch_, kernels::select_scratch(rows, vocab(), k)) &&
+           room(spread_, all * sizeof(float)) &&
+           room(scratch_, kernels::topk_scratch_bytes(rows, vocab(), k)) &&
            room(bits_, 2 * count(1, (vocab() + 31) / 32) * sizeof(std::uint32_t));
 }
 
@@ -98,10 +99,11 @@ bool RdkThere::reserve(kernels::Device& device, int levels, int rows, int k) {
     return base_->reserve(device, levels, rows, 1) && reserve_rows(device, rows, columns_.stride, k);
 }
 
-void RdkThere::spread(kernels::Device& device, kernels::SpreadOp op, float* out, std::int64_t out_stride) {
+void RdkThere::spread(kernels::Device& device, kernels::RedistributeOp op, float* out,
+                      std::int64_t out_stride) {
     op.vocab = vocab();
     op.first = first_there_.as<std::int32_t>();
-    op.givers = givers_there_.as<std::int32_t>();
+    op.sources = givers_there_.as<std::int32_t>();
     op.weights = weights_there_.as<float>();
     op.scratch = mass_.as<double>();
     op.out_stride = out_stride;
@@ -113,13 +115,13 @@ void RdkThere::spread(kernels::Device& device, kernels::SpreadOp op, float* out,
         if (tokens != nullptr) op.tokens = tokens + first * op.token_stride;
         if (sizes != nullptr) op.sizes = sizes + first;
         op.out = out + first * out_stride;
-        device.spread(op);
+        device.redistribute(op);
     }
 }
 
 void RdkThere::select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits,
                       float* sums) {
-    kernels::SelectOp op;
+    kernels::TopKOp op;
     op.logits = spread_.as<float>();
     op.stride = op.support = vocab();
     op.rows = rows;
@@ -128,7 +130,7 @@ void RdkThere::select(kernels::Device& device, int rows, int k, std::int32_t* id
     op.values = logits;
     op.logsumexp = sums;
     op.scratch = scratch_.as<void>();
-    device.select(op);
+    device.topk(op);
 }
 
 std::span<const SequenceThere> RdkThere::own_sequences(const LevelThere& call) {
@@ -143,17 +145,17 @@ std::span<const SequenceThere> RdkThere::own_sequences(const LevelThere& call) {
 }
 
 void RdkThere::reach(kernels::Device& device, const SequenceThere& own, int room, const SequenceThere& to) {
-    kernels::ReachOp op;
+    kernels::ReachableTokensOp op;
     op.tokens = own.set;
     op.size = own.set_size;
-    op.most = room;
+    op.max_count = room;
     op.vocab = vocab();
     op.first = first_there_.as<std::int32_t>();
-    op.givers = givers_there_.as<std::int32_t>();
+    op.sources = givers_there_.as<std::int32_t>();
     op.bits = bits_.as<std::uint32_t>();
     op.out = to.set;
     op.out_size = to.set_size;
-    device.reach(op);
+    device.list_reachable_tokens(op);
 }
 
 void RdkThere::ask(LevelThere& call) {
@@ -177,7 +179,7 @@ void RdkThere::ask(LevelThere& call) {
     const DeviceSpans::Scope scope(
         call.spans, call.phases, Phase::topk, call.level, call.rows,
         static_cast<std::uint64_t>(call.rows) * givers_.tokens.size() * (sizeof(TokenId) + sizeof(float)));
-    kernels::SpreadOp op;
+    kernels::RedistributeOp op;
     op.stride = columns_.stride;
     op.rows = call.rows;
     op.support = columns_.support;
@@ -208,22 +210,22 @@ void RdkThere::collect(const LevelBack& back) {
     base_->collect(own);
 }
 
-void RdkThere::propose(kernels::Device& device, std::span<const SupportRow> own, float temperature, int k,
-                       Proposal& out, Reused<SupportRow>* support) {
+void RdkThere::propose(kernels::Device& device, std::span<const SparseLogits> own, float temperature, int k,
+                       Proposal& out, ReusableVector<SparseLogits>* support) {
     const Staged staged(own);
-    const int rows = static_cast<int>(own.size()), kept = std::min({k, vocab(), kernels::most_selected});
+    const int rows = static_cast<int>(own.size()), kept = std::min({k, vocab(), kernels::max_topk});
     out.resize(rows, k);
     const std::size_t cells = count(rows, kept), all = count(rows, vocab());
     std::vector<std::int32_t> best(2 * cells + own.size());
     std::vector<float> whole(support == nullptr ? 0 : all);
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     if (!reserve_rows(device, rows, staged.widest, kept) ||
         !packed_.reserve(device, std::bit_ceil(best.size() * sizeof(std::int32_t))))
-        return device.refuse("out of device memory for the head's rows");
+        return device.set_out_of_memory("out of device memory for the head's rows");
     device.upload(logits_.as<void>(), staged.logits.data(), staged.logits.size() * sizeof(float));
     device.upload(tokens_.as<void>(), staged.tokens.data(), staged.tokens.size() * sizeof(TokenId));
     device.upload(sizes_there_.as<void>(), staged.sizes.data(), staged.sizes.size() * sizeof(std::int32_t));
-    kernels::SpreadOp op;
+    kernels::RedistributeOp op;
     op.stride = op.token_stride = op.support = staged.widest;
     op.rows = rows;
     op.temperature = temperature;
@@ -235,7 +237,7 @@ void RdkThere::propose(kernels::Device& device, std::span<const SupportRow> own,
     select(device, rows, kept, ids, logits, logits + cells);
     device.download(best.data(), ids, best.size() * sizeof(std::int32_t));
     if (support != nullptr) device.download(whole.data(), spread_.as<void>(), all * sizeof(float));
-    if (!device.finish().ok()) return;  // an error stays, and fails the next forward
+    if (!device.synchronize().ok()) return;  // an error stays, and fails the next forward
     for (int r = 0; r < rows; ++r) {
         const std::size_t at = count(r, kept), to = count(r, k);
         const auto width = static_cast<std::size_t>(kept);
@@ -243,7 +245,7 @@ void RdkThere::propose(kernels::Device& device, std::span<const SupportRow> own,
         std::memcpy(out.logits.data() + to, best.data() + cells + at, width * sizeof(float));
         if (support == nullptr) continue;
         const auto row = whole.begin() + static_cast<std::ptrdiff_t>(count(r, vocab()));
-        SupportRow& whole_row = support->add();
+        SparseLogits& whole_row = support->add();
         whole_row.ids.clear();
         whole_row.logits.assign(row, row + vocab());
     }

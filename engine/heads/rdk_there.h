@@ -20,7 +20,7 @@ class RdkThere final : public HeadThere {
         std::vector<float> weights;
     };
     /// Before the first call. `base` lives as long.
-    void set(Head& base, Givers givers);
+    void set(LmHead& base, Givers givers);
 
     bool fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) override;
     DrawnColumns drawn_columns(int) const override { return {vocab(), vocab()}; }
@@ -34,8 +34,8 @@ class RdkThere final : public HeadThere {
     void collect(const LevelBack& back) override;
 
     /// Rows of the host, with one wait: the best of each, and where there is a `support` all of them.
-    void propose(kernels::Device& device, std::span<const SupportRow> own, float temperature, int k,
-                 Proposal& out, Reused<SupportRow>* support);
+    void propose(kernels::Device& device, std::span<const SparseLogits> own, float temperature, int k,
+                 Proposal& out, ReusableVector<SparseLogits>* support);
 
   private:
     int vocab() const { return static_cast<int>(givers_.first.size()) - 1; }
@@ -46,7 +46,7 @@ class RdkThere final : public HeadThere {
     bool bring_givers(kernels::Device& device);
     bool reserve_rows(kernels::Device& device, int rows, int columns, int k);
     /// Of rows in logits_ to `out`, or to spread_.
-    void spread(kernels::Device& device, kernels::SpreadOp op, float* out, std::int64_t out_stride);
+    void spread(kernels::Device& device, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
     void select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits, float* sums);
 
     DirectThere direct_;

@@ -8,9 +8,9 @@
 
 namespace draftscope {
 
-Result<Router> Router::load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
-                            int inputs, int outputs) {
-    Router router;
+Result<ClusterRouter> ClusterRouter::load(kernels::Exec& exec, const HeadWeights& weights,
+                                          const HeadArtefact& artefact, int inputs, int outputs) {
+    ClusterRouter router;
     const kernels::Precision precision = weights.lm_head->precision();
     DS_ASSIGN(router.in_, artefact.matrix(exec, precision, "router.in.weight", -1, inputs));
     DS_ASSIGN(router.out_, artefact.matrix(exec, precision, "router.out.weight", outputs, router.in_.n()));
@@ -28,11 +28,11 @@ Result<Router> Router::load(kernels::Exec& exec, const HeadWeights& weights, con
     return router;
 }
 
-double Router::flops_per_row() const {
+double ClusterRouter::flops_per_row() const {
     return 2.0 * in_.n() * in_.k() + 2.0 * out_.n() * out_.k();
 }
 
-void Router::run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores) {
+void ClusterRouter::run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores) {
     if (in_.on_device()) return there_.run(in_, out_, x, scores);
     middle_.resize(static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(in_.n()));
     const Rows<float> middle(middle_.data(), x.rows, in_.n());

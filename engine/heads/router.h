@@ -9,12 +9,12 @@
 namespace draftscope {
 
 /// The small network of CORAL and DynaSpec that scores groups of tokens: W_out act(W_in x + b_in) + b_out.
-class Router {
+class ClusterRouter {
   public:
     /// Loads `router.in.*` and `router.out.*`: `inputs` columns, `outputs` scores. The artefact's parameter
     /// `activation` is silu (our default), relu or none.
-    static Result<Router> load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
-                               int inputs, int outputs);
+    static Result<ClusterRouter> load(kernels::Exec& exec, const HeadWeights& weights,
+                                      const HeadArtefact& artefact, int inputs, int outputs);
     int width() const { return in_.n(); }
     std::uint64_t bytes() const { return in_.bytes() + out_.bytes(); }
     double flops_per_row() const;
@@ -27,7 +27,7 @@ class Router {
     template <typename X>
     void ask_best(const X* x, int rows, int count, std::int32_t* best) {
         const float* scores = there_.ask(in_, out_, x, rows);
-        in_.device().top_set({scores, out_.n(), rows, out_.n(), count, best});
+        in_.device().topk_set({scores, out_.n(), rows, out_.n(), count, best});
     }
 
   private:

@@ -6,9 +6,9 @@
 
 namespace draftscope {
 
-void TokenMarks::take(std::vector<TokenId>& out) {
+void TokenBitmap::take(std::vector<TokenId>& out) {
     // The multiplication collects the lowest bits of eight bytes in the product's top byte.
-    constexpr std::uint64_t beside = 0x0102040810204080u;
+    constexpr std::uint64_t gather_low_bits = 0x0102040810204080u;
     std::size_t count = 0;
     for (std::size_t word = 0; word < bits_.size(); ++word) {
         std::uint64_t bits = 0;
@@ -16,7 +16,7 @@ void TokenMarks::take(std::vector<TokenId>& out) {
             std::uint64_t eight;
             std::memcpy(&eight, marks_.data() + word * 64 + static_cast<std::size_t>(part) * 8,
                         sizeof(eight));
-            bits = bits << 8 | eight * beside >> 56;
+            bits = bits << 8 | eight * gather_low_bits >> 56;
         }
         bits_[word] = bits;
         count += static_cast<std::size_t>(std::popcount(bits));

@@ -14,31 +14,31 @@ namespace draftscope {
 /// One record per level of a round. Records are reused between rounds with stale contents, so that they keep
 /// their memory.
 template <typename Level>
-class RoundLevels {
+class PerLevel {
   public:
-    void clear() { noted_.clear(); }
+    void clear() { entries_.clear(); }
     Level& operator[](int level) {
-        for (Noted& one : noted_)
-            if (one.level == level) return one.what;
-        Noted& one = noted_.add();
+        for (Entry& one : entries_)
+            if (one.level == level) return one.value;
+        Entry& one = entries_.add();
         one.level = level;
-        return one.what;
+        return one.value;
     }
     /// Returns the record of the deepest level up to `level`, or null. Levels after the round's last head
     /// call thus get that call's record.
     const Level* at(int level) const {
-        const Noted* found = nullptr;
-        for (const Noted& one : noted_)
+        const Entry* found = nullptr;
+        for (const Entry& one : entries_)
             if (one.level <= level && (found == nullptr || one.level > found->level)) found = &one;
-        return found == nullptr ? nullptr : &found->what;
+        return found == nullptr ? nullptr : &found->value;
     }
 
   private:
-    struct Noted {
+    struct Entry {
         int level = 0;
-        Level what;
+        Level value;
     };
-    Reused<Noted> noted_;
+    ReusableVector<Entry> entries_;
 };
 
 /// Shortlists of one sequence at each level of the round, for coverage and cost.
@@ -48,15 +48,15 @@ struct ShortlistState final : HeadState {
         double active_rows = 0;    ///< rows of the head matrix read
         std::uint64_t bytes = 0;   ///< weights read, routers included
     };
-    RoundLevels<Level> levels;
+    PerLevel<Level> levels;
     const Level* at(int level) const { return levels.at(level); }
 };
 
 /// A token set as a bitmap that lists thousands of tokens in order without sorting. It has a byte per token,
 /// because writes to a shared word would depend on each other.
-class TokenMarks {
+class TokenBitmap {
   public:
-    explicit TokenMarks(int vocab = 0)
+    explicit TokenBitmap(int vocab = 0)
         : marks_((static_cast<std::size_t>(vocab) + 63) / 64 * 64), bits_(marks_.size() / 64) {}
     void add(std::span<const TokenId> ids) {
         for (const TokenId id : ids) marks_[static_cast<std::size_t>(id)] = 1;

@@ -23,7 +23,7 @@ struct Job {
 
 }  // namespace
 
-struct SideLane::Impl {
+struct SideStream::Impl {
     Impl(const kernels::Exec& exec, Phase phase_in)
         : phase(phase_in), own(kernels::make_cpu_exec(1, exec.isa())), thread([this] { serve(); }) {
         const std::lock_guard lock(mutex);
@@ -39,7 +39,7 @@ struct SideLane::Impl {
     }
 
     /// True if no job runs and one is waiting. This and the next functions require the mutex.
-    bool next_may_begin() const { return done == taken && !waiting.empty(); }
+    bool can_begin_next() const { return done == taken && !waiting.empty(); }
     Job take() {
         Job job = std::move(waiting.front());
         waiting.erase(waiting.begin());
@@ -56,17 +56,17 @@ struct SideLane::Impl {
     void serve() {
         std::unique_lock lock(mutex);
         while (true) {
-            if (!next_may_begin()) {
+            if (!can_begin_next()) {
                 lock.unlock();
                 for (int i = 0; i < spins_before_sleep && started.load(std::memory_order_acquire) ==
                                                               progress.load(std::memory_order_acquire);
                      ++i) {
                 }
                 lock.lock();
-                changed.wait(lock, [this] { return stop || next_may_begin(); });
+                changed.wait(lock, [this] { return stop || can_begin_next(); });
             }
             // Jobs already started are finished before the thread exits.
-            if (!next_may_begin()) return;
+            if (!can_begin_next()) return;
             Job job = take();
             lock.unlock();
             job.span.start_ticks = ticks_now();
@@ -80,11 +80,11 @@ struct SideLane::Impl {
     /// Waits until `ticket` is done. The caller runs jobs that have not begun, through `run`: on a busy
     /// machine the thread may not get a core for milliseconds.
     template <typename Run>
-    void until_done(Ticket ticket, Run run) {
+    void wait_until_done(Ticket ticket, Run run) {
         std::unique_lock lock(mutex);
         while (done < ticket) {
-            if (!next_may_begin()) {
-                changed.wait(lock, [&] { return done >= ticket || next_may_begin(); });
+            if (!can_begin_next()) {
+                changed.wait(lock, [&] { return done >= ticket || can_begin_next(); });
                 continue;
             }
             const Job job = take();
@@ -107,11 +107,11 @@ struct SideLane::Impl {
     std::thread thread;
 };
 
-SideLane::SideLane(const kernels::Exec& exec, Phase phase) : impl_(std::make_unique<Impl>(exec, phase)) {}
-SideLane::~SideLane() = default;
+SideStream::SideStream(const kernels::Exec& exec, Phase phase) : impl_(std::make_unique<Impl>(exec, phase)) {}
+SideStream::~SideStream() = default;
 
-SideLane::Ticket SideLane::start(ProposeContext& context, int rows,
-                                 std::function<std::uint64_t(kernels::Exec&)> work) {
+SideStream::Ticket SideStream::start(ProposeContext& context, int rows,
+                                     std::function<std::uint64_t(kernels::Exec&)> work) {
     Job job{std::move(work), {}};
     job.span.phase = impl_->phase;
     job.span.level = static_cast<std::int16_t>(context.level);
@@ -129,11 +129,11 @@ SideLane::Ticket SideLane::start(ProposeContext& context, int rows,
     return ticket;
 }
 
-void SideLane::wait(ProposeContext& context, Ticket ticket) {
+void SideStream::wait(ProposeContext& context, Ticket ticket) {
     if (ticket == 0) return;
     if (impl_->progress.load(std::memory_order_acquire) < ticket) {
         PhaseScope exposed(context.phases, impl_->phase, context.level);
-        impl_->until_done(ticket, [&](const Job& job) {
+        impl_->wait_until_done(ticket, [&](const Job& job) {
             exposed.set_rows(job.span.rows);
             exposed.add_bytes(job.work(context.exec));
         });
@@ -143,9 +143,9 @@ void SideLane::wait(ProposeContext& context, Ticket ticket) {
     impl_->spans.clear();
 }
 
-void SideLane::settle(Ticket ticket) {
+void SideStream::wait_discard(Ticket ticket) {
     if (ticket == 0) return;
-    impl_->until_done(ticket, [this](const Job& job) { job.work(*impl_->own); });
+    impl_->wait_until_done(ticket, [this](const Job& job) { job.work(*impl_->own); });
     const std::lock_guard lock(impl_->mutex);
     std::erase_if(impl_->spans, [&](const auto& one) { return one.first == ticket; });
 }

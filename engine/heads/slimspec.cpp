@@ -11,21 +11,21 @@ namespace {
 
 /// SlimSpec (arXiv 2605.10453): the LM head is replaced by z = W_up (W_down h). Every token has a logit, so
 /// the support is the whole vocabulary.
-class SlimSpecHead final : public Head {
+class SlimSpecHead final : public LmHead {
   public:
     explicit SlimSpecHead(HeadArtefact artefact) : artefact_(std::move(artefact)) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "slimspec"));
         DS_TRY(artefact_.fits(weights));
-        DS_ASSIGN(factors_, LowRank::load(exec, weights, artefact_, "up"));
+        DS_ASSIGN(factors_, LowRankScorer::load(exec, weights, artefact_, "up"));
         return {};
     }
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
-        if (dense_.propose_through(context, factors_.down(context.level), factors_.up(context.level),
-                                   factors_.rows(), hidden, k, out)) {
+        if (dense_.propose_low_rank(context, factors_.down(context.level), factors_.up(context.level),
+                                    factors_.rows(), hidden, k, out)) {
             if (!factors_.ids().empty()) remap_ids(context, factors_.ids(), hidden.rows, out);
             return;
         }
@@ -40,8 +40,8 @@ class SlimSpecHead final : public Head {
         if (!factors_.ids().empty()) remap_ids(context, factors_.ids(), hidden.rows, out);
     }
 
-    std::optional<DirectHead> direct(int level) const override {
-        return DirectHead{&factors_.down(level), &factors_.up(level), factors_.rows(), factors_.ids()};
+    std::optional<LinearHead> as_linear(int level) const override {
+        return LinearHead{&factors_.down(level), &factors_.up(level), factors_.rows(), factors_.ids()};
     }
 
     HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
@@ -71,16 +71,16 @@ class SlimSpecHead final : public Head {
     }
 
     HeadArtefact artefact_;
-    LowRank factors_;
-    DenseProposal dense_;
+    LowRankScorer factors_;
+    LinearProposer dense_;
     std::vector<float> logits_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Head>> make_slimspec_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
-    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
-    return std::unique_ptr<Head>(std::make_unique<SlimSpecHead>(std::move(artefact)));
+Result<std::unique_ptr<LmHead>> make_slimspec_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+    DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
+    return std::unique_ptr<LmHead>(std::make_unique<SlimSpecHead>(std::move(artefact)));
 }
 
 }  // namespace draftscope

@@ -20,7 +20,7 @@ namespace {
 
 /// SpecVocab (arXiv 2602.13836, section 3). A low-rank speculator ranks all tokens, and the exact head scores
 /// the k best of each row. The draft distribution is the softmax over these alone.
-class SpecVocabHead final : public Head, public HeadThere {
+class SpecVocabHead final : public LmHead, public HeadThere {
   public:
     /// Empty `sizes`: the paper's 2048 at every level.
     SpecVocabHead(HeadArtefact artefact, std::vector<int> sizes, bool per_row)
@@ -38,16 +38,16 @@ class SpecVocabHead final : public Head, public HeadThere {
                     "head specvocab: k={} does not fit the target, which has {} tokens; use k=1..{}", size,
                     weights.vocab, weights.vocab);
         weights_ = weights;
-        DS_ASSIGN(speculator_, LowRank::load(exec, weights, artefact_, "vocab"));
+        DS_ASSIGN(speculator_, LowRankScorer::load(exec, weights, artefact_, "vocab"));
         for (int row = 0; row < speculator_.rows(); ++row)
-            if (!head_holds(weights, speculator_.token(row)))
+            if (!lm_head_has(weights, speculator_.token(row)))
                 return bad_input(
                     "{}: head specvocab was fitted for "
                     "token {}, which the drafter's LM head "
                     "does not have; fit one for this drafter",
                     artefact_.path(), speculator_.token(row));
-        store_ = kernels::RowStore::make(exec, *weights.lm_head);
-        together_ = kernels::RowSets(weights.vocab);
+        store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
+        together_ = kernels::TokenSetUnion(weights.vocab);
         name_tokens_there();
         DS_ASSIGN(full_, make_full_head({}, {}));
         return full_->prepare(exec, weights);
@@ -64,9 +64,9 @@ class SpecVocabHead final : public Head, public HeadThere {
         choose(context, hidden);
         out.resize(hidden.rows, k);
         if (per_row_) {
-            for (int r = 0; r < hidden.rows; ++r) propose_rows_of(context, hidden, r, r + 1, out);
+            for (int r = 0; r < hidden.rows; ++r) propose_for_rows(context, hidden, r, r + 1, out);
         } else {
-            propose_rows_of(context, hidden, 0, hidden.rows, out);
+            propose_for_rows(context, hidden, 0, hidden.rows, out);
         }
         PhaseScope gather(context.phases, Phase::gather, context.level, hidden.rows);
         PhaseScope remap(context.phases, Phase::remap, context.level, hidden.rows,
@@ -87,9 +87,9 @@ class SpecVocabHead final : public Head, public HeadThere {
         return true;
     }
     DrawnColumns drawn_columns(int levels) const override {
-        int most = 0;
-        for (int level = 0; level < levels; ++level) most = std::max(most, size_at(level));
-        return {most, most, true};
+        int max_count = 0;
+        for (int level = 0; level < levels; ++level) max_count = std::max(max_count, size_at(level));
+        return {max_count, max_count, true};
     }
     int drawn_size(int level, const HeadState*) const override { return size_at(level); }
     bool reserve(kernels::Device&, int levels, int rows, int) override {
@@ -156,8 +156,8 @@ class SpecVocabHead final : public Head, public HeadThere {
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
         const int size = size_at(level);
-        const double most = std::min<double>(rows * static_cast<double>(size), speculator_.rows());
-        const double active = seen == nullptr ? most : seen->active_rows;
+        const double max_count = std::min<double>(rows * static_cast<double>(size), speculator_.rows());
+        const double active = seen == nullptr ? max_count : seen->active_rows;
         const std::uint64_t bytes =
             seen == nullptr ? speculator_.bytes(level) + rows_bytes(active) : seen->bytes;
         return {active, bytes, speculator_.flops_per_row(level) + 2.0 * size * weights_.hidden,
@@ -232,9 +232,9 @@ class SpecVocabHead final : public Head, public HeadThere {
             if (up.on_device()) {
                 kernels::device_top_set(speculator_.down(context.level), up, hidden, size, chosen);
             } else {
-                kernels::head_top_set(context.exec, up,
-                                      speculator_.narrow(context.exec, context.level, hidden), size, chosen,
-                                      logits_);
+                kernels::matmul_topk_set(context.exec, up,
+                                         speculator_.narrow(context.exec, context.level, hidden), size,
+                                         chosen, logits_);
             }
         }
         if (speculator_.ids().empty()) return;
@@ -268,7 +268,7 @@ class SpecVocabHead final : public Head, public HeadThere {
         const int level = context.level, rows = hidden.rows, size = chosen_size_ = size_at(level);
         kernels::Device& device = up.device();
         out.resize(rows, k);
-        const std::lock_guard lock(device.busy());
+        const std::lock_guard lock(device.submit_mutex());
         spans_.begin(device.timer());
         {
             DeviceSpans::Scope scope(spans_, context.phases, Phase::router, level, rows,
@@ -296,7 +296,7 @@ class SpecVocabHead final : public Head, public HeadThere {
     }
 
     /// Logits whose rows begin at cache lines: blocks of 16 are stored whole.
-    Rows<float> logits_of(int rows, int columns) {
+    Rows<float> aligned_logits(int rows, int columns) {
         constexpr int line = 64 / sizeof(float);
         const std::ptrdiff_t stride = (columns + line - 1) / line * line;
         const auto wanted = static_cast<std::size_t>(rows * stride);
@@ -309,18 +309,18 @@ class SpecVocabHead final : public Head, public HeadThere {
 
     /// Computes the exact logits of rows [first, end) over the union of their shortlists, and each row's
     /// candidates.
-    void propose_rows_of(ProposeContext& context, Rows<const float> hidden, int first, int end,
-                         Proposal& out) {
+    void propose_for_rows(ProposeContext& context, Rows<const float> hidden, int first, int end,
+                          Proposal& out) {
         const int rows = end - first;
         {
             PhaseScope scope(context.phases, Phase::gather, context.level, rows);
             together_.unite(context.exec, shortlists(first, end), union_);
         }
-        const Rows<float> exact = logits_of(rows, static_cast<int>(union_.size()));
+        const Rows<float> exact = aligned_logits(rows, static_cast<int>(union_.size()));
         {
             PhaseScope scope(context.phases, Phase::head, context.level, rows,
                              rows_bytes(static_cast<double>(union_.size())));
-            kernels::matmul_rows(context.exec, store_, head_rows(weights_, union_, union_rows_),
+            kernels::matmul_rows(context.exec, store_, lm_head_row_indices(weights_, union_, union_rows_),
                                  hidden.slice(first, rows), exact);
         }
         PhaseScope scope(context.phases, Phase::topk, context.level, rows,
@@ -329,19 +329,19 @@ class SpecVocabHead final : public Head, public HeadThere {
         const int k = out.k;
         const auto at = static_cast<std::size_t>(first), cell = at * static_cast<std::size_t>(k);
         std::fill_n(out.counts.begin() + first, rows, std::min(k, chosen_size_));
-        kernels::topk_of_sets(context.exec, exact, together_, k,
+        kernels::topk_per_set(context.exec, exact, together_, k,
                               Rows<std::int32_t>(out.ids.data() + cell, rows, k),
                               Rows<float>(out.logits.data() + cell, rows, k),
                               std::span(out.logsumexp).subspan(at, static_cast<std::size_t>(rows)));
         if (context.support == nullptr) return;
         for (int r = 0; r < rows; ++r) {
             const auto own = shortlist(first + r);
-            SupportRow& support = context.support->add();
+            SparseLogits& support = context.support->add();
             support.ids.assign(own.begin(), own.end());
             support.logits.clear();
             const auto owners = together_.owners(r);
             for (std::size_t i = 0; i < union_.size(); ++i)
-                if (owners.empty() || (owners[i] & kernels::RowSets::bit(r)) != 0)
+                if (owners.empty() || (owners[i] & kernels::TokenSetUnion::bit(r)) != 0)
                     support.logits.push_back(exact.row_data(r)[i]);
         }
     }
@@ -370,10 +370,10 @@ class SpecVocabHead final : public Head, public HeadThere {
     std::vector<int> sizes_;  ///< candidates per row, per level; the last one for all deeper levels
     bool per_row_;
     HeadWeights weights_;
-    LowRank speculator_;
-    kernels::RowStore store_;
-    std::unique_ptr<Head> full_;
-    kernels::RowSets together_;
+    LowRankScorer speculator_;
+    kernels::RowMajorMatrix store_;
+    std::unique_ptr<LmHead> full_;
+    kernels::TokenSetUnion together_;
     std::vector<float> logits_;
     std::vector<TokenId> chosen_;  ///< [rows, chosen_size_], the shortlists of the call
     int chosen_size_ = 0;
@@ -384,11 +384,11 @@ class SpecVocabHead final : public Head, public HeadThere {
 
 }  // namespace
 
-Result<std::unique_ptr<Head>> make_specvocab_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+Result<std::unique_ptr<LmHead>> make_specvocab_head(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(auto sizes, whole_list_param(spec, "k"));
-    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
+    DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     const bool per_row = word_param(spec, "share", "union") == "per-row";
-    return std::unique_ptr<Head>(
+    return std::unique_ptr<LmHead>(
         std::make_unique<SpecVocabHead>(std::move(artefact), std::move(sizes), per_row));
 }
 

@@ -17,7 +17,7 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
     StaticVocab result;
     result.member_.assign(vocab, false);
     const auto keep = [&](TokenId id) {
-        if (!head_holds(weights, id)) return;
+        if (!lm_head_has(weights, id)) return;
         if (result.member_[static_cast<std::size_t>(id)]) return;
         result.member_[static_cast<std::size_t>(id)] = true;
         result.ids_.push_back(id);
@@ -36,24 +36,24 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
         return bad_input("head {}: v={}, but the ranking has only {} distinct tokens", head, size,
                          result.size());
     std::sort(result.ids_.begin(), result.ids_.end());
-    result.rows_ = weights.lm_head->gather_rows(exec, head_rows(weights, result.ids_));
+    result.rows_ = weights.lm_head->gather_rows(exec, lm_head_row_indices(weights, result.ids_));
     return result;
 }
 
-bool head_holds(const HeadWeights& weights, TokenId id) {
+bool lm_head_has(const HeadWeights& weights, TokenId id) {
     if (id < 0 || id >= weights.vocab) return false;
     return weights.row_ids.empty() || std::binary_search(weights.row_ids.begin(), weights.row_ids.end(), id);
 }
 
-std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids) {
+std::vector<TokenId> lm_head_row_indices(const HeadWeights& weights, std::span<const TokenId> ids) {
     std::vector<TokenId> rows;
-    const auto found = head_rows(weights, ids, rows);
+    const auto found = lm_head_row_indices(weights, ids, rows);
     if (weights.row_ids.empty()) rows.assign(found.begin(), found.end());
     return rows;
 }
 
-std::span<const TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids,
-                                   std::vector<TokenId>& rows) {
+std::span<const TokenId> lm_head_row_indices(const HeadWeights& weights, std::span<const TokenId> ids,
+                                             std::vector<TokenId>& rows) {
     if (weights.row_ids.empty()) return ids;
     rows.assign(ids.begin(), ids.end());
     for (TokenId& id : rows) {

@@ -36,12 +36,12 @@ class StaticVocab {
 };
 
 /// Returns whether the LM head has a row for `id`; a drafter's trimmed LM head lacks most tokens.
-bool head_holds(const HeadWeights& weights, TokenId id);
+bool lm_head_has(const HeadWeights& weights, TokenId id);
 /// Returns the LM head's rows of tokens that it has.
-std::vector<TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids);
+std::vector<TokenId> lm_head_row_indices(const HeadWeights& weights, std::span<const TokenId> ids);
 /// Same as head_rows() without a copy: returns `ids` if row i is token i, else fills `rows`.
-std::span<const TokenId> head_rows(const HeadWeights& weights, std::span<const TokenId> ids,
-                                   std::vector<TokenId>& rows);
+std::span<const TokenId> lm_head_row_indices(const HeadWeights& weights, std::span<const TokenId> ids,
+                                             std::vector<TokenId>& rows);
 
 /// Opens a token ranking: a safetensors file, FR-Spec's freq_V.pt, or "synthetic:NAME". A missing file is
 /// bad_input.

@@ -15,9 +15,9 @@ namespace draftscope {
 namespace {
 
 /// Random matrices and generated integers as one weight source.
-class MadeTensors final : public WeightSource {
+class GeneratedTensors final : public WeightSource {
   public:
-    explicit MadeTensors(std::string path) : path_(std::move(path)) {}
+    explicit GeneratedTensors(std::string path) : path_(std::move(path)) {}
 
     void add_integers(const std::string& name, std::vector<std::int64_t> values) {
         const auto count = static_cast<std::int64_t>(values.size());
@@ -59,79 +59,79 @@ class MadeTensors final : public WeightSource {
     std::unique_ptr<WeightSource> matrices_;
 };
 
-struct Making {
+struct ArtefactBuilder {
     const HeadSpec& spec;
     SyntheticShape shape;
     ArtefactInfo info;
-    std::shared_ptr<MadeTensors> tensors;
+    std::shared_ptr<GeneratedTensors> tensors;
     std::vector<ModelTensor> matrices;
 };
 
 /// Adds a down-projection for each level that `rank` lists, and one up-projection of the largest rank.
-Status add_low_rank(Making& making, const std::string& up) {
-    DS_ASSIGN(std::vector<int> ranks, whole_list_param(making.spec, "rank"));
-    if (ranks.empty()) ranks = {std::max(1, making.shape.hidden / 8)};
+Status add_low_rank(ArtefactBuilder& builder, const std::string& up) {
+    DS_ASSIGN(std::vector<int> ranks, whole_list_param(builder.spec, "rank"));
+    if (ranks.empty()) ranks = {std::max(1, builder.shape.hidden / 8)};
     for (const int rank : ranks)
-        if (rank > making.shape.hidden)
-            return bad_input("head {}: rank={} does not fit a head with {} inputs; use 1..{}", making.spec.id,
-                             rank, making.shape.hidden, making.shape.hidden);
+        if (rank > builder.shape.hidden)
+            return bad_input("head {}: rank={} does not fit a head with {} inputs; use 1..{}",
+                             builder.spec.id, rank, builder.shape.hidden, builder.shape.hidden);
     for (std::size_t level = 0; level < ranks.size(); ++level)
-        making.matrices.push_back({ranks.size() == 1 ? "down" : fmt::format("down.{}", level),
-                                   {ranks[level], making.shape.hidden}});
-    making.matrices.push_back({up, {making.shape.tokens, *std::max_element(ranks.begin(), ranks.end())}});
-    making.info.parameters["rank"] = fmt::format("{}", fmt::join(ranks, "/"));
+        builder.matrices.push_back({ranks.size() == 1 ? "down" : fmt::format("down.{}", level),
+                                    {ranks[level], builder.shape.hidden}});
+    builder.matrices.push_back({up, {builder.shape.tokens, *std::max_element(ranks.begin(), ranks.end())}});
+    builder.info.parameters["rank"] = fmt::format("{}", fmt::join(ranks, "/"));
     return {};
 }
 
 /// Adds tokens spread evenly over the vocabulary.
-Status add_trimmed(Making& making) {
-    const int tokens = making.shape.tokens;
-    DS_ASSIGN(const int size, whole_param(making.spec, "v", std::max(1, tokens / 4 / 64 * 64)));
+Status add_trimmed(ArtefactBuilder& builder) {
+    const int tokens = builder.shape.tokens;
+    DS_ASSIGN(const int size, whole_param(builder.spec, "v", std::max(1, tokens / 4 / 64 * 64)));
     if (size > tokens)
-        return bad_input("head {}: v={} does not fit the target, which has {} tokens", making.spec.id, size,
+        return bad_input("head {}: v={} does not fit the target, which has {} tokens", builder.spec.id, size,
                          tokens);
     std::vector<std::int64_t> ids;
     for (std::int64_t i = 0; i < size; ++i) ids.push_back(i * tokens / size);
-    making.tensors->add_integers("ids", std::move(ids));
-    making.matrices.push_back({"weight", {size, making.shape.hidden}});
-    making.info.parameters["v"] = std::to_string(size);
+    builder.tensors->add_integers("ids", std::move(ids));
+    builder.matrices.push_back({"weight", {size, builder.shape.hidden}});
+    builder.info.parameters["v"] = std::to_string(size);
     return {};
 }
 
 /// Adds groups of equal size in tensor `map`, which has the name of the parameter for their number. Also adds
 /// a router of `inputs` columns and `width` hidden units.
-Status add_routed(Making& making, const std::string& map, int groups, int inputs, int width) {
-    if (groups > making.shape.tokens)
-        return bad_input("head {}: {}={} exceeds the {} tokens", making.spec.id, map, groups,
-                         making.shape.tokens);
+Status add_routed(ArtefactBuilder& builder, const std::string& map, int groups, int inputs, int width) {
+    if (groups > builder.shape.tokens)
+        return bad_input("head {}: {}={} exceeds the {} tokens", builder.spec.id, map, groups,
+                         builder.shape.tokens);
     std::vector<std::int64_t> group_of;
-    for (int token = 0; token < making.shape.tokens; ++token) group_of.push_back(token % groups);
-    making.tensors->add_integers(map, std::move(group_of));
-    making.matrices.push_back({"router.in.weight", {width, inputs}});
-    making.matrices.push_back({"router.out.weight", {groups, width}});
-    making.info.parameters[map] = std::to_string(groups);
+    for (int token = 0; token < builder.shape.tokens; ++token) group_of.push_back(token % groups);
+    builder.tensors->add_integers(map, std::move(group_of));
+    builder.matrices.push_back({"router.in.weight", {width, inputs}});
+    builder.matrices.push_back({"router.out.weight", {groups, width}});
+    builder.info.parameters[map] = std::to_string(groups);
     return {};
 }
 
-Status add_dynaspec(Making& making) {
-    DS_ASSIGN(const int clusters, whole_param(making.spec, "clusters", 64));
-    DS_ASSIGN(const int width, whole_param(making.spec, "r", 128));
-    making.info.parameters["r"] = std::to_string(width);
-    return add_routed(making, "clusters", clusters, 2 * making.shape.hidden, width);
+Status add_dynaspec(ArtefactBuilder& builder) {
+    DS_ASSIGN(const int clusters, whole_param(builder.spec, "clusters", 64));
+    DS_ASSIGN(const int width, whole_param(builder.spec, "r", 128));
+    builder.info.parameters["r"] = std::to_string(width);
+    return add_routed(builder, "clusters", clusters, 2 * builder.shape.hidden, width);
 }
 
-Status add_coral(Making& making) {
-    DS_ASSIGN(const int groups, whole_param(making.spec, "groups", 16));
-    return add_routed(making, "groups", groups, making.shape.hidden, making.shape.hidden);
+Status add_coral(ArtefactBuilder& builder) {
+    DS_ASSIGN(const int groups, whole_param(builder.spec, "groups", 16));
+    return add_routed(builder, "groups", groups, builder.shape.hidden, builder.shape.hidden);
 }
 
-Status add_tensors(Making& making) {
-    const std::string& head = making.spec.id;
-    if (head == "slimspec") return add_low_rank(making, "up");
-    if (head == "specvocab") return add_low_rank(making, "vocab");
-    if (head == "vocabtrim-t") return add_trimmed(making);
-    if (head == "dynaspec") return add_dynaspec(making);
-    if (head == "coral") return add_coral(making);
+Status add_tensors(ArtefactBuilder& builder) {
+    const std::string& head = builder.spec.id;
+    if (head == "slimspec") return add_low_rank(builder, "up");
+    if (head == "specvocab") return add_low_rank(builder, "vocab");
+    if (head == "vocabtrim-t") return add_trimmed(builder);
+    if (head == "dynaspec") return add_dynaspec(builder);
+    if (head == "coral") return add_coral(builder);
     return bad_input("head {}: has no random artefacts; fit one", head);
 }
 
@@ -139,20 +139,20 @@ Status add_tensors(Making& making) {
 
 Result<SyntheticArtefact> make_synthetic_artefact(const std::string& target, const HeadSpec& spec) {
     DS_ASSIGN(SyntheticShape shape, synthetic_shape(target));
-    Making making{spec, std::move(shape), {}, std::make_shared<MadeTensors>(target), {}};
-    making.info.head = spec.id;
-    making.info.synthetic = true;
-    making.info.target = making.shape.name;
-    making.info.vocab = making.shape.tokens;
-    making.info.hidden = making.shape.hidden;
-    DS_TRY(add_tensors(making));
-    making.tensors->add_matrices(making.matrices);
-    return SyntheticArtefact{std::move(making.info), std::move(making.tensors)};
+    ArtefactBuilder builder{spec, std::move(shape), {}, std::make_shared<GeneratedTensors>(target), {}};
+    builder.info.head = spec.id;
+    builder.info.synthetic = true;
+    builder.info.target = builder.shape.name;
+    builder.info.vocab = builder.shape.tokens;
+    builder.info.hidden = builder.shape.hidden;
+    DS_TRY(add_tensors(builder));
+    builder.tensors->add_matrices(builder.matrices);
+    return SyntheticArtefact{std::move(builder.info), std::move(builder.tensors)};
 }
 
 Result<std::unique_ptr<WeightSource>> make_synthetic_ranking(const std::string& target) {
     DS_ASSIGN(const SyntheticShape shape, synthetic_shape(target));
-    auto tensors = std::make_unique<MadeTensors>(target);
+    auto tensors = std::make_unique<GeneratedTensors>(target);
     std::vector<std::int64_t> ids, counts;
     for (std::int64_t i = 0; i < shape.tokens; ++i) {
         ids.push_back(i);

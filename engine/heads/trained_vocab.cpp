@@ -10,14 +10,14 @@
 namespace draftscope {
 namespace {
 
-class TrainedVocabHead final : public Head {
+class TrainedVocabHead final : public LmHead {
   public:
     explicit TrainedVocabHead(HeadArtefact artefact) : artefact_(std::move(artefact)) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, artefact_.info().head));
         DS_TRY(artefact_.fits(weights));
-        DS_ASSIGN(ids_, artefact_.rising_ids("ids"));
+        DS_ASSIGN(ids_, artefact_.ascending_ids("ids"));
         for (const TokenId id : weights.always_active)
             if (id >= 0 && id < weights.vocab && !std::binary_search(ids_.begin(), ids_.end(), id))
                 return bad_input("{}: tensor 'ids' lacks token {}, which ends the target's text",
@@ -37,12 +37,12 @@ class TrainedVocabHead final : public Head {
         propose_rows(context, at(context.level), ids_, hidden, k, dense_, out);
     }
 
-    std::optional<DirectHead> direct(int level) const override {
-        return DirectHead{nullptr, &at(level), at(level).n(), ids_};
+    std::optional<LinearHead> as_linear(int level) const override {
+        return LinearHead{nullptr, &at(level), at(level).n(), ids_};
     }
 
-    HeadCost cost(int) const override { return cost_of(at(0)); }
-    HeadCost cost_at(const HeadState*, int, int level) const override { return cost_of(at(level)); }
+    HeadCost cost(int) const override { return matrix_cost(at(0)); }
+    HeadCost cost_at(const HeadState*, int, int level) const override { return matrix_cost(at(level)); }
 
     bool covers(const HeadState*, TokenId token, int) const override {
         return std::binary_search(ids_.begin(), ids_.end(), token);
@@ -65,15 +65,15 @@ class TrainedVocabHead final : public Head {
     HeadArtefact artefact_;
     std::vector<TokenId> ids_;
     std::vector<kernels::Matrix> rows_;  ///< per level; the last one for all deeper levels
-    DenseProposal dense_;
+    LinearProposer dense_;
     std::vector<float> logits_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Head>> make_trained_vocab_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
-    DS_ASSIGN(HeadArtefact artefact, needed_artefact(spec, artefacts));
-    return std::unique_ptr<Head>(std::make_unique<TrainedVocabHead>(std::move(artefact)));
+Result<std::unique_ptr<LmHead>> make_trained_vocab_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+    DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
+    return std::unique_ptr<LmHead>(std::make_unique<TrainedVocabHead>(std::move(artefact)));
 }
 
 }  // namespace draftscope

@@ -10,9 +10,9 @@
 namespace draftscope {
 namespace {
 
-class StaticHead final : public Head {
+class TrimmedHead final : public LmHead {
   public:
-    StaticHead(std::string id, std::vector<TokenId> ranking, SizeRule size)
+    TrimmedHead(std::string id, std::vector<TokenId> ranking, SizeRule size)
         : id_(std::move(id)), ranking_(std::move(ranking)), size_(std::move(size)) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
@@ -27,11 +27,11 @@ class StaticHead final : public Head {
         propose_rows(context, vocab_.rows(), vocab_.ids(), hidden, k, dense_, out);
     }
 
-    std::optional<DirectHead> direct(int) const override {
-        return DirectHead{nullptr, &vocab_.rows(), vocab_.rows().n(), vocab_.ids()};
+    std::optional<LinearHead> as_linear(int) const override {
+        return LinearHead{nullptr, &vocab_.rows(), vocab_.rows().n(), vocab_.ids()};
     }
 
-    HeadCost cost(int) const override { return cost_of(vocab_.rows()); }
+    HeadCost cost(int) const override { return matrix_cost(vocab_.rows()); }
 
     bool covers(const HeadState*, TokenId token, int) const override { return vocab_.has(token); }
 
@@ -50,31 +50,32 @@ class StaticHead final : public Head {
     std::vector<TokenId> ranking_;
     SizeRule size_;
     StaticVocab vocab_;
-    DenseProposal dense_;
+    LinearProposer dense_;
     std::vector<float> logits_;
 };
 
 }  // namespace
 
-std::unique_ptr<Head> make_static_head(std::string id, std::vector<TokenId> ranking, SizeRule size) {
-    return std::make_unique<StaticHead>(std::move(id), std::move(ranking), std::move(size));
+std::unique_ptr<LmHead> make_trimmed_head(std::string id, std::vector<TokenId> ranking, SizeRule size) {
+    return std::make_unique<TrimmedHead>(std::move(id), std::move(ranking), std::move(size));
 }
 
-Result<std::unique_ptr<Head>> make_ranked_head(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+Result<std::unique_ptr<LmHead>> make_trimmed_head_from_ranking(const HeadSpec& spec,
+                                                               const HeadFiles& artefacts) {
     DS_ASSIGN(SizeRule size, size_from_spec(spec));
-    DS_ASSIGN(const std::string path, needed_ranking(artefacts, spec.id));
+    DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
-    return make_static_head(spec.id, std::move(ranking), std::move(size));
+    return make_trimmed_head(spec.id, std::move(ranking), std::move(size));
 }
 
 Result<SizeRule> size_from_spec(const HeadSpec& spec) {
     DS_ASSIGN(const int size, whole_param(spec, "v", 0));
     return SizeRule([size](const HeadWeights& weights) -> Result<int> {
-        return size > 0 ? size : part_of_vocab(weights.vocab, 4);
+        return size > 0 ? size : vocab_fraction(weights.vocab, 4);
     });
 }
 
-Result<std::string> needed_ranking(const HeadArtefacts& artefacts, std::string_view head) {
+Result<std::string> required_ranking(const HeadFiles& artefacts, std::string_view head) {
     if (artefacts.ranking_path.empty())
         return bad_input(
             "head {0}: needs a token ranking; pass --head-weights {0}=FILE "

@@ -9,50 +9,51 @@ constexpr TimeNs progress_interval = 50 * ns_per_ms;
 
 }  // namespace
 
-void RunRecords::start_prompt(PromptRow& prompt) {
+void CaptureEmitter::start_prompt(PromptRow& prompt) {
     if (!on()) return;
-    prompt.id = ++recording_.ids->prompt;
-    prompt.run_id = recording_.run_id;
-    recording_.sink->push(PromptStarted{prompt});
+    prompt.id = ++output_.ids->prompt;
+    prompt.run_id = output_.run_id;
+    output_.sink->push(PromptStarted{prompt});
 }
 
-void RunRecords::prefill_done() {
+void CaptureEmitter::prefill_done() {
     spans_.collect();
     if (on()) {
-        SpansRecorded record{spans_.rows(recording_.run_id, 0, 0)};
-        for (SpanRow& span : record.spans) span.id = ++recording_.ids->span;
-        recording_.sink->push(std::move(record));
+        SpansRecorded record{spans_.rows(output_.run_id, 0, 0)};
+        for (SpanRow& span : record.spans) span.id = ++output_.ids->span;
+        output_.sink->push(std::move(record));
     }
     spans_.clear();
 }
 
-void RunRecords::progress(const PromptRow& prompt, const std::string& output, std::vector<TokenRow> tokens) {
+void CaptureEmitter::progress(const PromptRow& prompt, const std::string& output,
+                              std::vector<TokenRow> tokens) {
     if (!on()) return;
-    recording_.sink->push(
+    output_.sink->push(
         PromptProgress{prompt.id, output, prompt.generated_tokens, prompt.prefill_ns, std::move(tokens)});
 }
 
-bool RunRecords::progress_due() {
+bool CaptureEmitter::progress_due() {
     const TimeNs now = monotonic_ns();
     if (!on() || now - last_progress_ < progress_interval) return false;
     last_progress_ = now;
     return true;
 }
 
-void RunRecords::end_prompt(const PromptRow& prompt) {
-    if (on()) recording_.sink->push(PromptEnded{prompt});
+void CaptureEmitter::end_prompt(const PromptRow& prompt) {
+    if (on()) output_.sink->push(PromptEnded{prompt});
 }
 
-void RunRecords::step(StepRow step, std::vector<RoundRecord> rounds) {
+void CaptureEmitter::step(StepRow step, std::vector<RoundRecord> rounds) {
     if (!on()) return spans_.clear();
-    RowIds& ids = *recording_.ids;
+    RowIds& ids = *output_.ids;
     step.id = ++ids.step;
-    step.run_id = recording_.run_id;
+    step.run_id = output_.run_id;
     step.ordinal = steps_++;
     for (RoundRecord& round : rounds) {
         const RowId round_id = ++ids.round;
         round.round.id = round_id;
-        round.round.run_id = recording_.run_id;
+        round.round.run_id = output_.run_id;
         round.round.step_id = step.id;
         round.round.start_ns = step.start_ns;
         round.round.end_ns = step.end_ns;
@@ -60,57 +61,57 @@ void RunRecords::step(StepRow step, std::vector<RoundRecord> rounds) {
         for (NodeTopRow& row : round.tops) row.round_id = round_id;
         for (TokenRow& row : round.tokens) row.round_id = round_id;
         for (HeadEvalRow& row : round.head_evals) {
-            row.run_id = recording_.run_id;
+            row.run_id = output_.run_id;
             row.round_id = round_id;
         }
     }
     StepRecord record;
-    record.spans = spans_.rows(recording_.run_id, step.id, rounds.size() == 1 ? ids.round : 0);
+    record.spans = spans_.rows(output_.run_id, step.id, rounds.size() == 1 ? ids.round : 0);
     for (SpanRow& span : record.spans) span.id = ++ids.span;
     record.step = step;
     record.rounds = std::move(rounds);
-    recording_.sink->push(std::move(record));
+    output_.sink->push(std::move(record));
     spans_.clear();
     push_losses();
-    if (std::exchange(live_shown_, false)) recording_.sink->push(LiveRound{});
+    if (std::exchange(live_shown_, false)) output_.sink->push(LiveRound{});
 }
 
-void RunRecords::live(LiveRound round) {
+void CaptureEmitter::live(LiveRound round) {
     if (!on()) return;
     spans_.collect();
-    const RowIds& ids = *recording_.ids;
+    const RowIds& ids = *output_.ids;
     round.active = true;
     round.step.id = ids.step + 1;
-    round.step.run_id = recording_.run_id;
+    round.step.run_id = output_.run_id;
     round.step.ordinal = steps_;
     RoundRow& row = round.partial.round;
     row.id = ids.round + 1;
-    row.run_id = recording_.run_id;
+    row.run_id = output_.run_id;
     for (NodeRow& node : round.partial.nodes) node.round_id = row.id;
     for (NodeTopRow& top : round.partial.tops) top.round_id = row.id;
-    round.spans = spans_.rows(recording_.run_id, round.step.id, row.id);
-    recording_.sink->push(std::move(round));
+    round.spans = spans_.rows(output_.run_id, round.step.id, row.id);
+    output_.sink->push(std::move(round));
     live_shown_ = true;
 }
 
-void RunRecords::pauses(std::span<const Gate::Pause> pauses) {
+void CaptureEmitter::pauses(std::span<const DebugGate::Pause> pauses) {
     if (!on()) return;
-    for (const Gate::Pause& pause : pauses) {
-        const TimeNs start = spans_.at(pause.start_ticks);
-        recording_.sink->push(CounterRow{recording_.run_id, start, std::string(pause_counter),
-                                         static_cast<double>(spans_.at(pause.end_ticks) - start)});
+    for (const DebugGate::Pause& pause : pauses) {
+        const TimeNs start = spans_.to_run_time(pause.start_ticks);
+        output_.sink->push(CounterRow{output_.run_id, start, std::string(pause_counter),
+                                      static_cast<double>(spans_.to_run_time(pause.end_ticks) - start)});
     }
 }
 
-void RunRecords::evaluated(std::vector<HeadEvalRow> rows) {
-    if (on() && !rows.empty()) recording_.sink->push(HeadEvaluated{std::move(rows)});
+void CaptureEmitter::evaluated(std::vector<HeadEvalRow> rows) {
+    if (on() && !rows.empty()) output_.sink->push(HeadEvaluated{std::move(rows)});
 }
 
-void RunRecords::push_losses() {
+void CaptureEmitter::push_losses() {
     const std::uint64_t dropped = spans_.take_dropped();
     if (dropped > 0)
-        recording_.sink->push(LossRow{recording_.run_id, spans_.at(ticks_now()), "span_ring_full",
-                                      static_cast<std::int64_t>(dropped)});
+        output_.sink->push(LossRow{output_.run_id, spans_.to_run_time(ticks_now()), "span_ring_full",
+                                   static_cast<std::int64_t>(dropped)});
 }
 
 }  // namespace draftscope

@@ -12,14 +12,15 @@
 namespace draftscope {
 
 /// Pushes a session's rows to the capture and assigns their ids in push order. Does nothing without a sink.
-class RunRecords {
+class CaptureEmitter {
   public:
-    RunRecords(Recording recording, SpanLog& spans) : recording_(std::move(recording)), spans_(spans) {}
+    CaptureEmitter(CaptureOutput capture_output, SpanCollector& spans)
+        : output_(std::move(capture_output)), spans_(spans) {}
 
-    bool on() const { return recording_.sink != nullptr && recording_.ids != nullptr; }
-    RowId run_id() const { return recording_.run_id; }
-    const std::string& head_text() const { return recording_.head_text; }
-    const std::vector<std::optional<int>>* ranks() const { return recording_.ranks; }
+    bool on() const { return output_.sink != nullptr && output_.ids != nullptr; }
+    RowId run_id() const { return output_.run_id; }
+    const std::string& head_text() const { return output_.head_text; }
+    const std::vector<std::optional<int>>* ranks() const { return output_.ranks; }
 
     void start_prompt(PromptRow& prompt);
     /// Marks the spans collected so far as belonging to no step.
@@ -31,25 +32,25 @@ class RunRecords {
     void end_prompt(const PromptRow& prompt);
     /// Id that round `index` of the next step will get, for rows that refer to it earlier.
     RowId next_round_id(std::size_t index) const {
-        return on() ? recording_.ids->round + 1 + static_cast<RowId>(index) : 0;
+        return on() ? output_.ids->round + 1 + static_cast<RowId>(index) : 0;
     }
     /// Id of round `index` of the `rounds` rounds in the step recorded last.
     RowId latest_round_id(std::size_t index, std::size_t rounds) const {
-        return on() ? recording_.ids->round + 1 + static_cast<RowId>(index) - static_cast<RowId>(rounds) : 0;
+        return on() ? output_.ids->round + 1 + static_cast<RowId>(index) - static_cast<RowId>(rounds) : 0;
     }
     /// Fills in all ids and pushes the step with the collected spans. With several rounds, the spans belong
     /// to all of them.
     void step(StepRow step, std::vector<RoundRecord> rounds);
     /// Publishes the current round with the spans collected so far, under its future ids.
     void live(LiveRound round);
-    void pauses(std::span<const Gate::Pause> pauses);
+    void pauses(std::span<const DebugGate::Pause> pauses);
     void evaluated(std::vector<HeadEvalRow> rows);
 
   private:
     void push_losses();
 
-    Recording recording_;
-    SpanLog& spans_;
+    CaptureOutput output_;
+    SpanCollector& spans_;
     TimeNs last_progress_ = 0;
     int steps_ = 0;
     bool live_shown_ = false;

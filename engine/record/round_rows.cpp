@@ -25,14 +25,14 @@ void count_ranks(kernels::Exec& exec, Rows<const float> logits, RowScratch& want
         wanted.columns.push_back(rows[node].token_id);
     }
     wanted.ranks.resize(wanted.nodes.size());
-    kernels::ranks_of(exec, logits, wanted.rows, wanted.columns, wanted.ranks);
+    kernels::token_ranks(exec, logits, wanted.rows, wanted.columns, wanted.ranks);
     for (std::size_t i = 0; i < wanted.ranks.size(); ++i) rows[wanted.nodes[i]].target_rank = wanted.ranks[i];
 }
 
-float logit_of_best(const RoundFacts& facts, int node, int rank, TokenId token) {
-    if (facts.there == nullptr) return facts.logits.row_data(node)[token];
-    const RowAnswers& answers = *facts.there;
-    const auto row = static_cast<std::size_t>(facts.first_row + node);
+float top_token_logit(const RoundOutcome& outcome, int node, int rank, TokenId token) {
+    if (outcome.there == nullptr) return outcome.logits.row_data(node)[token];
+    const RowAnswers& answers = *outcome.there;
+    const auto row = static_cast<std::size_t>(outcome.first_row + node);
     return answers.best_logits[row * static_cast<std::size_t>(answers.best) + static_cast<std::size_t>(rank)];
 }
 
@@ -51,61 +51,62 @@ std::vector<NodeRow> draft_rows(const DraftTree& tree) {
     return rows;
 }
 
-std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active,
+std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome, const DraftVocab& active,
                                std::span<const TokenId> best, RowScratch& scratch) {
-    std::vector<NodeRow> rows = draft_rows(facts.tree);
-    const std::size_t width = facts.path.empty() ? 0 : best.size() / facts.path.size();
+    std::vector<NodeRow> rows = draft_rows(outcome.tree);
+    const std::size_t width = outcome.path.empty() ? 0 : best.size() / outcome.path.size();
     const auto known_rank = [&](int parent, TokenId token) -> std::optional<int> {
-        if (facts.sampling.temperature <= 0 && facts.choices[static_cast<std::size_t>(parent)].token == token)
+        if (outcome.sampling.temperature <= 0 &&
+            outcome.choices[static_cast<std::size_t>(parent)].token == token)
             return 0;
-        const auto on_path = std::find(facts.path.begin(), facts.path.end(), parent);
-        if (on_path == facts.path.end()) return std::nullopt;
+        const auto on_path = std::find(outcome.path.begin(), outcome.path.end(), parent);
+        if (on_path == outcome.path.end()) return std::nullopt;
         const auto known =
-            best.subspan(static_cast<std::size_t>(on_path - facts.path.begin()) * width, width);
+            best.subspan(static_cast<std::size_t>(on_path - outcome.path.begin()) * width, width);
         const auto found = std::find(known.begin(), known.end(), token);
         if (found == known.end()) return std::nullopt;
         return static_cast<int>(found - known.begin());
     };
     scratch.nodes.clear();
-    const auto see_child = [&](std::size_t i) {
+    const auto fill_child = [&](std::size_t i) {
         NodeRow& row = rows[i];
-        const TargetChoice& parent = facts.choices[static_cast<std::size_t>(row.parent)];
-        if (facts.there != nullptr) {
-            const auto at = static_cast<std::size_t>(facts.first_row + row.node);
-            row.target_prob = probability_of(parent, facts.sampling, facts.there->logits[at]);
-            row.target_rank = facts.there->ranks[at];
+        const TargetSample& parent = outcome.choices[static_cast<std::size_t>(row.parent)];
+        if (outcome.there != nullptr) {
+            const auto at = static_cast<std::size_t>(outcome.first_row + row.node);
+            row.target_prob = target_probability(parent, outcome.sampling, outcome.there->logits[at]);
+            row.target_rank = outcome.there->ranks[at];
             return;
         }
-        const std::span<const float> logits = facts.logits.row(row.parent);
+        const std::span<const float> logits = outcome.logits.row(row.parent);
         row.target_prob =
-            probability_of(parent, facts.sampling, logits[static_cast<std::size_t>(row.token_id)]);
+            target_probability(parent, outcome.sampling, logits[static_cast<std::size_t>(row.token_id)]);
         row.target_rank = known_rank(row.parent, row.token_id);
         if (!row.target_rank) scratch.nodes.push_back(i);
     };
     for (std::size_t i = 0; i < rows.size(); ++i) {
         NodeRow& row = rows[i];
-        const TargetChoice& own = facts.choices[i];
+        const TargetSample& own = outcome.choices[i];
         row.target_token_id = own.token;
         row.target_token_prob = own.prob;
         row.target_covered = active.covers(own.token, row.depth);
-        if (row.parent >= 0) see_child(i);
+        if (row.parent >= 0) fill_child(i);
     }
-    if (!scratch.nodes.empty()) count_ranks(exec, facts.logits, scratch, rows);
+    if (!scratch.nodes.empty()) count_ranks(exec, outcome.logits, scratch, rows);
     // The i-th draft on the path is token i of the round, so a node is accepted if its token was committed.
-    const std::size_t kept = std::min(facts.path.size(), facts.emitted.size() + 1);
-    for (std::size_t i = 0; i < kept; ++i) rows[static_cast<std::size_t>(facts.path[i])].accepted = true;
+    const std::size_t kept = std::min(outcome.path.size(), outcome.emitted.size() + 1);
+    for (std::size_t i = 0; i < kept; ++i) rows[static_cast<std::size_t>(outcome.path[i])].accepted = true;
     return rows;
 }
 
-void best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes, int k,
-                   RowScratch& scratch, std::vector<TokenId>& ids) {
+void find_top_tokens(kernels::Exec& exec, const RoundOutcome& outcome, std::span<const int> nodes, int k,
+                     RowScratch& scratch, std::vector<TokenId>& ids) {
     const auto width = static_cast<std::size_t>(k);
     ids.resize(nodes.size() * width);
-    if (facts.there != nullptr) {
-        const RowAnswers& answers = *facts.there;
+    if (outcome.there != nullptr) {
+        const RowAnswers& answers = *outcome.there;
         assert(k <= answers.best);
         for (std::size_t i = 0; i < nodes.size(); ++i) {
-            const auto row = static_cast<std::size_t>(facts.first_row + nodes[i]);
+            const auto row = static_cast<std::size_t>(outcome.first_row + nodes[i]);
             std::copy_n(answers.best_ids.data() + row * static_cast<std::size_t>(answers.best), width,
                         ids.data() + i * width);
         }
@@ -113,15 +114,15 @@ void best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const
     }
     scratch.logits.resize(width);
     for (std::size_t i = 0; i < nodes.size(); ++i)
-        kernels::topk(exec, facts.logits.slice(nodes[i], 1), k,
+        kernels::topk(exec, outcome.logits.slice(nodes[i], 1), k,
                       Rows<std::int32_t>(ids.data() + i * width, 1, k),
                       Rows<float>(scratch.logits.data(), 1, k));
 }
 
-PromptBest best_of_prompt(kernels::Exec& exec, const kernels::Matrix& lm_head, const ForwardOutput& prefill,
-                          int vocab, int k) {
+PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matrix& lm_head,
+                                       const ForwardOutput& prefill, int vocab, int k) {
     constexpr int chunk = 32;  // rows of logits computed together
-    PromptBest best;
+    PromptTopTokens best;
     if (k == 0) return best;
     best.k = k;
     best.ids.resize(static_cast<std::size_t>(prefill.rows) * static_cast<std::size_t>(k));
@@ -141,32 +142,32 @@ PromptBest best_of_prompt(kernels::Exec& exec, const kernels::Matrix& lm_head, c
     return best;
 }
 
-std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k) {
+std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, std::span<const TokenId> best, int k) {
     std::vector<NodeTopRow> rows;
-    rows.reserve(facts.path.size() * static_cast<std::size_t>(k));
-    const std::size_t width = facts.path.empty() ? 0 : best.size() / facts.path.size();
-    for (std::size_t i = 0; i < facts.path.size(); ++i) {
-        const int node = facts.path[i];
+    rows.reserve(outcome.path.size() * static_cast<std::size_t>(k));
+    const std::size_t width = outcome.path.empty() ? 0 : best.size() / outcome.path.size();
+    for (std::size_t i = 0; i < outcome.path.size(); ++i) {
+        const int node = outcome.path[i];
         for (int r = 0; r < k; ++r) {
             const TokenId token = best[i * width + static_cast<std::size_t>(r)];
             rows.push_back({0, node, r, token,
-                            probability_of(facts.choices[static_cast<std::size_t>(node)], facts.sampling,
-                                           logit_of_best(facts, node, r, token))});
+                            target_probability(outcome.choices[static_cast<std::size_t>(node)],
+                                               outcome.sampling, top_token_logit(outcome, node, r, token))});
         }
     }
     return rows;
 }
 
-std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& active, RowId prompt_id,
+std::vector<TokenRow> token_rows(const RoundOutcome& outcome, const DraftVocab& active, RowId prompt_id,
                                  int first_position, const std::vector<std::optional<int>>* ranks) {
     std::vector<TokenRow> rows;
-    rows.reserve(facts.emitted.size());
-    const int drafts = static_cast<int>(facts.path.size()) - 1;
-    for (int i = 0; i < static_cast<int>(facts.emitted.size()); ++i) {
+    rows.reserve(outcome.emitted.size());
+    const int drafts = static_cast<int>(outcome.path.size()) - 1;
+    for (int i = 0; i < static_cast<int>(outcome.emitted.size()); ++i) {
         TokenRow row;
         row.prompt_id = prompt_id;
         row.position = first_position + i;
-        row.token_id = facts.emitted[static_cast<std::size_t>(i)];
+        row.token_id = outcome.emitted[static_cast<std::size_t>(i)];
         row.source = i < drafts ? TokenSource::draft : TokenSource::bonus;
         row.depth = i + 1;
         row.rank = frequency_rank(ranks, row.token_id);
@@ -176,44 +177,47 @@ std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& acti
     return rows;
 }
 
-HeadEvalRow head_row(const Head& head, std::span<const DraftJob> jobs, std::size_t index, std::string text,
+HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::size_t index, std::string text,
                      HeadMode mode) {
     HeadEvalRow row;
     row.head = std::move(text);
     row.mode = mode;
     const DraftJob& job = jobs[index];
     double active = 0, bytes = 0;
-    for (std::size_t level = 0; level < job.head_rows.size(); ++level) {
+    for (std::size_t level = 0; level < job.rows_per_call.size(); ++level) {
         int rows = 0, sharing = 0;
         for (const DraftJob& other : jobs) {
-            if (other.head_rows.size() <= level) continue;
-            rows += other.head_rows[level];
+            if (other.rows_per_call.size() <= level) continue;
+            rows += other.rows_per_call[level];
             ++sharing;
         }
         const bool shared = job.head_state == nullptr;
         const HeadCost cost =
-            head.cost_at(job.head_state, shared ? rows : job.head_rows[level], static_cast<int>(level));
+            head.cost_at(job.head_state, shared ? rows : job.rows_per_call[level], static_cast<int>(level));
         active += cost.active_rows;
         bytes += static_cast<double>(cost.bytes) / (shared ? sharing : 1);
     }
-    if (!job.head_rows.empty()) row.active_rows = active / static_cast<double>(job.head_rows.size());
+    if (!job.rows_per_call.empty()) row.active_rows = active / static_cast<double>(job.rows_per_call.size());
     row.bytes = std::llround(bytes);
     return row;
 }
 
-double covered_mass(const kernels::Exec& exec, const RoundFacts& facts, ActiveSets& active) {
-    const std::size_t nodes = std::min(facts.path.size(), facts.emitted.size());
+double covered_mass(const kernels::Exec& exec, const RoundOutcome& outcome, DraftVocab& active) {
+    const std::size_t nodes = std::min(outcome.path.size(), outcome.emitted.size());
     double sum = 0;
     for (std::size_t i = 0; i < nodes; ++i) {
-        const int node = facts.path[i];
-        if (facts.there != nullptr) {
+        const int node = outcome.path[i];
+        if (outcome.there != nullptr) {
             const auto level = static_cast<int>(i);
-            const float mass = facts.there->masses[static_cast<std::size_t>(facts.first_row + node)];
-            sum += active.part_of_vocab(level) == nullptr ? 1.0 : std::min(static_cast<double>(mass), 1.0);
+            const float covered_prob =
+                outcome.there->masses[static_cast<std::size_t>(outcome.first_row + node)];
+            sum += active.restricted_ids(level) == nullptr ? 1.0
+                                                           : std::min(static_cast<double>(covered_prob), 1.0);
             continue;
         }
-        sum += active.mass(exec, facts.logits.row_data(node), facts.choices[static_cast<std::size_t>(node)],
-                           facts.sampling, static_cast<int>(i));
+        sum += active.covered_prob(exec, outcome.logits.row_data(node),
+                                   outcome.choices[static_cast<std::size_t>(node)], outcome.sampling,
+                                   static_cast<int>(i));
     }
     return nodes == 0 ? 0.0 : sum / static_cast<double>(nodes);
 }

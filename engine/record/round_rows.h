@@ -14,12 +14,12 @@
 namespace draftscope {
 
 /// The target's best tokens recorded for each node of the accepted path.
-inline constexpr int top_tokens = 5;
+inline constexpr int num_top_tokens = 5;
 
 /// The outcome of one round as the decode loop knows it.
-struct RoundFacts {
+struct RoundOutcome {
     const DraftTree& tree;
-    std::span<const TargetChoice> choices;  ///< per node
+    std::span<const TargetSample> choices;  ///< per node
     std::span<const int> path;              ///< accepted nodes, root first, as verified (before clipping)
     std::span<const TokenId> emitted;       ///< committed tokens, after clipping
     Rows<const float> logits;               ///< [nodes, vocab]; empty if `there` is set
@@ -34,11 +34,11 @@ struct RoundFacts {
 struct RowScratch {
     /// Larger trees reallocate.
     explicit RowScratch(int tree_nodes = 0) {
-        const auto most = static_cast<std::size_t>(tree_nodes);
-        nodes.reserve(most);
-        rows.reserve(most);
-        columns.reserve(most);
-        ranks.reserve(most);
+        const auto max_nodes = static_cast<std::size_t>(tree_nodes);
+        nodes.reserve(max_nodes);
+        rows.reserve(max_nodes);
+        columns.reserve(max_nodes);
+        ranks.reserve(max_nodes);
     }
     std::vector<float> logits;
     std::vector<std::size_t> nodes;  ///< nodes whose rank is needed, with
@@ -50,17 +50,17 @@ std::vector<NodeRow> draft_rows(const DraftTree& tree);
 /// Nodes with the target's probabilities and choices. The nodes on the path to a committed token are
 /// accepted, including the root. `best` has the target's best tokens at the path's nodes, [path, any number],
 /// best first. Children outside `best` cost one pass over their parent's logits.
-std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundFacts& facts, const ActiveSets& active,
+std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome, const DraftVocab& active,
                                std::span<const TokenId> best, RowScratch& scratch);
 /// The target's k best tokens at the path's nodes; `best` is [path, >= k], best first.
-std::vector<NodeTopRow> top_rows(const RoundFacts& facts, std::span<const TokenId> best, int k);
+std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, std::span<const TokenId> best, int k);
 /// Sets `ids` to the k best tokens of each of `nodes`, [nodes, k]. For logits on a device, k is at most what
 /// was requested before the forward pass.
-void best_of_nodes(kernels::Exec& exec, const RoundFacts& facts, std::span<const int> nodes, int k,
-                   RowScratch& scratch, std::vector<TokenId>& ids);
+void find_top_tokens(kernels::Exec& exec, const RoundOutcome& outcome, std::span<const int> nodes, int k,
+                     RowScratch& scratch, std::vector<TokenId>& ids);
 
 /// The target's best tokens at each prompt position, best first.
-struct PromptBest {
+struct PromptTopTokens {
     std::vector<TokenId> ids;  ///< [prompt, k]
     int k = 0;
     std::uint64_t bytes = 0;  ///< weight bytes read to compute them
@@ -70,19 +70,19 @@ struct PromptBest {
 };
 /// Computes them from the hidden states of a prefill, which has only the last row's logits. k = 0 computes
 /// nothing.
-PromptBest best_of_prompt(kernels::Exec& exec, const kernels::Matrix& lm_head, const ForwardOutput& prefill,
-                          int vocab, int k);
+PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matrix& lm_head,
+                                       const ForwardOutput& prefill, int vocab, int k);
 
 /// Rows of the committed tokens. `first_position` is the number of generated tokens before them.
-std::vector<TokenRow> token_rows(const RoundFacts& facts, const ActiveSets& active, RowId prompt_id,
+std::vector<TokenRow> token_rows(const RoundOutcome& outcome, const DraftVocab& active, RowId prompt_id,
                                  int first_position, const std::vector<std::optional<int>>* ranks);
 /// Fills in the cost columns of a head's row: rows and bytes of the calls that drafted `jobs[index]`. The
 /// bytes of a call of a head without state are divided among its jobs. Outcome and time are left 0.
-HeadEvalRow head_row(const Head& head, std::span<const DraftJob> jobs, std::size_t index, std::string text,
+HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::size_t index, std::string text,
                      HeadMode mode);
 /// Mean over the nodes that committed a token. For logits on a device, it must have been requested before the
 /// forward pass.
-double covered_mass(const kernels::Exec& exec, const RoundFacts& facts, ActiveSets& active);
+double covered_mass(const kernels::Exec& exec, const RoundOutcome& outcome, DraftVocab& active);
 std::optional<int> frequency_rank(const std::vector<std::optional<int>>* ranks, TokenId token);
 
 }  // namespace draftscope

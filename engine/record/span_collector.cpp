@@ -11,22 +11,22 @@ bool is_head_work(Phase phase) {
 
 }  // namespace
 
-void SpanLog::clear() {
+void SpanCollector::clear() {
     collect();
     events_.clear();
 }
 
-TimeNs SpanLog::head_ns(std::size_t first, std::size_t last) const {
+TimeNs SpanCollector::head_ns(std::size_t first, std::size_t last) const {
     TimeNs sum = 0;
     for (std::size_t i = first; i < last; ++i) {
         const SpanEvent& event = events_[i];
         if (event.depth != 0 || event.lane != Lane::critical || !is_head_work(event.phase)) continue;
-        sum += at(event.end_ticks) - at(event.start_ticks);
+        sum += to_run_time(event.end_ticks) - to_run_time(event.start_ticks);
     }
     return sum;
 }
 
-std::vector<SpanRow> SpanLog::rows(RowId run_id, RowId step_id, RowId round_id) const {
+std::vector<SpanRow> SpanCollector::rows(RowId run_id, RowId step_id, RowId round_id) const {
     std::vector<SpanRow> rows;
     rows.reserve(events_.size());
     for (const SpanEvent& event : events_) {
@@ -38,8 +38,8 @@ std::vector<SpanRow> SpanLog::rows(RowId run_id, RowId step_id, RowId round_id) 
         row.level = event.level;
         row.lane = static_cast<int>(event.lane);
         row.thread_id = static_cast<int>(recorder_.thread_id()) + event.worker;
-        row.start_ns = at(event.start_ticks);
-        row.end_ns = at(event.end_ticks);
+        row.start_ns = to_run_time(event.start_ticks);
+        row.end_ns = to_run_time(event.end_ticks);
         row.rows = event.rows;
         row.bytes = static_cast<std::int64_t>(event.bytes);
         row.nesting = event.depth;

@@ -10,16 +10,16 @@
 namespace draftscope {
 
 /// Collects the phase events of one step from the recorder's ring and converts them to span rows.
-class SpanLog {
+class SpanCollector {
   public:
     /// `run_start` is the CLOCK_MONOTONIC time that is the run's zero.
-    SpanLog(PhaseRecorder& recorder, TimeNs run_start)
+    SpanCollector(PhaseRecorder& recorder, TimeNs run_start)
         : recorder_(recorder), run_start_(run_start), scale_(TickScale::calibrate()) {
-        events_.reserve(most_expected);
+        events_.reserve(max_expected_events);
     }
 
     /// Converts a tick count to run time, the clock of spans and steps.
-    TimeNs at(std::uint64_t ticks) const { return scale_.to_monotonic_ns(ticks) - run_start_; }
+    TimeNs to_run_time(std::uint64_t ticks) const { return scale_.to_monotonic_ns(ticks) - run_start_; }
     /// Collects the events recorded since the last call.
     void collect() { recorder_.drain(events_); }
     void clear();
@@ -33,7 +33,7 @@ class SpanLog {
   private:
     /// Events of a step with the deepest trees. A head's own thread records a varying number of them; without
     /// this reserve, a late step could be the first to allocate.
-    static constexpr std::size_t most_expected = 1024;
+    static constexpr std::size_t max_expected_events = 1024;
 
     PhaseRecorder& recorder_;
     TimeNs run_start_;

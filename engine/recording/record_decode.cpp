@@ -17,16 +17,16 @@ struct Lane {
     std::uint64_t number = 0;  ///< index in the run: key of the random numbers, order of the recording
     std::optional<KvCache> cache;
     std::vector<TokenId> tokens;  ///< prompt and text; the last one has no row yet
-    TraceRows rows;
+    RecordedRows rows;
     Finish finish = Finish::none;
     int prompt_tokens() const { return static_cast<int>(input.tokens.size()); }
     int generated() const { return static_cast<int>(tokens.size()) - prompt_tokens(); }
 };
 
-class TraceRecorder {
+class DecodeRecorder {
   public:
-    TraceRecorder(Target& target, kernels::Exec& exec, PromptFeed& feed, const TraceRecordOptions& options,
-                  TraceWriter& writer)
+    DecodeRecorder(Target& target, kernels::Exec& exec, PromptFeed& feed, const RecordOptions& options,
+                   RecordingWriter& writer)
         : target_(target),
           exec_(exec),
           feed_(feed),
@@ -97,7 +97,7 @@ class TraceRecorder {
             const Rows<float> out(logits.data(), rows, columns);
             kernels::matmul(exec_, target_.lm_head(), hidden.slice(first, rows), out);
             rank_rows(out);
-            for (int r = 0; r < rows; ++r) keep_row(lane, first + r, r);
+            for (int r = 0; r < rows; ++r) append_row(lane, first + r, r);
         }
         choose(Rows<const float>(forward_.logits.data(), 1, target_.config().vocab), lane);
         return true;
@@ -106,7 +106,7 @@ class TraceRecorder {
     /// Runs one forward pass over the last token of every lane. Ended lanes need only its row.
     Status step() {
         if (lanes_.empty()) return {};
-        std::vector<SequenceRows> sequences;
+        std::vector<SequenceTokens> sequences;
         for (const auto& lane : lanes_)
             sequences.push_back({&*lane->cache, std::span(lane->tokens).last(1), {}, nullptr});
         ForwardRequest request;
@@ -120,7 +120,7 @@ class TraceRecorder {
         int row = 0;
         for (auto& lane : lanes_) {
             lane->cache->commit(1);
-            keep_row(*lane, row, row);
+            append_row(*lane, row, row);
             if (lane->finish == Finish::none)
                 choose(logits.slice(row, 1), *lane);
             else
@@ -132,11 +132,11 @@ class TraceRecorder {
         return {};
     }
 
-    /// Computes the best tokens of each row of logits for keep_row().
+    /// Computes the best tokens of each row of logits for append_row().
     void rank_rows(Rows<const float> logits) {
         const Rows<const float> real(logits.data, logits.rows, info_.target.tokens, logits.stride);
         const auto rows = static_cast<std::size_t>(logits.rows);
-        const int k = std::min(trace_topk, info_.target.tokens);
+        const int k = std::min(recording_topk, info_.target.tokens);
         ids_.resize(rows * static_cast<std::size_t>(k));
         values_.resize(ids_.size());
         norms_.resize(rows);
@@ -146,7 +146,7 @@ class TraceRecorder {
     }
 
     /// Appends row `row` of the latest forward pass with the ranking of row `ranked`.
-    void keep_row(Lane& lane, int row, int ranked) {
+    void append_row(Lane& lane, int row, int ranked) {
         const auto append = [&](std::vector<std::uint16_t>& to, const std::vector<float>& from, int width) {
             const float* values =
                 from.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(width);
@@ -155,8 +155,8 @@ class TraceRecorder {
         append(lane.rows.hidden, forward_.hidden, target_.config().hidden);
         append(lane.rows.aux, forward_.aux, info_.aux_width());
         // If the vocabulary is smaller than the list, its last token is repeated with probability 0.
-        const int k = std::min(trace_topk, info_.target.tokens);
-        for (int i = 0; i < trace_topk; ++i) {
+        const int k = std::min(recording_topk, info_.target.tokens);
+        for (int i = 0; i < recording_topk; ++i) {
             const std::size_t at = static_cast<std::size_t>(ranked * k + std::min(i, k - 1));
             lane.rows.topk_ids.push_back(ids_[at]);
             lane.rows.topk_logprobs.push_back(
@@ -165,8 +165,8 @@ class TraceRecorder {
     }
 
     void choose(Rows<const float> logits, Lane& lane) {
-        const TokenPlace place{lane.number, static_cast<std::int64_t>(lane.tokens.size())};
-        choose_tokens(exec_, logits, info_.target.tokens, info_.sampling, {&place, 1}, choices_);
+        const TokenPosition position{lane.number, static_cast<std::int64_t>(lane.tokens.size())};
+        sample_tokens(exec_, logits, info_.target.tokens, info_.sampling, {&position, 1}, choices_);
         const TokenId token = choices_.front().token;
         lane.tokens.push_back(token);
         const auto& eos = info_.target.eos;
@@ -179,7 +179,7 @@ class TraceRecorder {
     }
 
     Status end(Lane& lane) {
-        TracePrompt prompt;
+        RecordedPrompt prompt;
         const PromptInput& input = lane.input;
         prompt.id = input.id;
         prompt.suite = input.suite;
@@ -207,27 +207,27 @@ class TraceRecorder {
     Target& target_;
     kernels::Exec& exec_;
     PromptFeed& feed_;
-    const TraceRecordOptions& options_;
-    TraceWriter& writer_;
-    TraceInfo& info_;
+    const RecordOptions& options_;
+    RecordingWriter& writer_;
+    RecordingInfo& info_;
     std::uint64_t begun_ = 0;
     std::vector<std::unique_ptr<Lane>> lanes_;
     ForwardOutput forward_;
     std::vector<std::int32_t> ids_;
     std::vector<float> values_, norms_;
-    std::vector<TargetChoice> choices_;
+    std::vector<TargetSample> choices_;
 };
 
 }  // namespace
 
-Status record_trace(Target& target, kernels::Exec& exec, PromptFeed& feed, const TraceRecordOptions& options,
-                    TraceWriter& writer) {
-    return TraceRecorder(target, exec, feed, options, writer).record();
+Status record_decode(Target& target, kernels::Exec& exec, PromptFeed& feed, const RecordOptions& options,
+                     RecordingWriter& writer) {
+    return DecodeRecorder(target, exec, feed, options, writer).record();
 }
 
-TraceTarget describe_target(const Target& target) {
+RecordedTarget describe_target(const Target& target) {
     const ModelConfig& config = target.config();
-    TraceTarget out;
+    RecordedTarget out;
     out.name = config.name;
     out.layers = config.layers;
     out.hidden = config.hidden;
@@ -257,7 +257,7 @@ Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec
     for (const int rows : row_counts) {
         if (prefix + rows > context || monotonic_ns() - begin > budget) break;
         const std::vector<TokenId> tokens(static_cast<std::size_t>(rows), 0);
-        const SequenceRows sequence{&cache, tokens, {}, nullptr};
+        const SequenceTokens sequence{&cache, tokens, {}, nullptr};
         ForwardRequest request;
         request.sequences = {&sequence, 1};
         request.all_logits = true;

@@ -13,7 +13,7 @@
 
 namespace draftscope {
 
-struct TraceRecordOptions {
+struct RecordOptions {
     int batch = 8;  ///< prompts decoded together; the recording does not depend on it
     std::function<bool()> cancelled;
     /// Returns prompt_hash() of the first turn of a prompt's conversation; empty = unknown.
@@ -22,11 +22,11 @@ struct TraceRecordOptions {
 
 /// Decodes without speculation, with the writer's sampling and limits, and appends every turn when it ends.
 /// If cancelled, turns whose text has begun are kept as they are, and info().complete is false.
-Status record_trace(Target& target, kernels::Exec& exec, PromptFeed& feed, const TraceRecordOptions& options,
-                    TraceWriter& writer);
+Status record_decode(Target& target, kernels::Exec& exec, PromptFeed& feed, const RecordOptions& options,
+                     RecordingWriter& writer);
 
 /// Returns the description of `target` that a recording stores.
-TraceTarget describe_target(const Target& target);
+RecordedTarget describe_target(const Target& target);
 
 /// Measures target forward passes over M rows in a chain after `prefix` tokens. Returns the median of five
 /// for M of 1 to 64, within about two seconds.

@@ -18,9 +18,9 @@ constexpr const char* embedding_name = "model.embed_tokens.weight";
 constexpr const char* head_name = "lm_head.weight";
 
 /// The two tensors, from one or several safetensors files, under the names of a target.
-class EndWeights final : public WeightSource {
+class EmbeddingAndHeadWeights final : public WeightSource {
   public:
-    explicit EndWeights(std::string path) : path_(std::move(path)) {}
+    explicit EmbeddingAndHeadWeights(std::string path) : path_(std::move(path)) {}
 
     Status add(const std::string& file) {
         DS_ASSIGN(auto source, open_safetensors(file));
@@ -64,12 +64,12 @@ class EndWeights final : public WeightSource {
 };
 
 /// The files of a model folder that contain the two tensors.
-Result<std::set<std::string>> files_of_folder(const std::string& folder) {
+Result<std::set<std::string>> find_weight_files(const std::string& folder) {
     DS_ASSIGN(const auto index,
               JsonFile::read_if_present((fs::path(folder) / "model.safetensors.index.json").string()));
     if (!index) return std::set<std::string>{(fs::path(folder) / "model.safetensors").string()};
     DS_ASSIGN(const auto map, index->object("weight_map"));
-    if (!map) return index->wrong("weight_map", "an object");
+    if (!map) return index->field_error("weight_map", "an object");
     std::set<std::string> files;
     for (const char* name : {embedding_name, head_name}) {
         DS_ASSIGN(const auto file, map->text(name));
@@ -81,36 +81,39 @@ Result<std::set<std::string>> files_of_folder(const std::string& folder) {
     return files;
 }
 
-Result<std::unique_ptr<WeightSource>> open_ends(const Trace& trace, const std::string& model) {
+Result<std::unique_ptr<WeightSource>> open_weights(const DecodeRecording& recording,
+                                                   const std::string& model) {
     std::error_code ignored;
-    if (trace.weights_path().empty() && !fs::is_directory(model, ignored)) {
+    if (recording.weights_path().empty() && !fs::is_directory(model, ignored)) {
         if (model.empty())
             return bad_input(
                 "{}: has no weights.safetensors; name the target with --model, because its LM head and "
                 "embedding are needed",
-                trace.folder());
+                recording.folder());
         DS_ASSIGN(ModelFile file, open_model_file(model));
         return std::move(file.weights);
     }
-    auto ends = std::make_unique<EndWeights>(trace.weights_path().empty() ? model : trace.weights_path());
-    std::set<std::string> files = {trace.weights_path()};
-    if (trace.weights_path().empty()) {
-        DS_ASSIGN(files, files_of_folder(model));
+    auto weights = std::make_unique<EmbeddingAndHeadWeights>(
+        recording.weights_path().empty() ? model : recording.weights_path());
+    std::set<std::string> files = {recording.weights_path()};
+    if (recording.weights_path().empty()) {
+        DS_ASSIGN(files, find_weight_files(model));
     }
-    for (const std::string& file : files) DS_TRY(ends->add(file));
-    if (ends->find("token_embd.weight") == nullptr)
-        return bad_input("{}: tensor '{}' is missing", ends->path(), embedding_name);
-    return std::unique_ptr<WeightSource>(std::move(ends));
+    for (const std::string& file : files) DS_TRY(weights->add(file));
+    if (weights->find("token_embd.weight") == nullptr)
+        return bad_input("{}: tensor '{}' is missing", weights->path(), embedding_name);
+    return std::unique_ptr<WeightSource>(std::move(weights));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Target>> make_trace_target(const Trace& trace, const std::string& model,
-                                                  kernels::Exec& exec, kernels::Precision precision) {
-    const TraceTarget& from = trace.info().target;
+Result<std::unique_ptr<Target>> make_recorded_target(const DecodeRecording& recording,
+                                                     const std::string& model, kernels::Exec& exec,
+                                                     kernels::Precision precision) {
+    const RecordedTarget& from = recording.info().target;
     ModelFile file;
-    DS_ASSIGN(file.weights, open_ends(trace, model));
-    file.config.architecture = ends_architecture;
+    DS_ASSIGN(file.weights, open_weights(recording, model));
+    file.config.architecture = head_only_architecture;
     file.config.name = from.name;
     file.config.layers = from.layers;
     file.config.hidden = from.hidden;

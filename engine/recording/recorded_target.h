@@ -14,7 +14,8 @@ namespace draftscope {
 /// come from the recording's weights.safetensors, else from `model`: a GGUF file, or a folder with
 /// safetensors of any architecture ("" = not given), packed at `precision`. The config is that of the
 /// recording.
-Result<std::unique_ptr<Target>> make_trace_target(const Trace& trace, const std::string& model,
-                                                  kernels::Exec& exec, kernels::Precision precision);
+Result<std::unique_ptr<Target>> make_recorded_target(const DecodeRecording& recording,
+                                                     const std::string& model, kernels::Exec& exec,
+                                                     kernels::Precision precision);
 
 }  // namespace draftscope

@@ -32,24 +32,25 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Trace>> Trace::open(const std::string& folder) {
+Result<std::shared_ptr<const DecodeRecording>> DecodeRecording::open(const std::string& folder) {
     namespace fs = std::filesystem;
     std::error_code error;
     if (!fs::is_directory(folder, error))
         return bad_input("{}: is not a folder; a recording is a folder with trace.json and trace.safetensors",
                          folder);
-    auto trace = std::make_shared<Trace>();
-    trace->folder_ = folder;
-    DS_ASSIGN(trace->info_, read_trace_info((fs::path(folder) / "trace.json").string()));
-    DS_ASSIGN(trace->source_, open_safetensors((fs::path(folder) / "trace.safetensors").string()));
-    DS_TRY(trace->open_tensors());
-    DS_TRY(trace->check_prompts());
+    auto recording = std::make_shared<DecodeRecording>();
+    recording->folder_ = folder;
+    DS_ASSIGN(recording->info_, read_recording_info((fs::path(folder) / "trace.json").string()));
+    DS_ASSIGN(recording->source_, open_safetensors((fs::path(folder) / "trace.safetensors").string()));
+    DS_TRY(recording->open_tensors());
+    DS_TRY(recording->check_prompts());
     const std::string weights = (fs::path(folder) / "weights.safetensors").string();
-    if (fs::exists(weights, error)) trace->weights_path_ = weights;
-    return std::shared_ptr<const Trace>(std::move(trace));
+    if (fs::exists(weights, error)) recording->weights_path_ = weights;
+    return std::shared_ptr<const DecodeRecording>(std::move(recording));
 }
 
-Result<Trace::Tensor> Trace::tensor(const char* name, const char* type, int columns) const {
+Result<DecodeRecording::Tensor> DecodeRecording::tensor(const char* name, const char* type,
+                                                        int columns) const {
     const TensorInfo* found = source_->find(name);
     if (found == nullptr) return bad_input("{}: tensor '{}' is missing", file(), name);
     if (found->type != type)
@@ -63,19 +64,19 @@ Result<Trace::Tensor> Trace::tensor(const char* name, const char* type, int colu
     return Tensor{name, bytes.data(), bytes.size() / static_cast<std::size_t>(info_.rows)};
 }
 
-Status Trace::open_tensors() {
+Status DecodeRecording::open_tensors() {
     DS_ASSIGN(tokens_, tensor("tokens", "I32", 0));
     DS_ASSIGN(hidden_, tensor("hidden", "BF16", info_.target.hidden));
-    DS_ASSIGN(topk_ids_, tensor("topk_ids", "I32", trace_topk));
-    DS_ASSIGN(topk_logprobs_, tensor("topk_logprobs", "F16", trace_topk));
+    DS_ASSIGN(topk_ids_, tensor("topk_ids", "I32", recording_topk));
+    DS_ASSIGN(topk_logprobs_, tensor("topk_logprobs", "F16", recording_topk));
     if (!info_.aux_layers.empty()) {
         DS_ASSIGN(aux_, tensor("aux", "BF16", info_.aux_width()));
     }
     DS_TRY(check_ids(tokens_, 1));
-    return check_ids(topk_ids_, trace_topk);
+    return check_ids(topk_ids_, recording_topk);
 }
 
-Status Trace::check_ids(const Tensor& tensor, int columns) const {
+Status DecodeRecording::check_ids(const Tensor& tensor, int columns) const {
     const auto count = info_.rows * columns;
     for (std::int64_t i = 0; i < count; ++i) {
         const auto id = load<std::int32_t>(tensor.data + i * 4);
@@ -86,13 +87,13 @@ Status Trace::check_ids(const Tensor& tensor, int columns) const {
     return {};
 }
 
-Status Trace::check_prompts() const {
-    std::vector<const TracePrompt*> order;
-    for (const TracePrompt& prompt : info_.prompts) order.push_back(&prompt);
+Status DecodeRecording::check_prompts() const {
+    std::vector<const RecordedPrompt*> order;
+    for (const RecordedPrompt& prompt : info_.prompts) order.push_back(&prompt);
     std::sort(order.begin(), order.end(),
-              [](const TracePrompt* a, const TracePrompt* b) { return a->first_row < b->first_row; });
+              [](const RecordedPrompt* a, const RecordedPrompt* b) { return a->first_row < b->first_row; });
     std::int64_t next = 0;
-    for (const TracePrompt* prompt : order) {
+    for (const RecordedPrompt* prompt : order) {
         if (prompt->first_row != next)
             return bad_input(
                 "{}/trace.json: prompt {} begins at row {}, expected {}: prompts must cover the "
@@ -108,13 +109,13 @@ Status Trace::check_prompts() const {
     return {};
 }
 
-std::vector<TokenId> Trace::tokens(const TracePrompt& prompt) const {
+std::vector<TokenId> DecodeRecording::tokens(const RecordedPrompt& prompt) const {
     std::vector<TokenId> out(static_cast<std::size_t>(prompt.rows()));
     std::memcpy(out.data(), tokens_.data + prompt.first_row * 4, out.size() * sizeof(TokenId));
     return out;
 }
 
-Status Trace::features(const Tensor& tensor, std::int64_t first, Rows<float> out) const {
+Status DecodeRecording::features(const Tensor& tensor, std::int64_t first, Rows<float> out) const {
     if (tensor.data == nullptr) return failed("{}: the recording has no aux features", folder_);
     for (int r = 0; r < out.rows; ++r) {
         const std::uint8_t* from = tensor.data + static_cast<std::size_t>(first + r) * tensor.row_bytes;
@@ -131,15 +132,15 @@ Status Trace::features(const Tensor& tensor, std::int64_t first, Rows<float> out
     return {};
 }
 
-std::vector<TokenId> Trace::best(std::int64_t row, int k) const {
-    std::vector<TokenId> out(static_cast<std::size_t>(std::min(k, trace_topk)));
+std::vector<TokenId> DecodeRecording::best(std::int64_t row, int k) const {
+    std::vector<TokenId> out(static_cast<std::size_t>(std::min(k, recording_topk)));
     std::memcpy(out.data(), topk_ids_.data + static_cast<std::size_t>(row) * topk_ids_.row_bytes,
                 out.size() * sizeof(TokenId));
     return out;
 }
 
-std::vector<float> Trace::best_logprobs(std::int64_t row, int k) const {
-    std::vector<float> out(static_cast<std::size_t>(std::min(k, trace_topk)));
+std::vector<float> DecodeRecording::best_logprobs(std::int64_t row, int k) const {
+    std::vector<float> out(static_cast<std::size_t>(std::min(k, recording_topk)));
     const std::uint8_t* from = topk_logprobs_.data + static_cast<std::size_t>(row) * topk_logprobs_.row_bytes;
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = f16_to_f32(load<std::uint16_t>(from + 2 * i));
     return out;

@@ -16,23 +16,23 @@ namespace draftscope {
 /// A recorded target decode, memory-mapped from a folder; thread-safe. The folder has trace.json,
 /// trace.safetensors and optionally weights.safetensors (docs/FORMATS.md). Row i belongs to token i of the
 /// recording: its hidden state and the target's best tokens to follow it.
-class Trace {
+class DecodeRecording {
   public:
     /// Checks shapes, types and ids. Errors are bad_input and name file and field.
-    static Result<std::shared_ptr<const Trace>> open(const std::string& folder);
+    static Result<std::shared_ptr<const DecodeRecording>> open(const std::string& folder);
 
     const std::string& folder() const { return folder_; }
-    const TraceInfo& info() const { return info_; }
-    std::span<const TracePrompt> prompts() const { return info_.prompts; }
+    const RecordingInfo& info() const { return info_; }
+    std::span<const RecordedPrompt> prompts() const { return info_.prompts; }
 
     /// Prompt and generated tokens of one turn.
-    std::vector<TokenId> tokens(const TracePrompt& prompt) const;
+    std::vector<TokenId> tokens(const RecordedPrompt& prompt) const;
     /// Hidden states after the final norm, [count, d], from row `first` on. A value that is not finite is
     /// bad_input.
     Status hidden(std::int64_t first, Rows<float> out) const { return features(hidden_, first, out); }
     /// [count, aux_width()]. Only for recordings with aux layers.
     Status aux(std::int64_t first, Rows<float> out) const { return features(aux_, first, out); }
-    /// The target's k best tokens after row `row`, best first; k <= trace_topk.
+    /// The target's k best tokens after row `row`, best first; k <= recording_topk.
     std::vector<TokenId> best(std::int64_t row, int k) const;
     /// Their log-probabilities (softmax of the raw logits).
     std::vector<float> best_logprobs(std::int64_t row, int k) const;
@@ -54,7 +54,7 @@ class Trace {
     std::string file() const { return source_->path(); }
 
     std::string folder_, weights_path_;
-    TraceInfo info_;
+    RecordingInfo info_;
     std::unique_ptr<WeightSource> source_;
     Tensor tokens_, hidden_, aux_, topk_ids_, topk_logprobs_;
 };

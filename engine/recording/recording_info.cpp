@@ -11,8 +11,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* format_name = "draftscope-trace";
-constexpr std::int64_t most_rows = std::int64_t{1} << 40;
-constexpr int most_ids = 1 << 24;
+constexpr std::int64_t max_rows = std::int64_t{1} << 40;
+constexpr int max_ids = 1 << 24;
 
 /// One entry of an array of objects. Errors name its index.
 class Entry {
@@ -23,20 +23,20 @@ class Entry {
     Result<std::string> text(const char* field) const {
         const auto found = json_.find(field);
         if (found == json_.end() || found->is_null()) return std::string();
-        if (!found->is_string()) return wrong(field, *found, "a string");
+        if (!found->is_string()) return field_error(field, *found, "a string");
         return found->get<std::string>();
     }
-    Result<std::int64_t> whole(const char* field, std::int64_t lowest, std::int64_t highest,
-                               std::optional<std::int64_t> fallback = {}) const {
+    Result<std::int64_t> integer(const char* field, std::int64_t lowest, std::int64_t highest,
+                                 std::optional<std::int64_t> fallback = {}) const {
         const auto found = json_.find(field);
         if ((found == json_.end() || found->is_null()) && fallback) return *fallback;
-        if (found == json_.end()) return wrong(field, Json(), "an integer");
+        if (found == json_.end()) return field_error(field, Json(), "an integer");
         if (!found->is_number_integer() || found->get<double>() < static_cast<double>(lowest) ||
             found->get<double>() > static_cast<double>(highest))
-            return wrong(field, *found, fmt::format("an integer of {} to {}", lowest, highest));
+            return field_error(field, *found, fmt::format("an integer of {} to {}", lowest, highest));
         return found->get<std::int64_t>();
     }
-    Error wrong(const char* field, const Json& value, std::string_view expected) const {
+    Error field_error(const char* field, const Json& value, std::string_view expected) const {
         return bad_input("{}: {}.{} is {}, expected {}", file_, where_, field,
                          value.is_null() ? "missing" : printable_json(value), expected);
     }
@@ -59,35 +59,35 @@ Result<bool> flag(const JsonFile& file, const char* field, bool fallback) {
 
 Result<JsonFile> required_object(const JsonFile& file, const char* field) {
     DS_ASSIGN(auto value, file.object(field));
-    if (!value) return file.wrong(field, "an object");
+    if (!value) return file.field_error(field, "an object");
     return std::move(*value);
 }
 
 /// Reads a list of integers of 0 to `highest` - 1.
-Result<std::vector<int>> whole_list(const JsonFile& file, const char* field, int highest) {
+Result<std::vector<int>> integer_list(const JsonFile& file, const char* field, int highest) {
     std::vector<int> values;
     const Json* list = file.find(field);
     if (list == nullptr) return values;
     const std::string expected = fmt::format("a list of integers of 0 to {}", highest - 1);
-    if (!list->is_array() || list->size() > 1024) return file.wrong(field, expected);
+    if (!list->is_array() || list->size() > 1024) return file.field_error(field, expected);
     for (const Json& value : *list) {
         if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() >= highest)
-            return file.wrong(field, expected);
+            return file.field_error(field, expected);
         values.push_back(value.get<int>());
     }
     return values;
 }
 
-Result<TraceTarget> read_target(const JsonFile& file) {
-    TraceTarget target;
+Result<RecordedTarget> read_target(const JsonFile& file) {
+    RecordedTarget target;
     DS_ASSIGN(target.name, text_or_empty(file, "name"));
     DS_ASSIGN(target.layers, file.required_count("layers", 4096));
     DS_ASSIGN(target.hidden, file.required_count("hidden", 1 << 20));
-    DS_ASSIGN(target.vocab, file.required_count("vocab", most_ids));
+    DS_ASSIGN(target.vocab, file.required_count("vocab", max_ids));
     DS_ASSIGN(target.tokens, file.required_count("tokens", target.vocab));
     DS_ASSIGN(target.context, file.required_count("context", 1 << 24));
     DS_ASSIGN(target.tokenizer_hash, text_or_empty(file, "tokenizer_hash"));
-    DS_ASSIGN(target.eos, whole_list(file, "eos", target.tokens));
+    DS_ASSIGN(target.eos, integer_list(file, "eos", target.tokens));
     return target;
 }
 
@@ -97,7 +97,7 @@ Result<double> number(const JsonFile& file, const char* field, double lowest, do
     const Json* value = file.find(field);
     if (value == nullptr) return fallback;
     if (!value->is_number() || !(value->get<double>() >= lowest && value->get<double>() <= highest))
-        return file.wrong(field, fmt::format("a number of {} to {}", lowest, highest));
+        return file.field_error(field, fmt::format("a number of {} to {}", lowest, highest));
     return value->get<double>();
 }
 
@@ -105,50 +105,52 @@ Result<Sampling> read_sampling(const JsonFile& file) {
     Sampling sampling;
     DS_ASSIGN(sampling.temperature, number(file, "temperature", 0, 1e4, 0));
     DS_ASSIGN(sampling.top_p, number(file, "top_p", 1e-9, 1, 1));
-    DS_ASSIGN(const double top_k, number(file, "top_k", 0, most_ids, 0));
+    DS_ASSIGN(const double top_k, number(file, "top_k", 0, max_ids, 0));
     sampling.top_k = static_cast<int>(top_k);
     const Json* seed = file.find("seed");
-    if (seed != nullptr && !seed->is_number_unsigned()) return file.wrong("seed", "an integer of 0 or more");
+    if (seed != nullptr && !seed->is_number_unsigned())
+        return file.field_error("seed", "an integer of 0 or more");
     if (seed != nullptr) sampling.seed = seed->get<std::uint64_t>();
     return sampling;
 }
 
-Result<TracePrompt> read_prompt(const Entry& entry) {
-    TracePrompt prompt;
+Result<RecordedPrompt> read_prompt(const Entry& entry) {
+    RecordedPrompt prompt;
     DS_ASSIGN(prompt.id, entry.text("id"));
     DS_ASSIGN(prompt.suite, entry.text("suite"));
     DS_ASSIGN(prompt.category, entry.text("category"));
     DS_ASSIGN(prompt.hash, entry.text("hash"));
-    DS_ASSIGN(const auto turn, entry.whole("turn", 0, 1 << 20, 0));
-    DS_ASSIGN(prompt.first_row, entry.whole("first_row", 0, most_rows));
-    DS_ASSIGN(const auto prompt_tokens, entry.whole("prompt_tokens", 1, 1 << 24));
-    DS_ASSIGN(const auto generated, entry.whole("generated_tokens", 1, 1 << 24));
+    DS_ASSIGN(const auto turn, entry.integer("turn", 0, 1 << 20, 0));
+    DS_ASSIGN(prompt.first_row, entry.integer("first_row", 0, max_rows));
+    DS_ASSIGN(const auto prompt_tokens, entry.integer("prompt_tokens", 1, 1 << 24));
+    DS_ASSIGN(const auto generated, entry.integer("generated_tokens", 1, 1 << 24));
     prompt.turn = static_cast<int>(turn);
     prompt.prompt_tokens = static_cast<int>(prompt_tokens);
     prompt.generated_tokens = static_cast<int>(generated);
     DS_ASSIGN(const std::string finish, entry.text("finish"));
     const auto known = finish_from(finish);
     if (!known || *known == Finish::none)
-        return entry.wrong("finish", finish.empty() ? Json() : Json(finish),
-                           "eos, length, context or cancelled");
+        return entry.field_error("finish", finish.empty() ? Json() : Json(finish),
+                                 "eos, length, context or cancelled");
     prompt.finish = *known;
     return prompt;
 }
 
-Status read_prompts(const JsonFile& file, TraceInfo& info) {
+Status read_prompts(const JsonFile& file, RecordingInfo& info) {
     const Json* list = file.find("prompts");
     if (list == nullptr || !list->is_array() || list->empty())
-        return file.wrong("prompts", "a list of at least one prompt");
+        return file.field_error("prompts", "a list of at least one prompt");
     for (std::size_t i = 0; i < list->size(); ++i) {
         const Json& json = (*list)[i];
         if (!json.is_object()) return bad_input("{}: prompts[{}] is not an object", file.path(), i);
-        DS_ASSIGN(TracePrompt prompt, read_prompt(Entry(file.path(), fmt::format("prompts[{}]", i), json)));
+        DS_ASSIGN(RecordedPrompt prompt,
+                  read_prompt(Entry(file.path(), fmt::format("prompts[{}]", i), json)));
         info.prompts.push_back(std::move(prompt));
     }
     return {};
 }
 
-Status read_times(const JsonFile& file, TraceInfo& info) {
+Status read_times(const JsonFile& file, RecordingInfo& info) {
     DS_ASSIGN(const auto times, file.object("times"));
     if (!times) return {};
     DS_ASSIGN(const auto verify, times->object("verify_ns"));
@@ -167,15 +169,15 @@ Status read_times(const JsonFile& file, TraceInfo& info) {
 
 }  // namespace
 
-Result<TraceInfo> read_trace_info(const std::string& path) {
+Result<RecordingInfo> read_recording_info(const std::string& path) {
     DS_ASSIGN(const JsonFile file, JsonFile::read(path, "a recording"));
     DS_ASSIGN(const auto format, file.text("format"));
-    if (format != format_name) return file.wrong("format", format_name);
+    if (format != format_name) return file.field_error("format", format_name);
     DS_ASSIGN(const int version, file.required_count("version", 1 << 20));
-    if (version > trace_version)
+    if (version > recording_version)
         return bad_input("{}: version is {}, but this program reads versions up to {}; use a newer program",
-                         path, version, trace_version);
-    TraceInfo info;
+                         path, version, recording_version);
+    RecordingInfo info;
     DS_ASSIGN(info.source, text_or_empty(file, "source"));
     DS_ASSIGN(const JsonFile target, required_object(file, "target"));
     DS_ASSIGN(info.target, read_target(target));
@@ -187,11 +189,11 @@ Result<TraceInfo> read_trace_info(const std::string& path) {
     DS_ASSIGN(info.backend, text_or_empty(file, "backend"));
     DS_ASSIGN(info.isa, text_or_empty(file, "isa"));
     DS_ASSIGN(info.precision, text_or_empty(file, "precision"));
-    DS_ASSIGN(info.aux_layers, whole_list(file, "aux_layers", info.target.layers));
+    DS_ASSIGN(info.aux_layers, integer_list(file, "aux_layers", info.target.layers));
     const Json* rows = file.find("rows");
     if (rows == nullptr || !rows->is_number_integer() || rows->get<double>() < 1 ||
-        rows->get<double>() > static_cast<double>(most_rows))
-        return file.wrong("rows", "the number of rows");
+        rows->get<double>() > static_cast<double>(max_rows))
+        return file.field_error("rows", "the number of rows");
     info.rows = rows->get<std::int64_t>();
     DS_ASSIGN(info.complete, flag(file, "complete", true));
     DS_TRY(read_prompts(file, info));
@@ -199,12 +201,12 @@ Result<TraceInfo> read_trace_info(const std::string& path) {
     return info;
 }
 
-std::string to_json_text(const TraceInfo& info) {
+std::string to_json_text(const RecordingInfo& info) {
     using Ordered = nlohmann::ordered_json;
-    const TraceTarget& target = info.target;
+    const RecordedTarget& target = info.target;
     const auto text = [](const std::string& value) { return value.empty() ? Ordered() : Ordered(value); };
     Ordered prompts = Ordered::array();
-    for (const TracePrompt& prompt : info.prompts) {
+    for (const RecordedPrompt& prompt : info.prompts) {
         prompts.push_back({{"id", prompt.id},
                            {"suite", prompt.suite},
                            {"category", prompt.category},
@@ -218,7 +220,7 @@ std::string to_json_text(const TraceInfo& info) {
     Ordered verify = Ordered::object();
     for (const auto& [rows, ns] : info.verify_ns) verify[std::to_string(rows)] = ns;
     const Ordered document = {{"format", format_name},
-                              {"version", trace_version},
+                              {"version", recording_version},
                               {"source", text(info.source)},
                               {"target",
                                {{"name", target.name},

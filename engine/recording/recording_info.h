@@ -15,11 +15,11 @@
 namespace draftscope {
 
 /// Number of the target's best tokens stored for each row.
-inline constexpr int trace_topk = 32;
-inline constexpr int trace_version = 1;
+inline constexpr int recording_topk = 32;
+inline constexpr int recording_version = 1;
 
 /// The recorded model.
-struct TraceTarget {
+struct RecordedTarget {
     std::string name;
     int layers = 0;
     int hidden = 0;              ///< d
@@ -31,7 +31,7 @@ struct TraceTarget {
 };
 
 /// One turn of a conversation, with rows [first_row, first_row + rows()).
-struct TracePrompt {
+struct RecordedPrompt {
     std::string id, suite, category;
     int turn = 0;
     std::string hash;  ///< prompt_hash() of the conversation's first turn; "" = unknown
@@ -43,9 +43,9 @@ struct TracePrompt {
 };
 
 /// The contents of trace.json.
-struct TraceInfo {
+struct RecordingInfo {
     std::string source;  ///< recording program: "draftscope 0.2.0", "transformers 4.51.3"
-    TraceTarget target;
+    RecordedTarget target;
     Sampling sampling;
     int max_new = 0;
     bool ignore_eos = false;
@@ -56,15 +56,15 @@ struct TraceInfo {
     std::vector<int> aux_layers;  ///< layers whose input residual streams form a row of `aux`; empty = no aux
     std::int64_t rows = 0;        ///< N
     bool complete = true;         ///< false = cancelled before the last prompt
-    std::vector<TracePrompt> prompts;  ///< in the order of the prompt file
-    std::map<int, TimeNs> verify_ns;   ///< measured T_verify by number of rows M; empty = not measured
+    std::vector<RecordedPrompt> prompts;  ///< in the order of the prompt file
+    std::map<int, TimeNs> verify_ns;      ///< measured T_verify by number of rows M; empty = not measured
     std::optional<TimeNs> overhead_ns;
 
     int aux_width() const { return static_cast<int>(aux_layers.size()) * target.hidden; }
 };
 
 /// Reads trace.json. An invalid value is bad_input that names file and field.
-Result<TraceInfo> read_trace_info(const std::string& path);
-std::string to_json_text(const TraceInfo& info);
+Result<RecordingInfo> read_recording_info(const std::string& path);
+std::string to_json_text(const RecordingInfo& info);
 
 }  // namespace draftscope

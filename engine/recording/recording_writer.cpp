@@ -41,8 +41,8 @@ std::uint16_t f32_to_f16(float value) {
     return static_cast<std::uint16_t>(sign | rounded >> 13);
 }
 
-Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& folder, TraceInfo info,
-                                                         bool overwrite) {
+Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::string& folder,
+                                                                 RecordingInfo info, bool overwrite) {
     std::error_code error;
     fs::create_directories(folder, error);
     if (!fs::is_directory(folder, error)) return bad_input("{}: cannot be created", folder);
@@ -51,32 +51,32 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& fold
             "{}: already contains a recording; name another folder or replace it with --overwrite", folder);
     info.rows = 0;
     info.prompts.clear();
-    std::unique_ptr<TraceWriter> writer(new TraceWriter(folder, std::move(info)));
+    std::unique_ptr<RecordingWriter> writer(new RecordingWriter(folder, std::move(info)));
     DS_TRY(writer->open_streams());
     fs::remove(fs::path(folder) / "trace.json", error);
     return writer;
 }
 
-Status TraceWriter::open_streams() {
+Status RecordingWriter::open_streams() {
     // The widest tensor is written directly to the final file, to which the others are appended at the end.
     const int aux = info_.aux_width();
     if (aux > 0) streams_.push_back({"aux", "BF16", 2, aux, "", nullptr});
     streams_.push_back({"hidden", "BF16", 2, info_.target.hidden, "", nullptr});
-    streams_.push_back({"topk_ids", "I32", 4, trace_topk, "", nullptr});
-    streams_.push_back({"topk_logprobs", "F16", 2, trace_topk, "", nullptr});
+    streams_.push_back({"topk_ids", "I32", 4, recording_topk, "", nullptr});
+    streams_.push_back({"topk_logprobs", "F16", 2, recording_topk, "", nullptr});
     streams_.push_back({"tokens", "I32", 4, 0, "", nullptr});
     for (Stream& stream : streams_) {
-        stream.path = path_of(&stream == streams_.data() ? "trace.safetensors"
-                                                         : (std::string(stream.name) + ".part").c_str());
+        stream.path = file_path(&stream == streams_.data() ? "trace.safetensors"
+                                                           : (std::string(stream.name) + ".part").c_str());
         stream.file = std::fopen(stream.path.c_str(), "w+b");
         if (stream.file == nullptr)
             return bad_input("{}: cannot be written: {}", stream.path, std::strerror(errno));
     }
-    const std::vector<char> room(header_bytes, 0);
-    return write(streams_.front(), room.data(), room.size());
+    const std::vector<char> padding(header_bytes, 0);
+    return write(streams_.front(), padding.data(), padding.size());
 }
 
-TraceWriter::~TraceWriter() {
+RecordingWriter::~RecordingWriter() {
     for (Stream& stream : streams_)
         if (stream.file != nullptr) std::fclose(stream.file);
     if (finished_) return;
@@ -85,24 +85,24 @@ TraceWriter::~TraceWriter() {
         if (!stream.path.empty()) fs::remove(stream.path, ignored);
 }
 
-Status TraceWriter::write(Stream& stream, const void* data, std::size_t bytes) {
+Status RecordingWriter::write(Stream& stream, const void* data, std::size_t bytes) {
     if (bytes == 0 || std::fwrite(data, 1, bytes, stream.file) == bytes) return {};
     return failed("{}: {}", stream.path, std::strerror(errno));
 }
 
-std::size_t TraceWriter::bytes_of(const Stream& stream) const {
+std::size_t RecordingWriter::stream_bytes(const Stream& stream) const {
     return static_cast<std::size_t>(info_.rows) * static_cast<std::size_t>(std::max(stream.columns, 1)) *
            stream.value_bytes;
 }
 
-Status TraceWriter::append(TracePrompt prompt, std::int64_t place, const TraceRows& rows) {
+Status RecordingWriter::append(RecordedPrompt prompt, std::int64_t place, const RecordedRows& rows) {
     const auto n = static_cast<std::size_t>(prompt.rows());
     const auto fits = [&](std::size_t size, int columns) {
         return size == n * static_cast<std::size_t>(columns);
     };
     if (rows.tokens.size() != n || !fits(rows.hidden.size(), info_.target.hidden) ||
-        !fits(rows.aux.size(), info_.aux_width()) || !fits(rows.topk_ids.size(), trace_topk) ||
-        !fits(rows.topk_logprobs.size(), trace_topk))
+        !fits(rows.aux.size(), info_.aux_width()) || !fits(rows.topk_ids.size(), recording_topk) ||
+        !fits(rows.topk_logprobs.size(), recording_topk))
         return failed("recording: prompt {} has {} rows, but its tensors have other sizes", prompt.id, n);
     prompt.first_row = info_.rows;
     for (Stream& stream : streams_) {
@@ -120,14 +120,14 @@ Status TraceWriter::append(TracePrompt prompt, std::int64_t place, const TraceRo
     return {};
 }
 
-std::string TraceWriter::header() const {
+std::string RecordingWriter::header() const {
     nlohmann::ordered_json json;
     json["__metadata__"] = {{"format", "draftscope-trace"}};
     std::size_t offset = 0;
     for (const Stream& stream : streams_) {
         nlohmann::ordered_json shape = {info_.rows};
         if (stream.columns > 0) shape.push_back(stream.columns);
-        const std::size_t end = offset + bytes_of(stream);
+        const std::size_t end = offset + stream_bytes(stream);
         json[stream.name] = {{"dtype", stream.type}, {"shape", shape}, {"data_offsets", {offset, end}}};
         offset = end;
     }
@@ -136,11 +136,11 @@ std::string TraceWriter::header() const {
     return text;
 }
 
-Status TraceWriter::copy_into(std::FILE* out, Stream& from) {
+Status RecordingWriter::copy_into(std::FILE* out, Stream& from) {
     std::vector<char> buffer(std::size_t{1} << 20);
     if (std::fflush(from.file) != 0) return failed("{}: {}", from.path, std::strerror(errno));
     std::rewind(from.file);
-    for (std::size_t left = bytes_of(from); left > 0;) {
+    for (std::size_t left = stream_bytes(from); left > 0;) {
         const std::size_t part = std::min(left, buffer.size());
         if (std::fread(buffer.data(), 1, part, from.file) != part ||
             std::fwrite(buffer.data(), 1, part, out) != part)
@@ -154,10 +154,10 @@ Status TraceWriter::copy_into(std::FILE* out, Stream& from) {
     return {};
 }
 
-Status TraceWriter::join() {
+Status RecordingWriter::join() {
     Stream& whole = streams_.front();
     // Overwrites what a failed append left after the last complete turn.
-    std::fseek(whole.file, static_cast<long>(header_bytes + bytes_of(whole)), SEEK_SET);
+    std::fseek(whole.file, static_cast<long>(header_bytes + stream_bytes(whole)), SEEK_SET);
     for (std::size_t i = 1; i < streams_.size(); ++i) DS_TRY(copy_into(whole.file, streams_[i]));
     const long end = std::ftell(whole.file);
     const std::string text = header();
@@ -171,13 +171,13 @@ Status TraceWriter::join() {
     return {};
 }
 
-Status TraceWriter::finish() {
+Status RecordingWriter::finish() {
     if (placed_.empty()) return failed("{}: no prompt was recorded", folder_);
     DS_TRY(join());
     std::sort(placed_.begin(), placed_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (auto& [place, prompt] : placed_) info_.prompts.push_back(std::move(prompt));
     const std::string text = to_json_text(info_);
-    const std::string path = path_of("trace.json"), fresh = path + ".part";
+    const std::string path = file_path("trace.json"), fresh = path + ".part";
     std::FILE* file = std::fopen(fresh.c_str(), "wb");
     const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     if (file == nullptr || (std::fclose(file) != 0) || !written)

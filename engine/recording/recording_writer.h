@@ -13,34 +13,34 @@
 namespace draftscope {
 
 /// The rows of one turn as a recording stores them.
-struct TraceRows {
+struct RecordedRows {
     std::vector<TokenId> tokens;               ///< [n]
     std::vector<std::uint16_t> hidden;         ///< bf16 [n, d]
     std::vector<std::uint16_t> aux;            ///< bf16 [n, aux_width], empty without aux layers
-    std::vector<std::int32_t> topk_ids;        ///< [n, trace_topk]
-    std::vector<std::uint16_t> topk_logprobs;  ///< f16 [n, trace_topk]
+    std::vector<std::int32_t> topk_ids;        ///< [n, recording_topk]
+    std::vector<std::uint16_t> topk_logprobs;  ///< f16 [n, recording_topk]
 };
 std::uint16_t f32_to_f16(float value);   ///< round to nearest, ties to even
 std::uint16_t f32_to_bf16(float value);  ///< round to nearest, ties to even
 
 /// Writes a recording turn by turn; memory does not grow with its length. The folder is a valid recording
 /// only after finish() has returned.
-class TraceWriter {
+class RecordingWriter {
   public:
     /// Creates the folder. If it contains a recording, that is bad_input unless `overwrite`.
-    static Result<std::unique_ptr<TraceWriter>> create(const std::string& folder, TraceInfo info,
-                                                       bool overwrite);
+    static Result<std::unique_ptr<RecordingWriter>> create(const std::string& folder, RecordingInfo info,
+                                                           bool overwrite);
     /// Removes all files if finish() was not called.
-    ~TraceWriter();
-    TraceWriter(const TraceWriter&) = delete;
-    TraceWriter& operator=(const TraceWriter&) = delete;
+    ~RecordingWriter();
+    RecordingWriter(const RecordingWriter&) = delete;
+    RecordingWriter& operator=(const RecordingWriter&) = delete;
 
     /// Appends the rows of a turn and sets its first_row. Turns are ordered by `place` in trace.json.
-    Status append(TracePrompt prompt, std::int64_t place, const TraceRows& rows);
+    Status append(RecordedPrompt prompt, std::int64_t place, const RecordedRows& rows);
     std::int64_t rows() const { return info_.rows; }
     int prompts() const { return static_cast<int>(placed_.size()); }
     /// Set before finish(): measured times, and whether everything was recorded.
-    TraceInfo& info() { return info_; }
+    RecordingInfo& info() { return info_; }
     Status finish();
 
   private:
@@ -52,19 +52,20 @@ class TraceWriter {
         std::string path;
         std::FILE* file = nullptr;
     };
-    TraceWriter(std::string folder, TraceInfo info) : folder_(std::move(folder)), info_(std::move(info)) {}
+    RecordingWriter(std::string folder, RecordingInfo info)
+        : folder_(std::move(folder)), info_(std::move(info)) {}
     Status open_streams();
     Status write(Stream& stream, const void* data, std::size_t bytes);
     Status join();
     Status copy_into(std::FILE* out, Stream& from);
     std::string header() const;
-    std::string path_of(const char* name) const { return folder_ + "/" + name; }
-    std::size_t bytes_of(const Stream& stream) const;
+    std::string file_path(const char* name) const { return folder_ + "/" + name; }
+    std::size_t stream_bytes(const Stream& stream) const;
 
     std::string folder_;
-    TraceInfo info_;
+    RecordingInfo info_;
     std::vector<Stream> streams_;  ///< the first one becomes trace.safetensors
-    std::vector<std::pair<std::int64_t, TracePrompt>> placed_;
+    std::vector<std::pair<std::int64_t, RecordedPrompt>> placed_;
     bool finished_ = false;
 };
 

@@ -15,15 +15,16 @@ constexpr int chunk = 32;  // rows of logits computed together
 
 }  // namespace
 
-Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kernels::Exec& exec,
-                                    const TracePrompt& prompt, int generated, Scratch& scratch) {
-    TargetMass mass;
-    mass.first_row_ = prompt.prompt_tokens - 1;
-    mass.likely_.resize(static_cast<std::size_t>(generated));
-    const int d = trace.info().target.hidden, vocab = trace.info().target.tokens,
-              columns = ends.lm_head().n();
-    mass.active_.resize(static_cast<std::size_t>(vocab));
-    const Sampling& sampling = trace.info().sampling;
+Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recording, const Target& target,
+                                                    kernels::Exec& exec, const RecordedPrompt& prompt,
+                                                    int generated, Scratch& scratch) {
+    CoveredProbability covered_prob;
+    covered_prob.first_row_ = prompt.prompt_tokens - 1;
+    covered_prob.likely_.resize(static_cast<std::size_t>(generated));
+    const int d = recording.info().target.hidden, vocab = recording.info().target.tokens,
+              columns = target.lm_head().n();
+    covered_prob.active_.resize(static_cast<std::size_t>(vocab));
+    const Sampling& sampling = recording.info().sampling;
     auto& [hidden, logits, choices, best] = scratch;
     hidden.resize(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(d));
     logits.resize(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(columns));
@@ -31,34 +32,35 @@ Result<TargetMass> TargetMass::make(const Trace& trace, const Target& ends, kern
     for (int first = 0; first < generated; first += chunk) {
         const int rows = std::min(chunk, generated - first);
         const Rows<float> in(hidden.data(), rows, d), out(logits.data(), rows, columns);
-        const std::int64_t at = prompt.first_row + mass.first_row_ + first;
-        DS_TRY(trace.hidden(at, in));
-        kernels::matmul(exec, ends.lm_head(), in, out);
-        const std::vector<TokenPlace> places(static_cast<std::size_t>(rows));
-        choose_tokens(exec, out, vocab, sampling, places, choices);
+        const std::int64_t at = prompt.first_row + covered_prob.first_row_ + first;
+        DS_TRY(recording.hidden(at, in));
+        kernels::matmul(exec, target.lm_head(), in, out);
+        const std::vector<TokenPosition> positions(static_cast<std::size_t>(rows));
+        sample_tokens(exec, out, vocab, sampling, positions, choices);
         best.resize(static_cast<std::size_t>(rows));
         kernels::argmax(exec, Rows<const float>(out.data, rows, vocab, out.stride), best);
         const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
         exec.parallel(rows, [&](int r) {
-            const TargetChoice& choice = choices[static_cast<std::size_t>(r)];
+            const TargetSample& choice = choices[static_cast<std::size_t>(r)];
             const std::span<float> row(out.row_data(r), static_cast<std::size_t>(vocab));
-            // These are the tokens for which probability_of() returns 0.
+            // These are the tokens for which target_probability() returns 0.
             for (float& logit : row)
-                if (!(logit >= choice.lowest)) logit = -std::numeric_limits<float>::infinity();
+                if (!(logit >= choice.min_logit)) logit = -std::numeric_limits<float>::infinity();
             kernels::exp_row(exec, row, choice.log_norm / inverse, inverse, row);
-            auto& likely = mass.likely_[static_cast<std::size_t>(first + r)];
+            auto& likely = covered_prob.likely_[static_cast<std::size_t>(first + r)];
             likely.reserve(static_cast<std::size_t>(std::ranges::count_if(row, above)));
             for (TokenId id = 0; id < vocab; ++id)
                 if (const float p = row[static_cast<std::size_t>(id)]; above(p))
                     likely.emplace_back(id, std::min(p, 1.0f));
         });
         for (int r = 0; r < rows; ++r)
-            mass.agreed_ += trace.best(at + r, 1).front() == best[static_cast<std::size_t>(r)] ? 1 : 0;
+            covered_prob.agreed_ +=
+                recording.best(at + r, 1).front() == best[static_cast<std::size_t>(r)] ? 1 : 0;
     }
-    return mass;
+    return covered_prob;
 }
 
-double TargetMass::on(int row, const Head& head, const HeadState* state, int level) {
+double CoveredProbability::of_active_set(int row, const LmHead& head, const HeadState* state, int level) {
     const auto& likely = likely_[static_cast<std::size_t>(row - first_row_)];
     double sum = 0;
     ids_.clear();

@@ -13,19 +13,20 @@ namespace draftscope {
 
 /// The target's distribution after each generated position of a prompt, from recorded hidden states, LM head
 /// and recorded sampling. Tokens below 1e-9 are left out: less than 2e-4 of the probability.
-class TargetMass {
+class CoveredProbability {
   public:
     /// Scratch memory for all prompts. Allocating it for each would cost as much as the LM head.
     struct Scratch {
         std::vector<float> hidden, logits;
-        std::vector<TargetChoice> choices;
+        std::vector<TargetSample> choices;
         std::vector<std::int32_t> best;
     };
     /// For the positions that emitted the first `generated` tokens.
-    static Result<TargetMass> make(const Trace& trace, const Target& ends, kernels::Exec& exec,
-                                   const TracePrompt& prompt, int generated, Scratch& scratch);
+    static Result<CoveredProbability> make(const DecodeRecording& recording, const Target& target,
+                                           kernels::Exec& exec, const RecordedPrompt& prompt, int generated,
+                                           Scratch& scratch);
     /// Probability of the head's active set after token `row` of the text.
-    double on(int row, const Head& head, const HeadState* state, int level);
+    double of_active_set(int row, const LmHead& head, const HeadState* state, int level);
 
     std::int64_t rows() const { return static_cast<std::int64_t>(likely_.size()); }
     /// Rows whose best token is the recorded one.

@@ -11,32 +11,37 @@ namespace {
 
 /// A prompt of the recording during its replay.
 struct Text {
-    const TracePrompt* prompt = nullptr;
+    const RecordedPrompt* prompt = nullptr;
     std::vector<TokenId> tokens;
-    std::optional<TargetMass> mass;
+    std::optional<CoveredProbability> covered_prob;
     std::unique_ptr<DrafterState> drafter;  ///< used by one head after the other
     bool rewinds = false;                   ///< the drafter keeps the slots that all heads share
 };
 
 /// One head's replay of one prompt.
 struct Lane {
-    FollowLane follow;
+    ReplayCursor cursor;
     Text* text = nullptr;
-    int taken = 0;                   ///< slots that the drafter has processed
+    int processed_slots = 0;         ///< slots that the drafter has processed
     std::vector<float> hidden, aux;  ///< features of the slots that it processes next
     std::vector<HeadRound>* rounds = nullptr;
 };
 
 class Replayer {
   public:
-    Replayer(const Trace& trace, const Target& ends, Drafter& drafter, std::span<const FollowedHead> heads,
-             kernels::Exec& exec, const ReplayOptions& options)
-        : trace_(trace), ends_(ends), drafter_(drafter), heads_(heads), exec_(exec), options_(options) {
+    Replayer(const DecodeRecording& recording, const Target& target, Drafter& drafter,
+             std::span<const ReplayHead> heads, kernels::Exec& exec, const ReplayOptions& options)
+        : recording_(recording),
+          target_(target),
+          drafter_(drafter),
+          heads_(heads),
+          exec_(exec),
+          options_(options) {
         phases_.set_enabled(false);
     }
 
     Result<ReplayResult> run() {
-        const auto prompts = trace_.prompts();
+        const auto prompts = recording_.prompts();
         const std::size_t heads = std::max<std::size_t>(heads_.size(), 1);
         result_.rounds.assign(heads, std::vector<std::vector<HeadRound>>(prompts.size()));
         // Texts of similar length end together, so that all lanes of a group stay in use.
@@ -60,7 +65,7 @@ class Replayer {
         std::vector<Text> texts(prompts.size());
         for (std::size_t i = 0; i < prompts.size(); ++i) DS_TRY(open(prompts[i], texts[i]));
         for (std::size_t h = 0; h < result_.rounds.size(); ++h) {
-            DS_TRY(run_head(heads_.empty() ? FollowedHead() : heads_[h], prompts, texts, result_.rounds[h]));
+            DS_TRY(run_head(heads_.empty() ? ReplayHead() : heads_[h], prompts, texts, result_.rounds[h]));
             done_ += static_cast<double>(prompts.size());
             if (options_.on_progress)
                 options_.on_progress(
@@ -70,44 +75,43 @@ class Replayer {
     }
 
     Status open(std::size_t index, Text& text) {
-        DS_TRY(stop_asked());
-        text.prompt = &trace_.prompts()[index];
-        text.tokens = trace_.tokens(*text.prompt);
+        DS_TRY(check_cancelled());
+        text.prompt = &recording_.prompts()[index];
+        text.tokens = recording_.tokens(*text.prompt);
         if (options_.max_new > 0 && text.prompt->generated_tokens > options_.max_new)
             text.tokens.resize(static_cast<std::size_t>(text.prompt->prompt_tokens + options_.max_new));
-        if (!options_.mass || heads_.empty()) return {};
-        DS_ASSIGN(
-            text.mass,
-            TargetMass::make(trace_, ends_, exec_, *text.prompt,
-                             static_cast<int>(text.tokens.size()) - text.prompt->prompt_tokens, scratch_));
-        agreed_ += text.mass->agreed();
-        seen_ += text.mass->rows();
+        if (!options_.covered_prob || heads_.empty()) return {};
+        DS_ASSIGN(text.covered_prob,
+                  CoveredProbability::make(recording_, target_, exec_, *text.prompt,
+                                           static_cast<int>(text.tokens.size()) - text.prompt->prompt_tokens,
+                                           scratch_));
+        agreed_ += text.covered_prob->agreed();
+        seen_ += text.covered_prob->rows();
         return {};
     }
 
-    Status run_head(FollowedHead head, std::span<const std::size_t> prompts, std::span<Text> texts,
+    Status run_head(ReplayHead head, std::span<const std::size_t> prompts, std::span<Text> texts,
                     std::vector<std::vector<HeadRound>>& rounds) {
-        const Follower follower(drafter_, head, exec_, phases_, options_.tree, trace_.info().target.context,
-                                trace_.info().target.tokens);
+        const ReplayRunner runner(drafter_, head, exec_, phases_, options_.tree,
+                                  recording_.info().target.context, recording_.info().target.tokens);
         std::vector<Lane> lanes(texts.size());
-        for (std::size_t i = 0; i < texts.size(); ++i)
-            begin(follower, texts[i], rounds[prompts[i]], lanes[i]);
-        std::vector<FollowLane*> going;
-        std::vector<Lane*> places;
-        const auto features = [&](std::size_t i, DraftJob& job) { return set_features(*places[i], job); };
+        for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], rounds[prompts[i]], lanes[i]);
+        std::vector<ReplayCursor*> going;
+        std::vector<Lane*> drafting;
+        const auto features = [&](std::size_t i, DraftJob& job) { return set_features(*drafting[i], job); };
         while (true) {
-            DS_TRY(stop_asked());
+            DS_TRY(check_cancelled());
             going.clear();
-            places.clear();
+            drafting.clear();
             for (Lane& lane : lanes) {
-                if (lane.follow.done()) continue;
-                going.push_back(&lane.follow);
-                places.push_back(&lane);
+                if (lane.cursor.done()) continue;
+                going.push_back(&lane.cursor);
+                drafting.push_back(&lane);
             }
             if (going.empty()) return {};
-            DS_TRY(follower.draft(going, features));
+            DS_TRY(runner.draft(going, features));
             for (Lane& lane : lanes) {
-                std::optional<HeadRound> round = follower.judge(lane.follow);
+                std::optional<HeadRound> round = runner.evaluate(lane.cursor);
                 if (round && keeps(lane, *round)) lane.rounds->push_back(*round);
             }
         }
@@ -119,50 +123,51 @@ class Replayer {
                static_cast<int>(lane.text->tokens.size()) < lane.text->prompt->rows();
     }
 
-    void begin(const Follower& follower, Text& text, std::vector<HeadRound>& rounds, Lane& lane) {
+    void begin(const ReplayRunner& runner, Text& text, std::vector<HeadRound>& rounds, Lane& lane) {
         lane.text = &text;
         lane.rounds = &rounds;
-        lane.follow.text.tokens = text.tokens;
-        lane.follow.text.prompt_tokens = text.prompt->prompt_tokens;
-        lane.follow.text.ended = true;
-        lane.follow.text.best = [this, &text](int row, int k) {
-            return trace_.best(text.prompt->first_row + row, k);
+        lane.cursor.text.tokens = text.tokens;
+        lane.cursor.text.prompt_tokens = text.prompt->prompt_tokens;
+        lane.cursor.text.ended = true;
+        lane.cursor.text.best = [this, &text](int row, int k) {
+            return recording_.best(text.prompt->first_row + row, k);
         };
-        if (text.mass)
-            lane.follow.text.mass = [&text](int row, const Head& head, const HeadState* state, int level) {
-                return text.mass->on(row, head, state, level);
+        if (text.covered_prob)
+            lane.cursor.text.covered_prob = [&text](int row, const LmHead& head, const HeadState* state,
+                                                    int level) {
+                return text.covered_prob->of_active_set(row, head, state, level);
             };
         if (text.rewinds) {
             drafter_.rewind(*text.drafter);
         } else {
             text.drafter = drafter_.make_state(static_cast<int>(text.tokens.size()));
-            text.rewinds = heads_.size() > 1 && drafter_.keep_slots(*text.drafter);
+            text.rewinds = heads_.size() > 1 && drafter_.enable_rewind(*text.drafter);
         }
-        lane.follow.drafter = text.drafter.get();
-        follower.begin(lane.follow);
+        lane.cursor.drafter = text.drafter.get();
+        runner.begin(lane.cursor);
     }
 
     Status set_features(Lane& lane, DraftJob& job) {
-        const int first = lane.taken, rows = lane.follow.prefix - 1 - first;
+        const int first = lane.processed_slots, rows = lane.cursor.prefix - 1 - first;
         const auto space = [&](std::vector<float>& buffer, int columns) {
             buffer.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
             return Rows<float>(buffer.data(), rows, columns);
         };
         if (drafter_.needs_hidden()) {
-            const Rows<float> out = space(lane.hidden, trace_.info().target.hidden);
-            DS_TRY(trace_.hidden(lane.text->prompt->first_row + first, out));
+            const Rows<float> out = space(lane.hidden, recording_.info().target.hidden);
+            DS_TRY(recording_.hidden(lane.text->prompt->first_row + first, out));
             job.new_hidden = out;
         }
         if (!drafter_.aux_layers().empty()) {
-            const Rows<float> out = space(lane.aux, trace_.info().aux_width());
-            DS_TRY(trace_.aux(lane.text->prompt->first_row + first, out));
+            const Rows<float> out = space(lane.aux, recording_.info().aux_width());
+            DS_TRY(recording_.aux(lane.text->prompt->first_row + first, out));
             job.new_aux = out;
         }
-        lane.taken += rows;
+        lane.processed_slots += rows;
         return {};
     }
 
-    Status stop_asked() const {
+    Status check_cancelled() const {
         if (options_.cancelled && options_.cancelled()) return Error{ErrorKind::cancelled, "stopped"};
         return {};
     }
@@ -174,27 +179,28 @@ class Replayer {
             "{}: the LM head of {} gives the recorded best token at only {} of {} positions; it is not the "
             "LM head of "
             "the recorded target",
-            trace_.folder(), ends_.path(), agreed_, seen_);
+            recording_.folder(), target_.path(), agreed_, seen_);
     }
 
-    const Trace& trace_;
-    const Target& ends_;
+    const DecodeRecording& recording_;
+    const Target& target_;
     Drafter& drafter_;
-    std::span<const FollowedHead> heads_;
+    std::span<const ReplayHead> heads_;
     kernels::Exec& exec_;
     const ReplayOptions& options_;
     PhaseRecorder phases_;
     ReplayResult result_;
-    TargetMass::Scratch scratch_;
+    CoveredProbability::Scratch scratch_;
     double done_ = 0;
     std::int64_t agreed_ = 0, seen_ = 0;
 };
 
 }  // namespace
 
-Status check_trace_feeds(const Trace& trace, const Drafter& drafter, std::string_view name) {
+Status check_recording_features(const DecodeRecording& recording, const Drafter& drafter,
+                                std::string_view name) {
     const std::span<const int> wanted = drafter.aux_layers();
-    if (std::ranges::equal(wanted, trace.info().aux_layers) || wanted.empty()) return {};
+    if (std::ranges::equal(wanted, recording.info().aux_layers) || wanted.empty()) return {};
     const auto list = [](std::span<const int> layers) {
         std::string text;
         for (const int layer : layers) text += (text.empty() ? "" : ", ") + std::to_string(layer);
@@ -202,13 +208,13 @@ Status check_trace_feeds(const Trace& trace, const Drafter& drafter, std::string
     };
     return bad_input(
         "{}/trace.json: aux_layers is {}, drafter {} reads layers {}; record again with --aux {}",
-        trace.folder(), list(trace.info().aux_layers), name, list(wanted), list(wanted));
+        recording.folder(), list(recording.info().aux_layers), name, list(wanted), list(wanted));
 }
 
-Result<ReplayResult> replay(const Trace& trace, const Target& ends, Drafter& drafter,
-                            std::span<const FollowedHead> heads, kernels::Exec& exec,
+Result<ReplayResult> replay(const DecodeRecording& recording, const Target& target, Drafter& drafter,
+                            std::span<const ReplayHead> heads, kernels::Exec& exec,
                             const ReplayOptions& options) {
-    return Replayer(trace, ends, drafter, heads, exec, options).run();
+    return Replayer(recording, target, drafter, heads, exec, options).run();
 }
 
 }  // namespace draftscope

@@ -12,9 +12,9 @@ namespace draftscope {
 
 struct ReplayOptions {
     TreeSpec tree;
-    int batch = 16;    ///< prompts replayed in lockstep; the result does not depend on it
-    int max_new = 0;   ///< texts are cut to this many generated tokens; 0 = as recorded
-    bool mass = true;  ///< also compute covered probabilities: one LM head call per token
+    int batch = 16;            ///< prompts replayed in lockstep; the result does not depend on it
+    int max_new = 0;           ///< texts are cut to this many generated tokens; 0 = as recorded
+    bool covered_prob = true;  ///< also compute covered probabilities: one LM head call per token
     std::function<bool()> cancelled;
     std::function<void(double fraction)> on_progress;
 };
@@ -30,11 +30,12 @@ struct ReplayResult {
 /// Drafts along the recording with every head, as a live run under exact-match verification would
 /// (docs/FORMATS.md, Traces: conditions of exactness). Of the target, only embedding and LM head are read.
 /// `heads` are prepared; the span is empty for a drafter without a head.
-Result<ReplayResult> replay(const Trace& trace, const Target& ends, Drafter& drafter,
-                            std::span<const FollowedHead> heads, kernels::Exec& exec,
+Result<ReplayResult> replay(const DecodeRecording& recording, const Target& target, Drafter& drafter,
+                            std::span<const ReplayHead> heads, kernels::Exec& exec,
                             const ReplayOptions& options);
 
 /// Checks that the recording has the drafter's features; bad_input names what is missing.
-Status check_trace_feeds(const Trace& trace, const Drafter& drafter, std::string_view name);
+Status check_recording_features(const DecodeRecording& recording, const Drafter& drafter,
+                                std::string_view name);
 
 }  // namespace draftscope

@@ -2,7 +2,7 @@
 
 namespace draftscope {
 
-void HeadTally::add(const HeadRound& round) {
+void ReplayStats::add(const HeadRound& round) {
     ++rounds;
     drafted += round.tree_nodes - 1;
     accepted += round.accepted;
@@ -11,8 +11,8 @@ void HeadTally::add(const HeadRound& round) {
     active_rows_sum += round.active_rows;
     bytes_sum += static_cast<double>(round.bytes);
     if (round.covered_mass) {
-        mass_sum += *round.covered_mass;
-        ++mass_rounds;
+        covered_prob_sum += *round.covered_mass;
+        ++covered_prob_rounds;
     }
     const auto bin = static_cast<std::size_t>(round.accepted);
     if (histogram.size() <= bin) histogram.resize(bin + 1);
@@ -20,11 +20,11 @@ void HeadTally::add(const HeadRound& round) {
     add_round(depths, round.tree_depth, round.accepted, round.clipped);
 }
 
-std::optional<double> HeadTally::covered_mass() const {
-    return ratio(mass_sum, mass_rounds);
+std::optional<double> ReplayStats::covered_mass() const {
+    return ratio(covered_prob_sum, covered_prob_rounds);
 }
 
-std::vector<double> HeadTally::per_depth() const {
+std::vector<double> ReplayStats::per_depth() const {
     std::vector<double> out;
     for (const DepthAcceptance& depth : depths) out.push_back(depth.rate());
     return out;

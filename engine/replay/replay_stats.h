@@ -11,12 +11,12 @@
 namespace draftscope {
 
 /// Totals over the rounds of one head.
-struct HeadTally {
+struct ReplayStats {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, covered = 0;
     std::vector<std::int64_t> histogram;  ///< number of rounds by accepted drafts
     std::vector<DepthAcceptance> depths;  ///< index = depth - 1
-    double mass_sum = 0, active_rows_sum = 0, bytes_sum = 0;
-    std::int64_t mass_rounds = 0;
+    double covered_prob_sum = 0, active_rows_sum = 0, bytes_sum = 0;
+    std::int64_t covered_prob_rounds = 0;
 
     void add(const HeadRound& round);
     void add(std::span<const HeadRound> list) {

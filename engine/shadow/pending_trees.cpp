@@ -31,39 +31,41 @@ Match match(const DraftTree& tree, std::span<const TokenId> tokens) {
 
 }  // namespace
 
-std::optional<std::size_t> AlignedTrees::oldest_row() const {
+std::optional<std::size_t> PendingShadowTrees::oldest_row() const {
     std::optional<std::size_t> oldest;
-    for (const Waiting& waiting : waiting_) oldest = std::min(oldest.value_or(waiting.first), waiting.first);
+    for (const PendingTree& pending : trees_)
+        oldest = std::min(oldest.value_or(pending.first), pending.first);
     if (oldest) --*oldest;  // the root's row predicts the first token after it
     return oldest;
 }
 
-std::vector<HeadEvalRow> AlignedTrees::judge(const kernels::Exec& exec, std::span<const TokenId> tokens,
-                                             bool at_end, const VerifiedRows* verified,
-                                             const Sampling& sampling) {
+std::vector<HeadEvalRow> PendingShadowTrees::evaluate(const kernels::Exec& exec,
+                                                      std::span<const TokenId> tokens, bool at_end,
+                                                      const VerifiedLogits* verified,
+                                                      const Sampling& sampling) {
     std::vector<HeadEvalRow> rows;
-    std::erase_if(waiting_, [&](Waiting& waiting) {
-        const auto known = tokens.subspan(std::min(waiting.first, tokens.size()));
-        const Match found = match(waiting.tree, known);
+    std::erase_if(trees_, [&](PendingTree& pending) {
+        const auto known = tokens.subspan(std::min(pending.first, tokens.size()));
+        const Match found = match(pending.tree, known);
         if (!found.decided && !at_end) return false;
         // If the prompt ended before any token followed, the text does not decide the tree.
         if (known.empty()) return true;
-        HeadEvalRow& row = waiting.row;
+        HeadEvalRow& row = pending.row;
         row.accepted = found.accepted;
         row.committed = std::min(found.accepted + 1, static_cast<int>(known.size()));
         row.covered = row.committed;
-        if (waiting.active == nullptr) {
+        if (pending.active == nullptr) {
             row.covered_mass = 1.0;
         } else {
             row.covered = 0;
-            double mass = 0;
+            double covered_prob = 0;
             for (int i = 0; i < row.committed; ++i) {
-                row.covered += waiting.active->covers(known[static_cast<std::size_t>(i)], i) ? 1 : 0;
+                row.covered += pending.active->covers(known[static_cast<std::size_t>(i)], i) ? 1 : 0;
                 if (verified != nullptr)
-                    mass += verified->mass(exec, static_cast<int>(waiting.first) - 1 + i, *waiting.active,
-                                           sampling, i);
+                    covered_prob += verified->covered_prob(exec, static_cast<int>(pending.first) - 1 + i,
+                                                           *pending.active, sampling, i);
             }
-            if (verified != nullptr) row.covered_mass = mass / row.committed;
+            if (verified != nullptr) row.covered_mass = covered_prob / row.committed;
         }
         rows.push_back(std::move(row));
         return true;

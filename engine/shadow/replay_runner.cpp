@@ -8,10 +8,10 @@
 namespace draftscope {
 namespace {
 
-constexpr int most_known = 1 << 16;  // limit for the best tokens: all that the text has
+constexpr int max_known = 1 << 16;  // limit for the best tokens: all that the text has
 
 /// Returns the longest path of nodes whose tokens begin `tokens`, starting with the root.
-std::vector<int> path_along(const DraftTree& tree, std::span<const TokenId> tokens) {
+std::vector<int> find_matching_path(const DraftTree& tree, std::span<const TokenId> tokens) {
     std::vector<int> path = {0};
     // Children follow their parents, so one pass over the nodes finds the complete path.
     for (std::size_t i = 1; i < tree.tokens.size() && path.size() <= tokens.size(); ++i) {
@@ -23,7 +23,7 @@ std::vector<int> path_along(const DraftTree& tree, std::span<const TokenId> toke
 
 }  // namespace
 
-Status Follower::check(const Head& head, int known) {
+Status ReplayRunner::check(const LmHead& head, int known) {
     if (head.prefill_topk() > known || head.verify_topk() > known)
         return bad_input("it needs the target's {} best tokens per position, but a recording holds {}",
                          std::max(head.prefill_topk(), head.verify_topk()), known);
@@ -33,52 +33,52 @@ Status Follower::check(const Head& head, int known) {
     return {};
 }
 
-void Follower::begin(FollowLane& lane) const {
-    lane.prefix = lane.text.prompt_tokens + 1;
-    lane.drafted.reset();
+void ReplayRunner::begin(ReplayCursor& cursor) const {
+    cursor.prefix = cursor.text.prompt_tokens + 1;
+    cursor.drafted.reset();
     if (head_ == nullptr) return;
-    lane.head = head_->make_state();
+    cursor.head = head_->make_state();
     const int k = std::min(head_->prefill_topk(), vocab_);
     std::vector<TokenId> best;
-    for (int row = 0; k > 0 && row < lane.text.prompt_tokens; ++row) {
-        const std::vector<TokenId> ids = lane.text.best(row, k);
+    for (int row = 0; k > 0 && row < cursor.text.prompt_tokens; ++row) {
+        const std::vector<TokenId> ids = cursor.text.best(row, k);
         best.insert(best.end(), ids.begin(), ids.end());
     }
-    head_->begin_prompt(lane.head.get(),
-                        lane.text.tokens.first(static_cast<std::size_t>(lane.text.prompt_tokens)),
-                        Rows<const TokenId>(best.data(), k == 0 ? 0 : lane.text.prompt_tokens, k));
+    head_->begin_prompt(cursor.head.get(),
+                        cursor.text.tokens.first(static_cast<std::size_t>(cursor.text.prompt_tokens)),
+                        Rows<const TokenId>(best.data(), k == 0 ? 0 : cursor.text.prompt_tokens, k));
 }
 
-Status Follower::draft(std::span<FollowLane* const> lanes, Features features) const {
+Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features features) const {
     std::vector<DraftJob> jobs;
     std::vector<std::size_t> indices;
     std::vector<HeadState*> states;
-    std::vector<FollowLane*> drafting;
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-        FollowLane* lane = lanes[i];
+    std::vector<ReplayCursor*> drafting;
+    for (std::size_t i = 0; i < cursors.size(); ++i) {
+        ReplayCursor* cursor = cursors[i];
         DraftJob job;
         job.sequence = static_cast<int>(drafting.size());
-        job.tokens = lane->text.tokens.first(static_cast<std::size_t>(lane->prefix));
-        job.state = lane->drafter;
-        job.head_state = lane->head.get();
-        job.tree = clip_tree(tree_, context_ - lane->prefix - 1);
+        job.tokens = cursor->text.tokens.first(static_cast<std::size_t>(cursor->prefix));
+        job.state = cursor->drafter;
+        job.head_state = cursor->head.get();
+        job.tree = clip_tree(tree_, context_ - cursor->prefix - 1);
         if (job.tree.nodes <= 1) {
             job.out = DraftTree::with_root(job.tokens.back());
-            lane->drafted = std::move(job);
+            cursor->drafted = std::move(job);
             continue;
         }
-        if (foresees_) look_ahead(*lane);
+        if (needs_future_) load_future(*cursor);
         states.push_back(job.head_state);
         indices.push_back(i);
         jobs.push_back(std::move(job));
-        drafting.push_back(lane);
+        drafting.push_back(cursor);
     }
     if (jobs.empty()) return {};
     ProposeContext at_start{exec_, phases_, 0};
     if (head_ != nullptr) head_->begin_round(at_start, states);
     for (std::size_t i = 0; i < jobs.size(); ++i) DS_TRY(features(indices[i], jobs[i]));
     DraftContext context{exec_, phases_, head_, tree_, nullptr};
-    DS_TRY(drafter_.catch_up(context, jobs));
+    DS_TRY(drafter_.extend_cache(context, jobs));
     DS_TRY(drafter_.expand(context, jobs));
     for (std::size_t i = 0; i < jobs.size(); ++i) drafting[i]->drafted = std::move(jobs[i]);
     return {};
@@ -86,27 +86,27 @@ Status Follower::draft(std::span<FollowLane* const> lanes, Features features) co
 
 /// A draft at level l predicts the token after token prefix - 1 + l of the text. The bonus needs one more
 /// level.
-void Follower::look_ahead(FollowLane& lane) const {
+void ReplayRunner::load_future(ReplayCursor& cursor) const {
     std::vector<TokenId> best;
     int levels = 0, k = 0;
-    const int known = static_cast<int>(lane.text.tokens.size());
-    for (int row = lane.prefix - 1; row + 1 < known && levels <= tree_.levels(); ++row, ++levels) {
-        const std::vector<TokenId> ids = lane.text.best(row, most_known);
+    const int known = static_cast<int>(cursor.text.tokens.size());
+    for (int row = cursor.prefix - 1; row + 1 < known && levels <= tree_.levels(); ++row, ++levels) {
+        const std::vector<TokenId> ids = cursor.text.best(row, max_known);
         k = static_cast<int>(ids.size());
         best.insert(best.end(), ids.begin(), ids.end());
     }
-    foresee(*lane.head, Rows<const TokenId>(best.data(), levels, k));
+    set_future_tokens(*cursor.head, Rows<const TokenId>(best.data(), levels, k));
 }
 
-std::optional<HeadRound> Follower::judge(FollowLane& lane) const {
-    if (!lane.drafted) return std::nullopt;
-    const DraftTree& tree = lane.drafted->out;
-    const auto rest = lane.text.tokens.subspan(static_cast<std::size_t>(lane.prefix));
-    const std::vector<int> path = path_along(tree, rest);
+std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
+    if (!cursor.drafted) return std::nullopt;
+    const DraftTree& tree = cursor.drafted->out;
+    const auto rest = cursor.text.tokens.subspan(static_cast<std::size_t>(cursor.prefix));
+    const std::vector<int> path = find_matching_path(tree, rest);
     const bool decided = path.size() <= rest.size();  // the text leaves the tree
-    if (!decided && !lane.text.ended) return std::nullopt;
+    if (!decided && !cursor.text.ended) return std::nullopt;
     HeadRound round;
-    round.prefix = lane.prefix;
+    round.prefix = cursor.prefix;
     round.tree_nodes = tree.size();
     round.tree_depth = tree.max_depth();
     round.accepted = static_cast<int>(path.size()) - 1;
@@ -115,28 +115,30 @@ std::optional<HeadRound> Follower::judge(FollowLane& lane) const {
     round.covered = round.committed;
     if (head_ != nullptr) {
         round.covered = 0;
-        double mass = 0;
+        double covered_prob = 0;
         for (int i = 0; i < round.committed; ++i) {
-            const bool covered = head_->covers(lane.head.get(), rest[static_cast<std::size_t>(i)], i);
+            const bool covered = head_->covers(cursor.head.get(), rest[static_cast<std::size_t>(i)], i);
             round.covered += covered ? 1 : 0;
-            if (lane.text.mass) mass += lane.text.mass(lane.prefix - 1 + i, *head_, lane.head.get(), i);
+            if (cursor.text.covered_prob)
+                covered_prob += cursor.text.covered_prob(cursor.prefix - 1 + i, *head_, cursor.head.get(), i);
         }
-        if (lane.text.mass && round.committed > 0) round.covered_mass = mass / round.committed;
-        const HeadEvalRow cost = head_row(*head_, {&*lane.drafted, 1}, 0, {}, HeadMode::selfpaced);
+        if (cursor.text.covered_prob && round.committed > 0)
+            round.covered_mass = covered_prob / round.committed;
+        const HeadEvalRow cost = head_row(*head_, {&*cursor.drafted, 1}, 0, {}, HeadMode::selfpaced);
         round.active_rows = cost.active_rows;
         round.bytes = static_cast<std::uint64_t>(cost.bytes);
         if (decided) {
             const int k = std::min(head_->verify_topk(), vocab_);
             std::vector<TokenId> best;
             for (std::size_t i = 0; k > 0 && i < path.size(); ++i) {
-                const std::vector<TokenId> ids = lane.text.best(lane.prefix - 1 + static_cast<int>(i), k);
+                const std::vector<TokenId> ids = cursor.text.best(cursor.prefix - 1 + static_cast<int>(i), k);
                 best.insert(best.end(), ids.begin(), ids.end());
             }
-            head_->observe(lane.head.get(), tree, {path, rest[path.size() - 1], best, k, {}});
+            head_->on_verified(cursor.head.get(), tree, {path, rest[path.size() - 1], best, k, {}});
         }
     }
-    lane.prefix += round.committed;
-    lane.drafted.reset();
+    cursor.prefix += round.committed;
+    cursor.drafted.reset();
     return round;
 }
 

@@ -26,7 +26,7 @@ struct HeadRound {
 };
 
 /// The known part of a text that a head drafts along.
-struct FollowedText {
+struct ReferenceText {
     std::span<const TokenId> tokens;  ///< prompt and text
     int prompt_tokens = 0;
     bool ended = false;  ///< `tokens` is the complete text
@@ -34,12 +34,12 @@ struct FollowedText {
     std::function<std::vector<TokenId>(int row, int k)> best;
     /// Target probability, after token `row`, of the head's active set at draft level `level`. Empty = not
     /// needed.
-    std::function<double(int row, const Head& head, const HeadState* state, int level)> mass;
+    std::function<double(int row, const LmHead& head, const HeadState* state, int level)> covered_prob;
 };
 
 /// The state of one head that follows a text with its own rounds and trees.
-struct FollowLane {
-    FollowedText text;
+struct ReplayCursor {
+    ReferenceText text;
     DrafterState* drafter = nullptr;
     std::unique_ptr<HeadState> head;
     int prefix = 0;  ///< committed tokens; the last one is the root of the next tree
@@ -49,21 +49,21 @@ struct FollowLane {
 };
 
 /// A head to replay. An oracle head receives the upcoming text before each round (engine/heads/oracle.h).
-struct FollowedHead {
-    Head* head = nullptr;  ///< null for drafters that use no head
-    bool foresees = false;
+struct ReplayHead {
+    LmHead* head = nullptr;  ///< null for drafters that use no head
+    bool needs_future = false;
 };
 
 /// Drafts along a known text as a live session under exact-match verification would. A draft is accepted if
 /// and only if it equals the text's token.
-class Follower {
+class ReplayRunner {
   public:
     /// `context` is the number of positions of the target, `vocab` the number of real token ids.
-    Follower(Drafter& drafter, FollowedHead head, kernels::Exec& exec, PhaseRecorder& phases,
-             const TreeSpec& tree, int context, int vocab)
+    ReplayRunner(Drafter& drafter, ReplayHead head, kernels::Exec& exec, PhaseRecorder& phases,
+                 const TreeSpec& tree, int context, int vocab)
         : drafter_(drafter),
           head_(head.head),
-          foresees_(head.foresees),
+          needs_future_(head.needs_future),
           exec_(exec),
           phases_(phases),
           tree_(tree),
@@ -71,25 +71,25 @@ class Follower {
           vocab_(vocab) {}
 
     /// Creates the head's state and sets the first root. The text's first token must be known.
-    void begin(FollowLane& lane) const;
+    void begin(ReplayCursor& cursor) const;
     /// Sets the target's features of the slots that lane `index` of the call has not processed.
     using Features = FunctionRef<Status(std::size_t index, DraftJob& job)>;
     /// Processes the new features and drafts a tree for each lane, in the order of a live step. A lane
     /// without room for a tree is skipped, without a call of `features`.
-    Status draft(std::span<FollowLane* const> lanes, Features features) const;
+    Status draft(std::span<ReplayCursor* const> cursors, Features features) const;
     /// Evaluates the lane's tree; nullopt if the text does not decide it yet. Afterwards the lane is at its
     /// next root, and its head has observed the outcome.
-    std::optional<HeadRound> judge(FollowLane& lane) const;
+    std::optional<HeadRound> evaluate(ReplayCursor& cursor) const;
 
     /// Returns an error if `head` cannot be replayed along a text with `known` best tokens per position.
-    static Status check(const Head& head, int known);
+    static Status check(const LmHead& head, int known);
 
   private:
-    void look_ahead(FollowLane& lane) const;
+    void load_future(ReplayCursor& cursor) const;
 
     Drafter& drafter_;
-    Head* head_;
-    bool foresees_;
+    LmHead* head_;
+    bool needs_future_;
     kernels::Exec& exec_;
     PhaseRecorder& phases_;
     TreeSpec tree_;

@@ -9,9 +9,9 @@ namespace draftscope {
 /// Drafts trees with other heads, from the same states as the driving head. The target never sees these
 /// trees; the text that follows decides them. The full head drafts in the first rounds of every prompt
 /// (calibration), aligned shadow heads in every second round.
-class BesideDrafts {
+class ShadowDrafter {
   public:
-    explicit BesideDrafts(SessionCore& core);
+    explicit ShadowDrafter(DecodeContext& core);
 
     /// Returns whether step `step` of the run drafts such trees. At most every second step does, so that a
     /// short run has counted steps as well.
@@ -23,25 +23,26 @@ class BesideDrafts {
     TimeNs take_head_ns() { return std::exchange(head_ns_, 0); }
 
   private:
-    struct Beside {
-        Head* head = nullptr;
+    struct DraftingHead {
+        LmHead* head = nullptr;
         std::string text;
         HeadMode mode = HeadMode::calibration;
-        std::size_t place = 0;               ///< index of an aligned head's state in SequenceShadows
-        std::shared_ptr<ActiveSets> active;  ///< for a head without state; null = the whole vocabulary
+        std::size_t aligned_index = 0;       ///< index of an aligned head's state in SequenceShadows
+        std::shared_ptr<DraftVocab> active;  ///< for a head without state; null = the whole vocabulary
     };
     bool calibrates(std::span<Sequence* const> sequences) const;
-    Status draft_with(const Beside& beside, std::span<const DraftJob> jobs,
+    Status draft_with(const DraftingHead& drafting, std::span<const DraftJob> jobs,
                       std::span<Sequence* const> sequences, std::span<const std::size_t> indices);
-    std::shared_ptr<ActiveSets> active_of(const Beside& beside, const HeadState* state, int levels) const;
+    std::shared_ptr<DraftVocab> active_set_for(const DraftingHead& drafting, const HeadState* state,
+                                               int levels) const;
 
-    SessionCore& core_;
-    std::vector<Beside> aligned_;
+    DecodeContext& core_;
+    std::vector<DraftingHead> aligned_;
     TimeNs head_ns_ = 0;
 };
 
 /// Part `index` of a time that `parts` sequences share equally. The parts add up to it.
-inline TimeNs part_of(TimeNs whole, std::size_t index, std::size_t parts) {
+inline TimeNs split_evenly(TimeNs whole, std::size_t index, std::size_t parts) {
     const auto i = static_cast<TimeNs>(index), n = static_cast<TimeNs>(parts);
     return whole * (i + 1) / n - whole * i / n;
 }

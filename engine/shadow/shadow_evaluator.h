@@ -14,54 +14,54 @@ namespace draftscope {
 /// The state that a sequence keeps for its shadow heads.
 struct SequenceShadows {
     struct Lane {
-        FollowLane follow;
+        ReplayCursor cursor;
         std::unique_ptr<DrafterState> drafter;
-        int taken = 0;                 ///< slots that the drafter has processed
+        int processed_slots = 0;       ///< slots that the drafter has processed
         TimeNs head_ns = 0;            ///< T_head of the tree that is not yet decided
-        ActiveSets* active = nullptr;  ///< `own_active`, or the shared sets if the head has no state
-        std::unique_ptr<ActiveSets> own_active;
+        DraftVocab* active = nullptr;  ///< `private_active`, or the shared sets if the head has no state
+        std::unique_ptr<DraftVocab> private_active;
     };
     std::vector<float> hidden, aux;                   ///< features of every verified slot
     std::vector<TokenId> best;                        ///< [slots, k] the target's best tokens
-    VerifiedRows verified;                            ///< logits that undecided trees may still need
+    VerifiedLogits verified;                          ///< logits that undecided trees may still need
     std::vector<Lane> lanes;                          ///< one for each self-paced head
     std::vector<std::unique_ptr<HeadState>> aligned;  ///< one for each aligned head; null if stateless
 };
 
 /// Evaluates heads in addition to the driving one. Self-paced heads follow the text with their own rounds,
 /// trees and state, exactly as in a run of their own, and are evaluated against the committed text. They run
-/// between steps, outside their time. Aligned heads draft in rounds of the driving head (BesideDrafts); this
+/// between steps, outside their time. Aligned heads draft in rounds of the driving head (ShadowDrafter); this
 /// class updates their state after each round and evaluates their trees and those of calibration rounds.
-class ShadowHeads {
+class ShadowEvaluator {
   public:
-    explicit ShadowHeads(SessionCore& core);
+    explicit ShadowEvaluator(DecodeContext& core);
 
     /// Call after the prompt's prefill, before the next forward pass.
     Status begin(Sequence& sequence);
     /// Call after a step, before the next forward pass.
-    Status follow(std::span<const Round> rounds);
+    Status after_step(std::span<const Round> rounds);
     /// Call when the sequence ends. Evaluates all pending trees.
     void end(Sequence& sequence);
 
   private:
-    Status follow_head(std::size_t index, std::span<const Round> rounds);
+    Status run_self_paced(std::size_t index, std::span<const Round> rounds);
     Status draft(std::size_t index, std::span<Sequence* const> sequences);
     void begin_aligned(Sequence& sequence);
     void observe_aligned(const Round& round, std::span<const TokenId> best);
-    void judge_aligned(Sequence& sequence, bool at_end);
-    void keep_features(Sequence& sequence);
-    void keep_rows(const Round& round);
-    void forget_rows(Sequence& sequence);
-    HeadEvalRow row_of(std::size_t index, const HeadRound& round, TimeNs head_ns) const;
-    bool keeps_rows() const { return core_.options.record_nodes && !(heads_.empty() && aligned_.empty()); }
+    void evaluate_aligned(Sequence& sequence, bool at_end);
+    void append_features(Sequence& sequence);
+    void append_logits(const Round& round);
+    void drop_logits(Sequence& sequence);
+    HeadEvalRow make_row(std::size_t index, const HeadRound& round, TimeNs head_ns) const;
+    bool keeps_logits() const { return core_.options.record_nodes && !(heads_.empty() && aligned_.empty()); }
 
     struct SelfPaced {
         const ShadowHead* head;
-        Follower follower;
-        ActiveSets active;  ///< only for a head without state
+        ReplayRunner runner;
+        DraftVocab active;  ///< only for a head without state
     };
 
-    SessionCore& core_;
+    DecodeContext& core_;
     std::vector<SelfPaced> heads_;
     std::vector<const ShadowHead*> aligned_;
     int best_k_ = 0;  ///< number of the target's best tokens that the heads need
@@ -70,6 +70,6 @@ class ShadowHeads {
 /// The aligned heads among a run's shadow heads, in the order of SequenceShadows::aligned.
 std::vector<const ShadowHead*> aligned_heads(const DecodeOptions& options);
 /// Returns whether other heads can be evaluated: by exact match, so only in a recorded run under that rule.
-bool can_judge_beside(const SessionCore& core);
+bool can_evaluate_shadows(const DecodeContext& core);
 
 }  // namespace draftscope

@@ -4,7 +4,7 @@
 
 namespace draftscope {
 
-void VerifiedRows::add(int row, Rows<const float> logits, const TargetChoice& choice) {
+void VerifiedLogits::add(int row, Rows<const float> logits, const TargetSample& choice) {
     if (rows_.empty()) first_ = row;
     Row kept;
     if (!spare_.empty()) {
@@ -16,17 +16,17 @@ void VerifiedRows::add(int row, Rows<const float> logits, const TargetChoice& ch
     rows_.push_back(std::move(kept));
 }
 
-void VerifiedRows::forget_before(int row) {
+void VerifiedLogits::drop_before(int row) {
     for (; !rows_.empty() && first_ < row; ++first_) {
         spare_.push_back(std::move(rows_.front().logits));
         rows_.pop_front();
     }
 }
 
-double VerifiedRows::mass(const kernels::Exec& exec, int row, ActiveSets& active, const Sampling& sampling,
-                          int level) const {
+double VerifiedLogits::covered_prob(const kernels::Exec& exec, int row, DraftVocab& active,
+                                    const Sampling& sampling, int level) const {
     const Row& kept = rows_[static_cast<std::size_t>(row - first_)];
-    return active.mass(exec, kept.logits.data(), kept.choice, sampling, level);
+    return active.covered_prob(exec, kept.logits.data(), kept.choice, sampling, level);
 }
 
 }  // namespace draftscope

@@ -10,20 +10,20 @@ namespace draftscope {
 
 /// The target's logits after the latest committed tokens, kept to evaluate other heads after their forward
 /// output was overwritten.
-class VerifiedRows {
+class VerifiedLogits {
   public:
     /// Appends a copy of the logits after token `row` of the sequence. Rows must be contiguous.
-    void add(int row, Rows<const float> logits, const TargetChoice& choice);
+    void add(int row, Rows<const float> logits, const TargetSample& choice);
     /// Releases the rows before `row`.
-    void forget_before(int row);
+    void drop_before(int row);
     /// Probability, after token `row`, of the active set at draft level `level`.
-    double mass(const kernels::Exec& exec, int row, ActiveSets& active, const Sampling& sampling,
-                int level) const;
+    double covered_prob(const kernels::Exec& exec, int row, DraftVocab& active, const Sampling& sampling,
+                        int level) const;
 
   private:
     struct Row {
         std::vector<float> logits;
-        TargetChoice choice;
+        TargetSample choice;
     };
     std::deque<Row> rows_;
     std::vector<std::vector<float>> spare_;  ///< buffers of released rows, for reuse

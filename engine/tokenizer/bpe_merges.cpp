@@ -20,14 +20,14 @@ BpeMerges::BpeMerges(std::size_t count) {
 }
 
 void BpeMerges::add(TokenId left, TokenId right, std::int32_t rank, TokenId merged) {
-    const std::uint64_t key = key_of(left, right);
+    const std::uint64_t key = make_key(left, right);
     std::size_t slot = first_slot(key);
     while (slots_[slot].key != empty_key && slots_[slot].key != key) slot = (slot + 1) & (slots_.size() - 1);
     slots_[slot] = {key, rank, merged};
 }
 
 const BpeMerges::Slot* BpeMerges::find(TokenId left, TokenId right) const {
-    const std::uint64_t key = key_of(left, right);
+    const std::uint64_t key = make_key(left, right);
     std::size_t slot = first_slot(key);
     while (slots_[slot].key != key) {
         if (slots_[slot].key == empty_key) return nullptr;
@@ -36,7 +36,7 @@ const BpeMerges::Slot* BpeMerges::find(TokenId left, TokenId right) const {
     return &slots_[slot];
 }
 
-void BpeMerges::consider(Scratch& scratch, std::int32_t position) const {
+void BpeMerges::push_candidate(Scratch& scratch, std::int32_t position) const {
     const Scratch::Symbol& left = scratch.symbols[static_cast<std::size_t>(position)];
     if (left.next < 0) return;
     const Slot* merge = find(left.id, scratch.symbols[static_cast<std::size_t>(left.next)].id);
@@ -52,7 +52,7 @@ void BpeMerges::apply(const std::vector<TokenId>& ids, Scratch& scratch, std::ve
     scratch.queue.clear();
     for (std::int32_t i = 0; i < count; ++i)
         symbols.push_back({ids[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
-    for (std::int32_t i = 0; i + 1 < count; ++i) consider(scratch, i);
+    for (std::int32_t i = 0; i + 1 < count; ++i) push_candidate(scratch, i);
 
     while (!scratch.queue.empty()) {
         const Scratch::Candidate best = scratch.queue.front();
@@ -68,8 +68,8 @@ void BpeMerges::apply(const std::vector<TokenId>& ids, Scratch& scratch, std::ve
         left.next = right.next;
         if (right.next >= 0) symbols[static_cast<std::size_t>(right.next)].previous = best.position;
         right.id = no_token;
-        consider(scratch, best.position);
-        if (left.previous >= 0) consider(scratch, left.previous);
+        push_candidate(scratch, best.position);
+        if (left.previous >= 0) push_candidate(scratch, left.previous);
     }
     for (std::int32_t i = count > 0 ? 0 : -1; i >= 0; i = symbols[static_cast<std::size_t>(i)].next)
         out.push_back(symbols[static_cast<std::size_t>(i)].id);

@@ -40,7 +40,7 @@ class BpeMerges {
     };
     static constexpr std::uint64_t empty_key = ~std::uint64_t{0};
 
-    static std::uint64_t key_of(TokenId left, TokenId right) {
+    static std::uint64_t make_key(TokenId left, TokenId right) {
         return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 |
                static_cast<std::uint32_t>(right);
     }
@@ -48,7 +48,7 @@ class BpeMerges {
         return static_cast<std::size_t>(key * 0x9e3779b97f4a7c15u >> shift_);
     }
     const Slot* find(TokenId left, TokenId right) const;
-    void consider(Scratch& scratch, std::int32_t position) const;
+    void push_candidate(Scratch& scratch, std::int32_t position) const;
 
     std::vector<Slot> slots_;  ///< open addressing, at most half full
     int shift_ = 0;

@@ -36,11 +36,11 @@ constexpr Table table = make_table();
 
 }  // namespace
 
-char32_t byte_character(std::uint8_t byte) {
+char32_t byte_to_unicode(std::uint8_t byte) {
     return table.characters[byte];
 }
 
-std::optional<std::uint8_t> character_byte(char32_t character) {
+std::optional<std::uint8_t> unicode_to_byte(char32_t character) {
     if (character < first_stand_in) {
         if (!prints(character)) return std::nullopt;
         return static_cast<std::uint8_t>(character);
@@ -50,18 +50,18 @@ std::optional<std::uint8_t> character_byte(char32_t character) {
     return table.stand_ins[index];
 }
 
-std::string spell_bytes(std::string_view bytes) {
+std::string encode_byte_level(std::string_view bytes) {
     std::string out;
-    for (const char c : bytes) append_utf8(byte_character(static_cast<std::uint8_t>(c)), out);
+    for (const char c : bytes) append_utf8(byte_to_unicode(static_cast<std::uint8_t>(c)), out);
     return out;
 }
 
-std::optional<std::string> unspell_bytes(std::string_view text) {
+std::optional<std::string> decode_byte_level(std::string_view text) {
     std::string out;
     while (!text.empty()) {
         const Utf8Unit unit = next_utf8(text);
         if (unit.kind != Utf8Unit::Kind::character) return std::nullopt;
-        const auto byte = character_byte(unit.character);
+        const auto byte = unicode_to_byte(unit.character);
         if (!byte) return std::nullopt;
         out += static_cast<char>(*byte);
         text.remove_prefix(unit.length);

@@ -36,7 +36,7 @@ struct Recipe {
     std::array<std::string_view, 6> names;
     std::array<const char*, 5> patterns;
     bool normalises;
-    bool whole_pieces;
+    bool ignore_merges;
     bool adds_bos;
 };
 
@@ -176,7 +176,7 @@ void join_parts(SplitStep::Behaviour behaviour, std::vector<Part>& parts) {
 }  // namespace
 
 struct PreTokenizer::Impl {
-    bool normalises = false, whole_pieces = false, adds_bos = false;
+    bool normalises = false, ignore_merges = false, adds_bos = false;
     std::vector<Stage> stages;
 
     Status add(const SplitStep& step, std::string_view file);
@@ -185,7 +185,7 @@ struct PreTokenizer::Impl {
 };
 
 Status PreTokenizer::Impl::add(const SplitStep& step, std::string_view file) {
-    if (step.spells_bytes()) {
+    if (step.is_byte_level()) {
         stages.push_back({nullptr, step.behaviour, false});
         return {};
     }
@@ -218,7 +218,7 @@ void PreTokenizer::Impl::split(std::string_view text, std::size_t stage, pcre2_m
     if (stages[stage].code == nullptr) {
         if (stage + 1 == stages.size()) return pieces.push_back(text);
         // The following steps see one character per byte of the text.
-        const std::string spelt = spell_bytes(text);
+        const std::string spelt = encode_byte_level(text);
         std::vector<std::string_view> inner;
         split(spelt, stage + 1, match, inner);
         std::size_t byte = 0, at = 0;
@@ -251,7 +251,7 @@ Result<PreTokenizer> PreTokenizer::create(std::string_view name, std::string_vie
         if (pattern != nullptr) DS_TRY(impl->add({pattern, SplitStep::Behaviour::isolated, false}, file));
     }
     impl->normalises = recipe->normalises;
-    impl->whole_pieces = recipe->whole_pieces;
+    impl->ignore_merges = recipe->ignore_merges;
     impl->adds_bos = recipe->adds_bos;
     return PreTokenizer(std::move(impl));
 }
@@ -274,8 +274,8 @@ void PreTokenizer::split(std::string_view text, std::vector<std::string_view>& p
 bool PreTokenizer::normalises() const {
     return impl_->normalises;
 }
-bool PreTokenizer::whole_pieces() const {
-    return impl_->whole_pieces;
+bool PreTokenizer::ignore_merges() const {
+    return impl_->ignore_merges;
 }
 bool PreTokenizer::adds_bos_by_default() const {
     return impl_->adds_bos;

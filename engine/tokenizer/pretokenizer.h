@@ -13,12 +13,12 @@ namespace draftscope {
 struct SplitStep {
     /// What happens to a match: it becomes a piece, is removed, joins a neighbour, or joins adjacent matches.
     enum class Behaviour { isolated, removed, merged_with_previous, merged_with_next, contiguous };
-    std::string pattern;  ///< an Oniguruma regular expression; "" = spell_bytes
+    std::string pattern;  ///< an Oniguruma regular expression; "" = encode_byte_level
     Behaviour behaviour = Behaviour::isolated;
     bool inverted = false;  ///< swap matches and the text between them
 
     /// Whether this step replaces every byte by its byte-level BPE character for the following steps.
-    bool spells_bytes() const { return pattern.empty(); }
+    bool is_byte_level() const { return pattern.empty(); }
 };
 
 /// GPT-2's splitting pattern, which a tokenizer.json's ByteLevel step may include.
@@ -41,7 +41,7 @@ class PreTokenizer {
     /// Whether text is normalised to Unicode NFC first (Qwen).
     bool normalises() const;
     /// Whether a piece that is a token skips the merges (Llama 3).
-    bool whole_pieces() const;
+    bool ignore_merges() const;
     /// Whether text starts with the beginning-of-text token if the file does not say.
     bool adds_bos_by_default() const;
 

@@ -26,7 +26,7 @@ std::string with_marks(std::string_view text) {
 }
 
 /// Returns the byte that "<0x0A>" denotes, or -1.
-int byte_of(std::string_view token) {
+int parse_byte_token(std::string_view token) {
     int value = -1;
     if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
     const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, value, 16);
@@ -59,7 +59,7 @@ Result<SentencePieces> SentencePieces::create(const TokenizerSpec& spec) {
     for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
         const std::string& token = spec.tokens[i];
         const auto id = static_cast<TokenId>(i);
-        const int type = spec.types[i], byte = byte_of(token);
+        const int type = spec.types[i], byte = parse_byte_token(token);
         if (type == type_byte) {
             if (byte < 0)
                 return bad_input("{}: byte token {} is '{}', expected <0x00> to <0xFF>", spec.file, i,
@@ -70,17 +70,17 @@ Result<SentencePieces> SentencePieces::create(const TokenizerSpec& spec) {
         if (type == type_user_defined && by_score) out.user_defined_.add(with_marks(token), id, false);
     }
     for (const AddedToken& added : spec.added) {
-        if (!added.normalised || !spec.marks_by_normaliser) continue;
+        if (!added.normalised || !spec.normaliser_escapes_spaces) continue;
         const auto i = static_cast<std::size_t>(added.id);
         const std::string front(spec.space_prefix == SpacePrefix::always ? space_mark : "");
         out.user_defined_.add(front + with_marks(spec.tokens[i]), added.id,
-                              spec.types[i] != type_user_defined, added.edges);
+                              spec.types[i] != type_user_defined, added.matching);
     }
     return out;
 }
 
-std::string SentencePieces::bytes_of(std::string_view token, int type) {
-    if (type == type_byte) return {static_cast<char>(byte_of(token))};
+std::string SentencePieces::decode_token(std::string_view token, int type) {
+    if (type == type_byte) return {static_cast<char>(parse_byte_token(token))};
     std::string out;
     for (std::size_t at = 0; at < token.size();) {
         const bool mark = token.substr(at).starts_with(space_mark);
@@ -93,16 +93,16 @@ std::string SentencePieces::bytes_of(std::string_view token, int type) {
 void SentencePieces::escape(std::string_view text, bool at_start, std::string& out) const {
     out.clear();
     const bool wanted =
-        prefix_ == SpacePrefix::always ||
-        (!text.starts_with(' ') && !text.starts_with(space_mark) &&
-         (prefix_ == SpacePrefix::unless_there || (prefix_ == SpacePrefix::first_unless_there && at_start)));
+        prefix_ == SpacePrefix::always || (!text.starts_with(' ') && !text.starts_with(space_mark) &&
+                                           (prefix_ == SpacePrefix::unless_present ||
+                                            (prefix_ == SpacePrefix::first_unless_present && at_start)));
     if (wanted) out += space_mark;
     out += with_marks(text);
 }
 
-void SentencePieces::spell(std::string_view piece, std::vector<TokenId>& out) const {
-    const TokenId whole = find(piece);
-    if (whole != no_token) return out.push_back(whole);
+void SentencePieces::append_ids(std::string_view piece, std::vector<TokenId>& out) const {
+    const TokenId piece_id = find(piece);
+    if (piece_id != no_token) return out.push_back(piece_id);
     const bool bytes = std::all_of(piece.begin(), piece.end(), [&](char c) {
         return byte_ids_[static_cast<std::uint8_t>(c)] != no_token;
     });
@@ -113,7 +113,7 @@ void SentencePieces::spell(std::string_view piece, std::vector<TokenId>& out) co
     }
 }
 
-void SentencePieces::consider(std::string_view text, std::int32_t position, Scratch& scratch) const {
+void SentencePieces::push_candidate(std::string_view text, std::int32_t position, Scratch& scratch) const {
     const Scratch::Symbol& left = scratch.symbols[static_cast<std::size_t>(position)];
     if (left.next < 0) return;
     const std::size_t length = left.length + scratch.symbols[static_cast<std::size_t>(left.next)].length;
@@ -135,7 +135,7 @@ void SentencePieces::merge_by_score(std::string_view text, Scratch& scratch,
         symbols.push_back({at - length, length, index - 1, at < text.size() ? index + 1 : -1});
     }
     for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
-        consider(text, static_cast<std::int32_t>(i), scratch);
+        push_candidate(text, static_cast<std::int32_t>(i), scratch);
     while (!scratch.queue.empty()) {
         const Scratch::Candidate best = scratch.queue.front();
         std::pop_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
@@ -148,12 +148,12 @@ void SentencePieces::merge_by_score(std::string_view text, Scratch& scratch,
         right.length = 0;
         left.next = right.next;
         if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = best.position;
-        consider(text, best.position, scratch);
-        if (left.previous >= 0) consider(text, left.previous, scratch);
+        push_candidate(text, best.position, scratch);
+        if (left.previous >= 0) push_candidate(text, left.previous, scratch);
     }
     for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
         const Scratch::Symbol& symbol = symbols[static_cast<std::size_t>(i)];
-        spell(text.substr(symbol.begin, symbol.length), out);
+        append_ids(text.substr(symbol.begin, symbol.length), out);
     }
 }
 
@@ -161,7 +161,7 @@ void SentencePieces::merge_by_rank(std::string_view text, Scratch& scratch, std:
     scratch.characters.clear();
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t length = next_length(text.substr(at));
-        spell(text.substr(at, length), scratch.characters);
+        append_ids(text.substr(at, length), scratch.characters);
         at += length;
     }
     merges_.apply(scratch.characters, scratch.merging, out);

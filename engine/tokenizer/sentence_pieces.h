@@ -42,7 +42,7 @@ class SentencePieces {
                 std::vector<TokenId>& out) const;
 
     /// Returns the bytes of a token: its text with spaces, or its byte.
-    static std::string bytes_of(std::string_view token, int type);
+    static std::string decode_token(std::string_view token, int type);
 
   private:
     explicit SentencePieces(BpeMerges merges) : merges_(std::move(merges)) {}
@@ -50,9 +50,9 @@ class SentencePieces {
     void escape(std::string_view text, bool at_start, std::string& out) const;
     void merge_by_score(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
     void merge_by_rank(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
-    void consider(std::string_view text, std::int32_t position, Scratch& scratch) const;
+    void push_candidate(std::string_view text, std::int32_t position, Scratch& scratch) const;
     /// Appends the piece's id, the ids of its bytes, or the unknown token.
-    void spell(std::string_view piece, std::vector<TokenId>& out) const;
+    void append_ids(std::string_view piece, std::vector<TokenId>& out) const;
     TokenId find(std::string_view piece) const {
         const auto found = ids_.find(std::string(piece));
         return found == ids_.end() ? no_token : found->second;

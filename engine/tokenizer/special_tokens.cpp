@@ -46,12 +46,12 @@ bool has_word_at(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-void SpecialTokens::add(std::string text, TokenId id, bool control, TokenEdges edges) {
+void SpecialTokens::add(std::string text, TokenId id, bool control, TokenMatching matching) {
     if (text.empty()) return;
     std::vector<Entry>& entries = by_first_byte_[static_cast<std::uint8_t>(text[0])];
     const auto shorter = std::find_if(entries.begin(), entries.end(),
                                       [&](const Entry& entry) { return entry.text.size() < text.size(); });
-    entries.insert(shorter, {std::move(text), id, control, edges});
+    entries.insert(shorter, {std::move(text), id, control, matching});
 }
 
 SpecialTokens::Hit SpecialTokens::find(std::string_view text, std::size_t from, bool with_control) const {
@@ -59,13 +59,14 @@ SpecialTokens::Hit SpecialTokens::find(std::string_view text, std::size_t from, 
         for (const Entry& entry : by_first_byte_[static_cast<std::uint8_t>(text[at])]) {
             if ((!with_control && entry.control) || !text.substr(at).starts_with(entry.text)) continue;
             std::size_t begin = at, end = at + entry.text.size();
-            if (entry.edges.whole_word && (has_word_before(text, begin) || has_word_at(text, end))) continue;
-            while (entry.edges.takes_space_before && begin > from) {
+            if (entry.matching.single_word && (has_word_before(text, begin) || has_word_at(text, end)))
+                continue;
+            while (entry.matching.lstrip && begin > from) {
                 const Utf8Unit unit = last_before(text, from, begin);
                 if (unit.kind != Utf8Unit::Kind::character || !is_space(unit.character)) break;
                 begin -= unit.length;
             }
-            while (entry.edges.takes_space_behind && end < text.size()) {
+            while (entry.matching.rstrip && end < text.size()) {
                 const Utf8Unit unit = next_utf8(text.substr(end));
                 if (unit.kind != Utf8Unit::Kind::character || !is_space(unit.character)) break;
                 end += unit.length;

@@ -10,10 +10,10 @@
 namespace draftscope {
 
 /// Conditions on the text around a token.
-struct TokenEdges {
-    bool takes_space_before = false;  ///< the match includes the white space on its left
-    bool takes_space_behind = false;  ///< the match includes the white space on its right
-    bool whole_word = false;          ///< matches only without adjacent letters, digits or underscores
+struct TokenMatching {
+    bool lstrip = false;       ///< the match includes the white space on its left
+    bool rstrip = false;       ///< the match includes the white space on its right
+    bool single_word = false;  ///< matches only without adjacent letters, digits or underscores
 };
 
 /// Tokens that are matched in text before it is split: control tokens (on request) and user-defined tokens.
@@ -25,7 +25,7 @@ class SpecialTokens {
         TokenId id = no_token;
     };
 
-    void add(std::string text, TokenId id, bool control, TokenEdges edges = {});
+    void add(std::string text, TokenId id, bool control, TokenMatching matching = {});
     /// Returns the leftmost match at or after `from`, the longest one if several start at the same byte.
     Hit find(std::string_view text, std::size_t from, bool with_control) const;
 
@@ -34,7 +34,7 @@ class SpecialTokens {
         std::string text;
         TokenId id;
         bool control;
-        TokenEdges edges;
+        TokenMatching matching;
     };
     std::array<std::vector<Entry>, 256> by_first_byte_;  ///< longest first
 };

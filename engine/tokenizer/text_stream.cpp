@@ -8,7 +8,7 @@ constexpr std::string_view replacement = "\xef\xbf\xbd";
 
 /// Moves completed text from `bytes` to the end of `out`; each invalid sequence becomes one U+FFFD. The bytes
 /// of an incomplete character stay unless `is_end`.
-void take_decided(std::string& bytes, bool is_end, std::string& out) {
+void move_complete(std::string& bytes, bool is_end, std::string& out) {
     std::string_view rest = bytes;
     while (!rest.empty()) {
         const Utf8Unit unit = next_utf8(rest);
@@ -22,19 +22,19 @@ void take_decided(std::string& bytes, bool is_end, std::string& out) {
 }  // namespace
 
 void TextStream::push(TokenId id, std::string& out) {
-    if (!tokenizer_->is_control(id)) held_ += tokenizer_->token_bytes(id);
-    take_decided(held_, false, out);
+    if (!tokenizer_->is_control(id)) pending_ += tokenizer_->token_bytes(id);
+    move_complete(pending_, false, out);
 }
 
 std::string TextStream::finish() {
     std::string out;
-    take_decided(held_, true, out);
+    move_complete(pending_, true, out);
     return out;
 }
 
 std::string valid_utf8(std::string_view bytes) {
     std::string held(bytes), out;
-    take_decided(held, true, out);
+    move_complete(held, true, out);
     return out;
 }
 

@@ -46,7 +46,7 @@ class Fingerprint {
     std::uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-std::uint64_t fingerprint_of(const TokenizerSpec& spec) {
+std::uint64_t compute_fingerprint(const TokenizerSpec& spec) {
     Fingerprint out;
     out.add(spec.pre);
     out.add_length(spec.tokens.size());
@@ -72,7 +72,7 @@ std::string normalised(std::string_view text) {
     return out;
 }
 
-Vocabulary vocabulary_of(const TokenizerSpec& spec) {
+Vocabulary index_vocabulary(const TokenizerSpec& spec) {
     Vocabulary out;
     out.reserve(spec.tokens.size());
     for (std::size_t id = 0; id < spec.tokens.size(); ++id) out[spec.tokens[id]] = static_cast<TokenId>(id);
@@ -113,7 +113,7 @@ Status check_spec(const TokenizerSpec& spec) {
 }  // namespace
 
 Result<BpeMerges> read_merges(const TokenizerSpec& spec) {
-    const Vocabulary vocabulary = vocabulary_of(spec);
+    const Vocabulary vocabulary = index_vocabulary(spec);
     BpeMerges out(spec.merges.size());
     std::string joined;
     for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
@@ -122,14 +122,16 @@ Result<BpeMerges> read_merges(const TokenizerSpec& spec) {
         const std::string_view left = line.substr(0, space);
         const std::string_view right = space == std::string_view::npos ? "" : line.substr(space + 1);
         joined.assign(left).append(right);
-        const auto left_id = vocabulary.find(left);
-        const auto right_id = vocabulary.find(right);
-        const auto merged_id = vocabulary.find(joined);
-        if (left_id == vocabulary.end() || right_id == vocabulary.end() || merged_id == vocabulary.end()) {
+        const auto left_entry = vocabulary.find(left);
+        const auto right_entry = vocabulary.find(right);
+        const auto merged_entry = vocabulary.find(joined);
+        if (left_entry == vocabulary.end() || right_entry == vocabulary.end() ||
+            merged_entry == vocabulary.end()) {
             return bad_input("{}: tokenizer merge {} ('{}') does not join two tokens into a third", spec.file,
                              rank, printable(line));
         }
-        out.add(left_id->second, right_id->second, static_cast<std::int32_t>(rank), merged_id->second);
+        out.add(left_entry->second, right_entry->second, static_cast<std::int32_t>(rank),
+                merged_entry->second);
     }
     return out;
 }
@@ -158,11 +160,11 @@ struct Tokenizer::Impl {
     std::optional<SentencePieces> sentence;
     BpeMerges merges = BpeMerges(0);
     SpecialTokens special;
-    SpecialTokens late;                              ///< matched in the text that `special` left
-    std::array<TokenId, 256> byte_ids{};             ///< no_token: the vocabulary has no token for this byte
-    std::vector<std::string> bytes;                  ///< by id
-    std::vector<int> types;                          ///< by id
-    std::unordered_map<std::string, TokenId> whole;  ///< by bytes; only if pieces may skip the merges
+    SpecialTokens normalised_tokens;      ///< matched in the text that `special` left
+    std::array<TokenId, 256> byte_ids{};  ///< no_token: the vocabulary has no token for this byte
+    std::vector<std::string> bytes;       ///< by id
+    std::vector<int> types;               ///< by id
+    std::unordered_map<std::string, TokenId> ids_by_bytes;  ///< by bytes; only if pieces may skip the merges
     std::vector<TokenId> eos;
     TokenId bos = no_token;
     TokenId named_eos = no_token;
@@ -189,8 +191,8 @@ void Tokenizer::Impl::encode_plain(std::string_view text, Scratch& scratch, std:
 
 void Tokenizer::Impl::encode_piece(std::string_view piece, Scratch& scratch,
                                    std::vector<TokenId>& out) const {
-    if (!whole.empty()) {
-        if (const auto found = whole.find(std::string(piece)); found != whole.end()) {
+    if (!ids_by_bytes.empty()) {
+        if (const auto found = ids_by_bytes.find(std::string(piece)); found != ids_by_bytes.end()) {
             out.push_back(found->second);
             return;
         }
@@ -203,7 +205,7 @@ void Tokenizer::Impl::encode_piece(std::string_view piece, Scratch& scratch,
     merges.apply(scratch.bytes, scratch.merging, out);
 }
 
-void add_known_ends(TokenizerSpec& spec) {
+void add_known_eos(TokenizerSpec& spec) {
     constexpr std::array<std::string_view, 5> names = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>",
                                                        "<|eom_id|>", "<|end_of_text|>"};
     for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
@@ -219,19 +221,19 @@ Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
                                                     : PreTokenizer::from_steps(spec.steps, spec.file));
     splitter.emplace(std::move(made));
     DS_ASSIGN(merges, read_merges(spec));
-    const Vocabulary vocabulary = vocabulary_of(spec);
+    const Vocabulary vocabulary = index_vocabulary(spec);
     for (int byte = 0; byte < 256; ++byte) {
-        const auto found = vocabulary.find(spell_bytes(std::string(1, static_cast<char>(byte))));
+        const auto found = vocabulary.find(encode_byte_level(std::string(1, static_cast<char>(byte))));
         byte_ids[static_cast<std::size_t>(byte)] = found == vocabulary.end() ? no_token : found->second;
     }
     normalises = spec.normalises.value_or(splitter->normalises());
-    const bool whole_pieces = spec.whole_pieces.value_or(splitter->whole_pieces());
+    const bool ignore_merges = spec.ignore_merges.value_or(splitter->ignore_merges());
     for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
         std::string& token = spec.tokens[id];
         const int type = spec.types[id];
         if (type == type_normal) {
-            bytes.push_back(unspell_bytes(token).value_or(token));
-            if (whole_pieces) whole[bytes.back()] = static_cast<TokenId>(id);
+            bytes.push_back(decode_byte_level(token).value_or(token));
+            if (ignore_merges) ids_by_bytes[bytes.back()] = static_cast<TokenId>(id);
             continue;
         }
         if (type == type_control || type == type_unknown || type == type_user_defined)
@@ -246,8 +248,8 @@ void Tokenizer::Impl::add_special(const TokenizerSpec& spec, TokenId id, bool co
     const auto found = std::find_if(spec.added.begin(), spec.added.end(),
                                     [&](const AddedToken& added) { return added.id == id; });
     if (found == spec.added.end()) return special.add(token, id, control);
-    if (!found->normalised) return special.add(token, id, control, found->edges);
-    if (!spec.marks_by_normaliser) late.add(token, id, control, found->edges);
+    if (!found->normalised) return special.add(token, id, control, found->matching);
+    if (!spec.normaliser_escapes_spaces) normalised_tokens.add(token, id, control, found->matching);
 }
 
 /// User-defined tokens are found inside the text (merging by score) or split it first (a tokenizer.json's
@@ -262,7 +264,7 @@ Status Tokenizer::Impl::make_sentence_pieces(const TokenizerSpec& spec) {
             add_special(spec, static_cast<TokenId>(i), control);
         bytes.push_back(control               ? token
                         : type == type_unused ? std::string()
-                                              : SentencePieces::bytes_of(token, type));
+                                              : SentencePieces::decode_token(token, type));
     }
     return {};
 }
@@ -270,7 +272,7 @@ Status Tokenizer::Impl::make_sentence_pieces(const TokenizerSpec& spec) {
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
     DS_TRY(check_spec(spec));
     auto impl = std::make_unique<Impl>();
-    impl->fingerprint = fingerprint_of(spec);
+    impl->fingerprint = compute_fingerprint(spec);
     impl->bytes.reserve(spec.tokens.size());
     DS_TRY(spec.model == "llama" ? impl->make_sentence_pieces(spec) : impl->make_byte_level(spec));
     impl->types = std::move(spec.types);
@@ -286,7 +288,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
 void Tokenizer::Impl::encode_segment(std::string_view text, bool at_start, bool parse_special,
                                      Scratch& scratch, std::vector<TokenId>& out) const {
     for (std::size_t done = 0; done < text.size();) {
-        const SpecialTokens::Hit hit = late.find(text, done, parse_special);
+        const SpecialTokens::Hit hit = normalised_tokens.find(text, done, parse_special);
         const std::size_t end = hit.id == no_token ? text.size() : hit.begin;
         const std::string_view plain = text.substr(done, end - done);
         if (sentence)

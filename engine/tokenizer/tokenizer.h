@@ -18,15 +18,15 @@ class BpeMerges;
 /// When a space is put in front of SentencePiece text.
 enum class SpacePrefix {
     never,
-    always,              ///< at the start of a text and after a control token
-    unless_there,        ///< as `always`, unless a space is already there
-    first_unless_there,  ///< only at the start of a text, unless a space is already there
+    always,                ///< at the start of a text and after a control token
+    unless_present,        ///< as `always`, unless a space is already there
+    first_unless_present,  ///< only at the start of a text, unless a space is already there
 };
 
 /// Non-default properties of an added token of a tokenizer.json.
 struct AddedToken {
     TokenId id = no_token;
-    TokenEdges edges;
+    TokenMatching matching;
     bool normalised = false;  ///< matched after normalisation, in the text between the other tokens
 };
 
@@ -42,19 +42,19 @@ struct TokenizerSpec {
     std::vector<float> scores;        ///< SentencePiece without merges: by id, highest merges first
     SpacePrefix space_prefix = SpacePrefix::always;  ///< SentencePiece
     TokenId unknown = no_token;                      ///< SentencePiece: for text without byte tokens
-    bool marks_by_normaliser = false;  ///< SentencePiece: replace spaces before matching added tokens
+    bool normaliser_escapes_spaces = false;  ///< SentencePiece: replace spaces before matching added tokens
     std::vector<AddedToken> added;
     TokenId bos = no_token;
     std::vector<TokenId> eos;      ///< every id that ends a turn
     TokenId named_eos = no_token;  ///< eos_token of chat templates, if the file names one
     bool add_bos = false;
     // Override what `pre` implies.
-    std::optional<bool> normalises;    ///< normalise text to Unicode NFC first
-    std::optional<bool> whole_pieces;  ///< a piece that is a token skips the merges
+    std::optional<bool> normalises;     ///< normalise text to Unicode NFC first
+    std::optional<bool> ignore_merges;  ///< a piece that is a token skips the merges
 };
 
 /// Adds control tokens that end a turn in every model that has them. Files often list only some of them.
-void add_known_ends(TokenizerSpec& spec);
+void add_known_eos(TokenizerSpec& spec);
 /// Fits the spec to an embedding of `rows` rows. Added tokens beyond it are allowed (some published models
 /// have them, for tools or images), because no text must contain them; they are removed from `eos`. Any other
 /// token beyond it is an error.
@@ -106,7 +106,7 @@ class TextStream {
 
   private:
     const Tokenizer* tokenizer_;
-    std::string held_;
+    std::string pending_;
 };
 
 /// Replaces invalid UTF-8 by U+FFFD.

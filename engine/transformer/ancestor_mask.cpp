@@ -16,22 +16,22 @@ void AncestorMask::build(const std::vector<int>& parents) {
     words_ = (parents.size() + 63) / 64;
     bits_.assign(parents.size() * words_, 0);
     for (std::size_t node = 0; node < parents.size(); ++node) {
-        std::uint64_t* own = bits_.data() + node * words_;
+        std::uint64_t* node_bits = bits_.data() + node * words_;
         const int parent = parents[node];
         assert(node == 0 ? parent == -1 : parent >= 0 && parent < static_cast<int>(node));
         if (parent >= 0) {
             const std::uint64_t* above = row(parent);
             // A parent's ancestors all have smaller indices than the parent.
-            for (std::size_t w = 0; w <= static_cast<std::size_t>(parent) / 64; ++w) own[w] = above[w];
+            for (std::size_t w = 0; w <= static_cast<std::size_t>(parent) / 64; ++w) node_bits[w] = above[w];
         }
-        own[node / 64] |= std::uint64_t{1} << (node % 64);
+        node_bits[node / 64] |= std::uint64_t{1} << (node % 64);
     }
 }
 
 void AncestorMask::clear(int nodes) {
     nodes_ = 0;
-    const auto most = static_cast<std::size_t>(nodes);
-    bits_.reserve(most * ((most + 63) / 64));
+    const auto capacity = static_cast<std::size_t>(nodes);
+    bits_.reserve(capacity * ((capacity + 63) / 64));
 }
 
 void AncestorMask::path(int node, std::vector<int>& out) const {

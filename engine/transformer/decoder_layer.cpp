@@ -56,7 +56,7 @@ std::uint64_t DecoderBatch::kv_bytes(int kv_width, std::size_t value_bytes) cons
     return slots * 2 * static_cast<std::uint64_t>(kv_width) * value_bytes;
 }
 
-void LayerPass::norm_heads(const DecoderLayer& layer, Rows<float> qkv) {
+void LayerPass::norm_qk(const DecoderLayer& layer, Rows<float> qkv) {
     const auto norm = [&](const std::vector<float>& weight, int first, int width) {
         const int span = static_cast<int>(weight.size());
         for (int at = first; span != 0 && at < first + width; at += span) {
@@ -68,15 +68,15 @@ void LayerPass::norm_heads(const DecoderLayer& layer, Rows<float> qkv) {
     norm(layer.k_norm, shape_.q_width(), shape_.kv_width());
 }
 
-void LayerPass::expect_keys(int cache_layer) {
+void LayerPass::prefetch_keys(int cache_layer) {
     const KvCache* cache = nullptr;
     int block = -1;
     for (const DecoderBatch::Place& place : batch_.places_) {
         if (place.cache == cache && place.slot / kernels::key_lanes == block) continue;
         cache = place.cache;
         block = place.slot / kernels::key_lanes;
-        kernels::expect_key(place.cache->type(), shape_.kv_width(), place.slot,
-                            place.cache->keys(cache_layer));
+        kernels::prefetch_key(place.cache->type(), shape_.kv_width(), place.slot,
+                              place.cache->keys(cache_layer));
     }
 }
 
@@ -106,7 +106,8 @@ void LayerPass::attention(int cache_layer) {
         query.keys = place.cache->keys(cache_layer);
         query.values = place.cache->values(cache_layer);
         query.prefix = place.prefix;
-        query.tail = {batch_.tails_.data() + place.tail_first, static_cast<std::size_t>(place.tail_size)};
+        query.ancestor_slots = {batch_.tails_.data() + place.ancestor_first,
+                                static_cast<std::size_t>(place.ancestor_count)};
     }
     if (batch_.places_.empty()) return;
     kernels::AttentionShape shape{shape_.heads, shape_.kv_heads, shape_.head_dim,
@@ -124,18 +125,18 @@ void LayerPass::attend(const DecoderLayer& layer, int cache_layer, const std::ve
                        Rows<const float> input, Rows<float> residual) {
     const int rows = batch_.rows();
     const Rows<float> qkv = rows_in(batch_.qkv_, rows, layer.qkv.n());
-    expect_keys(cache_layer);
-    kernels::expect_matmul(exec_, &layer.attn_out);
+    prefetch_keys(cache_layer);
+    kernels::prefetch_next(exec_, &layer.attn_out);
     kernels::norm_matmul(exec_, layer.qkv, {norm, shape_.norm_eps}, input, qkv,
                          layer.qkv_bias.empty() ? nullptr : layer.qkv_bias.data());
-    norm_heads(layer, qkv);
+    norm_qk(layer, qkv);
     // q and k are contiguous: one call rotates both.
     const int rotated = shape_.heads + shape_.kv_heads;
     kernels::rope(exec_, columns(qkv, 0, rotated * shape_.head_dim), rotated, rope_, batch_.positions_);
     store_keys(cache_layer);
     const Rows<float> mixed = rows_in(batch_.attention_, rows, shape_.q_width());
     attention(cache_layer);
-    kernels::expect_gated(exec_, layer.gate_up);
+    kernels::prefetch_next_gated(exec_, layer.gate_up);
     add_output(layer.attn_out, mixed, layer.attn_post_norm, residual);
 }
 
@@ -150,9 +151,9 @@ void LayerPass::add_output(const kernels::Matrix& weights, Rows<const float> inp
 
 void LayerPass::feed_forward(const DecoderLayer& layer, Rows<float> residual, const kernels::Matrix* next) {
     const Rows<float> gate_up = rows_in(batch_.gate_up_, batch_.rows(), 2 * shape_.ffn);
-    kernels::expect_matmul(exec_, &layer.down);
+    kernels::prefetch_next(exec_, &layer.down);
     kernels::norm_matmul_silu(exec_, layer.gate_up, {layer.ffn_norm, shape_.norm_eps}, residual, gate_up);
-    kernels::expect_matmul(exec_, next);
+    kernels::prefetch_next(exec_, next);
     add_output(layer.down, columns(gate_up, 0, shape_.ffn), layer.ffn_post_norm, residual);
 }
 

@@ -59,8 +59,8 @@ class DecoderBatch {
         KvCache* cache;
         int slot;
         int prefix;
-        int tail_first;
-        int tail_size;
+        int ancestor_first;
+        int ancestor_count;
     };
     std::vector<Place> places_;
     std::vector<int> positions_;
@@ -92,8 +92,8 @@ class LayerPass {
     /// Applies `norm` to the input unless it is empty.
     void attend(const DecoderLayer& layer, int cache_layer, const std::vector<float>& norm,
                 Rows<const float> input, Rows<float> residual);
-    void norm_heads(const DecoderLayer& layer, Rows<float> qkv);
-    void expect_keys(int cache_layer);
+    void norm_qk(const DecoderLayer& layer, Rows<float> qkv);
+    void prefetch_keys(int cache_layer);
     void store_keys(int cache_layer);
     void attention(int cache_layer);
     void add_output(const kernels::Matrix& weights, Rows<const float> input,

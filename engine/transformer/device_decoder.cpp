@@ -25,7 +25,7 @@ const float* DeviceDecoder::keep(std::span<const float> values) {
     kernels::DeviceBuffer buffer;
     if (!buffer.reserve(*device_, values.size_bytes())) {
         // A missing norm would look like one that the layer does not have.
-        device_->fail("out of device memory for norms and biases");
+        device_->set_error("out of device memory for norms and biases");
         return nullptr;
     }
     device_->upload(buffer.as<float>(), values.data(), values.size_bytes());
@@ -40,7 +40,7 @@ Status DeviceDecoder::prepare(kernels::Device& device, const LayerShape& shape,
     shape_ = shape;
     input_width_ = input_width > 0 ? input_width : shape.hidden;
     layers_ = layers;
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     cos_ = keep(rope.cos);
     sin_ = keep(rope.sin);
     for (const DecoderLayer& layer : layers) {
@@ -56,7 +56,7 @@ Status DeviceDecoder::prepare(kernels::Device& device, const LayerShape& shape,
         v.k_norm_width = static_cast<int>(layer.k_norm.size());
         vectors_.push_back(v);
     }
-    return device.finish();
+    return device.synchronize();
 }
 
 bool DeviceDecoder::reserve(int rows) {
@@ -66,11 +66,11 @@ bool DeviceDecoder::reserve(int rows) {
     const int input = padded_columns(std::max(input_width_, shape_.hidden));
     const bool enough =
         residual_.reserve(*device_, product(room, shape_.hidden) * sizeof(float)) &&
-        input_.reserve(*device_, product(room, input) * sizeof(kernels::Bf16)) &&
+        input_.reserve(*device_, product(room, input) * sizeof(kernels::half_t)) &&
         qkv_.reserve(*device_, product(room, qkv) * sizeof(float)) &&
-        mixed_.reserve(*device_, product(room, padded_columns(shape_.q_width())) * sizeof(kernels::Bf16)) &&
+        mixed_.reserve(*device_, product(room, padded_columns(shape_.q_width())) * sizeof(kernels::half_t)) &&
         gate_up_.reserve(*device_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
-        active_.reserve(*device_, product(room, padded_columns(shape_.ffn)) * sizeof(kernels::Bf16)) &&
+        active_.reserve(*device_, product(room, padded_columns(shape_.ffn)) * sizeof(kernels::half_t)) &&
         projected_.reserve(*device_, product(room, shape_.hidden) * sizeof(float));
     capacity_ = enough ? room : 0;
     keys_.clear();
@@ -95,9 +95,9 @@ void DeviceDecoder::list_places(const DecoderBatch& batch) {
         numbers_[rows + r] = place.slot;
         numbers_[2 * rows + r] = batch.positions_[r];
         numbers_[3 * rows + r] = place.prefix;
-        numbers_[4 * rows + r] = place.tail_first;
-        numbers_[5 * rows + r] = place.tail_size;
-        longest = std::max<std::int64_t>(longest, place.prefix + place.tail_size);
+        numbers_[4 * rows + r] = place.ancestor_first;
+        numbers_[5 * rows + r] = place.ancestor_count;
+        longest = std::max<std::int64_t>(longest, place.prefix + place.ancestor_count);
     }
     const auto needed =
         static_cast<unsigned>((longest + kernels::attention_block - 1) / kernels::attention_block);
@@ -164,7 +164,7 @@ Status DeviceDecoder::begin(const DecoderBatch& batch) {
 void DeviceDecoder::take_residual(const float* norm) {
     const int stride = hidden_stride();
     if (norm == nullptr) {
-        device_->round({residual(), shape_.hidden, rows_, shape_.hidden, input(), stride, stride});
+        device_->cast({residual(), shape_.hidden, rows_, shape_.hidden, input(), stride, stride});
         return;
     }
     kernels::RmsNormOp op;
@@ -180,7 +180,7 @@ void DeviceDecoder::take_residual(const float* norm) {
 }
 
 void DeviceDecoder::attention(int cache_layer) {
-    const kernels::HeadShape heads{shape_.heads, shape_.kv_heads, shape_.head_dim};
+    const kernels::AttentionHeads heads{shape_.heads, shape_.kv_heads, shape_.head_dim};
     kernels::AttentionOp op;
     op.q = qkv_.as<float>();
     op.q_stride = shape_.q_width() + 2 * shape_.kv_width();
@@ -190,7 +190,7 @@ void DeviceDecoder::attention(int cache_layer) {
     op.layer = cache_layer;
     op.blocks = blocks_;
     op.partial = partial_.as<float>();
-    op.y = mixed_.as<kernels::Bf16>();
+    op.y = mixed_.as<kernels::half_t>();
     op.y_stride = padded_columns(shape_.q_width());
     const std::size_t per_row =
         product(shape_.heads, blocks_) * static_cast<std::size_t>(shape_.head_dim + 2) * sizeof(float);
@@ -208,7 +208,7 @@ void DeviceDecoder::attention(int cache_layer) {
     }
 }
 
-void DeviceDecoder::add_output(const kernels::Matrix& weights, const kernels::Bf16* x,
+void DeviceDecoder::add_output(const kernels::Matrix& weights, const kernels::half_t* x,
                                const float* post_norm) {
     kernels::MatmulOp op;
     op.weights = weights.device_matrix();
@@ -231,7 +231,7 @@ void DeviceDecoder::add_output(const kernels::Matrix& weights, const kernels::Bf
     device_->rms_norm(norm);
 }
 
-void DeviceDecoder::attend(int layer, int cache_layer, const kernels::Bf16* x) {
+void DeviceDecoder::attend(int layer, int cache_layer, const kernels::half_t* x) {
     const DecoderLayer& weights = layers_[static_cast<std::size_t>(layer)];
     const Vectors& vectors = vectors_[static_cast<std::size_t>(layer)];
     const int width = shape_.q_width() + 2 * shape_.kv_width();
@@ -267,7 +267,7 @@ void DeviceDecoder::attend(int layer, int cache_layer, const kernels::Bf16* x) {
                          places_,
                          cache_layer});
     attention(cache_layer);
-    add_output(weights.attn_out, mixed_.as<kernels::Bf16>(), vectors.attn_post_norm);
+    add_output(weights.attn_out, mixed_.as<kernels::half_t>(), vectors.attn_post_norm);
 }
 
 void DeviceDecoder::feed_forward(int layer) {
@@ -281,9 +281,9 @@ void DeviceDecoder::feed_forward(int layer) {
     project.y = gate_up_.as<float>();
     project.y_stride = 2 * shape_.ffn;
     device_->matmul(project);
-    device_->silu_mul({gate_up_.as<float>(), 2 * shape_.ffn, rows_, shape_.ffn, active_.as<kernels::Bf16>(),
+    device_->silu_mul({gate_up_.as<float>(), 2 * shape_.ffn, rows_, shape_.ffn, active_.as<kernels::half_t>(),
                        padded_columns(shape_.ffn)});
-    add_output(weights.down, active_.as<kernels::Bf16>(), vectors.ffn_post_norm);
+    add_output(weights.down, active_.as<kernels::half_t>(), vectors.ffn_post_norm);
 }
 
 void DeviceDecoder::run(int layer) {
@@ -299,8 +299,8 @@ void DeviceDecoder::replay(std::span<const int> extra, FunctionRef<void()> work)
     shape.insert(shape.end(), extra.begin(), extra.end());
     if (keys_.size() > most_graphs) keys_.clear();
     std::uint64_t& key = keys_[shape];
-    if (key == 0) key = device_->new_key();
-    device_->replay(key, work);
+    if (key == 0) key = device_->new_graph_key();
+    device_->graph(key, work);
 }
 
 }  // namespace draftscope

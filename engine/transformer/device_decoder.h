@@ -29,12 +29,12 @@ class DeviceDecoder {
     /// Places the rows of `batch`, whose caches lie on the device.
     Status begin(const DecoderBatch& batch);
     /// The rows' tree ancestors come from an array there, [as begin() placed them], instead of the batch's.
-    void use_tails(const std::int32_t* there) { places_.tails = there; }
+    void use_tails(const std::int32_t* there) { places_.ancestor_slots = there; }
     /// So do the rows' positions and how many ancestors they have; as many as begin() was told at most.
     void use_places(const kernels::TreeRows& there) {
         places_.position = there.positions;
-        places_.tail_size = there.tail_sizes;
-        places_.tails = there.tails;
+        places_.ancestor_count = there.ancestor_counts;
+        places_.ancestor_slots = there.ancestor_slots;
     }
     /// Memory for passes of `rows` rows: smaller ones then leave what others wrote. False when there is none.
     bool make_room(int rows) { return reserve(rows); }
@@ -42,11 +42,11 @@ class DeviceDecoder {
     /// [rows, hidden] f32: what the layers add to.
     float* residual() const { return residual_.as<float>(); }
     /// [rows, padded_columns(input width or hidden)]: scratch for what a matmul reads.
-    kernels::Bf16* input() const { return input_.as<kernels::Bf16>(); }
+    kernels::half_t* input() const { return input_.as<kernels::half_t>(); }
     int hidden_stride() const { return kernels::padded_columns(shape_.hidden); }
 
     /// residual += W_o attention(W_qkv x); x is bf16 with the stride of the layer's qkv matrix.
-    void attend(int layer, int cache_layer, const kernels::Bf16* x);
+    void attend(int layer, int cache_layer, const kernels::half_t* x);
     void feed_forward(int layer);
     /// A whole layer.
     void run(int layer);
@@ -74,7 +74,7 @@ class DeviceDecoder {
     void list_places(const DecoderBatch& batch);
     void list_tiles(const DecoderBatch& batch);
     void attention(int cache_layer);
-    void add_output(const kernels::Matrix& weights, const kernels::Bf16* x, const float* post_norm);
+    void add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm);
 
     kernels::Device* device_ = nullptr;
     LayerShape shape_;
@@ -87,10 +87,10 @@ class DeviceDecoder {
 
     int rows_ = 0, capacity_ = 0;
     int blocks_ = 0;                     ///< of attention, a power of two
-    std::vector<std::int32_t> numbers_;  ///< the arrays of RowPlaces, one after the other
+    std::vector<std::int32_t> numbers_;  ///< the arrays of AttentionBatch, one after the other
     std::vector<std::int32_t> tiles_;    ///< first row, rows
     std::vector<kernels::KvPlanes> sequences_;
-    kernels::RowPlaces places_;
+    kernels::AttentionBatch places_;
     kernels::DeviceBuffer numbers_there_, sequences_there_;
     kernels::DeviceBuffer residual_, input_, qkv_, mixed_, gate_up_, active_, projected_, partial_;
     std::map<std::vector<std::int64_t>, std::uint64_t> keys_;  ///< of graphs, by what tells passes apart

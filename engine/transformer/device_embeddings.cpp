@@ -17,9 +17,9 @@ std::size_t count(int rows, int cols) {
 
 const float* DeviceEmbeddings::get(kernels::Device& device, int vocab, int d,
                                    FunctionRef<void(std::span<const TokenId>, Rows<float>)> embed) {
-    if (refused_ == device.forgiven() || table_.as<float>() != nullptr) return table_.as<float>();
+    if (refused_ == device.oom_epoch() || table_.as<float>() != nullptr) return table_.as<float>();
     if (!table_.reserve(device, count(vocab, d) * sizeof(float))) {
-        refused_ = device.forgiven();
+        refused_ = device.oom_epoch();
         return nullptr;
     }
     std::vector<TokenId> tokens;

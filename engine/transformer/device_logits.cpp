@@ -27,8 +27,8 @@ void take(std::vector<T>& to, const std::vector<std::int32_t>& from, std::size_t
 }  // namespace
 
 bool can_answer(const RowQuestion& question) {
-    return question.vocab <= kernels::most_draw_columns &&
-           kernels::can_select(question.vocab, std::min(question.best, question.vocab));
+    return question.vocab <= kernels::max_sample_columns &&
+           kernels::can_topk(question.vocab, std::min(question.best, question.vocab));
 }
 
 bool DeviceLogits::reserve(kernels::Device& device, int rows, int columns) {
@@ -99,7 +99,7 @@ bool DeviceLogits::lay_out(const RowQuestion& question, std::size_t tokens) {
                       : question.residual == nullptr ? 0
                                                      : static_cast<int>(question.residual->nodes.size());
     at_.end = at_.accepted + cells(3, residual_nodes_);
-    const std::size_t scratch = kernels::select_scratch(rows_, question.vocab, best_);
+    const std::size_t scratch = kernels::topk_scratch_bytes(rows_, question.vocab, best_);
     return answers_there_.reserve(*device_, std::bit_ceil(at_.end * sizeof(std::int32_t))) &&
            scratch_.reserve(*device_, std::bit_ceil(scratch));
 }
@@ -111,7 +111,7 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
     drawn_ = uniforms != nullptr;
     cut_ = drawn_ && (question.top_p < 1 || (question.top_k > 0 && question.top_k < question.vocab));
     entropies_ = question.entropies;
-    kernels::SelectOp select;
+    kernels::TopKOp select;
     select.logits = data();
     select.stride = columns_;
     select.rows = rows_;
@@ -122,7 +122,7 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
     // The sum at temperature 1 is the norm of greedy rows; drawn ones have their own.
     select.logsumexp = floats + (drawn_ ? at_.choice_logits : at_.log_norm);
     select.scratch = scratch_.as<void>();
-    device_->select(select);
+    device_->topk(select);
     if (drawn_) ask_draws(question, uniforms);
     if (!entropies_) return;
     kernels::EntropyOp entropy;
@@ -130,9 +130,9 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
     entropy.stride = columns_;
     entropy.rows = rows_;
     entropy.vocab = question.vocab;
-    entropy.scale = drawn_ ? question.scale : 1.0f;
+    entropy.inv_temperature = drawn_ ? question.scale : 1.0f;
     entropy.log_norm = floats + at_.log_norm;
-    entropy.lowest = cut_ ? floats + at_.lowest : nullptr;
+    entropy.min_logit = cut_ ? floats + at_.lowest : nullptr;
     entropy.out = floats + at_.entropies;
     device_->entropy(entropy);
 }
@@ -140,22 +140,22 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
 void DeviceLogits::ask_draws(const RowQuestion& question, const double* uniforms) {
     auto* ints = answers_there_.as<std::int32_t>();
     auto* floats = answers_there_.as<float>();
-    kernels::DrawOp draw;
+    kernels::SampleOp draw;
     if (cut_) {
-        device_->cut({data(), columns_, rows_, question.vocab, question.scale, question.top_k, question.top_p,
-                      floats + at_.lowest, ints + at_.last});
-        draw.kept = {floats + at_.lowest, ints + at_.last};
+        device_->mask_top_k_top_p({data(), columns_, rows_, question.vocab, question.scale, question.top_k,
+                                   question.top_p, floats + at_.lowest, ints + at_.last});
+        draw.mask = {floats + at_.lowest, ints + at_.last};
     }
     draw.logits = data();
     draw.stride = columns_;
     draw.rows = rows_;
     draw.vocab = question.vocab;
-    draw.scale = question.scale;
+    draw.inv_temperature = question.scale;
     draw.uniforms = uniforms;
     draw.tokens = ints + at_.choices;
     draw.values = floats + at_.choice_logits;
     draw.log_norm = floats + at_.log_norm;
-    device_->draw(draw);
+    device_->sample(draw);
 }
 
 /// After the draws, whose norms it needs. Uploads the drafts and what they were drawn from.
@@ -163,7 +163,7 @@ bool DeviceLogits::ask_residual(const RowQuestion& question) {
     const ResidualQuestion& asked = *question.residual;
     const std::size_t drafts = asked.drafts.size();
     // Nodes, the drafts' numbers, the drafts: each begins where values of its size may.
-    const std::size_t uniforms_at = asked.nodes.size() * sizeof(kernels::ResidualNode);
+    const std::size_t uniforms_at = asked.nodes.size() * sizeof(kernels::RejectionNode);
     const std::size_t drafts_at = uniforms_at + drafts * sizeof(double);
     const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
         return buffer.reserve(*device_, std::bit_ceil(std::max<std::size_t>(bytes, 4)));
@@ -178,8 +178,8 @@ bool DeviceLogits::ask_residual(const RowQuestion& question) {
     device_->upload(there + drafts_at, asked.drafts.data(), drafts * sizeof(std::int32_t));
     device_->upload(ids_of_q_.as<void>(), asked.ids.data(), asked.ids.size() * sizeof(std::int32_t));
     device_->upload(probs_of_q_.as<void>(), asked.probs.data(), q_bytes);
-    kernels::ResidualOp op;
-    op.nodes = reinterpret_cast<const kernels::ResidualNode*>(there);
+    kernels::RejectionSampleOp op;
+    op.nodes = reinterpret_cast<const kernels::RejectionNode*>(there);
     op.uniforms = reinterpret_cast<const double*>(there + uniforms_at);
     op.drafts = reinterpret_cast<const std::int32_t*>(there + drafts_at);
     op.ids = ids_of_q_.as<std::int32_t>();
@@ -189,26 +189,26 @@ bool DeviceLogits::ask_residual(const RowQuestion& question) {
 }
 
 bool DeviceLogits::ask_residual_of(const RowQuestion& question, TreeStep& step) {
-    kernels::ResidualOp op;
+    kernels::RejectionSampleOp op;
     step.ask_drafts(op);
     return ask_in_pieces(question, op);
 }
 
 /// `op` says which nodes there are and what their drafts were drawn from. As many nodes at a time as there is
 /// room for the weights of; they do not look at each other.
-bool DeviceLogits::ask_in_pieces(const RowQuestion& question, kernels::ResidualOp op) {
+bool DeviceLogits::ask_in_pieces(const RowQuestion& question, kernels::RejectionSampleOp op) {
     const std::size_t node_bytes = cells(1, question.vocab) * sizeof(float);
     const int most = std::clamp(static_cast<int>(most_weight_bytes / node_bytes), 1, residual_nodes_);
     if (!weights_.reserve(*device_, std::bit_ceil(static_cast<std::size_t>(most) * node_bytes))) return false;
     auto* floats = answers_there_.as<float>();
     auto* ints = answers_there_.as<std::int32_t>();
-    const kernels::ResidualNode* nodes = op.nodes;
+    const kernels::RejectionNode* nodes = op.nodes;
     op.logits = data();
     op.stride = columns_;
     op.vocab = question.vocab;
-    op.scale = question.scale;
+    op.inv_temperature = question.scale;
     op.log_norm = floats + at_.log_norm;
-    op.lowest = cut_ ? floats + at_.lowest : nullptr;
+    op.min_logit = cut_ ? floats + at_.lowest : nullptr;
     op.weights = weights_.as<float>();
     for (int first = 0; first < residual_nodes_; first += most) {
         op.count = std::min(most, residual_nodes_ - first);
@@ -216,7 +216,7 @@ bool DeviceLogits::ask_in_pieces(const RowQuestion& question, kernels::ResidualO
         op.accepted = ints + at_.accepted + first;
         op.bonus = op.accepted + residual_nodes_;
         op.bonus_logits = floats + at_.accepted + first + 2 * residual_nodes_;
-        device_->residual(op);
+        device_->rejection_sample(op);
     }
     return true;
 }
@@ -258,12 +258,12 @@ bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool a
         assert(question.drafts && drawn_);
         const auto* floats = answers_there_.as<float>();
         kernels::AcceptTypicalOp op;
-        op.scale = question.scale;
+        op.inv_temperature = question.scale;
         op.epsilon = question.epsilon;
         op.delta = question.delta;
         op.draft_logits = floats + at_.logits;
         op.log_norm = floats + at_.log_norm;
-        op.lowest = cut_ ? floats + at_.lowest : nullptr;
+        op.min_logit = cut_ ? floats + at_.lowest : nullptr;
         op.entropies = floats + at_.entropies;
         step.ask_typical(op);
     } else if (accept) {
@@ -291,19 +291,19 @@ void DeviceLogits::ask_tokens(const RowQuestion& question, const std::int32_t* r
 void DeviceLogits::ask_masses(const RowQuestion& question, const std::int32_t* rows,
                               const std::int32_t* first, const std::int32_t* size, const TokenId* ids) {
     auto* floats = answers_there_.as<float>();
-    kernels::MassOp mass;
+    kernels::SetProbabilityOp mass;
     mass.logits = data();
     mass.stride = columns_;
     mass.count = static_cast<int>(mass_rows_.size());
-    mass.scale = drawn_ ? question.scale : 1.0f;
+    mass.inv_temperature = drawn_ ? question.scale : 1.0f;
     mass.log_norm = floats + at_.log_norm;
     mass.rows = rows;
     mass.first = first;
     mass.size = size;
     mass.ids = ids;
     mass.out = floats + at_.masses;
-    mass.lowest = cut_ ? floats + at_.lowest : nullptr;
-    device_->mass(mass);
+    mass.min_logit = cut_ ? floats + at_.lowest : nullptr;
+    device_->sum_set_probability(mass);
 }
 
 void DeviceLogits::collect(RowAnswers& out) {
@@ -344,7 +344,7 @@ void DeviceLogits::collect(RowAnswers& out) {
 Rows<const float> DeviceLogits::rows(int first, int count) {
     if (host_.size() < cells(rows_, columns_)) host_.resize(cells(rows_, columns_));
     bool waiting = false;
-    const std::lock_guard lock(device_->busy());
+    const std::lock_guard lock(device_->submit_mutex());
     for (int r = first; r < first + count; ++r) {
         if (here_[static_cast<std::size_t>(r)] != 0) continue;
         const std::size_t at = cells(r, columns_);
@@ -352,7 +352,7 @@ Rows<const float> DeviceLogits::rows(int first, int count) {
         here_[static_cast<std::size_t>(r)] = 1;
         waiting = true;
     }
-    if (waiting) (void)device_->finish();  // an error stays, and fails the next forward
+    if (waiting) (void)device_->synchronize();  // an error stays, and fails the next forward
     return {host_.data() + cells(first, columns_), count, columns_};
 }
 

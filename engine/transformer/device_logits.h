@@ -12,9 +12,10 @@
 
 namespace draftscope {
 
-/// What rejection sampling wants of the rows after which there are drafts; spans as ResidualOp has them.
+/// What rejection sampling wants of the rows after which there are drafts; spans as RejectionSampleOp has
+/// them.
 struct ResidualQuestion {
-    std::vector<kernels::ResidualNode> nodes;
+    std::vector<kernels::RejectionNode> nodes;
     std::vector<std::int32_t> drafts;
     std::vector<double> uniforms;  ///< of each draft
     std::vector<std::int32_t> ids;
@@ -102,7 +103,7 @@ class DeviceLogits {
     void ask_draws(const RowQuestion& question, const double* uniforms);
     bool ask_residual(const RowQuestion& question);
     bool ask_residual_of(const RowQuestion& question, TreeStep& step);
-    bool ask_in_pieces(const RowQuestion& question, kernels::ResidualOp op);
+    bool ask_in_pieces(const RowQuestion& question, kernels::RejectionSampleOp op);
     void ask_tokens(const RowQuestion& question, const std::int32_t* rows, const std::int32_t* tokens);
     void ask_masses(const RowQuestion& question, const std::int32_t* rows, const std::int32_t* first,
                     const std::int32_t* size, const TokenId* ids);

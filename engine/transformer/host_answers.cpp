@@ -8,7 +8,7 @@ namespace draftscope {
 bool HostAnswers::can_answer(const kernels::Exec& exec, const RowQuestion& question) {
     return question.uniforms.empty() && question.scale == 1.0f && question.tokens.empty() &&
            question.sets.empty() && !question.drafts && !question.entropies && question.residual == nullptr &&
-           kernels::head_pass_pays(exec, question.vocab, std::min(question.best, question.vocab));
+           kernels::matmul_topk_pays_off(exec, question.vocab, std::min(question.best, question.vocab));
 }
 
 void HostAnswers::answer(kernels::Exec& exec, const kernels::Matrix& lm_head, Rows<const float> hidden,
@@ -26,7 +26,7 @@ void HostAnswers::answer(kernels::Exec& exec, const kernels::Matrix& lm_head, Ro
     out.logits.clear();
     out.ranks.clear();
     out.masses.clear();
-    kernels::head_pass(exec, lm_head, hidden, question.vocab, out.best, nullptr, partials_);
+    kernels::matmul_topk(exec, lm_head, hidden, question.vocab, out.best, nullptr, partials_);
     kernels::finish_logsumexp(partials_, out.log_norm);
     kernels::finish_topk(partials_, Rows<std::int32_t>(out.best_ids.data(), hidden.rows, out.best),
                          Rows<float>(out.best_logits.data(), hidden.rows, out.best));

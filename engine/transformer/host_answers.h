@@ -16,7 +16,7 @@ class HostAnswers {
                 const RowQuestion& question, RowAnswers& out);
 
   private:
-    kernels::HeadPartials partials_;
+    kernels::PartialTopK partials_;
 };
 
 }  // namespace draftscope

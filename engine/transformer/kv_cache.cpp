@@ -24,7 +24,7 @@ KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kern
     : layers_(layers), slots_(slots), kv_width_(kv_width), type_(type), device_(device) {
     assert(layers > 0 && slots >= 0 && kv_width > 0);
     if (device_ != nullptr) {
-        const std::lock_guard lock(device_->busy());
+        const std::lock_guard lock(device_->submit_mutex());
         reserve_on_device();
         return;
     }
@@ -35,17 +35,17 @@ KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kern
 }
 
 std::size_t KvCache::row_bytes() const {
-    return static_cast<std::size_t>(kv_width_) * kernels::bytes_of(type_);
+    return static_cast<std::size_t>(kv_width_) * kernels::bytes_per_value(type_);
 }
 
 void KvCache::reserve_on_device() {
     const auto values = static_cast<std::size_t>(2 * layers_) * static_cast<std::size_t>(plane());
     // Without memory, planes() are null and the pass that uses them reports the error.
-    (void)on_device_.reserve(*device_, values * sizeof(kernels::Bf16));
+    (void)on_device_.reserve(*device_, values * sizeof(kernels::half_t));
 }
 
 kernels::KvPlanes KvCache::planes() const {
-    return {on_device_.as<kernels::Bf16>(), plane()};
+    return {on_device_.as<kernels::half_t>(), plane()};
 }
 
 void KvCache::commit(int count) {
@@ -56,7 +56,7 @@ void KvCache::commit(int count) {
 void KvCache::commit_path(std::span<const int> path) {
     assert(static_cast<int>(path.size()) <= free_slots());
     if (device_ != nullptr) {
-        const std::lock_guard lock(device_->busy());
+        const std::lock_guard lock(device_->submit_mutex());
         device_->compact(
             {planes(), 2 * layers_, kv_width_, length_, path.data(), static_cast<int>(path.size())});
         length_ += static_cast<int>(path.size());
@@ -76,15 +76,16 @@ void KvCache::commit_path(std::span<const int> path) {
     length_ += static_cast<int>(path.size());
 }
 
-kernels::CompactOp KvCache::path_move(const std::int32_t* path, const std::int32_t* count, int most) const {
+kernels::CompactOp KvCache::path_move(const std::int32_t* path, const std::int32_t* count,
+                                      int max_count) const {
     kernels::CompactOp op;
     op.cache = planes();
     op.planes = 2 * layers_;
     op.width = kv_width_;
     op.first = length_;
-    op.count = most;
-    op.path_there = path;
-    op.count_there = count;
+    op.count = max_count;
+    op.d_path = path;
+    op.d_count = count;
     return op;
 }
 
@@ -109,7 +110,7 @@ void KvCache::ensure_free(int count) {
 }
 
 void KvCache::grow_on_device(int slots) {
-    const std::lock_guard lock(device_->busy());
+    const std::lock_guard lock(device_->submit_mutex());
     const kernels::KvPlanes old = planes();
     const kernels::DeviceBuffer kept = std::exchange(on_device_, kernels::DeviceBuffer());
     slots_ = slots;
@@ -117,10 +118,10 @@ void KvCache::grow_on_device(int slots) {
     const kernels::KvPlanes fresh = planes();
     if (fresh.data == nullptr || old.data == nullptr) return;
     const std::size_t bytes =
-        static_cast<std::size_t>(length_) * static_cast<std::size_t>(kv_width_) * sizeof(kernels::Bf16);
+        static_cast<std::size_t>(length_) * static_cast<std::size_t>(kv_width_) * sizeof(kernels::half_t);
     for (int p = 0; p < 2 * layers_; ++p)
         device_->copy(fresh.data + p * fresh.plane, old.data + p * old.plane, bytes);
-    (void)device_->finish();  // before the old memory is released
+    (void)device_->synchronize();  // before the old memory is released
 }
 
 }  // namespace draftscope

@@ -13,7 +13,7 @@
 namespace draftscope {
 
 /// Keys and values are stored in 16 bits, except with f32 weights, whose results serve as a reference.
-constexpr kernels::KvType kv_type_of(kernels::Precision precision) {
+constexpr kernels::KvType kv_type_for(kernels::Precision precision) {
     return precision == kernels::Precision::f32 ? kernels::KvType::f32 : kernels::KvType::f16;
 }
 
@@ -44,7 +44,7 @@ class KvCache {
     void commit_path(std::span<const int> path);
     /// Returns the device op for commit_path(); it commits nothing. `path` and `count` (at most `most`) are
     /// in device memory. The caller calls commit() once it knows the count.
-    kernels::CompactOp path_move(const std::int32_t* path, const std::int32_t* count, int most) const;
+    kernels::CompactOp path_move(const std::int32_t* path, const std::int32_t* count, int max_count) const;
     void clear() { length_ = 0; }
     void truncate(int length) { length_ = length; }
     /// Grows the cache to at least `count` free slots and keeps the committed rows.

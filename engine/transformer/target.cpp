@@ -22,8 +22,8 @@ std::size_t count(int rows, int cols) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
-bool only_ends(const ModelConfig& config) {
-    return config.architecture == ends_architecture;
+bool is_head_only(const ModelConfig& config) {
+    return config.architecture == head_only_architecture;
 }
 
 Status check_config(const ModelConfig& config, const std::string& file) {
@@ -33,7 +33,7 @@ Status check_config(const ModelConfig& config, const std::string& file) {
     };
     DS_TRY(positive(config.layers, "number of layers"));
     DS_TRY(positive(config.hidden, "hidden size"));
-    if (only_ends(config)) return {};
+    if (is_head_only(config)) return {};
     DS_TRY(positive(config.heads, "number of heads"));
     DS_TRY(positive(config.kv_heads, "number of key/value heads"));
     DS_TRY(positive(config.head_dim, "head size"));
@@ -96,9 +96,9 @@ void plan_layer(const LayerShape& shape, int index, std::vector<PlannedMatrix>& 
 }
 
 /// Every packed matrix of a model in the order in which load_layers() loads them, the LM head last.
-std::vector<PlannedMatrix> plan_of(const ModelConfig& config, const LayerShape& shape) {
+std::vector<PlannedMatrix> make_plan(const ModelConfig& config, const LayerShape& shape) {
     std::vector<PlannedMatrix> plan;
-    for (int i = 0; !only_ends(config) && i < config.layers; ++i) plan_layer(shape, i, plan);
+    for (int i = 0; !is_head_only(config) && i < config.layers; ++i) plan_layer(shape, i, plan);
     plan.push_back({"output",
                     {{config.tied_head ? "token_embd.weight" : "output.weight", config.vocab}},
                     config.hidden,
@@ -135,7 +135,7 @@ struct Target::Impl {
     DecoderBatch batch;
     HostAnswers host_answers;
     std::vector<float> residual;  ///< [rows, d]
-    std::vector<float> wanted;    ///< [logit rows, d], gathered
+    std::vector<float> gathered;  ///< [logit rows, d], gathered
     std::vector<int> node_path;
 
     LoadReport load_report;
@@ -143,20 +143,20 @@ struct Target::Impl {
     Status load_weights(kernels::Exec& exec, const ProgressFn& progress, const WeightCacheOptions& cache);
     Status load_layers(WeightLoader& loader, const ProgressFn& progress);
     Status check(const ForwardRequest& request) const;
-    Status check_sequence(const SequenceRows& sequence) const;
-    void place_rows(const SequenceRows& sequence);
+    Status check_sequence(const SequenceTokens& sequence) const;
+    void add_rows(const SequenceTokens& sequence);
     /// Runs the rows of `sequences` through all layers and the final norm. `aux` may be null. Only a device
     /// fills `logits` [rows, V] and `answers`.
-    Status run(kernels::Exec& exec, std::span<const SequenceRows> sequences, std::span<const int> aux_layers,
-               float* hidden, float* aux, float* logits = nullptr, const RowQuestion* question = nullptr,
-               RowAnswers* answers = nullptr);
-    void logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
+    Status run(kernels::Exec& exec, std::span<const SequenceTokens> sequences,
+               std::span<const int> aux_layers, float* hidden, float* aux, float* logits = nullptr,
+               const RowQuestion* question = nullptr, RowAnswers* answers = nullptr);
+    void compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
     /// Bytes of keys and values of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
         const std::size_t value =
-            device() != nullptr ? sizeof(kernels::Bf16) : kernels::bytes_of(kv_type_of(precision));
+            device() != nullptr ? sizeof(kernels::half_t) : kernels::bytes_per_value(kv_type_for(precision));
         return static_cast<std::uint64_t>(file.config.layers) * batch.kv_bytes(shape.kv_width(), value);
     }
 };
@@ -167,7 +167,7 @@ Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progres
     for (int i = 0; i < config.layers; ++i) {
         if (progress)
             progress(i / (config.layers + 1.0),
-                     fmt::format("{} layer {} of {}", loader.doing(), i + 1, config.layers));
+                     fmt::format("{} layer {} of {}", loader.activity(), i + 1, config.layers));
         DS_ASSIGN(DecoderLayer layer, load_layer(loader, file, i));
         layer_bytes += layer.bytes();
         layers.push_back(std::move(layer));
@@ -182,14 +182,14 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
     const WeightSource& source = *file.weights;
     const ModelConfig& config = file.config;
     DS_ASSIGN(embedding, require_tensor(source, "token_embd.weight", {config.vocab, config.hidden}));
-    WeightLoader loader(exec, precision, source, plan_of(config, shape), cache);
-    if (!only_ends(config)) DS_TRY(load_layers(loader, progress));
+    WeightLoader loader(exec, precision, source, make_plan(config, shape), cache);
+    if (!is_head_only(config)) DS_TRY(load_layers(loader, progress));
     if (progress)
-        progress(config.layers / (config.layers + 1.0), fmt::format("{} the LM head", loader.doing()));
+        progress(config.layers / (config.layers + 1.0), fmt::format("{} the LM head", loader.activity()));
     DS_ASSIGN(lm_head, loader.next());
     if (progress && loader.writing()) progress(1.0, "waiting for the packed weights to be on disk");
     load_report = loader.finish();
-    if (kernels::Device* device = exec.device(); device != nullptr && !only_ends(config))
+    if (kernels::Device* device = exec.device(); device != nullptr && !is_head_only(config))
         DS_TRY(on_device.prepare(*device, shape, rope, layers, output_norm, lm_head));
     if (progress) progress(1.0, "target ready");
     return {};
@@ -203,11 +203,11 @@ void Target::Impl::embed(std::span<const TokenId> tokens, Rows<float> out) const
     }
 }
 
-Status Target::Impl::check_sequence(const SequenceRows& sequence) const {
+Status Target::Impl::check_sequence(const SequenceTokens& sequence) const {
     const int rows = static_cast<int>(sequence.tokens.size());
     const KvCache* cache = sequence.cache;
     if (cache == nullptr || cache->layers() != file.config.layers || cache->kv_width() != shape.kv_width() ||
-        cache->type() != kv_type_of(precision)) {
+        cache->type() != kv_type_for(precision)) {
         return failed("target forward: a sequence's KV cache was not made by this target");
     }
     if (sequence.mask != nullptr &&
@@ -219,13 +219,13 @@ Status Target::Impl::check_sequence(const SequenceRows& sequence) const {
         return failed("target forward: {} rows do not fit into the {} free of {} KV slots; clip the tree",
                       rows, cache->free_slots(), cache->slots());
     }
-    int deepest = rows - 1;
+    int max_depth = rows - 1;
     if (sequence.mask != nullptr) {
-        deepest = rows == 0 ? -1 : *std::max_element(sequence.depths.begin(), sequence.depths.end());
+        max_depth = rows == 0 ? -1 : *std::max_element(sequence.depths.begin(), sequence.depths.end());
     }
-    if (cache->length() + deepest >= file.config.context) {
+    if (cache->length() + max_depth >= file.config.context) {
         return failed("target forward: position {} is past the model's context of {} tokens",
-                      cache->length() + deepest, file.config.context);
+                      cache->length() + max_depth, file.config.context);
     }
     for (const TokenId token : sequence.tokens) {
         if (token < 0 || token >= file.config.vocab) {
@@ -239,7 +239,7 @@ Status Target::Impl::check_sequence(const SequenceRows& sequence) const {
 Status Target::Impl::check(const ForwardRequest& request) const {
     if (layers.empty()) return failed("target forward: {} was opened without its layers", path);
     int rows = 0;
-    for (const SequenceRows& sequence : request.sequences) {
+    for (const SequenceTokens& sequence : request.sequences) {
         DS_TRY(check_sequence(sequence));
         rows += static_cast<int>(sequence.tokens.size());
     }
@@ -257,7 +257,7 @@ Status Target::Impl::check(const ForwardRequest& request) const {
     return {};
 }
 
-void Target::Impl::place_rows(const SequenceRows& sequence) {
+void Target::Impl::add_rows(const SequenceTokens& sequence) {
     const int committed = sequence.cache->length();
     const int rows = static_cast<int>(sequence.tokens.size());
     for (int i = 0; i < rows; ++i) {
@@ -272,18 +272,18 @@ void Target::Impl::place_rows(const SequenceRows& sequence) {
     }
 }
 
-Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequences,
+Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> sequences,
                          std::span<const int> aux_layers, float* hidden, float* aux, float* logits,
                          const RowQuestion* question, RowAnswers* answers) {
     batch.clear();
-    for (const SequenceRows& sequence : sequences) place_rows(sequence);
+    for (const SequenceTokens& sequence : sequences) add_rows(sequence);
     const int rows = batch.rows();
     if (rows == 0) return {};
     const int d = shape.hidden;
     if (residual.size() < count(rows, d)) residual.resize(count(rows, d));
     const Rows<float> x(residual.data(), rows, d);
     int first = 0;
-    for (const SequenceRows& sequence : sequences) {
+    for (const SequenceTokens& sequence : sequences) {
         const int n = static_cast<int>(sequence.tokens.size());
         embed(sequence.tokens, x.slice(first, n));
         first += n;
@@ -306,22 +306,22 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceRows> sequ
     return {};
 }
 
-void Target::Impl::logits_of(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
+void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
     const int d = shape.hidden;
     const int rows = request.all_logits ? out.rows : static_cast<int>(request.logit_rows.size());
     out.logits.resize(count(rows, lm_head.n()));
     if (rows == 0) return;
     const float* input = out.hidden.data();
     if (!request.all_logits) {
-        if (wanted.size() < count(rows, d)) wanted.resize(count(rows, d));
+        if (gathered.size() < count(rows, d)) gathered.resize(count(rows, d));
         for (int r = 0; r < rows; ++r) {
             const int row = request.logit_rows[static_cast<std::size_t>(r)];
-            std::memcpy(wanted.data() + count(r, d), out.hidden.data() + count(row, d),
+            std::memcpy(gathered.data() + count(r, d), out.hidden.data() + count(row, d),
                         static_cast<std::size_t>(d) * sizeof(float));
         }
-        input = wanted.data();
+        input = gathered.data();
     }
-    kernels::expect_matmul(exec, nullptr);
+    kernels::prefetch_next(exec, nullptr);
     kernels::matmul(exec, lm_head, Rows<const float>(input, rows, d),
                     Rows<float>(out.logits.data(), rows, lm_head.n()));
     out.bytes += lm_head.bytes();
@@ -330,7 +330,7 @@ void Target::Impl::logits_of(kernels::Exec& exec, const ForwardRequest& request,
 namespace {
 
 /// Whether most bytes of the file's matrices are fp16.
-bool is_f16(const WeightSource& weights) {
+bool is_mostly_f16(const WeightSource& weights) {
     std::uint64_t f16 = 0, all = 0;
     for (const std::string& name : weights.names()) {
         const TensorInfo* const tensor = weights.find(name);
@@ -361,9 +361,9 @@ Result<std::unique_ptr<Target>> Target::load(const std::string& path, kernels::E
                         on_device ? std::optional(exec.device()->info().memory_bytes) : available_memory()));
     // Without --precision, a device computes in the checkpoint's 16-bit type.
     if (on_device)
-        exec.device()->set_halves(!precision && file.weights != nullptr && is_f16(*file.weights)
-                                      ? kernels::Halves::f16
-                                      : kernels::Halves::bf16);
+        exec.device()->set_dtype(!precision && file.weights != nullptr && is_mostly_f16(*file.weights)
+                                     ? kernels::Float16Kind::f16
+                                     : kernels::Float16Kind::bf16);
     return build(std::move(file), exec, chosen, progress, cache);
 }
 
@@ -409,7 +409,7 @@ const kernels::RopeTable& Target::rope() const {
     return impl_->rope;
 }
 KvCache Target::make_cache(int slots) const {
-    return KvCache(config().layers, slots, impl_->shape.kv_width(), kv_type_of(impl_->precision),
+    return KvCache(config().layers, slots, impl_->shape.kv_width(), kv_type_for(impl_->precision),
                    impl_->device());
 }
 const float* Target::embeddings_there() const {
@@ -426,7 +426,7 @@ std::size_t Target::weight_bytes() const {
 Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
     DS_TRY(impl_->check(request));
     int rows = 0;
-    for (const SequenceRows& sequence : request.sequences) rows += static_cast<int>(sequence.tokens.size());
+    for (const SequenceTokens& sequence : request.sequences) rows += static_cast<int>(sequence.tokens.size());
     const int d = impl_->shape.hidden;
     const int aux_width = static_cast<int>(request.aux_layers.size()) * d;
     out.rows = rows;
@@ -447,14 +447,14 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     }
     if (request.all_logits && request.question != nullptr && rows > 0 &&
         HostAnswers::can_answer(exec, *request.question)) {
-        kernels::expect_matmul(exec, nullptr);
+        kernels::prefetch_next(exec, nullptr);
         impl_->host_answers.answer(exec, impl_->lm_head, Rows<const float>(out.hidden.data(), rows, d),
                                    *request.question, out.answers);
         out.answered = true;
         out.bytes += impl_->lm_head.bytes();
         return {};
     }
-    impl_->logits_of(exec, request, out);
+    impl_->compute_logits(exec, request, out);
     return {};
 }
 
@@ -508,8 +508,8 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     const int n = static_cast<int>(tokens.size());
     const int d = impl_->shape.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
-    const SequenceRows whole{&cache, tokens, {}, nullptr};
-    ForwardRequest request{{&whole, 1}, aux_layers, {}, false};
+    const SequenceTokens prompt{&cache, tokens, {}, nullptr};
+    ForwardRequest request{{&prompt, 1}, aux_layers, {}, false};
     DS_TRY(impl_->check(request));
     out.rows = n;
     out.hidden.resize(count(n, d));
@@ -517,11 +517,11 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     out.there = nullptr;
     out.answered = false;
     out.bytes = 0;
-    const int most = exec.device() == nullptr ? prefill_chunk : device_prefill_chunk;
-    for (int first = 0; first < n; first += most) {
+    const int max_rows = exec.device() == nullptr ? prefill_chunk : device_prefill_chunk;
+    for (int first = 0; first < n; first += max_rows) {
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
-        const int rows = std::min(most, n - first);
-        const SequenceRows chunk{
+        const int rows = std::min(max_rows, n - first);
+        const SequenceTokens chunk{
             &cache,
             tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
             {},
@@ -533,7 +533,7 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     }
     const int last = n - 1;
     if (n > 0) request.logit_rows = {&last, 1};
-    impl_->logits_of(exec, request, out);
+    impl_->compute_logits(exec, request, out);
     return {};
 }
 

@@ -26,7 +26,7 @@ using ProgressFn = std::function<void(double fraction, const std::string& what)>
 /// The rows of one sequence in a target forward pass. Row i has logical position cache->length() + depths[i]
 /// and attends to the committed prefix and its ancestors in `mask`. Without a mask the rows are a chain (row
 /// i has depth i).
-struct SequenceRows {
+struct SequenceTokens {
     KvCache* cache = nullptr;
     std::span<const TokenId> tokens;
     std::span<const int> depths;
@@ -54,7 +54,7 @@ struct TreesRequest {
 };
 
 struct ForwardRequest {
-    std::span<const SequenceRows> sequences;
+    std::span<const SequenceTokens> sequences;
     std::span<const int> aux_layers;  ///< 0-based layers whose input residual stream is stored; empty = none
     /// Rows (over all sequences) that need logits; ignored if `all_logits` is set.
     std::span<const int> logit_rows;

@@ -18,10 +18,10 @@ Status TargetOnDevice::prepare(kernels::Device& device, const LayerShape& shape,
     layers_ = static_cast<int>(layers.size());
     lm_head_ = &lm_head;
     DS_TRY(decoder_.prepare(device, shape, rope, layers));
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     output_norm_ = decoder_.keep(output_norm);
     if (output_norm_ == nullptr) return failed("out of device memory for the target's weights");
-    return device.finish();
+    return device.synchronize();
 }
 
 bool TargetOnDevice::reserve(int rows, int aux_width, bool logits) {
@@ -39,7 +39,7 @@ Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddin
                            std::span<const int> aux_layers, float* hidden, float* aux, float* logits,
                            const RowQuestion* question, RowAnswers* answers) {
     kernels::Device& device = decoder_.device();
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     const int rows = batch.rows(), d = shape_.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     if (rows == 0) return {};
@@ -56,7 +56,7 @@ Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddin
     if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
     if (question == nullptr && logits != nullptr)
         device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
-    DS_TRY(device.finish());
+    DS_TRY(device.synchronize());
     if (question != nullptr) logits_.collect(*answers);
     return {};
 }
@@ -70,8 +70,8 @@ Status TargetOnDevice::ask_trees(const DecoderBatch& batch, const float* embeddi
     if (!reserve(rows, static_cast<int>(aux_layers.size()) * d, true))
         return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
     DS_TRY(decoder_.begin(batch));
-    if (there.positions != latest_.positions || there.tail_sizes != latest_.tail_sizes ||
-        there.tails != latest_.tails)
+    if (there.positions != latest_.positions || there.ancestor_counts != latest_.ancestor_counts ||
+        there.ancestor_slots != latest_.ancestor_slots)
         decoder_.forget_graphs();
     latest_ = there;
     decoder_.use_places(there);

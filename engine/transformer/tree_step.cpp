@@ -37,8 +37,8 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
     there_.parents = there_.tokens + rows;
     there_.logprobs = block_.as<float>() + 2 * rows;
     there_.positions = positions_.as<std::int32_t>();
-    there_.tail_sizes = tail_sizes_.as<std::int32_t>();
-    there_.tails = tails_.as<std::int32_t>();
+    there_.ancestor_counts = tail_sizes_.as<std::int32_t>();
+    there_.ancestor_slots = tails_.as<std::int32_t>();
     return true;
 }
 
@@ -75,12 +75,12 @@ bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
     };
     if (!room(draft_uniforms_by_depth_, table.size() * sizeof(double)) ||
         !room(drawn_rows_, rows * sizeof(std::int32_t)) ||
-        !room(draft_nodes_, rows * sizeof(kernels::ResidualNode)) ||
+        !room(draft_nodes_, rows * sizeof(kernels::RejectionNode)) ||
         !room(drafts_, drafts * sizeof(std::int32_t)) || !room(children_, drafts * sizeof(std::int32_t)) ||
         !room(draft_uniforms_, drafts * sizeof(double)))
         return false;
     device_->upload(draft_uniforms_by_depth_.as<void>(), table.data(), table.size() * sizeof(double));
-    there_.drawn_rows = drawn_rows_.as<std::int32_t>();
+    there_.sampled_rows = drawn_rows_.as<std::int32_t>();
     return true;
 }
 
@@ -157,37 +157,37 @@ void TreeStep::set_path(int index, std::span<const int> path) {
 }
 
 void TreeStep::ask_acceptance(const std::int32_t* choices, std::int64_t stride) {
-    std::vector<kernels::AcceptOp> ops;
+    std::vector<kernels::FollowArgmaxOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         auto* path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
         ops.push_back(
             {there_, trees_[i].first_row, trees_[i].nodes, choices, stride, path, path + there_.width});
     }
-    device_->accept(ops);
+    device_->follow_argmax(ops);
 }
 
-void TreeStep::ask_drafts(kernels::ResidualOp& op) {
+void TreeStep::ask_drafts(kernels::RejectionSampleOp& op) {
     assert(drafts_drawn() && drawn_from_.probs != nullptr);
-    std::vector<kernels::DraftListOp> ops;
+    std::vector<kernels::ListChildrenOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
-        kernels::DraftListOp& list = ops.emplace_back();
+        kernels::ListChildrenOp& list = ops.emplace_back();
         list.rows = there_;
         list.first_row = trees_[i].first_row;
         list.nodes = trees_[i].nodes;
-        list.most = most_drafts_;
+        list.max_count = most_drafts_;
         list.uniforms = draft_uniforms_by_depth_.as<double>() + i * cells(there_.width, most_drafts_);
         list.stride = drawn_from_.stride;
         list.support = drawn_from_.support;
         list.first_id = drawn_from_.ids == nullptr ? -1 : 0;
         list.sizes = drawn_from_.sizes;
         if (list.sizes != nullptr) list.id_stride = drawn_from_.stride;
-        list.out = draft_nodes_.as<kernels::ResidualNode>();
+        list.out = draft_nodes_.as<kernels::RejectionNode>();
         list.drafts = drafts_.as<std::int32_t>();
         list.draft_uniforms = draft_uniforms_.as<double>();
         list.children = children_.as<std::int32_t>();
     }
-    device_->list_drafts(ops);
-    op.nodes = draft_nodes_.as<kernels::ResidualNode>();
+    device_->list_children(ops);
+    op.nodes = draft_nodes_.as<kernels::RejectionNode>();
     op.drafts = drafts_.as<std::int32_t>();
     op.uniforms = draft_uniforms_.as<double>();
     op.ids = drawn_from_.ids;
@@ -196,13 +196,13 @@ void TreeStep::ask_drafts(kernels::ResidualOp& op) {
 }
 
 void TreeStep::ask_kept(const std::int32_t* accepted) {
-    std::vector<kernels::AcceptDraftsOp> ops;
+    std::vector<kernels::FollowAcceptedOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         auto* path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
         ops.push_back({trees_[i].first_row, most_drafts_, there_.width, accepted,
                        children_.as<std::int32_t>(), path, path + there_.width});
     }
-    device_->accept_drafts(ops);
+    device_->follow_accepted(ops);
 }
 
 void TreeStep::ask_typical(kernels::AcceptTypicalOp op) {

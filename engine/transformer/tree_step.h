@@ -56,8 +56,8 @@ class TreeStep {
     /// many as sizes[i * width + t] says there; `width` is that of there().
     void use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes);
     bool drawn() const { return drawn_; }
-    /// Before the acceptance, where drafts are drawn: TreeRows::drawn_rows of nodes with children are rows of
-    /// it.
+    /// Before the acceptance, where drafts are drawn: TreeRows::sampled_rows of nodes with children are rows
+    /// of it.
     void use_drafts(const DrawnFrom& from) { drawn_from_ = from; }
     bool drafts_drawn() const { return most_drafts_ > 0; }
     bool has_sets() const { return has_sets_; }
@@ -69,7 +69,7 @@ class TreeStep {
     void ask_typical(kernels::AcceptTypicalOp op);
     /// Lists the drafts of all rows: `op` gets what they are, and what they were drawn from. Node i of it is
     /// row i.
-    void ask_drafts(kernels::ResidualOp& op);
+    void ask_drafts(kernels::RejectionSampleOp& op);
     /// Follows the drafts that were kept, of row r accepted[r].
     void ask_kept(const std::int32_t* accepted);
     /// Of a path that was accepted there, or that the host says.

@@ -7,7 +7,7 @@ namespace {
 
 /// Returns whether an earlier sibling of node `i` has the same token. One pass without early exit is
 /// vectorised, which for trees of this size is faster than sorting.
-bool has_earlier_twin(const DraftTree& tree, std::size_t i) {
+bool has_duplicate_sibling(const DraftTree& tree, std::size_t i) {
     const int parent = tree.parents[i];
     const TokenId token = tree.tokens[i];
     int twins = 0;
@@ -36,7 +36,7 @@ void DraftTree::reset(TokenId root, int nodes) {
     begin(logprobs, 0.0f);
     begin(cum_logprobs, 0.0f);
     mask.clear(nodes);
-    drawn_from.clear();
+    child_distributions.clear();
 }
 
 int DraftTree::add(TokenId token, int parent, float logprob) {
@@ -69,7 +69,7 @@ Status DraftTree::finish() {
         if (depths[i] != depths[static_cast<std::size_t>(parent)] + 1)
             return failed("draft tree: node {} has depth {} under a parent of depth {}", i, depths[i],
                           depths[static_cast<std::size_t>(parent)]);
-        if (has_earlier_twin(*this, i))
+        if (has_duplicate_sibling(*this, i))
             return failed("draft tree: node {} has two children with token {}", parent, tokens[i]);
     }
     mask.build(parents);

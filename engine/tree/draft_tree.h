@@ -24,7 +24,7 @@ struct DraftTree {
     AncestorMask mask;                ///< filled by finish()
     /// Sampled trees: the distribution that each node's children were sampled from, null at leaves. Empty:
     /// the drafts are the draft distribution's best tokens.
-    std::vector<std::shared_ptr<const DraftDistribution>> drawn_from;
+    std::vector<std::shared_ptr<const DraftDistribution>> child_distributions;
 
     static DraftTree with_root(TokenId root);
     /// Resets the tree to its root and reserves memory for `nodes` nodes; keeps its buffers.

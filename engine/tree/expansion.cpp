@@ -18,8 +18,8 @@ float clean_logprob(float value) {
 
 }  // namespace
 
-float BeamExpansion::score_of(float logprob, int order) const {
-    return draws_ ? -1.0f - static_cast<float>(order) : logprob;
+float BeamExpansion::rank_score(float logprob, int order) const {
+    return sampled_ ? -1.0f - static_cast<float>(order) : logprob;
 }
 
 bool BeamExpansion::better(int a, int b) const {
@@ -28,18 +28,18 @@ bool BeamExpansion::better(int a, int b) const {
     return sa != sb ? sa > sb : a < b;
 }
 
-void BeamExpansion::reset(TokenId root, const TreeSpec& spec, bool draws) {
+void BeamExpansion::reset(TokenId root, const TreeSpec& spec, bool sampled) {
     root_ = root;
     spec_ = spec;
-    draws_ = draws;
+    sampled_ = sampled;
     pool_.clear();
     beam_.clear();
     chosen_flat_.clear();
-    drawn_from_.clear();
+    distributions_.clear();
 }
 
-void BeamExpansion::set_drawn_from(std::size_t row, std::shared_ptr<const DraftDistribution> q) {
-    drawn_from_.emplace_back(pool_.empty() ? -1 : beam_[row].flat, std::move(q));
+void BeamExpansion::set_distribution(std::size_t row, std::shared_ptr<const DraftDistribution> q) {
+    distributions_.emplace_back(pool_.empty() ? -1 : beam_[row].flat, std::move(q));
 }
 
 void BeamExpansion::start(std::span<const TokenId> ids, std::span<const float> logprobs) {
@@ -54,7 +54,7 @@ void BeamExpansion::start(std::span<const TokenId> ids, std::span<const float> l
     const std::size_t count = std::min(ids.size(), static_cast<std::size_t>(spec_.topk));
     for (std::size_t i = 0; i < count; ++i) {
         const float logprob = clean_logprob(logprobs[i]);
-        const float score = score_of(logprob, static_cast<int>(i));
+        const float score = rank_score(logprob, static_cast<int>(i));
         pool_.push_back({ids[i], -1, static_cast<int>(i), logprob, score});
         beam_.push_back({static_cast<int>(i), 0, ids[i], score});
     }
@@ -72,7 +72,7 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
         for (int c = 0; c < count; ++c) {
             const float logprob = clean_logprob(logprobs[base + static_cast<std::size_t>(c)]);
             pool_.push_back({ids[base + static_cast<std::size_t>(c)], beam_[row].flat, -1, logprob,
-                             beam_[row].score + score_of(logprob, c)});
+                             beam_[row].score + rank_score(logprob, c)});
             proposing_row_.push_back(static_cast<int>(row));
         }
     }
@@ -108,7 +108,7 @@ void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const fl
         sibling = i > first && nodes[i - 1].parent == node.parent ? sibling + 1 : 0;
         // Samples are taken in order, whatever ranks the tree names: a skipped sample would never be
         // verified.
-        const int rank = draws_ ? sibling : node.rank;
+        const int rank = sampled_ ? sibling : node.rank;
         chosen_flat_.push_back(-1);
         const int parent = node.parent < 0 ? -1 : chosen_flat_[static_cast<std::size_t>(node.parent)];
         if (node.parent >= 0 && parent < 0) continue;
@@ -121,7 +121,7 @@ void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const fl
         const int flat = candidates();
         chosen_flat_.back() = flat;
         pool_.push_back({ids[at], parent, node.inner ? static_cast<int>(next_.size()) : -1, logprob,
-                         above + score_of(logprob, rank)});
+                         above + rank_score(logprob, rank)});
         if (node.inner) next_.push_back({flat, row, ids[at], pool_.back().score});
     }
     beam_.swap(next_);
@@ -157,11 +157,11 @@ void BeamExpansion::rerank(DraftTree& out) {
         assert(parent >= 0);
         node_of_[static_cast<std::size_t>(flat)] = out.add(candidate.token, parent, candidate.logprob);
     }
-    if (!draws_) return;
-    out.drawn_from.resize(out.tokens.size());
-    for (const auto& [flat, q] : drawn_from_) {
+    if (!sampled_) return;
+    out.child_distributions.resize(out.tokens.size());
+    for (const auto& [flat, q] : distributions_) {
         const int node = flat < 0 ? 0 : node_of_[static_cast<std::size_t>(flat)];
-        if (node >= 0) out.drawn_from[static_cast<std::size_t>(node)] = q;
+        if (node >= 0) out.child_distributions[static_cast<std::size_t>(node)] = q;
     }
 }
 

@@ -21,7 +21,7 @@ class BeamExpansion {
     /// Starts a new tree and keeps the buffers. In a sampled tree the candidates come in sampling order
     /// (EAGLE-1). Expansion and selection then depend on that order alone: selecting by value would bias the
     /// samples of q. A path's rank is the sum of its orders (our default; EAGLE-1 uses one static tree).
-    void reset(TokenId root, const TreeSpec& spec, bool draws = false);
+    void reset(TokenId root, const TreeSpec& spec, bool sampled = false);
 
     struct BeamNode {
         int flat = 0;        ///< candidate index
@@ -38,7 +38,7 @@ class BeamExpansion {
     void extend(std::span<const TokenId> ids, std::span<const float> logprobs, std::span<const int> counts);
     /// Sets the distribution of the candidates of row `row`. Call it before the start() or extend() that
     /// takes them.
-    void set_drawn_from(std::size_t row, std::shared_ptr<const DraftDistribution> q);
+    void set_distribution(std::size_t row, std::shared_ptr<const DraftDistribution> q);
     const std::vector<BeamNode>& beam() const { return beam_; }
     /// Returns the rows of earlier forwards that beam node `b` descends from, oldest first: one (level, row)
     /// per level. Rows of level l are in the order of beam(l) at that time.
@@ -57,7 +57,7 @@ class BeamExpansion {
         float logprob;
         float score;
     };
-    float score_of(float logprob, int order) const;
+    float rank_score(float logprob, int order) const;
     bool better(int a, int b) const;
     void keep_chosen(std::span<const TokenId> ids, std::span<const float> logprobs,
                      std::span<const int> counts);
@@ -65,12 +65,12 @@ class BeamExpansion {
 
     TokenId root_ = no_token;
     TreeSpec spec_;
-    bool draws_ = false;
+    bool sampled_ = false;
     std::vector<Candidate> pool_;
     std::vector<BeamNode> beam_;
     std::vector<int> chosen_flat_;  ///< flat index per node of `choices`; -1 = left out
     std::vector<std::pair<int, std::shared_ptr<const DraftDistribution>>>
-        drawn_from_;  ///< by flat index; -1 = the root
+        distributions_;  ///< by flat index; -1 = the root
     // Scratch of single calls.
     std::vector<int> order_;          ///< flat indices
     std::vector<int> proposing_row_;  ///< per candidate of the level

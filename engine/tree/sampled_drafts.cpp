@@ -22,7 +22,7 @@ double purpose_uniform(Purpose purpose, std::uint64_t seed, std::uint64_t sequen
 }
 
 /// Sets `order` to the entries of q that top-k and top-p keep, best first; ties go to the lower token id.
-void keep_entries(const DraftDistribution& q, const SampledDrafts& settings,
+void keep_entries(const DraftDistribution& q, const DraftSampling& settings,
                   std::vector<std::uint32_t>& order) {
     order.resize(q.probs.size());
     std::iota(order.begin(), order.end(), std::uint32_t{0});
@@ -51,7 +51,7 @@ void keep_entries(const DraftDistribution& q, const SampledDrafts& settings,
     order.resize(count);
 }
 
-void cut(DraftDistribution& q, const SampledDrafts& settings, std::vector<std::uint32_t>& kept) {
+void cut(DraftDistribution& q, const DraftSampling& settings, std::vector<std::uint32_t>& kept) {
     keep_entries(q, settings, kept);
     double sum = 0;
     for (const std::uint32_t i : kept) sum += static_cast<double>(q.probs[i]);
@@ -72,7 +72,7 @@ double accept_uniform(std::uint64_t seed, std::uint64_t sequence, std::int64_t p
     return purpose_uniform(Purpose::accept, seed, sequence, position, order);
 }
 
-double sum_of(std::span<const float> probs) {
+double sum_probabilities(std::span<const float> probs) {
     constexpr std::size_t lanes = 16;
     float part[lanes] = {};
     const std::size_t whole = probs.size() / lanes * lanes;
@@ -94,20 +94,20 @@ std::span<const float> block_at(std::span<const float> probs, std::size_t b) {
 
 void block_sums(std::span<const float> probs, std::vector<double>& out) {
     out.resize((probs.size() + block - 1) / block);
-    for (std::size_t b = 0; b < out.size(); ++b) out[b] = sum_of(block_at(probs, b));
+    for (std::size_t b = 0; b < out.size(); ++b) out[b] = sum_probabilities(block_at(probs, b));
 }
 
 }  // namespace
 
-void make_distribution(const kernels::Exec& exec, const SampledDrafts& settings, DrawScratch& scratch,
+void make_distribution(const kernels::Exec& exec, const DraftSampling& settings, DraftSampleScratch& scratch,
                        DraftDistribution& q) {
-    float most = -std::numeric_limits<float>::infinity();
-    for (const float logit : q.probs) most = logit > most ? logit : most;
-    if (most == -std::numeric_limits<float>::infinity()) {
+    float max_logit = -std::numeric_limits<float>::infinity();
+    for (const float logit : q.probs) max_logit = logit > max_logit ? logit : max_logit;
+    if (max_logit == -std::numeric_limits<float>::infinity()) {
         std::fill(q.probs.begin(), q.probs.end(), 0.0f);
         return;
     }
-    kernels::exp_row(exec, q.probs, most, static_cast<float>(1.0 / settings.temperature), q.probs);
+    kernels::exp_row(exec, q.probs, max_logit, static_cast<float>(1.0 / settings.temperature), q.probs);
     block_sums(q.probs, scratch.sums);
     const auto share =
         static_cast<float>(1.0 / std::accumulate(scratch.sums.begin(), scratch.sums.end(), 0.0));
@@ -120,7 +120,7 @@ namespace {
 /// The remaining part of q during sampling without replacement. Sums per block limit each draw to one block.
 class Remaining {
   public:
-    Remaining(const DraftDistribution& q, DrawScratch& scratch)
+    Remaining(const DraftDistribution& q, DraftSampleScratch& scratch)
         : probs_(q.probs), sums_(scratch.sums), drawn_(scratch.taken) {
         block_sums(probs_, sums_);
         drawn_.clear();
@@ -170,16 +170,17 @@ class Remaining {
 
 }  // namespace
 
-std::span<const DrawnDraft> draw_drafts(const DraftDistribution& q, int count, const SampledDrafts& settings,
-                                        std::uint64_t sequence, std::int64_t position, DrawScratch& scratch) {
+std::span<const SampledToken> sample_drafts(const DraftDistribution& q, int count,
+                                            const DraftSampling& settings, std::uint64_t sequence,
+                                            std::int64_t position, DraftSampleScratch& scratch) {
     scratch.uniforms.clear();
     for (int order = 0; order < count; ++order)
         scratch.uniforms.push_back(draft_uniform(settings.seed, sequence, position, order));
-    return draw_drafts(q, scratch.uniforms, scratch);
+    return sample_drafts(q, scratch.uniforms, scratch);
 }
 
-std::span<const DrawnDraft> draw_drafts(const DraftDistribution& q, std::span<const double> uniforms,
-                                        DrawScratch& scratch) {
+std::span<const SampledToken> sample_drafts(const DraftDistribution& q, std::span<const double> uniforms,
+                                            DraftSampleScratch& scratch) {
     scratch.drawn.clear();
     Remaining left(q, scratch);
     for (const double uniform : uniforms) {

@@ -19,7 +19,7 @@ struct DraftDistribution {
 };
 
 /// Settings for sampling drafts.
-struct SampledDrafts {
+struct DraftSampling {
     double temperature = 1.0;  ///< > 0
     std::uint64_t seed = 0;
     double top_p = 1.0;
@@ -27,38 +27,39 @@ struct SampledDrafts {
 };
 
 /// A token sampled from q.
-struct DrawnDraft {
+struct SampledToken {
     TokenId token = no_token;
     float logprob = 0;  ///< log q, without removing earlier samples
 };
 
 /// Buffers for sampling one row at a time; reuse them between calls.
-struct DrawScratch {
+struct DraftSampleScratch {
     std::vector<std::uint32_t> order;  ///< entries of q, best first
     std::vector<double> uniforms;      ///< one per sample
     std::vector<double> sums;          ///< of q's blocks
     std::vector<std::size_t> taken;    ///< entries sampled so far
-    std::vector<DrawnDraft> drawn;
+    std::vector<SampledToken> drawn;
 };
 
 /// Converts q, whose probs are logits on entry: softmax(logits / temperature) over its support, then top-k,
-/// then top-p. The order is that of the target's rows (choose_tokens()), because drafts that the target
+/// then top-p. The order is that of the target's rows (sample_tokens()), because drafts that the target
 /// cannot emit would only be rejected. The output distribution does not depend on q. NaN has probability 0.
-void make_distribution(const kernels::Exec& exec, const SampledDrafts& settings, DrawScratch& scratch,
+void make_distribution(const kernels::Exec& exec, const DraftSampling& settings, DraftSampleScratch& scratch,
                        DraftDistribution& q);
 
 /// Returns the sum of at most 512 probabilities, using independent partial sums for instruction parallelism.
-double sum_of(std::span<const float> probs);
+double sum_probabilities(std::span<const float> probs);
 
 /// Samples `count` tokens of q without replacement, in sampling order; fewer if q has fewer. Random numbers
 /// are keyed as in draft_uniform(), so that they do not depend on the batch. The result is stored in
 /// `scratch`.
-std::span<const DrawnDraft> draw_drafts(const DraftDistribution& q, int count, const SampledDrafts& settings,
-                                        std::uint64_t sequence, std::int64_t position, DrawScratch& scratch);
+std::span<const SampledToken> sample_drafts(const DraftDistribution& q, int count,
+                                            const DraftSampling& settings, std::uint64_t sequence,
+                                            std::int64_t position, DraftSampleScratch& scratch);
 
 /// Samples with the given uniform numbers, one per sample.
-std::span<const DrawnDraft> draw_drafts(const DraftDistribution& q, std::span<const double> uniforms,
-                                        DrawScratch& scratch);
+std::span<const SampledToken> sample_drafts(const DraftDistribution& q, std::span<const double> uniforms,
+                                            DraftSampleScratch& scratch);
 
 /// Uniform numbers in [0, 1), separate from token_uniform(): for sample `order` of a position and for its
 /// acceptance. The key contains the position, so each number serves one decision, even if a later round

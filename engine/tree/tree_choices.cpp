@@ -18,19 +18,19 @@ using Path = std::vector<int>;
 constexpr std::string_view shape =
     "a list of paths such as [[0], [0, 0], [1]], each path the ranks from the root";
 
-std::string text_of(const Path& path) {
+std::string path_text(const Path& path) {
     return fmt::format("[{}]", fmt::join(path, ", "));
 }
 
 Status check_path(std::string_view name, const Path& path) {
     if (path.empty()) return bad_input("tree: choices:{}: contains an empty path; the root is implied", name);
     if (path.size() > static_cast<std::size_t>(max_tree_levels))
-        return bad_input("tree: choices:{}: path {} has depth {}; the maximum is {}", name, text_of(path),
+        return bad_input("tree: choices:{}: path {} has depth {}; the maximum is {}", name, path_text(path),
                          path.size(), max_tree_levels);
     for (const int rank : path)
         if (rank < 0 || rank >= max_tree_topk)
             return bad_input("tree: choices:{}: rank {} of path {} is outside 0..{}", name, rank,
-                             text_of(path), max_tree_topk - 1);
+                             path_text(path), max_tree_topk - 1);
     return {};
 }
 
@@ -58,7 +58,7 @@ Result<std::vector<Path>> read_paths(const std::string& file) {
     return paths;
 }
 
-std::vector<Path> paths_of(const PublishedChoices& published) {
+std::vector<Path> parse_paths(const PublishedChoices& published) {
     std::vector<Path> paths(1);
     for (const char c : published.paths) {
         if (c == ' ')
@@ -71,10 +71,10 @@ std::vector<Path> paths_of(const PublishedChoices& published) {
 
 }  // namespace
 
-int TreeChoices::widest_rank() const {
-    int widest = 0;
-    for (const Node& node : nodes) widest = std::max(widest, node.rank);
-    return widest;
+int TreeChoices::max_rank() const {
+    int max_seen = 0;
+    for (const Node& node : nodes) max_seen = std::max(max_seen, node.rank);
+    return max_seen;
 }
 
 int TreeChoices::inner_nodes() const {
@@ -90,8 +90,9 @@ Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<Path> p
     std::sort(paths.begin(), paths.end(), [](const Path& a, const Path& b) {
         return a.size() != b.size() ? a.size() < b.size() : a < b;
     });
-    const auto twin = std::adjacent_find(paths.begin(), paths.end());
-    if (twin != paths.end()) return bad_input("tree: choices:{}: path {} occurs twice", name, text_of(*twin));
+    const auto duplicate = std::adjacent_find(paths.begin(), paths.end());
+    if (duplicate != paths.end())
+        return bad_input("tree: choices:{}: path {} occurs twice", name, path_text(*duplicate));
     TreeChoices choices;
     choices.name = name;
     for (const Path& path : paths) {
@@ -100,21 +101,21 @@ Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<Path> p
             const Path above(path.begin(), path.end() - 1);
             const auto found = std::find(paths.begin(), paths.end(), above);
             if (found == paths.end())
-                return bad_input("tree: choices:{}: path {} has no parent; add {}", name, text_of(path),
-                                 text_of(above));
+                return bad_input("tree: choices:{}: path {} has no parent; add {}", name, path_text(path),
+                                 path_text(above));
             node.parent = static_cast<int>(found - paths.begin());
             choices.nodes[static_cast<std::size_t>(node.parent)].inner = true;
         }
         choices.nodes.push_back(node);
     }
-    choices.whole_levels = choices.levels();
+    choices.total_levels = choices.levels();
     return choices;
 }
 
 Result<TreeChoices> find_tree_choices(std::string_view name_or_file) {
     std::string known;
     for (const PublishedChoices& published : published_choices()) {
-        if (published.name == name_or_file) return make_tree_choices(name_or_file, paths_of(published));
+        if (published.name == name_or_file) return make_tree_choices(name_or_file, parse_paths(published));
         known += (known.empty() ? "" : ", ") + std::string(published.name);
     }
     const std::string file(name_or_file);
@@ -126,10 +127,10 @@ Result<TreeChoices> find_tree_choices(std::string_view name_or_file) {
     return make_tree_choices(file, std::move(paths));
 }
 
-TreeChoices cut_choices(const TreeChoices& choices, int levels) {
+TreeChoices truncate_choices(const TreeChoices& choices, int levels) {
     TreeChoices cut;
     cut.name = choices.name;
-    cut.whole_levels = choices.whole_levels;
+    cut.total_levels = choices.total_levels;
     for (TreeChoices::Node node : choices.nodes) {
         if (node.depth > levels) break;
         node.inner = node.inner && node.depth < levels;

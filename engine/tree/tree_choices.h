@@ -21,11 +21,11 @@ struct TreeChoices {
     };
     std::string name;         ///< name of a published tree, or the file
     std::vector<Node> nodes;  ///< by depth, then by path (Medusa's numbering); parents precede children
-    int whole_levels = 0;     ///< levels of the complete list; more than levels() after cut_choices()
+    int total_levels = 0;     ///< levels of the complete list; more than levels() after truncate_choices()
     bool operator==(const TreeChoices&) const = default;
 
     int levels() const { return nodes.empty() ? 0 : nodes.back().depth; }
-    int widest_rank() const;  ///< highest rank of any node
+    int max_rank() const;  ///< highest rank of any node
     int inner_nodes() const;
 };
 
@@ -35,7 +35,7 @@ Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<std::ve
 /// Finds a published tree by name, else reads a JSON file with a list of paths: [[0], [0, 0], [1]].
 Result<TreeChoices> find_tree_choices(std::string_view name_or_file);
 /// Returns the first `levels` levels.
-TreeChoices cut_choices(const TreeChoices& choices, int levels);
+TreeChoices truncate_choices(const TreeChoices& choices, int levels);
 
 /// A static tree published with a paper.
 struct PublishedChoices {

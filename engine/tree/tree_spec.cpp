@@ -29,14 +29,14 @@ std::string_view trim(std::string_view text) {
     return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-Result<int> parse_field(std::string_view name, std::string_view value, int lowest, int highest) {
+Result<int> parse_field(std::string_view name, std::string_view value, int min_value, int max_value) {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || end != value.data() + value.size())
-        return bad_input("tree: {}={} is not a whole number; use {}={}..{}", name, value, name, lowest,
-                         highest);
-    if (number < lowest || number > highest)
-        return bad_input("tree: {}={} is outside {}..{}", name, number, lowest, highest);
+        return bad_input("tree: {}={} is not a whole number; use {}={}..{}", name, value, name, min_value,
+                         max_value);
+    if (number < min_value || number > max_value)
+        return bad_input("tree: {}={} is outside {}..{}", name, number, min_value, max_value);
     return number;
 }
 
@@ -57,7 +57,7 @@ Result<TreeSpec> parse_preset(std::string_view name) {
 Result<TreeSpec> parse_fields(std::string_view text) {
     struct Field {
         std::string_view name;
-        int lowest, highest;
+        int min_value, max_value;
         std::optional<int> value;
     };
     Field fields[] = {
@@ -77,7 +77,7 @@ Result<TreeSpec> parse_fields(std::string_view text) {
                 piece, text);
         if (field->value) return bad_input("tree: {} is given twice in \"{}\"", name, text);
         DS_ASSIGN(field->value,
-                  parse_field(name, trim(piece.substr(equals + 1)), field->lowest, field->highest));
+                  parse_field(name, trim(piece.substr(equals + 1)), field->min_value, field->max_value));
         if (comma == std::string_view::npos) break;
         rest.remove_prefix(comma + 1);
     }
@@ -93,10 +93,10 @@ Result<TreeSpec> parse_fields(std::string_view text) {
     return spec;
 }
 
-TreeSpec spec_of(TreeChoices choices) {
+TreeSpec make_spec(TreeChoices choices) {
     TreeSpec spec;
     spec.depth = choices.levels() - 1;
-    spec.topk = choices.widest_rank() + 1;
+    spec.topk = choices.max_rank() + 1;
     spec.nodes = static_cast<int>(choices.nodes.size()) + 1;
     spec.choices = std::make_shared<const TreeChoices>(std::move(choices));
     return spec;
@@ -115,9 +115,9 @@ std::optional<std::string_view> take_option(std::string_view& text, std::string_
 Result<TreeSpec> parse_choices(std::string_view text) {
     const auto levels = take_option(text, "levels");
     DS_ASSIGN(TreeChoices choices, find_tree_choices(text));
-    if (!levels) return spec_of(std::move(choices));
+    if (!levels) return make_spec(std::move(choices));
     DS_ASSIGN(const int keep, parse_field("levels", *levels, 1, choices.levels()));
-    return spec_of(cut_choices(choices, keep));
+    return make_spec(truncate_choices(choices, keep));
 }
 
 /// Parses everything except the order.
@@ -168,7 +168,7 @@ TreeSpec clip_tree(const TreeSpec& spec, int levels) {
         clipped.depth = 0;
         clipped.nodes = 1;
     } else if (levels < spec.levels()) {
-        if (spec.choices) return spec_of(cut_choices(*spec.choices, levels));
+        if (spec.choices) return make_spec(truncate_choices(*spec.choices, levels));
         clipped.depth = levels - 1;
         clipped.nodes = std::min(spec.nodes, possible_nodes(clipped));
     }
@@ -178,7 +178,7 @@ TreeSpec clip_tree(const TreeSpec& spec, int levels) {
 std::string to_text(const TreeSpec& spec) {
     if (spec.choices) {
         const std::string text = "choices:" + spec.choices->name;
-        const bool whole = spec.choices->whole_levels == spec.levels();
+        const bool whole = spec.choices->total_levels == spec.levels();
         return whole ? text : fmt::format("{},levels={}", text, spec.levels());
     }
     if (spec.topk == 1 && spec.nodes == spec.depth + 2) return fmt::format("chain={}", spec.depth + 1);

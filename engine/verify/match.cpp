@@ -4,7 +4,7 @@
 
 namespace draftscope {
 
-void accept_match(const DraftTree& tree, std::span<const TargetChoice> choices, Acceptance& out) {
+void accept_match(const DraftTree& tree, std::span<const TargetSample> choices, Acceptance& out) {
     assert(choices.size() == tree.tokens.size());
     out.path.assign(1, 0);
     std::size_t at = 0;

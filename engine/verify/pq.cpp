@@ -20,7 +20,7 @@ constexpr std::size_t block = 512;
 /// their total.
 class Residual {
   public:
-    Residual(const kernels::Exec& exec, const VerifyRows& rows, const TargetChoice& choice, int node,
+    Residual(const kernels::Exec& exec, const TreeLogits& rows, const TargetSample& choice, int node,
              AcceptScratch& scratch)
         : exec_(exec),
           rows_(rows),
@@ -35,11 +35,12 @@ class Residual {
 
     double probability(TokenId token) const {
         const auto i = static_cast<std::size_t>(token);
-        if (weights_.empty()) return static_cast<double>(probability_of(choice_, rows_.sampling, logits_[i]));
+        if (weights_.empty())
+            return static_cast<double>(target_probability(choice_, rows_.sampling, logits_[i]));
         return sum_ > 0 ? static_cast<double>(weights_[i]) / sum_ : 0.0;
     }
     /// p := norm(max(0, p - q)), where q is `left` / left_sum. If rounding leaves nothing, p stays.
-    void take_out(const DraftDistribution& q, std::span<const float> left, double left_sum) {
+    void subtract(const DraftDistribution& q, std::span<const float> left, double left_sum) {
         fill();
         const auto scale = static_cast<float>(sum_ / left_sum);
         rest_ = weights_;
@@ -58,7 +59,7 @@ class Residual {
         replace();
     }
     /// Subtracts a draft with q = 1.
-    void take_out(TokenId token) {
+    void subtract(TokenId token) {
         fill();
         rest_ = weights_;
         rest_[static_cast<std::size_t>(token)] = 0;
@@ -86,7 +87,7 @@ class Residual {
             chosen = i;
             before += static_cast<double>(weights_[i]);
         }
-        // A row without any weight gives token 0, as in choose_tokens().
+        // A row without any weight gives token 0, as in sample_tokens().
         return chosen == weights_.size() ? 0 : static_cast<TokenId>(chosen);
     }
 
@@ -94,12 +95,12 @@ class Residual {
     void fill() {
         if (!weights_.empty()) return;
         rest_.resize(logits_.size());
-        if (std::isinf(choice_.lowest)) {
+        if (std::isinf(choice_.min_logit)) {
             const float inverse = inverse_temperature(rows_.sampling);
             kernels::exp_row(exec_, logits_, choice_.log_norm / inverse, inverse, rest_);
         } else {
             for (std::size_t i = 0; i < logits_.size(); ++i)
-                rest_[i] = probability_of(choice_, rows_.sampling, logits_[i]);
+                rest_[i] = target_probability(choice_, rows_.sampling, logits_[i]);
         }
         replace();
     }
@@ -107,7 +108,7 @@ class Residual {
         rest_sums_.resize((rest_.size() + block - 1) / block);
         double sum = 0;
         for (std::size_t b = 0; b < rest_sums_.size(); ++b) {
-            rest_sums_[b] = sum_of(std::span<const float>(rest_).subspan(b * block).first(
+            rest_sums_[b] = sum_probabilities(std::span<const float>(rest_).subspan(b * block).first(
                 std::min(block, rest_.size() - b * block)));
             sum += rest_sums_[b];
         }
@@ -118,8 +119,8 @@ class Residual {
     }
 
     const kernels::Exec& exec_;
-    const VerifyRows& rows_;
-    const TargetChoice& choice_;
+    const TreeLogits& rows_;
+    const TargetSample& choice_;
     std::span<const float> logits_;
     std::vector<float>&weights_, &rest_;
     std::vector<double>&sums_, &rest_sums_;  ///< block sums of both
@@ -127,30 +128,30 @@ class Residual {
 };
 
 /// The remaining part of q while its samples are rejected.
-class Undrawn {
+class RemainingDraftProbs {
   public:
-    Undrawn(const DraftDistribution& q, AcceptScratch& scratch) : q_(q), left_(scratch.left) {
+    RemainingDraftProbs(const DraftDistribution& q, AcceptScratch& scratch) : q_(q), left_(scratch.left) {
         left_.clear();
     }
 
     /// Returns the probability of `token`, a sample of q.
     double probability(TokenId token) const {
-        const std::size_t i = index_of(token);
+        const std::size_t i = find_index(token);
         return static_cast<double>(probs()[i]) / sum_;
     }
     std::span<const float> probs() const { return left_.empty() ? q_.probs : left_; }
     double sum() const { return sum_; }
-    void take_out(TokenId token) {
+    void subtract(TokenId token) {
         if (left_.empty()) left_ = q_.probs;
-        left_[index_of(token)] = 0;
+        left_[find_index(token)] = 0;
         sum_ = 0;
         for (std::size_t at = 0; at < left_.size(); at += block)
-            sum_ +=
-                sum_of(std::span<const float>(left_).subspan(at).first(std::min(block, left_.size() - at)));
+            sum_ += sum_probabilities(
+                std::span<const float>(left_).subspan(at).first(std::min(block, left_.size() - at)));
     }
 
   private:
-    std::size_t index_of(TokenId token) const {
+    std::size_t find_index(TokenId token) const {
         if (q_.ids.empty()) return static_cast<std::size_t>(token);
         const auto found = std::find(q_.ids.begin(), q_.ids.end(), token);
         assert(found != q_.ids.end());
@@ -164,14 +165,15 @@ class Undrawn {
 
 /// Tries the children of `node` in sampling order. Returns the accepted one, or -1 with the bonus sampled
 /// from the residual.
-int try_children(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
-                 const TokenPlace& place, int node, const TargetChoice& choice, AcceptScratch& scratch,
+int try_children(const kernels::Exec& exec, const DraftTree& tree, const TreeLogits& rows,
+                 const TokenPosition& place, int node, const TargetSample& choice, AcceptScratch& scratch,
                  TokenId& bonus) {
     const auto n = static_cast<std::size_t>(node);
     const std::int64_t position = place.position + tree.depths[n];
     const std::uint64_t seed = rows.sampling.seed;
-    const DraftDistribution* q = tree.drawn_from.empty() ? nullptr : tree.drawn_from[n].get();
-    std::optional<Undrawn> left;
+    const DraftDistribution* q =
+        tree.child_distributions.empty() ? nullptr : tree.child_distributions[n].get();
+    std::optional<RemainingDraftProbs> left;
     if (q != nullptr) left.emplace(*q, scratch);
     Residual residual(exec, rows, choice, node, scratch);
     int order = 0;
@@ -182,10 +184,10 @@ int try_children(const kernels::Exec& exec, const DraftTree& tree, const VerifyR
         const double share = left ? left->probability(token) : 1.0;
         if (uniform * share < residual.probability(token)) return static_cast<int>(i);
         if (left) {
-            residual.take_out(*q, left->probs(), left->sum());
-            left->take_out(token);
+            residual.subtract(*q, left->probs(), left->sum());
+            left->subtract(token);
         } else {
-            residual.take_out(token);
+            residual.subtract(token);
         }
     }
     // Without drafts this equals the target's own sample, with the same random number.
@@ -197,8 +199,8 @@ int try_children(const kernels::Exec& exec, const DraftTree& tree, const VerifyR
 
 }  // namespace
 
-void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
-               const TokenPlace& place, std::span<TargetChoice> choices, AcceptScratch& scratch,
+void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const TreeLogits& rows,
+               const TokenPosition& place, std::span<TargetSample> choices, AcceptScratch& scratch,
                Acceptance& out) {
     assert(choices.size() == tree.tokens.size() && rows.sampling.temperature > 0);
     out.path.clear();
@@ -210,23 +212,23 @@ void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRow
     emit_path(tree, rows, out, choices);
 }
 
-void accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices,
+void accept_pq(const DraftTree& tree, const TreeVerdictInputs& verdict, std::span<TargetSample> choices,
                Acceptance& out) {
-    assert(choices.size() == tree.tokens.size() && judged.accepted.size() == choices.size());
+    assert(choices.size() == tree.tokens.size() && verdict.accepted.size() == choices.size());
     out.path.clear();
     for (int node = 0; node >= 0;) {
         out.path.push_back(node);
         const auto n = static_cast<std::size_t>(node);
-        int next = -1, order = judged.accepted[n];
+        int next = -1, order = verdict.accepted[n];
         for (std::size_t i = n + 1; order >= 0 && i < tree.tokens.size(); ++i)
             if (tree.parents[i] == node && order-- == 0) next = static_cast<int>(i);
         node = next;
     }
     const auto last = static_cast<std::size_t>(out.path.back());
-    if (judged.bonus[last] != no_token)
-        emit(judged, judged.bonus[last], judged.bonus_logits[last], choices[last]);
+    if (verdict.bonus[last] != no_token)
+        emit(verdict, verdict.bonus[last], verdict.bonus_logits[last], choices[last]);
     out.bonus = choices[last].token;
-    emit_drafts(tree, judged, out.path, choices);
+    emit_drafts(tree, verdict, out.path, choices);
 }
 
 }  // namespace draftscope

@@ -8,7 +8,7 @@ namespace draftscope {
 namespace {
 
 /// Tokens of any probability, or all of q where that is shorter.
-void add_drawn_from(const DraftDistribution* q, kernels::ResidualNode& node, ResidualQuestion& question) {
+void add_drawn_from(const DraftDistribution* q, kernels::RejectionNode& node, ResidualQuestion& question) {
     node.first_prob = static_cast<std::int64_t>(question.probs.size());
     if (q == nullptr) {
         question.probs.push_back(0.0f);
@@ -33,11 +33,11 @@ void add_drawn_from(const DraftDistribution* q, kernels::ResidualNode& node, Res
 
 }  // namespace
 
-void add_residuals(const DraftTree& tree, int first_row, std::uint64_t seed, const TokenPlace& place,
+void add_residuals(const DraftTree& tree, int first_row, std::uint64_t seed, const TokenPosition& place,
                    ResidualQuestion& question, std::vector<int>& node_of) {
     for (std::size_t n = 0; n < tree.tokens.size(); ++n) {
         const std::int64_t position = place.position + tree.depths[n];
-        kernels::ResidualNode node;
+        kernels::RejectionNode node;
         node.row = first_row + static_cast<int>(n);
         node.first_draft = static_cast<std::int32_t>(question.drafts.size());
         for (std::size_t i = n + 1; i < tree.tokens.size(); ++i) {
@@ -48,17 +48,18 @@ void add_residuals(const DraftTree& tree, int first_row, std::uint64_t seed, con
         node_of.push_back(node.drafts == 0 ? -1 : static_cast<int>(question.nodes.size()));
         if (node.drafts == 0) continue;
         node.uniform = token_uniform(seed, place.sequence, static_cast<std::uint64_t>(position));
-        add_drawn_from(tree.drawn_from.empty() ? nullptr : tree.drawn_from[n].get(), node, question);
+        add_drawn_from(tree.child_distributions.empty() ? nullptr : tree.child_distributions[n].get(), node,
+                       question);
         question.nodes.push_back(node);
     }
 }
 
-void take_residuals(const RowAnswers& answers, std::span<const int> node_of, JudgedTree& judged) {
+void take_residuals(const RowAnswers& answers, std::span<const int> node_of, TreeVerdictInputs& verdict) {
     for (const int node : node_of) {
         const auto n = static_cast<std::size_t>(std::max(node, 0));
-        judged.accepted.push_back(node < 0 ? -1 : answers.accepted[n]);
-        judged.bonus.push_back(node < 0 ? no_token : answers.bonus[n]);
-        judged.bonus_logits.push_back(node < 0 ? 0.0f : answers.bonus_logits[n]);
+        verdict.accepted.push_back(node < 0 ? -1 : answers.accepted[n]);
+        verdict.bonus.push_back(node < 0 ? no_token : answers.bonus[n]);
+        verdict.bonus_logits.push_back(node < 0 ? 0.0f : answers.bonus_logits[n]);
     }
 }
 

@@ -8,7 +8,7 @@
 namespace draftscope {
 namespace {
 
-std::string_view name_of(VerifyRule rule) {
+std::string_view rule_name(VerifyRule rule) {
     switch (rule) {
         case VerifyRule::match:
             return "match";
@@ -41,7 +41,7 @@ Result<VerifySpec> parse_verify_spec(std::string_view text) {
     const std::size_t colon = text.find(':');
     const std::string_view name = text.substr(0, colon);
     for (const VerifyRule rule : {VerifyRule::match, VerifyRule::pq, VerifyRule::typical}) {
-        if (name != name_of(rule)) continue;
+        if (name != rule_name(rule)) continue;
         spec.rule = rule;
         if (colon == std::string_view::npos) return spec;
         if (rule != VerifyRule::typical)
@@ -58,7 +58,7 @@ Result<VerifySpec> parse_verify_spec(std::string_view text) {
 }
 
 std::string to_text(const VerifySpec& spec) {
-    std::string text(name_of(spec.rule));
+    std::string text(rule_name(spec.rule));
     if (spec.rule != VerifyRule::typical) return text;
     return fmt::format("{}:epsilon={},delta={}", text, spec.epsilon, spec.delta);
 }

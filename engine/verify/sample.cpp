@@ -16,7 +16,7 @@ namespace {
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 /// Smaller temperatures behave like 0, and their inverse would overflow.
-constexpr double lowest_temperature = 1e-4;
+constexpr double min_temperature = 1e-4;
 
 /// The distribution of one row. The total comes from the kernel's block sums; the other steps touch few
 /// tokens, in double.
@@ -26,9 +26,9 @@ class RowSampler {
         : logits_(logits), block_sums_(block_sums), top_(top), inverse_(inverse) {}
 
     /// Samples from the whole vocabulary.
-    TargetChoice draw(double uniform) const {
+    TargetSample draw(double uniform) const {
         const double sum = total();
-        const auto [block, before] = block_of(uniform * sum);
+        const auto [block, before] = find_block(uniform * sum);
         const std::size_t first = block * static_cast<std::size_t>(kernels::exp_sums_block);
         const std::size_t end = std::min(logits_.size(), first + kernels::exp_sums_block);
         return choice(
@@ -37,20 +37,20 @@ class RowSampler {
     }
 
     /// Samples from the tokens `kept`, in any order on entry.
-    TargetChoice draw(double uniform, std::span<TokenId> kept) const {
+    TargetSample draw(double uniform, std::span<TokenId> kept) const {
         std::sort(kept.begin(), kept.end());
         double sum = 0;
-        float lowest = std::numeric_limits<float>::infinity();
+        float min_logit = std::numeric_limits<float>::infinity();
         for (const TokenId id : kept) {
             sum += weight(id);
-            lowest = std::min(lowest, logits_[static_cast<std::size_t>(id)]);
+            min_logit = std::min(min_logit, logits_[static_cast<std::size_t>(id)]);
         }
         return choice(pick(uniform * sum, 0.0, 0, kept.size(), [&](std::size_t i) { return kept[i]; }), sum,
-                      lowest);
+                      min_logit);
     }
 
     /// Returns how many of `best` (best first) reach `mass` of `sum`; 0 if all of them do not.
-    std::size_t reaches(std::span<const TokenId> best, double mass, double sum) const {
+    std::size_t count_to_reach(std::span<const TokenId> best, double mass, double sum) const {
         double seen = 0;
         for (std::size_t i = 0; i < best.size(); ++i) {
             seen += weight(best[i]);
@@ -75,10 +75,10 @@ class RowSampler {
         return std::isnan(logit) ? 0.0 : static_cast<double>(std::exp((logit - top_) * inverse_));
     }
 
-    TargetChoice choice(TokenId token, double sum, float lowest) const {
-        TargetChoice out;
+    TargetSample choice(TokenId token, double sum, float min_logit) const {
+        TargetSample out;
         out.token = token;
-        out.lowest = lowest;
+        out.min_logit = min_logit;
         if (sum > 0) {
             out.log_norm = static_cast<float>(std::log(sum)) + top_ * inverse_;
             out.prob = static_cast<float>(weight(token) / sum);
@@ -87,7 +87,7 @@ class RowSampler {
     }
 
     /// Returns the block that contains `target`, and the weight before it.
-    std::pair<std::size_t, double> block_of(double target) const {
+    std::pair<std::size_t, double> find_block(double target) const {
         std::size_t chosen = 0;
         double seen = 0, before = 0;
         for (std::size_t b = 0; b < block_sums_.size(); ++b) {
@@ -119,17 +119,18 @@ class RowSampler {
 };
 
 /// Number of best tokens tried first for top-p: most rows are peaked.
-constexpr int first_best = 64;
+constexpr int initial_top_k = 64;
 
 /// The tokens of each row that top-k and top-p keep.
-class Cut {
+class TopKTopPFilter {
   public:
-    Cut(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling, ChoiceScratch& scratch)
+    TopKTopPFilter(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling,
+                   TargetSampleScratch& scratch)
         : exec_(exec), logits_(logits), sampling_(sampling), scratch_(scratch) {
         const bool few = sampling.top_k > 0 && sampling.top_k < logits.cols;
         limit_ = few ? sampling.top_k : logits.cols;
-        width_ = few ? limit_ : std::min(limit_, first_best);
-        best_of(logits, width_, scratch.best);
+        width_ = few ? limit_ : std::min(limit_, initial_top_k);
+        find_best(logits, width_, scratch.best);
     }
     /// Best first; valid until the next call.
     std::span<TokenId> row(int r, const RowSampler& sampler) {
@@ -140,17 +141,17 @@ class Cut {
         const double sum = limit_ == width_ ? sampler.total(best) : sampler.total();
         std::span<TokenId> found = best;
         for (int k = width_;;) {
-            const std::size_t count = sampler.reaches(found, sampling_.top_p, sum);
+            const std::size_t count = sampler.count_to_reach(found, sampling_.top_p, sum);
             if (count > 0) return found.first(count);
             if (k == limit_) return found;
             k = static_cast<int>(std::min<std::int64_t>(limit_, std::int64_t{k} * 8));
-            best_of(logits_.slice(r, 1), k, scratch_.more);
+            find_best(logits_.slice(r, 1), k, scratch_.more);
             found = scratch_.more;
         }
     }
 
   private:
-    void best_of(Rows<const float> rows, int k, std::vector<TokenId>& ids) {
+    void find_best(Rows<const float> rows, int k, std::vector<TokenId>& ids) {
         const std::size_t cells = static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(k);
         ids.resize(cells);
         scratch_.values.resize(cells);
@@ -161,13 +162,13 @@ class Cut {
     kernels::Exec& exec_;
     Rows<const float> logits_;
     const Sampling& sampling_;
-    ChoiceScratch& scratch_;
+    TargetSampleScratch& scratch_;
     int limit_ = 0, width_ = 0;
 };
 
 void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling,
-                    std::span<const TokenPlace> places, ChoiceScratch& scratch,
-                    std::vector<TargetChoice>& out) {
+                    std::span<const TokenPosition> places, TargetSampleScratch& scratch,
+                    std::vector<TargetSample>& out) {
     const auto rows = static_cast<std::size_t>(logits.rows);
     const int blocks = (logits.cols + kernels::exp_sums_block - 1) / kernels::exp_sums_block;
     const float inverse = inverse_temperature(sampling);
@@ -176,29 +177,29 @@ void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Samplin
     scratch.sums.resize(rows * static_cast<std::size_t>(blocks));
     const Rows<float> by_block(scratch.sums.data(), logits.rows, blocks);
     kernels::exp_sums(exec, logits, inverse, tops, by_block);
-    const auto sampler_of = [&](int r) {
+    const auto make_sampler = [&](int r) {
         return RowSampler(logits.row(r), tops[static_cast<std::size_t>(r)], by_block.row(r), inverse);
     };
-    const auto uniform_of = [&](int r) {
-        const TokenPlace& place = places[static_cast<std::size_t>(r)];
+    const auto row_uniform = [&](int r) {
+        const TokenPosition& place = places[static_cast<std::size_t>(r)];
         return token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position));
     };
     const bool cut = sampling.top_p < 1.0 || (sampling.top_k > 0 && sampling.top_k < logits.cols);
     if (!cut) {
         for (int r = 0; r < logits.rows; ++r)
-            out[static_cast<std::size_t>(r)] = sampler_of(r).draw(uniform_of(r));
+            out[static_cast<std::size_t>(r)] = make_sampler(r).draw(row_uniform(r));
         return;
     }
-    Cut kept(exec, logits, sampling, scratch);
+    TopKTopPFilter kept(exec, logits, sampling, scratch);
     for (int r = 0; r < logits.rows; ++r) {
-        const RowSampler sampler = sampler_of(r);
-        out[static_cast<std::size_t>(r)] = sampler.draw(uniform_of(r), kept.row(r, sampler));
+        const RowSampler sampler = make_sampler(r);
+        out[static_cast<std::size_t>(r)] = sampler.draw(row_uniform(r), kept.row(r, sampler));
     }
 }
 
 /// Processes a few rows at a time, so that the second pass finds them in the cache. It starts at the last
 /// row, so that the root and its children, which recording reads again, stay in the cache.
-void choose_greedy(kernels::Exec& exec, Rows<const float> logits, std::vector<TargetChoice>& out) {
+void sample_greedy(kernels::Exec& exec, Rows<const float> logits, std::vector<TargetSample>& out) {
     constexpr int rows_at_once = 4;
     std::int32_t best[rows_at_once];
     float log_norm[rows_at_once];
@@ -219,29 +220,29 @@ void choose_greedy(kernels::Exec& exec, Rows<const float> logits, std::vector<Ta
 }  // namespace
 
 float inverse_temperature(const Sampling& sampling) {
-    return static_cast<float>(1.0 / std::max(sampling.temperature, lowest_temperature));
+    return static_cast<float>(1.0 / std::max(sampling.temperature, min_temperature));
 }
 
-float probability_of(const TargetChoice& choice, const Sampling& sampling, float logit) {
-    if (!(logit >= choice.lowest)) return 0.0f;
+float target_probability(const TargetSample& choice, const Sampling& sampling, float logit) {
+    if (!(logit >= choice.min_logit)) return 0.0f;
     const float scaled = sampling.temperature > 0 ? logit * inverse_temperature(sampling) : logit;
     return std::min(std::exp(scaled - choice.log_norm), 1.0f);
 }
 
-void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::span<const TokenPlace> places, ChoiceScratch& scratch,
-                   std::vector<TargetChoice>& out) {
+void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
+                   std::span<const TokenPosition> places, TargetSampleScratch& scratch,
+                   std::vector<TargetSample>& out) {
     assert(vocab <= logits.cols && places.size() == static_cast<std::size_t>(logits.rows));
     const Rows<const float> real(logits.data, logits.rows, vocab, logits.stride);
     out.assign(static_cast<std::size_t>(logits.rows), {});
-    if (sampling.temperature <= 0) return choose_greedy(exec, real, out);
+    if (sampling.temperature <= 0) return sample_greedy(exec, real, out);
     choose_sampled(exec, real, sampling, places, scratch, out);
 }
 
-void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::span<const TokenPlace> places, std::vector<TargetChoice>& out) {
-    ChoiceScratch scratch;
-    choose_tokens(exec, logits, vocab, sampling, places, scratch, out);
+void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
+                   std::span<const TokenPosition> places, std::vector<TargetSample>& out) {
+    TargetSampleScratch scratch;
+    sample_tokens(exec, logits, vocab, sampling, places, scratch, out);
 }
 
 }  // namespace draftscope

@@ -14,8 +14,8 @@
 namespace draftscope {
 namespace {
 
-Result<ReplayedAcceptance> parse_rates(std::string_view list, const std::string& text) {
-    ReplayedAcceptance out;
+Result<SimulatedAcceptance> parse_rates(std::string_view list, const std::string& text) {
+    SimulatedAcceptance out;
     while (true) {
         const std::size_t slash = std::min(list.find('/'), list.size());
         double rate = -1;
@@ -31,7 +31,7 @@ Result<ReplayedAcceptance> parse_rates(std::string_view list, const std::string&
 
 /// Computes rates from a histogram of rounds by accepted drafts: the share of rounds with at least i drafts
 /// that accepted i + 1.
-Result<ReplayedAcceptance> rates_of(const nlohmann::json& histogram, const std::string& file) {
+Result<SimulatedAcceptance> acceptance_rates(const nlohmann::json& histogram, const std::string& file) {
     std::vector<double> rounds;
     for (const nlohmann::json& count : histogram) {
         if (!count.is_number_unsigned())
@@ -39,7 +39,7 @@ Result<ReplayedAcceptance> rates_of(const nlohmann::json& histogram, const std::
                              printable_json(count));
         rounds.push_back(count.get<double>());
     }
-    ReplayedAcceptance out;
+    SimulatedAcceptance out;
     double reached = 0;
     for (const double count : rounds) reached += count;
     if (!(reached > 0)) return bad_input("{}: heads.histogram has no rounds", file);
@@ -52,7 +52,7 @@ Result<ReplayedAcceptance> rates_of(const nlohmann::json& histogram, const std::
 }
 
 /// Returns "full, fr-spec:v=8192"; "-" stands for a drafter without heads.
-std::string names_of(const std::vector<const nlohmann::json*>& heads) {
+std::string list_heads(const std::vector<const nlohmann::json*>& heads) {
     std::string names;
     for (const nlohmann::json* head : heads) {
         const std::string name = head->value("head", std::string());
@@ -62,15 +62,15 @@ std::string names_of(const std::vector<const nlohmann::json*>& heads) {
 }
 
 /// Splits "FILE#HEAD". The head is absent without "#HEAD" or if a file has the complete name.
-std::pair<std::string, std::optional<std::string>> split_place(const std::string& place) {
+std::pair<std::string, std::optional<std::string>> split_head_suffix(const std::string& place) {
     const std::size_t hash = place.rfind('#');
     std::error_code error;
     if (hash == std::string::npos || std::filesystem::exists(place, error)) return {place, std::nullopt};
     return {place.substr(0, hash), place.substr(hash + 1)};
 }
 
-Result<ReplayedAcceptance> read_rates(const std::string& place, const std::string& spec) {
-    const auto [file, named] = split_place(place);
+Result<SimulatedAcceptance> read_rates(const std::string& place, const std::string& spec) {
+    const auto [file, named] = split_head_suffix(place);
     DS_ASSIGN(const JsonFile document, JsonFile::read(file, "--simulate-acceptance trace:FILE"));
     const nlohmann::json* list = document.find("heads");
     std::vector<const nlohmann::json*> heads;
@@ -85,43 +85,44 @@ Result<ReplayedAcceptance> read_rates(const std::string& place, const std::strin
             "{}: has no list 'heads' with histograms; pass the output of draftscope replay --json", file);
     for (const nlohmann::json* head : heads)
         if (head->value("head", std::string()) == named.value_or(spec))
-            return rates_of((*head)["histogram"], file);
+            return acceptance_rates((*head)["histogram"], file);
     if (named)
         return bad_input("--simulate-acceptance trace:{}: no head '{}'; the file has {}", place, *named,
-                         names_of(heads));
+                         list_heads(heads));
     return bad_input(
         "--simulate-acceptance trace:{}: {} runs, but the file has "
         "{}; replay it too, or choose with trace:FILE#HEAD",
-        place, spec.empty() ? "a drafter without heads" : "head " + spec, names_of(heads));
+        place, spec.empty() ? "a drafter without heads" : "head " + spec, list_heads(heads));
 }
 
 }  // namespace
 
-Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& text, const std::string& spec) {
-    using Parsed = std::optional<ReplayedAcceptance>;
+Result<std::optional<SimulatedAcceptance>> parse_acceptance(const std::string& text,
+                                                            const std::string& spec) {
+    using Parsed = std::optional<SimulatedAcceptance>;
     constexpr std::string_view rate = "rate:", trace = "trace:";
     if (text == "real") return Parsed();
     if (text.starts_with(rate)) {
-        DS_ASSIGN(ReplayedAcceptance out, parse_rates(std::string_view(text).substr(rate.size()), text));
+        DS_ASSIGN(SimulatedAcceptance out, parse_rates(std::string_view(text).substr(rate.size()), text));
         return Parsed(std::move(out));
     }
     if (text.starts_with(trace)) {
-        DS_ASSIGN(ReplayedAcceptance out, read_rates(text.substr(trace.size()), spec));
+        DS_ASSIGN(SimulatedAcceptance out, read_rates(text.substr(trace.size()), spec));
         return Parsed(std::move(out));
     }
     return bad_input("--simulate-acceptance {}: unknown; use real, rate:R, trace:FILE or trace:FILE#HEAD",
                      text);
 }
 
-void accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,
-                     const TokenPlace& place, std::span<const TargetChoice> choices, Acceptance& out) {
-    assert(choices.size() == tree.tokens.size() && !replayed.rates.empty());
+void accept_simulated(const SimulatedAcceptance& simulated, const DraftTree& tree, std::uint64_t seed,
+                      const TokenPosition& place, std::span<const TargetSample> choices, Acceptance& out) {
+    assert(choices.size() == tree.tokens.size() && !simulated.rates.empty());
     out.path.assign(1, 0);
     int at = 0;
     std::size_t depth = 0;
     for (int node = 1; node < static_cast<int>(tree.tokens.size()); ++node) {
         if (tree.parents[static_cast<std::size_t>(node)] != at) continue;
-        const double rate = replayed.rates[std::min(depth, replayed.rates.size() - 1)];
+        const double rate = simulated.rates[std::min(depth, simulated.rates.size() - 1)];
         const auto position = place.position + static_cast<std::int64_t>(depth);
         if (accept_uniform(seed, place.sequence, position, 0) >= rate) break;
         at = node;

@@ -10,7 +10,7 @@ namespace draftscope {
 
 /// Simulated acceptance, independent of the target. It gives targets with random weights realistic round
 /// timings. The text is meaningless, and every output says "acceptance replayed".
-struct ReplayedAcceptance {
+struct SimulatedAcceptance {
     /// Probability that the draft at depth i + 1 is accepted if its parent was. The last value holds for all
     /// deeper drafts.
     std::vector<double> rates;
@@ -20,11 +20,11 @@ struct ReplayedAcceptance {
 /// FILE is the output of `draftscope replay --json`, whose histogram of accepted drafts for head `spec` is
 /// used. "trace:FILE#HEAD" uses another head; an unknown HEAD is bad_input that lists the file's heads.
 /// `spec` is the canonical text of the run's head, "" for a drafter without heads.
-Result<std::optional<ReplayedAcceptance>> parse_acceptance(const std::string& text, const std::string& spec);
+Result<std::optional<SimulatedAcceptance>> parse_acceptance(const std::string& text, const std::string& spec);
 
 /// Accepts a path of first children, the drafter's best, as far as the rates and the tree allow. Random
 /// numbers depend on seed, sequence and position. The bonus is the target's choice.
-void accept_replayed(const ReplayedAcceptance& replayed, const DraftTree& tree, std::uint64_t seed,
-                     const TokenPlace& place, std::span<const TargetChoice> choices, Acceptance& out);
+void accept_simulated(const SimulatedAcceptance& simulated, const DraftTree& tree, std::uint64_t seed,
+                      const TokenPosition& place, std::span<const TargetSample> choices, Acceptance& out);
 
 }  // namespace draftscope

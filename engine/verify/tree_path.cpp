@@ -10,12 +10,12 @@ void path_to(const DraftTree& tree, int node, std::vector<int>& path) {
     std::reverse(path.begin(), path.end());
 }
 
-void emit(const VerifyRows& rows, int node, TokenId token, TargetChoice& choice) {
+void emit(const TreeLogits& rows, int node, TokenId token, TargetSample& choice) {
     choice.token = token;
-    choice.prob = probability_of(choice, rows.sampling, rows.logits.row_data(node)[token]);
+    choice.prob = target_probability(choice, rows.sampling, rows.logits.row_data(node)[token]);
 }
 
-void emit_best(const VerifyRows& rows, int node, TargetChoice& choice) {
+void emit_best(const TreeLogits& rows, int node, TargetSample& choice) {
     const std::span<const float> row = rows.logits.row(node);
     // Returns the first of equal values; NaN counts as the lowest.
     const auto less = [](float a, float b) { return b == b && !(a >= b); };
@@ -23,8 +23,8 @@ void emit_best(const VerifyRows& rows, int node, TargetChoice& choice) {
     emit(rows, node, static_cast<TokenId>(best - row.begin()), choice);
 }
 
-void emit_path(const DraftTree& tree, const VerifyRows& rows, const Acceptance& acceptance,
-               std::span<TargetChoice> choices) {
+void emit_path(const DraftTree& tree, const TreeLogits& rows, const Acceptance& acceptance,
+               std::span<TargetSample> choices) {
     for (std::size_t i = 0; i < acceptance.path.size(); ++i) {
         const int node = acceptance.path[i];
         const TokenId next = i + 1 < acceptance.path.size()
@@ -34,16 +34,16 @@ void emit_path(const DraftTree& tree, const VerifyRows& rows, const Acceptance& 
     }
 }
 
-void emit(const JudgedTree& judged, TokenId token, float logit, TargetChoice& choice) {
+void emit(const TreeVerdictInputs& verdict, TokenId token, float logit, TargetSample& choice) {
     choice.token = token;
-    choice.prob = probability_of(choice, judged.sampling, logit);
+    choice.prob = target_probability(choice, verdict.sampling, logit);
 }
 
-void emit_drafts(const DraftTree& tree, const JudgedTree& judged, std::span<const int> path,
-                 std::span<TargetChoice> choices) {
+void emit_drafts(const DraftTree& tree, const TreeVerdictInputs& verdict, std::span<const int> path,
+                 std::span<TargetSample> choices) {
     for (std::size_t i = 1; i < path.size(); ++i) {
         const auto node = static_cast<std::size_t>(path[i]);
-        emit(judged, tree.tokens[node], judged.draft_logits[node],
+        emit(verdict, tree.tokens[node], verdict.draft_logits[node],
              choices[static_cast<std::size_t>(path[i - 1])]);
     }
 }

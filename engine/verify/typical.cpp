@@ -12,14 +12,14 @@ namespace {
 constexpr double entropy_floor = 1e-5;
 
 /// Returns min(epsilon, delta exp(-H)).
-double threshold_of(const VerifySpec& spec, double entropy) {
+double acceptance_threshold(const VerifySpec& spec, double entropy) {
     return std::min(spec.epsilon, spec.delta * std::exp(-entropy));
 }
 
-double entropy_of(const VerifyRows& rows, const TargetChoice& choice, int node) {
+double row_entropy(const TreeLogits& rows, const TargetSample& choice, int node) {
     double entropy = 0;
     for (const float logit : rows.logits.row(node)) {
-        const auto p = static_cast<double>(probability_of(choice, rows.sampling, logit));
+        const auto p = static_cast<double>(target_probability(choice, rows.sampling, logit));
         entropy -= p * std::log(p + entropy_floor);
     }
     return entropy;
@@ -28,9 +28,9 @@ double entropy_of(const VerifyRows& rows, const TargetChoice& choice, int node) 
 /// Returns the last node of the longest accepted path; ties go to the likeliest path, then to the first.
 /// Works level by level: the first callback receives the inner nodes whose thresholds the next level needs.
 /// An entropy may cost a pass over the vocabulary, and most nodes descend from a rejected one.
-template <typename LookAt, typename ThresholdOf, typename ProbabilityOf>
-int longest_path(const DraftTree& tree, AcceptScratch& scratch, LookAt look_at, ThresholdOf threshold,
-                 ProbabilityOf probability) {
+template <typename VisitNodes, typename Threshold, typename Probability>
+int longest_path(const DraftTree& tree, AcceptScratch& scratch, VisitNodes visit_nodes, Threshold threshold,
+                 Probability probability) {
     const std::size_t nodes = tree.tokens.size();
     std::vector<char>&inner = scratch.inner, &accepted = scratch.accepted;
     inner.assign(nodes, 0);
@@ -45,7 +45,7 @@ int longest_path(const DraftTree& tree, AcceptScratch& scratch, LookAt look_at, 
     wanted.assign(1, 0);
     for (int depth = tree.depths[0] + 1; !wanted.empty(); ++depth) {
         std::erase_if(wanted, [&](std::size_t i) { return inner[i] == 0; });
-        look_at(wanted);
+        visit_nodes(wanted);
         wanted.clear();
         for (std::size_t i = 1; i < nodes; ++i) {
             const auto parent = static_cast<std::size_t>(tree.parents[i]);
@@ -64,22 +64,23 @@ int longest_path(const DraftTree& tree, AcceptScratch& scratch, LookAt look_at, 
 }  // namespace
 
 void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
-                    const VerifyRows& rows, std::span<TargetChoice> choices, AcceptScratch& scratch,
+                    const TreeLogits& rows, std::span<TargetSample> choices, AcceptScratch& scratch,
                     Acceptance& out) {
     assert(choices.size() == tree.tokens.size());
     std::vector<double>& thresholds = scratch.thresholds;
     thresholds.assign(tree.tokens.size(), 0.0);
-    const auto look_at = [&](std::span<const std::size_t> nodes) {
+    const auto visit_nodes = [&](std::span<const std::size_t> nodes) {
         exec.parallel(static_cast<int>(nodes.size()), [&](int w) {
             const std::size_t i = nodes[static_cast<std::size_t>(w)];
-            thresholds[i] = threshold_of(spec, entropy_of(rows, choices[i], static_cast<int>(i)));
+            thresholds[i] = acceptance_threshold(spec, row_entropy(rows, choices[i], static_cast<int>(i)));
         });
     };
     const int last = longest_path(
-        tree, scratch, look_at, [&](std::size_t i) { return thresholds[i]; },
+        tree, scratch, visit_nodes, [&](std::size_t i) { return thresholds[i]; },
         [&](std::size_t i) {
             const float logit = rows.logits.row_data(tree.parents[i])[tree.tokens[i]];
-            return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], rows.sampling, logit);
+            return target_probability(choices[static_cast<std::size_t>(tree.parents[i])], rows.sampling,
+                                      logit);
         });
     path_to(tree, last, out.path);
     // A node without an accepted child emits the target's best token.
@@ -88,27 +89,27 @@ void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree
     emit_path(tree, rows, out, choices);
 }
 
-void accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
-                    std::span<TargetChoice> choices, Acceptance& out) {
-    assert(choices.size() == tree.tokens.size() && judged.entropies.size() == choices.size());
+void accept_typical(const VerifySpec& spec, const DraftTree& tree, const TreeVerdictInputs& verdict,
+                    std::span<TargetSample> choices, Acceptance& out) {
+    assert(choices.size() == tree.tokens.size() && verdict.entropies.size() == choices.size());
     AcceptScratch scratch;
     const int last = longest_path(
         tree, scratch, [](std::span<const std::size_t>) {},
-        [&](std::size_t i) { return threshold_of(spec, static_cast<double>(judged.entropies[i])); },
+        [&](std::size_t i) { return acceptance_threshold(spec, static_cast<double>(verdict.entropies[i])); },
         [&](std::size_t i) {
-            return probability_of(choices[static_cast<std::size_t>(tree.parents[i])], judged.sampling,
-                                  judged.draft_logits[i]);
+            return target_probability(choices[static_cast<std::size_t>(tree.parents[i])], verdict.sampling,
+                                      verdict.draft_logits[i]);
         });
-    accept_typical(last, tree, judged, choices, out);
+    accept_typical(last, tree, verdict, choices, out);
 }
 
-void accept_typical(int last, const DraftTree& tree, const JudgedTree& judged,
-                    std::span<TargetChoice> choices, Acceptance& out) {
+void accept_typical(int last, const DraftTree& tree, const TreeVerdictInputs& verdict,
+                    std::span<TargetSample> choices, Acceptance& out) {
     path_to(tree, last, out.path);
     for (std::size_t i = 0; i < choices.size(); ++i)
-        emit(judged, judged.best[i], judged.best_logits[i], choices[i]);
+        emit(verdict, verdict.best[i], verdict.best_logits[i], choices[i]);
     out.bonus = choices[static_cast<std::size_t>(last)].token;
-    emit_drafts(tree, judged, out.path, choices);
+    emit_drafts(tree, verdict, out.path, choices);
 }
 
 }  // namespace draftscope

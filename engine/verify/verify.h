@@ -24,25 +24,25 @@ struct Sampling {
 float inverse_temperature(const Sampling& sampling);
 
 /// The target's token after one node.
-struct TargetChoice {
+struct TargetSample {
     TokenId token = no_token;  ///< the token that the target emits after the node
     float prob = 0;            ///< its probability (softmax of raw logits when greedy)
     /// Parameters of the row's distribution, for looking up other tokens without a second pass: see
-    /// probability_of().
-    float log_norm = 0;  ///< log of the sum of exp(logit / temperature) over the kept tokens
-    float lowest = 0;    ///< smallest logit kept by top-k and top-p; -inf if all are kept
+    /// target_probability().
+    float log_norm = 0;   ///< log of the sum of exp(logit / temperature) over the kept tokens
+    float min_logit = 0;  ///< smallest logit kept by top-k and top-p; -inf if all are kept
 };
 /// Returns the probability of a token with raw logit `logit` in the row of `choice`.
-float probability_of(const TargetChoice& choice, const Sampling& sampling, float logit);
+float target_probability(const TargetSample& choice, const Sampling& sampling, float logit);
 
 /// Position of a token in a run. Together with the seed it determines the random number.
-struct TokenPlace {
+struct TokenPosition {
     std::uint64_t sequence = 0;
     std::int64_t position = 0;  ///< absolute, 0 = first prompt token
 };
 
-/// Buffers of choose_tokens(); reuse them between calls.
-struct ChoiceScratch {
+/// Buffers of sample_tokens(); reuse them between calls.
+struct TargetSampleScratch {
     std::vector<float> tops, sums;    ///< maxima and sums of rows, and of their blocks
     std::vector<TokenId> best, more;  ///< tokens that top-k and top-p may keep
     std::vector<float> values;        ///< logits of these tokens
@@ -52,12 +52,12 @@ struct ChoiceScratch {
 /// lower id. Otherwise: inverse CDF in id order with token_uniform(seed, places[row]). `vocab` excludes
 /// padding columns. Sampling applies temperature, then top-k, then top-p: the smallest set of the remaining
 /// tokens that reaches it, best first, ties to the lower id.
-void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::span<const TokenPlace> places, ChoiceScratch& scratch,
-                   std::vector<TargetChoice>& out);
+void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
+                   std::span<const TokenPosition> places, TargetSampleScratch& scratch,
+                   std::vector<TargetSample>& out);
 /// Same as above, with temporary buffers.
-void choose_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::span<const TokenPlace> places, std::vector<TargetChoice>& out);
+void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
+                   std::span<const TokenPosition> places, std::vector<TargetSample>& out);
 
 /// Acceptance rules.
 enum class VerifyRule {
@@ -98,23 +98,23 @@ struct AcceptScratch {
 };
 /// All rules write to `out`, which keeps its memory.
 /// Exact match (DESIGN section 3): follows the child whose token is the target's choice.
-void accept_match(const DraftTree& tree, std::span<const TargetChoice> choices, Acceptance& out);
+void accept_match(const DraftTree& tree, std::span<const TargetSample> choices, Acceptance& out);
 
 /// The target's logits over a tree, [nodes, vocab] without padding.
-struct VerifyRows {
+struct TreeLogits {
     Rows<const float> logits;
     const Sampling& sampling;
 };
 /// Typical acceptance (Medusa, arXiv 2401.10774): accepts a draft if p(x) > min(epsilon, delta exp(-H(p)))
 /// and its parent is accepted. The longest such path wins, then the likeliest; the bonus is the target's best
-/// token. Takes `choices` of choose_tokens() and replaces them by the tokens that this rule emits.
+/// token. Takes `choices` of sample_tokens() and replaces them by the tokens that this rule emits.
 void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
-                    const VerifyRows& rows, std::span<TargetChoice> choices, AcceptScratch& scratch,
+                    const TreeLogits& rows, std::span<TargetSample> choices, AcceptScratch& scratch,
                     Acceptance& out);
 
 /// What a device computed from the target's logits, in place of the logits. These are the inputs of typical
 /// acceptance and rejection sampling, by node.
-struct JudgedTree {
+struct TreeVerdictInputs {
     const Sampling& sampling;
     std::span<const float> draft_logits;  ///< logit of a node's token in its parent's row; unused at the root
     std::vector<TokenId> best;            ///< typical: best token of each row
@@ -124,12 +124,12 @@ struct JudgedTree {
     std::vector<TokenId> bonus;           ///< pq: the token after the node; no_token = the target's choice
     std::vector<float> bonus_logits;
 };
-void accept_typical(const VerifySpec& spec, const DraftTree& tree, const JudgedTree& judged,
-                    std::span<TargetChoice> choices, Acceptance& out);
+void accept_typical(const VerifySpec& spec, const DraftTree& tree, const TreeVerdictInputs& verdict,
+                    std::span<TargetSample> choices, Acceptance& out);
 /// Same as above, given the last node of the path.
-void accept_typical(int last, const DraftTree& tree, const JudgedTree& judged,
-                    std::span<TargetChoice> choices, Acceptance& out);
-void accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<TargetChoice> choices,
+void accept_typical(int last, const DraftTree& tree, const TreeVerdictInputs& verdict,
+                    std::span<TargetSample> choices, Acceptance& out);
+void accept_pq(const DraftTree& tree, const TreeVerdictInputs& verdict, std::span<TargetSample> choices,
                Acceptance& out);
 
 /// Rejection sampling (Leviathan et al. 2023) in its form for trees sampled without replacement (EAGLE-1).
@@ -137,8 +137,8 @@ void accept_pq(const DraftTree& tree, const JudgedTree& judged, std::span<Target
 /// p := norm(max(0, p - q)) and removes the draft from q. The bonus is sampled from the residual of p.
 /// Without sampled drafts, q = 1. `place` is the position of the token after the root; `choices` as in
 /// accept_typical(). Requires temperature > 0.
-void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const VerifyRows& rows,
-               const TokenPlace& place, std::span<TargetChoice> choices, AcceptScratch& scratch,
+void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const TreeLogits& rows,
+               const TokenPosition& place, std::span<TargetSample> choices, AcceptScratch& scratch,
                Acceptance& out);
 
 }  // namespace draftscope

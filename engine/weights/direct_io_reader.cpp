@@ -22,14 +22,14 @@ std::size_t up(std::size_t value, std::size_t unit) {
     return (value + unit - 1) / unit * unit;
 }
 
-std::size_t bytes_of(const DirectReader::Group& group) {
+std::size_t total_bytes(const DirectIoReader::Group& group) {
     std::size_t bytes = 0;
-    for (const auto stretch : group) bytes += stretch.size();
+    for (const auto range : group) bytes += range.size();
     return bytes;
 }
 
 /// Reads up to `size` bytes and returns their number; -1 with errno set on failure.
-::ssize_t read_whole(int descriptor, std::byte* to, std::size_t size, std::size_t at) {
+::ssize_t read_fully(int descriptor, std::byte* to, std::size_t size, std::size_t at) {
     std::size_t done = 0;
     while (done < size) {
         const ::ssize_t got =
@@ -46,10 +46,11 @@ std::size_t bytes_of(const DirectReader::Group& group) {
 
 }  // namespace
 
-std::unique_ptr<DirectReader> DirectReader::open(std::span<const MappedFile* const> files,
-                                                 std::vector<Group> groups, int flags, std::size_t window) {
-    std::unique_ptr<DirectReader> out(new DirectReader(std::move(groups), window));
-    const Buffer probe = out->take(disk_block);
+std::unique_ptr<DirectIoReader> DirectIoReader::open(std::span<const MappedFile* const> files,
+                                                     std::vector<Group> groups, int flags,
+                                                     std::size_t window) {
+    std::unique_ptr<DirectIoReader> out(new DirectIoReader(std::move(groups), window));
+    const Buffer probe = out->acquire_buffer(disk_block);
     bool able = probe.data != nullptr;
     for (const MappedFile* mapped : files) {
         const int descriptor = ::open(mapped->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
@@ -59,11 +60,11 @@ std::unique_ptr<DirectReader> DirectReader::open(std::span<const MappedFile* con
         }
         out->files_.push_back({mapped, descriptor});
         struct stat info {};
-        able = able && ::fstat(descriptor, &info) == 0 && mapped->is(info) &&
-               read_whole(descriptor, probe.data, disk_block, 0) > 0;
+        able = able && ::fstat(descriptor, &info) == 0 && mapped->is_same_file(info) &&
+               read_fully(descriptor, probe.data, disk_block, 0) > 0;
     }
     for (const Group& group : out->groups_) {
-        for (const auto stretch : group) able = able && out->file_of(stretch) != nullptr;
+        for (const auto range : group) able = able && out->find_file(range) != nullptr;
     }
     out->spare_.push_back(probe);
     if (!able) return nullptr;
@@ -71,30 +72,30 @@ std::unique_ptr<DirectReader> DirectReader::open(std::span<const MappedFile* con
     return out;
 }
 
-DirectReader::~DirectReader() {
+DirectIoReader::~DirectIoReader() {
     {
         const std::lock_guard lock(mutex_);
         stop_ = true;
     }
     moved_.notify_all();
     if (thread_.joinable()) thread_.join();
-    give_back(used_);
-    for (Read& read : ready_) give_back(read);
+    release_buffers(in_use_);
+    for (Read& read : ready_) release_buffers(read);
     for (const Buffer& buffer : spare_) std::free(buffer.data);
     for (const File& file : files_) ::close(file.descriptor);
 }
 
-const DirectReader::File* DirectReader::file_of(std::span<const std::uint8_t> stretch) const {
+const DirectIoReader::File* DirectIoReader::find_file(std::span<const std::uint8_t> range) const {
     for (const File& file : files_) {
         const auto all = file.mapped->bytes();
-        if (stretch.data() >= all.data() && stretch.data() + stretch.size() <= all.data() + all.size())
+        if (range.data() >= all.data() && range.data() + range.size() <= all.data() + all.size())
             return &file;
     }
     return nullptr;
 }
 
 /// Reuses a spare buffer: layers have equal shapes, so a released buffer fits the next layer.
-DirectReader::Buffer DirectReader::take(std::size_t bytes) {
+DirectIoReader::Buffer DirectIoReader::acquire_buffer(std::size_t bytes) {
     const std::size_t unit = bytes >= huge_page ? huge_page : disk_block;
     const std::size_t size = up(bytes, unit);
     {
@@ -119,47 +120,48 @@ DirectReader::Buffer DirectReader::take(std::size_t bytes) {
     return {static_cast<std::byte*>(data), size};
 }
 
-void DirectReader::give_back(Read& read) {
+void DirectIoReader::release_buffers(Read& read) {
     spare_.insert(spare_.end(), read.buffers.begin(), read.buffers.end());
-    held_ -= read.bytes;
+    held_bytes_ -= read.bytes;
     read = {};
 }
 
-Status DirectReader::read(const File& file, std::span<const std::uint8_t> stretch, Read& out) {
-    const auto first = static_cast<std::size_t>(stretch.data() - file.mapped->bytes().data());
+Status DirectIoReader::read(const File& file, std::span<const std::uint8_t> range, Read& out) {
+    const auto first = static_cast<std::size_t>(range.data() - file.mapped->bytes().data());
     const std::size_t before = first % disk_block;
-    const std::size_t size = up(before + stretch.size(), disk_block);
-    const Buffer buffer = take(size);
+    const std::size_t size = up(before + range.size(), disk_block);
+    const Buffer buffer = acquire_buffer(size);
     if (buffer.data == nullptr)
         return failed("{}: out of memory for a read buffer of {} bytes", file.mapped->path(), size);
     out.buffers.push_back(buffer);
-    const ::ssize_t got = read_whole(file.descriptor, buffer.data, size, first - before);
+    const ::ssize_t got = read_fully(file.descriptor, buffer.data, size, first - before);
     if (got < 0) {
-        return failed("{}: {} bytes at offset {} cannot be read: {}", file.mapped->path(), stretch.size(),
+        return failed("{}: {} bytes at offset {} cannot be read: {}", file.mapped->path(), range.size(),
                       first, std::generic_category().message(errno));
     }
-    if (static_cast<std::size_t>(got) < before + stretch.size()) {
+    if (static_cast<std::size_t>(got) < before + range.size()) {
         return failed("{}: ends before byte {}; the file was truncated during the read", file.mapped->path(),
-                      first + stretch.size());
+                      first + range.size());
     }
-    out.stretches.emplace_back(reinterpret_cast<const std::uint8_t*>(buffer.data) + before, stretch.size());
+    out.ranges.emplace_back(reinterpret_cast<const std::uint8_t*>(buffer.data) + before, range.size());
     return {};
 }
 
-Status DirectReader::read(const Group& group, Read& out) {
-    for (const auto stretch : group) DS_TRY(read(*file_of(stretch), stretch, out));
+Status DirectIoReader::read(const Group& group, Read& out) {
+    for (const auto range : group) DS_TRY(read(*find_file(range), range, out));
     return {};
 }
 
-void DirectReader::run() {
+void DirectIoReader::run() {
     for (const Group& group : groups_) {
         Read read;
-        read.bytes = bytes_of(group);
+        read.bytes = total_bytes(group);
         {
             std::unique_lock lock(mutex_);
-            moved_.wait(lock, [&] { return stop_ || held_ == 0 || held_ + read.bytes <= window_; });
+            moved_.wait(lock,
+                        [&] { return stop_ || held_bytes_ == 0 || held_bytes_ + read.bytes <= window_; });
             if (stop_) return;
-            held_ += read.bytes;
+            held_bytes_ += read.bytes;
         }
         Status status = this->read(group, read);
         const std::lock_guard lock(mutex_);
@@ -170,34 +172,34 @@ void DirectReader::run() {
     }
 }
 
-Result<std::vector<std::span<const std::uint8_t>>> DirectReader::next() {
+Result<std::vector<std::span<const std::uint8_t>>> DirectIoReader::next() {
     std::unique_lock lock(mutex_);
-    give_back(used_);
+    release_buffers(in_use_);
     moved_.notify_all();
     moved_.wait(lock, [&] { return !ready_.empty(); });
-    used_ = std::move(ready_.front());
+    in_use_ = std::move(ready_.front());
     ready_.erase(ready_.begin());
     if (ready_.empty() && error_) return *error_;
-    return used_.stretches;
+    return in_use_.ranges;
 }
 
-double cached_share(std::span<const DirectReader::Group> groups) {
+double cached_fraction(std::span<const DirectIoReader::Group> groups) {
     constexpr std::size_t wanted = 256;
     std::size_t bytes = 0;
-    for (const DirectReader::Group& group : groups) bytes += bytes_of(group);
+    for (const DirectIoReader::Group& group : groups) bytes += total_bytes(group);
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const std::size_t step = std::max(page, bytes / wanted);
     std::size_t looked = 0, cached = 0, at = 0;
-    for (const DirectReader::Group& group : groups) {
-        for (const auto stretch : group) {
-            for (; at < stretch.size(); at += step) {
-                const auto address = reinterpret_cast<std::uintptr_t>(stretch.data() + at) / page * page;
+    for (const DirectIoReader::Group& group : groups) {
+        for (const auto range : group) {
+            for (; at < range.size(); at += step) {
+                const auto address = reinterpret_cast<std::uintptr_t>(range.data() + at) / page * page;
                 unsigned char resident = 1;
                 if (::mincore(reinterpret_cast<void*>(address), page, &resident) != 0) resident = 1;
                 ++looked;
                 cached += resident & 1;
             }
-            at -= stretch.size();
+            at -= range.size();
         }
     }
     return looked == 0 ? 1.0 : static_cast<double>(cached) / static_cast<double>(looked);

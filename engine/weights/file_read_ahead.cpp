@@ -26,10 +26,10 @@ void advise(std::span<const std::uint8_t> bytes, int advice, bool outward) {
 
 }  // namespace
 
-ReadAhead::ReadAhead(std::vector<std::span<const std::uint8_t>> stretches, Behind behind)
-    : stretches_(std::move(stretches)), behind_(behind), thread_([this] { run(); }) {}
+FileReadAhead::FileReadAhead(std::vector<std::span<const std::uint8_t>> ranges, Release release)
+    : ranges_(std::move(ranges)), release_(release), thread_([this] { run(); }) {}
 
-ReadAhead::~ReadAhead() {
+FileReadAhead::~FileReadAhead() {
     {
         const std::lock_guard lock(mutex_);
         stop_ = true;
@@ -38,32 +38,32 @@ ReadAhead::~ReadAhead() {
     thread_.join();
 }
 
-void ReadAhead::done(std::size_t count) {
-    for (; done_ < count && done_ < stretches_.size(); ++done_) {
-        const auto stretch = stretches_[done_];
+void FileReadAhead::done(std::size_t count) {
+    for (; done_ < count && done_ < ranges_.size(); ++done_) {
+        const auto range = ranges_[done_];
 #if defined(MADV_PAGEOUT)
-        if (behind_ == Behind::evict) advise(stretch, MADV_PAGEOUT, false);
+        if (release_ == Release::evict) advise(range, MADV_PAGEOUT, false);
 #endif
-        advise(stretch, MADV_DONTNEED, false);
+        advise(range, MADV_DONTNEED, false);
         const std::lock_guard lock(mutex_);
-        done_bytes_ += stretch.size();
+        done_bytes_ += range.size();
     }
     moved_.notify_one();
 }
 
-void ReadAhead::run() {
-    std::uint64_t asked = 0;
-    for (const auto stretch : stretches_) {
-        for (std::size_t at = 0; at < stretch.size(); at += piece) {
-            const std::size_t size = std::min(piece, stretch.size() - at);
+void FileReadAhead::run() {
+    std::uint64_t requested = 0;
+    for (const auto range : ranges_) {
+        for (std::size_t at = 0; at < range.size(); at += piece) {
+            const std::size_t size = std::min(piece, range.size() - at);
             std::unique_lock lock(mutex_);
-            moved_.wait(lock, [&] { return stop_ || asked < done_bytes_ + window; });
+            moved_.wait(lock, [&] { return stop_ || requested < done_bytes_ + window; });
             if (stop_) return;
             // Skip a range that the reader has finished: reading it would bring it back into memory.
-            const bool late = asked + size <= done_bytes_;
+            const bool released = requested + size <= done_bytes_;
             lock.unlock();
-            asked += size;
-            if (!late) advise(stretch.subspan(at, size), MADV_WILLNEED, true);
+            requested += size;
+            if (!released) advise(range.subspan(at, size), MADV_WILLNEED, true);
         }
     }
 }

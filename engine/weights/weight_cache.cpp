@@ -33,9 +33,9 @@ namespace fs = std::filesystem;
 /// Increment whenever the packed matrices of a source change.
 constexpr int format_version = 1;
 constexpr std::uint64_t alignment = 4096;
-constexpr std::uint64_t header_room = std::uint64_t{2} << 20;  ///< enough for 4096 layers
+constexpr std::uint64_t header_capacity = std::uint64_t{2} << 20;  ///< enough for 4096 layers
 constexpr std::size_t piece = std::size_t{4} << 20;
-constexpr std::uint64_t room_to_leave = std::uint64_t{1} << 30;
+constexpr std::uint64_t min_free_bytes = std::uint64_t{1} << 30;
 constexpr int samples = 64;
 constexpr std::size_t sample_bytes = 4096;
 
@@ -137,10 +137,10 @@ std::string file_identity(const std::string& path) {
 
 }  // namespace
 
-Result<WeightCacheOptions::When> weight_cache_from(std::string_view text) {
-    if (text == "auto") return WeightCacheOptions::When::pays;
-    if (text == "on") return WeightCacheOptions::When::always;
-    if (text == "off") return WeightCacheOptions::When::off;
+Result<WeightCacheOptions::Mode> parse_weight_cache_mode(std::string_view text) {
+    if (text == "auto") return WeightCacheOptions::Mode::if_smaller;
+    if (text == "on") return WeightCacheOptions::Mode::always;
+    if (text == "off") return WeightCacheOptions::Mode::off;
     return bad_input("the weight cache must be auto, on or off, found '{}'", text);
 }
 
@@ -182,7 +182,7 @@ Status WeightCacheReader::read_header(const std::string& identity, kernels::Prec
     if (::fstat(file_, &info) != 0 || !S_ISREG(info.st_mode)) return failed("it is not a regular file");
     bytes_ = static_cast<std::uint64_t>(info.st_size);
     std::uint64_t length = 0;
-    if (!read_all(file_, std::as_writable_bytes(std::span(&length, 1)), 0) || length > 4 * header_room ||
+    if (!read_all(file_, std::as_writable_bytes(std::span(&length, 1)), 0) || length > 4 * header_capacity ||
         length + sizeof length > bytes_)
         return failed("its header is damaged");
     std::string text(static_cast<std::size_t>(length), '\0');
@@ -233,18 +233,18 @@ Result<kernels::Matrix> WeightCacheReader::read(kernels::Exec& exec, const std::
         return failed("{}: holds no matrix '{}' of [{}, {}]", path_, name, n, k);
     const Entry& entry = found->second;
     std::span<std::byte> bytes;
-    kernels::Matrix matrix = kernels::unfilled_matrix({entry.precision, n, k, entry.layout}, &bytes);
+    kernels::Matrix matrix = kernels::allocate_packed({entry.precision, n, k, entry.layout}, &bytes);
     if (matrix.empty() || bytes.size() != entry.bytes)
         return failed("{}: matrix '{}' is packed in a layout of another version", path_, name);
     ::posix_fadvise(file_, static_cast<off_t>(entry.offset),
                     static_cast<off_t>(entry.bytes + (std::uint64_t{64} << 20)), POSIX_FADV_WILLNEED);
-    std::atomic<bool> whole{true};
+    std::atomic<bool> complete{true};
     const std::uint64_t sum = over_pieces(exec, bytes.size(), [&](std::size_t at, std::size_t size) {
         const auto part = bytes.subspan(at, size);
-        if (!read_all(file_, part, entry.offset + at)) whole = false;
+        if (!read_all(file_, part, entry.offset + at)) complete = false;
         return checksum(part);
     });
-    if (!whole) return failed("{}: matrix '{}' cannot be read", path_, name);
+    if (!complete) return failed("{}: matrix '{}' cannot be read", path_, name);
     if (sum != entry.checksum) return failed("{}: matrix '{}' fails its checksum", path_, name);
     return matrix;
 }
@@ -262,7 +262,7 @@ std::unique_ptr<WeightCacheWriter> WeightCacheWriter::create(const std::string& 
         return nullptr;
     }
     const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
-    if (free < bytes + bytes / 16 + room_to_leave) {
+    if (free < bytes + bytes / 16 + min_free_bytes) {
         why_not =
             fmt::format("{}: {:.1f} GB are free, {:.1f} GB and 1 GB of reserve are needed", folder.string(),
                         static_cast<double>(free) / 1e9, static_cast<double>(bytes) / 1e9);
@@ -281,14 +281,15 @@ std::unique_ptr<WeightCacheWriter> WeightCacheWriter::create(const std::string& 
     // The system releases the lock when its process ends, so the file of a killed process can be reused. A
     // process that opened the file before another one finished it now holds the finished file.
     struct stat mine {
-    }, there{};
+    }, on_disk{};
     if (::flock(out->file_, LOCK_EX | LOCK_NB) != 0 || ::fstat(out->file_, &mine) != 0 ||
-        ::stat(partial.c_str(), &there) != 0 || mine.st_ino != there.st_ino || mine.st_dev != there.st_dev) {
+        ::stat(partial.c_str(), &on_disk) != 0 || mine.st_ino != on_disk.st_ino ||
+        mine.st_dev != on_disk.st_dev) {
         why_not = fmt::format("{}: another process is writing it", path);
         return nullptr;
     }
     out->partial_ = partial;
-    out->end_ = header_room;
+    out->end_ = header_capacity;
     if (::ftruncate(out->file_, 0) != 0) {
         why_not = fmt::format("{}: {}", partial, reason());
         return nullptr;
@@ -328,13 +329,13 @@ Status WeightCacheWriter::finish() {
                      {"precision", kernels::to_text(precision_)}};
     for (const Entry& entry : entries_) {
         metadata[entry.name] = entry.text;
-        const std::uint64_t begin = entry.offset - header_room;
+        const std::uint64_t begin = entry.offset - header_capacity;
         header[entry.name] = {
             {"dtype", "U8"}, {"shape", {entry.bytes}}, {"data_offsets", {begin, begin + entry.bytes}}};
     }
     header["__metadata__"] = std::move(metadata);
     std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-    const std::uint64_t length = header_room - sizeof(std::uint64_t);
+    const std::uint64_t length = header_capacity - sizeof(std::uint64_t);
     if (text.size() > length) return failed("{}: {} matrices are too many", partial_, entries_.size());
     text.resize(static_cast<std::size_t>(length), ' ');
     if (!write_all(file_, std::as_bytes(std::span(&length, 1)), 0) ||

@@ -15,19 +15,20 @@
 namespace draftscope {
 
 struct WeightCacheOptions {
-    enum class When {
+    enum class Mode {
         off,
-        pays,    ///< if the packed weights are smaller than the file's (a load is disk-bound)
-        always,  ///< whenever the source has files
+        if_smaller,  ///< if the packed weights are smaller than the file's (a load is disk-bound)
+        always,      ///< whenever the source has files
     };
-    When when = When::off;
-    std::uint64_t least_bytes = std::uint64_t{512} << 20;  ///< smaller packed weights are not cached
-    std::string folder;              ///< used if the model's folder is read-only; "" = no such folder
-    bool beside = true;              ///< prefer the model's folder if it is writable; false = only `folder`
-    std::optional<bool> past_cache;  ///< bypass the page cache for the model's files; nullopt = automatic
+    Mode mode = Mode::off;
+    std::uint64_t min_bytes = std::uint64_t{512} << 20;  ///< smaller packed weights are not cached
+    std::string folder;         ///< used if the model's folder is read-only; "" = no such folder
+    bool next_to_model = true;  ///< prefer the model's folder if it is writable; false = only `folder`
+    std::optional<bool>
+        bypass_page_cache;  ///< bypass the page cache for the model's files; nullopt = automatic
 };
 /// Parses "auto", "on" or "off".
-Result<WeightCacheOptions::When> weight_cache_from(std::string_view text);
+Result<WeightCacheOptions::Mode> parse_weight_cache_mode(std::string_view text);
 
 /// Identifies the files of a source by names, sizes, modification times and samples of their bytes; ""
 /// without files.

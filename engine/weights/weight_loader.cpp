@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t stored_bytes_of(const WeightSource& source, const std::vector<PlannedMatrix>& plan) {
+std::uint64_t sum_stored_bytes(const WeightSource& source, const std::vector<PlannedMatrix>& plan) {
     std::uint64_t bytes = 0;
     for (const PlannedMatrix& planned : plan) {
         for (const StackedTensor& part : planned.parts) {
@@ -27,7 +27,7 @@ std::uint64_t stored_bytes_of(const WeightSource& source, const std::vector<Plan
     return bytes;
 }
 
-std::uint64_t packed_bytes_of(const std::vector<PlannedMatrix>& plan, kernels::Precision precision) {
+std::uint64_t sum_packed_bytes(const std::vector<PlannedMatrix>& plan, kernels::Precision precision) {
     double weights = 0;
     for (const PlannedMatrix& planned : plan) weights += static_cast<double>(planned.rows()) * planned.cols;
     return static_cast<std::uint64_t>(weights * kernels::bytes_per_weight(precision));
@@ -41,23 +41,24 @@ int PlannedMatrix::rows() const {
     return rows;
 }
 
-std::vector<std::string> weight_cache_places(const std::string& model, kernels::Precision precision,
-                                             const WeightCacheOptions& options) {
+std::vector<std::string> weight_cache_paths(const std::string& model, kernels::Precision precision,
+                                            const WeightCacheOptions& options) {
     std::error_code error;
     const fs::path path = fs::absolute(model, error).lexically_normal();
     const bool folder = fs::is_directory(path, error);
     const std::string name = fmt::format("draftscope-{}.packed", kernels::to_text(precision));
-    std::vector<std::string> places;
-    const fs::path beside = folder ? path / name : fs::path(path.string() + "." + name);
-    if (options.beside && ::access(beside.parent_path().c_str(), W_OK) == 0)
-        places.push_back(beside.string());
+    std::vector<std::string> paths;
+    const fs::path next_to_model = folder ? path / name : fs::path(path.string() + "." + name);
+    if (options.next_to_model && ::access(next_to_model.parent_path().c_str(), W_OK) == 0)
+        paths.push_back(next_to_model.string());
     if (!options.folder.empty()) {
-        const fs::path own = folder && path.filename().empty() ? path.parent_path() : path;
-        places.push_back((fs::path(options.folder) /
-                          fmt::format("{}-{:016x}.{}", own.filename().string(), fnv1a(own.string()), name))
-                             .string());
+        const fs::path model_path = folder && path.filename().empty() ? path.parent_path() : path;
+        paths.push_back(
+            (fs::path(options.folder) /
+             fmt::format("{}-{:016x}.{}", model_path.filename().string(), fnv1a(model_path.string()), name))
+                .string());
     }
-    return places;
+    return paths;
 }
 
 WeightLoader::WeightLoader(kernels::Exec& exec, kernels::Precision precision, const WeightSource& source,
@@ -66,102 +67,102 @@ WeightLoader::WeightLoader(kernels::Exec& exec, kernels::Precision precision, co
       precision_(precision),
       source_(source),
       plan_(std::move(plan)),
-      past_cache_(cache.past_cache) {
-    if (cache.when != WeightCacheOptions::When::off && exec.device() == nullptr) open_cache(cache);
+      bypass_page_cache_(cache.bypass_page_cache) {
+    if (cache.mode != WeightCacheOptions::Mode::off && exec.device() == nullptr) open_cache(cache);
     if (reader_ == nullptr) read_ahead();
 }
 
 void WeightLoader::open_cache(const WeightCacheOptions& cache) {
-    const std::uint64_t packed = packed_bytes_of(plan_, precision_);
-    const std::uint64_t stored = stored_bytes_of(source_, plan_);
-    if (stored == 0 || packed < cache.least_bytes) return;
+    const std::uint64_t packed = sum_packed_bytes(plan_, precision_);
+    const std::uint64_t stored = sum_stored_bytes(source_, plan_);
+    if (stored == 0 || packed < cache.min_bytes) return;
     // Packing runs at memory bandwidth, so the disk bounds the load.
-    if (cache.when == WeightCacheOptions::When::pays && packed > stored - stored / 32) return;
+    if (cache.mode == WeightCacheOptions::Mode::if_smaller && packed > stored - stored / 32) return;
     const std::string identity = source_identity(source_);
     if (identity.empty()) return;
-    const std::vector<std::string> places = weight_cache_places(source_.path(), precision_, cache);
+    const std::vector<std::string> paths = weight_cache_paths(source_.path(), precision_, cache);
     std::string why_not;
-    for (const std::string& place : places) {
-        reader_ = WeightCacheReader::open(place, identity, precision_, why_not);
+    for (const std::string& candidate : paths) {
+        reader_ = WeightCacheReader::open(candidate, identity, precision_, why_not);
         if (reader_ != nullptr) {
-            report_.cache = place;
+            report_.cache = candidate;
             return;
         }
-        if (!why_not.empty()) report_.said.push_back(fmt::format("{}: not used: {}", place, why_not));
+        if (!why_not.empty()) report_.messages.push_back(fmt::format("{}: not used: {}", candidate, why_not));
     }
-    for (const std::string& place : places) {
-        writer_ = WeightCacheWriter::create(place, identity, precision_, packed, why_not);
+    for (const std::string& candidate : paths) {
+        writer_ = WeightCacheWriter::create(candidate, identity, precision_, packed, why_not);
         if (writer_ != nullptr) {
-            report_.cache = place;
+            report_.cache = candidate;
             return;
         }
-        report_.said.push_back("packed weights are not cached: " + why_not);
+        report_.messages.push_back("packed weights are not cached: " + why_not);
     }
 }
 
-bool WeightLoader::past_cache(std::span<const DirectReader::Group> groups) const {
-    constexpr std::uint64_t worth = std::uint64_t{1} << 30;
-    constexpr double mostly = 0.5;
+bool WeightLoader::bypass_page_cache(std::span<const DirectIoReader::Group> groups) const {
+    constexpr std::uint64_t min_direct_bytes = std::uint64_t{1} << 30;
+    constexpr double mostly_cached = 0.5;
     std::uint64_t bytes = 0, largest = 0;
-    for (const DirectReader::Group& group : groups) {
+    for (const DirectIoReader::Group& group : groups) {
         std::uint64_t one = 0;
-        for (const auto stretch : group) one += stretch.size();
+        for (const auto range : group) one += range.size();
         bytes += one;
         largest = std::max(largest, one);
     }
-    if (bytes < worth) return false;
-    const std::uint64_t packed = exec_.device() != nullptr ? 0 : packed_bytes_of(plan_, precision_);
+    if (bytes < min_direct_bytes) return false;
+    const std::uint64_t packed = exec_.device() != nullptr ? 0 : sum_packed_bytes(plan_, precision_);
     const std::optional<std::uint64_t> free = available_memory();
-    if (!free || packed + largest + DirectReader::usual_window > *free) return false;
+    if (!free || packed + largest + DirectIoReader::default_window > *free) return false;
     // Cached packed weights serve the next load, so the model's files need not stay in the page cache. Files
     // and packed weights that exceed half of the free memory would evict other files.
     if (writer_ == nullptr && bytes + packed <= *free / 2) return false;
-    return cached_share(groups) < mostly;
+    return cached_fraction(groups) < mostly_cached;
 }
 
 void WeightLoader::read_ahead() {
-    std::vector<DirectReader::Group> groups;
+    std::vector<DirectIoReader::Group> groups;
     bool stored = true;
     for (std::size_t i = next_; i < plan_.size(); ++i) {
-        DirectReader::Group& group = groups.emplace_back();
+        DirectIoReader::Group& group = groups.emplace_back();
         for (const StackedTensor& part : plan_[i].parts) {
             const TensorInfo* info = source_.find(part.name);
-            const auto stretch = info == nullptr ? std::span<const std::uint8_t>() : source_.stored(*info);
-            stored = stored && !stretch.empty();
-            if (!stretch.empty()) group.push_back(stretch);
+            const auto range = info == nullptr ? std::span<const std::uint8_t>() : source_.stored(*info);
+            stored = stored && !range.empty();
+            if (!range.empty()) group.push_back(range);
         }
     }
-    if (stored && (past_cache_ ? *past_cache_ : past_cache(groups)))
-        direct_ = DirectReader::open(source_.files(), groups);
-    report_.past_cache = direct_ != nullptr;
+    if (stored && (bypass_page_cache_ ? *bypass_page_cache_ : bypass_page_cache(groups)))
+        direct_ = DirectIoReader::open(source_.files(), groups);
+    report_.bypass_page_cache = direct_ != nullptr;
     if (direct_ != nullptr) return;
-    std::vector<std::span<const std::uint8_t>> stretches;
+    std::vector<std::span<const std::uint8_t>> ranges;
     std::uint64_t bytes = 0;
-    stretches_.assign(plan_.size(), 0);
+    source_ranges_.assign(plan_.size(), 0);
     for (std::size_t g = 0; g < groups.size(); ++g) {
-        for (const auto stretch : groups[g]) {
-            stretches.push_back(stretch);
-            bytes += stretch.size();
+        for (const auto range : groups[g]) {
+            ranges.push_back(range);
+            bytes += range.size();
         }
-        stretches_[next_ + g] = stretches.size();
+        source_ranges_[next_ + g] = ranges.size();
     }
-    if (stretches.empty()) return;
+    if (ranges.empty()) return;
     const std::optional<std::uint64_t> free = available_memory();
-    const bool tight = free && bytes + packed_bytes_of(plan_, precision_) > *free;
-    ahead_ = std::make_unique<ReadAhead>(std::move(stretches),
-                                         tight ? ReadAhead::Behind::evict : ReadAhead::Behind::unmap);
+    const bool tight = free && bytes + sum_packed_bytes(plan_, precision_) > *free;
+    ahead_ = std::make_unique<FileReadAhead>(
+        std::move(ranges), tight ? FileReadAhead::Release::evict : FileReadAhead::Release::unmap);
 }
 
 Result<kernels::Matrix> WeightLoader::pack(const PlannedMatrix& planned) {
-    std::vector<std::span<const std::uint8_t>> brought;
+    std::vector<std::span<const std::uint8_t>> preloaded;
     if (direct_ != nullptr) {
-        DS_ASSIGN(brought, direct_->next());
+        DS_ASSIGN(preloaded, direct_->next());
     }
-    DS_ASSIGN(kernels::Matrix matrix,
-              pack_stacked(exec_, precision_, source_, planned.parts, planned.cols, planned.reason, brought));
+    DS_ASSIGN(kernels::Matrix matrix, pack_stacked(exec_, precision_, source_, planned.parts, planned.cols,
+                                                   planned.reason, preloaded));
     if (writer_ != nullptr) {
         if (const Status added = writer_->add(exec_, planned.name, matrix); !added.ok()) {
-            report_.said.push_back(added.error().message);
+            report_.messages.push_back(added.error().message);
             report_.cache.clear();
             writer_.reset();
         }
@@ -172,15 +173,15 @@ Result<kernels::Matrix> WeightLoader::pack(const PlannedMatrix& planned) {
 Result<kernels::Matrix> WeightLoader::next() {
     const PlannedMatrix& planned = plan_[next_];
     if (reader_ != nullptr) {
-        auto kept = reader_->read(exec_, planned.name, planned.rows(), planned.cols);
-        if (kept.ok()) {
+        auto cached = reader_->read(exec_, planned.name, planned.rows(), planned.cols);
+        if (cached.ok()) {
             ++next_;
-            report_.bytes += kept->bytes();
-            report_.from_cache += kept->bytes();
-            return kept;
+            report_.bytes += cached->bytes();
+            report_.from_cache += cached->bytes();
+            return cached;
         }
         // The matrices read so far passed their checks; the rest is packed from the model's files.
-        report_.said.push_back(kept.error().message + "; it was removed and will be rewritten");
+        report_.messages.push_back(cached.error().message + "; it was removed and will be rewritten");
         std::error_code ignored;
         fs::remove(report_.cache, ignored);
         report_.cache.clear();
@@ -189,7 +190,7 @@ Result<kernels::Matrix> WeightLoader::next() {
     }
     DS_ASSIGN(kernels::Matrix matrix, pack(planned));
     report_.bytes += matrix.bytes();
-    if (ahead_ != nullptr) ahead_->done(stretches_[next_]);
+    if (ahead_ != nullptr) ahead_->done(source_ranges_[next_]);
     ++next_;
     return matrix;
 }
@@ -199,13 +200,13 @@ LoadReport WeightLoader::finish() {
     direct_.reset();
     if (writer_ != nullptr) {
         if (const Status written = writer_->finish(); !written.ok()) {
-            report_.said.push_back(written.error().message);
+            report_.messages.push_back(written.error().message);
             report_.cache.clear();
         }
         writer_.reset();
     }
     reader_.reset();
-    for (const std::string& line : report_.said) log_warning("{}", line);
+    for (const std::string& line : report_.messages) log_warning("{}", line);
     return std::move(report_);
 }
 

@@ -25,11 +25,11 @@ struct PlannedMatrix {
 
 /// Statistics and messages of a load, for display.
 struct LoadReport {
-    std::uint64_t bytes = 0;        ///< packed weights in memory
-    std::uint64_t from_cache = 0;   ///< part of `bytes` read from the weight cache
-    bool past_cache = false;        ///< the model's files were read bypassing the page cache
-    std::string cache;              ///< the file read or written; "" = none
-    std::vector<std::string> said;  ///< why the cache was not used or written
+    std::uint64_t bytes = 0;            ///< packed weights in memory
+    std::uint64_t from_cache = 0;       ///< part of `bytes` read from the weight cache
+    bool bypass_page_cache = false;     ///< the model's files were read bypassing the page cache
+    std::string cache;                  ///< the file read or written; "" = none
+    std::vector<std::string> messages;  ///< why the cache was not used or written
 };
 
 /// Loads the matrices of a plan in order, from the weight cache or by packing the source. The source is read
@@ -45,7 +45,7 @@ class WeightLoader {
     LoadReport finish();
     bool writing() const { return writer_ != nullptr; }
     /// The activity of next(), for a progress line.
-    const char* doing() const {
+    const char* activity() const {
         return reader_ != nullptr ? "reading" : writing() ? "packing and caching" : "packing";
     }
 
@@ -54,7 +54,7 @@ class WeightLoader {
     /// Starts reading the source ahead of next().
     void read_ahead();
     /// Whether reading `groups` should bypass the page cache.
-    bool past_cache(std::span<const DirectReader::Group> groups) const;
+    bool bypass_page_cache(std::span<const DirectIoReader::Group> groups) const;
     Result<kernels::Matrix> pack(const PlannedMatrix& planned);
 
     kernels::Exec& exec_;
@@ -62,17 +62,17 @@ class WeightLoader {
     const WeightSource& source_;
     const std::vector<PlannedMatrix> plan_;
     std::size_t next_ = 0;
-    const std::optional<bool> past_cache_;
-    std::unique_ptr<DirectReader> direct_;
-    std::vector<std::size_t> stretches_;  ///< ranges of the source read up to and including matrix i
-    std::unique_ptr<ReadAhead> ahead_;    ///< used if `direct_` is null
+    const std::optional<bool> bypass_page_cache_;
+    std::unique_ptr<DirectIoReader> direct_;
+    std::vector<std::size_t> source_ranges_;  ///< ranges of the source read up to and including matrix i
+    std::unique_ptr<FileReadAhead> ahead_;    ///< used if `direct_` is null
     std::unique_ptr<WeightCacheReader> reader_;
     std::unique_ptr<WeightCacheWriter> writer_;
     LoadReport report_;
 };
 
 /// Candidate paths for the weight cache of `model`, best first.
-std::vector<std::string> weight_cache_places(const std::string& model, kernels::Precision precision,
-                                             const WeightCacheOptions& options);
+std::vector<std::string> weight_cache_paths(const std::string& model, kernels::Precision precision,
+                                            const WeightCacheOptions& options);
 
 }  // namespace draftscope

@@ -28,7 +28,7 @@ Result<const TensorInfo*> require_tensor(const WeightSource& source, const std::
 Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision precision,
                                      const WeightSource& source, std::span<const StackedTensor> parts,
                                      int cols, std::string_view reason = {},
-                                     std::span<const std::span<const std::uint8_t>> brought = {});
+                                     std::span<const std::span<const std::uint8_t>> preloaded = {});
 
 /// Reads a 1-D tensor of `size` values.
 Result<std::vector<float>> read_vector(const WeightSource& source, const std::string& name, int size,

@@ -15,14 +15,14 @@ namespace {
 /// Queries that share one chunk of keys while it is in cache.
 constexpr int tile_queries = 8;
 /// Multiply-adds below which waking the pool costs more than it saves.
-constexpr std::int64_t worth_splitting_attention = 1 << 16;
+constexpr std::int64_t min_parallel_attention_ops = 1 << 16;
 
-int positions_of(const AttentionQuery& query) {
-    return query.prefix + static_cast<int>(query.tail.size());
+int num_positions(const AttentionQuery& query) {
+    return query.prefix + static_cast<int>(query.ancestor_slots.size());
 }
 
-int chunks_of(const AttentionQuery& query) {
-    return blocks_of(positions_of(query), attention_chunk);
+int num_chunks(const AttentionQuery& query) {
+    return ceil_div(num_positions(query), attention_chunk);
 }
 
 /// One attention call. The sums of every (query, head) are computed per chunk of logical positions as
@@ -38,23 +38,23 @@ class Call {
           group_(shape.heads / shape.kv_heads),
           partial_(round_up(shape.head_dim + 2, lanes)) {
         for (const AttentionQuery& query : queries) {
-            assert(positions_of(query) > 0);
-            most_chunks_ = std::max(most_chunks_, chunks_of(query));
-            positions_ += positions_of(query);
+            assert(num_positions(query) > 0);
+            max_chunks_ = std::max(max_chunks_, num_chunks(query));
+            positions_ += num_positions(query);
         }
     }
 
     void run() {
         const std::int64_t operations =
             positions_ * shape_.heads * static_cast<std::int64_t>(shape_.head_dim) * 2;
-        const int threads = operations < worth_splitting_attention ? 1 : exec_.threads();
-        const int tiles = blocks_of(static_cast<int>(queries_.size()), tile_queries);
+        const int threads = operations < min_parallel_attention_ops ? 1 : exec_.threads();
+        const int tiles = ceil_div(static_cast<int>(queries_.size()), tile_queries);
         if (threads == 1) {
             const FlushDenormals mode;
-            for (int item = 0; item < tiles * shape_.kv_heads; ++item) whole_item(0, item);
+            for (int item = 0; item < tiles * shape_.kv_heads; ++item) run_item(0, item);
         } else if (tiles * shape_.kv_heads >= 4 * threads) {
             exec_.parallel(threads, [&](int part) {
-                for (int item = part; item < tiles * shape_.kv_heads; item += threads) whole_item(part, item);
+                for (int item = part; item < tiles * shape_.kv_heads; item += threads) run_item(part, item);
             });
         } else {
             split_by_chunk(threads);
@@ -73,10 +73,10 @@ class Call {
         return static_cast<std::size_t>(tile_queries * group_) * attention_chunk;
     }
     /// Number of positions of all queries in one chunk.
-    std::int64_t held_by(int chunk) const {
+    std::int64_t positions_in(int chunk) const {
         std::int64_t held = 0;
         for (const AttentionQuery& query : queries_)
-            held += std::clamp(positions_of(query) - chunk * attention_chunk, 0, attention_chunk);
+            held += std::clamp(num_positions(query) - chunk * attention_chunk, 0, attention_chunk);
         return held;
     }
     int tile_end(int first) const {
@@ -84,14 +84,14 @@ class Call {
     }
 
     /// Computes a tile of queries against all keys of one key/value head.
-    void whole_item(int thread, int item) {
+    void run_item(int thread, int item) {
         const int kv_head = item % shape_.kv_heads;
         const int first = item / shape_.kv_heads * tile_queries;
-        const std::size_t per_query = partial_floats(most_chunks_);
+        const std::size_t per_query = partial_floats(max_chunks_);
         const std::size_t floats = weight_floats() + per_query * tile_queries;
         auto* weights = reinterpret_cast<float*>(exec_.scratch(thread, floats * sizeof(float)));
         float* partials = weights + weight_floats();
-        for (int chunk = 0; chunk < most_chunks_; ++chunk) {
+        for (int chunk = 0; chunk < max_chunks_; ++chunk) {
             attend(first, kv_head, chunk, weights, partials, per_query);
         }
         for (int q = first; q < tile_end(first); ++q) {
@@ -104,22 +104,22 @@ class Call {
     /// that finishes a head's last partials merges them.
     void split_by_chunk(int threads) {
         const int count = static_cast<int>(queries_.size());
-        const std::size_t per_query = partial_floats(most_chunks_);
+        const std::size_t per_query = partial_floats(max_chunks_);
         const std::size_t per_head = per_query * static_cast<std::size_t>(count);
         const auto heads = static_cast<std::size_t>(shape_.kv_heads);
         std::byte* scratch =
             exec_.shared_scratch(per_head * heads * sizeof(float) + heads * sizeof(std::int32_t));
         auto* partials = reinterpret_cast<float*>(scratch);
         auto* chunks_left = reinterpret_cast<std::int32_t*>(partials + per_head * heads);
-        std::fill_n(chunks_left, heads, most_chunks_);
+        std::fill_n(chunks_left, heads, max_chunks_);
         exec_.parallel(threads, [&](int part) {
             auto* weights = reinterpret_cast<float*>(exec_.scratch(part, weight_floats() * sizeof(float)));
             // Each thread gets a contiguous range of positions, because all heads of a slot are contiguous in
             // memory. Shares are equal in positions, not in chunks: the last chunk may have a single
             // position.
             std::int64_t before = 0;
-            for (int chunk = 0; chunk < most_chunks_; ++chunk) {
-                const std::int64_t held = held_by(chunk);
+            for (int chunk = 0; chunk < max_chunks_; ++chunk) {
+                const std::int64_t held = positions_in(chunk);
                 for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head, before += held) {
                     if ((2 * before + held) * threads / (2 * positions_ * shape_.kv_heads) != part) continue;
                     float* head = partials + static_cast<std::size_t>(kv_head) * per_head;
@@ -141,12 +141,12 @@ class Call {
     /// The part of a query in one chunk.
     struct Piece {
         const AttentionQuery* query;
-        int in_prefix;                       ///< positions whose slots equal their numbers
-        std::span<const std::int32_t> tail;  ///< slots of the other positions
-        float* weights;                      ///< [group_, attention_chunk]
-        float* partials;                     ///< [group_, partial_]
+        int in_prefix;                                 ///< positions whose slots equal their numbers
+        std::span<const std::int32_t> ancestor_slots;  ///< slots of the other positions
+        float* weights;                                ///< [group_, attention_chunk]
+        float* partials;                               ///< [group_, partial_]
 
-        int positions() const { return in_prefix + static_cast<int>(tail.size()); }
+        int positions() const { return in_prefix + static_cast<int>(ancestor_slots.size()); }
     };
 
     /// The heads of some queries as rows, as many as fit at a time.
@@ -186,8 +186,9 @@ class Call {
         void place(int row, int block, const float* scores) const {
             const Piece& of = piece(row);
             float* weights = of.weights + std::ptrdiff_t{row % call.group_} * attention_chunk + of.in_prefix;
-            for (std::size_t i = 0; i < of.tail.size(); ++i)
-                if (of.tail[i] / key_lanes == block) weights[i] = scores[of.tail[i] % key_lanes];
+            for (std::size_t i = 0; i < of.ancestor_slots.size(); ++i)
+                if (of.ancestor_slots[i] / key_lanes == block)
+                    weights[i] = scores[of.ancestor_slots[i] % key_lanes];
         }
         void mix(MixTile tile) const {
             const float* weights[at_once];
@@ -214,23 +215,24 @@ class Call {
         for (int q = first; q < tile_end(first); ++q) {
             const AttentionQuery& query = queries_[static_cast<std::size_t>(q)];
             const int begin = chunk * attention_chunk,
-                      end = std::min(positions_of(query), begin + attention_chunk);
+                      end = std::min(num_positions(query), begin + attention_chunk);
             if (end <= begin) continue;
             Piece& piece = pieces[count];
             piece.query = &query;
             piece.in_prefix = std::clamp(query.prefix - begin, 0, end - begin);
-            const auto slot_of = [&](int position) {
-                return query.tail[static_cast<std::size_t>(position - query.prefix)];
+            const auto find_slot = [&](int position) {
+                return query.ancestor_slots[static_cast<std::size_t>(position - query.prefix)];
             };
             // A chain of slots is contiguous, like a prefix.
             while (begin + piece.in_prefix < end &&
-                   slot_of(begin + piece.in_prefix) == begin + piece.in_prefix)
+                   find_slot(begin + piece.in_prefix) == begin + piece.in_prefix)
                 ++piece.in_prefix;
             const int tail_begin = begin + piece.in_prefix;
-            piece.tail = tail_begin == end
-                             ? std::span<const std::int32_t>()
-                             : query.tail.subspan(static_cast<std::size_t>(tail_begin - query.prefix),
-                                                  static_cast<std::size_t>(end - tail_begin));
+            piece.ancestor_slots =
+                tail_begin == end
+                    ? std::span<const std::int32_t>()
+                    : query.ancestor_slots.subspan(static_cast<std::size_t>(tail_begin - query.prefix),
+                                                   static_cast<std::size_t>(end - tail_begin));
             piece.weights = weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
             piece.partials =
                 partials + static_cast<std::size_t>(q - first) * per_query + partial_floats(chunk);
@@ -247,37 +249,37 @@ class Call {
 
     void attend(std::span<const Piece> pieces, int kv_head, int chunk) const {
         const HeadRows rows{*this, pieces, kv_head};
-        int shared = attention_chunk, most = 0;
+        int shared = attention_chunk, longest = 0;
         for (const Piece& piece : pieces) {
             shared = std::min(shared, piece.in_prefix);
-            most = std::max(most, piece.in_prefix);
+            longest = std::max(longest, piece.in_prefix);
         }
         const int first_slot = chunk * attention_chunk;
         ScoreTile tile = score_tile(*pieces.front().query, kv_head, first_slot / key_lanes);
-        tile.blocks = blocks_of(most, key_lanes);
+        tile.blocks = ceil_div(longest, key_lanes);
         tile.fetch_values = value_row(*pieces.front().query, kv_head, first_slot);
-        if (most > 0) rows.score(tile, nullptr);
-        score_tails(rows, pieces, kv_head);
+        if (longest > 0) rows.score(tile, nullptr);
+        score_ancestors(rows, pieces, kv_head);
         for (const Piece& piece : pieces) {
             for (int g = 0; g < group_; ++g)
-                kernels_.soften(piece.weights + g * attention_chunk, piece.positions(), shape_.scale,
-                                piece.partials + g * partial_ + shape_.head_dim);
+                kernels_.exp2_scores(piece.weights + g * attention_chunk, piece.positions(), shape_.scale,
+                                     piece.partials + g * partial_ + shape_.head_dim);
         }
         std::int32_t slots[attention_chunk];
-        for (int p = 0; p < most; ++p) slots[p] = first_slot + p;
+        for (int p = 0; p < longest; ++p) slots[p] = first_slot + p;
         rows.mix(mix_tile(*pieces.front().query, kv_head, slots, 0, shared));
         for (std::size_t i = 0; i < pieces.size(); ++i) {
             const Piece& piece = pieces[i];
             if (piece.positions() == shared) continue;
             for (int p = shared; p < piece.in_prefix; ++p) slots[p] = first_slot + p;
-            std::copy(piece.tail.begin(), piece.tail.end(), slots + piece.in_prefix);
+            std::copy(piece.ancestor_slots.begin(), piece.ancestor_slots.end(), slots + piece.in_prefix);
             HeadRows{*this, pieces.subspan(i, 1), kv_head}.mix(
                 mix_tile(*piece.query, kv_head, slots, shared, piece.positions()));
         }
     }
 
     /// Scores of the slots after the prefix: each block of keys is read once for all rows that attend to it.
-    void score_tails(const HeadRows& rows, std::span<const Piece> pieces, int kv_head) const {
+    void score_ancestors(const HeadRows& rows, std::span<const Piece> pieces, int kv_head) const {
         for (int block = next_block(pieces, -1); block >= 0; block = next_block(pieces, block)) {
             ScoreTile tile = score_tile(*pieces.front().query, kv_head, block);
             tile.blocks = 1;
@@ -289,7 +291,7 @@ class Call {
     static int next_block(std::span<const Piece> pieces, int block) {
         int next = std::numeric_limits<int>::max();
         for (const Piece& piece : pieces) {
-            for (const std::int32_t slot : piece.tail)
+            for (const std::int32_t slot : piece.ancestor_slots)
                 if (slot / key_lanes > block) next = std::min(next, slot / key_lanes);
         }
         return next == std::numeric_limits<int>::max() ? -1 : next;
@@ -297,7 +299,7 @@ class Call {
 
     ScoreTile score_tile(const AttentionQuery& query, int kv_head, int block) const {
         ScoreTile tile;
-        tile.halves = shape_.kv == KvType::f16;
+        tile.fp16 = shape_.kv == KvType::f16;
         tile.head_dim = shape_.head_dim;
         tile.value_stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
         tile.block_stride = tile.value_stride * key_lanes;
@@ -310,7 +312,7 @@ class Call {
                      int last) const {
         MixTile tile;
         tile.values = value_row(query, kv_head, 0);
-        tile.halves = shape_.kv == KvType::f16;
+        tile.fp16 = shape_.kv == KvType::f16;
         tile.stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
         tile.slots = slots;
         tile.first = first;
@@ -323,13 +325,14 @@ class Call {
         return at(query.values, (std::int64_t{slot} * shape_.kv_heads + kv_head) * shape_.head_dim);
     }
     const void* at(const void* rows, std::int64_t values) const {
-        return static_cast<const std::byte*>(rows) + values * static_cast<std::int64_t>(bytes_of(shape_.kv));
+        return static_cast<const std::byte*>(rows) +
+               values * static_cast<std::int64_t>(bytes_per_value(shape_.kv));
     }
 
     void join(const AttentionQuery& query, int kv_head, const float* partials) const {
         for (int g = 0; g < group_; ++g) {
             float* out = query.out + static_cast<std::ptrdiff_t>(kv_head * group_ + g) * shape_.head_dim;
-            kernels_.join_chunks(partials + g * partial_, chunks_of(query),
+            kernels_.join_chunks(partials + g * partial_, num_chunks(query),
                                  static_cast<std::int64_t>(group_) * partial_, shape_.head_dim, out);
         }
     }
@@ -340,7 +343,7 @@ class Call {
     std::span<const AttentionQuery> queries_;
     int group_;    ///< query heads per key/value head
     int partial_;  ///< floats of one head's partial
-    int most_chunks_ = 0;
+    int max_chunks_ = 0;
     std::int64_t positions_ = 0;
 };
 

@@ -93,7 +93,7 @@ struct AttentionKernelsOf : VecMath<V> {
     template <typename T>
     static void dot_all(const ScoreTile& t) {
         int r = 0;
-        if constexpr (V::most_rows >= 12) {
+        if constexpr (V::max_query_rows >= 12) {
             for (; r + 12 <= t.rows; r += 12) dot_rows<T, 12>(t, r);
             for (; r + 6 <= t.rows; r += 6) dot_rows<T, 6>(t, r);
             for (; r + 3 <= t.rows; r += 3) dot_rows<T, 3>(t, r);
@@ -103,11 +103,11 @@ struct AttentionKernelsOf : VecMath<V> {
     }
 
     static void score_blocks(const ScoreTile& t) {
-        t.halves ? dot_all<std::uint16_t>(t) : dot_all<float>(t);
+        t.fp16 ? dot_all<std::uint16_t>(t) : dot_all<float>(t);
     }
 
     /// Works in units of ln 2, so that 2^x needs no other factor.
-    static void soften(float* scores, int count, float scale, float* maximum_and_sum) {
+    static void exp2_scores(float* scores, int count, float scale, float* maximum_and_sum) {
         constexpr float log2_e = 1.44269504f;
         const int padded = (count + 15) / 16 * 16;
         for (int p = count; p < padded; ++p) scores[p] = -__builtin_inff();
@@ -182,18 +182,18 @@ struct AttentionKernelsOf : VecMath<V> {
     template <typename T>
     static void mix_all(const MixTile& t) {
         int r = 0;
-        if constexpr (V::most_rows >= 12) {
+        if constexpr (V::max_query_rows >= 12) {
             for (; r + 12 <= t.rows; r += 12) mix_rows<T, 12, 2>(t, r);
             for (; r + 6 <= t.rows; r += 6) mix_rows<T, 6, 4>(t, r);
             for (; r + 3 <= t.rows; r += 3) mix_rows<T, 3, 4>(t, r);
             for (; r + 2 <= t.rows; r += 2) mix_rows<T, 2, 4>(t, r);
         }
-        constexpr int strips = V::most_rows >= 12 ? 4 : 2;
+        constexpr int strips = V::max_query_rows >= 12 ? 4 : 2;
         for (; r < t.rows; ++r) mix_rows<T, 1, strips>(t, r);
     }
 
     static void mix(const MixTile& t) {
-        t.halves ? mix_all<std::uint16_t>(t) : mix_all<float>(t);
+        t.fp16 ? mix_all<std::uint16_t>(t) : mix_all<float>(t);
     }
 
     static void join_chunks(const float* partials, int chunks, std::int64_t step, int head_dim, float* out) {

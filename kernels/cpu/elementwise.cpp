@@ -28,17 +28,17 @@ void add(Exec& exec, Rows<const float> x, Rows<float> y) {
     });
 }
 
-void round_to_bf16(Exec& exec, Rows<float> x) {
+void cast_to_bf16(Exec& exec, Rows<float> x) {
     const RowKernels& kernels = row_kernels(exec);
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int, int begin, int end) {
-        for (int r = begin; r < end; ++r) kernels.round_to_bf16(x.row_data(r), x.cols);
+        for (int r = begin; r < end; ++r) kernels.cast_to_bf16(x.row_data(r), x.cols);
     });
 }
 
-void round_to_halves(Exec& exec, Rows<float> x) {
-    if (exec.device() == nullptr || exec.device()->halves() == Halves::bf16) return round_to_bf16(exec, x);
+void cast_to_dtype(Exec& exec, Rows<float> x) {
+    if (exec.device() == nullptr || exec.device()->dtype() == Float16Kind::bf16) return cast_to_bf16(exec, x);
     for (int r = 0; r < x.rows; ++r)
-        for (float& value : x.row(r)) value = float_of_f16(f16_of(value));
+        for (float& value : x.row(r)) value = f16_to_float(float_to_f16(value));
 }
 
 }  // namespace draftscope::kernels

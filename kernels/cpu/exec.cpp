@@ -28,14 +28,14 @@ void relax() {
 }
 
 /// Upper bound on a waiting thread's prefetch: a part of each L2 cache.
-constexpr std::size_t most_ahead = 128 << 10;
+constexpr std::size_t max_prefetch_bytes = 128 << 10;
 constexpr std::size_t fetched_at_once = 4 * cache_line;
 
 /// Returns false if nothing is left to prefetch, or the limit is reached.
-bool fetch_some(ReadAhead& ahead) {
+bool prefetch_some(PrefetchHint& ahead) {
     const std::byte* weights = ahead.weights.load(std::memory_order_relaxed);
     const std::size_t bytes = ahead.bytes.load(std::memory_order_relaxed);
-    if (weights == nullptr || bytes >= most_ahead) return false;
+    if (weights == nullptr || bytes >= max_prefetch_bytes) return false;
 #if defined(__GNUC__)
     for (std::size_t line = 0; line < fetched_at_once; line += cache_line)
         __builtin_prefetch(weights + bytes + line, 0, 2);
@@ -132,7 +132,7 @@ class CpuExec final : public Exec {
         return scratch_[static_cast<std::size_t>(thread)].buffer.reserve(bytes);
     }
     std::byte* shared_scratch(std::size_t bytes) override { return shared_.reserve(bytes); }
-    ReadAhead* read_ahead(int thread) override {
+    PrefetchHint* prefetch_hint(int thread) override {
         return &read_ahead_[static_cast<std::size_t>(thread)].weights;
     }
 
@@ -154,7 +154,7 @@ class CpuExec final : public Exec {
             before, call, std::memory_order_acq_rel);
     }
     struct alignas(cache_line) PaddedReadAhead {
-        ReadAhead weights;
+        PrefetchHint weights;
     };
     struct alignas(cache_line) PaddedBuffer {
         GrowingBuffer buffer;
@@ -163,11 +163,11 @@ class CpuExec final : public Exec {
     /// Prefetches the next weights while waiting.
     template <typename Busy>
     std::uint32_t wait_while(int thread, std::atomic<std::uint32_t>& counter, Busy busy) {
-        ReadAhead& ahead = *read_ahead(thread);
+        PrefetchHint& ahead = *prefetch_hint(thread);
         for (unsigned i = 0; i < spins_; ++i) {
             const std::uint32_t now = counter.load(std::memory_order_acquire);
             if (!busy(now)) return now;
-            if (!fetch_some(ahead)) relax();
+            if (!prefetch_some(ahead)) relax();
         }
         const std::uint32_t now = counter.load(std::memory_order_acquire);
         if (busy(now)) counter.wait(now, std::memory_order_acquire);

@@ -11,7 +11,7 @@
 namespace draftscope::kernels {
 
 void exp_sums(Exec& exec, Rows<const float> x, float scale, std::span<float> tops, Rows<float> sums) {
-    const int blocks = blocks_of(x.cols, exp_sums_block);
+    const int blocks = ceil_div(x.cols, exp_sums_block);
     assert(static_cast<int>(tops.size()) == x.rows && sums.rows == x.rows && sums.cols == blocks);
     const RowKernels& kernels = row_kernels(exec);
     constexpr std::int64_t operations_per_value = 4;

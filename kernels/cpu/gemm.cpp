@@ -64,8 +64,8 @@ void gemm(Exec& exec, Operand a_as, Rows<const float> a, Operand b_as, Rows<cons
                          : c.rows >= 2 * tall_block ? tall_block
                                                     : short_rows;
     const int col_step = c.cols >= wide_block ? wide_block : c.cols;
-    const int row_blocks = blocks_of(c.rows, row_step);
-    const int col_blocks = blocks_of(c.cols, col_step);
+    const int row_blocks = ceil_div(c.rows, row_step);
+    const int col_blocks = ceil_div(c.cols, col_step);
     const std::int64_t operations = std::int64_t{c.rows} * c.cols * std::max(k, 1);
     split_range(exec, row_blocks * col_blocks, operations, [&](int, int begin, int end) {
         for (int block = begin; block < end; ++block) {

@@ -16,7 +16,7 @@ std::size_t key_at(int width, int slot, int d) {
 }
 
 template <typename T>
-void move_key_of(int width, T* keys, int from, int to) {
+void move_typed_key(int width, T* keys, int from, int to) {
     const T* source = keys + key_at(width, from, 0);
     T* target = keys + key_at(width, to, 0);
     for (int d = 0; d < width; ++d) target[d * key_lanes] = source[d * key_lanes];
@@ -39,8 +39,8 @@ void store_key(const Exec& exec, KvType type, const float* key, int width, int s
     }
 }
 
-void expect_key(KvType type, int width, int slot, void* keys) {
-    const std::size_t block = key_at(width, key_lanes, 0) * bytes_of(type);
+void prefetch_key(KvType type, int width, int slot, void* keys) {
+    const std::size_t block = key_at(width, key_lanes, 0) * bytes_per_value(type);
     auto* lines = static_cast<std::byte*>(keys) + static_cast<std::size_t>(slot / key_lanes) * block;
     for (std::size_t at = 0; at < block; at += 64) __builtin_prefetch(lines + at, 1, 3);
 }
@@ -53,12 +53,13 @@ void store_value(const Exec& exec, KvType type, const float* value, int width, i
 }
 
 void move_key(KvType type, int width, void* keys, int from_slot, int to_slot) {
-    if (type == KvType::f16) return move_key_of(width, static_cast<std::uint16_t*>(keys), from_slot, to_slot);
-    move_key_of(width, static_cast<float*>(keys), from_slot, to_slot);
+    if (type == KvType::f16)
+        return move_typed_key(width, static_cast<std::uint16_t*>(keys), from_slot, to_slot);
+    move_typed_key(width, static_cast<float*>(keys), from_slot, to_slot);
 }
 
 std::size_t key_bytes(KvType type, int width, int slots) {
-    return key_at(width, round_up(slots, key_lanes), 0) * bytes_of(type);
+    return key_at(width, round_up(slots, key_lanes), 0) * bytes_per_value(type);
 }
 
 }  // namespace draftscope::kernels

@@ -25,17 +25,17 @@ constexpr std::size_t aligned(std::size_t bytes) {
 }
 
 /// The product of a call, computed one chunk of outputs at a time.
-class Stretches {
+class LogitsChunks {
   public:
-    Stretches(Exec& exec, const Matrix& weights, Rows<const float> x, const float* bias)
+    LogitsChunks(Exec& exec, const Matrix& weights, Rows<const float> x, const float* bias)
         : exec_(exec),
-          kernels_(matmul_kernels_of(exec.isa())),
+          kernels_(matmul_kernels_for(exec.isa())),
           kernel_(blocks_kernel(kernels_, weights.packing())),
           packing_(weights.packing()),
           activations_(kernels_, weights.precision(), x),
-          blocks_(blocks_of(weights.n(), lanes)),
-          streamed_(comes_from_memory(block_bytes(packing_.precision, weights.k()) *
-                                      static_cast<std::size_t>(blocks_of(blocks_, exec.threads())))) {
+          blocks_(ceil_div(weights.n(), lanes)),
+          streamed_(exceeds_l2(block_bytes(packing_.precision, weights.k()) *
+                               static_cast<std::size_t>(ceil_div(blocks_, exec.threads())))) {
         work_.weights = weights.data();
         work_.scales = reinterpret_cast<const std::uint16_t*>(
             weights.data() +
@@ -51,7 +51,7 @@ class Stretches {
     /// Number of blocks without padding outputs.
     int whole_blocks() const { return work_.n / lanes; }
     /// Whether the threads prepare the activations together, before the product.
-    bool shared() const { return activations_.needed() && work_.rows > rows_prepared_twice; }
+    bool shared() const { return activations_.needed() && work_.rows > max_rows_quantised_per_thread; }
     std::size_t shared_bytes() const { return shared() ? aligned(activations_.bytes()) : 0; }
     void prepare(std::byte* buffer) {
         if (!shared()) return;
@@ -74,11 +74,12 @@ class Stretches {
 
     /// Whether keep() is supported.
     bool keeps() const {
-        return passing() != nullptr && work_.k <= most_passing_inputs && work_.rows >= fewest_kept();
+        return threshold_kernel() != nullptr && work_.k <= max_threshold_inputs &&
+               work_.rows >= min_threshold_rows();
     }
     /// Keeps the outputs of blocks [first, first + count) that exceed the rows' bounds. Without bias.
-    void keep(const MatmulWork& own, int first, int count, PassingRow* rows) const {
-        passing()(part_of(own, first), 0, count, first * lanes, rows);
+    void keep(const MatmulWork& own, int first, int count, ThresholdedRow* rows) const {
+        threshold_kernel()(rows_from(own, first), 0, count, first * lanes, rows);
     }
     /// Prefetches a block that is read alone.
     void fetch(int block) const {
@@ -89,18 +90,19 @@ class Stretches {
 
     /// Writes blocks [first, first + count) to y [M, stride].
     void run(const MatmulWork& own, int first, int count, float* y, int stride) const {
-        MatmulWork part = part_of(own, first);
+        MatmulWork part = rows_from(own, first);
         part.y = y;
         part.y_stride = stride;
         // A thread processes its chunks in order, but the single blocks of a sample are scattered.
         const int followed = count < segment_blocks ? count : blocks_ - first;
-        WeightStream stream = stream_of(part.weights, block_bytes(packing_.precision, work_.k), 0, followed);
+        PrefetchState stream =
+            make_prefetch_state(part.weights, block_bytes(packing_.precision, work_.k), 0, followed);
         if (streamed_) part.stream = &stream;
         kernel_(part, 0, count);
     }
 
   private:
-    MatmulWork part_of(MatmulWork part, int first) const {
+    MatmulWork rows_from(MatmulWork part, int first) const {
         const auto skipped = static_cast<std::size_t>(first);
         part.weights += skipped * block_bytes(packing_.precision, part.k);
         part.scales += skipped * scale_bytes(packing_, part.k) / sizeof(std::uint16_t);
@@ -109,10 +111,10 @@ class Stretches {
         return part;
     }
     /// For one row of int8, vpdpbusd is faster.
-    int fewest_kept() const { return packing_.precision == Precision::int8 ? 2 : 1; }
-    PassingBlocks passing() const {
-        return packing_.precision == Precision::int8   ? kernels_.passing_int8
-               : packing_.precision == Precision::bf16 ? kernels_.passing_bf16
+    int min_threshold_rows() const { return packing_.precision == Precision::int8 ? 2 : 1; }
+    ThresholdMatmulBlocks threshold_kernel() const {
+        return packing_.precision == Precision::int8   ? kernels_.threshold_matmul_int8
+               : packing_.precision == Precision::bf16 ? kernels_.threshold_matmul_bf16
                                                        : nullptr;
     }
 
@@ -128,30 +130,31 @@ class Stretches {
 
 }  // namespace
 
-bool head_pass_pays(const Exec& exec, int n, int k) {
-    if (k > most_best) return false;
+bool matmul_topk_pays_off(const Exec& exec, int n, int k) {
+    if (k > max_fused_topk) return false;
     // The largest share compared with an even one: at most a sixth more.
-    const int share = blocks_of(blocks_of(n, segment), exec.threads());
+    const int share = ceil_div(ceil_div(n, segment), exec.threads());
     return std::int64_t{6} * share * exec.threads() * segment <= std::int64_t{7} * n;
 }
 
-void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int support, int k, const float* bias,
-               HeadPartials& out) {
-    assert(x.cols == weights.k() && support <= weights.n() && k > 0 && k <= std::min(support, most_best));
+void matmul_topk(Exec& exec, const Matrix& weights, Rows<const float> x, int support, int k,
+                 const float* bias, PartialTopK& out) {
+    assert(x.cols == weights.k() && support <= weights.n() && k > 0 &&
+           k <= std::min(support, max_fused_topk));
     const RowKernels& kernels = row_kernels(exec);
     out.rows = x.rows;
     out.k = k;
-    out.parts = blocks_of(support, segment);
+    out.parts = ceil_div(support, segment);
     out.lists = std::min(exec.threads(), out.parts);
     const auto rows = static_cast<std::size_t>(x.rows);
     const std::size_t row_keys = static_cast<std::size_t>(out.lists) * static_cast<std::size_t>(k);
     out.keys.assign(rows * row_keys, std::uint64_t{0});
     out.sums.resize(rows * static_cast<std::size_t>(out.parts));
     if (x.rows == 0) return;
-    Stretches product(exec, weights, x, bias);
+    LogitsChunks product(exec, weights, x, bias);
     product.prepare(exec.shared_scratch(product.shared_bytes()));
     const std::int64_t operations = std::int64_t{x.rows} * support * weights.k();
-    BlockShares shares(out.parts, BlockShares::threads_for(exec, out.parts, operations), 1);
+    WorkStealingRange shares(out.parts, WorkStealingRange::threads_for(exec, out.parts, operations), 1);
     run_threads(exec, shares.threads(), [&](int thread) {
         if (!shares.any_left()) return;
         // Each thread builds its lists in its own memory: sharing a cache line with another thread slows
@@ -167,7 +170,7 @@ void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int suppo
         shares.take_all(thread, [&](int begin, int end, bool rising) {
             for (int s = begin; s < end; ++s) {
                 const int first = s * segment, count = std::min(segment, support - first);
-                product.run(own, s * segment_blocks, blocks_of(count, lanes), y, segment);
+                product.run(own, s * segment_blocks, ceil_div(count, lanes), y, segment);
                 for (std::size_t r = 0; r < rows; ++r) {
                     const float* row = y + r * segment;
                     const SumPart part = sum_part(kernels, row, count);
@@ -185,7 +188,7 @@ void head_pass(Exec& exec, const Matrix& weights, Rows<const float> x, int suppo
     });
 }
 
-void finish_logsumexp(const HeadPartials& partials, std::span<float> out) {
+void finish_logsumexp(const PartialTopK& partials, std::span<float> out) {
     const FlushDenormals mode;
     for (std::size_t r = 0; r < out.size(); ++r) {
         const auto* sums = partials.sums.data() + r * static_cast<std::size_t>(partials.parts);
@@ -193,7 +196,7 @@ void finish_logsumexp(const HeadPartials& partials, std::span<float> out) {
     }
 }
 
-void finish_topk(HeadPartials& partials, Rows<std::int32_t> ids, Rows<float> values) {
+void finish_topk(PartialTopK& partials, Rows<std::int32_t> ids, Rows<float> values) {
     const int count = partials.lists * partials.k;
     for (int r = 0; r < partials.rows; ++r)
         write_best(partials.keys.data() + std::ptrdiff_t{r} * count, count, partials.k, ids.row_data(r),
@@ -203,15 +206,15 @@ void finish_topk(HeadPartials& partials, Rows<std::int32_t> ids, Rows<float> val
 namespace {
 
 /// The values of one row that exceed its bound, from one thread's chunks of outputs.
-struct Passed {
+struct Survivors {
     float* values;
     std::int32_t* index;
 };
 
-/// Memory of head_top_set(): for each thread and row a list of survivors and its length, -1 on overflow.
-class PassedLists {
+/// Memory of matmul_topk_set(): for each thread and row a list of survivors and its length, -1 on overflow.
+class SurvivorLists {
   public:
-    PassedLists(int threads, int rows, int room)
+    SurvivorLists(int threads, int rows, int room)
         : threads_(threads),
           rows_(static_cast<std::size_t>(rows)),
           room_(aligned(static_cast<std::size_t>(room + SetScratch::slack) * sizeof(float)) / sizeof(float)),
@@ -227,7 +230,7 @@ class PassedLists {
         count_ = reinterpret_cast<int*>(index_ + static_cast<std::size_t>(threads_) * rows_ * room_);
         std::fill_n(count_, static_cast<std::size_t>(threads_) * counts_, 0);
     }
-    Passed of(int thread, int row) const {
+    Survivors of(int thread, int row) const {
         const std::size_t list = static_cast<std::size_t>(thread) * rows_ + static_cast<std::size_t>(row);
         return {values_ + list * room_, index_ + list * room_};
     }
@@ -249,8 +252,8 @@ class PassedLists {
 
 /// Appends the values of y[0, n) above `bound` to a list of `found` entries. Column 0 is output number
 /// `first`. Returns the new length.
-int keep_passing(const RowKernels& kernels, const float* y, int n, int first, float bound, int room,
-                 const Passed& list, int found) {
+int keep_above(const RowKernels& kernels, const float* y, int n, int first, float bound, int room,
+               const Survivors& list, int found) {
     if (found < 0 || (found + n > room && found + kernels.count_above(y, n, bound) > room)) return -1;
     return found + kernels.take_above(y, n, first, bound, list.values + found, list.index + found);
 }
@@ -259,7 +262,7 @@ constexpr int sample_blocks = bound_samples / lanes;
 
 /// Computes the samples of all rows, [rows, bound_samples], from blocks [begin, end) of the sample_blocks
 /// spread over the matrix. Every thread computes the same samples, since each derives the bounds itself.
-void take_samples(const Stretches& product, const MatmulWork& own, int begin, int end, float* samples) {
+void take_samples(const LogitsChunks& product, const MatmulWork& own, int begin, int end, float* samples) {
     const auto place = [&](int b) {
         return static_cast<int>(std::int64_t{b} * (product.whole_blocks() - 1) / (sample_blocks - 1));
     };
@@ -268,31 +271,31 @@ void take_samples(const Stretches& product, const MatmulWork& own, int begin, in
         product.run(own, place(b), 1, samples + std::ptrdiff_t{b} * lanes, bound_samples);
 }
 /// Returns the bound of a row; +inf if the sample gives none.
-float bound_of(const RowKernels& kernels, const float* sample, int place) {
+float sample_bound(const RowKernels& kernels, const float* sample, int place) {
     const float bound = kth_largest(kernels, sample, bound_samples, place);
     return std::isfinite(bound) ? bound : -lowest;
 }
 
 /// Fills one thread's part of the lists from chunks [begin, end) of `segment` outputs. `memory` holds one
-/// PassingRow per row if the product filters its outputs, else the logits of one chunk.
-void fill_lists(const RowKernels& kernels, const Stretches& product, const MatmulWork& own, int begin,
-                int end, const float* bounds, const PassedLists& lists, int thread, std::byte* memory) {
+/// ThresholdedRow per row if the product filters its outputs, else the logits of one chunk.
+void fill_lists(const RowKernels& kernels, const LogitsChunks& product, const MatmulWork& own, int begin,
+                int end, const float* bounds, const SurvivorLists& lists, int thread, std::byte* memory) {
     const auto length = [&](int s) { return std::min(segment, own.n - s * segment); };
     if (!product.keeps()) {
         auto* y = reinterpret_cast<float*>(memory);
         for (int s = begin; s < end; ++s) {
-            product.run(own, s * segment_blocks, blocks_of(length(s), lanes), y, segment);
+            product.run(own, s * segment_blocks, ceil_div(length(s), lanes), y, segment);
             for (int r = 0; r < own.rows; ++r) {
                 int& found = lists.count(thread, r);
-                found = keep_passing(kernels, y + std::ptrdiff_t{r} * segment, length(s), s * segment,
-                                     bounds[r], lists.room(), lists.of(thread, r), found);
+                found = keep_above(kernels, y + std::ptrdiff_t{r} * segment, length(s), s * segment,
+                                   bounds[r], lists.room(), lists.of(thread, r), found);
             }
         }
         return;
     }
-    auto* rows = reinterpret_cast<PassingRow*>(memory);
+    auto* rows = reinterpret_cast<ThresholdedRow*>(memory);
     for (int r = 0; r < own.rows; ++r) {
-        const Passed list = lists.of(thread, r);
+        const Survivors list = lists.of(thread, r);
         rows[r] = {bounds[r], 0, list.values, list.index};
     }
     for (int s = begin; s < end; ++s) {
@@ -301,23 +304,23 @@ void fill_lists(const RowKernels& kernels, const Stretches& product, const Matmu
             rows[r] = {-lowest, 0, rows[r].values, rows[r].places};
             lists.count(thread, r) = -1;
         }
-        product.keep(own, s * segment_blocks, blocks_of(length(s), lanes), rows);
+        product.keep(own, s * segment_blocks, ceil_div(length(s), lanes), rows);
     }
     for (int r = 0; r < own.rows; ++r)
         if (int& found = lists.count(thread, r); found >= 0) found = rows[r].count;
 }
 
-/// Computes the sets of head_top_set() from the outputs that exceed each row's bound. If a row's sample was
-/// wrong, its first id becomes -1.
+/// Computes the sets of matmul_topk_set() from the outputs that exceed each row's bound. If a row's sample
+/// was wrong, its first id becomes -1.
 void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, int place,
                Rows<std::int32_t> ids) {
     const int rows = x.rows, n = weights.n();
     const RowKernels& kernels = row_kernels(exec);
-    Stretches product(exec, weights, x, nullptr);
-    const int segments = blocks_of(n, segment);
-    PassedLists lists(std::min(exec.threads(), segments), rows, 2 * k + 2 * segment);
+    LogitsChunks product(exec, weights, x, nullptr);
+    const int segments = ceil_div(n, segment);
+    SurvivorLists lists(std::min(exec.threads(), segments), rows, 2 * k + 2 * segment);
     // Every thread computes the bounds of a few rows itself, which is cheaper than a barrier.
-    const bool meet = rows > rows_prepared_twice;
+    const bool meet = rows > max_rows_quantised_per_thread;
     const std::size_t row_bounds = aligned(static_cast<std::size_t>(rows) * sizeof(float));
     const std::size_t samples_bytes = static_cast<std::size_t>(rows) * bound_samples * sizeof(float);
     std::byte* shared =
@@ -327,7 +330,7 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
     auto* common = reinterpret_cast<float*>(shared + product.shared_bytes() + lists.bytes());
     const auto find_bounds = [&](int begin, int end, const float* samples, float* bounds) {
         for (int r = begin; r < end; ++r)
-            bounds[r] = bound_of(kernels, samples + std::ptrdiff_t{r} * bound_samples, place);
+            bounds[r] = sample_bound(kernels, samples + std::ptrdiff_t{r} * bound_samples, place);
     };
     if (meet) {
         float* samples = common + row_bounds / sizeof(float);
@@ -340,7 +343,7 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
                     [&](int, int begin, int end) { find_bounds(begin, end, samples, common); });
     }
     split_range(exec, segments, std::int64_t{rows} * n * weights.k(), [&](int thread, int begin, int end) {
-        static_assert(bound_samples == segment && segment * sizeof(float) >= sizeof(PassingRow));
+        static_assert(bound_samples == segment && segment * sizeof(float) >= sizeof(ThresholdedRow));
         std::byte* scratch = exec.scratch(thread, product.own_bytes() + row_bounds + samples_bytes);
         const MatmulWork own = product.own(scratch);
         float* bounds = reinterpret_cast<float*>(scratch + product.own_bytes());
@@ -368,7 +371,7 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
                 const int count = lists.count(t, r);
                 complete = complete && count >= 0;
                 if (!complete) break;
-                const Passed list = lists.of(t, r);
+                const Survivors list = lists.of(t, r);
                 std::copy_n(list.values, count, values + found);
                 std::copy_n(list.index, count, index + found);
                 found += count;
@@ -382,8 +385,8 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
 
 }  // namespace
 
-void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids,
-                  std::vector<float>& logits) {
+void matmul_topk_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k, Rows<std::int32_t> ids,
+                     std::vector<float>& logits) {
     const int rows = x.rows, n = weights.n();
     assert(x.cols == weights.k() && k > 0 && k <= n && ids.rows == rows && ids.cols == k);
     if (rows == 0) return;
@@ -395,7 +398,7 @@ void head_top_set(Exec& exec, const Matrix& weights, Rows<const float> x, int k,
         if (place > 0 && ids.row_data(r)[0] >= 0) continue;
         if (logits.size() < static_cast<std::size_t>(n)) logits.resize(static_cast<std::size_t>(n));
         matmul(exec, weights, x.slice(r, 1), Rows<float>(logits.data(), 1, n));
-        top_set(exec, Rows<const float>(logits.data(), 1, n), k, ids.slice(r, 1));
+        topk_set(exec, Rows<const float>(logits.data(), 1, n), k, ids.slice(r, 1));
     }
 }
 

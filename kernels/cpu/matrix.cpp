@@ -15,16 +15,16 @@
 namespace draftscope::kernels {
 namespace {
 
-struct RowPlace {
+struct RowAddress {
     std::byte* block;       ///< first byte of the row's block of 16 outputs
     std::uint16_t* scales;  ///< first scale of that block
     int lane;
 };
 
-RowPlace place_of(std::byte* data, Packing packing, int n, int k, int row) {
+RowAddress locate_row(std::byte* data, Packing packing, int n, int k, int row) {
     const Precision precision = packing.precision;
     const std::size_t block = static_cast<std::size_t>(row / lanes);
-    const std::size_t blocks = static_cast<std::size_t>(blocks_of(n, lanes));
+    const std::size_t blocks = static_cast<std::size_t>(ceil_div(n, lanes));
     std::byte* scales = data + blocks * block_bytes(precision, k) + block * scale_bytes(packing, k);
     return {data + block * block_bytes(precision, k), reinterpret_cast<std::uint16_t*>(scales), row % lanes};
 }
@@ -37,10 +37,10 @@ std::size_t element(Precision precision, int i, int lane) {
            static_cast<std::size_t>(i % group);
 }
 
-void write_int8_row(const RowPlace& place, std::span<const float> values) {
+void write_int8_row(const RowAddress& place, std::span<const float> values) {
     auto* out = reinterpret_cast<std::int8_t*>(place.block);
     const int k = static_cast<int>(values.size());
-    for (int b = 0; b < blocks_of(k, quant_block); ++b) {
+    for (int b = 0; b < ceil_div(k, quant_block); ++b) {
         const int first = b * quant_block;
         const int last = std::min(first + quant_block, k);
         float largest = 0.0f;
@@ -59,18 +59,18 @@ void write_int8_row(const RowPlace& place, std::span<const float> values) {
 }
 
 /// Position of an int4 input: its byte, and the shift of its nibble.
-struct NibblePlace {
+struct NibbleAddress {
     std::size_t byte;
     int shift;
 };
-NibblePlace nibble(int i, int lane) {
+NibbleAddress nibble(int i, int lane) {
     const auto group = static_cast<std::size_t>(i / 8);
     return {(group * lanes + static_cast<std::size_t>(lane)) * 4 + static_cast<std::size_t>(i % 4),
             i % 8 < 4 ? 0 : 4};
 }
 
 /// Stores `row` and its scales, with inputs padded with zeros.
-void store_int4_row(const RowPlace& place, int k, bool symmetric, const Int4Row& row) {
+void store_int4_row(const RowAddress& place, int k, bool symmetric, const Int4Row& row) {
     auto* out = reinterpret_cast<std::uint8_t*>(place.block);
     for (int i = 0; i < round_up(k, int4_block); i += 8) {
         for (int b = 0; b < 4; ++b) {
@@ -81,7 +81,7 @@ void store_int4_row(const RowPlace& place, int k, bool symmetric, const Int4Row&
         }
     }
     const int scale_rows = symmetric ? 1 : 2;
-    for (int b = 0; b < blocks_of(k, int4_block); ++b) {
+    for (int b = 0; b < ceil_div(k, int4_block); ++b) {
         std::uint16_t* own = place.scales + b * scale_rows * lanes + place.lane;
         own[0] = row.scales[static_cast<std::size_t>(b)];
         if (!symmetric) own[lanes] = row.minimums[static_cast<std::size_t>(b)];
@@ -91,7 +91,7 @@ void store_int4_row(const RowPlace& place, int k, bool symmetric, const Int4Row&
 /// Quantises between the smallest and the largest of 32 weights; zero is always among the values.
 void quantise_int4(std::span<const float> values, const Int4Row& row) {
     const int k = static_cast<int>(values.size());
-    for (int b = 0; b < blocks_of(k, int4_block); ++b) {
+    for (int b = 0; b < ceil_div(k, int4_block); ++b) {
         const int first = b * int4_block, last = std::min(first + int4_block, k);
         float least = 0.0f, largest = 0.0f;
         for (int i = first; i < last; ++i) {
@@ -122,7 +122,7 @@ class Int4Buffer {
   public:
     explicit Int4Buffer(int k)
         : q_(static_cast<std::size_t>(k)),
-          scales_(static_cast<std::size_t>(blocks_of(k, int4_block))),
+          scales_(static_cast<std::size_t>(ceil_div(k, int4_block))),
           minimums_(scales_.size()) {}
     Int4Row row() { return {q_, scales_, minimums_}; }
 
@@ -134,7 +134,7 @@ class Int4Buffer {
 /// Calls write(first, last) on every thread for its rows in whole blocks; rows from n on are padding.
 template <typename Write>
 void for_each_row(Exec& exec, int n, Write write) {
-    const int blocks = blocks_of(n, lanes);
+    const int blocks = ceil_div(n, lanes);
     exec.parallel(exec.threads(), [&](int part) {
         const int first = static_cast<int>(static_cast<std::int64_t>(blocks) * part / exec.threads());
         const int last = static_cast<int>(static_cast<std::int64_t>(blocks) * (part + 1) / exec.threads());
@@ -179,7 +179,7 @@ double bytes_per_weight(Precision precision) {
     return 0;
 }
 
-std::uint16_t f16_bits(float value) {
+std::uint16_t to_clamped_f16(float value) {
     return to_f16(value);
 }
 
@@ -193,7 +193,7 @@ Matrix MatrixAccess::allocate(Packing packing, int n, int k) {
     matrix.n_ = n;
     matrix.k_ = k;
     matrix.packing_ = packing;
-    matrix.bytes_ = static_cast<std::size_t>(blocks_of(n, lanes)) *
+    matrix.bytes_ = static_cast<std::size_t>(ceil_div(n, lanes)) *
                     (block_bytes(packing.precision, k) + scale_bytes(packing, k));
     matrix.data_.reset(allocate_weights(matrix.bytes_ + tile_bytes));
     std::memset(matrix.data_.get() + matrix.bytes_, 0, tile_bytes);
@@ -202,7 +202,7 @@ Matrix MatrixAccess::allocate(Packing packing, int n, int k) {
 
 void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> values) {
     const Precision precision = matrix.precision();
-    const RowPlace place = place_of(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
+    const RowAddress place = locate_row(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
     const int k = static_cast<int>(values.size());
     if (precision == Precision::int8) return write_int8_row(place, values);
     if (precision == Precision::int4) {
@@ -225,13 +225,13 @@ void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> val
 }
 
 void MatrixAccess::write_int4_row(Matrix& matrix, int row, const Int4Row& values) {
-    const RowPlace place = place_of(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
+    const RowAddress place = locate_row(matrix.data_.get(), matrix.packing_, matrix.n_, matrix.k_, row);
     store_int4_row(place, matrix.k_, matrix.packing_.symmetric, values);
 }
 
 void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to_row) {
-    const RowPlace source = place_of(from.data_.get(), from.packing_, from.n_, from.k_, from_row);
-    const RowPlace target = place_of(to.data_.get(), to.packing_, to.n_, to.k_, to_row);
+    const RowAddress source = locate_row(from.data_.get(), from.packing_, from.n_, from.k_, from_row);
+    const RowAddress target = locate_row(to.data_.get(), to.packing_, to.n_, to.k_, to_row);
     // Whatever the precision, one group of inputs of one output is 4 bytes.
     const std::size_t groups = block_bytes(from.precision(), from.k_) / (lanes * sizeof(std::uint32_t));
     const auto* in = reinterpret_cast<const std::uint32_t*>(source.block) + source.lane;
@@ -309,11 +309,11 @@ Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
 void Matrix::unpack_row(int row, std::span<float> out) const {
     assert(row >= 0 && row < n_ && static_cast<int>(out.size()) == k_);
     if (on_device()) return DeviceMatrixAccess::unpack_row(*this, row, out);
-    const RowPlace place = place_of(data_.get(), packing_, n_, k_, row);
+    const RowAddress place = locate_row(data_.get(), packing_, n_, k_, row);
     const Precision precision = packing_.precision;
     for (int i = 0; i < k_; ++i) {
         if (precision == Precision::int4) {
-            const NibblePlace at = nibble(i, place.lane);
+            const NibbleAddress at = nibble(i, place.lane);
             const int q = std::to_integer<int>(place.block[at.byte]) >> at.shift & 15;
             const int scale_rows = packing_.symmetric ? 1 : 2;
             const std::uint16_t* own = place.scales + i / int4_block * scale_rows * lanes + place.lane;

@@ -31,7 +31,7 @@ std::span<const std::byte> packed_bytes(const Matrix& matrix) {
     return {matrix.data(), matrix.bytes()};
 }
 
-Matrix unfilled_matrix(const PackedShape& shape, std::span<std::byte>* bytes) {
+Matrix allocate_packed(const PackedShape& shape, std::span<std::byte>* bytes) {
     const bool symmetric = shape.precision == Precision::int4 && shape.layout == int4_symmetric_layout;
     if (!symmetric && shape.layout != packing_layout(shape.precision)) return {};
     Matrix matrix = MatrixAccess::allocate({shape.precision, symmetric}, shape.n, shape.k);

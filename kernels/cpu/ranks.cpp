@@ -12,7 +12,7 @@ namespace draftscope::kernels {
 namespace {
 
 /// Values that stay in L1 while every column of the row is compared with them.
-constexpr int stretch = 4096;
+constexpr int rank_chunk = 4096;
 
 /// Turns "above this" into "at least `value`", where denormals count as zero.
 float just_below(float value) {
@@ -38,8 +38,8 @@ int before_in(const RowKernels& kernels, const float* x, int begin, int end, int
 
 }  // namespace
 
-void ranks_of(Exec& exec, Rows<const float> x, std::span<const std::int32_t> rows,
-              std::span<const std::int32_t> columns, std::span<std::int32_t> ranks) {
+void token_ranks(Exec& exec, Rows<const float> x, std::span<const std::int32_t> rows,
+                 std::span<const std::int32_t> columns, std::span<std::int32_t> ranks) {
     assert(rows.size() == columns.size() && rows.size() == ranks.size());
     const RowKernels& kernels = row_kernels(exec);
     constexpr int values_per_operation = 8;
@@ -52,10 +52,10 @@ void ranks_of(Exec& exec, Rows<const float> x, std::span<const std::int32_t> row
                         int last = first;
                         while (last < end && rows[static_cast<std::size_t>(last)] == row) ++last;
                         const float* values = x.row_data(row);
-                        for (int at = 0; at < x.cols; at += stretch)
+                        for (int at = 0; at < x.cols; at += rank_chunk)
                             for (int i = first; i < last; ++i)
                                 ranks[static_cast<std::size_t>(i)] +=
-                                    before_in(kernels, values, at, std::min(at + stretch, x.cols),
+                                    before_in(kernels, values, at, std::min(at + rank_chunk, x.cols),
                                               columns[static_cast<std::size_t>(i)]);
                         first = last;
                     }

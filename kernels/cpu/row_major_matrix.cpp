@@ -14,13 +14,13 @@ namespace draftscope::kernels {
 namespace {
 
 /// Address of block `block` of a packed matrix of `n` rows.
-struct BlockPlace {
-    BlockPlace(const std::byte* data, Packing packing, int n, int k, int block) {
+struct BlockAddress {
+    BlockAddress(const std::byte* data, Packing packing, int n, int k, int block) {
         const auto b = static_cast<std::size_t>(block);
         const std::size_t size = block_bytes(packing.precision, k);
         values = reinterpret_cast<const std::uint32_t*>(data + b * size);
         scales = reinterpret_cast<const std::uint16_t*>(
-            data + static_cast<std::size_t>(blocks_of(n, lanes)) * size + b * scale_bytes(packing, k));
+            data + static_cast<std::size_t>(ceil_div(n, lanes)) * size + b * scale_bytes(packing, k));
     }
     const std::uint32_t* values;
     const std::uint16_t* scales;
@@ -34,7 +34,7 @@ const std::byte* aligned(const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
-Interleave16 interleave_of(const Exec& exec) {
+Interleave16 interleave_for(const Exec& exec) {
 #if defined(DS_KERNELS_X86)
     if (exec.isa() >= Isa::avx512) return interleave16_avx512;
 #endif
@@ -50,20 +50,20 @@ void interleave16_portable(const std::uint32_t* const* rows, int groups, std::ui
         for (int r = 0; r < lanes; ++r) out[g * lanes + r] = rows[r][g];
 }
 
-void RowStore::Free::operator()(std::byte* p) const {
+void RowMajorMatrix::Free::operator()(std::byte* p) const {
     free_weights(p);
 }
 
 void MatrixAccess::set_rows(Matrix& matrix, int n) {
     matrix.n_ = n;
     matrix.bytes_ =
-        static_cast<std::size_t>(blocks_of(n, lanes)) *
+        static_cast<std::size_t>(ceil_div(n, lanes)) *
         (block_bytes(matrix.packing_.precision, matrix.k_) + scale_bytes(matrix.packing_, matrix.k_));
 }
 
-RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
+RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
     const RowShape shape(matrix.packing(), matrix.k());
-    RowStore store;
+    RowMajorMatrix store;
     store.n_ = matrix.n();
     store.k_ = matrix.k();
     store.packing_ = matrix.packing();
@@ -71,48 +71,48 @@ RowStore RowStore::make(Exec& exec, const Matrix& matrix) {
         // A device matrix is already row-major.
         store.device_ = &matrix.device();
         store.on_device_ = matrix.device_matrix();
-        store.row_bytes_ = static_cast<std::size_t>(store.on_device_.stride) * sizeof(Bf16);
+        store.row_bytes_ = static_cast<std::size_t>(store.on_device_.stride) * sizeof(half_t);
         return store;
     }
     store.row_bytes_ = shape.bytes();
     store.data_.reset(allocate_weights(store.row_bytes_ * static_cast<std::size_t>(store.n_)));
-    split_range(exec, blocks_of(store.n_, lanes), std::int64_t{store.n_} * store.k_,
-                [&](int, int begin, int end) {
-                    for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
-                        const BlockPlace from(matrix.data(), store.packing_, store.n_, store.k_, row / lanes);
-                        std::byte* to = store.data_.get() + static_cast<std::size_t>(row) * store.row_bytes_;
-                        const auto lane = static_cast<std::size_t>(row % lanes);
-                        for (std::size_t g = 0; g < shape.groups; ++g)
-                            std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);
-                        to += 4 * shape.groups;
-                        for (std::size_t s = 0; s < shape.scales; ++s)
-                            std::memcpy(to + 2 * s, &from.scales[s * lanes + lane], 2);
-                    }
-                });
+    split_range(
+        exec, ceil_div(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
+            for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
+                const BlockAddress from(matrix.data(), store.packing_, store.n_, store.k_, row / lanes);
+                std::byte* to = store.data_.get() + static_cast<std::size_t>(row) * store.row_bytes_;
+                const auto lane = static_cast<std::size_t>(row % lanes);
+                for (std::size_t g = 0; g < shape.groups; ++g)
+                    std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);
+                to += 4 * shape.groups;
+                for (std::size_t s = 0; s < shape.scales; ++s)
+                    std::memcpy(to + 2 * s, &from.scales[s * lanes + lane], 2);
+            }
+        });
     return store;
 }
 
 /// Returns true if the rows are on a device, which then has memory for them.
-bool PackedRows::make_room(const RowStore& store, int rows) {
+bool GatheredMatrix::reserve_rows(const RowMajorMatrix& store, int rows) {
     if (store.device_ == nullptr) return false;
     if (rows <= capacity_ && matrix_.on_device() && matrix_.k() == store.k_) return true;
     capacity_ = round_up(rows + rows / 4, lanes);
-    DeviceMatrixAccess::make_room(matrix_, *store.device_, capacity_, store.k_);
+    DeviceMatrixAccess::reserve_rows(matrix_, *store.device_, capacity_, store.k_);
     return true;
 }
 
-void PackedRows::fill_aside(Exec& exec, const RowStore& store, std::span<const TokenId> ids) {
-    if (!make_room(store, static_cast<int>(ids.size()))) return fill(exec, store, ids);
-    DeviceMatrixAccess::fill_aside(matrix_, store.on_device_, ids, set_);
+void GatheredMatrix::fill_async(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
+    if (!reserve_rows(store, static_cast<int>(ids.size()))) return fill(exec, store, ids);
+    DeviceMatrixAccess::fill_async(matrix_, store.on_device_, ids, set_);
 }
 
-void PackedRows::join() const {
+void GatheredMatrix::join() const {
     if (matrix_.on_device()) DeviceMatrixAccess::join(matrix_.device());
 }
 
-void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId> ids) {
+void GatheredMatrix::fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
     const int n = static_cast<int>(ids.size());
-    if (make_room(store, n)) return DeviceMatrixAccess::fill(matrix_, store.on_device_, ids);
+    if (reserve_rows(store, n)) return DeviceMatrixAccess::fill(matrix_, store.on_device_, ids);
     if (n > capacity_ || matrix_.k() != store.k_ || matrix_.packing() != store.packing_) {
         capacity_ = round_up(n + n / 4, lanes);
         matrix_ = MatrixAccess::allocate(store.packing_, capacity_, store.k_);
@@ -120,18 +120,18 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
     }
     MatrixAccess::set_rows(matrix_, n);
     const RowShape shape(store.packing_, store.k_);
-    const Interleave16 interleave = interleave_of(exec);
-    split_range(exec, blocks_of(n, lanes), std::int64_t{n} * store.k_, [&](int, int begin, int end) {
+    const Interleave16 interleave = interleave_for(exec);
+    split_range(exec, ceil_div(n, lanes), std::int64_t{n} * store.k_, [&](int, int begin, int end) {
         // A padding row is zeros. What interleave reads past a row's groups are its own scales and padding.
         const std::byte* const zeros = aligned(zeros_);
-        const auto row_of = [&](int place) {
+        const auto row_address = [&](int place) {
             return place < n
                        ? store.data_.get() +
                              static_cast<std::size_t>(ids[static_cast<std::size_t>(place)]) * store.row_bytes_
                        : zeros;
         };
         for (int block = begin; block < end; ++block) {
-            const BlockPlace place(matrix_.data(), store.packing_, n, store.k_, block);
+            const BlockAddress place(matrix_.data(), store.packing_, n, store.k_, block);
             auto* values = const_cast<std::uint32_t*>(place.values);
             auto* scales = const_cast<std::uint16_t*>(place.scales);
             const std::uint32_t *rows[lanes], *next[lanes];
@@ -139,9 +139,9 @@ void PackedRows::fill(Exec& exec, const RowStore& store, std::span<const TokenId
                 assert(block * lanes + lane >= n ||
                        (ids[static_cast<std::size_t>(block * lanes + lane)] >= 0 &&
                         ids[static_cast<std::size_t>(block * lanes + lane)] < store.n_));
-                rows[lane] = reinterpret_cast<const std::uint32_t*>(row_of(block * lanes + lane));
+                rows[lane] = reinterpret_cast<const std::uint32_t*>(row_address(block * lanes + lane));
                 // Rows are scattered, so the hardware cannot predict the next block's.
-                next[lane] = reinterpret_cast<const std::uint32_t*>(row_of((block + 1) * lanes + lane));
+                next[lane] = reinterpret_cast<const std::uint32_t*>(row_address((block + 1) * lanes + lane));
             }
             write_block(interleave, shape, rows, values, scales, next);
         }

@@ -10,7 +10,7 @@
 namespace draftscope::kernels {
 
 /// Elementary operations (about 5 us) below which waking the pool costs more than it saves.
-inline constexpr std::int64_t worth_splitting = 1 << 17;
+inline constexpr std::int64_t min_parallel_ops = 1 << 17;
 
 /// Start of part `part` of [0, n).
 inline int share_begin(int n, int part, int parts) {
@@ -30,7 +30,7 @@ void run_threads(Exec& exec, int threads, Run run) {
 template <typename Body>
 void split_range(Exec& exec, int n, std::int64_t operations, Body body) {
     if (n <= 0) return;
-    const int parts = operations < worth_splitting ? 1 : std::min(n, exec.threads());
+    const int parts = operations < min_parallel_ops ? 1 : std::min(n, exec.threads());
     run_threads(exec, parts,
                 [&](int part) { body(part, share_begin(n, part, parts), share_begin(n, part + 1, parts)); });
 }

@@ -16,14 +16,14 @@ namespace {
 /// the first number after the chunk. Uses locals only: a byte that is written may alias anything.
 int mark(std::span<const std::int32_t> row, int at, int base, std::uint8_t bit, std::uint8_t* marks) {
     const std::int32_t* const numbers = row.data();
-    const int width = static_cast<int>(row.size()), end = base + RowSets::stretch;
+    const int width = static_cast<int>(row.size()), end = base + TokenSetUnion::mark_chunk;
     for (; at < width && numbers[at] < end; ++at) marks[numbers[at] - base] |= bit;
     return at;
 }
 
 }  // namespace
 
-void RowSets::unite(const Exec& exec, Rows<const std::int32_t> lists, std::vector<std::int32_t>& out) {
+void TokenSetUnion::unite(const Exec& exec, Rows<const std::int32_t> lists, std::vector<std::int32_t>& out) {
     rows_ = lists.rows;
     width_ = lists.cols;
     if (lists.rows <= 1) {
@@ -32,26 +32,26 @@ void RowSets::unite(const Exec& exec, Rows<const std::int32_t> lists, std::vecto
         members_ = static_cast<int>(out.size());
         return;
     }
-    const auto groups = static_cast<std::size_t>(blocks_of(rows_, together));
-    const std::size_t most = std::min(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width_),
-                                      static_cast<std::size_t>(n_));
-    if (marks_.size() < groups * stretch) marks_.resize(groups * stretch);
-    if (owners_.size() < groups * most) owners_.resize(groups * most);
+    const auto groups = static_cast<std::size_t>(ceil_div(rows_, rows_per_byte));
+    const std::size_t max_members = std::min(
+        static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width_), static_cast<std::size_t>(n_));
+    if (marks_.size() < groups * mark_chunk) marks_.resize(groups * mark_chunk);
+    if (owners_.size() < groups * max_members) owners_.resize(groups * max_members);
     next_.assign(static_cast<std::size_t>(rows_), 0);
-    out.resize(most + SetScratch::slack);
+    out.resize(max_members + SetScratch::slack);
     members_ = 0;
-    for (int base = 0; base < n_; base += stretch) {
+    for (int base = 0; base < n_; base += mark_chunk) {
         for (int r = 0; r < rows_; ++r) {
-            std::uint8_t* marks = marks_.data() + static_cast<std::size_t>(r / together) * stretch;
+            std::uint8_t* marks = marks_.data() + static_cast<std::size_t>(r / rows_per_byte) * mark_chunk;
             int& next = next_[static_cast<std::size_t>(r)];
             next = mark(lists.row(r), next, base, bit(r), marks);
         }
         std::int32_t* found = out.data() + members_;
         const int count =
-            row_kernels(exec).take_marked(marks_.data(), stretch, static_cast<int>(groups), found);
+            row_kernels(exec).take_marked(marks_.data(), mark_chunk, static_cast<int>(groups), found);
         for (std::size_t g = 0; g < groups; ++g) {
-            std::uint8_t* marks = marks_.data() + g * stretch;
-            std::uint8_t* owners = owners_.data() + g * most + members_;
+            std::uint8_t* marks = marks_.data() + g * mark_chunk;
+            std::uint8_t* owners = owners_.data() + g * max_members + members_;
             for (int i = 0; i < count; ++i) {
                 owners[i] = marks[found[i]];
                 marks[found[i]] = 0;
@@ -60,21 +60,21 @@ void RowSets::unite(const Exec& exec, Rows<const std::int32_t> lists, std::vecto
         for (int i = 0; i < count; ++i) found[i] += base;
         members_ += count;
     }
-    apart_ = most;
+    owner_stride_ = max_members;
     out.resize(static_cast<std::size_t>(members_));
 }
 
-std::span<const std::uint8_t> RowSets::owners(int row) const {
+std::span<const std::uint8_t> TokenSetUnion::owners(int row) const {
     if (rows_ <= 1) return {};
-    return std::span(owners_).subspan(static_cast<std::size_t>(row / together) * apart_,
+    return std::span(owners_).subspan(static_cast<std::size_t>(row / rows_per_byte) * owner_stride_,
                                       static_cast<std::size_t>(members_));
 }
 
-void topk_of_sets(Exec& exec, Rows<const float> x, const RowSets& sets, int k, Rows<std::int32_t> ids,
+void topk_per_set(Exec& exec, Rows<const float> x, const TokenSetUnion& sets, int k, Rows<std::int32_t> ids,
                   Rows<float> values, std::span<float> logsumexp) {
     assert(k > 0 && sets.rows() == x.rows && sets.members() == x.cols && ids.rows == x.rows);
     const RowKernels& kernels = row_kernels(exec);
-    const int n = sets.members_of_row(), kept = std::min(k, n), parts = blocks_of(n, segment);
+    const int n = sets.row_set_size(), kept = std::min(k, n), parts = ceil_div(n, segment);
     const auto width = static_cast<std::size_t>(n);
     const std::size_t keys_bytes = std::max(width, static_cast<std::size_t>(k)) * sizeof(std::uint64_t);
     const std::size_t parts_bytes = static_cast<std::size_t>(parts) * sizeof(SumPart);
@@ -89,7 +89,7 @@ void topk_of_sets(Exec& exec, Rows<const float> x, const RowSets& sets, int k, R
         for (int r = begin; r < end; ++r) {
             const float* own = x.row_data(r);
             if (const auto owners = sets.owners(r); !owners.empty()) {
-                kernels.take_owned(own, owners.data(), RowSets::bit(r), x.cols, packed);
+                kernels.take_owned(own, owners.data(), TokenSetUnion::bit(r), x.cols, packed);
                 own = packed;
             }
             for (int s = 0; s < parts; ++s)
@@ -97,7 +97,7 @@ void topk_of_sets(Exec& exec, Rows<const float> x, const RowSets& sets, int k, R
             logsumexp[static_cast<std::size_t>(r)] = join_sums(sums, parts);
             if (kept == 0) continue;
             int found = kept;
-            if (kept <= most_heap) {
+            if (kept <= max_heap) {
                 BestKeys best{keys, kept};
                 best.add(kernels, own, 0, n);
             } else {

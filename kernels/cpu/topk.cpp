@@ -14,7 +14,7 @@ namespace {
 
 void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values) {
     const RowKernels& kernels = row_kernels(exec);
-    const int segments = blocks_of(x.cols, segment);
+    const int segments = ceil_div(x.cols, segment);
     const std::size_t per_row = static_cast<std::size_t>(segments) * static_cast<std::size_t>(k);
     auto* heaps = reinterpret_cast<std::uint64_t*>(
         exec.shared_scratch(per_row * static_cast<std::size_t>(x.rows) * sizeof(std::uint64_t)));
@@ -56,7 +56,7 @@ int keys_by_histogram(const float* x, int n, int k, std::uint64_t* keys) {
     return found;
 }
 
-/// Guesses a split between `low` and `high` (as order_of()) so that `wanted` values are above it. `above_low`
+/// Guesses a split between `low` and `high` (as sort_key()) so that `wanted` values are above it. `above_low`
 /// and `above_high` values are above the ends of the range. Assumes that values thin out exponentially
 /// towards the largest. The result is in [low, high).
 std::uint32_t guess(std::uint32_t low, std::uint32_t high, int above_low, int above_high, float wanted) {
@@ -64,7 +64,7 @@ std::uint32_t guess(std::uint32_t low, std::uint32_t high, int above_low, int ab
     const float many = static_cast<float>(above_low), few = static_cast<float>(above_high) + 0.5f;
     const float at = bottom + (top - bottom) * (std::log(many / wanted) / std::log(many / few));
     if (!std::isfinite(at)) return low + (high - low) / 2;
-    return std::clamp(order_of(at), low, high - 1);
+    return std::clamp(sort_key(at), low, high - 1);
 }
 
 }  // namespace
@@ -75,12 +75,12 @@ float kth_largest(const RowKernels& kernels, const float* x, int n, int k, float
     // the range is halved next.
     constexpr int near_by = 256;
     float between[near_by + SetScratch::slack];
-    std::uint32_t low = order_of(least), high = order_of(kernels.largest(x, n));
+    std::uint32_t low = sort_key(least), high = sort_key(kernels.largest(x, n));
     int above_low = n, above_high = 0;
     bool guessed = false, upper = false;
     while (low < high) {
         const int left = above_low - above_high;
-        if (left <= near_by && n >= 2 * left && low > order_of(lowest)) {
+        if (left <= near_by && n >= 2 * left && low > sort_key(lowest)) {
             n = kernels.take_between(x, n, ordered_value(low - 1), ordered_value(high), between);
             x = between;
             k -= above_high;
@@ -150,7 +150,7 @@ void top_set_row(const RowKernels& kernels, const float* x, int n, int k, const 
 void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
     assert(static_cast<int>(out.size()) == x.rows && x.cols > 0);
     const RowKernels& kernels = row_kernels(exec);
-    const int segments = blocks_of(x.cols, segment);
+    const int segments = ceil_div(x.cols, segment);
     const std::size_t items = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(segments);
     auto* parts = reinterpret_cast<SumPart*>(exec.shared_scratch(items * sizeof(SumPart)));
     constexpr std::int64_t operations_per_value = 4;
@@ -170,7 +170,7 @@ void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
 
 void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values) {
     assert(k > 0 && k <= x.cols && ids.rows == x.rows && values.rows == x.rows);
-    if (k <= most_heap) return topk_by_heaps(exec, x, k, ids, values);
+    if (k <= max_heap) return topk_by_heaps(exec, x, k, ids, values);
     const RowKernels& kernels = row_kernels(exec);
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
         auto* keys = reinterpret_cast<std::uint64_t*>(
@@ -183,7 +183,7 @@ void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<f
     });
 }
 
-void top_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
+void topk_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     assert(k > 0 && k <= x.cols && ids.rows == x.rows && ids.cols == k);
     const RowKernels& kernels = row_kernels(exec);
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {

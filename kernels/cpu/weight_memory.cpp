@@ -52,7 +52,7 @@ class Chunks {
     }
 
     /// Returns whether `at` was in one of the chunks.
-    bool give_back(std::byte* at) {
+    bool free_chunk(std::byte* at) {
         const std::lock_guard lock(mutex_);
         auto above = chunks_.upper_bound(at);
         if (above == chunks_.begin()) return false;
@@ -100,7 +100,7 @@ std::byte* allocate_weights(std::size_t bytes) {
 }
 
 void free_weights(std::byte* weights) {
-    if (weights == nullptr || (shared_chunks && chunks().give_back(weights))) return;
+    if (weights == nullptr || (shared_chunks && chunks().free_chunk(weights))) return;
     std::free(weights);
 }
 

@@ -3,15 +3,15 @@
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.h"
 
-/// SpreadOp and ReachOp: a sparse token affinity matrix applied to rows and to token sets.
+/// RedistributeOp and ReachableTokensOp: a sparse token affinity matrix applied to rows and to token sets.
 namespace draftscope::kernels::cuda {
 namespace {
 
-constexpr int threads = draw_threads;
-constexpr int warps = draw_warps;
+constexpr int threads = sample_threads;
+constexpr int warps = sample_warps;
 
 /// One block per row: scatters q over the vocabulary; tokens that are not columns get zero.
-__global__ void __launch_bounds__(threads) spread_kernel(const SpreadOp op) {
+__global__ void __launch_bounds__(threads) scatter_kernel(const RedistributeOp op) {
     __shared__ float maxima[warps];
     __shared__ double totals[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
@@ -21,12 +21,12 @@ __global__ void __launch_bounds__(threads) spread_kernel(const SpreadOp op) {
     double* q = op.scratch + row * op.vocab;
     const int count = op.sizes == nullptr ? op.support : op.sizes[row];
     for (int t = thread; t < op.vocab; t += threads) q[t] = 0;
-    const float most = block_largest<warps>(logits, count, maxima);
+    const float max_value = block_largest<warps>(logits, count, maxima);
     const auto weight = [&](int i) {
         const float value = logits[i];
-        return most == -INFINITY || value != value
+        return max_value == -INFINITY || value != value
                    ? 0.0
-                   : exp(static_cast<double>((value - most) / op.temperature));
+                   : exp(static_cast<double>((value - max_value) / op.temperature));
     };
     double mine = 0;
     for (int i = thread; i < count; i += threads) mine += weight(i);
@@ -40,21 +40,21 @@ __global__ void __launch_bounds__(threads) spread_kernel(const SpreadOp op) {
 }
 
 /// Grid: rows, chunks of `threads` tokens.
-__global__ void __launch_bounds__(threads) receive_kernel(const SpreadOp op) {
+__global__ void __launch_bounds__(threads) redistribute_kernel(const RedistributeOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int token = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (token >= op.vocab) return;
     const double* q = op.scratch + row * op.vocab;
     double mass = 0;
     for (std::int32_t i = op.first[token]; i < op.first[token + 1]; ++i)
-        mass += q[op.givers[i]] * static_cast<double>(op.weights[i]);
+        mass += q[op.sources[i]] * static_cast<double>(op.weights[i]);
     op.out[row * op.out_stride + token] =
         mass > 0 ? op.temperature * static_cast<float>(log(mass)) : -INFINITY;
 }
 
 /// One block: marks the set in a bitmap.
-__global__ void __launch_bounds__(threads) set_bits_kernel(const ReachOp op) {
-    const int words = words_of(op.vocab), size = *op.size;
+__global__ void __launch_bounds__(threads) set_bits_kernel(const ReachableTokensOp op) {
+    const int words = bitmap_words(op.vocab), size = *op.size;
     for (int w = static_cast<int>(threadIdx.x); w < words; w += threads) op.bits[w] = 0;
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < size; i += threads) {
@@ -64,13 +64,13 @@ __global__ void __launch_bounds__(threads) set_bits_kernel(const ReachOp op) {
 }
 
 /// Grid: chunks of `threads` tokens.
-__global__ void __launch_bounds__(threads) reached_bits_kernel(const ReachOp op) {
-    const int words = words_of(op.vocab), lane = static_cast<int>(threadIdx.x) % warp_size;
+__global__ void __launch_bounds__(threads) reached_bits_kernel(const ReachableTokensOp op) {
+    const int words = bitmap_words(op.vocab), lane = static_cast<int>(threadIdx.x) % warp_size;
     const int token = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
     bool reached = false;
     if (token < op.vocab)
         for (std::int32_t i = op.first[token]; i < op.first[token + 1] && !reached; ++i) {
-            const std::int32_t giver = op.givers[i];
+            const std::int32_t giver = op.sources[i];
             reached = (op.bits[giver / 32] >> (giver % 32) & 1u) != 0;
         }
     const std::uint32_t word = warp_sum(reached ? 1u << lane : 0u);  // each lane sets a different bit
@@ -78,9 +78,9 @@ __global__ void __launch_bounds__(threads) reached_bits_kernel(const ReachOp op)
 }
 
 /// One block.
-__global__ void __launch_bounds__(threads) list_reached_kernel(const ReachOp op) {
+__global__ void __launch_bounds__(threads) list_reached_kernel(const ReachableTokensOp op) {
     __shared__ int totals[warps];
-    const int words = words_of(op.vocab);
+    const int words = bitmap_words(op.vocab);
     const int all =
         list_bits<warps>(op.bits + words, words, totals, [&](int at, int token) { op.out[at] = token; });
     if (threadIdx.x == 0) *op.out_size = all;
@@ -88,15 +88,15 @@ __global__ void __launch_bounds__(threads) list_reached_kernel(const ReachOp op)
 
 }  // namespace
 
-void launch_spread(const SpreadOp& op, cudaStream_t stream) {
+void launch_redistribute(const RedistributeOp& op, cudaStream_t stream) {
     if (op.rows == 0 || op.vocab == 0) return;
     const auto rows = static_cast<unsigned>(op.rows);
     const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
-    DS_LAUNCH(spread_kernel, rows, threads, 0, stream, op);
-    DS_LAUNCH(receive_kernel, (dim3(rows, pieces)), threads, 0, stream, op);
+    DS_LAUNCH(scatter_kernel, rows, threads, 0, stream, op);
+    DS_LAUNCH(redistribute_kernel, (dim3(rows, pieces)), threads, 0, stream, op);
 }
 
-void launch_reach(const ReachOp& op, cudaStream_t stream) {
+void launch_list_reachable_tokens(const ReachableTokensOp& op, cudaStream_t stream) {
     if (op.vocab == 0) return;
     const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
     DS_LAUNCH(set_bits_kernel, 1, threads, 0, stream, op);

@@ -14,7 +14,7 @@ namespace {
 constexpr int threads = 128;
 constexpr int warps = threads / warp_size;
 constexpr int block = attention_block;
-constexpr int most_pairs = 16;  ///< (row, head) pairs of a tile, unless one row has more heads per key
+constexpr int max_pairs = 16;  ///< (row, head) pairs of a tile, unless one row has more heads per key
 
 /// Dynamic shared memory: keys and values of a block, queries of the tile, weights.
 struct Layout {
@@ -35,17 +35,17 @@ struct Layout {
 
 /// Copies the keys and values of `count` positions, starting at `start`; the rest of the block becomes zero.
 __device__ void load_block(const AttentionOp& op, const KvPlanes& cache, int kv_head, int row, int start,
-                           int count, Bf16* keys, Bf16* values, const Layout& layout) {
+                           int count, half_t* keys, half_t* values, const Layout& layout) {
     const int kv = op.shape.kv_heads * op.shape.head_dim;
     const int prefix = op.places.prefix[row];
-    const std::int32_t* tail = op.places.tails + op.places.tail_first[row];
-    const Bf16* all_keys = cache.keys(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
-    const Bf16* all_values = cache.values(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
+    const std::int32_t* tail = op.places.ancestor_slots + op.places.ancestor_first[row];
+    const half_t* all_keys = cache.keys(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
+    const half_t* all_values = cache.values(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
     if (layout.wide != layout.dim) {
         // Copies value by value in the rare case that a head's values are not aligned to 16 bytes.
         for (int i = static_cast<int>(threadIdx.x); i < block * layout.wide; i += threads) {
             const int p = i / layout.wide, column = i % layout.wide;
-            Bf16 k = 0, v = 0;
+            half_t k = 0, v = 0;
             if (p < count && column < layout.dim) {
                 const int position = start + p;
                 const std::int64_t slot = position < prefix ? position : tail[position - prefix];
@@ -73,23 +73,23 @@ __device__ void load_block(const AttentionOp& op, const KvPlanes& cache, int kv_
     }
 }
 
-template <Halves H>
-__device__ __forceinline__ float2 pair_of(unsigned packed) {
-    if constexpr (H == Halves::f16)
-        return make_float2(from_half<H>(static_cast<Bf16>(packed & 0xffffu)),
-                           from_half<H>(static_cast<Bf16>(packed >> 16)));
+template <Float16Kind H>
+__device__ __forceinline__ float2 unpack_pair(unsigned packed) {
+    if constexpr (H == Float16Kind::f16)
+        return make_float2(from_half<H>(static_cast<half_t>(packed & 0xffffu)),
+                           from_half<H>(static_cast<half_t>(packed >> 16)));
     return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000u));
 }
 
-template <Halves H>
-__device__ float dot(const float* q, const Bf16* k, int dim) {
+template <Float16Kind H>
+__device__ float dot(const float* q, const half_t* k, int dim) {
     float sum = 0;
     for (int i = 0; i < dim; i += 8) {
         const uint4 packed = *reinterpret_cast<const uint4*>(k + i);
         const float4 a = *reinterpret_cast<const float4*>(q + i);
         const float4 b = *reinterpret_cast<const float4*>(q + i + 4);
-        const float2 k0 = pair_of<H>(packed.x), k1 = pair_of<H>(packed.y), k2 = pair_of<H>(packed.z),
-                     k3 = pair_of<H>(packed.w);
+        const float2 k0 = unpack_pair<H>(packed.x), k1 = unpack_pair<H>(packed.y),
+                     k2 = unpack_pair<H>(packed.z), k3 = unpack_pair<H>(packed.w);
         sum = fmaf(a.x, k0.x, sum);
         sum = fmaf(a.y, k0.y, sum);
         sum = fmaf(a.z, k1.x, sum);
@@ -104,11 +104,11 @@ __device__ float dot(const float* q, const Bf16* k, int dim) {
 
 /// Adds the block in shared memory to the sums of pairs [first, end) of the tile. Pair p is head p % group of
 /// row p / group; `counts` is the number of valid positions of each pair's row.
-template <Halves H>
+template <Float16Kind H>
 __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int first, int end, int start,
                           int number, char* shared, const Layout& layout) {
-    const auto* keys = reinterpret_cast<const Bf16*>(shared + layout.keys());
-    const auto* values = reinterpret_cast<const Bf16*>(shared + layout.values());
+    const auto* keys = reinterpret_cast<const half_t*>(shared + layout.keys());
+    const auto* values = reinterpret_cast<const half_t*>(shared + layout.values());
     const auto* queries = reinterpret_cast<const float*>(shared + layout.queries());
     auto* weights = reinterpret_cast<float*>(shared + layout.weights());
     const int group = op.shape.heads / op.shape.kv_heads;
@@ -118,7 +118,7 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
     const int position = static_cast<int>(threadIdx.x) % block;
     for (int p = first + static_cast<int>(threadIdx.x) / block; p < end; p += threads / block) {
         const int row = first_row + p / group;
-        const int count = op.places.prefix[row] + op.places.tail_size[row];
+        const int count = op.places.prefix[row] + op.places.ancestor_count[row];
         weights[p * block + position] =
             start + position < count
                 ? op.scale * dot<H>(queries + p * layout.wide, keys + position * layout.row, layout.wide)
@@ -129,10 +129,10 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
     for (int p = first + warp; p < end; p += warps) {
         float* mine = weights + p * block;
         const float a = mine[lane], b = mine[lane + warp_size];
-        const float most = warp_max(fmaxf(a, b));
+        const float max_value = warp_max(fmaxf(a, b));
         // A block has at least one position of each of its pairs; others give exp(-inf) = 0.
-        const float wa = most == -INFINITY ? 0.0f : expf(a - most);
-        const float wb = most == -INFINITY ? 0.0f : expf(b - most);
+        const float wa = max_value == -INFINITY ? 0.0f : expf(a - max_value);
+        const float wb = max_value == -INFINITY ? 0.0f : expf(b - max_value);
         const float sum = warp_sum(wa + wb);
         mine[lane] = wa;
         mine[lane + warp_size] = wb;
@@ -142,7 +142,7 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
             float* to =
                 op.partial + ((static_cast<std::int64_t>(row) * op.shape.heads + head) * op.blocks + number) *
                                  (layout.dim + 2);
-            to[layout.dim] = most;
+            to[layout.dim] = max_value;
             to[layout.dim + 1] = sum;
         }
     }
@@ -154,7 +154,8 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
         const float* mine = weights + p * block;
         float x = 0, y = 0;
         for (int k = 0; k < block; ++k) {
-            const float2 v = pair_of<H>(*reinterpret_cast<const unsigned*>(values + k * layout.row + column));
+            const float2 v =
+                unpack_pair<H>(*reinterpret_cast<const unsigned*>(values + k * layout.row + column));
             x = fmaf(mine[k], v.x, x);
             y = fmaf(mine[k], v.y, y);
         }
@@ -169,12 +170,12 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
 }
 
 /// Grid: tiles, key heads, blocks of positions.
-template <Halves H>
+template <Float16Kind H>
 __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, int pairs) {
     DS_DYNAMIC_SHARED(shared);
     const Layout layout(op.shape.head_dim, pairs);
-    auto* keys = reinterpret_cast<Bf16*>(shared + layout.keys());
-    auto* values = reinterpret_cast<Bf16*>(shared + layout.values());
+    auto* keys = reinterpret_cast<half_t*>(shared + layout.keys());
+    auto* values = reinterpret_cast<half_t*>(shared + layout.values());
     auto* queries = reinterpret_cast<float*>(shared + layout.queries());
     const int number = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
     const int first_row = op.places.tiles[2 * blockIdx.x], rows = op.places.tiles[2 * blockIdx.x + 1];
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
 
     int longest = 0, shortest_prefix = 0x7fffffff;
     for (int r = first_row; r < first_row + rows; ++r) {
-        longest = max(longest, op.places.prefix[r] + op.places.tail_size[r]);
+        longest = max(longest, op.places.prefix[r] + op.places.ancestor_count[r]);
         shortest_prefix = min(shortest_prefix, op.places.prefix[r]);
     }
     if (start >= longest) return;  // uniform across the block
@@ -204,7 +205,7 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
     }
     for (int r = 0; r < rows; ++r) {
         const int row = first_row + r;
-        const int count = min(op.places.prefix[row] + op.places.tail_size[row] - start, block);
+        const int count = min(op.places.prefix[row] + op.places.ancestor_count[row] - start, block);
         if (count <= 0) continue;  // uniform across the block
         __syncthreads();           // the previous row no longer uses the shared memory
         load_block(op, cache, kv_head, row, start, count, keys, values, layout);
@@ -214,21 +215,22 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
 }
 
 /// Merges the blocks of a (row, head) in order. Grid: rows, heads.
-template <Halves H>
-__global__ void join_kernel(const AttentionOp op) {
+template <Float16Kind H>
+__global__ void merge_kernel(const AttentionOp op) {
     const int r = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
     const int row = op.first_row + r, dim = op.shape.head_dim;
-    const int count = op.places.prefix[row] + op.places.tail_size[row];
+    const int count = op.places.prefix[row] + op.places.ancestor_count[row];
     const int used = (count + block - 1) / block;
     const float* sums =
         op.partial + (static_cast<std::int64_t>(r) * op.shape.heads + head) * op.blocks * (dim + 2);
-    float most = -INFINITY;
-    for (int b = 0; b < used; ++b) most = fmaxf(most, sums[static_cast<std::int64_t>(b) * (dim + 2) + dim]);
+    float max_value = -INFINITY;
+    for (int b = 0; b < used; ++b)
+        max_value = fmaxf(max_value, sums[static_cast<std::int64_t>(b) * (dim + 2) + dim]);
     for (int column = static_cast<int>(threadIdx.x); column < dim; column += static_cast<int>(blockDim.x)) {
         float value = 0, total = 0;
         for (int b = 0; b < used; ++b) {
             const float* part = sums + static_cast<std::int64_t>(b) * (dim + 2);
-            const float weight = expf(part[dim] - most);
+            const float weight = expf(part[dim] - max_value);
             value = fmaf(weight, part[column], value);
             total = fmaf(weight, part[dim + 1], total);
         }
@@ -242,22 +244,22 @@ __global__ void join_kernel(const AttentionOp op) {
 
 }  // namespace
 
-void launch_attention(const AttentionOp& op, Halves halves, cudaStream_t stream) {
+void launch_attention(const AttentionOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const int group = op.shape.heads / op.shape.kv_heads;
-    const int pairs = group > most_pairs ? group : most_pairs / group * group;
+    const int pairs = group > max_pairs ? group : max_pairs / group * group;
     const Layout layout(op.shape.head_dim, pairs);
     constexpr std::size_t plain_limit = 48 * 1024;
     const dim3 grid(static_cast<unsigned>(op.tiles), static_cast<unsigned>(op.shape.kv_heads),
                     static_cast<unsigned>(op.blocks));
     const dim3 joins(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.shape.heads));
-    with_halves(halves, [&](auto kind) {
-        constexpr Halves H = decltype(kind)::value;
+    with_dtype(dtype, [&](auto kind) {
+        constexpr Float16Kind H = decltype(kind)::value;
         if (layout.bytes() > plain_limit)
             cudaFuncSetAttribute(partial_kernel<H>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(layout.bytes()));
         DS_LAUNCH((partial_kernel<H>), grid, threads, layout.bytes(), stream, op, pairs);
-        DS_LAUNCH((join_kernel<H>), joins, 128, 0, stream, op);
+        DS_LAUNCH((merge_kernel<H>), joins, 128, 0, stream, op);
     });
 }
 

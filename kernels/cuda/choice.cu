@@ -7,49 +7,51 @@
 namespace draftscope::kernels::cuda {
 namespace {
 
-constexpr int threads = draw_threads;
-constexpr int warps = draw_warps;
+constexpr int threads = sample_threads;
+constexpr int warps = sample_warps;
 
 /// One block per row.
-__global__ void __launch_bounds__(threads) draw_kernel(const DrawOp op) {
-    __shared__ DrawShared shared;
+__global__ void __launch_bounds__(threads) sample_kernel(const SampleOp op) {
+    __shared__ SampleShared shared;
     __shared__ float maxima[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
-    const float most = block_largest<warps>(logits, op.vocab, maxima);
-    const bool any = most != -INFINITY, cut = op.kept.lowest != nullptr;
-    const float lowest = cut ? op.kept.lowest[row] : -INFINITY;
-    const int last = cut ? op.kept.last[row] : op.vocab;
+    const float max_value = block_largest<warps>(logits, op.vocab, maxima);
+    const bool any = max_value != -INFINITY, cut = op.mask.min_logit != nullptr;
+    const float lowest = cut ? op.mask.min_logit[row] : -INFINITY;
+    const int last = cut ? op.mask.last_tied_id[row] : op.vocab;
     const auto weight = [&](int i) {
         const float value = i < op.vocab ? logits[i] : -INFINITY;
         if (cut && !(value > lowest || (value == lowest && i <= last))) return 0.0f;
-        return any && value == value ? expf((value - most) * op.scale) : 0.0f;
+        return any && value == value ? expf((value - max_value) * op.inv_temperature) : 0.0f;
     };
     const TileRun run = add_tiles(op.vocab, shared, weight);
-    const int token = draw_column(op.vocab, shared, run, op.uniforms[row] * run.all, weight);
+    const int token = sample_column(op.vocab, shared, run, op.uniforms[row] * run.all, weight);
     if (threadIdx.x != 0) return;
     op.tokens[row] = token;
     op.values[row] = logits[token];
-    op.log_norm[row] = run.all > 0 ? logf(static_cast<float>(run.all)) + most * op.scale : 0.0f;
+    op.log_norm[row] =
+        run.all > 0 ? logf(static_cast<float>(run.all)) + max_value * op.inv_temperature : 0.0f;
 }
 
 /// One block per row, after the top-k and top-p mask.
-__global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool cut) {
-    __shared__ DrawShared shared;
+__global__ void __launch_bounds__(threads)
+    sample_without_replacement_kernel(const SampleWithoutReplacementOp op, bool cut) {
+    __shared__ SampleShared shared;
     __shared__ float maxima[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     float* q = op.logits + row * op.stride;
     const int support = op.sizes == nullptr ? op.support : op.sizes[row];
-    const float most = block_largest<warps>(q, support, maxima);
-    const bool any = most != -INFINITY;
-    const float lowest = cut ? op.lowest[row] : -INFINITY;
-    const int last = cut ? op.last[row] : support;
+    const float max_value = block_largest<warps>(q, support, maxima);
+    const bool any = max_value != -INFINITY;
+    const float lowest = cut ? op.min_logit[row] : -INFINITY;
+    const int last = cut ? op.last_tied_id[row] : support;
     const auto scale = static_cast<float>(1.0 / op.temperature);
     __syncthreads();  // all threads have read the logits
     for (int i = static_cast<int>(threadIdx.x); i < support; i += threads) {
         const float value = q[i];
         const bool kept = value > lowest || (value == lowest && i <= last);
-        q[i] = any && kept ? expf((value - most) * scale) : 0.0f;
+        q[i] = any && kept ? expf((value - max_value) * scale) : 0.0f;
     }
     // Sampled columns are negated until all samples are taken.
     const auto weight = [&](int i) { return i < support ? fmaxf(q[i], 0.0f) : 0.0f; };
@@ -62,7 +64,8 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
     for (int d = 0; d < op.k; ++d) {
         if (column >= 0) run = add_changed(support, column, shared, weight);
         const bool left = run.all > 0;  // uniform across the block
-        column = left ? draw_column(support, shared, run, op.uniforms[row * op.k + d] * run.all, weight) : -1;
+        column =
+            left ? sample_column(support, shared, run, op.uniforms[row * op.k + d] * run.all, weight) : -1;
         __syncthreads();  // the thread that read the weights is done
         if (threadIdx.x != 0) continue;
         ids[d] = column;
@@ -78,10 +81,10 @@ __global__ void __launch_bounds__(threads) draft_kernel(const DraftOp op, bool c
 }
 
 /// Grid: rows, chunks of `threads` columns.
-__global__ void __launch_bounds__(threads) own_columns_kernel(const OwnColumnsOp op) {
+__global__ void __launch_bounds__(threads) gather_columns_kernel(const GatherColumnsOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
-    const int size = op.sizes == nullptr ? op.most : op.sizes[row];
+    const int size = op.sizes == nullptr ? op.max_count : op.sizes[row];
     if (i >= size) return;
     const int column = op.columns[op.tokens[row * op.token_stride + i]];
     op.out[row * op.out_stride + i] = op.logits[row * op.stride + column];
@@ -117,18 +120,18 @@ __global__ void __launch_bounds__(threads) rank_kernel(const RankOp op) {
 }
 
 /// One block per sum.
-__global__ void __launch_bounds__(threads) mass_kernel(const MassOp op) {
+__global__ void __launch_bounds__(threads) set_probability_kernel(const SetProbabilityOp op) {
     __shared__ float sums[warps];
     const int i = static_cast<int>(blockIdx.x);
     const std::int64_t row = op.rows == nullptr ? i : op.rows[i];
     const float* logits = op.logits + row * op.stride;
     const float norm = op.log_norm[row];
-    const float lowest = op.lowest == nullptr ? -INFINITY : op.lowest[row];
+    const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[row];
     const std::int32_t* ids = op.ids + op.first[i];
     float sum = 0;
     for (int j = static_cast<int>(threadIdx.x); j < op.size[i]; j += threads) {
         const float logit = logits[ids[j]];
-        if (logit >= lowest) sum += expf(logit * op.scale - norm);
+        if (logit >= lowest) sum += expf(logit * op.inv_temperature - norm);
     }
     sum = warp_sum(sum);
     if (threadIdx.x % warp_size == 0) sums[threadIdx.x / warp_size] = sum;
@@ -145,12 +148,12 @@ __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
     const float norm = op.log_norm[row];
-    const float lowest = op.lowest == nullptr ? -INFINITY : op.lowest[row];
+    const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[row];
     float mine = 0;
     for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads) {
         const float logit = logits[i];
         if (!(logit >= lowest)) continue;
-        const float p = kept_probability(logit, op.scale, norm, lowest);
+        const float p = kept_probability(logit, op.inv_temperature, norm, lowest);
         mine -= p * logf(p + entropy_floor);
     }
     const double sum = warp_sum(static_cast<double>(mine));
@@ -164,25 +167,26 @@ __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
 
 }  // namespace
 
-void launch_draft(const DraftOp& op, cudaStream_t stream) {
+void launch_sample_without_replacement(const SampleWithoutReplacementOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
     const bool cut = op.top_p < 1 || (op.top_k > 0 && op.top_k < op.support);
     if (cut)
-        launch_cut({op.logits, op.stride, op.rows, op.support, static_cast<float>(1.0 / op.temperature),
-                    op.top_k, op.top_p, op.lowest, op.last, op.sizes},
-                   stream);
-    DS_LAUNCH(draft_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, cut);
+        launch_mask_top_k_top_p(
+            {op.logits, op.stride, op.rows, op.support, static_cast<float>(1.0 / op.temperature), op.top_k,
+             op.top_p, op.min_logit, op.last_tied_id, op.sizes},
+            stream);
+    DS_LAUNCH(sample_without_replacement_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, cut);
 }
 
-void launch_own_columns(const OwnColumnsOp& op, cudaStream_t stream) {
-    if (op.rows == 0 || op.most == 0) return;
-    const auto pieces = static_cast<unsigned>((op.most + threads - 1) / threads);
-    DS_LAUNCH(own_columns_kernel, (dim3(static_cast<unsigned>(op.rows), pieces)), threads, 0, stream, op);
+void launch_gather_columns(const GatherColumnsOp& op, cudaStream_t stream) {
+    if (op.rows == 0 || op.max_count == 0) return;
+    const auto pieces = static_cast<unsigned>((op.max_count + threads - 1) / threads);
+    DS_LAUNCH(gather_columns_kernel, (dim3(static_cast<unsigned>(op.rows), pieces)), threads, 0, stream, op);
 }
 
-void launch_draw(const DrawOp& op, cudaStream_t stream) {
+void launch_sample(const SampleOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(draw_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
+    DS_LAUNCH(sample_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
 }
 
 void launch_rank(const RankOp& op, cudaStream_t stream) {
@@ -194,9 +198,9 @@ void launch_rank(const RankOp& op, cudaStream_t stream) {
         DS_LAUNCH(rank_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
 }
 
-void launch_mass(const MassOp& op, cudaStream_t stream) {
+void launch_sum_set_probability(const SetProbabilityOp& op, cudaStream_t stream) {
     if (op.count == 0) return;
-    DS_LAUNCH(mass_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
+    DS_LAUNCH(set_probability_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
 }
 
 void launch_entropy(const EntropyOp& op, cudaStream_t stream) {

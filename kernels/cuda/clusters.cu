@@ -7,8 +7,8 @@ namespace {
 
 constexpr int threads = 1024;
 constexpr int warps = threads / warp_size;
-constexpr int mark_words = most_clusters / 32;
-static_assert(most_clusters % 32 == 0);
+constexpr int mark_words = max_clusters / 32;
+static_assert(max_clusters % 32 == 0);
 
 __device__ __forceinline__ bool marked(const std::uint32_t* marks, int cluster) {
     return (marks[cluster / 32] >> (cluster % 32) & 1u) != 0;
@@ -28,18 +28,18 @@ __device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int 
 /// One block: the number of clusters is a few hundred.
 __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) {
     __shared__ std::uint32_t marks[mark_words];
-    __shared__ int places[most_clusters];  // first column of each
+    __shared__ int places[max_clusters];  // first column of each
     __shared__ int totals[warps];
     mark_chosen(op.chosen, static_cast<std::int64_t>(op.rows) * op.count, op.clusters, marks);
     const int each = (op.clusters + threads - 1) / threads;
     const int begin = min(static_cast<int>(threadIdx.x) * each, op.clusters);
     const int end = min(begin + each, op.clusters);
     int mine = 0, all = 0;
-    for (int c = begin; c < end; ++c) mine += marked(marks, c) ? filled_cluster(op.sizes[c]) : 0;
+    for (int c = begin; c < end; ++c) mine += marked(marks, c) ? padded_cluster_rows(op.sizes[c]) : 0;
     int at = block_before<warps>(mine, totals, all);
     for (int c = begin; c < end; ++c) {
         places[c] = at;
-        at += marked(marks, c) ? filled_cluster(op.sizes[c]) : 0;
+        at += marked(marks, c) ? padded_cluster_rows(op.sizes[c]) : 0;
     }
     if (threadIdx.x == 0) *op.column_count = all;
     __syncthreads();
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     for (int c = warp; c < op.clusters; c += warps) {
         if (!marked(marks, c)) continue;
-        const int first = op.first[c], rows = filled_cluster(op.sizes[c]);
+        const int first = op.first[c], rows = padded_cluster_rows(op.sizes[c]);
         for (int i = lane; i < rows; i += warp_size) {
             op.columns[places[c] + i] = first + i;
             if (op.token_columns != nullptr && i < op.sizes[c])
@@ -84,14 +84,14 @@ __global__ void __launch_bounds__(threads) token_bits_kernel(const ClusterTokens
     const int cluster = token < op.vocab ? op.cluster_of[token] : -1;
     const std::uint32_t bit = cluster >= 0 && marked(marks, cluster) ? 1u << lane : 0u;
     const std::uint32_t word = warp_sum(bit);  // each lane sets a different bit
-    if (lane == 0 && token < op.vocab) op.bitmap[set * words_of(op.vocab) + token / 32] = word;
+    if (lane == 0 && token < op.vocab) op.bitmap[set * bitmap_words(op.vocab) + token / 32] = word;
 }
 
 /// One block per set.
 __global__ void __launch_bounds__(threads) list_tokens_kernel(const ClusterTokensOp op) {
     __shared__ int totals[warps];
     const auto set = static_cast<std::int64_t>(blockIdx.x);
-    const int words = words_of(op.vocab);
+    const int words = bitmap_words(op.vocab);
     std::int32_t* const tokens = op.tokens + set * op.stride;
     const int all = list_bits<warps>(op.bitmap + set * words, words, totals,
                                      [&](int at, int token) { tokens[at] = token; });

@@ -16,43 +16,43 @@ namespace draftscope::kernels::cuda {
 inline constexpr int warp_size = 32;
 inline constexpr unsigned all_lanes = 0xffffffffu;
 
-__device__ __forceinline__ float from_bf16(Bf16 value) {
+__device__ __forceinline__ float from_bf16(half_t value) {
     return __uint_as_float(static_cast<std::uint32_t>(value) << 16);
 }
 
 /// Nearest bf16, ties to even; NaN stays NaN. Same bits as the host's to_bf16().
-__device__ __forceinline__ Bf16 to_bf16(float value) {
+__device__ __forceinline__ half_t to_bf16(float value) {
     const std::uint32_t bits = __float_as_uint(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<Bf16>(bits >> 16 | 0x40u);
-    return static_cast<Bf16>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<half_t>(bits >> 16 | 0x40u);
+    return static_cast<half_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-template <Halves H>
-__device__ __forceinline__ float from_half(Bf16 value) {
-    if constexpr (H == Halves::bf16) return from_bf16(value);
+template <Float16Kind H>
+__device__ __forceinline__ float from_half(half_t value) {
+    if constexpr (H == Float16Kind::bf16) return from_bf16(value);
 #if defined(DS_SIMT_HOST)
-    return float_of_f16(value);
+    return f16_to_float(value);
 #else
     return __half2float(__ushort_as_half(value));
 #endif
 }
-/// Same bits as the host's f16_of() or to_bf16(), except for NaN payloads.
-template <Halves H>
-__device__ __forceinline__ Bf16 to_half(float value) {
-    if constexpr (H == Halves::bf16) return to_bf16(value);
+/// Same bits as the host's float_to_f16() or to_bf16(), except for NaN payloads.
+template <Float16Kind H>
+__device__ __forceinline__ half_t to_half(float value) {
+    if constexpr (H == Float16Kind::bf16) return to_bf16(value);
 #if defined(DS_SIMT_HOST)
-    return f16_of(value);
+    return float_to_f16(value);
 #else
     return __half_as_ushort(__float2half_rn(value));
 #endif
 }
 /// Calls `run` with the format as a type, for kernels that support both.
 template <typename Run>
-void with_halves(Halves halves, Run run) {
-    if (halves == Halves::f16)
-        run(std::integral_constant<Halves, Halves::f16>());
+void with_dtype(Float16Kind dtype, Run run) {
+    if (dtype == Float16Kind::f16)
+        run(std::integral_constant<Float16Kind, Float16Kind::f16>());
     else
-        run(std::integral_constant<Halves, Halves::bf16>());
+        run(std::integral_constant<Float16Kind, Float16Kind::bf16>());
 }
 
 /// Encodes (value, index) as one number: greater means larger value, then lower index. NaN is the lowest
@@ -63,11 +63,11 @@ __device__ __forceinline__ std::uint64_t rank_key(float value, std::uint32_t pla
     if (value != value) ordered = 0;
     return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffu - place);
 }
-__device__ __forceinline__ std::uint32_t place_of(std::uint64_t key) {
+__device__ __forceinline__ std::uint32_t key_index(std::uint64_t key) {
     return 0xffffffffu - static_cast<std::uint32_t>(key);
 }
 /// Decodes the value of a key; -0 becomes +0.
-__device__ __forceinline__ float value_of(std::uint64_t key) {
+__device__ __forceinline__ float key_value(std::uint64_t key) {
     const auto ordered = static_cast<std::uint32_t>(key >> 32);
     if (ordered == 0) return __uint_as_float(0x7fc00000u);
     return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered ^ 0x80000000u : ~ordered);
@@ -111,16 +111,16 @@ __device__ __forceinline__ T warp_running(T value) {
 /// unused.
 template <int Warps>
 __device__ float block_largest(const float* values, int count, float* maxima) {
-    float most = -INFINITY;
+    float max_value = -INFINITY;
     for (int i = static_cast<int>(threadIdx.x); i < count; i += Warps * warp_size) {
         const float value = values[i];
-        most = fmaxf(most, value == value ? value : -INFINITY);
+        max_value = fmaxf(max_value, value == value ? value : -INFINITY);
     }
-    most = warp_max(most);
-    if (threadIdx.x % warp_size == 0) maxima[threadIdx.x / warp_size] = most;
+    max_value = warp_max(max_value);
+    if (threadIdx.x % warp_size == 0) maxima[threadIdx.x / warp_size] = max_value;
     __syncthreads();
-    for (int w = 0; w < Warps; ++w) most = fmaxf(most, maxima[w]);
-    return most;
+    for (int w = 0; w < Warps; ++w) max_value = fmaxf(max_value, maxima[w]);
+    return max_value;
 }
 
 /// Probability of a token with that logit; 0 if masked or NaN.
@@ -150,7 +150,7 @@ __device__ T block_before(T value, T* totals, T& all) {
 }
 
 /// Words of a token bitmap.
-__device__ __forceinline__ int words_of(int vocab) {
+__device__ __forceinline__ int bitmap_words(int vocab) {
     return (vocab + 31) / 32;
 }
 

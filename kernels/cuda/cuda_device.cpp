@@ -19,13 +19,13 @@ namespace {
 /// Transfers up to this size go through pinned memory and do not wait for the stream.
 constexpr std::size_t staging_bytes = std::size_t{64} << 20;
 /// Graphs kept before the oldest generation is dropped.
-constexpr std::size_t most_graphs = 512;
+constexpr std::size_t max_graphs = 512;
 
 std::string version_text(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-std::string text_of(cudaError_t error) {
+std::string error_text(cudaError_t error) {
     return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
@@ -37,8 +37,8 @@ class Staging {
     }
     /// Returns null if the buffer is full, or without pinned memory.
     std::byte* take(std::size_t bytes) {
-        if (data_ == nullptr && !asked_) {
-            asked_ = true;
+        if (data_ == nullptr && !tried_) {
+            tried_ = true;
             if (cudaMallocHost(reinterpret_cast<void**>(&data_), staging_bytes) != cudaSuccess) {
                 data_ = nullptr;
                 (void)cudaGetLastError();
@@ -53,7 +53,7 @@ class Staging {
   private:
     std::byte* data_ = nullptr;
     std::size_t used_ = 0;
-    bool asked_ = false;
+    bool tried_ = false;
 };
 
 /// CUDA's current device is per thread; a new side stream's thread has not set it yet.
@@ -103,19 +103,19 @@ class CudaDeviceImpl final : public CudaDevice {
   public:
     CudaDeviceImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
         : stream_(stream), info_(std::move(info)), options_(options), timer_(stream, options.ordinal) {
-        use_.graphs_on = options.graphs;
+        use_.graphs_enabled = options.graphs;
     }
     ~CudaDeviceImpl() override {
         cudaStreamSynchronize(stream_);
-        if (aside_ != nullptr) cudaStreamSynchronize(aside_);
+        if (side_stream_ != nullptr) cudaStreamSynchronize(side_stream_);
         drop_workspace();
         path_ = DeviceBuffer();
         moved_ = DeviceBuffer();
         drop_graphs();
         library_.reset();
-        for (cudaEvent_t event : {before_aside_, after_aside_})
+        for (cudaEvent_t event : {before_side_, after_side_})
             if (event != nullptr) cudaEventDestroy(event);
-        if (aside_ != nullptr) cudaStreamDestroy(aside_);
+        if (side_stream_ != nullptr) cudaStreamDestroy(side_stream_);
         cudaStreamDestroy(stream_);
     }
 
@@ -131,7 +131,7 @@ class CudaDeviceImpl final : public CudaDevice {
     }
     void release(void* data) override {
         enter();
-        join_aside();  // the next owner's ops come after the current uses
+        join_side_stream();  // the next owner's ops come after the current uses
         if (options_.arena)
             arena_.release(data);
         else
@@ -165,7 +165,7 @@ class CudaDeviceImpl final : public CudaDevice {
         enter();
         if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
     }
-    Status finish() override {
+    Status synchronize() override {
         enter();
         check(cudaStreamSynchronize(stream_), "waiting for the device");
         for (const Arrival& one : arriving_) std::memcpy(one.to, one.staged, one.bytes);
@@ -177,94 +177,114 @@ class CudaDeviceImpl final : public CudaDevice {
 
     void matmul(const MatmulOp& op) override {
         // The library's workspace belongs to the stream.
-        const bool theirs =
-            library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr && !aside_now_;
+        const bool by_library =
+            library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr && !on_side_stream_;
         enter();
-        if (!theirs || !library_->run(op, halves(), stream_))
+        if (!by_library || !library_->run(op, dtype(), stream_))
             return launch(cuda::launch_matmul, op, "matmul");
         ++use_.library_products;
         check(cudaPeekAtLastError(), "cuBLASLt product");
     }
     void rms_norm(const RmsNormOp& op) override { launch(cuda::launch_rms_norm, op, "rms_norm"); }
-    void round(const RoundOp& op) override { launch(cuda::launch_round, op, "cast"); }
+    void cast(const CastOp& op) override { launch(cuda::launch_cast, op, "cast"); }
     void add(const AddOp& op) override { launch(cuda::launch_add, op, "add"); }
     void silu_mul(const SiluMulOp& op) override { launch(cuda::launch_silu_mul, op, "silu_mul"); }
     void rope_store(const RopeStoreOp& op) override { launch(cuda::launch_rope_store, op, "rope_store"); }
     void attention(const AttentionOp& op) override { launch(cuda::launch_attention, op, "attention"); }
-    void select(const SelectOp& op) override { launch(cuda::launch_select, op, "topk"); }
-    void cut(const CutOp& op) override { launch(cuda::launch_cut, op, "mask_top_k_top_p"); }
-    void draw(const DrawOp& op) override { launch(cuda::launch_draw, op, "sample"); }
+    void topk(const TopKOp& op) override { launch(cuda::launch_topk, op, "topk"); }
+    void mask_top_k_top_p(const TopKTopPMaskOp& op) override {
+        launch(cuda::launch_mask_top_k_top_p, op, "mask_top_k_top_p");
+    }
+    void sample(const SampleOp& op) override { launch(cuda::launch_sample, op, "sample"); }
     void rank(const RankOp& op) override { launch(cuda::launch_rank, op, "rank"); }
-    void mass(const MassOp& op) override { launch(cuda::launch_mass, op, "sum_set_probability"); }
+    void sum_set_probability(const SetProbabilityOp& op) override {
+        launch(cuda::launch_sum_set_probability, op, "sum_set_probability");
+    }
     void entropy(const EntropyOp& op) override { launch(cuda::launch_entropy, op, "entropy"); }
-    void residual(const ResidualOp& op) override { launch(cuda::launch_residual, op, "rejection_sample"); }
-    void head(const HeadOp& op) override { launch(cuda::launch_head, op, "matmul_topk"); }
-    void draft(const DraftOp& op) override { launch(cuda::launch_draft, op, "sample_without_replacement"); }
-    void own_columns(const OwnColumnsOp& op) override {
-        launch(cuda::launch_own_columns, op, "gather_columns");
+    void rejection_sample(const RejectionSampleOp& op) override {
+        launch(cuda::launch_rejection_sample, op, "rejection_sample");
     }
-    void spread(const SpreadOp& op) override { launch(cuda::launch_spread, op, "redistribute"); }
-    void reach(const ReachOp& op) override { launch(cuda::launch_reach, op, "list_reachable_tokens"); }
-    void list_drafts(std::span<const DraftListOp> ops) override {
-        launch_all(cuda::launch_list_drafts, ops, "list_children");
+    void matmul_topk(const MatmulTopKOp& op) override { launch(cuda::launch_matmul_topk, op, "matmul_topk"); }
+    void sample_without_replacement(const SampleWithoutReplacementOp& op) override {
+        launch(cuda::launch_sample_without_replacement, op, "sample_without_replacement");
     }
-    void accept_drafts(std::span<const AcceptDraftsOp> ops) override {
-        launch_all(cuda::launch_accept_drafts, ops, "follow_accepted");
+    void gather_columns(const GatherColumnsOp& op) override {
+        launch(cuda::launch_gather_columns, op, "gather_columns");
+    }
+    void redistribute(const RedistributeOp& op) override {
+        launch(cuda::launch_redistribute, op, "redistribute");
+    }
+    void list_reachable_tokens(const ReachableTokensOp& op) override {
+        launch(cuda::launch_list_reachable_tokens, op, "list_reachable_tokens");
+    }
+    void list_children(std::span<const ListChildrenOp> ops) override {
+        launch_all(cuda::launch_list_children, ops, "list_children");
+    }
+    void follow_accepted(std::span<const FollowAcceptedOp> ops) override {
+        launch_all(cuda::launch_follow_accepted, ops, "follow_accepted");
     }
     void beam(std::span<const BeamOp> ops) override { launch_all(cuda::launch_beam, ops, "beam"); }
     void rerank(std::span<const RerankOp> ops) override { launch_all(cuda::launch_rerank, ops, "rerank"); }
-    void accept(std::span<const AcceptOp> ops) override {
-        launch_all(cuda::launch_accept, ops, "follow_argmax");
+    void follow_argmax(std::span<const FollowArgmaxOp> ops) override {
+        launch_all(cuda::launch_follow_argmax, ops, "follow_argmax");
     }
     void accept_typical(std::span<const AcceptTypicalOp> ops) override {
         launch_all(cuda::launch_accept_typical, ops, "accept_typical");
     }
-    void top_set(const TopSetOp& op) override { launch(cuda::launch_top_set, op, "topk_set"); }
-    void router(const RouterOp& op) override { launch(cuda::launch_router, op, "matmul_topk_set"); }
-    void striped(const StripedOp& op) override { launch(cuda::launch_striped, op, "bucket_top_m"); }
-    void unite(const UnionOp& op) override { launch(cuda::launch_unite, op, "list_unique_tokens"); }
-    void translate(const TranslateOp& op) override { launch(cuda::launch_translate, op, "remap_ids"); }
+    void topk_set(const TopKSetOp& op) override { launch(cuda::launch_topk_set, op, "topk_set"); }
+    void matmul_topk_set(const MatmulTopKSetOp& op) override {
+        launch(cuda::launch_matmul_topk_set, op, "matmul_topk_set");
+    }
+    void bucket_top_m(const BucketTopMOp& op) override {
+        launch(cuda::launch_bucket_top_m, op, "bucket_top_m");
+    }
+    void list_unique_tokens(const UniqueTokensOp& op) override {
+        launch(cuda::launch_list_unique_tokens, op, "list_unique_tokens");
+    }
+    void remap_ids(const RemapIdsOp& op) override { launch(cuda::launch_remap_ids, op, "remap_ids"); }
     void gather(const GatherOp& op) override { launch(cuda::launch_gather, op, "gather"); }
     void copy_rows(std::span<const CopyRowsOp> ops) override {
         launch_all(cuda::launch_copy_rows, ops, "copy_rows");
     }
 
-    void list_set(const RowSetOp& op) override { launch(cuda::launch_list_set, op, "update_index_set"); }
+    void update_index_set(const UpdateIndexSetOp& op) override {
+        launch(cuda::launch_update_index_set, op, "update_index_set");
+    }
     void clusters(const ClustersOp& op) override { launch(cuda::launch_clusters, op, "clusters"); }
     void cluster_tokens(const ClusterTokensOp& op) override {
         launch(cuda::launch_cluster_tokens, op, "cluster_tokens");
     }
-    void gather_aside(const GatherOp& op, const RowSetOp& set,
+    void async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
                       std::span<const std::int32_t> toggled) override {
         enter();
-        if (!open_aside()) return Device::gather_aside(op, set, toggled);
-        join_aside();  // readers of the previous ids must be done
+        if (!open_side_stream()) return Device::async_gather(op, set, toggled);
+        join_side_stream();  // readers of the previous ids must be done
         upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
-        check(cudaEventRecord(before_aside_, stream_), "gather on the side stream");
-        check(cudaStreamWaitEvent(aside_, before_aside_, 0), "gather on the side stream");
-        cuda::launch_list_set(set, aside_);
-        cuda::launch_gather(op, aside_);
+        check(cudaEventRecord(before_side_, stream_), "gather on the side stream");
+        check(cudaStreamWaitEvent(side_stream_, before_side_, 0), "gather on the side stream");
+        cuda::launch_update_index_set(set, side_stream_);
+        cuda::launch_gather(op, side_stream_);
         check(cudaPeekAtLastError(), "gather on the side stream");
-        check(cudaEventRecord(after_aside_, aside_), "gather on the side stream");
-        joins_aside_ = true;
+        check(cudaEventRecord(after_side_, side_stream_), "gather on the side stream");
+        must_join_ = true;
     }
-    void aside(std::function<void()> work) override {
+    void on_side_stream(std::function<void()> work) override {
         enter();
-        if (!open_aside()) return work();
-        check(cudaEventRecord(before_aside_, stream_), "work on the side stream");
-        check(cudaStreamWaitEvent(aside_, before_aside_, 0), "work on the side stream");
-        std::swap(stream_, aside_);
-        aside_now_ = true;
+        if (!open_side_stream()) return work();
+        check(cudaEventRecord(before_side_, stream_), "work on the side stream");
+        check(cudaStreamWaitEvent(side_stream_, before_side_, 0), "work on the side stream");
+        std::swap(stream_, side_stream_);
+        on_side_stream_ = true;
         work();
-        aside_now_ = false;
-        std::swap(stream_, aside_);
-        check(cudaEventRecord(after_aside_, aside_), "work on the side stream");
-        joins_aside_ = true;
+        on_side_stream_ = false;
+        std::swap(stream_, side_stream_);
+        check(cudaEventRecord(after_side_, side_stream_), "work on the side stream");
+        must_join_ = true;
     }
-    void join_aside() override {
+    void join_side_stream() override {
         enter();
-        if (std::exchange(joins_aside_, false))
-            check(cudaStreamWaitEvent(stream_, after_aside_, 0), "joining the side stream");
+        if (std::exchange(must_join_, false))
+            check(cudaStreamWaitEvent(stream_, after_side_, 0), "joining the side stream");
     }
 
     void compact(const CompactOp& op) override {
@@ -279,26 +299,26 @@ class CudaDeviceImpl final : public CudaDevice {
         std::vector<std::int32_t> path(op.path + kept, op.path + op.count);
         for (std::int32_t& slot : path) slot -= kept;
         if (!path_.reserve(*this, path.size() * sizeof(std::int32_t)) ||
-            !moved_.reserve(*this, cuda::compact_scratch({&moved, 1}) * sizeof(Bf16)))
-            return refuse("out of device memory for KV compaction");
+            !moved_.reserve(*this, cuda::compact_scratch({&moved, 1}) * sizeof(half_t)))
+            return set_out_of_memory("out of device memory for KV compaction");
         upload(path_.as<void>(), path.data(), path.size() * sizeof(std::int32_t));
-        moved.path_there = path_.as<std::int32_t>();
-        cuda::launch_compact({&moved, 1}, moved_.as<Bf16>(), stream_);
+        moved.d_path = path_.as<std::int32_t>();
+        cuda::launch_compact({&moved, 1}, moved_.as<half_t>(), stream_);
         check(cudaPeekAtLastError(), "compact");
     }
 
     void compact(std::span<const CompactOp> ops) override {
         enter();
-        if (!moved_.reserve(*this, cuda::compact_scratch(ops) * sizeof(Bf16)))
-            return refuse("out of device memory for KV compaction");
-        cuda::launch_compact(ops, moved_.as<Bf16>(), stream_);
+        if (!moved_.reserve(*this, cuda::compact_scratch(ops) * sizeof(half_t)))
+            return set_out_of_memory("out of device memory for KV compaction");
+        cuda::launch_compact(ops, moved_.as<half_t>(), stream_);
         check(cudaPeekAtLastError(), "compact");
     }
 
-    void replay(std::uint64_t key, FunctionRef<void()> work) override {
+    void graph(std::uint64_t key, FunctionRef<void()> work) override {
         enter();
         if (!options_.graphs) return work();
-        if (graphs_.size() > most_graphs) drop_graphs();
+        if (graphs_.size() > max_graphs) drop_graphs();
         Graph& graph = graphs_[key];
         switch (graph.state) {
             case Graph::State::unseen:
@@ -307,8 +327,8 @@ class CudaDeviceImpl final : public CudaDevice {
                 return work();
             case Graph::State::seen:
                 if (!capture(graph, work)) {
-                    graph.state = Graph::State::refused;
-                    ++use_.refused;
+                    graph.state = Graph::State::failed;
+                    ++use_.graphs_failed;
                     return work();
                 }
                 graph.state = Graph::State::ready;
@@ -316,16 +336,16 @@ class CudaDeviceImpl final : public CudaDevice {
                 break;
             case Graph::State::ready:
                 break;
-            case Graph::State::refused:
+            case Graph::State::failed:
                 return work();
         }
         check(cudaGraphLaunch(graph.exec, stream_), "graph launch");
     }
-    std::uint64_t new_key() override { return ++keys_; }
+    std::uint64_t new_graph_key() override { return ++keys_; }
     DeviceTimer* timer() override { return &timer_; }
-    DeviceUse use() const override { return use_; }
+    DeviceStats stats() const override { return use_; }
 
-    std::unique_ptr<Device> beside() override {
+    std::unique_ptr<Device> create_stream() override {
         enter();
         cudaStream_t stream = nullptr;
         if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) {
@@ -333,33 +353,33 @@ class CudaDeviceImpl final : public CudaDevice {
             return nullptr;
         }
         auto made = std::make_unique<CudaDeviceImpl>(stream, info_, options_);
-        made->set_halves(halves());
+        made->set_dtype(dtype());
         return made;
     }
 
-    void set_halves(Halves halves) override {
+    void set_dtype(Float16Kind dtype) override {
         enter();
-        if (halves != this->halves()) drop_graphs();
-        Device::set_halves(halves);
+        if (dtype != this->dtype()) drop_graphs();
+        Device::set_dtype(dtype);
     }
-    Status use_library(int from_rows) override {
+    Status use_cublaslt(int min_rows) override {
         enter();
-        if (from_rows > 0 && !library_) {
+        if (min_rows > 0 && !library_) {
             DS_ASSIGN(library_, cuda::LibraryProduct::open());
         }
-        if (from_rows == library_rows_) return {};
+        if (min_rows == library_rows_) return {};
         drop_graphs();  // they contain the previous products
-        library_rows_ = from_rows;
-        use_.library = from_rows > 0 ? library_->version() : std::string();
+        library_rows_ = min_rows;
+        use_.library = min_rows > 0 ? library_->version() : std::string();
         return {};
     }
 
-    bool keep_in_cache(const void* data, std::size_t bytes) override {
+    bool set_l2_persisting(const void* data, std::size_t bytes) override {
         if (!options_.cache_windows || info_.access_window_bytes == 0 || data == nullptr || bytes == 0)
             return false;
         enter();
-        const std::size_t most = std::min<std::size_t>(info_.persisting_l2_bytes, info_.access_window_bytes);
-        if (cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, std::min(bytes, most)) != cudaSuccess) {
+        const std::size_t limit = std::min<std::size_t>(info_.persisting_l2_bytes, info_.access_window_bytes);
+        if (cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, std::min(bytes, limit)) != cudaSuccess) {
             (void)cudaGetLastError();  // a refused hint changes no result
             return false;
         }
@@ -368,20 +388,20 @@ class CudaDeviceImpl final : public CudaDevice {
         value.accessPolicyWindow.num_bytes = std::min<std::size_t>(bytes, info_.access_window_bytes);
         // Data larger than the reserved part would evict itself.
         value.accessPolicyWindow.hitRatio =
-            std::min(1.0f, static_cast<float>(most) / static_cast<float>(bytes));
+            std::min(1.0f, static_cast<float>(limit) / static_cast<float>(bytes));
         value.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
         value.accessPolicyWindow.missProp = cudaAccessPropertyStreaming;
         if (cudaStreamSetAttribute(stream_, cudaStreamAttributeAccessPolicyWindow, &value) != cudaSuccess) {
             (void)cudaGetLastError();
             return false;
         }
-        use_.cache_bytes = std::min(bytes, most);
+        use_.l2_persisting_bytes = std::min(bytes, limit);
         return true;
     }
 
   private:
     struct Graph {
-        enum class State { unseen, seen, ready, refused } state = State::unseen;
+        enum class State { unseen, seen, ready, failed } state = State::unseen;
         cudaGraphExec_t exec = nullptr;
     };
     struct Arrival {
@@ -396,19 +416,19 @@ class CudaDeviceImpl final : public CudaDevice {
         (void)cudaGetLastError();  // the device stays usable after out of memory
         return nullptr;
     }
-    static void give(void* data) { cudaFree(data); }  // waits for the memory's uses
+    static void free_memory(void* data) { cudaFree(data); }  // waits for the memory's uses
 
     /// Creates the side stream on first use; returns false if that fails.
-    bool open_aside() {
-        if (aside_ != nullptr) return true;
-        const bool made = cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking) == cudaSuccess &&
-                          (before_aside_ != nullptr ||
-                           cudaEventCreateWithFlags(&before_aside_, cudaEventDisableTiming) == cudaSuccess) &&
-                          (after_aside_ != nullptr ||
-                           cudaEventCreateWithFlags(&after_aside_, cudaEventDisableTiming) == cudaSuccess);
+    bool open_side_stream() {
+        if (side_stream_ != nullptr) return true;
+        const bool made = cudaStreamCreateWithFlags(&side_stream_, cudaStreamNonBlocking) == cudaSuccess &&
+                          (before_side_ != nullptr ||
+                           cudaEventCreateWithFlags(&before_side_, cudaEventDisableTiming) == cudaSuccess) &&
+                          (after_side_ != nullptr ||
+                           cudaEventCreateWithFlags(&after_side_, cudaEventDisableTiming) == cudaSuccess);
         if (made) return true;
         (void)cudaGetLastError();
-        if (aside_ != nullptr) cudaStreamDestroy(std::exchange(aside_, nullptr));
+        if (side_stream_ != nullptr) cudaStreamDestroy(std::exchange(side_stream_, nullptr));
         return false;
     }
     void enter() const { use_gpu(options_.ordinal); }
@@ -416,10 +436,10 @@ class CudaDeviceImpl final : public CudaDevice {
         if (error == cudaSuccess) return;
         // Ops that a capture rejects are enqueued again without one.
         if (capturing_) {
-            if (capture_error_.empty()) capture_error_ = fmt::format("{}: {}", what, text_of(error));
+            if (capture_error_.empty()) capture_error_ = fmt::format("{}: {}", what, error_text(error));
             return;
         }
-        fail(fmt::format("{}: {}", what, text_of(error)));
+        set_error(fmt::format("{}: {}", what, error_text(error)));
     }
     template <typename Op>
     void launch(void (*run)(const Op&, cudaStream_t), const Op& op, const char* what) {
@@ -428,9 +448,9 @@ class CudaDeviceImpl final : public CudaDevice {
         check(cudaPeekAtLastError(), what);
     }
     template <typename Op>
-    void launch(void (*run)(const Op&, Halves, cudaStream_t), const Op& op, const char* what) {
+    void launch(void (*run)(const Op&, Float16Kind, cudaStream_t), const Op& op, const char* what) {
         enter();
-        run(op, halves(), stream_);
+        run(op, dtype(), stream_);
         check(cudaPeekAtLastError(), what);
     }
     template <typename Op>
@@ -465,7 +485,7 @@ class CudaDeviceImpl final : public CudaDevice {
         if (capture_error_.empty()) return true;
         graph.exec = nullptr;
         (void)cudaGetLastError();
-        if (use_.why_refused.empty()) use_.why_refused = capture_error_;
+        if (use_.graph_error.empty()) use_.graph_error = capture_error_;
         return false;
     }
     void drop_graphs() {
@@ -476,19 +496,19 @@ class CudaDeviceImpl final : public CudaDevice {
     }
 
     cudaStream_t stream_;
-    cudaStream_t aside_ = nullptr;
-    cudaEvent_t before_aside_ = nullptr, after_aside_ = nullptr;
-    bool joins_aside_ = false;  ///< work on the side stream has not been joined
-    bool aside_now_ = false;    ///< ops are enqueued to the side stream
+    cudaStream_t side_stream_ = nullptr;
+    cudaEvent_t before_side_ = nullptr, after_side_ = nullptr;
+    bool must_join_ = false;       ///< work on the side stream has not been joined
+    bool on_side_stream_ = false;  ///< ops are enqueued to the side stream
     DeviceInfo info_;
     CudaOptions options_;
-    DeviceUse use_;
+    DeviceStats use_;
     bool capturing_ = false;
     std::string capture_error_;
     CudaTimer timer_;
     Staging up_, down_;
     std::vector<Arrival> arriving_;
-    Arena arena_{take, give};  ///< destroyed after all buffers below
+    Arena arena_{take, free_memory};  ///< destroyed after all buffers below
     DeviceBuffer path_, moved_;
     std::unique_ptr<cuda::LibraryProduct> library_;
     int library_rows_ = 0;
@@ -512,7 +532,7 @@ DeviceInfo describe(const cudaDeviceProp& found) {
     return info;
 }
 
-constexpr int least_major = 8;
+constexpr int min_major = 8;
 
 DeviceProbe probe(int ordinal) {
     DeviceProbe result;
@@ -525,7 +545,7 @@ DeviceProbe probe(int ordinal) {
         result.why_not =
             "the driver shows no GPU; pass one into this container, or check CUDA_VISIBLE_DEVICES";
     } else if (error != cudaSuccess) {
-        result.why_not = "the driver reported an error: " + text_of(error);
+        result.why_not = "the driver reported an error: " + error_text(error);
     } else if (ordinal >= count) {
         result.why_not = fmt::format("GPU number {} does not exist; this machine has {} (numbered from 0)",
                                      ordinal, count);
@@ -535,12 +555,13 @@ DeviceProbe probe(int ordinal) {
         return result;
     }
     cudaDeviceProp found{};
-    if (const cudaError_t asked = cudaGetDeviceProperties(&found, ordinal); asked != cudaSuccess) {
-        result.why_not = "reading the GPU's properties failed: " + text_of(asked);
+    if (const cudaError_t query_error = cudaGetDeviceProperties(&found, ordinal);
+        query_error != cudaSuccess) {
+        result.why_not = "reading the GPU's properties failed: " + error_text(query_error);
         return result;
     }
     result.info = describe(found);
-    if (found.major < least_major) {
+    if (found.major < min_major) {
         result.why_not =
             fmt::format("{} is {}; sm_80 or later is required", found.name, result.info.architecture);
         return result;
@@ -556,7 +577,7 @@ DeviceProbe probe_cuda() {
 }
 
 /// CUDA cannot reuse a device in a process whose kernel has failed.
-constexpr std::string_view lasts = " (if a kernel has failed, restart the program)";
+constexpr std::string_view restart_hint = " (if a kernel has failed, restart the program)";
 
 Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options) {
     // Clears an earlier error of the device, which this stream's first launch would report.
@@ -564,11 +585,12 @@ Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options)
     DeviceProbe found = probe(options.ordinal);
     if (!found.available) return bad_input("CUDA is not available: {}", found.why_not);
     if (const cudaError_t error = cudaSetDevice(options.ordinal); error != cudaSuccess)
-        return failed("GPU {} cannot be used: {}{}", options.ordinal, text_of(error), lasts);
+        return failed("GPU {} cannot be used: {}{}", options.ordinal, error_text(error), restart_hint);
     cudaStream_t stream = nullptr;
     if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
         error != cudaSuccess)
-        return failed("GPU {}: creating a stream failed: {}{}", options.ordinal, text_of(error), lasts);
+        return failed("GPU {}: creating a stream failed: {}{}", options.ordinal, error_text(error),
+                      restart_hint);
     return std::unique_ptr<CudaDevice>(
         std::make_unique<CudaDeviceImpl>(stream, std::move(found.info), options));
 }

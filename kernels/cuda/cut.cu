@@ -21,7 +21,7 @@ constexpr int last_bits = 32 - 2 * digit_bits;
 /// An amount is added in three parts of this many bits, each by a 32-bit atomic. 2^18 additions do not
 /// overflow.
 constexpr int part_bits = 14, parts = 3;
-static_assert(part_bits * parts == cut_weight_bits && (most_draw_columns >> (32 - part_bits)) <= 1);
+static_assert(part_bits * parts == fixed_point_bits && (max_sample_columns >> (32 - part_bits)) <= 1);
 
 struct Shared {
     unsigned sums[parts][bins];
@@ -34,7 +34,7 @@ struct Shared {
 };
 
 /// A boundary: the key of the last kept value, the amount of that key to keep, and its total amount.
-struct Cut {
+struct Boundary {
     unsigned key;
     Amount left, here, all;
 };
@@ -45,7 +45,7 @@ __device__ __forceinline__ void add(Shared& shared, unsigned digit, Amount amoun
         if (part != 0) atomicAdd(&shared.sums[p][digit], part);
     }
 }
-__device__ __forceinline__ Amount sum_of(const Shared& shared, int digit) {
+__device__ __forceinline__ Amount bin_sum(const Shared& shared, int digit) {
     Amount sum = 0;
     for (int p = 0; p < parts; ++p) sum += static_cast<Amount>(shared.sums[p][digit]) << (p * part_bits);
     return sum;
@@ -54,8 +54,9 @@ __device__ __forceinline__ Amount sum_of(const Shared& shared, int digit) {
 /// Finds the keys, in descending order, that reach wanted(all) of amount(key, column) over the columns. If
 /// `all` is 0, nothing is cut. Every thread of the block takes part and gets the same result.
 template <typename AmountOf, typename Wanted>
-__device__ Cut find_cut(const float* x, int columns, Shared& shared, AmountOf amount, Wanted wanted_of) {
-    Cut cut{};
+__device__ Boundary find_boundary(const float* x, int columns, Shared& shared, AmountOf amount,
+                                  Wanted wanted_of) {
+    Boundary cut{};
     Amount wanted = 0;
     for (int level = 0; level < 3; ++level) {
         const int shift = level == 0 ? 32 - digit_bits : level == 1 ? last_bits : 0;
@@ -72,7 +73,7 @@ __device__ Cut find_cut(const float* x, int columns, Shared& shared, AmountOf am
         }
         __syncthreads();
         const int low = 2 * (threads - 1 - static_cast<int>(threadIdx.x));
-        const Amount upper = sum_of(shared, low + 1), lower = sum_of(shared, low);
+        const Amount upper = bin_sum(shared, low + 1), lower = bin_sum(shared, low);
         Amount all = 0;
         const Amount above = block_before<warps>(upper + lower, shared.totals, all);
         if (level == 0) {
@@ -111,7 +112,7 @@ __device__ int nth_column(const float* x, int columns, unsigned key, Amount n, S
 }
 
 /// One block per row.
-__global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
+__global__ void __launch_bounds__(threads) mask_kernel(const TopKTopPMaskOp op) {
     __shared__ Shared shared;
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
@@ -119,18 +120,20 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
     unsigned key = 0;      // of the last value kept
     int last = vocab - 1;  // last column kept with that key
     if (op.top_k > 0 && op.top_k < vocab) {
-        const Cut cut = find_cut(
+        const Boundary cut = find_boundary(
             logits, vocab, shared, [](unsigned, int) { return Amount{1}; },
             [&](Amount) { return static_cast<Amount>(op.top_k); });
         key = cut.key;
         if (cut.left < cut.here) last = nth_column(logits, vocab, key, cut.left, shared);
     }
     if (op.top_p < 1) {
-        const float most = block_largest<warps>(logits, vocab, shared.maxima);
-        const auto units = [&](float value) { return Amount{cut_weight(expf((value - most) * op.scale))}; };
+        const float max_value = block_largest<warps>(logits, vocab, shared.maxima);
+        const auto units = [&](float value) {
+            return Amount{fixed_point_weight(expf((value - max_value) * op.inv_temperature))};
+        };
         const unsigned lowest = key;
         const int lowest_last = last;
-        const Cut cut = find_cut(
+        const Boundary cut = find_boundary(
             logits, vocab, shared,
             [&](unsigned k, int c) {
                 const bool kept = k > lowest || (k == lowest && c <= lowest_last);
@@ -142,7 +145,7 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
             });
         if (cut.all > 0) {
             // Equal logits have equal weights.
-            const Amount each = units(value_of(static_cast<std::uint64_t>(cut.key) << 32));
+            const Amount each = units(key_value(static_cast<std::uint64_t>(cut.key) << 32));
             const Amount count = (cut.left + each - 1) / each;
             if (cut.key > lowest) last = vocab - 1;
             if (count * each < cut.here) last = nth_column(logits, vocab, cut.key, count, shared);
@@ -153,15 +156,15 @@ __global__ void __launch_bounds__(threads) cut_kernel(const CutOp op) {
     }
     if (threadIdx.x != 0) return;
     // Nothing is below a NaN.
-    op.lowest[row] = key == 0 ? -INFINITY : value_of(static_cast<std::uint64_t>(key) << 32);
-    op.last[row] = key == 0 ? vocab - 1 : last;
+    op.min_logit[row] = key == 0 ? -INFINITY : key_value(static_cast<std::uint64_t>(key) << 32);
+    op.last_tied_id[row] = key == 0 ? vocab - 1 : last;
 }
 
 }  // namespace
 
-void launch_cut(const CutOp& op, cudaStream_t stream) {
+void launch_mask_top_k_top_p(const TopKTopPMaskOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(cut_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
+    DS_LAUNCH(mask_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
 }
 
 }  // namespace draftscope::kernels::cuda

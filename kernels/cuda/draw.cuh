@@ -2,17 +2,17 @@
 
 #include "kernels/cuda/common.cuh"
 
-/// Samples from the weights of a row's columns by a block of draw_threads. Sums of tiles stay in shared
+/// Samples from the weights of a row's columns by a block of sample_threads. Sums of tiles stay in shared
 /// memory; a scan of them finds the sample's tile, then one thread finds the column.
 namespace draftscope::kernels::cuda {
 
-inline constexpr int draw_threads = 1024;
-inline constexpr int draw_warps = draw_threads / warp_size;
-static_assert(draw_tile == warp_size);
+inline constexpr int sample_threads = 1024;
+inline constexpr int sample_warps = sample_threads / warp_size;
+static_assert(sample_tile == warp_size);
 
-struct DrawShared {
-    float tiles[most_draw_columns / draw_tile];
-    double totals[draw_warps];
+struct SampleShared {
+    float tiles[max_sample_columns / sample_tile];
+    double totals[sample_warps];
     int chosen, token;
 };
 
@@ -24,43 +24,43 @@ struct TileRun {
 
 /// Weight of one tile, computed by a warp.
 template <typename WeightOf>
-__device__ __forceinline__ void add_tile(int tile, DrawShared& shared, WeightOf weight) {
+__device__ __forceinline__ void add_tile(int tile, SampleShared& shared, WeightOf weight) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const float sum = warp_sum(weight(tile * draw_tile + lane));
+    const float sum = warp_sum(weight(tile * sample_tile + lane));
     if (lane == 0) shared.tiles[tile] = sum;
 }
 
 /// Computes the runs of tiles from the tiles' weights; begins with a barrier. Every thread takes part.
-__device__ inline TileRun add_runs(int columns, DrawShared& shared) {
-    const int count = (columns + draw_tile - 1) / draw_tile;
-    const int each = (count + draw_threads - 1) / draw_threads;
+__device__ inline TileRun add_runs(int columns, SampleShared& shared) {
+    const int count = (columns + sample_tile - 1) / sample_tile;
+    const int each = (count + sample_threads - 1) / sample_threads;
     TileRun run;
     run.first = min(static_cast<int>(threadIdx.x) * each, count);
     run.end = min(run.first + each, count);
     for (int t = run.first; t < run.end; ++t) run.mine += static_cast<double>(shared.tiles[t]);
-    run.before = block_before<draw_warps>(run.mine, shared.totals, run.all);
+    run.before = block_before<sample_warps>(run.mine, shared.totals, run.all);
     return run;
 }
 
 /// Adds up weight(column), which is 0 after the last column, in a fixed order. Every thread takes part;
 /// begins with a barrier.
 template <typename WeightOf>
-__device__ TileRun add_tiles(int columns, DrawShared& shared, WeightOf weight) {
+__device__ TileRun add_tiles(int columns, SampleShared& shared, WeightOf weight) {
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int count = (columns + draw_tile - 1) / draw_tile;
+    const int count = (columns + sample_tile - 1) / sample_tile;
     __syncthreads();
     if (threadIdx.x == 0) shared.chosen = -1;
-    for (int t = warp; t < count; t += draw_warps) add_tile(t, shared, weight);
+    for (int t = warp; t < count; t += sample_warps) add_tile(t, shared, weight);
     __syncthreads();
     return add_runs(columns, shared);
 }
 
 /// Updates the sums after the weight of one column changed; only its tile is read again.
 template <typename WeightOf>
-__device__ TileRun add_changed(int columns, int column, DrawShared& shared, WeightOf weight) {
+__device__ TileRun add_changed(int columns, int column, SampleShared& shared, WeightOf weight) {
     __syncthreads();
     if (threadIdx.x == 0) shared.chosen = -1;
-    if (threadIdx.x < warp_size) add_tile(column / draw_tile, shared, weight);
+    if (threadIdx.x < warp_size) add_tile(column / sample_tile, shared, weight);
     __syncthreads();
     return add_runs(columns, shared);
 }
@@ -69,8 +69,8 @@ __device__ TileRun add_changed(int columns, int column, DrawShared& shared, Weig
 /// column with any weight; without any weight, 0. Call it once after add_tiles(), with the same weights;
 /// every thread gets the result.
 template <typename WeightOf>
-__device__ int draw_column(int columns, DrawShared& shared, const TileRun& run, double target,
-                           WeightOf weight) {
+__device__ int sample_column(int columns, SampleShared& shared, const TileRun& run, double target,
+                             WeightOf weight) {
     // The last thread with any weight whose part begins at or below the target.
     if (run.mine > 0 && run.before <= target) atomicMax(&shared.chosen, static_cast<int>(threadIdx.x));
     __syncthreads();
@@ -86,8 +86,8 @@ __device__ int draw_column(int columns, DrawShared& shared, const TileRun& run, 
             before += static_cast<double>(shared.tiles[t]);
         }
         before = start;
-        int token = tile * draw_tile;
-        for (int i = tile * draw_tile; i < min((tile + 1) * draw_tile, columns); ++i) {
+        int token = tile * sample_tile;
+        for (int i = tile * sample_tile; i < min((tile + 1) * sample_tile, columns); ++i) {
             const float w = weight(i);
             if (!(w > 0)) continue;
             if (before <= target) token = i;

@@ -4,15 +4,15 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/top.cuh"
 
-// A head's product fused with its selection. A block computes the logits of head_chunk outputs tile by tile
-// and keeps them in shared memory. It writes the k best of each row, their maximum and their sum. A second
-// kernel merges those, one block per row. The logits are never written.
+// A head's product fused with its selection. A block computes the logits of matmul_topk_chunk outputs tile by
+// tile and keeps them in shared memory. It writes the k best of each row, their maximum and their sum. A
+// second kernel merges those, one block per row. The logits are never written.
 namespace draftscope::kernels::cuda {
 namespace {
 
 struct Scratch {
-    Scratch(const HeadOp& op)
-        : chunks((op.support + head_chunk - 1) / head_chunk),
+    Scratch(const MatmulTopKOp& op)
+        : chunks((op.support + matmul_topk_chunk - 1) / matmul_topk_chunk),
           keys(static_cast<std::uint64_t*>(op.scratch)),
           sums(reinterpret_cast<float*>(keys + static_cast<std::int64_t>(op.rows) * chunks * op.k)) {}
     int chunks;
@@ -21,12 +21,13 @@ struct Scratch {
 };
 
 /// Writes a warp's partial result for one row's logits of the chunk.
-__device__ void keep_best(const HeadOp& op, const Scratch& scratch, const float* logits, int row, int first) {
-    constexpr int each = head_chunk / warp_size;
+__device__ void keep_best(const MatmulTopKOp& op, const Scratch& scratch, const float* logits, int row,
+                          int first) {
+    constexpr int each = matmul_topk_chunk / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     std::uint64_t keys[each];
     float values[each];
-    float most = -INFINITY;
+    float max_value = -INFINITY;
 #pragma unroll
     for (int i = 0; i < each; ++i) {
         const int at = i * warp_size + lane;
@@ -36,31 +37,31 @@ __device__ void keep_best(const HeadOp& op, const Scratch& scratch, const float*
         const float value = logits[at];
         keys[i] = rank_key(value, static_cast<std::uint32_t>(first + at));
         values[i] = value == value ? value : -INFINITY;
-        most = fmaxf(most, values[i]);
+        max_value = fmaxf(max_value, values[i]);
     }
-    most = warp_max(most);
+    max_value = warp_max(max_value);
     float sum = 0;
-    if (most != -INFINITY) {
+    if (max_value != -INFINITY) {
 #pragma unroll
-        for (int i = 0; i < each; ++i) sum += expf(values[i] - most);
+        for (int i = 0; i < each; ++i) sum += expf(values[i] - max_value);
     }
     sum = warp_sum(sum);
     const std::int64_t part = static_cast<std::int64_t>(row) * scratch.chunks + blockIdx.x;
     warp_top(keys, op.k, scratch.keys + part * op.k);
     if (lane != 0) return;
-    scratch.sums[2 * part] = most;
+    scratch.sums[2 * part] = max_value;
     scratch.sums[2 * part + 1] = sum;
 }
 
 /// Grid: chunks of outputs, tiles of rows.
-template <Halves H, int TokenTiles>
-__global__ void __launch_bounds__(threads) head_kernel(const HeadOp op, const Scratch scratch) {
+template <Float16Kind H, int TokenTiles>
+__global__ void __launch_bounds__(threads) head_kernel(const MatmulTopKOp op, const Scratch scratch) {
     constexpr int width = HeadTiles<TokenTiles>::width;
     __shared__ HeadTiles<TokenTiles> shared;
-    const int first = static_cast<int>(blockIdx.x) * head_chunk;
+    const int first = static_cast<int>(blockIdx.x) * matmul_topk_chunk;
     const int first_row = static_cast<int>(blockIdx.y) * width;
     make_logits<H>(
-        op.weights, op.x, op.rows, first_row, op.bias, min(head_chunk, op.support - first),
+        op.weights, op.x, op.rows, first_row, op.bias, min(matmul_topk_chunk, op.support - first),
         [&](int i) { return first + i; }, shared);
     __syncthreads();
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -70,9 +71,9 @@ __global__ void __launch_bounds__(threads) head_kernel(const HeadOp op, const Sc
 
 /// One block per row. Candidates that exceed the block's capacity are merged into the best so far in several
 /// turns.
-__global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Scratch scratch) {
-    __shared__ std::uint64_t shared[warps * most_selected];
-    __shared__ std::uint64_t best[most_selected];
+__global__ void __launch_bounds__(threads) merge_kernel(const MatmulTopKOp op, const Scratch scratch) {
+    __shared__ std::uint64_t shared[warps * max_topk];
+    __shared__ std::uint64_t best[max_topk];
     __shared__ float maxima[warps], sums[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const std::uint64_t* candidates = scratch.keys + row * scratch.chunks * op.k;
@@ -92,44 +93,44 @@ __global__ void __launch_bounds__(threads) join_kernel(const HeadOp op, const Sc
         __syncthreads();
     }
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += threads) {
-        const bool there = best[i] != no_key;
-        op.ids[row * op.k + i] = there ? static_cast<int>(place_of(best[i])) : -1;
-        op.values[row * op.k + i] = there ? value_of(best[i]) : -INFINITY;
+        const bool valid = best[i] != no_key;
+        op.ids[row * op.k + i] = valid ? static_cast<int>(key_index(best[i])) : -1;
+        op.values[row * op.k + i] = valid ? key_value(best[i]) : -INFINITY;
     }
     const float* parts = scratch.sums + 2 * row * scratch.chunks;
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    float most = -INFINITY;
+    float max_value = -INFINITY;
     for (int c = static_cast<int>(threadIdx.x); c < scratch.chunks; c += threads)
-        most = fmaxf(most, parts[2 * c]);
-    most = warp_max(most);
-    if (threadIdx.x % warp_size == 0) maxima[warp] = most;
+        max_value = fmaxf(max_value, parts[2 * c]);
+    max_value = warp_max(max_value);
+    if (threadIdx.x % warp_size == 0) maxima[warp] = max_value;
     __syncthreads();
-    for (int w = 0; w < warps; ++w) most = fmaxf(most, maxima[w]);
+    for (int w = 0; w < warps; ++w) max_value = fmaxf(max_value, maxima[w]);
     float sum = 0;
     for (int c = static_cast<int>(threadIdx.x); c < scratch.chunks; c += threads)
-        if (parts[2 * c] != -INFINITY) sum += parts[2 * c + 1] * expf(parts[2 * c] - most);
+        if (parts[2 * c] != -INFINITY) sum += parts[2 * c + 1] * expf(parts[2 * c] - max_value);
     sum = warp_sum(sum);
     if (threadIdx.x % warp_size == 0) sums[warp] = sum;
     __syncthreads();
     if (threadIdx.x != 0) return;
     float total = 0;
     for (int w = 0; w < warps; ++w) total += sums[w];
-    op.logsumexp[row] = most == -INFINITY ? -INFINITY : most + logf(total);
+    op.logsumexp[row] = max_value == -INFINITY ? -INFINITY : max_value + logf(total);
 }
 
 }  // namespace
 
-void launch_head(const HeadOp& op, Halves halves, cudaStream_t stream) {
+void launch_matmul_topk(const MatmulTopKOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op);
-    with_head_tiles(halves, op.rows, [&](auto kind, auto tiles) {
-        constexpr Halves H = decltype(kind)::value;
+    with_head_tiles(dtype, op.rows, [&](auto kind, auto tiles) {
+        constexpr Float16Kind H = decltype(kind)::value;
         constexpr int token_tiles = decltype(tiles)::value, width = HeadTiles<token_tiles>::width;
         const dim3 grid(static_cast<unsigned>(scratch.chunks),
                         static_cast<unsigned>((op.rows + width - 1) / width));
         DS_LAUNCH((head_kernel<H, token_tiles>), grid, threads, 0, stream, op, scratch);
     });
-    DS_LAUNCH(join_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
+    DS_LAUNCH(merge_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
 }
 
 }  // namespace draftscope::kernels::cuda

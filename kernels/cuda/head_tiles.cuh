@@ -5,15 +5,15 @@
 /// Logits of a chunk of a head in shared memory, for kernels that keep only the best of them.
 namespace draftscope::kernels::cuda {
 
-inline constexpr int most_head_tiles = 4;  ///< tiles of eight rows that fit in 48 KB of shared memory
+inline constexpr int max_head_tiles = 4;  ///< tiles of eight rows that fit in 48 KB of shared memory
 inline constexpr int head_row_tiles = 2, head_unroll = 2;
 
 /// Calls `run` with the 16-bit format and the number of token tiles for this many rows as types.
 template <typename Run>
-void with_head_tiles(Halves halves, int rows, Run run) {
-    static_assert(most_head_tiles == 4);
+void with_head_tiles(Float16Kind dtype, int rows, Run run) {
+    static_assert(max_head_tiles == 4);
     const int tiles = (rows + tile_rows - 1) / tile_rows;
-    with_halves(halves, [&](auto kind) {
+    with_dtype(dtype, [&](auto kind) {
         if (tiles <= 1)
             run(kind, std::integral_constant<int, 1>());
         else if (tiles <= 2)
@@ -27,29 +27,29 @@ template <int TokenTiles>
 struct HeadTiles {
     static constexpr int width = TokenTiles * tile_rows;
     float sums[warps][tile_outputs][width];
-    float logits[width][head_chunk];
+    float logits[width][matmul_topk_chunk];
 };
 
-/// Computes outputs output_at(0) .. output_at(count - 1), count <= head_chunk, for the rows from first_row
-/// on. The values equal MatmulOp's bit for bit and are valid after the next barrier. Rows past the last
-/// repeat it.
-template <Halves H, int TokenTiles, typename OutputAt>
-__device__ void make_logits(const DeviceMatrix& weights, const Bf16* x, int rows, int first_row,
+/// Computes outputs output_at(0) .. output_at(count - 1), count <= matmul_topk_chunk, for the rows from
+/// first_row on. The values equal MatmulOp's bit for bit and are valid after the next barrier. Rows past the
+/// last repeat it.
+template <Float16Kind H, int TokenTiles, typename OutputAt>
+__device__ void make_logits(const DeviceMatrix& weights, const half_t* x, int rows, int first_row,
                             const float* bias, int count, OutputAt output_at, HeadTiles<TokenTiles>& shared) {
     constexpr int width = HeadTiles<TokenTiles>::width, row_tiles = head_row_tiles;
     constexpr int at_once = tile_outputs * row_tiles;
-    static_assert(head_chunk % at_once == 0);
+    static_assert(matmul_topk_chunk % at_once == 0);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int g = lane / 4, t = lane % 4;
-    const Bf16* from_rows[TokenTiles];
+    const half_t* from_rows[TokenTiles];
 #pragma unroll
     for (int i = 0; i < TokenTiles; ++i) {
         const int row = min(first_row + i * tile_rows + g, rows - 1);
         from_rows[i] = x + static_cast<std::int64_t>(row) * weights.stride + t * 8;
     }
     for (int base = 0; base < count; base += at_once) {
-        const Bf16* from[row_tiles][2];
+        const half_t* from[row_tiles][2];
 #pragma unroll
         for (int r = 0; r < row_tiles; ++r)
 #pragma unroll

@@ -82,7 +82,7 @@ const Library& the_library() {
 }
 
 /// The alignment of an address, up to the largest that the library uses.
-std::uint32_t alignment_of(const void* address) {
+std::uint32_t address_alignment(const void* address) {
     const auto bits = reinterpret_cast<std::uintptr_t>(address) | 256;
     return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
@@ -103,25 +103,25 @@ class LibraryProductImpl final : public LibraryProduct {
     }
     const std::string& version() const override { return library_.version; }
 
-    bool run(const MatmulOp& op, Halves halves, cudaStream_t stream) override {
+    bool run(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) override {
         const Key key{op.weights.n,
                       op.weights.stride,
                       op.rows,
                       op.y_stride,
                       op.accumulate,
                       op.bias != nullptr,
-                      alignment_of(op.weights.data),
-                      alignment_of(op.x),
-                      alignment_of(op.y),
-                      halves};
+                      address_alignment(op.weights.data),
+                      address_alignment(op.x),
+                      address_alignment(op.y),
+                      dtype};
         auto found = plans_.find(key);
         if (found == plans_.end()) {
             // A run has few shapes. A server with prompts of all lengths rebuilds the cache occasionally.
-            if (plans_.size() >= most_plans) {
+            if (plans_.size() >= max_plans) {
                 for (auto& [old, plan] : plans_) drop(plan);
                 plans_.clear();
             }
-            found = plans_.emplace(key, make(op, halves)).first;
+            found = plans_.emplace(key, make(op, dtype)).first;
         }
         const Plan& plan = found->second;
         if (!plan.usable) return false;
@@ -136,8 +136,8 @@ class LibraryProductImpl final : public LibraryProduct {
 
   private:
     using Key = std::tuple<int, int, int, std::int64_t, bool, bool, std::uint32_t, std::uint32_t,
-                           std::uint32_t, Halves>;
-    static constexpr std::size_t most_plans = 1024;
+                           std::uint32_t, Float16Kind>;
+    static constexpr std::size_t max_plans = 1024;
     struct Plan {
         cublasLtMatmulDesc_t product = nullptr;
         cublasLtMatrixLayout_t weights = nullptr, rows = nullptr, out = nullptr;
@@ -146,9 +146,9 @@ class LibraryProductImpl final : public LibraryProduct {
     };
 
     /// The library is column-major: our row-major [n, k] is its k x n, transposed, and y is n x rows.
-    Plan make(const MatmulOp& op, Halves halves) {
+    Plan make(const MatmulOp& op, Float16Kind dtype) {
         Plan plan;
-        const cudaDataType_t kind = halves == Halves::f16 ? CUDA_R_16F : CUDA_R_16BF;
+        const cudaDataType_t kind = dtype == Float16Kind::f16 ? CUDA_R_16F : CUDA_R_16BF;
         const auto n = static_cast<std::uint64_t>(op.weights.n), rows = static_cast<std::uint64_t>(op.rows);
         const auto k = static_cast<std::uint64_t>(op.weights.stride);  // zeros after the last column
         const auto stride = static_cast<std::int64_t>(op.weights.stride);
@@ -175,13 +175,13 @@ class LibraryProductImpl final : public LibraryProduct {
         const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
             return library_.preference_set(preference, what, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
         };
-        const std::uint32_t out = alignment_of(op.y);
+        const std::uint32_t out = address_alignment(op.y);
         int found = 0;
         cublasLtMatmulHeuristicResult_t best{};
         const bool chosen =
             set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes) &&
-            set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(op.weights.data)) &&
-            set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(op.x)) &&
+            set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, address_alignment(op.weights.data)) &&
+            set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, address_alignment(op.x)) &&
             set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out) &&
             set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out) &&
             library_.heuristic(handle_, plan.product, plan.weights, plan.rows, plan.out, plan.out, preference,

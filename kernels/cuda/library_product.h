@@ -21,7 +21,7 @@ class LibraryProduct {
     virtual const std::string& version() const = 0;
     /// MatmulOp for all outputs. Returns false, without enqueuing anything, if the library has no suitable
     /// algorithm.
-    virtual bool run(const MatmulOp& op, Halves halves, cudaStream_t stream) = 0;
+    virtual bool run(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) = 0;
 };
 
 }  // namespace draftscope::kernels::cuda

@@ -5,7 +5,7 @@ namespace draftscope::kernels::cuda {
 namespace {
 
 // y = x W^T for few rows of x, limited by reading W once (see mma.cuh).
-constexpr int most_token_tiles = 8;
+constexpr int max_token_tiles = 8;
 constexpr int narrow_columns = 1024;
 constexpr int many_outputs = 8192;
 /// Above this many rows, tensor cores limit the speed rather than memory (matmul_wide.cu, the same bits). Our
@@ -13,10 +13,10 @@ constexpr int many_outputs = 8192;
 constexpr int few_rows = 64;
 
 struct Work {
-    const Bf16* weights;
+    const half_t* weights;
     int n;
     int stride;
-    const Bf16* x;
+    const half_t* x;
     int rows;
     float* y;
     std::int64_t y_stride;
@@ -26,7 +26,7 @@ struct Work {
     bool accumulate;
 };
 
-template <Halves H, int TokenTiles, int RowTiles, int Unroll>
+template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
 __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     constexpr int width = TokenTiles * tile_rows;
     __shared__ float sums[warps][tile_outputs][width];
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     const int g = lane / 4, t = lane % 4;
 
     // Outputs and rows past the end read the last ones again; their results are not stored.
-    const Bf16* from[RowTiles][2];
+    const half_t* from[RowTiles][2];
 #pragma unroll
     for (int r = 0; r < RowTiles; ++r)
 #pragma unroll
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
             if (work.chosen != nullptr) output = work.chosen[output];
             from[r][h] = work.weights + static_cast<std::int64_t>(output) * work.stride + t * 8;
         }
-    const Bf16* rows[TokenTiles];
+    const half_t* rows[TokenTiles];
 #pragma unroll
     for (int i = 0; i < TokenTiles; ++i) {
         const int row = min(first_row + i * tile_rows + g, work.rows - 1);
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     }
 }
 
-template <Halves H, int TokenTiles, int RowTiles, int Unroll>
+template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
 void launch(const Work& work, int outputs, cudaStream_t stream) {
     constexpr int per_block = tile_outputs * RowTiles;
     const dim3 grid(
@@ -88,19 +88,19 @@ void launch(const Work& work, int outputs, cudaStream_t stream) {
 
 }  // namespace
 
-void launch_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream) {
-    const int outputs = op.chosen == nullptr ? op.weights.n : op.most_chosen;
+void launch_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
+    const int outputs = op.chosen == nullptr ? op.weights.n : op.max_chosen;
     if (op.rows == 0 || outputs == 0) return;
-    if (op.rows > few_rows && op.chosen == nullptr) return launch_wide_matmul(op, halves, stream);
+    if (op.rows > few_rows && op.chosen == nullptr) return launch_wide_matmul(op, dtype, stream);
     const Work work{
         op.weights.data, op.weights.n, op.weights.stride, op.x,         op.rows, op.y, op.y_stride,
         op.bias,         op.chosen,    op.chosen_count,   op.accumulate};
     const int tiles = (op.rows + tile_rows - 1) / tile_rows;
-    static_assert(most_token_tiles == 8);
+    static_assert(max_token_tiles == 8);
     // Rows of few chunks give a warp little to load; more outputs per block compensate.
     const bool narrow = op.weights.stride <= narrow_columns && outputs >= many_outputs;
-    with_halves(halves, [&](auto kind) {
-        constexpr Halves H = decltype(kind)::value;
+    with_dtype(dtype, [&](auto kind) {
+        constexpr Float16Kind H = decltype(kind)::value;
         if (tiles <= 1)
             return narrow ? launch<H, 1, 4, 2>(work, outputs, stream)
                           : launch<H, 1, 1, 4>(work, outputs, stream);

@@ -16,10 +16,10 @@ constexpr int token_tiles = block_rows / (warps / output_warps) / tile_rows;
 constexpr int stages = 3;
 constexpr int pieces = chunk / 8;  ///< 16-byte pieces in a row's chunk
 constexpr int stage_values = (block_outputs + block_rows) * chunk;
-constexpr std::size_t shared_bytes = std::size_t{stages} * stage_values * sizeof(Bf16);
+constexpr std::size_t shared_bytes = std::size_t{stages} * stage_values * sizeof(half_t);
 static_assert(shared_bytes <= 48 * 1024);  // more would need an opt-in
 
-__device__ __forceinline__ void copy_async(Bf16* to, const Bf16* from) {
+__device__ __forceinline__ void copy_async(half_t* to, const half_t* from) {
 #if defined(DS_SIMT_HOST)
     *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
 #else
@@ -59,15 +59,15 @@ __device__ __forceinline__ void fold(Sums& s, bool first) {
 
 /// Multiplies a chunk of this warp's outputs and rows. Lanes read 16 bytes of adjacent rows, which are
 /// contiguous.
-template <Halves H>
-__device__ __forceinline__ void multiply(Sums& s, const Bf16* outputs, const Bf16* rows) {
+template <Float16Kind H>
+__device__ __forceinline__ void multiply(Sums& s, const half_t* outputs, const half_t* rows) {
     uint4 b[token_tiles];
 #pragma unroll
     for (int i = 0; i < token_tiles; ++i)
         b[i] = *reinterpret_cast<const uint4*>(rows + i * tile_rows * chunk);
 #pragma unroll
     for (int r = 0; r < output_tiles; ++r) {
-        const Bf16* from = outputs + r * tile_outputs * chunk;
+        const half_t* from = outputs + r * tile_outputs * chunk;
         const uint4 low = *reinterpret_cast<const uint4*>(from);
         const uint4 high = *reinterpret_cast<const uint4*>(from + tile_rows * chunk);
 #pragma unroll
@@ -79,10 +79,10 @@ __device__ __forceinline__ void multiply(Sums& s, const Bf16* outputs, const Bf1
 }
 
 /// Grid: tiles of outputs, tiles of rows.
-template <Halves H>
+template <Float16Kind H>
 __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
     DS_DYNAMIC_SHARED(memory);
-    auto* shared = reinterpret_cast<Bf16*>(memory);
+    auto* shared = reinterpret_cast<half_t*>(memory);
     const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size, lane = thread % warp_size;
     const int g = lane / 4, t = lane % 4, stride = op.weights.stride;
     const int first_output = static_cast<int>(blockIdx.x) * block_outputs;
@@ -90,20 +90,20 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
     // A thread copies one piece of every 64th row of the stage. Outputs and rows past the end repeat the last
     // ones; their results are not stored.
     constexpr int apart = threads / pieces, each = (block_outputs + block_rows) / apart;
-    const Bf16* from[each];
+    const half_t* from[each];
 #pragma unroll
     for (int i = 0; i < each; ++i) {
         const int line = thread / pieces + i * apart;
         const bool weights = line < block_outputs;
-        const Bf16* matrix = weights ? op.weights.data : op.x;
+        const half_t* matrix = weights ? op.weights.data : op.x;
         const int at = weights ? min(first_output + line, op.weights.n - 1)
                                : min(first_row + line - block_outputs, op.rows - 1);
         from[i] = matrix + static_cast<std::int64_t>(at) * stride + thread % pieces * 8;
     }
     const int chunks = stride / chunk;
-    const auto bring = [&](int c) {
+    const auto load_stage = [&](int c) {
         if (c < chunks) {
-            Bf16* to = shared + c % stages * stage_values + thread / pieces * chunk + thread % pieces * 8;
+            half_t* to = shared + c % stages * stage_values + thread / pieces * chunk + thread % pieces * 8;
 #pragma unroll
             for (int i = 0; i < each; ++i) copy_async(to + i * apart * chunk, from[i] + c * chunk);
         }
@@ -114,12 +114,12 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
     const int own_row = warp / output_warps * token_tiles * tile_rows;
     int part = 0;  // current eighth
     for (; part < warps && chunks * (part + 1) / warps == 0; ++part) fold(s, part == 0);
-    for (int c = 0; c < stages - 1; ++c) bring(c);
+    for (int c = 0; c < stages - 1; ++c) load_stage(c);
     for (int c = 0; c < chunks; ++c) {
         wait_for_group();
         __syncthreads();  // chunk c is visible to all threads, and the previous one is no longer read
-        bring(c + stages - 1);
-        const Bf16* stage = shared + c % stages * stage_values + t * 8;
+        load_stage(c + stages - 1);
+        const half_t* stage = shared + c % stages * stage_values + t * 8;
         multiply<H>(s, stage + (own_output + g) * chunk, stage + (block_outputs + own_row + g) * chunk);
         for (; part < warps && chunks * (part + 1) / warps == c + 1; ++part) fold(s, part == 0);
     }
@@ -141,10 +141,10 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
 
 }  // namespace
 
-void launch_wide_matmul(const MatmulOp& op, Halves halves, cudaStream_t stream) {
+void launch_wide_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
     const dim3 grid(static_cast<unsigned>((op.weights.n + block_outputs - 1) / block_outputs),
                     static_cast<unsigned>((op.rows + block_rows - 1) / block_rows));
-    with_halves(halves, [&](auto kind) {
+    with_dtype(dtype, [&](auto kind) {
         DS_LAUNCH((wide_kernel<decltype(kind)::value>), grid, threads, shared_bytes, stream, op);
     });
 }

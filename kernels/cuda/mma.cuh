@@ -19,7 +19,7 @@ inline constexpr int tile_outputs = 16;
 inline constexpr int tile_rows = 8;
 
 /// Weights are read once and should not evict activations from L1.
-__device__ __forceinline__ uint4 load_weights(const Bf16* from) {
+__device__ __forceinline__ uint4 load_weights(const half_t* from) {
 #if defined(DS_SIMT_HOST)
     return *reinterpret_cast<const uint4*>(from);
 #else
@@ -32,17 +32,17 @@ __device__ __forceinline__ uint4 load_weights(const Bf16* from) {
 }
 
 /// Not through the read-only path: in a graph, the previous kernel may just have written them.
-__device__ __forceinline__ uint4 load_row(const Bf16* from) {
+__device__ __forceinline__ uint4 load_row(const half_t* from) {
     return *reinterpret_cast<const uint4*>(from);
 }
 
-template <Halves H>
+template <Float16Kind H>
 __device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
                                     unsigned b0, unsigned b1) {
 #if defined(DS_SIMT_HOST)
     mma_host(c, a0, a1, a2, a3, b0, b1, [](std::uint16_t half) { return from_half<H>(half); });
 #else
-    if constexpr (H == Halves::f16) {
+    if constexpr (H == Float16Kind::f16) {
         asm volatile(
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
             "{%0,%1,%2,%3};"
@@ -64,10 +64,10 @@ struct Fragments {
     float c[RowTiles][TokenTiles][4];
 };
 
-template <Halves H, int TokenTiles, int RowTiles, int Unroll>
+template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
 __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
-                                     const Bf16* const (&outputs)[RowTiles][2],
-                                     const Bf16* const (&rows)[TokenTiles], int first, int count) {
+                                     const half_t* const (&outputs)[RowTiles][2],
+                                     const half_t* const (&rows)[TokenTiles], int first, int count) {
 #pragma unroll
     for (int u = 0; u < Unroll; ++u) {
         if (u >= count) break;
@@ -96,10 +96,10 @@ __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
 
 /// Computes this warp's eighth of the products of a tile. Each lane passes the addresses of its two outputs
 /// per row tile and of its row per token tile, offset by its eight values.
-template <Halves H, int TokenTiles, int RowTiles, int Unroll>
+template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
 __device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unroll>& f,
-                                             const Bf16* const (&from)[RowTiles][2],
-                                             const Bf16* const (&rows)[TokenTiles], int stride) {
+                                             const half_t* const (&from)[RowTiles][2],
+                                             const half_t* const (&rows)[TokenTiles], int stride) {
 #pragma unroll
     for (int r = 0; r < RowTiles; ++r)
 #pragma unroll

@@ -55,7 +55,7 @@ __device__ std::uint32_t mixed(std::uint32_t x) {
 }
 
 /// Box-Muller over a hash of the index.
-__global__ void fill_kernel(Bf16* data, std::size_t count, float scale, std::uint32_t seed) {
+__global__ void fill_kernel(half_t* data, std::size_t count, float scale, std::uint32_t seed) {
     const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
     for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
          i += step) {
@@ -108,7 +108,8 @@ int largest_cluster() {
     return known ? blocks : 0;
 }
 
-void launch_fill_normal(Bf16* data, std::size_t count, float scale, std::uint64_t seed, cudaStream_t stream) {
+void launch_fill_normal(half_t* data, std::size_t count, float scale, std::uint64_t seed,
+                        cudaStream_t stream) {
     DS_LAUNCH(fill_kernel, 2048, 256, 0, stream, data, count, scale,
               static_cast<std::uint32_t>(seed * 0x9e3779b9u));
 }

@@ -6,17 +6,17 @@
 namespace draftscope::kernels::cuda {
 namespace {
 
-constexpr int threads = draw_threads;
-constexpr int warps = draw_warps;
+constexpr int threads = sample_threads;
+constexpr int warps = sample_warps;
 
 struct Shared {
-    DrawShared draw;
+    SampleShared draw;
     double sums[warps];
     int found;
 };
 
 /// The sum of values [count], in a fixed order.
-__device__ double sum_of(const float* values, int count, Shared& shared) {
+__device__ double block_total(const float* values, int count, Shared& shared) {
     double mine = 0;
     for (int j = static_cast<int>(threadIdx.x); j < count; j += threads)
         mine += static_cast<double>(values[j]);
@@ -30,7 +30,7 @@ __device__ double sum_of(const float* values, int count, Shared& shared) {
 }
 
 /// Index of `token` in the node's q; -1 without q.
-__device__ int place_in(const ResidualOp& op, const ResidualNode& node, int token, Shared& shared) {
+__device__ int place_in(const RejectionSampleOp& op, const RejectionNode& node, int token, Shared& shared) {
     if (node.support == 0) return -1;
     if (node.first_id < 0) return token;
     __syncthreads();
@@ -44,17 +44,17 @@ __device__ int place_in(const ResidualOp& op, const ResidualNode& node, int toke
 }
 
 /// One block per node.
-__global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) {
+__global__ void __launch_bounds__(threads) rejection_sample_kernel(const RejectionSampleOp op) {
     __shared__ Shared shared;
-    const ResidualNode node = op.nodes[blockIdx.x];
+    const RejectionNode node = op.nodes[blockIdx.x];
     const float* logits = op.logits + static_cast<std::int64_t>(node.row) * op.stride;
     const float norm = op.log_norm[node.row];
-    const float lowest = op.lowest == nullptr ? -INFINITY : op.lowest[node.row];
+    const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[node.row];
     float* weights = op.weights + static_cast<std::int64_t>(blockIdx.x) * op.vocab;
     float* q = op.probs + node.first_prob;
     float* saved = op.saved + node.first_prob;
     const auto probability = [&](int token) {
-        return kept_probability(logits[token], op.scale, norm, lowest);
+        return kept_probability(logits[token], op.inv_temperature, norm, lowest);
     };
     const auto weight = [&](int i) { return i < op.vocab ? weights[i] : 0.0f; };
     TileRun run;
@@ -107,11 +107,11 @@ __global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) 
         if (place < 0) continue;
         if (threadIdx.x == 0) q[place] = 0;
         __syncthreads();
-        left = sum_of(q, node.support, shared);
+        left = block_total(q, node.support, shared);
     }
     int bonus = -1;
     if (accepted < 0 && node.drafts > 0)
-        bonus = draw_column(op.vocab, shared.draw, run, node.uniform * run.all, weight);
+        bonus = sample_column(op.vocab, shared.draw, run, node.uniform * run.all, weight);
     if (threadIdx.x != 0) return;
     op.accepted[blockIdx.x] = accepted;
     op.bonus[blockIdx.x] = bonus;
@@ -120,9 +120,9 @@ __global__ void __launch_bounds__(threads) residual_kernel(const ResidualOp op) 
 
 }  // namespace
 
-void launch_residual(const ResidualOp& op, cudaStream_t stream) {
+void launch_rejection_sample(const RejectionSampleOp& op, cudaStream_t stream) {
     if (op.count == 0) return;
-    DS_LAUNCH(residual_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
+    DS_LAUNCH(rejection_sample_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -10,10 +10,10 @@
 namespace draftscope::kernels::cuda {
 namespace {
 
-static_assert(held * pick_threads == most_router_candidates);
+static_assert(held * pick_threads == max_router_candidates);
 
 struct Stripes {
-    explicit Stripes(const RouterOp& op)
+    explicit Stripes(const MatmulTopKSetOp& op)
         : chunks(router_stripes(op.weights.n)),
           m(router_kept(op.weights.n, op.k)),
           scores(static_cast<float*>(op.scratch)),
@@ -25,9 +25,9 @@ struct Stripes {
 };
 
 /// Grid: stripes, tiles of rows.
-template <Halves H, int TokenTiles>
-__global__ void __launch_bounds__(threads) router_kernel(const RouterOp op, const Stripes stripes) {
-    constexpr int width = HeadTiles<TokenTiles>::width, each = head_chunk / warp_size;
+template <Float16Kind H, int TokenTiles>
+__global__ void __launch_bounds__(threads) router_kernel(const MatmulTopKSetOp op, const Stripes stripes) {
+    constexpr int width = HeadTiles<TokenTiles>::width, each = matmul_topk_chunk / warp_size;
     __shared__ HeadTiles<TokenTiles> shared;
     const int stripe = static_cast<int>(blockIdx.x), n = op.weights.n;
     const int first_row = static_cast<int>(blockIdx.y) * width;
@@ -54,9 +54,9 @@ __global__ void __launch_bounds__(threads) router_kernel(const RouterOp op, cons
 }
 
 /// One block per row.
-__global__ void __launch_bounds__(pick_threads) pick_kernel(const RouterOp op, const Stripes stripes) {
+__global__ void __launch_bounds__(pick_threads) pick_kernel(const MatmulTopKSetOp op, const Stripes stripes) {
     __shared__ PickShared shared;
-    __shared__ std::uint32_t marks[most_router_columns / 32];
+    __shared__ std::uint32_t marks[max_router_columns / 32];
     __shared__ int cut;
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int thread = static_cast<int>(threadIdx.x);
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const RouterOp op, c
 #pragma unroll
     for (int i = 0; i < held; ++i) {
         if (keys[i] == no_key || keys[i] >> shift < prefix) continue;
-        const std::uint32_t column = place_of(keys[i]);
+        const std::uint32_t column = key_index(keys[i]);
         atomicOr(&marks[column / 32], 1u << (column % 32));
         if ((i * pick_threads + thread) % stripes.m == stripes.m - 1) atomicMax(&cut, 1);
     }
@@ -100,11 +100,11 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const RouterOp op, c
 
 }  // namespace
 
-void launch_router(const RouterOp& op, Halves halves, cudaStream_t stream) {
+void launch_matmul_topk_set(const MatmulTopKSetOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Stripes stripes(op);
-    with_head_tiles(halves, op.rows, [&](auto kind, auto tiles) {
-        constexpr Halves H = decltype(kind)::value;
+    with_head_tiles(dtype, op.rows, [&](auto kind, auto tiles) {
+        constexpr Float16Kind H = decltype(kind)::value;
         constexpr int token_tiles = decltype(tiles)::value, width = HeadTiles<token_tiles>::width;
         const dim3 grid(static_cast<unsigned>(stripes.chunks),
                         static_cast<unsigned>((op.rows + width - 1) / width));

@@ -22,7 +22,7 @@ __device__ float block_sum(float value, float* shared) {
 }
 
 /// One block per row and group.
-template <Halves H>
+template <Float16Kind H>
 __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
     __shared__ float shared[warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
     sum = block_sum(sum, shared);
     const float scale = 1.0f / sqrtf(sum / static_cast<float>(op.width) + op.eps);
     float* y = op.y == nullptr ? nullptr : op.y + row * op.y_stride + first;
-    Bf16* half = op.half == nullptr ? nullptr : op.half + row * op.half_stride + first;
+    half_t* half = op.half == nullptr ? nullptr : op.half + row * op.half_stride + first;
     for (int i = static_cast<int>(threadIdx.x); i < op.width; i += threads) {
         // x may be y: the same thread reads each value before it is overwritten.
         const float value = x[i] * scale * op.weight[i];
@@ -51,16 +51,16 @@ __device__ __forceinline__ float activated(float value, Activation activation) {
 }
 
 // Rows are in grid dimension x, which allows 2^31 of them.
-template <Halves H>
-__global__ void round_kernel(const RoundOp op) {
+template <Float16Kind H>
+__global__ void cast_kernel(const CastOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_columns) return;
     op.y[row * op.y_stride + i] =
-        i < op.cols ? to_half<H>(activated(op.x[row * op.x_stride + i], op.activation)) : Bf16{0};
+        i < op.cols ? to_half<H>(activated(op.x[row * op.x_stride + i], op.activation)) : half_t{0};
 }
 
-template <Halves H>
+template <Float16Kind H>
 __global__ void add_kernel(const AddOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
@@ -70,12 +70,12 @@ __global__ void add_kernel(const AddOp op) {
     *y = base + activated(op.x[row * op.x_stride + i], op.activation);
 }
 
-template <Halves H>
+template <Float16Kind H>
 __global__ void silu_mul_kernel(const SiluMulOp op) {
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_stride) return;
-    Bf16 out = 0;
+    half_t out = 0;
     if (i < op.width) {
         const float* x = op.x + row * op.x_stride;
         out = to_half<H>(activated(x[i], Activation::silu) * x[op.width + i]);
@@ -84,7 +84,7 @@ __global__ void silu_mul_kernel(const SiluMulOp op) {
 }
 
 /// One block per row: pairs of q and k first, then v.
-template <Halves H>
+template <Float16Kind H>
 __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp op) {
     const int row = static_cast<int>(blockIdx.x);
     const int half = op.shape.head_dim / 2;
@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp o
     const float* sin = op.sin + position * half;
     const KvPlanes cache = op.places.caches[op.places.sequence[row]];
     const std::int64_t slot = static_cast<std::int64_t>(op.places.slot[row]) * kv;
-    Bf16* keys = const_cast<Bf16*>(cache.keys(op.layer)) + slot;
-    Bf16* values = const_cast<Bf16*>(cache.values(op.layer)) + slot;
+    half_t* keys = const_cast<half_t*>(cache.keys(op.layer)) + slot;
+    half_t* values = const_cast<half_t*>(cache.values(op.layer)) + slot;
     const int pairs = (op.shape.heads + op.shape.kv_heads) * half;
     for (int p = static_cast<int>(threadIdx.x); p < pairs; p += threads) {
         const int head = p / half, i = p % half;
@@ -147,21 +147,21 @@ __global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
 
 /// Copies rows of several sequences to the scratch, in their order, or back. Grid: the most moved rows,
 /// planes, sequences.
-__global__ void compact_many_kernel(const __grid_constant__ Many<CompactOp> many, Bf16* scratch, bool out) {
+__global__ void compact_many_kernel(const __grid_constant__ Many<CompactOp> many, half_t* scratch, bool out) {
     const CompactOp& op = many.ops[blockIdx.z];
     const auto plane = static_cast<std::int64_t>(blockIdx.y);
     const int i = static_cast<int>(blockIdx.x);
-    if (i >= op.count || (op.count_there != nullptr && i >= *op.count_there)) return;
+    if (i >= op.count || (op.d_count != nullptr && i >= *op.d_count)) return;
     for (unsigned z = 0; z < blockIdx.z; ++z)
         scratch += static_cast<std::int64_t>(many.ops[z].planes) * many.ops[z].count * many.ops[z].width;
-    const int slot = op.first + (out ? i : op.path_there[i]);
-    Bf16* there = op.cache.data + plane * op.cache.plane + static_cast<std::int64_t>(slot) * op.width;
-    Bf16* kept = scratch + (plane * op.count + i) * op.width;
+    const int slot = op.first + (out ? i : op.d_path[i]);
+    half_t* target_row = op.cache.data + plane * op.cache.plane + static_cast<std::int64_t>(slot) * op.width;
+    half_t* kept = scratch + (plane * op.count + i) * op.width;
     for (int c = static_cast<int>(threadIdx.x); c < op.width; c += threads) {
         if (out)
-            there[c] = kept[c];
+            target_row[c] = kept[c];
         else
-            kept[c] = there[c];
+            kept[c] = target_row[c];
     }
 }
 
@@ -171,41 +171,41 @@ unsigned blocks(std::int64_t count) {
 
 }  // namespace
 
-void launch_rms_norm(const RmsNormOp& op, Halves halves, cudaStream_t stream) {
+void launch_rms_norm(const RmsNormOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.groups));
-    with_halves(halves, [&](auto kind) {
+    with_dtype(dtype, [&](auto kind) {
         DS_LAUNCH((rms_norm_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch_round(const RoundOp& op, Halves halves, cudaStream_t stream) {
+void launch_cast(const CastOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_columns));
-    with_halves(halves, [&](auto kind) {
-        DS_LAUNCH((round_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+    with_dtype(dtype, [&](auto kind) {
+        DS_LAUNCH((cast_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch_add(const AddOp& op, Halves halves, cudaStream_t stream) {
+void launch_add(const AddOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.cols));
-    with_halves(halves, [&](auto kind) {
+    with_dtype(dtype, [&](auto kind) {
         DS_LAUNCH((add_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch_silu_mul(const SiluMulOp& op, Halves halves, cudaStream_t stream) {
+void launch_silu_mul(const SiluMulOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_stride));
-    with_halves(halves, [&](auto kind) {
+    with_dtype(dtype, [&](auto kind) {
         DS_LAUNCH((silu_mul_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch_rope_store(const RopeStoreOp& op, Halves halves, cudaStream_t stream) {
+void launch_rope_store(const RopeStoreOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
-    with_halves(halves, [&](auto kind) {
+    with_dtype(dtype, [&](auto kind) {
         DS_LAUNCH((rope_store_kernel<decltype(kind)::value>), static_cast<unsigned>(op.rows), threads, 0,
                   stream, op);
     });
@@ -237,16 +237,16 @@ void launch_gather(const GatherOp& op, cudaStream_t stream) {
     DS_LAUNCH(gather_kernel, static_cast<unsigned>((op.count + warps - 1) / warps), threads, 0, stream, op);
 }
 
-void launch_compact(std::span<const CompactOp> ops, Bf16* scratch, cudaStream_t stream) {
+void launch_compact(std::span<const CompactOp> ops, half_t* scratch, cudaStream_t stream) {
     in_batches(ops, [&](const Many<CompactOp>& many, unsigned count) {
-        int most = 0, planes = 0;
+        int max_moved = 0, planes = 0;
         for (unsigned i = 0; i < count; ++i) {
-            most = many.ops[i].count > most ? many.ops[i].count : most;
+            max_moved = many.ops[i].count > max_moved ? many.ops[i].count : max_moved;
             planes = many.ops[i].planes;
         }
-        if (most == 0) return;
+        if (max_moved == 0) return;
         // Stream order keeps the scratch valid until the launch that empties it has run.
-        const dim3 grid(static_cast<unsigned>(most), static_cast<unsigned>(planes), count);
+        const dim3 grid(static_cast<unsigned>(max_moved), static_cast<unsigned>(planes), count);
         for (const bool out : {false, true})
             DS_LAUNCH(compact_many_kernel, grid, threads, 0, stream, many, scratch, out);
     });

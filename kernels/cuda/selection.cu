@@ -9,11 +9,11 @@ namespace {
 
 constexpr int select_warps = 8;
 constexpr int select_threads = select_warps * warp_size;
-static_assert(select_threads * held == select_chunk);
+static_assert(select_threads * held == topk_chunk);
 
 struct Scratch {
     __host__ __device__ Scratch(void* data, int rows, int support, int k_in)
-        : chunks((support + select_chunk - 1) / select_chunk),
+        : chunks((support + topk_chunk - 1) / topk_chunk),
           k(k_in),
           keys(static_cast<std::uint64_t*>(data)),
           sums(reinterpret_cast<float*>(keys + static_cast<std::int64_t>(rows) * chunks * k_in)) {}
@@ -23,7 +23,7 @@ struct Scratch {
 };
 
 /// Column of a row's candidate, -1 after its last run. Empty runs are skipped.
-__device__ __forceinline__ int run_column(const SelectOp& op, std::int64_t row, int place) {
+__device__ __forceinline__ int run_column(const TopKOp& op, std::int64_t row, int place) {
     const std::int32_t* ends = op.run_ends + row * op.runs;
     int first = 0, end = op.runs;  // the first run that ends after the candidate
     while (first < end) {
@@ -37,17 +37,17 @@ __device__ __forceinline__ int run_column(const SelectOp& op, std::int64_t row, 
 }
 
 /// Grid: rows, chunks of columns.
-__global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op, Scratch scratch) {
-    __shared__ std::uint64_t shared[select_warps * most_selected];
+__global__ void __launch_bounds__(select_threads) chunk_kernel(const TopKOp op, Scratch scratch) {
+    __shared__ std::uint64_t shared[select_warps * max_topk];
     __shared__ float maxima[select_warps], sums[select_warps];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const int first = static_cast<int>(blockIdx.y) * select_chunk + warp * held * warp_size + lane;
+    const int first = static_cast<int>(blockIdx.y) * topk_chunk + warp * held * warp_size + lane;
     const float* logits = op.logits + row * op.stride;
     std::uint64_t keys[held];
     float values[held];
-    float most = -INFINITY;
+    float max_value = -INFINITY;
 #pragma unroll
     for (int i = 0; i < held; ++i) {
         const int place = first + i * warp_size;
@@ -67,17 +67,17 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op
         const float value = logits[column];
         keys[i] = rank_key(value, static_cast<std::uint32_t>(name));
         values[i] = value == value ? value : -INFINITY;
-        most = fmaxf(most, values[i]);
+        max_value = fmaxf(max_value, values[i]);
     }
-    most = warp_max(most);
-    if (lane == 0) maxima[warp] = most;
+    max_value = warp_max(max_value);
+    if (lane == 0) maxima[warp] = max_value;
     __syncthreads();
 #pragma unroll
-    for (int w = 0; w < select_warps; ++w) most = fmaxf(most, maxima[w]);
+    for (int w = 0; w < select_warps; ++w) max_value = fmaxf(max_value, maxima[w]);
     float sum = 0;
-    if (most != -INFINITY) {
+    if (max_value != -INFINITY) {
 #pragma unroll
-        for (int i = 0; i < held; ++i) sum += expf(values[i] - most);
+        for (int i = 0; i < held; ++i) sum += expf(values[i] - max_value);
     }
     sum = warp_sum(sum);
     if (lane == 0) sums[warp] = sum;
@@ -86,14 +86,14 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const SelectOp op
     if (threadIdx.x != 0) return;
     float total = 0;
     for (int w = 0; w < select_warps; ++w) total += sums[w];
-    scratch.sums[2 * part] = most;
+    scratch.sums[2 * part] = max_value;
     scratch.sums[2 * part + 1] = total;
 }
 
 /// One block per row merges its chunks.
-__global__ void __launch_bounds__(select_threads) join_kernel(const SelectOp op, Scratch scratch) {
-    __shared__ std::uint64_t shared[select_warps * most_selected];
-    __shared__ std::uint64_t best[most_selected];
+__global__ void __launch_bounds__(select_threads) merge_kernel(const TopKOp op, Scratch scratch) {
+    __shared__ std::uint64_t shared[select_warps * max_topk];
+    __shared__ std::uint64_t best[max_topk];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const std::int64_t first = row * scratch.chunks;
     const int candidates = scratch.chunks * op.k;
@@ -106,13 +106,13 @@ __global__ void __launch_bounds__(select_threads) join_kernel(const SelectOp op,
     block_top<select_warps>(keys, op.k, shared, best);
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += select_threads) {
-        const bool there = best[i] != no_key;
-        const int place = there ? static_cast<int>(place_of(best[i])) : -1;
+        const bool valid = best[i] != no_key;
+        const int place = valid ? static_cast<int>(key_index(best[i])) : -1;
         int id = place;
         float value = -INFINITY;
-        if (there && op.run_ends != nullptr) {
-            value = value_of(best[i]);
-        } else if (there) {
+        if (valid && op.run_ends != nullptr) {
+            value = key_value(best[i]);
+        } else if (valid) {
             if (op.own != nullptr) id = op.own[row * op.own_stride + place];
             const int column = op.own == nullptr || op.columns == nullptr ? place : op.columns[id];
             value = op.logits[row * op.stride + column];
@@ -121,30 +121,30 @@ __global__ void __launch_bounds__(select_threads) join_kernel(const SelectOp op,
         op.values[row * op.k + i] = value;
     }
     if (threadIdx.x != 0) return;
-    float most = -INFINITY, total = 0;
-    for (int c = 0; c < scratch.chunks; ++c) most = fmaxf(most, scratch.sums[2 * (first + c)]);
+    float max_value = -INFINITY, total = 0;
+    for (int c = 0; c < scratch.chunks; ++c) max_value = fmaxf(max_value, scratch.sums[2 * (first + c)]);
     for (int c = 0; c < scratch.chunks; ++c) {
         const float maximum = scratch.sums[2 * (first + c)];
-        if (maximum != -INFINITY) total += scratch.sums[2 * (first + c) + 1] * expf(maximum - most);
+        if (maximum != -INFINITY) total += scratch.sums[2 * (first + c) + 1] * expf(maximum - max_value);
     }
-    op.logsumexp[row] = most == -INFINITY ? -INFINITY : most + logf(total);
+    op.logsumexp[row] = max_value == -INFINITY ? -INFINITY : max_value + logf(total);
 }
 
 /// One block per row.
-__global__ void __launch_bounds__(pick_threads) top_set_kernel(const TopSetOp op) {
+__global__ void __launch_bounds__(pick_threads) topk_set_kernel(const TopKSetOp op) {
     __shared__ PickShared shared;
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     list_top(op.x + row * op.stride, op.columns, op.k, op.ids + row * op.k, shared);
 }
 
-constexpr int striped_warps = 4;
-constexpr int striped_threads = striped_warps * warp_size;
+constexpr int bucket_warps = 4;
+constexpr int bucket_threads = bucket_warps * warp_size;
 
 /// Grid: rows, buckets. Columns that exceed the block's capacity are merged into the best so far in several
 /// turns.
-__global__ void __launch_bounds__(striped_threads) striped_kernel(const StripedOp op) {
-    __shared__ std::uint64_t shared[striped_warps * most_selected];
-    __shared__ std::uint64_t best[most_selected];
+__global__ void __launch_bounds__(bucket_threads) bucket_top_m_kernel(const BucketTopMOp op) {
+    __shared__ std::uint64_t shared[bucket_warps * max_topk];
+    __shared__ std::uint64_t best[max_topk];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int bucket = static_cast<int>(blockIdx.y);
     const float* scores = op.scores + row * op.stride;
@@ -154,39 +154,39 @@ __global__ void __launch_bounds__(striped_threads) striped_kernel(const StripedO
         std::uint64_t keys[held];
 #pragma unroll
         for (int i = 0; i < held; ++i) {
-            const int at = i * striped_threads + static_cast<int>(threadIdx.x), from = next + at - kept;
+            const int at = i * bucket_threads + static_cast<int>(threadIdx.x), from = next + at - kept;
             const int column = bucket + min(from, count - 1) * op.buckets;
             keys[i] = at < kept      ? best[at]
                       : from < count ? rank_key(scores[column], static_cast<std::uint32_t>(column))
                                      : no_key;
         }
-        next += held * striped_threads - kept;
-        block_top<striped_warps>(keys, op.m, shared, best);  // `best` was read by all threads
+        next += held * bucket_threads - kept;
+        block_top<bucket_warps>(keys, op.m, shared, best);  // `best` was read by all threads
         kept = op.m;
         __syncthreads();
     } while (next < count);
     std::int32_t* ids = op.ids + (row * op.buckets + bucket) * op.m;
-    for (int i = static_cast<int>(threadIdx.x); i < op.m; i += striped_threads)
-        ids[i] = best[i] == no_key ? -1 : static_cast<int>(place_of(best[i]));
+    for (int i = static_cast<int>(threadIdx.x); i < op.m; i += bucket_threads)
+        ids[i] = best[i] == no_key ? -1 : static_cast<int>(key_index(best[i]));
 }
 
 constexpr int mark_threads = 256;
 
-__global__ void mark_kernel(const UnionOp op) {
+__global__ void mark_kernel(const UniqueTokensOp op) {
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * mark_threads + threadIdx.x;
     if (i >= op.count) return;
     const int token = op.ids[i];
     if (token >= 0) atomicOr(op.bitmap + token / 32, 1u << (token % 32));
 }
 
-__global__ void toggle_kernel(const RowSetOp op) {
+__global__ void toggle_kernel(const UpdateIndexSetOp op) {
     const int i = static_cast<int>(blockIdx.x) * mark_threads + static_cast<int>(threadIdx.x);
     if (i < op.count) atomicXor(op.bits + op.toggled[i] / 32, 1u << (op.toggled[i] % 32));
 }
 
-__global__ void translate_kernel(const TranslateOp op) {
+__global__ void remap_ids_kernel(const RemapIdsOp op) {
     const int i = static_cast<int>(blockIdx.x) * mark_threads + static_cast<int>(threadIdx.x);
-    const int count = op.count_there == nullptr ? op.count : min(*op.count_there, op.count);
+    const int count = op.d_count == nullptr ? op.count : min(*op.d_count, op.count);
     if (i < count) op.out[i] = op.table[op.ids[i]];
 }
 
@@ -194,7 +194,7 @@ constexpr int list_threads = 1024;
 constexpr int list_warps = list_threads / warp_size;
 
 /// One block lists the union and clears the bitmap.
-__global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
+__global__ void __launch_bounds__(list_threads) list_kernel(const UniqueTokensOp op) {
     __shared__ int totals[list_warps];
     const int words = (op.vocab + 31) / 32;
     const int all = list_bits<list_warps>(op.bitmap, words, totals, [&](int at, int token) {
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(list_threads) list_kernel(const UnionOp op) {
 }
 
 /// Lists a persistent set.
-__global__ void __launch_bounds__(list_threads) list_set_kernel(const RowSetOp op) {
+__global__ void __launch_bounds__(list_threads) list_index_set_kernel(const UpdateIndexSetOp op) {
     __shared__ int totals[list_warps];
     list_bits<list_warps>(op.bits, (op.range + 31) / 32, totals,
                           [&](int at, int number) { op.list[at] = number; });
@@ -215,26 +215,26 @@ __global__ void __launch_bounds__(list_threads) list_set_kernel(const RowSetOp o
 
 }  // namespace
 
-void launch_select(const SelectOp& op, cudaStream_t stream) {
+void launch_topk(const TopKOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op.scratch, op.rows, op.support, op.k);
     DS_LAUNCH(chunk_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(scratch.chunks))),
               select_threads, 0, stream, op, scratch);
-    DS_LAUNCH(join_kernel, static_cast<unsigned>(op.rows), select_threads, 0, stream, op, scratch);
+    DS_LAUNCH(merge_kernel, static_cast<unsigned>(op.rows), select_threads, 0, stream, op, scratch);
 }
 
-void launch_top_set(const TopSetOp& op, cudaStream_t stream) {
+void launch_topk_set(const TopKSetOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(top_set_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op);
+    DS_LAUNCH(topk_set_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op);
 }
 
-void launch_striped(const StripedOp& op, cudaStream_t stream) {
+void launch_bucket_top_m(const BucketTopMOp& op, cudaStream_t stream) {
     if (op.rows == 0) return;
-    DS_LAUNCH(striped_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.buckets))),
-              striped_threads, 0, stream, op);
+    DS_LAUNCH(bucket_top_m_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.buckets))),
+              bucket_threads, 0, stream, op);
 }
 
-void launch_unite(const UnionOp& op, cudaStream_t stream) {
+void launch_list_unique_tokens(const UniqueTokensOp& op, cudaStream_t stream) {
     if (op.count > 0) {
         const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
         DS_LAUNCH(mark_kernel, blocks, mark_threads, 0, stream, op);
@@ -242,18 +242,18 @@ void launch_unite(const UnionOp& op, cudaStream_t stream) {
     DS_LAUNCH(list_kernel, 1, list_threads, 0, stream, op);
 }
 
-void launch_list_set(const RowSetOp& op, cudaStream_t stream) {
+void launch_update_index_set(const UpdateIndexSetOp& op, cudaStream_t stream) {
     if (op.count > 0) {
         const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
         DS_LAUNCH(toggle_kernel, blocks, mark_threads, 0, stream, op);
     }
-    DS_LAUNCH(list_set_kernel, 1, list_threads, 0, stream, op);
+    DS_LAUNCH(list_index_set_kernel, 1, list_threads, 0, stream, op);
 }
 
-void launch_translate(const TranslateOp& op, cudaStream_t stream) {
+void launch_remap_ids(const RemapIdsOp& op, cudaStream_t stream) {
     if (op.count == 0) return;
     const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
-    DS_LAUNCH(translate_kernel, blocks, mark_threads, 0, stream, op);
+    DS_LAUNCH(remap_ids_kernel, blocks, mark_threads, 0, stream, op);
 }
 
 }  // namespace draftscope::kernels::cuda

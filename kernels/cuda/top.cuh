@@ -29,20 +29,20 @@ __device__ void warp_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* out)
 }
 
 /// Writes the k largest keys held by a block of Warps warps to `out`, from the first warp. `shared` holds
-/// Warps * most_selected keys.
+/// Warps * max_topk keys.
 template <int Warps>
 __device__ void block_top(std::uint64_t (&keys)[held], int k, std::uint64_t* shared, std::uint64_t* out) {
-    static_assert(Warps * most_selected <= held * warp_size);
+    static_assert(Warps * max_topk <= held * warp_size);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    warp_top(keys, k, shared + warp * most_selected);
+    warp_top(keys, k, shared + warp * max_topk);
     __syncthreads();
     if (warp != 0) return;
 #pragma unroll
     for (int i = 0; i < held; ++i) {
         const int at = i * warp_size + lane;
-        const bool there = at < Warps * most_selected && at % most_selected < k;
-        keys[i] = there ? shared[at] : no_key;
+        const bool valid = at < Warps * max_topk && at % max_topk < k;
+        keys[i] = valid ? shared[at] : no_key;
     }
     warp_top(keys, k, out);
 }

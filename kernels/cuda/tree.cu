@@ -8,28 +8,28 @@ namespace {
 
 constexpr int beam_warps = 8;
 constexpr int beam_threads = beam_warps * warp_size;
-static_assert(beam_threads * held == most_beam);
+static_assert(beam_threads * held == max_beam);
 
 /// What candidate `at` of a level adds to its row's score.
-__device__ __forceinline__ float score_of(const BeamOp& op, int at, bool none, float logprob) {
+__device__ __forceinline__ float candidate_score(const BeamOp& op, int at, bool none, float logprob) {
     if (none) return -INFINITY;
-    if (op.chosen != nullptr) return op.chosen[at] != 0 ? 0.0f : -INFINITY;
-    return op.drawn ? -1.0f - static_cast<float>(at % op.k) : logprob;
+    if (op.static_mask != nullptr) return op.static_mask[at] != 0 ? 0.0f : -INFINITY;
+    return op.sampled ? -1.0f - static_cast<float>(at % op.k) : logprob;
 }
 
 /// One block per sequence: one level of BeamExpansion, in the same arithmetic.
 __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constant__ Many<BeamOp> many) {
     const BeamOp& op = many.ops[blockIdx.x];
-    __shared__ std::uint64_t shared[beam_warps * most_selected];
-    __shared__ std::uint64_t best[most_selected];
-    __shared__ float above[most_selected];
-    __shared__ int places[most_selected];
+    __shared__ std::uint64_t shared[beam_warps * max_topk];
+    __shared__ std::uint64_t best[max_topk];
+    __shared__ float above[max_topk];
+    __shared__ int places[max_topk];
     __shared__ int first_real;  // counted from the end, 0 = none
     const int count = op.rows * op.k;
     if (threadIdx.x == 0) first_real = 0;
     for (int r = static_cast<int>(threadIdx.x); r < op.rows; r += beam_threads) {
         above[r] = op.level == 0 ? 0.0f : op.scores[r];
-        places[r] = op.level == 0 || op.row_places == nullptr ? -1 : op.row_places[r];
+        places[r] = op.level == 0 || op.row_indices == nullptr ? -1 : op.row_indices[r];
     }
     __syncthreads();
     std::uint64_t keys[held];
@@ -39,29 +39,30 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         keys[i] = no_key;
         if (at >= count) continue;
         const int row = at / op.k;
-        const int from = op.one_for_all ? at % op.k : at;
-        float logprob = op.drawn ? op.logits[from] : op.logits[from] - op.logsumexp[op.one_for_all ? 0 : row];
+        const int from = op.shared_logits ? at % op.k : at;
+        float logprob =
+            op.sampled ? op.logits[from] : op.logits[from] - op.logsumexp[op.shared_logits ? 0 : row];
         logprob = logprob == logprob ? fminf(logprob, 0.0f) : -INFINITY;
         const int id = op.ids[from];
-        const bool none = op.drawn && (id < 0 || above[row] == -INFINITY);
+        const bool none = op.sampled && (id < 0 || above[row] == -INFINITY);
         op.pool_tokens[at] = none ? 0 : op.tokens == nullptr ? id : op.tokens[id];
         op.pool_logprobs[at] = logprob;
-        const float total = above[row] + score_of(op, at, none, logprob);
+        const float total = above[row] + candidate_score(op, at, none, logprob);
         if (op.pool_scores != nullptr) op.pool_scores[at] = total;
         if (op.pool_parents != nullptr) op.pool_parents[at] = places[row];
         if (op.pool_rows != nullptr) op.pool_rows[at] = -1;
         // At the first level, candidates keep their order, whatever their values.
-        const float score = op.level == 0 && !op.drawn ? -static_cast<float>(at) : total;
+        const float score = op.level == 0 && !op.sampled ? -static_cast<float>(at) : total;
         keys[i] = rank_key(score, static_cast<std::uint32_t>(at));
     }
     if (op.keep == 0) return;  // uniform across the block
-    if (op.chosen_next == nullptr) block_top<beam_warps>(keys, op.keep, shared, best);
+    if (op.static_next == nullptr) block_top<beam_warps>(keys, op.keep, shared, best);
     __syncthreads();  // and the pool is written
     const auto place_at = [&](int b) {
-        return op.chosen_next == nullptr ? static_cast<int>(place_of(best[b])) : op.chosen_next[b];
+        return op.static_next == nullptr ? static_cast<int>(key_index(best[b])) : op.static_next[b];
     };
     const auto is_none = [&](int at) {
-        return op.drawn && (op.ids[op.one_for_all ? at % op.k : at] < 0 || above[at / op.k] == -INFINITY);
+        return op.sampled && (op.ids[op.shared_logits ? at % op.k : at] < 0 || above[at / op.k] == -INFINITY);
     };
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads)
         if (!is_none(place_at(b))) atomicMax(&first_real, op.keep - b);
@@ -69,15 +70,16 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads) {
         const int at = place_at(b);
         const bool none = is_none(at);
-        op.scores[b] = above[at / op.k] + score_of(op, at, none, op.pool_logprobs[at]);
+        op.scores[b] = above[at / op.k] + candidate_score(op, at, none, op.pool_logprobs[at]);
         if (op.pool_rows != nullptr) op.pool_rows[at] = op.next_first_row + b;
-        if (op.row_places != nullptr) op.row_places[b] = op.first_place + at;
+        if (op.row_indices != nullptr) op.row_indices[b] = op.first_index + at;
         const int like = none && first_real > 0 ? place_at(op.keep - first_real) : at;
         const int row = like / op.k;
         op.next_tokens[b] = op.pool_tokens[like];
         op.next_rows[b] = op.first_row + row;
-        std::int32_t* tail = op.next_tails + static_cast<std::int64_t>(b) * (op.level + 1);
-        for (int l = 0; l < op.level; ++l) tail[l] = op.tails[static_cast<std::int64_t>(row) * op.level + l];
+        std::int32_t* tail = op.next_ancestor_slots + static_cast<std::int64_t>(b) * (op.level + 1);
+        for (int l = 0; l < op.level; ++l)
+            tail[l] = op.ancestor_slots[static_cast<std::int64_t>(row) * op.level + l];
         tail[op.level] = op.first_slot + b;
     }
 }
@@ -88,15 +90,15 @@ constexpr int rerank_threads = rerank_warps * warp_size;
 /// One block per sequence: sorts the pool by score, numbers the best candidates and writes each node's row.
 __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_constant__ Many<RerankOp> many) {
     const RerankOp& op = many.ops[blockIdx.x];
-    __shared__ std::uint64_t keys[most_pool];
-    __shared__ std::int16_t node_of[most_pool];
+    __shared__ std::uint64_t keys[max_candidates];
+    __shared__ std::int16_t node_of[max_candidates];
     __shared__ int totals[rerank_warps];
     const int thread = static_cast<int>(threadIdx.x), keep = op.nodes - 1;
     int padded = 2;
     while (padded < op.candidates) padded *= 2;
     for (int i = thread; i < padded; i += rerank_threads) {
-        const bool there = i < op.candidates;
-        keys[i] = there ? rank_key(op.pool_scores[i], static_cast<std::uint32_t>(i)) : no_key;
+        const bool valid = i < op.candidates;
+        keys[i] = valid ? rank_key(op.pool_scores[i], static_cast<std::uint32_t>(i)) : no_key;
         node_of[i] = 0;
     }
     __syncthreads();
@@ -116,12 +118,12 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         }
     // Numbers of the kept candidates, from 1; 0 = dropped.
     for (int i = thread; i < keep; i += rerank_threads)
-        node_of[place_of(keys[i])] = static_cast<std::int16_t>(op.by_score ? i + 1 : 1);
+        node_of[key_index(keys[i])] = static_cast<std::int16_t>(op.by_score ? i + 1 : 1);
     __syncthreads();
-    const auto is_none = [&](int i) { return op.drawn && op.pool_scores[i] == -INFINITY; };
+    const auto is_none = [&](int i) { return op.sampled && op.pool_scores[i] == -INFINITY; };
     int before = 0;
     // Missing candidates come last.
-    for (int turn = 0; !op.by_score && turn < (op.drawn ? 2 : 1); ++turn) {
+    for (int turn = 0; !op.by_score && turn < (op.sampled ? 2 : 1); ++turn) {
         const int each = (op.candidates + rerank_threads - 1) / rerank_threads;
         const int first = min(thread * each, op.candidates), end = min(first + each, op.candidates);
         const auto counts = [&](int i) { return node_of[i] != 0 && is_none(i) == (turn == 1); };
@@ -146,13 +148,13 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         rows.tokens[row] = i < 0 ? op.root : op.pool_tokens[i];
         rows.parents[row] = op.first_row + parent;
         rows.positions[row] = op.first_position + depth;
-        rows.tail_sizes[row] = depth + 1;
+        rows.ancestor_counts[row] = depth + 1;
         rows.logprobs[row] = i < 0 ? 0.0f : op.pool_logprobs[i];
-        std::int32_t* tail = rows.tails + row * rows.width;
+        std::int32_t* tail = rows.ancestor_slots + row * rows.width;
         for (int at = i, d = depth; d > 0; at = op.pool_parents[at], --d)
             tail[d] = op.first_slot + node_of[at];
         tail[0] = op.first_slot;
-        if (rows.drawn_rows != nullptr) rows.drawn_rows[row] = i < 0 ? op.root_row : op.pool_rows[i];
+        if (rows.sampled_rows != nullptr) rows.sampled_rows[row] = i < 0 ? op.root_row : op.pool_rows[i];
         if (rows.uniforms != nullptr) rows.uniforms[row] = op.uniforms[depth];
         if (rows.set_first == nullptr) continue;
         rows.set_first[row] = op.set_first[depth];
@@ -162,8 +164,9 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
 
 /// One warp per sequence: its lanes search for the next node together. A node has at most one child per
 /// token.
-__global__ void __launch_bounds__(warp_size) accept_kernel(const __grid_constant__ Many<AcceptOp> many) {
-    const AcceptOp& op = many.ops[blockIdx.x];
+__global__ void __launch_bounds__(warp_size)
+    follow_argmax_kernel(const __grid_constant__ Many<FollowArgmaxOp> many) {
+    const FollowArgmaxOp& op = many.ops[blockIdx.x];
     const int lane = static_cast<int>(threadIdx.x);
     int at = 0, count = 1;
     if (lane == 0) op.path[0] = 0;
@@ -185,21 +188,22 @@ __global__ void __launch_bounds__(warp_size) accept_kernel(const __grid_constant
 constexpr int list_threads = 128;
 
 /// One block per sequence, a thread per node: parents precede their children.
-__global__ void __launch_bounds__(list_threads) list_kernel(const __grid_constant__ Many<DraftListOp> many) {
-    const DraftListOp& op = many.ops[blockIdx.x];
+__global__ void __launch_bounds__(list_threads)
+    list_kernel(const __grid_constant__ Many<ListChildrenOp> many) {
+    const ListChildrenOp& op = many.ops[blockIdx.x];
     for (int n = static_cast<int>(threadIdx.x); n < op.nodes; n += list_threads) {
-        const int row = op.first_row + n, depth = op.rows.tail_sizes[row] - 1;
-        const std::int64_t first = static_cast<std::int64_t>(row) * op.most;
+        const int row = op.first_row + n, depth = op.rows.ancestor_counts[row] - 1;
+        const std::int64_t first = static_cast<std::int64_t>(row) * op.max_count;
         int count = 0;
-        for (int i = n + 1; i < op.nodes && count < op.most; ++i) {
+        for (int i = n + 1; i < op.nodes && count < op.max_count; ++i) {
             if (op.rows.parents[op.first_row + i] != row) continue;
             op.children[first + count] = i;
             op.drafts[first + count] = op.rows.tokens[op.first_row + i];
-            op.draft_uniforms[first + count] = op.uniforms[depth * op.most + count];
+            op.draft_uniforms[first + count] = op.uniforms[depth * op.max_count + count];
             ++count;
         }
-        const int from = op.rows.drawn_rows[row];
-        ResidualNode node;
+        const int from = op.rows.sampled_rows[row];
+        RejectionNode node;
         node.row = row;
         node.first_draft = static_cast<std::int32_t>(first);
         node.drafts = count;
@@ -212,15 +216,15 @@ __global__ void __launch_bounds__(list_threads) list_kernel(const __grid_constan
 }
 
 /// One thread per sequence.
-__global__ void accept_drafts_kernel(const __grid_constant__ Many<AcceptDraftsOp> many) {
-    const AcceptDraftsOp& op = many.ops[blockIdx.x];
+__global__ void follow_accepted_kernel(const __grid_constant__ Many<FollowAcceptedOp> many) {
+    const FollowAcceptedOp& op = many.ops[blockIdx.x];
     int at = 0, count = 0;
     while (true) {
         op.path[count++] = at;
         const std::int64_t row = op.first_row + at;
         const int kept = op.accepted[row];
         if (kept < 0 || count == op.width) break;
-        at = op.children[row * op.most + kept];
+        at = op.children[row * op.max_count + kept];
     }
     *op.count = count;
 }
@@ -230,23 +234,24 @@ constexpr int typical_threads = 128;
 /// One block per sequence. Threads test the nodes; one thread then follows the accepted ones, as parents
 /// precede their children.
 __global__ void __launch_bounds__(typical_threads)
-    typical_kernel(const __grid_constant__ Many<AcceptTypicalOp> many) {
+    accept_typical_kernel(const __grid_constant__ Many<AcceptTypicalOp> many) {
     const AcceptTypicalOp& op = many.ops[blockIdx.x];
-    __shared__ double likelihood[most_pool + 1];  // of the node after its parent, then of the path to it
-    constexpr double refused = 1;                 // not the logarithm of a probability
+    __shared__ double likelihood[max_candidates + 1];  // of the node after its parent, then of the path to it
+    constexpr double refused = 1;                      // not the logarithm of a probability
     const TreeRows& rows = op.rows;
     for (int i = 1 + static_cast<int>(threadIdx.x); i < op.nodes; i += typical_threads) {
         const int parent = rows.parents[op.first_row + i];
         const float logit = op.draft_logits[op.first_row + i];
-        const float lowest = op.lowest == nullptr ? -INFINITY : op.lowest[parent];
-        const auto p = static_cast<double>(kept_probability(logit, op.scale, op.log_norm[parent], lowest));
+        const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[parent];
+        const auto p =
+            static_cast<double>(kept_probability(logit, op.inv_temperature, op.log_norm[parent], lowest));
         const double threshold = fmin(op.epsilon, op.delta * exp(-static_cast<double>(op.entropies[parent])));
         likelihood[i] = p > threshold ? log(p) : refused;
     }
     __syncthreads();
     if (threadIdx.x != 0) return;
     likelihood[0] = 0;
-    int best = 0, best_size = rows.tail_sizes[op.first_row];
+    int best = 0, best_size = rows.ancestor_counts[op.first_row];
     for (int i = 1; i < op.nodes; ++i) {
         const double above = likelihood[rows.parents[op.first_row + i] - op.first_row];
         if (likelihood[i] == refused || above == refused) {
@@ -254,12 +259,12 @@ __global__ void __launch_bounds__(typical_threads)
             continue;
         }
         likelihood[i] += above;
-        const int size = rows.tail_sizes[op.first_row + i];  // increases with depth
+        const int size = rows.ancestor_counts[op.first_row + i];  // increases with depth
         if (size < best_size || (size == best_size && !(likelihood[i] > likelihood[best]))) continue;
         best = i;
         best_size = size;
     }
-    const int count = best_size - rows.tail_sizes[op.first_row] + 1;
+    const int count = best_size - rows.ancestor_counts[op.first_row] + 1;
     for (int at = best, i = count - 1; i >= 0; --i) {
         op.path[i] = at;
         at = rows.parents[op.first_row + at] - op.first_row;
@@ -269,21 +274,21 @@ __global__ void __launch_bounds__(typical_threads)
 
 }  // namespace
 
-void launch_list_drafts(std::span<const DraftListOp> ops, cudaStream_t stream) {
-    in_batches(ops, [&](const Many<DraftListOp>& many, unsigned count) {
+void launch_list_children(std::span<const ListChildrenOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<ListChildrenOp>& many, unsigned count) {
         DS_LAUNCH(list_kernel, count, list_threads, 0, stream, many);
     });
 }
 
-void launch_accept_drafts(std::span<const AcceptDraftsOp> ops, cudaStream_t stream) {
-    in_batches(ops, [&](const Many<AcceptDraftsOp>& many, unsigned count) {
-        DS_LAUNCH(accept_drafts_kernel, count, 1, 0, stream, many);
+void launch_follow_accepted(std::span<const FollowAcceptedOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<FollowAcceptedOp>& many, unsigned count) {
+        DS_LAUNCH(follow_accepted_kernel, count, 1, 0, stream, many);
     });
 }
 
 void launch_accept_typical(std::span<const AcceptTypicalOp> ops, cudaStream_t stream) {
     in_batches(ops, [&](const Many<AcceptTypicalOp>& many, unsigned count) {
-        DS_LAUNCH(typical_kernel, count, typical_threads, 0, stream, many);
+        DS_LAUNCH(accept_typical_kernel, count, typical_threads, 0, stream, many);
     });
 }
 
@@ -293,9 +298,9 @@ void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream) {
     });
 }
 
-void launch_accept(std::span<const AcceptOp> ops, cudaStream_t stream) {
-    in_batches(ops, [&](const Many<AcceptOp>& many, unsigned count) {
-        DS_LAUNCH(accept_kernel, count, warp_size, 0, stream, many);
+void launch_follow_argmax(std::span<const FollowArgmaxOp> ops, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<FollowArgmaxOp>& many, unsigned count) {
+        DS_LAUNCH(follow_argmax_kernel, count, warp_size, 0, stream, many);
     });
 }
 

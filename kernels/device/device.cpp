@@ -34,19 +34,20 @@ void Device::drop_workspace() {
     workspace_.reset();
 }
 
-void Device::gather_aside(const GatherOp& op, const RowSetOp& set, std::span<const std::int32_t> toggled) {
+void Device::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
+                          std::span<const std::int32_t> toggled) {
     upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
-    list_set(set);
+    update_index_set(set);
     gather(op);
 }
 
-Status Device::use_library(int from_rows) {
-    if (from_rows == 0) return {};
+Status Device::use_cublaslt(int min_rows) {
+    if (min_rows == 0) return {};
     return bad_input("{} has no library of products; use --numerics exact", info().name);
 }
 
 Status Device::failure() const {
-    const std::string& what = failure_.empty() ? refusal_ : failure_;
+    const std::string& what = error_.empty() ? out_of_memory_ : error_;
     if (what.empty()) return {};
     return failed("{}: {}", info().name, what);
 }

@@ -32,11 +32,11 @@ void download_rows(Device& device, const float* from, Rows<float> to, int cols, 
     const auto count = static_cast<std::size_t>(to.rows) * static_cast<std::size_t>(cols);
     if (to.stride == cols) {
         device.download(to.data, from, count * sizeof(float));
-        return (void)device.finish();
+        return (void)device.synchronize();
     }
     scratch.resize(count);
     device.download(scratch.data(), from, count * sizeof(float));
-    (void)device.finish();
+    (void)device.synchronize();
     for (int r = 0; r < to.rows; ++r)
         std::memcpy(to.row_data(r),
                     scratch.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(cols),
@@ -45,15 +45,15 @@ void download_rows(Device& device, const float* from, Rows<float> to, int cols, 
 
 }  // namespace
 
-const Bf16* DeviceWorkspace::upload_rounded(Device& device, const DeviceMatrix& matrix,
-                                            Rows<const float> from) {
+const half_t* DeviceWorkspace::upload_rounded(Device& device, const DeviceMatrix& matrix,
+                                              Rows<const float> from) {
     const auto count = static_cast<std::size_t>(from.rows) * static_cast<std::size_t>(from.cols);
     auto* plain = reserve<float>(device, x, count);
-    auto* half = reserve<Bf16>(device, x_half,
-                               static_cast<std::size_t>(from.rows) * static_cast<std::size_t>(matrix.stride));
+    auto* half = reserve<half_t>(
+        device, x_half, static_cast<std::size_t>(from.rows) * static_cast<std::size_t>(matrix.stride));
     if (plain == nullptr || half == nullptr) return nullptr;
     device.upload(plain, contiguous(from, rows), count * sizeof(float));
-    device.round({plain, from.cols, from.rows, from.cols, half, matrix.stride, matrix.stride});
+    device.cast({plain, from.cols, from.rows, from.cols, half, matrix.stride, matrix.stride});
     return half;
 }
 
@@ -64,9 +64,9 @@ std::string DeviceMatrixAccess::allocate(Device& device, int rows, int k, Matrix
     matrix.packing_ = {Precision::bf16, false};
     matrix.device_ = &device;
     const int stride = padded_columns(k);
-    matrix.bytes_ = static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride) * sizeof(Bf16);
+    matrix.bytes_ = static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride) * sizeof(half_t);
     const bool enough = matrix.device_data_.reserve(device, std::max<std::size_t>(matrix.bytes_, 1));
-    matrix.on_device_ = {matrix.device_data_.as<Bf16>(), rows, k, stride};
+    matrix.on_device_ = {matrix.device_data_.as<half_t>(), rows, k, stride};
     if (enough) return {};
     return fmt::format("no memory for a matrix of {} x {} ({:.2f} GB)", rows, k,
                        static_cast<double>(matrix.bytes_) * 1e-9);
@@ -75,30 +75,30 @@ std::string DeviceMatrixAccess::allocate(Device& device, int rows, int k, Matrix
 Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSource source) {
     Matrix matrix;
     {
-        const std::lock_guard lock(device.busy());
+        const std::lock_guard lock(device.submit_mutex());
         if (std::string missing = allocate(device, n, k, matrix); !missing.empty())
-            device.fail(std::move(missing));
+            device.set_error(std::move(missing));
     }
-    auto* to = matrix.device_data_.as<Bf16>();
-    const auto round = device.halves() == Halves::f16 ? f16_of : to_bf16;
+    auto* to = matrix.device_data_.as<half_t>();
+    const auto round = device.dtype() == Float16Kind::f16 ? float_to_f16 : to_bf16;
     if (to == nullptr) return matrix;
     const auto stride = static_cast<std::size_t>(matrix.on_device_.stride);
     const int batch = static_cast<int>(std::max<std::size_t>(
-        1, std::min<std::size_t>(static_cast<std::size_t>(n), upload_bytes / (stride * sizeof(Bf16)))));
-    std::vector<Bf16> packed(static_cast<std::size_t>(batch) * stride, 0);
+        1, std::min<std::size_t>(static_cast<std::size_t>(n), upload_bytes / (stride * sizeof(half_t)))));
+    std::vector<half_t> packed(static_cast<std::size_t>(batch) * stride, 0);
     for (int first = 0; first < n; first += batch) {
         const int rows = std::min(batch, n - first);
         exec.parallel(exec.threads(), [&](int part) {
             std::vector<float> values(static_cast<std::size_t>(k));
             for (int r = part; r < rows; r += exec.threads()) {
                 source(first + r, values.data());
-                Bf16* out = packed.data() + static_cast<std::size_t>(r) * stride;
+                half_t* out = packed.data() + static_cast<std::size_t>(r) * stride;
                 std::transform(values.begin(), values.end(), out, round);
             }
         });
-        const std::lock_guard lock(device.busy());
+        const std::lock_guard lock(device.submit_mutex());
         device.upload(to + static_cast<std::size_t>(first) * stride, packed.data(),
-                      static_cast<std::size_t>(rows) * stride * sizeof(Bf16));
+                      static_cast<std::size_t>(rows) * stride * sizeof(half_t));
     }
     return matrix;
 }
@@ -107,13 +107,13 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSou
 bool DeviceMatrixAccess::set_rows(Matrix& to, const DeviceMatrix& from, std::size_t rows) {
     to.n_ = static_cast<int>(rows);
     to.on_device_.n = to.n_;
-    to.bytes_ = rows * static_cast<std::size_t>(from.stride) * sizeof(Bf16);
-    assert(to.device_data_.as<Bf16>() == nullptr || to.device_data_.bytes() >= to.bytes_);
-    return to.device_data_.as<Bf16>() != nullptr && rows > 0;
+    to.bytes_ = rows * static_cast<std::size_t>(from.stride) * sizeof(half_t);
+    assert(to.device_data_.as<half_t>() == nullptr || to.device_data_.bytes() >= to.bytes_);
+    return to.device_data_.as<half_t>() != nullptr && rows > 0;
 }
 
 void DeviceMatrixAccess::fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
-    const std::lock_guard lock(to.device_->busy());
+    const std::lock_guard lock(to.device_->submit_mutex());
     (void)ask_gather(to, from, ids);
 }
 
@@ -124,75 +124,75 @@ bool DeviceMatrixAccess::ask_gather(Matrix& to, const DeviceMatrix& from, std::s
     auto* list = space.reserve<std::int32_t>(device, space.list, ids.size());
     if (list == nullptr) return false;
     device.upload(list, ids.data(), ids.size_bytes());
-    device.gather({from, list, to.n_, to.device_data_.as<Bf16>()});
+    device.gather({from, list, to.n_, to.device_data_.as<half_t>()});
     return true;
 }
 
-void DeviceMatrixAccess::fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids,
-                                    DeviceRowSet& set) {
+void DeviceMatrixAccess::fill_async(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids,
+                                    DeviceIndexSet& set) {
     if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) != ids.end())
         return fill(to, from, ids);
     Device& device = *to.device_;
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     if (!set_rows(to, from, ids.size())) return;
     if (set.range != from.n) set = {};  // fresh memory has no bit set
     set.range = from.n;
     std::vector<std::int32_t> toggled;
-    std::set_symmetric_difference(ids.begin(), ids.end(), set.here.begin(), set.here.end(),
+    std::set_symmetric_difference(ids.begin(), ids.end(), set.host_list.begin(), set.host_list.end(),
                                   std::back_inserter(toggled));
     const auto words = [&](DeviceBuffer& buffer, std::size_t count) {
         return buffer.reserve(device, std::bit_ceil(std::max<std::size_t>(count, 1) * sizeof(std::int32_t)));
     };
     if (!words(set.bits, (static_cast<std::size_t>(from.n) + 31) / 32) || !words(set.list, ids.size()) ||
         !words(set.toggled, toggled.size()))
-        return device.refuse("out of device memory");
-    set.here.assign(ids.begin(), ids.end());
-    const RowSetOp op{set.toggled.as<std::int32_t>(), static_cast<int>(toggled.size()), from.n,
-                      set.bits.as<std::uint32_t>(), set.list.as<std::int32_t>()};
-    device.gather_aside({from, op.list, to.n_, to.device_data_.as<Bf16>()}, op, toggled);
+        return device.set_out_of_memory("out of device memory");
+    set.host_list.assign(ids.begin(), ids.end());
+    const UpdateIndexSetOp op{set.toggled.as<std::int32_t>(), static_cast<int>(toggled.size()), from.n,
+                              set.bits.as<std::uint32_t>(), set.list.as<std::int32_t>()};
+    device.async_gather({from, op.list, to.n_, to.device_data_.as<half_t>()}, op, toggled);
 }
 
 void DeviceMatrixAccess::join(Device& device) {
-    const std::lock_guard lock(device.busy());
-    device.join_aside();
+    const std::lock_guard lock(device.submit_mutex());
+    device.join_side_stream();
 }
 
 Matrix DeviceMatrixAccess::gather_rows(const Matrix& from, std::span<const TokenId> ids) {
     Device& device = *from.device_;
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     Matrix matrix;
     std::string missing = allocate(device, static_cast<int>(ids.size()), from.k_, matrix);
     if (missing.empty() && !ask_gather(matrix, from.on_device_, ids))
         missing = fmt::format("no memory for the list of {} rows of a matrix", ids.size());
     // Who has the matrix keeps it longer than a session, whose beginning forgives what was refused.
-    if (!missing.empty()) device.fail(std::move(missing));
+    if (!missing.empty()) device.set_error(std::move(missing));
     return matrix;
 }
 
 void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float> out) {
-    const std::lock_guard lock(from.device_->busy());
+    const std::lock_guard lock(from.device_->submit_mutex());
     const auto stride = static_cast<std::size_t>(from.on_device_.stride);
-    std::vector<Bf16> packed(stride);
+    std::vector<half_t> packed(stride);
     from.device_->download(packed.data(), from.on_device_.data + static_cast<std::size_t>(row) * stride,
-                           stride * sizeof(Bf16));
-    (void)from.device_->finish();
+                           stride * sizeof(half_t));
+    (void)from.device_->synchronize();
     std::transform(packed.begin(), packed.begin() + from.k_, out.begin(),
-                   from.device_->halves() == Halves::f16 ? float_of_f16 : from_bf16);
+                   from.device_->dtype() == Float16Kind::f16 ? f16_to_float : from_bf16);
 }
 
-void DeviceMatrixAccess::make_room(Matrix& matrix, Device& device, int rows, int k) {
-    const std::lock_guard lock(device.busy());
+void DeviceMatrixAccess::reserve_rows(Matrix& matrix, Device& device, int rows, int k) {
+    const std::lock_guard lock(device.submit_mutex());
     // The memory before goes while the device is ours. What is packed ends with its sequence.
     if (std::string missing = allocate(device, rows, k, matrix); !missing.empty())
-        return device.refuse(std::move(missing));
+        return device.set_out_of_memory(std::move(missing));
     // Rows packed for a head are read again in every call (MicroSpec): the ones that may be worth L2.
-    (void)device.keep_in_cache(matrix.on_device_.data, matrix.device_data_.bytes());
+    (void)device.set_l2_persisting(matrix.on_device_.data, matrix.device_data_.bytes());
 }
 
 void DeviceMatrixAccess::run(Device& device, const DeviceMatrix& weights,
                              const std::vector<std::int32_t>* chosen, Rows<const float> x, Rows<float> y,
                              const float* bias) {
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     DeviceWorkspace& space = device.workspace();
     MatmulOp op;
     op.weights = weights;
@@ -215,7 +215,7 @@ void DeviceMatrixAccess::run(Device& device, const DeviceMatrix& weights,
         device.upload(list, chosen->data(), chosen->size() * sizeof(std::int32_t));
         op.chosen_count = list;
         op.chosen = list + 1;
-        op.most_chosen = y.cols;
+        op.max_chosen = y.cols;
     }
     device.matmul(op);
     download_rows(device, op.y, y, y.cols, space.rows);

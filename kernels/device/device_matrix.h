@@ -23,13 +23,13 @@ struct DeviceMatrixAccess {
                             Rows<const float> x, Rows<float> y);
     /// `matrix` becomes one with room for `rows` rows of `k` values, or of none: memory that is out is
     /// refused here, an error of the device in pack() and gather_rows().
-    static void make_room(Matrix& matrix, Device& device, int rows, int k);
+    static void reserve_rows(Matrix& matrix, Device& device, int rows, int k);
     /// Rows `ids` of `from` become the first rows of `to`, which has room for them.
     static void fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
     /// The same on the queue beside the device's own; join() comes before `to` is read. Where `ids` rise, the
     /// device keeps them as a set of bits, and what entered or left it is all that is sent.
-    static void fill_aside(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids,
-                           DeviceRowSet& set);
+    static void fill_async(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids,
+                           DeviceIndexSet& set);
     static void join(Device& device);
 
   private:

@@ -33,13 +33,13 @@ void DeviceClusters::set_parts(Parts parts) {
     least_ = sums_of(sizes, always);
     std::reverse(sizes.begin(), sizes.end());
     tokens_ = sums_of(sizes, always);
-    for (int& size : sizes) size = filled_cluster(size);
-    columns_ = sums_of(sizes, filled_cluster(always));
+    for (int& size : sizes) size = padded_cluster_rows(size);
+    columns_ = sums_of(sizes, padded_cluster_rows(always));
 }
 
 bool DeviceClusters::fits(const Matrix& rows, int count, int k) const {
-    return rows.on_device() && static_cast<int>(parts_.sizes.size()) <= most_clusters &&
-           most_tokens(count) >= 1 && can_select(most_tokens(count), k);
+    return rows.on_device() && static_cast<int>(parts_.sizes.size()) <= max_clusters &&
+           most_tokens(count) >= 1 && can_topk(most_tokens(count), k);
 }
 
 bool DeviceClusters::bring_parts(Device& device) {
@@ -64,7 +64,7 @@ bool DeviceClusters::reserve(const Matrix& rows, int x_rows, int count, int k) {
     const std::size_t lists = static_cast<std::size_t>(columns) + 1 + 2 * count_of(x_rows, count + 1);
     return bring_parts(device) && room(lists_, lists * sizeof(std::int32_t)) &&
            room(logits_, count_of(x_rows, columns) * sizeof(float)) &&
-           room(scratch_, select_scratch(x_rows, most_tokens(count), k)) &&
+           room(scratch_, topk_scratch_bytes(x_rows, most_tokens(count), k)) &&
            room(bitmap_, static_cast<std::size_t>(x_rows) * ((parts_.cluster_of.size() + 31) / 32) *
                              sizeof(std::uint32_t)) &&
            room(token_columns_, parts_.cluster_of.size() * sizeof(std::int32_t));
@@ -86,7 +86,7 @@ ClustersOp DeviceClusters::list_of(const std::int32_t* chosen, int x_rows, int c
     return list;
 }
 
-MatmulOp DeviceClusters::product_of(const Matrix& rows, const Bf16* x, const ClustersOp& list,
+MatmulOp DeviceClusters::product_of(const Matrix& rows, const half_t* x, const ClustersOp& list,
                                     int columns) const {
     MatmulOp product;
     product.weights = rows.device_matrix();
@@ -96,19 +96,19 @@ MatmulOp DeviceClusters::product_of(const Matrix& rows, const Bf16* x, const Clu
     product.y_stride = columns;
     product.chosen_count = list.column_count;
     product.chosen = list.columns;
-    product.most_chosen = columns;
+    product.max_chosen = columns;
     return product;
 }
 
-void DeviceClusters::ask(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen, int count,
-                         bool per_row, int k, std::int32_t* ids, float* values, float* sums) {
+void DeviceClusters::ask(const Matrix& rows, const half_t* x, int x_rows, const std::int32_t* chosen,
+                         int count, bool per_row, int k, std::int32_t* ids, float* values, float* sums) {
     Device& device = rows.device();
     const int columns = most_columns(x_rows, count, per_row), together = per_row ? 1 : x_rows;
     for (int first = 0; first < x_rows; first += together) {
         const ClustersOp list = list_of(chosen + count_of(first, count), together, count, columns);
         device.clusters(list);
         device.matmul(product_of(rows, x + count_of(first, rows.device_matrix().stride), list, columns));
-        SelectOp best;
+        TopKOp best;
         best.logits = logits_.as<float>();
         best.stride = columns;
         best.rows = together;
@@ -123,11 +123,11 @@ void DeviceClusters::ask(const Matrix& rows, const Bf16* x, int x_rows, const st
         best.runs = count + 1;
         best.column_rows = list.columns;
         best.row_tokens = list.row_tokens;
-        device.select(best);
+        device.topk(best);
     }
 }
 
-void DeviceClusters::ask_own(const Matrix& rows, const Bf16* x, int x_rows, const std::int32_t* chosen,
+void DeviceClusters::ask_own(const Matrix& rows, const half_t* x, int x_rows, const std::int32_t* chosen,
                              int count, bool per_row, float* logits, std::int32_t* tokens,
                              std::int32_t* sizes, int stride) {
     Device& device = rows.device();
@@ -138,17 +138,17 @@ void DeviceClusters::ask_own(const Matrix& rows, const Bf16* x, int x_rows, cons
         list.token_columns = token_columns_.as<std::int32_t>();
         device.clusters(list);
         device.matmul(product_of(rows, x + count_of(first, rows.device_matrix().stride), list, columns));
-        OwnColumnsOp own;
+        GatherColumnsOp own;
         own.logits = logits_.as<float>();
         own.stride = columns;
         own.rows = together;
-        own.most = most_tokens(count);
+        own.max_count = most_tokens(count);
         own.tokens = tokens + count_of(first, stride);
         own.token_stride = own.out_stride = stride;
         own.sizes = sizes + first;
         own.columns = list.token_columns;
         own.out = logits + count_of(first, stride);
-        device.own_columns(own);
+        device.gather_columns(own);
     }
 }
 
@@ -172,15 +172,15 @@ void DeviceClusters::propose(const Matrix& rows, Rows<const float> x, std::span<
                              int count, bool per_row, int k, Rows<std::int32_t> ids, Rows<float> values,
                              std::span<float> sums) {
     Device& device = rows.device();
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     DeviceWorkspace& space = device.workspace();
     const std::size_t cells = count_of(x.rows, k);
-    const Bf16* half = ask_rows(device, nullptr, rows, x);
+    const half_t* half = ask_rows(device, nullptr, rows, x);
     auto* packed =
         space.reserve<std::int32_t>(device, space.ids, 2 * cells + static_cast<std::size_t>(x.rows));
     if (half == nullptr || packed == nullptr || !reserve(rows, x.rows, count, k) ||
         !chosen_there_.reserve(device, std::bit_ceil(std::max<std::size_t>(chosen.size_bytes(), 4))))
-        return device.refuse("out of device memory");
+        return device.set_out_of_memory("out of device memory");
     device.upload(chosen_there_.as<void>(), chosen.data(), chosen.size_bytes());
     auto* logits = reinterpret_cast<float*>(packed + cells);
     ask(rows, half, x.rows, chosen_there_.as<std::int32_t>(), count, per_row, k, packed, logits,

@@ -13,7 +13,7 @@ std::size_t count(int rows, int cols) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
 }
 
-MatmulOp product(const Matrix& weights, const Bf16* x, int rows, float* y, const DeviceBuffer& bias) {
+MatmulOp product(const Matrix& weights, const half_t* x, int rows, float* y, const DeviceBuffer& bias) {
     MatmulOp op;
     op.weights = weights.device_matrix();
     op.x = x;
@@ -46,38 +46,38 @@ bool DeviceRouter::reserve(const Matrix& in, const Matrix& out, int rows) {
         return buffer.reserve(device, std::bit_ceil(bytes));
     };
     return bring(in_bias_, in_bias_there_) && bring(out_bias_, out_bias_there_) &&
-           room(x_, count(rows, in.device_matrix().stride) * sizeof(Bf16)) &&
+           room(x_, count(rows, in.device_matrix().stride) * sizeof(half_t)) &&
            room(middle_, count(rows, in.n()) * sizeof(float)) &&
-           room(middle_half_, count(rows, out.device_matrix().stride) * sizeof(Bf16)) &&
+           room(middle_half_, count(rows, out.device_matrix().stride) * sizeof(half_t)) &&
            room(scores_, count(rows, out.n()) * sizeof(float));
 }
 
-const float* DeviceRouter::ask(const Matrix& in, const Matrix& out, const Bf16* x, int rows) {
+const float* DeviceRouter::ask(const Matrix& in, const Matrix& out, const half_t* x, int rows) {
     Device& device = in.device();
     device.matmul(product(in, x, rows, middle_.as<float>(), in_bias_there_));
     const int stride = out.device_matrix().stride;
-    RoundOp between{middle_.as<float>(), in.n(), rows, in.n(), middle_half_.as<Bf16>(), stride, stride};
+    CastOp between{middle_.as<float>(), in.n(), rows, in.n(), middle_half_.as<half_t>(), stride, stride};
     between.activation = activation_;
-    device.round(between);
-    device.matmul(product(out, middle_half_.as<Bf16>(), rows, scores_.as<float>(), out_bias_there_));
+    device.cast(between);
+    device.matmul(product(out, middle_half_.as<half_t>(), rows, scores_.as<float>(), out_bias_there_));
     return scores_.as<float>();
 }
 
 const float* DeviceRouter::ask(const Matrix& in, const Matrix& out, const float* x, int rows) {
     const int stride = in.device_matrix().stride;
-    in.device().round({x, in.k(), rows, in.k(), x_.as<Bf16>(), stride, stride});
-    return ask(in, out, x_.as<Bf16>(), rows);
+    in.device().cast({x, in.k(), rows, in.k(), x_.as<half_t>(), stride, stride});
+    return ask(in, out, x_.as<half_t>(), rows);
 }
 
 void DeviceRouter::run(const Matrix& in, const Matrix& out, Rows<const float> x, Rows<float> scores) {
     Device& device = in.device();
-    const std::lock_guard lock(device.busy());
-    const Bf16* half = device.workspace().upload_rounded(device, in.device_matrix(), x);
-    if (half == nullptr || !reserve(in, out, x.rows)) return device.refuse("out of device memory");
+    const std::lock_guard lock(device.submit_mutex());
+    const half_t* half = device.workspace().upload_rounded(device, in.device_matrix(), x);
+    if (half == nullptr || !reserve(in, out, x.rows)) return device.set_out_of_memory("out of device memory");
     const float* found = ask(in, out, half, x.rows);
     for (int r = 0; r < scores.rows; ++r)
         device.download(scores.row_data(r), found + count(r, out.n()), scores.row(r).size_bytes());
-    (void)device.finish();  // an error stays, and fails the next forward
+    (void)device.synchronize();  // an error stays, and fails the next forward
 }
 
 }  // namespace draftscope::kernels

@@ -12,7 +12,7 @@ namespace draftscope::kernels {
 namespace {
 
 /// Asks for x W^T, x on the device. Null when its memory is out. The caller holds Device::busy().
-float* ask_product(Device& device, const Matrix& weights, const Bf16* x, int rows, DeviceBuffer& into) {
+float* ask_product(Device& device, const Matrix& weights, const half_t* x, int rows, DeviceBuffer& into) {
     DeviceWorkspace& space = device.workspace();
     MatmulOp op;
     op.weights = weights.device_matrix();
@@ -28,16 +28,16 @@ float* ask_product(Device& device, const Matrix& weights, const Bf16* x, int row
 
 }  // namespace
 
-const Bf16* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x) {
+const half_t* ask_rows(Device& device, const Matrix* down, const Matrix& up, Rows<const float> x) {
     DeviceWorkspace& space = device.workspace();
-    const Bf16* half = space.upload_rounded(device, (down == nullptr ? up : *down).device_matrix(), x);
+    const half_t* half = space.upload_rounded(device, (down == nullptr ? up : *down).device_matrix(), x);
     if (down == nullptr) return half;
     const float* narrow = ask_product(device, *down, half, x.rows, space.narrow);
     const int stride = up.device_matrix().stride;
-    auto* rounded = space.reserve<Bf16>(device, space.narrow_half,
-                                        static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(stride));
+    auto* rounded = space.reserve<half_t>(
+        device, space.narrow_half, static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(stride));
     if (narrow == nullptr || rounded == nullptr) return nullptr;
-    device.round({narrow, down->n(), x.rows, down->n(), rounded, stride, stride});
+    device.cast({narrow, down->n(), x.rows, down->n(), rounded, stride, stride});
     return rounded;
 }
 
@@ -46,7 +46,7 @@ void bring_candidates(Device& device, const std::int32_t* packed, int rows, int 
     const auto width = static_cast<std::size_t>(k), cells = static_cast<std::size_t>(rows) * width;
     std::vector<std::int32_t> host(2 * cells + static_cast<std::size_t>(rows));
     device.download(host.data(), packed, host.size() * sizeof(std::int32_t));
-    (void)device.finish();
+    (void)device.synchronize();
     for (int r = 0; r < rows; ++r) {
         const std::size_t at = static_cast<std::size_t>(r) * width;
         std::memcpy(ids.row_data(r), host.data() + at, width * sizeof(std::int32_t));
@@ -59,16 +59,16 @@ namespace {
 
 void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     Device& device = up.device();
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     DeviceWorkspace& space = device.workspace();
     const float* logits = ask_product(device, up, ask_rows(device, down, up, x), x.rows, space.logits);
     const auto cells = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(k);
     auto* found = space.reserve<std::int32_t>(device, space.ids, cells);
     if (logits == nullptr || found == nullptr) return;
-    device.top_set({logits, up.n(), x.rows, up.n(), k, found});
+    device.topk_set({logits, up.n(), x.rows, up.n(), k, found});
     std::vector<std::int32_t> host(cells);
     device.download(host.data(), found, cells * sizeof(std::int32_t));
-    (void)device.finish();
+    (void)device.synchronize();
     const auto width = static_cast<std::size_t>(k);
     for (int r = 0; r < x.rows; ++r)
         std::memcpy(ids.row_data(r), host.data() + static_cast<std::size_t>(r) * width,
@@ -77,18 +77,19 @@ void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k
 
 void candidates_of(const Matrix* down, const Matrix& up, Rows<const float> x, const float* bias, int support,
                    int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums) {
-    assert(k <= support && support <= up.n() && k <= most_selected);
+    assert(k <= support && support <= up.n() && k <= max_topk);
     Device& device = up.device();
-    const std::lock_guard lock(device.busy());
+    const std::lock_guard lock(device.submit_mutex());
     DeviceWorkspace& space = device.workspace();
     const auto rows = static_cast<std::size_t>(x.rows), cells = rows * static_cast<std::size_t>(k);
-    HeadOp op;
+    MatmulTopKOp op;
     op.weights = up.device_matrix();
     op.x = ask_rows(device, down, up, x);
     op.rows = x.rows;
     op.support = support;
     op.k = k;
-    op.scratch = space.reserve<std::byte>(device, space.select, head_scratch(x.rows, support, k));
+    op.scratch =
+        space.reserve<std::byte>(device, space.select, matmul_topk_scratch_bytes(x.rows, support, k));
     // One buffer, so that one download brings all three.
     auto* packed = space.reserve<std::int32_t>(device, space.ids, 2 * cells + rows);
     if (op.weights.data == nullptr || op.x == nullptr || op.scratch == nullptr || packed == nullptr) return;
@@ -102,14 +103,14 @@ void candidates_of(const Matrix* down, const Matrix& up, Rows<const float> x, co
     op.ids = packed;
     op.values = reinterpret_cast<float*>(packed + cells);
     op.logsumexp = op.values + cells;
-    device.head(op);
+    device.matmul_topk(op);
     bring_candidates(device, packed, x.rows, k, ids, values, sums);
 }
 
 }  // namespace
 
 bool selects_on_device(const Matrix& weights, int support, int k) {
-    return weights.on_device() && k >= 1 && k <= most_selected && k <= support;
+    return weights.on_device() && k >= 1 && k <= max_topk && k <= support;
 }
 
 void head_candidates(const Matrix& weights, Rows<const float> x, const float* bias, int support, int k,
@@ -121,11 +122,11 @@ void head_candidates(const Matrix& down, const Matrix& up, Rows<const float> x, 
     candidates_of(&down, up, x, nullptr, support, k, ids, values, sums);
 }
 
-bool selects_on_device(const RowStore& store, int support, int k) {
-    return store.on_device() && k <= support && can_select(support, k);
+bool selects_on_device(const RowMajorMatrix& store, int support, int k) {
+    return store.on_device() && k <= support && can_topk(support, k);
 }
 
-void ask_candidates(Device& device, const RowStore& store, const ScatteredRows& rows) {
+void ask_candidates(Device& device, const RowMajorMatrix& store, const ScatteredRows& rows) {
     MatmulOp product;
     product.weights = store.device_matrix();
     product.x = rows.x;
@@ -134,9 +135,9 @@ void ask_candidates(Device& device, const RowStore& store, const ScatteredRows& 
     product.y_stride = rows.support;
     product.chosen_count = rows.at;
     product.chosen = rows.at + 1;
-    product.most_chosen = rows.support;
+    product.max_chosen = rows.support;
     device.matmul(product);
-    SelectOp select;
+    TopKOp select;
     select.logits = rows.logits;
     select.stride = select.support = rows.support;
     select.rows = rows.x_rows;
@@ -145,12 +146,13 @@ void ask_candidates(Device& device, const RowStore& store, const ScatteredRows& 
     select.values = rows.values;
     select.logsumexp = rows.sums;
     select.scratch = rows.scratch;
-    device.select(select);
+    device.topk(select);
 }
 
-void head_candidates(Device& device, const RowStore& store, std::span<const TokenId> at, Rows<const float> x,
-                     int k, Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums) {
-    const std::lock_guard lock(device.busy());
+void head_candidates(Device& device, const RowMajorMatrix& store, std::span<const TokenId> at,
+                     Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values,
+                     std::span<float> sums) {
+    const std::lock_guard lock(device.submit_mutex());
     DeviceWorkspace& space = device.workspace();
     ScatteredRows rows;
     rows.support = static_cast<int>(at.size());
@@ -160,7 +162,8 @@ void head_candidates(Device& device, const RowStore& store, std::span<const Toke
     const auto count = static_cast<std::size_t>(x.rows), cells = count * static_cast<std::size_t>(k);
     auto* list = space.reserve<std::int32_t>(device, space.list, at.size() + 1);
     rows.logits = space.reserve<float>(device, space.logits, count * at.size());
-    rows.scratch = space.reserve<std::byte>(device, space.select, select_scratch(x.rows, rows.support, k));
+    rows.scratch =
+        space.reserve<std::byte>(device, space.select, topk_scratch_bytes(x.rows, rows.support, k));
     auto* packed = space.reserve<std::int32_t>(device, space.ids, 2 * cells + count);
     if (rows.x == nullptr || list == nullptr || rows.logits == nullptr || rows.scratch == nullptr ||
         packed == nullptr)

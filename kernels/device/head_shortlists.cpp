@@ -16,8 +16,8 @@ std::size_t count(int rows, int cols) {
 
 }  // namespace
 
-bool DeviceShortlists::fits(const Matrix& up, const RowStore& exact, int size, int k) {
-    return up.on_device() && exact.on_device() && can_route(up.n(), size) && k <= size && can_select(size, k);
+bool DeviceShortlists::fits(const Matrix& up, const RowMajorMatrix& exact, int size, int k) {
+    return up.on_device() && exact.on_device() && can_route(up.n(), size) && k <= size && can_topk(size, k);
 }
 
 void DeviceShortlists::set_names(const Names& names) {
@@ -41,16 +41,16 @@ bool DeviceShortlists::bring_names() {
 
 /// Rows of the exact head for tokens that lie there.
 const std::int32_t* DeviceShortlists::ask_rows_of(const std::int32_t* tokens, int count,
-                                                  const std::int32_t* count_there) {
+                                                  const std::int32_t* d_count) {
     if (rows_of_.empty()) return tokens;
-    device_->translate(
-        {tokens, count, count_there, rows_there_.as<std::int32_t>(), exact_rows_.as<std::int32_t>()});
+    device_->remap_ids(
+        {tokens, count, d_count, rows_there_.as<std::int32_t>(), exact_rows_.as<std::int32_t>()});
     return exact_rows_.as<std::int32_t>();
 }
 
 /// Candidates, their logits, sums; shortlists; the union and how many it has. `k` is not known yet.
 std::size_t DeviceShortlists::block_words(int rows, int size, int most) {
-    return 2 * count(rows, most_selected) + static_cast<std::size_t>(rows) + count(rows, size) +
+    return 2 * count(rows, max_topk) + static_cast<std::size_t>(rows) + count(rows, size) +
            static_cast<std::size_t>(most) + 1;
 }
 
@@ -63,14 +63,14 @@ bool DeviceShortlists::reserve_call(const Matrix& up, int rows, int size) {
     vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
     const std::size_t block = block_words(rows, size, most_together(rows, size));
     return bring_names() && block_.reserve(*device_, std::bit_ceil(block * sizeof(std::int32_t))) &&
-           scratch_.reserve(*device_, std::bit_ceil(std::max(router_scratch(rows, up.n(), size),
-                                                             select_scratch(rows, size, most_selected))));
+           scratch_.reserve(*device_, std::bit_ceil(std::max(router_scratch_bytes(rows, up.n(), size),
+                                                             topk_scratch_bytes(rows, size, max_topk))));
 }
 
 bool DeviceShortlists::reserve_narrow(const Matrix& down, int rows) {
     const auto stride = padded_columns(down.n());
     return narrow_.reserve(*device_, std::bit_ceil(count(rows, down.n()) * sizeof(float))) &&
-           narrow_half_.reserve(*device_, std::bit_ceil(count(rows, stride) * sizeof(Bf16)));
+           narrow_half_.reserve(*device_, std::bit_ceil(count(rows, stride) * sizeof(half_t)));
 }
 
 /// For logits of `columns` columns, and the exact head's rows of as many tokens as `listed`.
@@ -91,19 +91,19 @@ bool DeviceShortlists::reserve(const Matrix& down, const Matrix& up, int rows, i
 void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, Rows<const float> x, int size) {
     device_ = &up.device();
     const Matrix& first = down == nullptr ? up : *down;
-    const Bf16* half = device_->workspace().upload_rounded(*device_, first.device_matrix(), x);
+    const half_t* half = device_->workspace().upload_rounded(*device_, first.device_matrix(), x);
     ask_router(down, up, half, x.rows, size);
 }
 
-void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const Bf16* x, int rows, int size) {
+void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const half_t* x, int rows, int size) {
     rows_ = rows;
     size_ = size;
     x_ = x;
     broken_ =
         !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || x == nullptr;
     most_ = most_together(rows, size);
-    if (broken_) return device_->refuse("out of device memory");
-    RouterOp op;
+    if (broken_) return device_->set_out_of_memory("out of device memory");
+    MatmulTopKSetOp op;
     op.weights = up.device_matrix();
     op.rows = rows_;
     op.k = size_;
@@ -119,17 +119,17 @@ void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const Bf
         narrow.y_stride = down->n();
         device_->matmul(narrow);
         const int stride = op.weights.stride;
-        device_->round({narrow.y, down->n(), rows, down->n(), narrow_half_.as<Bf16>(), stride, stride});
-        op.x = narrow_half_.as<Bf16>();
+        device_->cast({narrow.y, down->n(), rows, down->n(), narrow_half_.as<half_t>(), stride, stride});
+        op.x = narrow_half_.as<half_t>();
     }
-    device_->router(op);
+    device_->matmul_topk_set(op);
     if (!tokens_of_.empty())
-        device_->translate({op.ids, static_cast<int>(count(rows_, size_)), nullptr,
+        device_->remap_ids({op.ids, static_cast<int>(count(rows_, size_)), nullptr,
                             tokens_there_.as<std::int32_t>(), op.ids});
 }
 
 /// Shortlists are lists of rows already: a product for each.
-void DeviceShortlists::ask_each(const RowStore& exact) {
+void DeviceShortlists::ask_each(const RowMajorMatrix& exact) {
     const auto cells = count(rows_, size_);
     if (size_said_ != size_) {
         const std::int32_t size = size_said_ = size_;
@@ -145,15 +145,15 @@ void DeviceShortlists::ask_each(const RowStore& exact) {
         op.y_stride = size_;
         op.chosen = rows + count(r, size_);
         op.chosen_count = size_there_.as<std::int32_t>();
-        op.most_chosen = size_;
+        op.max_chosen = size_;
         device_->matmul(op);
     }
 }
 
 void DeviceShortlists::ask_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
     broken_ = broken_ || !reserve_exact(rows_, most_, count(rows_, size_));
-    if (broken_) return device_->refuse("out of device memory");
-    UnionOp unite;
+    if (broken_) return device_->set_out_of_memory("out of device memory");
+    UniqueTokensOp unite;
     unite.ids = block_.as<std::int32_t>() + count(first, size_);
     unite.count = static_cast<std::int64_t>(count(rows, size_));
     unite.vocab = vocab_;
@@ -161,14 +161,14 @@ void DeviceShortlists::ask_union(int first, int rows, std::int32_t* tokens, std:
     unite.tokens = tokens;
     unite.columns = columns_.as<std::int32_t>();
     unite.size = size;
-    device_->unite(unite);
+    device_->list_unique_tokens(unite);
 }
 
-void DeviceShortlists::ask_exact(const RowStore& exact, bool per_row, std::int32_t* size,
+void DeviceShortlists::ask_exact(const RowMajorMatrix& exact, bool per_row, std::int32_t* size,
                                  std::int32_t* tokens) {
     per_row_ = per_row;
     broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : most_, count(rows_, size_));
-    if (broken_) return device_->refuse("out of device memory");
+    if (broken_) return device_->set_out_of_memory("out of device memory");
     if (per_row) return ask_each(exact);
     auto* together = block_.as<std::int32_t>() + count(rows_, size_);
     if (tokens == nullptr) tokens = together;
@@ -182,7 +182,7 @@ void DeviceShortlists::ask_exact(const RowStore& exact, bool per_row, std::int32
     op.y_stride = most_;
     op.chosen = ask_rows_of(tokens, most_, size);
     op.chosen_count = size;
-    op.most_chosen = most_;
+    op.max_chosen = most_;
     device_->matmul(op);
 }
 
@@ -195,7 +195,7 @@ void DeviceShortlists::ask_best(int k) {
 
 void DeviceShortlists::ask_best(int k, std::int32_t* ids, float* values, float* sums) {
     if (broken_) return;
-    SelectOp op;
+    TopKOp op;
     op.logits = logits_.as<float>();
     op.stride = per_row_ ? size_ : most_;
     op.rows = rows_;
@@ -208,7 +208,7 @@ void DeviceShortlists::ask_best(int k, std::int32_t* ids, float* values, float* 
     op.own = block_.as<std::int32_t>();
     op.own_stride = size_;
     if (!per_row_) op.columns = columns_.as<std::int32_t>();
-    device_->select(op);
+    device_->topk(op);
 }
 
 void DeviceShortlists::ask_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
@@ -219,17 +219,17 @@ void DeviceShortlists::ask_own(float* logits, std::int32_t* tokens, std::int64_t
                         reinterpret_cast<float*>(tokens), stride});
     if (per_row_)
         return device_->copy_rows({logits_.as<float>(), size_, nullptr, rows_, size_, logits, stride});
-    OwnColumnsOp op;
+    GatherColumnsOp op;
     op.logits = logits_.as<float>();
     op.stride = most_;
     op.rows = rows_;
-    op.most = size_;
+    op.max_count = size_;
     op.tokens = own;
     op.token_stride = size_;
     op.columns = columns_.as<std::int32_t>();
     op.out = logits;
     op.out_stride = stride;
-    device_->own_columns(op);
+    device_->gather_columns(op);
 }
 
 void DeviceShortlists::bring(Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums,
@@ -238,7 +238,7 @@ void DeviceShortlists::bring(Rows<std::int32_t> ids, Rows<float> values, std::sp
     const std::size_t picked = listed + static_cast<std::size_t>(most_) + 1;
     std::vector<std::int32_t> here(picked + 2 * cells + static_cast<std::size_t>(rows_), 0);
     if (!broken_) device_->download(here.data(), block_.as<void>(), here.size() * sizeof(std::int32_t));
-    (void)device_->finish();  // an error stays, and fails the next forward
+    (void)device_->synchronize();  // an error stays, and fails the next forward
     const auto from = [&](std::size_t at) { return here.begin() + static_cast<std::ptrdiff_t>(at); };
     chosen.assign(from(0), from(listed));
     const int found = per_row_ ? 0 : std::clamp(here[picked - 1], 0, most_);

@@ -15,12 +15,12 @@ struct DeviceWorkspace {
     std::vector<float> rows;  ///< on the host, contiguous
 
     /// Rows [x.rows, matrix.stride] in bf16 on the device; null when its memory is used up.
-    const Bf16* upload_rounded(Device& device, const DeviceMatrix& matrix, Rows<const float> from);
+    const half_t* upload_rounded(Device& device, const DeviceMatrix& matrix, Rows<const float> from);
     /// Null when the device's memory is used up; `refuse` has then been called.
     template <typename T>
     T* reserve(Device& device, DeviceBuffer& buffer, std::size_t count) {
         if (!buffer.reserve(device, count * sizeof(T))) {
-            device.refuse("out of device memory");
+            device.set_out_of_memory("out of device memory");
             return nullptr;
         }
         return buffer.as<T>();

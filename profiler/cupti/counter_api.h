@@ -23,9 +23,9 @@ class CounterApi {
     virtual CuptiProbe probe() = 0;
     /// Returns the number of passes to count `names` on a chip ("GH100"). 0 = unknown; `why` says why.
     virtual int passes(const std::string& chip, std::span<const char* const> names, std::string& why) = 0;
-    /// Prepares to count `names` on the device of the current context, with up to `most_ranges` ranges
+    /// Prepares to count `names` on the device of the current context, with up to `max_ranges` ranges
     /// between start and stop. A refusal is returned as its state. More than one pass is also a refusal.
-    virtual CuptiProbe open(std::span<const char* const> names, std::size_t most_ranges) = 0;
+    virtual CuptiProbe open(std::span<const char* const> names, std::size_t max_ranges) = 0;
     /// Returns 0 or CUPTI's error code, as do all functions below.
     virtual int start() = 0;
     /// `name` must be unique since the last start.

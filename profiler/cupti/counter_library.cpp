@@ -49,12 +49,12 @@ struct Driver {
 };
 
 template <typename Params>
-Params params_of(std::size_t size) {
+Params make_params(std::size_t size) {
     Params out{};
     out.structSize = size;
     return out;
 }
-#define DS_PARAMS(name) params_of<name>(name##_STRUCT_SIZE)
+#define DS_PARAMS(name) make_params<name>(name##_STRUCT_SIZE)
 
 class CounterLibrary final : public CounterApi {
   public:
@@ -63,7 +63,7 @@ class CounterLibrary final : public CounterApi {
 
     CuptiProbe probe() override;
     int passes(const std::string& chip, std::span<const char* const> names, std::string& why) override;
-    CuptiProbe open(std::span<const char* const> names, std::size_t most_ranges) override;
+    CuptiProbe open(std::span<const char* const> names, std::size_t max_ranges) override;
     int start() override;
     int push(const char* name) override {
         auto params = DS_PARAMS(CUpti_RangeProfiler_PushRange_Params);
@@ -102,7 +102,7 @@ class CounterLibrary final : public CounterApi {
     CUpti_RangeProfiler_Object* profiler_ = nullptr;
     std::vector<const char*> names_;
     std::vector<std::uint8_t> config_, data_;
-    std::size_t most_ranges_ = 0, passes_ = 0;
+    std::size_t max_ranges_ = 0, passes_ = 0;
 };
 
 CuptiProbe CounterLibrary::load() {
@@ -192,12 +192,12 @@ int CounterLibrary::passes(const std::string& chip, std::span<const char* const>
     return code == 0 ? static_cast<int>(passes_) : 0;
 }
 
-CuptiProbe CounterLibrary::open(std::span<const char* const> names, std::size_t most_ranges) {
+CuptiProbe CounterLibrary::open(std::span<const char* const> names, std::size_t max_ranges) {
     CuptiProbe found = load();
     if (found.state != CuptiState::ready) return found;
     close();
     names_.assign(names.begin(), names.end());
-    most_ranges_ = most_ranges;
+    max_ranges_ = max_ranges;
     CUcontext context = nullptr;
     CUdevice device = 0;
     void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -205,10 +205,10 @@ CuptiProbe CounterLibrary::open(std::span<const char* const> names, std::size_t 
         driver_.get_context = reinterpret_cast<int (*)(CUcontext*)>(dlsym(driver, "cuCtxGetCurrent"));
         driver_.get_device = reinterpret_cast<int (*)(CUdevice*)>(dlsym(driver, "cuCtxGetDevice"));
     }
-    const bool there = driver_.get_context != nullptr && driver_.get_device != nullptr &&
-                       driver_.get_context(&context) == 0 && context != nullptr &&
-                       driver_.get_device(&device) == 0;
-    if (!there) {
+    const bool has_driver = driver_.get_context != nullptr && driver_.get_device != nullptr &&
+                            driver_.get_context(&context) == 0 && context != nullptr &&
+                            driver_.get_device(&device) == 0;
+    if (!has_driver) {
         found.state = CuptiState::no_driver;
         found.text = "no CUDA context on this thread (driver or device missing)";
         found.remedy = "counters are for runs with --backend cuda";
@@ -264,7 +264,7 @@ int CounterLibrary::set_up() {
     config.pCounterDataImage = data_.data();
     config.range = CUPTI_UserRange;
     config.replayMode = CUPTI_UserReplay;
-    config.maxRangesPerPass = most_ranges_;
+    config.maxRangesPerPass = max_ranges_;
     config.numNestingLevels = 1;
     config.minNestingLevel = 1;
     config.passIndex = 0;
@@ -279,8 +279,8 @@ int CounterLibrary::clear_data() {
         size.pRangeProfilerObject = profiler_;
         size.pMetricNames = names_.data();
         size.numMetrics = names_.size();
-        size.maxNumOfRanges = most_ranges_;
-        size.maxNumRangeTreeNodes = static_cast<std::uint32_t>(most_ranges_);
+        size.maxNumOfRanges = max_ranges_;
+        size.maxNumRangeTreeNodes = static_cast<std::uint32_t>(max_ranges_);
         if (const int code = entries_.data_size(&size); code != CUPTI_SUCCESS) return code;
         data_.assign(size.counterDataSize, 0);
     }

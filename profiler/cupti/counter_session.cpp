@@ -10,15 +10,15 @@
 
 namespace draftscope {
 
-CounterSession::CounterSession(std::unique_ptr<CounterApi> api, std::size_t most_ranges)
-    : api_(std::move(api)), most_ranges_(most_ranges) {}
+CounterSession::CounterSession(std::unique_ptr<CounterApi> api, std::size_t max_ranges)
+    : api_(std::move(api)), max_ranges_(max_ranges) {}
 
 CounterSession::~CounterSession() {
     end();
 }
 
 CuptiProbe CounterSession::begin() {
-    CuptiProbe found = api_->open(gpu_counter_names, most_ranges_);
+    CuptiProbe found = api_->open(gpu_counter_names, max_ranges_);
     if (found.state != CuptiState::ready) return found;
     ranges_.clear();
     if (const int code = api_->start(); code != 0) {
@@ -38,8 +38,8 @@ void CounterSession::fail(const char* what, int code) {
 
 void CounterSession::open(const SpanEvent& opening) {
     if (depth_++ > 0 || !counting_) return;
-    if (ranges_.size() >= most_ranges_) {
-        ++losses_.no_room;
+    if (ranges_.size() >= max_ranges_) {
+        ++losses_.skipped;
         return;
     }
     const std::string name = std::to_string(ranges_.size());
@@ -56,7 +56,7 @@ void CounterSession::close(const SpanEvent&) {
 
 void CounterSession::take(std::vector<CounterReading>& out, bool all) {
     if (!counting_ || depth_ > 0 || ranges_.empty()) return;
-    if (!all && ranges_.size() < most_ranges_ / 2) return;
+    if (!all && ranges_.size() < max_ranges_ / 2) return;
     read_.assign(ranges_.size(), false);
     std::uint64_t dropped = 0;
     const int code = api_->stop(

@@ -18,7 +18,7 @@ inline constexpr std::array<const char*, 3> gpu_counter_names = {
     "dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum"};
 
 /// The hardware's buffers hold about 2,000 ranges.
-inline constexpr std::size_t most_counter_ranges = 1024;
+inline constexpr std::size_t max_counter_ranges = 1024;
 
 /// The counters of one phase.
 struct CounterReading {
@@ -28,16 +28,16 @@ struct CounterReading {
 };
 
 struct CounterLosses {
-    std::uint64_t no_room = 0;  ///< phases skipped because all ranges were in use
+    std::uint64_t skipped = 0;  ///< phases skipped because all ranges were in use
     std::uint64_t dropped = 0;  ///< ranges without values
     std::string failure;        ///< first error while counting, which ended the counting
 };
 
 /// Counts over the phases of one recorder (as its listener). A phase includes its children, because ranges
 /// don't nest. All calls come from the recording thread, whose CUDA context must be current.
-class CounterSession : public RangeListener {
+class CounterSession : public RangeSink {
   public:
-    explicit CounterSession(std::unique_ptr<CounterApi> api, std::size_t most_ranges = most_counter_ranges);
+    explicit CounterSession(std::unique_ptr<CounterApi> api, std::size_t max_ranges = max_counter_ranges);
     ~CounterSession() override;
     CounterSession(const CounterSession&) = delete;
     CounterSession& operator=(const CounterSession&) = delete;
@@ -56,7 +56,7 @@ class CounterSession : public RangeListener {
     void fail(const char* what, int code);
 
     std::unique_ptr<CounterApi> api_;
-    std::size_t most_ranges_;
+    std::size_t max_ranges_;
     std::vector<CounterReading> ranges_;  ///< since the last start, in order; a range's name is its index
     std::vector<bool> read_;
     CounterLosses losses_;

@@ -74,10 +74,10 @@ class CuptiListener {
     virtual void call_entered(std::uint32_t correlation, const char* name) = 0;
     virtual void call_left(std::uint32_t correlation) = 0;
     /// Returns a buffer for records, or null; CUPTI then drops and counts the records.
-    virtual std::uint8_t* buffer_wanted(std::size_t& bytes) = 0;
-    virtual void buffer_filled(std::uint8_t* buffer, std::size_t valid) = 0;
+    virtual std::uint8_t* buffer_requested(std::size_t& bytes) = 0;
+    virtual void buffer_completed(std::uint8_t* buffer, std::size_t valid) = 0;
     /// CUPTI has disabled itself.
-    virtual void died(int code) = 0;
+    virtual void on_fatal_error(int code) = 0;
 };
 
 /// The interface to CUPTI.

@@ -28,7 +28,7 @@ static_assert(offsetof(CUpti_ActivityMemcpy6, graphNodeId) == offsetof(CUpti_Act
 
 /// CUDA 12.0: from this version, kernel records have their graph node and graphs their ids in the fields that
 /// we read.
-constexpr std::uint32_t least_version = 18;
+constexpr std::uint32_t min_version = 18;
 constexpr const char* our_name = "draftscope";
 
 std::string version_text(std::uint32_t version) {
@@ -55,7 +55,7 @@ struct Entries {
     decltype(&cuptiGetGraphNodeId) graph_node_id = nullptr;
 };
 
-struct Watched {
+struct TracedCall {
     CUpti_CallbackDomain domain;
     CUpti_CallbackId id;
     const char* name;
@@ -66,7 +66,7 @@ struct Watched {
 #define DS_DRIVER(name, suffix) \
     { CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_##name##suffix, #name }
 /// Calls that submit GPU work or wait for it. A launch gives its work a phase; a wait explains a gap.
-constexpr Watched watched_calls[] = {
+constexpr TracedCall traced_calls[] = {
     DS_RUNTIME(cudaLaunchKernel, v7000),
     DS_RUNTIME(cudaLaunchKernel, ptsz_v7000),
     DS_RUNTIME(__cudaLaunchKernel, v13000),
@@ -109,26 +109,26 @@ constexpr Watched watched_calls[] = {
 #undef DS_RUNTIME
 #undef DS_DRIVER
 
-const char* watched_name(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
-    for (const Watched& call : watched_calls)
+const char* traced_name(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+    for (const TracedCall& call : traced_calls)
         if (call.domain == domain && call.id == id) return call.name;
     return nullptr;
 }
 
 // CUPTI's buffer callbacks carry no user data. A process has only one subscription.
-CuptiListener* listener_now = nullptr;
+CuptiListener* active_listener = nullptr;
 std::uint64_t CUPTIAPI clock_now() {
     return static_cast<std::uint64_t>(monotonic_ns());
 }
 
-void CUPTIAPI on_buffer_wanted(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
-    *most_records = 0;
-    *buffer = listener_now->buffer_wanted(*size);
+void CUPTIAPI on_buffer_wanted(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
+    *max_records = 0;
+    *buffer = active_listener->buffer_requested(*size);
 }
 
 void CUPTIAPI on_buffer_filled(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
                                std::size_t valid) {
-    listener_now->buffer_filled(buffer, valid);
+    active_listener->buffer_completed(buffer, valid);
 }
 
 class CuptiLibrary final : public CuptiApi {
@@ -188,7 +188,7 @@ CuptiProbe CuptiLibrary::load() {
                        need(entries_.next_record, "cuptiActivityGetNextRecord") &&
                        need(entries_.dropped, "cuptiActivityGetNumDroppedRecords") &&
                        need(entries_.graph_node_id, "cuptiGetGraphNodeId");
-    found_.state = whole && version >= least_version ? CuptiState::ready : CuptiState::too_old;
+    found_.state = whole && version >= min_version ? CuptiState::ready : CuptiState::too_old;
     found_.text = found_.library + ", " + version_text(version);
     if (found_.state == CuptiState::too_old) {
         found_.text += ": older than CUDA 12.0, whose records have no graph nodes";
@@ -236,7 +236,7 @@ int CuptiLibrary::subscribe_by_name(std::string& holder) {
 CuptiProbe CuptiLibrary::subscribe(CuptiListener& listener) {
     const CuptiProbe found = probe();
     if (found.state != CuptiState::ready) return found;
-    listener_ = listener_now = &listener;
+    listener_ = active_listener = &listener;
     std::string holder;
     int code = subscribe_by_name(holder);
     if (code != CUPTI_SUCCESS) return refused(code, "subscribing", holder);
@@ -260,7 +260,8 @@ CuptiProbe CuptiLibrary::subscribe(CuptiListener& listener) {
     code = entries_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
     if (code != CUPTI_SUCCESS) return failed_at("watching CUPTI's state");
     // Older libraries lack the newest calls. No data is lost without them.
-    for (const Watched& call : watched_calls) entries_.enable_callback(1, subscriber_, call.domain, call.id);
+    for (const TracedCall& call : traced_calls)
+        entries_.enable_callback(1, subscriber_, call.domain, call.id);
     return found;
 }
 
@@ -305,10 +306,11 @@ void CUPTIAPI CuptiLibrary::on_event(void* self, CUpti_CallbackDomain domain, CU
     }
     if (domain == CUPTI_CB_DOMAIN_STATE) {
         const auto* state = static_cast<const CUpti_StateData*>(data);
-        library.listener_->died(state != nullptr ? state->notification.result : CUPTI_ERROR_UNKNOWN);
+        library.listener_->on_fatal_error(state != nullptr ? state->notification.result
+                                                           : CUPTI_ERROR_UNKNOWN);
         return;
     }
-    const char* name = watched_name(domain, id);
+    const char* name = traced_name(domain, id);
     if (name == nullptr) return;
     const auto& call = *static_cast<const CUpti_CallbackData*>(data);
     if (call.callbackSite == CUPTI_API_ENTER)
@@ -319,7 +321,7 @@ void CUPTIAPI CuptiLibrary::on_event(void* self, CUpti_CallbackDomain domain, CU
 
 /// Reads the fields that all kinds of records have in common.
 template <typename Record>
-GpuActivity common_of(const Record& record, GpuOpKind kind) {
+GpuActivity read_common(const Record& record, GpuOpKind kind) {
     GpuActivity out;
     out.kind = kind;
     out.start_ns = static_cast<TimeNs>(record.start);
@@ -334,8 +336,8 @@ GpuActivity common_of(const Record& record, GpuOpKind kind) {
     return out;
 }
 
-GpuActivity kernel_of(const CUpti_ActivityKernel10& record) {
-    GpuActivity out = common_of(record, GpuOpKind::kernel);
+GpuActivity read_kernel(const CUpti_ActivityKernel10& record) {
+    GpuActivity out = read_common(record, GpuOpKind::kernel);
     out.name = record.name;
     out.registers = record.registersPerThread;
     const std::int32_t grid[] = {record.gridX, record.gridY, record.gridZ};
@@ -352,21 +354,22 @@ void CuptiLibrary::read(std::uint8_t* buffer, std::size_t valid,
         switch (record->kind) {
             case CUPTI_ACTIVITY_KIND_KERNEL:
             case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-                visit(kernel_of(*reinterpret_cast<const CUpti_ActivityKernel10*>(record)));
+                visit(read_kernel(*reinterpret_cast<const CUpti_ActivityKernel10*>(record)));
                 break;
             case CUPTI_ACTIVITY_KIND_MEMCPY: {
                 const auto& copy = *reinterpret_cast<const CUpti_ActivityMemcpy6*>(record);
-                GpuActivity out = common_of(copy, GpuOpKind::memcpy);
+                GpuActivity out = read_common(copy, GpuOpKind::memcpy);
                 out.copy_kind = copy.copyKind;
                 visit(out);
                 break;
             }
             case CUPTI_ACTIVITY_KIND_MEMSET:
-                visit(common_of(*reinterpret_cast<const CUpti_ActivityMemset4*>(record), GpuOpKind::memset));
+                visit(
+                    read_common(*reinterpret_cast<const CUpti_ActivityMemset4*>(record), GpuOpKind::memset));
                 break;
             case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
-                visit(
-                    common_of(*reinterpret_cast<const CUpti_ActivityGraphTrace2*>(record), GpuOpKind::graph));
+                visit(read_common(*reinterpret_cast<const CUpti_ActivityGraphTrace2*>(record),
+                                  GpuOpKind::graph));
                 break;
             default:
                 break;

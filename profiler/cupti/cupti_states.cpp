@@ -34,7 +34,7 @@ constexpr const char* counter_remedy =
     "(or "
     "CAP_PERFMON since driver R565)";
 
-std::string text_of(const char* path) {
+std::string read_text_file(const char* path) {
     std::ifstream file(path);
     std::ostringstream out;
     out << file.rdbuf();
@@ -42,7 +42,7 @@ std::string text_of(const char* path) {
 }
 
 // Returns the value of the line "key: value"; "" if there is none.
-std::string value_of(const std::string& text, std::string_view key) {
+std::string find_value(const std::string& text, std::string_view key) {
     std::istringstream lines(text);
     std::string line;
     while (std::getline(lines, line)) {
@@ -140,10 +140,10 @@ CuptiProbe probe_gpu_counters(const std::string& params, const std::string& stat
         return out;
     }
     // In the effective set, CAP_SYS_ADMIN is bit 21 and CAP_PERFMON bit 38.
-    const std::string effective = value_of(status, "CapEff");
+    const std::string effective = find_value(status, "CapEff");
     const std::uint64_t capabilities = std::strtoull(effective.c_str(), nullptr, 16);
     const bool privileged = (capabilities >> 21 & 1u) != 0 || (capabilities >> 38 & 1u) != 0;
-    const bool restricted = value_of(params, "RmProfilingAdminOnly") != "0";
+    const bool restricted = find_value(params, "RmProfilingAdminOnly") != "0";
     out.state = !restricted || privileged ? CuptiState::ready : CuptiState::no_permission;
     if (out.state == CuptiState::ready) {
         out.text =
@@ -165,7 +165,8 @@ CuptiProbe probe_counters() {
 }
 
 CuptiProbe probe_gpu_counters() {
-    return probe_gpu_counters(text_of("/proc/driver/nvidia/params"), text_of("/proc/self/status"));
+    return probe_gpu_counters(read_text_file("/proc/driver/nvidia/params"),
+                              read_text_file("/proc/self/status"));
 }
 
 std::vector<std::string> cupti_candidates(const std::string& wanted) {

@@ -8,10 +8,10 @@ namespace draftscope {
 namespace {
 
 // Deeper nesting than the phase table has is a bug in the engine; the outer phases stay correct.
-constexpr int most_nested = 16;
+constexpr int max_nested = 16;
 
 struct Stack {
-    std::array<GpuContext, most_nested> open{};
+    std::array<GpuContext, max_nested> open{};
     int depth = 0;
 };
 thread_local Stack stack;
@@ -20,11 +20,11 @@ thread_local Stack stack;
 
 GpuContext current_gpu_context() {
     if (stack.depth == 0) return {};
-    return stack.open[static_cast<std::size_t>(std::min(stack.depth, most_nested) - 1)];
+    return stack.open[static_cast<std::size_t>(std::min(stack.depth, max_nested) - 1)];
 }
 
 void GpuPhaseStack::open(const SpanEvent& opening) {
-    if (stack.depth < most_nested)
+    if (stack.depth < max_nested)
         stack.open[static_cast<std::size_t>(stack.depth)] = {opening.phase, opening.round, opening.level};
     ++stack.depth;
 }

@@ -21,16 +21,16 @@ GpuContext current_gpu_context();
 /// Maintains the calling thread's stack of phases. Set it as a recorder's listener before the first capture
 /// or launch. A back end captures its graphs inside the phase scopes of a decode, so each node has a phase;
 /// nodes captured during loading have none.
-class GpuPhaseStack : public RangeListener {
+class GpuPhaseStack : public RangeSink {
   public:
     void open(const SpanEvent& opening) override;
     void close(const SpanEvent& ended) override;
 };
 
 /// Forwards each range to two listeners; either may be null.
-class ListenerPair : public RangeListener {
+class TeeRangeSink : public RangeSink {
   public:
-    ListenerPair(RangeListener* first, RangeListener* second) : first_(first), second_(second) {}
+    TeeRangeSink(RangeSink* first, RangeSink* second) : first_(first), second_(second) {}
     void open(const SpanEvent& opening) override {
         if (first_ != nullptr) first_->open(opening);
         if (second_ != nullptr) second_->open(opening);
@@ -41,8 +41,8 @@ class ListenerPair : public RangeListener {
     }
 
   private:
-    RangeListener* first_;
-    RangeListener* second_;
+    RangeSink* first_;
+    RangeSink* second_;
 };
 
 }  // namespace draftscope

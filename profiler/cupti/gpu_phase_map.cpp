@@ -7,7 +7,7 @@ namespace draftscope {
 namespace {
 
 // CUPTI stores the executable graph's id above the node number.
-std::uint32_t graph_of(std::uint64_t node) {
+std::uint32_t graph_id(std::uint64_t node) {
     return static_cast<std::uint32_t>(node >> 32);
 }
 
@@ -20,7 +20,7 @@ void GpuPhaseMap::own(std::uint64_t node, Phase phase, TimeNs now) {
         destroyed_.push_back(node);
     }
     owners.push_back({phase, now, 0});
-    graphs_[graph_of(node)].insert(node);
+    graphs_[graph_id(node)].insert(node);
 }
 
 const GpuPhaseMap::Owner* GpuPhaseMap::owner(std::uint64_t node, TimeNs time) const {
@@ -49,12 +49,12 @@ void GpuPhaseMap::destroyed(std::uint64_t node, TimeNs now) {
     destroyed_.push_back(node);
 }
 
-std::optional<Phase> GpuPhaseMap::phase_of(std::uint64_t node, TimeNs launched) const {
+std::optional<Phase> GpuPhaseMap::find_phase(std::uint64_t node, TimeNs launched) const {
     const Owner* found = owner(node, launched);
     return found != nullptr ? std::optional(found->phase) : std::nullopt;
 }
 
-std::optional<Phase> GpuPhaseMap::phase_of_graph(std::uint32_t exec, TimeNs launched) const {
+std::optional<Phase> GpuPhaseMap::find_graph_phase(std::uint32_t exec, TimeNs launched) const {
     const auto nodes = graphs_.find(exec);
     if (nodes == graphs_.end()) return std::nullopt;
     std::optional<Phase> common;
@@ -77,7 +77,7 @@ void GpuPhaseMap::forget_before(TimeNs time) {
             std::any_of(owners.begin(), owners.end(), [](const Owner& owner) { return owner.until != 0; });
         if (!owners.empty()) return !waits;
         nodes_.erase(found);
-        const auto graph = graphs_.find(graph_of(node));
+        const auto graph = graphs_.find(graph_id(node));
         graph->second.erase(node);
         if (graph->second.empty()) graphs_.erase(graph);
         return true;

@@ -21,9 +21,9 @@ class GpuPhaseMap {
     void cloned(std::uint64_t node, std::uint64_t original, TimeNs now);
     void destroyed(std::uint64_t node, TimeNs now);
     /// Returns the phase of the node at launch time; absent if the node is unknown.
-    std::optional<Phase> phase_of(std::uint64_t node, TimeNs launched) const;
+    std::optional<Phase> find_phase(std::uint64_t node, TimeNs launched) const;
     /// Returns the common phase of all nodes of an executable graph; none if they differ.
-    std::optional<Phase> phase_of_graph(std::uint32_t exec, TimeNs launched) const;
+    std::optional<Phase> find_graph_phase(std::uint32_t exec, TimeNs launched) const;
     /// Removes nodes destroyed before `time`.
     void forget_before(TimeNs time);
 

@@ -22,7 +22,7 @@ namespace draftscope {
 namespace {
 
 /// Destroyed nodes are kept this long; all their records have arrived by then.
-constexpr TimeNs node_afterlife = 10 * ns_per_s;
+constexpr TimeNs node_retention = 10 * ns_per_s;
 
 struct Launch {
     GpuContext context;
@@ -36,7 +36,7 @@ struct Window {
 
 /// A record waiting for take(). Its name is interned, because CUPTI's pointer is valid during the callback
 /// only.
-struct Arrived {
+struct PendingRecord {
     GpuActivity activity;
     std::uint32_t name = 0;
 };
@@ -65,11 +65,11 @@ std::string copy_name(std::uint8_t kind) {
 }
 
 /// The current call of this thread. Driver calls inside a runtime call belong to it.
-struct CallUnderWay {
+struct CurrentCall {
     int depth = 0;
     GpuCall call;
 };
-thread_local CallUnderWay call_under_way;
+thread_local CurrentCall current_call;
 
 }  // namespace
 
@@ -101,7 +101,7 @@ struct GpuSession::Impl : CuptiListener {
     std::deque<std::string> names;
 
     std::mutex arrival_mutex;
-    std::vector<Arrived> arrived;
+    std::vector<PendingRecord> arrived;
     std::uint64_t queue_full = 0;
 
     std::mutex window_mutex;
@@ -123,14 +123,14 @@ struct GpuSession::Impl : CuptiListener {
     void node_destroyed(std::uint64_t node) override;
     void call_entered(std::uint32_t correlation, const char* name) override;
     void call_left(std::uint32_t correlation) override;
-    std::uint8_t* buffer_wanted(std::size_t& bytes) override;
-    void buffer_filled(std::uint8_t* buffer, std::size_t valid) override;
-    void died(int code) override;
+    std::uint8_t* buffer_requested(std::size_t& bytes) override;
+    void buffer_completed(std::uint8_t* buffer, std::size_t valid) override;
+    void on_fatal_error(int code) override;
 
     CuptiProbe enable_for(Tier wanted);
     std::uint32_t name_id(const GpuActivity& activity);
     bool in_window(TimeNs start);
-    GpuOp attributed(const Arrived& from, const Launch* launch);
+    GpuOp attributed(const PendingRecord& from, const Launch* launch);
     void start_flusher();
     void stop_flusher();
 };
@@ -153,27 +153,27 @@ void GpuSession::Impl::node_destroyed(std::uint64_t node) {
 
 void GpuSession::Impl::call_entered(std::uint32_t correlation, const char* name) {
     const TimeNs now = monotonic_ns();
-    CallUnderWay& under_way = call_under_way;
-    if (under_way.depth++ == 0)
-        under_way.call = {name, static_cast<std::uint32_t>(gettid()), correlation, now, 0};
+    CurrentCall& current = current_call;
+    if (current.depth++ == 0)
+        current.call = {name, static_cast<std::uint32_t>(gettid()), correlation, now, 0};
     const std::lock_guard lock(launch_mutex);
-    if (launch_order.size() >= options.most_launches) {
+    if (launch_order.size() >= options.max_launches) {
         launches_forgotten += launches.erase(launch_order.front());
         launch_order.pop_front();
     }
-    if (launches.insert_or_assign(correlation, Launch{current_gpu_context(), under_way.call.start_ns}).second)
+    if (launches.insert_or_assign(correlation, Launch{current_gpu_context(), current.call.start_ns}).second)
         launch_order.push_back(correlation);
 }
 
 void GpuSession::Impl::call_left(std::uint32_t) {
-    CallUnderWay& under_way = call_under_way;
-    if (under_way.depth == 0 || --under_way.depth > 0) return;
-    under_way.call.end_ns = monotonic_ns();
+    CurrentCall& current = current_call;
+    if (current.depth == 0 || --current.depth > 0) return;
+    current.call.end_ns = monotonic_ns();
     const std::lock_guard lock(launch_mutex);
-    if (calls.size() < options.most_queued) calls.push_back(under_way.call);
+    if (calls.size() < options.max_queued) calls.push_back(current.call);
 }
 
-std::uint8_t* GpuSession::Impl::buffer_wanted(std::size_t& bytes) {
+std::uint8_t* GpuSession::Impl::buffer_requested(std::size_t& bytes) {
     bytes = options.buffer_bytes;
     const std::lock_guard lock(buffer_mutex);
     if (!free_buffers.empty()) {
@@ -181,7 +181,7 @@ std::uint8_t* GpuSession::Impl::buffer_wanted(std::size_t& bytes) {
         free_buffers.pop_back();
         return buffer;
     }
-    if (buffers.size() >= options.most_buffers) {
+    if (buffers.size() >= options.max_buffers) {
         bytes = 0;
         return nullptr;
     }
@@ -214,15 +214,15 @@ std::uint32_t GpuSession::Impl::name_id(const GpuActivity& activity) {
     return id;
 }
 
-void GpuSession::Impl::buffer_filled(std::uint8_t* buffer, std::size_t valid) {
-    std::vector<Arrived> batch;
+void GpuSession::Impl::buffer_completed(std::uint8_t* buffer, std::size_t valid) {
+    std::vector<PendingRecord> batch;
     api->read(buffer, valid, [&](const GpuActivity& activity) {
         batch.push_back({activity, name_id(activity)});
         batch.back().activity.name = nullptr;
     });
     {
         const std::lock_guard lock(arrival_mutex);
-        const std::size_t room = options.most_queued - std::min(options.most_queued, arrived.size());
+        const std::size_t room = options.max_queued - std::min(options.max_queued, arrived.size());
         if (batch.size() > room) {
             queue_full += batch.size() - room;
             batch.resize(room);
@@ -239,7 +239,7 @@ void GpuSession::Impl::buffer_filled(std::uint8_t* buffer, std::size_t valid) {
     losses.dropped += dropped;
 }
 
-void GpuSession::Impl::died(int code) {
+void GpuSession::Impl::on_fatal_error(int code) {
     const std::lock_guard lock(state_mutex);
     state.state = CuptiState::fatal;
     state.text = "CUPTI stopped: " + api->message(code);
@@ -253,7 +253,7 @@ bool GpuSession::Impl::in_window(TimeNs start) {
     });
 }
 
-GpuOp GpuSession::Impl::attributed(const Arrived& from, const Launch* launch) {
+GpuOp GpuSession::Impl::attributed(const PendingRecord& from, const Launch* launch) {
     const GpuActivity& activity = from.activity;
     GpuOp op;
     op.kind = activity.kind;
@@ -274,9 +274,9 @@ GpuOp GpuSession::Impl::attributed(const Arrived& from, const Launch* launch) {
     {
         const std::lock_guard lock(graph_mutex);
         if (activity.kind == GpuOpKind::graph)
-            phase = phases.phase_of_graph(activity.graph_exec, at);
+            phase = phases.find_graph_phase(activity.graph_exec, at);
         else if (activity.graph_node != 0)
-            phase = phases.phase_of(activity.graph_node, at);
+            phase = phases.find_phase(activity.graph_node, at);
     }
     if (launch != nullptr) {
         op.launch_ns = launch->start_ns;
@@ -402,7 +402,7 @@ void GpuSession::poll() {
 
 void GpuSession::take(std::vector<GpuOp>& ops, std::vector<GpuCall>& calls) {
     Impl& s = *impl_;
-    std::vector<Arrived> records;
+    std::vector<PendingRecord> records;
     std::deque<std::string> names;
     {
         const std::lock_guard lock(s.arrival_mutex);
@@ -414,7 +414,7 @@ void GpuSession::take(std::vector<GpuOp>& ops, std::vector<GpuCall>& calls) {
     }
     GpuLosses lost;
     const std::size_t first = ops.size();
-    for (const Arrived& record : records) {
+    for (const PendingRecord& record : records) {
         const GpuActivity& activity = record.activity;
         if (activity.start_ns == 0 || activity.end_ns < activity.start_ns) {
             ++lost.zero_timestamps;
@@ -446,7 +446,7 @@ void GpuSession::take(std::vector<GpuOp>& ops, std::vector<GpuCall>& calls) {
     }
     {
         const std::lock_guard lock(s.graph_mutex);
-        s.phases.forget_before(monotonic_ns() - node_afterlife);
+        s.phases.forget_before(monotonic_ns() - node_retention);
     }
     const std::lock_guard lock(s.loss_mutex);
     s.losses.zero_timestamps += lost.zero_timestamps;

@@ -51,9 +51,9 @@ struct GpuLosses {
 
 struct GpuSessionOptions {
     std::size_t buffer_bytes = 1u << 20;
-    std::size_t most_buffers = 128;
-    std::size_t most_queued = 1u << 20;    ///< records waiting for take()
-    std::size_t most_launches = 1u << 18;  ///< calls kept for ops that have not arrived
+    std::size_t max_buffers = 128;
+    std::size_t max_queued = 1u << 20;     ///< records waiting for take()
+    std::size_t max_launches = 1u << 18;   ///< calls kept for ops that have not arrived
     TimeNs flush_every = 150 * ns_per_ms;  ///< period of the flush thread while a window is open; 0 = never
 };
 

@@ -23,7 +23,7 @@ Result<Tier> parse_tier(std::string_view text);
 
 /// The requested tier and the tier that a run gets.
 struct TierChoice {
-    Tier asked = Tier::t0;
+    Tier requested = Tier::t0;
     Tier used = Tier::t0;
     std::string why;  ///< reason and remedy in one line if `used` is below `asked`; else ""
 };

@@ -17,7 +17,7 @@ namespace draftscope {
 
 namespace {
 
-constexpr int most_passes = 9;
+constexpr int max_passes = 9;
 constexpr int steady_passes = 25;  ///< for probes that report a median
 constexpr TimeNs enough_time = 400'000'000;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
@@ -26,9 +26,9 @@ constexpr std::size_t scattered_one_in = 16;  ///< one in this many rows is read
 
 /// Memory as packed weights use it: in huge pages if the system has them, and first written by its reading
 /// thread, so that it lies in that thread's NUMA node.
-class Stretch {
+class ThreadBuffer {
   public:
-    explicit Stretch(std::size_t words)
+    explicit ThreadBuffer(std::size_t words)
         : bytes_((words * sizeof(std::uint64_t) + huge_page - 1) / huge_page * huge_page + huge_page) {
         void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (at == MAP_FAILED) return;
@@ -38,11 +38,11 @@ class Stretch {
         words_ = reinterpret_cast<std::uint64_t*>(first);
         std::fill_n(words_, words, 0x0123456789abcdefULL);
     }
-    ~Stretch() {
+    ~ThreadBuffer() {
         if (memory_ != nullptr) munmap(memory_, bytes_);
     }
-    Stretch(const Stretch&) = delete;
-    Stretch& operator=(const Stretch&) = delete;
+    ThreadBuffer(const ThreadBuffer&) = delete;
+    ThreadBuffer& operator=(const ThreadBuffer&) = delete;
     const std::uint64_t* words() const { return words_; }
 
   private:
@@ -103,15 +103,15 @@ std::uint64_t read_rows(const std::uint64_t* words, std::size_t rows, std::size_
 }
 
 /// Number of passes, and the untimed reads before each.
-struct Passes {
-    int most = most_passes;
+struct PassOptions {
+    int max_count = max_passes;
     std::size_t between_each = 0;  ///< words of other memory per thread
 };
 
 /// Returns the rates of `read(words, pass)`, which reads `bytes_each` of a private buffer of `words_each`
 /// words per thread.
-ProbedRate rates_of(int threads, std::size_t words_each, double bytes_each, const Passes& passes,
-                    FunctionRef<std::uint64_t(const std::uint64_t*, int)> read) {
+ProbedRate measure_rates(int threads, std::size_t words_each, double bytes_each, const PassOptions& passes,
+                         FunctionRef<std::uint64_t(const std::uint64_t*, int)> read) {
     // Readers measure the time themselves, because on a busy machine the waiting thread wakes late.
     struct alignas(64) Span {
         TimeNs begin, end;
@@ -123,8 +123,8 @@ ProbedRate rates_of(int threads, std::size_t words_each, double bytes_each, cons
     std::vector<std::thread> pool;
     for (Span& span : spans) {
         pool.emplace_back([&, own = &span] {
-            const Stretch stretch(words_each), other(std::max<std::size_t>(passes.between_each, 1));
-            if (stretch.words() == nullptr || other.words() == nullptr) failed = true;
+            const ThreadBuffer buffer(words_each), other(std::max<std::size_t>(passes.between_each, 1));
+            if (buffer.words() == nullptr || other.words() == nullptr) failed = true;
             for (int pass = 0;; ++pass) {
                 line.arrive_and_wait();
                 if (done) return;
@@ -132,7 +132,7 @@ ProbedRate rates_of(int threads, std::size_t words_each, double bytes_each, cons
                     sink.fetch_xor(read_all(other.words(), passes.between_each), std::memory_order_relaxed);
                 readers.arrive_and_wait();
                 own->begin = monotonic_ns();
-                if (!failed) sink.fetch_xor(read(stretch.words(), pass), std::memory_order_relaxed);
+                if (!failed) sink.fetch_xor(read(buffer.words(), pass), std::memory_order_relaxed);
                 own->end = monotonic_ns();
                 line.arrive_and_wait();
             }
@@ -140,7 +140,7 @@ ProbedRate rates_of(int threads, std::size_t words_each, double bytes_each, cons
     }
     std::vector<TimeNs> times;
     TimeNs spent = 0;
-    for (int pass = 0; pass < passes.most && (pass < 3 || spent < enough_time); ++pass) {
+    for (int pass = 0; pass < passes.max_count && (pass < 3 || spent < enough_time); ++pass) {
         line.arrive_and_wait();
         line.arrive_and_wait();
         Span all = spans.front();
@@ -165,11 +165,11 @@ std::size_t between_share(int threads, int megabytes) {
     return megabytes <= 0 ? 0 : words_of_share(threads, megabytes);
 }
 
-ProbedRate stream_rates(int threads, int megabytes, const Passes& passes) {
+ProbedRate stream_rates(int threads, int megabytes, const PassOptions& passes) {
     constexpr std::size_t step = 2 * line_words;
     const std::size_t words = std::max<std::size_t>(words_of_share(threads, megabytes) / step, 1) * step;
-    return rates_of(threads, words, static_cast<double>(words) * sizeof(std::uint64_t), passes,
-                    [words](const std::uint64_t* at, int) { return read_all(at, words); });
+    return measure_rates(threads, words, static_cast<double>(words) * sizeof(std::uint64_t), passes,
+                         [words](const std::uint64_t* at, int) { return read_all(at, words); });
 }
 
 }  // namespace
@@ -205,14 +205,15 @@ ProbedRate probe_scattered(int threads, int megabytes, int row_bytes, int betwee
     constexpr int line_bytes = static_cast<int>(line_words * sizeof(std::uint64_t));
     const auto row_words =
         static_cast<std::size_t>((std::max(1, row_bytes) + line_bytes - 1) / line_bytes) * line_words;
-    constexpr std::size_t least_rows = 64;
-    const std::size_t rows = std::max(words_of_share(threads, megabytes) / row_words, least_rows) /
+    constexpr std::size_t min_rows = 64;
+    const std::size_t rows = std::max(words_of_share(threads, megabytes) / row_words, min_rows) /
                              scattered_one_in * scattered_one_in;
-    return rates_of(threads, rows * row_words,
-                    static_cast<double>(rows / scattered_one_in * row_words) * sizeof(std::uint64_t),
-                    {steady_passes, between_share(threads, between)}, [=](const std::uint64_t* at, int pass) {
-                        return read_rows(at, rows, row_words, static_cast<std::uint64_t>(pass));
-                    });
+    return measure_rates(threads, rows * row_words,
+                         static_cast<double>(rows / scattered_one_in * row_words) * sizeof(std::uint64_t),
+                         {steady_passes, between_share(threads, between)},
+                         [=](const std::uint64_t* at, int pass) {
+                             return read_rows(at, rows, row_words, static_cast<std::uint64_t>(pass));
+                         });
 }
 
 }  // namespace draftscope

@@ -31,7 +31,7 @@ std::string first_line(const char* path) {
 }
 
 // Returns the value of the first line "key<anything>separator value" of a file; "" if there is none.
-std::string value_of(const char* path, std::string_view key, char separator) {
+std::string find_value(const char* path, std::string_view key, char separator) {
     std::ifstream file(path);
     std::string line;
     while (std::getline(file, line)) {
@@ -73,34 +73,34 @@ Capability nvidia_driver() {
 }
 
 /// Ignores all callbacks. It is subscribed briefly to find out which tool holds CUPTI.
-class Deaf final : public CuptiListener {
+class NullCuptiListener final : public CuptiListener {
     void node_created(std::uint64_t) override {}
     void node_cloned(std::uint64_t, std::uint64_t) override {}
     void node_destroyed(std::uint64_t) override {}
     void call_entered(std::uint32_t, const char*) override {}
     void call_left(std::uint32_t) override {}
-    std::uint8_t* buffer_wanted(std::size_t&) override { return nullptr; }
-    void buffer_filled(std::uint8_t*, std::size_t) override {}
-    void died(int) override {}
+    std::uint8_t* buffer_requested(std::size_t&) override { return nullptr; }
+    void buffer_completed(std::uint8_t*, std::size_t) override {}
+    void on_fatal_error(int) override {}
 };
 
-Capability capability_of(const char* name, const CuptiProbe& probe) {
+Capability to_capability(const char* name, const CuptiProbe& probe) {
     const bool ready = probe.state == CuptiState::ready;
     const std::string brief(to_text(probe.state));
     return {name, ready, brief, ready ? probe.text : brief + ": " + probe.text, probe.remedy};
 }
 
-Capability cupti(bool ask) {
-    if (gpu_session().tier() != Tier::t0) return capability_of("CUPTI", gpu_session().state());
+Capability cupti(bool try_subscribe) {
+    if (gpu_session().tier() != Tier::t0) return to_capability("CUPTI", gpu_session().state());
     const auto api = make_cupti_api();
     CuptiProbe probe = api->probe();
-    if (ask && probe.state == CuptiState::ready) {
+    if (try_subscribe && probe.state == CuptiState::ready) {
         // CUPTI keeps the listener's clock and buffers, so it must outlive the process's last CUDA call.
-        static Deaf deaf;
-        probe = api->subscribe(deaf);
+        static NullCuptiListener null_listener;
+        probe = api->subscribe(null_listener);
         api->unsubscribe();
     }
-    return capability_of("CUPTI", probe);
+    return to_capability("CUPTI", probe);
 }
 
 Capability nvtx() {
@@ -145,23 +145,24 @@ Capability cpu_counters() {
 
 }  // namespace
 
-Machine describe_machine(bool ask_cupti) {
+Machine describe_machine(bool subscribe_cupti) {
     Machine out;
-    out.cpu_name = value_of("/proc/cpuinfo", "model name", ':');
+    out.cpu_name = find_value("/proc/cpuinfo", "model name", ':');
     if (out.cpu_name.empty()) out.cpu_name = "unknown CPU";
     out.cores = usable_cores();
     struct sysinfo memory {};
     if (sysinfo(&memory) == 0)
         out.memory_bytes = static_cast<std::uint64_t>(memory.totalram) * memory.mem_unit;
-    out.os = value_of("/etc/os-release", "PRETTY_NAME", '=');
+    out.os = find_value("/etc/os-release", "PRETTY_NAME", '=');
     utsname name{};
     if (uname(&name) == 0) {
         out.kernel = name.release;
         if (out.os.empty()) out.os = name.sysname;
     }
     out.tsc_invariant = TickScale::calibrate().uses_tsc();
-    out.capabilities = {nvidia_driver(), cupti(ask_cupti), capability_of("GPU counters", probe_counters()),
-                        nvtx(),          cpu_counters(),   thread_pinning()};
+    out.capabilities = {
+        nvidia_driver(), cupti(subscribe_cupti), to_capability("GPU counters", probe_counters()),
+        nvtx(),          cpu_counters(),         thread_pinning()};
     return out;
 }
 

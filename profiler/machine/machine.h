@@ -31,9 +31,9 @@ struct Machine {
     bool tsc_invariant = false;
     std::vector<Capability> capabilities;
 };
-/// Returns the facts that are fast to get (no bandwidth probe). `ask_cupti` briefly takes CUPTI's only
+/// Returns the facts that are fast to get (no bandwidth probe). `subscribe_cupti` briefly takes CUPTI's only
 /// subscription to find out which tool holds it. Don't set it in a process that traces.
-Machine describe_machine(bool ask_cupti = false);
+Machine describe_machine(bool subscribe_cupti = false);
 /// Returns the read bandwidth in GB/s: `threads` threads read `megabytes` of memory repeatedly, with the loop
 /// of the matmul kernels. Takes the best of several passes, under a second. Data that fits a cache is read
 /// from it, so the result is that of the size.

@@ -106,7 +106,7 @@ int depth_in(const void* domain) {
                                           [&](const OpenRange& range) { return range.domain == domain; }));
 }
 
-std::uint64_t payload_of(const nvtxEventAttributes_t& event) {
+std::uint64_t to_payload(const nvtxEventAttributes_t& event) {
     switch (event.payloadType) {
         case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
             return event.payload.ullValue;
@@ -163,10 +163,10 @@ int pop(const void* domain) {
     return depth;
 }
 
-OpenRange range_of(const nvtxEventAttributes_t* event) {
+OpenRange to_range(const nvtxEventAttributes_t* event) {
     OpenRange range;
     if (event == nullptr) return range;
-    range.payload = payload_of(*event);
+    range.payload = to_payload(*event);
     if (event->messageType == NVTX_MESSAGE_TYPE_REGISTERED)
         range.registered = event->message.registered;
     else if (event->messageType == NVTX_MESSAGE_TYPE_ASCII && event->message.ascii != nullptr)
@@ -216,10 +216,10 @@ void end(nvtxRangeId_t id) {
 }
 
 void NVTX_API on_domain_mark(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
-    mark(domain, range_of(event));
+    mark(domain, to_range(event));
 }
 void NVTX_API on_mark(const nvtxEventAttributes_t* event) {
-    mark(nullptr, range_of(event));
+    mark(nullptr, to_range(event));
 }
 void NVTX_API on_mark_text(const char* text) {
     mark(nullptr, named(text != nullptr ? text : ""));
@@ -228,13 +228,13 @@ void NVTX_API on_mark_wide(const wchar_t* text) {
     mark(nullptr, named(narrow(text)));
 }
 nvtxRangeId_t NVTX_API on_domain_start(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
-    return start(domain, range_of(event));
+    return start(domain, to_range(event));
 }
 void NVTX_API on_domain_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
     end(id);
 }
 nvtxRangeId_t NVTX_API on_start(const nvtxEventAttributes_t* event) {
-    return start(nullptr, range_of(event));
+    return start(nullptr, to_range(event));
 }
 nvtxRangeId_t NVTX_API on_start_text(const char* text) {
     return start(nullptr, named(text != nullptr ? text : ""));
@@ -247,13 +247,13 @@ void NVTX_API on_end(nvtxRangeId_t id) {
 }
 
 int NVTX_API on_domain_push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
-    return push(domain, range_of(event));
+    return push(domain, to_range(event));
 }
 int NVTX_API on_domain_pop(nvtxDomainHandle_t domain) {
     return pop(domain);
 }
 int NVTX_API on_push(const nvtxEventAttributes_t* event) {
-    return push(nullptr, range_of(event));
+    return push(nullptr, to_range(event));
 }
 int NVTX_API on_push_text(const char* text) {
     return push(nullptr, named(text != nullptr ? text : ""));

@@ -14,7 +14,7 @@ namespace draftscope {
 /// For tools with extended payloads, a range carries round, level, rows and bytes (schema "draftscope
 /// phase"). For others it carries round << 16 | level. One per recording thread. Cheap without a listener;
 /// `attached()` returns whether a tool or our injection listens.
-class NvtxMirror : public RangeListener {
+class NvtxMirror : public RangeSink {
   public:
     NvtxMirror();
     ~NvtxMirror() override;

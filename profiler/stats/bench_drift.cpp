@@ -22,8 +22,8 @@ const VerifyTimes* times_at(const BenchMethodSamples& method, std::size_t repeti
     return times.empty() ? nullptr : &times;
 }
 
-std::vector<VerifyPair> pairs_of(const BenchSamples& samples, const BenchMethodSamples& a,
-                                 const BenchMethodSamples& b) {
+std::vector<VerifyPair> verify_pairs(const BenchSamples& samples, const BenchMethodSamples& a,
+                                     const BenchMethodSamples& b) {
     std::map<std::size_t, VerifyPair> conversations;
     for (std::size_t r = 0; r < a.verify.size(); ++r)
         for (std::size_t p = 0; p < samples.prompts.size(); ++p) {
@@ -38,7 +38,7 @@ std::vector<VerifyPair> pairs_of(const BenchSamples& samples, const BenchMethodS
     return out;
 }
 
-std::optional<BenchDrift::Blocks> blocks_of(const BenchSamples& samples, std::size_t m) {
+std::optional<BenchDrift::Blocks> compare_blocks(const BenchSamples& samples, std::size_t m) {
     const BenchMethodSamples& method = samples.methods[m];
     std::map<std::pair<std::size_t, std::size_t>, VerifyTimes> blocks;
     VerifyTimes all;
@@ -77,10 +77,10 @@ BenchDrift bench_drift(const BenchSamples& samples, const BootstrapOptions& opti
     for (std::size_t a = 0; a < samples.methods.size(); ++a) {
         out.repetitions = std::max(out.repetitions, samples.methods[a].verify.size());
         for (std::size_t b = a + 1; b < samples.methods.size(); ++b) {
-            const auto pairs = pairs_of(samples, samples.methods[a], samples.methods[b]);
+            const auto pairs = verify_pairs(samples, samples.methods[a], samples.methods[b]);
             if (const auto control = machine_control(pairs, options)) out.methods.push_back({a, b, *control});
         }
-        if (const auto blocks = blocks_of(samples, a)) out.blocks.push_back(*blocks);
+        if (const auto blocks = compare_blocks(samples, a)) out.blocks.push_back(*blocks);
     }
     return out;
 }

@@ -9,14 +9,14 @@ namespace {
 
 /// Sums of one resampling unit under a method and under plain decoding.
 struct Pair {
-    HeadUnit method, plain;
+    HeadSample method, plain;
 };
 
-double speed(const HeadUnit& unit) {
+double speed(const HeadSample& unit) {
     return unit.step_ns > 0 ? 1e9 * unit.timed_committed / unit.step_ns : 0.0;
 }
 
-std::optional<double> ratio(const HeadUnit& method, const HeadUnit& plain) {
+std::optional<double> ratio(const HeadSample& method, const HeadSample& plain) {
     if (speed(method) <= 0 || speed(plain) <= 0) return std::nullopt;
     return speed(method) / speed(plain);
 }
@@ -30,9 +30,9 @@ std::optional<double> deviation(const std::vector<double>& values) {
     return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
-class Maker {
+class TableBuilder {
   public:
-    Maker(const BenchSamples& samples, const BootstrapOptions& options)
+    TableBuilder(const BenchSamples& samples, const BootstrapOptions& options)
         : samples_(samples), options_(options) {}
 
     BenchTable run() {
@@ -52,27 +52,27 @@ class Maker {
     }
 
   private:
-    bool is_of(std::size_t prompt, const std::string* category) const {
+    bool belongs_to(std::size_t prompt, const std::string* category) const {
         return category == nullptr || samples_.prompts[prompt].category == *category;
     }
     const BenchMethodSamples* plain() const {
         return samples_.plain ? &samples_.methods[*samples_.plain] : nullptr;
     }
-    static HeadUnit unit_at(const BenchMethodSamples& method, std::size_t repetition, std::size_t prompt) {
-        return repetition < method.units.size() ? method.units[repetition][prompt] : HeadUnit();
+    static HeadSample unit_at(const BenchMethodSamples& method, std::size_t repetition, std::size_t prompt) {
+        return repetition < method.units.size() ? method.units[repetition][prompt] : HeadSample();
     }
 
     BenchCell cell(const BenchMethodSamples& method, const std::string* category) const {
         BenchCell out;
-        HeadUnit sum, once;
+        HeadSample sum, once;
         std::map<std::size_t, Pair> conversations;
         std::vector<double> repetitions;
         double rows = 0;
         for (std::size_t r = 0; r < method.units.size(); ++r) {
             Pair repetition;
             for (std::size_t p = 0; p < samples_.prompts.size(); ++p) {
-                if (!is_of(p, category)) continue;
-                Pair one{unit_at(method, r, p), plain() != nullptr ? unit_at(*plain(), r, p) : HeadUnit()};
+                if (!belongs_to(p, category)) continue;
+                Pair one{unit_at(method, r, p), plain() != nullptr ? unit_at(*plain(), r, p) : HeadSample()};
                 sum += one.method;
                 if (r == 0 && one.method.rounds > 0) {
                     ++out.prompts;
@@ -121,19 +121,19 @@ class Maker {
     }
 
     AcceptanceCost cost(const BenchMethodSamples& method, const BenchMethodSamples& full) const {
-        std::map<std::size_t, PairedUnit> conversations;
+        std::map<std::size_t, PairedSample> conversations;
         for (std::size_t r = 0; r < method.units.size(); ++r)
             for (std::size_t p = 0; p < samples_.prompts.size(); ++p) {
-                const HeadUnit one = unit_at(method, r, p), other = unit_at(full, r, p);
+                const HeadSample one = unit_at(method, r, p), other = unit_at(full, r, p);
                 if (one.rounds <= 0 || other.rounds <= 0) continue;
-                PairedUnit& unit = conversations[samples_.prompts[p].conversation];
+                PairedSample& unit = conversations[samples_.prompts[p].conversation];
                 unit.head += one;
                 unit.full += other;
                 unit.base += other;
                 unit.full_run += other;
                 unit.head_run += one;
             }
-        std::vector<PairedUnit> units;
+        std::vector<PairedSample> units;
         for (const auto& [conversation, unit] : conversations) units.push_back(unit);
         return acceptance_cost(units, options_);
     }
@@ -145,7 +145,7 @@ class Maker {
 }  // namespace
 
 BenchTable bench_table(const BenchSamples& samples, const BootstrapOptions& options) {
-    return Maker(samples, options).run();
+    return TableBuilder(samples, options).run();
 }
 
 }  // namespace draftscope

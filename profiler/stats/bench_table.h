@@ -18,7 +18,7 @@ struct BenchPrompt {
 };
 /// Samples of one method, by repetition and prompt. A prompt that was not decoded has no rounds.
 struct BenchMethodSamples {
-    std::vector<std::vector<HeadUnit>> units;      ///< [repetition][prompt]
+    std::vector<std::vector<HeadSample>> units;    ///< [repetition][prompt]
     std::vector<std::vector<VerifyTimes>> verify;  ///< [repetition][prompt]
     std::vector<double> active_rows;  ///< [prompt], summed over the rounds of the first repetition
     /// Index of the same method with the full head; may be the method itself.

@@ -17,8 +17,8 @@ namespace {
 /// Values in ascending order, and for each unit the positions of its values.
 class SortedByUnit {
   public:
-    SortedByUnit(std::span<const double> values, std::span<const std::uint32_t> unit_of, std::size_t units)
-        : places_(units) {
+    SortedByUnit(std::span<const double> values, std::span<const std::uint32_t> unit_index, std::size_t units)
+        : positions_(units) {
         std::vector<std::uint32_t> order(values.size());
         std::iota(order.begin(), order.end(), 0u);
         std::sort(order.begin(), order.end(),
@@ -26,18 +26,18 @@ class SortedByUnit {
         sorted_.reserve(values.size());
         for (std::uint32_t place = 0; place < order.size(); ++place) {
             sorted_.push_back(values[order[place]]);
-            places_[unit_of[order[place]]].push_back(place);
+            positions_[unit_index[order[place]]].push_back(place);
         }
-        std::erase_if(places_, [](const auto& places) { return places.empty(); });
+        std::erase_if(positions_, [](const auto& places) { return places.empty(); });
     }
 
     /// Number of units with values.
-    std::size_t units() const { return places_.size(); }
+    std::size_t units() const { return positions_.size(); }
 
     /// Returns the median (type 7) if unit u counts times_drawn[u] times.
     double median(std::span<const std::uint32_t> times_drawn) const {
         std::uint64_t total = 0;
-        for (std::size_t u = 0; u < places_.size(); ++u) total += times_drawn[u] * places_[u].size();
+        for (std::size_t u = 0; u < positions_.size(); ++u) total += times_drawn[u] * positions_[u].size();
         const double low = at((total - 1) / 2, times_drawn);
         return total % 2 == 1 ? low : 0.5 * (low + at(total / 2, times_drawn));
     }
@@ -57,9 +57,9 @@ class SortedByUnit {
     }
     std::uint64_t drawn_up_to(std::uint32_t place, std::span<const std::uint32_t> times_drawn) const {
         std::uint64_t sum = 0;
-        for (std::size_t u = 0; u < places_.size(); ++u) {
+        for (std::size_t u = 0; u < positions_.size(); ++u) {
             if (times_drawn[u] == 0) continue;
-            const auto& places = places_[u];
+            const auto& places = positions_[u];
             const auto end = std::upper_bound(places.begin(), places.end(), place);
             sum += times_drawn[u] * static_cast<std::uint64_t>(end - places.begin());
         }
@@ -67,7 +67,7 @@ class SortedByUnit {
     }
 
     std::vector<double> sorted_;
-    std::vector<std::vector<std::uint32_t>> places_;
+    std::vector<std::vector<std::uint32_t>> positions_;
 };
 
 double deviation(std::span<const double> values) {
@@ -106,31 +106,31 @@ void for_each_resample(std::size_t units, const BootstrapOptions& options,
 
 Interval Spread::interval(double value) const {
     const double reach = student_t95(units - 1) * error;
-    if (of_logarithm) return {value * std::exp(-reach), value * std::exp(reach)};
+    if (is_logarithmic) return {value * std::exp(-reach), value * std::exp(reach)};
     return {value - reach, value + reach};
 }
 
 double Spread::p_value(double value, double other) const {
-    if (of_logarithm && other <= 0) return 0;
-    const double distance = of_logarithm ? std::log(value / other) : value - other;
+    if (is_logarithmic && other <= 0) return 0;
+    const double distance = is_logarithmic ? std::log(value / other) : value - other;
     if (distance == 0) return 1;
     return error > 0 ? student_two_sided(std::abs(distance) / error, units - 1) : 0;
 }
 
-std::optional<Spread> spread_of(double value, std::span<const double> resampled, std::size_t units,
-                                const BootstrapOptions& options) {
+std::optional<Spread> estimate_spread(double value, std::span<const double> resampled, std::size_t units,
+                                      const BootstrapOptions& options) {
     if (units < min_conversations || resampled.size() < 2 ||
         resampled.size() * 2 < static_cast<std::size_t>(options.resamples))
         return std::nullopt;
     const auto is_positive = [](double one) { return one > 0; };
     Spread out;
     out.units = units;
-    out.of_logarithm = value > 0 && std::ranges::all_of(resampled, is_positive);
+    out.is_logarithmic = value > 0 && std::ranges::all_of(resampled, is_positive);
     std::vector<double> scaled(resampled.begin(), resampled.end());
-    if (out.of_logarithm)
+    if (out.is_logarithmic)
         for (double& one : scaled) one = std::log(one);
     const auto n = static_cast<double>(units);
-    const double resolution = options.resolution * (out.of_logarithm ? 1.0 : std::abs(value));
+    const double resolution = options.resolution * (out.is_logarithmic ? 1.0 : std::abs(value));
     out.error = std::hypot(deviation(scaled) * std::sqrt(n / (n - 1)), resolution);
     return out;
 }
@@ -143,7 +143,7 @@ std::optional<Spread> bootstrap_spread(double value, std::size_t units, const Re
     for_each_resample(units, options, [&](std::span<const std::uint32_t> times_drawn) {
         if (const auto one = statistic(times_drawn)) values.push_back(*one);
     });
-    return spread_of(value, values, units, options);
+    return estimate_spread(value, values, units, options);
 }
 
 Estimate bootstrap_estimate(double value, std::size_t units, const ResampledStatistic& statistic,
@@ -155,10 +155,10 @@ Estimate bootstrap_estimate(double value, std::size_t units, const ResampledStat
 }
 
 std::optional<Interval> median_interval(std::span<const double> values,
-                                        std::span<const std::uint32_t> unit_of, std::size_t units,
+                                        std::span<const std::uint32_t> unit_index, std::size_t units,
                                         const BootstrapOptions& options) {
     if (values.empty()) return std::nullopt;
-    const SortedByUnit sorted(values, unit_of, units);
+    const SortedByUnit sorted(values, unit_index, units);
     const double value = sorted.median(std::vector<std::uint32_t>(sorted.units(), 1));
     return bootstrap_estimate(
                value, sorted.units(),

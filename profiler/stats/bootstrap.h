@@ -18,7 +18,7 @@ inline constexpr int bootstrap_resamples = 1000;
 
 struct Interval {
     double low = 0, high = 0;
-    bool holds(double value) const { return low <= value && value <= high; }
+    bool contains(double value) const { return low <= value && value <= high; }
 };
 /// A value with its interval.
 struct Estimate {
@@ -47,11 +47,11 @@ void for_each_resample(std::size_t units, const BootstrapOptions& options,
 /// Spread of a statistic over resamples of its units.
 struct Spread {
     std::size_t units = 0;
-    double error = 0;           ///< standard error; of the logarithm if `of_logarithm`
-    bool of_logarithm = false;  ///< set if the value and all resamples are above zero
+    double error = 0;             ///< standard error; of the logarithm if `is_logarithmic`
+    bool is_logarithmic = false;  ///< set if the value and all resamples are above zero
 
     /// Returns value -+ t error, with Student's t for units - 1 degrees of freedom, on the scale of
-    /// `of_logarithm`.
+    /// `is_logarithmic`.
     Interval interval(double value) const;
     /// Returns the two-sided probability of a value this far from `other` if `other` were true. It is under
     /// 0.05 if the interval does not contain `other`.
@@ -59,8 +59,8 @@ struct Spread {
 };
 /// Returns the standard deviation of the resampled values times sqrt(n / (n - 1)), combined with the
 /// resolution. Absent below `min_conversations` units, or if fewer than half of the resamples had a value.
-std::optional<Spread> spread_of(double value, std::span<const double> resampled, std::size_t units,
-                                const BootstrapOptions& options = {});
+std::optional<Spread> estimate_spread(double value, std::span<const double> resampled, std::size_t units,
+                                      const BootstrapOptions& options = {});
 
 /// A statistic over drawn units; nullopt if it has no value for a draw.
 using ResampledStatistic = std::function<std::optional<double>(std::span<const std::uint32_t> times_drawn)>;
@@ -71,10 +71,10 @@ std::optional<Spread> bootstrap_spread(double value, std::size_t units, const Re
 Estimate bootstrap_estimate(double value, std::size_t units, const ResampledStatistic& statistic,
                             const BootstrapOptions& options = {});
 
-/// Returns the interval of the median of `values`; value i belongs to unit `unit_of[i]` (< units). Units
+/// Returns the interval of the median of `values`; value i belongs to unit `unit_index[i]` (< units). Units
 /// without values don't count.
 std::optional<Interval> median_interval(std::span<const double> values,
-                                        std::span<const std::uint32_t> unit_of, std::size_t units,
+                                        std::span<const std::uint32_t> unit_index, std::size_t units,
                                         const BootstrapOptions& options = {});
 
 /// Returns P(|T| > t) of Student's distribution.

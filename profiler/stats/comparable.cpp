@@ -68,7 +68,7 @@ std::string difference_text(const std::vector<RunDifference>& differences) {
     return text_of(differences, [](const RunDifference&) { return true; });
 }
 
-std::string further_text(const std::vector<RunDifference>& differences) {
+std::string allowed_difference_text(const std::vector<RunDifference>& differences) {
     static const std::set<std::string_view> shown = {"drafter", "head", "tree", "seed"};
     return text_of(differences,
                    [](const RunDifference& one) { return !one.forbids && !shown.contains(one.what); });

@@ -28,7 +28,7 @@ std::string separating_text(const std::vector<RunDifference>& differences);
 /// Formats all differences.
 std::string difference_text(const std::vector<RunDifference>& differences);
 /// Formats the allowed differences other than drafter, head, tree and seed: "threads (2 and 1)".
-std::string further_text(const std::vector<RunDifference>& differences);
+std::string allowed_difference_text(const std::vector<RunDifference>& differences);
 
 /// Returns whether two runs differ at most in draft LM head and seed. Only such runs are used for rho_tau, nu
 /// and the measured speed-up of a head, as in the view v_head.

@@ -72,14 +72,14 @@ Measured measure(const std::vector<PromptPair>& pairs, const FractionOf& of,
     return out;
 }
 
-Change change_of(const ComparedQuantity& quantity, bool shown) {
+Change classify_change(const ComparedQuantity& quantity, bool shown) {
     if (!quantity.ratio.interval) return Change::no_interval;
     if (!shown) return Change::none_shown;
     return (quantity.ratio.value > 1) == quantity.more_is_better ? Change::better : Change::worse;
 }
 
 /// Holm's step-down procedure over the phases. Without it, many 95 % intervals would show a change by chance.
-std::vector<bool> survives_holm(const std::vector<Measured>& all) {
+std::vector<bool> significant_after_holm(const std::vector<Measured>& all) {
     std::vector<std::size_t> order(all.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) { return all[x].p < all[y].p; });
@@ -97,7 +97,7 @@ ComparedQuantity whole(const std::vector<PromptPair>& pairs, const char* name, c
     out.name = name;
     out.unit = unit;
     out.more_is_better = more_is_better;
-    out.change = change_of(out, out.ratio.interval && !out.ratio.interval->holds(1));
+    out.change = classify_change(out, out.ratio.interval && !out.ratio.interval->contains(1));
     return out;
 }
 
@@ -121,11 +121,11 @@ std::vector<ComparedQuantity> compare_phases(const std::vector<PromptPair>& pair
         one.quantity.difference = one.quantity.b - one.quantity.a;
         measured.push_back(std::move(one));
     }
-    const std::vector<bool> shown = survives_holm(measured);
+    const std::vector<bool> shown = significant_after_holm(measured);
     std::vector<ComparedQuantity> out;
     for (std::size_t i = 0; i < measured.size(); ++i) {
         out.push_back(measured[i].quantity);
-        out.back().change = change_of(out.back(), shown[i]);
+        out.back().change = classify_change(out.back(), shown[i]);
     }
     return out;
 }
@@ -140,7 +140,7 @@ bool verify_is_control(const std::vector<RunDifference>& differences) {
 }
 
 /// Sets the machine control and the speed ratio adjusted for it.
-void judge_machine(const std::vector<PromptPair>& pairs, Comparison& out, const BootstrapOptions& options) {
+void check_machine(const std::vector<PromptPair>& pairs, Comparison& out, const BootstrapOptions& options) {
     if (!verify_is_control(out.differences)) return;
     std::vector<VerifyPair> units;
     std::vector<Fraction> speed_a, speed_b;
@@ -205,7 +205,7 @@ std::string change_text(double us) {
 }
 
 /// Formats "tau falls by 3.1 % (2.72 to 2.64), a round takes 12.0 % less time, most of the change in head".
-std::string because(const Comparison& c) {
+std::string explain_change(const Comparison& c) {
     const double ratio = c.round_time.ratio.value;
     std::string out =
         fmt::format("tau {} ({:.2f} to {:.2f}), a round takes ", tau_text(c.tau), c.tau.a, c.tau.b);
@@ -213,33 +213,33 @@ std::string because(const Comparison& c) {
                ? "the same time"
                : fmt::format("{} {} time", percent(ratio), ratio > 1 ? "more" : "less");
     const double whole = c.round_time.b - c.round_time.a;
-    const ComparedQuantity* most = nullptr;
+    const ComparedQuantity* largest = nullptr;
     for (const ComparedQuantity& phase : c.phases)
         if (phase.difference && *phase.difference * whole > 0 &&
-            (most == nullptr || std::abs(*phase.difference) > std::abs(*most->difference)))
-            most = &phase;
-    if (most != nullptr && std::abs(whole) > 0.005 * c.round_time.a)
-        out += fmt::format(", most of the change in {} ({}, the whole round {})", most->name,
-                           change_text(*most->difference), change_text(whole));
+            (largest == nullptr || std::abs(*phase.difference) > std::abs(*largest->difference)))
+            largest = &phase;
+    if (largest != nullptr && std::abs(whole) > 0.005 * c.round_time.a)
+        out += fmt::format(", most of the change in {} ({}, the whole round {})", largest->name,
+                           change_text(*largest->difference), change_text(whole));
     return out;
 }
 
-std::string verdict_of(const Comparison& c) {
+std::string describe_result(const Comparison& c) {
     const double ratio = c.speed.ratio.value;
     const char* word = ratio > 1 ? "faster" : "slower";
     if (!c.speed.ratio.interval)
         return fmt::format("On {}, B was {} {} than A, which shows nothing about other prompts ({}): {}.",
                            sample_text(c), percent(ratio), word, no_interval_text(c.conversations),
-                           because(c));
+                           explain_change(c));
     const Interval& range = *c.speed.ratio.interval;
-    if (range.holds(1))
+    if (range.contains(1))
         return fmt::format(
             "No difference in speed is shown: B makes {:.3f} times the tokens per second of A, with a 95 % "
             "interval from {:.3f} to {:.3f} over {}; {}.",
-            ratio, range.low, range.high, sample_text(c), because(c));
+            ratio, range.low, range.high, sample_text(c), explain_change(c));
     const double near = ratio > 1 ? range.low : range.high, far = ratio > 1 ? range.high : range.low;
     return fmt::format("B is {} {} than A (95 % interval {} to {}, {}, paired): {}.", percent(ratio), word,
-                       percent(near), percent(far), sample_text(c), because(c));
+                       percent(near), percent(far), sample_text(c), explain_change(c));
 }
 
 /// Describes the machine's effect on the comparison; "" if verification shows none.
@@ -259,7 +259,7 @@ std::string machine_verdict(const Comparison& c) {
             " If it slowed everything equally, B would make {:.3f} times the tokens per second of A (95 % "
             "interval {:.3f} to {:.3f}){}.",
             speed.value, speed.interval->low, speed.interval->high,
-            speed.interval->holds(1) ? ": no difference beyond the machine's is shown" : "");
+            speed.interval->contains(1) ? ": no difference beyond the machine's is shown" : "");
     }
     return out + " Record both in turns on an idle machine, or use draftscope bench. As measured: ";
 }
@@ -267,7 +267,7 @@ std::string machine_verdict(const Comparison& c) {
 void warn(Comparison& c) {
     const std::string forbidden = forbidding_text(c.differences);
     if (c.forced) c.warnings.push_back("FORCED: the runs differ in " + forbidden);
-    if (const std::string further = further_text(c.differences); !further.empty())
+    if (const std::string further = allowed_difference_text(c.differences); !further.empty())
         c.warnings.push_back("the runs also differ in " + further +
                              "; the result shows their combined effect");
     if (c.a.tier != "T0" || c.b.tier != "T0")
@@ -383,8 +383,8 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
         },
         options.bootstrap);
     out.phases = compare_phases(pairs, options.bootstrap);
-    judge_machine(pairs, out, options.bootstrap);
-    out.verdict = machine_verdict(out) + verdict_of(out);
+    check_machine(pairs, out, options.bootstrap);
+    out.verdict = machine_verdict(out) + describe_result(out);
     warn(out);
     return out;
 }

@@ -9,7 +9,7 @@ namespace draftscope {
 
 namespace {
 
-std::vector<PromptWork> work_of(const Snapshot& snapshot, RowId run_id) {
+std::vector<PromptWork> measure_work(const Snapshot& snapshot, RowId run_id) {
     std::vector<PromptWork> out;
     std::unordered_map<RowId, std::size_t> index;
     for (const auto& prompt : snapshot.prompts) {
@@ -78,7 +78,7 @@ std::map<TurnKey, PromptWork> pooled(const Snapshot& snapshot, std::span<const R
     std::map<TurnKey, Repeats> repeats;
     for (const RowId run : runs) {
         std::map<std::tuple<std::string_view, std::string_view, int>, std::size_t> seen;
-        for (PromptWork& work : work_of(snapshot, run)) {
+        for (PromptWork& work : measure_work(snapshot, run)) {
             const PromptRow& prompt = *work.prompt;
             const std::size_t place = seen[{prompt.suite, prompt.external_id, prompt.turn}]++;
             const ConversationKey conversation{prompt.suite, prompt.external_id, place};

@@ -34,7 +34,7 @@ std::optional<double> positive(double value) {
 }
 
 /// Adds a unit `times` times.
-void add(PairedUnit& sum, const PairedUnit& unit, double times) {
+void add(PairedSample& sum, const PairedSample& unit, double times) {
     sum.head.add(unit.head, times);
     sum.full.add(unit.full, times);
     sum.drive_at_head.add(unit.drive_at_head, times);
@@ -44,38 +44,38 @@ void add(PairedUnit& sum, const PairedUnit& unit, double times) {
     sum.head_run.add(unit.head_run, times);
 }
 
-std::optional<double> tau_of(const HeadUnit& sum) {
+std::optional<double> compute_tau(const HeadSample& sum) {
     return ratio(sum.committed, positive(sum.rounds));
 }
 
-std::optional<double> head_ns_of(const HeadUnit& sum) {
+std::optional<double> head_ns_per_round(const HeadSample& sum) {
     return ratio(positive(sum.head_ns), positive(sum.timed_rounds));
 }
 
 /// T_non-head per round of a driving head.
-std::optional<double> non_head(const HeadUnit& sum) {
+std::optional<double> non_head(const HeadSample& sum) {
     if (sum.step_ns <= 0 || sum.timed_rounds <= 0) return std::nullopt;
     return (sum.step_ns - sum.head_ns) / sum.timed_rounds;
 }
 
-std::optional<double> speed_of(const HeadUnit& sum) {
+std::optional<double> token_speed(const HeadSample& sum) {
     return ratio(positive(sum.timed_committed), positive(sum.step_ns));
 }
 
 /// Returns the quantities of a sum over units.
-Point point_of(const PairedUnit& all) {
+Point compute_point(const PairedSample& all) {
     Point point;
-    point.tau = tau_of(all.head);
-    point.rho_tau = ratio(point.tau, tau_of(all.full));
-    if (const auto through = ratio(tau_of(all.drive_at_full), tau_of(all.drive_at_head));
+    point.tau = compute_tau(all.head);
+    point.rho_tau = ratio(point.tau, compute_tau(all.full));
+    if (const auto through = ratio(compute_tau(all.drive_at_full), compute_tau(all.drive_at_head));
         through && point.rho_tau)
         *point.rho_tau *= *through;
-    const auto full_head_ns = head_ns_of(all.full);
-    point.nu = ratio(head_ns_of(all.head), full_head_ns);
+    const auto full_head_ns = head_ns_per_round(all.full);
+    point.nu = ratio(head_ns_per_round(all.head), full_head_ns);
     point.kappa = ratio(full_head_ns, non_head(all.base));
     if (point.rho_tau && point.nu && point.kappa)
         point.predicted = predicted_speedup(*point.rho_tau, *point.nu, *point.kappa);
-    point.measured = ratio(speed_of(all.head_run), speed_of(all.full_run));
+    point.measured = ratio(token_speed(all.head_run), token_speed(all.full_run));
     if (point.measured && point.predicted) point.unexplained = *point.measured - *point.predicted;
     return point;
 }
@@ -95,7 +95,7 @@ std::optional<double> break_even_nu(double rho_tau, double kappa) {
     return (rho_tau * (1 + kappa) - 1) / kappa;
 }
 
-HeadUnit& HeadUnit::add(const HeadUnit& other, double times) {
+HeadSample& HeadSample::add(const HeadSample& other, double times) {
     rounds += times * other.rounds;
     committed += times * other.committed;
     timed_rounds += times * other.timed_rounds;
@@ -105,23 +105,23 @@ HeadUnit& HeadUnit::add(const HeadUnit& other, double times) {
     return *this;
 }
 
-AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const BootstrapOptions& options) {
-    PairedUnit sums;
+AcceptanceCost acceptance_cost(std::span<const PairedSample> units, const BootstrapOptions& options) {
+    PairedSample sums;
     AcceptanceCost out;
     std::size_t with_head = 0;
-    for (const PairedUnit& unit : units) {
+    for (const PairedSample& unit : units) {
         add(sums, unit, 1);
         with_head += unit.head.rounds > 0 ? 1 : 0;
         out.conversations += unit.head.rounds > 0 && unit.full.rounds > 0 ? 1 : 0;
     }
-    const Point point = point_of(sums);
+    const Point point = compute_point(sums);
     std::vector<double> resampled[std::size(quantities)];
     if (with_head >= min_conversations)
         for_each_resample(units.size(), options, [&](std::span<const std::uint32_t> times_drawn) {
-            PairedUnit drawn;
+            PairedSample drawn;
             for (std::size_t u = 0; u < units.size(); ++u)
                 if (times_drawn[u] > 0) add(drawn, units[u], times_drawn[u]);
-            const Point one = point_of(drawn);
+            const Point one = compute_point(drawn);
             for (std::size_t q = 0; q < std::size(quantities); ++q)
                 if (const auto value = one.*quantities[q].of) resampled[q].push_back(*value);
         });
@@ -134,7 +134,8 @@ AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const Bootstra
         BootstrapOptions own = options;
         if (quantity.counts_rounds) own.resolution = 1 / (alone ? rounds : std::min(rounds, full_rounds));
         Estimate estimate{*value, {}};
-        if (const auto spread = spread_of(*value, resampled[q], alone ? with_head : out.conversations, own))
+        if (const auto spread =
+                estimate_spread(*value, resampled[q], alone ? with_head : out.conversations, own))
             estimate.interval = spread->interval(*value);
         out.*quantity.out = estimate;
     }

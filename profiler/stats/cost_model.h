@@ -24,24 +24,24 @@ double iso_rho_tau(double speedup, double nu, double kappa);
 std::optional<double> break_even_nu(double rho_tau, double kappa);
 
 /// Acceptance and times of a head in one conversation. Times in nanoseconds.
-struct HeadUnit {
+struct HeadSample {
     double rounds = 0, committed = 0;              ///< over every round, for acceptance
     double timed_rounds = 0, timed_committed = 0;  ///< over the rounds whose times count
     double head_ns = 0;                            ///< exposed T_head of the timed rounds
     double step_ns = 0;  ///< time of the timed rounds, head included; 0 = the head did not drive
 
-    HeadUnit& operator+=(const HeadUnit& other) { return add(other, 1); }
-    HeadUnit& add(const HeadUnit& other, double times);
+    HeadSample& operator+=(const HeadSample& other) { return add(other, 1); }
+    HeadSample& add(const HeadSample& other, double times);
 };
 /// The same unit under the head in question, the full head and the driving head. Heads evaluated in different
 /// rounds are compared through the driving head, which ran in all of them. rho_tau = (tau_head / tau_drive in
 /// the rounds of `head`) x (tau_drive / tau_full in the rounds of `full`).
-struct PairedUnit {
-    HeadUnit head, full;
-    HeadUnit drive_at_head, drive_at_full;  ///< driving head in the rounds of each; no rounds = unknown
-    HeadUnit base;  ///< driven rounds in which T_head of `full` was measured; gives T_non-head
+struct PairedSample {
+    HeadSample head, full;
+    HeadSample drive_at_head, drive_at_full;  ///< driving head in the rounds of each; no rounds = unknown
+    HeadSample base;  ///< driven rounds in which T_head of `full` was measured; gives T_non-head
     /// Inputs of the measured speed-up: runs that each head drove, on the same texts.
-    HeadUnit full_run, head_run;
+    HeadSample full_run, head_run;
 };
 
 /// Comparison of one head with the full head. A quantity is absent if its inputs are.
@@ -57,6 +57,6 @@ struct AcceptanceCost {
 
 /// Computes the ratios of sums over conversations. Intervals resample conversations, with both heads of one
 /// together. tau uses the conversations of the head; all other quantities use those of both.
-AcceptanceCost acceptance_cost(std::span<const PairedUnit> units, const BootstrapOptions& options = {});
+AcceptanceCost acceptance_cost(std::span<const PairedSample> units, const BootstrapOptions& options = {});
 
 }  // namespace draftscope

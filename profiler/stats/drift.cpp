@@ -100,7 +100,7 @@ std::optional<MachineControl> machine_control(std::span<const VerifyPair> conver
             return a > 0 ? std::optional(b / a) : std::nullopt;
         },
         options);
-    if (out.ratio.interval) out.differs = out.is_large() && !out.ratio.interval->holds(1);
+    if (out.ratio.interval) out.differs = out.is_large() && !out.ratio.interval->contains(1);
     return out;
 }
 

@@ -20,7 +20,7 @@ bool is_sampled(HeadMode mode) {
 
 /// Identifies a prompt's text across runs.
 using PromptKey = std::tuple<std::string_view, int, std::string_view>;
-PromptKey key_of(const PromptRow& prompt) {
+PromptKey make_key(const PromptRow& prompt) {
     return {prompt.external_id, prompt.turn, prompt.text};
 }
 
@@ -31,15 +31,15 @@ struct Eval {
     bool timed;
 };
 
-HeadUnit acceptance_of(const Eval& eval) {
-    HeadUnit unit;
+HeadSample to_acceptance(const Eval& eval) {
+    HeadSample unit;
     unit.rounds = 1;
     unit.committed = eval.row->committed;
     return unit;
 }
 
-HeadUnit unit_of(const Eval& eval) {
-    HeadUnit unit = acceptance_of(eval);
+HeadSample to_sample(const Eval& eval) {
+    HeadSample unit = to_acceptance(eval);
     if (!eval.timed) return unit;
     unit.timed_rounds = 1;
     unit.head_ns = static_cast<double>(eval.row->head_ns);
@@ -50,7 +50,7 @@ HeadUnit unit_of(const Eval& eval) {
 struct RunRows {
     std::map<std::pair<HeadMode, std::string_view>, std::vector<Eval>> heads;
     std::vector<Eval> driving;
-    std::map<std::size_t, HeadUnit> driven;  ///< acceptance of the driving head by round index
+    std::map<std::size_t, HeadSample> driven;  ///< acceptance of the driving head by round index
     std::vector<std::size_t> rounds;
 
     RunRows(const Snapshot& snapshot, RowId run_id) {
@@ -62,7 +62,7 @@ struct RunRows {
             heads[{row.mode, row.head}].push_back(eval);
             if (row.mode != HeadMode::drive) continue;
             driving.push_back(eval);
-            if (round) driven[*round] += acceptance_of(eval);
+            if (round) driven[*round] += to_acceptance(eval);
         }
         for (std::size_t i = 0; i < snapshot.rounds.size(); ++i)
             if (snapshot.rounds[i].row.run_id == run_id) rounds.push_back(i);
@@ -70,8 +70,8 @@ struct RunRows {
 };
 
 /// Returns the counted time of a round (its part of the step) and the tokens committed in it. Without T_head.
-HeadUnit time_of(const Snapshot& snapshot, std::size_t round) {
-    HeadUnit unit;
+HeadSample counted_time(const Snapshot& snapshot, std::size_t round) {
+    HeadSample unit;
     const RoundEntry& entry = snapshot.rounds[round];
     const StepEntry& step = snapshot.steps[entry.step_index];
     if (step.row.excluded != Excluded::no) return unit;
@@ -82,7 +82,7 @@ HeadUnit time_of(const Snapshot& snapshot, std::size_t round) {
     return unit;
 }
 
-FullReference reference_of(HeadMode mode) {
+FullReference reference_for_mode(HeadMode mode) {
     switch (mode) {
         case HeadMode::drive:
             return FullReference::drive;
@@ -97,57 +97,59 @@ FullReference reference_of(HeadMode mode) {
 }
 
 /// Makes the units of one run.
-class UnitMaker {
+class PairedSampleBuilder {
   public:
-    UnitMaker(const Snapshot& snapshot, const RunRow& run)
+    PairedSampleBuilder(const Snapshot& snapshot, const RunRow& run)
         : snapshot_(snapshot), rows_(snapshot, run.id), conversations_(snapshot, run.id) {
         std::map<PromptKey, std::size_t> prompts;
         for (const std::size_t round : rows_.rounds) {
-            const PromptRow* prompt = prompt_of(round);
+            const PromptRow* prompt = find_prompt(round);
             if (prompt == nullptr || text_.contains(prompt->id)) continue;
-            const auto [found, is_new] = prompts.try_emplace(key_of(*prompt), unit_of_text_.size());
-            if (is_new) unit_of_text_.push_back(place_of(round));
+            const auto [found, is_new] = prompts.try_emplace(make_key(*prompt), conversation_of_text_.size());
+            if (is_new) conversation_of_text_.push_back(find_conversation(round));
             text_[prompt->id] = found->second;
         }
         for (const RunRow& other : snapshot.runs)
             if (other.id != run.id && other.head == "full" && comparable(run, other))
-                read_elsewhere(other.id, prompts);
+                read_other_runs(other.id, prompts);
         choose_reference();
     }
 
     FullReference reference() const { return reference_; }
 
-    std::vector<PairedUnit> units(const HeadStats& head) const {
-        std::map<std::int64_t, PairedUnit> units;
-        const auto at = [&](const Eval& eval) -> PairedUnit& { return units[place_of(eval.round)]; };
+    std::vector<PairedSample> units(const HeadStats& head) const {
+        std::map<std::int64_t, PairedSample> units;
+        const auto at = [&](const Eval& eval) -> PairedSample& {
+            return units[find_conversation(eval.round)];
+        };
         for (const Eval& eval : rows_.heads.at({head.mode, head.head})) {
-            at(eval).head += unit_of(eval);
+            at(eval).head += to_sample(eval);
             if (is_sampled(head.mode)) at(eval).drive_at_head += driven_at(eval);
         }
         if (full_ != nullptr)
             for (const Eval& eval : *full_) {
-                at(eval).full += unit_of(eval);
+                at(eval).full += to_sample(eval);
                 if (!whole_text_reference()) at(eval).drive_at_full += driven_at(eval);
             }
         for (const Eval& eval : rows_.driving) {
-            PairedUnit& unit = at(eval);
-            if (!is_sampled(head.mode)) unit.drive_at_head += acceptance_of(eval);
-            if (whole_text_reference() || is_elsewhere(eval)) unit.drive_at_full += acceptance_of(eval);
-            if (full_ != nullptr) unit.base.head_ns += unit_of(eval).head_ns;
+            PairedSample& unit = at(eval);
+            if (!is_sampled(head.mode)) unit.drive_at_head += to_acceptance(eval);
+            if (whole_text_reference() || is_in_other_run(eval)) unit.drive_at_full += to_acceptance(eval);
+            if (full_ != nullptr) unit.base.head_ns += to_sample(eval).head_ns;
         }
         for (const std::size_t round : rows_.rounds) {
-            PairedUnit& unit = units[place_of(round)];
-            const HeadUnit time = time_of(snapshot_, round);
+            PairedSample& unit = units[find_conversation(round)];
+            const HeadSample time = counted_time(snapshot_, round);
             if (full_ != nullptr) unit.base += time;
             // Speed is over steps, including rounds without a head call.
             if (head.mode != HeadMode::drive) continue;
             unit.head.step_ns += time.step_ns;
             unit.head.timed_committed += time.timed_committed;
-            const Elsewhere* other = elsewhere_of(round);
+            const OtherRun* other = find_other_run(round);
             if (other != nullptr && other->time.step_ns > 0) unit.head_run += time;
         }
         add_full_runs(head, units);
-        std::vector<PairedUnit> out;
+        std::vector<PairedSample> out;
         out.reserve(units.size());
         for (auto& [key, unit] : units) out.push_back(unit);
         return out;
@@ -155,38 +157,38 @@ class UnitMaker {
 
   private:
     /// The full head in another run that it drove, over a prompt that this run also has.
-    struct Elsewhere {
-        HeadUnit full;  ///< acceptance and T_head
-        HeadUnit time;  ///< rounds and T_head in them
+    struct OtherRun {
+        HeadSample full;  ///< acceptance and T_head
+        HeadSample time;  ///< rounds and T_head in them
     };
 
-    const PromptRow* prompt_of(std::size_t round) const {
+    const PromptRow* find_prompt(std::size_t round) const {
         return snapshot_.prompt(snapshot_.rounds[round].row.prompt_id);
     }
 
-    void read_elsewhere(RowId run_id, const std::map<PromptKey, std::size_t>& prompts) {
+    void read_other_runs(RowId run_id, const std::map<PromptKey, std::size_t>& prompts) {
         const RunRows rows(snapshot_, run_id);
         const auto place = [&](std::size_t round) -> std::optional<std::size_t> {
-            const PromptRow* prompt = prompt_of(round);
-            const auto found = prompt == nullptr ? prompts.end() : prompts.find(key_of(*prompt));
+            const PromptRow* prompt = find_prompt(round);
+            const auto found = prompt == nullptr ? prompts.end() : prompts.find(make_key(*prompt));
             if (found == prompts.end()) return std::nullopt;
             return found->second;
         };
         for (const Eval& eval : rows.driving) {
             const auto at = eval.round && eval.row->head == "full" ? place(*eval.round) : std::nullopt;
             if (!at) continue;
-            elsewhere_[*at].full += unit_of(eval);
-            elsewhere_[*at].time.head_ns += unit_of(eval).head_ns;
+            other_runs_[*at].full += to_sample(eval);
+            other_runs_[*at].time.head_ns += to_sample(eval).head_ns;
         }
         for (const std::size_t round : rows.rounds)
-            if (const auto at = place(round); at && elsewhere_.contains(*at))
-                elsewhere_[*at].time += time_of(snapshot_, round);
+            if (const auto at = place(round); at && other_runs_.contains(*at))
+                other_runs_[*at].time += counted_time(snapshot_, round);
     }
 
     void choose_reference() {
-        if (!elsewhere_.empty()) reference_ = FullReference::other_run;
+        if (!other_runs_.empty()) reference_ = FullReference::other_run;
         for (const auto& [key, evals] : rows_.heads) {
-            const FullReference own = reference_of(key.first);
+            const FullReference own = reference_for_mode(key.first);
             if (key.second != "full" || (reference_ != FullReference::none && own > reference_)) continue;
             reference_ = own;
             full_ = &evals;
@@ -196,50 +198,50 @@ class UnitMaker {
     bool whole_text_reference() const {
         return reference_ == FullReference::drive || reference_ == FullReference::selfpaced;
     }
-    bool is_elsewhere(const Eval& eval) const {
-        return reference_ == FullReference::other_run && eval.round && elsewhere_of(*eval.round) != nullptr;
+    bool is_in_other_run(const Eval& eval) const {
+        return reference_ == FullReference::other_run && eval.round && find_other_run(*eval.round) != nullptr;
     }
     /// Returns the full head's data from other runs for the prompt of a round; null if there is none.
-    const Elsewhere* elsewhere_of(std::size_t round) const {
+    const OtherRun* find_other_run(std::size_t round) const {
         const auto text = text_.find(snapshot_.rounds[round].row.prompt_id);
-        const auto found = text == text_.end() ? elsewhere_.end() : elsewhere_.find(text->second);
-        return found == elsewhere_.end() ? nullptr : &found->second;
+        const auto found = text == text_.end() ? other_runs_.end() : other_runs_.find(text->second);
+        return found == other_runs_.end() ? nullptr : &found->second;
     }
-    HeadUnit driven_at(const Eval& eval) const {
+    HeadSample driven_at(const Eval& eval) const {
         const auto found = eval.round ? rows_.driven.find(*eval.round) : rows_.driven.end();
-        return found == rows_.driven.end() ? HeadUnit() : found->second;
+        return found == rows_.driven.end() ? HeadSample() : found->second;
     }
 
     /// Returns the conversation of a round. Rows without a round form one extra unit.
-    std::int64_t place_of(const std::optional<std::size_t>& round) const {
-        constexpr std::int64_t nowhere = -1;
-        if (!round) return nowhere;
-        const auto found = conversations_.of(snapshot_.rounds[*round].row.prompt_id);
-        return found ? static_cast<std::int64_t>(*found) : nowhere;
+    std::int64_t find_conversation(const std::optional<std::size_t>& round) const {
+        constexpr std::int64_t no_conversation = -1;
+        if (!round) return no_conversation;
+        const auto found = conversations_.find(snapshot_.rounds[*round].row.prompt_id);
+        return found ? static_cast<std::int64_t>(*found) : no_conversation;
     }
 
     /// Adds the full head's data from other runs. It is the reference if this run has no better one, and it
     /// gives the measured speed. A full head that drives needs none.
-    void add_full_runs(const HeadStats& head, std::map<std::int64_t, PairedUnit>& units) const {
+    void add_full_runs(const HeadStats& head, std::map<std::int64_t, PairedSample>& units) const {
         if (head.mode == HeadMode::drive && head.head == "full") {
             for (auto& [key, unit] : units) unit.full_run = unit.head_run = unit.head;
             return;
         }
-        for (const auto& [text, there] : elsewhere_) {
-            PairedUnit& unit = units[unit_of_text_[text]];
-            unit.full_run += there.time;
+        for (const auto& [text, driven_run] : other_runs_) {
+            PairedSample& unit = units[conversation_of_text_[text]];
+            unit.full_run += driven_run.time;
             if (reference_ != FullReference::other_run) continue;
-            unit.full += there.full;
-            unit.base += there.time;
+            unit.full += driven_run.full;
+            unit.base += driven_run.time;
         }
     }
 
     const Snapshot& snapshot_;
     RunRows rows_;
     Conversations conversations_;
-    std::unordered_map<RowId, std::size_t> text_;  ///< index of a prompt's text among those of the run
-    std::vector<std::int64_t> unit_of_text_;       ///< conversation in which the text first occurs
-    std::map<std::size_t, Elsewhere> elsewhere_;   ///< by text
+    std::unordered_map<RowId, std::size_t> text_;     ///< index of a prompt's text among those of the run
+    std::vector<std::int64_t> conversation_of_text_;  ///< conversation in which the text first occurs
+    std::map<std::size_t, OtherRun> other_runs_;      ///< by text
     FullReference reference_ = FullReference::none;
     const std::vector<Eval>* full_ = nullptr;  ///< rows of the run's own full reference
 };
@@ -256,7 +258,7 @@ const HeadStats* full_with_times(const std::vector<HeadComparison>& heads) {
     return best;
 }
 
-std::optional<HeadBytes> against_bytes(const HeadStats& head, const HeadStats& full) {
+std::optional<HeadBytes> compare_bytes(const HeadStats& head, const HeadStats& full) {
     if (head.head_ns_per_round <= 0 || head.bytes_per_round <= 0) return std::nullopt;
     HeadBytes out;
     out.per_second = head.bytes_per_round / (head.head_ns_per_round * 1e-9);
@@ -301,8 +303,9 @@ std::map<std::string, double> streamed_bytes(const RunRow& run) {
     return out;
 }
 
-HeadReads reads_of(const RunRow& run, const std::map<std::string, double>& streamed, const HeadStats& stats) {
-    HeadReads out;
+HeadTraffic measure_traffic(const RunRow& run, const std::map<std::string, double>& streamed,
+                            const HeadStats& stats) {
+    HeadTraffic out;
     out.head_ns = stats.head_ns_per_round;
     out.streamed = stats.bytes_per_round;
     if (const auto own = streamed.find(stats.head); own != streamed.end()) {
@@ -321,8 +324,8 @@ HeadReads reads_of(const RunRow& run, const std::map<std::string, double>& strea
 
 }  // namespace
 
-HeadReads head_reads(const RunRow& run, const HeadStats& stats) {
-    return reads_of(run, streamed_bytes(run), stats);
+HeadTraffic head_traffic(const RunRow& run, const HeadStats& stats) {
+    return measure_traffic(run, streamed_bytes(run), stats);
 }
 
 namespace {
@@ -334,7 +337,7 @@ void drop_intervals(AcceptanceCost& cost) {
         if (*one) (*one)->interval.reset();
 }
 
-std::string no_interval_of(const HeadComparison& head) {
+std::string no_interval_reason(const HeadComparison& head) {
     if (!head.cost.rho_tau) return {};
     const std::string text = no_interval_text(head.cost.conversations);
     if (text.empty()) return {};
@@ -358,23 +361,24 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
     std::vector<HeadComparison> out;
     const RunRow* run = snapshot.run(run_id);
     if (run == nullptr) return out;
-    const UnitMaker maker(snapshot, *run);
+    const PairedSampleBuilder builder(snapshot, *run);
     const std::map<std::string, double> streamed = streamed_bytes(*run);
     const bool sampled =
-        maker.reference() == FullReference::aligned || maker.reference() == FullReference::calibration;
+        builder.reference() == FullReference::aligned || builder.reference() == FullReference::calibration;
     for (HeadStats& stats : head_stats(snapshot, run_id)) {
         HeadComparison head;
-        head.cost = acceptance_cost(maker.units(stats), options);
-        head.reference = maker.reference();
+        head.cost = acceptance_cost(builder.units(stats), options);
+        head.reference = builder.reference();
         head.estimate = stats.mode == HeadMode::aligned || (sampled && stats.head != "full");
-        if (stats.head == "full" && reference_of(stats.mode) == head.reference) drop_intervals(head.cost);
+        if (stats.head == "full" && reference_for_mode(stats.mode) == head.reference)
+            drop_intervals(head.cost);
         head.stats = std::move(stats);
-        head.no_interval = no_interval_of(head);
-        head.reads = reads_of(*run, streamed, head.stats);
+        head.no_interval = no_interval_reason(head);
+        head.reads = measure_traffic(*run, streamed, head.stats);
         out.push_back(std::move(head));
     }
     if (const HeadStats* full = full_with_times(out); full != nullptr)
-        for (HeadComparison& head : out) head.bytes = against_bytes(head.stats, *full);
+        for (HeadComparison& head : out) head.bytes = compare_bytes(head.stats, *full);
     return out;
 }
 
@@ -389,15 +393,15 @@ std::vector<DrivenPrompt> driven_prompts(const Snapshot& snapshot, RowId run_id)
     };
     const RunRows rows(snapshot, run_id);
     for (const std::size_t round : rows.rounds) {
-        HeadUnit& unit = at(round).unit;
+        HeadSample& unit = at(round).unit;
         unit.rounds += 1;
         unit.committed += snapshot.rounds[round].row.committed;
-        unit += time_of(snapshot, round);
+        unit += counted_time(snapshot, round);
     }
     for (const Eval& eval : rows.driving) {
         if (!eval.round) continue;
         DrivenPrompt& prompt = at(*eval.round);
-        prompt.unit.head_ns += unit_of(eval).head_ns;
+        prompt.unit.head_ns += to_sample(eval).head_ns;
         prompt.active_rows += eval.row->active_rows;
     }
     return out;

@@ -12,7 +12,7 @@
 /// - Heads with mode `drive` or `selfpaced` decoded the whole text, warm-up and calibration rounds
 ///   included. Their tau values are compared directly: the same prompts and tokens. `aligned` and
 ///   `calibration` rows exist in some rounds only. Such a head is compared with the driving head in those
-///   rounds, and through it with the full head (PairedUnit).
+///   rounds, and through it with the full head (PairedSample).
 /// - The full reference of a run is its own `full` rows of mode drive, else selfpaced. The next choice is
 ///   the drive rows of comparable runs of `full` in the file (profiler/stats/comparable.h), over the prompts
 ///   that both runs have (same external id, turn and text). The last choices are the run's aligned and
@@ -39,7 +39,7 @@ struct HeadBytes {
 };
 
 /// Bytes that a head's rounds read, and the part of T_head that the machine's probed bandwidth explains.
-struct HeadReads {
+struct HeadTraffic {
     double streamed = 0;  ///< bytes of whole matrices per round
     double gathered = 0;  ///< bytes of scattered rows per round
     /// Predicted time per round, each kind of read at its probed rate (`doctor`). Absent without a probe or
@@ -50,12 +50,12 @@ struct HeadReads {
     double times() const { return explained_ns ? head_ns / *explained_ns : 0; }
     double constant_ns() const { return explained_ns ? head_ns - *explained_ns : 0; }
 };
-HeadReads head_reads(const RunRow& run, const HeadStats& stats);
+HeadTraffic head_traffic(const RunRow& run, const HeadStats& stats);
 
 /// A head's statistics and its comparison with the full head.
 struct HeadComparison {
     HeadStats stats;
-    HeadReads reads;
+    HeadTraffic reads;
     AcceptanceCost cost;
     /// Absent without times of both heads, or without a full head in this run.
     std::optional<HeadBytes> bytes;
@@ -75,7 +75,7 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
 /// head's time.
 struct DrivenPrompt {
     RowId prompt_id = 0;
-    HeadUnit unit;
+    HeadSample unit;
     double active_rows = 0;  ///< rows read per call of the head, summed over rounds; 0 without a head
 };
 /// Returns the prompts in the order of their first rounds.

@@ -17,20 +17,21 @@ namespace {
 /// Conversations of the counted steps. A batch's step belongs to several: one for each round.
 struct StepUnits {
     std::size_t count = 0;
-    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> of_step;  ///< by step index in the snapshot
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>>
+        units_of_step;  ///< by step index in the snapshot
 };
 
-StepUnits units_of(const Snapshot& snapshot, const RunSamples& samples, RowId run_id) {
+StepUnits find_units(const Snapshot& snapshot, const RunSamples& samples, RowId run_id) {
     const Conversations conversations(snapshot, run_id);
     StepUnits units;
     std::map<std::size_t, std::uint32_t> places;  // conversations without a counted step are left out
     for (const std::uint32_t index : samples.steps()) {
         const StepEntry& step = snapshot.steps[index];
-        std::vector<std::uint32_t>& of = units.of_step[index];
+        std::vector<std::uint32_t>& of = units.units_of_step[index];
         for (std::uint32_t r = 0; r < step.rounds.count; ++r) {
             // Rounds without a prompt form one extra unit.
             const std::size_t conversation =
-                conversations.of(snapshot.rounds[step.rounds.first + r].row.prompt_id)
+                conversations.find(snapshot.rounds[step.rounds.first + r].row.prompt_id)
                     .value_or(conversations.count());
             of.push_back(
                 places.try_emplace(conversation, static_cast<std::uint32_t>(places.size())).first->second);
@@ -48,7 +49,7 @@ std::optional<Interval> step_median_interval(std::span<const std::uint32_t> step
     std::vector<double> repeated;
     std::vector<std::uint32_t> of;
     for (std::size_t i = 0; i < steps.size(); ++i)
-        for (const std::uint32_t unit : units.of_step.at(steps[i])) {
+        for (const std::uint32_t unit : units.units_of_step.at(steps[i])) {
             repeated.push_back(values[i]);
             of.push_back(unit);
         }
@@ -146,12 +147,12 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
         out.warmup_cut = out.warmup_found;
         samples.drop_first(out.warmup_cut);
     }
-    const StepUnits units = units_of(snapshot, samples, run_id);
+    const StepUnits units = find_units(snapshot, samples, run_id);
     out.conversations = units.count;
     std::vector<double> unit_ns(units.count), unit_rounds(units.count), unit_committed(units.count), step_ns;
     for (std::size_t i = 0; i < samples.steps().size(); ++i) {
         const StepEntry& step = snapshot.steps[samples.steps()[i]];
-        const std::vector<std::uint32_t>& of = units.of_step.at(samples.steps()[i]);
+        const std::vector<std::uint32_t>& of = units.units_of_step.at(samples.steps()[i]);
         step_ns.push_back(static_cast<double>(samples.step_ns()[i]));
         add_to_units(unit_ns, of, step_ns.back());
         for (std::uint32_t r = 0; r < of.size(); ++r) {
@@ -178,10 +179,11 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
         phase.gb_per_s = row.gb_per_s;
         std::vector<double> busy, unit_exposed(units.count);
         std::vector<std::uint32_t> steps;
-        for (const PhaseSample& sample : samples.of(row.phase_id)) {
+        for (const PhaseSample& sample : samples.phase_samples(row.phase_id)) {
             busy.push_back(static_cast<double>(sample.busy_ns));
             steps.push_back(sample.step);
-            add_to_units(unit_exposed, units.of_step.at(sample.step), static_cast<double>(sample.exposed_ns));
+            add_to_units(unit_exposed, units.units_of_step.at(sample.step),
+                         static_cast<double>(sample.exposed_ns));
         }
         phase.median_interval = step_median_interval(steps, busy, units, options);
         phase.share_interval = ratio_estimate(unit_exposed, unit_ns, options).interval;

@@ -32,7 +32,7 @@ struct PromptRate {
 };
 
 /// Returns a run's prompts with counted time. A prompt that the run decoded twice is one entry.
-std::map<PromptKey, PromptRate> rates_of(const Snapshot& snapshot, RowId run_id) {
+std::map<PromptKey, PromptRate> prompt_rates(const Snapshot& snapshot, RowId run_id) {
     std::map<PromptKey, PromptRate> out;
     std::unordered_map<RowId, Rate> by_prompt;
     for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
@@ -53,7 +53,7 @@ std::map<PromptKey, PromptRate> rates_of(const Snapshot& snapshot, RowId run_id)
     return out;
 }
 
-std::size_t conversations_of(const Snapshot& snapshot, RowId run_id) {
+std::size_t group_conversations(const Snapshot& snapshot, RowId run_id) {
     std::set<Conversation> out;
     for (const auto& prompt : snapshot.prompts)
         if (prompt->run_id == run_id) out.insert({prompt->suite, prompt->external_id});
@@ -64,7 +64,7 @@ struct Unit {
     Rate run, plain;
 };
 
-Estimate ratio_of(const std::vector<Unit>& units, const Unit& whole, const BootstrapOptions& options) {
+Estimate speed_ratio(const std::vector<Unit>& units, const Unit& whole, const BootstrapOptions& options) {
     return bootstrap_estimate(
         whole.run.per_second() / whole.plain.per_second(), units.size(),
         [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
@@ -81,17 +81,18 @@ Estimate ratio_of(const std::vector<Unit>& units, const Unit& whole, const Boots
 
 }  // namespace
 
-std::optional<SpeedUp> speed_up(const Snapshot& snapshot, RowId run_id, const BootstrapOptions& options) {
+std::optional<Speedup> compute_speedup(const Snapshot& snapshot, RowId run_id,
+                                       const BootstrapOptions& options) {
     const RunRow* run = snapshot.run(run_id);
     if (run == nullptr || run->drafter == plain_drafter) return std::nullopt;
     const std::string setting = plain_setting(*run);
     std::map<PromptKey, PromptRate> mine, theirs;
-    SpeedUp out;
+    Speedup out;
     for (const RunRow& other : snapshot.runs) {
         if (other.drafter != plain_drafter || plain_setting(other) != setting) continue;
-        if (mine.empty()) mine = rates_of(snapshot, run_id);
+        if (mine.empty()) mine = prompt_rates(snapshot, run_id);
         bool shares = false;
-        for (const auto& [key, prompt] : rates_of(snapshot, other.id)) {
+        for (const auto& [key, prompt] : prompt_rates(snapshot, other.id)) {
             if (!mine.contains(key)) continue;
             theirs[key].rate.add(prompt.rate);
             shares = true;
@@ -110,16 +111,16 @@ std::optional<SpeedUp> speed_up(const Snapshot& snapshot, RowId run_id, const Bo
     if (whole.plain.per_second() <= 0) return std::nullopt;
     out.prompts = theirs.size();
     out.conversations = units.size();
-    out.conversations_of_run = conversations_of(snapshot, run_id);
+    out.conversations_of_run = group_conversations(snapshot, run_id);
     out.tokens_per_second = whole.run.per_second();
     out.plain_tokens_per_second = whole.plain.per_second();
     std::vector<Unit> list;
     for (const auto& [conversation, unit] : units) list.push_back(unit);
-    out.ratio = ratio_of(list, whole, options);
+    out.ratio = speed_ratio(list, whole, options);
     return out;
 }
 
-std::optional<double> earlier_baseline(const Snapshot& snapshot, RowId run_id) {
+std::optional<double> legacy_baseline(const Snapshot& snapshot, RowId run_id) {
     for (std::size_t i = snapshot.counters.size(); i-- > 0;) {
         const CounterRow& counter = snapshot.counters[i];
         if (counter.run_id == run_id && counter.name == baseline_counter) return counter.value;

@@ -15,7 +15,7 @@
 /// evenly among its rounds.
 namespace draftscope {
 
-struct SpeedUp {
+struct Speedup {
     std::vector<RowId> plain_runs;  ///< plain runs that have a prompt of the run
     std::size_t prompts = 0, conversations = 0;
     std::size_t conversations_of_run = 0;
@@ -23,10 +23,11 @@ struct SpeedUp {
     Estimate ratio;                                             ///< the interval resamples conversations
 };
 /// Returns the speed-up; absent for a run without a drafter, or if no plain run has a prompt of it.
-std::optional<SpeedUp> speed_up(const Snapshot& snapshot, RowId run_id, const BootstrapOptions& options = {});
+std::optional<Speedup> compute_speedup(const Snapshot& snapshot, RowId run_id,
+                                       const BootstrapOptions& options = {});
 
 /// Returns the baseline speed of captures of earlier versions, in tokens per second. They stored it instead
 /// of a plain run. It covers the run's first prompts only, so it is not comparable with the run's own speed.
-std::optional<double> earlier_baseline(const Snapshot& snapshot, RowId run_id);
+std::optional<double> legacy_baseline(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope

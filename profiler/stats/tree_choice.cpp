@@ -8,7 +8,7 @@ namespace draftscope {
 namespace {
 
 /// Marks the nodes of `round` that `tree` would contain, root included.
-std::vector<char> kept_by(const PilotRound& round, const TreeShape& tree) {
+std::vector<char> select_nodes(const PilotRound& round, const TreeShape& tree) {
     std::vector<char> kept(round.size(), 0);
     kept[0] = 1;
     if (tree.topk == 1) {
@@ -56,7 +56,7 @@ double pilot_tau(std::span<const PilotRound> rounds, const TreeShape& tree) {
     for (const PilotRound& round : rounds) {
         committed += 1;
         if (round.empty()) continue;
-        const std::vector<char> kept = kept_by(round, tree);
+        const std::vector<char> kept = select_nodes(round, tree);
         for (std::size_t i = 1; i < round.size(); ++i) committed += round[i].accepted && kept[i] ? 1 : 0;
     }
     return rounds.empty() ? 1.0 : committed / static_cast<double>(rounds.size());

@@ -23,7 +23,7 @@ using storage::Database;
 using storage::Statement;
 
 /// Above this number the trace viewers in browsers run out of memory.
-constexpr std::int64_t comfortable_events = 500'000;
+constexpr std::int64_t max_browser_events = 500'000;
 /// GPU rows appear as a separate process next to their run's, as in other profilers.
 constexpr std::int64_t gpu_pid_offset = 1'000'000;
 
@@ -59,15 +59,15 @@ class Tracks {
 };
 
 /// The output file: the object form of the Trace Event format, plain or gzip.
-class TraceFile {
+class TraceEventWriter {
   public:
-    TraceFile(const std::string& name, bool compress)
+    TraceEventWriter(const std::string& name, bool compress)
         : file_(gzopen(name.c_str(), compress ? "wb6" : "wbT")) {}
-    ~TraceFile() {
+    ~TraceEventWriter() {
         if (file_ != nullptr) gzclose(file_);
     }
-    TraceFile(const TraceFile&) = delete;
-    TraceFile& operator=(const TraceFile&) = delete;
+    TraceEventWriter(const TraceEventWriter&) = delete;
+    TraceEventWriter& operator=(const TraceEventWriter&) = delete;
 
     bool open() const { return file_ != nullptr; }
     void text(std::string_view text) {
@@ -94,7 +94,7 @@ class TraceFile {
 
 class ChromeExport {
   public:
-    ChromeExport(const std::string& path, const Database& db, TraceFile& file, bool drop_text)
+    ChromeExport(const std::string& path, const Database& db, TraceEventWriter& file, bool drop_text)
         : path_(path), db_(db), file_(file), drop_text_(drop_text) {}
 
     Status write() {
@@ -126,7 +126,7 @@ class ChromeExport {
         return {};
     }
     /// Each run has its own time zero; the trace uses one time line.
-    std::string ts(RowId run, TimeNs ns) { return micros(time_sum(ns, offset_[run])); }
+    std::string ts(RowId run, TimeNs ns) { return micros(saturating_sum(ns, offset_[run])); }
     /// Thread ids are unique in the file, because some readers merge equal ids of different processes.
     std::int64_t tid(std::int64_t pid, const std::string& name);
     /// Returns the thread id of the slice's track.
@@ -146,7 +146,7 @@ class ChromeExport {
 
     const std::string& path_;
     const Database& db_;
-    TraceFile& file_;
+    TraceEventWriter& file_;
     bool drop_text_;
     std::map<RowId, TimeNs> offset_;
     std::map<std::pair<std::int64_t, std::string>, std::int64_t> tids_;
@@ -184,7 +184,7 @@ std::int64_t ChromeExport::slice(std::int64_t pid, RowId run, const std::string&
     const std::int64_t thread = tid(pid, place == 0 ? track : fmt::format("{} ({})", track, place + 1));
     file_.event(fmt::format(
         R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{{}}}}})", pid, thread,
-        ts(run, start), micros(time_between(start, end)), json_text(name), category, args));
+        ts(run, start), micros(saturating_difference(start, end)), json_text(name), category, args));
     return thread;
 }
 
@@ -347,17 +347,17 @@ Status ChromeExport::nvtx_ranges() {
 
 /// Writes the running tau and the head's active rows at the end of each round.
 Status ChromeExport::round_counters() {
-    struct SoFar {
+    struct RunningSums {
         std::int64_t rounds = 0, committed = 0;
     };
-    std::map<RowId, SoFar> so_far;
+    std::map<RowId, RunningSums> so_far;
     return each(
         "SELECT r.run_id, r.end_ns, r.committed, h.active_rows FROM round r LEFT JOIN head_eval h ON "
         "h.round_id "
         "= r.id AND h.mode = 'drive' ORDER BY r.run_id, r.end_ns, r.id",
         [&](Statement& row) {
             const RowId run = row.integer(0);
-            SoFar& count = so_far[run];
+            RunningSums& count = so_far[run];
             ++count.rounds;
             count.committed += row.integer(2);
             const auto counter = [&](const char* name, double value) {
@@ -402,7 +402,7 @@ Status export_chrome(const std::string& path, const std::string& out, bool drop_
     if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
     const std::string partial = storage::partial_name(out);
     std::error_code error;
-    TraceFile file(partial, out.ends_with(".gz"));
+    TraceEventWriter file(partial, out.ends_with(".gz"));
     if (!file.open())
         return failed("{}: can't be written; check that its folder exists and is writable", partial);
     Status written = ChromeExport(path, db, file, drop_text).write();
@@ -412,7 +412,7 @@ Status export_chrome(const std::string& path, const std::string& out, bool drop_
         std::filesystem::remove(partial, error);
         return written;
     }
-    if (file.events() > comfortable_events)
+    if (file.events() > max_browser_events)
         log_warning(
             "{}: {} events may exceed a browser's memory; open the file through trace_processor "
             "--httpd",

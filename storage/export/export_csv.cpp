@@ -67,7 +67,7 @@ struct Columns {
     std::string header;
 };
 
-Columns columns_of(const storage::Statement& rows, std::string_view name, bool drop_text) {
+Columns list_columns(const storage::Statement& rows, std::string_view name, bool drop_text) {
     Columns out;
     out.count = sqlite3_column_count(rows.get());
     bool accepts = name == "run";
@@ -91,7 +91,7 @@ Status write_csv(const std::string& path, const storage::Database& db, std::stri
     if (!rows) return storage::file_error(path, db, fmt::format("reading {}", name));
     const File file(std::fopen(file_name.c_str(), "wb"));
     if (!file) return failed("{}: can't be written; check that its folder exists and is writable", file_name);
-    const Columns columns = columns_of(rows, name, drop_text);
+    const Columns columns = list_columns(rows, name, drop_text);
     std::string line = columns.header;
     int code = SQLITE_ROW;
     bool written = true;
@@ -125,19 +125,19 @@ Status export_csv(const std::string& path, const std::string& out, bool drop_tex
     const bool created = std::filesystem::create_directory(out, error);
     if (!std::filesystem::is_directory(out, error))
         return bad_input("{}: the folder can't be created; create it or choose another one", out);
-    const auto file_of = [&](std::string_view name) {
+    const auto csv_path = [&](std::string_view name) {
         return (std::filesystem::path(out) / fmt::format("{}.csv", name)).string();
     };
     for (const std::string_view table : storage::table_names) {
-        if (std::filesystem::exists(file_of(table), error))
-            return bad_input("{}: the file exists; choose another folder", file_of(table));
+        if (std::filesystem::exists(csv_path(table), error))
+            return bad_input("{}: the file exists; choose another folder", csv_path(table));
     }
     std::vector<std::string> files;
     const auto write_all = [&]() -> Status {
         if (db.exec("BEGIN") != SQLITE_OK) return storage::file_error(path, db, "starting to read");
         DS_ASSIGN(const Losslessness losslessness, losslessness_by_run(path, db));
         const auto write = [&](std::string_view name) {
-            files.push_back(file_of(name));
+            files.push_back(csv_path(name));
             return write_csv(path, db, name, files.back(), drop_text, losslessness);
         };
         for (const std::string_view table : storage::table_names) DS_TRY(write(table));

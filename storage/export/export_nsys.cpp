@@ -54,7 +54,7 @@ class NsysExport {
         DS_TRY(foreign_ranges());
         DS_TRY(calls());
         DS_TRY(gpu_ops());
-        DS_TRY(our_tables());
+        DS_TRY(speculation_tables());
         return strings();
     }
 
@@ -84,7 +84,7 @@ class NsysExport {
         return strings_.try_emplace(std::string(text), static_cast<std::int64_t>(strings_.size()))
             .first->second;
     }
-    std::int64_t tid_of(std::int64_t run, std::int64_t thread) {
+    std::int64_t thread_id_for(std::int64_t run, std::int64_t thread) {
         const std::int64_t id = global_pid(pids_[run]) | (thread & 0xFFFFFF);
         threads_.try_emplace(id, run);
         return id;
@@ -102,7 +102,7 @@ class NsysExport {
     Status calls();
     Status gpu_ops();
     Status gpu_op(const Statement& row);
-    Status our_tables();
+    Status speculation_tables();
     Status strings();
 
     const std::string& path_;
@@ -180,7 +180,7 @@ Status NsysExport::range(std::int64_t run, std::int64_t thread, std::int64_t typ
     DS_ASSIGN(Statement * events, table(nullptr, "NVTX_EVENTS", 19));
     const std::optional<std::int64_t> none;
     const std::optional<double> no_number;
-    const std::int64_t tid = tid_of(run, thread);
+    const std::int64_t tid = thread_id_for(run, thread);
     const std::optional<std::int64_t> id = type == start_end ? std::optional(next_range_++) : none;
     return done(events->run(at(run, start), at(run, end), type, id, category, colour, storage::TextOrNull{},
                             tid, none, string_id(name), std::int64_t{1}, payload, none, no_number, none, none,
@@ -199,8 +199,8 @@ Status NsysExport::ranges() {
     const auto describe = [&](std::int64_t run, std::int64_t type, std::int64_t category,
                               std::string_view text, std::int64_t domain) {
         return done(events->run(std::int64_t{0}, none, type, none, category, none, text,
-                                tid_of(run, engine_threads_[run]), none, none, domain, none, none, no_number,
-                                none, none, no_number, none, none));
+                                thread_id_for(run, engine_threads_[run]), none, none, domain, none, none,
+                                no_number, none, none, no_number, none, none));
     };
     for (const auto& [run, pid] : pids_) {
         DS_TRY(describe(run, domain_row, 0, "draftscope", 1));
@@ -249,7 +249,7 @@ Status NsysExport::foreign_ranges() {
         "WHERE domain != 'CUDA API' ORDER BY rowid",
         [&](Statement& row) -> Status {
             const std::int64_t run = row.integer(0);
-            const std::int64_t tid = tid_of(run, row.integer(3));
+            const std::int64_t tid = thread_id_for(run, row.integer(3));
             const std::string domain(row.text(1));
             const auto [known, added] = domains_.try_emplace(
                 domain,
@@ -278,8 +278,8 @@ Status NsysExport::calls() {
             const std::int64_t driver =
                 row.text(1).substr(0, 4) == "cuda" || row.text(1).substr(0, 2) == "__" ? 0 : 1;
             return done(runtime->run(at(run, row.integer(3)), at(run, row.integer(4)), driver,
-                                     tid_of(run, row.integer(2)), row.integer(5), string_id(row.text(1)),
-                                     std::int64_t{0}, std::optional<std::int64_t>()));
+                                     thread_id_for(run, row.integer(2)), row.integer(5),
+                                     string_id(row.text(1)), std::int64_t{0}, std::optional<std::int64_t>()));
         });
 }
 
@@ -352,7 +352,7 @@ Status NsysExport::gpu_ops() {
 }
 
 /// Writes the tables for speculation: a row per round with the step's times, and the phase of each GPU op.
-Status NsysExport::our_tables() {
+Status NsysExport::speculation_tables() {
     DS_TRY(
         script("CREATE TABLE DRAFTSCOPE_ROUNDS (start INTEGER NOT NULL, end INTEGER NOT NULL, globalPid "
                "INTEGER, step INTEGER, prompt INTEGER, round INTEGER, treeNodes INTEGER, drafted INTEGER, "

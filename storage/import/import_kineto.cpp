@@ -76,7 +76,7 @@ class KinetoReader {
     void about(const json& document) {
         trace_.product = "PyTorch profiler " + text(document, "schemaVersion");
     }
-    ForeignTrace take_trace() {
+    ImportedTimeline take_timeline() {
         trace_.kind = "kineto";
         return std::move(trace_);
     }
@@ -88,7 +88,7 @@ class KinetoReader {
         seen_ = true;
         const std::string name = text(event, "name");
         if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") {
-            ForeignTrace::Op op;
+            ImportedTimeline::Op op;
             op.row.name = name;
             op.row.stream = static_cast<int>(number(args, "stream", number(event, "tid")));
             op.row.start_ns = start;
@@ -117,14 +117,14 @@ class KinetoReader {
         return threads_.try_emplace(name, static_cast<std::int64_t>(threads_.size()) + 1).first->second;
     }
 
-    ForeignTrace trace_;
+    ImportedTimeline trace_;
     std::map<std::string, std::int64_t> threads_;
     bool seen_ = false;
 };
 
 }  // namespace
 
-Result<ForeignTrace> read_kineto(const std::string& path) {
+Result<ImportedTimeline> read_kineto(const std::string& path) {
     DS_ASSIGN(const std::string content, read_text(path));
     KinetoReader reader;
     // Events are at depth 1 of a bare array, or at depth 2 of the object form, in traceEvents.
@@ -152,7 +152,7 @@ Result<ForeignTrace> read_kineto(const std::string& path) {
     } catch (const json::exception& error) {
         return bad_input("{}: not valid JSON: {}", path, error.what());
     }
-    return reader.take_trace();
+    return reader.take_timeline();
 }
 
 }  // namespace draftscope::storage

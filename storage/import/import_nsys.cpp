@@ -14,7 +14,7 @@ class NsysReader {
   public:
     NsysReader(const std::string& path, Database db) : path_(path), db_(std::move(db)) {}
 
-    Result<ForeignTrace> read() {
+    Result<ImportedTimeline> read() {
         DS_TRY(find_tables());
         trace_.kind = "nsys";
         DS_TRY(strings());
@@ -22,9 +22,9 @@ class NsysReader {
         DS_TRY(ranges());
         DS_TRY(calls());
         DS_TRY(kernels());
-        DS_TRY(movements("CUPTI_ACTIVITY_KIND_MEMCPY", "memcpy"));
-        DS_TRY(movements("CUPTI_ACTIVITY_KIND_MEMSET", "memset"));
-        DS_TRY(movements("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "graph"));
+        DS_TRY(memory_ops("CUPTI_ACTIVITY_KIND_MEMCPY", "memcpy"));
+        DS_TRY(memory_ops("CUPTI_ACTIVITY_KIND_MEMSET", "memset"));
+        DS_TRY(memory_ops("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "graph"));
         return std::move(trace_);
     }
 
@@ -52,8 +52,8 @@ class NsysReader {
     Status ranges();
     Status calls();
     Status kernels();
-    Status movements(const std::string& table, const char* name);
-    const std::string& string_of(std::int64_t id) const {
+    Status memory_ops(const std::string& table, const char* name);
+    const std::string& find_string(std::int64_t id) const {
         static const std::string none;
         const auto found = strings_.find(id);
         return found != strings_.end() ? found->second : none;
@@ -62,11 +62,11 @@ class NsysReader {
     static std::int64_t correlation(std::int64_t process, std::int64_t id) {
         return (process & 0xFFFFFF) << 32 | (id & 0xFFFFFFFF);
     }
-    ForeignTrace::Op op(const Statement& row, std::string name) const;
+    ImportedTimeline::Op op(const Statement& row, std::string name) const;
 
     const std::string& path_;
     Database db_;
-    ForeignTrace trace_;
+    ImportedTimeline trace_;
     std::map<std::string, std::set<std::string>> columns_;
     std::map<std::int64_t, std::string> strings_;
 };
@@ -117,7 +117,7 @@ Status NsysReader::ranges() {
                     " FROM NVTX_EVENTS WHERE eventType = 75",
                 [&](Statement& row) {
                     const std::string name =
-                        row.is_null(2) ? string_of(row.integer(3)) : std::string(row.text(2));
+                        row.is_null(2) ? find_string(row.integer(3)) : std::string(row.text(2));
                     domains[{row.integer(1) >> 24, row.integer(0)}] = name;
                 }));
     return each("SELECT start, end, eventType, " + tid + ", " + value("text") + ", " + value("textId") +
@@ -127,8 +127,8 @@ Status NsysReader::ranges() {
                     "start",
                 [&](Statement& row) {
                     const bool mark = row.integer(2) == 34;
-                    ForeignTrace::Range range;
-                    range.name = row.is_null(4) ? string_of(row.integer(5)) : std::string(row.text(4));
+                    ImportedTimeline::Range range;
+                    range.name = row.is_null(4) ? find_string(row.integer(5)) : std::string(row.text(4));
                     range.thread = row.integer(3);
                     range.start = row.integer(0);
                     range.end = mark ? range.start : row.integer(1);
@@ -150,12 +150,12 @@ Status NsysReader::calls() {
                     column(table, "correlationId", "0") + ", " + column(table, "nameId", "0") + " FROM " +
                     table + " ORDER BY start",
                 [&](Statement& row) {
-                    ForeignTrace::Call call;
+                    ImportedTimeline::Call call;
                     call.start = row.integer(0);
                     call.end = row.integer(1);
                     call.thread = row.integer(2);
                     call.correlation = correlation(call.thread >> 24, row.integer(3));
-                    call.name = string_of(row.integer(4));
+                    call.name = find_string(row.integer(4));
                     if (call.end < call.start)
                         ++trace_.skipped;
                     else
@@ -164,8 +164,8 @@ Status NsysReader::calls() {
 }
 
 /// Columns 0 to 5 of every activity query: start, end, stream, process, correlation, graph node.
-ForeignTrace::Op NsysReader::op(const Statement& row, std::string name) const {
-    ForeignTrace::Op out;
+ImportedTimeline::Op NsysReader::op(const Statement& row, std::string name) const {
+    ImportedTimeline::Op out;
     out.row.start_ns = row.integer(0);
     out.row.end_ns = row.integer(1);
     out.row.stream = static_cast<int>(row.integer(2));
@@ -185,7 +185,7 @@ Status NsysReader::kernels() {
                     value("gridX") + ", " + value("gridY") + ", " + value("gridZ") + ", " + value("blockX") +
                     ", " + value("blockY") + ", " + value("blockZ") + " FROM " + table + " ORDER BY start",
                 [&](Statement& row) {
-                    ForeignTrace::Op kernel = op(row, string_of(row.integer(6)));
+                    ImportedTimeline::Op kernel = op(row, find_string(row.integer(6)));
                     kernel.row.grid = fmt::format("{},{},{}", row.integer(7), row.integer(8), row.integer(9));
                     kernel.row.block =
                         fmt::format("{},{},{}", row.integer(10), row.integer(11), row.integer(12));
@@ -196,7 +196,7 @@ Status NsysReader::kernels() {
                 });
 }
 
-Status NsysReader::movements(const std::string& table, const char* name) {
+Status NsysReader::memory_ops(const std::string& table, const char* name) {
     if (!has(table)) return {};
     const auto value = [&](const char* column_name) { return column(table, column_name, "0"); };
     static const std::map<std::int64_t, const char*> kinds = {{1, "memcpy host to device"},
@@ -209,18 +209,18 @@ Status NsysReader::movements(const std::string& table, const char* name) {
                     value("copyKind") + " FROM " + table + " ORDER BY start",
                 [&](Statement& row) {
                     const auto kind = kinds.find(row.integer(7));
-                    ForeignTrace::Op movement = op(row, kind != kinds.end() ? kind->second : name);
-                    movement.row.bytes = row.integer(6);
-                    if (movement.row.end_ns < movement.row.start_ns)
+                    ImportedTimeline::Op memory_op = op(row, kind != kinds.end() ? kind->second : name);
+                    memory_op.row.bytes = row.integer(6);
+                    if (memory_op.row.end_ns < memory_op.row.start_ns)
                         ++trace_.skipped;
                     else
-                        trace_.ops.push_back(std::move(movement));
+                        trace_.ops.push_back(std::move(memory_op));
                 });
 }
 
 }  // namespace
 
-Result<ForeignTrace> read_nsys(const std::string& path) {
+Result<ImportedTimeline> read_nsys(const std::string& path) {
     std::string message;
     Database db = open_database(path, SQLITE_OPEN_READONLY, &message);
     if (!db) return bad_input("{}: can't be opened: {}", path, message);

@@ -72,7 +72,7 @@ std::string last_part(std::string_view name) {
     return text;
 }
 
-std::optional<int> phase_id_of(std::string_view name) {
+std::optional<int> find_phase_id(std::string_view name) {
     for (const PhaseRow& row : phase_rows)
         if (row.id != 0 && row.id != remainder_phase_id && row.name == name) return row.id;
     return std::nullopt;
@@ -80,13 +80,13 @@ std::optional<int> phase_id_of(std::string_view name) {
 
 }  // namespace
 
-std::optional<int> phase_of_range_name(std::string_view name) {
+std::optional<int> phase_for_range_name(std::string_view name) {
     // PyTorch's operators are parts of a phase, whatever their names.
     if (name.starts_with("aten::")) return std::nullopt;
     const std::string text = last_part(name);
-    if (const auto own = phase_id_of(text)) return own;
+    if (const auto own = find_phase_id(text)) return own;
     for (const Word& word : words)
-        if (word.text == text) return phase_id_of(word.phase);
+        if (word.text == text) return find_phase_id(word.phase);
     return std::nullopt;
 }
 
@@ -95,39 +95,40 @@ bool is_step_range_name(std::string_view name) {
     return text == "step" || text == "decode_step" || text == "profilerstep" || text == "spec_step";
 }
 
-TraceKind trace_kind(const std::string& path) {
+TimelineFormat detect_timeline_format(const std::string& path) {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) return TraceKind::none;
+    if (!std::filesystem::is_regular_file(path, error)) return TimelineFormat::none;
     gzFile file = gzopen(path.c_str(), "rb");
-    if (file == nullptr) return TraceKind::none;
+    if (file == nullptr) return TimelineFormat::none;
     std::array<char, 4096> bytes{};
     const int count = gzread(file, bytes.data(), static_cast<unsigned>(bytes.size()));
     gzclose(file);
     const std::string_view head(bytes.data(), static_cast<std::size_t>(std::max(count, 0)));
     // Captures are SQLite files, too; byte 68 holds their application id.
     if (head.starts_with(std::string_view("SQLite format 3\0", 16)))
-        return head.size() > 72 && head.substr(68, 4) == "DSCP" ? TraceKind::none : TraceKind::nsys;
+        return head.size() > 72 && head.substr(68, 4) == "DSCP" ? TimelineFormat::none : TimelineFormat::nsys;
     const std::size_t first = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
     if (first != std::string_view::npos && (head[first] == '{' || head[first] == '['))
-        return TraceKind::kineto;
-    return path.ends_with(".nsys-rep") || path.ends_with(".qdrep") ? TraceKind::nsys_rep : TraceKind::none;
+        return TimelineFormat::kineto;
+    return path.ends_with(".nsys-rep") || path.ends_with(".qdrep") ? TimelineFormat::nsys_rep
+                                                                   : TimelineFormat::none;
 }
 
-Result<std::shared_ptr<const Snapshot>> import_trace(const std::string& path) {
-    switch (trace_kind(path)) {
-        case TraceKind::nsys: {
-            DS_ASSIGN(storage::ForeignTrace trace, storage::read_nsys(path));
+Result<std::shared_ptr<const Snapshot>> import_timeline(const std::string& path) {
+    switch (detect_timeline_format(path)) {
+        case TimelineFormat::nsys: {
+            DS_ASSIGN(storage::ImportedTimeline trace, storage::read_nsys(path));
             return storage::make_snapshot(path, std::move(trace));
         }
-        case TraceKind::kineto: {
-            DS_ASSIGN(storage::ForeignTrace trace, storage::read_kineto(path));
+        case TimelineFormat::kineto: {
+            DS_ASSIGN(storage::ImportedTimeline trace, storage::read_kineto(path));
             return storage::make_snapshot(path, std::move(trace));
         }
-        case TraceKind::nsys_rep:
+        case TimelineFormat::nsys_rep:
             return bad_input(
                 "{}: a binary Nsight Systems report; convert it first: nsys export --type sqlite {}", path,
                 path);
-        case TraceKind::none:
+        case TimelineFormat::none:
             break;
     }
     return bad_input("{}: neither an Nsight Systems SQLite export nor a JSON trace of PyTorch's profiler",
@@ -165,7 +166,7 @@ class PhaseIntervals {
         auto at = std::upper_bound(list.begin(), list.end(), time,
                                    [](TimeNs t, const PhaseInterval& i) { return t < i.start; });
         // Phases nest a few levels deep, so an interval that covers the time is among the last that began.
-        for (int looked = 0; at != list.begin() && looked < most_looked_at; ++looked) {
+        for (int examined = 0; at != list.begin() && examined < max_examined; ++examined) {
             --at;
             if (time <= at->end) return at->phase;
         }
@@ -173,11 +174,11 @@ class PhaseIntervals {
     }
 
   private:
-    static constexpr int most_looked_at = 256;
+    static constexpr int max_examined = 256;
     std::map<std::int64_t, std::vector<PhaseInterval>> by_key_;
 };
 
-TimeNs first_time(const ForeignTrace& trace) {
+TimeNs first_time(const ImportedTimeline& trace) {
     TimeNs first = std::numeric_limits<TimeNs>::max();
     for (const auto& range : trace.ranges) first = std::min(first, range.start);
     for (const auto& call : trace.calls) first = std::min(first, call.start);
@@ -185,7 +186,7 @@ TimeNs first_time(const ForeignTrace& trace) {
     return first;
 }
 
-RunRow run_of(const std::string& path, const ForeignTrace& trace) {
+RunRow make_run(const std::string& path, const ImportedTimeline& trace) {
     RunRow run;
     run.id = 1;
     run.name = std::filesystem::path(path).filename().string();
@@ -215,7 +216,7 @@ RowId step_at(const std::vector<StepRow>& steps, TimeNs time) {
     return after != steps.begin() && time <= std::prev(after)->end_ns ? std::prev(after)->id : 0;
 }
 
-Ranges sort_ranges(std::vector<ForeignTrace::Range> ranges, TimeNs zero) {
+Ranges sort_ranges(std::vector<ImportedTimeline::Range> ranges, TimeNs zero) {
     Ranges out;
     std::stable_sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) {
         return a.start != b.start ? a.start < b.start : a.end > b.end;
@@ -228,7 +229,7 @@ Ranges sort_ranges(std::vector<ForeignTrace::Range> ranges, TimeNs zero) {
     }
     for (auto& range : ranges) {
         const std::optional<int> phase =
-            range.end > range.start ? phase_of_range_name(range.name) : std::nullopt;
+            range.end > range.start ? phase_for_range_name(range.name) : std::nullopt;
         if (!phase) {
             out.others.push_back({1, std::move(range.domain), std::move(range.name),
                                   thread_number(range.thread), range.start - zero, range.end - zero,
@@ -252,22 +253,22 @@ Ranges sort_ranges(std::vector<ForeignTrace::Range> ranges, TimeNs zero) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Snapshot>> make_snapshot(const std::string& path, ForeignTrace trace) {
+Result<std::shared_ptr<const Snapshot>> make_snapshot(const std::string& path, ImportedTimeline trace) {
     if (trace.ranges.empty() && trace.calls.empty() && trace.ops.empty())
         return bad_input("{}: the file has no ranges and no GPU work to show", path);
     const TimeNs zero = first_time(trace);
     Capture capture;
     capture.set_source(path);
-    const TimeNs utc = trace.utc_ns != 0 ? time_sum(trace.utc_ns, zero) : 0;
-    capture.apply(RunStarted{run_of(path, trace), nullptr, {1, 0, utc, std::nullopt}});
+    const TimeNs utc = trace.utc_ns != 0 ? saturating_sum(trace.utc_ns, zero) : 0;
+    capture.apply(RunStarted{make_run(path, trace), nullptr, {1, 0, utc, std::nullopt}});
     Ranges ranges = sort_ranges(std::move(trace.ranges), zero);
     PhaseIntervals on_gpu;
     for (const auto& range : trace.gpu_ranges)
-        if (const auto phase = phase_of_range_name(range.name))
+        if (const auto phase = phase_for_range_name(range.name))
             on_gpu.add(range.thread, {range.start, range.end, *phase});
     on_gpu.sort();
 
-    std::map<std::int64_t, const ForeignTrace::Call*> calls;
+    std::map<std::int64_t, const ImportedTimeline::Call*> calls;
     for (const auto& call : trace.calls) calls.emplace(call.correlation, &call);
     std::vector<GpuOpRow> ops;
     TimeNs end = 0;

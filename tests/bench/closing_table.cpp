@@ -26,8 +26,8 @@ const std::vector<std::string> drafters = {"none", "ngram", "eagle2", "eagle3", 
 class TinyTarget {
   public:
     TinyTarget(ModelFile file, kernels::Precision precision)
-        : TinyTarget(DecodeRig::build(std::move(file), precision)) {}
-    DecodeRig& rig() { return rig_; }
+        : TinyTarget(DecodeFixture::build(std::move(file), precision)) {}
+    DecodeFixture& fixture() { return fixture_; }
 
   private:
     explicit TinyTarget(std::unique_ptr<Target> target)
@@ -35,17 +35,17 @@ class TinyTarget {
           eagle3_(target->config(), 78),
           medusa_(target->config(), false, 79),
           hydra_(target->config(), true, 80),
-          rig_(std::move(target),
-               {{"eagle2", eagle2_.folder()},
-                {"eagle3", eagle3_.folder()},
-                {"medusa", medusa_.folder()},
-                {"hydra", hydra_.folder()}},
-               "") {}
+          fixture_(std::move(target),
+                   {{"eagle2", eagle2_.folder()},
+                    {"eagle3", eagle3_.folder()},
+                    {"medusa", medusa_.folder()},
+                    {"hydra", hydra_.folder()}},
+                   "") {}
 
     TinyEagle2 eagle2_;
     TinyEagle3 eagle3_;
-    TinyPathHeads medusa_, hydra_;
-    DecodeRig rig_;
+    TinyDecodingHeads medusa_, hydra_;
+    DecodeFixture fixture_;
 };
 
 std::vector<std::vector<TokenId>> random_prompts(const Target& target, std::size_t count) {
@@ -61,25 +61,25 @@ std::vector<std::vector<TokenId>> random_prompts(const Target& target, std::size
 }
 
 /// Prints the rows of one target. Returns the number of texts that differ.
-int table_of(const std::string& name, DecodeRig& rig, const std::vector<std::vector<TokenId>>& prompts,
-             int tokens) {
+int print_table(const std::string& name, DecodeFixture& fixture,
+                const std::vector<std::vector<TokenId>>& prompts, int tokens) {
     int differing = 0;
     for (const double temperature : {0.0, 1.0}) {
         std::vector<PromptOutcome> expected;
         std::map<int, double> plain_speed;
         for (const std::string& drafter : drafters)
             for (const int batch : {1, 8}) {
-                RigSetting setting;
+                DecodeCase setting;
                 setting.drafter = drafter;
                 setting.temperature = temperature;
                 setting.batch = batch;
                 setting.threads = 2;
                 setting.max_new = tokens;
                 setting.ignore_eos = true;
-                const auto found = rig.decode(setting, prompts);
+                const auto found = fixture.decode(setting, prompts);
                 if (expected.empty()) expected = found;
                 const auto [sum, wrong] = compare_runs(expected, found);
-                const double speed = rig.totals().tokens_per_second();
+                const double speed = fixture.totals().tokens_per_second();
                 if (drafter == "none") plain_speed[batch] = speed;
                 fmt::print("| {} | {} | {} | {} | {:.3f} | {:.0f} | {:.2f} | {} |\n", name, drafter,
                            temperature > 0 ? "T=1" : "greedy", batch, sum.tau(), speed,
@@ -94,15 +94,16 @@ int table_of(const std::string& name, DecodeRig& rig, const std::vector<std::vec
 
 int run(std::size_t prompt_count, int tokens, kernels::Precision precision, const std::string& wanted) {
     fmt::print("{} prompts x {} tokens, {}, tree {}, head full, 2 threads\n\n", prompt_count, tokens,
-               kernels::to_text(precision), RigSetting().tree);
+               kernels::to_text(precision), DecodeCase().tree);
     fmt::print(
         "| target | drafter | sampling | batch | tau | tok/s | against none | equal to autoregressive |\n"
         "| --- | --- | --- | --: | --: | --: | --: | --- |\n");
     int differing = 0;
     if (wanted.empty() || wanted == "demo") {
-        const auto rig = make_demo_rig(precision);
-        if (rig == nullptr) return 1;
-        differing += table_of("SmolLM2-135M", *rig, demo_prompts(rig->target(), prompt_count), tokens);
+        const auto fixture = make_demo_fixture(precision);
+        if (fixture == nullptr) return 1;
+        differing +=
+            print_table("SmolLM2-135M", *fixture, demo_prompts(fixture->target(), prompt_count), tokens);
     }
     for (const std::string name : {"llama", "qwen2", "qwen3", "olmo2"}) {
         if (!wanted.empty() && wanted != name) continue;
@@ -112,8 +113,8 @@ int run(std::size_t prompt_count, int tokens, kernels::Precision precision, cons
             return 1;
         }
         TinyTarget target(std::move(file).value(), precision);
-        differing += table_of("tiny " + name, target.rig(),
-                              random_prompts(target.rig().target(), prompt_count), tokens);
+        differing += print_table("tiny " + name, target.fixture(),
+                                 random_prompts(target.fixture().target(), prompt_count), tokens);
     }
     return differing == 0 ? 0 : 1;
 }

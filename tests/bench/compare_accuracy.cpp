@@ -51,7 +51,7 @@ void for_each_window(Target& target, kernels::Exec& exec, const std::vector<Toke
         KvCache cache = target.make_cache(window);
         for (std::size_t first = 0; first + window <= text.size(); first += window) {
             cache.clear();
-            const SequenceRows rows{&cache, {text.data() + first, window}, {}, nullptr};
+            const SequenceTokens rows{&cache, {text.data() + first, window}, {}, nullptr};
             const Status status = target.forward(exec, {{&rows, 1}, {}, {}, true}, out);
             if (!status.ok()) fail(status.error().message);
             use(first / window, out.logits.data());
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
     const std::string file =
         argument(argc, argv, "text", std::string(DS_SOURCE_DIR) + "/assets/prompts/spec_bench_half.jsonl");
     const int threads = std::max(1, std::atoi(argument(argc, argv, "threads", "2").c_str()));
-    const auto most =
+    const auto max_tokens =
         static_cast<std::size_t>(std::max(window, std::atoi(argument(argc, argv, "tokens", "8192").c_str())));
     if (folder.empty()) fail("folder=DIR is missing");
     std::ifstream in(file);
@@ -132,8 +132,9 @@ int main(int argc, char** argv) {
 
     const auto exec = kernels::make_cpu_exec(threads);
     const auto reference = load(folder + "/demo.f32.gguf", Precision::f32, *exec);
-    std::vector<TokenId> text = reference->tokenizer()->encode(content.str().substr(0, most * 8), false);
-    if (text.size() > most) text.resize(most);
+    std::vector<TokenId> text =
+        reference->tokenizer()->encode(content.str().substr(0, max_tokens * 8), false);
+    if (text.size() > max_tokens) text.resize(max_tokens);
     const int vocab = reference->config().vocab;
     std::vector<std::vector<float>> expected;
     for_each_window(*reference, *exec, text, [&](std::size_t, const float* logits) {

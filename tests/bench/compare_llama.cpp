@@ -63,7 +63,7 @@ double now_ms() {
 
 /// Median milliseconds of `steps` calls.
 template <typename Step>
-double time_of(int steps, Step step) {
+double measure(int steps, Step step) {
     std::vector<double> times;
     for (int i = 0; i < steps; ++i) {
         const double start = now_ms();
@@ -90,8 +90,8 @@ class Ours {
             must(target_->prefill(exec_, caches.back(), prompt, {}, out_));
         }
         std::vector<TokenId> tokens(static_cast<std::size_t>(sequences));
-        std::vector<SequenceRows> rows(tokens.size());
-        return time_of(steps, [&](int step) {
+        std::vector<SequenceTokens> rows(tokens.size());
+        return measure(steps, [&](int step) {
             for (std::size_t s = 0; s < tokens.size(); ++s) {
                 tokens[s] = some_token(static_cast<int>(s) * 31 + step);
                 rows[s] = {&caches[s], {&tokens[s], 1}, {}, nullptr};
@@ -107,14 +107,14 @@ class Ours {
         for (int i = 0; i < context_length; ++i) prompt.push_back(some_token(i));
         for (int i = 0; i < nodes; ++i) tokens.push_back(some_token(i + 7));
         must(target_->prefill(exec_, cache, prompt, {}, out_));
-        const SequenceRows rows{&cache, tokens, {}, nullptr};
-        return time_of(steps, [&](int) { must(target_->forward(exec_, {{&rows, 1}, {}, {}, true}, out_)); });
+        const SequenceTokens rows{&cache, tokens, {}, nullptr};
+        return measure(steps, [&](int) { must(target_->forward(exec_, {{&rows, 1}, {}, {}, true}, out_)); });
     }
     double prefill(int steps) {
         KvCache cache = target_->make_cache(prompt_length);
         std::vector<TokenId> prompt;
         for (int i = 0; i < prompt_length; ++i) prompt.push_back(some_token(i));
-        return time_of(steps, [&](int) {
+        return measure(steps, [&](int) {
             cache.clear();
             must(target_->prefill(exec_, cache, prompt, {}, out_));
         });
@@ -149,7 +149,7 @@ class Theirs {
                 context.add(some_token(i), i, s, i + 1 == context_length);
             context.run();
         }
-        return time_of(steps, [&](int step) {
+        return measure(steps, [&](int step) {
             context.clear();
             for (int s = 0; s < sequences; ++s)
                 context.add(some_token(s * 31 + step), context_length + step, s, true);
@@ -165,7 +165,7 @@ class Theirs {
             llama_memory_seq_rm(llama_get_memory(context.get()), 0, context_length, -1);
             context.clear();
             for (int i = 0; i < nodes; ++i) context.add(some_token(i + 7), context_length + i, 0, true);
-            times.push_back(time_of(1, [&](int) { context.run(); }));
+            times.push_back(measure(1, [&](int) { context.run(); }));
         }
         return median(times);
     }
@@ -176,7 +176,7 @@ class Theirs {
             llama_memory_clear(llama_get_memory(context.get()), true);
             context.clear();
             for (int i = 0; i < prompt_length; ++i) context.add(some_token(i), i, 0, i + 1 == prompt_length);
-            times.push_back(time_of(1, [&](int) { context.run(); }));
+            times.push_back(measure(1, [&](int) { context.run(); }));
         }
         return median(times);
     }

@@ -69,7 +69,7 @@ class CountedExec final : public kernels::Exec {
     }
     std::byte* scratch(int thread, std::size_t bytes) override { return exec_->scratch(thread, bytes); }
     std::byte* shared_scratch(std::size_t bytes) override { return exec_->shared_scratch(bytes); }
-    kernels::ReadAhead* read_ahead(int thread) override { return exec_->read_ahead(thread); }
+    kernels::PrefetchHint* prefetch_hint(int thread) override { return exec_->prefetch_hint(thread); }
 
     std::int64_t regions = 0;
 
@@ -79,7 +79,7 @@ class CountedExec final : public kernels::Exec {
 
 struct Timed {
     std::string name;
-    std::unique_ptr<Head> head;
+    std::unique_ptr<LmHead> head;
     std::vector<double> whole;  ///< us per round
     std::map<std::string, std::vector<double>> phases;
     // Sums over all rounds:
@@ -122,10 +122,11 @@ class Rounds {
         Timed timed;
         timed.name = text;
         const HeadSpec spec = must(parse_head_spec(text));
-        HeadArtefacts artefacts;
+        HeadFiles artefacts;
         const std::string folder = std::string(DS_SOURCE_DIR) + "/assets/heads/";
         artefacts.ranking_path = folder + "demo_ranking.safetensors";
-        if (const HeadInfo* info = find_head(spec.id); info != nullptr && info->need == ArtefactNeed::fitted)
+        if (const HeadInfo* info = find_head(spec.id);
+            info != nullptr && info->required_file == RequiredFile::fitted)
             artefacts.artefact_path = folder + options_.drafter + "/" + spec.id + ".safetensors";
         timed.head = must(make_head(spec, artefacts));
         must(timed.head->prepare(*exec_, weights_));
@@ -135,7 +136,7 @@ class Rounds {
     void round(Timed& timed, int number) {
         // Reading the target's layers evicts the head from the caches.
         const TokenId token = 1234;
-        const SequenceRows sequence{cache_.get(), {&token, 1}, {}, nullptr};
+        const SequenceTokens sequence{cache_.get(), {&token, 1}, {}, nullptr};
         must(target_->forward(*exec_, {{&sequence, 1}, {}, {}, true}, out_));
         PhaseRecorder phases;
         std::vector<SpanEvent> events;
@@ -149,8 +150,8 @@ class Rounds {
                                  Rows<const TokenId>(seen.data(), k > 0 ? context : 0, k));
         const std::vector<HeadState*> states(static_cast<std::size_t>(std::max(options_.rows, 1)),
                                              state.get());
-        ProposeContext context_of{*exec_, phases, 0};
-        timed.head->begin_round(context_of, {states.data(), 1});
+        ProposeContext make_context{*exec_, phases, 0};
+        timed.head->begin_round(make_context, {states.data(), 1});
         double whole = 0;
         for (int level = 0; level < levels; ++level) {
             const int rows = level == 0 ? 1 : options_.rows;
@@ -215,7 +216,7 @@ void run(const Options& options) {
     const int megabytes = std::max(1, static_cast<int>(rounds.lm_head().bytes() >> 20)),
               between = rounds.target_megabytes();
     const auto row_bytes =
-        static_cast<int>(kernels::RowStore::make(rounds.exec(), rounds.lm_head()).row_bytes());
+        static_cast<int>(kernels::RowMajorMatrix::make(rounds.exec(), rounds.lm_head()).row_bytes());
     const auto probe = [&] {
         return std::pair(probe_stream(options.threads, megabytes, 0),
                          probe_scattered(options.threads, megabytes, row_bytes, between));

@@ -31,7 +31,7 @@ constexpr int head_dim = 64;
 
 Isa isa = best_isa();  ///< set by the argument isa=NAME
 
-Exec& exec_of(int threads) {
+Exec& find_exec(int threads) {
     static std::map<int, std::unique_ptr<Exec>> execs;
     std::unique_ptr<Exec>& exec = execs[threads];
     if (exec == nullptr) exec = make_cpu_exec(threads, isa);
@@ -50,7 +50,7 @@ std::vector<float> normal(std::size_t count, std::uint64_t seed) {
 }
 
 Matrix random_matrix(Precision precision, int n, int k, std::uint64_t seed) {
-    return Matrix::pack(exec_of(all_threads()), precision, n, k, [&](int row, float* out) {
+    return Matrix::pack(find_exec(all_threads()), precision, n, k, [&](int row, float* out) {
         Rng rng(seed, static_cast<std::uint64_t>(row));
         for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.uniform() - 0.5) * 0.1f;
     });
@@ -76,7 +76,7 @@ struct Weights {
     Matrix head;
 };
 
-const Weights& weights_of(Precision precision) {
+const Weights& find_weights(Precision precision) {
     static std::map<Precision, std::unique_ptr<Weights>> all;
     if (all.count(precision) == 0) {
         all.clear();
@@ -88,8 +88,8 @@ const Weights& weights_of(Precision precision) {
 /// All matmuls of a forward pass of M rows, including the LM head.
 void forward_matmuls(benchmark::State& state, Precision precision) {
     const int m = static_cast<int>(state.range(0));
-    Exec& exec = exec_of(static_cast<int>(state.range(1)));
-    const Weights& weights = weights_of(precision);
+    Exec& exec = find_exec(static_cast<int>(state.range(1)));
+    const Weights& weights = find_weights(precision);
     const std::vector<float> x = normal(static_cast<std::size_t>(m) * ffn, 7);
     std::vector<float> y(static_cast<std::size_t>(m) * vocab);
     const auto apply = [&](const Matrix& w) {
@@ -105,8 +105,8 @@ void forward_matmuls(benchmark::State& state, Precision precision) {
 
 void head_matmul(benchmark::State& state, Precision precision) {
     const int m = static_cast<int>(state.range(0));
-    Exec& exec = exec_of(all_threads());
-    const Matrix& head = weights_of(precision).head;
+    Exec& exec = find_exec(all_threads());
+    const Matrix& head = find_weights(precision).head;
     const std::vector<float> x = normal(static_cast<std::size_t>(m) * width, 7);
     std::vector<float> y(static_cast<std::size_t>(m) * vocab);
     for (auto unused : state) {
@@ -120,10 +120,11 @@ template <KvType type>
 void forward_attention(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
     const int context = static_cast<int>(state.range(1));
-    Exec& exec = exec_of(all_threads());
+    Exec& exec = find_exec(all_threads());
     const std::size_t kv = static_cast<std::size_t>(context) * kv_heads * head_dim;
     constexpr int kv_width = kv_heads * head_dim;
-    const std::size_t key_layer = key_bytes(type, kv_width, context), value_layer = kv * bytes_of(type);
+    const std::size_t key_layer = key_bytes(type, kv_width, context),
+                      value_layer = kv * bytes_per_value(type);
     std::vector<std::byte> keys(key_layer * layers), values(value_layer * layers);
     const std::vector<float> drawn = normal(kv * layers, 1);
     for (int l = 0; l < layers; ++l) {
@@ -157,7 +158,7 @@ void forward_attention(benchmark::State& state) {
 /// The small ops of all layers: two norms, residuals and the gated activation.
 void forward_small_ops(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
-    Exec& exec = exec_of(all_threads());
+    Exec& exec = find_exec(all_threads());
     std::vector<float> x = normal(static_cast<std::size_t>(m) * width, 1);
     std::vector<float> y(x.size());
     std::vector<float> gate = normal(static_cast<std::size_t>(m) * ffn, 2);
@@ -181,7 +182,7 @@ void forward_small_ops(benchmark::State& state) {
 void top_k(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
     const int k = static_cast<int>(state.range(1));
-    Exec& exec = exec_of(all_threads());
+    Exec& exec = find_exec(all_threads());
     const std::vector<float> x = normal(static_cast<std::size_t>(m) * vocab, 1);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(m * k));
     std::vector<float> values(ids.size());
@@ -194,7 +195,7 @@ void top_k(benchmark::State& state) {
 
 void log_sum_exp(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
-    Exec& exec = exec_of(all_threads());
+    Exec& exec = find_exec(all_threads());
     const std::vector<float> x = normal(static_cast<std::size_t>(m) * vocab, 1);
     std::vector<float> out(static_cast<std::size_t>(m));
     for (auto unused : state) logsumexp(exec, Rows<const float>(x.data(), m, vocab), out);
@@ -202,14 +203,14 @@ void log_sum_exp(benchmark::State& state) {
 }
 
 void pool_meeting(benchmark::State& state) {
-    Exec& exec = exec_of(static_cast<int>(state.range(0)));
+    Exec& exec = find_exec(static_cast<int>(state.range(0)));
     for (auto unused : state) exec.parallel(exec.threads(), [](int) {});
 }
 
 void gather_rows(benchmark::State& state) {
     const int count = static_cast<int>(state.range(0));
-    Exec& exec = exec_of(all_threads());
-    const Matrix& head = weights_of(Precision::int8).head;
+    Exec& exec = find_exec(all_threads());
+    const Matrix& head = find_weights(Precision::int8).head;
     Rng rng(1);
     std::vector<TokenId> ids(static_cast<std::size_t>(count));
     for (TokenId& id : ids) id = static_cast<TokenId>(rng.below(vocab));

@@ -62,7 +62,7 @@ void write_file(const std::string& path, std::int64_t spans) {
     const std::int64_t steps = spans / made_spans_per_step;
     Rng rng(1);
     const Stopwatch watch;
-    for (RowId id = 1; id <= steps; ++id) (*writer)->push(made_step(id, true, rng));
+    for (RowId id = 1; id <= steps; ++id) (*writer)->push(make_synthetic_step(id, true, rng));
     (*writer)->push(RunEnded{1, RunEnd::ok, steps * made_step_ns, {}});
     stop_on((*writer)->flush());
     const double written_s = watch.wall_s(), written_cpu_s = watch.cpu_s();
@@ -91,7 +91,7 @@ struct Window : RecordSink {
 void bench_open(const std::string& path, Window& window) {
     const Stopwatch watch;
     const TimeNs start = monotonic_ns();
-    auto file = CaptureFollower::open(path, rows_ahead_bytes);
+    auto file = CaptureFollower::open(path, default_preload_limit);
     if (!file.ok()) stop_on(file.error());
     window.capture.set_stored((*file)->stored());
     TimeNs first = 0, due = start + 100 * ns_per_ms;
@@ -118,7 +118,7 @@ void bench_open(const std::string& path, Window& window) {
 void bench_frames(const TimelineIndex& index) {
     std::vector<TimelineBlock> blocks;
     double worst_s = 0;
-    std::size_t most_touched = 0, most_blocks = 0, rows = 0;
+    std::size_t max_touched = 0, max_blocks = 0, rows = 0;
     for (double span = static_cast<double>(index.end() - index.begin()); span > 1000; span /= 1.5)
         for (const double at : {0.0, 0.37, 0.93}) {
             const auto begin =
@@ -135,12 +135,12 @@ void bench_frames(const TimelineIndex& index) {
                     ++rows;
                 }
             worst_s = std::max(worst_s, watch.cpu_s());
-            most_touched = std::max(most_touched, touched);
-            most_blocks = std::max(most_blocks, drawn);
+            max_touched = std::max(max_touched, touched);
+            max_blocks = std::max(max_blocks, drawn);
         }
     fmt::print(
         "frame  {} rows of lanes, {} pixels: the worst {:.2f} ms of CPU, {} intervals read, {} blocks\n",
-        rows, columns, worst_s * 1e3, most_touched, most_blocks);
+        rows, columns, worst_s * 1e3, max_touched, max_blocks);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ const std::vector<std::string> trees = {"chain=1",
 const std::vector<std::string> heads = {"full", "fr-spec:v=2048", "fr-spec:v=8192", "fr-spec:v=16384"};
 const std::vector<std::string> drafters = {"eagle2", "eagle3", "medusa", "hydra", "ngram", "none"};
 
-std::vector<RigSetting> product(int tokens) {
-    std::vector<RigSetting> settings;
+std::vector<DecodeCase> product(int tokens) {
+    std::vector<DecodeCase> settings;
     for (const double temperature : {0.0, 0.8})
         for (const std::string& drafter : drafters)
             for (const std::string& head : heads)
@@ -37,7 +37,7 @@ std::vector<RigSetting> product(int tokens) {
                         const bool headless = drafter == "ngram" || drafter == "none";
                         if (headless && head != heads.front()) continue;
                         if (drafter == "none" && tree != trees.front()) continue;
-                        RigSetting setting;
+                        DecodeCase setting;
                         setting.drafter = drafter;
                         setting.head = headless ? "" : head;
                         setting.tree = tree;
@@ -51,27 +51,27 @@ std::vector<RigSetting> product(int tokens) {
 
 int run(std::size_t prompt_count, int tokens, kernels::Precision precision, const std::string& wanted) {
     const std::regex pattern(wanted);
-    const auto rig = make_demo_rig(precision);
-    if (rig == nullptr) return 1;
-    const auto prompts = demo_prompts(rig->target(), prompt_count);
+    const auto fixture = make_demo_fixture(precision);
+    if (fixture == nullptr) return 1;
+    const auto prompts = demo_prompts(fixture->target(), prompt_count);
     std::map<double, std::vector<PromptOutcome>> plain;
     fmt::print("{} prompts x {} tokens, {}\n\n", prompts.size(), tokens, kernels::to_text(precision));
     fmt::print(
         "| drafter | head | tree | threads | T | rounds | tau | tok/s | prompts that differ |\n"
         "| --- | --- | --- | --: | --: | --: | --: | --: | --: |\n");
     int differing = 0, rows = 0;
-    for (const RigSetting& setting : product(tokens)) {
+    for (const DecodeCase& setting : product(tokens)) {
         const std::string name = fmt::format("{}/{}/{}/{}/{}", setting.drafter, setting.head, setting.tree,
                                              setting.threads, setting.temperature);
         if (!std::regex_match(name, pattern)) continue;
         std::vector<PromptOutcome>& expected = plain[setting.temperature];
         if (expected.empty()) {
-            RigSetting reference = setting;
+            DecodeCase reference = setting;
             reference.drafter = "none";
             reference.threads = 2;
-            expected = rig->decode(reference, prompts);
+            expected = fixture->decode(reference, prompts);
         }
-        const auto found = rig->decode(setting, prompts);
+        const auto found = fixture->decode(setting, prompts);
         const auto [sum, wrong] = compare_runs(expected, found);
         fmt::print("| {} | {} | {} | {} | {} | {} | {:.3f} | {:.1f} | {} |\n", setting.drafter, setting.head,
                    setting.tree, setting.threads, setting.temperature, sum.rounds, sum.tau(),

@@ -66,7 +66,7 @@ void one_scope_each(PhaseRecorder& recorder) {
 void bench_mirror() {
     PhaseRecorder recorder;
     NvtxMirror mirror;
-    recorder.set_listener(&mirror);
+    recorder.set_range_sink(&mirror);
     const double ns = ns_each(recorder, [&] { one_scope_each(recorder); });
     fmt::print("mirror   {:.1f} ns a scope with the NVTX mirror; listener: {}\n", ns, nvtx_listener_name());
 }
@@ -125,7 +125,7 @@ struct Recorded {
     Recorder recorder{{}, unwatched_interval};
     std::unique_ptr<CaptureWriter> writer;
     RowIds ids;
-    Recording recording;
+    CaptureOutput capture_output;
 
     explicit Recorded(const std::string& file) {
         auto created = CaptureWriter::create(file, true);
@@ -140,7 +140,7 @@ struct Recorded {
         run.id = ids.run = 1;
         run.started_monotonic = monotonic_ns();
         recorder.push(RunStarted{run, nullptr, {1, run.started_monotonic, utc_ns(), std::nullopt}});
-        recording = {&recorder, &ids, 1, run.started_monotonic, "full", nullptr};
+        capture_output = {&recorder, &ids, 1, run.started_monotonic, "full", nullptr};
     }
     ~Recorded() {
         recorder.set_storage(nullptr);
@@ -151,24 +151,26 @@ struct Recorded {
 /// Times per step: wall time and processor time of the decoding thread, and processor time of all other
 /// threads.
 struct PerStep {
-    double wall_ns = 0, own_ns = 0, others_ns = 0;
+    double wall_ns = 0, decode_thread_ns = 0, others_ns = 0;
     PerStep& operator+=(const PerStep& other) {
         wall_ns += other.wall_ns;
-        own_ns += other.own_ns;
+        decode_thread_ns += other.decode_thread_ns;
         others_ns += other.others_ns;
         return *this;
     }
 };
 
-PerStep decode(testing::DecodeRig& rig, const std::vector<TokenId>& prompt, int tokens, Recorded* recorded) {
-    Drafter& drafter = rig.drafter("eagle2");
+PerStep decode(testing::DecodeFixture& fixture, const std::vector<TokenId>& prompt, int tokens,
+               Recorded* recorded) {
+    Drafter& drafter = fixture.drafter("eagle2");
     PhaseRecorder phases;
     phases.set_enabled(recorded != nullptr);
     DecodeOptions options;
     options.max_new = tokens;
     options.ignore_eos = true;
-    DecodeSession session(rig.target(), drafter, &rig.head("full", drafter), nullptr, rig.exec(1), options,
-                          recorded != nullptr ? recorded->recording : Recording{}, phases, rig.gate());
+    DecodeSession session(fixture.target(), drafter, &fixture.head("full", drafter), nullptr, fixture.exec(1),
+                          options, recorded != nullptr ? recorded->capture_output : CaptureOutput{}, phases,
+                          fixture.gate());
     const std::vector<std::vector<TokenId>> prompts = {prompt};  // the list keeps a reference
     // Measured from the first token, which the prefill emits, and outside the session, so that work between
     // steps counts.
@@ -218,32 +220,33 @@ void report(const char* what, const std::vector<PerStep>& off, const std::vector
 /// Runs blocks of about a quarter of a second. Each decodes one prompt off, on, on, off, so slow drift
 /// affects both sides equally. The median over blocks ignores disturbed blocks.
 void bench_t0(double seconds_to_spend, int tokens) {
-    const auto rig = testing::make_demo_rig(kernels::Precision::int8);
-    const auto prompts = testing::demo_prompts(rig->target(), 12);
+    const auto fixture = testing::make_demo_fixture(kernels::Precision::int8);
+    const auto prompts = testing::demo_prompts(fixture->target(), 12);
     std::string folder = std::filesystem::temp_directory_path() / "overhead_bench_XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) std::exit(2);
     std::vector<PerStep> off, on;
     {
         Recorded recorded(folder + "/a.dscope");
-        for (const auto& prompt : prompts) decode(*rig, prompt, tokens, &recorded);  // warm-up
+        for (const auto& prompt : prompts) decode(*fixture, prompt, tokens, &recorded);  // warm-up
         const TimeNs until = monotonic_ns() + static_cast<TimeNs>(seconds_to_spend * 1e9);
         for (std::size_t block = 0; block < 8 || monotonic_ns() < until; ++block) {
             PerStep sum[2];
             for (const bool recording : {false, true, true, false})
-                sum[recording ? 1 : 0] +=
-                    decode(*rig, prompts[block % prompts.size()], tokens, recording ? &recorded : nullptr);
+                sum[recording ? 1 : 0] += decode(*fixture, prompts[block % prompts.size()], tokens,
+                                                 recording ? &recorded : nullptr);
             off.push_back(sum[0]);
             on.push_back(sum[1]);
         }
     }
     std::filesystem::remove_all(folder);
     report("wall           ", off, on, [](const PerStep& step) { return step.wall_ns; });
-    report("CPU, own thread", off, on, [](const PerStep& step) { return step.own_ns; });
-    report("CPU, all       ", off, on, [](const PerStep& step) { return step.own_ns + step.others_ns; });
+    report("CPU, own thread", off, on, [](const PerStep& step) { return step.decode_thread_ns; });
+    report("CPU, all       ", off, on,
+           [](const PerStep& step) { return step.decode_thread_ns + step.others_ns; });
     std::vector<double> others, shares;
     for (std::size_t i = 0; i < off.size(); ++i) {
         others.push_back(0.5 * on[i].others_ns);
-        shares.push_back(on[i].others_ns / off[i].own_ns);
+        shares.push_back(on[i].others_ns / off[i].decode_thread_ns);
     }
     fmt::print("T0 recorder and writer  {:.1f} us of CPU a step, {:.2f} % of it\n", median(others) * 1e-3,
                median(shares) * 100);

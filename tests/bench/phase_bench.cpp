@@ -55,9 +55,9 @@ void two_clock_reads(benchmark::State& state) {
 }
 BENCHMARK(two_clock_reads);
 
-void scopes(benchmark::State& state, RangeListener* listener) {
+void scopes(benchmark::State& state, RangeSink* listener) {
     PhaseRecorder recorder;
-    recorder.set_listener(listener);
+    recorder.set_range_sink(listener);
     Drained drained(recorder);
     for (auto _ : state) {
         { PhaseScope scope(recorder, Phase::head, 2, 4, 1000); }
@@ -89,7 +89,7 @@ void scope_nvtx_injection_storing(benchmark::State& state) {
     state.SetLabel(nvtx_listener_name());
     nvtx_capture_start();
     PhaseRecorder recorder;
-    recorder.set_listener(&mirror);
+    recorder.set_range_sink(&mirror);
     Drained drained(recorder);
     std::size_t stored = 0;
     for (auto _ : state) {
@@ -120,7 +120,7 @@ int measure_overhead(int blocks) {
     std::vector<double> on, off;
     const auto decode = [&](bool phases) {
         Recorder recorder({}, unwatched_interval);
-        Gate gate;
+        DebugGate gate;
         RunHooks hooks;
         hooks.phases = phases;
         const auto report = host.run(config, recorder, gate, hooks);

@@ -37,8 +37,8 @@ RunStarted run_record() {
 void push_steps(std::int64_t rows, bool whole_steps, const std::function<void(Record)>& push) {
     Rng rng(1);
     std::int64_t made = 0;
-    for (RowId id = 1; made < rows; ++id, made += made_rows(whole_steps))
-        push(made_step(id, whole_steps, rng));
+    for (RowId id = 1; made < rows; ++id, made += rows_per_step(whole_steps))
+        push(make_synthetic_step(id, whole_steps, rng));
 }
 
 void stop_on(const Status& status) {
@@ -47,7 +47,7 @@ void stop_on(const Status& status) {
     std::exit(1);
 }
 
-double seconds_of(const std::function<void()>& work) {
+double measure_seconds(const std::function<void()>& work) {
     const TimeNs start = monotonic_ns();
     work();
     return seconds(monotonic_ns() - start);
@@ -67,7 +67,7 @@ double bare_inserts(const std::string& path, const std::vector<Record>& records)
     storage::create_schema(db);
     db.exec("COMMIT");
     storage::Statement insert = db.prepare("INSERT INTO span VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-    return seconds_of([&] {
+    return measure_seconds([&] {
         int in_transaction = 0;
         db.exec("BEGIN IMMEDIATE");
         for (const Record& record : records)
@@ -87,7 +87,7 @@ double sink_inserts(const std::string& path, std::vector<Record> records) {
     if (!writer.ok()) stop_on(writer.error());
     (*writer)->push(run_record());
     stop_on((*writer)->flush());
-    const double taken = seconds_of([&] {
+    const double taken = measure_seconds([&] {
         for (Record& record : records) (*writer)->push(std::move(record));
         stop_on((*writer)->flush());
     });
@@ -153,7 +153,7 @@ void bench_load(const std::string& folder, std::int64_t rows, int repetitions) {
     (*writer)->push(PromptStarted{prompt});
     push_steps(rows, true, [&](Record record) { (*writer)->push(std::move(record)); });
     (*writer)->push(RunEnded{1, RunEnd::ok, 1, {}});
-    const double close_s = seconds_of([&] { stop_on((*writer)->close()); });
+    const double close_s = measure_seconds([&] { stop_on((*writer)->close()); });
     std::vector<double> first, wall, cpu;
     for (int i = 0; i < repetitions; ++i) {
         const Opening opening = open_once(path);
@@ -169,7 +169,7 @@ void bench_load(const std::string& folder, std::int64_t rows, int repetitions) {
     std::string message;
     const storage::Database db = storage::open_database(path, SQLITE_OPEN_READONLY, &message);
     for (const char* view : {"v_phase", "v_head"})
-        fmt::print("views  {} {:.2f} s\n", view, seconds_of([&] {
+        fmt::print("views  {} {:.2f} s\n", view, measure_seconds([&] {
                        static_cast<void>(db.integer(fmt::format("SELECT count(*) FROM {}", view)));
                    }));
 }

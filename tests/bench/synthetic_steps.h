@@ -9,12 +9,12 @@ namespace draftscope {
 inline constexpr int made_spans_per_step = 40;
 inline constexpr int made_nodes_per_round = 12;
 inline constexpr int made_tokens_per_round = 3;
-inline constexpr TimeNs made_span_ns = 1000;  ///< from the start of one span to the start of the next
-inline constexpr TimeNs made_step_ns = made_spans_per_step * made_span_ns;
+inline constexpr TimeNs synthetic_span_ns = 1000;  ///< from the start of one span to the start of the next
+inline constexpr TimeNs made_step_ns = made_spans_per_step * synthetic_span_ns;
 
 /// Makes step `id` (from 1) of run 1 with its spans. With `whole`, it has a round of prompt 1 with tree,
 /// tokens and head.
-inline StepRecord made_step(RowId id, bool whole, Rng& rng) {
+inline StepRecord make_synthetic_step(RowId id, bool whole, Rng& rng) {
     StepRecord record;
     const TimeNs start = (id - 1) * made_step_ns;
     record.step = {id, 1, static_cast<int>(id), start, start + made_step_ns, 0, Excluded::no};
@@ -25,7 +25,7 @@ inline StepRecord made_step(RowId id, bool whole, Rng& rng) {
         span.step_id = span.round_id = id;
         span.phase_id = 2 + i % 9;
         span.level = i / 10;
-        span.start_ns = start + i * made_span_ns;
+        span.start_ns = start + i * synthetic_span_ns;
         span.end_ns = span.start_ns + 400 + (span.id * 7919) % 600;
         span.rows = 8;
         span.bytes = 123456 + span.id;
@@ -71,7 +71,7 @@ inline StepRecord made_step(RowId id, bool whole, Rng& rng) {
     return record;
 }
 /// Number of measurement rows in one step.
-inline std::int64_t made_rows(bool whole) {
+inline std::int64_t rows_per_step(bool whole) {
     return 1 + made_spans_per_step + (whole ? 1 + made_nodes_per_round + made_tokens_per_round + 1 : 0);
 }
 

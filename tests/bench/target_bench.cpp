@@ -29,7 +29,7 @@ kernels::Exec& shared_exec() {
     return *exec;
 }
 
-Target& target_of(Precision precision) {
+Target& find_target(Precision precision) {
     static std::map<Precision, std::unique_ptr<Target>> targets;
     std::unique_ptr<Target>& target = targets[precision];
     if (target == nullptr) {
@@ -57,7 +57,7 @@ void must(const Status& status) {
 }
 
 void prefill(benchmark::State& state, Precision precision, int tokens) {
-    Target& target = target_of(precision);
+    Target& target = find_target(precision);
     KvCache cache = target.make_cache(tokens);
     const std::vector<TokenId> prompt = some_tokens(tokens);
     ForwardOutput out;
@@ -70,7 +70,7 @@ void prefill(benchmark::State& state, Precision precision, int tokens) {
 
 /// Verifies `rows` nodes, in pairs under the root, like a draft tree. One row is plain decoding.
 void verify(benchmark::State& state, Precision precision, int rows) {
-    Target& target = target_of(precision);
+    Target& target = find_target(precision);
     KvCache cache = target.make_cache(context_length + rows);
     ForwardOutput out;
     must(target.prefill(shared_exec(), cache, some_tokens(context_length), {}, out));
@@ -81,7 +81,7 @@ void verify(benchmark::State& state, Precision precision, int rows) {
     }
     const AncestorMask mask = AncestorMask::from_parents(parents);
     const std::vector<TokenId> tokens = some_tokens(rows);
-    const SequenceRows sequence{&cache, tokens, depths, &mask};
+    const SequenceTokens sequence{&cache, tokens, depths, &mask};
     for (auto _ : state) must(target.forward(shared_exec(), {{&sequence, 1}, {}, {}, true}, out));
     state.SetItemsProcessed(state.iterations() * rows);
     state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(out.bytes));
@@ -89,7 +89,7 @@ void verify(benchmark::State& state, Precision precision, int rows) {
 
 /// One round of EAGLE-2 with the full head: extends the cache by two slots and drafts a tree.
 void draft(benchmark::State& state, Precision precision, TreeSpec spec) {
-    Target& target = target_of(precision);
+    Target& target = find_target(precision);
     auto made =
         make_drafter("eagle2", std::string(DS_SOURCE_DIR) + "/assets/drafters/eagle2", target, shared_exec());
     must(made.ok() ? Status() : Status(made.error()));
@@ -111,7 +111,7 @@ void draft(benchmark::State& state, Precision precision, TreeSpec spec) {
     job.new_hidden = features;
     job.state = drafter_state.get();
     job.tree = spec;
-    must(drafter.catch_up(with, {&job, 1}));
+    must(drafter.extend_cache(with, {&job, 1}));
     std::vector<SpanEvent> events;
     for (auto _ : state) {
         must(drafter.expand(with, {&job, 1}));

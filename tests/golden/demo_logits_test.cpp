@@ -32,7 +32,7 @@ struct Text {
     int prompt = 0;
 };
 
-Text text_of(const Json& reference, std::size_t ordinal) {
+Text read_text(const Json& reference, std::size_t ordinal) {
     const Json& entry = reference["prompts"][ordinal];
     Text text;
     text.tokens = entry["prompt"].get<std::vector<TokenId>>();
@@ -74,7 +74,7 @@ class DemoLogits : public ::testing::Test {
     void run(const Text& text, const std::vector<int>& wanted) {
         const auto aux = golden_["aux_layers"].get<std::vector<int>>();
         KvCache cache = target_->make_cache(static_cast<int>(text.tokens.size()));
-        const SequenceRows rows{&cache, text.tokens, {}, nullptr};
+        const SequenceTokens rows{&cache, text.tokens, {}, nullptr};
         const Status status = target_->forward(*exec_, {{&rows, 1}, aux, wanted, false}, out_);
         ASSERT_TRUE(status.ok()) << status.error().message;
     }
@@ -99,7 +99,7 @@ class DemoLogits : public ::testing::Test {
 Error DemoLogits::compare_rows(double feature_tolerance) {
     Error error;
     for (const Json& prompt : golden_["prompts"]) {
-        const Text text = text_of(reference_, prompt["prompt"].get<std::size_t>());
+        const Text text = read_text(reference_, prompt["prompt"].get<std::size_t>());
         std::vector<int> positions;
         for (const Json& row : prompt["rows"]) positions.push_back(row["position"].get<int>());
         run(text, positions);
@@ -134,7 +134,7 @@ Error DemoLogits::compare_rows(double feature_tolerance) {
 void DemoLogits::compare_text(double clear_margin, double at_least) {
     int clear = 0, all = 0;
     for (std::size_t ordinal = 0; ordinal < 3; ++ordinal) {
-        const Text text = text_of(reference_, ordinal);
+        const Text text = read_text(reference_, ordinal);
         std::vector<int> wanted(text.tokens.size() - static_cast<std::size_t>(text.prompt));
         std::iota(wanted.begin(), wanted.end(), text.prompt - 1);
         run(text, wanted);
@@ -201,7 +201,7 @@ class Drafting {
         job.state = state_.get();
         job.tree = spec;
         slots_ = committed;
-        Status status = drafter_.catch_up(context_, {&job, 1});
+        Status status = drafter_.extend_cache(context_, {&job, 1});
         if (status.ok()) status = drafter_.expand(context_, {&job, 1});
         EXPECT_TRUE(status.ok()) << status.error().message;
         return std::move(job.out);
@@ -245,7 +245,7 @@ class DemoEagle2 : public DemoLogits {
 
     PhaseRecorder phases_;
     std::unique_ptr<Drafter> drafter_;
-    std::unique_ptr<Head> head_;
+    std::unique_ptr<LmHead> head_;
 };
 
 void DemoEagle2::compare_slots(const Json& prompt, const Text& text) {
@@ -290,7 +290,7 @@ void DemoEagle2::compare_trees(const Json& prompt, const Text& text) {
 
 TEST_F(DemoEagle2, LogitsAndTreesInF32) {
     for (const Json& prompt : golden_["prompts"]) {
-        const Text text = text_of(reference_, prompt["prompt"].get<std::size_t>());
+        const Text text = read_text(reference_, prompt["prompt"].get<std::size_t>());
         compare_slots(prompt, text);
         compare_trees(prompt, text);
     }

@@ -24,16 +24,16 @@ TEST(DemoReference, TextAndRounds) {
     for (std::size_t i = 0; i < prompts; ++i) {
         inputs.push_back(reference["prompts"][i]["prompt"].get<std::vector<TokenId>>());
     }
-    const auto rig = make_demo_rig(kernels::Precision::f32);
-    ASSERT_NE(rig, nullptr);
+    const auto fixture = make_demo_fixture(kernels::Precision::f32);
+    ASSERT_NE(fixture, nullptr);
     for (const Json& entry : reference["rounds"]) {
         const auto tree = entry["tree"].get<std::vector<int>>();
-        RigSetting setting;
+        DecodeCase setting;
         setting.drafter = entry["drafter"].get<std::string>();
         setting.tree = to_text(TreeSpec{tree[0], tree[1], tree[2]});
         setting.threads = 2;
         setting.max_new = 48;
-        const std::vector<PromptOutcome> outcomes = rig->decode(setting, inputs);
+        const std::vector<PromptOutcome> outcomes = fixture->decode(setting, inputs);
         ASSERT_EQ(outcomes.size(), prompts);
         for (std::size_t i = 0; i < prompts; ++i) {
             const std::string which = to_text(setting) + " prompt " + std::to_string(i);

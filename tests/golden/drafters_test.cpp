@@ -29,9 +29,9 @@ float feature(std::uint32_t seed, std::uint32_t row, std::uint32_t column) {
 }
 
 /// The full head; records its input rows and the calls before each level.
-class SpyHead final : public Head {
+class SpyHead final : public LmHead {
   public:
-    explicit SpyHead(std::unique_ptr<Head> full) : full_(std::move(full)) {}
+    explicit SpyHead(std::unique_ptr<LmHead> full) : full_(std::move(full)) {}
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         return full_->prepare(exec, weights);
     }
@@ -62,7 +62,7 @@ class SpyHead final : public Head {
     std::vector<std::pair<int, int>> begun, proposed;     ///< level, rows
 
   private:
-    std::unique_ptr<Head> full_;
+    std::unique_ptr<LmHead> full_;
 };
 
 class GoldenDrafters : public ::testing::Test {
@@ -79,7 +79,7 @@ class GoldenDrafters : public ::testing::Test {
         EXPECT_TRUE(drafter.ok()) << drafter.error().message;
         return drafter.ok() ? std::move(drafter).value() : nullptr;
     }
-    std::string error_of(const std::string& spec) {
+    std::string open_error(const std::string& spec) {
         auto drafter = make_drafter(spec, "", *target_, *exec_);
         EXPECT_FALSE(drafter.ok()) << spec;
         if (drafter.ok()) return {};
@@ -135,14 +135,14 @@ std::vector<GoldenDrafters::Round> GoldenDrafters::draft(Drafter& drafter, const
             spies_.push_back(std::make_unique<SpyHead>(std::move(full).value()));
             round.spy = spies_.back().get();
             HeadWeights weights;
-            weights.lm_head = drafter.own_head() != nullptr ? drafter.own_head() : &target_->lm_head();
-            weights.row_ids = drafter.own_head_ids();
+            weights.lm_head = drafter.own_lm_head() != nullptr ? drafter.own_lm_head() : &target_->lm_head();
+            weights.row_ids = drafter.own_lm_head_ids();
             weights.vocab = target_->tokenizer()->size();
             weights.hidden = weights.lm_head->k();
             EXPECT_TRUE(round.spy->prepare(*exec_, weights).ok());
             context.head = round.spy;
         }
-        Status status = drafter.catch_up(context, {&job, 1});
+        Status status = drafter.extend_cache(context, {&job, 1});
         if (status.ok()) status = drafter.expand(context, {&job, 1});
         EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
         round.tree = std::move(job.out);
@@ -203,7 +203,7 @@ TEST_F(GoldenDrafters, MedusaAndHydraAsPublished) {
     expect_golden("hydra:" + golden_folder + "/hydra_published", "hydra");
 }
 
-TEST_F(GoldenDrafters, TheSameWeightsDraftTheSameInEveryLayout) {
+TEST_F(GoldenDrafters, EveryLayoutDraftsTheSame) {
     const auto same = [&](const std::string& id, const std::string& name,
                           const std::vector<std::string>& layouts) {
         std::vector<std::vector<Round>> all;
@@ -226,32 +226,32 @@ TEST_F(GoldenDrafters, TheSameWeightsDraftTheSameInEveryLayout) {
     same("medusa", "medusa", {"medusa_published", "medusa_safetensors"});
 }
 
-TEST_F(GoldenDrafters, OnlyCheckpointsWithoutLmHeadsOfTheirOwnTakeADraftHead) {
+TEST_F(GoldenDrafters, OnlyCheckpointsWithoutAnLmHeadUseADraftHead) {
     EXPECT_FALSE(open("medusa:" + golden_folder + "/medusa_published")->uses_head());
     EXPECT_FALSE(open("hydra:" + golden_folder + "/hydra_published")->uses_head());
-    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_official")->own_head_ids().size(), 64u);
-    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_fc_norm")->own_head(), nullptr);
+    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_official")->own_lm_head_ids().size(), 64u);
+    EXPECT_EQ(open("eagle3:" + golden_folder + "/eagle3_fc_norm")->own_lm_head(), nullptr);
 }
 
-TEST_F(GoldenDrafters, RotationMayFollowTheTarget) {
+TEST_F(GoldenDrafters, RopeMayFollowTheTarget) {
     // The target's heads are 12 wide; these drafters' heads are 16 and 20 wide.
-    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=target"),
+    EXPECT_THAT(open_error("eagle2:" + golden_folder + "/eagle2_bin,rope=target"),
                 HasSubstr("the target's attention heads are 12 wide, the drafter's 16"));
-    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,rope=both"),
+    EXPECT_THAT(open_error("eagle2:" + golden_folder + "/eagle2_bin,rope=both"),
                 HasSubstr("rope=own or rope=target"));
-    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle2_bin,ropes=own"), HasSubstr("known: rope"));
+    EXPECT_THAT(open_error("eagle2:" + golden_folder + "/eagle2_bin,ropes=own"), HasSubstr("known: rope"));
     expect_golden("eagle2:" + golden_folder + "/eagle2_bin,rope=own", "eagle2");
 }
 
-TEST_F(GoldenDrafters, MixUpsAreNamed) {
-    EXPECT_THAT(error_of("eagle2:" + golden_folder + "/eagle3_official"),
+TEST_F(GoldenDrafters, ReportsMismatchedCheckpoints) {
+    EXPECT_THAT(open_error("eagle2:" + golden_folder + "/eagle3_official"),
                 HasSubstr("is an EAGLE-3 checkpoint; use --drafter eagle3:PATH"));
-    EXPECT_THAT(error_of("eagle3:" + golden_folder + "/eagle2_bin"),
+    EXPECT_THAT(open_error("eagle3:" + golden_folder + "/eagle2_bin"),
                 HasSubstr("is an EAGLE-2 checkpoint; use --drafter eagle2:PATH"));
-    EXPECT_THAT(error_of("medusa:" + golden_folder + "/eagle2_bin"), HasSubstr("not a Medusa checkpoint"));
-    EXPECT_THAT(error_of("eagle3:" + golden_folder + "/freq_4.pt"),
+    EXPECT_THAT(open_error("medusa:" + golden_folder + "/eagle2_bin"), HasSubstr("not a Medusa checkpoint"));
+    EXPECT_THAT(open_error("eagle3:" + golden_folder + "/freq_4.pt"),
                 HasSubstr("config.json with the drafter's dimensions is missing"));
-    EXPECT_THAT(error_of("eagle3:" + golden_folder), HasSubstr("contains none of model.safetensors"));
+    EXPECT_THAT(open_error("eagle3:" + golden_folder), HasSubstr("contains none of model.safetensors"));
 }
 
 /// A layout's folder with a modified config.json.
@@ -268,12 +268,12 @@ class ChangedConfig : public GoldenDrafters {
             if (std::filesystem::exists(from + "/" + file))
                 std::filesystem::copy_file(from + "/" + file, scratch_.file(file));
         }
-        return error_of("eagle3:" + scratch_.path());
+        return open_error("eagle3:" + scratch_.path());
     }
     testing::ScratchFolder scratch_;
 };
 
-TEST_F(ChangedConfig, WhatIsNotComputedIsRefusedByName) {
+TEST_F(ChangedConfig, RejectsUnsupportedSettings) {
     EXPECT_THAT(error_with("eagle3_official", [](Json& c) { c["num_hidden_layers"] = 2; }),
                 HasSubstr("num_hidden_layers is 2"));
     EXPECT_THAT(error_with("eagle3_official",
@@ -304,7 +304,7 @@ TEST_F(ChangedConfig, WhatIsNotComputedIsRefusedByName) {
                 HasSubstr("tensor 'input_norm.weight' is present"));
 }
 
-TEST_F(ChangedConfig, HeadSizeIsReadOffTheWeightsWhereTheConfigLeavesItOut) {
+TEST_F(ChangedConfig, InfersTheHeadSizeFromTheWeights) {
     const std::string from = golden_folder + "/eagle2_bin";
     Json config = Json::parse(std::ifstream(from + "/config.json"));
     config.erase("head_dim");

@@ -42,7 +42,7 @@ void expect_near(std::span<const float> found, const Json& wanted, const std::st
             << what << "[" << i << "]";
 }
 
-TEST(FitGolden, EaglePassesAndTheirGradientsAreTorchs) {
+TEST(FitGolden, EagleGradientsMatchTorch) {
     const auto exec = kernels::make_cpu_exec(2);
     const Json& s = golden()["shape"];
     const int slots = s["slots"], steps = s["steps"], hidden = s["hidden"];
@@ -99,7 +99,7 @@ TEST(FitGolden, EaglePassesAndTheirGradientsAreTorchs) {
     }
 }
 
-TEST(FitGolden, LowRankFactorsReachNumpysLeastError) {
+TEST(FitGolden, LowRankFactorsReachTheMinimumErrorOfNumpy) {
     const auto exec = kernels::make_cpu_exec(1);
     const Json& wanted = golden()["low_rank"];
     const Dense weights = dense(wanted["weights"]), hidden = dense(wanted["hidden"]);
@@ -129,12 +129,12 @@ TEST(FitGolden, LowRankFactorsReachNumpysLeastError) {
     }
 }
 
-TEST(FitGolden, RouterGradientsAreTorchs) {
+TEST(FitGolden, RouterGradientsMatchTorch) {
     const auto exec = kernels::make_cpu_exec(1);
     const Json& wanted = golden()["router"];
     const Json& parts = wanted["parts"];
-    Router router{dense(parts["in"]), dense(parts["in_bias"]).data, dense(parts["out"]),
-                  dense(parts["out_bias"]).data};
+    RouterWeights router{dense(parts["in"]), dense(parts["in_bias"]).data, dense(parts["out"]),
+                         dense(parts["out_bias"]).data};
     RouterPass pass(router);
     const Dense x = dense(wanted["x"]), y = dense(wanted["y"]);
     pass.forward(*exec, x.view());

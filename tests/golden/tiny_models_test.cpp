@@ -17,10 +17,10 @@ namespace {
 
 using kernels::Precision;
 using Json = nlohmann::json;
-using testing::DecodeRig;
-using testing::RigSetting;
+using testing::DecodeCase;
+using testing::DecodeFixture;
 
-std::string folder_of(const std::string& architecture) {
+std::string model_folder(const std::string& architecture) {
     return std::string(DS_SOURCE_DIR) + "/tests/golden/models/" + architecture;
 }
 
@@ -42,7 +42,7 @@ struct Difference {
 class TinyModels : public ::testing::TestWithParam<const char*> {
   protected:
     std::unique_ptr<Target> load(Precision precision) {
-        auto loaded = Target::load(folder_of(GetParam()), *exec_, precision);
+        auto loaded = Target::load(model_folder(GetParam()), *exec_, precision);
         EXPECT_TRUE(loaded.ok()) << loaded.error().message;
         return loaded.ok() ? std::move(loaded).value() : nullptr;
     }
@@ -52,7 +52,7 @@ class TinyModels : public ::testing::TestWithParam<const char*> {
     ForwardOutput forward(Target& target, std::vector<int> aux_layers);
     Difference logit_difference(Precision precision);
 
-    Json golden_ = Json::parse(std::ifstream(folder_of(GetParam()) + "/golden.json"));
+    Json golden_ = Json::parse(std::ifstream(model_folder(GetParam()) + "/golden.json"));
     std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
 };
 
@@ -60,7 +60,7 @@ ForwardOutput TinyModels::forward(Target& target, std::vector<int> aux_layers) {
     std::vector<TokenId> tokens = prompt();
     for (const TokenId token : greedy()) tokens.push_back(token);
     KvCache cache = target.make_cache(static_cast<int>(tokens.size()));
-    const SequenceRows rows{&cache, tokens, {}, nullptr};
+    const SequenceTokens rows{&cache, tokens, {}, nullptr};
     ForwardOutput out;
     const Status status = target.forward(*exec_, {{&rows, 1}, aux_layers, {}, true}, out);
     EXPECT_TRUE(status.ok()) << status.error().message;
@@ -123,18 +123,18 @@ TEST_P(TinyModels, GreedyTokensEqualTransformersWithAndWithoutDrafts) {
         auto target = load(precision);
         ASSERT_NE(target, nullptr);
         ASSERT_EQ(target->tokenizer()->size(), golden_["tokens"].get<int>());
-        DecodeRig rig(std::move(target), {}, "");
+        DecodeFixture fixture(std::move(target), {}, "");
         std::vector<TokenId> plain;
         for (const auto& [drafter, tree, threads] :
              {std::tuple("none", "chain=1", 1), std::tuple("ngram", "chain=4", 1),
               std::tuple("ngram", "chain=7", 2)}) {
-            RigSetting setting;
+            DecodeCase setting;
             setting.drafter = drafter;
             setting.tree = tree;
             setting.threads = threads;
             setting.max_new = static_cast<int>(greedy().size());
             setting.ignore_eos = true;
-            const auto found = rig.decode(setting, {prompt()});
+            const auto found = fixture.decode(setting, {prompt()});
             ASSERT_EQ(found.size(), 1u);
             if (plain.empty()) plain = found[0].tokens;
             EXPECT_EQ(found[0].tokens, plain) << to_text(setting);
@@ -150,7 +150,7 @@ TEST_P(TinyModels, GreedyTokensEqualTransformersWithAndWithoutDrafts) {
 }
 
 /// Rows one at a time, all at once and in prefill chunks produce the same bits.
-TEST_P(TinyModels, RowsDoNotDependOnTheirCompany) {
+TEST_P(TinyModels, RowsDoNotDependOnTheBatch) {
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
         const auto target = load(precision);
         ASSERT_NE(target, nullptr);
@@ -160,7 +160,7 @@ TEST_P(TinyModels, RowsDoNotDependOnTheirCompany) {
         KvCache cache = target->make_cache(static_cast<int>(tokens.size()));
         const auto vocab = static_cast<std::size_t>(target->config().vocab);
         for (std::size_t i = 0; i < tokens.size(); ++i) {
-            const SequenceRows row{&cache, {tokens.data() + i, 1}, {}, nullptr};
+            const SequenceTokens row{&cache, {tokens.data() + i, 1}, {}, nullptr};
             ForwardOutput out;
             ASSERT_TRUE(target->forward(*exec_, {{&row, 1}, {}, {}, true}, out).ok());
             cache.commit(1);
@@ -170,8 +170,8 @@ TEST_P(TinyModels, RowsDoNotDependOnTheirCompany) {
     }
 }
 
-TEST_P(TinyModels, WeightsThatDoNotFitAreRefusedBeforePacking) {
-    auto opened = open_model_file(folder_of(GetParam()));
+TEST_P(TinyModels, RejectsWeightsThatDoNotFitBeforePacking) {
+    auto opened = open_model_file(model_folder(GetParam()));
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     const auto target = load(Precision::f32);
     ASSERT_NE(target, nullptr);

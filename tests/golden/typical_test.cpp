@@ -10,7 +10,7 @@
 namespace draftscope {
 namespace {
 
-TEST(TypicalGolden, AcceptsWhatThePublishedRuleAccepts) {
+TEST(TypicalGolden, MatchesThePublishedRule) {
     std::ifstream file(std::string(DS_SOURCE_DIR) + "/tests/golden/engine/typical.json");
     ASSERT_TRUE(file.good());
     const auto document = nlohmann::json::parse(file);
@@ -34,9 +34,9 @@ TEST(TypicalGolden, AcceptsWhatThePublishedRuleAccepts) {
         const int vocab = static_cast<int>(one["logits"][0].size());
         const Rows<const float> rows(logits.data(), tree.size(), vocab);
         const Sampling sampling{one["temperature"].get<double>(), 1.0, 0, 1};
-        std::vector<TokenPlace> places(tokens.size());
-        std::vector<TargetChoice> choices;
-        choose_tokens(*exec, rows, vocab, sampling, places, choices);
+        std::vector<TokenPosition> places(tokens.size());
+        std::vector<TargetSample> choices;
+        sample_tokens(*exec, rows, vocab, sampling, places, choices);
         accept_typical(*exec, spec, tree, {rows, sampling}, choices, scratch, found);
         const auto path = one["path"].get<std::vector<int>>();
         EXPECT_EQ(found.path, path);

@@ -15,31 +15,31 @@ std::size_t size(std::int64_t count) {
 class AffinityOps : public DevicePair {};
 
 /// Compared with a sum in the order of the columns.
-TEST_P(AffinityOps, RowsAreSpread) {
+TEST_P(AffinityOps, RedistributeMatchesTheReference) {
     constexpr int rows = 4, support = 700, stride = 703, vocab = 2100;
     Rng rng(12);
     const std::vector<std::int32_t> sizes = {0, 1, 640, support};
-    std::vector<std::int32_t> tokens, first(vocab + 1, 0), givers;
+    std::vector<std::int32_t> tokens, first(vocab + 1, 0), sources;
     std::vector<float> weights, logits = normal(size(rows * stride), 3);
     logits[size(2 * stride + 5)] = NAN;
     for (int i = 0; i < rows * stride; ++i) tokens.push_back(3 * (i % stride) % vocab);
     for (int t = 0; t < vocab; ++t) {
         for (std::uint64_t g = rng.below(4); g > 0; --g) {
-            givers.push_back(static_cast<std::int32_t>(rng.below(vocab)));
+            sources.push_back(static_cast<std::int32_t>(rng.below(vocab)));
             weights.push_back(static_cast<float>(rng.uniform()));
         }
-        first[size(t + 1)] = static_cast<std::int32_t>(givers.size());
+        first[size(t + 1)] = static_cast<std::int32_t>(sources.size());
     }
     for (const bool own : {false, true}) {
-        const Both<float> there(device(), twin(), logits), given(device(), twin(), weights),
+        const Both<float> d_logits(device(), twin(), logits), given(device(), twin(), weights),
             out(device(), twin(), size(rows * (vocab + 1)), 7.0f);
         const Both<std::int32_t> names(device(), twin(), tokens), count(device(), twin(), sizes),
-            begin(device(), twin(), first), from(device(), twin(), givers);
+            begin(device(), twin(), first), from(device(), twin(), sources);
         const Both<double> scratch(device(), twin(), size(rows * vocab), 5.0);
         std::vector<float> found[2];
         for (const bool on_twin : {false, true}) {
-            kernels::SpreadOp op;
-            op.logits = there.on(on_twin);
+            kernels::RedistributeOp op;
+            op.logits = d_logits.on(on_twin);
             op.stride = stride;
             op.rows = rows;
             op.support = support;
@@ -49,12 +49,12 @@ TEST_P(AffinityOps, RowsAreSpread) {
             op.temperature = 0.7f;
             op.vocab = vocab;
             op.first = begin.on(on_twin);
-            op.givers = from.on(on_twin);
+            op.sources = from.on(on_twin);
             op.weights = given.on(on_twin);
             op.scratch = scratch.on(on_twin);
             op.out = out.on(on_twin);
             op.out_stride = vocab + 1;
-            (on_twin ? twin() : device()).spread(op);
+            (on_twin ? twin() : device()).redistribute(op);
             found[on_twin ? 1 : 0] = out.read(on_twin);
         }
         int some = 0;
@@ -71,7 +71,7 @@ TEST_P(AffinityOps, RowsAreSpread) {
             for (int t = 0; t < vocab; ++t) {
                 double mass = 0;
                 for (std::int32_t i = first[size(t)]; i < first[size(t + 1)] && sum > 0; ++i)
-                    mass += q[size(givers[size(i)])] / sum * static_cast<double>(weights[size(i)]);
+                    mass += q[size(sources[size(i)])] / sum * static_cast<double>(weights[size(i)]);
                 const std::size_t at = size(r * (vocab + 1) + t);
                 ASSERT_EQ(std::isinf(found[0][at]), mass == 0) << r << " " << t;
                 ASSERT_EQ(std::isinf(found[1][at]), mass == 0);
@@ -86,23 +86,23 @@ TEST_P(AffinityOps, RowsAreSpread) {
     }
 }
 
-TEST_P(AffinityOps, SetsReachWhatTheyGiveTo) {
+TEST_P(AffinityOps, ReachableTokensMatchTheReference) {
     for (const int vocab : {1, 31, 32, 33, 700, 2085}) {
         Rng rng(static_cast<std::uint64_t>(vocab));
-        std::vector<std::int32_t> first(1, 0), givers;
+        std::vector<std::int32_t> first(1, 0), sources;
         for (int t = 0; t < vocab; ++t) {
             for (std::uint64_t g = rng.below(4); g > 0; --g)
-                givers.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab))));
-            first.push_back(static_cast<std::int32_t>(givers.size()));
+                sources.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab))));
+            first.push_back(static_cast<std::int32_t>(sources.size()));
         }
-        givers.push_back(0);  // an empty matrix needs an entry, too
+        sources.push_back(0);  // an empty matrix needs an entry, too
         for (const int count : {0, 1, vocab / 9, vocab}) {
             std::vector<std::int32_t> set;
             for (int i = 0; i < count; ++i) set.push_back(i * vocab / count);
             const std::size_t words = size((vocab + 31) / 32);
             std::vector<std::int32_t> expected;
             for (int t = 0; t < vocab; ++t)
-                if (std::any_of(givers.begin() + first[size(t)], givers.begin() + first[size(t + 1)],
+                if (std::any_of(sources.begin() + first[size(t)], sources.begin() + first[size(t + 1)],
                                 [&](std::int32_t giver) {
                                     return std::find(set.begin(), set.end(), giver) != set.end();
                                 }))
@@ -111,20 +111,20 @@ TEST_P(AffinityOps, SetsReachWhatTheyGiveTo) {
             expected.resize(size(vocab + 1), -9);
             set.resize(size(vocab), vocab - 1);  // entries after the set's size are not read
             const Both<std::int32_t> tokens(device(), twin(), set), number(device(), twin(), {count}),
-                begin(device(), twin(), first), from(device(), twin(), givers),
+                begin(device(), twin(), first), from(device(), twin(), sources),
                 out(device(), twin(), size(vocab + 1), -9), out_size(device(), twin(), 1, -9);
             const Both<std::uint32_t> bits(device(), twin(), 2 * words, ~0u);
             for (const bool on_twin : {false, true}) {
-                kernels::ReachOp op;
+                kernels::ReachableTokensOp op;
                 op.tokens = tokens.on(on_twin);
                 op.size = number.on(on_twin);
-                op.most = op.vocab = vocab;
+                op.max_count = op.vocab = vocab;
                 op.first = begin.on(on_twin);
-                op.givers = from.on(on_twin);
+                op.sources = from.on(on_twin);
                 op.bits = bits.on(on_twin);
                 op.out = out.on(on_twin);
                 op.out_size = out_size.on(on_twin);
-                (on_twin ? twin() : device()).reach(op);
+                (on_twin ? twin() : device()).list_reachable_tokens(op);
                 EXPECT_EQ(out_size.read(on_twin), std::vector<std::int32_t>{reached})
                     << count << " of " << vocab;
                 EXPECT_EQ(out.read(on_twin), expected) << count << " of " << vocab;
@@ -133,7 +133,7 @@ TEST_P(AffinityOps, SetsReachWhatTheyGiveTo) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, AffinityOps, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, AffinityOps, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -9,13 +9,14 @@
 namespace draftscope::testing {
 namespace {
 
-using kernels::Bf16;
-using kernels::HeadShape;
+using kernels::AttentionHeads;
+using kernels::half_t;
 
 /// Rows of several sequences, some in trees, over random keys.
 struct Pass {
-    HeadShape shape;
-    std::vector<std::int32_t> sequence, slot, position, prefix, tail_first, tail_size, tails, tiles;
+    AttentionHeads shape;
+    std::vector<std::int32_t> sequence, slot, position, prefix, ancestor_first, ancestor_count,
+        ancestor_slots, tiles;
     int slots = 0;
 
     void add(int in_sequence, int at_slot, int at_prefix, const std::vector<std::int32_t>& tail) {
@@ -23,9 +24,9 @@ struct Pass {
         slot.push_back(at_slot);
         prefix.push_back(at_prefix);
         position.push_back(at_prefix + static_cast<int>(tail.size()) - 1);
-        tail_first.push_back(static_cast<std::int32_t>(tails.size()));
-        tail_size.push_back(static_cast<std::int32_t>(tail.size()));
-        tails.insert(tails.end(), tail.begin(), tail.end());
+        ancestor_first.push_back(static_cast<std::int32_t>(ancestor_slots.size()));
+        ancestor_count.push_back(static_cast<std::int32_t>(tail.size()));
+        ancestor_slots.insert(ancestor_slots.end(), tail.begin(), tail.end());
         const int row = rows() - 1;
         if (row > 0 && sequence[static_cast<std::size_t>(row - 1)] == in_sequence &&
             tiles.back() < kernels::attention_tile_rows(shape))
@@ -38,7 +39,7 @@ struct Pass {
 };
 
 /// Three sequences: a chain, a tree with branches, one row alone.
-Pass mixed(const HeadShape& shape, int context) {
+Pass mixed(const AttentionHeads& shape, int context) {
     Pass pass;
     pass.shape = shape;
     for (int i = 0; i < 5; ++i) pass.add(0, context / 2 + i, context / 2 + i + 1, {});
@@ -53,28 +54,28 @@ Pass mixed(const HeadShape& shape, int context) {
 class DeviceAttention : public DevicePair {
   protected:
     /// Attention of the pass on one device; queries and keys depend only on their position.
-    std::vector<Bf16> run(const Pass& pass, bool on_twin, int extra_blocks = 0) {
+    std::vector<half_t> run(const Pass& pass, bool on_twin, int extra_blocks = 0) {
         kernels::Device& on = on_twin ? twin() : device();
         const int q_width = pass.shape.heads * pass.shape.head_dim,
                   kv = pass.shape.kv_heads * pass.shape.head_dim;
         const int rows = pass.rows(), layers = 2, sequences = 3;
         int longest = 0;
         for (int r = 0; r < rows; ++r)
-            longest = std::max(longest, pass.prefix[at(r)] + pass.tail_size[at(r)]);
+            longest = std::max(longest, pass.prefix[at(r)] + pass.ancestor_count[at(r)]);
         const int slots = std::max(pass.slots, longest) + 3;
         std::vector<kernels::DeviceBuffer> caches;
         std::vector<kernels::KvPlanes> planes;
         for (int s = 0; s < sequences; ++s) {
-            std::vector<Bf16> values(at(2 * layers) * at(slots) * at(kv));
+            std::vector<half_t> values(at(2 * layers) * at(slots) * at(kv));
             for (int plane = 0; plane < 2 * layers; ++plane)
                 for (int slot = 0; slot < slots; ++slot) {
                     Rng rng(100 + at(s), at(plane) * 100000 + at(slot));
                     for (int i = 0; i < kv; ++i)
                         values[(at(plane) * at(slots) + at(slot)) * at(kv) + at(i)] =
-                            half_of(static_cast<float>(rng.normal()));
+                            to_half(static_cast<float>(rng.normal()));
                 }
             caches.push_back(upload(on, values));
-            planes.push_back({caches.back().as<Bf16>(), std::int64_t{slots} * kv});
+            planes.push_back({caches.back().as<half_t>(), std::int64_t{slots} * kv});
         }
         std::vector<float> q;
         for (int r = 0; r < rows; ++r) {
@@ -84,14 +85,15 @@ class DeviceAttention : public DevicePair {
         const int blocks = (longest + kernels::attention_block - 1) / kernels::attention_block + extra_blocks;
         const auto table = upload(on, planes), sequence = upload(on, pass.sequence),
                    slot = upload(on, pass.slot), position = upload(on, pass.position),
-                   prefix = upload(on, pass.prefix), tail_first = upload(on, pass.tail_first),
-                   tail_size = upload(on, pass.tail_size), tails = upload(on, with_one(pass.tails)),
-                   tiles = upload(on, pass.tiles), queries = upload(on, q);
+                   prefix = upload(on, pass.prefix), ancestor_first = upload(on, pass.ancestor_first),
+                   ancestor_count = upload(on, pass.ancestor_count),
+                   ancestor_slots = upload(on, with_one(pass.ancestor_slots)), tiles = upload(on, pass.tiles),
+                   queries = upload(on, q);
         const int stride = kernels::padded_columns(q_width);
         const auto partial = upload(
             on, std::vector<float>(at(rows) * at(pass.shape.heads) * at(blocks) * at(pass.shape.head_dim + 2),
                                    1e30f));
-        const auto y = upload(on, std::vector<Bf16>(at(rows) * at(stride), 0x7fc0));
+        const auto y = upload(on, std::vector<half_t>(at(rows) * at(stride), 0x7fc0));
         kernels::AttentionOp op;
         op.q = queries.template as<float>();
         op.q_stride = q_width;
@@ -99,19 +101,20 @@ class DeviceAttention : public DevicePair {
         op.tiles = static_cast<int>(pass.tiles.size()) / 2;
         op.shape = pass.shape;
         op.scale = 1.0f / std::sqrt(static_cast<float>(pass.shape.head_dim));
-        op.places = {
-            table.as<kernels::KvPlanes>(), sequence.as<std::int32_t>(), slot.as<std::int32_t>(),
-            position.as<std::int32_t>(),   prefix.as<std::int32_t>(),   tail_first.as<std::int32_t>(),
-            tail_size.as<std::int32_t>(),  tails.as<std::int32_t>(),    tiles.as<std::int32_t>()};
+        op.places = {table.as<kernels::KvPlanes>(),     sequence.as<std::int32_t>(),
+                     slot.as<std::int32_t>(),           position.as<std::int32_t>(),
+                     prefix.as<std::int32_t>(),         ancestor_first.as<std::int32_t>(),
+                     ancestor_count.as<std::int32_t>(), ancestor_slots.as<std::int32_t>(),
+                     tiles.as<std::int32_t>()};
         op.layer = 1;
         op.blocks = blocks;
         op.partial = partial.as<float>();
-        op.y = y.as<Bf16>();
+        op.y = y.as<half_t>();
         op.y_stride = stride;
         on.attention(op);
-        std::vector<Bf16> out(at(rows) * at(stride));
-        on.download(out.data(), op.y, out.size() * sizeof(Bf16));
-        const Status done = on.finish();
+        std::vector<half_t> out(at(rows) * at(stride));
+        on.download(out.data(), op.y, out.size() * sizeof(half_t));
+        const Status done = on.synchronize();
         EXPECT_TRUE(done.ok()) << done.error().message;
         return out;
     }
@@ -130,16 +133,16 @@ class DeviceAttention : public DevicePair {
     }
 };
 
-TEST_P(DeviceAttention, EqualsTheTwinForEveryShape) {
-    for (const HeadShape& shape : {HeadShape{9, 3, 64},
-                                   {4, 2, 12},
-                                   {3, 3, 6},
-                                   {32, 8, 128},
-                                   {4, 4, 16},
-                                   {14, 2, 128},
-                                   {5, 5, 8},
-                                   {8, 1, 256},
-                                   {40, 2, 64}})
+TEST_P(DeviceAttention, MatchesTheReferenceForEveryShape) {
+    for (const AttentionHeads& shape : {AttentionHeads{9, 3, 64},
+                                        {4, 2, 12},
+                                        {3, 3, 6},
+                                        {32, 8, 128},
+                                        {4, 4, 16},
+                                        {14, 2, 128},
+                                        {5, 5, 8},
+                                        {8, 1, 256},
+                                        {40, 2, 64}})
         for (const int context : {2, 60, 64, 65, 200, 515}) {
             if (too_large(std::int64_t{shape.heads} * shape.head_dim * context * 50)) continue;
             const Pass pass = mixed(shape, context);
@@ -150,8 +153,8 @@ TEST_P(DeviceAttention, EqualsTheTwinForEveryShape) {
 }
 
 /// A row's bits do not depend on the other rows of the call, nor on whether its keys are in the prefix.
-TEST_P(DeviceAttention, ARowIsTheSameBitsAloneAndInAChain) {
-    const HeadShape shape{9, 3, 64};
+TEST_P(DeviceAttention, ARowIsIndependentOfBatchAndTree) {
+    const AttentionHeads shape{9, 3, 64};
     const int context = 190, width = kernels::padded_columns(9 * 64);
     Pass chain, tree;
     chain.shape = tree.shape = shape;
@@ -172,16 +175,16 @@ TEST_P(DeviceAttention, ARowIsTheSameBitsAloneAndInAChain) {
     }
 }
 
-TEST_P(DeviceAttention, RotationAndStore) {
-    const HeadShape shape{6, 2, 32};
+TEST_P(DeviceAttention, RopeAndStore) {
+    const AttentionHeads shape{6, 2, 32};
     const int rows = 5, kv = 64, width = 6 * 32 + 2 * kv, slots = 30;
     const kernels::RopeTable rope = kernels::make_rope_table(32, 10000.0f, 50);
     std::vector<std::vector<float>> qkv;
-    std::vector<std::vector<Bf16>> stored;
+    std::vector<std::vector<half_t>> stored;
     for (const bool on_twin : {false, true}) {
         kernels::Device& on = on_twin ? twin() : device();
-        const auto cache = upload(on, std::vector<Bf16>(at(4 * slots * kv), 3));
-        const std::vector<kernels::KvPlanes> table = {{cache.as<Bf16>(), slots * kv}};
+        const auto cache = upload(on, std::vector<half_t>(at(4 * slots * kv), 3));
+        const std::vector<kernels::KvPlanes> table = {{cache.as<half_t>(), slots * kv}};
         const auto x = upload(on, normal(at(rows * width), 1)), cos = upload(on, rope.cos),
                    sin = upload(on, rope.sin);
         const auto planes = upload(on, table);
@@ -204,8 +207,8 @@ TEST_P(DeviceAttention, RotationAndStore) {
         qkv.emplace_back(at(rows * width));
         stored.emplace_back(at(4 * slots * kv));
         on.download(qkv.back().data(), x.as<float>(), qkv.back().size() * sizeof(float));
-        on.download(stored.back().data(), cache.as<Bf16>(), stored.back().size() * sizeof(Bf16));
-        ASSERT_TRUE(on.finish().ok());
+        on.download(stored.back().data(), cache.as<half_t>(), stored.back().size() * sizeof(half_t));
+        ASSERT_TRUE(on.synchronize().ok());
     }
     for (int r = 0; r < rows; ++r) {
         const auto q = [&](int which) {
@@ -217,7 +220,7 @@ TEST_P(DeviceAttention, RotationAndStore) {
     expect_close(widened(stored[0]), widened(stored[1]), 0.004, "stored keys and values");
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceAttention, device_kinds_of_halves(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceAttention, device_kinds_with_dtypes(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -42,7 +42,7 @@ class Clusters : public DevicePair {
     }
 };
 
-TEST_P(Clusters, AreColumnsAndRuns) {
+TEST_P(Clusters, ListColumnsAndRuns) {
     struct Case {
         int clusters, rows, count, always;
     };
@@ -104,7 +104,7 @@ TEST_P(Clusters, AreColumnsAndRuns) {
     }
 }
 
-TEST_P(Clusters, AreTokens) {
+TEST_P(Clusters, ListTokens) {
     for (const int vocab : {1, 31, 1024, 2085}) {
         const int clusters = 37, count = 11;
         Rng rng(static_cast<std::uint64_t>(vocab));
@@ -144,7 +144,7 @@ TEST_P(Clusters, AreTokens) {
 }
 
 /// Several sets in one call equal one call per set.
-TEST_P(Clusters, AreTokensOfEachSet) {
+TEST_P(Clusters, ListTokensOfEachSet) {
     constexpr int vocab = 2085, clusters = 37, count = 5, sets = 4, stride = vocab + 3;
     Rng rng(4);
     std::vector<std::int32_t> cluster_of;
@@ -179,7 +179,7 @@ TEST_P(Clusters, AreTokensOfEachSet) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Clusters, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, Clusters, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

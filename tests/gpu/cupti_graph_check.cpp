@@ -37,7 +37,7 @@ struct Phases {
     GpuPhaseStack stack;
     std::unique_ptr<PhaseScope> open;
 
-    Phases() { recorder.set_listener(&stack); }
+    Phases() { recorder.set_range_sink(&stack); }
     static void begin(void* self, const char* name) {
         auto& phases = *static_cast<Phases*>(self);
         for (const PhaseInfo& phase : phase_table())
@@ -116,7 +116,7 @@ int check_counters(Phases& phases) {
     std::printf("counters %s: %s %s\n", std::string(to_text(state.state)).c_str(), state.text.c_str(),
                 state.remedy.c_str());
     if (state.state != CuptiState::ready) return 1;
-    phases.recorder.set_listener(&counters);
+    phases.recorder.set_range_sink(&counters);
     constexpr int launches = 20;
     for (int i = 0; i < launches; ++i) {
         {

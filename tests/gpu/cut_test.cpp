@@ -19,7 +19,7 @@ struct Setting {
 class CutOps : public DevicePair {
   protected:
     /// Rows of logits: smooth, full of ties, with NaN and -inf, all equal, without any weight, one outlier.
-    static std::vector<float> rows_of(int vocab, int stride) {
+    static std::vector<float> make_rows(int vocab, int stride) {
         std::vector<float> values = normal(size(rows) * size(stride), static_cast<std::uint64_t>(vocab));
         const auto row = [&](int r) { return values.data() + size(r) * size(stride); };
         for (int c = 0; c < vocab; ++c) {
@@ -37,7 +37,7 @@ class CutOps : public DevicePair {
 };
 
 /// The digit search finds the same mask as sorting, to the last id of equal logits.
-TEST_P(CutOps, AreThoseOfSorting) {
+TEST_P(CutOps, MatchSorting) {
     for (const int vocab : {1, 2100, 151936})
         for (const auto& [top_k, top_p] : {Setting{5, 1.0},
                                            {0, 0.9},
@@ -49,13 +49,13 @@ TEST_P(CutOps, AreThoseOfSorting) {
                                            {1000, 0.999999}}) {
             if (too_large(std::int64_t{vocab} * 40)) continue;
             const int stride = vocab + 5;
-            const Both<float> logits(device(), twin(), rows_of(vocab, stride));
+            const Both<float> logits(device(), twin(), make_rows(vocab, stride));
             const Both<float> lowest(device(), twin(), size(rows), -7.0f);
             const Both<std::int32_t> last(device(), twin(), size(rows), -7);
             for (const bool on_twin : {false, true})
                 (on_twin ? twin() : device())
-                    .cut({logits.on(on_twin), stride, rows, vocab, 1.25f, std::max(top_k, 0), top_p,
-                          lowest.on(on_twin), last.on(on_twin)});
+                    .mask_top_k_top_p({logits.on(on_twin), stride, rows, vocab, 1.25f, std::max(top_k, 0),
+                                       top_p, lowest.on(on_twin), last.on(on_twin)});
             const auto least = lowest.read(false), expected = lowest.read(true);
             const auto ids = last.read(false), expected_ids = last.read(true);
             for (std::size_t r = 0; r < size(rows); ++r) {
@@ -67,7 +67,7 @@ TEST_P(CutOps, AreThoseOfSorting) {
 
 /// Samples from the mask equal the host's for the same uniforms. Sums are added in a different order, so a
 /// uniform within rounding of a token's boundary may select the neighbour. Such cases are counted and rare.
-TEST_P(CutOps, DrawsAreTheHosts) {
+TEST_P(CutOps, SamplesMatchTheHost) {
     const auto exec = kernels::make_cpu_exec(1);
     int drawn = 0, apart = 0;
     for (const int vocab : {13, 2100, 49152})
@@ -78,16 +78,16 @@ TEST_P(CutOps, DrawsAreTheHosts) {
             sampling.temperature = 0.8;
             sampling.top_k = top_k;
             sampling.top_p = top_p;
-            const std::vector<float> values = rows_of(vocab, stride);
-            std::vector<TokenPlace> places;
+            const std::vector<float> values = make_rows(vocab, stride);
+            std::vector<TokenPosition> places;
             std::vector<double> numbers;
             for (int r = 0; r < rows; ++r) {
                 places.push_back({7, 100 * vocab + 10 * top_k + r});
                 numbers.push_back(
                     token_uniform(sampling.seed, 7, static_cast<std::uint64_t>(places.back().position)));
             }
-            std::vector<TargetChoice> expected;
-            choose_tokens(*exec, Rows<const float>(values.data(), rows, stride), vocab, sampling, places,
+            std::vector<TargetSample> expected;
+            sample_tokens(*exec, Rows<const float>(values.data(), rows, stride), vocab, sampling, places,
                           expected);
             const Both<float> logits(device(), twin(), values), lowest(device(), twin(), size(rows), -7.0f),
                 found(device(), twin(), size(rows), -7.0f), norms(device(), twin(), size(rows), -7.0f);
@@ -97,27 +97,27 @@ TEST_P(CutOps, DrawsAreTheHosts) {
             for (const bool on_twin : {false, true}) {
                 kernels::Device& on = on_twin ? twin() : device();
                 const float scale = inverse_temperature(sampling);
-                on.cut({logits.on(on_twin), stride, rows, vocab, scale, top_k, top_p, lowest.on(on_twin),
-                        last.on(on_twin)});
-                kernels::DrawOp op;
+                on.mask_top_k_top_p({logits.on(on_twin), stride, rows, vocab, scale, top_k, top_p,
+                                     lowest.on(on_twin), last.on(on_twin)});
+                kernels::SampleOp op;
                 op.logits = logits.on(on_twin);
                 op.stride = stride;
                 op.rows = rows;
                 op.vocab = vocab;
-                op.scale = scale;
+                op.inv_temperature = scale;
                 op.uniforms = uniforms.on(on_twin);
                 op.tokens = tokens.on(on_twin);
                 op.values = found.on(on_twin);
                 op.log_norm = norms.on(on_twin);
-                op.kept = {lowest.on(on_twin), last.on(on_twin)};
-                on.draw(op);
+                op.mask = {lowest.on(on_twin), last.on(on_twin)};
+                on.sample(op);
                 const auto ids = tokens.read(on_twin);
                 const auto least = lowest.read(on_twin), logs = norms.read(on_twin);
                 for (int r = 0; r < rows; ++r) {
                     if (r == 4) continue;  // nothing to sample
-                    const TargetChoice& choice = expected[size(r)];
+                    const TargetSample& choice = expected[size(r)];
                     ++drawn;
-                    if (ids[size(r)] != choice.token || least[size(r)] != choice.lowest) {
+                    if (ids[size(r)] != choice.token || least[size(r)] != choice.min_logit) {
                         ++apart;
                         continue;
                     }
@@ -133,13 +133,13 @@ TEST_P(CutOps, DrawsAreTheHosts) {
 }
 
 /// Entropies and probabilities over the mask, compared with the reference device and with a sum in double.
-TEST_P(CutOps, EntropiesAreOfWhatIsLeft) {
+TEST_P(CutOps, EntropiesIgnoreMaskedTokens) {
     for (const int vocab : {1, 33, 5003, 128256})
         for (const bool cut : {false, true}) {
             if (too_large(std::int64_t{vocab} * 40)) continue;
             const int stride = vocab + 5;
             const float scale = 1.5f;
-            const std::vector<float> values = rows_of(vocab, stride);
+            const std::vector<float> values = make_rows(vocab, stride);
             std::vector<float> least(size(rows), -inf), norms(size(rows));
             std::vector<double> exact(size(rows));
             for (int r = 0; r < rows; ++r) {
@@ -164,9 +164,9 @@ TEST_P(CutOps, EntropiesAreOfWhatIsLeft) {
                 op.stride = stride;
                 op.rows = rows;
                 op.vocab = vocab;
-                op.scale = scale;
+                op.inv_temperature = scale;
                 op.log_norm = log_norms.on(on_twin);
-                op.lowest = cut ? lowest.on(on_twin) : nullptr;
+                op.min_logit = cut ? lowest.on(on_twin) : nullptr;
                 op.out = found.on(on_twin);
                 (on_twin ? twin() : device()).entropy(op);
                 const auto entropies = found.read(on_twin);
@@ -178,7 +178,7 @@ TEST_P(CutOps, EntropiesAreOfWhatIsLeft) {
         }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, CutOps, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, CutOps, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

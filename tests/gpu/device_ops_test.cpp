@@ -10,7 +10,7 @@
 namespace draftscope::testing {
 namespace {
 
-using kernels::Bf16;
+using kernels::half_t;
 using kernels::padded_columns;
 
 constexpr float poison = -12345.0f;
@@ -26,8 +26,8 @@ TEST_P(DeviceOps, MatmulOfOddSizes) {
         for (const int rows : {1, 2, 7, 8, 9, 16, 17, 33, 64, 65, 130}) {
             if (too_large(std::int64_t{n} * k * rows)) continue;
             const int stride = padded_columns(k);
-            const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)),
-                x(device(), twin(), normal_half(rows, k, 2));
+            const Both<half_t> w(device(), twin(), random_halves(n, k, 1)),
+                x(device(), twin(), random_halves(rows, k, 2));
             const Both<float> bias(device(), twin(), normal(size(n), 3));
             for (const bool accumulate : {false, true}) {
                 const Both<float> y(device(), twin(), normal(size(rows) * size(n + 3), 4));
@@ -47,9 +47,10 @@ TEST_P(DeviceOps, MatmulOfOddSizes) {
         }
 }
 
-TEST_P(DeviceOps, MatmulOfARowIsTheSameBitsInEveryCall) {
-    const int n = GetParam().starts_with("cuda") ? 301 : 35, k = 704, most = 130;
-    const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(most, k, 2));
+TEST_P(DeviceOps, MatmulOfARowIsIndependentOfTheBatch) {
+    const int n = GetParam().starts_with("cuda") ? 301 : 35, k = 704, max_rows = 130;
+    const Both<half_t> w(device(), twin(), random_halves(n, k, 1)),
+        x(device(), twin(), random_halves(max_rows, k, 2));
     const auto run = [&](int first, int rows) {
         const Both<float> y(device(), twin(), size(rows) * size(n), poison);
         kernels::MatmulOp op;
@@ -61,7 +62,7 @@ TEST_P(DeviceOps, MatmulOfARowIsTheSameBitsInEveryCall) {
         device().matmul(op);
         return y.read(false);
     };
-    const std::vector<float> all = run(0, most);
+    const std::vector<float> all = run(0, max_rows);
     for (const int rows : {1, 3, 8, 12, 16, 30, 60})
         for (const int first : {0, 5, 64}) {
             const std::vector<float> some = run(first, rows);
@@ -73,7 +74,8 @@ TEST_P(DeviceOps, MatmulOfARowIsTheSameBitsInEveryCall) {
 /// A block computes more outputs if rows are short; the bits do not change.
 TEST_P(DeviceOps, MatmulOfManyShortRows) {
     const int n = 8230, k = 64;
-    const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(16, k, 2));
+    const Both<half_t> w(device(), twin(), random_halves(n, k, 1)),
+        x(device(), twin(), random_halves(16, k, 2));
     for (const int rows : {1, 11}) {
         const Both<float> y(device(), twin(), size(rows) * size(n), poison);
         const Both<float> few(device(), twin(), size(rows) * 50, poison);
@@ -98,9 +100,10 @@ TEST_P(DeviceOps, MatmulOfManyShortRows) {
     }
 }
 
-TEST_P(DeviceOps, MatmulOfChosenOutputsIsThatOfAll) {
+TEST_P(DeviceOps, MatmulOfChosenOutputsMatchesAllOutputs) {
     const int n = 500, k = 192, rows = 11;
-    const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(rows, k, 2));
+    const Both<half_t> w(device(), twin(), random_halves(n, k, 1)),
+        x(device(), twin(), random_halves(rows, k, 2));
     std::vector<std::int32_t> list = {53};
     Rng rng(8);
     for (int i = 0; i < list[0]; ++i) list.push_back(static_cast<std::int32_t>(rng.below(n)));
@@ -118,7 +121,7 @@ TEST_P(DeviceOps, MatmulOfChosenOutputsIsThatOfAll) {
     op.y_stride = 64;
     op.chosen_count = chosen.on(false);
     op.chosen = chosen.on(false) + 1;
-    op.most_chosen = 64;
+    op.max_chosen = 64;
     device().matmul(op);
     const auto some = y.read(false), every = all.read(false);
     for (int r = 0; r < rows; ++r)
@@ -133,7 +136,7 @@ TEST_P(DeviceOps, RmsNorm) {
             const Both<float> x(device(), twin(), normal(size(rows) * size(cols + 2), 1)),
                 weight(device(), twin(), normal(size(width), 2)),
                 y(device(), twin(), normal(size(rows) * size(cols), 3));
-            const Both<Bf16> half(device(), twin(), size(rows) * size(stride), Bf16{0x4321});
+            const Both<half_t> half(device(), twin(), size(rows) * size(stride), half_t{0x4321});
             for (const bool on_twin : {false, true}) {
                 kernels::RmsNormOp op;
                 op.x = x.on(on_twin);
@@ -155,24 +158,24 @@ TEST_P(DeviceOps, RmsNorm) {
         }
 }
 
-TEST_P(DeviceOps, RoundAndSiluMul) {
+TEST_P(DeviceOps, CastAndSiluMul) {
     for (const int width : {1, 96, 200, 1536}) {
         const int rows = 6, stride = padded_columns(width);
         const Both<float> x(device(), twin(), normal(size(rows) * size(2 * width), 1));
-        const Both<Bf16> a(device(), twin(), size(rows) * size(stride), Bf16{7}),
-            b(device(), twin(), size(rows) * size(stride), Bf16{7});
+        const Both<half_t> a(device(), twin(), size(rows) * size(stride), half_t{7}),
+            b(device(), twin(), size(rows) * size(stride), half_t{7});
         for (const bool on_twin : {false, true}) {
             kernels::Device& on = on_twin ? twin() : device();
-            on.round({x.on(on_twin), 2 * width, rows, width, a.on(on_twin), stride, stride});
+            on.cast({x.on(on_twin), 2 * width, rows, width, a.on(on_twin), stride, stride});
             on.silu_mul({x.on(on_twin), 2 * width, rows, width, b.on(on_twin), stride});
         }
         EXPECT_EQ(a.read(false), a.read(true));
         expect_close(widened(b.read(false)), widened(b.read(true)), 0.004, "silu");
         for (const kernels::Activation activation : {kernels::Activation::silu, kernels::Activation::relu}) {
             for (const bool on_twin : {false, true}) {
-                kernels::RoundOp op{x.on(on_twin), 2 * width, rows, width, a.on(on_twin), stride, stride};
+                kernels::CastOp op{x.on(on_twin), 2 * width, rows, width, a.on(on_twin), stride, stride};
                 op.activation = activation;
-                (on_twin ? twin() : device()).round(op);
+                (on_twin ? twin() : device()).cast(op);
             }
             expect_close(widened(a.read(false)), widened(a.read(true)), 0.004, "round behind an activation");
         }
@@ -188,7 +191,7 @@ TEST_P(DeviceOps, Add) {
                 const int rows = 6, stride = padded_columns(width);
                 const Both<float> x(device(), twin(), normal(size(rows) * size(width + 1), 1)),
                     y(device(), twin(), normal(size(rows) * size(width + 5), 2));
-                const Both<Bf16> base(device(), twin(), normal_half(rows, width, 3));
+                const Both<half_t> base(device(), twin(), random_halves(rows, width, 3));
                 for (const bool on_twin : {false, true})
                     (on_twin ? twin() : device())
                         .add({x.on(on_twin), width + 1, rows, width, activation,
@@ -205,7 +208,7 @@ TEST_P(DeviceOps, Add) {
 }
 
 /// Ties, NaN, infinities and fewer values than k.
-TEST_P(DeviceOps, Select) {
+TEST_P(DeviceOps, TopK) {
     for (const int support : {1, 5, 4096, 4097, 49152, 128256})
         for (const int k : {1, 4, 10, 64}) {
             if (k > support || too_large(std::int64_t{support} * 100)) continue;
@@ -218,10 +221,10 @@ TEST_P(DeviceOps, Select) {
             const Both<std::int32_t> ids(device(), twin(), size(rows * k), -7);
             const Both<float> best(device(), twin(), size(rows * k), poison),
                 sums(device(), twin(), size(rows), poison);
-            const Both<std::byte> scratch(device(), twin(), kernels::select_scratch(rows, support, k),
+            const Both<std::byte> scratch(device(), twin(), kernels::topk_scratch_bytes(rows, support, k),
                                           std::byte{0x5a});
             for (const bool on_twin : {false, true}) {
-                kernels::SelectOp op;
+                kernels::TopKOp op;
                 op.logits = logits.on(on_twin);
                 op.stride = stride;
                 op.rows = rows;
@@ -231,7 +234,7 @@ TEST_P(DeviceOps, Select) {
                 op.values = best.on(on_twin);
                 op.logsumexp = sums.on(on_twin);
                 op.scratch = scratch.on(on_twin);
-                (on_twin ? twin() : device()).select(op);
+                (on_twin ? twin() : device()).topk(op);
             }
             EXPECT_EQ(ids.read(false), ids.read(true)) << support << " " << k;
             if (support > 1) expect_close(best.read(false), best.read(true), 0, "best");
@@ -241,7 +244,7 @@ TEST_P(DeviceOps, Select) {
 
 /// A sample is at the uniform's position in the running sum of weights, up to the rounding of float sums.
 /// Rows include tiles with no weight, NaN and rows without any weight.
-TEST_P(DeviceOps, Draw) {
+TEST_P(DeviceOps, Sample) {
     for (const int vocab : {1, 31, 33, 1000, 5003, 49152, 151936})
         for (const float scale : {1.0f, 3.0f}) {
             if (too_large(std::int64_t{vocab} * 20)) continue;
@@ -260,17 +263,17 @@ TEST_P(DeviceOps, Draw) {
             const Both<float> drawn(device(), twin(), size(rows), poison),
                 norms(device(), twin(), size(rows), poison);
             for (const bool on_twin : {false, true}) {
-                kernels::DrawOp op;
+                kernels::SampleOp op;
                 op.logits = logits.on(on_twin);
                 op.stride = stride;
                 op.rows = rows;
                 op.vocab = vocab;
-                op.scale = scale;
+                op.inv_temperature = scale;
                 op.uniforms = uniforms.on(on_twin);
                 op.tokens = tokens.on(on_twin);
                 op.values = drawn.on(on_twin);
                 op.log_norm = norms.on(on_twin);
-                (on_twin ? twin() : device()).draw(op);
+                (on_twin ? twin() : device()).sample(op);
             }
             expect_close(norms.read(false), norms.read(true), 1e-5, "log_norm");
             const std::vector<std::int32_t> found = tokens.read(false);
@@ -297,7 +300,7 @@ TEST_P(DeviceOps, Draw) {
         }
 }
 
-TEST_P(DeviceOps, RanksAndMasses) {
+TEST_P(DeviceOps, RanksAndSetProbabilities) {
     for (const int vocab : {1, 70, 1000, 5003, 128256}) {
         const int rows = 4, stride = vocab + 9, count = 7;
         if (too_large(std::int64_t{vocab} * 40)) continue;
@@ -316,16 +319,16 @@ TEST_P(DeviceOps, RanksAndMasses) {
         }
         const Both<float> logits(device(), twin(), values), norms(device(), twin(), {3.0f, 2.5f, 4.0f, 3.5f}),
             found(device(), twin(), size(count), poison), masses(device(), twin(), size(count), poison);
-        const Both<std::int32_t> rows_there(device(), twin(), of), tokens_there(device(), twin(), tokens),
-            first_there(device(), twin(), first), sizes_there(device(), twin(), sizes),
-            ids_there(device(), twin(), ids), ranks(device(), twin(), size(count), -7);
+        const Both<std::int32_t> d_rows(device(), twin(), of), d_tokens(device(), twin(), tokens),
+            d_first(device(), twin(), first), d_sizes(device(), twin(), sizes), d_ids(device(), twin(), ids),
+            ranks(device(), twin(), size(count), -7);
         for (const bool on_twin : {false, true}) {
             kernels::Device& on = on_twin ? twin() : device();
-            on.rank({logits.on(on_twin), stride, vocab, count, rows_there.on(on_twin),
-                     tokens_there.on(on_twin), found.on(on_twin), ranks.on(on_twin)});
-            on.mass({logits.on(on_twin), stride, count, 0.7f, norms.on(on_twin), rows_there.on(on_twin),
-                     first_there.on(on_twin), sizes_there.on(on_twin), ids_there.on(on_twin),
-                     masses.on(on_twin)});
+            on.rank({logits.on(on_twin), stride, vocab, count, d_rows.on(on_twin), d_tokens.on(on_twin),
+                     found.on(on_twin), ranks.on(on_twin)});
+            on.sum_set_probability({logits.on(on_twin), stride, count, 0.7f, norms.on(on_twin),
+                                    d_rows.on(on_twin), d_first.on(on_twin), d_sizes.on(on_twin),
+                                    d_ids.on(on_twin), masses.on(on_twin)});
         }
         EXPECT_EQ(ranks.read(false), ranks.read(true)) << vocab;
         if (vocab > 1) expect_close(found.read(false), found.read(true), 0, "logits of tokens");
@@ -335,7 +338,7 @@ TEST_P(DeviceOps, RanksAndMasses) {
 
 /// The fused op has the same bits as product and selection. Cases: more chunks than one merge holds, ties, a
 /// padded support and a bias.
-TEST_P(DeviceOps, HeadIsProductAndSelection) {
+TEST_P(DeviceOps, HeadMatchesProductAndTopK) {
     const bool gpu = GetParam().starts_with("cuda");
     for (const auto& [n, k] :
          {std::pair(1, 64), {255, 64}, {257, 130}, {600, 576}, {17000, 64}, {128256, 512}})
@@ -346,28 +349,30 @@ TEST_P(DeviceOps, HeadIsProductAndSelection) {
                 const bool long_row = n == 17000 && rows == 1 && GetParam() == "simt1";
                 if (!gpu && !long_row && too_large(std::int64_t{n} * k * rows * 3)) continue;
                 const int stride = padded_columns(k), support = n > 300 ? n - 7 : n;
-                std::vector<Bf16> weights = normal_half(n, k, 1);
+                std::vector<half_t> weights = random_halves(n, k, 1);
                 for (int r = 40; r < std::min(n, 80); ++r)  // equal rows make ties
                     std::copy_n(weights.begin(), stride, weights.begin() + std::ptrdiff_t{r} * stride);
-                const Both<Bf16> w(device(), twin(), weights), x(device(), twin(), normal_half(rows, k, 2));
+                const Both<half_t> w(device(), twin(), weights),
+                    x(device(), twin(), random_halves(rows, k, 2));
                 const Both<float> bias(device(), twin(), std::vector<float>(size(n), 0.25f));
                 const Both<std::int32_t> ids(device(), twin(), size(rows * best), -7);
                 const Both<float> values(device(), twin(), size(rows * best), poison),
                     sums(device(), twin(), size(rows), poison);
-                const Both<std::byte> scratch(device(), twin(), kernels::head_scratch(rows, support, best),
+                const Both<std::byte> scratch(device(), twin(),
+                                              kernels::matmul_topk_scratch_bytes(rows, support, best),
                                               std::byte{0x5a});
                 for (const bool on_twin : {false, true})
                     (on_twin ? twin() : device())
-                        .head({{w.on(on_twin), n, k, stride},
-                               x.on(on_twin),
-                               rows,
-                               support,
-                               best,
-                               bias.on(on_twin),
-                               ids.on(on_twin),
-                               values.on(on_twin),
-                               sums.on(on_twin),
-                               scratch.on(on_twin)});
+                        .matmul_topk({{w.on(on_twin), n, k, stride},
+                                      x.on(on_twin),
+                                      rows,
+                                      support,
+                                      best,
+                                      bias.on(on_twin),
+                                      ids.on(on_twin),
+                                      values.on(on_twin),
+                                      sums.on(on_twin),
+                                      scratch.on(on_twin)});
                 const std::string what = fmt::format("{} rows, best {} of {} x {}", rows, best, n, k);
                 expect_close(sums.read(false), sums.read(true), 1e-5, what);
                 expect_close(values.read(false), values.read(true), 1e-5, what);
@@ -375,7 +380,7 @@ TEST_P(DeviceOps, HeadIsProductAndSelection) {
                 const Both<float> logits(device(), twin(), size(rows) * size(n), poison),
                     best_values(device(), twin(), size(rows * best), poison);
                 const Both<std::int32_t> best_ids(device(), twin(), size(rows * best), -7);
-                const Both<std::byte> more(device(), twin(), kernels::select_scratch(rows, support, best),
+                const Both<std::byte> more(device(), twin(), kernels::topk_scratch_bytes(rows, support, best),
                                            std::byte{0});
                 kernels::MatmulOp product;
                 product.weights = {w.on(false), n, k, stride};
@@ -385,7 +390,7 @@ TEST_P(DeviceOps, HeadIsProductAndSelection) {
                 product.y_stride = n;
                 product.bias = bias.on(false);
                 device().matmul(product);
-                kernels::SelectOp select;
+                kernels::TopKOp select;
                 select.logits = logits.on(false);
                 select.stride = n;
                 select.rows = rows;
@@ -395,7 +400,7 @@ TEST_P(DeviceOps, HeadIsProductAndSelection) {
                 select.values = best_values.on(false);
                 select.logsumexp = sums.on(false);
                 select.scratch = more.on(false);
-                device().select(select);
+                device().topk(select);
                 EXPECT_EQ(ids.read(false), best_ids.read(false)) << what;
                 EXPECT_EQ(values.read(false), best_values.read(false)) << what;
             }
@@ -406,15 +411,15 @@ TEST_P(DeviceOps, Beam) {
     for (const auto& [k, keep, renamed] :
          {std::tuple(1, 1, false), {4, 4, true}, {10, 10, true}, {64, 64, false}}) {
         const int levels = 4, pool = keep * k;
-        const Both<float> scores(device(), twin(), size(kernels::most_selected), poison);
+        const Both<float> scores(device(), twin(), size(kernels::max_topk), poison);
         const Both<std::int32_t> tokens(device(), twin(), size(keep), -7),
-            rows(device(), twin(), size(keep), -7),
-            places(device(), twin(), size(kernels::most_selected), -7);
+            rows(device(), twin(), size(keep), -7), places(device(), twin(), size(kernels::max_topk), -7);
         std::vector<std::int32_t> names;
         for (int i = 0; i < 1000; ++i) names.push_back(3 * i + 1);
         const Both<std::int32_t> table(device(), twin(), names);
-        std::vector<Both<std::int32_t>> tails;
-        for (int l = 0; l <= levels; ++l) tails.emplace_back(device(), twin(), size(keep * (l + 1)), -7);
+        std::vector<Both<std::int32_t>> ancestor_slots;
+        for (int l = 0; l <= levels; ++l)
+            ancestor_slots.emplace_back(device(), twin(), size(keep * (l + 1)), -7);
         for (int level = 0; level < levels; ++level) {
             const int count = level == 0 ? 1 : keep;
             std::vector<float> logits = normal(size(count * k), size(level));
@@ -424,18 +429,19 @@ TEST_P(DeviceOps, Beam) {
                 ids.push_back((i * 7 + level) % 1000);
             }
             if (level == 2) logits[size(count * k - 1)] = std::numeric_limits<float>::quiet_NaN();
-            const Both<float> there(device(), twin(), logits), sums(device(), twin(), normal(size(count), 9)),
+            const Both<float> d_logits(device(), twin(), logits),
+                sums(device(), twin(), normal(size(count), 9)),
                 logprobs(device(), twin(), size(pool), poison);
-            const Both<std::int32_t> ids_there(device(), twin(), ids),
-                pooled(device(), twin(), size(pool), -7), pool_parents(device(), twin(), size(pool), -7);
+            const Both<std::int32_t> d_ids(device(), twin(), ids), pooled(device(), twin(), size(pool), -7),
+                pool_parents(device(), twin(), size(pool), -7);
             const Both<float> pool_scores(device(), twin(), size(pool), poison);
             for (const bool on_twin : {false, true}) {
                 kernels::BeamOp op;
                 op.level = level;
                 op.rows = count;
                 op.k = k;
-                op.ids = ids_there.on(on_twin);
-                op.logits = there.on(on_twin);
+                op.ids = d_ids.on(on_twin);
+                op.logits = d_logits.on(on_twin);
                 op.logsumexp = sums.on(on_twin);
                 op.tokens = renamed ? table.on(on_twin) : nullptr;
                 op.pool_tokens = pooled.on(on_twin);
@@ -446,12 +452,12 @@ TEST_P(DeviceOps, Beam) {
                 op.scores = scores.on(on_twin);
                 op.next_tokens = tokens.on(on_twin);
                 op.next_rows = rows.on(on_twin);
-                op.tails = level == 0 ? nullptr : tails[size(level - 1)].on(on_twin);
-                op.next_tails = tails[size(level)].on(on_twin);
+                op.ancestor_slots = level == 0 ? nullptr : ancestor_slots[size(level - 1)].on(on_twin);
+                op.next_ancestor_slots = ancestor_slots[size(level)].on(on_twin);
                 op.pool_scores = pool_scores.on(on_twin);
                 op.pool_parents = pool_parents.on(on_twin);
-                op.row_places = places.on(on_twin);
-                op.first_place = level * 1000;
+                op.row_indices = places.on(on_twin);
+                op.first_index = level * 1000;
                 (on_twin ? twin() : device()).beam(std::span(&op, 1));
             }
             EXPECT_EQ(pooled.read(false), pooled.read(true));
@@ -459,7 +465,7 @@ TEST_P(DeviceOps, Beam) {
             expect_close(pool_scores.read(false), pool_scores.read(true), 0, "scores of the pool");
             EXPECT_EQ(tokens.read(false), tokens.read(true)) << k << " level " << level;
             EXPECT_EQ(rows.read(false), rows.read(true));
-            EXPECT_EQ(tails[size(level)].read(false), tails[size(level)].read(true));
+            EXPECT_EQ(ancestor_slots[size(level)].read(false), ancestor_slots[size(level)].read(true));
             expect_close(logprobs.read(false), logprobs.read(true), 0, "log-probabilities");
             if (level + 1 < levels) {
                 std::vector<float> a = scores.read(false), b = scores.read(true);
@@ -471,7 +477,7 @@ TEST_P(DeviceOps, Beam) {
     }
 }
 
-TEST_P(DeviceOps, TopSet) {
+TEST_P(DeviceOps, TopKSet) {
     for (const auto& [columns, k] :
          {std::pair(1, 1), {7, 7}, {1000, 999}, {5000, 64}, {49152, 2048}, {128256, 2048}}) {
         const int rows = 2;
@@ -482,12 +488,12 @@ TEST_P(DeviceOps, TopSet) {
         const Both<std::int32_t> ids(device(), twin(), size(rows * k), -7);
         for (const bool on_twin : {false, true})
             (on_twin ? twin() : device())
-                .top_set({x.on(on_twin), columns, rows, columns, k, ids.on(on_twin)});
+                .topk_set({x.on(on_twin), columns, rows, columns, k, ids.on(on_twin)});
         EXPECT_EQ(ids.read(false), ids.read(true)) << columns << " " << k;
     }
 }
 
-TEST_P(DeviceOps, StripedUnionAndOwnCandidates) {
+TEST_P(DeviceOps, BucketTopMUniqueTokensAndOwnCandidates) {
     const int vocab = 5003, rows = GetParam().starts_with("cuda") ? 7 : 3, buckets = 33, m = 6, k = 10;
     const Both<float> scores(device(), twin(), normal(size(rows) * size(vocab), 1));
     const int own = buckets * m;
@@ -497,13 +503,13 @@ TEST_P(DeviceOps, StripedUnionAndOwnCandidates) {
     const Both<std::uint32_t> bitmap(device(), twin(), size((vocab + 31) / 32), 0);
     const Both<float> best(device(), twin(), size(rows * k), poison),
         sums(device(), twin(), size(rows), poison);
-    const Both<std::byte> scratch(device(), twin(), kernels::select_scratch(rows, own, k), std::byte{1});
+    const Both<std::byte> scratch(device(), twin(), kernels::topk_scratch_bytes(rows, own, k), std::byte{1});
     // Logits over the union: token t has half its score, so that ranks agree with scores.
     for (const bool on_twin : {false, true}) {
         kernels::Device& on = on_twin ? twin() : device();
-        on.striped({scores.on(on_twin), vocab, rows, vocab, buckets, m, ids.on(on_twin)});
-        on.unite({ids.on(on_twin), std::int64_t{rows} * own, vocab, bitmap.on(on_twin), tokens.on(on_twin),
-                  columns.on(on_twin), found.on(on_twin)});
+        on.bucket_top_m({scores.on(on_twin), vocab, rows, vocab, buckets, m, ids.on(on_twin)});
+        on.list_unique_tokens({ids.on(on_twin), std::int64_t{rows} * own, vocab, bitmap.on(on_twin),
+                               tokens.on(on_twin), columns.on(on_twin), found.on(on_twin)});
     }
     EXPECT_EQ(ids.read(false), ids.read(true));
     EXPECT_EQ(found.read(false), found.read(true));
@@ -513,7 +519,7 @@ TEST_P(DeviceOps, StripedUnionAndOwnCandidates) {
     const int together = found.read(true)[0];
     const Both<float> logits(device(), twin(), normal(size(rows) * size(together), 5));
     for (const bool on_twin : {false, true}) {
-        kernels::SelectOp op;
+        kernels::TopKOp op;
         op.logits = logits.on(on_twin);
         op.stride = together;
         op.rows = rows;
@@ -526,17 +532,17 @@ TEST_P(DeviceOps, StripedUnionAndOwnCandidates) {
         op.own = ids.on(on_twin);
         op.own_stride = own;
         op.columns = columns.on(on_twin);
-        (on_twin ? twin() : device()).select(op);
+        (on_twin ? twin() : device()).topk(op);
     }
     EXPECT_EQ(picked.read(false), picked.read(true));
     expect_close(best.read(false), best.read(true), 0, "best");
     expect_close(sums.read(false), sums.read(true), 1e-6, "logsumexp");
 }
 
-TEST_P(DeviceOps, RowsMove) {
+TEST_P(DeviceOps, RowsAreCopiedAndCompacted) {
     const int n = 90, k = 130, stride = padded_columns(k), count = 37;
-    const Both<Bf16> from(device(), twin(), normal_half(n, k, 1)),
-        to(device(), twin(), size(count * stride), Bf16{9});
+    const Both<half_t> from(device(), twin(), random_halves(n, k, 1)),
+        to(device(), twin(), size(count * stride), half_t{9});
     std::vector<std::int32_t> list;
     Rng rng(2);
     for (int i = 0; i < count; ++i) list.push_back(static_cast<std::int32_t>(rng.below(n)));
@@ -546,7 +552,7 @@ TEST_P(DeviceOps, RowsMove) {
     // A path through a tree whose sources are also destinations.
     const int planes = 6, slots = 40, width = 24, first = 11;
     const std::vector<std::int32_t> path = {0, 1, 3, 4, 9, 12};
-    const Both<Bf16> cache(device(), twin(), normal_half(planes * slots * width / 64, 64, 4));
+    const Both<half_t> cache(device(), twin(), random_halves(planes * slots * width / 64, 64, 4));
     for (const bool on_twin : {false, true}) {
         kernels::Device& on = on_twin ? twin() : device();
         on.gather({{from.on(on_twin), n, k, stride}, rows.on(on_twin), count, to.on(on_twin)});
@@ -572,7 +578,7 @@ TEST_P(DeviceOps, RowsMove) {
 }
 
 /// Toggles numbers of a set and lists it; remaps as many ids as the device's count says.
-TEST_P(DeviceOps, SetsAndNames) {
+TEST_P(DeviceOps, IndexSetsAndRemappedIds) {
     const int range = 1003;
     const Both<std::uint32_t> bits(device(), twin(), size((range + 31) / 32), 0u);
     std::vector<std::int32_t> in;
@@ -589,13 +595,13 @@ TEST_P(DeviceOps, SetsAndNames) {
         for (int i = 0; i < range; ++i) table.push_back(5000 - i);
         const auto count = static_cast<std::int32_t>(in.size()) - 2;
         const Both<std::int32_t> changes(device(), twin(), toggled), list(device(), twin(), in.size(), -7),
-            names(device(), twin(), table), count_there(device(), twin(), {count}),
+            names(device(), twin(), table), d_count(device(), twin(), {count}),
             out(device(), twin(), in.size(), -7);
         for (const bool on_twin : {false, true}) {
             kernels::Device& on = on_twin ? twin() : device();
-            on.list_set({changes.on(on_twin), static_cast<int>(toggled.size()), range, bits.on(on_twin),
-                         list.on(on_twin)});
-            on.translate({list.on(on_twin), static_cast<int>(in.size()), count_there.on(on_twin),
+            on.update_index_set({changes.on(on_twin), static_cast<int>(toggled.size()), range,
+                                 bits.on(on_twin), list.on(on_twin)});
+            on.remap_ids({list.on(on_twin), static_cast<int>(in.size()), d_count.on(on_twin),
                           names.on(on_twin), out.on(on_twin)});
         }
         EXPECT_EQ(list.read(false), in);
@@ -607,16 +613,17 @@ TEST_P(DeviceOps, SetsAndNames) {
     }
 }
 
-TEST_P(DeviceOps, ReplayRunsWhatTheArraysSayNow) {
+TEST_P(DeviceOps, GraphsReadTheCurrentArrays) {
     const int n = 40, k = 64;
-    const Both<Bf16> w(device(), twin(), normal_half(n, k, 1)), x(device(), twin(), normal_half(1, k, 2));
+    const Both<half_t> w(device(), twin(), random_halves(n, k, 1)),
+        x(device(), twin(), random_halves(1, k, 2));
     const Both<float> y(device(), twin(), size(n), poison);
-    const std::uint64_t key = device().new_key();
+    const std::uint64_t key = device().new_graph_key();
     std::vector<std::vector<float>> found;
     for (int turn = 0; turn < 5; ++turn) {
-        const std::vector<Bf16> input = normal_half(1, k, size(turn / 2));
-        device().upload(x.on(false), input.data(), input.size() * sizeof(Bf16));
-        device().replay(key, [&] {
+        const std::vector<half_t> input = random_halves(1, k, size(turn / 2));
+        device().upload(x.on(false), input.data(), input.size() * sizeof(half_t));
+        device().graph(key, [&] {
             kernels::MatmulOp op;
             op.weights = {w.on(false), n, k, k};
             op.x = x.on(false);
@@ -632,7 +639,7 @@ TEST_P(DeviceOps, ReplayRunsWhatTheArraysSayNow) {
     EXPECT_EQ(found[2], found[3]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DeviceOps, device_kinds_of_halves(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceOps, device_kinds_with_dtypes(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -32,8 +32,8 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
             device_ = std::move(*opened);
         }
         if (!GetParam().ends_with("_f16")) return;
-        device_->set_halves(kernels::Halves::f16);
-        twin_.set_halves(kernels::Halves::f16);
+        device_->set_dtype(kernels::Float16Kind::f16);
+        twin_.set_dtype(kernels::Float16Kind::f16);
     }
 #if defined(DS_GPU_ONLY)
     static std::unique_ptr<kernels::Device> make_host_device() {
@@ -54,26 +54,27 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
     kernels::Device& twin() {
         return twin_;
     }
-    kernels::Bf16 half_of(float value) const {
-        return twin_.halves() == kernels::Halves::f16 ? kernels::f16_of(value) : kernels::to_bf16(value);
+    kernels::half_t to_half(float value) const {
+        return twin_.dtype() == kernels::Float16Kind::f16 ? kernels::float_to_f16(value)
+                                                          : kernels::to_bf16(value);
     }
-    std::vector<float> widened(const std::vector<kernels::Bf16>& values) const {
+    std::vector<float> widened(const std::vector<kernels::half_t>& values) const {
         std::vector<float> out;
-        for (const kernels::Bf16 value : values)
-            out.push_back(twin_.halves() == kernels::Halves::f16 ? kernels::float_of_f16(value)
-                                                                 : kernels::from_bf16(value));
+        for (const kernels::half_t value : values)
+            out.push_back(twin_.dtype() == kernels::Float16Kind::f16 ? kernels::f16_to_float(value)
+                                                                     : kernels::from_bf16(value));
         return out;
     }
     /// [rows, cols] random values with the padding of a device matrix.
-    std::vector<kernels::Bf16> normal_half(int rows, int cols, std::uint64_t seed) const {
+    std::vector<kernels::half_t> random_halves(int rows, int cols, std::uint64_t seed) const {
         const int stride = kernels::padded_columns(cols);
         Rng rng(seed);
-        std::vector<kernels::Bf16> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride),
-                                          0);
+        std::vector<kernels::half_t> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride),
+                                            0);
         for (int r = 0; r < rows; ++r)
             for (int c = 0; c < cols; ++c)
                 values[static_cast<std::size_t>(r) * static_cast<std::size_t>(stride) +
-                       static_cast<std::size_t>(c)] = half_of(static_cast<float>(rng.normal()));
+                       static_cast<std::size_t>(c)] = to_half(static_cast<float>(rng.normal()));
         return values;
     }
 
@@ -98,10 +99,10 @@ inline auto device_kinds() {
     return ::testing::Values(DS_HOST_KINDS DS_CUDA_KINDS);
 }
 /// For suites whose ops compute with 16-bit values.
-inline auto device_kinds_of_halves() {
+inline auto device_kinds_with_dtypes() {
     return ::testing::Values(DS_HOST_KINDS_OF_HALVES DS_CUDA_KINDS);
 }
-inline std::string kind_of(const ::testing::TestParamInfo<std::string>& instance) {
+inline std::string param_name(const ::testing::TestParamInfo<std::string>& instance) {
     return instance.param;
 }
 
@@ -124,7 +125,7 @@ class Both {
         std::vector<T> values(count_);
         const int i = twin ? 1 : 0;
         on_[i]->download(values.data(), on(twin), count_ * sizeof(T));
-        const Status done = on_[i]->finish();
+        const Status done = on_[i]->synchronize();
         EXPECT_TRUE(done.ok()) << done.error().message;
         return values;
     }

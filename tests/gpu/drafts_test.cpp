@@ -16,13 +16,13 @@ std::size_t size(std::int64_t count) {
 
 class DraftOps : public DevicePair {};
 
-struct Drawn {
+struct SampledDrafts {
     std::vector<std::int32_t> ids;
     std::vector<float> logprobs, q;
 };
 
 /// Uniforms that fall between the two devices' sums are counted; everything else must be equal.
-TEST_P(DraftOps, DrawsAreTheHosts) {
+TEST_P(DraftOps, SamplesMatchTheHost) {
     struct Setting {
         int top_k;
         double top_p;
@@ -46,16 +46,16 @@ TEST_P(DraftOps, DrawsAreTheHosts) {
                 std::vector<double> uniforms;
                 Rng rng(5);
                 for (int i = 0; i < rows * k; ++i) uniforms.push_back(rng.uniform());
-                const Both<float> there(device(), twin(), logits),
+                const Both<float> d_logits(device(), twin(), logits),
                     logprobs(device(), twin(), size(rows * k), 9.0f),
                     lowest(device(), twin(), size(rows), 9.0f);
-                const Both<double> uniforms_there(device(), twin(), uniforms);
+                const Both<double> d_uniforms(device(), twin(), uniforms);
                 const Both<std::int32_t> ids(device(), twin(), size(rows * k), -7),
                     last(device(), twin(), size(rows), -7);
-                Drawn out[2];
+                SampledDrafts out[2];
                 for (const bool on_twin : {false, true}) {
-                    kernels::DraftOp op;
-                    op.logits = there.on(on_twin);
+                    kernels::SampleWithoutReplacementOp op;
+                    op.logits = d_logits.on(on_twin);
                     op.stride = stride;
                     op.rows = rows;
                     op.support = support;
@@ -63,13 +63,14 @@ TEST_P(DraftOps, DrawsAreTheHosts) {
                     op.temperature = 0.8;
                     op.top_k = setting.top_k;
                     op.top_p = setting.top_p;
-                    op.uniforms = uniforms_there.on(on_twin);
+                    op.uniforms = d_uniforms.on(on_twin);
                     op.ids = ids.on(on_twin);
                     op.logprobs = logprobs.on(on_twin);
-                    op.lowest = lowest.on(on_twin);
-                    op.last = last.on(on_twin);
-                    (on_twin ? twin() : device()).draft(op);
-                    out[on_twin ? 1 : 0] = {ids.read(on_twin), logprobs.read(on_twin), there.read(on_twin)};
+                    op.min_logit = lowest.on(on_twin);
+                    op.last_tied_id = last.on(on_twin);
+                    (on_twin ? twin() : device()).sample_without_replacement(op);
+                    out[on_twin ? 1 : 0] = {ids.read(on_twin), logprobs.read(on_twin),
+                                            d_logits.read(on_twin)};
                 }
                 for (int r = 0; r < rows; ++r) {
                     const std::size_t at = size(r) * size(stride), first = size(r) * size(k);
@@ -108,9 +109,9 @@ TEST_P(DraftOps, DrawsAreTheHosts) {
 }
 
 /// Rows with per-row columns: entries after them are not read, and ids are their tokens.
-TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
-    constexpr int rows = 6, most = 90, stride = 95, k = 4;
-    const std::vector<std::int32_t> sizes = {0, 1, 3, 64, 89, most};
+TEST_P(DraftOps, SamplesOfOwnColumnsMatchRowsOfThatLength) {
+    constexpr int rows = 6, max_columns = 90, stride = 95, k = 4;
+    const std::vector<std::int32_t> sizes = {0, 1, 3, 64, 89, max_columns};
     std::vector<std::int32_t> tokens(size(rows * stride), -5);
     for (int r = 0; r < rows; ++r)
         for (int c = 0; c < sizes[size(r)]; ++c) tokens[size(r * stride + c)] = 1000 * r + 3 * c;
@@ -129,22 +130,22 @@ TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
             const Both<double> numbers(device(), twin(), uniforms);
             const Both<std::int32_t> names(device(), twin(), tokens), own(device(), twin(), sizes),
                 ids(device(), twin(), size(rows * k), -7), last(device(), twin(), size(rows), -7);
-            kernels::DraftOp op{all.on(on_twin),
-                                stride,
-                                rows,
-                                most,
-                                k,
-                                0.8,
-                                top_k,
-                                top_p,
-                                numbers.on(on_twin),
-                                ids.on(on_twin),
-                                logprobs.on(on_twin),
-                                lowest.on(on_twin),
-                                last.on(on_twin),
-                                own.on(on_twin),
-                                names.on(on_twin)};
-            on.draft(op);
+            kernels::SampleWithoutReplacementOp op{all.on(on_twin),
+                                                   stride,
+                                                   rows,
+                                                   max_columns,
+                                                   k,
+                                                   0.8,
+                                                   top_k,
+                                                   top_p,
+                                                   numbers.on(on_twin),
+                                                   ids.on(on_twin),
+                                                   logprobs.on(on_twin),
+                                                   lowest.on(on_twin),
+                                                   last.on(on_twin),
+                                                   own.on(on_twin),
+                                                   names.on(on_twin)};
+            on.sample_without_replacement(op);
             const std::vector<float> q = all.read(on_twin);
             drawn[on_twin ? 1 : 0] = ids.read(on_twin);
             for (int r = 0; r < rows; ++r) {
@@ -154,13 +155,13 @@ TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
                 const Both<float> row(device(), twin(),
                                       std::vector<float>(logits.begin() + r * stride,
                                                          logits.begin() + r * stride + sizes[size(r)]));
-                kernels::DraftOp alone = op;
+                kernels::SampleWithoutReplacementOp alone = op;
                 alone.logits = row.on(on_twin);
                 alone.rows = 1;
                 alone.support = sizes[size(r)];
                 alone.uniforms += r * k;
                 alone.sizes = alone.tokens = nullptr;
-                on.draft(alone);
+                on.sample_without_replacement(alone);
                 const auto found = row.read(on_twin);
                 EXPECT_TRUE(std::equal(found.begin(), found.end(), q.begin() + r * stride)) << r;
                 const auto columns = ids.read(on_twin);
@@ -177,38 +178,39 @@ TEST_P(DraftOps, DrawsOfOwnColumnsAreThoseOfRowsAsLong) {
     }
 }
 
-TEST_P(DraftOps, OwnColumnsAreTheRowsOwn) {
-    constexpr int rows = 5, most = 1500, columns_there = 2000, vocab = 3000;
+TEST_P(DraftOps, GatherColumnsReadsEachRowsCandidates) {
+    constexpr int rows = 5, max_columns = 1500, d_columns = 2000, vocab = 3000;
     Rng rng(8);
-    std::vector<std::int32_t> places, tokens, sizes = {0, 1, 1024, 1025, most};
-    for (int t = 0; t < vocab; ++t) places.push_back(static_cast<std::int32_t>(rng.below(columns_there)));
-    for (int i = 0; i < rows * most; ++i) tokens.push_back(static_cast<std::int32_t>(rng.below(vocab)));
-    const std::vector<float> logits = normal(size(rows * columns_there), 9);
+    std::vector<std::int32_t> places, tokens, sizes = {0, 1, 1024, 1025, max_columns};
+    for (int t = 0; t < vocab; ++t) places.push_back(static_cast<std::int32_t>(rng.below(d_columns)));
+    for (int i = 0; i < rows * max_columns; ++i)
+        tokens.push_back(static_cast<std::int32_t>(rng.below(vocab)));
+    const std::vector<float> logits = normal(size(rows * d_columns), 9);
     for (const bool all : {false, true}) {
         const Both<float> from(device(), twin(), logits),
-            out(device(), twin(), size(rows * (most + 3)), 7.0f);
+            out(device(), twin(), size(rows * (max_columns + 3)), 7.0f);
         const Both<std::int32_t> own(device(), twin(), tokens), count(device(), twin(), sizes),
             columns(device(), twin(), places);
         for (const bool on_twin : {false, true}) {
-            kernels::OwnColumnsOp op;
+            kernels::GatherColumnsOp op;
             op.logits = from.on(on_twin);
-            op.stride = columns_there;
+            op.stride = d_columns;
             op.rows = rows;
-            op.most = op.token_stride = most;
+            op.max_count = op.token_stride = max_columns;
             op.tokens = own.on(on_twin);
             op.sizes = all ? nullptr : count.on(on_twin);
             op.columns = columns.on(on_twin);
             op.out = out.on(on_twin);
-            op.out_stride = most + 3;
-            (on_twin ? twin() : device()).own_columns(op);
+            op.out_stride = max_columns + 3;
+            (on_twin ? twin() : device()).gather_columns(op);
             const std::vector<float> found = out.read(on_twin);
             for (int r = 0; r < rows; ++r)
-                for (int i = 0; i < most + 3; ++i) {
-                    const bool there = i < (all ? most : sizes[size(r)]);
+                for (int i = 0; i < max_columns + 3; ++i) {
+                    const bool valid = i < (all ? max_columns : sizes[size(r)]);
                     const float expected =
-                        there ? logits[size(r * columns_there + places[size(tokens[size(r * most + i)])])]
+                        valid ? logits[size(r * d_columns + places[size(tokens[size(r * max_columns + i)])])]
                               : 7.0f;
-                    ASSERT_EQ(found[size(r * (most + 3) + i)], expected) << r << " " << i;
+                    ASSERT_EQ(found[size(r * (max_columns + 3) + i)], expected) << r << " " << i;
                 }
         }
     }
@@ -216,8 +218,8 @@ TEST_P(DraftOps, OwnColumnsAreTheRowsOwn) {
 
 /// A sampled tree on both devices, level by level, and in the host's expansion. Some nodes have few samples,
 /// or none.
-struct TreeOfDraws {
-    TreeOfDraws(kernels::Device& device_in, kernels::Device& twin_in, const TreeSpec& spec_in,
+struct SampledTree {
+    SampledTree(kernels::Device& device_in, kernels::Device& twin_in, const TreeSpec& spec_in,
                 std::uint64_t seed)
         : device(device_in),
           twin(twin_in),
@@ -229,18 +231,18 @@ struct TreeOfDraws {
           pool_tokens(ints(candidates)),
           pool_parents(ints(candidates)),
           pool_rows(ints(candidates)),
-          places(ints(kernels::most_selected)),
+          places(ints(kernels::max_topk)),
           tokens(ints(spec.topk)),
           parents(ints(spec.topk)),
           pool_logprobs(floats(candidates)),
           pool_scores(floats(candidates)),
-          scores(floats(kernels::most_selected)),
+          scores(floats(kernels::max_topk)),
           row_tokens(ints(rows)),
           row_parents(ints(rows)),
           positions(ints(rows)),
           sizes(ints(rows)),
-          tails(ints(rows * width)),
-          drawn_rows(ints(rows)),
+          ancestor_slots(ints(rows * width)),
+          sampled_rows(ints(rows)),
           drafts(ints(rows * spec.topk)),
           children(ints(rows * spec.topk)),
           path(ints(width + 1)),
@@ -249,7 +251,7 @@ struct TreeOfDraws {
           uniforms_by_order(device, twin, numbers(width * spec.topk)),
           uniforms(device, twin, size(rows), -7.0),
           draft_uniforms(device, twin, size(rows * spec.topk), -7.0),
-          listed(device, twin, std::vector<kernels::ResidualNode>(size(rows))) {
+          listed(device, twin, std::vector<kernels::RejectionNode>(size(rows))) {
         host.reset(99, spec, true);
         for (int level = 0; level <= spec.depth; ++level) grow(level);
         make_rows(true);
@@ -271,8 +273,8 @@ struct TreeOfDraws {
     }
 
     void grow(int level);
-    void ask_level(bool on_twin, int level, const Both<std::int32_t>& ids, const Both<float>& logprobs,
-                   const Both<std::int32_t>& next);
+    void enqueue_level(bool on_twin, int level, const Both<std::int32_t>& ids, const Both<float>& logprobs,
+                       const Both<std::int32_t>& next);
     void make_rows(bool on_twin);
     void follow(bool on_twin);
 
@@ -281,18 +283,19 @@ struct TreeOfDraws {
     TreeSpec spec;
     Rng rng;
     BeamExpansion host;
-    int candidates, width, rows, proposed = 0, drawn_first = 1;
+    int candidates, width, rows, proposed = 0, sampled_first = 1;
     Both<std::int32_t> pool_tokens, pool_parents, pool_rows, places, tokens, parents;
     Both<float> pool_logprobs, pool_scores, scores;
-    Both<std::int32_t> row_tokens, row_parents, positions, sizes, tails, drawn_rows, drafts, children, path;
+    Both<std::int32_t> row_tokens, row_parents, positions, sizes, ancestor_slots, sampled_rows, drafts,
+        children, path;
     Both<float> row_logprobs;
     Both<double> uniforms_by_depth, uniforms_by_order, uniforms, draft_uniforms;
-    Both<kernels::ResidualNode> listed;
+    Both<kernels::RejectionNode> listed;
     std::unique_ptr<Both<std::int32_t>> above;
     std::vector<std::int32_t> accepted;
 };
 
-void TreeOfDraws::grow(int level) {
+void SampledTree::grow(int level) {
     const int topk = spec.topk, level_rows = level == 0 ? 1 : topk;
     std::vector<std::int32_t> ids;
     std::vector<float> logprobs;
@@ -301,9 +304,9 @@ void TreeOfDraws::grow(int level) {
         const int drawn = rng.below(3) == 0 ? static_cast<int>(rng.below(size(topk + 1))) : topk;
         counts.push_back(level == 0 ? std::max(drawn, 1) : drawn);
         for (int c = 0; c < topk; ++c) {
-            const bool there = c < counts.back();
-            ids.push_back(there ? 20 * r + c : -1);
-            logprobs.push_back(there ? -0.5f * static_cast<float>(rng.below(9)) : -INFINITY);
+            const bool valid = c < counts.back();
+            ids.push_back(valid ? 20 * r + c : -1);
+            logprobs.push_back(valid ? -0.5f * static_cast<float>(rng.below(9)) : -INFINITY);
         }
     }
     if (level == 0) {
@@ -312,19 +315,19 @@ void TreeOfDraws::grow(int level) {
         counts.resize(host.beam().size());  // the device's first rows are the host's
         host.extend(ids, logprobs, counts);
     }
-    const Both<std::int32_t> ids_there(device, twin, ids);
-    const Both<float> logprobs_there(device, twin, logprobs);
+    const Both<std::int32_t> d_ids(device, twin, ids);
+    const Both<float> d_logprobs(device, twin, logprobs);
     auto next = std::make_unique<Both<std::int32_t>>(ints(topk * (level + 1)));
-    for (const bool on_twin : {false, true}) ask_level(on_twin, level, ids_there, logprobs_there, *next);
+    for (const bool on_twin : {false, true}) enqueue_level(on_twin, level, d_ids, d_logprobs, *next);
     above = std::move(next);
     proposed += level_rows * topk;
-    drawn_first += level < spec.depth ? topk : 0;
+    sampled_first += level < spec.depth ? topk : 0;
 }
 
-void TreeOfDraws::ask_level(bool on_twin, int level, const Both<std::int32_t>& ids,
-                            const Both<float>& logprobs, const Both<std::int32_t>& next) {
+void SampledTree::enqueue_level(bool on_twin, int level, const Both<std::int32_t>& ids,
+                                const Both<float>& logprobs, const Both<std::int32_t>& next) {
     kernels::BeamOp op;
-    op.drawn = true;
+    op.sampled = true;
     op.level = level;
     op.rows = level == 0 ? 1 : spec.topk;
     op.k = spec.topk;
@@ -335,22 +338,22 @@ void TreeOfDraws::ask_level(bool on_twin, int level, const Both<std::int32_t>& i
     op.pool_scores = pool_scores.on(on_twin) + proposed;
     op.pool_parents = pool_parents.on(on_twin) + proposed;
     op.pool_rows = pool_rows.on(on_twin) + proposed;
-    op.next_first_row = drawn_first;
-    op.row_places = places.on(on_twin);
-    op.first_place = proposed;
+    op.next_first_row = sampled_first;
+    op.row_indices = places.on(on_twin);
+    op.first_index = proposed;
     op.keep = level < spec.depth ? spec.topk : 0;
     op.scores = scores.on(on_twin);
     op.next_tokens = tokens.on(on_twin);
     op.next_rows = parents.on(on_twin);
-    op.tails = above ? above->on(on_twin) : nullptr;
-    op.next_tails = next.on(on_twin);
+    op.ancestor_slots = above ? above->on(on_twin) : nullptr;
+    op.next_ancestor_slots = next.on(on_twin);
     (on_twin ? twin : device).beam(std::span(&op, 1));
 }
 
-void TreeOfDraws::make_rows(bool on_twin) {
+void SampledTree::make_rows(bool on_twin) {
     kernels::Device& on = on_twin ? twin : device;
     kernels::RerankOp op;
-    op.drawn = true;
+    op.sampled = true;
     op.candidates = candidates;
     op.nodes = spec.nodes;
     op.by_score = spec.order == TreeOrder::fr;
@@ -367,18 +370,18 @@ void TreeOfDraws::make_rows(bool on_twin) {
     op.rows.tokens = row_tokens.on(on_twin);
     op.rows.parents = row_parents.on(on_twin);
     op.rows.positions = positions.on(on_twin);
-    op.rows.tail_sizes = sizes.on(on_twin);
-    op.rows.tails = tails.on(on_twin);
+    op.rows.ancestor_counts = sizes.on(on_twin);
+    op.rows.ancestor_slots = ancestor_slots.on(on_twin);
     op.rows.width = width;
     op.rows.logprobs = row_logprobs.on(on_twin);
-    op.rows.drawn_rows = drawn_rows.on(on_twin);
+    op.rows.sampled_rows = sampled_rows.on(on_twin);
     op.rows.uniforms = uniforms.on(on_twin);
     on.rerank(std::span(&op, 1));
-    kernels::DraftListOp list;
+    kernels::ListChildrenOp list;
     list.rows = op.rows;
     list.first_row = first_row;
     list.nodes = spec.nodes;
-    list.most = spec.topk;
+    list.max_count = spec.topk;
     list.uniforms = uniforms_by_order.on(on_twin);
     list.stride = 40;
     list.support = 33;
@@ -387,34 +390,35 @@ void TreeOfDraws::make_rows(bool on_twin) {
     list.drafts = drafts.on(on_twin);
     list.draft_uniforms = draft_uniforms.on(on_twin);
     list.children = children.on(on_twin);
-    on.list_drafts(std::span(&list, 1));
+    on.list_children(std::span(&list, 1));
 }
 
-void TreeOfDraws::follow(bool on_twin) {
+void SampledTree::follow(bool on_twin) {
     kernels::Device& on = on_twin ? twin : device;
     kernels::DeviceBuffer kept;
     ASSERT_TRUE(kept.reserve(on, accepted.size() * sizeof(std::int32_t)));
     on.upload(kept.as<void>(), accepted.data(), accepted.size() * sizeof(std::int32_t));
-    const kernels::AcceptDraftsOp op{first_row,
-                                     spec.topk,
-                                     width,
-                                     kept.as<std::int32_t>(),
-                                     children.on(on_twin),
-                                     path.on(on_twin),
-                                     path.on(on_twin) + width};
-    on.accept_drafts(std::span(&op, 1));
-    ASSERT_TRUE(on.finish().ok());
+    const kernels::FollowAcceptedOp op{first_row,
+                                       spec.topk,
+                                       width,
+                                       kept.as<std::int32_t>(),
+                                       children.on(on_twin),
+                                       path.on(on_twin),
+                                       path.on(on_twin) + width};
+    on.follow_accepted(std::span(&op, 1));
+    ASSERT_TRUE(on.synchronize().ok());
 }
 
-void expect_same_on_both(const TreeOfDraws& tree) {
-    for (const auto* values : {&tree.row_tokens, &tree.row_parents, &tree.positions, &tree.sizes, &tree.tails,
-                               &tree.drawn_rows, &tree.drafts, &tree.children, &tree.path})
+void expect_same_on_both(const SampledTree& tree) {
+    for (const auto* values :
+         {&tree.row_tokens, &tree.row_parents, &tree.positions, &tree.sizes, &tree.ancestor_slots,
+          &tree.sampled_rows, &tree.drafts, &tree.children, &tree.path})
         EXPECT_EQ(values->read(false), values->read(true));
     EXPECT_EQ(tree.row_logprobs.read(false), tree.row_logprobs.read(true));
     EXPECT_EQ(tree.uniforms.read(false), tree.uniforms.read(true));
     EXPECT_EQ(tree.draft_uniforms.read(false), tree.draft_uniforms.read(true));
     const auto a = tree.listed.read(false), b = tree.listed.read(true);
-    for (std::size_t r = size(TreeOfDraws::first_row); r < a.size(); ++r) {
+    for (std::size_t r = size(SampledTree::first_row); r < a.size(); ++r) {
         EXPECT_EQ(a[r].row, b[r].row);
         EXPECT_EQ(a[r].first_draft, b[r].first_draft);
         EXPECT_EQ(a[r].drafts, b[r].drafts);
@@ -423,25 +427,25 @@ void expect_same_on_both(const TreeOfDraws& tree) {
     }
 }
 
-TEST_P(DraftOps, TreesOfDrawsAreTheHosts) {
+TEST_P(DraftOps, SampledTreesMatchTheHost) {
     int left_out = 0, nodes_seen = 0, steps = 0;
     for (const TreeOrder order : {TreeOrder::eagle, TreeOrder::fr})
         for (const auto& [depth, topk, nodes] :
              {std::tuple(0, 1, 2), {0, 4, 5}, {2, 3, 12}, {3, 4, 30}, {4, 3, 40}, {2, 10, 60}})
             for (std::uint64_t seed = 1; seed <= 3; ++seed) {
                 const TreeSpec spec{depth, topk, std::min(nodes, topk + depth * topk * topk + 1), order};
-                TreeOfDraws tree(device(), twin(), spec, seed);
+                SampledTree tree(device(), twin(), spec, seed);
                 expect_same_on_both(tree);
                 const DraftTree expected = tree.host.rerank();
                 const auto tokens = tree.row_tokens.read(false), parents = tree.row_parents.read(false);
                 ASSERT_LE(expected.size(), spec.nodes);
                 // Missing samples come last, each its own parent.
                 for (int n = 1; n < spec.nodes; ++n, ++nodes_seen) {
-                    const std::size_t at = size(TreeOfDraws::first_row + n);
-                    const bool there = n < expected.size();
-                    EXPECT_EQ(parents[at], TreeOfDraws::first_row + (there ? expected.parents[size(n)] : n));
-                    EXPECT_EQ(tokens[at], there ? expected.tokens[size(n)] : 0);
-                    left_out += there ? 0 : 1;
+                    const std::size_t at = size(SampledTree::first_row + n);
+                    const bool valid = n < expected.size();
+                    EXPECT_EQ(parents[at], SampledTree::first_row + (valid ? expected.parents[size(n)] : n));
+                    EXPECT_EQ(tokens[at], valid ? expected.tokens[size(n)] : 0);
+                    left_out += valid ? 0 : 1;
                 }
                 steps += tree.path.read(false)[size(tree.width)] - 1;
             }
@@ -450,7 +454,7 @@ TEST_P(DraftOps, TreesOfDrawsAreTheHosts) {
     EXPECT_GT(steps, 15);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DraftOps, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, DraftOps, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

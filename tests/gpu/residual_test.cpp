@@ -16,14 +16,14 @@ DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
     for (int i = 1; i < nodes; ++i) {
         const auto parent = static_cast<int>(rng.below(size(std::min(tree.size(), 5))));
         const auto token = static_cast<TokenId>(rng.below(static_cast<unsigned>(std::min(vocab, 9))));
-        bool there = false;
+        bool exists = false;
         for (std::size_t j = 1; j < tree.tokens.size(); ++j)
-            there = there || (tree.parents[j] == parent && tree.tokens[j] == token);
-        if (!there) tree.add(token, parent, -1.0f);
+            exists = exists || (tree.parents[j] == parent && tree.tokens[j] == token);
+        if (!exists) tree.add(token, parent, -1.0f);
     }
     EXPECT_TRUE(tree.finish().ok());
     if (!drawn) return tree;
-    tree.drawn_from.resize(tree.tokens.size());
+    tree.child_distributions.resize(tree.tokens.size());
     for (std::size_t n = 0; n < tree.tokens.size(); ++n) {
         auto q = std::make_shared<DraftDistribution>();
         const bool few = rng.below(2) == 0;
@@ -36,7 +36,7 @@ DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
             sum += static_cast<double>(q->probs.back());
         }
         for (float& p : q->probs) p = static_cast<float>(static_cast<double>(p) / sum);
-        tree.drawn_from[n] = std::move(q);
+        tree.child_distributions[n] = std::move(q);
     }
     return tree;
 }
@@ -44,44 +44,44 @@ DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
 class ResidualOps : public DevicePair {
   protected:
     /// Runs the op on a tree's rows and passes its results to accept_pq.
-    Acceptance judged(kernels::Device& on, const DraftTree& tree, const std::vector<float>& values,
-                      int stride, int vocab, const Sampling& sampling, const TokenPlace& place,
-                      std::vector<TargetChoice>& choices) {
+    Acceptance verdict_inputs(kernels::Device& on, const DraftTree& tree, const std::vector<float>& values,
+                              int stride, int vocab, const Sampling& sampling, const TokenPosition& place,
+                              std::vector<TargetSample>& choices) {
         const int rows = tree.size();
-        ResidualQuestion asked;
+        ResidualQuestion inputs;
         std::vector<int> node_of;
-        add_residuals(tree, 0, sampling.seed, place, asked, node_of);
-        const int count = static_cast<int>(asked.nodes.size());
+        add_residuals(tree, 0, sampling.seed, place, inputs, node_of);
+        const int count = static_cast<int>(inputs.nodes.size());
         std::vector<float> norms, lowest;
         RowAnswers answers;
         std::vector<float> draft_logits;
         for (int n = 0; n < rows; ++n) {
             norms.push_back(choices[size(n)].log_norm);
-            lowest.push_back(choices[size(n)].lowest);
+            lowest.push_back(choices[size(n)].min_logit);
             draft_logits.push_back(
                 values[size(std::max(tree.parents[size(n)], 0)) * size(stride) + size(tree.tokens[size(n)])]);
         }
-        asked.ids.push_back(0);  // the list may be empty
+        inputs.ids.push_back(0);  // the list may be empty
         const auto put = [&]<typename T>(const std::vector<T>& from, std::size_t room = 0) {
             kernels::DeviceBuffer buffer;
             EXPECT_TRUE(buffer.reserve(on, std::max(from.size(), room) * sizeof(T)));
             on.upload(buffer.as<T>(), from.data(), from.size() * sizeof(T));
             return buffer;
         };
-        const auto logits = put(values), norms_there = put(norms), lowest_there = put(lowest),
-                   nodes = put(asked.nodes), drafts = put(asked.drafts), uniforms = put(asked.uniforms),
-                   ids = put(asked.ids), probs = put(asked.probs), saved = put(asked.probs),
+        const auto logits = put(values), d_norms = put(norms), d_min_logit = put(lowest),
+                   nodes = put(inputs.nodes), drafts = put(inputs.drafts), uniforms = put(inputs.uniforms),
+                   ids = put(inputs.ids), probs = put(inputs.probs), saved = put(inputs.probs),
                    weights = put(std::vector<float>(size(count) * size(vocab), -7.0f)),
                    out = put(std::vector<std::int32_t>(3 * size(count), -7));
-        kernels::ResidualOp op;
+        kernels::RejectionSampleOp op;
         op.logits = logits.as<float>();
         op.stride = stride;
         op.vocab = vocab;
         op.count = count;
-        op.scale = inverse_temperature(sampling);
-        op.log_norm = norms_there.as<float>();
-        op.lowest = sampling.top_k > 0 ? lowest_there.as<float>() : nullptr;
-        op.nodes = nodes.as<kernels::ResidualNode>();
+        op.inv_temperature = inverse_temperature(sampling);
+        op.log_norm = d_norms.as<float>();
+        op.min_logit = sampling.top_k > 0 ? d_min_logit.as<float>() : nullptr;
+        op.nodes = nodes.as<kernels::RejectionNode>();
         op.drafts = drafts.as<std::int32_t>();
         op.uniforms = uniforms.as<double>();
         op.ids = ids.as<std::int32_t>();
@@ -91,25 +91,25 @@ class ResidualOps : public DevicePair {
         op.accepted = out.as<std::int32_t>();
         op.bonus = op.accepted + count;
         op.bonus_logits = out.as<float>() + 2 * count;
-        on.residual(op);
+        on.rejection_sample(op);
         answers.accepted.resize(size(count));
         answers.bonus.resize(size(count));
         answers.bonus_logits.resize(size(count));
         on.download(answers.accepted.data(), op.accepted, size(count) * sizeof(std::int32_t));
         on.download(answers.bonus.data(), op.bonus, size(count) * sizeof(std::int32_t));
         on.download(answers.bonus_logits.data(), op.bonus_logits, size(count) * sizeof(float));
-        EXPECT_TRUE(on.finish().ok());
-        JudgedTree tree_judged{sampling, draft_logits, {}, {}, {}, {}, {}, {}};
-        take_residuals(answers, node_of, tree_judged);
+        EXPECT_TRUE(on.synchronize().ok());
+        TreeVerdictInputs accept_by_rejection{sampling, draft_logits, {}, {}, {}, {}, {}, {}};
+        take_residuals(answers, node_of, accept_by_rejection);
         Acceptance accepted;
-        accept_pq(tree, tree_judged, choices, accepted);
+        accept_pq(tree, accept_by_rejection, choices, accepted);
         return accepted;
     }
 };
 
 /// Paths, bonus tokens and their probabilities equal those of the host, computed from whole rows. A uniform
 /// within rounding of a decision's boundary may decide otherwise; such cases are counted and rare.
-TEST_P(ResidualOps, PathsAreTheHosts) {
+TEST_P(ResidualOps, PathsMatchTheHost) {
     const auto exec = kernels::make_cpu_exec(1);
     Rng rng(11);
     int trees = 0, apart = 0, drafts = 0, rejected = 0;
@@ -127,20 +127,20 @@ TEST_P(ResidualOps, PathsAreTheHosts) {
             // Likely and unlikely drafts, for paths of several lengths.
             for (std::size_t i = 0; i < values.size(); ++i)
                 values[i] = static_cast<float>(rng.normal()) * 2 + (i % size(stride) < 9 ? 3.0f : 0.0f);
-            const TokenPlace place{5, 1000 + turn};
-            std::vector<TokenPlace> places;
+            const TokenPosition place{5, 1000 + turn};
+            std::vector<TokenPosition> places;
             for (const int depth : tree.depths) places.push_back({place.sequence, place.position + depth});
             const Rows<const float> logits(values.data(), rows, stride);
-            std::vector<TargetChoice> expected_choices;
-            choose_tokens(*exec, logits, vocab, sampling, places, expected_choices);
+            std::vector<TargetSample> expected_choices;
+            sample_tokens(*exec, logits, vocab, sampling, places, expected_choices);
             const auto drawn = expected_choices;
             const Rows<const float> real(values.data(), rows, vocab, stride);
             Acceptance expected;
             accept_pq(*exec, tree, {real, sampling}, place, expected_choices, scratch, expected);
             for (const bool on_twin : {false, true}) {
                 auto choices = drawn;
-                const Acceptance found = judged(on_twin ? twin() : device(), tree, values, stride, vocab,
-                                                sampling, place, choices);
+                const Acceptance found = verdict_inputs(on_twin ? twin() : device(), tree, values, stride,
+                                                        vocab, sampling, place, choices);
                 ++trees;
                 drafts += static_cast<int>(found.path.size()) - 1;
                 rejected += found.bonus != drawn[size(found.path.back())].token;
@@ -162,7 +162,7 @@ TEST_P(ResidualOps, PathsAreTheHosts) {
     EXPECT_LE(apart, trees / 40);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ResidualOps, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, ResidualOps, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

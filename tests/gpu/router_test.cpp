@@ -5,7 +5,7 @@
 namespace draftscope::testing {
 namespace {
 
-using kernels::Bf16;
+using kernels::half_t;
 using kernels::padded_columns;
 
 std::size_t size(std::int64_t count) {
@@ -16,7 +16,7 @@ class RouterOps : public DevicePair {};
 
 /// The selected columns equal those of product and top set on the same device, even if one stripe has more of
 /// them than it keeps.
-TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
+TEST_P(RouterOps, MatchesMatmulThenTopKSet) {
     for (const auto& [n, k, rank] : {std::tuple(1, 1, 64),
                                      {13, 4, 64},
                                      {300, 100, 70},
@@ -30,31 +30,31 @@ TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
             ASSERT_TRUE(kernels::can_route(n, k));
             for (const bool lumped : {false, true}) {
                 if (lumped && rows == 9) continue;
-                std::vector<Bf16> weights = normal_half(n, rank, 1);
+                std::vector<half_t> weights = random_halves(n, rank, 1);
                 const int stride = padded_columns(rank), stripes = kernels::router_stripes(n);
                 // Ties; if `lumped`, one stripe holds the best columns of every row.
                 for (int c = 0; c < n; ++c)
                     for (int i = 0; i < rank; ++i) {
-                        Bf16& value = weights[size(std::int64_t{c} * stride + i)];
+                        half_t& value = weights[size(std::int64_t{c} * stride + i)];
                         if (c % 5 == 1) value = weights[size(std::int64_t{c - 1} * stride + i)];
-                        if (lumped && c % stripes == 0) value = half_of(i == 0 ? 50.0f : 0.0f);
+                        if (lumped && c % stripes == 0) value = to_half(i == 0 ? 50.0f : 0.0f);
                     }
-                std::vector<Bf16> inputs = normal_half(rows, rank, 2);
-                for (int r = 0; r < rows; ++r) inputs[size(r * stride)] = half_of(1.0f);
-                const Both<Bf16> w(device(), twin(), weights), x(device(), twin(), inputs);
+                std::vector<half_t> inputs = random_halves(rows, rank, 2);
+                for (int r = 0; r < rows; ++r) inputs[size(r * stride)] = to_half(1.0f);
+                const Both<half_t> w(device(), twin(), weights), x(device(), twin(), inputs);
                 const Both<std::int32_t> found(device(), twin(), size(rows * k), -7),
                     expected(device(), twin(), size(rows * k), -7);
-                const Both<std::byte> scratch(device(), twin(), kernels::router_scratch(rows, n, k),
+                const Both<std::byte> scratch(device(), twin(), kernels::router_scratch_bytes(rows, n, k),
                                               std::byte{1});
                 const Both<float> y(device(), twin(), size(std::int64_t{rows} * n), -1.0f);
                 for (const bool on_twin : {false, true}) {
                     kernels::Device& on = on_twin ? twin() : device();
-                    on.router({{w.on(on_twin), n, rank, stride},
-                               x.on(on_twin),
-                               rows,
-                               k,
-                               found.on(on_twin),
-                               scratch.on(on_twin)});
+                    on.matmul_topk_set({{w.on(on_twin), n, rank, stride},
+                                        x.on(on_twin),
+                                        rows,
+                                        k,
+                                        found.on(on_twin),
+                                        scratch.on(on_twin)});
                     kernels::MatmulOp op;
                     op.weights = {w.on(on_twin), n, rank, stride};
                     op.x = x.on(on_twin);
@@ -62,7 +62,7 @@ TEST_P(RouterOps, ChoosesWhatProductAndTopSetChoose) {
                     op.y = y.on(on_twin);
                     op.y_stride = n;
                     on.matmul(op);
-                    on.top_set({y.on(on_twin), n, rows, n, k, expected.on(on_twin)});
+                    on.topk_set({y.on(on_twin), n, rows, n, k, expected.on(on_twin)});
                 }
                 EXPECT_EQ(found.read(false), expected.read(false)) << n << " " << k << " " << rows;
                 EXPECT_EQ(found.read(true), expected.read(true));
@@ -78,12 +78,12 @@ TEST_P(RouterOps, StripesOfAnySize) {
         const Both<std::int32_t> ids(device(), twin(), size(rows * buckets * m), -9);
         for (const bool on_twin : {false, true})
             (on_twin ? twin() : device())
-                .striped({scores.on(on_twin), columns, rows, columns, buckets, m, ids.on(on_twin)});
+                .bucket_top_m({scores.on(on_twin), columns, rows, columns, buckets, m, ids.on(on_twin)});
         EXPECT_EQ(ids.read(false), ids.read(true)) << columns << " " << buckets;
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RouterOps, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, RouterOps, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

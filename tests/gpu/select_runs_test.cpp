@@ -12,7 +12,7 @@ namespace {
 
 class SelectRuns : public DevicePair {};
 
-TEST_P(SelectRuns, ARowsBestOfItsRunsAsTokens) {
+TEST_P(SelectRuns, TopKOverRunsReturnsTokens) {
     const int rows = 5, columns = 700, runs = 6, k = 9;
     Rng rng(31);
     // Ties, so that the order of tokens decides, which differs from that of columns.
@@ -38,15 +38,16 @@ TEST_P(SelectRuns, ARowsBestOfItsRunsAsTokens) {
         ASSERT_LE(column, columns);
     }
     const int support = *std::max_element(ends.begin(), ends.end());
-    ASSERT_TRUE(kernels::can_select(support, k));
+    ASSERT_TRUE(kernels::can_topk(support, k));
     const Both<float> x(device(), twin(), logits), values(device(), twin(), std::size_t{rows * k}, 7.0f),
         sums(device(), twin(), std::size_t{rows}, 7.0f);
-    const Both<std::int32_t> ids(device(), twin(), std::size_t{rows * k}, -7),
-        there_ends(device(), twin(), ends), there_shifts(device(), twin(), shifts),
-        there_rows(device(), twin(), column_rows), there_tokens(device(), twin(), row_tokens);
-    const Both<std::byte> scratch(device(), twin(), kernels::select_scratch(rows, support, k), std::byte{1});
+    const Both<std::int32_t> ids(device(), twin(), std::size_t{rows * k}, -7), d_ends(device(), twin(), ends),
+        d_shifts(device(), twin(), shifts), d_rows(device(), twin(), column_rows),
+        d_tokens(device(), twin(), row_tokens);
+    const Both<std::byte> scratch(device(), twin(), kernels::topk_scratch_bytes(rows, support, k),
+                                  std::byte{1});
     for (const bool on_twin : {false, true}) {
-        kernels::SelectOp op;
+        kernels::TopKOp op;
         op.logits = x.on(on_twin);
         op.stride = columns;
         op.rows = rows;
@@ -56,12 +57,12 @@ TEST_P(SelectRuns, ARowsBestOfItsRunsAsTokens) {
         op.values = values.on(on_twin);
         op.logsumexp = sums.on(on_twin);
         op.scratch = scratch.on(on_twin);
-        op.run_ends = there_ends.on(on_twin);
-        op.run_shifts = there_shifts.on(on_twin);
+        op.run_ends = d_ends.on(on_twin);
+        op.run_shifts = d_shifts.on(on_twin);
         op.runs = runs;
-        op.column_rows = there_rows.on(on_twin);
-        op.row_tokens = there_tokens.on(on_twin);
-        (on_twin ? twin() : device()).select(op);
+        op.column_rows = d_rows.on(on_twin);
+        op.row_tokens = d_tokens.on(on_twin);
+        (on_twin ? twin() : device()).topk(op);
     }
     const std::vector<std::int32_t> found = ids.read(false);
     EXPECT_EQ(found, ids.read(true));
@@ -75,15 +76,15 @@ TEST_P(SelectRuns, ARowsBestOfItsRunsAsTokens) {
                 row_tokens[static_cast<std::size_t>(column_rows[static_cast<std::size_t>(column)])]);
         std::sort(expected.begin(), expected.end());
         for (int i = 0; i < k; ++i) {
-            const bool there = i < static_cast<int>(expected.size());
+            const bool valid = i < static_cast<int>(expected.size());
             EXPECT_EQ(found[static_cast<std::size_t>(r * k + i)],
-                      there ? expected[static_cast<std::size_t>(i)].second : -1)
+                      valid ? expected[static_cast<std::size_t>(i)].second : -1)
                 << r << " " << i;
         }
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, SelectRuns, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, SelectRuns, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

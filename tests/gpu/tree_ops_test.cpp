@@ -11,7 +11,7 @@
 namespace draftscope::testing {
 namespace {
 
-using kernels::Bf16;
+using kernels::half_t;
 
 std::size_t size(std::int64_t count) {
     return static_cast<std::size_t>(count);
@@ -67,28 +67,28 @@ struct StepRows {
           parents(device, twin, size(rows), -7),
           positions(device, twin, size(rows), -7),
           sizes(device, twin, size(rows), -7),
-          tails(device, twin, size(rows) * size(width), -7),
+          ancestor_slots(device, twin, size(rows) * size(width), -7),
           first(device, twin, size(rows), -7),
           count(device, twin, size(rows), -7),
           logprobs(device, twin, size(rows), -7.0f),
           uniforms(device, twin, size(rows), -7.0) {}
-    kernels::TreeRows on(bool twin, bool asked) const {
-        kernels::TreeRows rows{tokens.on(twin),  parents.on(twin), positions.on(twin),
-                               sizes.on(twin),   tails.on(twin),   width,
+    kernels::TreeRows on(bool twin, bool with_sampling) const {
+        kernels::TreeRows rows{tokens.on(twin),  parents.on(twin),        positions.on(twin),
+                               sizes.on(twin),   ancestor_slots.on(twin), width,
                                logprobs.on(twin)};
-        if (!asked) return rows;
+        if (!with_sampling) return rows;
         rows.uniforms = uniforms.on(twin);
         rows.set_first = first.on(twin);
         rows.set_size = count.on(twin);
         return rows;
     }
     int width;
-    Both<std::int32_t> tokens, parents, positions, sizes, tails, first, count;
+    Both<std::int32_t> tokens, parents, positions, sizes, ancestor_slots, first, count;
     Both<float> logprobs;
     Both<double> uniforms;
 };
 
-TEST_P(TreeOps, RerankIsTheHostsTreeAsRows) {
+TEST_P(TreeOps, RerankMatchesTheHost) {
     for (const char* text :
          {"chain=1", "chain=6", "depth=3,topk=4,nodes=12", "depth=3,topk=4,nodes=12,order=fr",
           "depth=5,topk=10,nodes=60", "depth=7,topk=10,nodes=60,order=fr", "depth=3,topk=10,nodes=311",
@@ -136,13 +136,13 @@ TEST_P(TreeOps, RerankIsTheHostsTreeAsRows) {
         EXPECT_EQ(rows.parents.read(false), rows.parents.read(true));
         EXPECT_EQ(rows.positions.read(false), rows.positions.read(true));
         EXPECT_EQ(rows.sizes.read(false), rows.sizes.read(true));
-        EXPECT_EQ(rows.tails.read(false), rows.tails.read(true));
+        EXPECT_EQ(rows.ancestor_slots.read(false), rows.ancestor_slots.read(true));
         EXPECT_EQ(rows.first.read(false), rows.first.read(true));
         EXPECT_EQ(rows.count.read(false), rows.count.read(true));
         EXPECT_EQ(rows.logprobs.read(false), rows.logprobs.read(true));
         EXPECT_EQ(rows.uniforms.read(false), rows.uniforms.read(true));
         const auto found = rows.tokens.read(false), above = rows.parents.read(false),
-                   tails = rows.tails.read(false), positions = rows.positions.read(false);
+                   ancestor_slots = rows.ancestor_slots.read(false), positions = rows.positions.read(false);
         std::vector<int> path;
         const AncestorMask mask = AncestorMask::from_parents(tree.parents);
         for (int i = 0; i < n; ++i) {
@@ -151,14 +151,15 @@ TEST_P(TreeOps, RerankIsTheHostsTreeAsRows) {
             EXPECT_EQ(above[r], first_row + std::max(tree.parents[size(i)], 0));
             EXPECT_EQ(positions[r], 70 + tree.depths[size(i)]);
             mask.path(i, path);
-            for (std::size_t p = 0; p < path.size(); ++p) EXPECT_EQ(tails[r * size(width) + p], 50 + path[p]);
+            for (std::size_t p = 0; p < path.size(); ++p)
+                EXPECT_EQ(ancestor_slots[r * size(width) + p], 50 + path[p]);
         }
         EXPECT_EQ(found[size(first_row - 1)], -7);
         EXPECT_EQ(found[size(first_row + n)], -7);
     }
 }
 
-TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
+TEST_P(TreeOps, AcceptanceAndCompactionMatchTheHost) {
     Rng rng(11);
     std::size_t longest = 0;
     for (int turn = 0; turn < 30; ++turn) {
@@ -169,7 +170,7 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
             const auto back = static_cast<int>(rng.below(4));
             tree.add(1000 + i, std::max(0, i - 1 - back), -1.0f);
         }
-        std::vector<TargetChoice> choices(size(n));
+        std::vector<TargetSample> choices(size(n));
         std::vector<std::int32_t> parents(size(first_row + n), 0), tokens(size(first_row + n), 5),
             chosen(size(3 * (first_row + n)), 1001);
         for (int i = 0; i < n; ++i) {
@@ -190,11 +191,11 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
         const Both<std::int32_t> above(device(), twin(), parents), ids(device(), twin(), tokens),
             wanted(device(), twin(), chosen), path(device(), twin(), size(width), -7),
             count(device(), twin(), 1, -7);
-        const std::vector<Bf16> before = normal_half(planes * slots, kv, 4);
-        const Both<Bf16> cache(device(), twin(), before), other(device(), twin(), before);
+        const std::vector<half_t> before = random_halves(planes * slots, kv, 4);
+        const Both<half_t> cache(device(), twin(), before), other(device(), twin(), before);
         for (const bool on_twin : {false, true}) {
             kernels::Device& on = on_twin ? twin() : device();
-            kernels::AcceptOp op;
+            kernels::FollowArgmaxOp op;
             op.rows.tokens = ids.on(on_twin);
             op.rows.parents = above.on(on_twin);
             op.rows.width = width;
@@ -204,11 +205,11 @@ TEST_P(TreeOps, AcceptanceAndCompactionFollowTheHostsPath) {
             op.choice_stride = 3;
             op.path = path.on(on_twin);
             op.count = count.on(on_twin);
-            on.accept(std::span(&op, 1));
+            on.follow_argmax(std::span(&op, 1));
             kernels::CompactOp moved{
                 {cache.on(on_twin), std::int64_t{slots} * kv}, planes, kv, 5, nullptr, n};
-            moved.path_there = path.on(on_twin);
-            moved.count_there = count.on(on_twin);
+            moved.d_path = path.on(on_twin);
+            moved.d_count = count.on(on_twin);
             on.compact(std::span(&moved, 1));
             const std::vector<std::int32_t> here(expected.path.begin(), expected.path.end());
             on.compact({{other.on(on_twin), std::int64_t{slots} * kv},
@@ -254,11 +255,11 @@ TEST_P(TreeOps, ManySequencesShareACall) {
     const Both<float> logprobs(device(), twin(), pool_logprobs), scores(device(), twin(), pool_scores);
     const StepRows rows(device(), twin(), sequences * nodes, width);
     const Both<std::int32_t> paths(device(), twin(), size(sequences * (width + 1)), -7);
-    const Both<Bf16> caches(device(), twin(), normal_half(sequences * planes * slots, 64, 4));
+    const Both<half_t> caches(device(), twin(), random_halves(sequences * planes * slots, 64, 4));
     for (const bool on_twin : {false, true}) {
         kernels::Device& on = on_twin ? twin() : device();
         std::vector<kernels::RerankOp> trees;
-        std::vector<kernels::AcceptOp> acceptances;
+        std::vector<kernels::FollowArgmaxOp> acceptances;
         std::vector<kernels::CompactOp> moves;
         for (int s = 0; s < sequences; ++s) {
             kernels::RerankOp& tree = trees.emplace_back();
@@ -283,16 +284,16 @@ TEST_P(TreeOps, ManySequencesShareACall) {
             move.width = kv;
             move.first = tree.first_slot;
             move.count = width;
-            move.path_there = path;
-            move.count_there = path + width;
+            move.d_path = path;
+            move.d_count = path + width;
         }
         on.rerank(trees);
-        on.accept(acceptances);
+        on.follow_argmax(acceptances);
         on.compact(moves);
     }
     EXPECT_EQ(rows.tokens.read(false), rows.tokens.read(true));
     EXPECT_EQ(rows.parents.read(false), rows.parents.read(true));
-    EXPECT_EQ(rows.tails.read(false), rows.tails.read(true));
+    EXPECT_EQ(rows.ancestor_slots.read(false), rows.ancestor_slots.read(true));
     EXPECT_EQ(caches.read(false), caches.read(true));
     const std::vector<std::int32_t> found = paths.read(false), expected = paths.read(true);
     int longer = 0;
@@ -306,7 +307,7 @@ TEST_P(TreeOps, ManySequencesShareACall) {
     EXPECT_GT(longer, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TreeOps, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, TreeOps, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

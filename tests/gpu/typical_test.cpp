@@ -11,11 +11,11 @@ std::size_t size(std::int64_t count) {
 class TypicalOps : public DevicePair {};
 
 /// The paths of several trees in one call equal those of the host for the same inputs.
-TEST_P(TypicalOps, PathsAreTheHosts) {
+TEST_P(TypicalOps, PathsMatchTheHost) {
     Rng rng(4);
     int longer = 0, apart = 0, trees_seen = 0;
     for (const bool cut : {false, true})
-        for (const int most_nodes : {1, 2, 9, 60, 300}) {
+        for (const int max_nodes : {1, 2, 9, 60, 300}) {
             const VerifySpec spec{VerifyRule::typical, 0.09, cut ? 0.9 : 0.3};
             Sampling sampling;
             sampling.temperature = 0.7;
@@ -24,7 +24,7 @@ TEST_P(TypicalOps, PathsAreTheHosts) {
             std::vector<float> logits, norms, lowest, entropies;
             int width = 1;
             for (int t = 0; t < 5; ++t) {
-                const int nodes = std::max(1, most_nodes - t), first = static_cast<int>(parents.size());
+                const int nodes = std::max(1, max_nodes - t), first = static_cast<int>(parents.size());
                 DraftTree& tree = trees.emplace_back(DraftTree::with_root(0));
                 for (int i = 1; i < nodes; ++i) {
                     // Chains and wide trees.
@@ -43,27 +43,27 @@ TEST_P(TypicalOps, PathsAreTheHosts) {
                     entropies.push_back(std::fabs(static_cast<float>(rng.normal())) + 0.5f);
                 }
             }
-            const Both<std::int32_t> parents_there(device(), twin(), parents),
-                sizes_there(device(), twin(), sizes), paths(device(), twin(), size(5 * (width + 1)), -7);
-            const Both<float> logits_there(device(), twin(), logits), norms_there(device(), twin(), norms),
-                lowest_there(device(), twin(), lowest), entropies_there(device(), twin(), entropies);
+            const Both<std::int32_t> d_parents(device(), twin(), parents), d_sizes(device(), twin(), sizes),
+                paths(device(), twin(), size(5 * (width + 1)), -7);
+            const Both<float> d_logits(device(), twin(), logits), d_norms(device(), twin(), norms),
+                d_min_logit(device(), twin(), lowest), d_entropies(device(), twin(), entropies);
             for (const bool on_twin : {false, true}) {
                 std::vector<kernels::AcceptTypicalOp> ops;
                 int first = 0;
                 for (int t = 0; t < 5; ++t) {
                     kernels::AcceptTypicalOp op;
-                    op.rows.parents = parents_there.on(on_twin);
-                    op.rows.tail_sizes = sizes_there.on(on_twin);
+                    op.rows.parents = d_parents.on(on_twin);
+                    op.rows.ancestor_counts = d_sizes.on(on_twin);
                     op.rows.width = width;
                     op.first_row = first;
                     op.nodes = trees[size(t)].size();
-                    op.scale = inverse_temperature(sampling);
+                    op.inv_temperature = inverse_temperature(sampling);
                     op.epsilon = spec.epsilon;
                     op.delta = spec.delta;
-                    op.draft_logits = logits_there.on(on_twin);
-                    op.log_norm = norms_there.on(on_twin);
-                    op.lowest = cut ? lowest_there.on(on_twin) : nullptr;
-                    op.entropies = entropies_there.on(on_twin);
+                    op.draft_logits = d_logits.on(on_twin);
+                    op.log_norm = d_norms.on(on_twin);
+                    op.min_logit = cut ? d_min_logit.on(on_twin) : nullptr;
+                    op.entropies = d_entropies.on(on_twin);
                     op.path = paths.on(on_twin) + t * (width + 1);
                     op.count = op.path + width;
                     ops.push_back(op);
@@ -75,15 +75,15 @@ TEST_P(TypicalOps, PathsAreTheHosts) {
                 for (int t = 0; t < 5; ++t) {
                     const DraftTree& tree = trees[size(t)];
                     const auto nodes = size(tree.size()), from = size(first);
-                    JudgedTree judged{sampling, std::span(logits).subspan(from, nodes), {}, {}, {}, {}, {},
-                                      {}};
-                    judged.best.assign(nodes, 0);
-                    judged.best_logits.assign(nodes, 0.0f);
-                    judged.entropies = std::span(entropies).subspan(from, nodes);
-                    std::vector<TargetChoice> choices(nodes);
-                    for (TargetChoice& choice : choices) choice = {0, 0.5f, 2.5f, lowest[from]};
+                    TreeVerdictInputs verdict{
+                        sampling, std::span(logits).subspan(from, nodes), {}, {}, {}, {}, {}, {}};
+                    verdict.best.assign(nodes, 0);
+                    verdict.best_logits.assign(nodes, 0.0f);
+                    verdict.entropies = std::span(entropies).subspan(from, nodes);
+                    std::vector<TargetSample> choices(nodes);
+                    for (TargetSample& choice : choices) choice = {0, 0.5f, 2.5f, lowest[from]};
                     Acceptance expected;
-                    accept_typical(spec, tree, judged, choices, expected);
+                    accept_typical(spec, tree, verdict, choices, expected);
                     const auto* path = found.data() + size(t) * size(width + 1);
                     const std::vector<int> mine(path, path + path[width]);
                     ++trees_seen;
@@ -99,7 +99,7 @@ TEST_P(TypicalOps, PathsAreTheHosts) {
     EXPECT_LE(apart, GetParam().starts_with("simt") ? 0 : 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TypicalOps, device_kinds(), kind_of);
+INSTANTIATE_TEST_SUITE_P(Devices, TypicalOps, device_kinds(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -15,7 +15,7 @@ GuiOptions two_files(const char* second) {
     return options;
 }
 
-TEST(ComparePanel, ComparesTheTwoFilesThatWereOpened) {
+TEST(ComparePanel, ComparesTheTwoOpenedFiles) {
     Harness window(two_files("/captures/b.dscope"));
     window.draw_frames(8);
     EXPECT_EQ(window.controller.count<CmdOpenFile>(), 1);
@@ -37,7 +37,7 @@ TEST(ComparePanel, ComparesTheTwoFilesThatWereOpened) {
     EXPECT_EQ(window.app().status().comparison->choice.a.source, "/captures/b.dscope");
 }
 
-TEST(ComparePanel, SaysWhyItRefusesAndForcesWhenAsked) {
+TEST(ComparePanel, ShowsRefusalAndForcesOnRequest) {
     Harness window(two_files("/captures/tier1.dscope"));
     window.draw_frames(8);
     const auto refused = window.app().status().comparison;
@@ -56,7 +56,7 @@ TEST(ComparePanel, SaysWhyItRefusesAndForcesWhenAsked) {
     EXPECT_EQ(window.controller.count<CmdCompare>(), 2);
 }
 
-TEST(ComparePanel, ARunThatGoesOnIsComparedWhenAPersonWants) {
+TEST(ComparePanel, ComparesALiveRunOnRequest) {
     GuiOptions options;
     options.run_demo = false;
     options.layout = "compare";

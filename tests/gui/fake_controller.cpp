@@ -99,7 +99,7 @@ void FakeController::compare(const CompareChoice& choice) {
         return *snapshot_;
     };
     status_.comparison =
-        std::make_shared<const CompareReport>(compare_report(choice, of(choice.a), of(choice.b)));
+        std::make_shared<const CompareReport>(make_compare_report(choice, of(choice.a), of(choice.b)));
 }
 
 void FakeController::step(int level) {

@@ -55,7 +55,7 @@ class Input : public testing::Test {
     Harness window{quiet()};
 };
 
-TEST_F(Input, TooltipComesWhileTheMouseRestsAndThenTheWindowRests) {
+TEST_F(Input, TooltipAppearsWhileTheMouseRestsThenDrawingStops) {
     const ImVec2 at = centre("//##tools/Follow");
     EXPECT_TRUE(window.draw_until_rest());
     EXPECT_FALSE(shows_tooltip());
@@ -64,7 +64,7 @@ TEST_F(Input, TooltipComesWhileTheMouseRestsAndThenTheWindowRests) {
     EXPECT_TRUE(shows_tooltip());
 }
 
-TEST_F(Input, KeysTypedInOneBurstReachTheFieldThatTheyOpen) {
+TEST_F(Input, FastTypingReachesTheOpenedField) {
     key(ImGuiMod_Ctrl, true);
     key(ImGuiKey_S, true);
     key(ImGuiMod_Ctrl, false);  // released before the key: still Ctrl+S
@@ -82,7 +82,7 @@ TEST_F(Input, KeysTypedInOneBurstReachTheFieldThatTheyOpen) {
     EXPECT_EQ(std::get<CmdSaveCopy>(window.controller.received.back()).path, DS_BINARY_DIR "/typed.dscope");
 }
 
-TEST_F(Input, AfterAnErrorTheFieldTakesTheNextPath) {
+TEST_F(Input, FieldKeepsFocusAfterAnError) {
     const auto type = [&](ImGuiKey command, const std::string& path) {
         for (const auto& [name, down] : {std::pair{ImGuiKey(ImGuiMod_Ctrl), true},
                                          {command, true},
@@ -104,7 +104,7 @@ TEST_F(Input, AfterAnErrorTheFieldTakesTheNextPath) {
     EXPECT_EQ(std::get<CmdSaveCopy>(window.controller.received.back()).path, DS_BINARY_DIR "/better.dscope");
 }
 
-TEST_F(Input, FindTakesWhatIsTypedRightAfterItsKey) {
+TEST_F(Input, FindFieldReceivesTextTypedAfterItsShortcut) {
     const bool follow = window.app().ui().follow;
     key(ImGuiMod_Ctrl, true);
     key(ImGuiKey_F, true);
@@ -118,7 +118,7 @@ TEST_F(Input, FindTakesWhatIsTypedRightAfterItsKey) {
     EXPECT_STREQ(ImGui::GetCurrentContext()->InputTextState.TextA.Data, "l");
 }
 
-TEST_F(Input, TreeAsTextStaysATextWhileItParses) {
+TEST_F(Input, TreeTextFieldStaysTextWhileItParses) {
     const auto round = window.app().ui().round;
     EXPECT_EQ(tree_after_typing(tree_text), tree_text);
     EXPECT_EQ(window.app().ui().round, round) << "the commas were text";
@@ -133,7 +133,7 @@ TEST_F(Input, TreeAsTextStaysATextWhileItParses) {
     EXPECT_EQ(window.app().config().tree, "chain=3");
 }
 
-TEST_F(Input, TreeFieldsComeWhenTheyAreChosen) {
+TEST_F(Input, TreeFieldsAppearWhenChosen) {
     tree_after_typing(tree_text);
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef(ctx->WindowInfo("//###session/##scroll").ID);
@@ -144,7 +144,7 @@ TEST_F(Input, TreeFieldsComeWhenTheyAreChosen) {
     EXPECT_EQ(window.app().config().tree, "depth=2,topk=4,nodes=12");
 }
 
-TEST_F(Input, KeysThatWriteAreTextInAFieldAndShortcutsElsewhere) {
+TEST_F(Input, TextKeysAreShortcutsOnlyOutsideFields) {
     const auto round = window.app().ui().round;
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->ItemClick("//###session/**/##prompt");
@@ -164,7 +164,7 @@ TEST_F(Input, KeysThatWriteAreTextInAFieldAndShortcutsElsewhere) {
     EXPECT_EQ(window.app().ui().round, *round - 1);
 }
 
-TEST_F(Input, TheTextStaysInFrontWhenTheGuideAndAnErrorGo) {
+TEST_F(Input, TextTabStaysInFrontAfterGuideAndErrorClose) {
     window.app().perform(ActionId::guide);
     window.controller.edit_status().error = "something went wrong";
     window.draw_frames(3);

@@ -34,7 +34,7 @@ TEST_F(Panels, LogLinesWrap) {
     EXPECT_GT(lines->ContentSize.y, 6 * ImGui::GetFontSize());
 }
 
-TEST_F(Panels, TheTextBeginsWithAWholeLine) {
+TEST_F(Panels, TextViewStartsWithAWholeLine) {
     window.controller.submit({CmdStart{}});
     window.controller.advance(200);
     window.draw_frames(4);
@@ -53,7 +53,7 @@ TEST_F(Panels, TheTextBeginsWithAWholeLine) {
                 0.05f);
 }
 
-TEST_F(Panels, ListsSpellHeadsAndDraftersAsTheCommandLineDoes) {
+TEST_F(Panels, ListsUseCommandLineNamesOfHeadsAndDrafters) {
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->SetRef(ctx->WindowInfo("//###session/##scroll").ID);
         ctx->ItemClick("##head");

@@ -106,14 +106,14 @@ TEST_F(Pixels, RendersSomethingAndThemesDiffer) {
     EXPECT_GT(mean(light), 190);
 }
 
-TEST_F(Pixels, TheSameRunGivesTheSamePicture) {
+TEST_F(Pixels, SameRunGivesSamePicture) {
     GuiOptions options;
     options.width = 900;
     options.height = 600;
     EXPECT_EQ(take(options).rgb, take(options).rgb);
 }
 
-TEST_F(Pixels, WrongOptionsAreRefusedBeforeDrawing) {
+TEST_F(Pixels, InvalidOptionsAreRejectedBeforeDrawing) {
     FakeController controller;
     GuiOptions options;
     options.run_demo = false;
@@ -168,16 +168,16 @@ TEST_F(Pixels, PlotsAreDrawnWithoutAWindow) {
     EXPECT_NE(fifth, tree(5));
 }
 
-TEST_F(Pixels, AnotherTimelineIsDrawnBesideOurs) {
-    const auto timeline = [&](bool beside) {
+TEST_F(Pixels, DrawsImportedTimelineAsOverlay) {
+    const auto timeline = [&](bool overlay) {
         FakeController controller;
         controller.submit({CmdStart{}});
         controller.advance(30);
-        if (beside) {
+        if (overlay) {
             FakeController other;
             other.submit({CmdStart{}});
             other.advance(40);
-            controller.edit_status().beside = other.snapshot();
+            controller.edit_status().overlay = other.snapshot();
         }
         GuiOptions options;
         options.layout = "profile";

@@ -39,7 +39,7 @@ TEST(Settings, ReadsWhatItWrites) {
     EXPECT_EQ(problems, std::vector<std::string>());
 }
 
-TEST(Settings, IgnoresWhatIsDamagedAndSaysSo) {
+TEST(Settings, IgnoresDamagedMembersAndReportsThem) {
     std::vector<std::string> problems;
     EXPECT_EQ(parsed("{\"theme\": \"li", &problems), Settings());
     EXPECT_EQ(problems, std::vector<std::string>{"not JSON"});
@@ -69,7 +69,7 @@ TEST(Settings, RecentFilesAreTheLastTenWithoutRepeats) {
     EXPECT_EQ(std::count(settings.recent_files.begin(), settings.recent_files.end(), "/f5"), 1);
 }
 
-class Kept : public ::testing::Test {
+class StoredSettings : public ::testing::Test {
   protected:
     GuiOptions options() const {
         GuiOptions chosen;
@@ -82,7 +82,7 @@ class Kept : public ::testing::Test {
     testing::ScratchFolder folder_;
 };
 
-TEST_F(Kept, WhatWasSetIsThereAtTheNextStart) {
+TEST_F(StoredSettings, AreRestoredAtTheNextStart) {
     const std::string capture = folder_.file("some.dscope");
     std::ofstream(capture) << "x";
     {
@@ -117,7 +117,7 @@ TEST_F(Kept, WhatWasSetIsThereAtTheNextStart) {
     EXPECT_EQ(window.app().snapshot().source, capture);
 }
 
-TEST_F(Kept, ASessionOfOnesOwnIsNotStartedAsTheDemo) {
+TEST_F(StoredSettings, UserSessionIsNotStartedAsDemo) {
     GuiOptions demo = options();
     demo.run_demo = true;
     {
@@ -134,7 +134,7 @@ TEST_F(Kept, ASessionOfOnesOwnIsNotStartedAsTheDemo) {
     EXPECT_EQ(window.app().config().head, "full");
 }
 
-TEST_F(Kept, ADamagedFileIsReplacedByTheNextChange) {
+TEST_F(StoredSettings, DamagedFileIsReplacedAtTheNextChange) {
     write("{ this is not JSON");
     {
         Harness window(options());
@@ -163,7 +163,7 @@ class Leaving : public ::testing::Test {
     }
 };
 
-TEST_F(Leaving, TheDemoIsNotAskedAbout) {
+TEST_F(Leaving, DemoNeedsNoConfirmation) {
     Harness window(quiet(true));
     window.controller.advance(5);
     window.draw_frames(2);
@@ -172,7 +172,7 @@ TEST_F(Leaving, TheDemoIsNotAskedAbout) {
     EXPECT_TRUE(window.app().wants_quit());
 }
 
-TEST_F(Leaving, UnsavedRunsAreAskedAbout) {
+TEST_F(Leaving, UnsavedRunsNeedConfirmation) {
     Harness window(quiet());
     run_some(window);
     EXPECT_EQ(window.app().unsaved_rounds(), 5u);
@@ -224,7 +224,7 @@ TEST_F(Leaving, SavingThenQuits) {
     EXPECT_TRUE(window.app().wants_quit());
 }
 
-TEST_F(Leaving, OpeningAFileAsksToo) {
+TEST_F(Leaving, OpeningAFileNeedsConfirmation) {
     Harness window(quiet());
     run_some(window);
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
@@ -238,14 +238,14 @@ TEST_F(Leaving, OpeningAFileAsksToo) {
     EXPECT_EQ(window.controller.count<CmdOpenFile>(), 1);
 }
 
-TEST_F(Leaving, RunsThatAreRecordedToAFileAreKept) {
+TEST_F(Leaving, RunsRecordedToAFileNeedNoConfirmation) {
     Harness window(quiet());
     window.app().config().save = "run.dscope";
     run_some(window);
     EXPECT_EQ(window.app().unsaved_rounds(), 0u);
 }
 
-TEST_F(Leaving, FileDialogKeepsTheFocusAfterAnErrorAndAsksBeforeItReplaces) {
+TEST_F(Leaving, FileDialogKeepsFocusAfterErrorAndConfirmsReplacing) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
         ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_S);

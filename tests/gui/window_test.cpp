@@ -39,7 +39,7 @@ TEST(Window, DoesNotStartTheDemoWhenAFileIsOpened) {
     EXPECT_TRUE(window.app().ui().round.has_value());
 }
 
-TEST(Window, RunPauseGoOnAndStopByButton) {
+TEST(Window, RunPauseContinueAndStopByButton) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
         ctx->SetRef("##tools");
@@ -93,7 +93,7 @@ TEST(Window, StepFromIdleDoesOneRoundAndHolds) {
     EXPECT_EQ(window.app().ui().round, 0u);
 }
 
-TEST(Window, EveryPanelIsInTheRoundUnderWay) {
+TEST(Window, EveryPanelShowsTheRoundInFlight) {
     Harness window(quiet());
     window.controller.submit({CmdStart{}});
     window.controller.advance(3);
@@ -117,7 +117,7 @@ TEST(Window, EveryPanelIsInTheRoundUnderWay) {
     EXPECT_EQ(window.app().ui().round, 3u);
 }
 
-TEST(Window, ARangeIsLeftByEscapeAndByItsButton) {
+TEST(Window, EscapeAndButtonClearTheRange) {
     Harness window(quiet());
     window.controller.submit({CmdStart{}});
     window.controller.advance(6);
@@ -179,7 +179,7 @@ TEST(Window, TypingInTheFilterDoesNotTriggerKeys) {
     EXPECT_EQ(window.app().settings().theme, ThemeId::light) << "the palette ran the typed command";
 }
 
-TEST(Window, TheFastestTreeComesWithItsHead) {
+TEST(Window, AutoTreeSelectsAutoHead) {
     Harness window(quiet());
     RunConfig& config = window.app().config();
     const auto choose = [](ImGuiTestContext* ctx, const char* tree) {
@@ -214,7 +214,7 @@ TEST(Window, OpensAFileByTyping) {
     })) << "a missing file gives an error that can be dismissed";
 }
 
-TEST(Window, SavesACopyWhereThePersonSays) {
+TEST(Window, SavesACopyToTheTypedPath) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
         ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_S);
@@ -272,7 +272,7 @@ TEST(Window, ClickOnATokenSelectsItsRound) {
     EXPECT_LT(*window.app().ui().round, 12u);
 }
 
-TEST(Window, BreakpointsAreSentAndTakenBack) {
+TEST(Window, BreakpointsAreSetAndCleared) {
     Harness window(quiet());
     EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
         ctx->ItemOpen("//###session/**/###breakpoints");

@@ -17,9 +17,9 @@ namespace draftscope::testing {
 namespace {
 
 template <typename T>
-class There {
+class OnDevice {
   public:
-    There(kernels::Device& device, std::vector<T> values) : device_(device), count_(values.size()) {
+    OnDevice(kernels::Device& device, std::vector<T> values) : device_(device), count_(values.size()) {
         EXPECT_TRUE(memory_.reserve(device, std::max<std::size_t>(count_, 1) * sizeof(T)));
         device.upload(memory_.as<T>(), values.data(), count_ * sizeof(T));
     }
@@ -27,7 +27,7 @@ class There {
     std::vector<T> read() const {
         std::vector<T> values(count_);
         device_.download(values.data(), at(), count_ * sizeof(T));
-        EXPECT_TRUE(device_.finish().ok());
+        EXPECT_TRUE(device_.synchronize().ok());
         return values;
     }
 
@@ -48,8 +48,9 @@ std::vector<float> some_logits(Rng& rng, std::size_t count) {
     return values;
 }
 
-/// `one_for_all`: all rows of a level share the candidates of one row.
-void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_t seed, bool one_for_all) {
+/// `shared_logits`: all rows of a level share the candidates of one row.
+void expand_and_compare(kernels::Device& device, int topk, int depth, std::uint64_t seed,
+                        bool shared_logits) {
     Rng rng(seed);
     const auto width = static_cast<std::size_t>(topk);
     TreeSpec spec;
@@ -58,32 +59,32 @@ void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_
     spec.nodes = topk * (depth + 1) + 1;
     BeamExpansion host(1, spec);
     const int first_row = static_cast<int>(rng.below(5)), first_slot = 40;
-    There<float> scores(device, std::vector<float>(kernels::most_selected, 7.0f));
-    There<std::int32_t> tokens(device, std::vector<std::int32_t>(width, -1)),
+    OnDevice<float> scores(device, std::vector<float>(kernels::max_topk, 7.0f));
+    OnDevice<std::int32_t> tokens(device, std::vector<std::int32_t>(width, -1)),
         parents(device, std::vector<std::int32_t>(width, -1));
-    std::unique_ptr<There<std::int32_t>> tails;
+    std::unique_ptr<OnDevice<std::int32_t>> ancestor_slots;
     for (int level = 0; level <= depth; ++level) {
         const int rows = level == 0 ? 1 : topk;
         const auto cells = static_cast<std::size_t>(rows) * width;
-        const int given = one_for_all ? 1 : rows;
+        const int given = shared_logits ? 1 : rows;
         const std::size_t said = static_cast<std::size_t>(given) * width;
         std::vector<std::int32_t> ids;
         for (std::size_t i = 0; i < said; ++i) ids.push_back(static_cast<std::int32_t>(rng.below(1000)));
         std::vector<float> norms;
         for (int r = 0; r < given; ++r) norms.push_back(0.5f * static_cast<float>(rng.below(4)));
-        const There<std::int32_t> ids_there(device, ids), pool(device, std::vector<std::int32_t>(cells, -1));
-        const There<float> logits(device, some_logits(rng, said)), sums(device, norms),
+        const OnDevice<std::int32_t> d_ids(device, ids), pool(device, std::vector<std::int32_t>(cells, -1));
+        const OnDevice<float> logits(device, some_logits(rng, said)), sums(device, norms),
             logprobs(device, std::vector<float>(cells, 9.0f));
-        auto next = std::make_unique<There<std::int32_t>>(
+        auto next = std::make_unique<OnDevice<std::int32_t>>(
             device, std::vector<std::int32_t>(width * static_cast<std::size_t>(level + 1), -1));
         kernels::BeamOp op;
         op.level = level;
         op.rows = rows;
         op.k = topk;
-        op.ids = ids_there.at();
+        op.ids = d_ids.at();
         op.logits = logits.at();
         op.logsumexp = sums.at();
-        op.one_for_all = one_for_all;
+        op.shared_logits = shared_logits;
         op.pool_tokens = pool.at();
         op.pool_logprobs = logprobs.at();
         op.keep = level < depth ? topk : 0;
@@ -92,10 +93,10 @@ void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_
         op.scores = scores.at();
         op.next_tokens = tokens.at();
         op.next_rows = parents.at();
-        op.tails = tails ? tails->at() : nullptr;
-        op.next_tails = next->at();
+        op.ancestor_slots = ancestor_slots ? ancestor_slots->at() : nullptr;
+        op.next_ancestor_slots = next->at();
         device.beam(std::span(&op, 1));
-        tails = std::move(next);
+        ancestor_slots = std::move(next);
         const std::vector<std::int32_t> drafted = pool.read();
         for (std::size_t i = 0; i < cells; ++i) RC_ASSERT(drafted[i] == ids[i % said]);
         if (level == 0)
@@ -104,7 +105,7 @@ void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_
             host.extend(drafted, logprobs.read(), std::vector<int>(static_cast<std::size_t>(rows), topk));
         if (level == depth) continue;
         const std::vector<std::int32_t> found = tokens.read(), rows_found = parents.read(),
-                                        seen = tails->read();
+                                        seen = ancestor_slots->read();
         const std::vector<float> sums_found = scores.read();
         RC_ASSERT(host.beam().size() == width);
         for (std::size_t b = 0; b < width; ++b) {
@@ -123,17 +124,18 @@ void grow_and_compare(kernels::Device& device, int topk, int depth, std::uint64_
     }
 }
 
-RC_GTEST_PROP(BeamOnADevice, GrowsTheHostsTreeThreadByThread, ()) {
+RC_GTEST_PROP(DeviceBeam, MatchesHostTreeThreadByThread, ()) {
     const auto order = *rc::gen::inRange(0u, 4u);
     const auto device = make_simt_device(order);
     const int topk = *rc::gen::inRange(1, 9), depth = *rc::gen::inRange(0, 4);
-    grow_and_compare(*device, topk, depth, *rc::gen::arbitrary<std::uint64_t>(), *rc::gen::arbitrary<bool>());
+    expand_and_compare(*device, topk, depth, *rc::gen::arbitrary<std::uint64_t>(),
+                       *rc::gen::arbitrary<bool>());
 }
 
-RC_GTEST_PROP(BeamOnADevice, GrowsTheHostsTreeOnTheTwin, ()) {
+RC_GTEST_PROP(DeviceBeam, MatchesHostTreeOnTheTwin, ()) {
     TwinDevice twin;
     const int topk = *rc::gen::inRange(1, 33), depth = *rc::gen::inRange(0, 6);
-    grow_and_compare(twin, topk, depth, *rc::gen::arbitrary<std::uint64_t>(), *rc::gen::arbitrary<bool>());
+    expand_and_compare(twin, topk, depth, *rc::gen::arbitrary<std::uint64_t>(), *rc::gen::arbitrary<bool>());
 }
 
 }  // namespace

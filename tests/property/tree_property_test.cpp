@@ -132,7 +132,7 @@ BeamExpansion grow(const Proposer& proposer, const TreeSpec& spec) {
     return beam;
 }
 
-RC_GTEST_PROP(TreeProperty, EqualsTheBruteForceTree, ()) {
+RC_GTEST_PROP(TreeProperty, MatchesBruteForceTree, ()) {
     TreeSpec spec;
     spec.depth = *rc::gen::inRange(0, 6);
     spec.topk = *rc::gen::inRange(1, 8);
@@ -183,7 +183,7 @@ RC_GTEST_PROP(TreeProperty, BothOrdersHaveTheSameNodes, ()) {
     }
 }
 
-RC_GTEST_PROP(TreeProperty, MaskIsTheAncestorRelation, ()) {
+RC_GTEST_PROP(TreeProperty, MaskMatchesAncestors, ()) {
     const int nodes = *rc::gen::inRange(1, 200);
     DraftTree tree = DraftTree::with_root(0);
     for (int i = 1; i < nodes; ++i) tree.add(i, *rc::gen::inRange(0, i), -1.0f);

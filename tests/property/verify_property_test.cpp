@@ -24,11 +24,11 @@ DraftTree random_tree(Rng& rng, int nodes, int tokens) {
     return tree;
 }
 
-RC_GTEST_PROP(AcceptProperty, PathIsTheLongestRunOfTheTargetsChoices, ()) {
+RC_GTEST_PROP(AcceptProperty, PathIsLongestMatchOfTargetTokens, ()) {
     Rng rng(*rc::gen::arbitrary<std::uint64_t>());
     const int tokens = *rc::gen::inRange(1, 5);
     const DraftTree tree = random_tree(rng, *rc::gen::inRange(1, 40), tokens);
-    std::vector<TargetChoice> choices(tree.tokens.size());
+    std::vector<TargetSample> choices(tree.tokens.size());
     for (auto& choice : choices)
         choice.token = static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(tokens)));
     Acceptance found;
@@ -52,7 +52,7 @@ RC_GTEST_PROP(AcceptProperty, PathIsTheLongestRunOfTheTargetsChoices, ()) {
     RC_ASSERT(found.bonus == choices[static_cast<std::size_t>(found.path.back())].token);
 }
 
-RC_GTEST_PROP(ChooseProperty, SampledTokenIsTheInverseCdfInIdOrder, ()) {
+RC_GTEST_PROP(SampleProperty, SampledTokenIsInverseCdfInIdOrder, ()) {
     Rng rng(*rc::gen::arbitrary<std::uint64_t>());
     const int vocab = *rc::gen::inRange(1, 1500), padding = *rc::gen::inRange(0, 9);
     Sampling sampling;
@@ -65,9 +65,9 @@ RC_GTEST_PROP(ChooseProperty, SampledTokenIsTheInverseCdfInIdOrder, ()) {
     for (int i = 0; i < vocab; ++i) row[static_cast<std::size_t>(i)] = static_cast<float>(rng.below(6));
     const std::int64_t position = *rc::gen::inRange(0, 100000);
     const auto exec = kernels::make_cpu_exec(1);
-    std::vector<TargetChoice> out;
-    choose_tokens(*exec, Rows<const float>(row.data(), 1, vocab + padding), vocab, sampling,
-                  std::vector<TokenPlace>{{2, position}}, out);
+    std::vector<TargetSample> out;
+    sample_tokens(*exec, Rows<const float>(row.data(), 1, vocab + padding), vocab, sampling,
+                  std::vector<TokenPosition>{{2, position}}, out);
 
     std::vector<int> kept(static_cast<std::size_t>(vocab));
     for (int i = 0; i < vocab; ++i) kept[static_cast<std::size_t>(i)] = i;
@@ -98,7 +98,7 @@ RC_GTEST_PROP(ChooseProperty, SampledTokenIsTheInverseCdfInIdOrder, ()) {
     RC_ASSERT(before <= target + 1e-5 * mass);
     RC_ASSERT(before + weight(out[0].token) >= target - 1e-5 * mass);
     RC_ASSERT(std::abs(out[0].prob - weight(out[0].token) / mass) < 1e-5);
-    RC_ASSERT(std::abs(probability_of(out[0], sampling, logit(out[0].token)) - out[0].prob) < 1e-4);
+    RC_ASSERT(std::abs(target_probability(out[0], sampling, logit(out[0].token)) - out[0].prob) < 1e-4);
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ void count_one() {
 
 namespace draftscope::testing {
 
-std::int64_t allocations_so_far() {
+std::int64_t total_allocations() {
     return allocations.load();
 }
-std::int64_t own_allocations_so_far() {
+std::int64_t thread_allocations() {
     return own_allocations;
 }
 

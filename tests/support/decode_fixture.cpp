@@ -43,32 +43,33 @@ void PromptList::done(const PromptInput& prompt, PromptOutcome outcome) {
     outcomes[*prompt.ordinal] = std::move(outcome);
 }
 
-std::string to_text(const RigSetting& setting) {
+std::string to_text(const DecodeCase& setting) {
     return setting.drafter + " x " + setting.head + " x " + setting.tree + " x " +
            std::to_string(setting.threads) + " threads x T=" + fmt::format("{}", setting.temperature) +
            " x batch " + std::to_string(setting.batch) + " x " + setting.verify;
 }
 
-DecodeRig::DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
-                     std::string ranking_path)
+DecodeFixture::DecodeFixture(std::unique_ptr<Target> target,
+                             std::map<std::string, std::string> drafter_folders, std::string ranking_path)
     : target_(std::move(target)),
       drafter_folders_(std::move(drafter_folders)),
       ranking_path_(std::move(ranking_path)) {}
 
-std::unique_ptr<Target> DecodeRig::build(ModelFile file, kernels::Precision precision, kernels::Exec* on) {
+std::unique_ptr<Target> DecodeFixture::build(ModelFile file, kernels::Precision precision,
+                                             kernels::Exec* on) {
     if (on != nullptr) return must(Target::build(std::move(file), *on, precision));
     const auto exec = kernels::make_cpu_exec(2);
     return must(Target::build(std::move(file), *exec, precision));
 }
 
-kernels::Exec& DecodeRig::exec(int threads) {
+kernels::Exec& DecodeFixture::exec(int threads) {
     if (on_ != nullptr) return *on_;
     auto& exec = execs_[threads];
     if (exec == nullptr) exec = kernels::make_cpu_exec(threads);
     return *exec;
 }
 
-Drafter& DecodeRig::drafter(const std::string& spec) {
+Drafter& DecodeFixture::drafter(const std::string& spec) {
     auto& drafter = drafters_[spec];
     if (drafter == nullptr)
         drafter =
@@ -76,29 +77,29 @@ Drafter& DecodeRig::drafter(const std::string& spec) {
     return *drafter;
 }
 
-std::string DecodeRig::name_of(const std::string& head, const Drafter& drafter) {
-    return head + (drafter.own_head() == nullptr ? "" : " own");
+std::string DecodeFixture::name_of(const std::string& head, const Drafter& drafter) {
+    return head + (drafter.own_lm_head() == nullptr ? "" : " own");
 }
 
-Head& DecodeRig::head(const std::string& spec, Drafter& drafter) {
+LmHead& DecodeFixture::head(const std::string& spec, Drafter& drafter) {
     const Status ready = prepare_head(spec, drafter);
     if (!ready.ok()) ADD_FAILURE() << ready.error().message;
     return *heads_[name_of(spec, drafter)];
 }
 
-Status DecodeRig::prepare_head(const std::string& spec, Drafter& drafter) {
+Status DecodeFixture::prepare_head(const std::string& spec, Drafter& drafter) {
     auto& head = heads_[name_of(spec, drafter)];
     if (head != nullptr) return {};
     const HeadSpec parsed = must(parse_head_spec(spec));
     const auto artefact = artefacts_.find(parsed.id);
-    HeadArtefacts files{ranking_path_};
+    HeadFiles files{ranking_path_};
     if (artefact != artefacts_.end()) files.artefact_path = artefact->second;
     if (const auto affinity = artefacts_.find("rdk"); affinity != artefacts_.end())
         files.affinity_path = affinity->second;
     head = must(make_head(parsed, files));
     HeadWeights weights;
-    weights.lm_head = drafter.own_head() == nullptr ? &target_->lm_head() : drafter.own_head();
-    weights.row_ids = drafter.own_head_ids();
+    weights.lm_head = drafter.own_lm_head() == nullptr ? &target_->lm_head() : drafter.own_lm_head();
+    weights.row_ids = drafter.own_lm_head_ids();
     weights.vocab = target_->config().vocab;
     weights.hidden = target_->config().hidden;
     weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
@@ -109,11 +110,11 @@ Status DecodeRig::prepare_head(const std::string& spec, Drafter& drafter) {
     return head->prepare(exec(1), weights);
 }
 
-std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, RecordSink* sink,
-                                               PhaseRecorder& phases) {
+std::unique_ptr<DecodeSession> DecodeFixture::open(const DecodeCase& setting, RecordSink* sink,
+                                                   PhaseRecorder& phases) {
     Drafter& with = drafter(setting.drafter);
-    Head* driving = with.uses_head() ? &head(setting.head, with) : nullptr;
-    Head* full = with.uses_head() ? &head("full", with) : nullptr;
+    LmHead* driving = with.uses_head() ? &head(setting.head, with) : nullptr;
+    LmHead* full = with.uses_head() ? &head("full", with) : nullptr;
     DecodeOptions options;
     options.tree = must(parse_tree_spec(setting.tree));
     options.sampling = {setting.temperature, setting.top_p, setting.top_k, setting.seed};
@@ -131,20 +132,20 @@ std::unique_ptr<DecodeSession> DecodeRig::open(const RigSetting& setting, Record
         const std::string plain = aligned ? spec.substr(8) : spec;
         options.shadows.push_back({plain, &head(plain, with), aligned});
     }
-    Recording recording;
-    recording.sink = sink;
-    recording.ids = sink == nullptr ? nullptr : &ids_;
-    recording.run_id = 1;
-    recording.run_start = monotonic_ns();
-    recording.head_text = driving == nullptr ? "" : setting.head;
+    CaptureOutput capture_output;
+    capture_output.sink = sink;
+    capture_output.ids = sink == nullptr ? nullptr : &ids_;
+    capture_output.run_id = 1;
+    capture_output.run_start = monotonic_ns();
+    capture_output.head_text = driving == nullptr ? "" : setting.head;
     return std::make_unique<DecodeSession>(*target_, with, driving, full, exec(setting.threads), options,
-                                           recording, phases, gate_);
+                                           capture_output, phases, gate_);
 }
 
-std::vector<PromptOutcome> DecodeRig::decode(const RigSetting& setting,
-                                             const std::vector<std::vector<TokenId>>& prompts,
-                                             RecordSink* sink,
-                                             const std::function<void(std::string_view)>& on_text) {
+std::vector<PromptOutcome> DecodeFixture::decode(const DecodeCase& setting,
+                                                 const std::vector<std::vector<TokenId>>& prompts,
+                                                 RecordSink* sink,
+                                                 const std::function<void(std::string_view)>& on_text) {
     PromptList list(prompts, on_text);
     const Error error = run(setting, list, sink);
     if (error.message != "no error") ADD_FAILURE() << to_text(setting) << ": " << error.message;
@@ -153,16 +154,16 @@ std::vector<PromptOutcome> DecodeRig::decode(const RigSetting& setting,
     return outcomes;
 }
 
-Error DecodeRig::run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink) {
+Error DecodeFixture::run(const DecodeCase& setting, PromptFeed& feed, RecordSink* sink) {
     PhaseRecorder phases;
-    phases.set_listener(listener_);
+    phases.set_range_sink(listener_);
     const auto session = open(setting, sink, phases);
     const Status status = session->run(feed);
     totals_ = session->totals();
     return status.ok() ? Error{ErrorKind::failed, "no error"} : status.error();
 }
 
-Error DecodeRig::decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt) {
+Error DecodeFixture::decode_error(const DecodeCase& setting, const std::vector<TokenId>& prompt) {
     PhaseRecorder phases;
     PromptInput input;
     input.id = "p";

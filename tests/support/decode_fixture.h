@@ -36,7 +36,7 @@ class RecordList : public RecordSink {
     std::vector<Record> records_;
 };
 
-struct RigSetting {
+struct DecodeCase {
     std::string drafter = "eagle2";
     std::string head = "full";
     std::string tree = "depth=3,topk=4,nodes=12";
@@ -56,7 +56,7 @@ struct RigSetting {
     double top_p = 1.0;
     int top_k = 0;
 };
-std::string to_text(const RigSetting& setting);
+std::string to_text(const DecodeCase& setting);
 
 /// A feed of prompts that keeps their outcomes.
 class PromptList : public PromptFeed {
@@ -78,11 +78,11 @@ class PromptList : public PromptFeed {
 
 /// A target and what a decode session needs. Drafters, heads and thread pools are created on first use and
 /// kept.
-class DecodeRig {
+class DecodeFixture {
   public:
     /// `drafter_folders` has the checkpoint folder of each drafter id.
-    DecodeRig(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
-              std::string ranking_path);
+    DecodeFixture(std::unique_ptr<Target> target, std::map<std::string, std::string> drafter_folders,
+                  std::string ranking_path);
 
     /// If `on` is null, the weights are packed for this CPU.
     static std::unique_ptr<Target> build(ModelFile file, kernels::Precision precision,
@@ -94,29 +94,29 @@ class DecodeRig {
     Target& target() { return *target_; }
     kernels::Exec& exec(int threads);
     Drafter& drafter(const std::string& spec);
-    Head& head(const std::string& spec, Drafter& drafter);
+    LmHead& head(const std::string& spec, Drafter& drafter);
     /// Like head(), but returns the error.
     Status prepare_head(const std::string& spec, Drafter& drafter);
-    Gate& gate() { return gate_; }
+    DebugGate& gate() { return gate_; }
     /// Sets the listener of the phases of later runs; null = none.
-    void listen(RangeListener* listener) { listener_ = listener; }
+    void listen(RangeSink* listener) { listener_ = listener; }
     /// Sets the artefact of heads `id`; "rdk" = the affinity of the suffix.
     void use_artefact(const std::string& id, const std::string& path) { artefacts_[id] = path; }
 
     /// Decodes the prompts in one session, `batch` at a time, and returns the outcomes in their order. An
     /// error is a test failure. `sink` null = nothing is recorded.
-    std::vector<PromptOutcome> decode(const RigSetting& setting,
+    std::vector<PromptOutcome> decode(const DecodeCase& setting,
                                       const std::vector<std::vector<TokenId>>& prompts,
                                       RecordSink* sink = nullptr,
                                       const std::function<void(std::string_view)>& on_text = {});
     const DecodeTotals& totals() const { return totals_; }
     /// Returns the error of a run over a feed, or "no error".
-    Error run(const RigSetting& setting, PromptFeed& feed, RecordSink* sink = nullptr);
-    Error decode_error(const RigSetting& setting, const std::vector<TokenId>& prompt);
+    Error run(const DecodeCase& setting, PromptFeed& feed, RecordSink* sink = nullptr);
+    Error decode_error(const DecodeCase& setting, const std::vector<TokenId>& prompt);
 
   private:
     static std::string name_of(const std::string& head, const Drafter& drafter);
-    std::unique_ptr<DecodeSession> open(const RigSetting& setting, RecordSink* sink, PhaseRecorder& phases);
+    std::unique_ptr<DecodeSession> open(const DecodeCase& setting, RecordSink* sink, PhaseRecorder& phases);
 
     std::unique_ptr<Target> target_;
     std::map<std::string, std::string> drafter_folders_;
@@ -125,10 +125,10 @@ class DecodeRig {
     std::map<int, std::unique_ptr<kernels::Exec>> execs_;
     kernels::Exec* on_ = nullptr;
     std::map<std::string, std::unique_ptr<Drafter>> drafters_;
-    std::map<std::string, std::unique_ptr<Head>> heads_;
+    std::map<std::string, std::unique_ptr<LmHead>> heads_;
     RowIds ids_;
-    Gate gate_;
-    RangeListener* listener_ = nullptr;
+    DebugGate gate_;
+    RangeSink* listener_ = nullptr;
     DecodeTotals totals_;
 };
 

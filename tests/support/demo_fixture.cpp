@@ -16,7 +16,7 @@ const std::string source = DS_SOURCE_DIR;
 
 }  // namespace
 
-std::unique_ptr<DecodeRig> make_demo_rig(kernels::Precision precision) {
+std::unique_ptr<DecodeFixture> make_demo_fixture(kernels::Precision precision) {
     auto file = open_model_file(demo_model_path());
     if (!file.ok()) {
         ADD_FAILURE() << file.error().message;
@@ -25,8 +25,8 @@ std::unique_ptr<DecodeRig> make_demo_rig(kernels::Precision precision) {
     std::map<std::string, std::string> folders;
     for (const std::string name : {"eagle2", "eagle3", "medusa", "hydra"})
         folders[name] = source + "/assets/drafters/" + name;
-    return std::make_unique<DecodeRig>(DecodeRig::build(std::move(file).value(), precision), folders,
-                                       source + "/assets/heads/demo_ranking.safetensors");
+    return std::make_unique<DecodeFixture>(DecodeFixture::build(std::move(file).value(), precision), folders,
+                                           source + "/assets/heads/demo_ranking.safetensors");
 }
 
 std::vector<std::vector<TokenId>> demo_prompts(const Target& target, std::size_t count) {

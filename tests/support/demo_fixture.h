@@ -9,7 +9,7 @@
 namespace draftscope::testing {
 
 /// The demo model with its drafters and ranking. Requires demo_model_present().
-std::unique_ptr<DecodeRig> make_demo_rig(kernels::Precision precision);
+std::unique_ptr<DecodeFixture> make_demo_fixture(kernels::Precision precision);
 
 /// Templated and encoded first turns of the evaluation prompts, spread over the categories. They are short,
 /// so that tests spend their time on decoding.

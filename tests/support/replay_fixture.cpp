@@ -16,10 +16,10 @@ std::optional<PromptInput> TokenFeed::next() {
     return input;
 }
 
-std::vector<std::vector<HeadRound>> live_rounds(DecodeRig& rig, const RigSetting& setting,
+std::vector<std::vector<HeadRound>> live_rounds(DecodeFixture& fixture, const DecodeCase& setting,
                                                 const std::vector<std::vector<TokenId>>& prompts) {
     RecordList records;
-    rig.decode(setting, prompts, &records);
+    fixture.decode(setting, prompts, &records);
     const auto list = records.take();
     std::map<RowId, std::size_t> place;
     std::vector<std::vector<HeadRound>> out(prompts.size());
@@ -49,41 +49,42 @@ std::vector<std::vector<HeadRound>> live_rounds(DecodeRig& rig, const RigSetting
     return out;
 }
 
-std::shared_ptr<const Trace> record(DecodeRig& rig, const RigSetting& setting,
-                                    const std::vector<std::vector<TokenId>>& prompts,
-                                    const std::vector<int>& aux_layers, const std::string& folder,
-                                    int batch) {
-    TraceInfo info;
+std::shared_ptr<const DecodeRecording> record(DecodeFixture& fixture, const DecodeCase& setting,
+                                              const std::vector<std::vector<TokenId>>& prompts,
+                                              const std::vector<int>& aux_layers, const std::string& folder,
+                                              int batch) {
+    RecordingInfo info;
     info.source = "test";
-    info.target = describe_target(rig.target());
+    info.target = describe_target(fixture.target());
     info.sampling = {setting.temperature, setting.top_p, setting.top_k, setting.seed};
     info.max_new = setting.max_new;
     info.ignore_eos = setting.ignore_eos;
     info.aux_layers = aux_layers;
-    info.precision = std::string(kernels::to_text(rig.target().precision()));
-    auto writer = TraceWriter::create(folder, info, false);
+    info.precision = std::string(kernels::to_text(fixture.target().precision()));
+    auto writer = RecordingWriter::create(folder, info, false);
     if (!writer.ok()) return ADD_FAILURE() << writer.error().message, nullptr;
     TokenFeed feed(prompts);
-    TraceRecordOptions options;
+    RecordOptions options;
     options.batch = batch;
-    const Status recorded = record_trace(rig.target(), rig.exec(2), feed, options, **writer);
+    const Status recorded = record_decode(fixture.target(), fixture.exec(2), feed, options, **writer);
     if (!recorded.ok()) return ADD_FAILURE() << recorded.error().message, nullptr;
     const Status finished = (*writer)->finish();
     if (!finished.ok()) return ADD_FAILURE() << finished.error().message, nullptr;
-    auto trace = Trace::open(folder);
-    if (!trace.ok()) return ADD_FAILURE() << trace.error().message, nullptr;
-    return *trace;
+    auto recording = DecodeRecording::open(folder);
+    if (!recording.ok()) return ADD_FAILURE() << recording.error().message, nullptr;
+    return *recording;
 }
 
-std::vector<std::vector<HeadRound>> replayed_rounds(DecodeRig& rig, const Trace& trace, const Target& ends,
-                                                    Drafter& drafter, Head* head, const RigSetting& setting,
+std::vector<std::vector<HeadRound>> replayed_rounds(DecodeFixture& fixture, const DecodeRecording& recording,
+                                                    const Target& recorded_target, Drafter& drafter,
+                                                    LmHead* head, const DecodeCase& setting,
                                                     ReplayOptions options) {
     auto tree = parse_tree_spec(setting.tree);
     if (!tree.ok()) return ADD_FAILURE() << tree.error().message, std::vector<std::vector<HeadRound>>();
     options.tree = *tree;
-    std::vector<FollowedHead> heads;
+    std::vector<ReplayHead> heads;
     if (head != nullptr) heads.push_back({head, setting.head.starts_with("oracle")});
-    auto result = replay(trace, ends, drafter, heads, rig.exec(setting.threads), options);
+    auto result = replay(recording, recorded_target, drafter, heads, fixture.exec(setting.threads), options);
     if (!result.ok()) return ADD_FAILURE() << result.error().message, std::vector<std::vector<HeadRound>>();
     return result->rounds.front();
 }

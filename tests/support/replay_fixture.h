@@ -23,18 +23,19 @@ class TokenFeed : public PromptFeed {
 };
 
 /// The rounds of a live run as a replay would report them, prompt by prompt.
-std::vector<std::vector<HeadRound>> live_rounds(DecodeRig& rig, const RigSetting& setting,
+std::vector<std::vector<HeadRound>> live_rounds(DecodeFixture& fixture, const DecodeCase& setting,
                                                 const std::vector<std::vector<TokenId>>& prompts);
 
 /// Records the prompts with the setting's sampling and limits. A failure is a test failure.
-std::shared_ptr<const Trace> record(DecodeRig& rig, const RigSetting& setting,
-                                    const std::vector<std::vector<TokenId>>& prompts,
-                                    const std::vector<int>& aux_layers, const std::string& folder,
-                                    int batch = 3);
+std::shared_ptr<const DecodeRecording> record(DecodeFixture& fixture, const DecodeCase& setting,
+                                              const std::vector<std::vector<TokenId>>& prompts,
+                                              const std::vector<int>& aux_layers, const std::string& folder,
+                                              int batch = 3);
 
 /// Replays the setting's drafter, head and tree along a recording. Both are made on the given target.
-std::vector<std::vector<HeadRound>> replayed_rounds(DecodeRig& rig, const Trace& trace, const Target& ends,
-                                                    Drafter& drafter, Head* head, const RigSetting& setting,
+std::vector<std::vector<HeadRound>> replayed_rounds(DecodeFixture& fixture, const DecodeRecording& recording,
+                                                    const Target& recorded_target, Drafter& drafter,
+                                                    LmHead* head, const DecodeCase& setting,
                                                     ReplayOptions options = {});
 
 /// Everything except covered_mass, active_rows and bytes, for comparisons.

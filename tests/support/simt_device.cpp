@@ -52,59 +52,69 @@ class SimtDevice final : public Device {
     void copy(void* to, const void* from, std::size_t bytes) override {
         if (bytes > 0) std::memmove(to, from, bytes);
     }
-    Status finish() override { return failure(); }
+    Status synchronize() override { return failure(); }
 
     void matmul(const MatmulOp& op) override { run(cuda::launch_matmul, op); }
     void rms_norm(const RmsNormOp& op) override { run(cuda::launch_rms_norm, op); }
-    void round(const RoundOp& op) override { run(cuda::launch_round, op); }
+    void cast(const CastOp& op) override { run(cuda::launch_cast, op); }
     void add(const AddOp& op) override { run(cuda::launch_add, op); }
     void silu_mul(const SiluMulOp& op) override { run(cuda::launch_silu_mul, op); }
     void rope_store(const RopeStoreOp& op) override { run(cuda::launch_rope_store, op); }
     void attention(const AttentionOp& op) override { run(cuda::launch_attention, op); }
-    void select(const SelectOp& op) override { run(cuda::launch_select, op); }
-    void cut(const CutOp& op) override { run(cuda::launch_cut, op); }
-    void draw(const DrawOp& op) override { run(cuda::launch_draw, op); }
+    void topk(const TopKOp& op) override { run(cuda::launch_topk, op); }
+    void mask_top_k_top_p(const TopKTopPMaskOp& op) override { run(cuda::launch_mask_top_k_top_p, op); }
+    void sample(const SampleOp& op) override { run(cuda::launch_sample, op); }
     void rank(const RankOp& op) override { run(cuda::launch_rank, op); }
-    void mass(const MassOp& op) override { run(cuda::launch_mass, op); }
+    void sum_set_probability(const SetProbabilityOp& op) override {
+        run(cuda::launch_sum_set_probability, op);
+    }
     void entropy(const EntropyOp& op) override { run(cuda::launch_entropy, op); }
-    void residual(const ResidualOp& op) override { run(cuda::launch_residual, op); }
-    void head(const HeadOp& op) override { run(cuda::launch_head, op); }
-    void draft(const DraftOp& op) override { run(cuda::launch_draft, op); }
-    void spread(const SpreadOp& op) override { run(cuda::launch_spread, op); }
-    void reach(const ReachOp& op) override { run(cuda::launch_reach, op); }
-    void own_columns(const OwnColumnsOp& op) override { run(cuda::launch_own_columns, op); }
-    void list_drafts(std::span<const DraftListOp> ops) override { run_all(cuda::launch_list_drafts, ops); }
-    void accept_drafts(std::span<const AcceptDraftsOp> ops) override {
-        run_all(cuda::launch_accept_drafts, ops);
+    void rejection_sample(const RejectionSampleOp& op) override { run(cuda::launch_rejection_sample, op); }
+    void matmul_topk(const MatmulTopKOp& op) override { run(cuda::launch_matmul_topk, op); }
+    void sample_without_replacement(const SampleWithoutReplacementOp& op) override {
+        run(cuda::launch_sample_without_replacement, op);
+    }
+    void redistribute(const RedistributeOp& op) override { run(cuda::launch_redistribute, op); }
+    void list_reachable_tokens(const ReachableTokensOp& op) override {
+        run(cuda::launch_list_reachable_tokens, op);
+    }
+    void gather_columns(const GatherColumnsOp& op) override { run(cuda::launch_gather_columns, op); }
+    void list_children(std::span<const ListChildrenOp> ops) override {
+        run_all(cuda::launch_list_children, ops);
+    }
+    void follow_accepted(std::span<const FollowAcceptedOp> ops) override {
+        run_all(cuda::launch_follow_accepted, ops);
     }
     void beam(std::span<const BeamOp> ops) override { run_all(cuda::launch_beam, ops); }
     void rerank(std::span<const RerankOp> ops) override { run_all(cuda::launch_rerank, ops); }
-    void accept(std::span<const AcceptOp> ops) override { run_all(cuda::launch_accept, ops); }
+    void follow_argmax(std::span<const FollowArgmaxOp> ops) override {
+        run_all(cuda::launch_follow_argmax, ops);
+    }
     void accept_typical(std::span<const AcceptTypicalOp> ops) override {
         run_all(cuda::launch_accept_typical, ops);
     }
-    void top_set(const TopSetOp& op) override { run(cuda::launch_top_set, op); }
-    void router(const RouterOp& op) override { run(cuda::launch_router, op); }
-    void striped(const StripedOp& op) override { run(cuda::launch_striped, op); }
-    void unite(const UnionOp& op) override { run(cuda::launch_unite, op); }
-    void list_set(const RowSetOp& op) override { run(cuda::launch_list_set, op); }
+    void topk_set(const TopKSetOp& op) override { run(cuda::launch_topk_set, op); }
+    void matmul_topk_set(const MatmulTopKSetOp& op) override { run(cuda::launch_matmul_topk_set, op); }
+    void bucket_top_m(const BucketTopMOp& op) override { run(cuda::launch_bucket_top_m, op); }
+    void list_unique_tokens(const UniqueTokensOp& op) override { run(cuda::launch_list_unique_tokens, op); }
+    void update_index_set(const UpdateIndexSetOp& op) override { run(cuda::launch_update_index_set, op); }
     void clusters(const ClustersOp& op) override { run(cuda::launch_clusters, op); }
     void cluster_tokens(const ClusterTokensOp& op) override { run(cuda::launch_cluster_tokens, op); }
-    void translate(const TranslateOp& op) override { run(cuda::launch_translate, op); }
+    void remap_ids(const RemapIdsOp& op) override { run(cuda::launch_remap_ids, op); }
     void gather(const GatherOp& op) override { run(cuda::launch_gather, op); }
     void copy_rows(std::span<const CopyRowsOp> ops) override { run_all(cuda::launch_copy_rows, ops); }
     void compact(const CompactOp& op) override {
         CompactOp there = op;
-        there.path_there = op.path;
+        there.d_path = op.path;
         compact({&there, 1});
     }
     void compact(std::span<const CompactOp> ops) override {
         cuda::simt::set_order(order_);
-        std::vector<Bf16> scratch(cuda::compact_scratch(ops));
+        std::vector<half_t> scratch(cuda::compact_scratch(ops));
         cuda::launch_compact(ops, scratch.data(), nullptr);
     }
-    void replay(std::uint64_t, FunctionRef<void()> work) override { work(); }
-    std::uint64_t new_key() override { return ++keys_; }
+    void graph(std::uint64_t, FunctionRef<void()> work) override { work(); }
+    std::uint64_t new_graph_key() override { return ++keys_; }
     DeviceTimer* timer() override { return nullptr; }
 
   private:
@@ -115,9 +125,9 @@ class SimtDevice final : public Device {
     }
 
     template <typename Op>
-    void run(void (*launch)(const Op&, Halves, cuda::cudaStream_t), const Op& op) {
+    void run(void (*launch)(const Op&, Float16Kind, cuda::cudaStream_t), const Op& op) {
         cuda::simt::set_order(order_);
-        launch(op, halves(), nullptr);
+        launch(op, dtype(), nullptr);
     }
     template <typename Op>
     void run_all(void (*launch)(std::span<const Op>, cuda::cudaStream_t), std::span<const Op> ops) {

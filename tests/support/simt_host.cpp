@@ -46,7 +46,7 @@ const std::function<void()>* running = nullptr;
 unsigned order = 0;
 long idle_turns = 0;
 
-[[noreturn]] void stuck() {
+[[noreturn]] void report_deadlock() {
     std::fprintf(stderr,
                  "simt: threads of block (%u, %u, %u) wait forever: not all of them reach a barrier or a "
                  "warp-wide operation\n",
@@ -68,7 +68,7 @@ void yield() {
     std::size_t next = current;
     do next = (next + 1) % turn_order.size();
     while (fibre_at(next).done);
-    if (++idle_turns > 64L * static_cast<long>(turn_order.size())) stuck();
+    if (++idle_turns > 64L * static_cast<long>(turn_order.size())) report_deadlock();
     if (next == current) return;
     current = next;
     choose(fibre_at(next));
@@ -162,7 +162,7 @@ const Offer* meet(const Offer& mine) {
     warp.offers[thread_index.x % warp_lanes] = mine;
     wait_at(warp.barrier, warp.live);
     // An ended lane would return its last value, so no warp-wide operation may use it.
-    if (warp.live != warp_lanes && block_size.x % warp_lanes == 0) stuck();
+    if (warp.live != warp_lanes && block_size.x % warp_lanes == 0) report_deadlock();
     return warps[thread_index.x / warp_lanes].offers;
 }
 

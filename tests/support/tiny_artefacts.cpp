@@ -31,15 +31,16 @@ void TinyArtefacts::save(const std::string& head, const std::map<std::string, st
              t.floats.empty() ? std::as_bytes(std::span(t.integers)) : std::as_bytes(std::span(t.floats))});
     const Status saved = save_artefact(folder_.file(head), info, list);
     if (!saved.ok()) ADD_FAILURE() << saved.error().message;
-    rig_.use_artefact(head, folder_.file(head));
+    fixture_.use_artefact(head, folder_.file(head));
 }
 
-TinyArtefacts::TinyArtefacts(DecodeRig& rig)
-    : rig_(rig), vocab_(rig.target().config().vocab), hidden_(rig.target().config().hidden) {
+TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
+    : fixture_(fixture), vocab_(fixture.target().config().vocab), hidden_(fixture.target().config().hidden) {
     std::vector<float> head(static_cast<std::size_t>(vocab_ * hidden_));
     for (int r = 0; r < vocab_; ++r)
-        rig.target().lm_head().unpack_row(r, std::span(head).subspan(static_cast<std::size_t>(r * hidden_),
-                                                                     static_cast<std::size_t>(hidden_)));
+        fixture.target().lm_head().unpack_row(r,
+                                              std::span(head).subspan(static_cast<std::size_t>(r * hidden_),
+                                                                      static_cast<std::size_t>(hidden_)));
     std::vector<float> same = random(hidden_ * hidden_, 3, 0.05f);
     for (int i = 0; i < hidden_; ++i) same[static_cast<std::size_t>(i * hidden_ + i)] += 1.0f;
     const std::vector<std::int64_t> square = {hidden_, hidden_}, whole = {vocab_, hidden_};

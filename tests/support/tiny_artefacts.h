@@ -16,7 +16,7 @@ namespace draftscope::testing {
 /// with two others. The files are deleted with the object.
 class TinyArtefacts {
   public:
-    explicit TinyArtefacts(DecodeRig& rig);
+    explicit TinyArtefacts(DecodeFixture& fixture);
 
   private:
     struct Tensor {
@@ -28,7 +28,7 @@ class TinyArtefacts {
     void save(const std::string& head, const std::map<std::string, std::string>& parameters,
               const std::vector<Tensor>& tensors);
 
-    DecodeRig& rig_;
+    DecodeFixture& fixture_;
     int vocab_, hidden_;
     ScratchFolder folder_;
 };

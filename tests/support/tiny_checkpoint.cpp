@@ -73,7 +73,7 @@ std::vector<NamedTensor> tiny_eagle2_tensors(std::uint64_t seed, const ModelConf
     matrix("layers.0.mlp.up_proj.weight", options.ffn, d);
     matrix("layers.0.mlp.down_proj.weight", d, options.ffn);
     add("layers.0.post_attention_layernorm.weight", {d}, 1.0f, 0.2f);
-    if (options.own_embedding) add("embed_tokens.weight", {config.vocab, d}, 0.0f, 1.0f);
+    if (options.has_embedding) add("embed_tokens.weight", {config.vocab, d}, 0.0f, 1.0f);
     return tensors;
 }
 

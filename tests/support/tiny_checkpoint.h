@@ -24,7 +24,7 @@ struct TinyEagleOptions {
     int head_dim = 16;
     int ffn = 64;
     bool fc_bias = false;        ///< also set in config.json
-    bool own_embedding = false;  ///< the checkpoint contains embed_tokens.weight
+    bool has_embedding = false;  ///< the checkpoint contains embed_tokens.weight
 };
 
 /// Returns random EAGLE-2 weights for a target of `config`'s hidden size and vocabulary.

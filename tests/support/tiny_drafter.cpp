@@ -55,12 +55,12 @@ void write_checkpoint(const ScratchFolder& folder, const std::vector<NamedTensor
 
 }  // namespace
 
-TinyPathHeads::TinyPathHeads(const ModelConfig& target, bool sees_path, std::uint64_t seed, int heads,
-                             bool whole) {
+TinyDecodingHeads::TinyDecodingHeads(const ModelConfig& target, bool uses_path, std::uint64_t seed, int heads,
+                                     bool whole) {
     Rng rng(seed);
     std::vector<NamedTensor> tensors;
     for (int i = 0; i < heads; ++i) {
-        const std::int64_t inputs = sees_path ? (i + 2) * target.hidden : target.hidden;
+        const std::int64_t inputs = uses_path ? (i + 2) * target.hidden : target.hidden;
         const std::string name = std::to_string(i) + ".0.linear";
         tensors.push_back(random_tensor(name + ".weight", {target.hidden, inputs}, rng, 2.0));
         tensors.push_back(random_tensor(name + ".bias", {target.hidden}, rng));
@@ -78,7 +78,7 @@ TinyPathHeads::TinyPathHeads(const ModelConfig& target, bool sees_path, std::uin
                      fmt::format(R"({{"hidden_size": {}, "vocab_size": {}}})", target.hidden, target.vocab));
 }
 
-TinyEagle3::TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_rows, bool normed) {
+TinyEagle3::TinyEagle3(const ModelConfig& target, std::uint64_t seed, int lm_head_rows, bool normed) {
     Rng rng(seed);
     const int d = target.hidden, hd = target.head_dim;
     const std::string layer = "midlayer.";
@@ -96,7 +96,7 @@ TinyEagle3::TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_ro
         random_tensor(layer + "mlp.down_proj.weight", {d, target.ffn}, rng),
         ones("norm.weight", d),
     };
-    if (own_rows > 0) tensors.push_back(random_tensor("lm_head.weight", {own_rows, d}, rng, 4.0));
+    if (lm_head_rows > 0) tensors.push_back(random_tensor("lm_head.weight", {lm_head_rows, d}, rng, 4.0));
     for (int i = 0; normed && i < 3; ++i)
         tensors.push_back(random_tensor(fmt::format("fc_norm.{}.weight", i), {d}, rng, 4.0));
     write_checkpoint(

@@ -21,10 +21,10 @@ class TinyEagle2 {
 
 /// A Medusa or Hydra checkpoint with random residual blocks. With `whole`, a head has two blocks, the first
 /// with a shortcut, and an LM head with a bias.
-class TinyPathHeads {
+class TinyDecodingHeads {
   public:
-    TinyPathHeads(const ModelConfig& target, bool sees_path, std::uint64_t seed, int heads = 4,
-                  bool whole = false);
+    TinyDecodingHeads(const ModelConfig& target, bool uses_path, std::uint64_t seed, int heads = 4,
+                      bool whole = false);
     const std::string& folder() const { return folder_.path(); }
 
   private:
@@ -35,7 +35,7 @@ class TinyPathHeads {
 class TinyEagle3 {
   public:
     /// `normed` adds norms before fc.
-    TinyEagle3(const ModelConfig& target, std::uint64_t seed, int own_rows = 0, bool normed = false);
+    TinyEagle3(const ModelConfig& target, std::uint64_t seed, int lm_head_rows = 0, bool normed = false);
     const std::string& folder() const { return folder_.path(); }
 
   private:

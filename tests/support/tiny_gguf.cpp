@@ -29,7 +29,7 @@ constexpr const char* chat_template =
 std::string spell(std::string_view text) {
     std::string plain(text);
     for (char& c : plain) c = c == '_' ? ' ' : c;
-    return spell_bytes(plain);
+    return encode_byte_level(plain);
 }
 
 void add_config(GgufWriter& out, const TinyModelOptions& o) {
@@ -55,7 +55,7 @@ void add_tokenizer(GgufWriter& out) {
     for (const std::string_view name : control_tokens) tokens.emplace_back(name);
     types.assign(tokens.size(), 3);
     for (int byte = 0; byte < 256; ++byte)
-        tokens.push_back(spell_bytes(std::string(1, static_cast<char>(byte))));
+        tokens.push_back(encode_byte_level(std::string(1, static_cast<char>(byte))));
     for (const auto& [left, right] : merges) {
         lines.push_back(spell(left) + " " + spell(right));
         tokens.push_back(spell(left) + spell(right));
@@ -88,7 +88,7 @@ std::string tensor_bytes(const WeightSource& weights, const TensorInfo& info, in
             out.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
             continue;
         }
-        for (const float value : row) out += raw_bytes(kernels::f16_of(value));
+        for (const float value : row) out += raw_bytes(kernels::float_to_f16(value));
     }
     return out;
 }

@@ -20,9 +20,9 @@ bool is_kept(float logit, int token, float least, int last) {
 
 }  // namespace
 
-void TwinDevice::cut(const CutOp& op) {
-    note("cut", op.logits, op.stride, op.rows, op.vocab, op.top_k, op.lowest, op.last);
-    if (op.vocab > most_draw_columns || op.vocab < 1) reject("cut", "columns");
+void TwinDevice::mask_top_k_top_p(const TopKTopPMaskOp& op) {
+    note("cut", op.logits, op.stride, op.rows, op.vocab, op.top_k, op.min_logit, op.last_tied_id);
+    if (op.vocab > max_sample_columns || op.vocab < 1) reject("cut", "columns");
     if (!(op.top_p > 0) || op.top_k < 0) reject("cut", "top_p or top_k");
     for (int m = 0; m < op.rows; ++m) {
         const int vocab = op.sizes == nullptr ? op.vocab : *row(op.sizes, m, 1, "cut sizes");
@@ -38,7 +38,7 @@ void TwinDevice::cut(const CutOp& op) {
         bool cut = few;
         if (op.top_p < 1 && !order.empty()) {
             const auto weight = [&](int i) {
-                return cut_weight(std::exp((logits[i] - logits[order[0]]) * op.scale));
+                return fixed_point_weight(std::exp((logits[i] - logits[order[0]]) * op.inv_temperature));
             };
             std::uint64_t sum = 0, seen = 0;
             for (const int i : order) sum += weight(i);
@@ -48,8 +48,8 @@ void TwinDevice::cut(const CutOp& op) {
             cut = sum > 0;
             order.resize(sum > 0 ? count : 0);
         }
-        float& least = *row(op.lowest, m, 1, "cut lowest");
-        std::int32_t& last = *row(op.last, m, 1, "cut last");
+        float& least = *row(op.min_logit, m, 1, "cut lowest");
+        std::int32_t& last = *row(op.last_tied_id, m, 1, "cut last");
         least = cut ? logits[order.back()] : lowest;
         last = vocab - 1;
         if (!cut) continue;
@@ -60,20 +60,22 @@ void TwinDevice::cut(const CutOp& op) {
     }
 }
 
-void TwinDevice::draw(const DrawOp& op) {
+void TwinDevice::sample(const SampleOp& op) {
     note("draw", op.logits, op.stride, op.rows, op.vocab, op.uniforms, op.tokens, op.values, op.log_norm,
-         op.kept.lowest, op.kept.last);
-    if (op.vocab > most_draw_columns) reject("draw", "too many columns");
+         op.mask.min_logit, op.mask.last_tied_id);
+    if (op.vocab > max_sample_columns) reject("draw", "too many columns");
     for (int m = 0; m < op.rows; ++m) {
         const float* logits = row(op.logits, m * op.stride, size(op.vocab), "draw logits");
         float most = lowest;
         for (int i = 0; i < op.vocab; ++i)
             if (logits[i] > most) most = logits[i];
-        const float least = op.kept.lowest == nullptr ? lowest : *row(op.kept.lowest, m, 1, "kept lowest");
-        const int last = op.kept.lowest == nullptr ? op.vocab : *row(op.kept.last, m, 1, "kept last");
+        const float least =
+            op.mask.min_logit == nullptr ? lowest : *row(op.mask.min_logit, m, 1, "kept lowest");
+        const int last =
+            op.mask.min_logit == nullptr ? op.vocab : *row(op.mask.last_tied_id, m, 1, "kept last");
         const auto weight = [&](int i) {
             return most != lowest && is_kept(logits[i], i, least, last)
-                       ? std::exp(static_cast<double>((logits[i] - most) * op.scale))
+                       ? std::exp(static_cast<double>((logits[i] - most) * op.inv_temperature))
                        : 0.0;
         };
         double sum = 0, before = 0;
@@ -85,19 +87,20 @@ void TwinDevice::draw(const DrawOp& op) {
         *row(op.tokens, m, 1, "drawn tokens") = token;
         *row(op.values, m, 1, "drawn values") = logits[token];
         *row(op.log_norm, m, 1, "log_norm") =
-            sum > 0 ? static_cast<float>(std::log(sum) + static_cast<double>(most * op.scale)) : 0.0f;
+            sum > 0 ? static_cast<float>(std::log(sum) + static_cast<double>(most * op.inv_temperature))
+                    : 0.0f;
     }
 }
 
 /// What the host makes of the same logits, and draws by the same numbers.
-void TwinDevice::draft(const DraftOp& op) {
+void TwinDevice::sample_without_replacement(const SampleWithoutReplacementOp& op) {
     note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs, op.sizes,
          op.tokens);
-    if (op.support > most_draw_columns || op.k > most_selected || op.k < 1) reject("draft", "shape");
+    if (op.support > max_sample_columns || op.k > max_topk || op.k < 1) reject("draft", "shape");
     static const std::unique_ptr<Exec> exec = make_cpu_exec(1);
-    (void)row(op.lowest, 0, size(op.rows), "draft scratch");
-    (void)row(op.last, 0, size(op.rows), "draft scratch");
-    SampledDrafts settings;
+    (void)row(op.min_logit, 0, size(op.rows), "draft scratch");
+    (void)row(op.last_tied_id, 0, size(op.rows), "draft scratch");
+    DraftSampling settings;
     settings.temperature = op.temperature;
     settings.top_k = op.top_k;
     settings.top_p = op.top_p;
@@ -106,11 +109,11 @@ void TwinDevice::draft(const DraftOp& op) {
         if (support < 0 || support > op.support) reject("draft", "more columns than said");
         float* logits = row(op.logits, m * op.stride, size(support), "draft logits");
         DraftDistribution q{{}, {logits, logits + support}};
-        DrawScratch scratch;
+        DraftSampleScratch scratch;
         make_distribution(*exec, settings, scratch, q);
         std::copy(q.probs.begin(), q.probs.end(), logits);
         const double* uniforms = row(op.uniforms, std::int64_t{m} * op.k, size(op.k), "draft uniforms");
-        const std::span<const DrawnDraft> drawn = draw_drafts(q, {uniforms, size(op.k)}, scratch);
+        const std::span<const SampledToken> drawn = sample_drafts(q, {uniforms, size(op.k)}, scratch);
         for (int d = 0; d < op.k; ++d) {
             const bool there = size(d) < drawn.size();
             std::int32_t id = there ? drawn[size(d)].token : -1;
@@ -121,7 +124,7 @@ void TwinDevice::draft(const DraftOp& op) {
     }
 }
 
-void TwinDevice::spread(const SpreadOp& op) {
+void TwinDevice::redistribute(const RedistributeOp& op) {
     note("spread", op.logits, op.stride, op.rows, op.support, op.sizes, op.tokens, op.token_stride, op.vocab,
          op.first, op.scratch, op.out, op.out_stride);
     for (std::int64_t m = 0; m < op.rows; ++m) {
@@ -148,7 +151,7 @@ void TwinDevice::spread(const SpreadOp& op) {
             double mass = 0;
             const std::int32_t* from = row(op.first, t, 2, "givers of a token");
             for (std::int32_t i = from[0]; i < from[1]; ++i)
-                mass += q[*row(op.givers, i, 1, "givers")] *
+                mass += q[*row(op.sources, i, 1, "givers")] *
                         static_cast<double>(*row(op.weights, i, 1, "what they give"));
             *row(op.out, m * op.out_stride + t, 1, "spread rows") =
                 mass > 0 ? op.temperature * static_cast<float>(std::log(mass)) : lowest;
@@ -156,12 +159,13 @@ void TwinDevice::spread(const SpreadOp& op) {
     }
 }
 
-void TwinDevice::reach(const ReachOp& op) {
+void TwinDevice::list_reachable_tokens(const ReachableTokensOp& op) {
     ++reaches_;
-    note("reach", op.tokens, op.size, op.most, op.vocab, op.first, op.givers, op.bits, op.out, op.out_size);
+    note("reach", op.tokens, op.size, op.max_count, op.vocab, op.first, op.sources, op.bits, op.out,
+         op.out_size);
     (void)at(op.bits, 2 * size((op.vocab + 31) / 32), "bits");
     const int count = *row(op.size, 0, 1, "size of a set");
-    if (count < 0 || count > op.most) reject("reach", "more tokens than said");
+    if (count < 0 || count > op.max_count) reject("reach", "more tokens than said");
     std::vector<bool> in(size(op.vocab), false);
     for (int i = 0; i < count; ++i) {
         const std::int32_t token = *row(op.tokens, i, 1, "tokens of a set");
@@ -173,18 +177,18 @@ void TwinDevice::reach(const ReachOp& op) {
         const std::int32_t* from = row(op.first, t, 2, "givers of a token");
         bool reached = false;
         for (std::int32_t i = from[0]; i < from[1]; ++i)
-            reached = reached || in[size(*row(op.givers, i, 1, "givers"))];
+            reached = reached || in[size(*row(op.sources, i, 1, "givers"))];
         if (reached) *row(op.out, found++, 1, "tokens that are reached") = t;
     }
     *row(op.out_size, 0, 1, "number of them") = found;
 }
 
-void TwinDevice::own_columns(const OwnColumnsOp& op) {
-    note("own_columns", op.logits, op.stride, op.rows, op.most, op.tokens, op.token_stride, op.sizes,
+void TwinDevice::gather_columns(const GatherColumnsOp& op) {
+    note("own_columns", op.logits, op.stride, op.rows, op.max_count, op.tokens, op.token_stride, op.sizes,
          op.columns, op.out, op.out_stride);
     for (int m = 0; m < op.rows; ++m) {
-        const int count = op.sizes == nullptr ? op.most : *row(op.sizes, m, 1, "sizes of own columns");
-        if (count < 0 || count > op.most || count > op.out_stride) reject("own columns", "too many");
+        const int count = op.sizes == nullptr ? op.max_count : *row(op.sizes, m, 1, "sizes of own columns");
+        if (count < 0 || count > op.max_count || count > op.out_stride) reject("own columns", "too many");
         for (int i = 0; i < count; ++i) {
             const std::int32_t token = *row(op.tokens, m * op.token_stride + i, 1, "own tokens");
             const std::int32_t column = *row(op.columns, token, 1, "columns of tokens");
@@ -195,24 +199,24 @@ void TwinDevice::own_columns(const OwnColumnsOp& op) {
     }
 }
 
-void TwinDevice::list_drafts(const DraftListOp& op) {
+void TwinDevice::list_children(const ListChildrenOp& op) {
     for (int n = 0; n < op.nodes; ++n) {
-        const std::int64_t r = op.first_row + n, first = r * op.most;
-        const int depth = *row(op.rows.tail_sizes, r, 1, "tail sizes") - 1;
-        ResidualNode node;
+        const std::int64_t r = op.first_row + n, first = r * op.max_count;
+        const int depth = *row(op.rows.ancestor_counts, r, 1, "tail sizes") - 1;
+        RejectionNode node;
         node.row = static_cast<std::int32_t>(r);
         node.first_draft = static_cast<std::int32_t>(first);
         for (int i = n + 1; i < op.nodes; ++i) {
             if (*row(op.rows.parents, op.first_row + i, 1, "parents") != r) continue;
-            if (node.drafts == op.most) reject("list_drafts", "more children than said");
+            if (node.drafts == op.max_count) reject("list_drafts", "more children than said");
             const std::int64_t at = first + node.drafts;
             *row(op.children, at, 1, "children") = i;
             *row(op.drafts, at, 1, "drafts") = *row(op.rows.tokens, op.first_row + i, 1, "tokens");
             *row(op.draft_uniforms, at, 1, "uniforms") =
-                *row(op.uniforms, std::int64_t{depth} * op.most + node.drafts, 1, "uniforms by depth");
+                *row(op.uniforms, std::int64_t{depth} * op.max_count + node.drafts, 1, "uniforms by depth");
             ++node.drafts;
         }
-        const std::int32_t from = *row(op.rows.drawn_rows, r, 1, "drawn rows");
+        const std::int32_t from = *row(op.rows.sampled_rows, r, 1, "drawn rows");
         if (node.drafts > 0 && from < 0) reject("list_drafts", "children of a node that was not expanded");
         node.first_prob = node.drafts == 0 ? 0 : from * op.stride;
         node.support =
@@ -224,7 +228,7 @@ void TwinDevice::list_drafts(const DraftListOp& op) {
     }
 }
 
-void TwinDevice::accept(const AcceptDraftsOp& op) {
+void TwinDevice::accept(const FollowAcceptedOp& op) {
     int at = 0, count = 0;
     while (true) {
         *row(op.path, count++, 1, "path") = at;
@@ -232,7 +236,7 @@ void TwinDevice::accept(const AcceptDraftsOp& op) {
         const int kept = *row(op.accepted, r, 1, "accepted");
         if (kept < 0) break;
         if (count == op.width) reject("accept_drafts", "deeper than its rows are wide");
-        at = *row(op.children, r * op.most + kept, 1, "children");
+        at = *row(op.children, r * op.max_count + kept, 1, "children");
     }
     *row(op.count, 0, 1, "path's count") = count;
 }
@@ -253,48 +257,50 @@ void TwinDevice::rank(const RankOp& op) {
     }
 }
 
-void TwinDevice::mass(const MassOp& op) {
+void TwinDevice::sum_set_probability(const SetProbabilityOp& op) {
     note("mass", op.logits, op.stride, op.count, op.log_norm, op.rows, op.first, op.size, op.ids, op.out,
-         op.lowest);
+         op.min_logit);
     for (int i = 0; i < op.count; ++i) {
         const std::int64_t m = op.rows == nullptr ? i : *row(op.rows, i, 1, "mass rows");
         const float norm = *row(op.log_norm, m, 1, "log_norm");
         const int first = *row(op.first, i, 1, "mass first"), count = *row(op.size, i, 1, "mass size");
-        const float least = op.lowest == nullptr ? lowest : *row(op.lowest, m, 1, "mass lowest");
+        const float least = op.min_logit == nullptr ? lowest : *row(op.min_logit, m, 1, "mass lowest");
         double sum = 0;
         for (int j = first; j < first + count; ++j) {
             const float logit = *row(op.logits, m * op.stride + *row(op.ids, j, 1, "mass ids"), 1, "logits");
-            if (logit >= least) sum += std::exp(static_cast<double>(logit * op.scale - norm));
+            if (logit >= least) sum += std::exp(static_cast<double>(logit * op.inv_temperature - norm));
         }
         *row(op.out, i, 1, "mass out") = static_cast<float>(sum);
     }
 }
 
 void TwinDevice::entropy(const EntropyOp& op) {
-    note("entropy", op.logits, op.stride, op.rows, op.vocab, op.log_norm, op.lowest, op.out);
+    note("entropy", op.logits, op.stride, op.rows, op.vocab, op.log_norm, op.min_logit, op.out);
     for (int m = 0; m < op.rows; ++m) {
         const float* logits = row(op.logits, m * op.stride, size(op.vocab), "entropy logits");
         const float norm = *row(op.log_norm, m, 1, "entropy log_norm");
-        const float least = op.lowest == nullptr ? lowest : *row(op.lowest, m, 1, "entropy lowest");
+        const float least = op.min_logit == nullptr ? lowest : *row(op.min_logit, m, 1, "entropy lowest");
         double sum = 0;
         for (int i = 0; i < op.vocab; ++i) {
             if (!(logits[i] >= least)) continue;
-            const auto p = static_cast<double>(std::min(std::exp(logits[i] * op.scale - norm), 1.0f));
+            const auto p =
+                static_cast<double>(std::min(std::exp(logits[i] * op.inv_temperature - norm), 1.0f));
             sum -= p * std::log(p + static_cast<double>(entropy_floor));
         }
         *row(op.out, m, 1, "entropies") = static_cast<float>(sum);
     }
 }
 
-void TwinDevice::residual(const ResidualOp& op) {
+void TwinDevice::rejection_sample(const RejectionSampleOp& op) {
     note("residual", op.logits, op.stride, op.vocab, op.count, op.nodes, op.probs, op.weights, op.accepted);
-    if (op.vocab > most_draw_columns) reject("residual", "too many columns");
+    if (op.vocab > max_sample_columns) reject("residual", "too many columns");
     (void)at(op.weights, size(op.count) * size(op.vocab), "residual weights");
     for (int n = 0; n < op.count; ++n) {
-        const ResidualNode node = *row(op.nodes, n, 1, "residual nodes");
+        const RejectionNode node = *row(op.nodes, n, 1, "residual nodes");
         const float* logits = row(op.logits, node.row * op.stride, size(op.vocab), "residual logits");
         const float norm = *row(op.log_norm, node.row, 1, "residual log_norm");
-        const float least = op.lowest == nullptr ? lowest : *row(op.lowest, node.row, 1, "residual lowest");
+        const float least =
+            op.min_logit == nullptr ? lowest : *row(op.min_logit, node.row, 1, "residual lowest");
         float* q = row(op.probs, node.first_prob, size(std::max(node.support, 1)), "residual probs");
         (void)row(op.saved, node.first_prob, size(std::max(node.support, 1)), "residual saved");
         const auto id = [&](int i) {
@@ -303,7 +309,8 @@ void TwinDevice::residual(const ResidualOp& op) {
         std::vector<double> p(size(op.vocab));
         for (int i = 0; i < op.vocab; ++i)
             if (logits[i] >= least)
-                p[size(i)] = static_cast<double>(std::min(std::exp(logits[i] * op.scale - norm), 1.0f));
+                p[size(i)] =
+                    static_cast<double>(std::min(std::exp(logits[i] * op.inv_temperature - norm), 1.0f));
         double all = 1, left = 1;
         int accepted = -1, bonus = -1;
         for (int d = 0; d < node.drafts && accepted < 0; ++d) {
@@ -346,7 +353,7 @@ void TwinDevice::residual(const ResidualOp& op) {
 
 void TwinDevice::accept(const AcceptTypicalOp& op) {
     note("accept_typical", op.first_row, op.nodes, op.draft_logits, op.entropies, op.path);
-    if (op.nodes < 1 || op.nodes > most_pool + 1) reject("accept_typical", "nodes");
+    if (op.nodes < 1 || op.nodes > max_candidates + 1) reject("accept_typical", "nodes");
     std::vector<double> likelihood(size(op.nodes), 0.0);
     std::vector<bool> accepted(size(op.nodes), false);
     std::vector<int> parents(size(op.nodes), -1), depths(size(op.nodes), 0);
@@ -361,8 +368,8 @@ void TwinDevice::accept(const AcceptTypicalOp& op) {
         if (!accepted[size(parent)]) continue;
         const float logit = *row(op.draft_logits, op.first_row + i, 1, "draft logits");
         const float norm = *row(op.log_norm, row_above, 1, "log_norm");
-        if (op.lowest != nullptr && !(logit >= *row(op.lowest, row_above, 1, "lowest"))) continue;
-        const auto p = static_cast<double>(std::min(std::exp(logit * op.scale - norm), 1.0f));
+        if (op.min_logit != nullptr && !(logit >= *row(op.min_logit, row_above, 1, "lowest"))) continue;
+        const auto p = static_cast<double>(std::min(std::exp(logit * op.inv_temperature - norm), 1.0f));
         const auto entropy = static_cast<double>(*row(op.entropies, row_above, 1, "entropies"));
         if (!(p > std::min(op.epsilon, op.delta * std::exp(-entropy)))) continue;
         accepted[size(i)] = true;

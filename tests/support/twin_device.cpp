@@ -24,11 +24,11 @@ constexpr std::uintptr_t mark = std::uintptr_t{1} << 60;
 
 }  // namespace
 
-float TwinDevice::value_of(Bf16 half) const {
-    return halves() == Halves::f16 ? float_of_f16(half) : from_bf16(half);
+float TwinDevice::value_of(half_t half) const {
+    return dtype() == Float16Kind::f16 ? f16_to_float(half) : from_bf16(half);
 }
-Bf16 TwinDevice::half_of(float value) const {
-    return halves() == Halves::f16 ? f16_of(value) : to_bf16(value);
+half_t TwinDevice::to_half(float value) const {
+    return dtype() == Float16Kind::f16 ? float_to_f16(value) : to_bf16(value);
 }
 
 TwinDevice::TwinDevice(std::size_t memory_bytes) : memory_(memory_bytes) {
@@ -56,7 +56,7 @@ void* TwinDevice::allocate(std::size_t bytes) {
 }
 
 void TwinDevice::release(void* data) {
-    join_aside();  // memory goes when nothing uses it any more
+    join_side_stream();  // memory goes when nothing uses it any more
     auto* real = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(data) & ~mark);
     const auto found = blocks_.find(real);
     if (found == blocks_.end()) reject("release", "not an allocation");
@@ -90,7 +90,7 @@ void TwinDevice::download(void* to, const void* from, std::size_t bytes) {
 void TwinDevice::copy(void* to, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memmove(inside(to, bytes, "copy to"), inside(from, bytes, "copy from"), bytes);
 }
-Status TwinDevice::finish() {
+Status TwinDevice::synchronize() {
     if (in_replay_) reject("finish", "inside a graph");
     ++finishes_;
     for (const auto& [to, bytes] : downloads_under_way_) std::memcpy(to, bytes.data(), bytes.size());
@@ -98,7 +98,7 @@ Status TwinDevice::finish() {
     return failure();
 }
 
-void TwinDevice::replay(std::uint64_t key, FunctionRef<void()> work) {
+void TwinDevice::graph(std::uint64_t key, FunctionRef<void()> work) {
     if (key == 0) reject("replay", "key 0");
     in_replay_ = true;
     asked_.clear();
@@ -115,23 +115,23 @@ void TwinDevice::replay(std::uint64_t key, FunctionRef<void()> work) {
 
 void TwinDevice::matmul(const MatmulOp& op) {
     note("matmul", op.weights.data, op.weights.n, op.x, op.rows, op.y, op.y_stride, op.bias, op.accumulate,
-         op.chosen, op.chosen_count, op.most_chosen);
+         op.chosen, op.chosen_count, op.max_chosen);
     const DeviceMatrix& w = op.weights;
     const int outputs = op.chosen == nullptr ? w.n : *at(op.chosen_count, 1, "chosen_count");
-    if (op.chosen != nullptr && outputs > op.most_chosen) reject("matmul", "more chosen than said");
+    if (op.chosen != nullptr && outputs > op.max_chosen) reject("matmul", "more chosen than said");
     const std::int32_t* chosen = op.chosen == nullptr ? nullptr : at(op.chosen, size(outputs), "chosen");
-    const Bf16* all = at(w.data, size(w.n) * size(w.stride), "matmul weights");
+    const half_t* all = at(w.data, size(w.n) * size(w.stride), "matmul weights");
     std::vector<double> x(size(w.stride));
     const bool theirs = library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr;
     if (theirs) ++library_products_;
     for (int m = 0; m < op.rows; ++m) {
-        const Bf16* from = row(op.x, std::int64_t{m} * w.stride, size(w.stride), "matmul x");
+        const half_t* from = row(op.x, std::int64_t{m} * w.stride, size(w.stride), "matmul x");
         for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<double>(value_of(from[k]));
         float* y = row(op.y, m * op.y_stride, size(outputs), "matmul y");
         for (int c = 0; c < outputs; ++c) {
             const int n = chosen == nullptr ? c : chosen[c];
             if (n < 0 || n >= w.n) reject("matmul", "chosen output out of range");
-            const Bf16* weights = all + size(n) * x.size();
+            const half_t* weights = all + size(n) * x.size();
             double sum = 0;
             for (std::size_t k = 0; k < x.size(); ++k)
                 sum += x[k] * static_cast<double>(value_of(weights[k]));
@@ -166,8 +166,9 @@ void TwinDevice::rms_norm(const RmsNormOp& op) {
                 for (int i = 0; i < op.width; ++i) y[i] = op.add ? y[i] + out[size(i)] : out[size(i)];
             }
             if (op.half == nullptr) continue;
-            Bf16* half = row(op.half, std::int64_t{m} * op.half_stride + first, size(op.width), "norm half");
-            std::transform(out.begin(), out.end(), half, [this](float v) { return half_of(v); });
+            half_t* half =
+                row(op.half, std::int64_t{m} * op.half_stride + first, size(op.width), "norm half");
+            std::transform(out.begin(), out.end(), half, [this](float v) { return to_half(v); });
         }
         for (int c = op.groups * op.width; op.half != nullptr && c < op.half_columns; ++c)
             *row(op.half, std::int64_t{m} * op.half_stride + c, 1, "norm padding") = 0;
@@ -183,13 +184,13 @@ float through(Activation activation, float v) {
 
 }  // namespace
 
-void TwinDevice::round(const RoundOp& op) {
+void TwinDevice::cast(const CastOp& op) {
     note("round", op.x, op.x_stride, op.rows, op.cols, op.y, op.y_stride, op.y_columns, op.activation);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, size(op.cols), "round x");
-        Bf16* y = row(op.y, m * op.y_stride, size(op.y_columns), "round y");
-        std::transform(x, x + op.cols, y, [&](float v) { return half_of(through(op.activation, v)); });
-        std::fill(y + op.cols, y + op.y_columns, Bf16{0});
+        half_t* y = row(op.y, m * op.y_stride, size(op.y_columns), "round y");
+        std::transform(x, x + op.cols, y, [&](float v) { return to_half(through(op.activation, v)); });
+        std::fill(y + op.cols, y + op.y_columns, half_t{0});
     }
 }
 
@@ -198,7 +199,7 @@ void TwinDevice::add(const AddOp& op) {
          op.y_stride);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, size(op.cols), "add x");
-        const Bf16* base =
+        const half_t* base =
             op.base == nullptr ? nullptr : row(op.base, m * op.base_stride, size(op.cols), "add base");
         float* y = row(op.y, m * op.y_stride, size(op.cols), "add y");
         for (int i = 0; i < op.cols; ++i)
@@ -210,16 +211,16 @@ void TwinDevice::silu_mul(const SiluMulOp& op) {
     note("silu_mul", op.x, op.x_stride, op.rows, op.width, op.y, op.y_stride);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, 2 * size(op.width), "silu x");
-        Bf16* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "silu y");
-        for (int i = 0; i < op.width; ++i) y[i] = half_of(x[i] / (1.0f + std::exp(-x[i])) * x[op.width + i]);
-        std::fill(y + op.width, y + op.y_stride, Bf16{0});
+        half_t* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "silu y");
+        for (int i = 0; i < op.width; ++i) y[i] = to_half(x[i] / (1.0f + std::exp(-x[i])) * x[op.width + i]);
+        std::fill(y + op.width, y + op.y_stride, half_t{0});
     }
 }
 
 void TwinDevice::rope_store(const RopeStoreOp& op) {
     note("rope_store", op.qkv, op.stride, op.rows, op.cos, op.sin, op.places.caches, op.places.slot,
          op.places.position, op.layer);
-    const HeadShape& s = op.shape;
+    const AttentionHeads& s = op.shape;
     const int half = s.head_dim / 2, kv = s.kv_heads * s.head_dim;
     const std::int64_t width = std::int64_t{s.heads} * s.head_dim + 2 * kv;
     for (int m = 0; m < op.rows; ++m) {
@@ -240,18 +241,18 @@ void TwinDevice::rope_store(const RopeStoreOp& op) {
         const std::int64_t to = std::int64_t{*row(op.places.slot, m, 1, "slot")} * kv;
         const float* k = x + std::int64_t{s.heads} * s.head_dim;
         if (to + kv > cache.plane) reject("rope_store", "slot past the cache");
-        std::transform(k, k + kv, const_cast<Bf16*>(row(cache.keys(op.layer), to, size(kv), "keys")),
-                       [this](float v) { return half_of(v); });
+        std::transform(k, k + kv, const_cast<half_t*>(row(cache.keys(op.layer), to, size(kv), "keys")),
+                       [this](float v) { return to_half(v); });
         std::transform(k + kv, k + 2 * kv,
-                       const_cast<Bf16*>(row(cache.values(op.layer), to, size(kv), "values")),
-                       [this](float v) { return half_of(v); });
+                       const_cast<half_t*>(row(cache.values(op.layer), to, size(kv), "values")),
+                       [this](float v) { return to_half(v); });
     }
 }
 
 void TwinDevice::attention(const AttentionOp& op) {
-    note("attention", op.q, op.q_stride, op.first_row, op.rows, op.tiles, op.places.tiles, op.places.tails,
-         op.places.prefix, op.layer, op.blocks, op.partial, op.y, op.y_stride);
-    const HeadShape& s = op.shape;
+    note("attention", op.q, op.q_stride, op.first_row, op.rows, op.tiles, op.places.tiles,
+         op.places.ancestor_slots, op.places.prefix, op.layer, op.blocks, op.partial, op.y, op.y_stride);
+    const AttentionHeads& s = op.shape;
     const int kv = s.kv_heads * s.head_dim, group = s.heads / s.kv_heads;
     (void)at(op.partial, size(std::int64_t{op.rows} * s.heads * op.blocks * (s.head_dim + 2)), "partial");
     const int end = op.first_row + op.rows;
@@ -272,19 +273,20 @@ void TwinDevice::attention(const AttentionOp& op) {
         const KvPlanes cache =
             *row(op.places.caches, *row(op.places.sequence, m, 1, "sequence"), 1, "caches");
         const int prefix = *row(op.places.prefix, m, 1, "prefix"),
-                  tail = *row(op.places.tail_size, m, 1, "tail");
+                  tail = *row(op.places.ancestor_count, m, 1, "tail");
         const int count = prefix + tail;
         if (count > op.blocks * attention_block) reject("attention", "more positions than blocks");
         std::vector<std::int64_t> slots(size(count));
         for (int p = 0; p < count; ++p)
             slots[size(p)] =
-                p < prefix ? p
-                           : *row(op.places.tails,
-                                  std::int64_t{*row(op.places.tail_first, m, 1, "tail_first")} + p - prefix,
-                                  1, "tails");
-        Bf16* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "attention y");
-        const Bf16* keys = at(cache.keys(op.layer), size(cache.plane), "keys");
-        const Bf16* values = at(cache.values(op.layer), size(cache.plane), "values");
+                p < prefix
+                    ? p
+                    : *row(op.places.ancestor_slots,
+                           std::int64_t{*row(op.places.ancestor_first, m, 1, "tail_first")} + p - prefix, 1,
+                           "tails");
+        half_t* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "attention y");
+        const half_t* keys = at(cache.keys(op.layer), size(cache.plane), "keys");
+        const half_t* values = at(cache.values(op.layer), size(cache.plane), "values");
         for (const std::int64_t slot : slots)
             if (slot < 0 || (slot + 1) * kv > cache.plane) reject("attention", "a slot outside the cache");
         std::vector<double> weights(size(count));
@@ -293,7 +295,7 @@ void TwinDevice::attention(const AttentionOp& op) {
             const std::int64_t column = std::int64_t{h / group} * s.head_dim;
             double most = -1e300, sum = 0;
             for (int p = 0; p < count; ++p) {
-                const Bf16* k = keys + slots[size(p)] * kv + column;
+                const half_t* k = keys + slots[size(p)] * kv + column;
                 double dot = 0;
                 for (int i = 0; i < s.head_dim; ++i)
                     dot += static_cast<double>(q[i]) * static_cast<double>(value_of(k[i]));
@@ -303,22 +305,22 @@ void TwinDevice::attention(const AttentionOp& op) {
             for (double& w : weights) sum += (w = std::exp(w - most));
             std::vector<double> out(size(s.head_dim), 0.0);
             for (int p = 0; p < count; ++p) {
-                const Bf16* v = values + slots[size(p)] * kv + column;
+                const half_t* v = values + slots[size(p)] * kv + column;
                 for (int i = 0; i < s.head_dim; ++i)
                     out[size(i)] += weights[size(p)] / sum * static_cast<double>(value_of(v[i]));
             }
             for (int i = 0; i < s.head_dim; ++i)
-                y[std::int64_t{h} * s.head_dim + i] = half_of(static_cast<float>(out[size(i)]));
+                y[std::int64_t{h} * s.head_dim + i] = to_half(static_cast<float>(out[size(i)]));
         }
-        std::fill(y + std::int64_t{s.heads} * s.head_dim, y + op.y_stride, Bf16{0});
+        std::fill(y + std::int64_t{s.heads} * s.head_dim, y + op.y_stride, half_t{0});
     }
 }
 
-void TwinDevice::select(const SelectOp& op) {
+void TwinDevice::topk(const TopKOp& op) {
     note("select", op.logits, op.stride, op.rows, op.support, op.k, op.ids, op.values, op.logsumexp,
          op.scratch, op.own, op.columns, op.run_ends, op.run_shifts, op.runs, op.column_rows, op.row_tokens);
-    if (op.k < 1 || op.k > most_selected) reject("select", "k");
-    (void)inside(op.scratch, select_scratch(op.rows, op.support, op.k), "select scratch");
+    if (op.k < 1 || op.k > max_topk) reject("select", "k");
+    (void)inside(op.scratch, topk_scratch_bytes(op.rows, op.support, op.k), "select scratch");
     for (int m = 0; m < op.rows; ++m) {
         std::vector<float> values(size(op.support), lowest);
         std::vector<bool> counts(size(op.support), true);
@@ -365,18 +367,18 @@ void TwinDevice::select(const SelectOp& op) {
     }
 }
 
-void TwinDevice::head(const HeadOp& op) {
+void TwinDevice::matmul_topk(const MatmulTopKOp& op) {
     note("head", op.weights.data, op.weights.n, op.x, op.rows, op.support, op.k, op.bias, op.ids, op.values,
          op.logsumexp, op.scratch);
-    if (op.k < 1 || op.k > most_selected || op.k > op.support || op.support > op.weights.n)
+    if (op.k < 1 || op.k > max_topk || op.k > op.support || op.support > op.weights.n)
         reject("head", "k or support");
-    (void)inside(op.scratch, head_scratch(op.rows, op.support, op.k), "head scratch");
+    (void)inside(op.scratch, matmul_topk_scratch_bytes(op.rows, op.support, op.k), "head scratch");
     const auto stride = size(op.weights.stride);
-    const Bf16* all = at(op.weights.data, size(op.weights.n) * stride, "head weights");
+    const half_t* all = at(op.weights.data, size(op.weights.n) * stride, "head weights");
     std::vector<float> logits(size(op.support));
     std::vector<int> order(size(op.support));
     for (int m = 0; m < op.rows; ++m) {
-        const Bf16* x = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "head x");
+        const half_t* x = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "head x");
         for (int n = 0; n < op.support; ++n) {
             double sum = op.bias == nullptr ? 0.0 : static_cast<double>(*row(op.bias, n, 1, "head bias"));
             for (std::size_t k = 0; k < stride; ++k)
@@ -400,24 +402,24 @@ void TwinDevice::head(const HeadOp& op) {
 }
 
 void TwinDevice::beam(const BeamOp& op) {
-    note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.one_for_all, op.tokens,
+    note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.shared_logits, op.tokens,
          op.pool_tokens, op.pool_logprobs, op.keep, op.first_row, op.first_slot, op.scores, op.next_tokens,
-         op.next_rows, op.tails, op.next_tails, op.pool_scores, op.pool_parents, op.row_places,
-         op.first_place, op.chosen, op.chosen_next);
+         op.next_rows, op.ancestor_slots, op.next_ancestor_slots, op.pool_scores, op.pool_parents,
+         op.row_indices, op.first_index, op.static_mask, op.static_next);
     const int count = op.rows * op.k;
-    if (count > most_beam || op.rows > most_selected || op.keep > std::min(count, most_selected) ||
+    if (count > max_beam || op.rows > max_topk || op.keep > std::min(count, max_topk) ||
         (op.level == 0 && op.rows != 1))
         reject("beam", "shape");
     std::vector<float> scores(size(count));
     std::vector<int> order(size(count));
     std::iota(order.begin(), order.end(), 0);
     for (int i = 0; i < count; ++i) {
-        const int from = op.one_for_all ? i % op.k : i;
+        const int from = op.shared_logits ? i % op.k : i;
         const int id = *row(op.ids, from, 1, "beam ids");
         float logprob = *row(op.logits, from, 1, "logits");
-        if (!op.drawn) logprob -= *row(op.logsumexp, op.one_for_all ? 0 : i / op.k, 1, "sums");
+        if (!op.sampled) logprob -= *row(op.logsumexp, op.shared_logits ? 0 : i / op.k, 1, "sums");
         const float above = op.level == 0 ? 0.0f : *row(op.scores, i / op.k, 1, "scores");
-        const bool none = op.drawn && (id < 0 || above == lowest);
+        const bool none = op.sampled && (id < 0 || above == lowest);
         logprob = logprob == logprob ? std::min(logprob, 0.0f) : lowest;
         *row(op.pool_tokens, i, 1, "pool") = none                   ? 0
                                              : op.tokens == nullptr ? id
@@ -425,37 +427,38 @@ void TwinDevice::beam(const BeamOp& op) {
         *row(op.pool_logprobs, i, 1, "pool") = logprob;
         if (op.pool_parents != nullptr)
             *row(op.pool_parents, i, 1, "pool parents") =
-                op.level == 0 ? -1 : *row(op.row_places, i / op.k, 1, "row places");
+                op.level == 0 ? -1 : *row(op.row_indices, i / op.k, 1, "row places");
         if (op.pool_rows != nullptr) *row(op.pool_rows, i, 1, "pool rows") = -1;
-        float own = op.drawn ? -1.0f - static_cast<float>(i % op.k) : logprob;
-        if (op.chosen != nullptr) own = *row(op.chosen, i, 1, "chosen") != 0 ? 0.0f : lowest;
+        float own = op.sampled ? -1.0f - static_cast<float>(i % op.k) : logprob;
+        if (op.static_mask != nullptr) own = *row(op.static_mask, i, 1, "chosen") != 0 ? 0.0f : lowest;
         scores[size(i)] = none ? lowest : above + own;
     }
     if (op.pool_scores != nullptr)
         std::copy(scores.begin(), scores.end(), row(op.pool_scores, 0, scores.size(), "pool scores"));
-    if (op.chosen_next != nullptr)
-        std::copy_n(row(op.chosen_next, 0, size(op.keep), "chosen rows"), op.keep, order.begin());
-    else if (op.level > 0 || op.drawn)
+    if (op.static_next != nullptr)
+        std::copy_n(row(op.static_next, 0, size(op.keep), "chosen rows"), op.keep, order.begin());
+    else if (op.level > 0 || op.sampled)
         std::stable_sort(order.begin(), order.end(),
                          [&](int a, int b) { return scores[size(a)] > scores[size(b)]; });
     // What stands in for those that are none.
     const auto kept = order.begin() + op.keep;
     const auto real = std::find_if(order.begin(), kept, [&](int i) { return scores[size(i)] != lowest; });
-    std::vector<std::int32_t> tails(size(op.rows) * size(op.level));
+    std::vector<std::int32_t> ancestor_slots(size(op.rows) * size(op.level));
     if (op.level > 0 && op.keep > 0)
-        std::copy_n(row(op.tails, 0, tails.size(), "tails"), tails.size(), tails.begin());
+        std::copy_n(row(op.ancestor_slots, 0, ancestor_slots.size(), "tails"), ancestor_slots.size(),
+                    ancestor_slots.begin());
     for (int b = 0; b < op.keep; ++b) {
         const int i = order[size(b)];
-        const int like = op.drawn && scores[size(i)] == lowest && real != kept ? *real : i;
+        const int like = op.sampled && scores[size(i)] == lowest && real != kept ? *real : i;
         const int from = like / op.k;
         *row(op.scores, b, 1, "scores") = scores[size(i)];
         *row(op.next_tokens, b, 1, "next tokens") = *row(op.pool_tokens, like, 1, "pool");
         *row(op.next_rows, b, 1, "next rows") = op.first_row + from;
-        if (op.row_places != nullptr) *row(op.row_places, b, 1, "row places") = op.first_place + i;
+        if (op.row_indices != nullptr) *row(op.row_indices, b, 1, "row places") = op.first_index + i;
         if (op.pool_rows != nullptr) *row(op.pool_rows, i, 1, "pool rows") = op.next_first_row + b;
         std::int32_t* tail =
-            row(op.next_tails, std::int64_t{b} * (op.level + 1), size(op.level + 1), "next tails");
-        std::copy_n(tails.begin() + std::ptrdiff_t{from} * op.level, op.level, tail);
+            row(op.next_ancestor_slots, std::int64_t{b} * (op.level + 1), size(op.level + 1), "next tails");
+        std::copy_n(ancestor_slots.begin() + std::ptrdiff_t{from} * op.level, op.level, tail);
         tail[op.level] = op.first_slot + b;
     }
 }
@@ -469,7 +472,7 @@ void TwinDevice::rerank(const RerankOp& op) {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
     order.resize(size(op.nodes - 1));
-    const auto is_none = [&](int i) { return op.drawn && scores[i] == lowest; };
+    const auto is_none = [&](int i) { return op.sampled && scores[i] == lowest; };
     if (!op.by_score) std::sort(order.begin(), order.end());
     std::stable_partition(order.begin(), order.end(), [&](int i) { return !is_none(i); });
     for (int node = 0; node < op.nodes; ++node) {
@@ -489,12 +492,13 @@ void TwinDevice::rerank(const RerankOp& op) {
         *row(op.rows.tokens, r, 1, "tokens") = place < 0 ? op.root : *row(op.pool_tokens, place, 1, "pool");
         *row(op.rows.parents, r, 1, "parents") = op.first_row + above;
         *row(op.rows.positions, r, 1, "positions") = op.first_position + depth;
-        *row(op.rows.tail_sizes, r, 1, "tail sizes") = depth + 1;
+        *row(op.rows.ancestor_counts, r, 1, "tail sizes") = depth + 1;
         *row(op.rows.logprobs, r, 1, "logprobs") =
             place < 0 ? 0.0f : *row(op.pool_logprobs, place, 1, "pool");
-        std::copy(tail.rbegin(), tail.rend(), row(op.rows.tails, r * op.rows.width, tail.size(), "tails"));
-        if (op.rows.drawn_rows != nullptr)
-            *row(op.rows.drawn_rows, r, 1, "drawn rows") =
+        std::copy(tail.rbegin(), tail.rend(),
+                  row(op.rows.ancestor_slots, r * op.rows.width, tail.size(), "tails"));
+        if (op.rows.sampled_rows != nullptr)
+            *row(op.rows.sampled_rows, r, 1, "drawn rows") =
                 place < 0 ? op.root_row : *row(op.pool_rows, place, 1, "pool rows");
         if (op.rows.uniforms != nullptr)
             *row(op.rows.uniforms, r, 1, "uniforms") = *row(op.uniforms, depth, 1, "uniforms by depth");
@@ -504,7 +508,7 @@ void TwinDevice::rerank(const RerankOp& op) {
     }
 }
 
-void TwinDevice::accept(const AcceptOp& op) {
+void TwinDevice::accept(const FollowArgmaxOp& op) {
     if (in_replay_) reject("accept", "inside a graph");
     std::vector<std::int32_t> path = {0};
     for (int i = 1; i < op.nodes; ++i) {
@@ -518,7 +522,7 @@ void TwinDevice::accept(const AcceptOp& op) {
     *row(op.count, 0, 1, "path's count") = static_cast<std::int32_t>(path.size());
 }
 
-void TwinDevice::top_set(const TopSetOp& op) {
+void TwinDevice::topk_set(const TopKSetOp& op) {
     note("top_set", op.x, op.stride, op.rows, op.columns, op.k, op.ids);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.stride, size(op.columns), "top_set x");
@@ -530,12 +534,12 @@ void TwinDevice::top_set(const TopSetOp& op) {
     }
 }
 
-void TwinDevice::router(const RouterOp& op) {
+void TwinDevice::matmul_topk_set(const MatmulTopKSetOp& op) {
     note("router", op.weights.data, op.weights.n, op.x, op.rows, op.k, op.ids, op.scratch);
     const int n = op.weights.n;
     if (!can_route(n, op.k)) reject("router", "shape");
     auto* scratch = static_cast<std::byte*>(op.scratch);
-    (void)inside(scratch, router_scratch(op.rows, n, op.k), "router scratch");
+    (void)inside(scratch, router_scratch_bytes(op.rows, n, op.k), "router scratch");
     MatmulOp product;
     product.weights = op.weights;
     product.x = op.x;
@@ -543,10 +547,10 @@ void TwinDevice::router(const RouterOp& op) {
     product.y = reinterpret_cast<float*>(scratch);
     product.y_stride = n;
     matmul(product);
-    top_set({product.y, n, op.rows, n, op.k, op.ids});
+    topk_set({product.y, n, op.rows, n, op.k, op.ids});
 }
 
-void TwinDevice::striped(const StripedOp& op) {
+void TwinDevice::bucket_top_m(const BucketTopMOp& op) {
     note("striped", op.scores, op.stride, op.rows, op.columns, op.buckets, op.m, op.ids);
     for (int m = 0; m < op.rows; ++m) {
         const float* scores = row(op.scores, m * op.stride, size(op.columns), "scores");
@@ -562,7 +566,7 @@ void TwinDevice::striped(const StripedOp& op) {
     }
 }
 
-void TwinDevice::unite(const UnionOp& op) {
+void TwinDevice::list_unique_tokens(const UniqueTokensOp& op) {
     note("unite", op.ids, op.count, op.vocab, op.bitmap, op.tokens, op.columns, op.size);
     const std::int32_t* ids = at(op.ids, size(op.count), "union ids");
     std::uint32_t* bitmap = at(op.bitmap, size((op.vocab + 31) / 32), "bitmap");
@@ -581,7 +585,7 @@ void TwinDevice::unite(const UnionOp& op) {
 void TwinDevice::clusters(const ClustersOp& op) {
     note("clusters", op.chosen, op.rows, op.count, op.clusters, op.first, op.sizes, op.columns,
          op.column_count, op.run_ends, op.run_shifts, op.row_tokens, op.token_columns);
-    if (op.clusters < 1 || op.clusters > most_clusters) reject("clusters", "too many");
+    if (op.clusters < 1 || op.clusters > max_clusters) reject("clusters", "too many");
     std::set<int> all = {op.clusters - 1};
     for (std::int64_t i = 0; i < std::int64_t{op.rows} * op.count; ++i) {
         const int cluster = *row(op.chosen, i, 1, "chosen clusters");
@@ -620,7 +624,7 @@ void TwinDevice::clusters(const ClustersOp& op) {
 void TwinDevice::cluster_tokens(const ClusterTokensOp& op) {
     note("cluster_tokens", op.chosen, op.count, op.clusters, op.cluster_of, op.vocab, op.bitmap, op.tokens,
          op.size, op.sets, op.stride);
-    if (op.clusters < 1 || op.clusters > most_clusters) reject("cluster tokens", "too many");
+    if (op.clusters < 1 || op.clusters > max_clusters) reject("cluster tokens", "too many");
     (void)at(op.bitmap, size(op.sets) * size((op.vocab + 31) / 32), "bitmap");
     for (std::int64_t set = 0; set < op.sets; ++set) {
         std::vector<bool> in(size(op.clusters), false);
@@ -641,9 +645,9 @@ void TwinDevice::cluster_tokens(const ClusterTokensOp& op) {
     }
 }
 
-void TwinDevice::translate(const TranslateOp& op) {
-    note("translate", op.ids, op.count, op.count_there, op.table, op.out);
-    const int count = op.count_there == nullptr ? op.count : *at(op.count_there, 1, "count there");
+void TwinDevice::remap_ids(const RemapIdsOp& op) {
+    note("translate", op.ids, op.count, op.d_count, op.table, op.out);
+    const int count = op.d_count == nullptr ? op.count : *at(op.d_count, 1, "count there");
     if (count > op.count) reject("translate", "more ids than said");
     const std::int32_t* ids = at(op.ids, size(count), "translated ids");
     std::int32_t* out = at(op.out, size(count), "translation");
@@ -658,11 +662,11 @@ void TwinDevice::gather(const GatherOp& op) {
         const std::size_t width = size(op.from.stride);
         std::memcpy(row(op.to, std::int64_t{i} * op.from.stride, width, "gather to"),
                     row(op.from.data, std::int64_t{from} * op.from.stride, width, "gather from"),
-                    width * sizeof(Bf16));
+                    width * sizeof(half_t));
     }
 }
 
-void TwinDevice::list_set(const RowSetOp& op) {
+void TwinDevice::update_index_set(const UpdateIndexSetOp& op) {
     note("list_set", op.toggled, op.count, op.range, op.bits, op.list);
     std::uint32_t* bits = at(op.bits, size((op.range + 31) / 32), "bits of a set");
     for (int i = 0; i < op.count; ++i) {
@@ -676,27 +680,27 @@ void TwinDevice::list_set(const RowSetOp& op) {
             *row(op.list, found++, 1, "list of a set") = number;
 }
 
-void TwinDevice::gather_aside(const GatherOp& op, const RowSetOp& set,
+void TwinDevice::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
                               std::span<const std::int32_t> toggled) {
     if (in_replay_) reject("gather aside", "inside a graph");
     if (set.list != op.rows || set.count != static_cast<int>(toggled.size()))
         reject("gather aside", "rows of another set");
     ++asides_;
-    (void)inside(op.to, size(op.count) * size(op.from.stride) * sizeof(Bf16), "gathered aside");
+    (void)inside(op.to, size(op.count) * size(op.from.stride) * sizeof(half_t), "gathered aside");
     aside_.push_back([this, op, set, numbers = std::vector(toggled.begin(), toggled.end())] {
         upload(const_cast<std::int32_t*>(set.toggled), numbers.data(), numbers.size() * sizeof(std::int32_t));
-        list_set(set);
+        update_index_set(set);
         gather(op);
     });
 }
 
-void TwinDevice::aside(std::function<void()> work) {
+void TwinDevice::on_side_stream(std::function<void()> work) {
     if (in_replay_) reject("work aside", "inside a graph");
     ++asides_;
     aside_.push_back(std::move(work));
 }
 
-void TwinDevice::join_aside() {
+void TwinDevice::join_side_stream() {
     for (const std::function<void()>& work : std::exchange(aside_, {})) work();
 }
 
@@ -711,27 +715,27 @@ void TwinDevice::copy(const CopyRowsOp& op) {
 }
 
 void TwinDevice::compact(const CompactOp& op) {
-    if (op.path_there != nullptr) reject("compact", "a path there beside one of the host");
+    if (op.d_path != nullptr) reject("compact", "a path there beside one of the host");
     move_together(op, op.path, op.count);
 }
 
 void TwinDevice::compact(std::span<const CompactOp> ops) {
     for (const CompactOp& op : ops) {
         if (op.planes != ops.front().planes || op.width != ops.front().width) reject("compact", "shapes");
-        const int count = *at(op.count_there, 1, "path's count");
+        const int count = *at(op.d_count, 1, "path's count");
         if (count > op.count) reject("compact", "a longer path than said");
-        move_together(op, at(op.path_there, size(count), "path there"), count);
+        move_together(op, at(op.d_path, size(count), "path there"), count);
     }
 }
 
 void TwinDevice::move_together(const CompactOp& op, const std::int32_t* path, int count) {
     if (in_replay_) reject("compact", "inside a graph");
     for (int plane = 0; plane < op.planes; ++plane) {
-        Bf16* data = row(op.cache.data, plane * op.cache.plane, size(op.cache.plane), "compacted plane");
+        half_t* data = row(op.cache.data, plane * op.cache.plane, size(op.cache.plane), "compacted plane");
         for (int i = 0; i < count; ++i) {
             const std::int64_t from = op.first + path[i], to = op.first + i;
             if ((from + 1) * op.width > op.cache.plane || path[i] < i) reject("compact", "path");
-            std::memmove(data + to * op.width, data + from * op.width, size(op.width) * sizeof(Bf16));
+            std::memmove(data + to * op.width, data + from * op.width, size(op.width) * sizeof(half_t));
         }
     }
 }

@@ -24,31 +24,31 @@ class TwinDevice final : public kernels::Device {
     void upload(void* to, const void* from, std::size_t bytes) override;
     void download(void* to, const void* from, std::size_t bytes) override;
     void copy(void* to, const void* from, std::size_t bytes) override;
-    Status finish() override;
+    Status synchronize() override;
     void matmul(const kernels::MatmulOp& op) override;
     void rms_norm(const kernels::RmsNormOp& op) override;
-    void round(const kernels::RoundOp& op) override;
+    void cast(const kernels::CastOp& op) override;
     void add(const kernels::AddOp& op) override;
     void silu_mul(const kernels::SiluMulOp& op) override;
     void rope_store(const kernels::RopeStoreOp& op) override;
     void attention(const kernels::AttentionOp& op) override;
-    void select(const kernels::SelectOp& op) override;
-    void cut(const kernels::CutOp& op) override;
-    void draw(const kernels::DrawOp& op) override;
+    void topk(const kernels::TopKOp& op) override;
+    void mask_top_k_top_p(const kernels::TopKTopPMaskOp& op) override;
+    void sample(const kernels::SampleOp& op) override;
     void rank(const kernels::RankOp& op) override;
-    void mass(const kernels::MassOp& op) override;
+    void sum_set_probability(const kernels::SetProbabilityOp& op) override;
     void entropy(const kernels::EntropyOp& op) override;
-    void residual(const kernels::ResidualOp& op) override;
-    void head(const kernels::HeadOp& op) override;
-    void draft(const kernels::DraftOp& op) override;
-    void spread(const kernels::SpreadOp& op) override;
-    void reach(const kernels::ReachOp& op) override;
-    void own_columns(const kernels::OwnColumnsOp& op) override;
-    void list_drafts(std::span<const kernels::DraftListOp> ops) override {
-        for (const kernels::DraftListOp& op : ops) list_drafts(op);
+    void rejection_sample(const kernels::RejectionSampleOp& op) override;
+    void matmul_topk(const kernels::MatmulTopKOp& op) override;
+    void sample_without_replacement(const kernels::SampleWithoutReplacementOp& op) override;
+    void redistribute(const kernels::RedistributeOp& op) override;
+    void list_reachable_tokens(const kernels::ReachableTokensOp& op) override;
+    void gather_columns(const kernels::GatherColumnsOp& op) override;
+    void list_children(std::span<const kernels::ListChildrenOp> ops) override {
+        for (const kernels::ListChildrenOp& op : ops) list_children(op);
     }
-    void accept_drafts(std::span<const kernels::AcceptDraftsOp> ops) override {
-        for (const kernels::AcceptDraftsOp& op : ops) accept(op);
+    void follow_accepted(std::span<const kernels::FollowAcceptedOp> ops) override {
+        for (const kernels::FollowAcceptedOp& op : ops) accept(op);
     }
     void beam(std::span<const kernels::BeamOp> ops) override {
         for (const kernels::BeamOp& op : ops) beam(op);
@@ -56,26 +56,26 @@ class TwinDevice final : public kernels::Device {
     void rerank(std::span<const kernels::RerankOp> ops) override {
         for (const kernels::RerankOp& op : ops) rerank(op);
     }
-    void accept(std::span<const kernels::AcceptOp> ops) override {
-        for (const kernels::AcceptOp& op : ops) accept(op);
+    void follow_argmax(std::span<const kernels::FollowArgmaxOp> ops) override {
+        for (const kernels::FollowArgmaxOp& op : ops) accept(op);
     }
     void accept_typical(std::span<const kernels::AcceptTypicalOp> ops) override {
         for (const kernels::AcceptTypicalOp& op : ops) accept(op);
     }
-    void top_set(const kernels::TopSetOp& op) override;
-    void router(const kernels::RouterOp& op) override;
-    void striped(const kernels::StripedOp& op) override;
-    void unite(const kernels::UnionOp& op) override;
-    void list_set(const kernels::RowSetOp& op) override;
+    void topk_set(const kernels::TopKSetOp& op) override;
+    void matmul_topk_set(const kernels::MatmulTopKSetOp& op) override;
+    void bucket_top_m(const kernels::BucketTopMOp& op) override;
+    void list_unique_tokens(const kernels::UniqueTokensOp& op) override;
+    void update_index_set(const kernels::UpdateIndexSetOp& op) override;
     void clusters(const kernels::ClustersOp& op) override;
     void cluster_tokens(const kernels::ClusterTokensOp& op) override;
-    void translate(const kernels::TranslateOp& op) override;
+    void remap_ids(const kernels::RemapIdsOp& op) override;
     void gather(const kernels::GatherOp& op) override;
     /// Runs when it is joined, as late as it may: who reads the rows before then finds the old ones.
-    void gather_aside(const kernels::GatherOp& op, const kernels::RowSetOp& set,
+    void async_gather(const kernels::GatherOp& op, const kernels::UpdateIndexSetOp& set,
                       std::span<const std::int32_t> toggled) override;
-    void aside(std::function<void()> work) override;
-    void join_aside() override;
+    void on_side_stream(std::function<void()> work) override;
+    void join_side_stream() override;
     int asides() const { return asides_; }
     int reaches() const { return reaches_; }
     using kernels::Device::copy_rows;
@@ -84,27 +84,27 @@ class TwinDevice final : public kernels::Device {
     }
     void compact(const kernels::CompactOp& op) override;
     void compact(std::span<const kernels::CompactOp> ops) override;
-    void replay(std::uint64_t key, FunctionRef<void()> work) override;
-    std::uint64_t new_key() override { return ++keys_; }
+    void graph(std::uint64_t key, FunctionRef<void()> work) override;
+    std::uint64_t new_graph_key() override { return ++keys_; }
     DeviceTimer* timer() override { return nullptr; }
     /// Has a memory of its own, so that an op on the wrong queue is refused.
-    std::unique_ptr<kernels::Device> beside() override {
+    std::unique_ptr<kernels::Device> create_stream() override {
         ++besides_;
         auto made = std::make_unique<TwinDevice>();
-        made->set_halves(halves());
+        made->set_dtype(dtype());
         made->leave(left_beside_);
         return made;
     }
     int besides() const { return besides_; }
     /// Products of so many rows are summed in floats from the last column on: other bits, as a library has.
-    Status use_library(int from_rows) override {
-        if (from_rows != library_rows_) graphs_.clear();
-        library_rows_ = from_rows;
+    Status use_cublaslt(int min_rows) override {
+        if (min_rows != library_rows_) graphs_.clear();
+        library_rows_ = min_rows;
         return {};
     }
-    void set_halves(kernels::Halves halves) override {
-        if (halves != this->halves()) graphs_.clear();
-        Device::set_halves(halves);
+    void set_dtype(kernels::Float16Kind dtype) override {
+        if (dtype != this->dtype()) graphs_.clear();
+        Device::set_dtype(dtype);
     }
     int library_products() const { return library_products_; }
 
@@ -123,10 +123,10 @@ class TwinDevice final : public kernels::Device {
   private:
     void beam(const kernels::BeamOp& op);
     void rerank(const kernels::RerankOp& op);
-    void accept(const kernels::AcceptOp& op);
+    void accept(const kernels::FollowArgmaxOp& op);
     void accept(const kernels::AcceptTypicalOp& op);
-    void accept(const kernels::AcceptDraftsOp& op);
-    void list_drafts(const kernels::DraftListOp& op);
+    void accept(const kernels::FollowAcceptedOp& op);
+    void list_children(const kernels::ListChildrenOp& op);
     void copy(const kernels::CopyRowsOp& op);
     void move_together(const kernels::CompactOp& op, const std::int32_t* path, int count);
     /// Checks that `bytes` from a device address lie in one allocation.
@@ -135,8 +135,8 @@ class TwinDevice final : public kernels::Device {
     T* at(T* address, std::size_t count, const char* what) {
         return reinterpret_cast<T*>(inside(address, count * sizeof(T), what));
     }
-    float value_of(kernels::Bf16 half) const;
-    kernels::Bf16 half_of(float value) const;
+    float value_of(kernels::half_t half) const;
+    kernels::half_t to_half(float value) const;
     /// A row of an array, when there is one.
     template <typename T>
     T* row(T* address, std::int64_t offset, std::size_t count, const char* what) {

@@ -10,8 +10,8 @@
 namespace draftscope {
 namespace {
 
-constexpr double least_half_width = 1.25;  ///< the scale shows at least 0.8 .. 1.25
-constexpr double most_half_width = 8;      ///< limits the effect of one very wide interval
+constexpr double min_half_width = 1.25;  ///< the scale shows at least 0.8 .. 1.25
+constexpr double max_half_width = 8;     ///< limits the effect of one very wide interval
 
 void add_runs(const Snapshot& snapshot, std::vector<CompareRun>& out) {
     const std::size_t slash = snapshot.source.find_last_of('/');
@@ -54,7 +54,7 @@ double Forest::at(double ratio) const {
 
 Forest build_forest(const Comparison& comparison) {
     Forest out;
-    double widest = least_half_width;
+    double widest = min_half_width;
     const auto add = [&](const ComparedQuantity& quantity, bool phase) {
         ForestRow row{&quantity, phase, quantity.a > 0 ? quantity.ratio.value : 0, std::nullopt};
         if (quantity.ratio.interval && quantity.ratio.interval->low > 0)
@@ -67,7 +67,7 @@ Forest build_forest(const Comparison& comparison) {
     for (const ComparedQuantity* quantity : {&comparison.speed, &comparison.tau, &comparison.round_time})
         add(*quantity, false);
     for (const ComparedQuantity& phase : comparison.phases) add(phase, true);
-    out.high = std::min(1.05 * widest, most_half_width);
+    out.high = std::min(1.05 * widest, max_half_width);
     out.low = 1 / out.high;
     for (const double tick : {0.125, 0.25, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 4.0, 8.0}) {
         const bool fine = tick > 0.75 && tick < 1.3 && tick != 1.0;

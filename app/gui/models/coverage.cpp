@@ -13,8 +13,8 @@ namespace {
 constexpr int curve_points = 160;
 constexpr double wanted_coverage = 0.99;
 
-CoverageCurve curve_of(std::string label, const CoverageIndex::Counts& counts,
-                       const std::vector<int>& sizes) {
+CoverageCurve make_curve(std::string label, const CoverageIndex::Counts& counts,
+                         const std::vector<int>& sizes) {
     CoverageCurve curve;
     curve.label = std::move(label);
     curve.tokens = counts.emitted;
@@ -48,7 +48,7 @@ std::vector<RankBin> tail_bins(const CoverageIndex::Counts& counts, int vocab_si
     return bins;
 }
 
-int least_size(const CoverageIndex::Counts& counts, double wanted) {
+int min_shortlist_size(const CoverageIndex::Counts& counts, double wanted) {
     std::int64_t held = 0;
     for (std::size_t rank = 0; rank < counts.by_rank.size(); ++rank) {
         held += counts.by_rank[rank];
@@ -77,7 +77,7 @@ bool is_any(std::string_view head, std::initializer_list<std::string_view> ids) 
     return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-std::string label_of(const std::string& head, HeadMode mode) {
+std::string head_label(const std::string& head, HeadMode mode) {
     const std::string id = head.substr(0, head.find_first_of(":+"));
     return mode == HeadMode::aligned ? id + " (aligned)" : id;
 }
@@ -87,7 +87,7 @@ std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id) {
     std::vector<HeadMark> marks;
     for (const HeadStats& stats : head_stats(snapshot, run_id)) {
         if (!stats.coverage || is_any(stats.head, {"full", "slimspec"})) continue;
-        marks.push_back({stats.head, label_of(stats.head, stats.mode), stats.mode, stats.active_rows,
+        marks.push_back({stats.head, head_label(stats.head, stats.mode), stats.mode, stats.active_rows,
                          *stats.coverage, stats.covered_mass, is_dynamic_head(stats.head),
                          stats.mode == HeadMode::aligned});
     }
@@ -99,16 +99,16 @@ std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id) {
 
 /// Moving average over `coverage_window` rounds, with about `most` points at most.
 RoundCoverage round_coverage(const CoverageIndex::HeadRounds& head) {
-    constexpr std::size_t most = 400;
+    constexpr std::size_t max_points = 400;
     RoundCoverage out;
     out.head = head.head;
-    out.label = label_of(head.head, head.mode);
+    out.label = head_label(head.head, head.mode);
     out.mode = head.mode;
     out.is_dynamic = is_dynamic_head(head.head);
-    const std::size_t stride = std::max<std::size_t>(1, head.rounds.size() / most);
+    const std::size_t stride = std::max<std::size_t>(1, head.rounds.size() / max_points);
     std::int64_t committed = 0, covered = 0, with_mass = 0;
     double mass = 0;
-    const auto add = [&](const CoverageIndex::HeadRounds::One& one, int sign) {
+    const auto add = [&](const CoverageIndex::HeadRounds::RoundCounts& one, int sign) {
         committed += sign * one.committed;
         covered += sign * one.covered;
         if (!one.mass) return;
@@ -267,13 +267,13 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     }
     model.vocab_size = std::max(model.vocab_size, static_cast<int>(index.all().by_rank.size()));
     const std::vector<int> sizes = log_sizes(model.vocab_size, curve_points);
-    model.curves.push_back(curve_of("all", index.all(), sizes));
+    model.curves.push_back(make_curve("all", index.all(), sizes));
     if (index.by_category().size() > 1)
         for (const auto& [category, counts] : index.by_category())
-            model.curves.push_back(curve_of(category, counts, sizes));
+            model.curves.push_back(make_curve(category, counts, sizes));
     model.best = best_curve(index, sizes);
     model.tail = tail_bins(index.all(), model.vocab_size);
-    model.least_v_for_99 = least_size(index.all(), wanted_coverage);
+    model.min_v_for_99 = min_shortlist_size(index.all(), wanted_coverage);
     if (round_index && *round_index < snapshot.rounds.size() &&
         snapshot.rounds[*round_index].row.run_id == run->id)
         model.round_tokens = tokens_of_round(snapshot, vocab, *round_index);

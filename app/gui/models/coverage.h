@@ -29,11 +29,11 @@ class CoverageIndex {
     struct HeadRounds {
         std::string head;
         HeadMode mode = HeadMode::drive;
-        struct One {
+        struct RoundCounts {
             int committed = 0, covered = 0;
             std::optional<double> mass;
         };
-        std::vector<One> rounds;
+        std::vector<RoundCounts> rounds;
     };
     const Counts& all() const { return all_; }
     const std::vector<HeadRounds>& heads() const { return heads_; }
@@ -108,7 +108,7 @@ struct CoverageModel {
     std::vector<HeadMark> heads;  ///< driving head last (drawn on top); without `full`
     std::vector<RoundCoverage> rounds;
     std::vector<RoundToken> round_tokens;
-    int least_v_for_99 = 0;  ///< smallest shortlist with 99 % coverage; 0 = none
+    int min_v_for_99 = 0;  ///< smallest shortlist with 99 % coverage; 0 = none
 };
 
 /// Builds the model. `round_index`: the selected round, whose tokens are marked.

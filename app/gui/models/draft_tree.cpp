@@ -34,12 +34,12 @@ struct RoundView {
 };
 
 /// Nodes sorted with parents before children and siblings by descending probability.
-struct Ordered {
+struct OrderedNodes {
     std::vector<const NodeRow*> rows;
     std::vector<int> parents;  ///< index into rows
 };
 
-Ordered order_nodes(const std::vector<const NodeRow*>& nodes) {
+OrderedNodes order_nodes(const std::vector<const NodeRow*>& nodes) {
     std::vector<const NodeRow*> sorted = nodes;
     std::stable_sort(sorted.begin(), sorted.end(), [](const NodeRow* a, const NodeRow* b) {
         if (a->depth != b->depth) return a->depth < b->depth;
@@ -47,7 +47,7 @@ Ordered order_nodes(const std::vector<const NodeRow*>& nodes) {
         if (a->draft_logprob != b->draft_logprob) return a->draft_logprob > b->draft_logprob;
         return a->node < b->node;
     });
-    Ordered ordered;
+    OrderedNodes ordered;
     std::unordered_map<int, int> index_of;
     for (const NodeRow* row : sorted) {
         const auto parent = index_of.find(row->parent);
@@ -59,7 +59,7 @@ Ordered order_nodes(const std::vector<const NodeRow*>& nodes) {
 }
 
 /// Returns the end of the accepted path: the deepest accepted node, otherwise the root.
-int last_accepted_index(const Ordered& ordered) {
+int last_accepted_index(const OrderedNodes& ordered) {
     int last = ordered.rows.empty() ? -1 : 0;
     for (std::size_t i = 0; i < ordered.rows.size(); ++i)
         if (ordered.rows[i]->accepted && ordered.rows[i]->depth > ordered.rows[last]->depth)
@@ -67,14 +67,14 @@ int last_accepted_index(const Ordered& ordered) {
     return last;
 }
 
-std::vector<WantedToken> choices_of(const Snapshot& snapshot, const RoundView& view, int node) {
-    std::vector<WantedToken> choices;
+std::vector<TargetCandidate> target_candidates(const Snapshot& snapshot, const RoundView& view, int node) {
+    std::vector<TargetCandidate> choices;
     for (const NodeTopRow* top : view.tops)
         if (top->node == node)
             choices.push_back(
                 {top->token_id, token_label(snapshot, view.run, top->token_id), top->target_prob, top->rank});
     std::sort(choices.begin(), choices.end(),
-              [](const WantedToken& a, const WantedToken& b) { return a.rank < b.rank; });
+              [](const TargetCandidate& a, const TargetCandidate& b) { return a.rank < b.rank; });
     return choices;
 }
 
@@ -99,7 +99,7 @@ TreeNode make_node(const Snapshot& snapshot, const RoundView& view, const NodeRo
     if (row.target_token_id != no_token)
         node.next_text = token_label(snapshot, view.run, row.target_token_id);
     if (node.kind == TreeNodeKind::root || node.kind == TreeNodeKind::accepted)
-        node.top = choices_of(snapshot, view, row.node);
+        node.top = target_candidates(snapshot, view, row.node);
     return node;
 }
 
@@ -116,13 +116,13 @@ TreeNode make_target_node(const TreeNode& last, const NodeRow& row, int parent) 
     node.edge_probability = row.target_token_prob.value_or(0);
     node.path_probability = 0;
     if (row.target_token_prob) node.target_probability = *row.target_token_prob;
-    for (const WantedToken& choice : last.top)
+    for (const TargetCandidate& choice : last.top)
         if (choice.token_id == row.target_token_id) node.target_rank = choice.rank;
     node.covered = row.target_covered;
     return node;
 }
 
-std::string wanted_text(const TreeNode& target) {
+std::string target_token_text(const TreeNode& target) {
     std::string text = target.text;
     if (target.target_probability && target.target_rank)
         text += fmt::format(" (p {:.2f}, rank {})", *target.target_probability, *target.target_rank + 1);
@@ -157,7 +157,7 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     if (model.drafted == 0)
         return target == model.nodes.end()
                    ? std::string("nothing was drafted in this round")
-                   : fmt::format("nothing was drafted: the target decoded {}", wanted_text(*target));
+                   : fmt::format("nothing was drafted: the target decoded {}", target_token_text(*target));
     if (target == model.nodes.end()) return accepted_text(end.depth, draft_depth);
     const std::string clipped = model.live || !view.round->clipped
                                     ? ""
@@ -170,12 +170,13 @@ std::string why(const DraftTreeModel& model, const RoundView& view, int last, in
     const TreeNode* offered = best_child(model, last);
     if (offered == nullptr)
         return fmt::format("{}; bonus token {}{}", accepted_text(end.depth, draft_depth),
-                           wanted_text(*target), clipped);
+                           target_token_text(*target), clipped);
     return fmt::format(
         "rejected at depth {}: the target chose {}{}; the drafter's top token was {} "
         "(p {:.2f}){}",
-        end.depth + 1, wanted_text(*target), target->covered ? "" : ", which is not in the head's active set",
-        offered->text, offered->edge_probability, clipped);
+        end.depth + 1, target_token_text(*target),
+        target->covered ? "" : ", which is not in the head's active set", offered->text,
+        offered->edge_probability, clipped);
 }
 
 /// Puts the target's token before its siblings, so that the accepted path is the topmost.
@@ -195,7 +196,7 @@ std::vector<int> layout_order(const std::vector<int>& parents, int target_index)
 DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
     DraftTreeModel model;
     model.live = view.live;
-    const Ordered ordered = order_nodes(view.nodes);
+    const OrderedNodes ordered = order_nodes(view.nodes);
     const int last = last_accepted_index(ordered);
     if (last < 0) {
         model.empty_text = view.live ? "The round has started. No token is drafted yet."
@@ -367,14 +368,14 @@ namespace {
 
 /// Returns the maximum number of nodes at one depth of the run's newest tree; without a tree, its number of
 /// levels.
-float rows_of_level(const Snapshot& snapshot, RowId run_id, int levels) {
+float max_level_rows(const Snapshot& snapshot, RowId run_id, int levels) {
     if (snapshot.rounds.empty() || snapshot.rounds.back().row.run_id != run_id)
         return static_cast<float>(levels);
     const std::shared_ptr<const RoundTree> tree = snapshot.tree(snapshot.rounds.size() - 1);
     std::unordered_map<int, int> nodes;
-    int most = 1;
-    for (const NodeRow& node : tree->nodes) most = std::max(most, ++nodes[node.depth]);
-    return static_cast<float>(most);
+    int max_nodes = 1;
+    for (const NodeRow& node : tree->nodes) max_nodes = std::max(max_nodes, ++nodes[node.depth]);
+    return static_cast<float>(max_nodes);
 }
 
 }  // namespace
@@ -417,8 +418,9 @@ DraftTreeModel build_live_draft_tree(const Snapshot& snapshot) {
     for (const NodeRow& node : partial.nodes) view.nodes.push_back(&node);
     for (const NodeTopRow& top : partial.tops) view.tops.push_back(&top);
     DraftTreeModel model = build(snapshot, view);
-    model.room_depth = snapshot.live->levels;
-    if (model.growing) model.room_rows = rows_of_level(snapshot, partial.round.run_id, snapshot.live->levels);
+    model.reserved_depth = snapshot.live->levels;
+    if (model.growing)
+        model.reserved_rows = max_level_rows(snapshot, partial.round.run_id, snapshot.live->levels);
     return model;
 }
 
@@ -456,7 +458,7 @@ void replace_missing_glyphs(DraftTreeModel& model, const std::function<bool(char
         replace(node.label);
         replace(node.text);
         replace(node.next_text);
-        for (WantedToken& choice : node.top) replace(choice.text);
+        for (TargetCandidate& choice : node.top) replace(choice.text);
     }
 }
 

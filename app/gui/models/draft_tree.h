@@ -19,7 +19,7 @@ enum class TreeNodeKind {
 };
 
 /// One of the target's most likely tokens.
-struct WantedToken {
+struct TargetCandidate {
     TokenId token_id = no_token;
     std::string text;  ///< quoted
     double probability = 0;
@@ -44,7 +44,7 @@ struct TreeNode {
     bool last_accepted = false;                ///< the accepted path ends here
     TokenId next_token_id = no_token;          ///< target's token after this node
     std::string next_text;
-    std::vector<WantedToken> top;  ///< target's most likely tokens after this node; accepted path only
+    std::vector<TargetCandidate> top;  ///< target's most likely tokens after this node; accepted path only
 };
 
 struct TreeEdge {
@@ -59,10 +59,10 @@ struct DraftTreeModel {
     std::vector<TreeNode> nodes;
     std::vector<TreeEdge> edges;
     int max_depth = 0;
-    float height = 0;     ///< rows
-    float path_rows = 1;  ///< rows reserved for each node of the accepted path
-    int room_depth = 0;   ///< maximum depth of a round in flight: number of columns
-    float room_rows = 0;  ///< rows reserved for levels not yet drafted
+    float height = 0;         ///< rows
+    float path_rows = 1;      ///< rows reserved for each node of the accepted path
+    int reserved_depth = 0;   ///< maximum depth of a round in flight: number of columns
+    float reserved_rows = 0;  ///< rows reserved for levels not yet drafted
     int drafted = 0, accepted = 0, committed = 0;
 };
 

@@ -34,7 +34,7 @@ KernelTable kernel_table(std::span<const KernelRow> all, double probe, int rows,
     std::sort(table.row_counts.begin(), table.row_counts.end());
     table.row_counts.erase(std::unique(table.row_counts.begin(), table.row_counts.end()),
                            table.row_counts.end());
-    const int least = table.row_counts.empty() ? 0 : table.row_counts.front();
+    const int min_rows = table.row_counts.empty() ? 0 : table.row_counts.front();
     for (const KernelRow& row : all) {
         if (rows > 0 && row.rows > 0 && row.rows != rows) continue;
         if (!precision.empty() && row.precision != precision) continue;
@@ -44,8 +44,9 @@ KernelTable kernel_table(std::span<const KernelRow> all, double probe, int rows,
         const double reads = row.scattered_probe > 0 ? row.scattered_probe : probe;
         line.share = reads > 0 ? line.gb_per_s / reads : 0;
         if (row.op != full_head)
-            line.of_head = ratio(row.median_us, find(all, full_head, row.precision, row.rows));
-        if (row.rows > least) line.of_one = ratio(row.median_us, find(all, row.op, row.precision, least));
+            line.ratio_to_head = ratio(row.median_us, find(all, full_head, row.precision, row.rows));
+        if (row.rows > min_rows)
+            line.ratio_to_one = ratio(row.median_us, find(all, row.op, row.precision, min_rows));
         table.lines.push_back(std::move(line));
     }
     std::stable_sort(table.lines.begin(), table.lines.end(), [&](const KernelLine& a, const KernelLine& b) {

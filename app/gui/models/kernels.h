@@ -22,9 +22,9 @@ struct KernelRow {
 struct KernelLine {
     KernelRow row;
     double gb_per_s = 0;
-    double share = 0;               ///< of the bandwidth probe with the same access pattern
-    std::optional<double> of_head;  ///< time / full head's at the same precision and M
-    std::optional<double> of_one;   ///< time / same op's at the smallest M: t(M) / t(1)
+    double share = 0;                     ///< of the bandwidth probe with the same access pattern
+    std::optional<double> ratio_to_head;  ///< time / full head's at the same precision and M
+    std::optional<double> ratio_to_one;   ///< time / same op's at the smallest M: t(M) / t(1)
 };
 
 struct KernelTable {

@@ -4,7 +4,7 @@
 
 namespace draftscope {
 
-std::vector<LabelBox> places_around(float x, float y, float gap, float width, float height) {
+std::vector<LabelBox> boxes_around(float x, float y, float gap, float width, float height) {
     const float right = x + gap, left = x - gap - width, above = y - gap - height, below = y + gap;
     std::vector<LabelBox> places;
     for (const auto& [at_x, at_y] : {std::pair{right, above},

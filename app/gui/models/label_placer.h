@@ -18,9 +18,9 @@ struct LabelBox {
 };
 
 /// Keeps the occupied boxes inside a frame.
-class LabelPlaces {
+class LabelPlacer {
   public:
-    explicit LabelPlaces(LabelBox frame) : frame_(frame) {}
+    explicit LabelPlacer(LabelBox frame) : frame_(frame) {}
 
     void take(LabelBox box) { taken_.push_back(box); }
     /// Occupies and returns the first candidate that is free and inside the frame, if any.
@@ -57,6 +57,6 @@ class LabelPlaces {
 
 /// Returns candidate boxes around a mark of radius `gap`: upper right first, then the other corners and
 /// sides.
-std::vector<LabelBox> places_around(float x, float y, float gap, float width, float height);
+std::vector<LabelBox> boxes_around(float x, float y, float gap, float width, float height);
 
 }  // namespace draftscope

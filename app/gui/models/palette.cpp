@@ -44,7 +44,7 @@ constexpr Palette light_palette = {
     .target = 0xA86400,
     .prefill = 0x6B737B,
 };
-constexpr double least_contrast = 3.0;
+constexpr double min_contrast = 3.0;
 
 double channel(std::uint32_t value) {
     const double c = static_cast<double>(value & 0xFF) / 255.0;
@@ -79,7 +79,7 @@ std::uint32_t data_colour(std::uint32_t rgb, ThemeId theme) {
     const Palette& p = palette(theme);
     const std::uint32_t towards = theme == ThemeId::dark ? 0xFFFFFF : 0x000000;
     std::uint32_t colour = rgb;
-    for (double amount = 0; amount < 0.8 && contrast(colour, p.panel) < least_contrast; amount += 0.05)
+    for (double amount = 0; amount < 0.8 && contrast(colour, p.panel) < min_contrast; amount += 0.05)
         colour = mix(rgb, towards, amount);
     return colour;
 }

@@ -116,7 +116,7 @@ std::vector<CategoryShare> category_shares(const Snapshot& snapshot, RowId run_i
     }
     const auto add = [&](int phase_id, double CategorySum::*field) {
         std::size_t at = 0;
-        for (const PhaseSample& sample : samples.of(phase_id)) {
+        for (const PhaseSample& sample : samples.phase_samples(phase_id)) {
             while (samples.steps()[at] < sample.step) ++at;
             if (of_step[at] != nullptr) of_step[at]->*field += static_cast<double>(sample.exposed_ns);
         }
@@ -254,7 +254,7 @@ PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std:
             if (row.phase_id != counter.phase_id || !counter.name.starts_with("dram__bytes_")) continue;
             row.dram_mb = row.dram_mb.value_or(0) + 1e-6 * counter.per_step();
             double bytes = 0;
-            for (const PhaseSample& sample : samples.of(row.phase_id))
+            for (const PhaseSample& sample : samples.phase_samples(row.phase_id))
                 bytes += static_cast<double>(sample.bytes);
             if (row.count > 0) row.needed_mb = 1e-6 * bytes / static_cast<double>(row.count);
         }

@@ -9,7 +9,7 @@ namespace draftscope {
 namespace {
 
 constexpr double published_kappa = 0.25;  // SlimSpec, figure 3: Llama-3.1-8B on one H200
-constexpr int most_lines = 12;
+constexpr int max_lines = 12;
 
 std::string short_label(const HeadStats& stats) {
     std::string label = stats.head;
@@ -19,7 +19,7 @@ std::string short_label(const HeadStats& stats) {
     return label;
 }
 
-std::string reads_text(const HeadReads& reads) {
+std::string reads_text(const HeadTraffic& reads) {
     if (reads.streamed + reads.gathered <= 0) return {};
     std::string text = fmt::format("{:.1f} MB per round", (reads.streamed + reads.gathered) / 1e6);
     if (reads.gathered > 0) text += fmt::format(", {:.1f} MB of it in scattered rows", reads.gathered / 1e6);
@@ -32,7 +32,7 @@ std::string reads_text(const HeadReads& reads) {
 
 /// Returns tau over all rounds of the run, as in the toolbar. For a head that took part in only some rounds,
 /// it is the driving head's tau scaled by the ratio of their rho_tau.
-double tau_of_run(const HeadComparison& head, const HeadComparison* live) {
+double run_tau(const HeadComparison& head, const HeadComparison* live) {
     const bool sampled = head.stats.mode == HeadMode::aligned || head.stats.mode == HeadMode::calibration;
     if (!sampled || live == nullptr || !live->cost.rho_tau || !head.cost.rho_tau) return head.stats.tau;
     return live->stats.tau * head.cost.rho_tau->value / live->cost.rho_tau->value;
@@ -49,7 +49,7 @@ PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, do
     point.rho_tau = cost.rho_tau->value;
     point.nu_interval = cost.nu->interval;
     point.rho_interval = cost.rho_tau->interval;
-    point.tau = tau_of_run(head, live);
+    point.tau = run_tau(head, live);
     point.reference = stats.head == "full";
     point.estimate = !point.reference && head.estimate;
     point.predicted =
@@ -108,16 +108,16 @@ std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window) {
     std::vector<IsoLine> lines;
     if (window.nu_max <= window.nu_min || window.rho_max <= window.rho_min || kappa < 0) return lines;
     // Two corners bound the levels: the speed-up increases with rho_tau and decreases with nu.
-    const double least = predicted_speedup(window.rho_min, window.nu_max, kappa);
-    const double most = predicted_speedup(window.rho_max, window.nu_min, kappa);
+    const double min_speedup = predicted_speedup(window.rho_min, window.nu_max, kappa);
+    const double max_speedup = predicted_speedup(window.rho_max, window.nu_min, kappa);
     double step = 0.01;
     for (const double candidate : {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0}) {
         step = candidate;
-        if ((most - least) / step <= most_lines - 1) break;
+        if ((max_speedup - min_speedup) / step <= max_lines - 1) break;
     }
-    const auto first = static_cast<long>(std::ceil(least / step)),
-               last = static_cast<long>(std::floor(most / step));
-    for (long k = first; k <= last && k - first < most_lines; ++k) {
+    const auto first = static_cast<long>(std::ceil(min_speedup / step)),
+               last = static_cast<long>(std::floor(max_speedup / step));
+    for (long k = first; k <= last && k - first < max_lines; ++k) {
         IsoLine line;
         line.speedup = static_cast<double>(k) * step;
         double from = window.nu_min, to = window.nu_max;
@@ -164,8 +164,8 @@ PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, dou
     return window;
 }
 
-bool holds(const PlaneWindow& window, std::span<const PlanePoint> points, double nu_margin,
-           double rho_margin) {
+bool contains_points(const PlaneWindow& window, std::span<const PlanePoint> points, double nu_margin,
+                     double rho_margin) {
     const double nu = nu_margin * (window.nu_max - window.nu_min) * 0.999;
     const double rho = rho_margin * (window.rho_max - window.rho_min) * 0.999;
     return std::all_of(points.begin(), points.end(), [&](const PlanePoint& point) {
@@ -177,17 +177,17 @@ bool holds(const PlaneWindow& window, std::span<const PlanePoint> points, double
 bool PlaneView::follow(std::span<const PlanePoint> points, double nu_margin, double rho_margin, bool fit) {
     const auto driving = points.last(points.empty() ? 0 : 1);
     if (shown_ && !same(*shown_, window_)) moved_ = true;
-    const bool lost = moved_ && held_driving_ && !holds(*shown_, driving, 0, 0);
+    const bool lost = moved_ && held_driving_ && !contains_points(*shown_, driving, 0, 0);
     if (fit || lost || !shown_) moved_ = false;
     if (moved_) return false;
-    if (shown_ && !fit && !lost && holds(window_, points, nu_margin, rho_margin)) return false;
+    if (shown_ && !fit && !lost && contains_points(window_, points, nu_margin, rho_margin)) return false;
     window_ = fit_window(points, nu_margin, rho_margin);
     return true;
 }
 
 void PlaneView::show(const PlaneWindow& shown, std::span<const PlanePoint> points) {
     shown_ = shown;
-    held_driving_ = !points.empty() && holds(shown, points.last(1), 0, 0);
+    held_driving_ = !points.empty() && contains_points(shown, points.last(1), 0, 0);
 }
 
 PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
@@ -213,7 +213,7 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     for (const HeadComparison& head : heads) {
         std::optional<double> predicted;
         if (head.cost.predicted) predicted = head.cost.predicted->value;
-        model.bars.push_back({short_label(head.stats), head.stats.head, tau_of_run(head, live), predicted,
+        model.bars.push_back({short_label(head.stats), head.stats.head, run_tau(head, live), predicted,
                               head.stats.mode == HeadMode::drive, head.estimate});
     }
     return model;

@@ -57,8 +57,8 @@ struct TauBar {
 /// plot's width and height.
 PlaneWindow fit_window(std::span<const PlanePoint> points, double nu_margin, double rho_margin);
 /// Returns true if the window contains these points with their marks.
-bool holds(const PlaneWindow& window, std::span<const PlanePoint> points, double nu_margin,
-           double rho_margin);
+bool contains_points(const PlaneWindow& window, std::span<const PlanePoint> points, double nu_margin,
+                     double rho_margin);
 
 /// Range of the axes. It follows the points until the user moves it. If the driving head's point (the last
 /// one) leaves the view by itself, the range follows again.

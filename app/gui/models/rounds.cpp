@@ -12,22 +12,22 @@ namespace draftscope {
 namespace {
 
 void set_dominant(RoundCell& cell, const StepPhases& phases) {
-    TimeNs most = phases.remainder_ns;
+    TimeNs max_ns = phases.remainder_ns;
     cell.dominant_phase = remainder_phase_id;
     for (int id = 0; id < max_phases; ++id) {
         const TimeNs ns = phases.ns[static_cast<std::size_t>(id)];
-        if (id == remainder_phase_id || ns <= most) continue;
-        most = ns;
+        if (id == remainder_phase_id || ns <= max_ns) continue;
+        max_ns = ns;
         cell.dominant_phase = id;
     }
     cell.step_ns = phases.step_ns;
     cell.dominant_share =
-        phases.step_ns > 0 ? static_cast<double>(most) / static_cast<double>(phases.step_ns) : 0;
+        phases.step_ns > 0 ? static_cast<double>(max_ns) / static_cast<double>(phases.step_ns) : 0;
 }
 
 }  // namespace
 
-std::size_t RoundsModel::position_of(std::size_t round_index) const {
+std::size_t RoundsModel::find_cell(std::size_t round_index) const {
     const auto cell = std::lower_bound(cells.begin(), cells.end(), round_index,
                                        [](const RoundCell& c, std::size_t index) { return c.index < index; });
     return cell == cells.end() || cell->index != round_index ? cells.size()

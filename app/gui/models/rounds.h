@@ -29,7 +29,7 @@ struct RoundsModel {
     std::vector<RoundCell> cells;
     int tallest = 1;  ///< largest accepted count or tree depth
 
-    std::size_t position_of(std::size_t round_index) const;  ///< index into `cells`; cells.size() if absent
+    std::size_t find_cell(std::size_t round_index) const;  ///< index into `cells`; cells.size() if absent
 };
 /// Appends new rounds. Starts over if the run changed or the snapshot has fewer rounds than before.
 void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id);

@@ -27,7 +27,7 @@ std::size_t first_round_at_or_after(const Snapshot& snapshot, RowId run_id) {
 /// Sets the toolbar's speed-up and how it was measured.
 void set_speedup(const Snapshot& snapshot, const RunRow& run, HeaderNumbers& numbers) {
     // Without an interval: this runs after every round.
-    const auto speed = speed_up(snapshot, run.id, {.resamples = 0});
+    const auto speed = compute_speedup(snapshot, run.id, {.resamples = 0});
     if (speed) {
         numbers.speedup = fmt::format("{:.2f}", speed->ratio.value);
         numbers.speedup_why = fmt::format(
@@ -37,7 +37,7 @@ void set_speedup(const Snapshot& snapshot, const RunRow& run, HeaderNumbers& num
             speed->conversations_of_run, fmt::join(speed->plain_runs, ", "));
     } else if (run.drafter == plain_drafter) {
         numbers.speedup_why = "Decoded without a drafter: the reference for the other runs' speed-ups.";
-    } else if (const auto earlier = earlier_baseline(snapshot, run.id)) {
+    } else if (const auto earlier = legacy_baseline(snapshot, run.id)) {
         numbers.speedup_why = fmt::format(
             "An earlier version measured this file's AR baseline ({:.1f} tok/s) over other prompts. Record "
             "the run again to get a speed-up.",
@@ -50,7 +50,7 @@ void set_speedup(const Snapshot& snapshot, const RunRow& run, HeaderNumbers& num
 }
 
 /// Returns false for a run that is still loading or in prefill: the selection stays.
-bool takes_over(const Snapshot& snapshot, RowId run_id, RowId shown) {
+bool may_take_selection(const Snapshot& snapshot, RowId run_id, RowId shown) {
     const RunRow* run = snapshot.run(run_id);
     const bool under_way = snapshot.in_flight != nullptr && !snapshot.in_flight->rounds.empty() &&
                            snapshot.in_flight->rounds[0].row.run_id == run_id;
@@ -73,7 +73,7 @@ const Snapshot* round_in_flight(const Snapshot& snapshot, const UiState& ui) {
 void sync_selection(const Snapshot& snapshot, UiState& ui) {
     const RowId newest = snapshot.runs.empty() ? 0 : snapshot.runs.back().id;
     const bool replaced = ui.source != snapshot.source || snapshot.run(ui.run_id) == nullptr;
-    if (replaced || (newest != ui.newest_run && takes_over(snapshot, newest, ui.run_id))) {
+    if (replaced || (newest != ui.newest_run && may_take_selection(snapshot, newest, ui.run_id))) {
         ui.source = snapshot.source;
         ui.newest_run = newest;
         ui.run_id = newest;
@@ -159,10 +159,10 @@ std::string losses_text(const Snapshot& snapshot, RowId run_id) {
     return text;
 }
 
-std::string short_name(std::string_view path, std::size_t longest) {
+std::string short_name(std::string_view path, std::size_t max_length) {
     const std::size_t slash = path.find_last_of('/');
     std::string name(slash == std::string_view::npos ? path : path.substr(slash + 1));
-    if (name.size() > longest) name = name.substr(0, longest - 1) + "…";
+    if (name.size() > max_length) name = name.substr(0, max_length - 1) + "…";
     return name;
 }
 

@@ -47,6 +47,6 @@ HeaderNumbers header_numbers(const Snapshot& snapshot, RowId run_id);
 /// Returns the number of lost records by kind, or "no records lost".
 std::string losses_text(const Snapshot& snapshot, RowId run_id);
 /// Returns the last part of a path or spec, cut to at most `longest` characters.
-std::string short_name(std::string_view path, std::size_t longest = 40);
+std::string short_name(std::string_view path, std::size_t max_length = 40);
 
 }  // namespace draftscope

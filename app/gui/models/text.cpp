@@ -21,7 +21,7 @@ std::string token_bytes(const Snapshot& snapshot, const RunRow& run, TokenId tok
     return fmt::format("⟨{}⟩", token);
 }
 
-PieceKind kind_of(TokenSource source) {
+PieceKind to_piece_kind(TokenSource source) {
     switch (source) {
         case TokenSource::prefill:
             return PieceKind::prefill;
@@ -33,7 +33,7 @@ PieceKind kind_of(TokenSource source) {
     return PieceKind::bonus;
 }
 
-std::optional<std::size_t> round_index_of(const Snapshot& snapshot, RowId round_id) {
+std::optional<std::size_t> find_round_index(const Snapshot& snapshot, RowId round_id) {
     std::size_t low = 0, high = snapshot.rounds.size();
     while (low < high) {
         const std::size_t middle = low + (high - low) / 2;
@@ -46,7 +46,7 @@ std::optional<std::size_t> round_index_of(const Snapshot& snapshot, RowId round_
     return low;
 }
 
-std::string caption_of(const Snapshot& snapshot, const PromptRow& prompt) {
+std::string make_caption(const Snapshot& snapshot, const PromptRow& prompt) {
     const auto in_run = std::count_if(snapshot.prompts.begin(), snapshot.prompts.end(),
                                       [&](const auto& other) { return other->run_id == prompt.run_id; });
     std::string text =
@@ -126,7 +126,7 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
         return model;
     }
     model.prompt_id = prompt_id;
-    model.caption = caption_of(snapshot, *prompt);
+    model.caption = make_caption(snapshot, *prompt);
     if (!prompt->text.empty()) model.pieces.emplace_back().text = prompt->text + "\n";
     std::vector<const TokenRow*> tokens;
     for (std::size_t i = 0; i < snapshot.tokens.size(); ++i)
@@ -139,13 +139,13 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
         const TokenRow& token = *row;
         TextPiece piece;
         bytes.push_back(token_bytes(snapshot, *run, token.token_id));
-        piece.kind = kind_of(token.source);
+        piece.kind = to_piece_kind(token.source);
         piece.token_id = token.token_id;
         piece.position = token.position;
         piece.depth = token.depth;
         piece.covered = token.covered;
         piece.rank = token.rank;
-        if (token.round_id != 0) piece.round_index = round_index_of(snapshot, token.round_id);
+        if (token.round_id != 0) piece.round_index = find_round_index(snapshot, token.round_id);
         model.drafted += piece.kind == PieceKind::draft;
         model.bonus += piece.kind == PieceKind::bonus;
         model.uncovered += !piece.covered;

@@ -101,7 +101,7 @@ class TextFlow {
 
   private:
     const std::string& text(std::uint32_t piece) const { return pieces_[piece].text; }
-    float width_of(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
+    float measure_range(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
         return measure_(std::string_view(text(piece)).substr(first, end - first));
     }
     void next_line() {
@@ -131,12 +131,12 @@ class TextFlow {
         if (run.count < 2 || text(run.piece)[run.first] != ' ') return;
         ++run.first;
         --run.count;
-        run.width = width_of(run.piece, run.first, run.first + run.count);
+        run.width = measure_range(run.piece, run.first, run.first + run.count);
     }
     /// Adds a word, or the part of a word that a token holds.
     void put(std::uint32_t piece, std::uint32_t first, std::uint32_t end) {
         const bool space = text(piece)[first] == ' ';
-        TextRun run{piece, first, end - first, x_, width_of(piece, first, end), line_, false};
+        TextRun run{piece, first, end - first, x_, measure_range(piece, first, end), line_, false};
         if (x_ + run.width > width_ && x_ > 0) {
             if (space) word_start_ = runs_.size();
             wrap();

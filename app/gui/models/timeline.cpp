@@ -31,7 +31,7 @@ std::string_view phase_name(std::uint8_t phase) {
 }  // namespace
 
 void TimelineIndex::update(const Snapshot& snapshot, RowId run_id) {
-    run_ = snapshot.lanes_of(run_id);
+    run_ = snapshot.lanes_for(run_id);
     if (run_ == nullptr) run_ = std::make_shared<const RunLanes>();
 }
 
@@ -40,7 +40,7 @@ std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
     const double column_ns = view.ns_per_column();
     if (column_ns <= 0) return 0;
     std::size_t looked_at = 0;
-    const auto column_of = [&](TimeNs t) {
+    const auto to_column = [&](TimeNs t) {
         return static_cast<int>(std::floor(static_cast<double>(t - view.begin) / column_ns));
     };
     PhaseSums busy{}, before{}, after{};
@@ -54,12 +54,12 @@ std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view,
             ++looked_at;
             continue;
         }
-        const int column = column_of(row.start(i));
+        const int column = to_column(row.start(i));
         auto next_column_start =
             view.begin + static_cast<TimeNs>(std::ceil(static_cast<double>(column + 1) * column_ns));
-        // Corrects the rounding of the product: column_of() decides.
-        while (column_of(next_column_start - 1) > column) --next_column_start;
-        while (column_of(next_column_start) <= column) ++next_column_start;
+        // Corrects the rounding of the product: to_column() decides.
+        while (to_column(next_column_start - 1) > column) --next_column_start;
+        while (to_column(next_column_start) <= column) ++next_column_start;
         std::size_t j = row.first_starting(std::min(next_column_start, view.end), i);
         // Only the last interval that starts in the column can be wider than a column.
         if (j > i + 1 && static_cast<double>(row.end(j - 1) - row.start(j - 1)) >= column_ns) --j;
@@ -100,10 +100,10 @@ std::optional<std::size_t> interval_at(const TimelineRow& row, TimeNs t, TimeNs 
     return after <= before ? at : at - 1;
 }
 
-TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeNs least_span_ns) {
+TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeNs min_span_ns) {
     const double span = static_cast<double>(view.end - view.begin);
     const double pivot = static_cast<double>(view.begin) + span * at;
-    const double wanted = std::max(span * factor, static_cast<double>(std::max<TimeNs>(least_span_ns, 1)));
+    const double wanted = std::max(span * factor, static_cast<double>(std::max<TimeNs>(min_span_ns, 1)));
     TimelineView out = view;
     out.begin = static_cast<TimeNs>(std::llround(pivot - wanted * at));
     out.end = out.begin + std::max<TimeNs>(static_cast<TimeNs>(std::llround(wanted)), 1);

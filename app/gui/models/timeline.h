@@ -51,7 +51,7 @@ std::size_t visible_blocks(const TimelineRow& row, const TimelineView& view, std
 std::optional<std::size_t> interval_at(const TimelineRow& row, TimeNs t, TimeNs slack_ns);
 
 /// Zooms by `factor` (< 1 = in) around the time at `at` (0..1 of the width).
-TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeNs least_span_ns);
+TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeNs min_span_ns);
 /// Returns a draft level's name; level 0 is the catch-up forward.
 std::string level_name(int level);
 

@@ -7,7 +7,7 @@
 
 namespace draftscope {
 
-void UnsavedRounds::see(const Snapshot& snapshot, bool kept) {
+void UnsavedRounds::update(const Snapshot& snapshot, bool kept) {
     const bool cleared = snapshot.source != source_ || snapshot.rounds.size() < known_rounds_;
     if (cleared) *this = {};
     source_ = snapshot.source;

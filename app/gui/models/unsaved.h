@@ -15,7 +15,7 @@ class UnsavedRounds {
   public:
     /// Updates the count for a new snapshot. `kept`: its new runs need no saving, because they are recorded
     /// to a file or belong to the automatic demo.
-    void see(const Snapshot& snapshot, bool kept);
+    void update(const Snapshot& snapshot, bool kept);
     /// Marks the first `rounds` rounds of the snapshot as saved.
     void save(std::size_t rounds) { saved_rounds_ = rounds; }
     /// Returns the number of unsaved rounds.

@@ -12,11 +12,11 @@
 namespace draftscope {
 namespace {
 
-struct CompareMemory {
+struct CompareState {
     std::optional<CompareSide> a, b;
     bool force = false;
-    CompareChoice asked;  ///< the last requested comparison
-    bool asked_any = false;
+    CompareChoice requested;  ///< the last requested comparison
+    bool has_request = false;
 };
 
 const CompareRun* find(const std::vector<CompareRun>& runs, const std::optional<CompareSide>& side) {
@@ -25,23 +25,23 @@ const CompareRun* find(const std::vector<CompareRun>& runs, const std::optional<
     return nullptr;
 }
 
-CompareSide side_of(const CompareRun& run) {
+CompareSide to_side(const CompareRun& run) {
     return {run.source, run.run_id};
 }
 
 /// Keeps the chosen runs while they exist; otherwise chooses a new pair.
-void settle(CompareMemory& memory, const std::vector<CompareRun>& runs) {
-    if (find(runs, memory.a) != nullptr && find(runs, memory.b) != nullptr) return;
-    memory.a.reset();
-    memory.b.reset();
-    memory.force = false;
+void keep_or_choose_pair(CompareState& panel_state, const std::vector<CompareRun>& runs) {
+    if (find(runs, panel_state.a) != nullptr && find(runs, panel_state.b) != nullptr) return;
+    panel_state.a.reset();
+    panel_state.b.reset();
+    panel_state.force = false;
     const auto pair = first_pair(runs);
     if (!pair) return;
-    memory.a = side_of(runs[pair->first]);
-    memory.b = side_of(runs[pair->second]);
+    panel_state.a = to_side(runs[pair->first]);
+    panel_state.b = to_side(runs[pair->second]);
 }
 
-void choose(PanelContext& c, CompareMemory& memory, const std::vector<CompareRun>& runs) {
+void choose(PanelContext& c, CompareState& panel_state, const std::vector<CompareRun>& runs) {
     const auto combo = [&](const char* id, std::optional<CompareSide>& side, float width) {
         const CompareRun* chosen = find(runs, side);
         ImGui::SetNextItemWidth(width);
@@ -49,8 +49,8 @@ void choose(PanelContext& c, CompareMemory& memory, const std::vector<CompareRun
         for (const CompareRun& run : runs) {
             ImGui::PushID(&run);
             if (ImGui::Selectable(run.label.c_str(), &run == chosen)) {
-                side = side_of(run);
-                memory.force = false;
+                side = to_side(run);
+                panel_state.force = false;
             }
             ImGui::PopID();
         }
@@ -61,16 +61,16 @@ void choose(PanelContext& c, CompareMemory& memory, const std::vector<CompareRun
     const bool one_line = room > 34 * c.style.em;
     const float buttons = one_line ? 11.5f * c.style.em : 0.8f * c.style.em;
     const float width = std::max(8 * c.style.em, (room - buttons) / 2);
-    combo("##a", memory.a, width);
-    tooltip(c.style, "A: the reference run");
+    combo("##a", panel_state.a, width);
+    show_tooltip(c.style, "A: the reference run");
     ImGui::SameLine();
-    combo("##b", memory.b, width);
-    tooltip(c.style, "B: the run compared with A");
+    combo("##b", panel_state.b, width);
+    show_tooltip(c.style, "B: the run compared with A");
     if (one_line) ImGui::SameLine();
-    if (ImGui::Button("Swap##compare")) std::swap(memory.a, memory.b);
+    if (ImGui::Button("Swap##compare")) std::swap(panel_state.a, panel_state.b);
     ImGui::SameLine();
     if (ImGui::Button("Add capture...")) c.ui.open_other_requested = true;
-    tooltip(c.style, "Opens a second capture to compare its runs with those of the shown capture.");
+    show_tooltip(c.style, "Opens a second capture to compare its runs with those of the shown capture.");
 }
 
 void draw_scale(const Style& style, const Forest& forest, float x, float width, float top, float bottom) {
@@ -83,7 +83,7 @@ void draw_scale(const Style& style, const Forest& forest, float x, float width, 
 }
 
 /// Draws the interval as a line and the ratio as a dot, hollow without an interval.
-void interval_cell(const Style& style, const Forest& forest, const ForestRow& row) {
+void draw_interval_cell(const Style& style, const Forest& forest, const ForestRow& row) {
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
@@ -142,7 +142,7 @@ void draw_table(const Style& style, const Comparison& comparison) {
             ImGui::TextUnformatted(cells[i].c_str());
             ImGui::PopStyleColor();
         }
-        interval_cell(style, forest, row);
+        draw_interval_cell(style, forest, row);
     }
     ImGui::EndTable();
 }
@@ -155,46 +155,48 @@ void draw_comparison(const Style& style, const Comparison& comparison) {
     for (const std::string& warning : comparison.warnings) ImGui::TextWrapped("%s", warning.c_str());
     ImGui::PopStyleColor();
     for (const auto& [letter, run] : {std::pair{'A', &comparison.a}, {'B', &comparison.b}}) {
-        text_cut(compare_side(letter, *run));
+        draw_cut_text(compare_side(letter, *run));
     }
     draw_table(style, comparison);
-    hint(style, compare_footer(comparison));
+    draw_hint(style, compare_footer(comparison));
 }
 
 /// Requests the comparison if the choice changed. For live runs, a button requests it.
-void ask(PanelContext& c, CompareMemory& memory, bool live) {
-    const CompareChoice choice{*memory.a, *memory.b, memory.force};
+void request_comparison(PanelContext& c, CompareState& panel_state, bool live) {
+    const CompareChoice choice{*panel_state.a, *panel_state.b, panel_state.force};
     const CompareReport* report = c.status.comparison.get();
-    const bool there = report != nullptr && report->choice == choice;
+    const bool is_current = report != nullptr && report->choice == choice;
     if (live) {
         if (ImGui::Button("Compare recorded rounds")) c.commands.push_back(CmdCompare{choice});
         return;
     }
-    if (there || c.status.comparing || (memory.asked_any && memory.asked == choice)) return;
-    memory.asked = choice;
-    memory.asked_any = true;
+    if (is_current || c.status.comparing || (panel_state.has_request && panel_state.requested == choice))
+        return;
+    panel_state.requested = choice;
+    panel_state.has_request = true;
     c.commands.push_back(CmdCompare{choice});
 }
 
 }  // namespace
 
 void draw_compare(PanelContext& c) {
-    auto& memory = c.memory.get<CompareMemory>();
+    auto& panel_state = c.panel_state.get<CompareState>();
     const std::vector<CompareRun> runs = comparable_runs(c.snapshot, c.status.others);
-    settle(memory, runs);
-    choose(c, memory, runs);
-    if (!memory.a || !memory.b)
+    keep_or_choose_pair(panel_state, runs);
+    choose(c, panel_state, runs);
+    if (!panel_state.a || !panel_state.b)
         return draw_empty_text(
             c.style,
             "Compares two runs over the same prompts, prompt by prompt: is B faster than A, and "
             "why? Record a second run, or add another capture.");
-    if (*memory.a == *memory.b)
+    if (*panel_state.a == *panel_state.b)
         return draw_empty_text(c.style, "A and B are the same run. Choose another run.");
-    const bool live = find(runs, memory.a)->live || find(runs, memory.b)->live;
-    ask(c, memory, live);
+    const bool live = find(runs, panel_state.a)->live || find(runs, panel_state.b)->live;
+    request_comparison(c, panel_state, live);
     const CompareReport* report = c.status.comparison.get();
-    if (report == nullptr || !(report->choice == CompareChoice{*memory.a, *memory.b, memory.force})) {
-        if (c.status.comparing) hint(c.style, "comparing...");
+    if (report == nullptr ||
+        !(report->choice == CompareChoice{*panel_state.a, *panel_state.b, panel_state.force})) {
+        if (c.status.comparing) draw_hint(c.style, "comparing...");
         return;
     }
     if (report->comparison) return draw_comparison(c.style, *report->comparison);
@@ -202,8 +204,9 @@ void draw_compare(PanelContext& c) {
     ImGui::TextWrapped("%s", report->refusal.c_str());
     ImGui::PopStyleColor();
     if (!report->may_force) return;
-    if (ImGui::Button("Compare anyway")) memory.force = true;
-    tooltip(c.style, "The result is marked as forced: the runs differ in more than the compared settings.");
+    if (ImGui::Button("Compare anyway")) panel_state.force = true;
+    show_tooltip(c.style,
+                 "The result is marked as forced: the runs differ in more than the compared settings.");
 }
 
 }  // namespace draftscope

@@ -15,8 +15,8 @@
 namespace draftscope {
 namespace {
 
-struct CoverageMemory {
-    Rebuild rebuild;
+struct CoverageState {
+    RebuildThrottle rebuild;
     CoverageIndex index;
     CoverageModel model;
     bool by_category = false;
@@ -73,7 +73,7 @@ void draw_curves(const Style& style, const CoverageModel& model, bool by_categor
     }
 }
 
-void star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge) {
+void draw_star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge) {
     ImVec2 points[10];
     for (int i = 0; i < 10; ++i) {
         const float r = i % 2 == 0 ? radius : 0.45f * radius;
@@ -84,20 +84,20 @@ void star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge) {
     list->AddPolyline(points, 10, edge, 1.5f, ImDrawFlags_Closed);
 }
 
-void diamond(ImDrawList* list, ImVec2 at, float r, ImU32 fill, ImU32 edge) {
+void draw_diamond(ImDrawList* list, ImVec2 at, float r, ImU32 fill, ImU32 edge) {
     const ImVec2 points[] = {{at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
     list->AddConvexPolyFilled(points, 4, fill);
     list->AddPolyline(points, 4, edge, 1.5f, ImDrawFlags_Closed);
 }
 
-void mass_tick(ImDrawList* list, const HeadMark& head, ImVec2 at, float em, ImU32 colour) {
+void draw_mass_tick(ImDrawList* list, const HeadMark& head, ImVec2 at, float em, ImU32 colour) {
     if (!head.covered_mass) return;
     const ImVec2 end = ImPlot::PlotToPixels(std::max(head.active_rows, 1.0), 100 * *head.covered_mass);
     list->AddLine(at, end, colour, 1.2f);
     list->AddLine({end.x - 0.35f * em, end.y}, {end.x + 0.35f * em, end.y}, colour, 2.0f);
 }
 
-void mark_tooltip(const HeadMark& head) {
+void show_mark_tooltip(const HeadMark& head) {
     if (!ImGui::BeginTooltip()) return;
     ImGui::Text("%s%s", head.head.c_str(),
                 head.mode == HeadMode::drive       ? ""
@@ -117,7 +117,7 @@ void label_marks(const Style& style, const CoverageModel& model, const std::vect
     ImDrawList* list = ImPlot::GetPlotDrawList();
     const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
     const float font = 0.82f * style.em;
-    LabelPlaces places({origin.x, origin.y, origin.x + size.x, origin.y + size.y});
+    LabelPlacer places({origin.x, origin.y, origin.x + size.x, origin.y + size.y});
     const float r = 0.45f * style.em;
     for (const ImVec2 at : marks) places.take({at.x - r, at.y - r, at.x + r, at.y + r});
     const bool room =
@@ -127,7 +127,7 @@ void label_marks(const Style& style, const CoverageModel& model, const std::vect
         const std::string text =
             fmt::format("{} {:.1f} %", model.heads[i].label, 100 * model.heads[i].coverage);
         const ImVec2 extent = style.ui->CalcTextSizeA(font, 1e9f, 0, text.c_str());
-        const auto around = places_around(marks[i].x, marks[i].y, 0.55f * style.em, extent.x + 4, extent.y);
+        const auto around = boxes_around(marks[i].x, marks[i].y, 0.55f * style.em, extent.x + 4, extent.y);
         const bool driving = model.heads[i].mode == HeadMode::drive;
         const auto box = driving ? places.place_always(around) : places.place(around);
         if (!box) continue;
@@ -150,17 +150,17 @@ void draw_heads(const Style& style, const CoverageModel& model) {
         const ImU32 ground = to_im(style.colours.panel);
         const ImU32 fill = head.estimate ? ground : colour, edge = head.estimate ? colour : ground;
         const float scale = head.mode == HeadMode::drive ? 1.25f : 0.9f;
-        mass_tick(list, head, at, style.em, colour);
+        draw_mass_tick(list, head, at, style.em, colour);
         if (head.is_dynamic)
-            star(list, at, scale * 0.55f * style.em, fill, edge);
+            draw_star(list, at, scale * 0.55f * style.em, fill, edge);
         else
-            diamond(list, at, scale * 0.38f * style.em, fill, edge);
+            draw_diamond(list, at, scale * 0.38f * style.em, fill, edge);
         if (std::abs(mouse.x - at.x) + std::abs(mouse.y - at.y) < 0.8f * style.em) hovered = &head;
         places.push_back(at);
     }
     label_marks(style, model, places);
     ImPlot::PopPlotClipRect();
-    if (hovered != nullptr && ImPlot::IsPlotHovered()) mark_tooltip(*hovered);
+    if (hovered != nullptr && ImPlot::IsPlotHovered()) show_mark_tooltip(*hovered);
 }
 
 /// Marks the round's tokens on the rank axis. Tokens outside the active set have a taller tick and a cross.
@@ -211,9 +211,9 @@ double first_size(const CoverageModel& model) {
     return std::clamp(size, 1.0, std::max(1.0, model.vocab_size / 4.0));
 }
 
-void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float height, bool fit) {
+void draw_coverage_plot(PanelContext& context, CoverageState& panel_state, float height, bool fit) {
     const Style& style = context.style;
-    const CoverageModel& model = memory.model;
+    const CoverageModel& model = panel_state.model;
     if (!ImPlot::BeginPlot("##coverage", {-1, height}, curve_flags(style, height))) return;
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "shortlist size (tokens)");
@@ -225,24 +225,24 @@ void draw_coverage_plot(PanelContext& context, CoverageMemory& memory, float hei
     for (const HeadMark& head : model.heads) widest = std::max(widest, head.active_rows);
     // Shows the range of the shortlists; the user can zoom out.
     const double smallest = first_size(model);
-    const double least = 100 * coverage_at(memory.index.all(), static_cast<int>(smallest));
+    const double min_percent = 100 * coverage_at(panel_state.index.all(), static_cast<int>(smallest));
     ImPlot::SetupAxisLimits(ImAxis_X1, smallest, widest * 1.4, when);
     // Space above 100 % for marks.
-    const double bottom = std::max(0.0, least - 2),
+    const double bottom = std::max(0.0, min_percent - 2),
                  above = 0.9 * style.em / std::max(height - 4 * style.em, 1.0f);
     ImPlot::SetupAxisLimits(ImAxis_Y1, bottom, 100 + std::clamp(above, 0.03, 0.25) * (100 - bottom), when);
     ImPlot::SetupLegend(ImPlotLocation_SouthEast);
-    if (model.least_v_for_99 > 0) {
-        const double line = model.least_v_for_99;
+    if (model.min_v_for_99 > 0) {
+        const double line = model.min_v_for_99;
         ImPlot::PlotInfLines("##99", &line, 1, {ImPlotProp_LineColor, to_vec(style.colours.text_dim, 0.7f)});
     }
-    draw_curves(style, model, memory.by_category);
+    draw_curves(style, model, panel_state.by_category);
     draw_round_tokens(context, model, ImPlot::GetPlotLimits().Y.Min);
     draw_heads(style, model);
     if (ImPlot::IsPlotHovered() && !model.curves.empty()) {
         const double v = ImPlot::GetPlotMousePos().x;
         const double at = std::clamp(v, 1.0, static_cast<double>(model.vocab_size));
-        const double coverage = coverage_at(memory.index.all(), static_cast<int>(at));
+        const double coverage = coverage_at(panel_state.index.all(), static_cast<int>(at));
         ImPlot::Annotation(at, 100 * coverage, to_vec(style.colours.raised), {12, 14}, true,
                            "%.0f tokens: %.1f %%", at, 100 * coverage);
     }
@@ -254,15 +254,15 @@ void draw_tail_plot(PanelContext& context, const CoverageModel& model, float hei
     constexpr ImPlotFlags flags =
         ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
     if (!ImPlot::BeginPlot("##tail", {-1, height}, flags)) return;
-    double most = 1;
-    for (const RankBin& bin : model.tail) most = std::max(most, static_cast<double>(bin.tokens));
+    double max_tokens = 1;
+    for (const RankBin& bin : model.tail) max_tokens = std::max(max_tokens, static_cast<double>(bin.tokens));
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "frequency rank of the emitted token");
     ImPlot::SetupAxis(ImAxis_Y1, "tokens", ImPlotAxisFlags_AutoFit);
     ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
     ImPlot::SetupAxisFormat(ImAxis_X1, format_rank);
     ImPlot::SetupAxisLimits(ImAxis_X1, 1, model.vocab_size * 1.4, when);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, 0, most * 1.1, ImPlotCond_Always);
+    ImPlot::SetupAxisLimits(ImAxis_Y1, 0, max_tokens * 1.1, ImPlotCond_Always);
     ImDrawList* list = ImPlot::GetPlotDrawList();
     ImPlot::PlotDummy("tail");
     ImPlot::PushPlotClipRect();
@@ -317,55 +317,56 @@ void draw_round_plot(const Style& style, const CoverageModel& model, float heigh
     ImPlot::EndPlot();
 }
 
-void caption(const Style& style, CoverageMemory& memory, bool picture) {
-    const CoverageModel& model = memory.model;
+void draw_caption(const Style& style, CoverageState& panel_state, bool picture) {
+    const CoverageModel& model = panel_state.model;
     std::string text;
-    if (model.least_v_for_99 > 0) text = fmt::format("99 % coverage: top {} tokens", model.least_v_for_99);
+    if (model.min_v_for_99 > 0) text = fmt::format("99 % coverage: top {} tokens", model.min_v_for_99);
     if (model.unranked > 0)
         text += fmt::format("{}unranked tokens: {}", text.empty() ? "" : "; ", model.unranked);
     if (picture) return ImGui::TextUnformatted(text.c_str());
     const float switches = (model.curves.size() > 1 ? 12.5f : 6.5f) * style.em;
-    text_cut(text, std::max(4 * style.em, ImGui::GetContentRegionAvail().x - switches));
-    tooltip(style, text +
-                       (model.ranking_heads.empty()
-                            ? std::string()
-                            : "\nHeads that keep the first tokens of a ranking: " + model.ranking_heads) +
-                       (model.least_v_for_99 > 0 ? "\nThis many tokens from the start of the ranking cover "
-                                                   "99 % of the emitted tokens."
-                                                 : "") +
-                       "\nGrey curve: the best possible ranking for this text; no fixed "
-                       "shortlist of the same size covers more. Stars: context-dependent shortlists.");
+    draw_cut_text(text, std::max(4 * style.em, ImGui::GetContentRegionAvail().x - switches));
+    show_tooltip(style,
+                 text +
+                     (model.ranking_heads.empty()
+                          ? std::string()
+                          : "\nHeads that keep the first tokens of a ranking: " + model.ranking_heads) +
+                     (model.min_v_for_99 > 0 ? "\nThis many tokens from the start of the ranking cover "
+                                               "99 % of the emitted tokens."
+                                             : "") +
+                     "\nGrey curve: the best possible ranking for this text; no fixed "
+                     "shortlist of the same size covers more. Stars: context-dependent shortlists.");
     ImGui::SameLine();
     const float room = ImGui::GetContentRegionAvail().x - switches;
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
-    ImGui::Checkbox("rounds", &memory.by_round);
-    tooltip(style, "Lower plot: coverage by round instead of emitted tokens by rank");
+    ImGui::Checkbox("rounds", &panel_state.by_round);
+    show_tooltip(style, "Lower plot: coverage by round instead of emitted tokens by rank");
     if (model.curves.size() <= 1) return;
     ImGui::SameLine();
-    ImGui::Checkbox("categories", &memory.by_category);
+    ImGui::Checkbox("categories", &panel_state.by_category);
 }
 
 }  // namespace
 
 void draw_coverage(PanelContext& context) {
-    CoverageMemory& memory = context.memory.get<CoverageMemory>();
+    CoverageState& panel_state = context.panel_state.get<CoverageState>();
     const Style& style = context.style;
     const std::uint64_t key =
         static_cast<std::uint64_t>(context.ui.run_id) * 1000003u + context.ui.round.value_or(~std::size_t{0});
-    if (memory.rebuild.needed(context, key))
-        memory.rebuild.run(context, key, [&] {
-            memory.index.update(context.snapshot, context.ui.run_id);
-            memory.model = build_coverage(context.snapshot, memory.index, context.ui.round);
+    if (panel_state.rebuild.needed(context, key))
+        panel_state.rebuild.run(context, key, [&] {
+            panel_state.index.update(context.snapshot, context.ui.run_id);
+            panel_state.model = build_coverage(context.snapshot, panel_state.index, context.ui.round);
         });
-    const CoverageModel& model = memory.model;
+    const CoverageModel& model = panel_state.model;
     if (!model.empty_text.empty()) return draw_empty_text(style, model.empty_text);
     if (!model.ranking_text.empty()) return draw_empty_text(style, model.ranking_text);
-    const bool fit = context.ui.fit_requested || memory.fitted_run != context.ui.run_id;
-    memory.fitted_run = context.ui.run_id;
-    caption(style, memory, context.picture);
+    const bool fit = context.ui.fit_requested || panel_state.fitted_run != context.ui.run_id;
+    panel_state.fitted_run = context.ui.run_id;
+    draw_caption(style, panel_state, context.picture);
     const float room = ImGui::GetContentRegionAvail().y - ImGui::GetStyle().ItemSpacing.y;
-    draw_coverage_plot(context, memory, 0.6f * room, fit);
-    if (memory.by_round)
+    draw_coverage_plot(context, panel_state, 0.6f * room, fit);
+    if (panel_state.by_round)
         draw_round_plot(style, model, 0.4f * room, fit);
     else
         draw_tail_plot(context, model, 0.4f * room, fit);

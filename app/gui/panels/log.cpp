@@ -15,20 +15,20 @@
 namespace draftscope {
 namespace {
 
-constexpr std::size_t most_lines = 5000;
+constexpr std::size_t max_lines = 5000;
 
-struct LogMemory {
+struct LogState {
     std::size_t next = 0;
     std::deque<LogLine> lines;
     TimeNs start = 0;
-    int least_level = 1;
+    int min_level = 1;
     bool at_end = true;
     std::vector<const LogLine*> shown;
     std::vector<float> bottoms;  ///< bottoms of the shown lines, wrapped at `width`
     float width = 0;
 };
 
-const char* name_of(LogLevel level) {
+const char* log_level_name(LogLevel level) {
     switch (level) {
         case LogLevel::debug:
             return "debug";
@@ -42,7 +42,7 @@ const char* name_of(LogLevel level) {
     return "";
 }
 
-ImU32 colour_of(const Style& style, LogLevel level) {
+ImU32 level_colour(const Style& style, LogLevel level) {
     if (level == LogLevel::error) return to_im(style.colours.bad);
     if (level == LogLevel::warning) return to_im(style.colours.warn);
     return to_im(style.colours.text_dim);
@@ -53,40 +53,40 @@ struct LogColumns {
     float time = 0, level = 0, text = 0;  ///< left edges
 };
 
-LogColumns columns_of(float room) {
+LogColumns lay_out_columns(float room) {
     const float character = ImGui::CalcTextSize("0").x;
     const bool narrow = room < 60 * character;
     return {0, narrow ? 0 : 11 * character, (narrow ? 9.0f : 19.0f) * character};
 }
 
 /// Lays out the lines of the chosen level. Lines are wrapped again only if the width changed.
-void lay_out(LogMemory& memory, float width) {
+void lay_out(LogState& panel_state, float width) {
     std::vector<const LogLine*> shown;
-    for (const LogLine& line : memory.lines)
-        if (static_cast<int>(line.level) >= memory.least_level) shown.push_back(&line);
-    const bool grown = width == memory.width && shown.size() >= memory.shown.size() &&
-                       std::equal(memory.shown.begin(), memory.shown.end(), shown.begin());
-    if (!grown) memory.bottoms.clear();
-    memory.shown = std::move(shown);
-    memory.width = width;
-    const float room = std::max(width - columns_of(width).text, 1.0f);
-    for (std::size_t i = memory.bottoms.size(); i < memory.shown.size(); ++i) {
-        const std::string& text = memory.shown[i]->text;
+    for (const LogLine& line : panel_state.lines)
+        if (static_cast<int>(line.level) >= panel_state.min_level) shown.push_back(&line);
+    const bool grown = width == panel_state.width && shown.size() >= panel_state.shown.size() &&
+                       std::equal(panel_state.shown.begin(), panel_state.shown.end(), shown.begin());
+    if (!grown) panel_state.bottoms.clear();
+    panel_state.shown = std::move(shown);
+    panel_state.width = width;
+    const float room = std::max(width - lay_out_columns(width).text, 1.0f);
+    for (std::size_t i = panel_state.bottoms.size(); i < panel_state.shown.size(); ++i) {
+        const std::string& text = panel_state.shown[i]->text;
         const float height = ImGui::CalcTextSize(text.c_str(), nullptr, false, room).y;
-        memory.bottoms.push_back((i == 0 ? 0 : memory.bottoms[i - 1]) + height +
-                                 ImGui::GetStyle().ItemSpacing.y);
+        panel_state.bottoms.push_back((i == 0 ? 0 : panel_state.bottoms[i - 1]) + height +
+                                      ImGui::GetStyle().ItemSpacing.y);
     }
 }
 
 void draw_line(const PanelContext& c, const LogLine& line, TimeNs start, float width, float top) {
-    const LogColumns columns = columns_of(width);
+    const LogColumns columns = lay_out_columns(width);
     const auto at = [&](float x) { ImGui::SetCursorPos({x, top}); };
     at(columns.time);
     ImGui::TextDisabled(columns.level > 0 ? "%8.2f s" : "%8.2f", seconds(line.monotonic - start));
-    ImGui::PushStyleColor(ImGuiCol_Text, colour_of(c.style, line.level));
+    ImGui::PushStyleColor(ImGuiCol_Text, level_colour(c.style, line.level));
     if (columns.level > 0) {
         at(columns.level);
-        ImGui::TextUnformatted(name_of(line.level));
+        ImGui::TextUnformatted(log_level_name(line.level));
     }
     const bool plain = columns.level > 0 || line.level <= LogLevel::info;
     if (plain) ImGui::PopStyleColor();
@@ -100,44 +100,45 @@ void draw_line(const PanelContext& c, const LogLine& line, TimeNs start, float w
 void draw_losses(PanelContext& c) {
     const bool lost = !c.snapshot.losses.empty();
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(lost ? c.style.colours.warn : c.style.colours.text_dim));
-    text_cut(losses_text(c.snapshot, c.ui.run_id));
+    draw_cut_text(losses_text(c.snapshot, c.ui.run_id));
     ImGui::PopStyleColor();
-    tooltip(c.style,
-            "Records that were dropped in the selected run. Times and counts are complete only if no "
-            "records were lost.");
+    show_tooltip(c.style,
+                 "Records that were dropped in the selected run. Times and counts are complete only if no "
+                 "records were lost.");
 }
 
 }  // namespace
 
 void draw_log(PanelContext& c) {
-    auto& memory = c.memory.get<LogMemory>();
-    for (LogLine& line : log_since(memory.next, &memory.next)) {
-        if (memory.lines.empty()) memory.start = line.monotonic;
-        memory.lines.push_back(std::move(line));
+    auto& panel_state = c.panel_state.get<LogState>();
+    for (LogLine& line : log_since(panel_state.next, &panel_state.next)) {
+        if (panel_state.lines.empty()) panel_state.start = line.monotonic;
+        panel_state.lines.push_back(std::move(line));
     }
-    while (memory.lines.size() > most_lines) memory.lines.pop_front();
+    while (panel_state.lines.size() > max_lines) panel_state.lines.pop_front();
     ImGui::SetNextItemWidth(c.style.em * 8);
-    ImGui::Combo("##level", &memory.least_level, "everything\0info\0warnings\0errors\0");
+    ImGui::Combo("##level", &panel_state.min_level, "everything\0info\0warnings\0errors\0");
     ImGui::SameLine();
     draw_losses(c);
     ImGui::BeginChild("##lines");
     ImGui::PushFont(c.style.mono, ImGui::GetStyle().FontSizeBase * 0.93f);
-    lay_out(memory, ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ScrollbarSize);
-    if (memory.shown.empty()) draw_empty_text(c.style, "No messages.");
+    lay_out(panel_state, ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ScrollbarSize);
+    if (panel_state.shown.empty()) draw_empty_text(c.style, "No messages.");
     const float top = ImGui::GetScrollY(), bottom = top + ImGui::GetWindowHeight();
-    const auto first = std::upper_bound(memory.bottoms.begin(), memory.bottoms.end(), top);
-    for (auto i = static_cast<std::size_t>(first - memory.bottoms.begin()); i < memory.shown.size(); ++i) {
-        const float y = i == 0 ? 0 : memory.bottoms[i - 1];
+    const auto first = std::upper_bound(panel_state.bottoms.begin(), panel_state.bottoms.end(), top);
+    for (auto i = static_cast<std::size_t>(first - panel_state.bottoms.begin()); i < panel_state.shown.size();
+         ++i) {
+        const float y = i == 0 ? 0 : panel_state.bottoms[i - 1];
         if (y > bottom) break;
-        draw_line(c, *memory.shown[i], memory.start, memory.width, y);
+        draw_line(c, *panel_state.shown[i], panel_state.start, panel_state.width, y);
     }
-    if (!memory.shown.empty()) {
-        ImGui::SetCursorPos({0, memory.bottoms.back()});
+    if (!panel_state.shown.empty()) {
+        ImGui::SetCursorPos({0, panel_state.bottoms.back()});
         ImGui::Dummy({1, 1});
     }
     ImGui::PopFont();
-    if (memory.at_end) ImGui::SetScrollHereY(1.0f);
-    memory.at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
+    if (panel_state.at_end) ImGui::SetScrollHereY(1.0f);
+    panel_state.at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
     ImGui::EndChild();
 }
 

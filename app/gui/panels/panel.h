@@ -16,7 +16,7 @@
 namespace draftscope {
 
 /// Keeps the panels' state between frames (models, scroll positions): one object per type.
-class PanelMemory {
+class PanelState {
   public:
     template <typename T>
     T& get() {
@@ -37,7 +37,7 @@ struct PanelContext {
     RunConfig& config;   ///< settings of the next run, edited by Session and other panels
     Commands& commands;  ///< to append to; submitted to the jobs after the frame
     const Style& style;
-    PanelMemory& memory;
+    PanelState& panel_state;
     bool picture = false;  ///< drawn into a file: without interactive hints
 };
 
@@ -60,7 +60,7 @@ struct Panel {
     int order;  ///< order of its tab; 0 = in front
     bool open;  ///< open in the default layout
     void (*draw)(PanelContext&);
-    float least_width, least_height;  ///< of the contents, in em; smaller windows scroll
+    float min_width, min_height;  ///< of the contents, in em; smaller windows scroll
 };
 /// Returns all panels, in the order of the View menu.
 std::span<const Panel> panels();

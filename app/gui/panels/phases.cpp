@@ -15,26 +15,26 @@
 namespace draftscope {
 namespace {
 
-struct PhasesMemory {
-    Rebuild bars_rebuild;
+struct PhasesState {
+    RebuildThrottle bars_rebuild;
     PhaseBars bars;
     bool in_flight = false;  ///< the last bar is the round in flight
 };
 
-void swatch(const Style& style, const PhaseTableRow& row) {
+void draw_swatch(const Style& style, const PhaseTableRow& row) {
     const float h = ImGui::GetTextLineHeight(), size = 0.72f * h;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const ImVec2 min(at.x, at.y + (h - size) / 2), max(at.x + size, at.y + (h + size) / 2);
     ImDrawList* list = ImGui::GetWindowDrawList();
     if (row.hatched)
-        hatch(list, min, max, to_im(style.colours.text_dim), 4);
+        draw_hatching(list, min, max, to_im(style.colours.text_dim), 4);
     else
         list->AddRectFilled(min, max, style.phase(row.phase_id), 2);
     ImGui::Dummy({size, h});
     ImGui::SameLine(0, 0.4f * style.em);
 }
 
-void cell_right(const std::string& text, bool dim, const Style& style) {
+void draw_cell_right(const std::string& text, bool dim, const Style& style) {
     ImGui::TableNextColumn();
     const float room = ImGui::GetContentRegionAvail().x;
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room - ImGui::CalcTextSize(text.c_str()).x));
@@ -43,7 +43,7 @@ void cell_right(const std::string& text, bool dim, const Style& style) {
     if (dim) ImGui::PopStyleColor();
 }
 
-void header_right(const Style& style, const std::vector<const char*>& names) {
+void draw_header_right(const Style& style, const std::vector<const char*>& names) {
     ImGui::TableNextRow();
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     bool first = true;
@@ -52,7 +52,7 @@ void header_right(const Style& style, const std::vector<const char*>& names) {
             ImGui::TableNextColumn();
             ImGui::TextUnformatted(name);
         } else {
-            cell_right(name, false, style);
+            draw_cell_right(name, false, style);
         }
         first = false;
     }
@@ -65,7 +65,7 @@ std::string number(double value) {
     return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
-void share_cell(const Style& style, const PhaseTableRow& row) {
+void draw_share_cell(const Style& style, const PhaseTableRow& row) {
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
@@ -73,7 +73,7 @@ void share_cell(const Style& style, const PhaseTableRow& row) {
     const ImVec2 min(at.x + width - length, at.y + 0.05f * h), max(at.x + width, at.y + 0.95f * h);
     ImDrawList* list = ImGui::GetWindowDrawList();
     if (row.hatched)
-        hatch(list, min, max, to_im(style.colours.text_dim, 0.5f), 4);
+        draw_hatching(list, min, max, to_im(style.colours.text_dim, 0.5f), 4);
     else
         list->AddRectFilled(min, max, to_im(phase_colour(row.phase_id, style.theme), 0.35f), 2);
     const std::string text = fmt::format("{:.1f} %", 100 * row.share);
@@ -115,33 +115,33 @@ void draw_table(const Style& style, const PhasesModel& model) {
             i == 0   ? 0.0f
             : i == 1 ? 0.7f
                      : 1.0f);
-    header_right(style, heads);
+    draw_header_right(style, heads);
     for (const PhaseTableRow& row : model.rows) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         if (row.child) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + 0.8f * style.em);
-        swatch(style, row);
+        draw_swatch(style, row);
         ImGui::TextUnformatted(row.name.c_str());
         const bool none = row.count == 0;
-        cell_right(fmt::format("{}", row.count), none, style);
-        cell_right(none ? "-" : number(row.total_ms), none, style);
-        if (exposed) cell_right(none ? "-" : number(row.exposed_ms), none, style);
-        cell_right(none ? "-" : number(row.median_us), none, style);
-        if (!none) tooltip(style, spread_text(row));
-        if (spread) cell_right(none ? "-" : number(row.mad_us), none, style);
-        cell_right(row.p90_us ? number(*row.p90_us) : "-", !row.p90_us, style);
-        if (!none && !row.p90_us) tooltip(style, spread_text(row));
+        draw_cell_right(fmt::format("{}", row.count), none, style);
+        draw_cell_right(none ? "-" : number(row.total_ms), none, style);
+        if (exposed) draw_cell_right(none ? "-" : number(row.exposed_ms), none, style);
+        draw_cell_right(none ? "-" : number(row.median_us), none, style);
+        if (!none) show_tooltip(style, spread_text(row));
+        if (spread) draw_cell_right(none ? "-" : number(row.mad_us), none, style);
+        draw_cell_right(row.p90_us ? number(*row.p90_us) : "-", !row.p90_us, style);
+        if (!none && !row.p90_us) show_tooltip(style, spread_text(row));
         if (none)
-            cell_right("-", true, style);
+            draw_cell_right("-", true, style);
         else
-            share_cell(style, row);
+            draw_share_cell(style, row);
         if (!rate) continue;
-        cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
+        draw_cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
         if (row.of_probe)
-            tooltip(style,
-                    fmt::format("{:.0f} % of the read bandwidth measured by \"draftscope doctor\" on this "
-                                "machine with the same number of threads. Cached data can exceed it.",
-                                100 * *row.of_probe));
+            show_tooltip(
+                style, fmt::format("{:.0f} % of the read bandwidth measured by \"draftscope doctor\" on this "
+                                   "machine with the same number of threads. Cached data can exceed it.",
+                                   100 * *row.of_probe));
     }
     ImGui::EndTable();
 }
@@ -158,13 +158,13 @@ void draw_categories(const Style& style, const PhasesModel& model) {
     ImGui::TableSetupColumn("steps", 0, 0.7f);
     ImGui::TableSetupColumn("step ms", 0, 0.9f);
     ImGui::TableSetupColumn("share", 0, 3.0f);
-    header_right(style, {"category", "steps", "step ms", "backbone + head, % of the step"});
+    draw_header_right(style, {"category", "steps", "step ms", "backbone + head, % of the step"});
     for (const CategoryShare& row : model.categories) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         ImGui::TextUnformatted(row.category.c_str());
-        cell_right(fmt::format("{}", row.steps), false, style);
-        cell_right(number(row.step_ms), false, style);
+        draw_cell_right(fmt::format("{}", row.steps), false, style);
+        draw_cell_right(number(row.step_ms), false, style);
         ImGui::TableNextColumn();
         const ImVec2 at = ImGui::GetCursorScreenPos();
         const float h = ImGui::GetTextLineHeight(),
@@ -181,7 +181,7 @@ void draw_categories(const Style& style, const PhasesModel& model) {
     ImGui::EndTable();
 }
 
-void bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& bar, bool in_flight) {
+void show_bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& bar, bool in_flight) {
     if (!ImGui::BeginTooltip()) return;
     const int first = snapshot.steps[bar.first_step].row.ordinal + 1;
     ImGui::PushFont(style.ui_bold, 0);
@@ -206,7 +206,7 @@ void bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& b
         PhaseTableRow row;
         row.phase_id = phase.id;
         row.hatched = phase.id == remainder_phase_id;
-        swatch(style, row);
+        draw_swatch(style, row);
         ImGui::Text("%-10s %8s  %4.1f %%", std::string(phase.name).c_str(),
                     duration_text(static_cast<TimeNs>(ns)).c_str(), 100 * ns / std::max(bar.step_ns, 1.0));
     }
@@ -222,16 +222,16 @@ void draw_bar(const Style& style, const PhaseBar& bar, ImVec2 min, ImVec2 max, d
         if (ns <= 0) continue;
         const float top = std::max(y - height * static_cast<float>(ns / tallest), min.y);
         if (phase.id == remainder_phase_id)
-            hatch(list, {min.x, top}, {max.x, y}, to_im(style.colours.text_dim, 0.8f), 4);
+            draw_hatching(list, {min.x, top}, {max.x, y}, to_im(style.colours.text_dim, 0.8f), 4);
         else
             list->AddRectFilled({min.x, top}, {max.x, y}, style.phase(phase.id));
         y = top;
     }
     if (bar.excluded == bar.steps)  // excluded from the table below
-        hatch(list, {min.x, y}, max, to_im(style.colours.panel, 0.85f), 4);
+        draw_hatching(list, {min.x, y}, max, to_im(style.colours.panel, 0.85f), 4);
 }
 
-void scale_line(const Style& style, ImVec2 min, ImVec2 max, double tallest) {
+void draw_scale_line(const Style& style, ImVec2 min, ImVec2 max, double tallest) {
     const TimeNs step = tick_step(static_cast<TimeNs>(tallest), 2);
     ImDrawList* list = ImGui::GetWindowDrawList();
     for (TimeNs t = step; static_cast<double>(t) <= tallest; t += step) {
@@ -245,16 +245,16 @@ void scale_line(const Style& style, ImVec2 min, ImVec2 max, double tallest) {
     }
 }
 
-void draw_bars(PanelContext& context, PhasesMemory& memory, float height) {
+void draw_bars(PanelContext& context, PhasesState& panel_state, float height) {
     const Style& style = context.style;
     const float names = 3.2f * style.em;
     const ImVec2 start = ImGui::GetCursorScreenPos();
     const float width = std::max(ImGui::GetContentRegionAvail().x, names + 4 * style.em);
     ImGui::InvisibleButton("bars", {width, height});
     const ImVec2 min(start.x + names, start.y + 0.3f * style.em), max(start.x + width, start.y + height);
-    const PhaseBars& bars = memory.bars;
+    const PhaseBars& bars = panel_state.bars;
     if (bars.bars.empty() || bars.tallest_ns <= 0) return;
-    scale_line(style, min, max, bars.tallest_ns);
+    draw_scale_line(style, min, max, bars.tallest_ns);
     const float pitch = std::min((max.x - min.x) / static_cast<float>(bars.bars.size()), 1.1f * style.em);
     const float gap = pitch > 4 ? 1.0f : 0.0f;
     const float mouse = ImGui::GetIO().MousePos.x;
@@ -265,7 +265,7 @@ void draw_bars(PanelContext& context, PhasesMemory& memory, float height) {
         const PhaseBar& bar = bars.bars[i];
         const float x = min.x + pitch * static_cast<float>(i);
         draw_bar(style, bar, {x, min.y}, {x + pitch - gap, max.y}, bars.tallest_ns);
-        const bool in_flight = memory.in_flight && i + 1 == bars.bars.size();
+        const bool in_flight = panel_state.in_flight && i + 1 == bars.bars.size();
         const bool selected = in_flight ? in_flight_selected(context.snapshot, context.ui)
                                         : selected_step && *selected_step >= bar.first_step &&
                                               *selected_step < bar.first_step + bar.steps;
@@ -273,7 +273,7 @@ void draw_bars(PanelContext& context, PhasesMemory& memory, float height) {
             ImGui::GetWindowDrawList()->AddRect({x - 1, min.y}, {x + pitch - gap + 1, max.y + 1},
                                                 to_im(style.colours.accent), 0, 1.5f);
         if (!ImGui::IsItemHovered() || mouse < x || mouse >= x + pitch) continue;
-        bar_tooltip(style, in_flight ? *context.snapshot.in_flight : context.snapshot, bar, in_flight);
+        show_bar_tooltip(style, in_flight ? *context.snapshot.in_flight : context.snapshot, bar, in_flight);
         if (in_flight) {
             if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.ui.select_in_flight();
             continue;
@@ -285,7 +285,7 @@ void draw_bars(PanelContext& context, PhasesMemory& memory, float height) {
 }
 
 /// Returns the steps of the selected range, otherwise those around the selected round.
-StepWindow window_of(const PanelContext& context, std::size_t count) {
+StepWindow shown_steps(const PanelContext& context, std::size_t count) {
     const Snapshot& snapshot = context.snapshot;
     std::optional<std::size_t> selected;
     if (context.ui.round && *context.ui.round < snapshot.rounds.size() && !context.ui.follow)
@@ -317,7 +317,7 @@ StepWindow window_of(const PanelContext& context, std::size_t count) {
 }  // namespace
 
 void draw_phases(PanelContext& context) {
-    PhasesMemory& memory = context.memory.get<PhasesMemory>();
+    PhasesState& panel_state = context.panel_state.get<PhasesState>();
     const Style& style = context.style;
     const auto run_key = static_cast<std::uint64_t>(context.ui.run_id);
     const PhasesModel& model = shared_phases(context);
@@ -325,18 +325,18 @@ void draw_phases(PanelContext& context) {
 
     const float width = ImGui::GetContentRegionAvail().x;
     const int room = std::max(static_cast<int>(width - 3.2f * style.em) / 6, 8);
-    const StepWindow window = window_of(context, static_cast<std::size_t>(room));
+    const StepWindow window = shown_steps(context, static_cast<std::size_t>(room));
     const std::size_t all_steps = context.snapshot.steps.size();
     const std::uint64_t bars_key =
         run_key * 1000003u + window.first * 8191u + window.last * 31u + static_cast<std::uint64_t>(room);
-    if (memory.bars_rebuild.needed(context, bars_key))
-        memory.bars_rebuild.run(context, bars_key, [&] {
-            memory.bars =
+    if (panel_state.bars_rebuild.needed(context, bars_key))
+        panel_state.bars_rebuild.run(context, bars_key, [&] {
+            panel_state.bars =
                 build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
             const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
-            memory.in_flight = flight != nullptr && window.last == all_steps;
-            if (memory.in_flight)
-                append_bars(memory.bars, build_phase_bars(*flight, context.ui.run_id, 0, 1, 1));
+            panel_state.in_flight = flight != nullptr && window.last == all_steps;
+            if (panel_state.in_flight)
+                append_bars(panel_state.bars, build_phase_bars(*flight, context.ui.run_id, 0, 1, 1));
         });
     ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {ImGui::GetStyle().CellPadding.x, 0.06f * style.em});
     const float line = 0.9f * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
@@ -344,10 +344,11 @@ void draw_phases(PanelContext& context) {
     const auto rows = static_cast<float>(model.rows.size() + 1 + (categories > 0 ? categories + 3 : 0));
     const float left = ImGui::GetContentRegionAvail().y - rows * line - 2.2f * style.em;
     const float bars_height = std::clamp(left, 5.5f * style.em, 14 * style.em);
-    draw_bars(context, memory, bars_height);
+    draw_bars(context, panel_state, bars_height);
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    const std::string per_bar =
-        memory.bars.steps_per_bar > 1 ? fmt::format("; one bar = {} steps", memory.bars.steps_per_bar) : "";
+    const std::string per_bar = panel_state.bars.steps_per_bar > 1
+                                    ? fmt::format("; one bar = {} steps", panel_state.bars.steps_per_bar)
+                                    : "";
     ImGui::TextWrapped("%s%s%s", model.caption.c_str(), per_bar.c_str(), model.shares_text.c_str());
     ImGui::PopStyleColor();
     ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);

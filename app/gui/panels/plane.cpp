@@ -14,8 +14,8 @@
 namespace draftscope {
 namespace {
 
-struct PlaneMemory {
-    Rebuild rebuild;
+struct PlaneState {
+    RebuildThrottle rebuild;
     PlaneModel model;
     std::vector<PublishedGroup> groups;
     int group = -1;  ///< published group; -1 = first with nu and rho_tau
@@ -25,7 +25,7 @@ struct PlaneMemory {
     ImVec2 plot_size{0, 0};
 };
 
-std::uint32_t colour_of(const PanelContext& context, std::string_view head) {
+std::uint32_t head_point_colour(const PanelContext& context, std::string_view head) {
     return data_colour(head_colour(head), context.style.theme);
 }
 
@@ -39,7 +39,7 @@ bool is_even(const IsoLine& line) {
 }
 
 /// Writes the speed-up below the line from `a` to `b`, as far right as it fits.
-void label_line(const Style& style, const IsoLine& line, ImVec2 a, ImVec2 b, LabelPlaces& places) {
+void label_line(const Style& style, const IsoLine& line, ImVec2 a, ImVec2 b, LabelPlacer& places) {
     const float size = 0.76f * style.em;
     const std::string text =
         is_even(line) ? std::string("x 1.00 break-even") : fmt::format("x {:.2f}", line.speedup);
@@ -57,7 +57,7 @@ void label_line(const Style& style, const IsoLine& line, ImVec2 a, ImVec2 b, Lab
                                            text.c_str());
 }
 
-void draw_iso_lines(const Style& style, double kappa, LabelPlaces& places) {
+void draw_iso_lines(const Style& style, double kappa, LabelPlacer& places) {
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const PlaneWindow window{limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max};
     ImDrawList* list = ImPlot::GetPlotDrawList();
@@ -79,7 +79,7 @@ void draw_iso_lines(const Style& style, double kappa, LabelPlaces& places) {
     ImPlot::PopPlotClipRect();
 }
 
-void mark(ImDrawList* list, const PlanePoint& point, ImVec2 at, float em, ImU32 colour, ImU32 ground) {
+void draw_mark(ImDrawList* list, const PlanePoint& point, ImVec2 at, float em, ImU32 colour, ImU32 ground) {
     const bool live = point.mode == HeadMode::drive;
     const float r = live ? 0.5f * em : 0.4f * em;
     if (point.reference) {
@@ -97,7 +97,7 @@ void mark(ImDrawList* list, const PlanePoint& point, ImVec2 at, float em, ImU32 
     list->AddPolyline(points, 4, colour, 2.0f, ImDrawFlags_Closed);
 }
 
-void intervals(ImDrawList* list, const PlanePoint& point, ImU32 colour) {
+void draw_intervals(ImDrawList* list, const PlanePoint& point, ImU32 colour) {
     const auto bar = [&](double x0, double y0, double x1, double y1) {
         const ImVec2 a = ImPlot::PlotToPixels(x0, y0), b = ImPlot::PlotToPixels(x1, y1);
         list->AddLine(a, b, colour, 1.5f);
@@ -115,7 +115,7 @@ std::string speedup_text(const Estimate& speedup) {
                        speedup.interval->high);
 }
 
-void point_tooltip(const PlanePoint& point, double kappa) {
+void show_point_tooltip(const PlanePoint& point, double kappa) {
     if (!ImGui::BeginTooltip()) return;
     ImGui::TextUnformatted(point.label.c_str());
     ImGui::Text("nu %.3f   rho_tau %.3f   tau %.2f %s (rounds of this head: %lld)", point.nu, point.rho_tau,
@@ -157,7 +157,7 @@ constexpr float label_size = 0.9f;  ///< relative to the body text
 
 /// Reserves space for the marks, then for the names of the driving head and the reference.
 std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model, bool published,
-                                     LabelPlaces& places) {
+                                     LabelPlacer& places) {
     const float r = 0.65f * style.em, small = 0.34f * style.em;
     if (published)
         for (const PublishedResult& result : published_results()) {
@@ -183,7 +183,7 @@ std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model
         const char* text = point.reference ? "full" : point.head.c_str();
         const ImVec2 extent = style.ui_bold->CalcTextSizeA(label_size * style.em, 1e9f, 0, text);
         const auto box = places.place_always(
-            places_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2));
+            boxes_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2));
         if (box) labels.push_back({*box, text});
     }
     return labels;
@@ -200,7 +200,7 @@ void draw_labels(const Style& style, const std::vector<PointLabel>& labels) {
 }
 
 /// Draws a published result: filled if the lines use its kappa, otherwise hollow and paler.
-void published_mark(const Style& style, ImDrawList* list, ImVec2 at, std::uint32_t rgb, bool at_kappa) {
+void draw_published_mark(const Style& style, ImDrawList* list, ImVec2 at, std::uint32_t rgb, bool at_kappa) {
     const float r = 0.28f * style.em;
     const ImVec2 a(at.x, at.y - 1.2f * r), b(at.x + r, at.y + 0.8f * r), c(at.x - r, at.y + 0.8f * r);
     if (at_kappa)
@@ -216,8 +216,8 @@ void draw_published(const PanelContext& context, const PlaneModel& model) {
     for (const PublishedResult& result : published_results()) {
         if (!result.nu || !result.rho_tau) continue;
         const ImVec2 at = ImPlot::PlotToPixels(*result.nu, *result.rho_tau);
-        published_mark(style, ImPlot::GetPlotDrawList(), at, colour_of(context, result.head),
-                       is_at_shown_kappa(result, model));
+        draw_published_mark(style, ImPlot::GetPlotDrawList(), at, head_point_colour(context, result.head),
+                            is_at_shown_kappa(result, model));
         if (near(at, 0.36f * style.em)) hovered = &result;
     }
     ImPlot::PopPlotClipRect();
@@ -233,30 +233,31 @@ void draw_points(PanelContext& context, const PlaneModel& model) {
     ImDrawList* list = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
     for (const PlanePoint& point : model.points)
-        intervals(list, point, to_im(colour_of(context, point.head)));
+        draw_intervals(list, point, to_im(head_point_colour(context, point.head)));
     ImPlot::PopPlotClipRect();
     ImPlot::PushPlotClipRect(style.em);
     const PlanePoint* hovered = nullptr;
     for (const PlanePoint& point : model.points) {
         const ImVec2 at = ImPlot::PlotToPixels(point.nu, point.rho_tau);
-        const ImU32 colour = to_im(colour_of(context, point.head));
-        mark(list, point, at, style.em, colour, to_im(style.colours.panel));
+        const ImU32 colour = to_im(head_point_colour(context, point.head));
+        draw_mark(list, point, at, style.em, colour, to_im(style.colours.panel));
         if (near(at, 0.6f * style.em)) hovered = &point;
     }
     ImPlot::PopPlotClipRect();
     if (hovered == nullptr || !ImPlot::IsPlotHovered()) return;
-    point_tooltip(*hovered, model.kappa_shown);
+    show_point_tooltip(*hovered, model.kappa_shown);
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.config.head = hovered->head;
 }
 
-void draw_plot(PanelContext& context, PlaneMemory& memory, ImVec2 size, bool fit) {
+void draw_plot(PanelContext& context, PlaneState& panel_state, ImVec2 size, bool fit) {
     constexpr ImPlotFlags flags =
         ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
     if (!ImPlot::BeginPlot("##plane", size, flags)) return;
     const float em = context.style.em;
-    const ImVec2 room(std::max(memory.plot_size.x, 8 * em), std::max(memory.plot_size.y, 8 * em));
-    const bool set = memory.view.follow(memory.model.points, 0.8 * em / room.x, 0.8 * em / room.y, fit);
-    const PlaneWindow& window = memory.view.window();
+    const ImVec2 room(std::max(panel_state.plot_size.x, 8 * em), std::max(panel_state.plot_size.y, 8 * em));
+    const bool set =
+        panel_state.view.follow(panel_state.model.points, 0.8 * em / room.x, 0.8 * em / room.y, fit);
+    const PlaneWindow& window = panel_state.view.window();
     const ImPlotCond when = set ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "nu: head cost / full", ImPlotAxisFlags_NoGridLines);
     ImPlot::SetupAxis(ImAxis_Y1, "rho_tau: tau / full", ImPlotAxisFlags_NoGridLines);
@@ -264,16 +265,16 @@ void draw_plot(PanelContext& context, PlaneMemory& memory, ImVec2 size, bool fit
     ImPlot::SetupAxisLimits(ImAxis_Y1, window.rho_min, window.rho_max, when);
     ImPlot::PlotDummy("plane");
     const ImVec2 at = ImPlot::GetPlotPos(), extent = ImPlot::GetPlotSize();
-    LabelPlaces places({at.x, at.y, at.x + extent.x, at.y + extent.y});
+    LabelPlacer places({at.x, at.y, at.x + extent.x, at.y + extent.y});
     const std::vector<PointLabel> labels =
-        place_labels(context.style, memory.model, memory.published, places);
-    draw_iso_lines(context.style, memory.model.kappa_shown, places);
-    if (memory.published) draw_published(context, memory.model);
+        place_labels(context.style, panel_state.model, panel_state.published, places);
+    draw_iso_lines(context.style, panel_state.model.kappa_shown, places);
+    if (panel_state.published) draw_published(context, panel_state.model);
     draw_labels(context.style, labels);
-    draw_points(context, memory.model);
+    draw_points(context, panel_state.model);
     const ImPlotRect limits = ImPlot::GetPlotLimits();
-    memory.view.show({limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max}, memory.model.points);
-    memory.plot_size = extent;
+    panel_state.view.show({limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max}, panel_state.model.points);
+    panel_state.plot_size = extent;
     ImPlot::EndPlot();
 }
 
@@ -284,15 +285,15 @@ struct BarRow {
     const PublishedResult* published = nullptr;
 };
 
-std::vector<BarRow> bar_rows(const PlaneMemory& memory) {
+std::vector<BarRow> bar_rows(const PlaneState& panel_state) {
     std::vector<BarRow> rows;
-    for (const TauBar& bar : memory.model.bars)
+    for (const TauBar& bar : panel_state.model.bars)
         rows.push_back({bar.label,
                         bar.predicted ? fmt::format("{:.2f}   x {:.2f}", bar.tau, *bar.predicted)
                                       : fmt::format("{:.2f}", bar.tau),
                         bar.head, bar.tau, true, bar.estimate, nullptr});
-    if (!memory.published || memory.group < 0) return rows;
-    for (const PublishedResult* row : memory.groups[static_cast<std::size_t>(memory.group)].rows) {
+    if (!panel_state.published || panel_state.group < 0) return rows;
+    for (const PublishedResult* row : panel_state.groups[static_cast<std::size_t>(panel_state.group)].rows) {
         if (!row->tau) continue;
         rows.push_back({fmt::format("{} {}", row->head, row->config),
                         row->speedup_vs_full
@@ -303,11 +304,11 @@ std::vector<BarRow> bar_rows(const PlaneMemory& memory) {
     return rows;
 }
 
-void draw_bar(const PanelContext& context, const BarRow& row, double most) {
+void draw_bar(const PanelContext& context, const BarRow& row, double max_tau) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float h = ImGui::GetTextLineHeight(), width = ImGui::GetContentRegionAvail().x;
-    const float length = width * static_cast<float>(row.tau / most);
-    const ImU32 colour = to_im(colour_of(context, row.head), row.own ? 1.0f : 0.6f);
+    const float length = width * static_cast<float>(row.tau / max_tau);
+    const ImU32 colour = to_im(head_point_colour(context, row.head), row.own ? 1.0f : 0.6f);
     const ImVec2 min(at.x, at.y + 0.2f * h), max(at.x + length, at.y + 0.8f * h);
     ImDrawList* list = ImGui::GetWindowDrawList();
     if (row.own && !row.hollow)
@@ -323,7 +324,7 @@ void draw_bar(const PanelContext& context, const BarRow& row, double most) {
 }
 
 /// `bar`: draw a bar between name and numbers.
-void draw_bar_row(const PanelContext& context, const BarRow& row, double most, bool bar) {
+void draw_bar_row(const PanelContext& context, const BarRow& row, double max_tau, bool bar) {
     const Style& style = context.style;
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
@@ -331,10 +332,10 @@ void draw_bar_row(const PanelContext& context, const BarRow& row, double most, b
     if (bar)
         ImGui::TextUnformatted(row.label.c_str());
     else
-        text_cut(row.label);
+        draw_cut_text(row.label);
     if (bar) {
         ImGui::TableNextColumn();
-        draw_bar(context, row, most);
+        draw_bar(context, row, max_tau);
     }
     ImGui::TableNextColumn();
     const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(row.value.c_str()).x;
@@ -342,13 +343,13 @@ void draw_bar_row(const PanelContext& context, const BarRow& row, double most, b
     ImGui::TextUnformatted(row.value.c_str());
     if (!row.own) ImGui::PopStyleColor();
 }
-void draw_bars(PanelContext& context, PlaneMemory& memory, ImVec2 size) {
+void draw_bars(PanelContext& context, PlaneState& panel_state, ImVec2 size) {
     const Style& style = context.style;
     if (!ImGui::BeginChild("bars", size)) return ImGui::EndChild();
     ImGui::PushFont(nullptr, 0.88f * ImGui::GetStyle().FontSizeBase);
-    const std::vector<BarRow> rows = bar_rows(memory);
-    double most = 1;
-    for (const BarRow& row : rows) most = std::max(most, row.tau);
+    const std::vector<BarRow> rows = bar_rows(panel_state);
+    double max_tau = 1;
+    for (const BarRow& row : rows) max_tau = std::max(max_tau, row.tau);
     const bool bar = ImGui::GetContentRegionAvail().x > 22 * style.em;
     if (ImGui::BeginTable("tau", bar ? 3 : 2, ImGuiTableFlags_SizingStretchProp)) {
         // Without bars the names are cut rather than the numbers.
@@ -364,7 +365,7 @@ void draw_bars(PanelContext& context, PlaneMemory& memory, ImVec2 size) {
             ImGui::TextUnformatted(name);
         }
         ImGui::PopStyleColor();
-        for (const BarRow& row : rows) draw_bar_row(context, row, most, bar);
+        for (const BarRow& row : rows) draw_bar_row(context, row, max_tau, bar);
         ImGui::EndTable();
     }
     ImGui::PopFont();
@@ -372,25 +373,26 @@ void draw_bars(PanelContext& context, PlaneMemory& memory, ImVec2 size) {
 }
 
 /// Draws the choice of published results.
-void choose_published(const Style& style, PlaneMemory& memory) {
-    ImGui::Checkbox("published", &memory.published);
+void choose_published(const Style& style, PlaneState& panel_state) {
+    ImGui::Checkbox("published", &panel_state.published);
     if (ImGui::IsItemHovered())
         ImGui::SetTooltip("Published results: triangles in the plane, outlined bars below");
     ImGui::SameLine();
-    ImGui::BeginDisabled(!memory.published);
+    ImGui::BeginDisabled(!panel_state.published);
     ImGui::SetNextItemWidth(std::max(8 * style.em, ImGui::GetContentRegionAvail().x));
-    const PublishedGroup& shown = memory.groups[static_cast<std::size_t>(memory.group)];
+    const PublishedGroup& shown = panel_state.groups[static_cast<std::size_t>(panel_state.group)];
     if (ImGui::BeginCombo("##group", shown.name.c_str())) {
-        for (std::size_t i = 0; i < memory.groups.size(); ++i)
-            if (ImGui::Selectable(memory.groups[i].name.c_str(), static_cast<int>(i) == memory.group))
-                memory.group = static_cast<int>(i);
+        for (std::size_t i = 0; i < panel_state.groups.size(); ++i)
+            if (ImGui::Selectable(panel_state.groups[i].name.c_str(),
+                                  static_cast<int>(i) == panel_state.group))
+                panel_state.group = static_cast<int>(i);
         ImGui::EndCombo();
     }
     ImGui::EndDisabled();
 }
 
 /// Shows the kappa of the published results if it differs from that of the lines.
-void published_key(const PanelContext& context, const PlaneModel& model) {
+void draw_published_key(const PanelContext& context, const PlaneModel& model) {
     const Style& style = context.style;
     for (const PublishedResult& result : published_results()) {
         if (!result.nu || !result.rho_tau) continue;
@@ -398,8 +400,8 @@ void published_key(const PanelContext& context, const PlaneModel& model) {
         if (text.empty()) continue;
         const ImVec2 at = ImGui::GetCursorScreenPos();
         const float h = ImGui::GetTextLineHeight();
-        published_mark(style, ImGui::GetWindowDrawList(), {at.x + 0.4f * style.em, at.y + 0.56f * h},
-                       style.colours.text_dim, false);
+        draw_published_mark(style, ImGui::GetWindowDrawList(), {at.x + 0.4f * style.em, at.y + 0.56f * h},
+                            style.colours.text_dim, false);
         ImGui::Dummy({0.8f * style.em, h});
         ImGui::SameLine(0, 0.3f * style.em);
         ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
@@ -409,57 +411,58 @@ void published_key(const PanelContext& context, const PlaneModel& model) {
     }
 }
 
-void controls(PanelContext& context, PlaneMemory& memory) {
+void draw_controls(PanelContext& context, PlaneState& panel_state) {
     const Style& style = context.style;
     if (!context.picture)
-        choose_published(style, memory);
-    else if (memory.published)
+        choose_published(style, panel_state);
+    else if (panel_state.published)
         ImGui::TextUnformatted(
-            ("Published: " + memory.groups[static_cast<std::size_t>(memory.group)].name).c_str());
+            ("Published: " + panel_state.groups[static_cast<std::size_t>(panel_state.group)].name).c_str());
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    const std::string& intervals_text = memory.model.interval_text;
-    ImGui::TextWrapped("%s%s%s", memory.model.kappa_text.c_str(), intervals_text.empty() ? "" : "; ",
+    const std::string& intervals_text = panel_state.model.interval_text;
+    ImGui::TextWrapped("%s%s%s", panel_state.model.kappa_text.c_str(), intervals_text.empty() ? "" : "; ",
                        intervals_text.c_str());
     ImGui::PopStyleColor();
-    if (memory.published) published_key(context, memory.model);
-    if (memory.model.missing_text.empty()) return;
+    if (panel_state.published) draw_published_key(context, panel_state.model);
+    if (panel_state.model.missing_text.empty()) return;
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.warn));
-    ImGui::TextWrapped("%s", memory.model.missing_text.c_str());
+    ImGui::TextWrapped("%s", panel_state.model.missing_text.c_str());
     ImGui::PopStyleColor();
 }
 
 }  // namespace
 
 void draw_plane(PanelContext& context) {
-    PlaneMemory& memory = context.memory.get<PlaneMemory>();
+    PlaneState& panel_state = context.panel_state.get<PlaneState>();
     const Style& style = context.style;
     const auto key = static_cast<std::uint64_t>(context.ui.run_id);
-    if (memory.rebuild.needed(context, key))
-        memory.rebuild.run(context, key,
-                           [&] { memory.model = build_plane(context.snapshot, context.ui.run_id); });
-    if (memory.groups.empty()) {
-        memory.groups = published_groups();
-        const auto with_pairs = std::find_if(memory.groups.begin(), memory.groups.end(), has_pairs);
-        memory.group =
-            with_pairs == memory.groups.end() ? 0 : static_cast<int>(with_pairs - memory.groups.begin());
+    if (panel_state.rebuild.needed(context, key))
+        panel_state.rebuild.run(
+            context, key, [&] { panel_state.model = build_plane(context.snapshot, context.ui.run_id); });
+    if (panel_state.groups.empty()) {
+        panel_state.groups = published_groups();
+        const auto with_pairs = std::find_if(panel_state.groups.begin(), panel_state.groups.end(), has_pairs);
+        panel_state.group = with_pairs == panel_state.groups.end()
+                                ? 0
+                                : static_cast<int>(with_pairs - panel_state.groups.begin());
     }
-    controls(context, memory);
+    draw_controls(context, panel_state);
     // The view fits when a run gets its first point; then the user controls it.
-    const bool first_point = memory.fitted_run != context.ui.run_id && !memory.model.points.empty();
-    if (first_point) memory.fitted_run = context.ui.run_id;
+    const bool first_point = panel_state.fitted_run != context.ui.run_id && !panel_state.model.points.empty();
+    if (first_point) panel_state.fitted_run = context.ui.run_id;
     const bool fit = context.ui.fit_requested || first_point;
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (room.x > 1.7f * room.y && room.x > 44 * style.em) {
-        draw_plot(context, memory, {0.6f * room.x, room.y}, fit);
+        draw_plot(context, panel_state, {0.6f * room.x, room.y}, fit);
         ImGui::SameLine();
-        draw_bars(context, memory, {0, room.y});
+        draw_bars(context, panel_state, {0, room.y});
         return;
     }
-    const float rows = static_cast<float>(memory.model.bars.size() + (memory.published ? 3 : 1));
-    if (room.y < 13 * style.em) return draw_plot(context, memory, room, fit);
+    const float rows = static_cast<float>(panel_state.model.bars.size() + (panel_state.published ? 3 : 1));
+    if (room.y < 13 * style.em) return draw_plot(context, panel_state, room, fit);
     const float bars = std::clamp((rows + 1) * 1.35f * style.em, 4.5f * style.em, 0.3f * room.y);
-    draw_plot(context, memory, {room.x, room.y - bars - ImGui::GetStyle().ItemSpacing.y}, fit);
-    draw_bars(context, memory, {0, 0});
+    draw_plot(context, panel_state, {room.x, room.y - bars - ImGui::GetStyle().ItemSpacing.y}, fit);
+    draw_bars(context, panel_state, {0, 0});
 }
 
 }  // namespace draftscope

@@ -11,7 +11,7 @@ namespace draftscope {
 
 /// Decides when a panel rebuilds its model. If the selection changed or nothing is running, it rebuilds at
 /// once. While data streams in, builds take at most a twentieth of the time.
-class Rebuild {
+class RebuildThrottle {
   public:
     /// `key`: a hash of everything that the model depends on in the selection.
     bool needed(const PanelContext& context, std::uint64_t key) {

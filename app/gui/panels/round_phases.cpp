@@ -14,8 +14,8 @@
 namespace draftscope {
 namespace {
 
-struct RoundPhasesMemory {
-    Rebuild bar_rebuild;
+struct RoundPhasesState {
+    RebuildThrottle bar_rebuild;
     std::array<double, max_phases> median_ns{};
     PhaseBars bars;
 };
@@ -25,17 +25,17 @@ struct Line {
     double ns = 0, median_ns = 0;
 };
 
-constexpr std::size_t most_lines = 11;
+constexpr std::size_t max_lines = 11;
 
 float line_height(const Style& style) {
     return 1.12f * style.em;
 }
 
-std::vector<Line> lines_of(const RoundPhasesMemory& memory, const PhaseBar& bar, std::size_t room) {
+std::vector<Line> make_lines(const RoundPhasesState& panel_state, const PhaseBar& bar, std::size_t room) {
     std::vector<Line> lines;
     for (const PhaseRow& phase : phase_rows) {
         const auto id = static_cast<std::size_t>(phase.id);
-        if (bar.part_ns[id] > 0) lines.push_back({phase.id, bar.part_ns[id], memory.median_ns[id]});
+        if (bar.part_ns[id] > 0) lines.push_back({phase.id, bar.part_ns[id], panel_state.median_ns[id]});
     }
     while (lines.size() > room)
         lines.erase(std::min_element(lines.begin(), lines.end(),
@@ -52,7 +52,7 @@ void draw_line(const Style& style, ImDrawList* list, ImVec2 at, float width, con
     const ImVec2 min(at.x + name, at.y + 0.12f * h);
     const ImVec2 max(min.x + std::max(track * static_cast<float>(line.ns / scale), 1.0f), at.y + 0.78f * h);
     if (line.phase_id == remainder_phase_id)
-        hatch(list, min, max, to_im(style.colours.text_dim), 4);
+        draw_hatching(list, min, max, to_im(style.colours.text_dim), 4);
     else
         list->AddRectFilled(min, max, style.phase(line.phase_id), 2);
     if (line.median_ns > 0) {
@@ -81,25 +81,25 @@ std::string title(const Snapshot& snapshot, const PhaseBar& bar, std::size_t ste
 }  // namespace
 
 float round_phases_height(const Style& style) {
-    return 1.5f * style.em + static_cast<float>(most_lines) * line_height(style);
+    return 1.5f * style.em + static_cast<float>(max_lines) * line_height(style);
 }
 
 void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::size_t step_index, ImVec2 size) {
-    RoundPhasesMemory& memory = context.memory.get<RoundPhasesMemory>();
+    RoundPhasesState& panel_state = context.panel_state.get<RoundPhasesState>();
     const Style& style = context.style;
-    memory.median_ns.fill(0);
+    panel_state.median_ns.fill(0);
     for (const PhaseTableRow& row : shared_phases(context).rows)
-        memory.median_ns[static_cast<std::size_t>(row.phase_id)] = row.median_us * 1e3;
+        panel_state.median_ns[static_cast<std::size_t>(row.phase_id)] = row.median_us * 1e3;
     const bool in_flight = &snapshot != &context.snapshot;
     const std::uint64_t key = in_flight ? ~std::uint64_t{0} : step_index;
-    if (memory.bar_rebuild.needed(context, key))
-        memory.bar_rebuild.run(context, key, [&] {
-            memory.bars = build_phase_bars(snapshot, context.ui.run_id, step_index, step_index + 1, 1);
+    if (panel_state.bar_rebuild.needed(context, key))
+        panel_state.bar_rebuild.run(context, key, [&] {
+            panel_state.bars = build_phase_bars(snapshot, context.ui.run_id, step_index, step_index + 1, 1);
         });
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImGui::Dummy(size);
-    if (memory.bars.bars.empty()) return;
-    const PhaseBar& bar = memory.bars.bars.front();
+    if (panel_state.bars.bars.empty()) return;
+    const PhaseBar& bar = panel_state.bars.bars.front();
     ImDrawList* list = ImGui::GetWindowDrawList();
     list->PushClipRect(at, {at.x + size.x, at.y + size.y}, true);
     const std::string heading = title(snapshot, bar, step_index, in_flight);
@@ -117,7 +117,7 @@ void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::siz
                       to_im(style.colours.text_dim), legend);
     const auto room =
         static_cast<std::size_t>(std::max((size.y - 1.4f * style.em) / line_height(style), 0.0f));
-    const std::vector<Line> lines = lines_of(memory, bar, room);
+    const std::vector<Line> lines = make_lines(panel_state, bar, room);
     double scale = 1;
     for (const Line& line : lines) scale = std::max({scale, line.ns, line.median_ns});
     float y = at.y + 1.4f * style.em;

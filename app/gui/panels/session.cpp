@@ -17,9 +17,9 @@ namespace draftscope {
 namespace {
 
 constexpr float label_share = 0.31f;
-constexpr int most_new_tokens = 4096;
+constexpr int max_new_tokens = 4096;
 
-struct SessionMemory {
+struct SessionState {
     bool tree_as_text = false;
     bool break_on_rejection = false;
     int rejection_depth = 1;
@@ -43,7 +43,7 @@ void label(const Style& style, const char* text, const char* what = nullptr) {
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     ImGui::TextUnformatted(text);
     ImGui::PopStyleColor();
-    if (what != nullptr) tooltip(style, what);
+    if (what != nullptr) show_tooltip(style, what);
     const float longest = ImGui::CalcTextSize("Shadow heads").x + 0.6f * style.em;
     ImGui::SameLine(start + std::max(width * label_share, longest));
     ImGui::SetNextItemWidth(-FLT_MIN);
@@ -172,8 +172,7 @@ void choose_text(const Style& style, const char* name, const char* what, std::st
 void edit_sampling(PanelContext& c) {
     RunConfig& config = c.config;
     label(c.style, "New tokens", "Maximum number of tokens to generate per prompt.");
-    ImGui::DragInt("##max_new", &config.max_new, 1.0f, 1, most_new_tokens, "%d",
-                   ImGuiSliderFlags_AlwaysClamp);
+    ImGui::DragInt("##max_new", &config.max_new, 1.0f, 1, max_new_tokens, "%d", ImGuiSliderFlags_AlwaysClamp);
     label(c.style, "Temperature", "0 = greedy: always the most likely token.");
     auto temperature = static_cast<float>(config.temperature);
     if (ImGui::SliderFloat("##temperature", &temperature, 0.0f, 2.0f,
@@ -230,34 +229,35 @@ void edit_more(PanelContext& c) {
     ImGui::TreePop();
 }
 
-void edit_breakpoints(PanelContext& c, SessionMemory& memory) {
-    CmdBreakpoints points = memory.breakpoints;
+void edit_breakpoints(PanelContext& c, SessionState& panel_state) {
+    CmdBreakpoints points = panel_state.breakpoints;
     const int on = int{points.rejection_depth.has_value()} + int{points.out_of_vocabulary} +
                    int{points.slow_phase} + int{points.end_of_text} + int{!points.text.empty()};
     const std::string title =
         on == 0 ? "Breakpoints###breakpoints" : fmt::format("Breakpoints: {}###breakpoints", on);
     if (!ImGui::TreeNodeEx(title.c_str(), ImGuiTreeNodeFlags_SpanAvailWidth)) return;
-    ImGui::Checkbox("Rejection at depth", &memory.break_on_rejection);
-    tooltip(c.style, "Pauses after a round that rejects a draft token at this depth or a smaller one.");
+    ImGui::Checkbox("Rejection at depth", &panel_state.break_on_rejection);
+    show_tooltip(c.style, "Pauses after a round that rejects a draft token at this depth or a smaller one.");
     ImGui::SameLine();
     ImGui::TextUnformatted("≤");
     ImGui::SameLine();
     ImGui::SetNextItemWidth(c.style.em * 3);
-    ImGui::DragInt("##rejection", &memory.rejection_depth, 0.05f, 1, 16, "%d", ImGuiSliderFlags_AlwaysClamp);
+    ImGui::DragInt("##rejection", &panel_state.rejection_depth, 0.05f, 1, 16, "%d",
+                   ImGuiSliderFlags_AlwaysClamp);
     points.rejection_depth.reset();
-    if (memory.break_on_rejection) points.rejection_depth = memory.rejection_depth;
+    if (panel_state.break_on_rejection) points.rejection_depth = panel_state.rejection_depth;
     ImGui::Checkbox("Token outside the head's vocabulary", &points.out_of_vocabulary);
-    tooltip(c.style, "Pauses after a round that commits a token outside the head's vocabulary.");
+    show_tooltip(c.style, "Pauses after a round that commits a token outside the head's vocabulary.");
     ImGui::Checkbox("Phase slower than its p99", &points.slow_phase);
-    tooltip(c.style,
-            "Pauses if a phase is slower than the p99 of the same phase and draft level in this run, "
-            "after 100 samples.");
+    show_tooltip(c.style,
+                 "Pauses if a phase is slower than the p99 of the same phase and draft level in this run, "
+                 "after 100 samples.");
     ImGui::Checkbox("End of text", &points.end_of_text);
     label(c.style, "Text contains", "Pauses after the round that completes this text.");
     ImGui::InputTextWithHint("##break_text", "off", &points.text);
     ImGui::TreePop();
-    if (points == memory.breakpoints) return;
-    memory.breakpoints = points;
+    if (points == panel_state.breakpoints) return;
+    panel_state.breakpoints = points;
     c.commands.push_back(std::move(points));
 }
 
@@ -266,7 +266,7 @@ void show_recorded(const PanelContext& c) {
     const std::optional<RecordedSettings> settings = recorded_settings(c.snapshot, c.ui.run_id);
     if (!settings) return;
     ImGui::TextWrapped("%s", settings->title.c_str());
-    hint(c.style, settings->details);
+    draw_hint(c.style, settings->details);
     ImGui::SeparatorText("next run");
 }
 
@@ -276,19 +276,19 @@ void edit_model(PanelContext& c) {
                                  ? "path of a GGUF file"
                                  : "demo: " + short_name(c.status.default_model, 22);
     ImGui::InputTextWithHint("##model", demo.c_str(), &c.config.model);
-    if (!c.config.model.empty()) tooltip(c.style, c.config.model);
+    if (!c.config.model.empty()) show_tooltip(c.style, c.config.model);
 }
 
 }  // namespace
 
 void draw_session(PanelContext& c) {
-    auto& memory = c.memory.get<SessionMemory>();
+    auto& panel_state = c.panel_state.get<SessionState>();
     ImGui::BeginChild("##scroll");
     show_recorded(c);
     edit_model(c);
     choose_drafter(c);
     choose_head(c);
-    edit_tree(c, memory.tree_as_text);
+    edit_tree(c, panel_state.tree_as_text);
     ImGui::SeparatorText("Prompt");
     ImGui::BeginDisabled(!c.config.prompts_file.empty());
     ImGui::InputTextMultiline("##prompt", &c.config.prompt,
@@ -297,19 +297,19 @@ void draw_session(PanelContext& c) {
     ImGui::EndDisabled();
     edit_sampling(c);
     edit_more(c);
-    edit_breakpoints(c, memory);
+    edit_breakpoints(c, panel_state);
     ImGui::Spacing();
     const bool idle = c.status.state == JobState::idle;
     if (icon_button(c.style, Icon::play, "Run", idle, idle))
         c.commands.emplace_back(std::in_place_type<CmdStart>, c.config);
-    if (!idle) tooltip(c.style, "A run is in progress. Stop it first.");
+    if (!idle) show_tooltip(c.style, "A run is in progress. Stop it first.");
     ImGui::SameLine();
-    if (ImGui::Button(memory.copied ? "Copied##copy" : "Copy as command line##copy")) {
+    if (ImGui::Button(panel_state.copied ? "Copied##copy" : "Copy as command line##copy")) {
         ImGui::SetClipboardText(command_line(c).c_str());
-        memory.copied = true;
+        panel_state.copied = true;
     }
-    if (!ImGui::IsItemHovered()) memory.copied = false;
-    tooltip(c.style, command_line(c));
+    if (!ImGui::IsItemHovered()) panel_state.copied = false;
+    show_tooltip(c.style, command_line(c));
     ImGui::EndChild();
 }
 

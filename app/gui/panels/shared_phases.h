@@ -8,11 +8,11 @@ namespace draftscope {
 /// Returns the phase table of the selected run or range, built once for all panels.
 inline const PhasesModel& shared_phases(PanelContext& context) {
     struct Shared {
-        Rebuild rebuild;
+        RebuildThrottle rebuild;
         PhasesBuilder builder;
         PhasesModel model;
     };
-    Shared& shared = context.memory.get<Shared>();
+    Shared& shared = context.panel_state.get<Shared>();
     auto key = static_cast<std::uint64_t>(context.ui.run_id);
     if (const auto& range = context.ui.range)
         key = (key * 1000003u + static_cast<std::uint64_t>(range->start_ns)) * 1000003u +

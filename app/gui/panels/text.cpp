@@ -18,7 +18,7 @@ namespace {
 
 constexpr float line_spacing = 1.38f;
 
-struct TextMemory {
+struct TextState {
     std::uint64_t data_key = 0;
     RowId prompt_id = -1;
     float width = 0, em = 0;
@@ -36,32 +36,32 @@ float line_height(const Style& style) {
     return std::round(style.em * line_spacing);
 }
 
-void update_found(const Style& style, TextMemory& memory) {
+void update_found(const Style& style, TextState& panel_state) {
     const auto has_glyph = [&](char32_t code) { return style.has_glyph(code); };
-    memory.found = find_text(memory.model, replace_missing_glyphs(memory.find, has_glyph));
+    panel_state.found = find_text(panel_state.model, replace_missing_glyphs(panel_state.find, has_glyph));
 }
 
-void rebuild(PanelContext& c, TextMemory& memory, float width) {
+void rebuild(PanelContext& c, TextState& panel_state, float width) {
     const RowId prompt = prompt_to_show(c.snapshot, c.ui);
-    const bool stale = memory.data_key != c.ui.data_key || memory.prompt_id != prompt;
+    const bool stale = panel_state.data_key != c.ui.data_key || panel_state.prompt_id != prompt;
     if (stale) {
-        memory.model = build_text(c.snapshot, prompt);
-        replace_missing_glyphs(memory.model, [&](char32_t code) { return c.style.has_glyph(code); });
-        memory.data_key = c.ui.data_key;
-        memory.prompt_id = prompt;
-        update_found(c.style, memory);
+        panel_state.model = build_text(c.snapshot, prompt);
+        replace_missing_glyphs(panel_state.model, [&](char32_t code) { return c.style.has_glyph(code); });
+        panel_state.data_key = c.ui.data_key;
+        panel_state.prompt_id = prompt;
+        update_found(c.style, panel_state);
     }
-    if (!stale && memory.width == width && memory.em == c.style.em) return;
-    memory.width = width;
-    memory.em = c.style.em;
+    if (!stale && panel_state.width == width && panel_state.em == c.style.em) return;
+    panel_state.width = width;
+    panel_state.em = c.style.em;
     ImGui::PushFont(c.style.mono, 0.0f);
-    memory.runs = lay_out_text(memory.model.pieces, width, [](std::string_view text) {
+    panel_state.runs = lay_out_text(panel_state.model.pieces, width, [](std::string_view text) {
         return ImGui::CalcTextSize(text.data(), text.data() + text.size()).x;
     });
     ImGui::PopFont();
 }
 
-ImU32 ground_of(const Style& style, const TextPiece& piece) {
+ImU32 ground_colour(const Style& style, const TextPiece& piece) {
     switch (piece.kind) {
         case PieceKind::prompt:
             return 0;
@@ -76,7 +76,7 @@ ImU32 ground_of(const Style& style, const TextPiece& piece) {
     return 0;
 }
 
-void dotted_underline(ImDrawList* list, ImVec2 from, float width, ImU32 colour, float em) {
+void draw_dotted_underline(ImDrawList* list, ImVec2 from, float width, ImU32 colour, float em) {
     for (float x = 0; x < width; x += em * 0.3f)
         list->AddLine(ImVec2(from.x + x, from.y), ImVec2(from.x + std::min(x + em * 0.17f, width), from.y),
                       colour, 2.0f);
@@ -90,20 +90,21 @@ void next_entry(const Style& style, const char* name) {
 }
 
 void draw_legend(const Style& style) {
-    legend_entry(style, to_im(style.colours.good, 0.45f), "drafted");
-    tooltip(style, "Drafted and accepted tokens. The colour is stronger for deeper nodes of the tree.");
+    draw_legend_entry(style, to_im(style.colours.good, 0.45f), "drafted");
+    show_tooltip(style, "Drafted and accepted tokens. The colour is stronger for deeper nodes of the tree.");
     next_entry(style, "from the target");
-    legend_entry(style, to_im(style.colours.target, 0.45f), "from the target");
-    tooltip(style, "The target adds one token at the end of every round.");
+    draw_legend_entry(style, to_im(style.colours.target, 0.45f), "from the target");
+    show_tooltip(style, "The target adds one token at the end of every round.");
     next_entry(style, "out of vocabulary");
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = style.em * 0.9f;
-    dotted_underline(ImGui::GetWindowDrawList(), ImVec2(at.x, at.y + ImGui::GetTextLineHeight() * 0.92f),
-                     width, to_im(style.colours.warn), style.em);
+    draw_dotted_underline(ImGui::GetWindowDrawList(), ImVec2(at.x, at.y + ImGui::GetTextLineHeight() * 0.92f),
+                          width, to_im(style.colours.warn), style.em);
     ImGui::Dummy(ImVec2(width, ImGui::GetTextLineHeight()));
     ImGui::SameLine(0, style.em * 0.35f);
     ImGui::TextDisabled("out of vocabulary");
-    tooltip(style, "Dotted underline: the token is not in the head's vocabulary and could not be drafted.");
+    show_tooltip(style,
+                 "Dotted underline: the token is not in the head's vocabulary and could not be drafted.");
 }
 
 struct Cursor {
@@ -117,7 +118,8 @@ bool draw_part(PanelContext& c, const TextPiece& piece, ImVec2 min, ImVec2 max, 
     const Style& style = c.style;
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImVec2 box_min(min.x, min.y + pad * 0.35f), box_max(max.x, max.y - pad * 0.35f);
-    if (piece.kind != PieceKind::prompt) list->AddRectFilled(box_min, box_max, ground_of(style, piece), 2.0f);
+    if (piece.kind != PieceKind::prompt)
+        list->AddRectFilled(box_min, box_max, ground_colour(style, piece), 2.0f);
     const bool hovered = over && ImGui::IsMouseHoveringRect(min, max);
     if (hovered || (piece.token_id != no_token && piece.token_id == c.ui.hovered_token))
         list->AddRect(box_min, box_max, to_im(style.colours.text_dim), 2.0f);
@@ -128,9 +130,9 @@ bool draw_part(PanelContext& c, const TextPiece& piece, ImVec2 min, ImVec2 max, 
 }
 
 /// Draws one run and returns the piece under the mouse, if any. Tokens that share a character divide its box.
-std::optional<std::size_t> draw_run(PanelContext& c, const TextMemory& memory, const TextRun& run,
+std::optional<std::size_t> draw_run(PanelContext& c, const TextState& panel_state, const TextRun& run,
                                     const Cursor& cursor) {
-    const TextPiece& piece = memory.model.pieces[run.piece];
+    const TextPiece& piece = panel_state.model.pieces[run.piece];
     const Style& style = c.style;
     ImDrawList* list = ImGui::GetWindowDrawList();
     const float mark = run.line_end && piece.kind != PieceKind::prompt ? style.em * 0.7f : 0;
@@ -149,11 +151,11 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextMemory& memory, c
         };
         const std::size_t of = run.piece - sharing + i;
         const float right = i == sharing ? max.x : edge(i + 1);
-        if (draw_part(c, memory.model.pieces[of], {edge(i), min.y}, {right - 1, max.y}, pad,
+        if (draw_part(c, panel_state.model.pieces[of], {edge(i), min.y}, {right - 1, max.y}, pad,
                       cursor.window_hovered))
             hovered = of;
     }
-    if (std::find(memory.found.begin(), memory.found.end(), run.piece) != memory.found.end())
+    if (std::find(panel_state.found.begin(), panel_state.found.end(), run.piece) != panel_state.found.end())
         list->AddRect({min.x, min.y + pad * 0.35f}, {max.x - 1, max.y - pad * 0.35f},
                       to_im(style.colours.warn), 2.0f, 2.0f);
     const ImU32 ink = to_im(piece.kind == PieceKind::prompt ? style.colours.text_dim : style.colours.text);
@@ -162,16 +164,16 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextMemory& memory, c
         list->AddText(style.ui, style.em * 0.85f, ImVec2(min.x + run.width + 1, min.y + pad),
                       to_im(style.colours.text_dim, 0.8f), "⏎");
     if (!piece.covered)
-        dotted_underline(list, ImVec2(min.x, max.y - pad * 0.9f), run.width, to_im(style.colours.warn),
-                         style.em);
+        draw_dotted_underline(list, ImVec2(min.x, max.y - pad * 0.9f), run.width, to_im(style.colours.warn),
+                              style.em);
     return hovered;
 }
 
 /// Marks the place where the round in flight continues.
-void draw_caret(PanelContext& c, const TextMemory& memory, const Cursor& cursor) {
+void draw_caret(PanelContext& c, const TextState& panel_state, const Cursor& cursor) {
     const Snapshot* flight = round_in_flight(c.snapshot, c.ui);
-    if (flight == nullptr || flight->rounds[0].row.prompt_id != memory.model.prompt_id) return;
-    const TextRun last = memory.runs.empty() ? TextRun{} : memory.runs.back();
+    if (flight == nullptr || flight->rounds[0].row.prompt_id != panel_state.model.prompt_id) return;
+    const TextRun last = panel_state.runs.empty() ? TextRun{} : panel_state.runs.back();
     const float x = last.line_end ? 0 : last.x + last.width;
     const int line = last.line + (last.line_end ? 1 : 0);
     const ImVec2 min(cursor.origin.x + x + 2,
@@ -185,8 +187,8 @@ void draw_caret(PanelContext& c, const TextMemory& memory, const Cursor& cursor)
     if (ImGui::IsMouseClicked(0)) c.ui.select_in_flight();
 }
 
-void scroll_to(const TextMemory& memory, std::size_t piece, const Cursor& cursor) {
-    for (const TextRun& run : memory.runs)
+void scroll_to(const TextState& panel_state, std::size_t piece, const Cursor& cursor) {
+    for (const TextRun& run : panel_state.runs)
         if (run.piece >= piece) {  // a piece that shares a later piece's character has no run
             const float y = static_cast<float>(run.line) * cursor.line_height;
             const float above = std::round(ImGui::GetWindowHeight() * 0.4f / cursor.line_height);
@@ -196,94 +198,95 @@ void scroll_to(const TextMemory& memory, std::size_t piece, const Cursor& cursor
 }
 
 /// Scrolls to the newest line while following, otherwise to the selected round's first token.
-void follow_selection(PanelContext& c, TextMemory& memory, const Cursor& cursor) {
-    if (memory.scroll_to_found && !memory.found.empty())
-        scroll_to(memory, memory.found[memory.found_at % memory.found.size()], cursor);
-    memory.scroll_to_found = false;
-    if (memory.shown_round == c.ui.round) return;
-    memory.shown_round = c.ui.round;
-    for (std::size_t i = 0; i < memory.model.pieces.size(); ++i)
-        if (memory.model.pieces[i].round_index && memory.model.pieces[i].round_index == c.ui.round) {
-            scroll_to(memory, i, cursor);
+void follow_selection(PanelContext& c, TextState& panel_state, const Cursor& cursor) {
+    if (panel_state.scroll_to_found && !panel_state.found.empty())
+        scroll_to(panel_state, panel_state.found[panel_state.found_at % panel_state.found.size()], cursor);
+    panel_state.scroll_to_found = false;
+    if (panel_state.shown_round == c.ui.round) return;
+    panel_state.shown_round = c.ui.round;
+    for (std::size_t i = 0; i < panel_state.model.pieces.size(); ++i)
+        if (panel_state.model.pieces[i].round_index &&
+            panel_state.model.pieces[i].round_index == c.ui.round) {
+            scroll_to(panel_state, i, cursor);
             return;
         }
 }
 
-void draw_pieces(PanelContext& c, TextMemory& memory) {
+void draw_pieces(PanelContext& c, TextState& panel_state) {
     ImGui::PushFont(c.style.mono, 0.0f);
     const Cursor cursor{ImGui::GetCursorScreenPos(), line_height(c.style), ImGui::IsWindowHovered()};
-    const int lines = memory.runs.empty() ? 0 : memory.runs.back().line + 1;
+    const int lines = panel_state.runs.empty() ? 0 : panel_state.runs.back().line + 1;
     const float top = ImGui::GetScrollY() - cursor.line_height,
                 bottom = top + ImGui::GetWindowHeight() + cursor.line_height * 2;
     std::optional<std::size_t> hovered;
-    for (const TextRun& run : memory.runs) {
+    for (const TextRun& run : panel_state.runs) {
         const float y = static_cast<float>(run.line) * cursor.line_height;
         if (y < top || y > bottom) continue;
-        if (const auto piece = draw_run(c, memory, run, cursor)) hovered = piece;
+        if (const auto piece = draw_run(c, panel_state, run, cursor)) hovered = piece;
     }
-    draw_caret(c, memory, cursor);
-    ImGui::Dummy(ImVec2(memory.width, static_cast<float>(lines) * cursor.line_height));
-    follow_selection(c, memory, cursor);
+    draw_caret(c, panel_state, cursor);
+    ImGui::Dummy(ImVec2(panel_state.width, static_cast<float>(lines) * cursor.line_height));
+    follow_selection(c, panel_state, cursor);
     ImGui::PopFont();
-    if (!hovered || memory.model.pieces[*hovered].kind == PieceKind::prompt) return;
-    const TextPiece& piece = memory.model.pieces[*hovered];
+    if (!hovered || panel_state.model.pieces[*hovered].kind == PieceKind::prompt) return;
+    const TextPiece& piece = panel_state.model.pieces[*hovered];
     c.ui.hovered_token = piece.token_id;
     ImGui::SetTooltip("%s", describe_piece(piece).c_str());
     if (piece.round_index && ImGui::IsMouseClicked(0)) {
         c.ui.select_round(*piece.round_index, c.snapshot.rounds.size());
-        memory.shown_round = c.ui.round;
+        panel_state.shown_round = c.ui.round;
     }
 }
 
-void draw_find(PanelContext& c, TextMemory& memory) {
+void draw_find(PanelContext& c, TextState& panel_state) {
     if (c.ui.find_requested) {
-        memory.finding = true;
+        panel_state.finding = true;
         ImGui::SetWindowFocus();
         ImGui::SetKeyboardFocusHere();
     }
-    if (!memory.finding) return;
+    if (!panel_state.finding) return;
     ImGui::SetNextItemWidth(c.style.em * 12);
-    const bool next = ImGui::InputTextWithHint("##find", "search in this output", &memory.find,
+    const bool next = ImGui::InputTextWithHint("##find", "search in this output", &panel_state.find,
                                                ImGuiInputTextFlags_EnterReturnsTrue);
     if (ImGui::IsItemEdited()) {
-        update_found(c.style, memory);
-        memory.found_at = 0;
-        memory.scroll_to_found = true;
+        update_found(c.style, panel_state);
+        panel_state.found_at = 0;
+        panel_state.scroll_to_found = true;
     }
     if (next) {
-        ++memory.found_at;
-        memory.scroll_to_found = true;
+        ++panel_state.found_at;
+        panel_state.scroll_to_found = true;
         ImGui::SetKeyboardFocusHere(-1);
     }
     ImGui::SameLine();
-    ImGui::TextDisabled("%zu found", memory.found.size());
+    ImGui::TextDisabled("%zu found", panel_state.found.size());
     ImGui::SameLine();
     if (ImGui::SmallButton("Close") || (ImGui::IsWindowFocused() && ImGui::IsKeyPressed(ImGuiKey_Escape))) {
-        memory.finding = false;
-        memory.find.clear();
-        memory.found.clear();
+        panel_state.finding = false;
+        panel_state.find.clear();
+        panel_state.found.clear();
     }
 }
 
 }  // namespace
 
 void draw_text(PanelContext& c) {
-    auto& memory = c.memory.get<TextMemory>();
-    draw_find(c, memory);
+    auto& panel_state = c.panel_state.get<TextState>();
+    draw_find(c, panel_state);
     const float scrollbar = ImGui::GetStyle().ScrollbarSize + c.style.em * 0.3f;
-    rebuild(c, memory, std::max(ImGui::GetContentRegionAvail().x - scrollbar, c.style.em * 6));
-    if (!memory.model.empty_text.empty()) {
-        draw_empty_text(c.style, memory.model.empty_text);
+    rebuild(c, panel_state, std::max(ImGui::GetContentRegionAvail().x - scrollbar, c.style.em * 6));
+    if (!panel_state.model.empty_text.empty()) {
+        draw_empty_text(c.style, panel_state.model.empty_text);
         return;
     }
     draw_legend(c.style);
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(c.style.colours.text_dim));
-    text_cut(memory.model.caption);
+    draw_cut_text(panel_state.model.caption);
     ImGui::PopStyleColor();
     const float line = line_height(c.style);
     const float room = ImGui::GetContentRegionAvail().y;
     ImGui::BeginChild("##output", {0, std::max(std::floor(room / line), 1.0f) * line});
-    draw_pieces(c, memory);
+    draw_pieces(c, panel_state);
     // The first visible line is always whole.
     const float whole = std::round(ImGui::GetScrollY() / line) * line;
     if (!ImGui::IsMouseDown(ImGuiMouseButton_Left) && std::abs(whole - ImGui::GetScrollY()) > 0.5f)

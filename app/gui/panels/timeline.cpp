@@ -15,10 +15,10 @@
 namespace draftscope {
 namespace {
 
-constexpr TimeNs least_span_ns = 200;
+constexpr TimeNs min_span_ns = 200;
 constexpr double rounds_at_first = 1.6;
 
-struct TimelineMemory {
+struct TimelineState {
     TimelineIndex index, flight;  ///< recorded lanes; lanes of the round in flight
     FoldedAxis axis;
     AxisOrigin origin;
@@ -29,9 +29,9 @@ struct TimelineMemory {
     TimeNs centred_start = -1, centred_end = -1;  ///< last step shown automatically
     std::optional<double> drag_from;              ///< start time of a range drag
     std::vector<TimelineBlock> blocks;
-    TimelineIndex beside;  ///< lanes of the imported timeline
-    const Snapshot* beside_of = nullptr;
-    TimeNs beside_shift = 0;  ///< its time minus ours
+    TimelineIndex overlay;  ///< lanes of the imported timeline
+    const Snapshot* overlay_snapshot = nullptr;
+    TimeNs overlay_shift = 0;  ///< its time minus ours
 
     bool empty() const { return index.empty() && flight.empty(); }
     TimeNs begin() const { return index.empty() ? flight.begin() : index.begin(); }
@@ -39,11 +39,11 @@ struct TimelineMemory {
     TimeScale scale(const LaneArea& area, TimeNs shift = 0) const { return {axis, view, area, shift}; }
 };
 
-void show(TimelineMemory& memory, TimeNs start, TimeNs stop) {
-    const TimeNs begin = memory.axis.position(start), end = memory.axis.position(stop);
+void show(TimelineState& panel_state, TimeNs start, TimeNs stop) {
+    const TimeNs begin = panel_state.axis.position(start), end = panel_state.axis.position(stop);
     const TimeNs margin = std::max<TimeNs>((end - begin) / 50, 1);
-    memory.view.begin = begin - margin;
-    memory.view.end = std::max(end + margin, begin + least_span_ns);
+    panel_state.view.begin = begin - margin;
+    panel_state.view.end = std::max(end + margin, begin + min_span_ns);
 }
 
 /// Capture and index of the selected round's step.
@@ -68,62 +68,65 @@ const StepRow* selected_step_row(const PanelContext& context, RowId run_id) {
 }
 
 /// Keeps the selected round in view: a few rounds wide at first, then as wide as the user chose.
-void follow_round(TimelineMemory& memory, const PanelContext& context, bool changed) {
-    const StepRow* step = selected_step_row(context, memory.run_id);
+void follow_round(TimelineState& panel_state, const PanelContext& context, bool changed) {
+    const StepRow* step = selected_step_row(context, panel_state.run_id);
     if (step == nullptr) {
-        if (changed) show(memory, memory.begin(), memory.end());
+        if (changed) show(panel_state, panel_state.begin(), panel_state.end());
         return;
     }
-    if (memory.centred_start == step->start_ns && memory.centred_end == step->end_ns && !changed) return;
-    memory.centred_start = step->start_ns;
-    memory.centred_end = step->end_ns;
-    const TimeNs first = memory.axis.position(step->start_ns), last = memory.axis.position(step->end_ns);
+    if (panel_state.centred_start == step->start_ns && panel_state.centred_end == step->end_ns && !changed)
+        return;
+    panel_state.centred_start = step->start_ns;
+    panel_state.centred_end = step->end_ns;
+    const TimeNs first = panel_state.axis.position(step->start_ns),
+                 last = panel_state.axis.position(step->end_ns);
     const double middle = 0.5 * static_cast<double>(first + last);
     const auto length = static_cast<double>(std::max<TimeNs>(last - first, 1));
-    double span = static_cast<double>(memory.view.end - memory.view.begin);
-    if (changed || memory.following) span = length * rounds_at_first;
-    const double latest = static_cast<double>(memory.axis.position(memory.end())) + 0.03 * span;
+    double span = static_cast<double>(panel_state.view.end - panel_state.view.begin);
+    if (changed || panel_state.following) span = length * rounds_at_first;
+    const double latest = static_cast<double>(panel_state.axis.position(panel_state.end())) + 0.03 * span;
     const double centre = std::min(middle, std::max(latest - span / 2, static_cast<double>(first)));
-    const bool visible = first >= memory.view.begin && last <= memory.view.end;
-    if (visible && !changed && !memory.following) return;
-    memory.view.begin = static_cast<TimeNs>(centre - span / 2);
-    memory.view.end = static_cast<TimeNs>(centre + span / 2);
+    const bool visible = first >= panel_state.view.begin && last <= panel_state.view.end;
+    if (visible && !changed && !panel_state.following) return;
+    panel_state.view.begin = static_cast<TimeNs>(centre - span / 2);
+    panel_state.view.end = static_cast<TimeNs>(centre + span / 2);
 }
 
-void fit_view(TimelineMemory& memory, const PanelContext& context) {
+void fit_view(TimelineState& panel_state, const PanelContext& context) {
     if (context.ui.range)
-        show(memory, context.ui.range->start_ns, context.ui.range->end_ns);
-    else if (const StepRow* step = selected_step_row(context, memory.run_id); step != nullptr)
-        show(memory, step->start_ns, step->end_ns);
+        show(panel_state, context.ui.range->start_ns, context.ui.range->end_ns);
+    else if (const StepRow* step = selected_step_row(context, panel_state.run_id); step != nullptr)
+        show(panel_state, step->start_ns, step->end_ns);
     else
-        show(memory, memory.begin(), memory.end());
-    memory.following = false;
+        show(panel_state, panel_state.begin(), panel_state.end());
+    panel_state.following = false;
 }
 
-void clamp_view(TimelineMemory& memory) {
-    const TimeNs begin = memory.axis.position(memory.begin()), end = memory.axis.position(memory.end());
-    const TimeNs whole = std::max<TimeNs>(end - begin, least_span_ns);
-    TimelineView& view = memory.view;
-    const TimeNs span = std::clamp(view.end - view.begin, least_span_ns, whole + whole / 5 + 2);
+void clamp_view(TimelineState& panel_state) {
+    const TimeNs begin = panel_state.axis.position(panel_state.begin()),
+                 end = panel_state.axis.position(panel_state.end());
+    const TimeNs whole = std::max<TimeNs>(end - begin, min_span_ns);
+    TimelineView& view = panel_state.view;
+    const TimeNs span = std::clamp(view.end - view.begin, min_span_ns, whole + whole / 5 + 2);
     const TimeNs low = begin - whole / 10 - 1;
     const TimeNs high = std::max(end + whole / 10 + 1 - span, low);
     view.begin = std::clamp(view.begin, low, high);
     view.end = view.begin + span;
 }
 
-void keys_and_wheel(TimelineMemory& memory, const PanelContext& context, const LaneArea& area) {
+void handle_keys_and_wheel(TimelineState& panel_state, const PanelContext& context, const LaneArea& area) {
     const ImGuiIO& io = ImGui::GetIO();
-    const auto span = static_cast<double>(memory.view.end - memory.view.begin);
+    const auto span = static_cast<double>(panel_state.view.end - panel_state.view.begin);
     const auto pan = [&](double part) {
-        memory.view.begin += static_cast<TimeNs>(part * span);
-        memory.view.end += static_cast<TimeNs>(part * span);
-        memory.following = false;
+        panel_state.view.begin += static_cast<TimeNs>(part * span);
+        panel_state.view.end += static_cast<TimeNs>(part * span);
+        panel_state.following = false;
     };
     const auto zoom = [&](double factor, double at) {
-        const int columns = memory.view.columns;
-        memory.view = zoom_view(memory.view, factor, at, least_span_ns);
-        memory.view.columns = columns;
-        memory.following = false;
+        const int columns = panel_state.view.columns;
+        panel_state.view = zoom_view(panel_state.view, factor, at, min_span_ns);
+        panel_state.view.columns = columns;
+        panel_state.following = false;
     };
     const double pointer =
         std::clamp<double>((io.MousePos.x - area.min.x) / std::max(area.width(), 1.0f), 0, 1);
@@ -139,55 +142,57 @@ void keys_and_wheel(TimelineMemory& memory, const PanelContext& context, const L
         if (ImGui::IsKeyDown(ImGuiKey_A)) pan(-speed);
         if (ImGui::IsKeyDown(ImGuiKey_D)) pan(speed);
     }
-    if (context.ui.fit_requested) fit_view(memory, context);
+    if (context.ui.fit_requested) fit_view(panel_state, context);
 }
 
 /// Left drag selects a range; middle or right drag moves the view.
-void drags(TimelineMemory& memory, PanelContext& context, const LaneArea& area) {
+void handle_drags(TimelineState& panel_state, PanelContext& context, const LaneArea& area) {
     const ImGuiIO& io = ImGui::GetIO();
     for (const ImGuiMouseButton button : {ImGuiMouseButton_Right, ImGuiMouseButton_Middle})
         if (ImGui::IsItemHovered() && ImGui::IsMouseDragging(button, 2)) {
-            const double per_pixel =
-                static_cast<double>(memory.view.end - memory.view.begin) / std::max(area.width(), 1.0f);
+            const double per_pixel = static_cast<double>(panel_state.view.end - panel_state.view.begin) /
+                                     std::max(area.width(), 1.0f);
             const auto delta = static_cast<TimeNs>(-io.MouseDelta.x * per_pixel);
-            memory.view.begin += delta;
-            memory.view.end += delta;
-            memory.following = false;
+            panel_state.view.begin += delta;
+            panel_state.view.end += delta;
+            panel_state.following = false;
         }
-    const TimeScale scale = memory.scale(area);
-    if (ImGui::IsItemActivated()) memory.drag_from = static_cast<double>(scale.time_at(io.MousePos.x));
-    if (!memory.drag_from || !ImGui::IsItemActive()) {
-        memory.drag_from.reset();
+    const TimeScale scale = panel_state.scale(area);
+    if (ImGui::IsItemActivated()) panel_state.drag_from = static_cast<double>(scale.to_time(io.MousePos.x));
+    if (!panel_state.drag_from || !ImGui::IsItemActive()) {
+        panel_state.drag_from.reset();
         return;
     }
     if (io.MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] < 16) return;
-    const auto from = static_cast<TimeNs>(*memory.drag_from);
-    const TimeNs to = scale.time_at(io.MousePos.x);
+    const auto from = static_cast<TimeNs>(*panel_state.drag_from);
+    const TimeNs to = scale.to_time(io.MousePos.x);
     if (from != to) context.ui.range = TimeRange{std::min(from, to), std::max(from, to)};
 }
 
 /// Draws marks at round times since the origin, without pauses, and the origin's name at the left.
-void draw_axis(TimelineMemory& memory, const PanelContext& context, const LaneArea& area) {
+void draw_axis(TimelineState& panel_state, const PanelContext& context, const LaneArea& area) {
     const Style& style = context.style;
     const float size = 0.78f * style.em, gap = 0.4f * style.em;
-    const TimeNs begin = memory.axis.time(memory.view.begin), end = memory.axis.time(memory.view.end);
-    memory.origin = axis_origin(context.snapshot, memory.run_id, memory.axis,
-                                selected_step_row(context, memory.run_id), begin, end);
-    const TimeNs origin = memory.origin.time;
-    const TimeNs largest =
-        std::max(std::abs(memory.axis.busy(origin, begin)), std::abs(memory.axis.busy(origin, end)));
-    const std::string widest = offset_text(-largest, tick_step(memory.axis.busy(begin, end), 8), largest);
+    const TimeNs begin = panel_state.axis.time(panel_state.view.begin),
+                 end = panel_state.axis.time(panel_state.view.end);
+    panel_state.origin = axis_origin(context.snapshot, panel_state.run_id, panel_state.axis,
+                                     selected_step_row(context, panel_state.run_id), begin, end);
+    const TimeNs origin = panel_state.origin.time;
+    const TimeNs largest = std::max(std::abs(panel_state.axis.busy(origin, begin)),
+                                    std::abs(panel_state.axis.busy(origin, end)));
+    const std::string widest =
+        offset_text(-largest, tick_step(panel_state.axis.busy(begin, end), 8), largest);
     const float label = style.ui->CalcTextSizeA(size, 1e9f, 0, widest.c_str()).x + 2 * gap;
-    const TimeNs step = tick_step(memory.axis.busy(begin, end), static_cast<int>(area.width() / label));
-    const TimeScale scale = memory.scale(area);
+    const TimeNs step = tick_step(panel_state.axis.busy(begin, end), static_cast<int>(area.width() / label));
+    const TimeScale scale = panel_state.scale(area);
     float free_from = area.min.x;
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
-    for (const AxisPart& part : memory.axis.parts(memory.view.begin, memory.view.end)) {
-        const TimeNs offset = memory.axis.busy(origin, part.start);
+    for (const AxisPart& part : panel_state.axis.parts(panel_state.view.begin, panel_state.view.end)) {
+        const TimeNs offset = panel_state.axis.busy(origin, part.start);
         TimeNs mark = offset / step * step;
         if (mark < offset) mark += step;
         for (; mark - offset <= part.end - part.start; mark += step) {
-            const float x = scale.x_at(part.position + mark - offset);
+            const float x = scale.position_to_x(part.position + mark - offset);
             area.list->AddLine({x, area.min.y}, {x, area.max.y}, to_im(style.colours.line, 0.6f));
             const std::string text = offset_text(mark, step, largest);
             if (x < free_from) continue;
@@ -198,38 +203,38 @@ void draw_axis(TimelineMemory& memory, const PanelContext& context, const LaneAr
     }
     area.list->PopClipRect();
     const ImVec2 at(area.min.x - area.names, area.min.y);
-    area.list->AddText(style.ui, size, at, to_im(style.colours.text_dim), memory.origin.text.c_str());
+    area.list->AddText(style.ui, size, at, to_im(style.colours.text_dim), panel_state.origin.text.c_str());
 }
 
-void draw_marks(const PanelContext& context, const TimelineMemory& memory, const LaneArea& area) {
+void draw_marks(const PanelContext& context, const TimelineState& panel_state, const LaneArea& area) {
     const Palette& c = context.style.colours;
-    const StepRow* step = selected_step_row(context, memory.run_id);
-    const TimeScale scale = memory.scale(area);
+    const StepRow* step = selected_step_row(context, panel_state.run_id);
+    const TimeScale scale = panel_state.scale(area);
     if (step != nullptr) {
-        const float x0 = scale.x_of(step->start_ns), x1 = scale.x_of(step->end_ns);
+        const float x0 = scale.to_x(step->start_ns), x1 = scale.to_x(step->end_ns);
         area.list->AddRectFilled({x0, area.min.y}, {std::max(x1, x0 + 2), area.max.y},
                                  to_im(c.accent, 0.10f));
         area.list->AddLine({x0, area.min.y}, {x0, area.max.y}, to_im(c.accent, 0.8f), 1.5f);
         area.list->AddLine({x1, area.min.y}, {x1, area.max.y}, to_im(c.accent, 0.8f), 1.5f);
     }
     if (!context.ui.range) return;
-    const float x0 = scale.x_of(context.ui.range->start_ns), x1 = scale.x_of(context.ui.range->end_ns);
+    const float x0 = scale.to_x(context.ui.range->start_ns), x1 = scale.to_x(context.ui.range->end_ns);
     area.list->AddRectFilled({x0, area.min.y}, {x1, area.max.y}, to_im(c.warn, 0.12f));
     for (const float x : {x0, x1}) area.list->AddLine({x, area.min.y}, {x, area.max.y}, to_im(c.warn), 1.5f);
 }
 
 /// Draws the range's length and effect, with a button that clears it.
-void draw_range_label(PanelContext& context, const TimelineMemory& memory, const LaneArea& area) {
+void draw_range_label(PanelContext& context, const TimelineState& panel_state, const LaneArea& area) {
     if (!context.ui.range) return;
     const Style& style = context.style;
     const TimeRange range = *context.ui.range;
-    const TimeNs held = memory.axis.paused(range.start_ns, range.end_ns);
+    const TimeNs held = panel_state.axis.paused(range.start_ns, range.end_ns);
     std::string text = duration_text(range.end_ns - range.start_ns - held);
     if (held > 0) text += fmt::format(" (without {} of pauses)", duration_text(held));
     text += ": tables and plots count only this range";
     const float button = ImGui::GetFrameHeight(), gap = 0.3f * style.em;
     const float width = button + ImGui::CalcTextSize(text.c_str()).x + 2 * gap;
-    const float wanted = memory.scale(area).x_of(range.start_ns) + gap;
+    const float wanted = panel_state.scale(area).to_x(range.start_ns) + gap;
     const ImVec2 at(std::max(std::min(wanted, area.max.x - width), area.min.x),
                     area.max.y - ImGui::GetTextLineHeightWithSpacing());
     area.list->AddRectFilled({at.x - gap, at.y - 1}, {at.x + width, at.y + ImGui::GetTextLineHeight() + 2},
@@ -237,7 +242,7 @@ void draw_range_label(PanelContext& context, const TimelineMemory& memory, const
     const ImVec2 after = ImGui::GetCursorScreenPos();
     ImGui::SetCursorScreenPos(at);
     if (ImGui::SmallButton("x##leave_range")) context.ui.range.reset();
-    tooltip(style, "Clear the range: tables and plots show the whole run again (Esc)");
+    show_tooltip(style, "Clear the range: tables and plots show the whole run again (Esc)");
     ImGui::SameLine(0, gap);
     ImGui::TextUnformatted(text.c_str());
     ImGui::SetCursorScreenPos(after);
@@ -254,11 +259,11 @@ struct SharedLane {
     }
 };
 
-std::vector<SharedLane> shared_lanes(const TimelineMemory& memory) {
+std::vector<SharedLane> shared_lanes(const TimelineState& panel_state) {
     std::vector<SharedLane> lanes;
-    for (const TimelineLane& lane : memory.index.lanes()) lanes.push_back({&lane, nullptr});
+    for (const TimelineLane& lane : panel_state.index.lanes()) lanes.push_back({&lane, nullptr});
     const auto place = [](const TimelineLane& lane) { return std::tuple(lane.kind, lane.key, lane.sub_key); };
-    for (const TimelineLane& lane : memory.flight.lanes()) {
+    for (const TimelineLane& lane : panel_state.flight.lanes()) {
         const auto at = std::find_if(lanes.begin(), lanes.end(), [&](const SharedLane& other) {
             return place(other.any()) >= place(lane);
         });
@@ -286,17 +291,18 @@ void draw_lane_names(const LaneArea& area, const Style& style, const char* name,
         area.list->AddText(style.ui, size, {left + 0.8f * style.em, top + area.row}, colour, nested);
 }
 
-std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineMemory& memory, const LaneArea& area,
+std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineState& panel_state, const LaneArea& area,
                                     const std::vector<SharedLane>& lanes) {
     const Style& style = context.style;
-    const TimeScale scale = memory.scale(area);
+    const TimeScale scale = panel_state.scale(area);
     std::optional<LaneHover> hover;
     float y = area.min.y + 1.25f * style.em;
     const SharedLane& first = lanes.front();
     const auto part = [&](const TimelineLane* lane, const TimelineLane* steps, const Snapshot& snapshot,
                           std::size_t depth) {
         if (lane == nullptr || depth >= lane->rows.size() || y >= area.max.y) return;
-        if (const auto at = draw_lane_row(scale, style, snapshot, *lane, lane->rows[depth], y, memory.blocks))
+        if (const auto at =
+                draw_lane_row(scale, style, snapshot, *lane, lane->rows[depth], y, panel_state.blocks))
             hover = at;
         const bool critical = lane->kind == LaneKind::cpu && lane->key == 0 && depth == 0;
         if (critical && steps != nullptr && steps->kind == LaneKind::steps)
@@ -331,38 +337,40 @@ std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineMemory& memor
 
 /// Returns the time shift that aligns the other timeline's step with the selected step of the same number.
 /// Without steps it aligns the starts.
-TimeNs beside_shift(const TimelineMemory& memory, const PanelContext& context, const Snapshot& other) {
-    const StepRow* step = selected_step_row(context, memory.run_id);
-    if (step == nullptr || other.steps.empty()) return memory.beside.begin() - memory.begin();
+TimeNs overlay_shift(const TimelineState& panel_state, const PanelContext& context, const Snapshot& other) {
+    const StepRow* step = selected_step_row(context, panel_state.run_id);
+    if (step == nullptr || other.steps.empty()) return panel_state.overlay.begin() - panel_state.begin();
     const auto last = static_cast<int>(other.steps.size()) - 1;
     return other.steps[static_cast<std::size_t>(std::clamp(step->ordinal, 0, last))].row.start_ns -
            step->start_ns;
 }
 
-void update_beside(TimelineMemory& memory, const PanelContext& context) {
-    const Snapshot* other = context.status.beside.get();
-    if (other != memory.beside_of) {
-        memory.beside = TimelineIndex();
-        memory.beside_of = other;
-        if (other != nullptr && !other->runs.empty()) memory.beside.update(*other, other->runs.front().id);
+void update_overlay(TimelineState& panel_state, const PanelContext& context) {
+    const Snapshot* other = context.status.overlay.get();
+    if (other != panel_state.overlay_snapshot) {
+        panel_state.overlay = TimelineIndex();
+        panel_state.overlay_snapshot = other;
+        if (other != nullptr && !other->runs.empty())
+            panel_state.overlay.update(*other, other->runs.front().id);
     }
-    if (other != nullptr) memory.beside_shift = beside_shift(memory, context, *other);
+    if (other != nullptr) panel_state.overlay_shift = overlay_shift(panel_state, context, *other);
 }
 
 /// Draws the imported timeline's lanes below ours, on the same time scale.
-std::optional<LaneHover> draw_beside(const PanelContext& context, TimelineMemory& memory,
-                                     const LaneArea& area, float y) {
-    if (memory.beside.empty()) return std::nullopt;
+std::optional<LaneHover> draw_overlay(const PanelContext& context, TimelineState& panel_state,
+                                      const LaneArea& area, float y) {
+    if (panel_state.overlay.empty()) return std::nullopt;
     const Style& style = context.style;
     const float size = 0.8f * style.em;
     area.list->AddLine({area.min.x - area.names, y}, {area.max.x, y}, to_im(style.colours.line));
     y += 0.3f * style.em;
-    const std::string title = fmt::format("imported timeline: {}", memory.beside_of->runs.front().name);
+    const std::string title =
+        fmt::format("imported timeline: {}", panel_state.overlay_snapshot->runs.front().name);
     area.list->AddText(style.ui, size, {area.min.x, y}, to_im(style.colours.text_dim), title.c_str());
     y += 1.2f * style.em;
-    const TimeScale scale = memory.scale(area, memory.beside_shift);
+    const TimeScale scale = panel_state.scale(area, panel_state.overlay_shift);
     std::optional<LaneHover> hover;
-    for (const TimelineLane& lane : memory.beside.lanes()) {
+    for (const TimelineLane& lane : panel_state.overlay.lanes()) {
         if (lane.kind == LaneKind::levels) continue;  // other engines' ranges have no levels
         const std::string name = lane.kind == LaneKind::cpu ? fmt::format("thread {}", lane.sub_key)
                                  : lane.kind == LaneKind::steps
@@ -372,8 +380,8 @@ std::optional<LaneHover> draw_beside(const PanelContext& context, TimelineMemory
         area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
         for (const TimelineRow& row : lane.rows) {
             if (y < area.max.y)
-                if (const auto at =
-                        draw_lane_row(scale, style, *memory.beside_of, lane, row, y, memory.blocks))
+                if (const auto at = draw_lane_row(scale, style, *panel_state.overlay_snapshot, lane, row, y,
+                                                  panel_state.blocks))
                     hover = at;
             y += area.row;
         }
@@ -383,12 +391,13 @@ std::optional<LaneHover> draw_beside(const PanelContext& context, TimelineMemory
     return hover;
 }
 
-void interval_tooltip(const PanelContext& context, const TimelineMemory& memory, const LaneHover& hover) {
+void show_interval_tooltip(const PanelContext& context, const TimelineState& panel_state,
+                           const LaneHover& hover) {
     if (!ImGui::BeginTooltip()) return;
-    const bool ours = hover.snapshot != memory.beside_of;
+    const bool ours = hover.snapshot != panel_state.overlay_snapshot;
     const std::vector<std::string> lines =
         describe_interval(*hover.snapshot, *hover.lane, *hover.row, hover.index,
-                          ours ? memory.axis : FoldedAxis(), ours ? memory.origin : AxisOrigin());
+                          ours ? panel_state.axis : FoldedAxis(), ours ? panel_state.origin : AxisOrigin());
     ImGui::PushFont(context.style.ui_bold, 0);
     ImGui::TextUnformatted(lines.front().c_str());
     ImGui::PopFont();
@@ -402,25 +411,26 @@ void interval_tooltip(const PanelContext& context, const TimelineMemory& memory,
 }
 
 /// Shows a tooltip for the axis' origin, a fold or an interval under the mouse.
-void tell(const PanelContext& context, const TimelineMemory& memory, const LaneArea& area,
-          const std::optional<LaneHover>& hover) {
+void show_hover_tooltip(const PanelContext& context, const TimelineState& panel_state, const LaneArea& area,
+                        const std::optional<LaneHover>& hover) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     if (!ImGui::IsItemHovered() || ImGui::IsMouseDown(ImGuiMouseButton_Left)) return;
     if (mouse.x < area.min.x && mouse.y < area.min.y + 1.25f * context.style.em) {
-        ImGui::SetTooltip("%s", memory.origin.long_text.c_str());
+        ImGui::SetTooltip("%s", panel_state.origin.long_text.c_str());
         return;
     }
     const Fold* fold =
-        mouse.x < area.min.x ? nullptr : memory.axis.fold_at(memory.scale(area).time_at(mouse.x));
+        mouse.x < area.min.x ? nullptr : panel_state.axis.fold_at(panel_state.scale(area).to_time(mouse.x));
     if (fold != nullptr)
         ImGui::SetTooltip("paused for %s\nfolded: not part of axis times and statistics",
                           duration_text(fold->length()).c_str());
     else if (hover)
-        interval_tooltip(context, memory, *hover);
+        show_interval_tooltip(context, panel_state, *hover);
 }
 
 /// Clears the range and selects the round under the mouse on a click.
-void select_on_click(PanelContext& context, TimelineMemory& memory, const std::optional<LaneHover>& hover) {
+void select_on_click(PanelContext& context, TimelineState& panel_state,
+                     const std::optional<LaneHover>& hover) {
     const ImGuiIO& io = ImGui::GetIO();
     if (!ImGui::IsItemHovered() || !ImGui::IsMouseReleased(ImGuiMouseButton_Left) ||
         io.MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] >= 16)
@@ -435,54 +445,55 @@ void select_on_click(PanelContext& context, TimelineMemory& memory, const std::o
                    round_of_interval(context.snapshot, *hover->lane, *hover->row, hover->index)) {
         context.ui.select_round(*round, context.snapshot.rounds.size());
     }
-    if (const StepRow* step = selected_step_row(context, memory.run_id); step != nullptr) {
-        memory.centred_start = step->start_ns;  // already in view: the view stays
-        memory.centred_end = step->end_ns;
+    if (const StepRow* step = selected_step_row(context, panel_state.run_id); step != nullptr) {
+        panel_state.centred_start = step->start_ns;  // already in view: the view stays
+        panel_state.centred_end = step->end_ns;
     }
 }
 
-void update(TimelineMemory& memory, const PanelContext& context) {
-    if (memory.data_key != context.ui.data_key || memory.run_id != context.ui.run_id) {
-        memory.index.update(context.snapshot, context.ui.run_id);
+void update(TimelineState& panel_state, const PanelContext& context) {
+    if (panel_state.data_key != context.ui.data_key || panel_state.run_id != context.ui.run_id) {
+        panel_state.index.update(context.snapshot, context.ui.run_id);
         const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
-        memory.flight = TimelineIndex();
-        if (flight != nullptr) memory.flight.update(*flight, context.ui.run_id);
-        memory.axis.update(context.snapshot, context.ui.run_id);
-        memory.data_key = context.ui.data_key;
-        memory.run_id = context.ui.run_id;
+        panel_state.flight = TimelineIndex();
+        if (flight != nullptr) panel_state.flight.update(*flight, context.ui.run_id);
+        panel_state.axis.update(context.snapshot, context.ui.run_id);
+        panel_state.data_key = context.ui.data_key;
+        panel_state.run_id = context.ui.run_id;
     }
-    update_beside(memory, context);
+    update_overlay(panel_state, context);
 }
 
 }  // namespace
 
 void draw_timeline(PanelContext& context) {
-    TimelineMemory& memory = context.memory.get<TimelineMemory>();
+    TimelineState& panel_state = context.panel_state.get<TimelineState>();
     const Style& style = context.style;
-    const bool changed = memory.run_id != context.ui.run_id || memory.empty();
-    update(memory, context);
-    if (memory.empty())
+    const bool changed = panel_state.run_id != context.ui.run_id || panel_state.empty();
+    update(panel_state, context);
+    if (panel_state.empty())
         return draw_empty_text(style, context.snapshot.runs.empty()
                                           ? "No run yet. Each phase of a round appears here as a bar."
                                           : "No phases were recorded in this run.");
-    const std::vector<SharedLane> lanes = shared_lanes(memory);
+    const std::vector<SharedLane> lanes = shared_lanes(panel_state);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     LaneArea area;
     area.row = 1.35f * style.em;
     const auto needed = [&](float row) {
         float height = lanes_height(lanes, row, style.em);
-        if (memory.beside.empty()) return height;
+        if (panel_state.overlay.empty()) return height;
         height += 1.5f * style.em + 1.25f * style.em;
-        for (const TimelineLane& lane : memory.beside.lanes())
+        for (const TimelineLane& lane : panel_state.overlay.lanes())
             height += static_cast<float>(lane.rows.size()) * row + 0.45f * style.em;
         return height;
     };
-    const float least = needed(area.row);
-    const float table = std::min(room.y - least - style.em, round_phases_height(style));
-    const std::optional<SelectedStep> step = selected_step(context, memory.run_id);
+    const float min_lanes_height = needed(area.row);
+    const float table = std::min(room.y - min_lanes_height - style.em, round_phases_height(style));
+    const std::optional<SelectedStep> step = selected_step(context, panel_state.run_id);
     const bool with_table = table > 5 * style.em && step.has_value();
     const float lanes_room = room.y - (with_table ? table + style.em : 0);
-    area.row = std::clamp(area.row * lanes_room / std::max(least, 1.0f), area.row, 2.4f * style.em);
+    area.row =
+        std::clamp(area.row * lanes_room / std::max(min_lanes_height, 1.0f), area.row, 2.4f * style.em);
     area.names = 5.4f * style.em;
     const float height = std::max(lanes_room, needed(area.row));
     const ImVec2 start = ImGui::GetCursorScreenPos();
@@ -492,21 +503,21 @@ void draw_timeline(PanelContext& context) {
     ImGui::SetNextItemAllowOverlap();  // for the range's button
     ImGui::InvisibleButton("lanes", {area.max.x - start.x, height});
     ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
-    memory.view.columns = std::max(static_cast<int>(area.width()), 1);
-    follow_round(memory, context, changed);
-    keys_and_wheel(memory, context, area);
-    drags(memory, context, area);
-    clamp_view(memory);
-    draw_axis(memory, context, area);
-    std::optional<LaneHover> hover = draw_lanes(context, memory, area, lanes);
+    panel_state.view.columns = std::max(static_cast<int>(area.width()), 1);
+    follow_round(panel_state, context, changed);
+    handle_keys_and_wheel(panel_state, context, area);
+    handle_drags(panel_state, context, area);
+    clamp_view(panel_state);
+    draw_axis(panel_state, context, area);
+    std::optional<LaneHover> hover = draw_lanes(context, panel_state, area, lanes);
     const float below = area.min.y + lanes_height(lanes, area.row, style.em);
-    if (const auto other = draw_beside(context, memory, area, below)) hover = other;
+    if (const auto other = draw_overlay(context, panel_state, area, below)) hover = other;
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
-    draw_marks(context, memory, area);
+    draw_marks(context, panel_state, area);
     area.list->PopClipRect();
-    tell(context, memory, area, hover);
-    select_on_click(context, memory, hover);
-    draw_range_label(context, memory, area);
+    show_hover_tooltip(context, panel_state, area, hover);
+    select_on_click(context, panel_state, hover);
+    draw_range_label(context, panel_state, area);
     if (with_table) draw_round_phases(context, *step->snapshot, step->index, {room.x, table});
 }
 

@@ -23,8 +23,8 @@ void draw_merged(const LaneArea& area, const Style& style, const TimelineBlock& 
 void draw_interval(const TimeScale& scale, const Style& style, const TimelineBlock& block, float y,
                    ImU32 colour, const std::string& label, bool outlined) {
     const LaneArea& area = scale.area;
-    const float x0 = std::max(scale.x_of(block.start), area.min.x);
-    const float x1 = std::min(std::max(scale.x_of(block.end), x0 + 1), area.max.x);
+    const float x0 = std::max(scale.to_x(block.start), area.min.x);
+    const float x1 = std::min(std::max(scale.to_x(block.end), x0 + 1), area.max.x);
     if (x1 <= x0) return;
     if (outlined) {
         area.list->AddRectFilled({x0, y}, {x1, y + area.row - 1}, colour);
@@ -56,8 +56,8 @@ std::string step_label(const Snapshot& snapshot, const StepEntry& entry) {
     return fmt::format("{}: +{}", entry.row.ordinal + 1, committed);
 }
 
-std::string label_of(const Snapshot& snapshot, const TimelineLane& lane, const TimelineRow& row,
-                     const TimelineBlock& block) {
+std::string block_label(const Snapshot& snapshot, const TimelineLane& lane, const TimelineRow& row,
+                        const TimelineBlock& block) {
     const std::uint32_t source = row.source(block.index);
     switch (lane.kind) {
         case LaneKind::steps:
@@ -80,23 +80,24 @@ std::optional<std::size_t> interval_under_mouse(const TimeScale& scale, const Ti
     if (!ImGui::IsItemHovered() || mouse.y < y || mouse.y >= y + area.row || mouse.x < area.min.x)
         return std::nullopt;
     const auto slack = static_cast<TimeNs>(2 * scale.view.ns_per_column());
-    return interval_at(row, scale.time_at(mouse.x), slack);
+    return interval_at(row, scale.to_time(mouse.x), slack);
 }
 
 void hatch_gap(const TimeScale& scale, const Style& style, TimeNs from, TimeNs to, float y) {
-    const float x0 = scale.x_of(from), x1 = scale.x_of(to);
+    const float x0 = scale.to_x(from), x1 = scale.to_x(to);
     if (x1 - x0 < 3) return;
-    hatch(scale.area.list, {x0, y}, {x1, y + scale.area.row - 1}, to_im(style.colours.text_dim, 0.55f), 4);
+    draw_hatching(scale.area.list, {x0, y}, {x1, y + scale.area.row - 1},
+                  to_im(style.colours.text_dim, 0.55f), 4);
 }
 
 }  // namespace
 
-float TimeScale::x_at(TimeNs position) const {
+float TimeScale::position_to_x(TimeNs position) const {
     const double at = static_cast<double>(position - view.begin) / static_cast<double>(view.end - view.begin);
     return area.min.x + static_cast<float>(std::clamp(at, -0.1, 1.1)) * area.width();
 }
 
-TimeNs TimeScale::time_at(float x) const {
+TimeNs TimeScale::to_time(float x) const {
     const double at = static_cast<double>(x - area.min.x) / std::max(area.width(), 1.0f);
     const auto position = view.begin + static_cast<TimeNs>(at * static_cast<double>(view.end - view.begin));
     return axis.time(position) + shift;
@@ -110,8 +111,8 @@ std::optional<LaneHover> draw_lane_row(const TimeScale& scale, const Style& styl
     LaneHover hover{&snapshot, &lane, &row, at.value_or(0), 1};
     std::optional<std::uint32_t> drawn;  // an interval across a fold is in both parts but drawn once
     for (const AxisPart& part : scale.axis.parts(scale.view.begin, scale.view.end)) {
-        const float left = scale.x_at(part.position);
-        const float right = scale.x_at(part.position + part.end - part.start);
+        const float left = scale.position_to_x(part.position);
+        const float right = scale.position_to_x(part.position + part.end - part.start);
         const TimelineView view{part.start + scale.shift, part.end + scale.shift,
                                 std::max(static_cast<int>(std::lround(right - left)), 1)};
         blocks.clear();
@@ -123,7 +124,8 @@ std::optional<LaneHover> draw_lane_row(const TimeScale& scale, const Style& styl
             if (block.count > 1 || (narrow && !outlined))
                 draw_merged(scale.area, style, block, left + static_cast<float>(block.column), y, colour);
             else if (drawn != block.index)
-                draw_interval(scale, style, block, y, colour, label_of(snapshot, lane, row, block), outlined);
+                draw_interval(scale, style, block, y, colour, block_label(snapshot, lane, row, block),
+                              outlined);
             drawn = block.index + block.count - 1;
         }
     }
@@ -161,13 +163,14 @@ void draw_folds(const TimeScale& scale, const Style& style, float top, float bot
     ImDrawList* list = scale.area.list;
     for (const Fold& fold : scale.axis.folds()) {
         if (fold.position > scale.view.end || fold.position + fold.width < scale.view.begin) continue;
-        const float x0 = scale.x_at(fold.position), x1 = scale.x_at(fold.position + fold.width);
+        const float x0 = scale.position_to_x(fold.position),
+                    x1 = scale.position_to_x(fold.position + fold.width);
         if (x1 - x0 < 2) {
             list->AddLine({x0, top}, {x0, bottom}, to_im(c.text_dim, 0.6f));
             continue;
         }
         list->AddRectFilled({x0, top}, {x1, bottom}, to_im(c.panel));
-        hatch(list, {x0, top}, {x1, bottom}, to_im(c.warn, 0.45f), 6);
+        draw_hatching(list, {x0, top}, {x1, bottom}, to_im(c.warn, 0.45f), 6);
         for (const float x : {x0, x1}) list->AddLine({x, top}, {x, bottom}, to_im(c.warn, 0.6f));
         const std::string text = duration_text(fold.length());
         const float size = 0.72f * style.em;

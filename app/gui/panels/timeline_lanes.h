@@ -27,9 +27,9 @@ struct TimeScale {
     const LaneArea& area;
     TimeNs shift = 0;  ///< another profiler's times minus ours
 
-    float x_at(TimeNs position) const;
-    float x_of(TimeNs time) const { return x_at(axis.position(time - shift)); }
-    TimeNs time_at(float x) const;
+    float position_to_x(TimeNs position) const;
+    float to_x(TimeNs time) const { return position_to_x(axis.position(time - shift)); }
+    TimeNs to_time(float x) const;
 };
 
 /// The interval under the mouse.

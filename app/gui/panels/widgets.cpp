@@ -70,7 +70,7 @@ bool icon_button(const Style& style, Icon icon, const char* label, bool enabled,
     return pressed;
 }
 
-void text_cut(std::string_view text, float width) {
+void draw_cut_text(std::string_view text, float width) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float room = width > 0 ? width : ImGui::GetContentRegionAvail().x;
     const ImVec2 size(std::max(room, 1.0f), ImGui::GetTextLineHeight());
@@ -86,7 +86,7 @@ void text_cut(std::string_view text, float width) {
     ImGui::EndTooltip();
 }
 
-void hint(const Style& style, std::string_view text) {
+void draw_hint(const Style& style, std::string_view text) {
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     ImGui::PushTextWrapPos(0);
     ImGui::TextUnformatted(text.data(), text.data() + text.size());
@@ -94,7 +94,7 @@ void hint(const Style& style, std::string_view text) {
     ImGui::PopStyleColor();
 }
 
-void tooltip(const Style& style, std::string_view text) {
+void show_tooltip(const Style& style, std::string_view text) {
     if (text.empty() || !ImGui::BeginItemTooltip()) return;
     ImGui::PushTextWrapPos(style.em * 28);
     ImGui::TextUnformatted(text.data(), text.data() + text.size());
@@ -102,7 +102,7 @@ void tooltip(const Style& style, std::string_view text) {
     ImGui::EndTooltip();
 }
 
-void legend_entry(const Style& style, ImU32 colour, const char* name) {
+void draw_legend_entry(const Style& style, ImU32 colour, const char* name) {
     const float size = style.em * 0.6f;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float top = at.y + (ImGui::GetTextLineHeight() - size) / 2;
@@ -113,7 +113,7 @@ void legend_entry(const Style& style, ImU32 colour, const char* name) {
     ImGui::TextDisabled("%s", name);
 }
 
-void hatch(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing) {
+void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing) {
     const float height = max.y - min.y;
     list->PushClipRect(min, max, true);
     for (float x = min.x - height; x < max.x; x += spacing)

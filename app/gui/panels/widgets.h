@@ -14,14 +14,14 @@ bool icon_button(const Style& style, Icon icon, const char* label, bool enabled 
 
 /// Draws text in one line, cut with an ellipsis at `width` (0 = to the end of the line). The tooltip has the
 /// full text.
-void text_cut(std::string_view text, float width = 0);
+void draw_cut_text(std::string_view text, float width = 0);
 /// Draws a wrapped, dimmed explanation.
-void hint(const Style& style, std::string_view text);
+void draw_hint(const Style& style, std::string_view text);
 /// Shows `text` in a wrapped tooltip if the last item is hovered or has the keyboard focus.
-void tooltip(const Style& style, std::string_view text);
+void show_tooltip(const Style& style, std::string_view text);
 /// Draws a legend entry on the current line: a swatch and its name.
-void legend_entry(const Style& style, ImU32 colour, const char* name);
+void draw_legend_entry(const Style& style, ImU32 colour, const char* name);
 /// Draws diagonal hatching inside a rectangle: the pattern of the remainder and of excluded steps.
-void hatch(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing);
+void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing);
 
 }  // namespace draftscope

@@ -19,7 +19,7 @@ namespace {
 constexpr ImGuiID dockspace_id = 0x44534401;
 constexpr TimeNs notice_ns = 6 * ns_per_s;
 /// Default head without the demo: a shipped head other than the full one.
-constexpr std::string_view usual_head = "fr-spec";
+constexpr std::string_view default_head = "fr-spec";
 constexpr const char* demo_prompt =
     "Explain in three short sentences why the sky is blue, then write a Python function that adds two "
     "numbers.";
@@ -45,9 +45,9 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
     return a.state == b.state && a.activity == b.activity && a.progress == b.progress &&
            a.hold_reason == b.hold_reason && a.hold_point == b.hold_point && a.error == b.error &&
            a.heads.size() == b.heads.size() && a.drafters.size() == b.drafters.size() &&
-           a.capability_line == b.capability_line && a.opened_file == b.opened_file && a.beside == b.beside &&
-           a.others == b.others && a.comparison == b.comparison && a.comparing == b.comparing &&
-           a.saved_files == b.saved_files && a.chosen == b.chosen;
+           a.capability_line == b.capability_line && a.opened_file == b.opened_file &&
+           a.overlay == b.overlay && a.others == b.others && a.comparison == b.comparison &&
+           a.comparing == b.comparing && a.saved_files == b.saved_files && a.chosen == b.chosen;
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ App::App(Controller& controller, const GuiOptions& options)
     load_fonts(style_, find_assets());
     config_.prompt = demo_prompt;
     for (const Panel& panel : panels()) ui_.open.emplace(panel.id, panel.open);
-    adopt_settings();
+    apply_settings();
     if (!options.theme.empty()) settings_.theme = options.theme == "light" ? ThemeId::light : ThemeId::dark;
     if (is_layout(options.layout)) settings_.layout = options.layout;
     for (const std::string& file : options.files) {
@@ -71,19 +71,19 @@ App::App(Controller& controller, const GuiOptions& options)
         else
             commands_.push_back(CmdOpenOther{file});
     }
-    if (!options.beside.empty()) commands_.push_back(CmdOpenBeside{options.beside});
+    if (!options.overlay.empty()) commands_.push_back(CmdOpenOverlay{options.overlay});
 }
 
 App::~App() {
-    keep_settings(true);
+    store_settings(true);
 }
 
-void App::adopt_defaults() {
-    if (defaults_adopted_ || status_.heads.empty()) return;
-    defaults_adopted_ = true;
+void App::apply_defaults() {
+    if (defaults_applied_ || status_.heads.empty()) return;
+    defaults_applied_ = true;
     demo_config_.prompt = demo_prompt;
     for (const HeadChoice& head : status_.heads)
-        if (head.usable && spec_name(head.spec) == usual_head) demo_config_.head = head.spec;
+        if (head.usable && spec_name(head.spec) == default_head) demo_config_.head = head.spec;
     const bool runs_demo = options_.run_demo && options_.files.empty() && !settings_.session;
     if (runs_demo) {
         // The demo starts with settings that are fast on this machine.
@@ -116,8 +116,8 @@ bool App::prepare(float monitor_scale) {
     }
     JobStatus status = controller_.status();
     changed |= !same_status(status, status_);
-    adopt_status(std::move(status));
-    unsaved_.see(*snapshot_, demo_is_running_ || !status_.config.save.empty());
+    apply_status(std::move(status));
+    unsaved_.update(*snapshot_, demo_is_running_ || !status_.config.save.empty());
     if (!notice_.empty() && monotonic_ns() >= notice_until_) {
         notice_.clear();
         changed = true;
@@ -130,11 +130,11 @@ bool App::prepare(float monitor_scale) {
             config->head = status_.chosen->head;
             config->tree = status_.chosen->tree;
         }
-    keep_settings(false);
+    store_settings(false);
     return changed;
 }
 
-void App::adopt_status(JobStatus status) {
+void App::apply_status(JobStatus status) {
     const JobStatus before = std::exchange(status_, std::move(status));
     if (status_.opened_file != before.opened_file && !status_.opened_file.empty())
         add_recent_file(settings_, absolute_path(status_.opened_file));
@@ -155,7 +155,7 @@ double App::seconds_to_change() const {
                            : std::max(0.0, seconds(notice_until_ - monotonic_ns()));
 }
 
-void App::leave(std::function<void()> what) {
+void App::confirm_leaving(std::function<void()> what) {
     leave_when_saved_ = false;
     if (unsaved_rounds() == 0) return what();
     leaving_ = std::move(what);
@@ -163,16 +163,16 @@ void App::leave(std::function<void()> what) {
 }
 
 void App::open_file(const std::string& path) {
-    leave([this, path] { commands_.push_back(CmdOpenFile{path}); });
+    confirm_leaving([this, path] { commands_.push_back(CmdOpenFile{path}); });
 }
 
 PanelContext App::context() {
-    return {*snapshot_, status_, ui_, config_, commands_, style_, memory_};
+    return {*snapshot_, status_, ui_, config_, commands_, style_, panel_state_};
 }
 
 void App::frame() {
     const bool first = frames_++ == 0;
-    adopt_defaults();
+    apply_defaults();
     style_.em = ImGui::GetFontSize();
     ui_.hovered_token = no_token;
     if (numbers_key_ != ui_.data_key || numbers_run_ != ui_.run_id) {
@@ -241,7 +241,7 @@ void App::draw_panels() {
         if (!open) continue;
         const std::string name = window_name(panel);
         ImGui::SetNextWindowSize(ImVec2(style_.em * 30, style_.em * 20), ImGuiCond_FirstUseEver);
-        const ImGuiWindowFlags scrolling = keep_least_size(panel, name, style_.em);
+        const ImGuiWindowFlags scrolling = enforce_min_size(panel, name, style_.em);
         if (ImGui::Begin(name.c_str(), &open, ImGuiWindowFlags_NoCollapse | scrolling))
             panel.draw(panel_context);
         ImGui::End();
@@ -363,7 +363,7 @@ void App::perform(ActionId id) {
             request_layout("compare");
             break;
         case ActionId::quit:
-            leave([this] { quit_ = true; });
+            confirm_leaving([this] { quit_ = true; });
             break;
     }
 }

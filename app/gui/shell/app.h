@@ -36,7 +36,7 @@ class App {
     void perform(ActionId id);
     bool wants_quit() const { return quit_; }
     /// Returns true once the controller's defaults are known and the first commands are submitted.
-    bool ready() const { return defaults_adopted_; }
+    bool ready() const { return defaults_applied_; }
     const JobStatus& status() const { return status_; }
     const Snapshot& snapshot() const { return *snapshot_; }
     const Palette& colours() const { return style_.colours; }
@@ -58,11 +58,11 @@ class App {
     void handle_keys();
     bool arrange(ImVec2 room);
     void draw_panels();
-    void adopt_defaults();
-    void adopt_status(JobStatus status);
+    void apply_defaults();
+    void apply_status(JobStatus status);
     void submit_commands();
     /// Runs an action that drops the runs in memory. If rounds are unsaved, a dialog comes first.
-    void leave(std::function<void()> what);
+    void confirm_leaving(std::function<void()> what);
     void open_file(const std::string& path);
     // chrome.cpp
     void draw_menu_bar();
@@ -83,18 +83,18 @@ class App {
     void draw_leaving();
     void draw_file_dialogs();
     // keeping.cpp
-    void adopt_settings();
-    void keep_settings(bool at_once);
+    void apply_settings();
+    void store_settings(bool at_once);
 
     Controller& controller_;
     GuiOptions options_;
-    Settings settings_;       ///< open panels and session are updated before saving
-    Settings kept_settings_;  ///< contents of the settings file
-    TimeNs settings_kept_at_ = 0;
+    Settings settings_;         ///< open panels and session are updated before saving
+    Settings stored_settings_;  ///< contents of the settings file
+    TimeNs settings_stored_at_ = 0;
     Style style_;
     UiState ui_;
     RunConfig config_, demo_config_;
-    PanelMemory memory_;
+    PanelState panel_state_;
     Commands commands_;
     JobStatus status_;
     std::shared_ptr<const Snapshot> snapshot_;
@@ -116,7 +116,7 @@ class App {
     ThemeId applied_theme_ = ThemeId::dark;
     int frames_ = 0;
     bool help_requested_ = false, palette_requested_ = false, guide_open_ = false, quit_ = false;
-    bool defaults_adopted_ = false, demo_is_next_ = false, demo_is_running_ = false;
+    bool defaults_applied_ = false, demo_is_next_ = false, demo_is_running_ = false;
     bool leaving_requested_ = false, leave_when_saved_ = false;
     bool field_takes_focus_ = false;  ///< starting with the next frame
 };

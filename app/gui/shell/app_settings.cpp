@@ -10,28 +10,28 @@ constexpr TimeNs keep_every_ns = ns_per_s;
 
 }  // namespace
 
-void App::adopt_settings() {
+void App::apply_settings() {
     if (options_.settings_file.empty()) return;
-    settings_ = kept_settings_ = load_settings(options_.settings_file);
+    settings_ = stored_settings_ = load_settings(options_.settings_file);
     if (settings_.session) config_ = *settings_.session;
     for (const auto& [id, open] : settings_.open_panels)
         if (const auto panel = ui_.open.find(id); panel != ui_.open.end()) panel->second = open;
 }
 
-void App::keep_settings(bool at_once) {
+void App::store_settings(bool at_once) {
     if (options_.settings_file.empty()) return;
-    if (!at_once && monotonic_ns() - settings_kept_at_ < keep_every_ns) return;
-    settings_kept_at_ = monotonic_ns();
+    if (!at_once && monotonic_ns() - settings_stored_at_ < keep_every_ns) return;
+    settings_stored_at_ = monotonic_ns();
     settings_.open_panels = ui_.open;
-    if (defaults_adopted_) {
+    if (defaults_applied_) {
         // The capture file belongs to a single run and is not saved.
         RunConfig session = config_;
         session.save.clear();
         session.overwrite = false;
         settings_.session = session == demo_config_ ? std::nullopt : std::optional(session);
     }
-    if (settings_ == kept_settings_) return;
-    kept_settings_ = settings_;
+    if (settings_ == stored_settings_) return;
+    stored_settings_ = settings_;
     const Status saved = save_settings(settings_, options_.settings_file);
     if (!saved.ok()) log_warning("{}", saved.error().message);
 }

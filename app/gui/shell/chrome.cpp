@@ -138,7 +138,7 @@ void App::draw_menu_bar() {
     ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX() + style_.em, right - width));
     ImGui::SetCursorPosY((ImGui::GetWindowHeight() - ImGui::GetTextLineHeight()) / 2);
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
-    text_cut(what, std::max(1.0f, right - ImGui::GetCursorPosX()));
+    draw_cut_text(what, std::max(1.0f, right - ImGui::GetCursorPosX()));
     ImGui::PopStyleColor();
     ImGui::EndMainMenuBar();
 }
@@ -150,7 +150,7 @@ void App::draw_recent_files() {
         const std::string& file = settings_.recent_files[i];
         const std::string name = fmt::format("{}##{}", short_name(file), i);
         if (ImGui::MenuItem(name.c_str())) chosen = file;
-        tooltip(style_, file);
+        show_tooltip(style_, file);
     }
     ImGui::Separator();
     if (ImGui::MenuItem("Clear list")) settings_.recent_files.clear();
@@ -185,10 +185,10 @@ void App::draw_run_buttons() {
     } else if (icon_button(style_, Icon::pause, "Pause###run_pause", active)) {
         perform(ActionId::run_pause);
     }
-    tooltip(style_, "Start, pause or continue the run (Space)");
+    show_tooltip(style_, "Start, pause or continue the run (Space)");
     ImGui::SameLine();
     if (icon_button(style_, Icon::stop, "Stop", active)) perform(ActionId::stop);
-    tooltip(style_, "End the run; recorded rounds are kept (Shift+Space)");
+    show_tooltip(style_, "End the run; recorded rounds are kept (Shift+Space)");
     ImGui::SameLine(0, style_.em * 1.2f);
     ImGui::AlignTextToFramePadding();
     ImGui::TextDisabled("Step");
@@ -202,7 +202,7 @@ void App::draw_run_buttons() {
     for (const auto& step : steps) {
         ImGui::SameLine();
         if (icon_button(style_, Icon::step, step.label, state != JobState::stopping)) perform(step.id);
-        tooltip(style_, step.tip);
+        show_tooltip(style_, step.tip);
     }
 }
 
@@ -213,7 +213,7 @@ void App::draw_round_buttons() {
     const bool earlier = in_flight ? rounds.size() > 0 : any && *ui_.round > rounds.first;
     const bool later = any && (*ui_.round + 1 < rounds.end || round_in_flight(*snapshot_, ui_) != nullptr);
     if (icon_button(style_, Icon::left, "##previous", earlier)) perform(ActionId::previous_round);
-    tooltip(style_, "Previous round (,)");
+    show_tooltip(style_, "Previous round (,)");
     ImGui::SameLine(0, style_.em * 0.4f);
     const std::string position = round_position(*snapshot_, ui_);
     const float room = ImGui::CalcTextSize("Round 8888 of 8888").x;
@@ -224,13 +224,13 @@ void App::draw_round_buttons() {
     ImGui::TextUnformatted(position.c_str());
     ImGui::SameLine(start + std::max(room, width) + style_.em * 0.4f);
     if (icon_button(style_, Icon::right, "##next", later)) perform(ActionId::next_round);
-    tooltip(style_, "Next round (.)");
+    show_tooltip(style_, "Next round (.)");
     ImGui::SameLine();
     ImGui::PushStyleColor(ImGuiCol_Button,
                           to_im(ui_.follow ? style_.colours.accent_ground : style_.colours.raised));
     if (icon_button(style_, Icon::newest, "Follow", true)) perform(ActionId::follow);
     ImGui::PopStyleColor();
-    tooltip(style_, "Keep the newest round selected (L). Selecting an earlier round turns it off.");
+    show_tooltip(style_, "Keep the newest round selected (L). Selecting an earlier round turns it off.");
 }
 
 void App::draw_activity(float right_edge) {
@@ -252,9 +252,9 @@ void App::draw_activity(float right_edge) {
     const bool held = status_.state == JobState::held;
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(held ? style_.colours.warn : style_.colours.text_dim));
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() + ImGui::GetStyle().FramePadding.y);
-    text_cut(activity, std::max(1.0f, right_edge - ImGui::GetCursorPosX() - style_.em));
+    draw_cut_text(activity, std::max(1.0f, right_edge - ImGui::GetCursorPosX() - style_.em));
     ImGui::PopStyleColor();
-    tooltip(style_, activity);
+    show_tooltip(style_, activity);
 }
 
 void App::draw_numbers(float height) {
@@ -296,7 +296,7 @@ void App::draw_numbers(float height) {
     for (std::size_t i = 0; i < shown.size(); ++i) {
         if (i > 0) ImGui::SameLine(0, gap);
         number(style_, shown[i].before, shown[i].value, shown[i].after);
-        tooltip(style_, shown[i].tip);
+        show_tooltip(style_, shown[i].tip);
     }
 }
 
@@ -387,12 +387,12 @@ void App::draw_status_line() {
         right += fmt::format("  ·  {}", state_text(status_.state));
         const float width = ImGui::CalcTextSize(right.c_str()).x;
         ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
-        text_cut(status_.capability_line.empty() ? "detecting hardware..." : status_.capability_line,
-                 ImGui::GetContentRegionAvail().x - width - 2 * style_.em);
-        tooltip(style_, status_.capability_details);
+        draw_cut_text(status_.capability_line.empty() ? "detecting hardware..." : status_.capability_line,
+                      ImGui::GetContentRegionAvail().x - width - 2 * style_.em);
+        show_tooltip(style_, status_.capability_details);
         ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().WindowPadding.x);
         ImGui::TextUnformatted(right.c_str());
-        tooltip(
+        show_tooltip(
             style_,
             "The capture's source, the measurement tier (compare speeds only at T0), the records that were "
             "lost, and the engine's state.");

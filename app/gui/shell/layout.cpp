@@ -14,9 +14,9 @@ namespace draftscope {
 namespace {
 
 // In em.
-constexpr float least_strip = 10.5f;                  ///< height of the Rounds strip
-constexpr float compact_strip = 8.5f;                 ///< height of the strip in a small window
-constexpr float least_width = 72, least_height = 36;  ///< minimum size for separate places
+constexpr float min_strip = 10.5f;                ///< height of the Rounds strip
+constexpr float compact_strip = 8.5f;             ///< height of the strip in a small window
+constexpr float min_width = 72, min_height = 36;  ///< minimum size for separate places
 
 using Places = std::map<DockPlace, ImGuiID>;
 
@@ -29,7 +29,7 @@ struct Fractions {
 
 bool is_compact(ImVec2 size) {
     const float em = ImGui::GetFontSize();
-    return size.x < least_width * em || size.y < least_height * em;
+    return size.x < min_width * em || size.y < min_height * em;
 }
 
 /// Splits into left column, centre, bottom and right column. The places of each part are tabs of one node.
@@ -68,7 +68,7 @@ Places split(ImGuiID root, const Fractions& f) {
     return places;
 }
 
-Fractions fractions_of(std::string_view name) {
+Fractions layout_fractions(std::string_view name) {
     if (name == "profile")
         return {.strip = 0.17f,
                 .left = 0.19f,
@@ -95,7 +95,7 @@ Fractions fractions_of(std::string_view name) {
 }
 
 /// Returns a panel's place: the layout's for a few panels, otherwise the registry's.
-DockPlace place_of(const Panel& panel, std::string_view layout) {
+DockPlace panel_place(const Panel& panel, std::string_view layout) {
     const std::string_view id = panel.id;
     if (layout == "compare" && id == "compare") return DockPlace::centre;
     if (layout == "compare" && id == "plane") return DockPlace::bottom_middle;
@@ -105,8 +105,8 @@ DockPlace place_of(const Panel& panel, std::string_view layout) {
 }
 
 /// Returns the place whose node holds the panel. A compact arrangement merges several places.
-DockPlace node_of(const Panel& panel, std::string_view layout, bool compact) {
-    const DockPlace place = place_of(panel, layout);
+DockPlace panel_node(const Panel& panel, std::string_view layout, bool compact) {
+    const DockPlace place = panel_place(panel, layout);
     if (!compact) return place;
     if (place == DockPlace::left_bottom) return DockPlace::left_top;
     if (place == DockPlace::bottom_right) return DockPlace::right_top;
@@ -116,7 +116,7 @@ DockPlace node_of(const Panel& panel, std::string_view layout, bool compact) {
 
 /// Orders tabs by place, then by the panel's order.
 bool is_before(const Panel& a, const Panel& b, std::string_view layout) {
-    const DockPlace at = place_of(a, layout), other = place_of(b, layout);
+    const DockPlace at = panel_place(a, layout), other = panel_place(b, layout);
     return at == other ? a.order < b.order : at < other;
 }
 
@@ -128,7 +128,7 @@ bool is_arranged(std::string_view layout, bool compact) {
         const ImGuiWindow* window = ImGui::FindWindowByName(window_name(panel).c_str());
         if (window == nullptr || !window->WasActive) continue;
         if (window->DockId == 0) return false;
-        const DockPlace place = node_of(panel, layout, compact);
+        const DockPlace place = panel_node(panel, layout, compact);
         if (node_at.emplace(place, window->DockId).first->second != window->DockId) return false;
         if (place_at.emplace(window->DockId, place).first->second != place) return false;
     }
@@ -158,8 +158,8 @@ void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState
     ImGui::DockBuilderSetNodeSize(dockspace, size);
     const bool compact = is_compact(size);
     const float em = ImGui::GetFontSize();
-    Fractions fractions = fractions_of(name);
-    fractions.strip = std::clamp(least_strip * em / size.y, fractions.strip, 0.3f);
+    Fractions fractions = layout_fractions(name);
+    fractions.strip = std::clamp(min_strip * em / size.y, fractions.strip, 0.3f);
     const Places places = compact ? split_compact(dockspace, std::min(compact_strip * em / size.y, 0.3f))
                                   : split(dockspace, fractions);
     std::vector<const Panel*> ordered;
@@ -168,7 +168,7 @@ void build_layout(ImGuiID dockspace, ImVec2 size, std::string_view name, UiState
                      [&](const Panel* a, const Panel* b) { return is_before(*a, *b, name); });
     for (const Panel* panel : ordered) {
         const std::string window = window_name(*panel);
-        ImGui::DockBuilderDockWindow(window.c_str(), places.at(place_of(*panel, name)));
+        ImGui::DockBuilderDockWindow(window.c_str(), places.at(panel_place(*panel, name)));
         ui.open.insert_or_assign(panel->id, panel->open);
     }
     ImGui::DockBuilderFinish(dockspace);
@@ -178,7 +178,7 @@ void select_first_tabs(std::string_view layout, ImVec2 size) {
     const bool compact = is_compact(size);
     std::map<DockPlace, const Panel*> front;
     for (const Panel& panel : panels()) {
-        const Panel*& first = front[node_of(panel, layout, compact)];
+        const Panel*& first = front[panel_node(panel, layout, compact)];
         if (panel.open && (first == nullptr || is_before(panel, *first, layout))) first = &panel;
     }
     for (const auto& [place, panel] : front) {
@@ -204,14 +204,14 @@ bool needs_other_arrangement(std::string_view layout, ImVec2 size) {
     return is_arranged(layout, !compact) && !is_arranged(layout, compact);
 }
 
-ImGuiWindowFlags keep_least_size(const Panel& panel, const std::string& window, float em) {
+ImGuiWindowFlags enforce_min_size(const Panel& panel, const std::string& window, float em) {
     const ImGuiWindow* shown = ImGui::FindWindowByName(window.c_str());
     if (shown == nullptr) return ImGuiWindowFlags_NoScrollbar;
     const ImVec2 room(
         shown->Size.x - 2 * shown->WindowPadding.x - shown->DecoOuterSizeX1 - shown->DecoOuterSizeX2,
         shown->Size.y - 2 * shown->WindowPadding.y - shown->DecoOuterSizeY1 - shown->DecoOuterSizeY2);
-    const ImVec2 least(panel.least_width * em, panel.least_height * em);
-    const ImVec2 content(room.x < least.x ? least.x : 0, room.y < least.y ? least.y : 0);
+    const ImVec2 min_size(panel.min_width * em, panel.min_height * em);
+    const ImVec2 content(room.x < min_size.x ? min_size.x : 0, room.y < min_size.y ? min_size.y : 0);
     if (content.x == 0 && content.y == 0) return ImGuiWindowFlags_NoScrollbar;
     ImGui::SetNextWindowContentSize(content);
     return content.x > 0 ? ImGuiWindowFlags_HorizontalScrollbar : ImGuiWindowFlags_None;

@@ -31,7 +31,7 @@ bool needs_other_arrangement(std::string_view layout, ImVec2 size);
 
 /// Gives the next window's contents at least the panel's minimum size. Returns the flags for scrolling in a
 /// smaller window.
-ImGuiWindowFlags keep_least_size(const Panel& panel, const std::string& window, float em);
+ImGuiWindowFlags enforce_min_size(const Panel& panel, const std::string& window, float em);
 
 /// Returns "Title###id". The layout file refers to the window by its id.
 std::string window_name(const Panel& panel);

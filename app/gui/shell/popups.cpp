@@ -149,7 +149,7 @@ void App::draw_palette() {
             const float width = std::min(ImGui::CalcTextSize(entry.detail.c_str()).x, style_.em * 16);
             ImGui::SameLine(right - width - style_.em * 0.5f);
             ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
-            text_cut(entry.detail, width + 1);
+            draw_cut_text(entry.detail, width + 1);
             ImGui::PopStyleColor();
         }
         if (count == 0) ImGui::TextDisabled("No matching command.");

@@ -61,16 +61,17 @@ class Reader {
             problems_.push_back(path(key) + ": neither true nor false");
     }
     template <typename T>
-    void read(const char* key, T& target, double least, double greatest) {
+    void read(const char* key, T& target, double min_value, double max_value) {
         const json* value = find(key);
         if (value == nullptr) return;
-        const bool fits = value->is_number() && value->get<double>() >= least &&
-                          value->get<double>() <= greatest &&
+        const bool fits = value->is_number() && value->get<double>() >= min_value &&
+                          value->get<double>() <= max_value &&
                           (std::is_floating_point_v<T> || value->is_number_integer());
         if (fits)
             target = value->get<T>();
         else
-            problems_.push_back(fmt::format("{}: not a number from {} to {}", path(key), least, greatest));
+            problems_.push_back(
+                fmt::format("{}: not a number from {} to {}", path(key), min_value, max_value));
     }
     std::string path(const std::string& key) const { return name_.empty() ? key : name_ + "." + key; }
 

@@ -18,14 +18,14 @@ namespace {
 constexpr std::string_view states[] = {"idle", "loading", "running", "held", "stopping"};
 
 /// Replaces tabs and line ends, which separate fields and lines.
-std::string one_field(std::string text) {
+std::string escape_field(std::string text) {
     std::replace(text.begin(), text.end(), '\t', ' ');
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text;
 }
 
 void add(std::string& out, std::string_view name, std::string value) {
-    out += fmt::format("{}\t{}\n", name, one_field(std::move(value)));
+    out += fmt::format("{}\t{}\n", name, escape_field(std::move(value)));
 }
 
 std::string box_fields(const ImVec4& box) {
@@ -40,7 +40,7 @@ void add_windows(std::string& out) {
                            : (window->Flags & ImGuiWindowFlags_Popup) != 0 ? "popup"
                                                                            : "window";
         const ImRect box = window->Rect();
-        out += fmt::format("window\t{}\t{}\t{}\n", one_field(plain_window_name(window->Name)), kind,
+        out += fmt::format("window\t{}\t{}\t{}\n", escape_field(plain_window_name(window->Name)), kind,
                            box_fields(ImVec4(box.Min.x, box.Min.y, box.Max.x, box.Max.y)));
     }
 }
@@ -54,7 +54,7 @@ void add_items(std::string& out, ImGuiID active) {
                                         {item.disabled, " disabled"},
                                         {item.id == active, " active"}})
             if (set) marks += mark;
-        out += fmt::format("item\t{}\t{}\t{}\t{}\n", one_field(item.window), one_field(item.label),
+        out += fmt::format("item\t{}\t{}\t{}\t{}\n", escape_field(item.window), escape_field(item.label),
                            box_fields(item.box), marks);
     }
 }

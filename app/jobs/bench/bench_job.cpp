@@ -33,7 +33,7 @@ bool drafts_with_head(const std::string& drafter) {
     return id != "none" && id != "ngram";
 }
 
-std::string name_of(const BenchMethod& method) {
+std::string method_name(const BenchMethod& method) {
     std::string name = drafter_id(method.drafter);
     const bool plain = name == "none";
     if (drafts_with_head(method.drafter)) name = fmt::format("{} x {}", name, method.head);
@@ -44,7 +44,7 @@ std::string name_of(const BenchMethod& method) {
 /// Runs the blocks in turns and collects the samples.
 class Bench {
   public:
-    Bench(const BenchConfig& config, Gate& gate, const BenchHooks& hooks)
+    Bench(const BenchConfig& config, DebugGate& gate, const BenchHooks& hooks)
         : config_(config), gate_(gate), hooks_(hooks) {}
 
     Result<BenchReport> run() {
@@ -62,10 +62,10 @@ class Bench {
                 finished_.assign(report_.methods.size(), std::vector<bool>(report_.samples.prompts.size()));
                 for (int i = 0; i < methods && !report_.cancelled; ++i) {
                     const int m = (r + b) % 2 == 0 ? i : methods - 1 - i;
-                    tell(static_cast<double>(done++) / turns, r, b, blocks, m);
-                    DS_TRY(play(r, b, static_cast<std::size_t>(m)));
+                    report_progress(static_cast<double>(done++) / turns, r, b, blocks, m);
+                    DS_TRY(run_block(r, b, static_cast<std::size_t>(m)));
                 }
-                count_finished(r, b);
+                discard_unfinished(r, b);
             }
         report_.table = bench_table(report_.samples);
         report_.drift = bench_drift(report_.samples);
@@ -100,8 +100,8 @@ class Bench {
             return bad_input("bench: nothing to compare; give --heads or --method");
         std::vector<HeadSpec> heads;
         for (BenchMethod& method : report_.methods) {
-            DS_TRY(validate(config_of(method)));
-            DS_ASSIGN(const RunConfig resolved, resolve_defaults(config_of(method)));
+            DS_TRY(validate(make_run_config(method)));
+            DS_ASSIGN(const RunConfig resolved, resolve_defaults(make_run_config(method)));
             if (drafter_id(method.drafter) != "none") method.resolved_tree = resolved.tree;
             DS_ASSIGN(HeadSpec head, parse_head_spec(method.head));
             heads.push_back(std::move(head));
@@ -131,7 +131,7 @@ class Bench {
     /// Creates one entry for every turn of every conversation, in the order of the file.
     Status list_prompts() {
         const RunConfig& run = config_.run;
-        DS_ASSIGN(const auto conversations, read_prompt_file(run.prompts_file, run.limit, run.stratify));
+        DS_ASSIGN(const auto conversations, read_prompt_file(run.prompts_file, run.limit, run.balanced));
         conversations_ = static_cast<int>(conversations.size());
         report_.conversations = conversations.size();
         for (std::size_t c = 0; c < conversations.size(); ++c) {
@@ -150,7 +150,7 @@ class Bench {
         return {};
     }
 
-    RunConfig config_of(const BenchMethod& method) const {
+    RunConfig make_run_config(const BenchMethod& method) const {
         RunConfig run = config_.run;
         run.drafter = method.drafter;
         run.head = method.head;
@@ -167,14 +167,14 @@ class Bench {
         return run;
     }
 
-    Status play(int repetition, int block, std::size_t m) {
+    Status run_block(int repetition, int block, std::size_t m) {
         const BenchMethod& method = report_.methods[m];
         RunHooks hooks;
         hooks.frontend = "bench";
         hooks.first_conversation = block * config_.block;
         hooks.conversations = config_.block;
         recorder_.clear();
-        auto done = host_.run(config_of(method), recorder_, gate_, hooks);
+        auto done = host_.run(make_run_config(method), recorder_, gate_, hooks);
         if (!done.ok())
             return Error{done.error().kind, fmt::format("{}: {}", method.name, done.error().message)};
         recorder_.flush();
@@ -204,14 +204,14 @@ class Bench {
         }
         for (const HeadStats& stats : head_stats(*snapshot, row.id))
             if (stats.mode == HeadMode::drive && stats.timed_rounds > 0 && !done->cancelled)
-                add_reads(m, head_reads(row, stats), static_cast<double>(stats.timed_rounds));
-        note_finished(*done, repetition, first, m);
+                add_reads(m, head_traffic(row, stats), static_cast<double>(stats.timed_rounds));
+        record_finished(*done, repetition, first, m);
         return {};
     }
 
     /// Adds a block's traffic to the mean over rounds.
-    void add_reads(std::size_t m, const HeadReads& block, double rounds) {
-        HeadReads& mean = report_.reads[m];
+    void add_reads(std::size_t m, const HeadTraffic& block, double rounds) {
+        HeadTraffic& mean = report_.reads[m];
         const double part = rounds / (timed_rounds_[m] += rounds);
         const auto move = [part](double& value, double to) { value += (to - value) * part; };
         if (part == 1) mean.explained_ns = block.explained_ns;
@@ -225,7 +225,7 @@ class Bench {
     }
 
     /// Records which prompts a method has finished, and whether their tokens equal those of the first method.
-    void note_finished(const RunReport& done, int repetition, std::size_t first, std::size_t m) {
+    void record_finished(const RunReport& done, int repetition, std::size_t first, std::size_t m) {
         for (const PromptReport& prompt : done.prompts) {
             if (prompt.outcome.finish == Finish::cancelled) continue;
             const std::size_t place = first + static_cast<std::size_t>(prompt.ordinal);
@@ -246,7 +246,7 @@ class Bench {
     }
 
     /// Removes the samples of conversations that some methods did not finish, because the texts would differ.
-    void count_finished(int repetition, int block) {
+    void discard_unfinished(int repetition, int block) {
         const auto first = static_cast<std::size_t>(block * config_.block);
         const auto end = std::min(first + static_cast<std::size_t>(config_.block), first_prompt_.size() - 1);
         for (std::size_t c = first; c < end; ++c) {
@@ -261,7 +261,7 @@ class Bench {
         }
     }
 
-    void tell(double fraction, int repetition, int block, int blocks, int method) const {
+    void report_progress(double fraction, int repetition, int block, int blocks, int method) const {
         if (!hooks_.on_progress) return;
         std::string what = fmt::format("block {} of {}: {}", block + 1, blocks,
                                        report_.methods[static_cast<std::size_t>(method)].name);
@@ -271,7 +271,7 @@ class Bench {
     }
 
     const BenchConfig& config_;
-    Gate& gate_;
+    DebugGate& gate_;
     const BenchHooks& hooks_;
     EngineHost host_;
     Recorder recorder_{{}, unwatched_interval};
@@ -302,11 +302,11 @@ Result<BenchMethod> parse_bench_method(const std::string& text, const RunConfig&
             "--method {}: expected DRAFTER[ x HEAD][ @ TREE], as in \"eagle3 x microspec @ chain=3\"", text);
     if (!drafts_with_head(method.drafter)) method.head = "full";
     if (drafter_id(method.drafter) == "none") method.tree.clear();
-    method.name = name_of(method);
+    method.name = method_name(method);
     return method;
 }
 
-Result<BenchReport> run_bench(const BenchConfig& config, Gate& gate, const BenchHooks& hooks) {
+Result<BenchReport> run_bench(const BenchConfig& config, DebugGate& gate, const BenchHooks& hooks) {
     return Bench(config, gate, hooks).run();
 }
 

@@ -48,7 +48,7 @@ struct BenchReport {
     BenchSamples samples;
     BenchTable table;
     BenchDrift drift;
-    std::vector<HeadReads> reads;  ///< by method, over all timed rounds; 0 without a head
+    std::vector<HeadTraffic> reads;  ///< by method, over all timed rounds; 0 without a head
     double seconds = 0;
     bool cancelled = false;  ///< the table covers the conversations that every method finished
     std::size_t conversations = 0, finished_conversations = 0;  ///< in the file; finished by every method
@@ -58,6 +58,6 @@ struct BenchHooks {
     std::function<void(double fraction, const std::string& what)> on_progress;
 };
 /// Runs the benchmark. Blocks; cancel through `gate`.
-Result<BenchReport> run_bench(const BenchConfig& config, Gate& gate, const BenchHooks& hooks);
+Result<BenchReport> run_bench(const BenchConfig& config, DebugGate& gate, const BenchHooks& hooks);
 
 }  // namespace draftscope

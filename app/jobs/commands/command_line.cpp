@@ -71,7 +71,7 @@ std::string to_command_line(const RunConfig& config) {
     if (!config.prompts_file.empty()) {
         line += " --prompts " + quoted(config.prompts_file);
         number("--limit", config.limit, defaults.limit);
-        flag("--balanced", config.stratify);
+        flag("--balanced", config.balanced);
     } else {
         line += " --prompt " + quoted(config.prompt);
     }
@@ -83,7 +83,7 @@ std::string to_command_line(const RunConfig& config) {
     number("--save-rows", config.save_rows, defaults.save_rows);
     number("--save-size", config.save_size, defaults.save_size);
     flag("--save-ring", config.save_ring);
-    flag("--drop-when-full", config.never_wait);
+    flag("--drop-when-full", config.drop_when_full);
     return line;
 }
 

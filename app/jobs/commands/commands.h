@@ -51,7 +51,7 @@ struct RunConfig {
     std::string prompt;        ///< one prompt, or ...
     std::string prompts_file;  ///< ... JSONL
     int limit = 0;             ///< conversations, 0 = all
-    bool stratify = false;
+    bool balanced = false;
     int baseline = 0;            ///< conversations also decoded without a drafter
     std::string shadow;          ///< shadow heads, in the syntax of --heads; "" = none
     int calibration_rounds = 4;  ///< rounds of each prompt in which the full head also drafts; 0 = off
@@ -60,7 +60,7 @@ struct RunConfig {
     std::int64_t save_rows = 0;   ///< the capture's limit in rows, 0 = none
     std::uint64_t save_size = 0;  ///< ... and in bytes
     bool save_ring = false;       ///< at the limit, drop the oldest steps; otherwise stop recording
-    bool never_wait = false;      ///< drop and count rows instead of blocking when the disk is slow
+    bool drop_when_full = false;  ///< drop and count rows instead of blocking when the disk is slow
     bool operator==(const RunConfig&) const = default;
 };
 /// Returns the equivalent `draftscope run ...` command line.
@@ -93,7 +93,7 @@ struct CmdOpenFile {
     std::string path;
 };
 /// Shows another profiler's file as a read-only timeline under the capture; "" removes it.
-struct CmdOpenBeside {
+struct CmdOpenOverlay {
     std::string path;
 };
 /// Opens another capture for comparisons with the one that is shown.
@@ -112,7 +112,7 @@ struct CmdMeasureKernels {
     KernelSettings settings;
 };
 using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
-                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenBeside, CmdOpenOther, CmdCompare,
+                             CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare,
                              CmdSaveCopy, CmdMeasureKernels>;
 
 /// Panels append; the shell hands them to the jobs between frames.
@@ -152,9 +152,9 @@ struct JobStatus {
     std::vector<DrafterChoice> drafters;
     std::string default_model;  ///< path of the demo model
     std::string capability_line;
-    std::string capability_details;          ///< in detail, one capability per line, with remedies
-    std::string opened_file;                 ///< "" = live
-    std::shared_ptr<const Snapshot> beside;  ///< timeline of another profiler; null = none
+    std::string capability_details;           ///< in detail, one capability per line, with remedies
+    std::string opened_file;                  ///< "" = live
+    std::shared_ptr<const Snapshot> overlay;  ///< timeline of another profiler; null = none
     std::vector<std::shared_ptr<const Snapshot>> others;  ///< captures open for comparison
     std::shared_ptr<const CompareReport> comparison;      ///< the last comparison; null before the first
     bool comparing = false;                               ///< a comparison is in progress

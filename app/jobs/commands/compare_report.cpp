@@ -2,7 +2,7 @@
 
 namespace draftscope {
 
-CompareReport compare_report(const CompareChoice& choice, const Snapshot& a, const Snapshot& b) {
+CompareReport make_compare_report(const CompareChoice& choice, const Snapshot& a, const Snapshot& b) {
     CompareReport out;
     out.choice = choice;
     out.rounds_a = a.rounds.size();

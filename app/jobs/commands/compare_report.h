@@ -30,6 +30,6 @@ struct CompareReport {
 };
 
 /// Compares two runs. Incomparable runs give a report with `refusal`.
-CompareReport compare_report(const CompareChoice& choice, const Snapshot& a, const Snapshot& b);
+CompareReport make_compare_report(const CompareChoice& choice, const Snapshot& a, const Snapshot& b);
 
 }  // namespace draftscope

@@ -56,29 +56,29 @@ std::vector<DrafterChoice> drafter_choices() {
 constexpr std::chrono::milliseconds follow_interval{200};
 
 /// A capture file that is being read: records are applied as they arrive and published periodically.
-class OpenedFile final : public RecordSink {
+class FileLoader final : public RecordSink {
   public:
-    OpenedFile(const std::string& path, std::shared_ptr<const StoredRows> stored) {
+    FileLoader(const std::string& path, std::shared_ptr<const OnDiskRows> stored) {
         capture_.set_source(path);
         capture_.set_stored(std::move(stored));
     }
     void push(Record record) override {
         capture_.apply(record);
-        grew_ = true;
+        has_new_records_ = true;
     }
-    bool grew() const { return grew_; }
+    bool has_new_records() const { return has_new_records_; }
     /// Returns true if a publication is due: first after 0.1 s, then every 0.5 s.
-    bool due() const { return std::chrono::steady_clock::now() >= due_; }
+    bool publication_due() const { return std::chrono::steady_clock::now() >= next_publication_; }
     std::shared_ptr<const Snapshot> snapshot() {
-        grew_ = false;
-        due_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+        has_new_records_ = false;
+        next_publication_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
         return std::make_shared<const Snapshot>(capture_.snapshot(1));
     }
 
   private:
     Capture capture_;
-    bool grew_ = false;
-    std::chrono::steady_clock::time_point due_ =
+    bool has_new_records_ = false;
+    std::chrono::steady_clock::time_point next_publication_ =
         std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
 };
 
@@ -122,7 +122,7 @@ class JobController final : public Controller {
 
     // Cancels the current job and clears the queue: a new command replaces older ones. Call with the mutex
     // held.
-    void stop_all() {
+    void cancel_all() {
         queue_.clear();
         after_start_.clear();
         if (!busy_) {
@@ -135,7 +135,7 @@ class JobController final : public Controller {
     void replace_job(Job job) {
         {
             const std::lock_guard lock(mutex_);
-            stop_all();
+            cancel_all();
             queue_.push_back(std::move(job));
             if (!busy_) status_.state = JobState::loading;
         }
@@ -143,7 +143,7 @@ class JobController final : public Controller {
     }
     // A start resets the gate when the job begins, so later gate commands are stored and applied after the
     // reset.
-    void at_gate(std::function<void(Gate&)> act) {
+    void post_to_gate(std::function<void(DebugGate&)> act) {
         const std::lock_guard lock(mutex_);
         if (queue_.empty())
             act(gate_);
@@ -154,30 +154,30 @@ class JobController final : public Controller {
     void take(const CmdOpenFile& command) { replace_job(command); }
     void take(const CmdMeasureKernels& command) { replace_job(command); }
     void take(const CmdSaveCopy& command) { save_copy(command.path); }
-    void take(const CmdOpenBeside& command) { open_beside(command.path); }
+    void take(const CmdOpenOverlay& command) { open_overlay(command.path); }
     void take(const CmdOpenOther& command) { open_other(command.path); }
     void take(const CmdCompare& command) { compare(command.choice); }
     void take(const CmdStop&) {
         const std::lock_guard lock(mutex_);
-        stop_all();
+        cancel_all();
     }
     void take(const CmdPause&) {
-        at_gate([](Gate& gate) { gate.pause(); });
+        post_to_gate([](DebugGate& gate) { gate.pause(); });
     }
     void take(const CmdResume&) {
-        at_gate([](Gate& gate) { gate.resume(); });
+        post_to_gate([](DebugGate& gate) { gate.resume(); });
     }
     void take(const CmdStepPhase&) {
-        at_gate([](Gate& gate) { gate.step(GateStep::phase); });
+        post_to_gate([](DebugGate& gate) { gate.step(StepGranularity::phase); });
     }
     void take(const CmdStepLevel&) {
-        at_gate([](Gate& gate) { gate.step(GateStep::level); });
+        post_to_gate([](DebugGate& gate) { gate.step(StepGranularity::level); });
     }
     void take(const CmdStepRound&) {
-        at_gate([](Gate& gate) { gate.step(GateStep::round); });
+        post_to_gate([](DebugGate& gate) { gate.step(StepGranularity::round); });
     }
     void take(const CmdWatch& command) {
-        at_gate([id = command.prompt_id](Gate& gate) { gate.watch(id); });
+        post_to_gate([id = command.prompt_id](DebugGate& gate) { gate.watch(id); });
     }
     void take(const CmdBreakpoints& command) {
         gate_.set_breakpoints({command.rejection_depth, command.out_of_vocabulary, command.slow_phase,
@@ -192,9 +192,9 @@ class JobController final : public Controller {
 
     /// Runs `work` on a separate thread after earlier requests, so that neither runs nor the window wait for
     /// it.
-    void aside(std::function<void()> work) {
-        const std::lock_guard lock(aside_mutex_);
-        aside_ = std::jthread([this, work = std::move(work), before = std::move(aside_)]() mutable {
+    void run_in_background(std::function<void()> work) {
+        const std::lock_guard lock(background_mutex_);
+        background_ = std::jthread([this, work = std::move(work), before = std::move(background_)]() mutable {
             if (before.joinable()) before.join();
             work();
             wake_();
@@ -202,7 +202,7 @@ class JobController final : public Controller {
     }
 
     void open_other(const std::string& path) {
-        aside([this, path] {
+        run_in_background([this, path] {
             auto loaded = load_capture(path);
             if (!loaded.ok()) return set_error(loaded.error().message);
             const std::lock_guard lock(mutex_);
@@ -216,7 +216,7 @@ class JobController final : public Controller {
             const std::lock_guard lock(mutex_);
             status_.comparing = true;
         }
-        aside([this, choice] {
+        run_in_background([this, choice] {
             const auto shown = recorder_.snapshot();
             std::vector<std::shared_ptr<const Snapshot>> open = {shown};
             {
@@ -228,26 +228,26 @@ class JobController final : public Controller {
                     if (snapshot->source == side.source) return snapshot;
                 return shown;
             };
-            auto report =
-                std::make_shared<const CompareReport>(compare_report(choice, *of(choice.a), *of(choice.b)));
+            auto report = std::make_shared<const CompareReport>(
+                make_compare_report(choice, *of(choice.a), *of(choice.b)));
             const std::lock_guard lock(mutex_);
             status_.comparison = std::move(report);
             status_.comparing = false;
         });
     }
 
-    void open_beside(const std::string& path) {
-        aside([this, path] {
-            std::shared_ptr<const Snapshot> beside;
+    void open_overlay(const std::string& path) {
+        run_in_background([this, path] {
+            std::shared_ptr<const Snapshot> overlay;
             if (!path.empty()) {
-                auto imported = import_trace(path);
+                auto imported = import_timeline(path);
                 if (imported.ok())
-                    beside = std::move(*imported);
+                    overlay = std::move(*imported);
                 else
                     set_error(imported.error().message);
             }
             const std::lock_guard lock(mutex_);
-            status_.beside = std::move(beside);
+            status_.overlay = std::move(overlay);
         });
     }
 
@@ -256,7 +256,7 @@ class JobController final : public Controller {
             const std::lock_guard lock(mutex_);
             status_.error.clear();
         }
-        aside([this, path, snapshot = recorder_.snapshot()] {
+        run_in_background([this, path, snapshot = recorder_.snapshot()] {
             const Status saved = save_snapshot(*snapshot, path);
             if (!saved.ok()) return set_error(saved.error().message);
             log_info("saved {}", path);
@@ -344,16 +344,16 @@ class JobController final : public Controller {
         }
     }
     void perform(const CmdOpenFile& command) {
-        if (trace_kind(command.path) != TraceKind::none) {
+        if (detect_timeline_format(command.path) != TimelineFormat::none) {
             show_trace(command.path);
             return;
         }
-        auto file = CaptureFollower::open(command.path, rows_ahead_bytes);
+        auto file = CaptureFollower::open(command.path, default_preload_limit);
         if (!file.ok()) {
             set_error(file.error().message);
             return;
         }
-        OpenedFile shown(command.path, (*file)->stored());
+        FileLoader shown(command.path, (*file)->stored());
         bool announced = false;
         const auto show = [&] {
             recorder_.show(shown.snapshot());
@@ -364,21 +364,21 @@ class JobController final : public Controller {
         };
         // Shows the rows read so far while the rest of a large file is read.
         const auto go_on = [&] {
-            if (shown.due()) show();
-            return !wanted_elsewhere();
+            if (shown.publication_due()) show();
+            return !must_yield();
         };
         Status read = (*file)->poll(shown, go_on);
         if (read.ok()) show();
-        while (read.ok() && (*file)->live() && wait_while_following(command.path)) {
+        while (read.ok() && (*file)->live() && wait_for_growth(command.path)) {
             read = (*file)->poll(shown, go_on);
-            if (shown.grew()) show();
+            if (shown.has_new_records()) show();
         }
         if (!read.ok() && read.error().kind != ErrorKind::cancelled) set_error(read.error().message);
     }
 
     /// Opens another profiler's file, which is read completely and never grows.
     void show_trace(const std::string& path) {
-        auto imported = import_trace(path);
+        auto imported = import_timeline(path);
         if (!imported.ok()) {
             set_error(imported.error().message);
             return;
@@ -390,13 +390,13 @@ class JobController final : public Controller {
     }
 
     /// Returns true if another job waits or the user stopped this one.
-    bool wanted_elsewhere() {
+    bool must_yield() {
         const std::lock_guard lock(mutex_);
         return stop_ || !queue_.empty() || status_.state == JobState::stopping;
     }
     /// Waits until the file must be read again. Returns false if following has ended. The window is not
     /// blocked.
-    bool wait_while_following(const std::string& path) {
+    bool wait_for_growth(const std::string& path) {
         std::unique_lock lock(mutex_);
         const auto over = [this] { return stop_ || !queue_.empty() || status_.state == JobState::stopping; };
         if (over()) return false;
@@ -429,20 +429,20 @@ class JobController final : public Controller {
 
     std::function<void()> wake_;
     Recorder recorder_;
-    Gate gate_;
+    DebugGate gate_;
     EngineHost host_;
     bool showing_file_ = false;  ///< job thread only
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Job> queue_;
-    std::vector<std::function<void(Gate&)>> after_start_;
+    std::vector<std::function<void(DebugGate&)>> after_start_;
     bool busy_ = false;  ///< the job thread executes a job
     JobStatus status_;
     bool stop_ = false;
 
-    std::mutex aside_mutex_;
-    std::jthread aside_;
+    std::mutex background_mutex_;
+    std::jthread background_;
     std::thread thread_;  ///< last member: starts after the others are constructed
 };
 

@@ -36,17 +36,17 @@ bool ranks_generations(const std::string& head) {
 }
 
 /// Data and models that a fit of weights needs.
-struct Loaded {
-    fit::Traces traces;
+struct FitData {
+    fit::Recordings recordings;
     std::unique_ptr<kernels::Exec> exec;
-    std::unique_ptr<Target> ends;
+    std::unique_ptr<Target> target;
     std::unique_ptr<Drafter> drafter;
     std::string drafter_path;
     TreeSpec tree;
     HeadWeights weights;
     fit::Ranking ranking;
 
-    const Trace& first() const { return *traces.front(); }
+    const DecodeRecording& first() const { return *recordings.front(); }
 };
 
 Status check_config(const FitConfig& config) {
@@ -71,7 +71,7 @@ Status check_config(const FitConfig& config) {
             return bad_input("fit {}: ranks the tokens of raw text; give --text FILE", config.head);
         if (!fs::is_regular_file(config.text, error))
             return bad_input("--text {}: no such file", config.text);
-    } else if (config.traces.empty()) {
+    } else if (config.recordings.empty()) {
         return bad_input("fit {}: give --trace FOLDER; draftscope record writes one", config.head);
     }
     if (config.joint && !one_of(config.head, {"slimspec", "specvocab", "vocabtrim-t", "bcl"}))
@@ -100,10 +100,10 @@ Result<std::vector<int>> parse_ranks(const std::string& text) {
 }
 
 /// Returns the run config whose defaults, files and checks this fit shares.
-RunConfig as_run(const FitConfig& config, const Trace& trace) {
+RunConfig make_run_config(const FitConfig& config, const DecodeRecording& recording) {
     RunConfig run;
     run.model = config.model;
-    if (run.model.empty() && !trace.weights_path().empty()) run.model = trace.folder();
+    if (run.model.empty() && !recording.weights_path().empty()) run.model = recording.folder();
     run.drafter = config.drafter;
     run.tree = config.tree;
     run.precision = config.precision;
@@ -113,10 +113,11 @@ RunConfig as_run(const FitConfig& config, const Trace& trace) {
 }
 
 /// Loads the ranking or counts it without the held-out texts, on which the report measures coverage.
-Result<fit::Ranking> load_or_count(const FitConfig& config, const fit::Traces& traces) {
-    if (config.ranking.empty()) return count_traces(traces, config.options.collect.hold_out).learnt.ranking();
+Result<fit::Ranking> load_or_count(const FitConfig& config, const fit::Recordings& recordings) {
+    if (config.ranking.empty())
+        return count_recordings(recordings, config.options.collect.hold_out).learnt.ranking();
     fit::Ranking ranking;
-    const int tokens = traces.front()->info().target.tokens;
+    const int tokens = recordings.front()->info().target.tokens;
     DS_ASSIGN(const auto ids, load_ranking(config.ranking, config.head));
     for (const TokenId id : ids) {
         if (id >= tokens)
@@ -132,8 +133,8 @@ std::uint64_t number_of(const std::string& hex) {
 
 /// Sets the target that the weights file is for. Recordings of other programs may lack the tokenizer hash
 /// that runs check.
-Status name_target(const Trace& trace, const std::string& model, HeadWeights& weights) {
-    const TraceTarget& target = trace.info().target;
+Status set_target(const DecodeRecording& recording, const std::string& model, HeadWeights& weights) {
+    const RecordedTarget& target = recording.info().target;
     weights.target = target.name;
     weights.tokenizer = number_of(target.tokenizer_hash);
     if (weights.tokenizer != 0 || model.empty()) return {};
@@ -145,38 +146,39 @@ Status name_target(const Trace& trace, const std::string& model, HeadWeights& we
 }
 
 /// Loads the target's embedding and LM head, the drafter, the ranking and the weights that prepare() needs.
-Status load(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitReport& report) {
-    const auto tell = [&](const std::string& what) {
+Status load(const FitConfig& config, const FitHooks& hooks, FitData& fit_data, FitReport& report) {
+    const auto report_progress = [&](const std::string& what) {
         if (hooks.on_progress) hooks.on_progress(-1, what);
     };
-    const TraceInfo& info = loaded.first().info();
-    DS_ASSIGN(const ResolvedRun run, resolve_run(as_run(config, loaded.first())));
+    const RecordingInfo& info = fit_data.first().info();
+    DS_ASSIGN(const ResolvedRun run, resolve_run(make_run_config(config, fit_data.first())));
     const kernels::Precision precision =
         run.precision ? *run.precision
                       : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
-    tell("packing the LM head");
-    const std::string model = loaded.first().weights_path().empty() ? run.config.model : config.model;
-    DS_ASSIGN(loaded.ends, make_trace_target(loaded.first(), model, *loaded.exec, precision));
-    tell("loading drafter " + run.drafter_id);
+    report_progress("packing the LM head");
+    const std::string model = fit_data.first().weights_path().empty() ? run.config.model : config.model;
+    DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.exec, precision));
+    report_progress("loading drafter " + run.drafter_id);
     const std::string spec =
         run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
-    DS_ASSIGN(loaded.drafter, make_drafter(spec, run.drafter_path, *loaded.ends, *loaded.exec));
-    DS_TRY(check_tree(*loaded.drafter, run.tree));
-    if (!loaded.drafter->uses_head()) return bad_input("--drafter {}: has no LM head to fit", run.drafter_id);
-    HeadWeights& weights = loaded.weights;
-    weights.lm_head =
-        loaded.drafter->own_head() != nullptr ? loaded.drafter->own_head() : &loaded.ends->lm_head();
-    weights.row_ids = loaded.drafter->own_head_ids();
+    DS_ASSIGN(fit_data.drafter, make_drafter(spec, run.drafter_path, *fit_data.target, *fit_data.exec));
+    DS_TRY(check_tree(*fit_data.drafter, run.tree));
+    if (!fit_data.drafter->uses_head())
+        return bad_input("--drafter {}: has no LM head to fit", run.drafter_id);
+    HeadWeights& weights = fit_data.weights;
+    weights.lm_head = fit_data.drafter->own_lm_head() != nullptr ? fit_data.drafter->own_lm_head()
+                                                                 : &fit_data.target->lm_head();
+    weights.row_ids = fit_data.drafter->own_lm_head_ids();
     weights.always_active = info.target.eos;
     weights.vocab = info.target.tokens;
     weights.hidden = info.target.hidden;
-    weights.drafter_bytes = static_cast<double>(loaded.drafter->weight_bytes());
-    DS_TRY(name_target(loaded.first(), model, weights));
+    weights.drafter_bytes = static_cast<double>(fit_data.drafter->weight_bytes());
+    DS_TRY(set_target(fit_data.first(), model, weights));
     weights.drafter = run.drafter_id;
     DS_ASSIGN(weights.drafter_hash, checkpoint_hash(run.drafter_path));
-    DS_ASSIGN(loaded.ranking, load_or_count(config, loaded.traces));
-    loaded.tree = run.tree;
-    loaded.drafter_path = run.drafter_path;
+    DS_ASSIGN(fit_data.ranking, load_or_count(config, fit_data.recordings));
+    fit_data.tree = run.tree;
+    fit_data.drafter_path = run.drafter_path;
     report.target = weights.target;
     report.drafter = run.drafter_id;
     return {};
@@ -188,26 +190,26 @@ std::string to_json(const fit::Report& held_out, const fit::Report& notes) {
     return document.dump();
 }
 
-std::vector<std::string> prompts_seen(const fit::Traces& traces) {
+std::vector<std::string> prompts_seen(const fit::Recordings& recordings) {
     std::vector<std::string> hashes;
-    for (const auto& trace : traces)
-        for (const TracePrompt& prompt : trace->prompts())
+    for (const auto& recording : recordings)
+        for (const RecordedPrompt& prompt : recording->prompts())
             if (!prompt.hash.empty()) hashes.push_back(prompt.hash);
     std::sort(hashes.begin(), hashes.end());
     hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
     return hashes;
 }
 
-Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::FittedHead& fitted,
+Status write_artefact(const FitConfig& config, const FitData& fit_data, const fit::FittedHead& fitted,
                       const std::string& trained_drafter) {
     ArtefactInfo info;
     info.head = config.head;
-    info.target = loaded.weights.target;
-    info.tokenizer = loaded.weights.tokenizer;
-    info.drafter = loaded.weights.drafter;
-    info.drafter_hash = loaded.weights.drafter_hash;
-    info.vocab = loaded.weights.vocab;
-    info.hidden = loaded.weights.hidden;
+    info.target = fit_data.weights.target;
+    info.tokenizer = fit_data.weights.tokenizer;
+    info.drafter = fit_data.weights.drafter;
+    info.drafter_hash = fit_data.weights.drafter_hash;
+    info.vocab = fit_data.weights.vocab;
+    info.hidden = fit_data.weights.hidden;
     info.parameters = fitted.parameters;
     if (!trained_drafter.empty()) {
         info.joint = true;
@@ -215,12 +217,12 @@ Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::
         DS_ASSIGN(info.drafter_hash, checkpoint_hash(trained_drafter));
     }
     // An affinity between the target's LM head rows depends on neither drafter nor text.
-    const bool target_only = config.head == "rdk" && loaded.weights.row_ids.empty();
+    const bool target_only = config.head == "rdk" && fit_data.weights.row_ids.empty();
     if (target_only) {
         info.drafter.clear();
         info.drafter_hash.clear();
     } else {
-        info.prompts = prompts_seen(loaded.traces);
+        info.prompts = prompts_seen(fit_data.recordings);
     }
     info.report = to_json(fitted.report, fitted.notes);
     std::vector<TensorToSave> tensors;
@@ -231,8 +233,8 @@ Status write_artefact(const FitConfig& config, const Loaded& loaded, const fit::
 
 /// Returns BCL's exact size for this drafter. The paper counts two FLOPs per weight of the backbone and of a
 /// kept row.
-int bcl_size(const Loaded& loaded, const fit::Ranking& ranking, double alpha) {
-    const HeadWeights& weights = loaded.weights;
+int compute_bcl_size(const FitData& fit_data, const fit::Ranking& ranking, double alpha) {
+    const HeadWeights& weights = fit_data.weights;
     const double row_bytes = static_cast<double>(weights.lm_head->bytes()) / weights.lm_head->n();
     const double weight_bytes = row_bytes / weights.lm_head->k();
     const DraftPassCost cost{2 * weights.drafter_bytes / weight_bytes, 2.0 * weights.lm_head->k()};
@@ -241,34 +243,35 @@ int bcl_size(const Loaded& loaded, const fit::Ranking& ranking, double alpha) {
     return solve_bcl_size(counts, smallest, weights.vocab, cost, alpha);
 }
 
-std::string trace_names(const FitConfig& config) {
+std::string recording_names(const FitConfig& config) {
     std::string names;
-    for (const std::string& trace : config.traces)
-        names += (names.empty() ? "" : ", ") + fs::path(trace).filename().string();
+    for (const std::string& recording : config.recordings)
+        names += (names.empty() ? "" : ", ") + fs::path(recording).filename().string();
     return names;
 }
 
 /// VocabTrim and post-hoc BCL: ranks tokens by counts over the target's generations; for BCL also computes
 /// the exact size.
-Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Loaded& loaded,
+Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, FitData& fit_data,
                               FitReport& report) {
-    const TraceInfo& info = loaded.first().info();
-    const TextCounts counts = count_traces(loaded.traces, config.options.collect.hold_out);
+    const RecordingInfo& info = fit_data.first().info();
+    const TextCounts counts = count_recordings(fit_data.recordings, config.options.collect.hold_out);
     const fit::Ranking ranking = counts.all.ranking();
     if (ranking.tokens == 0)
-        return bad_input("{}: the recording contains no generated tokens", loaded.first().folder());
+        return bad_input("{}: the recording contains no generated tokens", fit_data.first().folder());
     describe_ranking(ranking, counts, report);
     if (config.head == "bcl") {
-        DS_TRY(load(config, hooks, loaded, report));
-        const int size = bcl_size(loaded, ranking, config.options.alpha);
+        DS_TRY(load(config, hooks, fit_data, report));
+        const int size = compute_bcl_size(fit_data, ranking, config.options.alpha);
         report.notes["size"] = size;
-        report.notes["coverage_at_size"] = fit::coverage_of(ranking, size, ranking);
+        report.notes["coverage_at_size"] = fit::ranking_coverage(ranking, size, ranking);
         if (const fit::Ranking held_out = counts.held_out.ranking(); held_out.tokens > 0)
-            report.held_out["coverage_at_size"] = fit::coverage_of(counts.learnt.ranking(), size, held_out);
+            report.held_out["coverage_at_size"] =
+                fit::ranking_coverage(counts.learnt.ranking(), size, held_out);
     }
     report.target = info.target.name;
     return write_ranking(config, ranking, info.target.name, info.target.tokenizer_hash,
-                         "generations of the target, trace " + trace_names(config));
+                         "generations of the target, trace " + recording_names(config));
 }
 
 /// A folder that is written under a temporary name and renamed when complete.
@@ -304,14 +307,15 @@ std::string trained_drafter_path(const std::string& out) {
 }
 
 Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options, const fit::FitInputs& inputs,
-                        const fit::Hooks& hooks, Loaded& loaded, FitReport& report, fit::FittedHead& fitted) {
+                        const fit::Hooks& hooks, FitData& fit_data, FitReport& report,
+                        fit::FittedHead& fitted) {
     const std::string path = trained_drafter_path(config.out);
     std::error_code ignored;
     if (!config.overwrite && fs::exists(path, ignored))
         return bad_input("--out {}: its drafter's folder {} already exists; remove it or add --overwrite",
                          config.out, path);
     DS_ASSIGN(fit::JointDrafter drafter,
-              fit::load_joint_drafter(loaded.weights.drafter, loaded.drafter_path, *loaded.ends));
+              fit::load_joint_drafter(fit_data.weights.drafter, fit_data.drafter_path, *fit_data.target));
     StagedFolder folder(path);
     fit::JointOptions joint = config.joint_options;
     joint.steps = options.collect.text_levels;
@@ -325,43 +329,45 @@ Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options,
         for (const fit::FittedTensor& t : weights) tensors.push_back({t.name, t.type, t.shape, t.bytes});
         DS_TRY(save_safetensors(folder.staged() + "/model.safetensors", tensors));
         std::error_code error;
-        fs::copy_file(fs::path(loaded.drafter_path) / "config.json",
+        fs::copy_file(fs::path(fit_data.drafter_path) / "config.json",
                       fs::path(folder.staged()) / "config.json", error);
         if (error) return failed("{}: {}", folder.staged(), error.message());
-        return make_drafter(loaded.weights.drafter + ":" + folder.staged(), "", *loaded.ends, *loaded.exec);
+        return make_drafter(fit_data.weights.drafter + ":" + folder.staged(), "", *fit_data.target,
+                            *fit_data.exec);
     };
-    DS_ASSIGN(fitted, fit::fit_joint(inputs, options, {drafter, *loaded.ends, joint, reload}, hooks));
+    DS_ASSIGN(fitted, fit::fit_joint(inputs, options, {drafter, *fit_data.target, joint, reload}, hooks));
     DS_TRY(hooks.check());
     DS_TRY(folder.commit());
     report.joint = true;
     return {};
 }
 
-Status fit_weights(const FitConfig& config, const FitHooks& hooks, Loaded& loaded, FitReport& report) {
+Status fit_weights(const FitConfig& config, const FitHooks& hooks, FitData& fit_data, FitReport& report) {
     fit::FitOptions options = config.options;
     options.head = config.head;
     DS_ASSIGN(options.ranks, parse_ranks(config.rank));
-    DS_TRY(load(config, hooks, loaded, report));
-    options.collect.tree = loaded.tree;
-    options.collect.text_levels = loaded.tree.levels();
+    DS_TRY(load(config, hooks, fit_data, report));
+    options.collect.tree = fit_data.tree;
+    options.collect.text_levels = fit_data.tree.levels();
     if (options.kl.epochs == 0) options.train = false;
     if (config.head == "bcl") {
-        const TextCounts counts = count_traces(loaded.traces, options.collect.hold_out);
-        options.v = bcl_size(loaded, counts.all.ranking(), options.alpha);
+        const TextCounts counts = count_recordings(fit_data.recordings, options.collect.hold_out);
+        options.v = compute_bcl_size(fit_data, counts.all.ranking(), options.alpha);
     }
-    DS_ASSIGN(const auto texts, fit::make_trace_texts(loaded.traces, loaded.drafter->aux_layers()));
-    fit::FitInputs inputs{*loaded.exec,
-                          loaded.drafter.get(),
-                          loaded.weights,
-                          loaded.ends->lm_head(),
-                          loaded.first().info().target.context,
+    DS_ASSIGN(const auto texts,
+              fit::make_recording_texts(fit_data.recordings, fit_data.drafter->aux_layers()));
+    fit::FitInputs inputs{*fit_data.exec,
+                          fit_data.drafter.get(),
+                          fit_data.weights,
+                          fit_data.target->lm_head(),
+                          fit_data.first().info().target.context,
                           texts.get(),
                           {}};
-    inputs.ranking.assign(loaded.ranking.ids.begin(), loaded.ranking.ids.end());
+    inputs.ranking.assign(fit_data.ranking.ids.begin(), fit_data.ranking.ids.end());
     const fit::Hooks fit_hooks{hooks.on_progress, hooks.cancelled};
     fit::FittedHead fitted;
     if (config.joint) {
-        DS_TRY(fit_with_drafter(config, options, inputs, fit_hooks, loaded, report, fitted));
+        DS_TRY(fit_with_drafter(config, options, inputs, fit_hooks, fit_data, report, fitted));
     } else {
         DS_ASSIGN(fitted, fit::fit_head(inputs, options, fit_hooks));
         DS_TRY(fit_hooks.check());
@@ -369,7 +375,7 @@ Status fit_weights(const FitConfig& config, const FitHooks& hooks, Loaded& loade
     report.parameters = fitted.parameters;
     report.held_out = fitted.report;
     report.notes = fitted.notes;
-    return write_artefact(config, loaded, fitted, config.joint ? trained_drafter_path(config.out) : "");
+    return write_artefact(config, fit_data, fitted, config.joint ? trained_drafter_path(config.out) : "");
 }
 
 }  // namespace
@@ -388,13 +394,13 @@ Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
     if (ranks_text(config.head)) {
         DS_TRY(fit_text_ranking(config, hooks, report));
     } else {
-        Loaded loaded;
+        FitData fit_data;
         const int cores = usable_cores();
-        loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
-        DS_ASSIGN(loaded.traces, fit::open_traces(config.traces));
+        fit_data.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
+        DS_ASSIGN(fit_data.recordings, fit::open_recordings(config.recordings));
         const bool ranking = ranks_generations(config.head) && !config.joint && !config.weights;
-        DS_TRY(ranking ? fit_generation_ranking(config, hooks, loaded, report)
-                       : fit_weights(config, hooks, loaded, report));
+        DS_TRY(ranking ? fit_generation_ranking(config, hooks, fit_data, report)
+                       : fit_weights(config, hooks, fit_data, report));
     }
     std::error_code ignored;
     report.bytes = fs::file_size(config.out, ignored);

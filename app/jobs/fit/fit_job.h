@@ -13,15 +13,16 @@ namespace draftscope {
 
 /// Options of `draftscope fit`, as text that a user types. "" and 0 = default.
 struct FitConfig {
-    std::string head;                 ///< registry id, or "rdk"
-    std::vector<std::string> traces;  ///< recordings (folders) of one target; unused for rankings from text
-    std::string model;                ///< target's files; "" = weights in the recording, or the demo model
-    std::string drafter = "eagle3";   ///< NAME[:PATH]
-    std::string out;                  ///< artefact or ranking to write
-    std::string text;                 ///< raw text to rank tokens by (fr-spec, pa-fr)
-    std::string ranking;              ///< ranking file; "" = counted on the recording
-    std::string rank;                 ///< "72" or "72/36"
-    std::string tree;                 ///< tree of the drafted rows; "" = the backend's default
+    std::string head;  ///< registry id, or "rdk"
+    std::vector<std::string>
+        recordings;                  ///< recordings (folders) of one target; unused for rankings from text
+    std::string model;               ///< target's files; "" = weights in the recording, or the demo model
+    std::string drafter = "eagle3";  ///< NAME[:PATH]
+    std::string out;                 ///< artefact or ranking to write
+    std::string text;                ///< raw text to rank tokens by (fr-spec, pa-fr)
+    std::string ranking;             ///< ranking file; "" = counted on the recording
+    std::string rank;                ///< "72" or "72/36"
+    std::string tree;                ///< tree of the drafted rows; "" = the backend's default
     std::string precision = "auto";
     int threads = 0;
     bool overwrite = false;

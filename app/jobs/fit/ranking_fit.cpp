@@ -12,16 +12,17 @@ namespace draftscope {
 
 namespace fs = std::filesystem;
 
-TextCounts count_traces(const fit::Traces& traces, fit::HoldOut hold_out) {
+TextCounts count_recordings(const fit::Recordings& recordings, fit::HoldOut hold_out) {
     std::vector<int> generated;
-    for (const auto& trace : traces)
-        for (const TracePrompt& prompt : trace->prompts()) generated.push_back(prompt.generated_tokens);
+    for (const auto& recording : recordings)
+        for (const RecordedPrompt& prompt : recording->prompts())
+            generated.push_back(prompt.generated_tokens);
     const std::vector<int> held = fit::TextSplit(generated, hold_out).texts(true);
-    TextCounts counts(traces.front()->info().target.tokens);
+    TextCounts counts(recordings.front()->info().target.tokens);
     int text = 0;
-    for (const auto& trace : traces) {
-        for (const TracePrompt& prompt : trace->prompts()) {
-            const std::vector<TokenId> tokens = trace->tokens(prompt);
+    for (const auto& recording : recordings) {
+        for (const RecordedPrompt& prompt : recording->prompts()) {
+            const std::vector<TokenId> tokens = recording->tokens(prompt);
             const auto answer = std::span(tokens).subspan(static_cast<std::size_t>(prompt.prompt_tokens));
             counts.all.add(answer);
             const bool held_out = std::binary_search(held.begin(), held.end(), text++);
@@ -53,7 +54,7 @@ void describe_ranking(const fit::Ranking& ranking, const TextCounts& counts, Fit
         std::count_if(ranking.counts.begin(), ranking.counts.end(), [](int n) { return n > 0; }));
     for (const int size : {2048, 4096, 8192, 16384, 32768}) {
         if (size < static_cast<int>(ranking.ids.size()) && held_out.tokens > 0)
-            report.held_out[fmt::format("coverage_{}", size)] = fit::coverage_of(learnt, size, held_out);
+            report.held_out[fmt::format("coverage_{}", size)] = fit::ranking_coverage(learnt, size, held_out);
     }
 }
 

@@ -16,7 +16,7 @@ struct TextCounts {
     fit::TokenCounter all, learnt, held_out;
 };
 /// Counts the tokens of recordings.
-TextCounts count_traces(const fit::Traces& traces, fit::HoldOut hold_out);
+TextCounts count_recordings(const fit::Recordings& recordings, fit::HoldOut hold_out);
 
 /// Fills in the report. The file ranks all texts; the report gives the coverage of the held-out tenth by a
 /// ranking of the other nine.

@@ -45,7 +45,8 @@ class Bench {
             for (const std::string& name : options_.precisions) heads(*kernels::precision_from(name), rows);
         }
         for (const int rows : options_.rows) {
-            for (const std::string& name : options_.precisions) layer(*kernels::precision_from(name), rows);
+            for (const std::string& name : options_.precisions)
+                measure_layer(*kernels::precision_from(name), rows);
             attention(rows, kernels::KvType::f16);
             attention(rows, kernels::KvType::f32);
         }
@@ -56,7 +57,7 @@ class Bench {
   private:
     /// Enough copies that a call finds none of its weights in L1 or L2.
     static constexpr double cold_bytes = 1e6 * cold_megabytes;
-    static constexpr int most_copies = 16;
+    static constexpr int max_copies = 16;
     static constexpr float norm_eps = 1e-5f;
 
     template <typename Call>
@@ -70,9 +71,9 @@ class Bench {
                                         : fmt::format("{} {}", op, precision));
         std::vector<double> times;
         const auto end = Clock::now() + std::chrono::duration<double>(options_.seconds);
-        constexpr std::size_t fewest_calls = 5;
+        constexpr std::size_t min_calls = 5;
         call(0);
-        for (int i = 1; times.size() < fewest_calls || Clock::now() < end; ++i) {
+        for (int i = 1; times.size() < min_calls || Clock::now() < end; ++i) {
             const auto start = Clock::now();
             call(i);
             times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
@@ -91,7 +92,7 @@ class Bench {
                 for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.normal());
             }));
         } while (static_cast<double>(all.back().bytes()) * static_cast<double>(all.size()) < cold_bytes &&
-                 static_cast<int>(all.size()) < most_copies);
+                 static_cast<int>(all.size()) < max_copies);
         return all;
     }
 
@@ -111,8 +112,8 @@ class Bench {
         measure("head", name, rows, static_cast<double>(full[0].bytes()),
                 [&](int call) { kernels::matmul(exec_, pick(full, call), in, out); });
         measure("head + best", name, rows, static_cast<double>(full[0].bytes()),
-                [&](int call) { best_kept(pick(full, call), in); });
-        indexed(full.front(), name, in, out);
+                [&](int call) { measure_fused_topk(pick(full, call), in); });
+        measure_gathered(full.front(), name, in, out);
         full.clear();
         std::vector<Matrix> down = copies(precision, rank, d);
         std::vector<Matrix> up = copies(precision, v, rank);
@@ -122,13 +123,13 @@ class Bench {
         };
         const double low_rank_bytes = static_cast<double>(down[0].bytes() + up[0].bytes());
         measure(fmt::format("low-rank r={} + best", rank), name, rows, low_rank_bytes,
-                [&](int call) { best_kept(pick(up, call), narrow(call)); });
+                [&](int call) { measure_fused_topk(pick(up, call), narrow(call)); });
         const int wanted = std::min(options_.gather, v);
         std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
         std::vector<float> logits;
         measure(fmt::format("router r={} + top {}", rank, wanted), name, rows, low_rank_bytes, [&](int call) {
-            kernels::head_top_set(exec_, pick(up, call), narrow(call), wanted,
-                                  Rows<std::int32_t>(chosen.data(), rows, wanted), logits);
+            kernels::matmul_topk_set(exec_, pick(up, call), narrow(call), wanted,
+                                     Rows<std::int32_t>(chosen.data(), rows, wanted), logits);
         });
         measure(fmt::format("low-rank r={}", rank), name, rows, low_rank_bytes,
                 [&](int call) { kernels::matmul(exec_, pick(up, call), narrow(call), out); });
@@ -136,7 +137,7 @@ class Bench {
 
     /// Measures the matmuls of a decoder layer of width d, with the fusions and prefetch hints of a forward
     /// pass.
-    void layer(Precision precision, int rows) {
+    void measure_layer(Precision precision, int rows) {
         const int d = options_.hidden, ffn = (8 * d / 3 + 31) / 32 * 32;
         const std::string_view name = kernels::to_text(precision);
         const auto m = static_cast<std::size_t>(rows);
@@ -151,16 +152,16 @@ class Bench {
                 call(all[at % all.size()], Rows<const float>(x.data(), rows, k),
                      Rows<float>(y.data(), rows, n));
             });
-            kernels::expect_matmul(exec_, nullptr);
+            kernels::prefetch_next(exec_, nullptr);
         };
-        const auto plain = [&](const Matrix& next) { kernels::expect_matmul(exec_, &next); };
+        const auto plain = [&](const Matrix& next) { kernels::prefetch_next(exec_, &next); };
         timed(fmt::format("norm + {0}x{0}", d), d, d, plain,
               [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
                   kernels::norm_matmul(exec_, w, {norm, norm_eps}, in, out);
               });
         timed(
             fmt::format("norm + gate and up {}x{} + silu", 2 * ffn, d), 2 * ffn, d,
-            [&](const Matrix& next) { kernels::expect_gated(exec_, next); },
+            [&](const Matrix& next) { kernels::prefetch_next_gated(exec_, next); },
             [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
                 kernels::norm_matmul_silu(exec_, w, {norm, norm_eps}, in, out);
             });
@@ -179,7 +180,7 @@ class Bench {
         const std::vector<float> keys = normal(cells, 4),
                                  q = normal(static_cast<std::size_t>(rows * width), 5);
         std::vector<std::byte> stored_keys(kernels::key_bytes(type, width, positions)),
-            stored_values(cells * bytes_of(type));
+            stored_values(cells * bytes_per_value(type));
         for (int p = 0; p < positions; ++p) {
             const float* row = keys.data() + std::ptrdiff_t{p} * width;
             kernels::store_key(exec_, type, row, width, p, stored_keys.data());
@@ -209,21 +210,21 @@ class Bench {
     }
 
     /// Measures a head that returns logsumexp and the top k of each row without writing logits.
-    void best_kept(const Matrix& head, Rows<const float> in) {
-        const int k = std::min({options_.k, head.n(), kernels::most_best});
+    void measure_fused_topk(const Matrix& head, Rows<const float> in) {
+        const int k = std::min({options_.k, head.n(), kernels::max_fused_topk});
         ids_.resize(static_cast<std::size_t>(in.rows) * static_cast<std::size_t>(k));
         values_.resize(ids_.size());
         sums_.resize(static_cast<std::size_t>(in.rows));
-        kernels::head_pass(exec_, head, in, head.n(), k, nullptr, partials_);
+        kernels::matmul_topk(exec_, head, in, head.n(), k, nullptr, partials_);
         kernels::finish_logsumexp(partials_, sums_);
         kernels::finish_topk(partials_, Rows<std::int32_t>(ids_.data(), in.rows, k),
                              Rows<float>(values_.data(), in.rows, k));
     }
 
     /// Measures scattered rows of the head: read in place, or packed first and then multiplied.
-    void indexed(const Matrix& head, std::string_view name, Rows<const float> in, Rows<float> out) {
+    void measure_gathered(const Matrix& head, std::string_view name, Rows<const float> in, Rows<float> out) {
         const int count = std::min(options_.gather, options_.vocab);
-        const kernels::RowStore store = kernels::RowStore::make(exec_, head);
+        const kernels::RowMajorMatrix store = kernels::RowMajorMatrix::make(exec_, head);
         // Each call reads other rows, because each draft step selects its own.
         constexpr int sets = 16;
         Rng rng(7);
@@ -233,24 +234,24 @@ class Bench {
                 ids.push_back(static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(options_.vocab))));
             std::sort(ids.begin(), ids.end());
         }
-        const auto ids_of = [&](int call) -> std::span<const TokenId> {
+        const auto call_ids = [&](int call) -> std::span<const TokenId> {
             return chosen[static_cast<std::size_t>(call % sets)];
         };
         const int row_length = static_cast<int>(store.row_bytes());
         const auto [known, fresh] = scattered_probes_.try_emplace(row_length, 0.0);
         if (fresh) known->second = probe_scattered_bandwidth(exec_.threads(), cold_megabytes, row_length);
-        kernels::PackedRows packed;
+        kernels::GatheredMatrix packed;
         const double row_bytes = static_cast<double>(store.row_bytes()) * count;
         if (in.rows == options_.rows.front())
             measure(fmt::format("gather {}", count), name, 0, 2 * row_bytes,
-                    [&](int call) { packed.fill(exec_, store, ids_of(call)); });
+                    [&](int call) { packed.fill(exec_, store, call_ids(call)); });
         measure(
             fmt::format("indexed head {}", count), name, in.rows, row_bytes,
             [&](int call) {
-                kernels::matmul_rows(exec_, store, ids_of(call), in, Rows<float>(out.data, in.rows, count));
+                kernels::matmul_rows(exec_, store, call_ids(call), in, Rows<float>(out.data, in.rows, count));
             },
             known->second);
-        packed.fill(exec_, store, ids_of(0));
+        packed.fill(exec_, store, call_ids(0));
         measure(fmt::format("gathered head {}", count), name, in.rows,
                 static_cast<double>(packed.matrix().bytes()), [&](int) {
                     kernels::matmul(exec_, packed.matrix(), in, Rows<float>(out.data, in.rows, count));
@@ -272,7 +273,7 @@ class Bench {
         const int wanted = std::min(options_.gather, v);
         std::vector<std::int32_t> set(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
         measure(fmt::format("top set k={}", wanted), "f32", rows, bytes, [&](int) {
-            kernels::top_set(exec_, in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
+            kernels::topk_set(exec_, in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
         });
         measure("log-sum-exp", "f32", rows, bytes, [&](int) { kernels::logsumexp(exec_, in, sums); });
     }
@@ -283,7 +284,7 @@ class Bench {
     double planned_ = 1;
     std::vector<KernelTime> results_;
     std::map<int, double> scattered_probes_;  ///< GB/s, by bytes per row
-    kernels::HeadPartials partials_;
+    kernels::PartialTopK partials_;
     std::vector<std::int32_t> ids_;
     std::vector<float> values_, sums_;
 };
@@ -304,10 +305,10 @@ Status check(const KernelSettings& options) {
     for (const std::string& name : options.precisions)
         if (!kernels::precision_from(name))
             return bad_input("--precision {}: unknown; known are f32, bf16, int8, int4", name);
-    constexpr double most_weights = 4e9;
-    if (static_cast<double>(options.vocab) * options.hidden > most_weights)
+    constexpr double max_weights = 4e9;
+    if (static_cast<double>(options.vocab) * options.hidden > max_weights)
         return bad_input("--vocab {} times --hidden {}: more than {:.0f} weights; use smaller sizes",
-                         options.vocab, options.hidden, most_weights);
+                         options.vocab, options.hidden, max_weights);
     return {};
 }
 

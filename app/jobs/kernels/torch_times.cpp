@@ -18,7 +18,7 @@ namespace draftscope {
 namespace {
 
 /// Runs a program and returns its stdout. The program inherits our stderr.
-Result<std::string> output_of(std::vector<std::string> words) {
+Result<std::string> capture_output(std::vector<std::string> words) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return failed("cannot create a pipe to {}: {}", words[0], std::strerror(errno));
@@ -36,19 +36,19 @@ Result<std::string> output_of(std::vector<std::string> words) {
         close(ends[0]);
         return bad_input("--torch {}: cannot be started: {}", words[0], std::strerror(started));
     }
-    std::string said;
+    std::string output;
     std::array<char, 4096> piece{};
     for (;;) {
         const ssize_t count = read(ends[0], piece.data(), piece.size());
         if (count < 0 && errno == EINTR) continue;
         if (count <= 0) break;
-        said.append(piece.data(), static_cast<std::size_t>(count));
+        output.append(piece.data(), static_cast<std::size_t>(count));
     }
     close(ends[0]);
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return said;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
     return bad_input(
         "--torch {}: the PyTorch script failed (see its message above); give a Python with PyTorch that "
         "sees the GPU, or leave --torch out",
@@ -64,7 +64,7 @@ Result<std::string> script() {
 
 }  // namespace
 
-const TorchTime* TorchPeer::of(const kernels::DeviceMeasured& measured) const {
+const TorchTime* TorchTimes::find(const kernels::DeviceMeasured& measured) const {
     const auto found = std::find_if(ops.begin(), ops.end(), [&](const TorchTime& one) {
         return !measured.torch.empty() && one.op == measured.torch && one.rows == measured.rows;
     });
@@ -73,11 +73,11 @@ const TorchTime* TorchPeer::of(const kernels::DeviceMeasured& measured) const {
 
 Status check_torch(const std::string& python) {
     DS_ASSIGN(const std::string path, script());
-    DS_ASSIGN([[maybe_unused]] const std::string said, output_of({python, path, "--check"}));
+    DS_ASSIGN([[maybe_unused]] const std::string output, capture_output({python, path, "--check"}));
     return {};
 }
 
-Result<TorchPeer> parse_torch(const std::string& document) {
+Result<TorchTimes> parse_torch(const std::string& document) {
     const auto root = nlohmann::json::parse(document, nullptr, false);
     const auto is_op = [](const nlohmann::json& op) {
         return op.is_object() && op.contains("op") && op["op"].is_string() && op.contains("rows") &&
@@ -88,21 +88,22 @@ Result<TorchPeer> parse_torch(const std::string& document) {
                        root.contains("device") && root["device"].is_string() && root.contains("ops") &&
                        root["ops"].is_array() && std::all_of(root["ops"].begin(), root["ops"].end(), is_op);
     if (!whole) return failed("--torch: the script's output is not its JSON document");
-    TorchPeer peer{root["torch"], root["device"], {}};
+    TorchTimes peer{root["torch"], root["device"], {}};
     for (const auto& op : root["ops"])
         peer.ops.push_back({op["op"], op["rows"], op["median_us"], op["best_us"]});
     return peer;
 }
 
-Result<TorchPeer> time_torch(const std::string& python, const kernels::DeviceBenchOptions& options) {
+Result<TorchTimes> time_torch(const std::string& python, const kernels::DeviceBenchOptions& options) {
     DS_ASSIGN(const std::string path, script());
     const std::string rows = fmt::format("{}", fmt::join(options.rows, ","));
-    DS_ASSIGN(const std::string said,
-              output_of({python, path, "--vocab", std::to_string(options.vocab), "--hidden",
-                         std::to_string(options.hidden), "--rank", std::to_string(options.rank), "--trimmed",
-                         std::to_string(options.trimmed), "--gather", std::to_string(options.gather), "--k",
-                         std::to_string(options.k), "--rows", rows}));
-    return parse_torch(said);
+    DS_ASSIGN(
+        const std::string output,
+        capture_output({python, path, "--vocab", std::to_string(options.vocab), "--hidden",
+                        std::to_string(options.hidden), "--rank", std::to_string(options.rank), "--trimmed",
+                        std::to_string(options.trimmed), "--gather", std::to_string(options.gather), "--k",
+                        std::to_string(options.k), "--rows", rows}));
+    return parse_torch(output);
 }
 
 }  // namespace draftscope

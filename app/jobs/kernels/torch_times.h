@@ -15,17 +15,17 @@ struct TorchTime {
     double median_us = 0, best_us = 0;
 };
 /// PyTorch's times for the same shapes on the same GPU.
-struct TorchPeer {
+struct TorchTimes {
     std::string version, device;
     std::vector<TorchTime> ops;
     /// Returns PyTorch's time for the same op; null if PyTorch has no such op.
-    const TorchTime* of(const kernels::DeviceMeasured& measured) const;
+    const TorchTime* find(const kernels::DeviceMeasured& measured) const;
 };
 /// Checks that this interpreter can time kernels. Call before a long benchmark.
 Status check_torch(const std::string& python);
 /// Runs assets/peers/torch_heads.py, whose messages go to stderr.
-Result<TorchPeer> time_torch(const std::string& python, const kernels::DeviceBenchOptions& options);
+Result<TorchTimes> time_torch(const std::string& python, const kernels::DeviceBenchOptions& options);
 /// Parses the JSON document that the script prints.
-Result<TorchPeer> parse_torch(const std::string& document);
+Result<TorchTimes> parse_torch(const std::string& document);
 
 }  // namespace draftscope

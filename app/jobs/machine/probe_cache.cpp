@@ -43,7 +43,7 @@ void save_probe(const std::string& cpu_name, const ProbedBandwidth& measured) {
     fs::rename(partial, path, error);
 }
 
-ProbedReads saved_probe(const std::string& cpu_name, int threads) {
+ReadBandwidth load_probe(const std::string& cpu_name, int threads) {
     std::ifstream file(cache_file());
     if (!file) return {};
     const nlohmann::json document = nlohmann::json::parse(file, nullptr, false);

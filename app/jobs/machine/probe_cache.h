@@ -6,18 +6,18 @@
 namespace draftscope {
 
 /// Measured read bandwidth in GB/s; 0 = not measured.
-struct ProbedReads {
+struct ReadBandwidth {
     double stream = 0;
     double scattered = 0;  ///< rows of scattered_probe_row_bytes at random positions
-    bool operator==(const ProbedReads&) const = default;
+    bool operator==(const ReadBandwidth&) const = default;
 };
 /// Bandwidth by number of threads.
-using ProbedBandwidth = std::map<int, ProbedReads>;
+using ProbedBandwidth = std::map<int, ReadBandwidth>;
 
 /// Saves doctor's measurements in the user's cache folder (bandwidth.json) for one CPU name. Runs report each
 /// phase's bandwidth relative to them.
 void save_probe(const std::string& cpu_name, const ProbedBandwidth& measured);
 /// Returns zeros if nothing was measured on this CPU with this number of threads.
-ProbedReads saved_probe(const std::string& cpu_name, int threads);
+ReadBandwidth load_probe(const std::string& cpu_name, int threads);
 
 }  // namespace draftscope

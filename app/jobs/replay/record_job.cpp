@@ -41,7 +41,7 @@ Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
 }
 
 /// Returns prompt_hash() of each prompt of the run, by ordinal.
-std::vector<std::string> hashes_of(const std::vector<Conversation>& conversations) {
+std::vector<std::string> prompt_hashes(const std::vector<Conversation>& conversations) {
     std::vector<std::string> hashes;
     for (const Conversation& conversation : conversations)
         hashes.insert(hashes.end(), conversation.turns.size(), prompt_hash(conversation.turns.front()));
@@ -50,31 +50,32 @@ std::vector<std::string> hashes_of(const std::vector<Conversation>& conversation
 
 }  // namespace
 
-Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks) {
-    const auto tell = [&](double fraction, const std::string& what) {
+Result<RecordReport> run_record(const RecordConfig& config, const RecordHooks& hooks) {
+    const auto report_progress = [&](double fraction, const std::string& what) {
         if (hooks.on_progress) hooks.on_progress(fraction, what);
     };
     if (config.batch < 1 || config.batch > max_batch)
         return bad_input("--batch {}: must be 1 to {}", config.batch, max_batch);
-    RunConfig as_run = config.run;
-    as_run.drafter = "none";
-    as_run.head = "full";
-    DS_ASSIGN(const ResolvedRun run, resolve_run(as_run));
+    RunConfig run_config = config.run;
+    run_config.drafter = "none";
+    run_config.head = "full";
+    DS_ASSIGN(const ResolvedRun run, resolve_run(run_config));
     std::vector<Conversation> conversations = {{"0", "", {run.config.prompt}}};
     if (!run.config.prompts_file.empty()) {
         DS_ASSIGN(conversations,
-                  read_prompt_file(run.config.prompts_file, run.config.limit, run.config.stratify));
+                  read_prompt_file(run.config.prompts_file, run.config.limit, run.config.balanced));
     }
     const int cores = usable_cores();
     const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : cores);
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
-    DS_ASSIGN(const auto target, Target::load(run.config.model, *exec, run.precision, tell, cache));
+    DS_ASSIGN(const auto target,
+              Target::load(run.config.model, *exec, run.precision, report_progress, cache));
     if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
     if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty())
         return bad_input("{}", problem);
     DS_TRY(ConversationFeed::check(*target, conversations, run.config.raw));
 
-    TraceInfo info;
+    RecordingInfo info;
     info.source = config.source;
     info.target = describe_target(*target);
     info.sampling = {run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};
@@ -85,7 +86,7 @@ Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks
     info.isa = std::string(kernels::to_text(exec->isa()));
     info.precision = std::string(kernels::to_text(target->precision()));
     DS_ASSIGN(info.aux_layers, aux_layers(config.aux, info.target.layers));
-    DS_ASSIGN(const auto writer, TraceWriter::create(config.out, info, config.overwrite));
+    DS_ASSIGN(const auto writer, RecordingWriter::create(config.out, info, config.overwrite));
 
     RunHooks feed_hooks;
     feed_hooks.on_progress = hooks.on_progress;
@@ -93,25 +94,25 @@ Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks
         *target, conversations,
         {.raw = run.config.raw, .suite = std::filesystem::path(run.config.prompts_file).stem().string()},
         feed_hooks, "recording prompt");
-    const std::vector<std::string> hashes = hashes_of(conversations);
-    TraceRecordOptions options;
+    const std::vector<std::string> hashes = prompt_hashes(conversations);
+    RecordOptions options;
     options.hash = [&](const PromptInput& prompt) {
         return hashes[static_cast<std::size_t>(*prompt.ordinal)];
     };
     options.batch = config.batch;
     options.cancelled = hooks.cancelled;
     const TimeNs start = monotonic_ns();
-    DS_TRY(record_trace(*target, *exec, feed, options, *writer));
-    TraceReport report;
+    DS_TRY(record_decode(*target, *exec, feed, options, *writer));
+    RecordReport report;
     report.seconds = seconds(monotonic_ns() - start);
     if (writer->prompts() == 0) return Error{ErrorKind::cancelled, "stopped before the first token"};
     if (config.times && writer->info().complete) {
-        tell(-1, "measuring verification");
+        report_progress(-1, "measuring verification");
         DS_ASSIGN(writer->info().verify_ns, measure_verify(*target, *exec, 256));
     }
     DS_TRY(writer->finish());
     report.info = writer->info();
-    for (const TracePrompt& prompt : report.info.prompts) report.generated += prompt.generated_tokens;
+    for (const RecordedPrompt& prompt : report.info.prompts) report.generated += prompt.generated_tokens;
     return report;
 }
 

@@ -10,7 +10,7 @@
 namespace draftscope {
 
 /// Options of `draftscope record`.
-struct TraceConfig {
+struct RecordConfig {
     RunConfig run;       ///< target, prompts and sampling; drafter, head and tree are not used
     std::string out;     ///< folder
     std::string source;  ///< program and version, for trace.json
@@ -20,18 +20,18 @@ struct TraceConfig {
     bool overwrite = false;
 };
 /// Result of a recording.
-struct TraceReport {
-    TraceInfo info;
+struct RecordReport {
+    RecordingInfo info;
     std::int64_t generated = 0;
     double seconds = 0;
 };
-struct TraceHooks {
+struct RecordHooks {
     std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
     std::function<bool()> cancelled;
 };
 /// Decodes the prompts and writes the recording. Blocks. If cancelled, the recording contains the decoded
 /// part and report.info.complete is false; if cancelled before the first token, returns an error and writes
 /// nothing.
-Result<TraceReport> run_trace(const TraceConfig& config, const TraceHooks& hooks);
+Result<RecordReport> run_record(const RecordConfig& config, const RecordHooks& hooks);
 
 }  // namespace draftscope

@@ -16,23 +16,24 @@ namespace draftscope {
 namespace {
 
 /// Data that stays loaded while heads are replayed.
-struct Loaded {
-    std::shared_ptr<const Trace> trace;
+struct ReplayData {
+    std::shared_ptr<const DecodeRecording> recording;
     std::unique_ptr<kernels::Exec> exec;
-    std::unique_ptr<Target> ends;
+    std::unique_ptr<Target> target;
 };
 /// A drafter with its heads. A jointly trained head uses its own drafter.
-struct Group {
+struct DrafterGroup {
     std::string path;  ///< of the drafter
     std::vector<std::size_t> heads;
 };
 
 /// Returns the equivalent run config: defaults, files and checks are those of a run.
-RunConfig as_run(const ReplayConfig& config, const Trace& trace, const std::string& head) {
+RunConfig make_run_config(const ReplayConfig& config, const DecodeRecording& recording,
+                          const std::string& head) {
     RunConfig run;
     run.model = config.model;
     // A recording with its target's weights needs no model; any existing path passes the check.
-    if (run.model.empty() && !trace.weights_path().empty()) run.model = trace.folder();
+    if (run.model.empty() && !recording.weights_path().empty()) run.model = recording.folder();
     run.drafter = config.drafter;
     run.head = head;
     run.artefacts = config.artefacts;
@@ -43,45 +44,46 @@ RunConfig as_run(const ReplayConfig& config, const Trace& trace, const std::stri
     return run;
 }
 
-Result<kernels::Precision> choose_precision(const ResolvedRun& run, const TraceInfo& info) {
+Result<kernels::Precision> choose_precision(const ResolvedRun& run, const RecordingInfo& info) {
     if (run.precision) return *run.precision;
     return kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
 }
 
-std::uint64_t number_of(const std::string& hex) {
+std::uint64_t parse_hash(const std::string& hex) {
     return hex.empty() ? 0 : std::strtoull(hex.c_str(), nullptr, 16);
 }
 
-HeadWeights head_weights(const Loaded& loaded, const Drafter& drafter, const ResolvedRun& run) {
-    const TraceTarget& target = loaded.trace->info().target;
+HeadWeights head_weights(const ReplayData& replay_data, const Drafter& drafter, const ResolvedRun& run) {
+    const RecordedTarget& target = replay_data.recording->info().target;
     HeadWeights weights;
-    weights.lm_head = drafter.own_head() != nullptr ? drafter.own_head() : &loaded.ends->lm_head();
+    weights.lm_head =
+        drafter.own_lm_head() != nullptr ? drafter.own_lm_head() : &replay_data.target->lm_head();
     weights.always_active = target.eos;
-    weights.row_ids = drafter.own_head_ids();
+    weights.row_ids = drafter.own_lm_head_ids();
     weights.vocab = target.tokens;
     weights.hidden = weights.lm_head->k();
     weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
     weights.target = target.name;
-    weights.tokenizer = number_of(target.tokenizer_hash);
+    weights.tokenizer = parse_hash(target.tokenizer_hash);
     weights.drafter = run.drafter_id;
     // Without a checkpoint hash, weights of any drafter of this type are accepted.
-    if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
+    if (const auto hash = checkpoint_hash(parse_drafter_path(run.drafter_path)); hash.ok())
         weights.drafter_hash = *hash;
     return weights;
 }
 
-Result<std::unique_ptr<Head>> load_head(const ResolvedRun& run, const HeadWeights& weights,
-                                        kernels::Exec& exec) {
+Result<std::unique_ptr<LmHead>> load_head(const ResolvedRun& run, const HeadWeights& weights,
+                                          kernels::Exec& exec) {
     DS_ASSIGN(auto head, make_head(*run.head, run.artefacts));
     DS_TRY(head->prepare(exec, weights));
-    if (const Status can = Follower::check(*head, trace_topk); !can.ok())
+    if (const Status can = ReplayRunner::check(*head, recording_topk); !can.ok())
         return bad_input("--heads {}: cannot be replayed: {}", to_text(*run.head), can.error().message);
     return head;
 }
 
 /// Returns differences between this machine and the recording one that could have changed the drafts of a
 /// live run.
-std::vector<std::string> machine_estimates(const TraceInfo& info, const std::string& precision,
+std::vector<std::string> machine_estimates(const RecordingInfo& info, const std::string& precision,
                                            const std::string& isa) {
     std::vector<std::string> reasons;
     if (!info.isa.empty() && info.isa != isa)
@@ -109,14 +111,14 @@ Status check(const ReplayConfig& config) {
     return {};
 }
 
-Result<std::vector<ResolvedRun>> resolve_heads(const ReplayConfig& config, const Trace& trace) {
+Result<std::vector<ResolvedRun>> resolve_heads(const ReplayConfig& config, const DecodeRecording& recording) {
     const std::vector<std::string> specs =
         config.heads.empty() ? std::vector<std::string>{"full"} : config.heads;
     std::vector<ResolvedRun> runs;
     std::vector<HeadSpec> heads;
     std::set<std::string> seen;
     for (const std::string& spec : specs) {
-        DS_ASSIGN(ResolvedRun run, resolve_run(as_run(config, trace, spec), true));
+        DS_ASSIGN(ResolvedRun run, resolve_run(make_run_config(config, recording, spec), true));
         if (!seen.insert(to_text(*run.head)).second)
             return bad_input("--heads: {} is named twice", to_text(*run.head));
         heads.push_back(*run.head);
@@ -126,10 +128,10 @@ Result<std::vector<ResolvedRun>> resolve_heads(const ReplayConfig& config, const
     return runs;
 }
 
-std::vector<Group> groups_of(const std::vector<ResolvedRun>& runs) {
-    std::vector<Group> groups;
+std::vector<DrafterGroup> group_by_drafter(const std::vector<ResolvedRun>& runs) {
+    std::vector<DrafterGroup> groups;
     for (std::size_t i = 0; i < runs.size(); ++i) {
-        const auto found = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+        const auto found = std::find_if(groups.begin(), groups.end(), [&](const DrafterGroup& group) {
             return group.path == runs[i].drafter_path;
         });
         if (found != groups.end())
@@ -141,27 +143,29 @@ std::vector<Group> groups_of(const std::vector<ResolvedRun>& runs) {
 }
 
 /// Replays the heads of one drafter and stores their rounds in the report.
-Status replay_group(const Group& group, const std::vector<ResolvedRun>& runs, const Loaded& loaded,
-                    const ReplayOptions& options, const ReplayHooks& hooks, ReplayReport& report) {
+Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& runs,
+                    const ReplayData& replay_data, const ReplayOptions& options, const ReplayHooks& hooks,
+                    ReplayReport& report) {
     const ResolvedRun& first = runs[group.heads.front()];
-    const auto tell = [&](const std::string& what) {
+    const auto report_progress = [&](const std::string& what) {
         if (hooks.on_progress) hooks.on_progress(-1, what);
     };
-    tell("loading drafter " + first.drafter_id);
+    report_progress("loading drafter " + first.drafter_id);
     const std::string spec =
         first.drafter_path.empty() ? first.drafter_id : first.drafter_id + ":" + first.drafter_path;
-    DS_ASSIGN(const auto drafter, make_drafter(spec, first.drafter_path, *loaded.ends, *loaded.exec));
+    DS_ASSIGN(const auto drafter,
+              make_drafter(spec, first.drafter_path, *replay_data.target, *replay_data.exec));
     DS_TRY(check_tree(*drafter, first.tree));
-    DS_TRY(check_trace_feeds(*loaded.trace, *drafter, first.drafter_id));
-    std::vector<std::unique_ptr<Head>> heads;
-    std::vector<FollowedHead> followed;
+    DS_TRY(check_recording_features(*replay_data.recording, *drafter, first.drafter_id));
+    std::vector<std::unique_ptr<LmHead>> heads;
+    std::vector<ReplayHead> replay_heads;
     std::vector<std::size_t> places = group.heads;
     if (drafter->uses_head()) {
-        const HeadWeights weights = head_weights(loaded, *drafter, first);
+        const HeadWeights weights = head_weights(replay_data, *drafter, first);
         for (const std::size_t i : group.heads) {
-            tell("preparing head " + to_text(*runs[i].head));
-            DS_ASSIGN(auto head, load_head(runs[i], weights, *loaded.exec));
-            followed.push_back({head.get(), find_head(runs[i].head->id)->replay_only});
+            report_progress("preparing head " + to_text(*runs[i].head));
+            DS_ASSIGN(auto head, load_head(runs[i], weights, *replay_data.exec));
+            replay_heads.push_back({head.get(), find_head(runs[i].head->id)->replay_only});
             heads.push_back(std::move(head));
         }
     } else {
@@ -170,8 +174,8 @@ Status replay_group(const Group& group, const std::vector<ResolvedRun>& runs, co
         report.result.rounds.resize(1);
     }
     const TimeNs start = monotonic_ns();
-    DS_ASSIGN(ReplayResult result,
-              replay(*loaded.trace, *loaded.ends, *drafter, followed, *loaded.exec, options));
+    DS_ASSIGN(ReplayResult result, replay(*replay_data.recording, *replay_data.target, *drafter, replay_heads,
+                                          *replay_data.exec, options));
     report.seconds += seconds(monotonic_ns() - start);
     for (std::size_t i = 0; i < places.size(); ++i)
         report.result.rounds[places[i]] = std::move(result.rounds[i]);
@@ -182,37 +186,39 @@ Status replay_group(const Group& group, const std::vector<ResolvedRun>& runs, co
 }  // namespace
 
 Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& hooks) {
-    const auto tell = [&](double fraction, const std::string& what) {
+    const auto report_progress = [&](double fraction, const std::string& what) {
         if (hooks.on_progress) hooks.on_progress(fraction, what);
     };
     DS_TRY(check(config));
-    tell(-1, "opening the recording");
-    Loaded loaded;
-    DS_ASSIGN(loaded.trace, Trace::open(config.trace));
-    const TraceInfo& info = loaded.trace->info();
-    if (!config.model.empty() && !loaded.trace->weights_path().empty())
+    report_progress(-1, "opening the recording");
+    ReplayData replay_data;
+    DS_ASSIGN(replay_data.recording, DecodeRecording::open(config.recording));
+    const RecordingInfo& info = replay_data.recording->info();
+    if (!config.model.empty() && !replay_data.recording->weights_path().empty())
         return bad_input(
             "--model {}: the recording contains its target's LM head and embedding, {}; leave "
             "--model out",
-            config.model, loaded.trace->weights_path());
-    DS_ASSIGN(const std::vector<ResolvedRun> runs, resolve_heads(config, *loaded.trace));
+            config.model, replay_data.recording->weights_path());
+    DS_ASSIGN(const std::vector<ResolvedRun> runs, resolve_heads(config, *replay_data.recording));
     const ResolvedRun& first = runs.front();
     const int cores = usable_cores();
-    loaded.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
+    replay_data.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
     DS_ASSIGN(const kernels::Precision precision, choose_precision(first, info));
-    tell(-1, "packing the LM head");
-    const std::string model = loaded.trace->weights_path().empty() ? first.config.model : config.model;
-    DS_ASSIGN(loaded.ends, make_trace_target(*loaded.trace, model, *loaded.exec, precision));
+    report_progress(-1, "packing the LM head");
+    const std::string model =
+        replay_data.recording->weights_path().empty() ? first.config.model : config.model;
+    DS_ASSIGN(replay_data.target,
+              make_recorded_target(*replay_data.recording, model, *replay_data.exec, precision));
 
     ReplayReport report;
-    report.trace = loaded.trace;
+    report.recording = replay_data.recording;
     report.drafter = first.drafter_id;
     report.tree = to_text(first.tree);
     report.precision = std::string(kernels::to_text(precision));
-    report.isa = std::string(kernels::to_text(loaded.exec->isa()));
-    report.threads = loaded.exec->threads();
+    report.isa = std::string(kernels::to_text(replay_data.exec->isa()));
+    report.threads = replay_data.exec->threads();
     std::vector<std::string> hashes;
-    for (const TracePrompt& prompt : info.prompts) hashes.push_back(prompt.hash);
+    for (const RecordedPrompt& prompt : info.prompts) hashes.push_back(prompt.hash);
     for (const ResolvedRun& run : runs) {
         report.heads.push_back({to_text(*run.head), machine_estimates(info, report.precision, report.isa)});
         if (find_head(run.head->id)->replay_only)
@@ -227,11 +233,11 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& h
     options.tree = first.tree;
     options.batch = config.batch;
     options.max_new = config.max_new;
-    options.mass = config.mass;
+    options.covered_prob = config.mass;
     options.cancelled = hooks.cancelled;
-    options.on_progress = [&](double fraction) { tell(fraction, "replaying"); };
-    for (const Group& group : groups_of(runs))
-        DS_TRY(replay_group(group, runs, loaded, options, hooks, report));
+    options.on_progress = [&](double fraction) { report_progress(fraction, "replaying"); };
+    for (const DrafterGroup& group : group_by_drafter(runs))
+        DS_TRY(replay_group(group, runs, replay_data, options, hooks, report));
     return report;
 }
 

@@ -13,8 +13,8 @@ namespace draftscope {
 
 /// Options of `draftscope replay`.
 struct ReplayConfig {
-    std::string trace;  ///< folder
-    std::string model;  ///< target's files, for its LM head and embedding; "" = recording or demo model
+    std::string recording;  ///< folder
+    std::string model;      ///< target's files, for its LM head and embedding; "" = recording or demo model
     std::string drafter = "eagle3";      ///< NAME[:PATH]
     std::vector<std::string> heads;      ///< specs
     std::vector<std::string> artefacts;  ///< HEAD=PATH
@@ -32,7 +32,7 @@ struct ReplayedHead {
 };
 /// Result of a replay.
 struct ReplayReport {
-    std::shared_ptr<const Trace> trace;
+    std::shared_ptr<const DecodeRecording> recording;
     std::string drafter, tree, precision, isa;
     int threads = 0;
     std::vector<ReplayedHead> heads;

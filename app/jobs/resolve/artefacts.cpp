@@ -28,7 +28,7 @@ std::string given_path(std::span<const std::string> given, std::string_view head
 }
 
 /// Returns the shipped weights files of a drafter's heads, heads/DRAFTER/*.safetensors, sorted by name.
-std::vector<std::string> shipped(const std::string& drafter_id) {
+std::vector<std::string> list_shipped(const std::string& drafter_id) {
     std::vector<std::string> paths;
     const std::string folder = drafter_id.empty() ? std::string() : find_asset("heads/" + drafter_id);
     std::error_code error;
@@ -44,10 +44,10 @@ std::vector<std::string> shipped(const std::string& drafter_id) {
 /// parameters.
 std::string shipped_artefact(const HeadSpec& spec, std::string_view head, const std::string& drafter_id) {
     std::string joint, other;
-    for (const std::string& path : shipped(drafter_id)) {
+    for (const std::string& path : list_shipped(drafter_id)) {
         const auto artefact = HeadArtefact::open(path, head);
         if (!artefact.ok()) continue;
-        if (!artefact->agrees(spec).ok()) {
+        if (!artefact->check_parameters(spec).ok()) {
             other = path;
         } else if (artefact->info().joint) {
             joint = path;
@@ -58,13 +58,13 @@ std::string shipped_artefact(const HeadSpec& spec, std::string_view head, const 
     return joint.empty() ? other : joint;
 }
 
-struct Shipped {
+struct ShippedArtefacts {
     bool any = false, joint = false;  ///< joint: the head has been trained with a drafter
 };
-Shipped shipped_for(std::string_view head) {
-    Shipped found;
+ShippedArtefacts find_shipped(std::string_view head) {
+    ShippedArtefacts found;
     for (const DrafterInfo& drafter : drafter_registry())
-        for (const std::string& path : shipped(std::string(drafter.id)))
+        for (const std::string& path : list_shipped(std::string(drafter.id)))
             if (const auto artefact = HeadArtefact::open(path, head); artefact.ok()) {
                 found.any = true;
                 found.joint = found.joint || artefact->info().joint;
@@ -86,7 +86,8 @@ Status check_given_artefacts(std::span<const std::string> given) {
             return bad_input("--head-weights {}: unknown head '{}'{}", artefact, head,
                              did_you_mean(head, known));
         }
-        if (const HeadInfo* info = find_head(head); info != nullptr && info->need == ArtefactNeed::none)
+        if (const HeadInfo* info = find_head(head);
+            info != nullptr && info->required_file == RequiredFile::none)
             return bad_input("--head-weights {}: head {} needs no file", artefact, head);
         if (!exists(path)) return bad_input("--head-weights {}: {}: no such file", artefact, path);
         const auto [first, is_first] = files.emplace(head, path);
@@ -114,27 +115,28 @@ Status check_artefacts_used(std::span<const std::string> given, std::span<const 
     return {};
 }
 
-HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places) {
-    HeadArtefacts found;
+HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources) {
+    HeadFiles found;
     const HeadInfo* info = find_head(spec.id);
     if (info == nullptr) return found;
-    const std::string given = given_path(places.given, spec.id);
-    const bool fitted =
-        info->need == ArtefactNeed::fitted || (info->need == ArtefactNeed::either && is_head_artefact(given));
+    const std::string given = given_path(sources.given, spec.id);
+    const bool fitted = info->required_file == RequiredFile::fitted ||
+                        (info->required_file == RequiredFile::either && is_head_artefact(given));
     (fitted ? found.artefact_path : found.ranking_path) = given;
-    found.affinity_path = given_path(places.given, "rdk");
-    if (!places.synthetic.empty()) {
-        std::string& path = info->need == ArtefactNeed::fitted ? found.artefact_path : found.ranking_path;
-        const bool needed = info->need != ArtefactNeed::none && found.artefact_path.empty();
-        if (needed && path.empty()) path = places.synthetic;
+    found.affinity_path = given_path(sources.given, "rdk");
+    if (!sources.synthetic.empty()) {
+        std::string& path =
+            info->required_file == RequiredFile::fitted ? found.artefact_path : found.ranking_path;
+        const bool needed = info->required_file != RequiredFile::none && found.artefact_path.empty();
+        if (needed && path.empty()) path = sources.synthetic;
     }
-    if (!places.demo_model) return found;
-    if (info->need == ArtefactNeed::fitted && found.artefact_path.empty())
-        found.artefact_path = shipped_artefact(spec, spec.id, places.drafter_id);
-    if (info->need != ArtefactNeed::fitted && found.ranking_path.empty())
+    if (!sources.demo_model) return found;
+    if (info->required_file == RequiredFile::fitted && found.artefact_path.empty())
+        found.artefact_path = shipped_artefact(spec, spec.id, sources.drafter_id);
+    if (info->required_file != RequiredFile::fitted && found.ranking_path.empty())
         found.ranking_path = demo_ranking_path();
     if (found.affinity_path.empty())
-        found.affinity_path = shipped_artefact(HeadSpec{"rdk", {}}, "rdk", places.drafter_id);
+        found.affinity_path = shipped_artefact(HeadSpec{"rdk", {}}, "rdk", sources.drafter_id);
     if (found.affinity_path.empty()) found.affinity_path = find_asset("heads/rdk.safetensors");
     return found;
 }
@@ -143,7 +145,7 @@ std::string demo_ranking_path() {
     return find_asset("heads/demo_ranking.safetensors");
 }
 
-Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts) {
+Result<std::string> find_trained_drafter(const HeadSpec& spec, const HeadFiles& artefacts) {
     if (artefacts.artefact_path.empty()) return std::string();
     DS_ASSIGN(const HeadArtefact artefact, HeadArtefact::open(artefacts.artefact_path, spec.id));
     const fs::path name = artefact.info().drafter_weights;
@@ -155,8 +157,8 @@ Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefact
     return folder;
 }
 
-std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts,
-                            std::span<const std::string> prompts, std::string_view whose) {
+std::string overlap_warning(const HeadSpec& spec, const HeadFiles& artefacts,
+                            std::span<const std::string> prompts, std::string_view prompt_source) {
     if (artefacts.artefact_path.empty()) return {};
     const auto artefact = HeadArtefact::open(artefacts.artefact_path, spec.id);
     if (!artefact.ok()) return {};  // an unusable file was rejected when the head was made
@@ -167,7 +169,7 @@ std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts
     if (known == 0) return {};
     return fmt::format(
         "head {}: its weights were fitted on {} of {}'s {} prompts, so its acceptance is too high",
-        to_text(spec), known, whose, prompts.size());
+        to_text(spec), known, prompt_source, prompts.size());
 }
 
 std::vector<HeadChoice> head_choices() {
@@ -179,15 +181,18 @@ std::vector<HeadChoice> head_choices() {
         choice.name = std::string(info.name);
         choice.paper = std::string(info.paper);
         choice.rgb = info.rgb;
-        const bool trained = info.need == ArtefactNeed::fitted || info.need == ArtefactNeed::either;
-        const Shipped artefacts = trained ? shipped_for(info.id) : Shipped{};
+        const bool trained =
+            info.required_file == RequiredFile::fitted || info.required_file == RequiredFile::either;
+        const ShippedArtefacts artefacts = trained ? find_shipped(info.id) : ShippedArtefacts{};
         // The papers train these heads jointly with the drafter; the name marks post-hoc weights.
         if (trained && !artefacts.joint) choice.name += " (post-hoc)";
         if (info.replay_only) {
             choice.why_not = "needs the recorded text: draftscope replay only";
-        } else if (info.need == ArtefactNeed::fitted && !artefacts.any) {
+        } else if (info.required_file == RequiredFile::fitted && !artefacts.any) {
             choice.why_not = fmt::format("no weights file: run draftscope fit {}", info.id);
-        } else if ((info.need == ArtefactNeed::ranking || info.need == ArtefactNeed::either) && !ranking) {
+        } else if ((info.required_file == RequiredFile::ranking ||
+                    info.required_file == RequiredFile::either) &&
+                   !ranking) {
             choice.why_not = fmt::format("needs {}", info.artefact);
         }
         choice.usable = choice.why_not.empty();

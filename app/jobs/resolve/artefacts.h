@@ -12,7 +12,7 @@
 namespace draftscope {
 
 /// Where to look for the weights files of a run's heads.
-struct ArtefactPlaces {
+struct ArtefactSources {
     std::span<const std::string> given;  ///< HEAD=PATH; HEAD may be rdk
     bool demo_model = false;             ///< shipped files fit only the demo model
     std::string drafter_id;
@@ -27,17 +27,17 @@ bool uses_artefact(const HeadSpec& head, const std::string& artefact);
 Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads);
 /// Returns the files for one head. A shipped weights file is used if its parameters agree with `spec`.
 /// Missing files stay ""; make_head() reports them.
-HeadArtefacts find_artefacts(const HeadSpec& spec, const ArtefactPlaces& places);
+HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources);
 /// Returns the path of the demo model's token ranking, which coverage uses; "" = none.
 std::string demo_ranking_path();
 /// Returns the folder of the drafter that a head was trained with; "" = the head works with any drafter. If
 /// the weights file names a missing folder, returns bad_input.
-Result<std::string> drafter_of_artefact(const HeadSpec& spec, const HeadArtefacts& artefacts);
+Result<std::string> find_trained_drafter(const HeadSpec& spec, const HeadFiles& artefacts);
 
 /// Returns a warning if the head was fitted on some of `prompts`, which makes its acceptance too high; "" =
 /// none. `prompts` are values of prompt_hash() ("" = not known); `whose` names their source in the warning.
-std::string overlap_warning(const HeadSpec& spec, const HeadArtefacts& artefacts,
-                            std::span<const std::string> prompts, std::string_view whose);
+std::string overlap_warning(const HeadSpec& spec, const HeadFiles& artefacts,
+                            std::span<const std::string> prompts, std::string_view prompt_source);
 
 /// Returns the heads that the window offers for the demo model.
 std::vector<HeadChoice> head_choices();

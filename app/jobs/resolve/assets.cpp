@@ -27,20 +27,20 @@ fs::path executable_folder() {
 }  // namespace
 
 std::string find_asset(const std::string& relative_path) {
-    std::vector<fs::path> places;
+    std::vector<fs::path> search_folders;
     if (const char* given = std::getenv("DRAFTSCOPE_ASSETS"); given != nullptr && *given != '\0') {
-        places.emplace_back(given);
+        search_folders.emplace_back(given);
     }
-    const fs::path beside = executable_folder();
-    if (!beside.empty()) {
-        places.push_back(beside / "assets");
-        places.push_back(beside / ".." / "share" / "draftscope");
+    const fs::path program_folder = executable_folder();
+    if (!program_folder.empty()) {
+        search_folders.push_back(program_folder / "assets");
+        search_folders.push_back(program_folder / ".." / "share" / "draftscope");
     }
-    places.emplace_back(DRAFTSCOPE_SOURCE_ASSETS);
-    for (const fs::path& place : places) {
+    search_folders.emplace_back(DRAFTSCOPE_SOURCE_ASSETS);
+    for (const fs::path& folder : search_folders) {
         std::error_code error;
-        if (!place.empty() && fs::exists(place / relative_path, error)) {
-            return (place / relative_path).lexically_normal().string();
+        if (!folder.empty() && fs::exists(folder / relative_path, error)) {
+            return (folder / relative_path).lexically_normal().string();
         }
     }
     return {};

@@ -20,18 +20,18 @@ fs::path packed_folder() {
 
 Result<WeightCacheOptions> weight_cache_options() {
     WeightCacheOptions options;
-    options.when = WeightCacheOptions::When::pays;
+    options.mode = WeightCacheOptions::Mode::if_smaller;
     options.folder = packed_folder().string();
-    const char* asked = std::getenv("DRAFTSCOPE_WEIGHT_CACHE");
-    if (asked == nullptr || *asked == '\0') return options;
-    const auto when = weight_cache_from(asked);
-    if (!when.ok()) return bad_input("DRAFTSCOPE_WEIGHT_CACHE: {}", when.error().message);
-    options.when = *when;
+    const char* setting = std::getenv("DRAFTSCOPE_WEIGHT_CACHE");
+    if (setting == nullptr || *setting == '\0') return options;
+    const auto mode = parse_weight_cache_mode(setting);
+    if (!mode.ok()) return bad_input("DRAFTSCOPE_WEIGHT_CACHE: {}", mode.error().message);
+    options.mode = *mode;
     return options;
 }
 
-std::vector<KeptWeights> kept_weights() {
-    std::vector<KeptWeights> out;
+std::vector<PackedWeightsFile> list_packed_weights() {
+    std::vector<PackedWeightsFile> out;
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(packed_folder(), error)) {
         const std::uint64_t bytes = entry.file_size(error);

@@ -14,11 +14,11 @@ namespace draftscope {
 Result<WeightCacheOptions> weight_cache_options();
 
 /// A file of packed weights.
-struct KeptWeights {
+struct PackedWeightsFile {
     std::string path;
     std::uint64_t bytes = 0;
 };
 /// Returns the packed weights in the user's cache folder. Does not search the folders of models.
-std::vector<KeptWeights> kept_weights();
+std::vector<PackedWeightsFile> list_packed_weights();
 
 }  // namespace draftscope

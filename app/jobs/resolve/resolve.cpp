@@ -82,13 +82,13 @@ Status resolve_drafter(ResolvedRun& run) {
             "ngram or none",
             run.drafter_id);
     }
-    const std::string path = drafter_path_of(run.drafter_path);
+    const std::string path = parse_drafter_path(run.drafter_path);
     if (!is_synthetic_model(path) && !exists(path))
         return bad_input("--drafter {}: {}: no such file or folder", spec, path);
     return {};
 }
 
-ArtefactPlaces places_of(const ResolvedRun& run) {
+ArtefactSources artefact_sources(const ResolvedRun& run) {
     const bool synthetic = is_synthetic_model(run.config.model);
     return {run.config.artefacts, run.demo_model, run.drafter_id,
             synthetic ? run.config.model : std::string()};
@@ -102,7 +102,7 @@ Status find_head_candidates(ResolvedRun& run, bool replay) {
         return bad_input(
             "--head auto: is chosen together with the tree; use --tree auto, or compare heads under one tree "
             "with draftscope bench --heads");
-    const ArtefactPlaces places = places_of(run);
+    const ArtefactSources sources = artefact_sources(run);
     std::vector<HeadSpec> specs;
     for (const auto& [head, trees] : run.shipped) {
         DS_ASSIGN(HeadSpec spec, parse_head_spec(head));
@@ -112,10 +112,10 @@ Status find_head_candidates(ResolvedRun& run, bool replay) {
         if (run.shipped.empty() && !info.replay_only) specs.push_back({std::string(info.id), {}});
     for (HeadSpec& spec : specs) {
         HeadCandidate one{std::move(spec), {}};
-        one.artefacts = find_artefacts(one.spec, places);
+        one.artefacts = find_artefacts(one.spec, sources);
         if (!make_head(one.spec, one.artefacts).ok()) continue;
-        const auto trained_with = drafter_of_artefact(one.spec, one.artefacts);
-        if (trained_with.ok() && trained_with->empty()) run.head_candidates.push_back(std::move(one));
+        const auto trained_drafter = find_trained_drafter(one.spec, one.artefacts);
+        if (trained_drafter.ok() && trained_drafter->empty()) run.head_candidates.push_back(std::move(one));
     }
     return {};
 }
@@ -131,7 +131,7 @@ Status find_shipped_acceptance(ResolvedRun& run) {
     };
     if (!run.demo_model) return refuse(fmt::format("--model {}", run.config.model));
     if (run.config.drafter != run.drafter_id) return refuse(fmt::format("--drafter {}", run.config.drafter));
-    DS_ASSIGN(run.shipped, shipped_acceptance(run.drafter_id));
+    DS_ASSIGN(run.shipped, load_shipped_acceptance(run.drafter_id));
     if (run.shipped.empty()) return refuse(fmt::format("--drafter {}", run.drafter_id));
     if (run.config.head == "auto") return {};
     DS_ASSIGN(const HeadSpec spec, parse_head_spec(run.config.head));
@@ -143,10 +143,10 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     const bool choose = run.config.head == "auto";
     DS_ASSIGN(HeadSpec spec, parse_head_spec(choose ? "full" : run.config.head));
     DS_TRY(check_given_artefacts(run.config.artefacts));
-    const ArtefactPlaces places = places_of(run);
+    const ArtefactSources sources = artefact_sources(run);
     if (choose) DS_TRY(find_head_candidates(run, replay));
-    run.artefacts = find_artefacts(spec, places);
-    if (places.synthetic.empty()) run.ranking_path = run.artefacts.ranking_path;
+    run.artefacts = find_artefacts(spec, sources);
+    if (sources.synthetic.empty()) run.ranking_path = run.artefacts.ranking_path;
     if (run.ranking_path.empty() && run.demo_model) run.ranking_path = demo_ranking_path();
     DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
     if (const HeadInfo* info = find_head(spec.id); info->replay_only && !replay)
@@ -157,8 +157,8 @@ Status resolve_head(ResolvedRun& run, bool replay) {
             "with --verify pq",
             to_text(spec));
     // A jointly trained head selects its drafter, unless the user gives a drafter by path.
-    DS_ASSIGN(const std::string trained_with, drafter_of_artefact(spec, run.artefacts));
-    if (!trained_with.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_with;
+    DS_ASSIGN(const std::string trained_drafter, find_trained_drafter(spec, run.artefacts));
+    if (!trained_drafter.empty() && run.config.drafter == run.drafter_id) run.drafter_path = trained_drafter;
     run.head = std::move(spec);
     return {};
 }
@@ -214,7 +214,7 @@ Status resolve_acceptance(ResolvedRun& run) {
 }
 
 /// Returns the chain with the depth of a tree.
-TreeSpec chain_of(const TreeSpec& tree) {
+TreeSpec to_chain(const TreeSpec& tree) {
     const int drafts = std::min(tree.levels(), tree.nodes - 1);
     TreeSpec chain;
     chain.depth = drafts - 1;
@@ -287,7 +287,7 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     DS_TRY(resolve_head(run, replay));
     DS_TRY(resolve_acceptance(run));
     // Prompt lookup always drafts a chain.
-    if (run.drafter_id == "ngram" && !run.auto_tree) run.tree = chain_of(run.tree);
+    if (run.drafter_id == "ngram" && !run.auto_tree) run.tree = to_chain(run.tree);
     return run;
 }
 

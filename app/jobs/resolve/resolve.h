@@ -19,7 +19,7 @@ namespace draftscope {
 /// A head that --head auto may choose, with its files.
 struct HeadCandidate {
     HeadSpec spec;
-    HeadArtefacts artefacts;
+    HeadFiles artefacts;
 };
 
 /// A config converted to the engine's types, with every field checked.
@@ -34,9 +34,9 @@ struct ResolvedRun {
     /// first until the pilot has chosen.
     std::vector<HeadCandidate> head_candidates;
     VerifySpec verify;
-    std::optional<ReplayedAcceptance> acceptance;  ///< absent = the target decides
-    std::optional<HeadSpec> head;                  ///< absent for drafters without one
-    HeadArtefacts artefacts;
+    std::optional<SimulatedAcceptance> acceptance;  ///< absent = the target decides
+    std::optional<HeadSpec> head;                   ///< absent for drafters without one
+    HeadFiles artefacts;
     std::string drafter_id;
     std::string drafter_path;
     std::string ranking_path;                     ///< token ranking for coverage; "" = none for this target

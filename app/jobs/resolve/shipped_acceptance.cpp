@@ -35,7 +35,7 @@ Result<ShippedAcceptance> read_acceptance(const std::string& path, const std::st
     return table;
 }
 
-Result<ShippedAcceptance> shipped_acceptance(const std::string& drafter) {
+Result<ShippedAcceptance> load_shipped_acceptance(const std::string& drafter) {
     const std::string path = find_asset("demo_acceptance.json");
     if (path.empty()) return ShippedAcceptance();
     return read_acceptance(path, drafter);

@@ -20,7 +20,7 @@ struct TreeAcceptance {
 using ShippedAcceptance = std::map<std::string, std::vector<TreeAcceptance>>;
 
 /// Returns the table of one drafter; empty if none is shipped.
-Result<ShippedAcceptance> shipped_acceptance(const std::string& drafter);
+Result<ShippedAcceptance> load_shipped_acceptance(const std::string& drafter);
 /// Reads the table of one drafter from `path`.
 Result<ShippedAcceptance> read_acceptance(const std::string& path, const std::string& drafter);
 

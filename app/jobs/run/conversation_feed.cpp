@@ -15,15 +15,16 @@ ConversationFeed::ConversationFeed(const Target& target, const std::vector<Conve
       hooks_(hooks),
       activity_(std::move(activity)) {}
 
-Result<std::vector<TokenId>> ConversationFeed::take_turn(const Target& target, Talk& talk, bool raw) {
-    const std::string& user = talk.conversation->turns[static_cast<std::size_t>(talk.turn)];
+Result<std::vector<TokenId>> ConversationFeed::append_turn(const Target& target, ConversationState& state,
+                                                           bool raw) {
+    const std::string& user = state.conversation->turns[static_cast<std::size_t>(state.turn)];
     std::vector<TokenId> tokens;
     if (raw) {
-        talk.text += user;
-        tokens = target.tokenizer()->encode(talk.text, false);
+        state.text += user;
+        tokens = target.tokenizer()->encode(state.text, false);
     } else {
-        talk.messages.push_back({"user", user});
-        DS_ASSIGN(const std::string text, target.chat().render(talk.messages));
+        state.messages.push_back({"user", user});
+        DS_ASSIGN(const std::string text, target.chat().render(state.messages));
         tokens = target.tokenizer()->encode(text, true);
     }
     const TokenId bos = target.tokenizer()->bos();
@@ -41,9 +42,9 @@ Result<std::vector<TokenId>> ConversationFeed::take_turn(const Target& target, T
 
 Result<std::vector<TokenId>> ConversationFeed::first_turn(const Target& target,
                                                           const Conversation& conversation, bool raw) {
-    Talk talk;
-    talk.conversation = &conversation;
-    return take_turn(target, talk, raw);
+    ConversationState state;
+    state.conversation = &conversation;
+    return append_turn(target, state, raw);
 }
 
 Status ConversationFeed::check(const Target& target, const std::vector<Conversation>& conversations,
@@ -60,50 +61,50 @@ Status ConversationFeed::check(const Target& target, const std::vector<Conversat
     return {};
 }
 
-Result<PromptInput> ConversationFeed::input_of(Talk& talk) {
+Result<PromptInput> ConversationFeed::make_input(ConversationState& state) {
     PromptInput input;
-    input.id = talk.conversation->id;
-    input.category = talk.conversation->category;
+    input.id = state.conversation->id;
+    input.category = state.conversation->category;
     input.suite = settings_.suite;
-    input.turn = talk.turn;
-    input.ordinal = talk.first_ordinal + talk.turn;
-    input.text = talk.conversation->turns[static_cast<std::size_t>(talk.turn)];
-    DS_ASSIGN(input.tokens, take_turn(target_, talk, settings_.raw));
+    input.turn = state.turn;
+    input.ordinal = state.first_ordinal + state.turn;
+    input.text = state.conversation->turns[static_cast<std::size_t>(state.turn)];
+    DS_ASSIGN(input.tokens, append_turn(target_, state, settings_.raw));
     return input;
 }
 
-int ConversationFeed::turns_of(const Conversation& conversation) const {
+int ConversationFeed::count_turns(const Conversation& conversation) const {
     return settings_.first_turns ? 1 : static_cast<int>(conversation.turns.size());
 }
 
 std::optional<PromptInput> ConversationFeed::next() {
     while (!ready_.empty()) {
-        Talk talk = std::move(ready_.front());
+        ConversationState state = std::move(ready_.front());
         ready_.pop_front();
-        auto input = input_of(talk);
+        auto input = make_input(state);
         if (!input.ok()) {
-            log_warning("prompt {}: the conversation ends before turn {}: {}", talk.conversation->id,
-                        talk.turn + 1, input.error().message);
+            log_warning("prompt {}: the conversation ends before turn {}: {}", state.conversation->id,
+                        state.turn + 1, input.error().message);
         } else if (static_cast<int>(input->tokens.size()) < target_.config().context) {
-            playing_.push_back(std::move(talk));
+            active_.push_back(std::move(state));
             return std::move(input).value();
         } else {
             log_warning("prompt {}: turn {} no longer fits the model's context; the conversation ends there",
                         input->id, input->turn + 1);
         }
     }
-    while (begun_ < conversations_.size()) {
-        tell_progress();
-        Talk talk;
-        talk.conversation = &conversations_[begun_++];
-        talk.first_ordinal = ordinals_;
-        ordinals_ += turns_of(*talk.conversation);
-        auto input = input_of(talk);
+    while (started_ < conversations_.size()) {
+        report_progress();
+        ConversationState state;
+        state.conversation = &conversations_[started_++];
+        state.first_ordinal = ordinals_;
+        ordinals_ += count_turns(*state.conversation);
+        auto input = make_input(state);
         if (input.ok()) {
-            playing_.push_back(std::move(talk));
+            active_.push_back(std::move(state));
             return std::move(input).value();
         }
-        log_warning("prompt {} is skipped: {}", talk.conversation->id, input.error().message);
+        log_warning("prompt {} is skipped: {}", state.conversation->id, input.error().message);
     }
     return std::nullopt;
 }
@@ -114,20 +115,20 @@ void ConversationFeed::text(const PromptInput&, std::string_view piece) {
 
 void ConversationFeed::done(const PromptInput& prompt, PromptOutcome outcome) {
     if (hooks_.on_text) hooks_.on_text(settings_.whole_answers ? outcome.text + "\n" : "\n");
-    const auto found = std::find_if(playing_.begin(), playing_.end(), [&](const Talk& talk) {
-        return talk.first_ordinal + talk.turn == *prompt.ordinal;
+    const auto found = std::find_if(active_.begin(), active_.end(), [&](const ConversationState& state) {
+        return state.first_ordinal + state.turn == *prompt.ordinal;
     });
-    Talk talk = std::move(*found);
-    playing_.erase(found);
-    ++talk.turn;
-    const bool goes_on = talk.turn < turns_of(*talk.conversation) && outcome.finish != Finish::context &&
-                         outcome.finish != Finish::cancelled;
-    if (goes_on) {
+    ConversationState state = std::move(*found);
+    active_.erase(found);
+    ++state.turn;
+    const bool continues = state.turn < count_turns(*state.conversation) &&
+                           outcome.finish != Finish::context && outcome.finish != Finish::cancelled;
+    if (continues) {
         if (settings_.raw)
-            talk.text += outcome.text;
+            state.text += outcome.text;
         else
-            talk.messages.push_back({"assistant", outcome.text});
-        ready_.push_back(std::move(talk));
+            state.messages.push_back({"assistant", outcome.text});
+        ready_.push_back(std::move(state));
     }
     reports_.push_back({prompt.id, prompt.category, *prompt.ordinal, std::move(outcome)});
 }
@@ -138,10 +139,10 @@ std::vector<PromptReport> ConversationFeed::take_reports() {
     return std::move(reports_);
 }
 
-void ConversationFeed::tell_progress() const {
+void ConversationFeed::report_progress() const {
     if (!hooks_.on_progress || conversations_.size() < 2) return;
-    hooks_.on_progress(static_cast<double>(begun_) / static_cast<double>(conversations_.size()),
-                       fmt::format("{} {} of {}", activity_, begun_ + 1, conversations_.size()));
+    hooks_.on_progress(static_cast<double>(started_) / static_cast<double>(conversations_.size()),
+                       fmt::format("{} {} of {}", activity_, started_ + 1, conversations_.size()));
 }
 
 }  // namespace draftscope

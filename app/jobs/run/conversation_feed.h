@@ -42,7 +42,7 @@ class ConversationFeed final : public PromptFeed {
     static Status check(const Target& target, const std::vector<Conversation>& conversations, bool raw);
 
   private:
-    struct Talk {
+    struct ConversationState {
         const Conversation* conversation = nullptr;
         int first_ordinal = 0;  ///< of its first turn among the run's prompts, decoded or not
         int turn = 0;           ///< the next turn to decode
@@ -51,20 +51,20 @@ class ConversationFeed final : public PromptFeed {
     };
     /// Appends the next user turn and returns the whole conversation as tokens. Errors come from the chat
     /// template.
-    static Result<std::vector<TokenId>> take_turn(const Target& target, Talk& talk, bool raw);
-    Result<PromptInput> input_of(Talk& talk);
-    int turns_of(const Conversation& conversation) const;
-    void tell_progress() const;
+    static Result<std::vector<TokenId>> append_turn(const Target& target, ConversationState& state, bool raw);
+    Result<PromptInput> make_input(ConversationState& state);
+    int count_turns(const Conversation& conversation) const;
+    void report_progress() const;
 
     const Target& target_;
     const std::vector<Conversation>& conversations_;
     Settings settings_;
     const RunHooks& hooks_;
     std::string activity_;
-    std::size_t begun_ = 0;  ///< conversations
-    int ordinals_ = 0;       ///< prompts of the conversations begun
-    std::deque<Talk> ready_;
-    std::deque<Talk> playing_;
+    std::size_t started_ = 0;  ///< conversations
+    int ordinals_ = 0;         ///< prompts of the conversations begun
+    std::deque<ConversationState> ready_;
+    std::deque<ConversationState> active_;
     std::vector<PromptReport> reports_;
 };
 

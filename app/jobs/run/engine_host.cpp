@@ -54,15 +54,15 @@ struct EngineHost::Impl {
     std::string vocabulary_key;
     std::unique_ptr<Drafter> drafter;
     std::string drafter_key;
-    std::unique_ptr<Head> head;
-    std::unique_ptr<Head> full_head;
-    std::vector<std::unique_ptr<Head>> shadow_heads;
+    std::unique_ptr<LmHead> head;
+    std::unique_ptr<LmHead> full_head;
+    std::vector<std::unique_ptr<LmHead>> shadow_heads;
     std::vector<ShadowHead> shadows;  ///< of the current run
     std::string head_key;
     Machine machine;
     bool traced = false;  ///< the loaded models' graphs were captured with CUPTI active
 
-    TierChoice open_tier_of(const ResolvedRun& run);
+    TierChoice open_run_tier(const ResolvedRun& run);
     Status load(const ResolvedRun& run, const RunHooks& hooks);
     Status load_all(const ResolvedRun& run, const RunHooks& hooks);
     bool drop_broken_device();
@@ -76,15 +76,15 @@ struct EngineHost::Impl {
     RunRow describe_run(const ResolvedRun& run, const std::string& frontend, const TierChoice& tier,
                         bool baseline = false);
     DecodeOptions decode_options(const ResolvedRun& run) const;
-    Status choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations, Gate& gate,
+    Status choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations, DebugGate& gate,
                        const RunHooks& hooks, RunReport& report);
     Status record_baseline(const ResolvedRun& run, const std::vector<Conversation>& conversations,
-                           Recorder& recorder, Gate& gate, const RunHooks& hooks, RunReport& report,
+                           Recorder& recorder, DebugGate& gate, const RunHooks& hooks, RunReport& report,
                            CounterSession* counters);
-    struct Recorded;
-    Result<std::vector<PromptReport>> record(const Recorded& what,
+    struct RunToDecode;
+    Result<std::vector<PromptReport>> record(const RunToDecode& what,
                                              const std::vector<Conversation>& conversations,
-                                             Recorder& recorder, Gate& gate, const RunHooks& hooks,
+                                             Recorder& recorder, DebugGate& gate, const RunHooks& hooks,
                                              CounterSession* counters);
 };
 
@@ -110,7 +110,7 @@ void EngineHost::Impl::drop_target() {
 
 /// Call before models are loaded: CUPTI must observe the capture of graphs to attribute their kernels. Models
 /// loaded by an untraced run are reloaded.
-TierChoice EngineHost::Impl::open_tier_of(const ResolvedRun& run) {
+TierChoice EngineHost::Impl::open_run_tier(const ResolvedRun& run) {
     TierChoice choice = open_tier(run.tier, run.gpu, gpu_session(), probe_counters());
     if (!choice.why.empty()) log_warning("{}", choice.why);
     if (choice.used == Tier::t0 || choice.used == Tier::t3 || traced) return choice;
@@ -168,7 +168,7 @@ Status EngineHost::Impl::load_exec(const ResolvedRun& run, const RunHooks& hooks
 
 Status EngineHost::Impl::load_target(const ResolvedRun& run, const RunHooks& hooks) {
     DS_TRY(load_exec(run, hooks));
-    if (kernels::Device* device = exec->device()) DS_TRY(device->use_library(run.library_rows));
+    if (kernels::Device* device = exec->device()) DS_TRY(device->use_cublaslt(run.library_rows));
     const std::string key = run.config.model + "\n" + run.config.precision + "\n" + backend;
     if (!target || key != target_key) {
         drop_target();
@@ -210,9 +210,9 @@ Status EngineHost::Impl::load_drafter(const ResolvedRun& run, const RunHooks& ho
 
 HeadWeights EngineHost::Impl::head_weights(const ResolvedRun& run) const {
     HeadWeights weights;
-    weights.lm_head = drafter->own_head() != nullptr ? drafter->own_head() : &target->lm_head();
+    weights.lm_head = drafter->own_lm_head() != nullptr ? drafter->own_lm_head() : &target->lm_head();
     weights.always_active = target->tokenizer()->eos();
-    weights.row_ids = drafter->own_head_ids();
+    weights.row_ids = drafter->own_lm_head_ids();
     weights.vocab = std::min(target->tokenizer()->size(), target->lm_head().n());
     weights.hidden = weights.lm_head->k();
     weights.drafter_bytes = static_cast<double>(drafter->weight_bytes());
@@ -220,7 +220,7 @@ HeadWeights EngineHost::Impl::head_weights(const ResolvedRun& run) const {
     weights.tokenizer = target->tokenizer()->fingerprint();
     weights.drafter = run.drafter_id;
     // Without a checkpoint hash, weights of any drafter of this type are accepted.
-    if (const auto hash = checkpoint_hash(drafter_path_of(run.drafter_path)); hash.ok())
+    if (const auto hash = checkpoint_hash(parse_drafter_path(run.drafter_path)); hash.ok())
         weights.drafter_hash = *hash;
     return weights;
 }
@@ -259,7 +259,7 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
         full_head.reset();
         return {};
     }
-    const HeadArtefacts& files = run.artefacts;
+    const HeadFiles& files = run.artefacts;
     const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", drafter_key, to_text(*run.head),
                                         files.ranking_path, files.artefact_path, files.affinity_path);
     if (head && key == head_key) return {};
@@ -282,9 +282,9 @@ bool EngineHost::Impl::drop_broken_device() {
     kernels::Device* device = exec ? exec->device() : nullptr;
     if (device == nullptr) return false;
     {
-        const std::lock_guard lock(device->busy());
-        device->forgive();
-        if (device->finish().ok()) return false;
+        const std::lock_guard lock(device->submit_mutex());
+        device->clear_out_of_memory();
+        if (device->synchronize().ok()) return false;
     }
     drop_target();
     exec.reset();
@@ -334,7 +334,8 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     if (run.acceptance) row.acceptance = "replayed";
     row.threads = exec->threads();
     row.precision = std::string(kernels::to_text(target->precision()));
-    if (exec->device() != nullptr && exec->device()->halves() == kernels::Halves::f16) row.precision = "f16";
+    if (exec->device() != nullptr && exec->device()->dtype() == kernels::Float16Kind::f16)
+        row.precision = "f16";
     row.vocab_id = vocabulary.vocab->id;
     row.tier = std::string(to_text(tier.used));
     RunDescription about{run, tier, *target->tokenizer()};
@@ -344,7 +345,7 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
         about.shadows = shadows;
     }
     row.config_json = config_json(about);
-    const ProbedReads probed = saved_probe(machine.cpu_name, exec->threads());
+    const ReadBandwidth probed = load_probe(machine.cpu_name, exec->threads());
     machine.read_gb_per_s = probed.stream;
     machine.scattered_read_gb_per_s = probed.scattered;
     row.machine_json = to_json(machine);
@@ -363,9 +364,9 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     // With simulated acceptance the text is meaningless, including its end-of-text tokens.
     options.ignore_eos = run.config.ignore_eos || run.acceptance.has_value();
     // A full head as a shadow head measures more than a few calibration rounds.
-    const bool full_beside =
+    const bool has_full_shadow =
         std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return s.text == "full"; });
-    options.calibration_rounds = full_beside || run.acceptance ? 0 : run.config.calibration_rounds;
+    options.calibration_rounds = has_full_shadow || run.acceptance ? 0 : run.config.calibration_rounds;
     options.shadows = shadows;
     return options;
 }
@@ -389,10 +390,10 @@ ConversationFeed::Settings feed_settings(const ResolvedRun& run) {
 }  // namespace
 
 /// A run of the capture that is to be decoded with the loaded models.
-struct EngineHost::Impl::Recorded {
+struct EngineHost::Impl::RunToDecode {
     RunRow row;
     Drafter& drafter;
-    Head *head = nullptr, *full_head = nullptr;
+    LmHead *head = nullptr, *full_head = nullptr;
     DecodeOptions options = {};
     ConversationFeed::Settings feed = {};
     std::string activity = {};  ///< "prompt"
@@ -401,19 +402,19 @@ struct EngineHost::Impl::Recorded {
 /// Decodes the first conversations without a drafter, as a separate run of the capture.
 Status EngineHost::Impl::record_baseline(const ResolvedRun& run,
                                          const std::vector<Conversation>& conversations, Recorder& recorder,
-                                         Gate& gate, const RunHooks& hooks, RunReport& report,
+                                         DebugGate& gate, const RunHooks& hooks, RunReport& report,
                                          CounterSession* counters) {
     DS_ASSIGN(const auto nothing, make_drafter(std::string(plain_drafter), "", *target, *exec));
     const auto count = std::min(conversations.size(), static_cast<std::size_t>(run.config.baseline));
     const std::vector<Conversation> first(conversations.begin(),
                                           conversations.begin() + static_cast<std::ptrdiff_t>(count));
-    const ResolvedRun plain = plain_run_of(run, count);
+    const ResolvedRun plain = make_plain_run(run, count);
     RunHooks quiet;
     quiet.frontend = hooks.frontend;
     quiet.phases = hooks.phases;
     quiet.on_progress = hooks.on_progress;
     if (hooks.on_progress) hooks.on_progress(0, "autoregressive baseline");
-    Recorded what{describe_run(plain, hooks.frontend, report.tier, true), *nothing};
+    RunToDecode what{describe_run(plain, hooks.frontend, report.tier, true), *nothing};
     what.options = decode_options(plain);
     what.options.shadows.clear();
     what.feed = feed_settings(plain);
@@ -429,28 +430,28 @@ Status EngineHost::Impl::record_baseline(const ResolvedRun& run,
 /// --tree auto and quick: chooses the tree with the best forecast, and under --head auto its head. Without a
 /// forecast the defaults apply. Quick chooses drafter none if plain decoding is forecast to be faster.
 Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations,
-                                     Gate& gate, const RunHooks& hooks, RunReport& report) {
+                                     DebugGate& gate, const RunHooks& hooks, RunReport& report) {
     if (run.drafter_id == "none") return {};
-    TreePilot pilot(
+    TreeAutotuner pilot(
         {*target, *drafter, *exec, decode_options(run), run.config.raw, run.drafter_id == "ngram"},
         conversations, gate, hooks);
     if (!drafter->uses_head()) run.head_candidates.clear();
     const std::vector<HeadCandidate>& candidates = run.head_candidates;
     std::vector<std::string> heads;
     for (const HeadCandidate& one : candidates) heads.push_back(to_text(one.spec));
-    const auto use = [&](std::size_t h) -> Result<PilotHead> {
+    const auto use = [&](std::size_t h) -> Result<AutotuneHead> {
         run.head = candidates[h].spec;
         run.artefacts = candidates[h].artefacts;
         DS_TRY(load_heads(run));
-        return PilotHead{heads[h], head.get(), full_head.get()};
+        return AutotuneHead{heads[h], head.get(), full_head.get()};
     };
     const bool quick = !run.shipped.empty();
-    const PilotHead given{drafter->uses_head() ? to_text(*run.head) : "", head.get(), full_head.get()};
+    const AutotuneHead given{drafter->uses_head() ? to_text(*run.head) : "", head.get(), full_head.get()};
     if (quick && candidates.empty()) {
         DS_TRY(pilot.costs(given, run.shipped.at(given.text)));
     } else if (quick) {
         for (std::size_t h = 0; h < heads.size(); ++h) {
-            DS_ASSIGN(const PilotHead loaded, use(h));
+            DS_ASSIGN(const AutotuneHead loaded, use(h));
             DS_TRY(pilot.costs(loaded, run.shipped.at(loaded.text)));
         }
     } else if (candidates.empty()) {
@@ -461,7 +462,7 @@ Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Convers
     }
     report.pilot_rounds = pilot.rounds();
     report.forecasts = run.forecasts = pilot.forecasts();
-    if (!run.forecasts.empty()) run.tree = spec_of(run.forecasts.front().tree);
+    if (!run.forecasts.empty()) run.tree = to_tree_spec(run.forecasts.front().tree);
     if (quick && !run.forecasts.empty() && run.forecasts.front().speedup < 1) {
         run.drafter_id = "none";
         run.drafter_path.clear();
@@ -473,13 +474,14 @@ Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Convers
     const auto best = run.forecasts.empty()
                           ? heads.begin()
                           : std::find(heads.begin(), heads.end(), run.forecasts.front().head);
-    DS_ASSIGN([[maybe_unused]] const PilotHead chosen, use(static_cast<std::size_t>(best - heads.begin())));
+    DS_ASSIGN([[maybe_unused]] const AutotuneHead chosen,
+              use(static_cast<std::size_t>(best - heads.begin())));
     return {};
 }
 
-Result<std::vector<PromptReport>> EngineHost::Impl::record(const Recorded& what,
+Result<std::vector<PromptReport>> EngineHost::Impl::record(const RunToDecode& what,
                                                            const std::vector<Conversation>& conversations,
-                                                           Recorder& recorder, Gate& gate,
+                                                           Recorder& recorder, DebugGate& gate,
                                                            const RunHooks& hooks, CounterSession* counters) {
     const RunRow& row = what.row;
     recorder.push(RunStarted{row, vocabulary.vocab, {row.id, row.started_monotonic, utc_ns(), std::nullopt}});
@@ -487,35 +489,35 @@ Result<std::vector<PromptReport>> EngineHost::Impl::record(const Recorded& what,
     PhaseRecorder phases(static_cast<std::uint32_t>(gettid()));
     NvtxMirror mirror;
     GpuPhaseStack gpu_phases;
-    ListenerPair listeners(&mirror, &gpu_phases);
+    TeeRangeSink listeners(&mirror, &gpu_phases);
     // Ranges are emitted for an external tool or another capture in this process, not for our own.
     const bool mirrored = mirror.attached() && (nvtx_tool_listens() || nvtx_capturing());
     NvtxRowSink nvtx_rows(recorder, row.id, row.started_monotonic);
     std::optional<GpuRowSink> gpu_rows;
     std::optional<CounterRowSink> counter_rows;
-    ListenerPair counted(&mirror, counters);
+    TeeRangeSink counted(&mirror, counters);
     if (counters != nullptr) {
         counter_rows.emplace(nvtx_rows, *counters, row.id, row.started_monotonic);
-        phases.set_listener(mirrored ? static_cast<RangeListener*>(&counted) : counters);
+        phases.set_range_sink(mirrored ? static_cast<RangeSink*>(&counted) : counters);
     } else if (row.tier != to_text(Tier::t0)) {
         gpu_rows.emplace(nvtx_rows, gpu_session(), ids, row.id, row.started_monotonic);
-        phases.set_listener(mirrored ? static_cast<RangeListener*>(&listeners) : &gpu_phases);
+        phases.set_range_sink(mirrored ? static_cast<RangeSink*>(&listeners) : &gpu_phases);
     } else if (mirrored) {
-        phases.set_listener(&mirror);
+        phases.set_range_sink(&mirror);
     }
     phases.set_enabled(hooks.phases);
     phases.set_observer(&gate);
-    Recording recording;
-    recording.sink = gpu_rows       ? static_cast<RecordSink*>(&*gpu_rows)
-                     : counter_rows ? static_cast<RecordSink*>(&*counter_rows)
-                                    : &nvtx_rows;
-    recording.ids = &ids;
-    recording.run_id = row.id;
-    recording.run_start = row.started_monotonic;
-    recording.head_text = row.head;
-    recording.ranks = vocabulary.ranks.empty() ? nullptr : &vocabulary.ranks;
-    DecodeSession session(*target, what.drafter, what.head, what.full_head, *exec, what.options, recording,
-                          phases, gate);
+    CaptureOutput capture_output;
+    capture_output.sink = gpu_rows       ? static_cast<RecordSink*>(&*gpu_rows)
+                          : counter_rows ? static_cast<RecordSink*>(&*counter_rows)
+                                         : &nvtx_rows;
+    capture_output.ids = &ids;
+    capture_output.run_id = row.id;
+    capture_output.run_start = row.started_monotonic;
+    capture_output.head_text = row.head;
+    capture_output.ranks = vocabulary.ranks.empty() ? nullptr : &vocabulary.ranks;
+    DecodeSession session(*target, what.drafter, what.head, what.full_head, *exec, what.options,
+                          capture_output, phases, gate);
     ConversationFeed feed(*target, conversations, what.feed, hooks, what.activity);
     const Status played = session.run(feed);
     if (gpu_rows) gpu_rows->finish();
@@ -537,8 +539,8 @@ class RunFile {
         options.overwrite = config.overwrite;
         options.max_rows = config.save_rows;
         options.max_bytes = static_cast<std::int64_t>(config.save_size);
-        options.when_file_full = config.save_ring ? WhenFileFull::ring : WhenFileFull::stop;
-        options.when_queue_full = config.never_wait ? WhenQueueFull::drop : WhenQueueFull::wait;
+        options.file_full_policy = config.save_ring ? FileFullPolicy::ring : FileFullPolicy::stop;
+        options.queue_full_policy = config.drop_when_full ? QueueFullPolicy::drop : QueueFullPolicy::wait;
         DS_ASSIGN(file->writer_, CaptureWriter::create(config.save, options));
         file->writer_->set_unbounded_push();
         return file;
@@ -612,13 +614,13 @@ Status warn_of_overlap(const ResolvedRun& run, const std::vector<Conversation>& 
 
 }  // namespace
 
-Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, Gate& gate,
+Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, DebugGate& gate,
                                   const RunHooks& hooks) {
     DS_ASSIGN(ResolvedRun run, resolve_run(config));
     std::vector<Conversation> conversations = single_prompt(run.config.prompt);
     if (!run.config.prompts_file.empty()) {
         DS_ASSIGN(conversations,
-                  read_prompt_file(run.config.prompts_file, run.config.limit, run.config.stratify));
+                  read_prompt_file(run.config.prompts_file, run.config.limit, run.config.balanced));
     }
     take_window(conversations, hooks);
     // An unwritable file is reported before the model is loaded. A file to be replaced is kept until its
@@ -632,7 +634,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     RunReport report;
     for (const Conversation& conversation : conversations)
         report.planned_prompts += conversation.turns.size();
-    report.tier = impl_->open_tier_of(run);
+    report.tier = impl_->open_run_tier(run);
     if (run.tier != Tier::t0) report.cupti = run.gpu ? gpu_session().state() : make_cupti_api()->probe();
     DS_TRY(impl_->load(run, hooks));
     DS_TRY(ConversationFeed::check(*impl_->target, conversations, run.config.raw));
@@ -668,7 +670,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
 
     const RunRow row = impl_->describe_run(run, hooks.frontend, report.tier);
     report.run_id = row.id;
-    EngineHost::Impl::Recorded what{row, *impl_->drafter, impl_->head.get(), impl_->full_head.get()};
+    EngineHost::Impl::RunToDecode what{row, *impl_->drafter, impl_->head.get(), impl_->full_head.get()};
     what.options = impl_->decode_options(run);
     what.feed = feed_settings(run);
     what.activity = "prompt";
@@ -676,7 +678,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, G
     if (played.ok()) report.prompts = std::move(*played);
 
     report.pinned_workers = impl_->exec->pinned();
-    if (const kernels::Device* device = impl_->exec->device()) report.gpu = device->use();
+    if (const kernels::Device* device = impl_->exec->device()) report.gpu = device->stats();
     report.cancelled = gate.cancelled();
     if (played.ok() && !report.cancelled) {
         DS_ASSIGN(report.exact,

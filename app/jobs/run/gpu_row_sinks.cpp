@@ -12,27 +12,27 @@
 
 namespace draftscope {
 
-TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const CuptiProbe& counters) {
-    TierChoice out{asked, Tier::t0, ""};
-    if (asked == Tier::t0) return out;
+TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session, const CuptiProbe& counters) {
+    TierChoice out{requested, Tier::t0, ""};
+    if (requested == Tier::t0) return out;
     if (!gpu_backend) {
         out.why = fmt::format(
             "{} traces GPU work, but this run uses the CPU: measured at T0, whose phase times are complete",
-            to_text(asked));
+            to_text(requested));
         return out;
     }
-    if (asked == Tier::t3 && counters.state == CuptiState::ready) {
+    if (requested == Tier::t3 && counters.state == CuptiState::ready) {
         out.used = Tier::t3;
         return out;
     }
-    const CuptiProbe state = session.open(asked);
+    const CuptiProbe state = session.open(requested);
     if (state.state != CuptiState::ready) {
-        out.why = fmt::format("{} needs CUPTI: {}; {}. Measured at T0", to_text(asked), state.text,
+        out.why = fmt::format("{} needs CUPTI: {}; {}. Measured at T0", to_text(requested), state.text,
                               state.remedy.empty() ? "no remedy on this machine" : state.remedy);
         return out;
     }
     out.used = session.tier();
-    if (asked != Tier::t3) return out;
+    if (requested != Tier::t3) return out;
     out.why = fmt::format("T3 needs GPU counters: {}; {}. Traced at T2", counters.text, counters.remedy);
     return out;
 }
@@ -182,7 +182,7 @@ void CounterRowSink::finish() {
     const auto lost = [&](const char* kind, std::uint64_t count) {
         if (count > 0) next_.push(LossRow{run_id_, now, kind, static_cast<std::int64_t>(count)});
     };
-    lost("gpu_counter_no_room", losses.no_room);
+    lost("gpu_counter_no_room", losses.skipped);
     lost("gpu_counter_dropped", losses.dropped);
     if (losses.failure.empty()) return;
     lost("gpu_counters_ended", 1);

@@ -14,7 +14,7 @@ namespace draftscope {
 /// Opens `session` for the requested tier if the back end runs on a GPU. Returns the tier that the run gets
 /// and why. Call before the CUDA back end creates its context or captures a graph. `counters` says whether
 /// counters can be read. T3 needs no session: begin_counters() starts its counters once a context exists.
-TierChoice open_tier(Tier asked, bool gpu_backend, GpuSession& session, const CuptiProbe& counters);
+TierChoice open_tier(Tier requested, bool gpu_backend, GpuSession& session, const CuptiProbe& counters);
 
 /// Starts the counters for T3. Call on the decoding thread once the model is on the device. If the device
 /// refuses, returns null and sets `choice` to T0 with the reason.

@@ -10,7 +10,7 @@ namespace {
 
 /// Number of rows from which products are bound by compute rather than memory. Our default, not measured.
 constexpr int default_library_rows = 33;
-constexpr int most_library_rows = 1 << 20;
+constexpr int max_library_rows = 1 << 20;
 
 }  // namespace
 
@@ -22,8 +22,8 @@ Result<int> parse_numerics(const std::string& text) {
     if (text.starts_with(prefix)) {
         const char* const end = text.data() + text.size();
         const auto [at, error] = std::from_chars(text.data() + prefix.size(), end, rows);
-        if (error == std::errc() && at == end && rows >= 1 && rows <= most_library_rows) return rows;
-        return bad_input("--numerics {}: ROWS of fast:ROWS must be 1 to {}", text, most_library_rows);
+        if (error == std::errc() && at == end && rows >= 1 && rows <= max_library_rows) return rows;
+        return bad_input("--numerics {}: ROWS of fast:ROWS must be 1 to {}", text, max_library_rows);
     }
     return bad_input("--numerics {}: unknown; known are exact, fast, fast:ROWS", text);
 }
@@ -32,7 +32,7 @@ Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target&
                                                  const std::vector<Conversation>& conversations,
                                                  const std::vector<PromptReport>& prompts) {
     if (run.library_rows == 0 || exec.device() == nullptr) return std::optional<ExactCheck>();
-    DS_TRY(exec.device()->use_library(0));
+    DS_TRY(exec.device()->use_cublaslt(0));
     if (run.acceptance || rule_at(run.verify, run.config.temperature) != VerifyRule::match)
         return std::optional<ExactCheck>();
     std::map<int, const PromptOutcome*> outcomes;

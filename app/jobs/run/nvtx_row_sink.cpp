@@ -8,7 +8,7 @@ namespace draftscope {
 namespace {
 
 /// Ranges of this domain mirror our phases, which the capture already contains as spans.
-constexpr std::string_view own_domain = "draftscope";
+constexpr std::string_view draftscope_domain = "draftscope";
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void NvtxRowSink::push(Record record) {
 void NvtxRowSink::collect() {
     std::vector<NvtxRangeRow> rows;
     for (NvtxRange& range : nvtx_capture_take()) {
-        if (range.domain == own_domain) continue;
+        if (range.domain == draftscope_domain) continue;
         rows.push_back({run_id_, std::move(range.domain), std::move(range.name),
                         static_cast<int>(range.thread_id), range.start_ns - run_start_,
                         range.end_ns - run_start_, static_cast<std::int64_t>(range.payload)});

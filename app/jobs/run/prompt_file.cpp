@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr std::string_view example_line = R"({"prompt": "Name three rivers."})";
 
-std::string id_of(const json& line, std::size_t ordinal) {
+std::string read_id(const json& line, std::size_t ordinal) {
     for (const char* key : {"id", "question_id", "task_id"}) {
         const auto found = line.find(key);
         if (found == line.end()) continue;
@@ -43,7 +43,7 @@ Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std
     if (!line.is_object())
         return bad_input("{}: not a JSON object; each line must look like {}", where, example_line);
     Conversation made;
-    made.id = id_of(line, ordinal);
+    made.id = read_id(line, ordinal);
     const auto category = line.find("category");
     if (category != line.end() && category->is_string()) made.category = category->get<std::string>();
     if (const auto prompt = line.find("prompt"); prompt != line.end()) {
@@ -64,7 +64,7 @@ Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std
     return made;
 }
 
-std::vector<Conversation> take_evenly(std::vector<Conversation> all, std::size_t limit) {
+std::vector<Conversation> select_balanced(std::vector<Conversation> all, std::size_t limit) {
     std::vector<std::string> categories;
     std::vector<std::vector<std::size_t>> members;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -93,7 +93,7 @@ std::vector<Conversation> take_evenly(std::vector<Conversation> all, std::size_t
 
 }  // namespace
 
-Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool stratify) {
+Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error))
         return bad_input("prompt file {}: is a folder; name a file with a JSON object per line", path);
@@ -111,7 +111,7 @@ Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int 
     }
     if (all.empty()) return bad_input("prompt file {}: contains no prompt", path);
     const std::size_t wanted = limit > 0 ? static_cast<std::size_t>(limit) : all.size();
-    if (stratify) return take_evenly(std::move(all), wanted);
+    if (balanced) return select_balanced(std::move(all), wanted);
     if (all.size() > wanted) all.resize(wanted);
     return all;
 }

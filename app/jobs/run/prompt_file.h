@@ -16,6 +16,6 @@ struct Conversation {
 
 /// Reads JSONL with `prompt` or `turns[]` per line; Spec-Bench and HumanEval files load unchanged. `limit` 0
 /// = all. `stratify` selects from the categories in turn; the result is in file order.
-Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool stratify);
+Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced);
 
 }  // namespace draftscope

@@ -24,7 +24,7 @@ struct StorageRequest {
 using Item = std::variant<Record, ShowRequest, StorageRequest>;
 
 // The queue length that triggers processing before the next publication; bounds the queue.
-constexpr std::size_t gathered_items = 256;
+constexpr std::size_t max_queued_items = 256;
 
 // A held engine has pushed its round in flight and waits for the user, so the round must be shown at once.
 bool wants_publication_now(const Record& record) {
@@ -43,11 +43,11 @@ bool wants_publication_now(const Item& item) {
 struct Recorder::Impl {
     std::function<void()> on_publish;
     std::chrono::nanoseconds interval;
-    SnapshotBox box;
+    SnapshotSlot box;
 
     /// The sink on which producers wait when the disk is slow, so that the recorder thread never waits.
-    std::shared_mutex pressure_mutex;
-    RecordSink* pressure = nullptr;
+    std::shared_mutex backpressure_mutex;
+    RecordSink* backpressure_sink = nullptr;
 
     std::mutex mutex;
     std::condition_variable work, done;
@@ -70,7 +70,7 @@ struct Recorder::Impl {
 
     void run();
     void forward(std::vector<Item>& items);
-    bool take(std::vector<Item>& items, bool dirty, std::uint64_t& upto, bool& flush);
+    bool take(std::vector<Item>& items, bool dirty, std::uint64_t& last_item, bool& flush);
     bool apply(std::vector<Item>& items);
     void publish();
     void enqueue(Item item);
@@ -79,10 +79,10 @@ struct Recorder::Impl {
 
 // Waits until an item is urgent or the next publication is due. Returns false on stop. Producers wake this
 // thread only from an untimed wait: a wake-up costs the decoding thread more than producing the record.
-bool Recorder::Impl::take(std::vector<Item>& items, bool dirty, std::uint64_t& upto, bool& flush) {
+bool Recorder::Impl::take(std::vector<Item>& items, bool dirty, std::uint64_t& last_item, bool& flush) {
     std::unique_lock lock(mutex);
     const auto at_once = [&] {
-        return stop || urgent || queue.size() >= gathered_items || (flushing > 0 && completed < pushed);
+        return stop || urgent || queue.size() >= max_queued_items || (flushing > 0 && completed < pushed);
     };
     for (;;) {
         work.wait_until(lock, last_publication + interval, at_once);
@@ -94,7 +94,7 @@ bool Recorder::Impl::take(std::vector<Item>& items, bool dirty, std::uint64_t& u
     items.clear();
     std::swap(items, queue);
     urgent = false;
-    upto = pushed;
+    last_item = pushed;
     flush = flushing > 0 || stop;
     return !(stop && items.empty() && !dirty);
 }
@@ -140,9 +140,9 @@ void Recorder::Impl::run() {
     pthread_setname_np(pthread_self(), "ds-recorder");
     std::vector<Item> items;
     bool dirty = false;
-    std::uint64_t upto = 0;
+    std::uint64_t last_item = 0;
     bool flush = false;
-    while (take(items, dirty, upto, flush)) {
+    while (take(items, dirty, last_item, flush)) {
         bool now = flush;
         if (!items.empty()) {
             now |= apply(items);
@@ -157,7 +157,7 @@ void Recorder::Impl::run() {
         if (dirty) continue;
         {
             const std::lock_guard lock(mutex);
-            completed = upto;
+            completed = last_item;
         }
         done.notify_all();
     }
@@ -170,7 +170,7 @@ void Recorder::Impl::enqueue(Item item) {
         urgent |= wants_publication_now(item);
         queue.push_back(std::move(item));
         ++pushed;
-        wake = asleep || urgent || queue.size() == gathered_items;
+        wake = asleep || urgent || queue.size() == max_queued_items;
     }
     if (wake) work.notify_one();
 }
@@ -201,16 +201,16 @@ Recorder::~Recorder() {
 
 void Recorder::push(Record record) {
     if (!std::holds_alternative<LiveRound>(record)) {
-        const std::shared_lock lock(impl_->pressure_mutex);
-        if (impl_->pressure != nullptr) impl_->pressure->wait_for_room();
+        const std::shared_lock lock(impl_->backpressure_mutex);
+        if (impl_->backpressure_sink != nullptr) impl_->backpressure_sink->wait_for_space();
     }
     impl_->enqueue(std::move(record));
 }
 
 void Recorder::set_storage(RecordSink* sink) {
     {
-        const std::unique_lock lock(impl_->pressure_mutex);
-        impl_->pressure = sink;
+        const std::unique_lock lock(impl_->backpressure_mutex);
+        impl_->backpressure_sink = sink;
     }
     impl_->enqueue(StorageRequest{sink});
     impl_->wait_for_all();

@@ -23,7 +23,7 @@ namespace {
 /// Returns the origin of a fitted head's weights; null for other heads.
 nlohmann::json artefact_json(const ResolvedRun& run) {
     if (!run.head || run.artefacts.artefact_path.empty()) return nullptr;
-    const auto artefact = needed_artefact(*run.head, run.artefacts);
+    const auto artefact = required_artefact(*run.head, run.artefacts);
     if (!artefact.ok()) return nullptr;
     const ArtefactInfo& info = artefact->info();
     return {
@@ -37,9 +37,10 @@ nlohmann::json artefact_json(const ResolvedRun& run) {
 }
 
 /// Returns the bytes that a call streams in addition to scattered rows, for heads that read such rows.
-nlohmann::json streamed_json(const ResolvedRun& run, const Head* head, std::span<const ShadowHead> shadows) {
+nlohmann::json streamed_json(const ResolvedRun& run, const LmHead* head,
+                             std::span<const ShadowHead> shadows) {
     nlohmann::json out = nlohmann::json::object();
-    const auto add = [&](const std::string& name, const Head& one) {
+    const auto add = [&](const std::string& name, const LmHead& one) {
         const HeadCost cost = one.cost(1);
         if (cost.scattered_bytes > 0) out[name] = cost.bytes - cost.scattered_bytes;
     };
@@ -49,16 +50,16 @@ nlohmann::json streamed_json(const ResolvedRun& run, const Head* head, std::span
 }
 
 /// Returns a hash of the files that the run's head was made from; null if there are none.
-nlohmann::json head_hash(const HeadArtefacts& files) {
+nlohmann::json head_hash(const HeadFiles& files) {
     std::string text;
     for (const std::string* path : {&files.ranking_path, &files.artefact_path, &files.affinity_path})
-        if (!path->empty()) text += (text.empty() ? "" : " ") + contents_hash(*path);
+        if (!path->empty()) text += (text.empty() ? "" : " ") + hash_contents(*path);
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
 
 /// Returns a hash of a drafter's files, with the options after the comma in PATH; null if there are none.
 nlohmann::json drafter_hash(const std::string& path) {
-    const std::string files = drafter_path_of(path), hash = contents_hash(files);
+    const std::string files = parse_drafter_path(path), hash = hash_contents(files);
     return hash.empty() ? nlohmann::json() : nlohmann::json(hash + path.substr(files.size()));
 }
 
@@ -74,7 +75,7 @@ std::string config_json(const RunDescription& about) {
     nlohmann::json document = {
         {"command", to_command_line(c)},
         {"model", c.model},
-        {"model_hash", known_or_null(contents_hash(c.model))},
+        {"model_hash", known_or_null(hash_contents(c.model))},
         {"drafter_hash", drafter_hash(run.drafter_path)},
         {"head_hash", run.head ? head_hash(run.artefacts) : nlohmann::json()},
         {"tokenizer_fingerprint", fmt::format("{:016x}", about.tokenizer.fingerprint())},
@@ -96,21 +97,21 @@ std::string config_json(const RunDescription& about) {
         {"acceptance", c.acceptance},
         {"batch", c.batch},
         {"pin", c.pin},
-        {"tier_asked", to_text(about.tier.asked)},
+        {"tier_asked", to_text(about.tier.requested)},
         {"tier_note", about.tier.why},
         {"max_new", c.max_new},
         {"ignore_eos", c.ignore_eos},
         {"raw", c.raw},
         {"prompts_file", c.prompts_file},
         {"limit", c.limit},
-        {"stratify", c.stratify},
+        {"stratify", c.balanced},
         {"shadow", c.shadow},
         {"calibration_rounds", c.calibration_rounds}};
     if (about.baseline) document[std::string(role_key)] = baseline_role;
     return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-ResolvedRun plain_run_of(const ResolvedRun& run, std::size_t conversations) {
+ResolvedRun make_plain_run(const ResolvedRun& run, std::size_t conversations) {
     ResolvedRun plain = run;
     plain.drafter_id = plain_drafter;
     plain.drafter_path.clear();
@@ -131,11 +132,11 @@ ResolvedRun plain_run_of(const ResolvedRun& run, std::size_t conversations) {
     config.shadow.clear();
     config.calibration_rounds = 0;
     config.baseline = 0;
-    if (!config.stratify && !config.prompts_file.empty()) config.limit = static_cast<int>(conversations);
+    if (!config.balanced && !config.prompts_file.empty()) config.limit = static_cast<int>(conversations);
     return plain;
 }
 
-std::string contents_hash(const std::string& path) {
+std::string hash_contents(const std::string& path) {
     if (path.empty() || is_synthetic_model(path)) return path;
     namespace fs = std::filesystem;
     std::error_code error;

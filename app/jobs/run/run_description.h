@@ -15,7 +15,7 @@ struct RunDescription {
     const ResolvedRun& run;
     const TierChoice& tier;
     const Tokenizer& tokenizer;
-    const Head* head = nullptr;                ///< the driving head; null = none
+    const LmHead* head = nullptr;              ///< the driving head; null = none
     std::span<const ShadowHead> shadows = {};  ///< shadow heads of the run
     bool baseline = false;                     ///< the baseline of the next run
 };
@@ -23,11 +23,11 @@ struct RunDescription {
 std::string config_json(const RunDescription& about);
 
 /// Returns the settings to decode the first `conversations` of `run` without a drafter.
-ResolvedRun plain_run_of(const ResolvedRun& run, std::size_t conversations);
+ResolvedRun make_plain_run(const ResolvedRun& run, std::size_t conversations);
 
 /// Returns a hash of the contents of weights: 16 hexadecimal digits over samples of a file, or of every
 /// weights file of a folder. For a synthetic model, returns its spec; "" if there is no path or it can't be
 /// read.
-std::string contents_hash(const std::string& path);
+std::string hash_contents(const std::string& path);
 
 }  // namespace draftscope

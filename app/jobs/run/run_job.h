@@ -36,10 +36,10 @@ struct RunReport {
     /// Forecasts of --tree auto or quick, best first. The first was chosen, or none if quick expects no gain.
     std::vector<TreeForecast> forecasts;
     TierChoice tier;
-    CuptiProbe cupti;                       ///< state of CUPTI; empty text if the run did not request CUPTI
-    std::optional<kernels::DeviceUse> gpu;  ///< how the run used its GPU; absent on the CPU
-    std::optional<ExactCheck> exact;        ///< what --numerics fast changed
-    int pinned_workers = 0;                 ///< threads pinned to a CPU each
+    CuptiProbe cupti;                         ///< state of CUPTI; empty text if the run did not request CUPTI
+    std::optional<kernels::DeviceStats> gpu;  ///< how the run used its GPU; absent on the CPU
+    std::optional<ExactCheck> exact;          ///< what --numerics fast changed
+    int pinned_workers = 0;                   ///< threads pinned to a CPU each
     bool cancelled = false;
     std::string capture;                  ///< the file that was written; "" = none
     std::string storage_error;            ///< e.g. disk full; committed rows are kept
@@ -66,7 +66,8 @@ class EngineHost {
     EngineHost();
     ~EngineHost();
     /// Loads missing models, decodes every prompt and records into `recorder`. Blocks; controlled by `gate`.
-    Result<RunReport> run(const RunConfig& config, Recorder& recorder, Gate& gate, const RunHooks& hooks);
+    Result<RunReport> run(const RunConfig& config, Recorder& recorder, DebugGate& gate,
+                          const RunHooks& hooks);
     /// Restarts ids at 1, for a new capture file.
     void reset_ids();
 

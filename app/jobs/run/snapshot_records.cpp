@@ -38,10 +38,10 @@ StepRecord step_record(const Snapshot& snapshot, const StepEntry& entry) {
 
 /// Marks the rows that belong to a step or round. Other rows: prefill's spans and tokens, late head
 /// evaluations.
-struct Covered {
+struct CoveredRows {
     std::vector<bool> spans, tokens, head_evals;
 
-    explicit Covered(const Snapshot& snapshot)
+    explicit CoveredRows(const Snapshot& snapshot)
         : spans(snapshot.spans.size()),
           tokens(snapshot.tokens.size()),
           head_evals(snapshot.head_evals.size()) {
@@ -56,7 +56,7 @@ struct Covered {
     }
 };
 
-void push_prompts(const Snapshot& snapshot, const Covered& covered, RowId run_id, RecordSink& sink) {
+void push_prompts(const Snapshot& snapshot, const CoveredRows& covered, RowId run_id, RecordSink& sink) {
     for (const auto& prompt : snapshot.prompts) {
         if (prompt->run_id != run_id) continue;
         sink.push(PromptStarted{*prompt});
@@ -70,7 +70,7 @@ void push_prompts(const Snapshot& snapshot, const Covered& covered, RowId run_id
     }
 }
 
-void push_loose_rows(const Snapshot& snapshot, const Covered& covered, RowId run_id, RecordSink& sink) {
+void push_loose_rows(const Snapshot& snapshot, const CoveredRows& covered, RowId run_id, RecordSink& sink) {
     SpansRecorded spans;
     for (std::size_t i = 0; i < snapshot.spans.size(); ++i) {
         if (!covered.spans[i] && snapshot.spans[i].run_id == run_id) spans.spans.push_back(snapshot.spans[i]);
@@ -109,7 +109,7 @@ void push_loose_rows(const Snapshot& snapshot, const Covered& covered, RowId run
     if (!gpu_counters.empty()) sink.push(std::move(gpu_counters));
 }
 
-std::shared_ptr<const Vocab> vocab_of(const Snapshot& snapshot, RowId id) {
+std::shared_ptr<const Vocab> find_vocab(const Snapshot& snapshot, RowId id) {
     for (const auto& vocab : snapshot.vocabs) {
         if (vocab->id == id) return vocab;
     }
@@ -117,7 +117,7 @@ std::shared_ptr<const Vocab> vocab_of(const Snapshot& snapshot, RowId id) {
 }
 
 /// Returns the first or last clock anchor of a run; an empty anchor if the snapshot has none.
-ClockAnchorRow anchor_of(const Snapshot& snapshot, RowId run_id, bool end) {
+ClockAnchorRow find_anchor(const Snapshot& snapshot, RowId run_id, bool end) {
     ClockAnchorRow found;
     for (const ClockAnchorRow& anchor : snapshot.anchors) {
         if (anchor.run_id != run_id) continue;
@@ -130,12 +130,12 @@ ClockAnchorRow anchor_of(const Snapshot& snapshot, RowId run_id, bool end) {
 }  // namespace
 
 void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
-    const Covered covered(snapshot);
+    const CoveredRows covered(snapshot);
     for (std::size_t r = 0; r < snapshot.runs.size(); ++r) {
         RunRow run = snapshot.runs[r];
         const RunEnd ended = run.ended;
         run.ended = RunEnd::live;
-        sink.push(RunStarted{run, vocab_of(snapshot, run.vocab_id), anchor_of(snapshot, run.id, false)});
+        sink.push(RunStarted{run, find_vocab(snapshot, run.vocab_id), find_anchor(snapshot, run.id, false)});
         push_prompts(snapshot, covered, run.id, sink);
         for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
             if (snapshot.steps[i].row.run_id == run.id) sink.push(step_record(snapshot, snapshot.steps[i]));
@@ -145,7 +145,7 @@ void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
             if (prompt->run_id == run.id && prompt->finish != Finish::none) sink.push(PromptEnded{*prompt});
         }
         if (ended != RunEnd::live)
-            sink.push(RunEnded{run.id, ended, snapshot.run_end_ns[r], anchor_of(snapshot, run.id, true)});
+            sink.push(RunEnded{run.id, ended, snapshot.run_end_ns[r], find_anchor(snapshot, run.id, true)});
     }
 }
 

@@ -46,9 +46,9 @@ bool drafts(int phase_id) {
 }
 
 /// Collects trees, their accepted paths and the times of their rounds.
-class PilotSink final : public RecordSink {
+class AutotuneSink final : public RecordSink {
   public:
-    explicit PilotSink(int depth) : depth_(depth) {}
+    explicit AutotuneSink(int depth) : depth_(depth) {}
 
     void push(Record record) override {
         const auto* step = std::get_if<StepRecord>(&record);
@@ -81,57 +81,57 @@ class PilotSink final : public RecordSink {
 };
 
 /// Decodes the first conversations under `tree`.
-Status decode(const PilotParts& parts, const PilotHead& head, const TreeSpec& tree, int tokens,
-              const std::vector<Conversation>& conversations, Gate& gate, const RunHooks& hooks,
-              PilotSink& sink) {
-    DecodeOptions options = parts.options;
+Status decode(const AutotuneInputs& inputs, const AutotuneHead& head, const TreeSpec& tree, int tokens,
+              const std::vector<Conversation>& conversations, DebugGate& gate, const RunHooks& hooks,
+              AutotuneSink& sink) {
+    DecodeOptions options = inputs.options;
     options.tree = tree;
     options.max_new = std::min(options.max_new, tokens);
     options.calibration_rounds = 0;
     options.shadows.clear();
     RowIds ids;
-    Recording recording;
-    recording.sink = &sink;
-    recording.ids = &ids;
-    recording.run_id = ++ids.run;
-    recording.run_start = monotonic_ns();
+    CaptureOutput capture_output;
+    capture_output.sink = &sink;
+    capture_output.ids = &ids;
+    capture_output.run_id = ++ids.run;
+    capture_output.run_start = monotonic_ns();
     PhaseRecorder phases;
     phases.set_enabled(true);
-    DecodeSession session(parts.target, parts.drafter, head.head, head.full, parts.exec, options, recording,
-                          phases, gate);
+    DecodeSession session(inputs.target, inputs.drafter, head.head, head.full, inputs.exec, options,
+                          capture_output, phases, gate);
     RunHooks quiet;
     quiet.on_progress = hooks.on_progress;
     ConversationFeed feed(
-        parts.target, conversations, {.raw = parts.raw, .first_turns = true, .suite = ""}, quiet,
+        inputs.target, conversations, {.raw = inputs.raw, .first_turns = true, .suite = ""}, quiet,
         fmt::format("measuring to choose a tree{}{}: prompt", head.text.empty() ? "" : ", ", head.text));
     return session.run(feed);
 }
 
 /// Returns the median times of verifications of each size after the first prompt; sizes ascending.
-Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts& parts,
-                                                               const Conversation& conversation, int most,
+Result<std::vector<std::pair<int, double>>> time_verifications(const AutotuneInputs& inputs,
+                                                               const Conversation& conversation, int max_rows,
                                                                int repeats) {
     DS_ASSIGN(std::vector<TokenId> prompt,
-              ConversationFeed::first_turn(parts.target, conversation, parts.raw));
-    const int room = parts.target.config().context - most;
+              ConversationFeed::first_turn(inputs.target, conversation, inputs.raw));
+    const int room = inputs.target.config().context - max_rows;
     prompt.resize(static_cast<std::size_t>(
         std::clamp(static_cast<int>(prompt.size()), 1, std::max(1, std::min(verify_context, room)))));
-    KvCache cache = parts.target.make_cache(static_cast<int>(prompt.size()) + most);
+    KvCache cache = inputs.target.make_cache(static_cast<int>(prompt.size()) + max_rows);
     ForwardOutput out;
-    DS_TRY(parts.target.prefill(parts.exec, cache, prompt, {}, out));
+    DS_TRY(inputs.target.prefill(inputs.exec, cache, prompt, {}, out));
     std::vector<int> sizes;
     for (const int rows : verified_rows)
-        if (rows <= most && rows <= room) sizes.push_back(rows);
+        if (rows <= max_rows && rows <= room) sizes.push_back(rows);
     std::vector<TokenId> tokens;
-    for (int i = 0; i < most; ++i) tokens.push_back(prompt[static_cast<std::size_t>(i) % prompt.size()]);
+    for (int i = 0; i < max_rows; ++i) tokens.push_back(prompt[static_cast<std::size_t>(i) % prompt.size()]);
     // Sizes alternate, so that a temporary slowdown of the machine does not affect only one size.
     std::vector<std::vector<double>> took(sizes.size());
     for (int repeat = 0; repeat < repeats; ++repeat) {
         for (std::size_t s = 0; s < sizes.size(); ++s) {
-            const SequenceRows sequence{
+            const SequenceTokens sequence{
                 &cache, std::span(tokens).first(static_cast<std::size_t>(sizes[s])), {}, nullptr};
             const TimeNs start = monotonic_ns();
-            DS_TRY(parts.target.forward(parts.exec, {{&sequence, 1}, {}, {}, true}, out));
+            DS_TRY(inputs.target.forward(inputs.exec, {{&sequence, 1}, {}, {}, true}, out));
             took[s].push_back(static_cast<double>(monotonic_ns() - start));
         }
     }
@@ -145,7 +145,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const PilotParts&
 
 }  // namespace
 
-TreeSpec spec_of(const TreeShape& shape) {
+TreeSpec to_tree_spec(const TreeShape& shape) {
     TreeSpec spec;
     spec.depth = shape.depth;
     spec.topk = shape.topk;
@@ -157,7 +157,7 @@ nlohmann::json to_json(std::span<const TreeForecast> forecasts) {
     nlohmann::json list = nlohmann::json::array();
     for (const TreeForecast& one : forecasts) {
         list.push_back({{"head", one.head.empty() ? nlohmann::json() : nlohmann::json(one.head)},
-                        {"tree", to_text(spec_of(one.tree))},
+                        {"tree", to_text(to_tree_spec(one.tree))},
                         {"tau", one.tau},
                         {"round_ms", one.round_ns * 1e-6},
                         {"speedup", one.speedup}});
@@ -165,13 +165,13 @@ nlohmann::json to_json(std::span<const TreeForecast> forecasts) {
     return list;
 }
 
-TreePilot::TreePilot(const PilotParts& parts, std::vector<Conversation> conversations, Gate& gate,
-                     const RunHooks& hooks)
-    : parts_(parts), conversations_(std::move(conversations)), gate_(gate), hooks_(hooks) {
+TreeAutotuner::TreeAutotuner(const AutotuneInputs& inputs, std::vector<Conversation> conversations,
+                             DebugGate& gate, const RunHooks& hooks)
+    : inputs_(inputs), conversations_(std::move(conversations)), gate_(gate), hooks_(hooks) {
     conversations_.resize(std::min(conversations_.size(), pilot_conversations));
     // The deepest chain and tree that the drafter supports.
     const auto deepest = [&](TreeShape shape) {
-        while (shape.depth > 0 && !check_tree(parts_.drafter, spec_of(shape)).ok()) {
+        while (shape.depth > 0 && !check_tree(inputs_.drafter, to_tree_spec(shape)).ok()) {
             --shape.depth;
             shape.nodes = shape.topk == 1
                               ? shape.depth + 2
@@ -180,27 +180,27 @@ TreePilot::TreePilot(const PilotParts& parts, std::vector<Conversation> conversa
         return shape;
     };
     chain_ = deepest({longest_chain - 1, 1, longest_chain + 1});
-    tree_ = parts_.chains_only ? chain_ : deepest(largest_tree);
+    tree_ = inputs_.chains_only ? chain_ : deepest(largest_tree);
 }
 
-Status TreePilot::chains(const PilotHead& head) {
+Status TreeAutotuner::chains(const AutotuneHead& head) {
     return measure(head, chain_, false);
 }
 
-Status TreePilot::trees(const PilotHead& head) {
-    return parts_.chains_only ? Status{} : measure(head, tree_, true);
+Status TreeAutotuner::trees(const AutotuneHead& head) {
+    return inputs_.chains_only ? Status{} : measure(head, tree_, true);
 }
 
 /// Forecasts chains from a chain's rounds and grown trees from a tree's rounds, so that neither depth limits
 /// the other.
-Status TreePilot::measure(const PilotHead& head, const TreeShape& shape, bool only_grown) {
+Status TreeAutotuner::measure(const AutotuneHead& head, const TreeShape& shape, bool only_grown) {
     if (conversations_.empty() || gate_.cancelled()) return {};
     if (hooks_.on_progress) hooks_.on_progress(0, "measuring for --tree auto");
-    PilotSink sink(shape.depth);
-    DS_TRY(decode(parts_, head, spec_of(shape), pilot_tokens, conversations_, gate_, hooks_, sink));
+    AutotuneSink sink(shape.depth);
+    DS_TRY(decode(inputs_, head, to_tree_spec(shape), pilot_tokens, conversations_, gate_, hooks_, sink));
     if (gate_.cancelled()) return {};
     if (verify_.empty()) {
-        DS_ASSIGN(verify_, time_verifications(parts_, conversations_.front(),
+        DS_ASSIGN(verify_, time_verifications(inputs_, conversations_.front(),
                                               std::max(tree_.nodes, chain_.nodes), verify_repeats));
     }
     rounds_ += static_cast<int>(sink.rounds.size());
@@ -213,23 +213,23 @@ Status TreePilot::measure(const PilotHead& head, const TreeShape& shape, bool on
     return {};
 }
 
-void TreePilot::sort() {
+void TreeAutotuner::sort() {
     std::stable_sort(forecasts_.begin(), forecasts_.end(),
                      [](const TreeForecast& a, const TreeForecast& b) { return a.speedup > b.speedup; });
 }
 
-Status TreePilot::costs(const PilotHead& head, std::span<const TreeAcceptance> known) {
+Status TreeAutotuner::costs(const AutotuneHead& head, std::span<const TreeAcceptance> known) {
     if (conversations_.empty() || known.empty() || gate_.cancelled()) return {};
     const auto by_nodes = [](const TreeAcceptance& a, const TreeAcceptance& b) {
         return a.tree.nodes < b.tree.nodes;
     };
     const TreeShape largest = std::max_element(known.begin(), known.end(), by_nodes)->tree;
-    PilotSink sink(largest.depth);
+    AutotuneSink sink(largest.depth);
     const std::vector<Conversation> first(conversations_.begin(), conversations_.begin() + 1);
-    DS_TRY(decode(parts_, head, spec_of(largest), quick_tokens, first, gate_, hooks_, sink));
+    DS_TRY(decode(inputs_, head, to_tree_spec(largest), quick_tokens, first, gate_, hooks_, sink));
     if (gate_.cancelled()) return {};
     if (verify_.empty()) {
-        DS_ASSIGN(verify_, time_verifications(parts_, conversations_.front(), largest.nodes, quick_repeats));
+        DS_ASSIGN(verify_, time_verifications(inputs_, conversations_.front(), largest.nodes, quick_repeats));
     }
     rounds_ += static_cast<int>(sink.rounds.size());
     for (const TreeAcceptance& one : known) {
@@ -240,8 +240,8 @@ Status TreePilot::costs(const PilotHead& head, std::span<const TreeAcceptance> k
     return {};
 }
 
-Status measure_heads(TreePilot& pilot, std::span<const std::string> heads,
-                     FunctionRef<Result<PilotHead>(std::size_t)> load) {
+Status measure_heads(TreeAutotuner& pilot, std::span<const std::string> heads,
+                     FunctionRef<Result<AutotuneHead>(std::size_t)> load) {
     constexpr std::size_t heads_under_trees = 3;  // our default
     for (std::size_t h = 0; h < heads.size(); ++h) {
         const auto loaded = load(h);
@@ -257,7 +257,7 @@ Status measure_heads(TreePilot& pilot, std::span<const std::string> heads,
     fastest.resize(std::min(fastest.size(), heads_under_trees));
     for (std::size_t h = 0; h < heads.size(); ++h) {
         if (std::find(fastest.begin(), fastest.end(), heads[h]) == fastest.end()) continue;
-        DS_ASSIGN(const PilotHead loaded, load(h));
+        DS_ASSIGN(const AutotuneHead loaded, load(h));
         DS_TRY(pilot.trees(loaded));
     }
     return {};

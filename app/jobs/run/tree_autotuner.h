@@ -17,7 +17,7 @@
 namespace draftscope {
 
 /// Models and options of the pilot. `options` are the run's; their tree is ignored.
-struct PilotParts {
+struct AutotuneInputs {
     Target& target;
     Drafter& drafter;
     kernels::Exec& exec;
@@ -26,25 +26,25 @@ struct PilotParts {
     bool chains_only = false;  ///< the drafter drafts only chains
 };
 /// A prepared head; all members null or empty for drafters without a head.
-struct PilotHead {
+struct AutotuneHead {
     std::string text;
-    Head* head = nullptr;
-    Head* full = nullptr;  ///< null if `head` is the full head
+    LmHead* head = nullptr;
+    LmHead* full = nullptr;  ///< null if `head` is the full head
 };
 
 /// Chooses the tree of --tree auto on a run's first prompts, under one or several heads. Decodes a few rounds
 /// with a long chain and with a large tree, times verifications of 1 to 24 rows, and forecasts every smaller
 /// tree. Has no lasting effect except grown caches.
-class TreePilot {
+class TreeAutotuner {
   public:
-    TreePilot(const PilotParts& parts, std::vector<Conversation> conversations, Gate& gate,
-              const RunHooks& hooks);
+    TreeAutotuner(const AutotuneInputs& inputs, std::vector<Conversation> conversations, DebugGate& gate,
+                  const RunHooks& hooks);
     /// Measures chains, or grown trees, under `head`. Does nothing after the gate is cancelled.
-    Status chains(const PilotHead& head);
-    Status trees(const PilotHead& head);
+    Status chains(const AutotuneHead& head);
+    Status trees(const AutotuneHead& head);
     /// --tree quick: forecasts the trees of `known`, whose tau is given, from the times of a few rounds.
     /// Takes about 0.1 s per head on the demo model.
-    Status costs(const PilotHead& head, std::span<const TreeAcceptance> known);
+    Status costs(const AutotuneHead& head, std::span<const TreeAcceptance> known);
     int rounds() const { return rounds_; }
     /// Returns the forecasts, fastest first. Empty if nothing could be drafted; the default tree then
     /// applies.
@@ -52,11 +52,11 @@ class TreePilot {
 
   private:
     void sort();
-    Status measure(const PilotHead& head, const TreeShape& shape, bool only_grown);
+    Status measure(const AutotuneHead& head, const TreeShape& shape, bool only_grown);
 
-    PilotParts parts_;
+    AutotuneInputs inputs_;
     std::vector<Conversation> conversations_;
-    Gate& gate_;
+    DebugGate& gate_;
     const RunHooks& hooks_;
     TreeShape chain_, tree_;
     std::vector<std::pair<int, double>> verify_;  ///< as in RoundCosts; empty until measured
@@ -67,11 +67,11 @@ class TreePilot {
 /// --head auto: measures each of `heads` with chains, and the fastest of them also with grown trees. A head's
 /// cost per level is the same in both. `load` prepares a head in place of the previous one. A head that fails
 /// to load is skipped with a warning.
-Status measure_heads(TreePilot& pilot, std::span<const std::string> heads,
-                     FunctionRef<Result<PilotHead>(std::size_t)> load);
+Status measure_heads(TreeAutotuner& pilot, std::span<const std::string> heads,
+                     FunctionRef<Result<AutotuneHead>(std::size_t)> load);
 
 /// Converts a shape to a tree spec.
-TreeSpec spec_of(const TreeShape& shape);
+TreeSpec to_tree_spec(const TreeShape& shape);
 /// Returns a list of {head, tree, tau, round_ms, speedup}.
 nlohmann::json to_json(std::span<const TreeForecast> forecasts);
 

@@ -10,10 +10,10 @@
 namespace draftscope::kernels {
 
 /// Up to this many rows, every thread prepares the activations itself, which is cheaper than another barrier.
-inline constexpr int rows_prepared_twice = 8;
+inline constexpr int max_rows_quantised_per_thread = 8;
 
 /// The matmul kernels of an instruction set.
-const MatmulKernels& matmul_kernels_of(Isa isa);
+const MatmulKernels& matmul_kernels_for(Isa isa);
 
 inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Packing packing) {
     switch (packing.precision) {
@@ -34,7 +34,7 @@ inline MatmulBlocks blocks_kernel(const MatmulKernels& kernels, Packing packing)
 class Activations {
   public:
     Activations(const MatmulKernels& kernels, Precision precision, Rows<const float> x,
-                const RowKernels* row_kernels = nullptr, const NormBefore& norm = {})
+                const RowKernels* row_kernels = nullptr, const PreNorm& norm = {})
         : kernels_(kernels),
           row_kernels_(norm.weight.empty() ? nullptr : row_kernels),
           norm_(norm),
@@ -43,8 +43,8 @@ class Activations {
           bf16_(precision == Precision::bf16 && kernels.bf16_activations),
           x_(x),
           rows_(static_cast<std::size_t>(x.rows > rows_padding ? round_up(x.rows, rows_padding) : x.rows)),
-          groups_(static_cast<std::size_t>(blocks_of(x.cols, int4_ ? int4_block : quant_block))),
-          pairs_(static_cast<std::size_t>(blocks_of(x.cols, 2))) {}
+          groups_(static_cast<std::size_t>(ceil_div(x.cols, int4_ ? int4_block : quant_block))),
+          pairs_(static_cast<std::size_t>(ceil_div(x.cols, 2))) {}
 
     bool needed() const { return int8_ || bf16_ || normed(); }
     std::size_t bytes() const {
@@ -111,7 +111,7 @@ class Activations {
 
     const MatmulKernels& kernels_;
     const RowKernels* row_kernels_;
-    NormBefore norm_;
+    PreNorm norm_;
     bool int8_;
     bool int4_;
     bool bf16_;

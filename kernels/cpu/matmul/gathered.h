@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Products of scattered rows of a RowStore without copying them to the block order of packed weights. Plain
-/// pointers only, as in matmul_kernels.h.
+/// Products of scattered rows of a RowMajorMatrix without copying them to the block order of packed weights.
+/// Plain pointers only, as in matmul_kernels.h.
 namespace draftscope::kernels {
 
 struct MatmulWork;

@@ -17,7 +17,7 @@ constexpr int line = 64;
 constexpr int tile_stride = tile_rows * line;  ///< bytes of one line of 16 rows, contiguous
 
 /// Tile columns for `rows` rows of activations: a power of two.
-int columns_of(int rows) {
+int num_tile_columns(int rows) {
     int columns = 1;
     while (columns < rows && columns < x_rows) columns *= 2;
     return columns;
@@ -25,11 +25,11 @@ int columns_of(int rows) {
 int groups_of_rows(int rows) {
     return (rows + x_rows - 1) / x_rows;
 }
-long chunks_of(int k, int chunk) {
+long num_chunks(int k, int chunk) {
     return (k + chunk - 1) / chunk;
 }
 long scale_groups(int k) {
-    return chunks_of(k, quant_block);
+    return num_chunks(k, quant_block);
 }
 
 /// State of copying 16 rows from the store to a scratch buffer; line l of row r goes to l * tile_stride + r *
@@ -52,7 +52,7 @@ struct Move {
     }
 };
 
-const std::byte* row_of(const GatheredWork& work, int place) {
+const std::byte* row_address(const GatheredWork& work, int place) {
     return work.store + static_cast<std::size_t>(work.ids[place]) * work.row_bytes;
 }
 
@@ -63,8 +63,8 @@ void aim(const GatheredWork& work, int block, int last, std::byte* to, Move& mov
     move.fetch = first + work.rows_ahead < last;
     for (int r = 0; r < tile_rows; ++r) {
         const int at = first + r, then = at + work.rows_ahead;
-        move.from[r] = row_of(work, at < last ? at : last - 1);
-        move.ahead[r] = row_of(work, then < last ? then : last - 1);
+        move.from[r] = row_address(work, at < last ? at : last - 1);
+        move.ahead[r] = row_address(work, then < last ? then : last - 1);
     }
 }
 
@@ -100,7 +100,7 @@ void run_blocks(const GatheredWork& work, int begin, int end) {
     const int last = end * lanes < work.count ? end * lanes : work.count;
     for (int place = begin * lanes; place < last && place < begin * lanes + work.rows_ahead; ++place)
         for (long l = 0; l < lines; ++l)
-            _mm_prefetch(reinterpret_cast<const char*>(row_of(work, place) + l * line), _MM_HINT_T1);
+            _mm_prefetch(reinterpret_cast<const char*>(row_address(work, place) + l * line), _MM_HINT_T1);
     Move move;
     aim(work, begin, last, buffers[0], move);
     for (long l = 0; l < lines; ++l) move(l);
@@ -131,7 +131,7 @@ void run_blocks(const GatheredWork& work, int begin, int end) {
 
 template <typename Product>
 void run(const GatheredWork& work, int begin, int end) {
-    switch (columns_of(work.rows)) {
+    switch (num_tile_columns(work.rows)) {
         case 1:
             return run_blocks<Product, 1>(work, begin, end);
         case 2:
@@ -146,7 +146,7 @@ void run(const GatheredWork& work, int begin, int end) {
 /// int8. Tile 0: sums of a group of inputs, 16 rows of 2 P; tile 1: weights; tile 2: activations, the P high
 /// halves, then the low halves.
 struct Int8Rows {
-    static long lines(int k) { return chunks_of(k, tile_inputs); }
+    static long lines(int k) { return num_chunks(k, tile_inputs); }
     /// Bytes of the tiles of one group of activations and of their scales, with P repeated to fill a vector.
     static std::size_t group_bytes(int k) {
         return static_cast<std::size_t>(lines(k) * tile_stride + scale_groups(k) * line);
@@ -164,7 +164,7 @@ struct Int8Rows {
 
     static void prepare(const MatmulWork& work, std::byte* out) {
         const long groups = scale_groups(work.k), width = groups * quant_block;
-        const int columns = columns_of(work.rows);
+        const int columns = num_tile_columns(work.rows);
         std::memset(out, 0, static_cast<std::size_t>(groups_of_rows(work.rows)) * group_bytes(work.k));
         for (int first = 0; first < work.rows; first += x_rows, out += group_bytes(work.k)) {
             const int rows = work.rows - first < x_rows ? work.rows - first : x_rows;
@@ -265,7 +265,7 @@ struct Int8Rows {
 /// activations of the last, shorter chunk.
 struct Bf16Rows {
     static constexpr int chunk = 32;
-    static long lines(int k) { return chunks_of(k, chunk); }
+    static long lines(int k) { return num_chunks(k, chunk); }
     static std::size_t group_bytes(int k) { return static_cast<std::size_t>(lines(k) * tile_stride); }
     static std::size_t rest_bytes(int) { return 0; }
 

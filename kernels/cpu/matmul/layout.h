@@ -32,7 +32,7 @@ inline constexpr std::uint32_t f32_layout = 1, bf16_layout = 1, int8_layout = 2,
 inline constexpr int round_up(int value, int multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
-inline constexpr int blocks_of(int value, int size) {
+inline constexpr int ceil_div(int value, int size) {
     return (value + size - 1) / size;
 }
 
@@ -54,9 +54,9 @@ inline constexpr std::size_t block_bytes(Precision precision, int k) {
 inline constexpr std::size_t scale_bytes(Packing packing, int k) {
     const std::size_t row = packing.symmetric ? 1 : 2;
     if (packing.precision == Precision::int4)
-        return static_cast<std::size_t>(blocks_of(k, int4_block)) * row * lanes * sizeof(std::uint16_t);
+        return static_cast<std::size_t>(ceil_div(k, int4_block)) * row * lanes * sizeof(std::uint16_t);
     if (packing.precision != Precision::int8) return 0;
-    return static_cast<std::size_t>(blocks_of(k, quant_block)) * lanes * sizeof(std::uint16_t);
+    return static_cast<std::size_t>(ceil_div(k, quant_block)) * lanes * sizeof(std::uint16_t);
 }
 
 inline std::uint16_t to_bf16(float value) {

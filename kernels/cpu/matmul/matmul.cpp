@@ -16,7 +16,7 @@
 
 namespace draftscope::kernels {
 
-const MatmulKernels& matmul_kernels_of(Isa isa) {
+const MatmulKernels& matmul_kernels_for(Isa isa) {
 #if defined(DS_KERNELS_X86)
     switch (isa) {
         case Isa::amx:
@@ -42,7 +42,7 @@ const MatmulKernels& matmul_kernels_of(Isa isa) {
 namespace {
 
 /// Bytes of one core's L2 cache, without activations and outputs.
-std::size_t kept_in_cache() {
+std::size_t l2_budget() {
     long second_cache = 0;
 #if defined(_SC_LEVEL2_CACHE_SIZE)
     second_cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -53,8 +53,8 @@ std::size_t kept_in_cache() {
 
 }  // namespace
 
-bool comes_from_memory(std::size_t bytes) {
-    static const std::size_t kept = kept_in_cache();
+bool exceeds_l2(std::size_t bytes) {
+    static const std::size_t kept = l2_budget();
     return bytes > kept;
 }
 
@@ -74,13 +74,13 @@ void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) 
 }
 
 /// Gate and up outputs can share a piece only if both halves begin at a block boundary.
-bool gates_in_blocks(const Matrix& gate_up) {
+bool gate_is_block_aligned(const Matrix& gate_up) {
     return gate_up.n() % (2 * lanes) == 0;
 }
 
 /// Ops fused with a product.
-struct Around {
-    NormBefore norm;
+struct FusionSpec {
+    PreNorm norm;
     const float* bias = nullptr;
     Rows<float> sum;     ///< the outputs are added to it; null data = none
     bool gated = false;  ///< outputs of the first half become silu(first) * second
@@ -89,17 +89,18 @@ struct Around {
 };
 
 /// A call of matmul() or of a fused variant.
-class Product {
+class MatmulTask {
   public:
-    Product(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const Around& around)
+    MatmulTask(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y,
+               const FusionSpec& around)
         : exec_(exec),
-          kernels_(matmul_kernels_of(exec.isa())),
+          kernels_(matmul_kernels_for(exec.isa())),
           row_kernels_(row_kernels(exec)),
           kernel_(blocks_kernel(kernels_, weights.packing())),
           block_(block_bytes(weights.precision(), weights.k())),
-          around_(around),
+          fusion_(around),
           activations_(kernels_, weights.precision(), x, &row_kernels_, around.norm) {
-        const int all = blocks_of(weights.n(), lanes);
+        const int all = ceil_div(weights.n(), lanes);
         count_ = around.chosen != nullptr ? static_cast<int>(around.chosen->size())
                  : around.gated           ? all / 2
                                           : all;
@@ -117,7 +118,7 @@ class Product {
     }
 
     void run() {
-        if (activations_.needed() && work_.rows > rows_prepared_twice) {
+        if (activations_.needed() && work_.rows > max_rows_quantised_per_thread) {
             shared_ = exec_.shared_scratch(activations_.bytes());
             split_range(exec_, work_.rows, std::int64_t{work_.rows} * work_.k,
                         [&](int thread, int begin, int end) {
@@ -126,19 +127,20 @@ class Product {
                         });
         }
         const std::int64_t operations =
-            std::int64_t{work_.rows} * count_ * lanes * work_.k * (around_.gated ? 2 : 1);
-        const int threads = BlockShares::threads_for(exec_, count_, operations);
-        const int share = blocks_of(count_, threads);
+            std::int64_t{work_.rows} * count_ * lanes * work_.k * (fusion_.gated ? 2 : 1);
+        const int threads = WorkStealingRange::threads_for(exec_, count_, operations);
+        const int share = ceil_div(count_, threads);
         // A forward pass announces its next product; each of its matrices is read from memory, however small.
-        streamed_ = around_.chosen != nullptr || exec_.upcoming().weights != nullptr ||
-                    comes_from_memory(block_ * static_cast<std::size_t>(share));
-        BlockShares shares(count_, threads,
-                           streamed_ ? BlockShares::least : std::max(share, BlockShares::least));
+        streamed_ = fusion_.chosen != nullptr || exec_.next_weights().weights != nullptr ||
+                    exceeds_l2(block_ * static_cast<std::size_t>(share));
+        WorkStealingRange shares(count_, threads,
+                                 streamed_ ? WorkStealingRange::default_min_blocks
+                                           : std::max(share, WorkStealingRange::default_min_blocks));
         run_threads(exec_, threads, [&](int thread) { run_pieces(shares, thread); });
     }
 
   private:
-    void run_pieces(BlockShares& shares, int thread) const {
+    void run_pieces(WorkStealingRange& shares, int thread) const {
         if (!shares.any_left()) return;
         MatmulWork work = work_;
         std::byte* buffer = shared_;
@@ -147,12 +149,12 @@ class Product {
             activations_.prepare(buffer, 0, work.rows, buffer + activations_.bytes());
         }
         activations_.point(work, buffer);
-        if (around_.chosen != nullptr) {
+        if (fusion_.chosen != nullptr) {
             shares.take_all(thread, [&](int begin, int end, bool) { run_chosen(work, begin, end); });
         } else if (streamed_) {
             const int first = share_begin(count_, thread, shares.threads()),
                       last = share_begin(count_, thread + 1, shares.threads());
-            ThreadStream stream(exec_, thread, work.weights, block_, first, last);
+            PrefetchCursor stream(exec_, thread, work.weights, block_, first, last);
             shares.take_all(thread, [&](int begin, int end, bool own) {
                 run_streamed(work, begin, end, own ? &stream : nullptr, last);
                 finish(begin, end);
@@ -160,7 +162,7 @@ class Product {
         } else {
             shares.take_all(thread, [&](int begin, int end, bool) {
                 kernel_(work, begin, end);
-                if (around_.gated) kernel_(work, count_ + begin, count_ + end);
+                if (fusion_.gated) kernel_(work, count_ + begin, count_ + end);
                 finish(begin, end);
             });
         }
@@ -168,13 +170,13 @@ class Product {
 
     /// `own` belongs to the share that ends before block `last`; null if the piece was stolen from another
     /// thread.
-    void run_streamed(MatmulWork& work, int begin, int end, ThreadStream* own, int last) const {
+    void run_streamed(MatmulWork& work, int begin, int end, PrefetchCursor* own, int last) const {
         const auto run = [&](int from, int to) {
-            WeightStream others = stream_of(work.weights, block_, from, to);
+            PrefetchState others = make_prefetch_state(work.weights, block_, from, to);
             work.stream = own != nullptr ? own->get() : &others;
             kernel_(work, from, to);
         };
-        if (!around_.gated) return run(begin, end);
+        if (!fusion_.gated) return run(begin, end);
         if (own != nullptr) own->enter(at(begin), at(end), at(count_ + begin));
         run(begin, end);
         if (own != nullptr) own->enter(at(count_ + begin), at(count_ + end), end < last ? at(end) : nullptr);
@@ -184,24 +186,24 @@ class Product {
 
     /// Runs the fused ops while the outputs of blocks [begin, end) are in the thread's cache.
     void finish(int begin, int end) const {
-        if (!around_.gated && around_.sum.data == nullptr) return;
+        if (!fusion_.gated && fusion_.sum.data == nullptr) return;
         const int first = begin * lanes, columns = std::min(end * lanes, work_.n) - first;
         for (int r = 0; r < work_.rows; ++r) {
             float* y = work_.y + r * work_.y_stride + first;
-            if (around_.gated) {
+            if (fusion_.gated) {
                 row_kernels_.silu_mul(y, y + count_ * lanes, columns, y);
             } else {
-                row_kernels_.add(y, columns, around_.sum.row_data(r) + first);
+                row_kernels_.add(y, columns, fusion_.sum.row_data(r) + first);
             }
         }
     }
 
     void run_chosen(MatmulWork work, int begin, int end) const {
-        const std::span<const int>& chosen = *around_.chosen;
+        const std::span<const int>& chosen = *fusion_.chosen;
         float* const y = work.y;
         for_each_run(chosen, begin, end, [&](int first, int last, int place) {
             const int after = place + last - first;
-            WeightStream stream = stream_of(work.weights, block_, first, last);
+            PrefetchState stream = make_prefetch_state(work.weights, block_, first, last);
             if (after < end) stream.next = at(chosen[static_cast<std::size_t>(after)]);
             work.stream = &stream;
             work.y = y + std::ptrdiff_t{place - first} * lanes;
@@ -214,7 +216,7 @@ class Product {
     const RowKernels& row_kernels_;
     const MatmulBlocks kernel_;
     const std::size_t block_;
-    const Around& around_;
+    const FusionSpec& fusion_;
     const Activations activations_;
     int count_ = 0;
     MatmulWork work_;
@@ -223,7 +225,7 @@ class Product {
 };
 
 /// Returns `x`, normalised if requested, in memory shared by the threads.
-Rows<const float> normed_apart(Exec& exec, const NormBefore& norm, Rows<const float> x) {
+Rows<const float> normed_copy(Exec& exec, const PreNorm& norm, Rows<const float> x) {
     if (norm.weight.empty()) return x;
     const std::size_t floats = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(x.cols);
     const Rows<float> out(reinterpret_cast<float*>(exec.shared_scratch(floats * sizeof(float))), x.rows,
@@ -238,20 +240,21 @@ void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> 
     assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
     if (x.rows == 0 || weights.n() == 0) return;
     if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, nullptr, x, y, bias);
-    Around around;
+    FusionSpec around;
     around.bias = bias;
-    Product(exec, weights, x, y, around).run();
+    MatmulTask(exec, weights, x, y, around).run();
 }
 
-void expect_matmul(Exec& exec, const Matrix* weights) {
-    if (weights == nullptr || weights->data() == nullptr) return exec.expect({});
-    exec.expect(
-        {weights->data(), block_bytes(weights->precision(), weights->k()), blocks_of(weights->n(), lanes)});
+void prefetch_next(Exec& exec, const Matrix* weights) {
+    if (weights == nullptr || weights->data() == nullptr) return exec.set_next_weights({});
+    exec.set_next_weights(
+        {weights->data(), block_bytes(weights->precision(), weights->k()), ceil_div(weights->n(), lanes)});
 }
 
-void expect_gated(Exec& exec, const Matrix& gate_up) {
-    if (gate_up.data() == nullptr || !gates_in_blocks(gate_up)) return expect_matmul(exec, &gate_up);
-    exec.expect({gate_up.data(), block_bytes(gate_up.precision(), gate_up.k()), gate_up.n() / lanes / 2});
+void prefetch_next_gated(Exec& exec, const Matrix& gate_up) {
+    if (gate_up.data() == nullptr || !gate_is_block_aligned(gate_up)) return prefetch_next(exec, &gate_up);
+    exec.set_next_weights(
+        {gate_up.data(), block_bytes(gate_up.precision(), gate_up.k()), gate_up.n() / lanes / 2});
 }
 
 void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> blocks, Rows<const float> x,
@@ -259,36 +262,36 @@ void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> block
     assert(x.cols == weights.k() && y.cols == static_cast<int>(blocks.size()) * lanes && x.rows == y.rows);
     if (x.rows == 0 || blocks.empty()) return;
     if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, &blocks, x, y, nullptr);
-    Around around;
+    FusionSpec around;
     around.chosen = &blocks;
-    Product(exec, weights, x, y, around).run();
+    MatmulTask(exec, weights, x, y, around).run();
 }
 
-void norm_matmul(Exec& exec, const Matrix& weights, const NormBefore& norm, Rows<const float> x,
-                 Rows<float> y, const float* bias) {
+void norm_matmul(Exec& exec, const Matrix& weights, const PreNorm& norm, Rows<const float> x, Rows<float> y,
+                 const float* bias) {
     assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
     if (x.rows == 0 || weights.n() == 0) return;
-    if (weights.on_device()) return matmul(exec, weights, normed_apart(exec, norm, x), y, bias);
-    Around around;
+    if (weights.on_device()) return matmul(exec, weights, normed_copy(exec, norm, x), y, bias);
+    FusionSpec around;
     around.norm = norm;
     around.bias = bias;
-    Product(exec, weights, x, y, around).run();
+    MatmulTask(exec, weights, x, y, around).run();
 }
 
-void norm_matmul_silu(Exec& exec, const Matrix& gate_up, const NormBefore& norm, Rows<const float> x,
+void norm_matmul_silu(Exec& exec, const Matrix& gate_up, const PreNorm& norm, Rows<const float> x,
                       Rows<float> y) {
     assert(x.cols == gate_up.k() && y.cols == gate_up.n() && x.rows == y.rows && gate_up.n() % 2 == 0);
     if (x.rows == 0 || gate_up.n() == 0) return;
-    if (gate_up.on_device() || !gates_in_blocks(gate_up)) {
+    if (gate_up.on_device() || !gate_is_block_aligned(gate_up)) {
         const int half = gate_up.n() / 2;
         norm_matmul(exec, gate_up, norm, x, y);
         const Rows<float> gate(y.data, y.rows, half, y.stride);
         return silu_mul(exec, gate, Rows<const float>(y.data + half, y.rows, half, y.stride), gate);
     }
-    Around around;
+    FusionSpec around;
     around.norm = norm;
     around.gated = true;
-    Product(exec, gate_up, x, y, around).run();
+    MatmulTask(exec, gate_up, x, y, around).run();
 }
 
 void matmul_add(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> product,
@@ -300,9 +303,9 @@ void matmul_add(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<flo
         matmul(exec, weights, x, product);
         return add(exec, product, sum);
     }
-    Around around;
+    FusionSpec around;
     around.sum = sum;
-    Product(exec, weights, x, product, around).run();
+    MatmulTask(exec, weights, x, product, around).run();
 }
 
 }  // namespace draftscope::kernels

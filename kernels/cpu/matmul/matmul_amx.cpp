@@ -41,20 +41,20 @@ inline void store_dots(Dots& dots) {
 }
 
 /// Loops over blocks and rows: `Kernel::run<T>` computes blocks [begin, end) of outputs for T rows, up to
-/// tile_rows. Below Kernel::fewest_rows rows, vpdpbusd (Kernel::Narrow) is faster.
+/// tile_rows. Below Kernel::min_amx_rows rows, vpdpbusd (Kernel::Narrow) is faster.
 template <typename Kernel>
 struct AmxWalk {
     template <int T>
-    static void rows_of(const MatmulWork& work, int begin, int end, int row, int count) {
+    static void run_rows(const MatmulWork& work, int begin, int end, int row, int count) {
         if (count == T) {
             Kernel::template run<T>(work, begin, end, row);
         } else if constexpr (T > 1) {
-            rows_of<T - 1>(work, begin, end, row, count);
+            run_rows<T - 1>(work, begin, end, row, count);
         }
     }
 
     static void blocks(const MatmulWork& work, int begin, int end) {
-        if (work.rows < Kernel::fewest_rows) return TileWalk<typename Kernel::Narrow>::run(work, begin, end);
+        if (work.rows < Kernel::min_amx_rows) return TileWalk<typename Kernel::Narrow>::run(work, begin, end);
         const TileConfig config = Kernel::config(work.rows < tile_rows ? work.rows : tile_rows, work.k);
         const TileScope scope(config);
         // Rows beyond one tile use each block again while it is in cache.
@@ -62,7 +62,7 @@ struct AmxWalk {
         for (int block = begin; block < end; block += step) {
             for (int row = 0; row < work.rows; row += tile_rows) {
                 const int left = work.rows - row;
-                rows_of<tile_rows>(work, block, block + step, row, left < tile_rows ? left : tile_rows);
+                run_rows<tile_rows>(work, block, block + step, row, left < tile_rows ? left : tile_rows);
             }
         }
     }
@@ -72,7 +72,7 @@ struct AmxWalk {
 /// inputs. They are combined and scaled into the f32 sum as in Int8VnniTile, so both give the same bits.
 struct Int8Amx {
     using Narrow = Int8VnniTile;
-    static constexpr int fewest_rows = 3;
+    static constexpr int min_amx_rows = 3;
     static constexpr int half = tile_rows / 2;  ///< rows of activations per tile
     static constexpr int tiles_ahead = 5;  ///< prefetch distance of weights; one stream hides memory latency
     static constexpr int dots_ahead = 1;   ///< groups between a tile product and the use of its sums
@@ -87,7 +87,7 @@ struct Int8Amx {
         tiles.set(0, first, row_bytes);
         if (second > 0) tiles.set(1, second, row_bytes);
         for (int inputs = 2; inputs <= 5; inputs += 3) {
-            const int fours = k > quant_block ? tile_rows : fours_of(k, inputs == 2 ? 0 : 1);
+            const int fours = k > quant_block ? tile_rows : num_quads(k, inputs == 2 ? 0 : 1);
             if (fours == 0) break;
             tiles.set(inputs, first, 4 * fours);
             if (second > 0) tiles.set(inputs + 1, second, 4 * fours);
@@ -96,7 +96,7 @@ struct Int8Amx {
         return tiles;
     }
     /// Number of groups of four inputs in the first or second tile of one group, at most a full tile's.
-    static int fours_of(int k, int tile) {
+    static int num_quads(int k, int tile) {
         const int left = (k - tile * tile_inputs + 3) / 4;
         return left < 0 ? 0 : left < tile_rows ? left : tile_rows;
     }
@@ -246,7 +246,7 @@ struct Int8Amx {
 template <bool Symmetric>
 struct Int4Amx {
     using Narrow = Int4VnniTile<Symmetric>;
-    static constexpr int fewest_rows = 9;
+    static constexpr int min_amx_rows = 9;
     static constexpr int unpacked_ahead = 2;  ///< groups between unpacking and the tile load
     static constexpr int dots_ahead = 2;      ///< groups between a tile product and the use of its sums
     static constexpr int slots = 4;           ///< power of two above both
@@ -479,7 +479,7 @@ const MatmulKernels matmul_kernels_amx = {TileWalk<F32Tile>::run,
                                           to_bf16_pairs,
                                           &gathered_int8_amx,
                                           &gathered_bf16_amx,
-                                          passing_int8_amx,
-                                          passing_bf16_amx};
+                                          threshold_matmul_int8_amx,
+                                          threshold_matmul_bf16_amx};
 
 }  // namespace draftscope::kernels

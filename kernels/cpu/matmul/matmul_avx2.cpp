@@ -204,7 +204,7 @@ __m256 magnitude(__m256 a) {
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
 }
 
-float largest_of(__m256 a) {
+float horizontal_max(__m256 a) {
     const __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     const __m128 pair = _mm_max_ps(half, _mm_movehl_ps(half, half));
     return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
@@ -236,7 +236,7 @@ namespace {
 
 /// Quantises `Parts` times 8 values of one group to at most `most` in size; returns the scale.
 template <int Parts>
-float quantise_group(const float* x, int count, int most, __m256i (&q)[Parts]) {
+float quantise_group(const float* x, int count, int max_quant, __m256i (&q)[Parts]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -245,8 +245,8 @@ float quantise_group(const float* x, int count, int most, __m256i (&q)[Parts]) {
     };
     __m256 top = _mm256_setzero_ps();
     for (int v = 0; v < Parts; ++v) top = _mm256_max_ps(top, magnitude(part(v)));
-    const float largest = largest_of(top);
-    const auto limit = static_cast<float>(most);
+    const float largest = horizontal_max(top);
+    const auto limit = static_cast<float>(max_quant);
     const __m256 inverse = _mm256_set1_ps(largest > smallest ? limit / largest : 0.0f);
     for (int v = 0; v < Parts; ++v) q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(part(v), inverse));
     return largest > smallest ? largest / limit : 0.0f;
@@ -259,7 +259,7 @@ void store_bytes(const __m256i* q, std::int8_t* out) {
                         _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
 }
 
-int sum_of(__m256i a) {
+int horizontal_sum(__m256i a) {
     __m128i half = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
     half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
     return _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1)));
@@ -286,7 +286,7 @@ void matmul_quantise_int4_avx2(const float* x, int k, std::int8_t* q, float* sca
         __m256i values[int4_block / 8];
         scale[g] = quantise_group(x + g * int4_block, k - g * int4_block, 127, values);
         store_bytes(values, q);
-        const int total = sum_of(
+        const int total = horizontal_sum(
             _mm256_add_epi32(_mm256_add_epi32(values[0], values[1]), _mm256_add_epi32(values[2], values[3])));
         start[g] = -int4_offset * total;
         sum[g] = static_cast<float>(total) * scale[g];

@@ -41,8 +41,8 @@ class StreamReader {
     }
 
   private:
-    WeightStream* kept_;
-    WeightStream stream_;
+    PrefetchState* kept_;
+    PrefetchState stream_;
 };
 
 /// Loads 16 scales of one group as f32.
@@ -99,7 +99,7 @@ struct F32Tile {
 
 /// Quantises `Parts` times 16 values of one group to at most `most` in size; returns the scale.
 template <int Parts>
-inline float quantise_group(const float* x, int count, int most, __m512i (&q)[Parts]) {
+inline float quantise_group(const float* x, int count, int max_quant, __m512i (&q)[Parts]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     __m512 part[Parts];
@@ -121,7 +121,7 @@ inline float quantise_group(const float* x, int count, int most, __m512i (&q)[Pa
 #pragma GCC unroll 8
     for (int v = 0; v < Parts; ++v) top[v % 2] = _mm512_max_ps(top[v % 2], _mm512_abs_ps(part[v]));
     const float largest = _mm512_reduce_max_ps(_mm512_max_ps(top[0], top[1]));
-    const auto limit = static_cast<float>(most);
+    const auto limit = static_cast<float>(max_quant);
     const __m512 inverse = _mm512_set1_ps(largest > smallest ? limit / largest : 0.0f);
 #pragma GCC unroll 8
     for (int v = 0; v < Parts; ++v) q[v] = _mm512_cvtps_epi32(_mm512_mul_ps(part[v], inverse));

@@ -9,7 +9,7 @@ namespace draftscope::kernels {
 
 /// The order in which a thread prefetches memory. First come the weights of its blocks up to `end`, then
 /// those of the next product, one line at a time.
-struct WeightStream {
+struct PrefetchState {
     const std::byte* at = nullptr;    ///< the next line to fetch
     const std::byte* end = nullptr;   ///< end of this product's weights
     const std::byte* next = nullptr;  ///< the next product's weights
@@ -41,7 +41,7 @@ struct MatmulWork {
     const float* bias = nullptr;   ///< [N] or null
     float* y = nullptr;            ///< [M, y_stride]
     std::int64_t y_stride = 0;
-    WeightStream* stream =
+    PrefetchState* stream =
         nullptr;  ///< for [begin, end); null if blocks are not contiguous in the order of use
 };
 
@@ -49,8 +49,9 @@ struct MatmulWork {
 using MatmulBlocks = void (*)(const MatmulWork& work, int begin, int end);
 
 struct GatheredKernel;
-struct PassingRow;
-using PassingBlocks = void (*)(const MatmulWork& work, int begin, int end, int first, PassingRow* rows);
+struct ThresholdedRow;
+using ThresholdMatmulBlocks = void (*)(const MatmulWork& work, int begin, int end, int first,
+                                       ThresholdedRow* rows);
 
 struct MatmulKernels {
     MatmulBlocks f32;
@@ -72,8 +73,8 @@ struct MatmulKernels {
     const GatheredKernel* gathered_bf16 = nullptr;
     /// Products of few inputs that keep outputs above bounds (kernels/cpu/matmul/threshold_matmul.h); null if
     /// outputs are written first.
-    PassingBlocks passing_int8 = nullptr;
-    PassingBlocks passing_bf16 = nullptr;
+    ThresholdMatmulBlocks threshold_matmul_int8 = nullptr;
+    ThresholdMatmulBlocks threshold_matmul_bf16 = nullptr;
 };
 
 extern const MatmulKernels matmul_kernels_portable;

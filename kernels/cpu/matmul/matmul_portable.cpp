@@ -52,7 +52,7 @@ void bf16_blocks(const MatmulWork& work, int begin, int end) {
 }
 
 void int8_blocks(const MatmulWork& work, int begin, int end) {
-    const int groups = blocks_of(work.k, quant_block);
+    const int groups = ceil_div(work.k, quant_block);
     const int padded = round_up(work.k, int8_padding);
     const auto width = static_cast<std::size_t>(groups) * quant_block;
     for (int block = begin; block < end; ++block) {
@@ -82,7 +82,7 @@ void int8_blocks(const MatmulWork& work, int begin, int end) {
 
 template <bool Symmetric>
 void int4_blocks(const MatmulWork& work, int begin, int end) {
-    const int groups = blocks_of(work.k, int4_block);
+    const int groups = ceil_div(work.k, int4_block);
     constexpr int scale_rows = Symmetric ? 1 : 2;
     for (int block = begin; block < end; ++block) {
         const auto* w = reinterpret_cast<const std::uint8_t*>(
@@ -112,12 +112,12 @@ void int4_blocks(const MatmulWork& work, int begin, int end) {
 
 /// Quantises the values of one group to at most `most` in size; returns the scale.
 template <int Size>
-float quantise_group(const float* x, int count, int most, std::int32_t (&q)[Size]) {
+float quantise_group(const float* x, int count, int max_quant, std::int32_t (&q)[Size]) {
     // Below this the reciprocal would overflow; such a block adds nothing that f32 sums would keep.
     constexpr float smallest = 1e-30f;
     float largest = 0.0f;
     for (int i = 0; i < count; ++i) largest = std::max(largest, std::fabs(x[i]));
-    const auto limit = static_cast<float>(most);
+    const auto limit = static_cast<float>(max_quant);
     const float inverse = largest > smallest ? limit / largest : 0.0f;
     for (int i = 0; i < Size; ++i) {
         const float scaled = i < count ? x[i] * inverse : 0.0f;
@@ -127,7 +127,7 @@ float quantise_group(const float* x, int count, int most, std::int32_t (&q)[Size
 }
 
 void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int32_t*) {
-    const int groups = blocks_of(k, quant_block);
+    const int groups = ceil_div(k, quant_block);
     for (int g = 0; g < groups; ++g) {
         const int first = g * quant_block;
         std::int32_t values[quant_block];
@@ -142,7 +142,7 @@ void quantise_row(const float* x, int k, std::int8_t* q, float* scale, std::int3
 }
 
 void quantise_row_int4(const float* x, int k, std::int8_t* q, float* scale, std::int32_t* start, float* sum) {
-    for (int g = 0; g < blocks_of(k, int4_block); ++g, q += int4_block) {
+    for (int g = 0; g < ceil_div(k, int4_block); ++g, q += int4_block) {
         const int first = g * int4_block;
         std::int32_t values[int4_block];
         scale[g] = quantise_group(x + first, std::min(int4_block, k - first), 127, values);

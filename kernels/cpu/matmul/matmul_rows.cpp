@@ -15,46 +15,47 @@ namespace {
 
 /// Blocks of 16 rows that are copied to tile order before one call of the matmul kernel. bf16 tiles need
 /// four, and configuring tiles costs as much as a short block.
-constexpr int together = 4;
+constexpr int blocks_per_call = 4;
 /// Prefetch distance into L2, because the hardware cannot predict scattered rows. With less than most of the
 /// L1 size, reads were a quarter slower (Sapphire Rapids class, 48 KiB).
-constexpr std::size_t bytes_ahead = 40 << 10;
+constexpr std::size_t prefetch_distance = 40 << 10;
 
 constexpr std::size_t aligned(std::size_t bytes) {
     return (bytes + RowShape::alignment - 1) / RowShape::alignment * RowShape::alignment;
 }
 
-int rows_ahead_of(const RowStore& store) {
-    return std::clamp(static_cast<int>(bytes_ahead / store.row_bytes()), lanes, together * lanes);
+int prefetch_rows(const RowMajorMatrix& store) {
+    return std::clamp(static_cast<int>(prefetch_distance / store.row_bytes()), lanes,
+                      blocks_per_call * lanes);
 }
 
 /// One thread's share: blocks [begin, end) of 16 rows of `ids`, copied to tile order.
 class GatheredBlocks {
   public:
-    GatheredBlocks(Exec& exec, const RowStore& store, std::span<const TokenId> ids)
+    GatheredBlocks(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids)
         : store_(store),
           ids_(ids),
           shape_(store.packing(), store.k()),
-          interleave_(interleave_of(exec)),
+          interleave_(interleave_for(exec)),
           block_(block_bytes(store.packing().precision, store.k())),
           scales_(scale_bytes(store.packing(), store.k())),
-          rows_ahead_(rows_ahead_of(store)) {}
+          rows_ahead_(prefetch_rows(store)) {}
 
     std::size_t scratch_bytes() const {
-        return aligned(together * block_) + aligned(tile_bytes) + aligned(together * scales_);
+        return aligned(blocks_per_call * block_) + aligned(tile_bytes) + aligned(blocks_per_call * scales_);
     }
 
     void run(MatmulBlocks kernel, MatmulWork work, std::byte* scratch, int begin, int end) const {
         auto* values = scratch;
-        auto* scales = scratch + aligned(together * block_) + aligned(tile_bytes);
+        auto* scales = scratch + aligned(blocks_per_call * block_) + aligned(tile_bytes);
         float* const y = work.y;
         work.weights = values;
         work.scales = reinterpret_cast<const std::uint16_t*>(scales);
         const int last = std::min(end * lanes, static_cast<int>(ids_.size()));
         for (int place = begin * lanes; place < std::min(begin * lanes + rows_ahead_, last); ++place)
             prefetch_row(row(place), store_.row_bytes());
-        for (int first = begin; first < end; first += together) {
-            const int count = std::min(together, end - first);
+        for (int first = begin; first < end; first += blocks_per_call) {
+            const int count = std::min(blocks_per_call, end - first);
             for (int b = 0; b < count; ++b) fill(values, scales, b, (first + b) * lanes, last);
             work.n = std::min(count * lanes, static_cast<int>(ids_.size()) - first * lanes);
             work.y = y + std::ptrdiff_t{first} * lanes;
@@ -64,7 +65,7 @@ class GatheredBlocks {
 
   private:
     const std::byte* row(int place) const {
-        return RowStoreAccess::row(store_, ids_[static_cast<std::size_t>(place)]);
+        return RowMajorAccess::row(store_, ids_[static_cast<std::size_t>(place)]);
     }
 
     /// Fills block `b` of the scratch from the rows at `place`. Lanes past the last row repeat it; their
@@ -86,7 +87,7 @@ class GatheredBlocks {
                     place + rows_ahead_ < last ? ahead.data() : nullptr);
     }
 
-    const RowStore& store_;
+    const RowMajorMatrix& store_;
     std::span<const TokenId> ids_;
     RowShape shape_;
     Interleave16 interleave_;
@@ -96,22 +97,22 @@ class GatheredBlocks {
 
 /// The most rows of activations for which a bf16 tile multiplies stored rows directly. For more, copying the
 /// rows to tile order once is cheaper than reading them twice.
-constexpr int most_bf16_gathered = 8;
+constexpr int max_bf16_gathered_rows = 8;
 
 const GatheredKernel* gathered_kernel(const MatmulKernels& kernels, Packing packing, int rows) {
     if (packing.precision == Precision::int8) return kernels.gathered_int8;
-    if (packing.precision == Precision::bf16 && rows <= most_bf16_gathered) return kernels.gathered_bf16;
+    if (packing.precision == Precision::bf16 && rows <= max_bf16_gathered_rows) return kernels.gathered_bf16;
     return nullptr;
 }
 
 /// Minimum number of blocks in a piece: the first rows of each piece are not prefetched.
-constexpr int least_blocks = 16;
+constexpr int min_piece_blocks = 16;
 
 /// Inputs for multiplying stored rows directly. `scratch` holds x_bytes() and scratch_bytes().
-GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work, const RowStore& store,
+GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work, const RowMajorMatrix& store,
                            std::span<const TokenId> ids, std::byte* scratch) {
     GatheredWork gathered;
-    gathered.store = RowStoreAccess::row(store, 0);
+    gathered.store = RowMajorAccess::row(store, 0);
     gathered.row_bytes = store.row_bytes();
     gathered.ids = ids.data();
     gathered.count = static_cast<int>(ids.size());
@@ -119,7 +120,7 @@ GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work,
     gathered.rows = work.rows;
     gathered.x = scratch;
     gathered.scratch = scratch + aligned(kernel.x_bytes(work.k, work.rows));
-    gathered.rows_ahead = rows_ahead_of(store);
+    gathered.rows_ahead = prefetch_rows(store);
     gathered.y = work.y;
     gathered.y_stride = work.y_stride;
     kernel.prepare(work, scratch);
@@ -128,13 +129,13 @@ GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work,
 
 }  // namespace
 
-void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids, Rows<const float> x,
+void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids, Rows<const float> x,
                  Rows<float> y) {
     assert(x.cols == store.k() && y.cols == static_cast<int>(ids.size()) && x.rows == y.rows);
     if (x.rows == 0 || ids.empty()) return;
-    if (Device* device = RowStoreAccess::device(store))
-        return DeviceMatrixAccess::matmul_rows(*device, RowStoreAccess::on_device(store), ids, x, y);
-    const MatmulKernels& kernels = matmul_kernels_of(exec.isa());
+    if (Device* device = RowMajorAccess::device(store))
+        return DeviceMatrixAccess::matmul_rows(*device, RowMajorAccess::on_device(store), ids, x, y);
+    const MatmulKernels& kernels = matmul_kernels_for(exec.isa());
     const MatmulBlocks kernel = blocks_kernel(kernels, store.packing());
     MatmulWork work;
     work.k = store.k();
@@ -145,7 +146,7 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
     work.y_stride = y.stride;
     const Activations activations(kernels, store.packing().precision, x);
     std::byte* shared = nullptr;
-    if (activations.needed() && x.rows > rows_prepared_twice) {
+    if (activations.needed() && x.rows > max_rows_quantised_per_thread) {
         shared = exec.shared_scratch(activations.bytes());
         split_range(exec, x.rows, std::int64_t{x.rows} * x.cols,
                     [&](int, int begin, int end) { activations.prepare(shared, begin, end); });
@@ -160,8 +161,9 @@ void matmul_rows(Exec& exec, const RowStore& store, std::span<const TokenId> ids
                                           ? blocks.scratch_bytes()
                                           : aligned(gathered->x_bytes(work.k, work.rows)) +
                                                 gathered->scratch_bytes(work.k, store.row_bytes());
-    const int count = blocks_of(static_cast<int>(ids.size()), lanes);
-    BlockShares shares(count, BlockShares::threads_for(exec, count, operations), least_blocks);
+    const int count = ceil_div(static_cast<int>(ids.size()), lanes);
+    WorkStealingRange shares(count, WorkStealingRange::threads_for(exec, count, operations),
+                             min_piece_blocks);
     run_threads(exec, shares.threads(), [&](int thread) {
         if (!shares.any_left()) return;
         const std::size_t own = shared == nullptr ? aligned(activations.bytes()) : 0;

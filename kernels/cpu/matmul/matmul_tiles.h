@@ -15,11 +15,11 @@ namespace draftscope::kernels {
 template <typename Tile>
 struct TileWalk {
     template <int R, int T>
-    static void rows_of(const MatmulWork& work, int block, int row, int count) {
+    static void run_rows(const MatmulWork& work, int block, int row, int count) {
         if (count == T) {
             Tile::template run<R, T>(work, block, row);
         } else if constexpr (T > 1) {
-            rows_of<R, T - 1>(work, block, row, count);
+            run_rows<R, T - 1>(work, block, row, count);
         }
     }
 
@@ -32,7 +32,7 @@ struct TileWalk {
             const int first = work.rows * t / tiles;
             const int last = work.rows * (t + 1) / tiles;
             if (work.stream != nullptr) work.stream->step = line * (t + 1) / tiles - line * t / tiles;
-            rows_of<R, Tile::rows>(work, block, first, last - first);
+            run_rows<R, Tile::rows>(work, block, first, last - first);
         }
     }
 
@@ -55,7 +55,7 @@ struct TileWalk {
   private:
     static constexpr int line = 64;
 
-    static void fetch_ahead(WeightStream& stream, const std::byte* used) {
+    static void fetch_ahead(PrefetchState& stream, const std::byte* used) {
         constexpr std::ptrdiff_t beyond = 16 << 10;
         const std::byte* to = std::min(used + (Tile::blocks - 1) * stream.block + beyond, stream.end - line);
         if (stream.at < used) return;

@@ -21,7 +21,7 @@ float rounded(float value) {
 }
 
 /// The largest absolute value: the bits of floats of one sign have the same order as the floats.
-float largest_of(const float* values, int count) {
+float max_abs(const float* values, int count) {
     std::int32_t largest = 0;
     for (int i = 0; i < count; ++i)
         largest = std::max(largest, std::bit_cast<std::int32_t>(values[i]) & 0x7fffffff);
@@ -32,7 +32,7 @@ float largest_of(const float* values, int count) {
 void encode_int8(const float* values, int k, std::int8_t* out, std::uint16_t* scales) {
     for (int first = 0; first < k; first += quant_block) {
         const int count = std::min(quant_block, k - first);
-        const std::uint16_t scale = int8_scale(largest_of(values + first, count));
+        const std::uint16_t scale = int8_scale(max_abs(values + first, count));
         const float step = from_bf16(scale);
         scales[first / quant_block * lanes] = scale;
         if (!(step > 0.0f)) {
@@ -56,11 +56,11 @@ void encode_bf16(const float* values, int k, std::uint16_t* out) {
 class BlockWriter {
   public:
     BlockWriter(Exec& exec, const Matrix& matrix)
-        : interleave_(interleave_of(exec)),
+        : interleave_(interleave_for(exec)),
           packing_(matrix.packing()),
           shape_(packing_, matrix.k()),
           stride_(round_up_bytes(shape_.groups * sizeof(std::uint32_t))),
-          blocks_(blocks_of(matrix.n(), lanes)),
+          blocks_(ceil_div(matrix.n(), lanes)),
           data_(const_cast<std::byte*>(matrix.data())),
           k_(matrix.k()) {}
 
@@ -106,7 +106,7 @@ class BlockWriter {
 /// are zeros.
 template <typename Encode>
 void for_each_block(Exec& exec, const Matrix& matrix, const BlockWriter& writer, Encode encode) {
-    const int turns = blocks_of(writer.blocks(), blocks_in_turn);
+    const int turns = ceil_div(writer.blocks(), blocks_in_turn);
     exec.parallel(turns, [&](int turn) {
         std::byte* scratch = exec.scratch(turn % exec.threads(), writer.scratch_bytes());
         const int last = std::min((turn + 1) * blocks_in_turn, writer.blocks());

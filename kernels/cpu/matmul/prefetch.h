@@ -11,16 +11,16 @@
 namespace draftscope::kernels {
 
 /// Prefetch distance in bytes: more than memory delivers within its latency.
-inline constexpr std::ptrdiff_t fetched_ahead = 8 << 10;
+inline constexpr std::ptrdiff_t prefetch_distance = 8 << 10;
 inline constexpr std::ptrdiff_t weight_line = 64;
 
 /// Returns whether a thread's share of `bytes` is read from memory in every call. Smaller shares stay in L2
 /// if nothing else is read in between; for those, several parallel streams are faster than one.
-bool comes_from_memory(std::size_t bytes);
+bool exceeds_l2(std::size_t bytes);
 
 /// The stream of blocks [begin, end). Its last line is prefetched repeatedly at the end, at no cost.
-inline WeightStream stream_of(const std::byte* weights, std::size_t block, int begin, int end,
-                              std::ptrdiff_t fetched = fetched_ahead) {
+inline PrefetchState make_prefetch_state(const std::byte* weights, std::size_t block, int begin, int end,
+                                         std::ptrdiff_t fetched = prefetch_distance) {
     const std::byte* first = weights + static_cast<std::size_t>(begin) * block;
     const std::byte* last = weights + static_cast<std::size_t>(end) * block - weight_line;
     return {first + std::min(fetched, last - first), last + weight_line, last,
@@ -29,35 +29,36 @@ inline WeightStream stream_of(const std::byte* weights, std::size_t block, int b
 
 /// Prefetches what `thread` reads in one product. After blocks [begin, end) follows the start of its share of
 /// the weights announced by Exec::expect().
-class ThreadStream {
+class PrefetchCursor {
   public:
-    ThreadStream(Exec& exec, int thread, const std::byte* weights, std::size_t block, int begin, int end)
-        : ahead_(exec.read_ahead(thread)), first_(weights + static_cast<std::size_t>(begin) * block) {
-        std::ptrdiff_t fetched = fetched_ahead;
+    PrefetchCursor(Exec& exec, int thread, const std::byte* weights, std::size_t block, int begin, int end)
+        : ahead_(exec.prefetch_hint(thread)), first_(weights + static_cast<std::size_t>(begin) * block) {
+        std::ptrdiff_t fetched = prefetch_distance;
         if (ahead_ != nullptr && ahead_->weights.load(std::memory_order_relaxed) == first_)
             fetched =
                 std::max(fetched, static_cast<std::ptrdiff_t>(ahead_->bytes.load(std::memory_order_relaxed)));
-        stream_ = stream_of(weights, block, begin, end, fetched);
-        const Exec::Upcoming& upcoming = exec.upcoming();
-        if (ahead_ == nullptr || upcoming.weights == nullptr) return;
-        const int share = share_begin(upcoming.blocks, thread, exec.threads());
-        stream_.next = after_ = upcoming.weights + static_cast<std::size_t>(share) * upcoming.block_bytes;
+        stream_ = make_prefetch_state(weights, block, begin, end, fetched);
+        const Exec::NextWeights& next_weights = exec.next_weights();
+        if (ahead_ == nullptr || next_weights.weights == nullptr) return;
+        const int share = share_begin(next_weights.blocks, thread, exec.threads());
+        stream_.next = after_ =
+            next_weights.weights + static_cast<std::size_t>(share) * next_weights.block_bytes;
     }
-    ~ThreadStream() {
+    ~PrefetchCursor() {
         if (ahead_ == nullptr) return;
         const bool still_here = after_ == nullptr || within(first_, stream_.end);
         ahead_->bytes.store(still_here ? 0 : static_cast<std::size_t>(stream_.at - after_),
                             std::memory_order_relaxed);
         ahead_->weights.store(after_, std::memory_order_relaxed);
     }
-    ThreadStream(const ThreadStream&) = delete;
-    ThreadStream& operator=(const ThreadStream&) = delete;
-    WeightStream* get() { return &stream_; }
+    PrefetchCursor(const PrefetchCursor&) = delete;
+    PrefetchCursor& operator=(const PrefetchCursor&) = delete;
+    PrefetchState* get() { return &stream_; }
 
     /// Starts the next range [first, end) of a share that is not contiguous. `behind` is what follows; null =
     /// the announced weights, if any.
     void enter(const std::byte* first, const std::byte* end, const std::byte* behind) {
-        if (!within(first, end)) stream_.at = first + std::min(fetched_ahead, end - weight_line - first);
+        if (!within(first, end)) stream_.at = first + std::min(prefetch_distance, end - weight_line - first);
         first_ = first;
         stream_.end = end;
         stream_.next = behind != nullptr ? behind : after_ != nullptr ? after_ : end - weight_line;
@@ -68,10 +69,10 @@ class ThreadStream {
         return stream_.at >= first && stream_.at < end;
     }
 
-    ReadAhead* ahead_;
+    PrefetchHint* ahead_;
     const std::byte* first_;
     const std::byte* after_ = nullptr;
-    WeightStream stream_;
+    PrefetchState stream_;
 };
 
 }  // namespace draftscope::kernels

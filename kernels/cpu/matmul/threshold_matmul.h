@@ -9,7 +9,7 @@ namespace draftscope::kernels {
 struct MatmulWork;
 
 /// The outputs of one row of activations above the bound, in order.
-struct PassingRow {
+struct ThresholdedRow {
     float bound = 0;  ///< outputs above it are kept; +inf = none
     int count = 0;
     float* values = nullptr;         ///< capacity: 16 more than the number of outputs
@@ -17,10 +17,10 @@ struct PassingRow {
 };
 
 /// Appends the outputs of blocks [begin, end) above their bounds to rows[0 .. M). Block 0 begins with output
-/// number `first`. The bits are those of the instruction set's MatmulBlocks, for up to most_passing_inputs
+/// number `first`. The bits are those of the instruction set's MatmulBlocks, for up to max_threshold_inputs
 /// inputs.
-void passing_int8_amx(const MatmulWork& work, int begin, int end, int first, PassingRow* rows);
-void passing_bf16_amx(const MatmulWork& work, int begin, int end, int first, PassingRow* rows);
-inline constexpr int most_passing_inputs = 128;
+void threshold_matmul_int8_amx(const MatmulWork& work, int begin, int end, int first, ThresholdedRow* rows);
+void threshold_matmul_bf16_amx(const MatmulWork& work, int begin, int end, int first, ThresholdedRow* rows);
+inline constexpr int max_threshold_inputs = 128;
 
 }  // namespace draftscope::kernels

@@ -32,7 +32,7 @@ inline void store_sums(Sum (&first)[lanes]) {
 
 /// Keeps those of 16 sums above the row's bound. Up to 16 entries after the list may be written; usually few
 /// are, since stores across a cache line cost twice.
-inline void keep(PassingRow& row, __m512 sums, __m512i places, __mmask16 real) {
+inline void keep(ThresholdedRow& row, __m512 sums, __m512i places, __mmask16 real) {
     constexpr int few = 4;
     const __mmask16 above = _mm512_mask_cmp_ps_mask(real, sums, _mm512_set1_ps(row.bound), _CMP_GT_OQ);
     const __m512 values = _mm512_maskz_compress_ps(above, sums);
@@ -51,7 +51,7 @@ inline __mmask16 real_lanes(const MatmulWork& work, int block) {
     const int left = work.n - block * lanes;
     return static_cast<__mmask16>(left >= lanes ? 0xffffu : (1u << left) - 1u);
 }
-inline __m512i places_of(int first, int block) {
+inline __m512i output_indices(int first, int block) {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_add_epi32(lane, _mm512_set1_epi32(first + block * lanes));
 }
@@ -78,7 +78,7 @@ struct Int8 {
     }
 
     static void run(const MatmulWork& work, int begin, int end, int first, int row, int rows,
-                    PassingRow* kept) {
+                    ThresholdedRow* kept) {
         const std::int8_t* x = work.x_int8 + row * 2 * quant_block;
         const std::int8_t* lower = x + 2 * half * quant_block;
         const bool wide = work.k > tile_inputs;
@@ -92,7 +92,7 @@ struct Int8 {
 
     template <bool Lower>
     static void run_blocks(const MatmulWork& work, int begin, int end, int first, int row, int rows,
-                           PassingRow* kept) {
+                           ThresholdedRow* kept) {
         const long stride = (work.k + int8_padding - 1) / int8_padding * int8_padding * lanes;
         const std::byte* w = work.weights + begin * stride;
         // The sums of a block are processed while the next block's tiles are computed.
@@ -114,7 +114,7 @@ struct Int8 {
             if (block > begin) {
                 const int ready = block - 1;
                 const __m512 scale = load_scales(work.scales + ready * lanes);
-                const __m512i places = places_of(first, ready);
+                const __m512i places = output_indices(first, ready);
                 const __mmask16 real = real_lanes(work, ready);
                 for (int t = 0; t < rows; ++t) {
                     const __m512i high = _mm512_load_si512(sums[ready % 2][2 * t]);
@@ -134,7 +134,7 @@ struct Int8 {
 
 /// bf16. Tile 0: sums; tile 1: activations; tile 2: weights; tiles 3 and 4: activations and weights of the
 /// last, shorter chunk of inputs.
-struct Bf16 {
+struct half_t {
     static constexpr int height = tile_rows;
     static constexpr int chunk = 32;
 
@@ -152,7 +152,7 @@ struct Bf16 {
     }
 
     static void run(const MatmulWork& work, int begin, int end, int first, int row, int rows,
-                    PassingRow* kept) {
+                    ThresholdedRow* kept) {
         const long pairs = (work.k + 1) / 2, whole = work.k / chunk;
         const long stride = pairs * row_bytes, chunk_bytes = chunk / 2 * row_bytes;
         const std::byte* w = work.weights + begin * stride;
@@ -175,7 +175,7 @@ struct Bf16 {
             }
             if (block > begin) {
                 const int ready = block - 1;
-                const __m512i places = places_of(first, ready);
+                const __m512i places = output_indices(first, ready);
                 const __mmask16 real = real_lanes(work, ready);
                 for (int t = 0; t < rows; ++t)
                     keep(kept[t], _mm512_load_ps(sums[ready % 2][t]), places, real);
@@ -186,7 +186,7 @@ struct Bf16 {
 };
 
 template <typename Product>
-void run_passing(const MatmulWork& work, int begin, int end, int first, PassingRow* rows) {
+void run_threshold_matmul(const MatmulWork& work, int begin, int end, int first, ThresholdedRow* rows) {
     for (int row = 0; row < work.rows; row += Product::height) {
         const int left = work.rows - row, count = left < Product::height ? left : Product::height;
         const TileConfig config = Product::config(count, work.k);
@@ -197,11 +197,11 @@ void run_passing(const MatmulWork& work, int begin, int end, int first, PassingR
 
 }  // namespace
 
-void passing_int8_amx(const MatmulWork& work, int begin, int end, int first, PassingRow* rows) {
-    run_passing<Int8>(work, begin, end, first, rows);
+void threshold_matmul_int8_amx(const MatmulWork& work, int begin, int end, int first, ThresholdedRow* rows) {
+    run_threshold_matmul<Int8>(work, begin, end, first, rows);
 }
-void passing_bf16_amx(const MatmulWork& work, int begin, int end, int first, PassingRow* rows) {
-    run_passing<Bf16>(work, begin, end, first, rows);
+void threshold_matmul_bf16_amx(const MatmulWork& work, int begin, int end, int first, ThresholdedRow* rows) {
+    run_threshold_matmul<half_t>(work, begin, end, first, rows);
 }
 
 }  // namespace draftscope::kernels

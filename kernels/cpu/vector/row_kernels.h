@@ -16,7 +16,7 @@ struct ScoreTile {
     float* const* scores = nullptr;   ///< [rows], each [blocks * key_lanes]
     int rows = 0;
     const void* keys = nullptr;     ///< of the first block, f32 or fp16: [head_dim, key_lanes]
-    bool halves = false;            ///< whether keys and values are fp16
+    bool fp16 = false;              ///< whether keys and values are fp16
     std::int64_t block_stride = 0;  ///< values between two blocks
     int blocks = 0;
     int head_dim = 0;
@@ -31,7 +31,7 @@ struct MixTile {
     float* const* out = nullptr;  ///< [rows], each [head_dim], unnormalised; added to unless `first` is 0
     int rows = 0;
     const void* values = nullptr;  ///< of this key/value head, f32 or fp16
-    bool halves = false;
+    bool fp16 = false;
     std::int64_t stride = 0;              ///< values between two slots
     const std::int32_t* slots = nullptr;  ///< slot of each position
     int first = 0, last = 0;
@@ -42,7 +42,7 @@ struct RowKernels {
     void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
     void (*silu_mul)(const float* gate, const float* up, int n, float* y);
     void (*add)(const float* x, int n, float* y);
-    void (*round_to_bf16)(float* x, int n);
+    void (*cast_to_bf16)(float* x, int n);
     /// Nearest fp16, ties to even, clamped to +-65504; NaN stays NaN.
     void (*to_f16)(const float* x, int n, std::uint16_t* y);
     /// RoPE of x [heads, 2 * half] in place.
@@ -58,7 +58,7 @@ struct RowKernels {
     /// Finds the values above `limit` and the first `ties` values equal to it. Input is values[0, n), without
     /// NaN. Writes their places in order, `most` in all.
     void (*take_places)(const float* values, const std::int32_t* places, int n, float limit, int ties,
-                        int most, std::int32_t* out);
+                        int max_found, std::int32_t* out);
     /// Counts the values of x[0, n) above `limit`.
     int (*count_above)(const float* x, int n, float limit);
     /// Finds the values of x[0, n) above `low` but not above `high`, in order. Returns the count; `values`
@@ -74,7 +74,7 @@ struct RowKernels {
     void (*score_blocks)(const ScoreTile& tile);
     /// Replaces scores by 2^(score * scale / ln 2 - maximum). `maximum_and_sum` gets the maximum and the sum
     /// of the results. `scores` has capacity for whole vectors.
-    void (*soften)(float* scores, int count, float scale, float* maximum_and_sum);
+    void (*exp2_scores)(float* scores, int count, float scale, float* maximum_and_sum);
     void (*mix)(const MixTile& tile);
     /// Merges `chunks` partials (output, maximum, sum), `partial_step` floats apart, to out[head_dim].
     void (*join_chunks)(const float* partials, int chunks, std::int64_t partial_step, int head_dim,

@@ -48,7 +48,7 @@ struct RowKernelsOf : VecMath<V> {
         for (int i = 0; i < n; i += 16) store_row(y, i, n, V::add(load_row(y, i, n), load_row(x, i, n)));
     }
 
-    static void round_to_bf16(float* x, int n) {
+    static void cast_to_bf16(float* x, int n) {
         for (int i = 0; i < n; i += 16) store_row(x, i, n, V::to_bf16_and_back(load_row(x, i, n)));
     }
 
@@ -187,12 +187,12 @@ struct RowKernelsOf : VecMath<V> {
     }
 
     static int take_between(const float* x, int n, float low, float high, float* values) {
-        const F least = V::set1(low), most = V::set1(high);
+        const F least = V::set1(low), highest = V::set1(high);
         int found = 0;
         int i = 0;
         for (; i + 16 <= n; i += 16) {
             const F all = V::load(x + i);
-            std::uint32_t mask = V::greater(all, least) & ~V::greater(all, most);
+            std::uint32_t mask = V::greater(all, least) & ~V::greater(all, highest);
             if constexpr (requires { V::store_packed(values, mask, all); }) {
                 V::store_packed(values + found, mask, all);
                 found += __builtin_popcount(mask);
@@ -208,12 +208,12 @@ struct RowKernelsOf : VecMath<V> {
     }
 
     static void take_places(const float* values, const std::int32_t* places, int n, float limit, int ties,
-                            int most, std::int32_t* out) {
+                            int max_found, std::int32_t* out) {
         int found = 0;
         int i = 0;
         if constexpr (requires { V::store_packed(out, 0u, places); }) {
             const F bound = V::set1(limit);
-            for (; i + 16 <= n && found + 16 <= most; i += 16) {
+            for (; i + 16 <= n && found + 16 <= max_found; i += 16) {
                 const F all = V::load(values + i);
                 std::uint32_t mask = V::greater(all, bound);
                 std::uint32_t equal = ~(mask | V::greater(bound, all)) & 0xffffu;
@@ -222,7 +222,7 @@ struct RowKernelsOf : VecMath<V> {
                 found += __builtin_popcount(mask);
             }
         }
-        for (; i < n && found < most; ++i) {
+        for (; i < n && found < max_found; ++i) {
             // No branch on an unpredictable value: a place that is not taken is overwritten.
             const bool tie = values[i] == limit && ties > 0;
             ties -= tie ? 1 : 0;
@@ -295,7 +295,7 @@ struct RowKernelsOf : VecMath<V> {
         return {rms_norm,
                 silu_mul,
                 add,
-                round_to_bf16,
+                cast_to_bf16,
                 to_f16,
                 rope,
                 largest,
@@ -308,7 +308,7 @@ struct RowKernelsOf : VecMath<V> {
                 take_marked,
                 take_owned,
                 Attention::score_blocks,
-                Attention::soften,
+                Attention::exp2_scores,
                 Attention::mix,
                 Attention::join_chunks,
                 forward_kl,

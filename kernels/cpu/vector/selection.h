@@ -16,7 +16,7 @@ namespace draftscope::kernels {
 /// Columns processed at a time. Fixed, because the partial sums of logsumexp follow these boundaries.
 inline constexpr int segment = 1024;
 /// Above this k, one selection over the row is faster than a heap.
-inline constexpr int most_heap = 64;
+inline constexpr int max_heap = 64;
 inline constexpr float lowest = -std::numeric_limits<float>::infinity();
 
 /// Encodes (value, index) as one number: greater means larger value, then lower index. NaN is the lowest.
@@ -26,11 +26,11 @@ inline std::uint64_t rank_key(float value, int index) {
     if (value != value) ordered = 0;
     return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<std::uint32_t>(index));
 }
-inline int index_of(std::uint64_t key) {
+inline int key_index(std::uint64_t key) {
     return static_cast<int>(0xffffffffu - static_cast<std::uint32_t>(key));
 }
 /// Decodes the value of a key; -0 becomes +0, NaN some NaN.
-inline float value_of(std::uint64_t key) {
+inline float key_value(std::uint64_t key) {
     const auto ordered = static_cast<std::uint32_t>(key >> 32);
     return std::bit_cast<float>((ordered & 0x80000000u) != 0 ? ordered & 0x7fffffffu : ~ordered);
 }
@@ -69,11 +69,11 @@ struct BestKeys {
         // If earlier columns had lower numbers, equal values lose to those in the heap, and only larger
         // values matter. Otherwise equal values matter, too.
         const auto limit = [&] {
-            const float worst = value_of(heap[0]);
+            const float worst = key_value(heap[0]);
             if (!rising) return worst - std::max(std::fabs(worst) * 1e-6f, 1e-30f);
             return worst == worst ? worst : lowest;
         };
-        if (!rising && !std::isfinite(value_of(heap[0]))) {
+        if (!rising && !std::isfinite(key_value(heap[0]))) {
             for (; begin < n; ++begin) take(begin);
             return;
         }
@@ -85,8 +85,8 @@ struct BestKeys {
 inline void write_best(std::uint64_t* keys, int count, int k, std::int32_t* ids, float* values) {
     std::partial_sort(keys, keys + k, keys + count, std::greater<>{});
     for (int i = 0; i < k; ++i) {
-        ids[i] = index_of(keys[i]);
-        values[i] = value_of(keys[i]);
+        ids[i] = key_index(keys[i]);
+        values[i] = key_value(keys[i]);
     }
 }
 
@@ -118,11 +118,11 @@ inline float join_sums(const SumPart* parts, int count) {
 }
 
 /// Maps floats to numbers of the same order, and back; -0 is +0, NaN lowest.
-inline std::uint32_t order_of(float value) {
+inline std::uint32_t sort_key(float value) {
     return static_cast<std::uint32_t>(rank_key(value, 0) >> 32);
 }
 inline float ordered_value(std::uint32_t order) {
-    return value_of(static_cast<std::uint64_t>(order) << 32);
+    return key_value(static_cast<std::uint64_t>(order) << 32);
 }
 
 /// The k-th largest of x[0, n), 1 <= k <= n, none NaN or below `least`.

@@ -8,9 +8,9 @@ namespace draftscope::kernels {
 
 /// VecPortable's members on two 256-bit registers (AVX2 and FMA).
 struct VecAvx2 {
-    static constexpr int most_rows = 2;      ///< query rows that share one load of keys or values
-    static constexpr int wide_blocks = 2;    ///< blocks of keys processed together for most_rows
-    static constexpr int narrow_blocks = 2;  ///< and for up to two rows
+    static constexpr int max_query_rows = 2;  ///< query rows that share one load of keys or values
+    static constexpr int wide_blocks = 2;     ///< blocks of keys processed together for max_query_rows
+    static constexpr int narrow_blocks = 2;   ///< and for up to two rows
     struct F {
         __m256 lo, hi;
     };

@@ -8,9 +8,9 @@ namespace draftscope::kernels {
 
 /// VecPortable's members on one 512-bit register (AVX-512 F, BW, DQ, VL).
 struct VecAvx512 {
-    static constexpr int most_rows = 12;     ///< query rows that share one load of keys or values
-    static constexpr int wide_blocks = 2;    ///< blocks of keys processed together for most_rows
-    static constexpr int narrow_blocks = 4;  ///< and for up to two rows
+    static constexpr int max_query_rows = 12;  ///< query rows that share one load of keys or values
+    static constexpr int wide_blocks = 2;      ///< blocks of keys processed together for max_query_rows
+    static constexpr int narrow_blocks = 4;    ///< and for up to two rows
     using F = __m512;
 
     static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }

@@ -11,9 +11,9 @@ namespace draftscope::kernels {
 /// 16 floats and the operations of the row kernels, in plain C++. The other vec_*.h files have the same
 /// members on registers. Sums of lanes always use the same tree (halves folded together).
 struct VecPortable {
-    static constexpr int most_rows = 2;      ///< query rows that share one load of keys or values
-    static constexpr int wide_blocks = 2;    ///< blocks of keys processed together for most_rows
-    static constexpr int narrow_blocks = 2;  ///< and for up to two rows
+    static constexpr int max_query_rows = 2;  ///< query rows that share one load of keys or values
+    static constexpr int wide_blocks = 2;     ///< blocks of keys processed together for max_query_rows
+    static constexpr int narrow_blocks = 2;   ///< and for up to two rows
     struct F {
         float v[16];
     };
@@ -31,13 +31,13 @@ struct VecPortable {
         return each([&](int i) { return i < n ? p[i] : 0.0f; });
     }
     static F load(const std::uint16_t* p) {
-        return each([&](int i) { return float_of_f16(p[i]); });
+        return each([&](int i) { return f16_to_float(p[i]); });
     }
     static F load_n(const std::uint16_t* p, int n) {
-        return each([&](int i) { return i < n ? float_of_f16(p[i]) : 0.0f; });
+        return each([&](int i) { return i < n ? f16_to_float(p[i]) : 0.0f; });
     }
     static void store_f16(std::uint16_t* p, const F& a) {
-        for (int i = 0; i < 16; ++i) p[i] = f16_of(a.v[i]);
+        for (int i = 0; i < 16; ++i) p[i] = float_to_f16(a.v[i]);
     }
     static void store(float* p, const F& a) {
         for (int i = 0; i < 16; ++i) p[i] = a.v[i];

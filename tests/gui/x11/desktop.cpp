@@ -32,7 +32,7 @@ std::vector<std::string> split(const std::string& line) {
     return fields;
 }
 
-Box box_of(const std::vector<std::string>& fields, std::size_t first) {
+Box parse_box(const std::vector<std::string>& fields, std::size_t first) {
     return {std::stof(fields.at(first)), std::stof(fields.at(first + 1)), std::stof(fields.at(first + 2)),
             std::stof(fields.at(first + 3))};
 }
@@ -43,10 +43,10 @@ Shown parse(const std::string& text) {
     for (std::string line; std::getline(lines, line);) {
         const std::vector<std::string> fields = split(line);
         if (fields.size() >= 7 && fields[0] == "window")
-            shown.windows.push_back({fields[1], fields[2], box_of(fields, 3)});
+            shown.windows.push_back({fields[1], fields[2], parse_box(fields, 3)});
         else if (fields.size() >= 7 && fields[0] == "item")
             shown.items.push_back(
-                {fields[1], fields[2], fields.size() > 7 ? fields[7] : "", box_of(fields, 3)});
+                {fields[1], fields[2], fields.size() > 7 ? fields[7] : "", parse_box(fields, 3)});
         else if (!fields.empty())
             shown.values[fields[0]] = fields.size() > 1 ? fields[1] : "";
     }

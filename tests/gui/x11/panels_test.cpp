@@ -6,18 +6,18 @@
 namespace draftscope::test {
 namespace {
 
-float width_of(const Shown& shown, const char* panel) {
+float window_width(const Shown& shown, const char* panel) {
     const Shown::Window* window = shown.window(panel);
     return window == nullptr ? 0 : window->box.width();
 }
 
 std::function<bool(const Shown&)> has_width(const char* panel, float width) {
-    return [=](const Shown& shown) { return std::abs(width_of(shown, panel) - width) < 8; };
+    return [=](const Shown& shown) { return std::abs(window_width(shown, panel) - width) < 8; };
 }
 
-TEST_F(Desktop, PanelsKeepTheirSharesAndBecomeTabsWhereThereIsLittleRoom) {
+TEST_F(Desktop, PanelsKeepSharesAndMergeIntoTabsInASmallWindow) {
     start({capture(), "--no-demo"});
-    const float left = width_of(shown(), "session"), tree = width_of(shown(), "draft_tree");
+    const float left = window_width(shown(), "session"), tree = window_width(shown(), "draft_tree");
     ASSERT_GT(left, 100);
     resize(1200, 750);
     EXPECT_TRUE(wait_until("the left column has its share", has_width("session", 0.75f * left)));
@@ -39,7 +39,7 @@ TEST_F(Desktop, PanelsKeepTheirSharesAndBecomeTabsWhereThereIsLittleRoom) {
     EXPECT_TRUE(wait_until("the left column is as it was", has_width("session", left)));
 }
 
-TEST_F(Desktop, EveryMistakeIsSaidWithItsField) {
+TEST_F(Desktop, EveryErrorNamesItsField) {
     start({capture(), "--no-demo"});
     click("##shadow", "session");
     type("nope");

@@ -57,7 +57,7 @@ TEST_F(Desktop, GotItLeavesTheTextInFront) {
     EXPECT_EQ(shown().window("log"), nullptr);
 }
 
-TEST_F(Desktop, SettingsOutliveAKilledWindow) {
+TEST_F(Desktop, SettingsSurviveAKilledProcess) {
     start({"--no-demo"});
     click("Got it", "##guide");
     ASSERT_TRUE(wait_until("the guide goes", [](const Shown& s) { return s.window("##guide") == nullptr; }));
@@ -84,7 +84,7 @@ TEST_F(Desktop, DamagedSettingsAreIgnored) {
         std::string::npos);
 }
 
-TEST_F(Desktop, UnsavedRoundsAreAskedAboutAndSaved) {
+TEST_F(Desktop, UnsavedRoundsAreConfirmedAndSaved) {
     write_settings(R"({"guide_seen": true, "session": {"model": ")" + model() +
                    R"(", "drafter": "ngram", "head": "full", "prompt": "hello you", "max_new": 200,
                    "ignore_eos": true, "baseline": 0}})");

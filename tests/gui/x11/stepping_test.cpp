@@ -23,7 +23,7 @@ class SteppingDesktop : public Desktop {
     }
 };
 
-TEST_F(SteppingDesktop, F10FromIdleDoesOneRoundThenPhasesSayWhatIsDoneAndNext) {
+TEST_F(SteppingDesktop, F10RunsOneRoundAndPhaseStepsShowProgress) {
     start_idle();
     press("F10");
     ASSERT_TRUE(wait_until("one round is done", [](const Shown& s) {
@@ -52,7 +52,7 @@ TEST_F(SteppingDesktop, F10FromIdleDoesOneRoundThenPhasesSayWhatIsDoneAndNext) {
     }));
 }
 
-TEST_F(SteppingDesktop, EscapeLeavesARange) {
+TEST_F(SteppingDesktop, EscapeClearsTheRange) {
     start({capture(), "--no-demo"});
     const auto lanes = find("lanes", "timeline");
     ASSERT_TRUE(lanes);

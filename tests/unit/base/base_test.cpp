@@ -32,7 +32,7 @@ Result<int> quarter(int x) {
     return half(h);
 }
 
-TEST(DidYouMean, NamesWhatIsClose) {
+TEST(DidYouMean, FindsSimilarNames) {
     constexpr std::string_view known[] = {"full", "fr-spec", "specvocab", "slimspec"};
     EXPECT_EQ(closest_name("frspec", known), "fr-spec");
     EXPECT_EQ(closest_name("sepcvocab", known), "specvocab");  // a swap is one edit
@@ -43,7 +43,7 @@ TEST(DidYouMean, NamesWhatIsClose) {
     EXPECT_EQ(did_you_mean("", known), "");
 }
 
-TEST(UserFolders, HomeIsTheUserDatabasesWhereTheEnvironmentHasNone) {
+TEST(UserFolders, HomeFallsBackToTheUserDatabase) {
     const char* before = std::getenv("HOME");
     const std::string kept = before != nullptr ? before : "";
     setenv("HOME", "/somewhere", 1);
@@ -56,7 +56,7 @@ TEST(UserFolders, HomeIsTheUserDatabasesWhereTheEnvironmentHasNone) {
     if (before != nullptr) setenv("HOME", kept.c_str(), 1);
 }
 
-TEST(Result, PassesValuesAndErrorsOn) {
+TEST(Result, PropagatesValuesAndErrors) {
     EXPECT_EQ(*quarter(12), 3);
     const auto wrong = quarter(6);
     ASSERT_FALSE(wrong.ok());
@@ -65,7 +65,7 @@ TEST(Result, PassesValuesAndErrorsOn) {
 }
 
 /// A virtual environment whose python3 links to the base installation, and another python3 later on PATH.
-TEST(PythonWheels, LibrariesOfTheFirstPythonAreFound) {
+TEST(PythonWheels, FindsLibrariesOfTheFirstPython) {
     namespace fs = std::filesystem;
     const testing::ScratchFolder folder;
     const auto make = [&](const std::string& name) {
@@ -100,17 +100,18 @@ TEST(PythonWheels, LibrariesOfTheFirstPythonAreFound) {
     EXPECT_TRUE(nowhere.empty());
 }
 
-TEST(TimeBounds, HoldWhatHasNoTime) {
-    constexpr TimeNs most = std::numeric_limits<TimeNs>::max(), least = std::numeric_limits<TimeNs>::min();
-    EXPECT_EQ(time_sum(3, -5), -2);
-    EXPECT_EQ(time_sum(most, 1), most);
-    EXPECT_EQ(time_sum(-1, least), least);
-    EXPECT_EQ(time_sum(most, least), -1);
-    EXPECT_EQ(time_between(3, -5), -8);
-    EXPECT_EQ(time_between(-1, most), most);
-    EXPECT_EQ(time_between(least, 0), most);
-    EXPECT_EQ(time_between(1, least), least);
-    EXPECT_EQ(time_between(least, least), 0);
+TEST(SaturatingTime, ClampsAtTheLimits) {
+    constexpr TimeNs max_time = std::numeric_limits<TimeNs>::max(),
+                     min_time = std::numeric_limits<TimeNs>::min();
+    EXPECT_EQ(saturating_sum(3, -5), -2);
+    EXPECT_EQ(saturating_sum(max_time, 1), max_time);
+    EXPECT_EQ(saturating_sum(-1, min_time), min_time);
+    EXPECT_EQ(saturating_sum(max_time, min_time), -1);
+    EXPECT_EQ(saturating_difference(3, -5), -8);
+    EXPECT_EQ(saturating_difference(-1, max_time), max_time);
+    EXPECT_EQ(saturating_difference(min_time, 0), max_time);
+    EXPECT_EQ(saturating_difference(1, min_time), min_time);
+    EXPECT_EQ(saturating_difference(min_time, min_time), 0);
 }
 
 // Known-answer vectors of the Random123 distribution for philox4x32-10.

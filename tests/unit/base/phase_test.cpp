@@ -33,7 +33,7 @@ TEST(PhaseTable, NamesAndColoursAreDistinct) {
     }
 }
 
-TEST(PhaseRecorder, ScopeRecordsWhatItWasGiven) {
+TEST(PhaseRecorder, ScopeRecordsItsArguments) {
     PhaseRecorder recorder(7);
     recorder.set_round(3);
     {
@@ -106,7 +106,7 @@ struct SeenPhases : PhaseObserver {
     void phase_ended(const SpanEvent& event) override { ended.push_back(event.phase); }
 };
 
-TEST(PhaseRecorder, ObserverHearsOutermostScopesOnly) {
+TEST(PhaseRecorder, ObserverGetsOutermostScopesOnly) {
     PhaseRecorder recorder;
     SeenPhases seen;
     recorder.set_observer(&seen);

@@ -11,7 +11,7 @@ namespace {
 using testing::RunBuilder;
 using testing::span;
 
-TEST(Capture, RoundKeepsTheRangesOfItsRows) {
+TEST(Capture, RoundEntriesIndexTheirRows) {
     Capture capture;
     for (int i = 0; i < 2; ++i) {
         StepRecord step;
@@ -87,7 +87,7 @@ TEST(Capture, LateSpansAreFoundByTheirStep) {
     EXPECT_EQ(phases.remainder_ns, 10);
 }
 
-TEST(Capture, RoundInFlightGoesWhenItsStepArrives) {
+TEST(Capture, RoundInFlightIsRemovedWhenItsStepArrives) {
     RunBuilder builder;
     LiveRound live;
     live.active = true;
@@ -103,7 +103,7 @@ TEST(Capture, RoundInFlightGoesWhenItsStepArrives) {
     EXPECT_EQ(builder.snapshot().live, nullptr);
 }
 
-TEST(Capture, TheRoundInFlightIsACaptureOfOneStepThatNothingCounts) {
+TEST(Capture, RoundInFlightIsNotCounted) {
     RunBuilder builder;
     builder.step(0, 100, {});
     const Snapshot before = builder.snapshot();
@@ -132,8 +132,8 @@ TEST(Capture, TheRoundInFlightIsACaptureOfOneStepThatNothingCounts) {
     EXPECT_EQ(flight.rounds[0].row.end_ns, 160);
     EXPECT_EQ(flight.tree(0)->nodes.size(), 1u);
     EXPECT_EQ(step_phases(flight, 0).ns[2], 40);
-    ASSERT_NE(flight.lanes_of(1), nullptr);
-    EXPECT_EQ(flight.lanes_of(1)->end, 160);
+    ASSERT_NE(flight.lanes_for(1), nullptr);
+    EXPECT_EQ(flight.lanes_for(1)->end, 160);
     EXPECT_EQ(snapshot.steps.size(), before.steps.size());
     EXPECT_EQ(snapshot.rounds.size(), before.rounds.size());
     EXPECT_EQ(snapshot.spans.size(), before.spans.size());

@@ -7,22 +7,22 @@ namespace {
 
 using Numbers = std::vector<std::size_t>;
 
-TEST(Conversations, TurnsOfOneIdAreOne) {
+TEST(Conversations, LaterTurnsOfAnIdContinueIt) {
     const TurnName turns[] = {{"s", "a", 0}, {"s", "a", 1}, {"s", "b", 0}, {"s", "a", 2}};
-    EXPECT_EQ(conversations_of(turns), (Numbers{0, 0, 1, 0}));
+    EXPECT_EQ(group_conversations(turns), (Numbers{0, 0, 1, 0}));
 }
 
-TEST(Conversations, AnIdThatBeginsAgainIsAnother) {
+TEST(Conversations, ARepeatedTurnStartsANewOne) {
     const TurnName turns[] = {{"s", "a", 0}, {"s", "a", 1}, {"s", "a", 0}, {"s", "a", 1}, {"t", "a", 1}};
-    EXPECT_EQ(conversations_of(turns), (Numbers{0, 0, 1, 1, 2}));
+    EXPECT_EQ(group_conversations(turns), (Numbers{0, 0, 1, 1, 2}));
 }
 
-TEST(Conversations, WithoutAnIdEachTurnIsItsOwn) {
+TEST(Conversations, TurnsWithoutAnIdAreSeparate) {
     const TurnName turns[] = {{"s", "", 0}, {"s", "", 1}, {"s", "", 0}};
-    EXPECT_EQ(conversations_of(turns), (Numbers{0, 1, 2}));
+    EXPECT_EQ(group_conversations(turns), (Numbers{0, 1, 2}));
 }
 
-TEST(Conversations, OfARunGoByThePlaceInThePromptFile) {
+TEST(Conversations, FollowThePromptFileOrder) {
     // In a batch, the second turn of one conversation can start after the first turn of the next.
     Capture capture;
     RunStarted started;
@@ -44,10 +44,10 @@ TEST(Conversations, OfARunGoByThePlaceInThePromptFile) {
     const Snapshot snapshot = capture.snapshot(1);
     const Conversations conversations(snapshot, 1);
     EXPECT_EQ(conversations.count(), 2u);
-    EXPECT_EQ(conversations.of(1), conversations.of(3));
-    EXPECT_EQ(conversations.of(2), conversations.of(4));
-    EXPECT_NE(conversations.of(1), conversations.of(2));
-    EXPECT_FALSE(conversations.of(9));
+    EXPECT_EQ(conversations.find(1), conversations.find(3));
+    EXPECT_EQ(conversations.find(2), conversations.find(4));
+    EXPECT_NE(conversations.find(1), conversations.find(2));
+    EXPECT_FALSE(conversations.find(9));
     EXPECT_EQ(Conversations(snapshot, 7).count(), 0u);
 }
 

@@ -16,7 +16,7 @@ using testing::span;
 constexpr int backbone = 2, router = 3, head = 4, topk = 5, softmax = 6, gather = 7, verify = 10,
               remainder = 13;
 
-TEST(StepPhases, ParentKeepsItsOwnPartAndTheRestIsRemainder) {
+TEST(StepPhases, ParentHasSelfTimeAndTheRestIsRemainder) {
     // topk [30,60) contains softmax [35,50): 15 self time and 15 softmax. Union 10..60 and 70..95 = 75 of
     // 100.
     RunBuilder builder;
@@ -34,7 +34,7 @@ TEST(StepPhases, ParentKeepsItsOwnPartAndTheRestIsRemainder) {
     EXPECT_EQ(phases.bytes[backbone], 400);
 }
 
-TEST(StepPhases, PausedTimeIsNoRemainder) {
+TEST(StepPhases, RemainderExcludesPausedTime) {
     RunBuilder builder;
     builder.step(1000, 2000, {span(verify, 1000, 1100)}, 1, Excluded::paused, 850);
     const StepPhases phases = step_phases(builder.snapshot(), 0);
@@ -127,7 +127,7 @@ TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
     EXPECT_EQ(totals.excluded_shadow, 1);
 }
 
-TEST(RunTotals, BothSpeedsRestOnTheSameSteps) {
+TEST(RunTotals, BothSpeedsUseTheSameSteps) {
     // Slow warm-up and calibration steps and a fast counted one. Prefill lowers the speed, whatever the
     // excluded steps took.
     RunBuilder builder;

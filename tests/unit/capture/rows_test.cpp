@@ -5,7 +5,7 @@
 namespace draftscope {
 namespace {
 
-TEST(Rows, TextsAreThoseOfTheFileFormat) {
+TEST(Rows, TextsMatchTheFileFormat) {
     EXPECT_EQ(to_text(RunEnd::live), "");
     EXPECT_EQ(to_text(RunEnd::recovered), "recovered");
     EXPECT_EQ(to_text(Finish::none), "");
@@ -21,7 +21,7 @@ void expect_round_trip(std::initializer_list<Enum> values, From from) {
     for (const Enum value : values) EXPECT_EQ(from(to_text(value)), value) << to_text(value);
 }
 
-TEST(Rows, EveryTextReadsBack) {
+TEST(Rows, TextsParseToTheirValues) {
     expect_round_trip({RunEnd::live, RunEnd::ok, RunEnd::cancelled, RunEnd::error, RunEnd::recovered},
                       run_end_from);
     expect_round_trip({Finish::none, Finish::eos, Finish::length, Finish::context, Finish::cancelled},
@@ -32,7 +32,7 @@ TEST(Rows, EveryTextReadsBack) {
                       head_mode_from);
 }
 
-TEST(Rows, UnknownTextIsNoValue) {
+TEST(Rows, UnknownTextIsRejected) {
     EXPECT_EQ(run_end_from("OK"), std::nullopt);
     EXPECT_EQ(head_mode_from("drives"), std::nullopt);
     EXPECT_EQ(token_source_from(""), std::nullopt);

@@ -27,7 +27,7 @@ RunRow changed(const std::string& from, const std::string& to) {
     return run;
 }
 
-TEST(RunSetting, WhatChangesTheTextOrTheMachineIsAnother) {
+TEST(RunSetting, TextAndMachineChangesGiveAnotherSetting) {
     for (const RunRow& other :
          {changed("64", "8"), changed(R"("ignore_eos": false)", R"("ignore_eos": true)"),
           changed(R"("raw": false)", R"("raw": true)"), changed(R"("cd")", R"("c0")"),
@@ -43,7 +43,7 @@ TEST(RunSetting, WhatChangesTheTextOrTheMachineIsAnother) {
     EXPECT_NE(plain_setting(other), plain_setting(usual()));
 }
 
-TEST(RunSetting, SeedHeadProcessAndCommandAreNotPartOfIt) {
+TEST(RunSetting, ExcludesSeedHeadProcessAndCommand) {
     RunRow other = changed("draftscope run", "draftscope run --save x");
     other.seed = 9;
     other.temperature = 0;
@@ -53,7 +53,7 @@ TEST(RunSetting, SeedHeadProcessAndCommandAreNotPartOfIt) {
     EXPECT_NE(repeat_setting(other), repeat_setting(usual()));
 }
 
-TEST(RunSetting, DraftingIsNoPartOfPlainDecoding) {
+TEST(RunSetting, PlainSettingExcludesDrafting) {
     RunRow other = changed("ef", "e0");
     other.tree = "chain=2";
     EXPECT_EQ(plain_setting(other), plain_setting(usual()));
@@ -61,7 +61,7 @@ TEST(RunSetting, DraftingIsNoPartOfPlainDecoding) {
     EXPECT_NE(head_setting(changed("ef", "e0")), head_setting(usual())) << "another checkpoint";
 }
 
-TEST(RunSetting, WhatGreedyDecodingDoesNotUseDoesNotTellRunsApart) {
+TEST(RunSetting, GreedyDecodingIgnoresSamplingFields) {
     RunRow a = usual(), b = changed(R"("top_p": 1.0)", R"("top_p": 0.9)");
     b.verify = "pq";
     EXPECT_EQ(head_setting(a), head_setting(b));
@@ -72,7 +72,7 @@ TEST(RunSetting, WhatGreedyDecodingDoesNotUseDoesNotTellRunsApart) {
     EXPECT_NE(head_setting(a), head_setting(b)) << "pq";
 }
 
-TEST(RunSetting, OfAGpuNamesIt) {
+TEST(RunSetting, IncludesTheGpuName) {
     RunRow a = usual();
     a.backend = "cuda";
     a.machine_json = R"({"cpu": "X", "capabilities": [{"name": "GPU", "state": "H200, sm_90"}]})";
@@ -81,7 +81,7 @@ TEST(RunSetting, OfAGpuNamesIt) {
     EXPECT_NE(plain_setting(a), plain_setting(b));
 }
 
-TEST(RunSetting, BaselinesSayThatTheyAre) {
+TEST(RunSetting, IdentifiesBaselines) {
     RunRow run = usual();
     run.drafter = plain_drafter;
     EXPECT_FALSE(is_baseline(run));

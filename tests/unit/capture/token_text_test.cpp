@@ -7,14 +7,14 @@
 namespace draftscope {
 namespace {
 
-TEST(TokenText, CharactersStayAndControlCharactersAreEscaped) {
+TEST(TokenText, EscapesControlCharacters) {
     EXPECT_EQ(format_token(" a\n\tb\r"), " a\\n\\tb\\r");
     EXPECT_EQ(format_token("\x1b"), "\\x1b");
     EXPECT_EQ(format_token("\xC3\xA9\xE4\xBD\xA0"), "\xC3\xA9\xE4\xBD\xA0");
     EXPECT_EQ(format_token(""), "");
 }
 
-TEST(TokenText, BytesThatAreNoCharacterAreHexadecimal) {
+TEST(TokenText, ShowsInvalidBytesInHexadecimal) {
     EXPECT_EQ(format_bytes("\xF0\x9F\x99\x82"), "<F0 9F 99 82>");
     EXPECT_EQ(format_token("\xF0\x9F"), "<F0 9F>");
     EXPECT_EQ(format_token(" \xF0\x9F"), " <F0 9F>");
@@ -37,7 +37,7 @@ TEST(TokenText, MissingGlyphsBecomeCodePoints) {
     EXPECT_EQ(replace_missing_glyphs("x\xFFy", latin), "x<FF>y");
 }
 
-TEST(FormatCount, OneHasNoPlural) {
+TEST(FormatCount, OneIsSingular) {
     EXPECT_EQ(format_count(1, "draft token"), "1 draft token");
     EXPECT_EQ(format_count(0, "round"), "0 rounds");
     EXPECT_EQ(format_count(12, "thread"), "12 threads");

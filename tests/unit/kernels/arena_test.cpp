@@ -14,7 +14,7 @@ namespace {
 /// A memory that consists only of addresses.
 class Addresses {
   public:
-    explicit Addresses(std::size_t most = SIZE_MAX) : left_(most) {}
+    explicit Addresses(std::size_t limit = SIZE_MAX) : left_(limit) {}
     Arena arena() {
         return Arena(
             [this](std::size_t bytes) -> void* {
@@ -37,7 +37,7 @@ class Addresses {
     std::size_t left_, next_ = std::size_t{1} << 32;
 };
 
-TEST(Arena, BuffersNeverOverlapAndAllComesBack) {
+TEST(Arena, BuffersNeverOverlapAndAllAreFreed) {
     Addresses memory;
     {
         Arena arena = memory.arena();
@@ -80,7 +80,7 @@ TEST(Arena, BuffersNeverOverlapAndAllComesBack) {
     EXPECT_TRUE(memory.taken.empty());
 }
 
-TEST(Arena, LargeBuffersGoBackWithThemselves) {
+TEST(Arena, LargeBuffersAreFreedIndividually) {
     Addresses memory;
     Arena arena = memory.arena();
     void* const small = arena.allocate(100);
@@ -93,7 +93,7 @@ TEST(Arena, LargeBuffersGoBackWithThemselves) {
     EXPECT_EQ(arena.allocate(50), small);
 }
 
-TEST(Arena, TakesWhatIsWantedWhereAPieceIsNotLeft) {
+TEST(Arena, AllocatesExactlyWhenABlockDoesNotFit) {
     Addresses memory(Arena::piece_bytes / 2);
     Arena arena = memory.arena();
     void* const data = arena.allocate(1000);

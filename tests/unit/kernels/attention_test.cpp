@@ -17,13 +17,13 @@ std::string name_of(KvType type) {
 }
 
 /// Keys or values in the cache's format, and the values they stand for.
-struct Kept {
-    Kept(const AttentionShape& shape, int slots, std::uint64_t seed, bool keys)
+struct StoredValues {
+    StoredValues(const AttentionShape& shape, int slots, std::uint64_t seed, bool keys)
         : meant(slots, shape.kv_heads * shape.head_dim), type(shape.kv), are_keys(keys) {
         Rng rng(seed);
         for (float& v : meant.data) v = static_cast<float>(rng.normal());
         if (type == KvType::f16)
-            for (float& v : meant.data) v = float_of_f16(f16_of(v));
+            for (float& v : meant.data) v = f16_to_float(float_to_f16(v));
         // Unused slots may hold anything.
         stored.assign(key_bytes(type, meant.cols, slots), std::byte{0xff});
         for (int slot = 0; slot < slots; ++slot) put(slot, meant.row(slot));
@@ -43,11 +43,12 @@ struct Kept {
 struct Cache {
     Cache(const AttentionShape& shape, int slots, std::uint64_t seed)
         : keys(shape, slots, seed, true), values(shape, slots, seed + 1, false) {}
-    AttentionQuery query(const float* q, float* out, int prefix, std::span<const int> tail = {}) const {
-        return {q, out, keys.stored.data(), values.stored.data(), prefix, tail};
+    AttentionQuery query(const float* q, float* out, int prefix,
+                         std::span<const int> ancestor_slots = {}) const {
+        return {q, out, keys.stored.data(), values.stored.data(), prefix, ancestor_slots};
     }
-    Kept keys;
-    Kept values;
+    StoredValues keys;
+    StoredValues values;
 };
 
 /// Runs the test for both types of keys and values.
@@ -60,7 +61,7 @@ void with_both_types(AttentionShape shape, Test test) {
     }
 }
 
-Table queries_of(const AttentionShape& shape, int count, std::uint64_t seed) {
+Table make_queries(const AttentionShape& shape, int count, std::uint64_t seed) {
     Table q(count, shape.heads * shape.head_dim);
     Rng rng(seed);
     for (float& v : q.data) v = static_cast<float>(rng.normal());
@@ -100,7 +101,7 @@ TEST(Attention, MatchesDoublePrecision) {
     const auto check = [](const AttentionShape& shape, Exec& exec) {
         for (const int positions : {1, 2, 15, 16, 17, 127, 128, 129, 700}) {
             const Cache cache(shape, positions, 1);
-            Table q = queries_of(shape, 1, 3);
+            Table q = make_queries(shape, 1, 3);
             for (int i = 0; i < shape.head_dim; ++i) q.row(0)[i] *= 30.0f;  // one dominant key per head
             Table out(1, q.cols);
             const AttentionQuery query = cache.query(q.row(0), out.row(0), positions);
@@ -124,7 +125,7 @@ TEST(Attention, MatchesDoublePrecision) {
     }
 }
 
-TEST(Attention, KeysAndValuesAreRoundedToTheNearestAndHeldFinite) {
+TEST(Attention, KeysAndValuesAreRoundedToNearestAndStayFinite) {
     std::vector<float> values{0.0f,
                               -0.0f,
                               1.0f,
@@ -146,7 +147,7 @@ TEST(Attention, KeysAndValuesAreRoundedToTheNearestAndHeldFinite) {
         values.push_back(static_cast<float>(rng.normal() * std::exp(8.0 * rng.normal())));
     std::vector<std::uint16_t> expected;
     for (const float v : values)
-        expected.push_back(f16_of(std::isnan(v) ? v : std::clamp(v, -65504.0f, 65504.0f)));
+        expected.push_back(float_to_f16(std::isnan(v) ? v : std::clamp(v, -65504.0f, 65504.0f)));
     for (const Isa isa : isas()) {
         const auto exec = make_cpu_exec(1, isa);
         for (const std::size_t n : {std::size_t{1}, std::size_t{16}, std::size_t{31}, values.size()}) {
@@ -154,7 +155,7 @@ TEST(Attention, KeysAndValuesAreRoundedToTheNearestAndHeldFinite) {
             store_value(*exec, KvType::f16, values.data(), static_cast<int>(n), 0, out.data());
             for (std::size_t i = 0; i < n; ++i) {
                 if (std::isnan(values[i])) {
-                    EXPECT_TRUE(std::isnan(float_of_f16(out[i]))) << name_of(isa);
+                    EXPECT_TRUE(std::isnan(f16_to_float(out[i]))) << name_of(isa);
                 } else {
                     EXPECT_EQ(out[i], expected[i]) << name_of(isa) << " of " << values[i];
                 }
@@ -184,7 +185,7 @@ void tree_slots_give_the_bits_of_a_chain(const AttentionShape& shape) {
         for (const int prefix : {0, 1, 15, 126, 500}) {
             const Tree tree(prefix, 24, static_cast<std::uint64_t>(prefix));
             Cache cache(shape, prefix + 24, 5);
-            const Table q = queries_of(shape, 24, 7);
+            const Table q = make_queries(shape, 24, 7);
             Table together(24, q.cols);
             std::vector<AttentionQuery> batch;
             for (int i = 0; i < 24; ++i) {
@@ -223,7 +224,7 @@ void nothing_else_changes_a_bit(const AttentionShape& shape) {
         // Queries of two sequences, at positions from 1 to 1100.
         const Cache first(shape, 1100, 1);
         const Cache second(shape, 1100, 2);
-        const Table q = queries_of(shape, count, 3);
+        const Table q = make_queries(shape, count, 3);
         const auto query = [&](int i, float* out) {
             const Cache& cache = i % 3 == 0 ? second : first;
             return cache.query(q.row(i), out, 1 + i * i % 1100);
@@ -253,18 +254,18 @@ void nothing_else_changes_a_bit(const AttentionShape& shape) {
     }
 }
 
-TEST(Attention, NeitherThreadsNorCompanyNorOrderChangeABit) {
+TEST(Attention, IsIndependentOfThreadsBatchAndOrder) {
     with_both_types({9, 3, 64, 0.125f}, nothing_else_changes_a_bit);
 }
 
 void unused_slots_may_hold_anything(const AttentionShape& shape) {
     auto exec = make_cpu_exec(1);
     Cache cache(shape, 8, 1);
-    const Table q = queries_of(shape, 1, 2);
-    const std::vector<int> tail = {6};
+    const Table q = make_queries(shape, 1, 2);
+    const std::vector<int> ancestor_slots = {6};
     Table clean(1, q.cols);
     Table dirty(1, q.cols);
-    AttentionQuery query = cache.query(q.row(0), clean.row(0), 4, tail);
+    AttentionQuery query = cache.query(q.row(0), clean.row(0), 4, ancestor_slots);
     attention(*exec, shape, {&query, 1});
     for (const int slot : {4, 5, 7}) {
         const std::vector<float> nan(static_cast<std::size_t>(cache.keys.meant.cols),
@@ -278,11 +279,11 @@ void unused_slots_may_hold_anything(const AttentionShape& shape) {
 }
 
 /// After the move, a path's keys are contiguous after the prefix, whatever block they come from.
-TEST(Attention, KeysMove) {
+TEST(Attention, MovedKeysAreContiguous) {
     for (const KvType type : kv_types) {
         const AttentionShape shape{4, 2, 20, 0.2f, type};
-        const Kept before(shape, 50, 3, true);
-        Kept moved = before, expected = before;
+        const StoredValues before(shape, 50, 3, true);
+        StoredValues moved = before, expected = before;
         for (const auto& [from, to] : {std::pair{17, 15}, {18, 16}, {49, 17}, {3, 2}}) {
             move_key(type, before.meant.cols, moved.stored.data(), from, to);
             expected.put(to, before.meant.row(from));

@@ -52,7 +52,7 @@ TEST(Exec, RunsEveryPartOnceAndAShareOnOneThread) {
     }
 }
 
-TEST(Exec, PinsWorkersWhereTheProcessHasTheCpus) {
+TEST(Exec, PinsWorkersIfTheProcessHasEnoughCpus) {
     const int cpus = usable_cores();
     EXPECT_EQ(make_cpu_exec(cpus)->pinned(), 0);
     auto pinned = make_cpu_exec(cpus, best_isa(), true);
@@ -62,7 +62,7 @@ TEST(Exec, PinsWorkersWhereTheProcessHasTheCpus) {
 }
 
 /// A share that the caller took over must not run again when its thread finally starts.
-TEST(Exec, LateThreadsFindNothingToDo) {
+TEST(Exec, LateThreadsSkipStolenShares) {
     auto exec = make_cpu_exec(4);
     for (int call = 0; call < 3'000; ++call) {
         std::vector<std::atomic<int>> times(4);

@@ -35,11 +35,11 @@ Table normed(Exec& exec, const Table& x, const Table& weight) {
     return out;
 }
 
-NormBefore norm_of(const Table& weight) {
+PreNorm make_norm(const Table& weight) {
     return {{weight.row(0), static_cast<std::size_t>(weight.cols)}, eps};
 }
 
-TEST(Fused, NormBeforeAProductIsTheNormThenTheProduct) {
+TEST(Fused, NormMatmulMatchesSeparateOps) {
     constexpr int n = 100, k = 577;
     const Table w = hard_table(n, k, 1), norm = hard_table(1, k, 2), bias = hard_table(1, n, 3);
     on_every_path([&](Exec& exec, Packing packing, int rows) {
@@ -47,7 +47,7 @@ TEST(Fused, NormBeforeAProductIsTheNormThenTheProduct) {
         const Matrix matrix = pack_as(exec, packing, w);
         Table expected(rows, n), found(rows, n);
         matmul(exec, matrix, normed(exec, x, norm).view(), expected.view(), bias.row(0));
-        norm_matmul(exec, matrix, norm_of(norm), x.view(), found.view(), bias.row(0));
+        norm_matmul(exec, matrix, make_norm(norm), x.view(), found.view(), bias.row(0));
         ASSERT_TRUE(same_bits(found.row(0), expected.row(0), rows * n));
         matmul(exec, matrix, x.view(), expected.view());
         norm_matmul(exec, matrix, {}, x.view(), found.view());
@@ -56,7 +56,7 @@ TEST(Fused, NormBeforeAProductIsTheNormThenTheProduct) {
 }
 
 /// Halves of whole blocks share a thread's pieces; others use the separate ops.
-TEST(Fused, GatedProductsAreTheProductThenTheGate) {
+TEST(Fused, GatedMatmulMatchesSeparateOps) {
     constexpr int k = 160;
     for (const int ffn : {16, 40, 400}) {
         const Table w = hard_table(2 * ffn, k, 5), norm = hard_table(1, k, 6);
@@ -70,18 +70,18 @@ TEST(Fused, GatedProductsAreTheProductThenTheGate) {
             };
             silu_mul(exec, half(expected, 0), half(expected, ffn), half(expected, 0));
             for (const bool announced : {false, true}) {
-                if (announced) expect_gated(exec, matrix);
-                norm_matmul_silu(exec, matrix, norm_of(norm), x.view(), found.view());
+                if (announced) prefetch_next_gated(exec, matrix);
+                norm_matmul_silu(exec, matrix, make_norm(norm), x.view(), found.view());
                 for (int r = 0; r < rows; ++r)
                     ASSERT_TRUE(same_bits(found.row(r), expected.row(r), ffn))
                         << "ffn " << ffn << " row " << r << (announced ? " announced" : "");
             }
-            expect_matmul(exec, nullptr);
+            prefetch_next(exec, nullptr);
         });
     }
 }
 
-TEST(Fused, AddedProductsAreTheProductThenTheSum) {
+TEST(Fused, MatmulAddMatchesSeparateOps) {
     constexpr int n = 300, k = 200;
     const Table w = hard_table(n, k, 8);
     on_every_path([&](Exec& exec, Packing packing, int rows) {
@@ -92,15 +92,15 @@ TEST(Fused, AddedProductsAreTheProductThenTheSum) {
         add(exec, product.view(), expected.view());
         for (const bool announced : {false, true}) {
             Table found = before;
-            if (announced) expect_matmul(exec, &matrix);
+            if (announced) prefetch_next(exec, &matrix);
             matmul_add(exec, matrix, x.view(), product.view(), found.view());
             ASSERT_TRUE(same_bits(found.row(0), expected.row(0), rows * n)) << (announced ? "announced" : "");
         }
-        expect_matmul(exec, nullptr);
+        prefetch_next(exec, nullptr);
     });
 }
 
-TEST(Fused, NoRowsIsNoWork) {
+TEST(Fused, AcceptsZeroRows) {
     auto exec = make_cpu_exec(2);
     const Matrix matrix = pack_table(*exec, Precision::int8, hard_table(32, 64, 1));
     Table x(0, 64), y(0, 32), sum(0, 32);

@@ -45,7 +45,7 @@ void gemm_by_loops(Operand a_as, const Table& a, Operand b_as, const Table& b, T
 
 class Gemm : public ::testing::TestWithParam<bool> {};  // whether to use the plain loops
 
-TEST_P(Gemm, IsTheProductForEveryLayoutAndCut) {
+TEST_P(Gemm, MatchesTheReferenceForEveryLayoutAndSplit) {
     const auto exec = make_cpu_exec(2);
     for (const Shape& s : shapes) {
         const Table a = random_table(s.m, s.k, 1), b = random_table(s.k, s.n, 2);
@@ -142,7 +142,7 @@ TEST(ForwardKl, IsTheDivergenceAndItsGradientOnEveryInstructionSet) {
     }
 }
 
-TEST(ForwardKl, OfARowWithItselfIsZeroAndMayReplaceTheStudent) {
+TEST(ForwardKl, OfARowWithItselfIsZeroAndMayAliasTheStudent) {
     const auto exec = make_cpu_exec(1);
     const Table teacher = random_table(2, 300, 6);
     Table student = teacher;

@@ -116,7 +116,7 @@ inline Matrix pack_as(Exec& exec, Packing packing, const Table& table) {
             float largest = 0.0f;
             for (int c = first; c < last; ++c)
                 if (std::fabs(table.at(row, c)) > std::fabs(largest)) largest = table.at(row, c);
-            const std::uint16_t scale = f16_bits(-largest / 8.0f);
+            const std::uint16_t scale = to_clamped_f16(-largest / 8.0f);
             const float step = -largest / 8.0f;
             out.scales[static_cast<std::size_t>(first / 32)] = scale;
             // Raises the exponent by three and flips the sign; scales below the normal range become zero.

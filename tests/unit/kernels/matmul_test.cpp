@@ -128,7 +128,7 @@ Case make_case(Isa isa, Packing packing, int n, int k) {
 
 constexpr int odd_shapes[][2] = {{300, 577}, {17, 1729}, {64, 64}, {48, 72}};
 
-TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
+TEST(Matmul, ARowIsIndependentOfTheBatchSize) {
     for (const Isa isa : isas()) {
         for (const Packing packing : packings) {
             for (const auto& [n, k] : odd_shapes) {
@@ -140,7 +140,7 @@ TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
                     for (int first = 0; first + m <= 80; first += 29) {
                         Table y(m, n);
                         // Announced weights are read as one stream per thread, by tiles of another shape.
-                        expect_matmul(*exec, first == 29 ? &matrix : nullptr);
+                        prefetch_next(*exec, first == 29 ? &matrix : nullptr);
                         matmul(*exec, matrix, c.x.view().slice(first, m), y.view());
                         ASSERT_TRUE(same_bits(y.row(0), c.expected.row(first), m * n)) << "m " << m;
                     }
@@ -150,7 +150,7 @@ TEST(Matmul, ARowDoesNotDependOnHowManyShareTheCall) {
     }
 }
 
-TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
+TEST(Matmul, IsIndependentOfThreadsRowOrderAndStride) {
     for (const Isa isa : isas()) {
         for (const Packing packing : packings) {
             for (const auto& [n, k] : odd_shapes) {
@@ -185,7 +185,7 @@ TEST(Matmul, NeitherThreadsNorRowOrderNorStrideChangeABit) {
 }
 
 /// Announcing weights only prefetches them, even if they are freed before use or never used.
-TEST(Matmul, AnnouncedWeightsChangeNoBit) {
+TEST(Matmul, PrefetchHintsChangeNoBit) {
     for (const Packing packing : packings) {
         const Case c = make_case(best_isa(), packing, 300, 577),
                    d = make_case(best_isa(), packing, 1280, 160);
@@ -194,9 +194,9 @@ TEST(Matmul, AnnouncedWeightsChangeNoBit) {
         for (const int m : {1, 3, 9, 17}) {
             Table y(m, 300), z(m, 1280);
             for (int call = 0; call < 3; ++call) {
-                expect_matmul(*exec, &two);
+                prefetch_next(*exec, &two);
                 matmul(*exec, one, c.x.view().slice(0, m), y.view());
-                expect_matmul(*exec, call == 0 ? &one : nullptr);
+                prefetch_next(*exec, call == 0 ? &one : nullptr);
                 matmul(*exec, two, d.x.view().slice(0, m), z.view());
                 ASSERT_TRUE(same_bits(y.row(0), c.expected.row(0), m * 300))
                     << name_of(packing) << " m " << m;
@@ -205,7 +205,7 @@ TEST(Matmul, AnnouncedWeightsChangeNoBit) {
             }
             {
                 const Matrix gone = pack_as(*exec, packing, c.w);
-                expect_matmul(*exec, &gone);
+                prefetch_next(*exec, &gone);
             }
             matmul(*exec, two, d.x.view().slice(0, m), z.view());
             ASSERT_TRUE(same_bits(z.row(0), d.expected.row(0), m * 1280)) << name_of(packing) << " m " << m;
@@ -228,7 +228,7 @@ TEST(Matmul, IntegerPathsWithFusedMultiplyAddAgreeBitForBit) {
     }
 }
 
-TEST(Matmul, NoRowsIsNoWork) {
+TEST(Matmul, AcceptsZeroRows) {
     auto exec = make_cpu_exec(2);
     const Matrix matrix = pack_table(*exec, Precision::f32, hard_table(20, 64, 1));
     Table y(0, 20);

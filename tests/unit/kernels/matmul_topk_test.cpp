@@ -11,7 +11,7 @@ namespace draftscope::kernels {
 namespace {
 
 /// A head of n rows; every third row repeats an earlier one, so that logits tie.
-Matrix head_of(Exec& exec, Packing packing, int n, int k) {
+Matrix make_head(Exec& exec, Packing packing, int n, int k) {
     const Table base = hard_table(n, k, static_cast<std::uint64_t>(n + k));
     Table rows(n, k);
     for (int row = 0; row < n; ++row) std::copy_n(base.row(row % 3 == 2 ? row / 2 : row), k, rows.row(row));
@@ -29,8 +29,8 @@ void expect_plain_bits(Exec& exec, const Matrix& head, const Table& x, int suppo
     std::vector<float> sums(static_cast<std::size_t>(rows)), found_sums(sums);
     topk(exec, real, k, Rows<std::int32_t>(ids.data(), rows, k), Rows<float>(values.data(), rows, k));
     logsumexp(exec, real, sums);
-    HeadPartials partials;
-    head_pass(exec, head, x.view(), support, k, bias, partials);
+    PartialTopK partials;
+    matmul_topk(exec, head, x.view(), support, k, bias, partials);
     finish_logsumexp(partials, found_sums);
     finish_topk(partials, Rows<std::int32_t>(found_ids.data(), rows, k),
                 Rows<float>(found_values.data(), rows, k));
@@ -39,13 +39,13 @@ void expect_plain_bits(Exec& exec, const Matrix& head, const Table& x, int suppo
     EXPECT_TRUE(same_bits(found_sums.data(), sums.data(), rows));
 }
 
-TEST(HeadPass, GivesTheBitsOfMatmulTopkAndLogsumexp) {
+TEST(MatmulTopK, MatchesMatmulTopkAndLogsumexp) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 3}) {
             const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
             for (const Packing packing : packings) {
                 for (const int n : {40, 2048, 2500}) {
-                    const Matrix head = head_of(*exec, packing, n, 97);
+                    const Matrix head = make_head(*exec, packing, n, 97);
                     const Table bias = hard_table(1, n, 3);
                     for (const int rows : {1, 19}) {
                         SCOPED_TRACE(name_of(isa) + " " + name_of(packing) + " threads " +
@@ -53,7 +53,8 @@ TEST(HeadPass, GivesTheBitsOfMatmulTopkAndLogsumexp) {
                                      std::to_string(rows));
                         const Table x = hard_table(rows, 97, static_cast<std::uint64_t>(rows));
                         expect_plain_bits(*exec, head, x, n, 10, nullptr);
-                        expect_plain_bits(*exec, head, x, n - 7, std::min(most_best, n - 7), bias.row(0));
+                        expect_plain_bits(*exec, head, x, n - 7, std::min(max_fused_topk, n - 7),
+                                          bias.row(0));
                         expect_plain_bits(*exec, head, x, 1, 1, nullptr);
                     }
                 }
@@ -63,7 +64,7 @@ TEST(HeadPass, GivesTheBitsOfMatmulTopkAndLogsumexp) {
 }
 
 /// A thread may steal chunks with lower numbers than its own; ties must still go to the lowest token.
-TEST(HeadPass, StretchesTakenFromOthersKeepTheOrderOfTies) {
+TEST(MatmulTopK, StolenChunksKeepTheOrderOfTies) {
     constexpr int n = 6144, k = 97, repeats = 40;
     const float infinity = std::numeric_limits<float>::infinity();
     Table zero(1, k), alike(1, n), few(1, n), two(1, n), falling(1, n);
@@ -74,7 +75,7 @@ TEST(HeadPass, StretchesTakenFromOthersKeepTheOrderOfTies) {
     }
     for (const int threads : {2, 3}) {
         const std::unique_ptr<Exec> exec = make_cpu_exec(threads);
-        const Matrix head = head_of(*exec, {Precision::int8, false}, n, k);
+        const Matrix head = make_head(*exec, {Precision::int8, false}, n, k);
         for (int repeat = 0; repeat < repeats; ++repeat) {
             for (const Table* bias : {&alike, &few, &two, &falling})
                 expect_plain_bits(*exec, head, zero, n, 10, bias->row(0));
@@ -83,13 +84,13 @@ TEST(HeadPass, StretchesTakenFromOthersKeepTheOrderOfTies) {
     }
 }
 
-TEST(HeadPass, PaysWhereThreadsCanShareTheStretches) {
+TEST(MatmulTopK, PaysOffIfThreadsCanShareTheChunks) {
     const std::unique_ptr<Exec> two = make_cpu_exec(2);
-    EXPECT_TRUE(head_pass_pays(*two, 49152, 10));
-    EXPECT_TRUE(head_pass_pays(*two, 8192, 10));
-    EXPECT_FALSE(head_pass_pays(*two, 1000, 10));
-    EXPECT_FALSE(head_pass_pays(*two, 49152, most_best + 1));
-    EXPECT_TRUE(head_pass_pays(*make_cpu_exec(1), 1000, 10));
+    EXPECT_TRUE(matmul_topk_pays_off(*two, 49152, 10));
+    EXPECT_TRUE(matmul_topk_pays_off(*two, 8192, 10));
+    EXPECT_FALSE(matmul_topk_pays_off(*two, 1000, 10));
+    EXPECT_FALSE(matmul_topk_pays_off(*two, 49152, max_fused_topk + 1));
+    EXPECT_TRUE(matmul_topk_pays_off(*make_cpu_exec(1), 1000, 10));
 }
 
 /// `row(i)` of the matrix is a single number, so that logits are multiples of x.
@@ -109,13 +110,13 @@ void expect_plain_set(Exec& exec, const Matrix& head, const Table& x, int k) {
     topk(exec, logits.view(), k, Rows<std::int32_t>(best.data(), rows, k),
          Rows<float>(values.data(), rows, k));
     for (int r = 0; r < rows; ++r) std::sort(best.begin() + r * k, best.begin() + (r + 1) * k);
-    top_set(exec, logits.view(), k, Rows<std::int32_t>(expected.data(), rows, k));
-    head_top_set(exec, head, x.view(), k, Rows<std::int32_t>(found.data(), rows, k), values);
+    topk_set(exec, logits.view(), k, Rows<std::int32_t>(expected.data(), rows, k));
+    matmul_topk_set(exec, head, x.view(), k, Rows<std::int32_t>(found.data(), rows, k), values);
     EXPECT_EQ(expected, best);
     EXPECT_EQ(found, best);
 }
 
-TEST(HeadTopSet, GivesTheSetOfTopk) {
+TEST(MatmulTopKSet, MatchesTopk) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2}) {
             const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
@@ -123,7 +124,7 @@ TEST(HeadTopSet, GivesTheSetOfTopk) {
                 // Below and above the size from which a sample is taken; the last size is not a whole number
                 // of blocks.
                 for (const int n : {200, 9001}) {
-                    const Matrix head = head_of(*exec, packing, n, 24);
+                    const Matrix head = make_head(*exec, packing, n, 24);
                     for (const int rows : {1, 6}) {
                         const Table x = hard_table(rows, 24, static_cast<std::uint64_t>(rows + 1));
                         for (const int k : {1, 200}) expect_plain_set(*exec, head, x, k);
@@ -135,7 +136,7 @@ TEST(HeadTopSet, GivesTheSetOfTopk) {
     }
 }
 
-TEST(HeadTopSet, SamplesThatMisleadChangeNothing) {
+TEST(MatmulTopKSet, MisleadingSamplesChangeNothing) {
     const std::unique_ptr<Exec> exec = make_cpu_exec(2);
     Table x(2, 16);
     x.row(0)[0] = 1.0f;
@@ -154,11 +155,11 @@ TEST(HeadTopSet, SamplesThatMisleadChangeNothing) {
 
 // Low-rank factors whose outputs are filtered as they leave the tiles, on machines with AMX. Cases: one and
 // two tiles of a group of inputs, rows that fill one and two, whole and half chunks of bf16.
-TEST(HeadTopSet, KeepsWhatPassesOfThinFactors) {
+TEST(MatmulTopKSet, HandlesLowRankFactors) {
     const std::unique_ptr<Exec> exec = make_cpu_exec(2, isas().back());
     for (const Precision precision : {Precision::int8, Precision::bf16}) {
         for (const int inputs : {1, 36, 72, 128, 129}) {
-            const Matrix head = head_of(*exec, {precision, false}, 8207, inputs);
+            const Matrix head = make_head(*exec, {precision, false}, 8207, inputs);
             for (const int rows : {2, 9, 17}) {
                 SCOPED_TRACE("inputs " + std::to_string(inputs) + " rows " + std::to_string(rows));
                 const Table x = hard_table(rows, inputs, static_cast<std::uint64_t>(rows + inputs));

@@ -106,19 +106,19 @@ TEST(Matrix, Bf16RowsOfAFileArePackedAsTheyAreAtAnyAlignment) {
     }
 }
 
-TEST(Matrix, BytesOfAPackedMatrixMakeTheSameMatrix) {
+TEST(Matrix, PackedBytesRoundTrip) {
     auto exec = make_cpu_exec(2);
     const Table w = hard_table(37, 97, 5);
     for (const Packing p : packings) {
         const Matrix matrix = pack_as(*exec, p, w);
         std::span<std::byte> bytes;
-        const Matrix copy = unfilled_matrix(packed_shape(matrix), &bytes);
+        const Matrix copy = allocate_packed(packed_shape(matrix), &bytes);
         ASSERT_EQ(bytes.size(), matrix.bytes());
         std::ranges::copy(packed_bytes(matrix), bytes.begin());
         EXPECT_TRUE(same_bits(unpacked(copy, 36).data(), unpacked(matrix, 36).data(), 97)) << name_of(p);
         PackedShape later = packed_shape(matrix);
         later.layout += 1000;
-        EXPECT_TRUE(unfilled_matrix(later, &bytes).empty());
+        EXPECT_TRUE(allocate_packed(later, &bytes).empty());
     }
 }
 
@@ -157,8 +157,8 @@ TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
         if (row % 4 == 3) return false;
         for (int c = 0; c < k; ++c) out.q[static_cast<std::size_t>(c)] = nibble(row, c);
         for (int g = 0; g < k / 32; ++g) {
-            out.scales[static_cast<std::size_t>(g)] = f16_bits(scale(row, g));
-            out.minimums[static_cast<std::size_t>(g)] = f16_bits(-2.0f * scale(row, g));
+            out.scales[static_cast<std::size_t>(g)] = to_clamped_f16(scale(row, g));
+            out.minimums[static_cast<std::size_t>(g)] = to_clamped_f16(-2.0f * scale(row, g));
         }
         return true;
     });
@@ -195,14 +195,14 @@ TEST(Matrix, SymmetricInt4StoresNoMinimumsAndTheSameWeights) {
 }
 
 /// If one row, the last, is not symmetric, all rows keep minimums.
-TEST(Matrix, OneRowWithAnotherMinimumKeepsThemAll) {
+TEST(Matrix, OneAsymmetricRowKeepsAllMinimums) {
     auto exec = make_cpu_exec(2);
     constexpr int n = 40, k = 64;
     const auto floats = [](int, float*) {};
     const Matrix matrix = pack_int4(*exec, n, k, floats, [&](int row, const Int4Row& out) {
         std::fill(out.q.begin(), out.q.end(), static_cast<std::uint8_t>(row % 16));
-        std::fill(out.scales.begin(), out.scales.end(), f16_bits(0.5f));
-        std::fill(out.minimums.begin(), out.minimums.end(), f16_bits(row == n - 1 ? -3.5f : -4.0f));
+        std::fill(out.scales.begin(), out.scales.end(), to_clamped_f16(0.5f));
+        std::fill(out.minimums.begin(), out.minimums.end(), to_clamped_f16(row == n - 1 ? -3.5f : -4.0f));
         return true;
     });
     EXPECT_FALSE(matrix.packing().symmetric);
@@ -213,17 +213,17 @@ TEST(Matrix, OneRowWithAnotherMinimumKeepsThemAll) {
 }
 
 TEST(Matrix, F16BitsAreTheNearest) {
-    EXPECT_EQ(f16_bits(1.0f), 0x3c00);
-    EXPECT_EQ(f16_bits(-2.0f), 0xc000);
-    EXPECT_EQ(f16_bits(0.0f), 0);
-    EXPECT_EQ(f16_bits(65504.0f), 0x7bff);
-    EXPECT_EQ(f16_bits(1e9f), 0x7bff);
-    EXPECT_EQ(f16_bits(1.0f + 0x1p-11f), 0x3c00);  // a tie, to even
-    EXPECT_EQ(f16_bits(1.0f + 3 * 0x1p-11f), 0x3c02);
-    EXPECT_EQ(f16_bits(0x1p-24f), 1);  // the smallest
-    EXPECT_EQ(f16_bits(0x1p-14f), 0x0400);
-    EXPECT_EQ(f16_bits(0x1.ffcp-15f), 0x0400 - 1 + 1);  // rounds up into the normal range
-    EXPECT_EQ(f16_bits(2047.6f), 0x6800);               // and across a power of two
+    EXPECT_EQ(to_clamped_f16(1.0f), 0x3c00);
+    EXPECT_EQ(to_clamped_f16(-2.0f), 0xc000);
+    EXPECT_EQ(to_clamped_f16(0.0f), 0);
+    EXPECT_EQ(to_clamped_f16(65504.0f), 0x7bff);
+    EXPECT_EQ(to_clamped_f16(1e9f), 0x7bff);
+    EXPECT_EQ(to_clamped_f16(1.0f + 0x1p-11f), 0x3c00);  // a tie, to even
+    EXPECT_EQ(to_clamped_f16(1.0f + 3 * 0x1p-11f), 0x3c02);
+    EXPECT_EQ(to_clamped_f16(0x1p-24f), 1);  // the smallest
+    EXPECT_EQ(to_clamped_f16(0x1p-14f), 0x0400);
+    EXPECT_EQ(to_clamped_f16(0x1.ffcp-15f), 0x0400 - 1 + 1);  // rounds up into the normal range
+    EXPECT_EQ(to_clamped_f16(2047.6f), 0x6800);               // and across a power of two
 }
 
 TEST(Matrix, CountsTheBytesOneMatmulReads) {

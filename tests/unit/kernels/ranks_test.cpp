@@ -31,14 +31,14 @@ void check_ranks(Exec& exec, const Table& x, std::uint64_t seed) {
         columns.insert(columns.end(), {0, x.cols - 1});
     }
     std::vector<std::int32_t> ranks(rows.size(), -1);
-    ranks_of(exec, x.view(), rows, columns, ranks);
+    token_ranks(exec, x.view(), rows, columns, ranks);
     for (std::size_t i = 0; i < rows.size(); ++i)
         ASSERT_EQ(ranks[i], rank_by_counting(x, rows[i], columns[i]))
             << name_of(exec.isa()) << " threads " << exec.threads() << " cols " << x.cols << " row "
             << rows[i] << " column " << columns[i] << " value " << x.at(rows[i], columns[i]);
 }
 
-TEST(Ranks, AreThePlacesOfAStableSort) {
+TEST(TokenRanks, MatchAStableSort) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 3}) {
             auto exec = make_cpu_exec(threads, isa);
@@ -55,7 +55,7 @@ TEST(Ranks, AreThePlacesOfAStableSort) {
     }
 }
 
-TEST(Ranks, HoldAtTheEndsOfTheNumberLine) {
+TEST(TokenRanks, HandleExtremeValues) {
     constexpr float largest = std::numeric_limits<float>::max(), smallest = std::numeric_limits<float>::min();
     constexpr float values[] = {infinity, largest, smallest, 0.0f, -0.0f, -smallest, -largest, -infinity};
     for (const Isa isa : isas()) {
@@ -66,17 +66,17 @@ TEST(Ranks, HoldAtTheEndsOfTheNumberLine) {
         std::vector<std::int32_t> rows(static_cast<std::size_t>(x.cols), 0), columns, ranks;
         for (int i = 0; i < x.cols; ++i) columns.push_back(i);
         ranks.resize(columns.size());
-        ranks_of(*exec, x.view(), rows, columns, ranks);
+        token_ranks(*exec, x.view(), rows, columns, ranks);
         for (int i = 0; i < x.cols; i += 7)
             ASSERT_EQ(ranks[static_cast<std::size_t>(i)], rank_by_counting(x, 0, i))
                 << name_of(isa) << " column " << i << " value " << x.at(0, i);
     }
 }
 
-TEST(Ranks, OfNoColumnsAreNone) {
+TEST(TokenRanks, AcceptNoColumns) {
     auto exec = make_cpu_exec(2, isas().front());
     const Table x(1, 3);
-    ranks_of(*exec, x.view(), {}, {}, {});
+    token_ranks(*exec, x.view(), {}, {}, {});
 }
 
 }  // namespace

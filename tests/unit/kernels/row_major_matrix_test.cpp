@@ -13,9 +13,9 @@ namespace {
 
 constexpr int n = 101;
 
-class RowStores : public ::testing::TestWithParam<std::tuple<Packing, int>> {
+class RowMajorMatrixTest : public ::testing::TestWithParam<std::tuple<Packing, int>> {
   protected:
-    RowStores() {
+    RowMajorMatrixTest() {
         Rng rng(5);
         Table weights(n, k());
         for (float& v : weights.data) v = static_cast<float>(rng.normal());
@@ -31,11 +31,11 @@ class RowStores : public ::testing::TestWithParam<std::tuple<Packing, int>> {
     Matrix matrix_;
 };
 
-TEST_P(RowStores, FilledRowsGiveTheWholeMatrixsBits) {
-    const RowStore store = RowStore::make(*exec_, matrix_);
+TEST_P(RowMajorMatrixTest, GatheredRowsMatchTheWholeMatrix) {
+    const RowMajorMatrix store = RowMajorMatrix::make(*exec_, matrix_);
     std::vector<float> all(7 * n);
     matmul(*exec_, matrix_, x(7), Rows<float>(all.data(), 7, n));
-    PackedRows packed;
+    GatheredMatrix packed;
     Rng rng(9);
     // Growing and shrinking, with repeats, and one row more than whole blocks hold.
     for (const int count : {1, 16, 17, 60, 3, 101, 200, 33}) {
@@ -57,16 +57,16 @@ TEST_P(RowStores, FilledRowsGiveTheWholeMatrixsBits) {
     }
 }
 
-TEST_P(RowStores, IndexedRowsGiveTheWholeMatrixsBits) {
-    constexpr int most = 40;  // rows of x: more than two tiles, and not a multiple of a tile
+TEST_P(RowMajorMatrixTest, IndexedRowsMatchTheWholeMatrix) {
+    constexpr int max_rows = 40;  // rows of x: more than two tiles, and not a multiple of a tile
     Rng rng(11);
-    std::vector<float> wide(static_cast<std::size_t>(most * k()));
+    std::vector<float> wide(static_cast<std::size_t>(max_rows * k()));
     for (float& v : wide) v = static_cast<float>(rng.normal());
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2}) {
             const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
-            const RowStore store = RowStore::make(*exec, matrix_);
-            for (const int rows : {1, 2, 3, 7, 9, most}) {
+            const RowMajorMatrix store = RowMajorMatrix::make(*exec, matrix_);
+            for (const int rows : {1, 2, 3, 7, 9, max_rows}) {
                 const Rows<const float> in(wide.data(), rows, k());
                 std::vector<float> all(static_cast<std::size_t>(rows * n));
                 matmul(*exec, matrix_, in, Rows<float>(all.data(), rows, n));
@@ -87,7 +87,7 @@ TEST_P(RowStores, IndexedRowsGiveTheWholeMatrixsBits) {
     }
 }
 
-TEST_P(RowStores, ChosenBlocksGiveTheWholeMatrixsBits) {
+TEST_P(RowMajorMatrixTest, SelectedBlocksMatchTheWholeMatrix) {
     std::vector<float> all(7 * n);
     matmul(*exec_, matrix_, x(7), Rows<float>(all.data(), 7, n));
     for (const std::vector<int>& blocks :
@@ -106,7 +106,7 @@ TEST_P(RowStores, ChosenBlocksGiveTheWholeMatrixsBits) {
         }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, RowStores,
+INSTANTIATE_TEST_SUITE_P(Shapes, RowMajorMatrixTest,
                          ::testing::Combine(::testing::ValuesIn(packings), ::testing::Values(64, 97, 576)),
                          [](const auto& p) {
                              const Packing packing = std::get<0>(p.param);

@@ -22,12 +22,12 @@ std::vector<std::int32_t> some_lists(Rng& rng, int rows, int size, int n) {
     return lists;
 }
 
-TEST(RowSets, AreUnitedInOrderAndForgotten) {
+TEST(TokenSetUnion, UnionIsSortedAndRebuiltPerCall) {
     for (const Isa isa : isas()) {
         const std::unique_ptr<Exec> exec = make_cpu_exec(1, isa);
         Rng rng(11);
         constexpr int n = 9403;
-        RowSets sets(n);
+        TokenSetUnion sets(n);
         for (const int rows : {3, 1, 8, 9, 17, 0, 2}) {
             for (const int size : {1, 30, n}) {
                 SCOPED_TRACE(name_of(isa) + " rows " + std::to_string(rows) + " of " + std::to_string(size));
@@ -41,20 +41,20 @@ TEST(RowSets, AreUnitedInOrderAndForgotten) {
                     const std::set<std::int32_t> own(lists.begin() + r * size,
                                                      lists.begin() + (r + 1) * size);
                     for (std::size_t i = 0; i < found.size() && rows > 1; ++i)
-                        ASSERT_EQ((sets.owners(r)[i] & RowSets::bit(r)) != 0, own.count(found[i]) == 1);
+                        ASSERT_EQ((sets.owners(r)[i] & TokenSetUnion::bit(r)) != 0, own.count(found[i]) == 1);
                 }
             }
         }
     }
 }
 
-TEST(RowSets, BestOfARowAreThoseOfItsColumnsAlone) {
+TEST(TokenSetUnion, TopKMatchesTheRowsColumnsAlone) {
     for (const Isa isa : isas()) {
         for (const int threads : {1, 2}) {
             const std::unique_ptr<Exec> exec = make_cpu_exec(threads, isa);
             Rng rng(4);
             constexpr int n = 2500;
-            RowSets sets(n);
+            TokenSetUnion sets(n);
             for (const int rows : {1, 5, 19}) {
                 for (const int size : {1, 7, 2048}) {
                     const std::vector<std::int32_t> lists = some_lists(rng, rows, size, n);
@@ -65,7 +65,7 @@ TEST(RowSets, BestOfARowAreThoseOfItsColumnsAlone) {
                         const int kept = std::min(k, size);
                         std::vector<std::int32_t> ids(static_cast<std::size_t>(rows * k), -1);
                         std::vector<float> values(ids.size()), sums(static_cast<std::size_t>(rows));
-                        topk_of_sets(*exec, x.view(), sets, k, Rows<std::int32_t>(ids.data(), rows, k),
+                        topk_per_set(*exec, x.view(), sets, k, Rows<std::int32_t>(ids.data(), rows, k),
                                      Rows<float>(values.data(), rows, k), sums);
                         for (int r = 0; r < rows; ++r) {
                             Table own(1, size);

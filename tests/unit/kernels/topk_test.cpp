@@ -33,7 +33,7 @@ void check_topk(Exec& exec, const Table& x, int k) {
     std::vector<std::int32_t> best(static_cast<std::size_t>(x.rows));
     argmax(exec, x.view(), best);
     std::vector<std::int32_t> set(static_cast<std::size_t>(x.rows * k));
-    top_set(exec, x.view(), k, Rows<std::int32_t>(set.data(), x.rows, k));
+    topk_set(exec, x.view(), k, Rows<std::int32_t>(set.data(), x.rows, k));
     for (int r = 0; r < x.rows; ++r) {
         const std::vector<std::int32_t> expected = sorted_ids(x.row(r), x.cols);
         std::vector<std::int32_t> rising(expected.begin(), expected.begin() + k);
@@ -85,7 +85,7 @@ TEST(TopK, MinusInfinityAndZeroSignsTieByIndex) {
 }
 
 /// Guesses assume that values thin out; they must also hold for ties, steps and every order of magnitude.
-TEST(TopK, TheKthLargestIsASorts) {
+TEST(TopK, KthLargestMatchesSort) {
     Rng rng(41);
     const auto value = [&](int kind) {
         const double normal = rng.normal();
@@ -134,7 +134,7 @@ TEST(TopK, ManyRowsEqualRowsAlone) {
     }
 }
 
-TEST(TopK, NaNIsNoAnswerButNoCrash) {
+TEST(TopK, NaNIsNeverSelected) {
     Table x = hard_table(1, 5000, 3);
     for (int c = 0; c < 5000; c += 3) x.row(0)[c] = std::numeric_limits<float>::quiet_NaN();
     for (const Isa isa : isas()) {
@@ -180,7 +180,7 @@ TEST(LogSumExp, MatchesDoublePrecisionAtEveryWidth) {
     }
 }
 
-TEST(LogSumExp, NeitherThreadsNorCompanyChangeABit) {
+TEST(LogSumExp, IsIndependentOfThreadsAndBatch) {
     const Table x = hard_table(20, 9001, 3);
     for (const Isa isa : isas()) {
         std::vector<float> expected(20);
@@ -235,7 +235,7 @@ TEST(ExpSums, MatchDoubleByBlock) {
     }
 }
 
-TEST(ExpSums, NeitherThreadsNorCompanyChangeABit) {
+TEST(ExpSums, AreIndependentOfThreadsAndBatch) {
     const Table x = hard_table(20, 9001, 3);
     for (const Isa isa : isas()) {
         std::vector<float> tops, other;

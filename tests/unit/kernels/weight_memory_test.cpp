@@ -13,14 +13,14 @@
 namespace draftscope::kernels {
 namespace {
 
-struct Give {
+struct FreeWeights {
     void operator()(std::byte* at) const { free_weights(at); }
 };
 
 /// Small and large allocations, freed in any order, never overlap.
-TEST(WeightMemory, PiecesAreAlignedAndApart) {
+TEST(WeightMemory, AllocationsAreAlignedAndDisjoint) {
     struct Piece {
-        std::unique_ptr<std::byte[], Give> data;
+        std::unique_ptr<std::byte[], FreeWeights> data;
         std::size_t bytes;
         std::byte mark;
     };
@@ -35,7 +35,7 @@ TEST(WeightMemory, PiecesAreAlignedAndApart) {
         }
         const std::size_t bytes =
             step % 40 == 0 ? (std::size_t{9} << 20) + rng.below(999) : 1 + rng.below(300'000);
-        Piece piece{std::unique_ptr<std::byte[], Give>(allocate_weights(bytes)), bytes,
+        Piece piece{std::unique_ptr<std::byte[], FreeWeights>(allocate_weights(bytes)), bytes,
                     static_cast<std::byte>(step)};
         ASSERT_EQ(reinterpret_cast<std::uintptr_t>(piece.data.get()) % 64, 0u);
         std::memset(piece.data.get(), static_cast<int>(piece.mark), bytes);
@@ -49,7 +49,7 @@ TEST(WeightMemory, PiecesAreAlignedAndApart) {
     }
 }
 
-TEST(WeightMemory, WhatIsGivenBackIsUsedAgain) {
+TEST(WeightMemory, FreedMemoryIsReused) {
     std::byte* const first = allocate_weights(1000);
     free_weights(first);
     std::byte* const second = allocate_weights(1000);

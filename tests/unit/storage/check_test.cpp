@@ -27,7 +27,7 @@ std::string findings_text(const CheckReport& report) {
     return out;
 }
 
-class SoundFile : public ::testing::Test {
+class ValidCapture : public ::testing::Test {
   protected:
     void SetUp() override { write_all(path(), RandomCapture(11, {2, 3, 10, 2, true}).records()); }
     std::string path() const { return folder_.file("a.dscope"); }
@@ -39,7 +39,7 @@ class SoundFile : public ::testing::Test {
     TempFolder folder_;
 };
 
-TEST_F(SoundFile, HasTheIdentityTheTablesAndTheViews) {
+TEST_F(ValidCapture, HasTheIdentityTheTablesAndTheViews) {
     const storage::Database db = open_plain(path(), SQLITE_OPEN_READONLY);
     EXPECT_EQ(db.integer("PRAGMA application_id"), capture_application_id);
     EXPECT_EQ(db.integer("PRAGMA user_version"), capture_schema_version);
@@ -62,7 +62,7 @@ TEST_F(SoundFile, HasTheIdentityTheTablesAndTheViews) {
     EXPECT_EQ(header.substr(68, 4), "DSCP");  // file(1) identifies captures by it
 }
 
-TEST_F(SoundFile, StoresThePhaseTable) {
+TEST_F(ValidCapture, StoresThePhaseTable) {
     const storage::Database db = open_plain(path(), SQLITE_OPEN_READONLY);
     std::vector<std::string> expected;
     for (const PhaseRow& row : phase_rows)
@@ -72,7 +72,7 @@ TEST_F(SoundFile, StoresThePhaseTable) {
     EXPECT_EQ(query(db, "SELECT id, name, parent_id, colour, sort FROM phase ORDER BY id"), expected);
 }
 
-TEST_F(SoundFile, IsDescribedInTheDocument) {
+TEST_F(ValidCapture, MatchesTheFormatDocument) {
     std::ifstream in(DS_SOURCE_DIR "/docs/FORMATS.md");
     const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
     const storage::Database db = open_plain(path(), SQLITE_OPEN_READONLY);
@@ -88,7 +88,7 @@ TEST_F(SoundFile, IsDescribedInTheDocument) {
     EXPECT_EQ(db.exec(text.substr(start, end - start)), SQLITE_OK) << db.message();
 }
 
-TEST_F(SoundFile, ChecksClean) {
+TEST_F(ValidCapture, ChecksClean) {
     const auto report = check_capture(path());
     ASSERT_TRUE(report.ok()) << report.error().message;
     EXPECT_EQ(findings_text(*report), "");
@@ -104,14 +104,14 @@ TEST_F(SoundFile, ChecksClean) {
 
 struct Fault {
     const char* sql;
-    const char* said;
+    const char* expected_text;
 };
 
-class Faults : public SoundFile, public ::testing::WithParamInterface<Fault> {};
+class Faults : public ValidCapture, public ::testing::WithParamInterface<Fault> {};
 
-TEST_P(Faults, AreFound) {
+TEST_P(Faults, AreReported) {
     execute(path(), GetParam().sql);
-    EXPECT_NE(findings().find(GetParam().said), std::string::npos) << findings();
+    EXPECT_NE(findings().find(GetParam().expected_text), std::string::npos) << findings();
 }
 INSTANTIATE_TEST_SUITE_P(
     Each, Faults,
@@ -131,15 +131,16 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"UPDATE head_eval SET covered = 99", "more of this kind"},
         Fault{"DELETE FROM clock_anchor WHERE run_id = 1", "run 1 has no clock anchor"}));
 
-TEST_F(SoundFile, IsRefusedWithAReasonWhenItIsNoCapture) {
-    const auto expect_refused = [&](const std::string& file, const std::string& said) {
+TEST_F(ValidCapture, OtherFilesAreRejectedWithAReason) {
+    const auto expect_refused = [&](const std::string& file, const std::string& expected_text) {
         for (const Status& status :
              {load_capture(file).ok() ? Status() : Status(load_capture(file).error()),
               check_capture(file).ok() ? Status() : Status(check_capture(file).error()), repair_capture(file),
               probe_capture(file), export_csv(file, folder_.file("csv"), false)}) {
             ASSERT_FALSE(status.ok()) << file;
             EXPECT_EQ(status.error().kind, ErrorKind::bad_input);
-            EXPECT_NE(status.error().message.find(said), std::string::npos) << status.error().message;
+            EXPECT_NE(status.error().message.find(expected_text), std::string::npos)
+                << status.error().message;
             EXPECT_EQ(status.error().message.find('\n'), std::string::npos);
         }
     };
@@ -161,7 +162,7 @@ TEST_F(SoundFile, IsRefusedWithAReasonWhenItIsNoCapture) {
     expect_refused(path(), "table note is missing");
 }
 
-TEST_F(SoundFile, CutAnywhereIsRefusedOrReportedNeverACrash) {
+TEST_F(ValidCapture, TruncationIsReported) {
     const auto size = std::filesystem::file_size(path());
     for (const double part : {0.001, 0.01, 0.1, 0.3, 0.5, 0.9, 0.999}) {
         const std::string cut = folder_.file("cut.dscope");
@@ -180,7 +181,7 @@ TEST_F(SoundFile, CutAnywhereIsRefusedOrReportedNeverACrash) {
     }
 }
 
-TEST_F(SoundFile, RandomDamageNeverCrashesTheReader) {
+TEST_F(ValidCapture, RandomDamageNeverCrashesTheReader) {
     const auto size = std::filesystem::file_size(path());
     Rng rng(77);
     for (int i = 0; i < 60; ++i) {
@@ -202,14 +203,14 @@ TEST_F(SoundFile, RandomDamageNeverCrashesTheReader) {
     }
 }
 
-TEST_F(SoundFile, ImpossibleValuesAreRefusedByName) {
-    const auto expect_refused = [&](const std::string& sql, const std::string& said) {
+TEST_F(ValidCapture, ImpossibleValuesAreNamed) {
+    const auto expect_refused = [&](const std::string& sql, const std::string& expected_text) {
         const std::string bad = folder_.file("bad.dscope");
         std::filesystem::copy_file(path(), bad, std::filesystem::copy_options::overwrite_existing);
         execute(bad, sql);
         const auto loaded = load_capture(bad);
         ASSERT_FALSE(loaded.ok()) << sql;
-        EXPECT_NE(loaded.error().message.find(said), std::string::npos) << loaded.error().message;
+        EXPECT_NE(loaded.error().message.find(expected_text), std::string::npos) << loaded.error().message;
     };
     expect_refused("UPDATE span SET phase_id = 99 WHERE id = 5", "column phase_id holds 99");
     expect_refused("UPDATE round SET ordinal = 1 << 40 WHERE id = 5", "column ordinal holds 1099511627776");
@@ -226,7 +227,7 @@ TEST_F(SoundFile, ImpossibleValuesAreRefusedByName) {
 
 constexpr int now = capture_schema_version;
 
-TEST(Migration, TakesAnOlderFileForwardAndKeepsABackup) {
+TEST(Migration, MigratesAndKeepsABackup) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
@@ -245,7 +246,7 @@ TEST(Migration, TakesAnOlderFileForwardAndKeepsABackup) {
     EXPECT_EQ((*backup)->runs[0].name, "run 1");
 }
 
-TEST(Migration, ThatFailsLeavesTheFileAsItWas) {
+TEST(Migration, FailureLeavesTheFileUnchanged) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
@@ -263,7 +264,7 @@ TEST(Migration, ThatFailsLeavesTheFileAsItWas) {
     EXPECT_NE(again.error().message.find("exists already"), std::string::npos);
 }
 
-TEST(Migration, RefusesANewerFileAndLeavesACurrentOne) {
+TEST(Migration, RejectsNewerAndKeepsCurrentFiles) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
@@ -275,7 +276,7 @@ TEST(Migration, RefusesANewerFileAndLeavesACurrentOne) {
     EXPECT_EQ(newer.error().kind, ErrorKind::bad_input);
 }
 
-TEST(Repair, WorksOutThePhasesOfStepsAnew) {
+TEST(Repair, RecomputesStepPhases) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 30, 1, true}).records());
@@ -288,7 +289,7 @@ TEST(Repair, WorksOutThePhasesOfStepsAnew) {
     EXPECT_TRUE(check_capture(path)->findings.empty());
 }
 
-TEST(Repair, RefusesARunThatIsAlive) {
+TEST(Repair, RejectsALiveRun) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     auto writer = CaptureWriter::create(path, false);

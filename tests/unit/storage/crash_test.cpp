@@ -70,7 +70,7 @@ void expect_prefix(const Snapshot& part, const Snapshot& whole) {
     }
 }
 
-TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
+TEST(CutLog, LeavesAConsistentPrefix) {
     const TempFolder folder;
     const std::string original = folder.file("whole.dscope");
     // Few enough that the log is not merged in between.
@@ -78,7 +78,7 @@ TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
     leave_log(original, records);
     const Snapshot whole = apply_all(records);
     const auto log_bytes = static_cast<std::uint32_t>(fs::file_size(original + "-wal"));
-    std::size_t fewest = whole.steps.size(), most = 0;
+    std::size_t min_steps = whole.steps.size(), max_steps = 0;
     for (std::uint64_t seed = 1; seed <= 24; ++seed) {
         SCOPED_TRACE(seed);
         Rng rng(seed);
@@ -96,13 +96,14 @@ TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
         const auto left = load_capture(path);
         ASSERT_TRUE(left.ok()) << left.error().message;
         expect_prefix(**left, whole);
-        fewest = std::min(fewest, (*left)->steps.size());
-        most = std::max(most, (*left)->steps.size());
+        min_steps = std::min(min_steps, (*left)->steps.size());
+        max_steps = std::max(max_steps, (*left)->steps.size());
         const auto report = check_capture(path);
         ASSERT_TRUE(report.ok());
         ASSERT_EQ(report->findings.size(), 1u);
-        const std::string said = (*left)->runs.empty() ? "indexes are missing" : "has no end";
-        EXPECT_NE(report->findings[0].what.find(said), std::string::npos) << report->findings[0].what;
+        const std::string expected_text = (*left)->runs.empty() ? "indexes are missing" : "has no end";
+        EXPECT_NE(report->findings[0].what.find(expected_text), std::string::npos)
+            << report->findings[0].what;
         ASSERT_TRUE(repair_capture(path).ok());
         const auto repaired = check_capture(path);
         ASSERT_TRUE(repaired.ok());
@@ -112,11 +113,11 @@ TEST(CutLog, WhatIsLeftIsAConsistentBeginning) {
         EXPECT_EQ((*after)->steps.size(), (*left)->steps.size());
         for (const RunRow& run : (*after)->runs) EXPECT_EQ(run.ended, RunEnd::recovered);
     }
-    EXPECT_LT(fewest, whole.steps.size() / 4);  // some cuts were early and some late
-    EXPECT_GT(most, whole.steps.size() / 2);
+    EXPECT_LT(min_steps, whole.steps.size() / 4);  // some cuts were early and some late
+    EXPECT_GT(max_steps, whole.steps.size() / 2);
 }
 
-TEST(DeletedFile, IsSaidAndWhatWasRecordedIsRescued) {
+TEST(DeletedFile, IsReportedAndRescued) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(4, {1, 2, 60, 1, true}).records();
@@ -128,10 +129,11 @@ TEST(DeletedFile, IsSaidAndWhatWasRecordedIsRescued) {
     for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(path + suffix);
     for (std::size_t i = half; i < records.size(); ++i) (*writer)->push(records[i]);
 
-    const Status told = (*writer)->flush();
-    ASSERT_FALSE(told.ok());
-    EXPECT_NE(told.error().message.find("deleted or replaced"), std::string::npos) << told.error().message;
-    EXPECT_NE(told.error().message.find("save a copy"), std::string::npos) << told.error().message;
+    const Status flushed = (*writer)->flush();
+    ASSERT_FALSE(flushed.ok());
+    EXPECT_NE(flushed.error().message.find("deleted or replaced"), std::string::npos)
+        << flushed.error().message;
+    EXPECT_NE(flushed.error().message.find("save a copy"), std::string::npos) << flushed.error().message;
     const Status copied = (*writer)->save_copy(folder.file("copy.dscope"));
     ASSERT_TRUE(copied.ok()) << copied.error().message;
     const auto copy = load_capture(folder.file("copy.dscope"));
@@ -166,7 +168,7 @@ TEST(DeletedFile, AReplacementIsNotTouched) {
     expect_equal(apply_all(records), **rescued);
 }
 
-TEST(SaveCopy, OfALiveCaptureHasEverythingCommitted) {
+TEST(SaveCopy, LiveCopyHasAllCommittedRows) {
     const TempFolder folder;
     const std::vector<Record> records = RandomCapture(6, {1, 2, 20, 1, false}).records();
     auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
@@ -184,7 +186,7 @@ TEST(SaveCopy, OfALiveCaptureHasEverythingCommitted) {
 }
 
 /// The end of a recording also needs space, for the indexes.
-TEST(FullDisk, AtTheVeryEndLosesNothing) {
+TEST(FullDisk, FullAtTheEndLosesNothing) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(8, {1, 2, 300, 1, true}).records();
@@ -257,7 +259,7 @@ int record_on_tiny_disk(int kilobytes, const std::vector<Record>& records, const
 
 class FullTmpfs : public ::testing::TestWithParam<TinyDisk> {};
 
-TEST_P(FullTmpfs, KeepsWholeStepsAndSaysWhatIsMissing) {
+TEST_P(FullTmpfs, KeepsCompleteStepsAndReportsLosses) {
     const TinyDisk disk = GetParam();
     const TempFolder folder;
     const std::string path = folder.file("copy.dscope");
@@ -312,7 +314,7 @@ int as_ordinary_user(const std::function<int()>& work) {
 
 class ReadOnlyFolder : public ::testing::TestWithParam<bool> {};
 
-TEST_P(ReadOnlyFolder, CapturesOpenAndRepairSaysWhatToDo) {
+TEST_P(ReadOnlyFolder, OpensAndRepairReportsTheRemedy) {
     const bool killed = GetParam();
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");

@@ -26,7 +26,7 @@ class IntoCapture : public RecordSink {
     int records = 0;
 };
 
-TEST(StoredTrees, OfALargeFileAreReadRoundByRound) {
+TEST(StoredTrees, LargeFilesReadTreesOnDemand) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(3, {2, 3, 60, 2, true}).records();
@@ -65,7 +65,7 @@ TEST(StoredTrees, OfALargeFileAreReadRoundByRound) {
     EXPECT_EQ(tops, (*whole)->tops.size());
 }
 
-TEST(StoredTrees, DamageIsToldWhereItIsSeen) {
+TEST(StoredTrees, DamageIsReportedWhenRead) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
@@ -79,7 +79,7 @@ TEST(StoredTrees, DamageIsToldWhereItIsSeen) {
     EXPECT_EQ((*part)->tree(3)->problem, "");
 }
 
-TEST(StoredTrees, AFileThatIsStillWrittenIsReadWhole) {
+TEST(StoredTrees, LiveFilesAreReadCompletely) {
     const TempFolder folder;
     const std::string path = folder.file("live.dscope");
     auto writer = CaptureWriter::create(path, false);
@@ -111,7 +111,7 @@ std::string write_many_spans(const TempFolder& folder, int steps) {
 
 std::vector<std::string> lane_texts(const Snapshot& snapshot, RowId run_id) {
     std::vector<std::string> out;
-    const auto run = snapshot.lanes_of(run_id);
+    const auto run = snapshot.lanes_for(run_id);
     if (run == nullptr) return out;
     for (const TimelineLane& lane : run->lanes)
         for (const TimelineRow& row : lane.rows)
@@ -127,13 +127,13 @@ auto fields(const SpanRow& s) {
                     s.start_ns, s.end_ns, s.rows, s.bytes);
 }
 
-TEST(StoredSpans, ShowTheSameAsSpansInMemory) {
+TEST(StoredSpans, MatchSpansInMemory) {
     for (const std::uint64_t seed : {5u, 6u, 7u}) {
         const TempFolder folder;
         const std::string path =
             seed == 5 ? write_many_spans(folder, 300) : folder.file(fmt::format("{}.dscope", seed));
         if (seed != 5) testing::write_all(path, RandomCapture(seed, {2, 3, 40, 2, true}).records());
-        const auto memory = load_capture(path, rows_always_ahead), file = load_capture(path, 0);
+        const auto memory = load_capture(path, no_preload_limit), file = load_capture(path, 0);
         ASSERT_TRUE(memory.ok()) << memory.error().message;
         ASSERT_TRUE(file.ok()) << file.error().message;
         const Snapshot &whole = **memory, &part = **file;
@@ -144,7 +144,7 @@ TEST(StoredSpans, ShowTheSameAsSpansInMemory) {
         }
         for (const RunRow& run : whole.runs) {
             EXPECT_EQ(lane_texts(whole, run.id), lane_texts(part, run.id));
-            const auto a = whole.lanes_of(run.id), b = part.lanes_of(run.id);
+            const auto a = whole.lanes_for(run.id), b = part.lanes_for(run.id);
             ASSERT_EQ(a == nullptr, b == nullptr);
             if (a == nullptr) continue;
             for (std::size_t l = 0; l < a->lanes.size(); ++l)
@@ -185,7 +185,7 @@ TEST(StoredSpans, ShowTheSameAsSpansInMemory) {
     }
 }
 
-TEST(StoredSpans, ASpanThatIsGoneIsAbsent) {
+TEST(StoredSpans, MissingSpansAreAbsent) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
@@ -194,7 +194,7 @@ TEST(StoredSpans, ASpanThatIsGoneIsAbsent) {
     EXPECT_FALSE((*file)->span(4'000'000'000u).has_value());
 }
 
-TEST(StoredSpans, ImpossibleValuesAreToldWithTableRowAndColumn) {
+TEST(StoredSpans, ImpossibleValuesNameTableRowAndColumn) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
@@ -206,7 +206,7 @@ TEST(StoredSpans, ImpossibleValuesAreToldWithTableRowAndColumn) {
         << file.error().message;
 }
 
-TEST(StoredSpans, ASnapshotOfThemIsSavedWithAllRows) {
+TEST(StoredSpans, SaveCopyKeepsAllRows) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope"), copy = folder.file("copy.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
@@ -214,17 +214,17 @@ TEST(StoredSpans, ASnapshotOfThemIsSavedWithAllRows) {
     ASSERT_TRUE(file.ok()) << file.error().message;
     std::filesystem::remove(path);  // an open capture can still be saved
     ASSERT_TRUE((*file)->stored->save_copy(copy).ok());
-    const auto saved = load_capture(copy, rows_always_ahead);
+    const auto saved = load_capture(copy, no_preload_limit);
     ASSERT_TRUE(saved.ok()) << saved.error().message;
     EXPECT_GT((*saved)->spans.size(), 0u);
     EXPECT_EQ(lane_texts(**file, 1), lane_texts(**saved, 1));
 }
 
-TEST(SpansReadAhead, DamageIsToldAsWithoutIt) {
+TEST(SpansReadAhead, ReportsTheSameDamage) {
     const TempFolder folder;
     const std::string path = write_many_spans(folder, 120);
     testing::execute(path, "UPDATE span SET phase_id = 99 WHERE id = (SELECT max(id) FROM span)");
-    const auto alone = load_capture(path, rows_always_ahead), ahead = load_capture(path, 0);
+    const auto alone = load_capture(path, no_preload_limit), ahead = load_capture(path, 0);
     ASSERT_FALSE(alone.ok());
     ASSERT_FALSE(ahead.ok());
     EXPECT_EQ(alone.error().message, ahead.error().message);
@@ -245,7 +245,7 @@ TEST(SpansReadAhead, StopWithTheirReader) {
 
 class Following : public ::testing::TestWithParam<int> {};
 
-TEST_P(Following, SeesTheGrowingFileAsItsWriterMeantIt) {
+TEST_P(Following, MatchesTheWritersRecords) {
     const TempFolder folder;
     const std::string path = folder.file("live.dscope");
     const auto seed = static_cast<std::uint64_t>(GetParam());
@@ -295,7 +295,7 @@ TEST_P(Following, SeesTheGrowingFileAsItsWriterMeantIt) {
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, Following, ::testing::Range(1, 7));
 
-TEST(Follower, StopsWhenAskedTo) {
+TEST(Follower, StopsOnCancel) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(2, {1, 2, 40, 1, true}).records());

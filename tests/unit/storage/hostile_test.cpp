@@ -236,7 +236,7 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, Hostile, ::testing::Range(1, 13));
 
-TEST(ClockGoingBackwards, IsFoundAndTheRestStaysSound) {
+TEST(ClockGoingBackwards, IsReportedAndTheRestIsValid) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     std::vector<Record> records = RandomCapture(9, {1, 2, 60, 1, true}).records();

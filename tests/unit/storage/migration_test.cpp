@@ -30,7 +30,7 @@ void unpack(const std::string& name, const std::string& to) {
 /// Parameter: the version, which is migrated step by step to the current one.
 class OlderVersion : public ::testing::TestWithParam<int> {};
 
-TEST_P(OlderVersion, IsReadAsItIsAndBroughtForwardWithTheSameNumbers) {
+TEST_P(OlderVersion, ReadsAndMigratesWithEqualNumbers) {
     const TempFolder folder;
     const std::string path = folder.file("old.dscope");
     unpack(fmt::format("v{}.dscope.gz", GetParam()), path);
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Files, OlderVersion, ::testing::Range(1, capture_schema
 
 class StepPhases : public ::testing::TestWithParam<int> {};
 
-TEST_P(StepPhases, AreWhatTheDefinitionOverSpansSays) {
+TEST_P(StepPhases, MatchTheDefinitionOverSpans) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(

@@ -75,7 +75,7 @@ TEST(Limit, StopKeepsTheBeginningAndCountsTheRest) {
 
 class Ring : public ::testing::TestWithParam<int> {};
 
-TEST_P(Ring, KeepsTheNewestStepsWhole) {
+TEST_P(Ring, KeepsTheNewestCompleteSteps) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     const auto seed = static_cast<std::uint64_t>(GetParam());
@@ -83,7 +83,7 @@ TEST_P(Ring, KeepsTheNewestStepsWhole) {
     const Snapshot whole = apply_all(records);
     WriterOptions options;
     (GetParam() % 2 == 0 ? options.max_rows : options.max_bytes) = GetParam() % 2 == 0 ? 4000 : 400'000;
-    options.when_file_full = WhenFileFull::ring;
+    options.file_full_policy = FileFullPolicy::ring;
     const Written written = write_bounded(path, records, options);
     const Snapshot& part = *written.snapshot;
     ASSERT_GT(part.steps.size(), 10u);
@@ -120,12 +120,12 @@ class SlowDisk {
     storage::Database db_;
 };
 
-TEST(Queue, NeverWaitCountsWhatItLoses) {
+TEST(Queue, DropPolicyCountsLosses) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(3, {1, 2, 150, 1, true}).records();
     WriterOptions options;
-    options.when_queue_full = WhenQueueFull::drop;
+    options.queue_full_policy = QueueFullPolicy::drop;
     options.queue_rows = 200;
     auto writer = CaptureWriter::create(path, options);
     ASSERT_TRUE(writer.ok());
@@ -165,7 +165,7 @@ TEST(Queue, WaitsByDefaultAndLosesNothing) {
     testing::expect_equal(apply_all(records), **loaded);
 }
 
-TEST(Queue, AThreadInBetweenNeverWaitsWhenItsProducersDo) {
+TEST(Queue, ForwardingThreadDoesNotBlock) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(3, {1, 2, 150, 1, true}).records();
@@ -176,7 +176,7 @@ TEST(Queue, AThreadInBetweenNeverWaitsWhenItsProducersDo) {
     (*writer)->set_unbounded_push();
     SlowDisk disk(path);
     for (const Record& record : records) (*writer)->push(record);
-    auto room = std::async(std::launch::async, [&] { (*writer)->wait_for_room(); });
+    auto room = std::async(std::launch::async, [&] { (*writer)->wait_for_space(); });
     EXPECT_EQ(room.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
     disk.answer();
     room.get();

@@ -19,7 +19,7 @@ using testing::write_all;
 
 class RoundTrip : public ::testing::TestWithParam<int> {};
 
-TEST_P(RoundTrip, FileGivesTheLiveSnapshot) {
+TEST_P(RoundTrip, FileReproducesTheLiveSnapshot) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     const auto seed = static_cast<std::uint64_t>(GetParam());
@@ -62,7 +62,7 @@ TEST(CaptureFile, IsReadableByOthersWhileItIsWritten) {
     EXPECT_TRUE((*writer)->close().ok());
 }
 
-TEST(CaptureFile, SaysWhatItIsWithoutItsLog) {
+TEST(CaptureFile, IsIdentifiedWithoutItsLog) {
     const TempFolder folder;
     auto writer = CaptureWriter::create(folder.file("live.dscope"), false);
     ASSERT_TRUE(writer.ok());
@@ -95,7 +95,7 @@ TEST(CaptureFile, AVeryLongRunPassesThroughTheBoundedQueue) {
     expect_equal(apply_all(records), **loaded);
 }
 
-TEST(CaptureFile, NotANumberSurvives) {
+TEST(CaptureFile, StoresNaN) {
     const TempFolder folder;
     std::vector<Record> records = RandomCapture(4, {1, 1, 3, 1, true}).records();
     records.push_back(CounterRow{1, 5, "odd", std::numeric_limits<double>::quiet_NaN()});

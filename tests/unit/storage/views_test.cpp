@@ -204,7 +204,7 @@ TEST_P(ViewsAndQueries, SpeedupsAgree) {
     const storage::Database db = open_plain(path);
     std::size_t found = 0;
     for (RowId run = 1; run <= 4; ++run) {
-        const auto expected = speed_up(**loaded, run, {.resamples = 0});
+        const auto expected = compute_speedup(**loaded, run, {.resamples = 0});
         storage::Statement row = db.prepare(
             "SELECT prompts, conversations, tokens_per_second, plain_tokens_per_second, speedup FROM "
             "v_speedup "
@@ -364,7 +364,7 @@ TEST(Views, WithoutAFullReferenceThePlaneIsEmpty) {
     EXPECT_EQ(query(db, "SELECT count(*) > 0 FROM v_head WHERE tau > 0"), std::vector<std::string>{"1"});
 }
 
-TEST(Views, WorkInOneFileOfALiveRun) {
+TEST(Views, WorkOnALiveFile) {
     const TempFolder folder;
     auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
     ASSERT_TRUE(writer.ok());

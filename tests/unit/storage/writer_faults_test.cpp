@@ -22,11 +22,11 @@ using testing::write_all;
 
 TEST(CaptureWriterPath, MustBeUsable) {
     const TempFolder folder;
-    const auto refused = [](const std::string& path, const std::string& said) {
+    const auto refused = [](const std::string& path, const std::string& expected_text) {
         const auto writer = CaptureWriter::create(path, false);
         ASSERT_FALSE(writer.ok()) << path;
         EXPECT_EQ(writer.error().kind, ErrorKind::bad_input);
-        EXPECT_NE(writer.error().message.find(said), std::string::npos) << writer.error().message;
+        EXPECT_NE(writer.error().message.find(expected_text), std::string::npos) << writer.error().message;
     };
     refused("", "no file name");
     refused(folder.file("absent/a.dscope"), "does not exist");
@@ -55,7 +55,7 @@ TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
     expect_equal(apply_all(records), **loaded);
 }
 
-TEST(CaptureWriterPath, AFileThatIsNoCaptureIsNotOverwritten) {
+TEST(CaptureWriterPath, DoesNotOverwriteOtherFiles) {
     const TempFolder folder;
     const std::string path = folder.file("model.gguf");
     std::ofstream(path) << "GGUF and a lot of weights";
@@ -65,7 +65,7 @@ TEST(CaptureWriterPath, AFileThatIsNoCaptureIsNotOverwritten) {
     EXPECT_TRUE(std::filesystem::exists(path));
 }
 
-TEST(CaptureWriterPath, AFileBeingRecordedIsNotOverwritten) {
+TEST(CaptureWriterPath, DoesNotOverwriteALiveCapture) {
     const TempFolder folder;
     const std::string path = folder.file("a.dscope");
     auto writer = CaptureWriter::create(path, false);
@@ -155,7 +155,7 @@ TEST(CaptureWriter, FullDiskKeepsWhatWasCommitted) {
 
 class Killed : public ::testing::TestWithParam<int> {};
 
-TEST_P(Killed, LosesNothingThatWasAcknowledged) {
+TEST_P(Killed, KeepsAcknowledgedSteps) {
     const TempFolder folder;
     const auto seed = static_cast<std::uint64_t>(GetParam());
     const testing::KillOutcome outcome = testing::kill_writer(folder.file("a.dscope"), seed);

@@ -9,7 +9,7 @@ namespace draftscope::testing {
 namespace {
 
 using nlohmann::json;
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 /// The fastest choice depends on the machine; the text does not.
 class Automatic : public ::testing::Test {
@@ -20,44 +20,44 @@ class Automatic : public ::testing::Test {
         for (int i = 0; i < 3; ++i) lines += json{{"id", i}, {"prompt", "hello you"}}.dump() + "\n";
         write_text(folder_.file("prompts.jsonl"), lines);
     }
-    Finished decode(const Words& more) const {
-        Words words = {"run",
-                       "--model",
-                       tiny_model(folder_, 512),
-                       "--prompts",
-                       folder_.file("prompts.jsonl"),
-                       "--max-new",
-                       "20",
-                       "--ignore-eos",
-                       "--raw",
-                       "--threads",
-                       "1",
-                       "--precision",
-                       "f32",
-                       "--quiet"};
+    ProcessResult decode(const Arguments& more) const {
+        Arguments words = {"run",
+                           "--model",
+                           tiny_model(folder_, 512),
+                           "--prompts",
+                           folder_.file("prompts.jsonl"),
+                           "--max-new",
+                           "20",
+                           "--ignore-eos",
+                           "--raw",
+                           "--threads",
+                           "1",
+                           "--precision",
+                           "f32",
+                           "--quiet"};
         words.insert(words.end(), more.begin(), more.end());
         return run(folder_, words);
     }
-    json document(const Words& more) const {
-        Words words = {"--drafter", "eagle2:" + folder_.file("eagle2"), "--json"};
+    json document(const Arguments& more) const {
+        Arguments words = {"--drafter", "eagle2:" + folder_.file("eagle2"), "--json"};
         words.insert(words.end(), more.begin(), more.end());
-        const Finished done = decode(words);
+        const ProcessResult done = decode(words);
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return json::parse(done.out);
     }
     ScratchFolder folder_;
 };
 
-std::set<std::string> heads_of(const json& document) {
+std::set<std::string> head_names(const json& document) {
     std::set<std::string> heads;
     for (const json& one : document["tree_auto"]["forecasts"]) heads.insert(one["head"].get<std::string>());
     return heads;
 }
 
-TEST_F(Automatic, TreeChoosesTheHeadToo) {
+TEST_F(Automatic, TreeAutoAlsoChoosesTheHead) {
     const json chosen = document({"--tree", "auto"});
     // Only heads without files: the others have none here.
-    EXPECT_EQ(heads_of(chosen), (std::set<std::string>{"full", "microspec"}));
+    EXPECT_EQ(head_names(chosen), (std::set<std::string>{"full", "microspec"}));
     const json& best = chosen["tree_auto"]["forecasts"][0];
     EXPECT_EQ(chosen["head"], best["head"]);
     EXPECT_EQ(chosen["tree"], best["tree"]);
@@ -66,14 +66,14 @@ TEST_F(Automatic, TreeChoosesTheHeadToo) {
         EXPECT_EQ(chosen["prompts"][i]["tokens"], plain["prompts"][i]["tokens"]);
 }
 
-TEST_F(Automatic, AHeadThatWasNamedStays) {
+TEST_F(Automatic, KeepsAnExplicitHead) {
     const json chosen = document({"--tree", "auto", "--head", "microspec:wmax=64"});
-    EXPECT_EQ(heads_of(chosen), std::set<std::string>{"microspec:wmax=64"});
+    EXPECT_EQ(head_names(chosen), std::set<std::string>{"microspec:wmax=64"});
     EXPECT_EQ(chosen["head"], "microspec:wmax=64");
 }
 
-TEST_F(Automatic, DraftersWithoutAHeadHaveNoneToChoose) {
-    const Finished done = decode({"--drafter", "ngram", "--tree", "auto", "--json"});
+TEST_F(Automatic, DraftersWithoutHeadsReportNoHead) {
+    const ProcessResult done = decode({"--drafter", "ngram", "--tree", "auto", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json printed = json::parse(done.out);
     for (const json& one : printed["tree_auto"]["forecasts"]) EXPECT_TRUE(one["head"].is_null());
@@ -82,12 +82,12 @@ TEST_F(Automatic, DraftersWithoutAHeadHaveNoneToChoose) {
 /// The chosen tree depends on the machine; the use of the table does not.
 TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
-    const auto decode_demo = [&](const Words& more) {
-        Words words = {"run", "--prompt", "Name three rivers.", "--max-new", "16", "--quiet"};
+    const auto decode_demo = [&](const Arguments& more) {
+        Arguments words = {"run", "--prompt", "Name three rivers.", "--max-new", "16", "--quiet"};
         words.insert(words.end(), more.begin(), more.end());
         return run(folder_, words);
     };
-    const Finished done = decode_demo({"--tree", "quick", "--json"});
+    const ProcessResult done = decode_demo({"--tree", "quick", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json chosen = json::parse(done.out);
     const json table = json::parse(read_text(std::string(DS_SOURCE_DIR) + "/assets/demo_acceptance.json"));
@@ -119,14 +119,14 @@ TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
 }
 
 /// Steps in which the full head also drafts count as calibration unless shadow heads are requested.
-TEST_F(Automatic, CalibrationStepsAreCalledThat) {
+TEST_F(Automatic, NamesCalibrationAndShadowSteps) {
     const std::string drafter = "eagle2:" + folder_.file("eagle2");
-    const Words common = {"--drafter", drafter,   "--head",  "microspec:wmax=64",
-                          "--tree",    "chain=2", "--detail"};
-    const auto said = [&](const Words& more) {
-        Words words = common;
+    const Arguments common = {"--drafter", drafter,   "--head",  "microspec:wmax=64",
+                              "--tree",    "chain=2", "--detail"};
+    const auto said = [&](const Arguments& more) {
+        Arguments words = common;
         words.insert(words.end(), more.begin(), more.end());
-        const Finished done = decode(words);
+        const ProcessResult done = decode(words);
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return done.out;
     };
@@ -137,7 +137,7 @@ TEST_F(Automatic, CalibrationStepsAreCalledThat) {
     EXPECT_NE(said({"--shadow", "aligned:full"}).find(" shadow steps"), std::string::npos);
 }
 
-TEST_F(Automatic, HeadAloneIsRefused) {
+TEST_F(Automatic, RejectsHeadAutoWithoutTreeAuto) {
     const std::string drafter = "eagle2:" + folder_.file("eagle2");
     expect_one_line_error(decode({"--drafter", drafter, "--head", "auto"}),
                           {"--head auto", "--tree auto", "bench"});

@@ -7,13 +7,13 @@ namespace {
 
 class BadInput : public ::testing::Test {
   protected:
-    Finished decode(std::vector<std::string> more) {
+    ProcessResult decode(std::vector<std::string> more) {
         std::vector<std::string> arguments = {"run",      "--model",   model_,      "--drafter", "ngram",
                                               "--prompt", "hello you", "--max-new", "8"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         return run(folder_, arguments);
     }
-    Finished decode_model(const std::string& path) {
+    ProcessResult decode_model(const std::string& path) {
         return run(folder_, {"run", "--model", path, "--drafter", "ngram", "--prompt", "hello"});
     }
     // Replaces the first occurrence of `from` by bytes of the same length.
@@ -30,8 +30,8 @@ class BadInput : public ::testing::Test {
     std::string model_ = tiny_model(folder_);
 };
 
-TEST_F(BadInput, TheGoodOneWorks) {
-    const Finished done = decode({});
+TEST_F(BadInput, ValidInputSucceeds) {
+    const ProcessResult done = decode({});
     EXPECT_EQ(done.exit_code, 0) << done.err;
 }
 
@@ -145,7 +145,7 @@ TEST_F(BadInput, PromptFiles) {
     expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter", "ngram"}), {"--prompt"});
 }
 
-TEST_F(BadInput, SaveWhereNothingCanBeWritten) {
+TEST_F(BadInput, UnwritableCapturePath) {
     expect_one_line_error(decode({"--save", "/nonexistent/run.dscope"}), {"/nonexistent"});
     expect_one_line_error(decode({"--save", folder_.path()}), {folder_.path()});
     expect_one_line_error(decode({"--save", "/proc/run.dscope"}), {"/proc"});
@@ -159,7 +159,7 @@ TEST_F(BadInput, SaveWhereNothingCanBeWritten) {
     EXPECT_EQ(read_text(folder_.file("there.dscope")), "do not touch");
 }
 
-TEST_F(BadInput, AFailedLoadLeavesNoCaptureBehind) {
+TEST_F(BadInput, FailedLoadLeavesNoCapture) {
     write_text(folder_.file("text.gguf"), "no model");
     const std::string capture = folder_.file("run.dscope");
     expect_one_line_error(run(folder_, {"run", "--model", folder_.file("text.gguf"), "--drafter", "ngram",
@@ -185,21 +185,21 @@ TEST_F(BadInput, BackendNumericsAndAcceptance) {
     expect_one_line_error(run(folder_, {"kernels", "--backend", "cuda", "--vocab", "262145"}),
                           {"--vocab 262145", "262144"});
     // Without a GPU, or in a build without a GPU back end.
-    const Finished on_gpu = decode({"--backend", "cuda"});
+    const ProcessResult on_gpu = decode({"--backend", "cuda"});
     if (on_gpu.exit_code != 0) expect_one_line_error(on_gpu, {"--backend cuda"});
 }
 
-TEST_F(BadInput, ReplayedAcceptanceIsNamedInEveryOutput) {
+TEST_F(BadInput, EveryOutputNamesSimulatedAcceptance) {
     const std::vector<std::string> settings = {"--simulate-acceptance", "rate:1", "--tree", "chain=3"};
-    Finished text = decode(settings);
+    ProcessResult text = decode(settings);
     EXPECT_EQ(text.exit_code, 0) << text.err;
     EXPECT_NE(text.out.find("SIMULATED ACCEPTANCE"), std::string::npos) << text.out;
     std::vector<std::string> as_json = settings;
     as_json.insert(as_json.end(), {"--json", "--quiet", "--save", folder_.file("r.dscope")});
-    const Finished json = decode(as_json);
+    const ProcessResult json = decode(as_json);
     EXPECT_NE(json.out.find("\"acceptance\": \"replayed\""), std::string::npos) << json.out;
     EXPECT_NE(json.out.find("\"lossless\": \"lossy\""), std::string::npos) << json.out;
-    const Finished stats = run(folder_, {"stats", folder_.file("r.dscope")});
+    const ProcessResult stats = run(folder_, {"stats", folder_.file("r.dscope")});
     EXPECT_NE(stats.out.find("simulated acceptance"), std::string::npos) << stats.out;
 }
 

@@ -8,7 +8,7 @@ namespace draftscope::testing {
 namespace {
 
 using nlohmann::json;
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 class BenchCommand : public ::testing::Test {
   protected:
@@ -19,21 +19,21 @@ class BenchCommand : public ::testing::Test {
             lines += json{{"id", i}, {"category", i % 2 ? "a" : "b"}, {"prompt", "hello you"}}.dump() + "\n";
         write_text(folder_.file("prompts.jsonl"), lines);
     }
-    Finished bench(const Words& more) const {
-        Words words = {"bench",
-                       "--model",
-                       tiny_model(folder_, 512),
-                       "--prompts",
-                       folder_.file("prompts.jsonl"),
-                       "--drafter",
-                       "eagle2:" + folder_.file("eagle2"),
-                       "--max-new",
-                       "10",
-                       "--raw",
-                       "--threads",
-                       "1",
-                       "--quiet",
-                       "--ignore-eos"};
+    ProcessResult bench(const Arguments& more) const {
+        Arguments words = {"bench",
+                           "--model",
+                           tiny_model(folder_, 512),
+                           "--prompts",
+                           folder_.file("prompts.jsonl"),
+                           "--drafter",
+                           "eagle2:" + folder_.file("eagle2"),
+                           "--max-new",
+                           "10",
+                           "--raw",
+                           "--threads",
+                           "1",
+                           "--quiet",
+                           "--ignore-eos"};
         words.insert(words.end(), more.begin(), more.end());
         return run(folder_, words);
     }
@@ -48,7 +48,7 @@ std::string cpu_name() {
     return {};
 }
 
-TEST_F(BenchCommand, AProbeThatHeadsOutrunIsCalledOld) {
+TEST_F(BenchCommand, ReportsAProbeSlowerThanHeads) {
     const char* before = std::getenv("XDG_CACHE_HOME");
     const std::string kept = before != nullptr ? before : "";
     setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
@@ -60,7 +60,7 @@ TEST_F(BenchCommand, AProbeThatHeadsOutrunIsCalledOld) {
             json{{"cpu", cpu_name()}, {"read_gb_per_s", rates}, {"scattered_read_gb_per_s", rates}}.dump());
         return bench({"--heads", "full"});
     };
-    const Finished old = with_probe(1e-4), fresh = with_probe(1e6);
+    const ProcessResult old = with_probe(1e-4), fresh = with_probe(1e6);
     before != nullptr ? setenv("XDG_CACHE_HOME", kept.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
     ASSERT_EQ(old.exit_code, 0) << old.err;
     ASSERT_EQ(fresh.exit_code, 0) << fresh.err;
@@ -73,8 +73,8 @@ TEST_F(BenchCommand, AProbeThatHeadsOutrunIsCalledOld) {
 }
 
 TEST_F(BenchCommand, WritesOneDocument) {
-    const Finished done = bench({"--heads", "full,microspec:wmax=64,source=ctx,gather=indexed", "--method",
-                                 "ngram @ chain=2", "--json"});
+    const ProcessResult done = bench({"--heads", "full,microspec:wmax=64,source=ctx,gather=indexed",
+                                      "--method", "ngram @ chain=2", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json document = json::parse(done.out);
     EXPECT_EQ(document["tier"], "T0");
@@ -114,7 +114,7 @@ TEST_F(BenchCommand, WritesOneDocument) {
 }
 
 TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByCategory) {
-    const Finished done = bench({"--heads", "full"});
+    const ProcessResult done = bench({"--heads", "full"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     for (const char* part : {"x none", "eagle2 x full", "x none by category", "same", "greedy"})
         EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
@@ -122,31 +122,31 @@ TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByCategory) {
 
 /// At any time of cancellation, the output covers conversations that every method decoded, or reports that
 /// there are none.
-TEST_F(BenchCommand, CancelledItSaysSoAndNothingIsNullNotZero) {
+TEST_F(BenchCommand, CancelledRunReportsNullForMissingValues) {
     for (const bool as_json : {true, false}) {
-        Words words = {"bench",
-                       "--model",
-                       tiny_model(folder_, 512),
-                       "--prompts",
-                       folder_.file("prompts.jsonl"),
-                       "--drafter",
-                       "eagle2:" + folder_.file("eagle2"),
-                       "--heads",
-                       "full",
-                       "--max-new",
-                       "300",
-                       "--repeat",
-                       "4000",
-                       "--raw",
-                       "--threads",
-                       "1",
-                       "--quiet",
-                       "--ignore-eos"};
+        Arguments words = {"bench",
+                           "--model",
+                           tiny_model(folder_, 512),
+                           "--prompts",
+                           folder_.file("prompts.jsonl"),
+                           "--drafter",
+                           "eagle2:" + folder_.file("eagle2"),
+                           "--heads",
+                           "full",
+                           "--max-new",
+                           "300",
+                           "--repeat",
+                           "4000",
+                           "--raw",
+                           "--threads",
+                           "1",
+                           "--quiet",
+                           "--ignore-eos"};
         if (as_json) words.push_back("--json");
         const Child child = start(folder_, words);
         std::this_thread::sleep_for(std::chrono::milliseconds(as_json ? 300 : 1500));
         kill(child.pid, SIGINT);
-        const Finished done = child.wait();
+        const ProcessResult done = child.wait();
         EXPECT_EQ(done.exit_code, 130) << done.err;
         if (!as_json) {
             EXPECT_NE(done.out.find("cancelled "), std::string::npos) << done.out;
@@ -163,7 +163,7 @@ TEST_F(BenchCommand, CancelledItSaysSoAndNothingIsNullNotZero) {
     }
 }
 
-TEST_F(BenchCommand, SaysWhatIsWrong) {
+TEST_F(BenchCommand, ReportsBadOptions) {
     expect_one_line_error(bench({}), {"--heads", "--method"});
     expect_one_line_error(bench({"--heads", "nope"}), {"nope"});
     expect_one_line_error(bench({"--method", "eagle9"}), {"eagle9"});

@@ -23,7 +23,7 @@ class TwoRuns : public ::testing::Test {
     }
     std::string recorded(const std::string& name, const std::string& drafter) {
         const std::string path = folder_.file(name);
-        const Finished done = run(
+        const ProcessResult done = run(
             folder_, {"run", "--model", model_, "--drafter", drafter, "--prompts", folder_.file("p.jsonl"),
                       "--ignore-eos", "--max-new", "24", "--save", path, "--quiet"});
         EXPECT_EQ(done.exit_code, 0) << done.err;
@@ -35,7 +35,7 @@ class TwoRuns : public ::testing::Test {
 
 TEST_F(TwoRuns, AreComparedPromptByPrompt) {
     const std::string a = recorded("a.dscope", "none"), b = recorded("b.dscope", "ngram");
-    const Finished done = run(folder_, {"compare", a, b, "--json"});
+    const ProcessResult done = run(folder_, {"compare", a, b, "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json c = json::parse(done.out, nullptr, false);
     ASSERT_FALSE(c.is_discarded());
@@ -55,18 +55,18 @@ TEST_F(TwoRuns, AreComparedPromptByPrompt) {
             "SELECT 1.0 * sum(r.committed) / count(*) FROM round r JOIN step s ON s.id = r.step_id WHERE "
             "s.excluded IS NULL"),
         1e-9);
-    const Finished text = run(folder_, {"compare", a, b});
+    const ProcessResult text = run(folder_, {"compare", a, b});
     EXPECT_EQ(text.exit_code, 0);
     EXPECT_NE(text.out.find("95 % interval"), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("verify, us per round"), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("8 turns of 8 conversations, paired"), std::string::npos) << text.out;
 }
 
-TEST_F(TwoRuns, OfOtherTiersAreRefusedUnlessForced) {
+TEST_F(TwoRuns, OfDifferentTiersNeedForce) {
     const std::string a = recorded("a.dscope", "none"), b = recorded("b.dscope", "ngram");
     { Sql(b, true).exec("UPDATE run SET tier = 'T2'"); }
     expect_one_line_error(run(folder_, {"compare", a, b}), {"tier (T0 and T2)", "--force"});
-    const Finished forced = run(folder_, {"compare", a, b, "--force"});
+    const ProcessResult forced = run(folder_, {"compare", a, b, "--force"});
     EXPECT_EQ(forced.exit_code, 0);
     EXPECT_NE(forced.out.find("FORCED"), std::string::npos);
     expect_one_line_error(run(folder_, {"merge", folder_.file("all.dscope"), a, b}),
@@ -78,9 +78,9 @@ TEST_F(TwoRuns, OfOtherTiersAreRefusedUnlessForced) {
 TEST_F(TwoRuns, MergeIntoOneFile) {
     const std::string a = recorded("a.dscope", "none"), b = recorded("b.dscope", "ngram");
     const std::string all = folder_.file("all.dscope");
-    const Finished merged = run(folder_, {"merge", all, a, b});
+    const ProcessResult merged = run(folder_, {"merge", all, a, b});
     ASSERT_EQ(merged.exit_code, 0) << merged.err;
-    const Finished checked = run(folder_, {"check", all});
+    const ProcessResult checked = run(folder_, {"check", all});
     EXPECT_EQ(checked.exit_code, 0) << checked.out;
     const Sql sql(all), sql_a(a), sql_b(b);
     EXPECT_EQ(sql.number("SELECT count(*) FROM run"), 2);
@@ -124,14 +124,14 @@ class TwoHeads : public TwoRuns {
         more.insert(more.begin(),
                     {"run", "--model", model_, "--drafter", "eagle2:" + folder_.file("eagle2"), "--head",
                      head, "--raw", "--ignore-eos", "--calibrate", "0", "--save", path, "--quiet"});
-        const Finished done = run(folder_, more);
+        const ProcessResult done = run(folder_, more);
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return path;
     }
     const std::string small_ = "microspec:wmax=64,source=ctx,gather=indexed";
 };
 
-TEST_F(TwoHeads, OfOtherLengthsAreNoReference) {
+TEST_F(TwoHeads, OfDifferentLengthsAreNoReference) {
     const std::string full = recorded_head("full.dscope", "full", {"--max-new", "8"});
     const std::string same = recorded_head("same.dscope", small_, {"--max-new", "8"});
     const std::string longer = recorded_head("longer.dscope", small_, {"--max-new", "16"});
@@ -147,7 +147,7 @@ TEST_F(TwoHeads, OfOtherLengthsAreNoReference) {
     EXPECT_TRUE(stats["runs"][2]["heads"][0]["rho_tau"].is_null());
     EXPECT_TRUE(stats["runs"][2]["heads"][0]["measured_speedup"].is_null());
     expect_one_line_error(run(folder_, {"compare", full, longer}), {"max-new (8 and 16)", "--force"});
-    const Finished forced = run(folder_, {"compare", full, longer, "--force"});
+    const ProcessResult forced = run(folder_, {"compare", full, longer, "--force"});
     EXPECT_EQ(forced.exit_code, 0);
     EXPECT_NE(forced.out.find("FORCED: the runs differ in max-new (8 and 16)"), std::string::npos)
         << forced.out;
@@ -219,9 +219,9 @@ TEST_F(TwoHeads, ShardsArePooled) {
     EXPECT_EQ(c["a"]["runs"], (json{1, 2}));
 }
 
-TEST_F(TwoRuns, StatisticsSayWhatTheyRestOn) {
+TEST_F(TwoRuns, StatisticsNameTheirSample) {
     const std::string a = recorded("a.dscope", "ngram");
-    const Finished done = run(folder_, {"stats", a, "--json"});
+    const ProcessResult done = run(folder_, {"stats", a, "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json s = json::parse(done.out, nullptr, false)["runs"][0]["statistics"];
     EXPECT_EQ(s["unit"], "conversation");
@@ -239,7 +239,7 @@ TEST_F(TwoRuns, StatisticsSayWhatTheyRestOn) {
         EXPECT_TRUE(phase["p99_us"].is_null());  // under 368 samples
     }
     EXPECT_TRUE(verify_seen);
-    const Finished text = run(folder_, {"stats", a});
+    const ProcessResult text = run(folder_, {"stats", a});
     EXPECT_NE(text.out.find("bootstrap by conversation (8 of them"), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("n < 368"), std::string::npos) << text.out;
 }

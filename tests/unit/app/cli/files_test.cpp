@@ -28,7 +28,7 @@ class Files : public ::testing::Test {
     }
     std::string recorded() {
         const std::string path = folder_.file("run.dscope");
-        const Finished done = run(folder_, command({"--save", path, "--quiet"}));
+        const ProcessResult done = run(folder_, command({"--save", path, "--quiet"}));
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return path;
     }
@@ -53,16 +53,16 @@ TEST_F(Files, NotACapture) {
     expect_one_line_error(run(folder_, {"stats", folder_.file("missing")}), {"missing"});
 }
 
-TEST_F(Files, ACaptureOfANewerProgram) {
+TEST_F(Files, CaptureOfANewerVersion) {
     const std::string path = recorded();
     { Sql(path, true).exec("PRAGMA user_version = 999"); }
     for (const char* subcommand : {"stats", "check"})
         expect_one_line_error(run(folder_, {subcommand, path}), {path, "newer", "999"});
 }
 
-TEST_F(Files, RecordedCaptureIsWhole) {
+TEST_F(Files, RecordedCaptureIsIntact) {
     const std::string path = recorded();
-    const Finished done = run(folder_, {"check", path, "--json"});
+    const ProcessResult done = run(folder_, {"check", path, "--json"});
     EXPECT_EQ(done.exit_code, 0) << done.out;
     const json report = json::parse(done.out, nullptr, false);
     EXPECT_EQ(report["findings"], json::array());
@@ -70,7 +70,7 @@ TEST_F(Files, RecordedCaptureIsWhole) {
     EXPECT_GT(report["rows"]["span"], 0);
     EXPECT_GT(report["rows"]["node"], 0);
     EXPECT_FALSE(std::filesystem::exists(path + "-wal"));
-    const Finished text = run(folder_, {"stats", path});
+    const ProcessResult text = run(folder_, {"stats", path});
     EXPECT_EQ(text.exit_code, 0);
     EXPECT_NE(text.out.find("remainder"), std::string::npos);
     EXPECT_NE(text.out.find("tau "), std::string::npos);
@@ -79,14 +79,14 @@ TEST_F(Files, RecordedCaptureIsWhole) {
 TEST_F(Files, DamageIsAFinding) {
     const std::string path = recorded();
     { Sql(path, true).exec("UPDATE round SET committed = 500"); }
-    const Finished done = run(folder_, {"check", path});
+    const ProcessResult done = run(folder_, {"check", path});
     EXPECT_EQ(done.exit_code, 1) << done.out << done.err;
     EXPECT_NE(done.out.find("finding"), std::string::npos);
 }
 
 TEST_F(Files, Exports) {
     const std::string path = recorded();
-    const Finished chrome =
+    const ProcessResult chrome =
         run(folder_, {"export", path, "--format", "chrome", "--out", folder_.file("trace.json")});
     ASSERT_EQ(chrome.exit_code, 0) << chrome.err;
     const json trace = json::parse(read_text(folder_.file("trace.json")), nullptr, false);
@@ -108,14 +108,14 @@ TEST_F(Files, Exports) {
                           {"xlsx", "sqlite, csv, chrome"});
 }
 
-TEST_F(Files, AFailedExportLeavesNothing) {
+TEST_F(Files, FailedExportLeavesNoFile) {
     const std::string path = recorded(), again = folder_.file("again.dscope");
     ASSERT_EQ(run(folder_, command({"--save", again, "--quiet"})).exit_code, 0);
     std::filesystem::create_directory(folder_.file("exports"));
     StartOptions options;
     options.largest_file = 4096;
     for (const char* format : {"sqlite", "csv", "chrome", "nsys"}) {
-        const Finished done =
+        const ProcessResult done =
             run(folder_, {"export", path, "--to", format, "--out", folder_.file("exports/out")}, options);
         EXPECT_EQ(done.exit_code, 1) << format << done.err;
     }
@@ -123,9 +123,9 @@ TEST_F(Files, AFailedExportLeavesNothing) {
     EXPECT_TRUE(std::filesystem::is_empty(folder_.file("exports")));
 }
 
-TEST_F(Files, AnExportOfOneFileGoesToStdout) {
+TEST_F(Files, ExportsOneFileToStdout) {
     const std::string path = recorded();
-    const Finished chrome = run(folder_, {"export", path, "--to", "chrome", "--out", "-"});
+    const ProcessResult chrome = run(folder_, {"export", path, "--to", "chrome", "--out", "-"});
     EXPECT_EQ(chrome.exit_code, 0) << chrome.err;
     EXPECT_TRUE(json::parse(chrome.out, nullptr, false).contains("traceEvents"));
     EXPECT_NE(chrome.out.find("\"name\":\"prompt 1 round 1\""), std::string::npos);
@@ -140,14 +140,14 @@ TEST_F(Files, AnExportOfOneFileGoesToStdout) {
 #ifdef DS_WITH_GUI
 TEST_F(Files, PlotsAsPictures) {
     const std::string path = recorded();
-    const Finished all = run(folder_, {"export", path, "--to", "png", "--out", folder_.file("plots")});
+    const ProcessResult all = run(folder_, {"export", path, "--to", "png", "--out", folder_.file("plots")});
     ASSERT_EQ(all.exit_code, 0) << all.err;
     for (const char* plot : {"breakdown", "plane", "coverage", "tree"}) {
         const std::string picture = read_text(folder_.file("plots/" + std::string(plot) + ".png"));
         EXPECT_EQ(picture.substr(1, 3), "PNG") << plot;
         EXPECT_NE(all.err.find(plot), std::string::npos);
     }
-    const Finished one =
+    const ProcessResult one =
         run(folder_, {"export", path, "--to", "png", "--plots", "tree", "--round", "2", "--width", "400",
                       "--height", "300", "--out", folder_.file("tree.png")});
     ASSERT_EQ(one.exit_code, 0) << one.err;
@@ -163,9 +163,9 @@ TEST_F(Files, PlotsAsPictures) {
 }
 #endif
 
-TEST_F(Files, ATierThatCannotBeHadIsSaidAndKept) {
+TEST_F(Files, RecordsAnUnavailableTier) {
     const std::string path = folder_.file("t.dscope");
-    const Finished done = run(folder_, command({"--save", path, "--tier", "2", "--json"}, 8));
+    const ProcessResult done = run(folder_, command({"--save", path, "--tier", "2", "--json"}, 8));
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json document = json::parse(done.out, nullptr, false);
     EXPECT_EQ(document["tier"], "T0");
@@ -181,9 +181,9 @@ TEST_F(Files, ATierThatCannotBeHadIsSaidAndKept) {
     expect_one_line_error(run(folder_, command({"--tier", "five"})), {"--tier five", "0 (clocks)"});
 }
 
-TEST_F(Files, AFullDiskKeepsWhatWasRecorded) {
+TEST_F(Files, FullDiskKeepsRecordedRows) {
     const std::string path = folder_.file("full.dscope");
-    const Finished done = run(folder_, command({"--save", path, "--quiet"}, 4000, 8192), {400 * 1024});
+    const ProcessResult done = run(folder_, command({"--save", path, "--quiet"}, 4000, 8192), {400 * 1024});
     EXPECT_EQ(done.exit_code, 1) << done.err;
     EXPECT_NE(done.err.find(path), std::string::npos) << done.err;
     EXPECT_NE(done.out.find("tau"), std::string::npos);  // the run completed
@@ -196,14 +196,14 @@ TEST_F(Files, AFullDiskKeepsWhatWasRecorded) {
     EXPECT_TRUE(stats.find("unfinished") != std::string::npos ||
                 stats.find("storage_error") != std::string::npos)
         << stats;
-    const Finished repaired = run(folder_, {"check", path, "--repair"});
+    const ProcessResult repaired = run(folder_, {"check", path, "--repair"});
     EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
     EXPECT_EQ(Sql(path).number("SELECT count(*) FROM run"), 1);
 }
 
-TEST_F(Files, NothingDecodedIsNullAndNotZero) {
+TEST_F(Files, MissingValuesAreNull) {
     const std::string path = folder_.file("one.dscope");
-    const Finished done = run(folder_, command({"--save", path, "--json"}, 1));
+    const ProcessResult done = run(folder_, command({"--save", path, "--json"}, 1));
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json document = json::parse(done.out);
     EXPECT_EQ(document["cancelled"], false);
@@ -217,19 +217,19 @@ TEST_F(Files, NothingDecodedIsNullAndNotZero) {
         EXPECT_TRUE(stats["runs"][0]["statistics"]["step"][key].is_null()) << key;
 }
 
-TEST_F(Files, ARunEndsWithOneSentenceAndOneSmallTable) {
+TEST_F(Files, RunPrintsResultAndSummaryTable) {
     const std::string path = folder_.file("said.dscope");
-    const Finished alone = run(folder_, command({"--quiet", "--save", path}));
+    const ProcessResult alone = run(folder_, command({"--quiet", "--save", path}));
     ASSERT_EQ(alone.exit_code, 0) << alone.err;
     EXPECT_NE(alone.out.find("ngram and tree chain"), std::string::npos) << alone.out;
     EXPECT_NE(alone.out.find("tokens per second over one conversation"), std::string::npos) << alone.out;
     EXPECT_NE(alone.out.find("share of a step %"), std::string::npos) << alone.out;
     for (const char* of_detail : {"GB/s", "% of probe", "excluded from the tables"})
         EXPECT_EQ(alone.out.find(of_detail), std::string::npos) << of_detail << alone.out;
-    const Finished stats = run(folder_, {"stats", path});
+    const ProcessResult stats = run(folder_, {"stats", path});
     EXPECT_NE(stats.out.find("tokens per second over one conversation"), std::string::npos) << stats.out;
 
-    const Finished against = run(folder_, command({"--quiet", "--baseline", "1", "--detail"}));
+    const ProcessResult against = run(folder_, command({"--quiet", "--baseline", "1", "--detail"}));
     ASSERT_EQ(against.exit_code, 0) << against.err;
     EXPECT_NE(against.out.find("x as fast as plain decoding on this prompt"), std::string::npos)
         << against.out;
@@ -240,7 +240,7 @@ TEST_F(Files, ARunEndsWithOneSentenceAndOneSmallTable) {
 
 class Interrupted : public Files, public ::testing::WithParamInterface<bool> {};
 
-TEST_P(Interrupted, EndsWithACleanFileAndExitCode130) {
+TEST_P(Interrupted, ClosesTheFileAndReturns130) {
     const bool as_json = GetParam();
     const std::string path = folder_.file("cut.dscope");
     auto words = command({"--save", path}, 60000, 65536);
@@ -262,7 +262,7 @@ TEST_P(Interrupted, EndsWithACleanFileAndExitCode130) {
     for (int i = 0; i < 2000 && !recording() && !child.ended(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     kill(child.pid, SIGINT);
-    const Finished done = child.wait();
+    const ProcessResult done = child.wait();
     EXPECT_EQ(done.exit_code, 130) << done.err;
     const Sql sql(path);
     EXPECT_EQ(sql.text("SELECT ended FROM run"), "cancelled");
@@ -292,10 +292,10 @@ TEST_F(Files, TenKilledRunsAreRecovered) {
         std::this_thread::sleep_for(std::chrono::milliseconds(70 * kill_number));
         kill(child.pid, SIGKILL);
         ASSERT_EQ(child.wait().exit_code, 128 + SIGKILL);
-        const Finished found = run(folder_, {"check", path});
+        const ProcessResult found = run(folder_, {"check", path});
         EXPECT_EQ(found.exit_code, 1) << found.out << found.err;
         EXPECT_NE(found.out.find("--repair"), std::string::npos) << found.out;
-        const Finished repaired = run(folder_, {"check", path, "--repair"});
+        const ProcessResult repaired = run(folder_, {"check", path, "--repair"});
         EXPECT_EQ(repaired.exit_code, 0) << repaired.out << repaired.err;
         const Sql sql(path);
         // The run had not begun if it was killed before its model was loaded.
@@ -308,7 +308,7 @@ TEST_F(Files, TenKilledRunsAreRecovered) {
     EXPECT_GE(with_steps, 3);
 }
 
-TEST_F(Files, ADeletedCaptureIsRescued) {
+TEST_F(Files, RecoversADeletedCapture) {
     const std::string path = folder_.file("gone.dscope");
     const Child child = start(folder_, command({"--save", path, "--quiet"}, 60000, 65536));
     for (int i = 0; i < 2000 && !std::filesystem::exists(path + "-wal") && !child.ended(); ++i)
@@ -316,10 +316,10 @@ TEST_F(Files, ADeletedCaptureIsRescued) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
     kill(child.pid, SIGINT);
-    const Finished done = child.wait();
+    const ProcessResult done = child.wait();
     EXPECT_EQ(done.exit_code, 1) << done.err;
     EXPECT_NE(done.err.find(path + ".rescued"), std::string::npos) << done.err;
-    const Finished checked = run(folder_, {"check", path + ".rescued"});
+    const ProcessResult checked = run(folder_, {"check", path + ".rescued"});
     EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
     EXPECT_EQ(Sql(path + ".rescued").text("SELECT ended FROM run"), "cancelled");
 }

@@ -11,7 +11,7 @@
 namespace draftscope {
 namespace {
 
-TEST(HeadHelp, NamesEveryHeadAndParameterAndMarksOurDefaults) {
+TEST(HeadHelp, ListsHeadsParametersAndOurDefaults) {
     const std::string text = head_help();
     for (const HeadInfo& info : head_registry()) {
         EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("\n  {} ", info.id)));

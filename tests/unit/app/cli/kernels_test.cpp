@@ -18,7 +18,7 @@ std::vector<std::string> small(std::vector<std::string> more) {
 
 TEST(Kernels, JsonHasEveryOpAtEveryRowCountAndPrecision) {
     const ScratchFolder folder;
-    const Finished done = run(folder, small({"--json"}));
+    const ProcessResult done = run(folder, small({"--json"}));
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json document = json::parse(done.out);
     EXPECT_EQ(document["vocab"], 640);
@@ -47,9 +47,9 @@ TEST(Kernels, JsonHasEveryOpAtEveryRowCountAndPrecision) {
         EXPECT_EQ(seen.count(name), 1u) << name;
 }
 
-TEST(Kernels, CsvHasAHeaderAndOneLineAnOp) {
+TEST(Kernels, CsvHasAHeaderAndOneLinePerOp) {
     const ScratchFolder folder;
-    const Finished done = run(folder, small({"--csv"}));
+    const ProcessResult done = run(folder, small({"--csv"}));
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(done.out.rfind("op,precision,rows,calls,median_us,best_us,bytes,gb_per_s,share_of_probe,"
                              "scattered_probe_gb_per_s\n",
@@ -60,7 +60,7 @@ TEST(Kernels, CsvHasAHeaderAndOneLineAnOp) {
     EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * (7 + 3) + 2 + 2 * (2 + 3));
 }
 
-TEST(Kernels, ImpossibleSizesAreNamed) {
+TEST(Kernels, RejectsImpossibleSizes) {
     const ScratchFolder folder;
     expect_one_line_error(run(folder, {"kernels", "--vocab", "0"}), {"--vocab 0"});
     expect_one_line_error(run(folder, {"kernels", "--rows", "1,-2"}), {"--rows -2"});

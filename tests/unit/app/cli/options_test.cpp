@@ -13,31 +13,31 @@ namespace draftscope::testing {
 namespace {
 
 using nlohmann::json;
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 class CommandOptions : public ::testing::Test {
   protected:
     void SetUp() override { ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5).ok()); }
-    Words decode_words(const Words& more) const {
-        Words words = {"run",     "--model",   model_, "--prompt",    "hello you", "--max-new",   "8",
-                       "--quiet", "--threads", "1",    "--calibrate", "0",         "--precision", "f32"};
+    Arguments decode_words(const Arguments& more) const {
+        Arguments words = {"run",     "--model",   model_, "--prompt",    "hello you", "--max-new",   "8",
+                           "--quiet", "--threads", "1",    "--calibrate", "0",         "--precision", "f32"};
         words.insert(words.end(), more.begin(), more.end());
         return words;
     }
     /// Runs with prompt lookup as the drafter.
-    Finished decode(const Words& more) const {
-        Words words = decode_words({"--drafter", "ngram"});
+    ProcessResult decode(const Arguments& more) const {
+        Arguments words = decode_words({"--drafter", "ngram"});
         words.insert(words.end(), more.begin(), more.end());
         return run(folder_, words);
     }
     /// Runs with a drafter that uses LM heads.
-    Finished draft(const Words& more) const {
-        Words words = decode_words({"--drafter", "eagle2:" + folder_.file("eagle2")});
+    ProcessResult draft(const Arguments& more) const {
+        Arguments words = decode_words({"--drafter", "eagle2:" + folder_.file("eagle2")});
         words.insert(words.end(), more.begin(), more.end());
         return run(folder_, words);
     }
     /// Expects an error with these parts for a prompt file.
-    void expect_refused(const std::string& text, const Words& parts) const {
+    void expect_refused(const std::string& text, const Arguments& parts) const {
         write_text(folder_.file("prompts.jsonl"), text);
         expect_one_line_error(run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompts",
                                             folder_.file("prompts.jsonl")}),
@@ -54,13 +54,14 @@ TEST_F(CommandOptions, FormerNamesStillWork) {
     write_text(prompts, "{\"prompt\": \"hello\"}\n");
     EXPECT_EQ(decode({"--acceptance", "rate:0.5", "--seed", "3"}).exit_code, 0);
     EXPECT_EQ(decode({"--save", folder_.file("run.dscope"), "--never-wait"}).exit_code, 0);
-    const Words common = {"--model", model_,        "--prompts", prompts,     "--stratify", "--max-new",
-                          "8",       "--precision", "f32",       "--threads", "1",          "--quiet"};
-    for (const Words& first : {Words{"run", "--drafter", "ngram"}, Words{"bench", "--method", "ngram"},
-                               Words{"trace", "--no-times", "--out", recorded}}) {
-        Words words = first;
+    const Arguments common = {"--model", model_,        "--prompts", prompts,     "--stratify", "--max-new",
+                              "8",       "--precision", "f32",       "--threads", "1",          "--quiet"};
+    for (const Arguments& first :
+         {Arguments{"run", "--drafter", "ngram"}, Arguments{"bench", "--method", "ngram"},
+          Arguments{"trace", "--no-times", "--out", recorded}}) {
+        Arguments words = first;
         words.insert(words.end(), common.begin(), common.end());
-        const Finished done = run(folder_, words);
+        const ProcessResult done = run(folder_, words);
         EXPECT_EQ(done.exit_code, 0) << first[0] << ": " << done.err;
     }
     expect_one_line_error(draft({"--artefact", "slimspc=" + model_}), {"--head-weights slimspc="});
@@ -89,13 +90,13 @@ TEST_F(CommandOptions, HelpShowsOnlyCurrentNames) {
 TEST_F(CommandOptions, VerificationRulesHaveAliases) {
     for (const auto& [alias, rule] :
          {std::pair("greedy", "match"), {"exact", "match"}, {"rejection", "pq"}}) {
-        const Finished done = decode({"--verify", alias, "--temperature", "0.7", "--json"});
+        const ProcessResult done = decode({"--verify", alias, "--temperature", "0.7", "--json"});
         ASSERT_EQ(done.exit_code, 0) << alias << ": " << done.err;
         EXPECT_EQ(json::parse(done.out)["verify"].get<std::string>(), rule) << alias;
     }
 }
 
-TEST_F(CommandOptions, UnknownArgumentsAreNamedInOrderWithASuggestion) {
+TEST_F(CommandOptions, ReportsUnknownArgumentsWithSuggestion) {
     expect_one_line_error(
         run(folder_, {"run", "--promt", "hi"}),
         {"unknown arguments: --promt hi", "did you mean --prompt?", "draftscope run --help"});
@@ -106,11 +107,11 @@ TEST_F(CommandOptions, UnknownArgumentsAreNamedInOrderWithASuggestion) {
     expect_one_line_error(run(folder_, {"fit", "slimspec", "--uot", "x"}),
                           {"--out", "--uot x", "fit --help"});
     expect_one_line_error(run(folder_, {"run", "--max-new", "many"}), {"draftscope run --help"});
-    const Finished far = run(folder_, {"run", "--zzzzzz"});
+    const ProcessResult far = run(folder_, {"run", "--zzzzzz"});
     EXPECT_EQ(far.err.find("did you mean"), std::string::npos) << far.err;
 }
 
-TEST_F(CommandOptions, MisspeltNamesAreSuggested) {
+TEST_F(CommandOptions, SuggestsSimilarNames) {
     expect_one_line_error(draft({"--head", "frspec"}), {"did you mean fr-spec?"});
     expect_one_line_error(draft({"--head", "microspec:wmx=64"}), {"did you mean wmax?"});
     expect_one_line_error(run(folder_, decode_words({"--drafter", "eagel2"})), {"did you mean eagle2?"});
@@ -119,11 +120,12 @@ TEST_F(CommandOptions, MisspeltNamesAreSuggested) {
                           {"did you mean chrome?"});
 }
 
-TEST_F(CommandOptions, WhatChangesNothingAtTemperatureZeroIsRefused) {
-    for (const Words& more : {Words{"--top-p", "0.9"}, Words{"--top-k", "4"}, Words{"--seed", "3"},
-                              Words{"--verify", "pq"}, Words{"--verify", "typical"}}) {
+TEST_F(CommandOptions, RejectsOptionsWithoutEffectAtTemperatureZero) {
+    for (const Arguments& more :
+         {Arguments{"--top-p", "0.9"}, Arguments{"--top-k", "4"}, Arguments{"--seed", "3"},
+          Arguments{"--verify", "pq"}, Arguments{"--verify", "typical"}}) {
         expect_one_line_error(decode(more), {more[0], "temperature 0"});
-        Words sampled = more;
+        Arguments sampled = more;
         sampled.insert(sampled.end(), {"--temperature", "0.7"});
         EXPECT_EQ(decode(sampled).exit_code, 0) << more[0];
     }
@@ -140,10 +142,10 @@ TEST_F(CommandOptions, WhatChangesNothingAtTemperatureZeroIsRefused) {
         {"--top-p", "temperature 0"});
 }
 
-TEST_F(CommandOptions, PromptLookupShowsTheChainThatItDrafts) {
+TEST_F(CommandOptions, PromptLookupReportsItsChain) {
     expect_one_line_error(run(folder_, decode_words({"--drafter", "none", "--tree", "chain=3"})),
                           {"--tree", "drafter none"});
-    const Finished done = decode({"--tree", "depth=2,topk=4,nodes=12", "--json"});
+    const ProcessResult done = decode({"--tree", "depth=2,topk=4,nodes=12", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(json::parse(done.out)["tree"], "chain=3");
 }
@@ -156,15 +158,15 @@ TEST_F(CommandOptions, TheRecordedCommandRuns) {
     EXPECT_NE(command.find("--drafter ngram"), std::string::npos) << command;
 }
 
-TEST_F(CommandOptions, ThreadsAreCutToTheCores) {
-    const Finished done = run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompt", "hello",
-                                        "--max-new", "4", "--threads", "1000", "--json"});
+TEST_F(CommandOptions, LimitsThreadsToTheCores) {
+    const ProcessResult done = run(folder_, {"run", "--model", model_, "--drafter", "ngram", "--prompt",
+                                             "hello", "--max-new", "4", "--threads", "1000", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_NE(done.err.find("--threads 1000: this process may use "), std::string::npos) << done.err;
     EXPECT_LT(json::parse(done.out)["threads"], 1000);
 }
 
-TEST_F(CommandOptions, PromptFilesInOtherShapes) {
+TEST_F(CommandOptions, RejectsMalformedPromptFiles) {
     const std::string looks = R"({"prompt": "Name three rivers."})";
     expect_refused("{\"prompt\": \"a\"}\n{\"prompt\": \"caf\xe9\"}\n", {"line 2", "0xe9", "LATIN1"});
     expect_refused(std::string("\xff\xfe{\0\"\0", 6), {"line 1", "UTF-16", "iconv"});
@@ -179,38 +181,38 @@ TEST_F(CommandOptions, PromptFilesInOtherShapes) {
         {folder_.path(), "is a folder"});
 }
 
-TEST_F(CommandOptions, TwoFilesForOneHeadAreBothNamed) {
+TEST_F(CommandOptions, ReportsTwoFilesForOneHead) {
     const std::string a = folder_.file("a.safetensors"), b = folder_.file("b.safetensors");
     write_text(a, "x");
     write_text(b, "y");
-    const Words both = {"--head-weights", "fr-spec=" + a, "--head-weights", "fr-spec=" + b};
+    const Arguments both = {"--head-weights", "fr-spec=" + a, "--head-weights", "fr-spec=" + b};
     write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello\"}\n");
-    Words bench = {"bench",
-                   "--model",
-                   model_,
-                   "--drafter",
-                   "eagle2:" + folder_.file("eagle2"),
-                   "--prompts",
-                   folder_.file("prompts.jsonl"),
-                   "--heads",
-                   "full,fr-spec"};
+    Arguments bench = {"bench",
+                       "--model",
+                       model_,
+                       "--drafter",
+                       "eagle2:" + folder_.file("eagle2"),
+                       "--prompts",
+                       folder_.file("prompts.jsonl"),
+                       "--heads",
+                       "full,fr-spec"};
     bench.insert(bench.end(), both.begin(), both.end());
-    Words head = {"--head", "fr-spec"};
+    Arguments head = {"--head", "fr-spec"};
     head.insert(head.end(), both.begin(), both.end());
     expect_one_line_error(draft(head), {"two files for head fr-spec", a, b});
     expect_one_line_error(run(folder_, bench), {"two files for head fr-spec", a, b});
 }
 
 /// A replay document of two heads: `full` accepts every draft, `microspec:wmax=64` none.
-TEST_F(CommandOptions, ReplayedAcceptanceIsThatOfTheHeadThatRuns) {
+TEST_F(CommandOptions, SimulatedAcceptanceUsesTheDrivingHead) {
     write_text(folder_.file("replay.json"),
                R"({"heads": [{"head": "full", "histogram": [0, 0, 0, 9]},
                              {"head": "microspec:wmax=64", "histogram": [9]}]})");
     const std::string trace = "trace:" + folder_.file("replay.json");
-    const auto tau = [&](const Words& more) {
-        Words words = {"--tree", "chain=3", "--json", "--simulate-acceptance"};
+    const auto tau = [&](const Arguments& more) {
+        Arguments words = {"--tree", "chain=3", "--json", "--simulate-acceptance"};
         words.insert(words.end(), more.begin(), more.end());
-        const Finished done = draft(words);
+        const ProcessResult done = draft(words);
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return done.exit_code == 0 ? json::parse(done.out)["totals"]["tau"].get<double>() : 0.0;
     };
@@ -226,12 +228,12 @@ TEST_F(CommandOptions, ReplayedAcceptanceIsThatOfTheHeadThatRuns) {
 }
 
 /// Plain decoding drafts nothing and needs no head of the file.
-TEST_F(CommandOptions, BenchReplaysTheAcceptanceOfEachMethod) {
+TEST_F(CommandOptions, BenchSimulatesAcceptanceByMethod) {
     write_text(folder_.file("replay.json"),
                R"({"heads": [{"head": "full", "histogram": [0, 0, 0, 9]},
                              {"head": "microspec:wmax=64", "histogram": [9]}]})");
     write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello you\"}\n");
-    const Finished done =
+    const ProcessResult done =
         run(folder_, {"bench", "--model", model_, "--drafter", "eagle2:" + folder_.file("eagle2"),
                       "--prompts", folder_.file("prompts.jsonl"), "--heads", "full,microspec:wmax=64",
                       "--max-new", "8", "--tree", "chain=3", "--threads", "1", "--quiet", "--json",
@@ -256,15 +258,15 @@ TEST_F(CommandOptions, ScriptsStartWithoutHome) {
 }
 
 TEST_F(CommandOptions, LostOutputIsAnError) {
-    const auto into_full_device = [&](const Words& words) {
+    const auto into_full_device = [&](const Arguments& words) {
         StartOptions options;
         options.out = "/dev/full";
         return run(folder_, words, options);
     };
-    for (const Words& words :
-         {Words{"--help"}, Words{"doctor", "--no-probe"}, Words{"run", "--help"},
+    for (const Arguments& words :
+         {Arguments{"--help"}, Arguments{"doctor", "--no-probe"}, Arguments{"run", "--help"},
           decode_words({"--drafter", "ngram"}), decode_words({"--drafter", "ngram", "--json"})}) {
-        const Finished done = into_full_device(words);
+        const ProcessResult done = into_full_device(words);
         EXPECT_EQ(done.exit_code, 1) << words[0];
         EXPECT_NE(done.err.find("draftscope: writing to stdout failed"), std::string::npos) << done.err;
     }
@@ -284,8 +286,8 @@ TEST_F(CommandOptions, AClosedPipeEndsQuietly) {
     EXPECT_EQ(read_text(log), "");
 }
 
-TEST_F(CommandOptions, CapabilitiesAreTheSameInDoctorAndCapture) {
-    const Finished done = run(folder_, {"doctor", "--no-probe", "--json"});
+TEST_F(CommandOptions, DoctorAndCaptureReportTheSameCapabilities) {
+    const ProcessResult done = run(folder_, {"doctor", "--no-probe", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json doctor = json::parse(done.out)["capabilities"];
     const std::string path = folder_.file("run.dscope");
@@ -298,15 +300,15 @@ TEST_F(CommandOptions, CapabilitiesAreTheSameInDoctorAndCapture) {
     };
     EXPECT_EQ(of(stored), of(doctor));
     // CUDA is available if and only if --backend cuda succeeds.
-    const Finished on_gpu = decode({"--backend", "cuda"});
+    const ProcessResult on_gpu = decode({"--backend", "cuda"});
     EXPECT_EQ(of(stored)["CUDA"], on_gpu.exit_code == 0) << on_gpu.err;
 }
 
-TEST_F(CommandOptions, WithoutHomeTheUserDatabaseIsAsked) {
+TEST_F(CommandOptions, UsesTheUserDatabaseWithoutHome) {
     const auto demo_model = [&](const char* home) {
         StartOptions options;
         options.home = home;
-        const Finished done = run(folder_, {"doctor", "--no-probe", "--json"}, options);
+        const ProcessResult done = run(folder_, {"doctor", "--no-probe", "--json"}, options);
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return json::parse(done.out, nullptr, false)["demo_model"].dump();
     };

@@ -21,7 +21,7 @@
 /// Runs the built program as a shell does.
 namespace draftscope::testing {
 
-struct Finished {
+struct ProcessResult {
     int exit_code = -1;  ///< 128 + signal if a signal ended it
     std::string out, err;
 };
@@ -66,7 +66,7 @@ struct Child {
         return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
                info.si_pid == pid;
     }
-    Finished wait() const {
+    ProcessResult wait() const {
         int status = 0;
         waitpid(pid, &status, 0);
         return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text(out_path),
@@ -118,8 +118,8 @@ inline Child start(const ScratchFolder& folder, const std::vector<std::string>& 
     return child;
 }
 
-inline Finished run(const ScratchFolder& folder, const std::vector<std::string>& arguments,
-                    const StartOptions& options = {}) {
+inline ProcessResult run(const ScratchFolder& folder, const std::vector<std::string>& arguments,
+                         const StartOptions& options = {}) {
     return start(folder, arguments, options).wait();
 }
 
@@ -133,7 +133,7 @@ inline std::string tiny_model(const ScratchFolder& folder, int context = 256) {
 }
 
 /// Expects this exit code, an empty stdout, and one line on stderr that contains all `parts`.
-inline void expect_one_line_error(const Finished& done, const std::vector<std::string>& parts,
+inline void expect_one_line_error(const ProcessResult& done, const std::vector<std::string>& parts,
                                   int exit_code = 2) {
     EXPECT_EQ(done.exit_code, exit_code) << done.err;
     EXPECT_EQ(done.out, "");

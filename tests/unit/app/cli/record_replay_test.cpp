@@ -14,15 +14,15 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
-Words operator+(Words a, const Words& b) {
+Arguments operator+(Arguments a, const Arguments& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
 }
 
 /// A tiny model with a drafter and a recording, shared by the tests.
-class TraceReplay : public ::testing::Test {
+class RecordReplay : public ::testing::Test {
   protected:
     static void SetUpTestSuite() {
         folder_ = new ScratchFolder;
@@ -34,7 +34,8 @@ class TraceReplay : public ::testing::Test {
                      R"(", "prompt": "hello you number )" + std::to_string(i) + "\"}\n";
         write_text(folder_->file("prompts.jsonl"), lines);
         write_ranking();
-        recorded_ = new Finished(run(*folder_, trace_words() + Words{"--out", trace(), "--json"}));
+        recorded_ = new ProcessResult(
+            run(*folder_, record_words() + Arguments{"--out", recording_folder(), "--json"}));
         ASSERT_EQ(recorded_->exit_code, 0) << recorded_->err;
     }
     static void TearDownTestSuite() {
@@ -62,16 +63,16 @@ class TraceReplay : public ::testing::Test {
                    std::string(reinterpret_cast<const char*>(&size), 8) + header + ids + counts);
     }
 
-    static Words trace_words() {
+    static Arguments record_words() {
         return {"record",      "--model", model_,         "--prompts", folder_->file("prompts.jsonl"),
                 "--max-new",   "40",      "--ignore-eos", "--threads", "1",
                 "--precision", "f32",     "--no-times",   "--quiet"};
     }
-    static std::string trace() { return folder_->file("recorded"); }
-    static Words replay_words() {
+    static std::string recording_folder() { return folder_->file("recorded"); }
+    static Arguments replay_words() {
         return {"replay",
                 "--trace",
-                trace(),
+                recording_folder(),
                 "--model",
                 model_,
                 "--drafter",
@@ -80,7 +81,7 @@ class TraceReplay : public ::testing::Test {
                 "1",
                 "--quiet"};
     }
-    static Words run_words() {
+    static Arguments run_words() {
         return {"run",
                 "--model",
                 model_,
@@ -98,100 +99,104 @@ class TraceReplay : public ::testing::Test {
                 "--quiet",
                 "--json"};
     }
-    static Words fit_words(const std::string& head, const std::string& out) {
-        return {"fit",     head,   "--trace",   trace(),
+    static Arguments fit_words(const std::string& head, const std::string& out) {
+        return {"fit",     head,   "--trace",   recording_folder(),
                 "--model", model_, "--drafter", "eagle2:" + folder_->file("eagle2"),
                 "--out",   out,    "--threads", "1",
                 "--quiet"};
     }
-    static Words ranking() { return {"--head-weights", "fr-spec=" + folder_->file("ranking.safetensors")}; }
-    static Finished go(const Words& words) { return run(*folder_, words); }
+    static Arguments ranking() {
+        return {"--head-weights", "fr-spec=" + folder_->file("ranking.safetensors")};
+    }
+    static ProcessResult go(const Arguments& words) { return run(*folder_, words); }
 
     static ScratchFolder* folder_;
     static std::string model_;
-    static Finished* recorded_;
+    static ProcessResult* recorded_;
 };
-ScratchFolder* TraceReplay::folder_ = nullptr;
-std::string TraceReplay::model_;
-Finished* TraceReplay::recorded_ = nullptr;
+ScratchFolder* RecordReplay::folder_ = nullptr;
+std::string RecordReplay::model_;
+ProcessResult* RecordReplay::recorded_ = nullptr;
 
-TEST_F(TraceReplay, TraceSaysWhatItRecorded) {
+TEST_F(RecordReplay, RecordReportsItsResult) {
     const json document = json::parse(recorded_->out, nullptr, false);
     EXPECT_EQ(document["prompts"], 8);
     EXPECT_EQ(document["generated"], 8 * 40);
     EXPECT_EQ(document["complete"], true);
-    EXPECT_EQ(document["trace"], trace());
-    EXPECT_TRUE(fs::exists(trace() + "/trace.json"));
-    EXPECT_TRUE(fs::exists(trace() + "/trace.safetensors"));
+    EXPECT_EQ(document["trace"], recording_folder());
+    EXPECT_TRUE(fs::exists(recording_folder() + "/trace.json"));
+    EXPECT_TRUE(fs::exists(recording_folder() + "/trace.safetensors"));
 }
 
 /// A file is valid if one of the methods uses it, and invalid if none does.
-TEST_F(TraceReplay, BenchTakesAFileThatOneMethodUses) {
-    const Words words = {"bench",
-                         "--model",
-                         model_,
-                         "--prompts",
-                         folder_->file("prompts.jsonl"),
-                         "--drafter",
-                         "eagle2:" + folder_->file("eagle2"),
-                         "--limit",
-                         "1",
-                         "--max-new",
-                         "6",
-                         "--threads",
-                         "1",
-                         "--quiet",
-                         "--json"};
-    const Finished done = go(words + ranking() + Words{"--heads", "full,fr-spec:v=64"});
+TEST_F(RecordReplay, BenchAcceptsAFileOfOneMethod) {
+    const Arguments words = {"bench",
+                             "--model",
+                             model_,
+                             "--prompts",
+                             folder_->file("prompts.jsonl"),
+                             "--drafter",
+                             "eagle2:" + folder_->file("eagle2"),
+                             "--limit",
+                             "1",
+                             "--max-new",
+                             "6",
+                             "--threads",
+                             "1",
+                             "--quiet",
+                             "--json"};
+    const ProcessResult done = go(words + ranking() + Arguments{"--heads", "full,fr-spec:v=64"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(json::parse(done.out, nullptr, false)["methods"].size(), 3u);
-    expect_one_line_error(go(words + ranking() + Words{"--heads", "full,microspec"}),
+    expect_one_line_error(go(words + ranking() + Arguments{"--heads", "full,microspec"}),
                           {"ranking.safetensors", "none of the heads is fr-spec"});
-    const Words two = ranking() + ranking() + Words{"--heads", "full,fr-spec:v=64"};
+    const Arguments two = ranking() + ranking() + Arguments{"--heads", "full,fr-spec:v=64"};
     expect_one_line_error(go(words + two), {"two files for head fr-spec"});
     expect_one_line_error(go(replay_words() + two), {"two files for head fr-spec"});
 }
 
-TEST_F(TraceReplay, AShortlistLargerThanTheVocabularyIsRefused) {
+TEST_F(RecordReplay, RejectsAShortlistLargerThanTheVocabulary) {
     const std::string artefact = folder_->file("specvocab.safetensors");
-    const Finished fitted = go(fit_words("specvocab", artefact) + Words{"--rank", "8", "--epochs", "0"});
+    const ProcessResult fitted =
+        go(fit_words("specvocab", artefact) + Arguments{"--rank", "8", "--epochs", "0"});
     ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
-    const Words words =
-        run_words() + Words{"--limit", "1", "--head-weights", "specvocab=" + artefact, "--head"};
+    const Arguments words =
+        run_words() + Arguments{"--limit", "1", "--head-weights", "specvocab=" + artefact, "--head"};
     const int tokens = tiny_gguf_vocab();
-    expect_one_line_error(go(words + Words{"specvocab:k=" + std::to_string(tokens + 1)}),
+    expect_one_line_error(go(words + Arguments{"specvocab:k=" + std::to_string(tokens + 1)}),
                           {"head specvocab", "k=1.." + std::to_string(tokens)});
     // The paper's default is reduced to the vocabulary size.
     for (const char* head : {"specvocab", "specvocab:k=4"}) {
-        const Finished done = go(words + Words{head});
+        const ProcessResult done = go(words + Arguments{head});
         EXPECT_EQ(done.exit_code, 0) << done.err;
     }
 }
 
 /// --simulate-acceptance trace: reads the document of replay --json.
-TEST_F(TraceReplay, RunFollowsTheAcceptanceThatReplayFound) {
-    const Finished replayed =
-        go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
+TEST_F(RecordReplay, RunSimulatesTheAcceptanceOfReplay) {
+    const ProcessResult replayed =
+        go(replay_words() + ranking() + Arguments{"--heads", "full,fr-spec:v=64", "--json"});
     ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
     write_text(folder_->file("replayed.json"), replayed.out);
-    const Words follow = {"--simulate-acceptance", "trace:" + folder_->file("replayed.json"), "--head"};
-    const Finished same = go(run_words() + ranking() + follow + Words{"fr-spec:v=64"});
+    const Arguments follow = {"--simulate-acceptance", "trace:" + folder_->file("replayed.json"), "--head"};
+    const ProcessResult same = go(run_words() + ranking() + follow + Arguments{"fr-spec:v=64"});
     EXPECT_EQ(same.exit_code, 0) << same.err;
-    expect_one_line_error(go(run_words() + follow + Words{"microspec:wmax=64"}),
+    expect_one_line_error(go(run_words() + follow + Arguments{"microspec:wmax=64"}),
                           {"head microspec:wmax=64 runs", "full, fr-spec:v=64"});
 }
 
-TEST_F(TraceReplay, ReplayGivesTheTauOfTheLiveRun) {
-    const Finished replayed =
-        go(replay_words() + ranking() + Words{"--heads", "full,fr-spec:v=64", "--json"});
+TEST_F(RecordReplay, ReplayMatchesTheTauOfTheLiveRun) {
+    const ProcessResult replayed =
+        go(replay_words() + ranking() + Arguments{"--heads", "full,fr-spec:v=64", "--json"});
     ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
     const json document = json::parse(replayed.out, nullptr, false);
     ASSERT_EQ(document["heads"].size(), 2u);
     EXPECT_EQ(document["prompts"].size(), 8u);
     EXPECT_EQ(document["categories"].size(), 2u);
     for (const json& head : document["heads"]) {
-        const Words with = head["head"] == "full" ? Words{} : ranking();
-        const Finished live = go(run_words() + with + Words{"--head", head["head"].get<std::string>()});
+        const Arguments with = head["head"] == "full" ? Arguments{} : ranking();
+        const ProcessResult live =
+            go(run_words() + with + Arguments{"--head", head["head"].get<std::string>()});
         ASSERT_EQ(live.exit_code, 0) << live.err;
         const json totals = json::parse(live.out, nullptr, false)["totals"];
         EXPECT_EQ(head["rounds"], totals["rounds"]) << head["head"];
@@ -203,7 +208,7 @@ TEST_F(TraceReplay, ReplayGivesTheTauOfTheLiveRun) {
     const json& interval = document["heads"][1]["intervals"]["rho_tau"];
     EXPECT_LE(interval[0], document["heads"][1]["rho_tau"]);
     EXPECT_GE(interval[1], document["heads"][1]["rho_tau"]);
-    const Finished table = go(replay_words() + Words{"--heads", "full"});
+    const ProcessResult table = go(replay_words() + Arguments{"--heads", "full"});
     EXPECT_NE(table.out.find("exact"), std::string::npos) << table.out;
 }
 
@@ -217,11 +222,13 @@ std::string documented_query(const std::string& heading) {
     return text.substr(query, text.find(';', query) - query);
 }
 
-TEST_F(TraceReplay, AcceptanceByDepthIsThatOfTheLiveRunsCapture) {
+TEST_F(RecordReplay, AcceptanceByDepthMatchesTheCapture) {
     const std::string path = folder_->file("depth.dscope");
-    const Finished live = go(run_words() + ranking() + Words{"--head", "fr-spec:v=64", "--save", path});
+    const ProcessResult live =
+        go(run_words() + ranking() + Arguments{"--head", "fr-spec:v=64", "--save", path});
     ASSERT_EQ(live.exit_code, 0) << live.err;
-    const Finished replayed = go(replay_words() + ranking() + Words{"--heads", "fr-spec:v=64", "--json"});
+    const ProcessResult replayed =
+        go(replay_words() + ranking() + Arguments{"--heads", "fr-spec:v=64", "--json"});
     const json expected = json::parse(replayed.out, nullptr, false)["heads"][0]["per_depth"];
     const Sql sql(path);
     // Includes warm-up and calibration rounds.
@@ -235,23 +242,24 @@ TEST_F(TraceReplay, AcceptanceByDepthIsThatOfTheLiveRunsCapture) {
     }
 }
 
-TEST_F(TraceReplay, AnotherPrecisionIsAnEstimate) {
-    const Finished done = go(replay_words() + Words{"--precision", "int8", "--json"});
+TEST_F(RecordReplay, AnotherPrecisionIsAnEstimate) {
+    const ProcessResult done = go(replay_words() + Arguments{"--precision", "int8", "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json head = json::parse(done.out, nullptr, false)["heads"][0];
     EXPECT_EQ(head["exact"], false);
     EXPECT_NE(head["estimate"][0].get<std::string>().find("int8"), std::string::npos);
-    EXPECT_NE(go(replay_words() + Words{"--precision", "int8"}).out.find("estimate"), std::string::npos);
+    EXPECT_NE(go(replay_words() + Arguments{"--precision", "int8"}).out.find("estimate"), std::string::npos);
 }
 
-TEST_F(TraceReplay, ShadowHeadsHaveTheTauOfTheirOwnRuns) {
+TEST_F(RecordReplay, ShadowHeadsMatchTheTauOfSeparateRuns) {
     const std::string path = folder_->file("shadow.dscope");
-    const Finished done =
+    const ProcessResult done =
         go(run_words() + ranking() +
-           Words{"--shadow", "fr-spec:v=64,full,aligned:microspec:wmax=32", "--save", path});
+           Arguments{"--shadow", "fr-spec:v=64,full,aligned:microspec:wmax=32", "--save", path});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json document = json::parse(done.out, nullptr, false);
-    const Finished replayed = go(replay_words() + ranking() + Words{"--heads", "fr-spec:v=64", "--json"});
+    const ProcessResult replayed =
+        go(replay_words() + ranking() + Arguments{"--heads", "fr-spec:v=64", "--json"});
     const json exact = json::parse(replayed.out, nullptr, false)["heads"][0];
     int seen = 0;
     for (const json& head : document["heads"]) {
@@ -280,80 +288,81 @@ TEST_F(TraceReplay, ShadowHeadsHaveTheTauOfTheirOwnRuns) {
     EXPECT_EQ(go({"check", path}).exit_code, 0);
 }
 
-TEST_F(TraceReplay, FitMakesWhatReplayTakes) {
+TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     const std::string artefact = folder_->file("slimspec.safetensors");
-    const Finished fitted = go(fit_words("slimspec", artefact) +
-                               Words{"--rank", "16", "--rounds", "60", "--epochs", "1", "--json"});
+    const ProcessResult fitted = go(fit_words("slimspec", artefact) +
+                                    Arguments{"--rank", "16", "--rounds", "60", "--epochs", "1", "--json"});
     ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
     const json document = json::parse(fitted.out, nullptr, false);
     EXPECT_EQ(document["parameters"]["rank"], "16");
     EXPECT_EQ(document["trained"], "post-hoc");
-    const Words with = {"--head-weights", "slimspec=" + artefact, "--heads"};
-    const Finished replayed = go(replay_words() + with + Words{"slimspec", "--json"});
+    const Arguments with = {"--head-weights", "slimspec=" + artefact, "--heads"};
+    const ProcessResult replayed = go(replay_words() + with + Arguments{"slimspec", "--json"});
     ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
     const json found = json::parse(replayed.out, nullptr, false);
     ASSERT_EQ(found["warnings"].size(), 1u);  // it was fitted on these prompts
     EXPECT_NE(found["warnings"][0].get<std::string>().find("fitted on"), std::string::npos);
-    const Finished live =
-        go(run_words() + Words{"--head-weights", "slimspec=" + artefact, "--shadow", "slimspec"});
+    const ProcessResult live =
+        go(run_words() + Arguments{"--head-weights", "slimspec=" + artefact, "--shadow", "slimspec"});
     ASSERT_EQ(live.exit_code, 0) << live.err;
     EXPECT_NE(live.err.find("was fitted on 8 of the run's 8 prompts"), std::string::npos) << live.err;
-    expect_one_line_error(go(replay_words() + with + Words{"slimspec:rank=8"}), {"rank=16", "rank=8"});
+    expect_one_line_error(go(replay_words() + with + Arguments{"slimspec:rank=8"}), {"rank=16", "rank=8"});
     expect_one_line_error(go(fit_words("slimspec", artefact)), {artefact, "--overwrite"});
 }
 
-TEST_F(TraceReplay, BclTrainsRowsOfItsSizeWhereAskedTo) {
+TEST_F(RecordReplay, BclTrainsRowsIfRequested) {
     const std::string out = folder_->file("bcl.safetensors");
-    const Finished sized = go(fit_words("bcl", out) + Words{"--json"});
+    const ProcessResult sized = go(fit_words("bcl", out) + Arguments{"--json"});
     ASSERT_EQ(sized.exit_code, 0) << sized.err;
     const json ranked = json::parse(sized.out, nullptr, false);
     const double size = ranked["fit"]["size"];
     // The last of eight texts is held out; its tokens that the others lack are not covered.
     EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);
     EXPECT_LT(ranked["held_out"]["coverage_at_size"], ranked["fit"]["coverage_at_size"]);
-    const Finished trained =
-        go(fit_words("bcl", out) + Words{"--epochs", "1", "--rounds", "60", "--overwrite", "--json"});
+    const ProcessResult trained =
+        go(fit_words("bcl", out) + Arguments{"--epochs", "1", "--rounds", "60", "--overwrite", "--json"});
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
     const json document = json::parse(trained.out, nullptr, false);
     EXPECT_EQ(document["trained"], "post-hoc");
     EXPECT_EQ(document["parameters"]["alpha"], "0.5");
     EXPECT_EQ(document["parameters"]["v"], std::to_string(static_cast<int>(size)));
-    const Finished replayed =
-        go(replay_words() + Words{"--head-weights", "bcl=" + out, "--heads", "bcl", "--json"});
+    const ProcessResult replayed =
+        go(replay_words() + Arguments{"--head-weights", "bcl=" + out, "--heads", "bcl", "--json"});
     EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
 }
 
-TEST_F(TraceReplay, SeveralTracesOfOneTargetMakeOneFit) {
+TEST_F(RecordReplay, FitsOnSeveralRecordings) {
     const std::string again = folder_->file("again"), out = folder_->file("both.safetensors");
-    fs::copy(trace(), again);
-    const Words both = fit_words("slimspec", out) + Words{"--trace", again, "--rank", "16", "--epochs", "0"};
-    const Finished done = go(both + Words{"--json"});
+    fs::copy(recording_folder(), again);
+    const Arguments both =
+        fit_words("slimspec", out) + Arguments{"--trace", again, "--rank", "16", "--epochs", "0"};
+    const ProcessResult done = go(both + Arguments{"--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(json::parse(done.out, nullptr, false)["fit"]["texts"], 16);
     json info = json::parse(read_text(again + "/trace.json"));
     info["target"]["name"] = "another";
     write_text(again + "/trace.json", info.dump());
-    expect_one_line_error(go(both + Words{"--overwrite"}), {again, "another"});
+    expect_one_line_error(go(both + Arguments{"--overwrite"}), {again, "another"});
     fs::remove_all(again);
 }
 
 /// EAGLE-3 reads three layers even of targets too small for the published 2, L/2, L-3.
-TEST_F(TraceReplay, SmallTargetsAreRecordedWithThreeAuxLayers) {
-    const json info = json::parse(read_text(trace() + "/trace.json"));
+TEST_F(RecordReplay, SmallTargetsAreRecordedWithThreeAuxLayers) {
+    const json info = json::parse(read_text(recording_folder() + "/trace.json"));
     const int last = info["target"]["layers"].get<int>() - 1;
     ASSERT_LT(last, 5);
     const std::vector<int> expected = {std::min(1, last), (last + 1) / 2, last};
     EXPECT_EQ(info["aux_layers"].get<std::vector<int>>(), expected);
 }
 
-TEST_F(TraceReplay, BadTraces) {
+TEST_F(RecordReplay, BadRecordings) {
     expect_one_line_error(go({"replay", "--trace", folder_->file("nothing")}), {folder_->file("nothing")});
     const std::string copy = folder_->file("spoilt");
     const auto spoil = [&](const std::string& name, const std::function<std::string(std::string)>& change) {
         fs::remove_all(copy);
-        fs::copy(trace(), copy);
+        fs::copy(recording_folder(), copy);
         write_text(copy + "/" + name, change(read_text(copy + "/" + name)));
-        Words words = replay_words();
+        Arguments words = replay_words();
         words[2] = copy;
         return go(words);
     };
@@ -372,27 +381,31 @@ TEST_F(TraceReplay, BadTraces) {
                           {copy + "/trace.json", "generated_tokens", "-3"});
 }
 
-TEST_F(TraceReplay, BadOptions) {
-    const Words prompt = {"record", "--model", model_, "--prompt", "hello", "--quiet"};
-    expect_one_line_error(go(trace_words() + Words{"--out", trace()}), {trace(), "--overwrite"});
-    expect_one_line_error(go(prompt + Words{"--out", folder_->file("x"), "--aux", "9"}), {"--aux 9"});
-    expect_one_line_error(go(replay_words() + Words{"--heads", "slimspec"}), {"slimspec", "draftscope fit"});
-    expect_one_line_error(go(replay_words() + Words{"--heads", "full,full"}), {"full", "twice"});
-    expect_one_line_error(go(replay_words() + Words{"--heads", "microspec:branch=tree"}),
+TEST_F(RecordReplay, BadOptions) {
+    const Arguments prompt = {"record", "--model", model_, "--prompt", "hello", "--quiet"};
+    expect_one_line_error(go(record_words() + Arguments{"--out", recording_folder()}),
+                          {recording_folder(), "--overwrite"});
+    expect_one_line_error(go(prompt + Arguments{"--out", folder_->file("x"), "--aux", "9"}), {"--aux 9"});
+    expect_one_line_error(go(replay_words() + Arguments{"--heads", "slimspec"}),
+                          {"slimspec", "draftscope fit"});
+    expect_one_line_error(go(replay_words() + Arguments{"--heads", "full,full"}), {"full", "twice"});
+    expect_one_line_error(go(replay_words() + Arguments{"--heads", "microspec:branch=tree"}),
                           {"cannot be replayed"});
-    expect_one_line_error(go(replay_words() + Words{"--batch", "0"}), {"--batch 0"});
-    expect_one_line_error(go(run_words() + Words{"--shadow", "fullest"}), {"--shadow", "fullest"});
-    expect_one_line_error(go(run_words() + Words{"--shadow", "aligned:fr-spec:w=3"}), {"--shadow", "w", "v"});
-    expect_one_line_error(go(run_words() + Words{"--shadow", "full,full"}), {"--shadow", "twice"});
-    expect_one_line_error(go(run_words() + Words{"--shadow", "full", "--verify", "pq", "--temperature", "1"}),
-                          {"--shadow full", "--verify match"});
+    expect_one_line_error(go(replay_words() + Arguments{"--batch", "0"}), {"--batch 0"});
+    expect_one_line_error(go(run_words() + Arguments{"--shadow", "fullest"}), {"--shadow", "fullest"});
+    expect_one_line_error(go(run_words() + Arguments{"--shadow", "aligned:fr-spec:w=3"}),
+                          {"--shadow", "w", "v"});
+    expect_one_line_error(go(run_words() + Arguments{"--shadow", "full,full"}), {"--shadow", "twice"});
+    expect_one_line_error(
+        go(run_words() + Arguments{"--shadow", "full", "--verify", "pq", "--temperature", "1"}),
+        {"--shadow full", "--verify match"});
     EXPECT_FALSE(fs::exists(folder_->file("x")));
 }
 
 /// Options without effect are errors, so that users do not rely on them.
-TEST_F(TraceReplay, OptionsWithoutAnEffectAreRefused) {
+TEST_F(RecordReplay, RejectsOptionsWithoutEffect) {
     const std::string out = folder_->file("never.safetensors");
-    const auto unused = [&](const std::string& head, const Words& more, const std::string& what) {
+    const auto unused = [&](const std::string& head, const Arguments& more, const std::string& what) {
         expect_one_line_error(go(fit_words(head, out) + more), {"fit " + head, what});
     };
     unused("slimspec", {"--clusters", "8"}, "--clusters");
@@ -401,23 +414,23 @@ TEST_F(TraceReplay, OptionsWithoutAnEffectAreRefused) {
     unused("coral", {"--router-width", "8"}, "--router-width");
     unused("rdk", {"--rounds", "8"}, "--rounds");
     unused("slimspec", {"--ranking", folder_->file("ranking.safetensors")}, "--ranking");
-    EXPECT_EQ(go(fit_words("slimspec", out) + Words{"--lambda", "0.2"}).exit_code, 2);  // without --joint
-    const Words ngram = {"run",       "--model", model_,    "--prompt", "hello",
-                         "--max-new", "4",       "--quiet", "--drafter"};
-    expect_one_line_error(go(ngram + Words{"ngram", "--head", "microspec"}), {"--head", "ngram"});
-    EXPECT_EQ(go(ngram + Words{"none", "--limit", "3"}).exit_code, 2);  // of one prompt
+    EXPECT_EQ(go(fit_words("slimspec", out) + Arguments{"--lambda", "0.2"}).exit_code, 2);  // without --joint
+    const Arguments ngram = {"run",       "--model", model_,    "--prompt", "hello",
+                             "--max-new", "4",       "--quiet", "--drafter"};
+    expect_one_line_error(go(ngram + Arguments{"ngram", "--head", "microspec"}), {"--head", "ngram"});
+    EXPECT_EQ(go(ngram + Arguments{"none", "--limit", "3"}).exit_code, 2);  // of one prompt
     expect_one_line_error(go(run_words() + ranking()), {"--head-weights", "fr-spec"});
-    expect_one_line_error(go(run_words() + Words{"--head-weights", "microspec=" + model_}),
+    expect_one_line_error(go(run_words() + Arguments{"--head-weights", "microspec=" + model_}),
                           {"needs no file"});
-    expect_one_line_error(go(run_words() + Words{"--head", "microspec:source=ext,kpre=2"}),
+    expect_one_line_error(go(run_words() + Arguments{"--head", "microspec:source=ext,kpre=2"}),
                           {"kpre=2", "source=ext"});
-    expect_one_line_error(go(run_words() + Words{"--head", "microspec:source=ctx,kver=2"}),
+    expect_one_line_error(go(run_words() + Arguments{"--head", "microspec:source=ctx,kver=2"}),
                           {"kver=2", "source=ctx"});
     EXPECT_FALSE(fs::exists(out));
 }
 
 /// Ctrl-C during recording keeps the finished turns and marks the recording as incomplete.
-TEST_F(TraceReplay, AnInterruptedTraceIsValidAndSaysSo) {
+TEST_F(RecordReplay, InterruptedRecordingIsValidAndIncomplete) {
     const std::string out = folder_->file("cut"), prompts = folder_->file("many.jsonl");
     std::string lines;
     for (int i = 0; i < 4000; ++i) lines += "{\"prompt\": \"hello number " + std::to_string(i) + "\"}\n";
@@ -436,21 +449,21 @@ TEST_F(TraceReplay, AnInterruptedTraceIsValidAndSaysSo) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_FALSE(fs::exists(out + "/trace.json"));  // written when the recording is finished
     kill(child.pid, SIGINT);
-    const Finished done = child.wait();
+    const ProcessResult done = child.wait();
     EXPECT_EQ(done.exit_code, 130) << done.err;
     const json document = json::parse(done.out, nullptr, false);
     EXPECT_EQ(document["complete"], false);
     EXPECT_GE(document["prompts"], 1);
-    Words words = replay_words();
+    Arguments words = replay_words();
     words[2] = out;
-    const Finished replayed = go(words + Words{"--json"});
+    const ProcessResult replayed = go(words + Arguments{"--json"});
     ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
     const json found = json::parse(replayed.out, nullptr, false);
     EXPECT_EQ(found["prompts"].size(), document["prompts"].get<std::size_t>());
     EXPECT_NE(found["warnings"][0].get<std::string>().find("cancelled"), std::string::npos);
 }
 
-TEST_F(TraceReplay, AKilledTraceIsNoTrace) {
+TEST_F(RecordReplay, KilledRecordingIsInvalid) {
     const std::string out = folder_->file("killed");
     const Child child =
         start(*folder_,
@@ -461,7 +474,7 @@ TEST_F(TraceReplay, AKilledTraceIsNoTrace) {
     kill(child.pid, SIGKILL);
     child.wait();
     if (fs::exists(out + "/trace.json")) GTEST_FAIL() << "it had ended before the signal";
-    Words words = replay_words();
+    Arguments words = replay_words();
     words[2] = out;
     expect_one_line_error(go(words), {out});
 }

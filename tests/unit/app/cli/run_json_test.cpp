@@ -18,7 +18,7 @@ const char* prompts_text =
     "{\"task_id\": \"T/1\", \"category\": \"code\", \"prompt\": \"the the the in and in\"}\n"
     "{\"category\": \"chat\", \"prompt\": \"you and you\"}\n";
 
-std::set<std::string> keys_of(const json& object) {
+std::set<std::string> json_keys(const json& object) {
     std::set<std::string> keys;
     for (const auto& [key, value] : object.items()) keys.insert(key);
     return keys;
@@ -29,11 +29,11 @@ class RunJson : public ::testing::Test {
     static void SetUpTestSuite() {
         folder_ = new ScratchFolder;
         write_text(folder_->file("prompts.jsonl"), prompts_text);
-        done_ =
-            new Finished(run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "ngram",
-                                        "--tree", "chain=4", "--prompts", folder_->file("prompts.jsonl"),
-                                        "--max-new", "40", "--ignore-eos", "--threads", "2", "--precision",
-                                        "f32", "--save", folder_->file("run.dscope"), "--json"}));
+        done_ = new ProcessResult(
+            run(*folder_,
+                {"run", "--model", tiny_model(*folder_), "--drafter", "ngram", "--tree", "chain=4",
+                 "--prompts", folder_->file("prompts.jsonl"), "--max-new", "40", "--ignore-eos", "--threads",
+                 "2", "--precision", "f32", "--save", folder_->file("run.dscope"), "--json"}));
         document_ = new json(json::parse(done_->out, nullptr, false));
     }
     static void TearDownTestSuite() {
@@ -45,11 +45,11 @@ class RunJson : public ::testing::Test {
     static std::string capture() { return folder_->file("run.dscope"); }
 
     static ScratchFolder* folder_;
-    static Finished* done_;
+    static ProcessResult* done_;
     static json* document_;
 };
 ScratchFolder* RunJson::folder_ = nullptr;
-Finished* RunJson::done_ = nullptr;
+ProcessResult* RunJson::done_ = nullptr;
 json* RunJson::document_ = nullptr;
 
 void expect_near(const json& printed, double recomputed, const std::string& what) {
@@ -62,8 +62,8 @@ TEST_F(RunJson, StdoutIsOneDocument) {
     EXPECT_FALSE(document().is_discarded()) << done_->out;
 }
 
-TEST_F(RunJson, KeysAreTheDocumentedOnes) {
-    EXPECT_EQ(keys_of(document()),
+TEST_F(RunJson, HasTheDocumentedKeys) {
+    EXPECT_EQ(json_keys(document()),
               (std::set<std::string>{
                   "version",    "target",     "drafter",         "head",        "tree",    "verify",
                   "lossless",   "cancelled",  "planned_prompts", "temperature", "seed",    "batch",
@@ -76,18 +76,18 @@ TEST_F(RunJson, KeysAreTheDocumentedOnes) {
     EXPECT_TRUE(document()["beside_exact"].is_null());
     EXPECT_TRUE(document()["tree_auto"].is_null());  // a tree was named
     ASSERT_FALSE(document()["prompts"].empty());
-    EXPECT_EQ(keys_of(document()["prompts"][0]),
+    EXPECT_EQ(json_keys(document()["prompts"][0]),
               (std::set<std::string>{"id", "category", "prompt_tokens", "tokens", "text", "rounds", "tau",
                                      "tokens_per_second", "finish"}));
-    EXPECT_EQ(keys_of(document()["totals"]),
+    EXPECT_EQ(json_keys(document()["totals"]),
               (std::set<std::string>{"rounds", "drafted", "accepted", "committed", "tau", "generated",
                                      "decode_seconds", "shadow_seconds", "prefill_seconds",
                                      "tokens_per_second", "tokens_per_second_e2e"}));
-    EXPECT_EQ(keys_of(document()["baseline"]),
+    EXPECT_EQ(json_keys(document()["baseline"]),
               (std::set<std::string>{"runs", "prompts", "conversations", "tokens_per_second",
                                      "run_tokens_per_second", "speedup", "interval"}));
     ASSERT_FALSE(document()["phases"].empty());
-    EXPECT_EQ(keys_of(document()["phases"][0]),
+    EXPECT_EQ(json_keys(document()["phases"][0]),
               (std::set<std::string>{"name", "count", "total_ms", "exposed_ms", "median_us", "p90_us",
                                      "share", "gb_per_s", "of_probe"}));
     EXPECT_EQ(document()["tier"], "T0");
@@ -101,8 +101,8 @@ TEST_F(RunJson, KeysAreTheDocumentedOnes) {
 }
 
 /// The chosen tree depends on the machine; the text does not.
-TEST_F(RunJson, AnAutomaticTreeIsTheBestForecastAndKeepsTheText) {
-    const Finished done =
+TEST_F(RunJson, TreeAutoUsesTheBestForecastAndKeepsTheText) {
+    const ProcessResult done =
         run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "ngram", "--tree", "auto",
                        "--prompts", folder_->file("prompts.jsonl"), "--max-new", "40", "--ignore-eos",
                        "--threads", "2", "--precision", "f32", "--json"});
@@ -113,7 +113,7 @@ TEST_F(RunJson, AnAutomaticTreeIsTheBestForecastAndKeepsTheText) {
     EXPECT_EQ(chosen["tree"], forecasts[0]["tree"]);
     EXPECT_GT(chosen["tree_auto"]["pilot_rounds"], 0);
     for (const json& one : forecasts) {
-        EXPECT_EQ(keys_of(one), (std::set<std::string>{"head", "tree", "tau", "round_ms", "speedup"}));
+        EXPECT_EQ(json_keys(one), (std::set<std::string>{"head", "tree", "tau", "round_ms", "speedup"}));
         EXPECT_LE(one["speedup"], forecasts[0]["speedup"]);
         EXPECT_GE(one["tau"], 1.0);
     }
@@ -122,7 +122,7 @@ TEST_F(RunJson, AnAutomaticTreeIsTheBestForecastAndKeepsTheText) {
         EXPECT_EQ(chosen["prompts"][i]["tokens"], document()["prompts"][i]["tokens"]);
 }
 
-TEST_F(RunJson, PromptsAreTheConversationsOfTheFile) {
+TEST_F(RunJson, ListsEveryPromptOfTheFile) {
     const json& prompts = document()["prompts"];
     ASSERT_EQ(prompts.size(), 4u);  // two turns, then two single ones
     EXPECT_EQ(prompts[0]["id"], "7");
@@ -137,7 +137,7 @@ TEST_F(RunJson, PromptsAreTheConversationsOfTheFile) {
     }
 }
 
-TEST_F(RunJson, TotalsAreReDerivedFromTheFile) {
+TEST_F(RunJson, TotalsMatchTheCapture) {
     const Sql sql(capture());
     const json& totals = document()["totals"];
     const auto round_sum = [&](const char* column) {
@@ -175,7 +175,7 @@ TEST_F(RunJson, TotalsAreReDerivedFromTheFile) {
     EXPECT_EQ(totals["committed"].get<int>() + 4, totals["generated"].get<int>());
 }
 
-TEST_F(RunJson, PhasesAreReDerivedFromTheFile) {
+TEST_F(RunJson, PhasesMatchTheCapture) {
     const Sql sql(capture());
     const auto rows = sql.rows(
         "SELECT name, n, total * 1e-6, exposed * 1e-6, median * 1e-3, p90 * 1e-3, share, "
@@ -204,7 +204,7 @@ TEST_F(RunJson, PhasesAreReDerivedFromTheFile) {
     EXPECT_NEAR(shares, 1.0, 1e-9);
 }
 
-TEST_F(RunJson, PromptsAreReDerivedFromTheFile) {
+TEST_F(RunJson, PromptsMatchTheCapture) {
     const Sql sql(capture());
     const auto rows = sql.rows(
         "SELECT external_id, category, prompt_tokens, rounds, tau, tokens_per_second, finish, "
@@ -228,7 +228,7 @@ TEST_F(RunJson, PromptsAreReDerivedFromTheFile) {
     }
 }
 
-TEST_F(RunJson, HeaderFieldsAreThoseOfTheRunRow) {
+TEST_F(RunJson, HeaderMatchesTheRunRow) {
     const Sql sql(capture());
     for (const char* key :
          {"target", "drafter", "head", "tree", "verify", "tier", "backend", "precision", "acceptance"})
@@ -240,8 +240,8 @@ TEST_F(RunJson, HeaderFieldsAreThoseOfTheRunRow) {
     EXPECT_FALSE(json::parse(sql.text("SELECT machine_json FROM run"), nullptr, false).is_discarded());
 }
 
-TEST_F(RunJson, StatsOfTheFileGivesTheSameNumbers) {
-    const Finished stats = run(*folder_, {"stats", capture(), "--json"});
+TEST_F(RunJson, StatsPrintsTheSameNumbers) {
+    const ProcessResult stats = run(*folder_, {"stats", capture(), "--json"});
     ASSERT_EQ(stats.exit_code, 0) << stats.err;
     const json printed = json::parse(stats.out, nullptr, false);
     ASSERT_EQ(printed["runs"].size(), 1u);
@@ -250,7 +250,7 @@ TEST_F(RunJson, StatsOfTheFileGivesTheSameNumbers) {
 }
 
 /// The run's JSON, its text, the capture's view and stats give the same value.
-TEST_F(RunJson, TheSpeedupOfARunWithItsBaselineIsOneNumber) {
+TEST_F(RunJson, SpeedupIsTheSameInEveryOutput) {
     const std::string path = folder_->file("baseline.dscope");
     const std::vector<std::string> words = {"run",
                                             "--model",
@@ -268,7 +268,7 @@ TEST_F(RunJson, TheSpeedupOfARunWithItsBaselineIsOneNumber) {
         more.insert(more.begin(), words.begin(), words.end());
         return run(*folder_, more);
     };
-    const Finished done = with({"--save", path, "--json"});
+    const ProcessResult done = with({"--save", path, "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json baseline = json::parse(done.out, nullptr, false)["baseline"];
     EXPECT_EQ(baseline["runs"], json::array({1}));
@@ -298,7 +298,7 @@ TEST_F(RunJson, TheSpeedupOfARunWithItsBaselineIsOneNumber) {
     EXPECT_EQ(stats["runs"][0]["is_baseline"], true);
     const std::string printed =
         fmt::format("speed-up {:.2f}x against autoregressive decoding", baseline["speedup"].get<double>());
-    const Finished text = run(*folder_, {"stats", path});
+    const ProcessResult text = run(*folder_, {"stats", path});
     EXPECT_NE(text.out.find(printed), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("of 2 conversations (the run has 3)"), std::string::npos) << text.out;
     // A capture with a baseline is compared like one without.
@@ -314,9 +314,9 @@ TEST_F(RunJson, TheSpeedupOfARunWithItsBaselineIsOneNumber) {
 }
 
 /// Two tokens are warm-up, so no output reports a speed.
-TEST_F(RunJson, WithoutACountedStepThereIsNoSpeed) {
+TEST_F(RunJson, SpeedIsNullWithoutCountedSteps) {
     const std::string path = folder_->file("short.dscope");
-    const Finished done =
+    const ProcessResult done =
         run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "none", "--prompt", "hi",
                        "--max-new", "3", "--ignore-eos", "--save", path, "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
@@ -328,7 +328,7 @@ TEST_F(RunJson, WithoutACountedStepThereIsNoSpeed) {
 }
 
 TEST_F(RunJson, SpeculationDoesNotChangeTheTokens) {
-    const Finished plain =
+    const ProcessResult plain =
         run(*folder_, {"run", "--model", folder_->file("tiny256.gguf"), "--drafter", "none", "--prompts",
                        folder_->file("prompts.jsonl"), "--max-new", "40", "--ignore-eos", "--threads", "1",
                        "--precision", "f32", "--json"});
@@ -342,13 +342,13 @@ TEST_F(RunJson, SpeculationDoesNotChangeTheTokens) {
     EXPECT_DOUBLE_EQ(other["totals"]["tau"], 1.0);
 }
 
-TEST(RunJsonHeads, AreReDerivedFromTheFile) {
+TEST(RunJsonHeads, MatchTheCapture) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
     const ScratchFolder folder;
     const std::string path = folder.file("heads.dscope");
-    const Finished done = run(folder, {"run", "--model", demo_model_path(), "--drafter", "eagle2", "--head",
-                                       "fr-spec:v=8192", "--prompt", "Name three rivers.", "--max-new", "40",
-                                       "--ignore-eos", "--save", path, "--json"});
+    const ProcessResult done = run(folder, {"run", "--model", demo_model_path(), "--drafter", "eagle2",
+                                            "--head", "fr-spec:v=8192", "--prompt", "Name three rivers.",
+                                            "--max-new", "40", "--ignore-eos", "--save", path, "--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     const json document = json::parse(done.out, nullptr, false);
     EXPECT_EQ(document["head"], "fr-spec:v=8192");
@@ -374,7 +374,7 @@ TEST(RunJsonHeads, AreReDerivedFromTheFile) {
     const std::string why = document["heads"][0]["no_interval"];
     EXPECT_NE(why.find("calibration rounds in 1 conversation: intervals need at least 6"), std::string::npos)
         << why;
-    const Finished table = run(folder, {"stats", path});
+    const ProcessResult table = run(folder, {"stats", path});
     EXPECT_NE(table.out.find(why), std::string::npos) << table.out;
     EXPECT_EQ(table.out.find('['), std::string::npos) << table.out;
 }

@@ -3,20 +3,20 @@
 namespace draftscope::testing {
 namespace {
 
-TEST(Usage, EverySubcommandHasHelpWithAnExample) {
+TEST(Usage, EveryCommandHasHelpWithAnExample) {
     const ScratchFolder folder;
-    const Finished all = run(folder, {"--help"});
+    const ProcessResult all = run(folder, {"--help"});
     EXPECT_EQ(all.exit_code, 0);
     for (const char* name : {"gui", "run", "bench", "stats", "check", "export", "doctor", "kernels"}) {
         EXPECT_NE(all.out.find(name), std::string::npos) << name;
-        const Finished help = run(folder, {name, "--help"});
+        const ProcessResult help = run(folder, {name, "--help"});
         EXPECT_EQ(help.exit_code, 0) << name;
         EXPECT_NE(help.out.find("Example: draftscope " + std::string(name)), std::string::npos) << help.out;
         EXPECT_EQ(help.err, "");
     }
 }
 
-TEST(Usage, RunTakesTheDocumentedOptions) {
+TEST(Usage, RunHasTheDocumentedOptions) {
     const ScratchFolder folder;
     const std::string help = run(folder, {"run", "--help"}).out;
     for (const char* option :
@@ -29,12 +29,12 @@ TEST(Usage, RunTakesTheDocumentedOptions) {
 
 TEST(Usage, VersionGoesToStdout) {
     const ScratchFolder folder;
-    const Finished done = run(folder, {"--version"});
+    const ProcessResult done = run(folder, {"--version"});
     EXPECT_EQ(done.exit_code, 0);
     EXPECT_EQ(done.out.rfind("draftscope ", 0), 0u);
 }
 
-TEST(Usage, WrongUsageIsExitCodeTwo) {
+TEST(Usage, UsageErrorsReturnTwo) {
     const ScratchFolder folder;
     expect_one_line_error(run(folder, {"runn"}), {"--help"});
     expect_one_line_error(run(folder, {"run", "--promt", "x"}), {"--promt"});
@@ -46,15 +46,15 @@ TEST(Usage, WrongUsageIsExitCodeTwo) {
 
 TEST(Usage, DoctorNamesCapabilitiesAndRemedies) {
     const ScratchFolder folder;
-    const Finished done = run(folder, {"doctor", "--no-probe"});
+    const ProcessResult done = run(folder, {"doctor", "--no-probe"});
     EXPECT_EQ(done.exit_code, 0);
     for (const char* word : {"CPU", "memory", "NVIDIA driver", "CUPTI", "NVTX listener", "demo model"})
         EXPECT_NE(done.out.find(word), std::string::npos) << word;
 }
 
-TEST(Usage, WithoutADisplayTheWindowSaysSo) {
+TEST(Usage, WindowWithoutDisplayReportsAnError) {
     const ScratchFolder folder;
-    const Finished done = run(folder, {"gui"});
+    const ProcessResult done = run(folder, {"gui"});
     EXPECT_EQ(done.exit_code, 2);
     EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
 }

@@ -21,7 +21,7 @@ std::shared_ptr<const Snapshot> capture(const char* source, std::vector<RowId> r
     return out;
 }
 
-TEST(CompareRuns, AreThoseOfAllOpenCaptures) {
+TEST(CompareRuns, ListRunsOfAllOpenCaptures) {
     const auto shown = capture("/x/a.dscope", {1, 2});
     const auto runs = comparable_runs(*shown, {capture("/x/a.dscope", {1, 2}), capture("b.dscope", {5})});
     ASSERT_EQ(runs.size(), 3u) << "the shown capture counts once if it is also open as another one";
@@ -30,13 +30,13 @@ TEST(CompareRuns, AreThoseOfAllOpenCaptures) {
     EXPECT_EQ(first_pair(runs), std::pair(std::size_t{1}, std::size_t{2}));
 }
 
-TEST(CompareRuns, OfOneCaptureBeginWithItsLastTwo) {
+TEST(CompareRuns, InitialPairIsTheLastTwoRuns) {
     EXPECT_EQ(first_pair(comparable_runs(*capture("", {1, 2, 3}), {})),
               std::pair(std::size_t{1}, std::size_t{2}));
     EXPECT_FALSE(first_pair(comparable_runs(*capture("", {1}), {})).has_value());
 }
 
-TEST(CompareRuns, BaselinesAreNotComparedByThemselves) {
+TEST(CompareRuns, BaselinesAreNotChosenByDefault) {
     auto plain = [](const char* source, std::vector<RowId> runs, RowId baseline) {
         auto out = std::make_shared<Snapshot>(*capture(source, std::move(runs)));
         for (RunRow& run : out->runs) {
@@ -67,7 +67,7 @@ ComparedQuantity quantity(double ratio, std::optional<Interval> interval) {
     return out;
 }
 
-TEST(Forest, HoldsEveryIntervalAndOneInTheMiddle) {
+TEST(Forest, ContainsEveryIntervalAndCentresOne) {
     Comparison comparison;
     comparison.speed = quantity(1.3, Interval{1.2, 1.5});
     comparison.tau = quantity(0.99, std::nullopt);
@@ -86,7 +86,7 @@ TEST(Forest, HoldsEveryIntervalAndOneInTheMiddle) {
     for (const double tick : forest.ticks) EXPECT_TRUE(tick >= forest.low && tick <= forest.high);
 }
 
-TEST(Forest, OneWildIntervalDoesNotFlattenTheRest) {
+TEST(Forest, OneWideIntervalDoesNotFlattenTheRest) {
     Comparison comparison;
     comparison.speed = quantity(1.01, Interval{0.97, 1.05});
     comparison.phases = {quantity(300, Interval{2, 9000})};

@@ -21,14 +21,14 @@ std::vector<std::string> numbered_words(int n) {
     return words;
 }
 
-CoverageModel model_of(HandBuilt& built, std::optional<std::size_t> round = std::nullopt) {
+CoverageModel make_model(HandBuilt& built, std::optional<std::size_t> round = std::nullopt) {
     const Snapshot snapshot = built.snapshot();
     CoverageIndex index;
     index.update(snapshot, 1);
     return build_coverage(snapshot, index, round);
 }
 
-RC_GTEST_PROP(Coverage, CurveTailAndLeastSizeEqualCounting, ()) {
+RC_GTEST_PROP(Coverage, CurveTailAndMinSizeEqualCounting, ()) {
     const int vocab = *rc::gen::inRange(1, 300);
     const auto ids = *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, vocab)));
     HandBuilt built(numbered_words(vocab));
@@ -36,7 +36,7 @@ RC_GTEST_PROP(Coverage, CurveTailAndLeastSizeEqualCounting, ()) {
     RoundRecord round;
     for (const int id : ids) round.tokens.push_back(token(id, 1, id % 3 != 0));
     built.step(round, {}, 0, 10);
-    const CoverageModel model = model_of(built);
+    const CoverageModel model = make_model(built);
     RC_ASSERT(model.curves.size() == 1u);
     const auto counted = [&](double v) {
         return static_cast<double>(std::count_if(ids.begin(), ids.end(), [&](int id) { return id < v; })) /
@@ -55,24 +55,24 @@ RC_GTEST_PROP(Coverage, CurveTailAndLeastSizeEqualCounting, ()) {
     }
     RC_ASSERT(tokens == static_cast<std::int64_t>(ids.size()));
     RC_ASSERT(missed == std::count_if(ids.begin(), ids.end(), [](int id) { return id % 3 == 0; }));
-    RC_ASSERT(counted(model.least_v_for_99) >= 0.99);
-    RC_ASSERT(counted(model.least_v_for_99 - 1) < 0.99);
+    RC_ASSERT(counted(model.min_v_for_99) >= 0.99);
+    RC_ASSERT(counted(model.min_v_for_99 - 1) < 0.99);
 }
 
-TEST(Coverage, LeavesOutTheTokenOfThePrefillAndCountsUnrankedOnes) {
+TEST(Coverage, SkipsThePrefillTokenAndCountsUnrankedTokens) {
     HandBuilt built(numbered_words(10));
     built.prompt(1);
     RoundRecord round;
     round.tokens = {token(0, 0, true, TokenSource::prefill), token(1, 1), token(99, 2, false)};
     built.step(round, {}, 0, 10);
-    const CoverageModel model = model_of(built);
+    const CoverageModel model = make_model(built);
     EXPECT_EQ(model.curves[0].tokens, 2);
     EXPECT_EQ(model.unranked, 1);
     EXPECT_DOUBLE_EQ(model.curves[0].points.back().coverage, 0.5);
-    EXPECT_EQ(model.least_v_for_99, 0) << "no shortlist contains a token outside the ranking";
+    EXPECT_EQ(model.min_v_for_99, 0) << "no shortlist contains a token outside the ranking";
 }
 
-TEST(Coverage, HasACurvePerCategoryAndGrowsToTheSame) {
+TEST(Coverage, CategoryCurvesMatchWhenBuiltIncrementally) {
     HandBuilt built(numbered_words(8));
     built.prompt(1, "code");
     built.prompt(2, "chat");
@@ -95,7 +95,7 @@ TEST(Coverage, HasACurvePerCategoryAndGrowsToTheSame) {
     EXPECT_EQ(model.curves[1].tokens + model.curves[2].tokens, model.curves[0].tokens);
 }
 
-TEST(Coverage, MarksTheLiveHeadAndTheRoundsTokens) {
+TEST(Coverage, MarksTheDrivingHeadAndTheRoundsTokens) {
     HandBuilt built(numbered_words(8));
     built.prompt(1);
     RoundRecord round;
@@ -107,7 +107,7 @@ TEST(Coverage, MarksTheLiveHeadAndTheRoundsTokens) {
     eval.covered = 1;
     round.head_evals = {eval};
     built.step(round, {}, 0, 10);
-    const CoverageModel model = model_of(built, 0);
+    const CoverageModel model = make_model(built, 0);
     ASSERT_EQ(model.heads.size(), 1u);
     EXPECT_DOUBLE_EQ(model.heads[0].coverage, 0.5);
     EXPECT_DOUBLE_EQ(model.heads[0].active_rows, 4);
@@ -138,7 +138,7 @@ TEST(Coverage, MarksShadowHeadsAndFollowsThemRoundByRound) {
                             eval("coral", HeadMode::aligned, 1)};
         built.step(round, {}, i * 10, i * 10 + 10);
     }
-    const CoverageModel model = model_of(built);
+    const CoverageModel model = make_model(built);
     ASSERT_EQ(model.heads.size(), 3u);
     EXPECT_EQ(model.heads.back().head, "fr-spec:v=4");
     EXPECT_FALSE(model.heads.back().is_dynamic);
@@ -162,11 +162,11 @@ TEST(Coverage, ExplainsWhatIsMissing) {
                 HasSubstr("No run yet"));
     HandBuilt built(numbered_words(4), false);
     built.prompt(1);
-    EXPECT_THAT(model_of(built).empty_text, HasSubstr("No round has emitted"));
+    EXPECT_THAT(make_model(built).empty_text, HasSubstr("No round has emitted"));
     RoundRecord round;
     round.tokens = {token(1, 1)};
     built.step(round, {}, 0, 10);
-    EXPECT_THAT(model_of(built).ranking_text, HasSubstr("No token ranking"));
+    EXPECT_THAT(make_model(built).ranking_text, HasSubstr("No token ranking"));
 }
 
 TEST(Coverage, ShortlistSizesAreDistinctAndReachTheVocabulary) {

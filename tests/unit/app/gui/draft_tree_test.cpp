@@ -35,21 +35,21 @@ RoundRecord small_round() {
     return round;
 }
 
-DraftTreeModel model_of(const RoundRecord& round) {
+DraftTreeModel make_model(const RoundRecord& round) {
     HandBuilt built(words);
     built.prompt(1);
     built.step(round, {}, 0, 100);
     return build_draft_tree(built.snapshot(), 0);
 }
 
-const TreeNode& target_of(const DraftTreeModel& model) {
+const TreeNode& target_node(const DraftTreeModel& model) {
     const auto found = std::find_if(model.nodes.begin(), model.nodes.end(),
                                     [](const TreeNode& n) { return n.kind == TreeNodeKind::target; });
     EXPECT_NE(found, model.nodes.end());
     return *found;
 }
 
-std::vector<TreeBox> boxes_of(const std::vector<int>& parents) {
+std::vector<TreeBox> make_boxes(const std::vector<int>& parents) {
     std::vector<TreeBox> boxes;
     for (const int parent : parents)
         boxes.push_back({parent, parent < 0 ? 0 : boxes[static_cast<std::size_t>(parent)].depth + 1, 1, 1});
@@ -58,18 +58,18 @@ std::vector<TreeBox> boxes_of(const std::vector<int>& parents) {
 
 TEST(DraftTreeLayout, PlacesParentsBetweenTheirChildren) {
     // 0 -> {1, 2}; 1 -> {3, 4}; 2 -> {5}
-    const std::vector<float> y = layout_tree(boxes_of({-1, 0, 0, 1, 1, 2}));
+    const std::vector<float> y = layout_tree(make_boxes({-1, 0, 0, 1, 1, 2}));
     EXPECT_THAT(y, ElementsAre(1.75f, 1.0f, 2.5f, 0.5f, 1.5f, 2.5f));
 }
 
-TEST(DraftTreeLayout, TucksShallowBranchesUnderDeepOnes) {
+TEST(DraftTreeLayout, PacksShallowBranchesUnderDeepOnes) {
     // 0 -> {1, 2, 3}; only 1 has descendants, and its chain does not push the leaves apart
-    const std::vector<float> y = layout_tree(boxes_of({-1, 0, 0, 0, 1, 4}));
+    const std::vector<float> y = layout_tree(make_boxes({-1, 0, 0, 0, 1, 4}));
     EXPECT_THAT(y, ElementsAre(1.5f, 0.5f, 1.5f, 2.5f, 0.5f, 0.5f));
 }
 
 TEST(DraftTreeLayout, TallBoxesPushTheirNeighboursAway) {
-    std::vector<TreeBox> boxes = boxes_of({-1, 0, 0, 0});
+    std::vector<TreeBox> boxes = make_boxes({-1, 0, 0, 0});
     boxes[2].rows = 3;
     EXPECT_THAT(layout_tree(boxes), ElementsAre(2.5f, 0.5f, 2.5f, 4.5f));
 }
@@ -78,7 +78,7 @@ RC_GTEST_PROP(DraftTreeLayout, NodesKeepTheirDistanceAndEdgesDoNotCross, ()) {
     const int n = *rc::gen::inRange(1, 200);
     std::vector<int> parents = {-1};
     for (int i = 1; i < n; ++i) parents.push_back(*rc::gen::inRange(std::max(0, i - 12), i));
-    const std::vector<TreeBox> boxes = boxes_of(parents);
+    const std::vector<TreeBox> boxes = make_boxes(parents);
     const std::vector<float> y = layout_tree(boxes);
     std::map<int, std::vector<int>> columns;
     for (int i = 0; i < n; ++i) {
@@ -86,15 +86,15 @@ RC_GTEST_PROP(DraftTreeLayout, NodesKeepTheirDistanceAndEdgesDoNotCross, ()) {
         columns[boxes[static_cast<std::size_t>(i)].depth].push_back(i);
     }
     for (auto& [depth, nodes] : columns) {
-        const auto y_of = [&](int i) { return y[static_cast<std::size_t>(i)]; };
-        std::sort(nodes.begin(), nodes.end(), [&](int a, int b) { return y_of(a) < y_of(b); });
+        const auto node_y = [&](int i) { return y[static_cast<std::size_t>(i)]; };
+        std::sort(nodes.begin(), nodes.end(), [&](int a, int b) { return node_y(a) < node_y(b); });
         for (std::size_t k = 1; k < nodes.size(); ++k) {
-            RC_ASSERT(y_of(nodes[k]) - y_of(nodes[k - 1]) >= 0.999f);
+            RC_ASSERT(node_y(nodes[k]) - node_y(nodes[k - 1]) >= 0.999f);
             if (depth == 0) continue;
             // edges between two columns cross if and only if the parents have the opposite order
             const int a = parents[static_cast<std::size_t>(nodes[k - 1])];
             const int b = parents[static_cast<std::size_t>(nodes[k])];
-            RC_ASSERT(a == b || y_of(a) < y_of(b));
+            RC_ASSERT(a == b || node_y(a) < node_y(b));
         }
     }
 }
@@ -117,13 +117,13 @@ DraftTreeModel wide_tree(int n, int accepted) {
                 break;
             }
     round.nodes[last].target_token_id = 1;
-    return model_of(round);
+    return make_model(round);
 }
 
-RC_GTEST_PROP(DraftTreeLayout, TheTargetsTokenCoversNoDraftAndNoEdgeOfOne, ()) {
+RC_GTEST_PROP(DraftTreeLayout, TargetTokenCoversNoDraftNodeOrEdge, ()) {
     DraftTreeModel model = wide_tree(*rc::gen::inRange(2, 120), *rc::gen::inRange(0, 6));
     arrange_tree(model, *rc::gen::element(1.0f, 2.5f, 8.0f));
-    const TreeNode& target = target_of(model);
+    const TreeNode& target = target_node(model);
     const float top = target.y - target.rows / 2, bottom = target.y + target.rows / 2;
     const auto clear = [&](float low, float high) { return high <= top + 1e-3f || low >= bottom - 1e-3f; };
     for (const TreeNode& drafted : model.nodes) {
@@ -141,7 +141,7 @@ RC_GTEST_PROP(DraftTreeLayout, TheTargetsTokenCoversNoDraftAndNoEdgeOfOne, ()) {
     }
 }
 
-RC_GTEST_PROP(DraftTreeLayout, AGrowingTreeStaysWhereItIs, ()) {
+RC_GTEST_PROP(DraftTreeLayout, GrowingTreeNodesDoNotMove, ()) {
     std::vector<TreeBox> boxes = {{-1, 0, 1, 1}};
     std::vector<float> before;
     std::size_t level_start = 0;
@@ -160,7 +160,7 @@ RC_GTEST_PROP(DraftTreeLayout, AGrowingTreeStaysWhereItIs, ()) {
     }
 }
 
-TEST(DraftTree, ARoundInFlightKeepsColumnsForItsWholeDepth) {
+TEST(DraftTree, RoundInFlightReservesColumnsForItsMaxDepth) {
     HandBuilt built(words);
     LiveRound live;
     live.active = true;
@@ -175,12 +175,12 @@ TEST(DraftTree, ARoundInFlightKeepsColumnsForItsWholeDepth) {
     const DraftTreeModel model = build_live_draft_tree(built.snapshot());
     EXPECT_TRUE(model.growing);
     EXPECT_EQ(model.max_depth, 2);
-    EXPECT_EQ(model.room_depth, 5);
-    EXPECT_GE(model.room_rows, 1);
+    EXPECT_EQ(model.reserved_depth, 5);
+    EXPECT_GE(model.reserved_rows, 1);
 }
 
-TEST(DraftTree, SaysWhyTheDraftWasRejected) {
-    const DraftTreeModel model = model_of(small_round());
+TEST(DraftTree, ExplainsWhyTheDraftWasRejected) {
+    const DraftTreeModel model = make_model(small_round());
     EXPECT_EQ(
         model.headline,
         "rejected at depth 2: the target chose \" a\" (p 0.41, rank 2); the drafter's top token was \" cat\" "
@@ -191,8 +191,8 @@ TEST(DraftTree, SaysWhyTheDraftWasRejected) {
 }
 
 TEST(DraftTree, ShowsTheTargetsTokenAfterTheAcceptedPath) {
-    const DraftTreeModel model = model_of(small_round());
-    const TreeNode& target = target_of(model);
+    const DraftTreeModel model = make_model(small_round());
+    const TreeNode& target = target_node(model);
     EXPECT_EQ(target.text, "\" a\"");
     EXPECT_EQ(target.depth, 2);
     EXPECT_TRUE(target.covered);
@@ -212,36 +212,36 @@ TEST(DraftTree, ShowsTheTargetsTokenAfterTheAcceptedPath) {
 TEST(DraftTree, NamesTokensOutsideTheHead) {
     RoundRecord round = small_round();
     round.nodes[2].target_covered = false;
-    const DraftTreeModel model = model_of(round);
-    EXPECT_FALSE(target_of(model).covered);
+    const DraftTreeModel model = make_model(round);
+    EXPECT_FALSE(target_node(model).covered);
     EXPECT_THAT(model.headline,
                 HasSubstr("\" a\" (p 0.41, rank 2), which is not in the head's active set; the drafter's"));
 }
 
-TEST(DraftTree, TellsFullAcceptanceFromRejection) {
+TEST(DraftTree, DistinguishesFullAcceptanceFromRejection) {
     RoundRecord round = small_round();
     round.nodes[3].accepted = true;
     round.nodes[3].target_token_id = 3;
     round.nodes[3].target_token_prob = 0.9f;
-    EXPECT_EQ(model_of(round).headline, "fully accepted (depth 2); bonus token \" sat\" (p 0.90)");
+    EXPECT_EQ(make_model(round).headline, "fully accepted (depth 2); bonus token \" sat\" (p 0.90)");
 }
 
-TEST(DraftTree, ADraftThatTheEndOfTheOutputCutOffWasNotRejected) {
+TEST(DraftTree, DraftCutOffAtTheEndOfOutputIsNotRejected) {
     RoundRecord round = small_round();
     round.nodes[2].target_token_id = 2;  // drafted as node 3
     round.round.committed = 2;
     round.round.clipped = true;
-    EXPECT_EQ(model_of(round).headline, "accepted to depth 1 of 2; output ended, 2 committed");
+    EXPECT_EQ(make_model(round).headline, "accepted to depth 1 of 2; output ended, 2 committed");
 }
 
 TEST(DraftTree, WorksWithoutADraft) {
     RoundRecord round;
     round.nodes = {node(0, -1, 0, 5, 1.0)};
     round.nodes[0].target_token_id = 0;
-    EXPECT_EQ(model_of(round).headline, "nothing was drafted: the target decoded \" the\"");
+    EXPECT_EQ(make_model(round).headline, "nothing was drafted: the target decoded \" the\"");
 }
 
-TEST(DraftTree, ExplainsItsAbsence) {
+TEST(DraftTree, ExplainsAnEmptyTree) {
     EXPECT_THAT(build_draft_tree(Snapshot(), 0).empty_text, HasSubstr("No rounds yet"));
     HandBuilt built(words);
     built.prompt(1);
@@ -268,10 +268,10 @@ TEST(DraftTree, ShowsARoundInFlightAsNotVerified) {
         EXPECT_EQ(model.nodes[i].kind, TreeNodeKind::pending);
 }
 
-TEST(DraftTree, SurvivesNodesWithoutTheirParent) {
+TEST(DraftTree, ToleratesNodesWithoutParents) {
     RoundRecord round = small_round();
     round.nodes.push_back(node(9, 77, 3, 1, 0.5));
-    const DraftTreeModel model = model_of(round);
+    const DraftTreeModel model = make_model(round);
     EXPECT_EQ(model.nodes.size(), 7u);
     EXPECT_EQ(model.edges.size(), 5u);
 }
@@ -286,7 +286,7 @@ TEST(DraftTree, LabelsLeaveOutQuotesAndMarkSpaces) {
     EXPECT_EQ(box_label("\" <F0 9F> <b\""), "\xC2\xB7<F0 9F>\xC2\xB7<b");
 }
 
-TEST(DraftTree, ShowsBytesThatAreNoCharacterAsBytes) {
+TEST(DraftTree, ShowsInvalidUtf8AsHexBytes) {
     HandBuilt built({"\xF0\x9F", "\x99", " \xE2\x82", "", "\xF0\x9F\x99\x82", " on"});
     built.prompt(1);
     built.step(small_round(), {}, 0, 100);
@@ -296,10 +296,10 @@ TEST(DraftTree, ShowsBytesThatAreNoCharacterAsBytes) {
               "\" <E2 82>\" (p 0.70)");
     EXPECT_THAT(describe_node(model, 1)[0], testing::StartsWith("<F0 9F>  id 0"));
     EXPECT_EQ(token_label(built.snapshot(), &built.snapshot().runs[0], 3), "#3") << "no bytes: its id";
-    EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_of(model).parent)].top[0].text,
+    EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_node(model).parent)].top[0].text,
               "\"\xF0\x9F\x99\x82\"");
     replace_missing_glyphs(model, [](char32_t) { return false; });
-    EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_of(model).parent)].top[0].text, "\"<U+1F642>\"");
+    EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_node(model).parent)].top[0].text, "\"<U+1F642>\"");
 }
 
 }  // namespace

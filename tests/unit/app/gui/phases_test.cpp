@@ -51,7 +51,7 @@ TEST(PhaseBars, PartsAddUpToTheStep) {
     EXPECT_EQ(bars.bars[1].excluded, 1u);
 }
 
-TEST(PhaseTable, SaysNothingOfSharesWhileNoStepCounts) {
+TEST(PhaseTable, OmitsSharesWithoutCountedSteps) {
     HandBuilt built;
     built.prompt(1);
     built.step({}, spans_at(0), 0, 100, Excluded::warmup);
@@ -83,7 +83,7 @@ TEST(PhaseBars, ManyStepsBecomeMeansOfNeighbours) {
     for (const PhaseBar& bar : bars.bars) EXPECT_NEAR(sum(bar), bar.step_ns, 1e-9);
 }
 
-TEST(PhasesBuilder, AGrowingRunIsReadOnceAndGivesWhatReadingItWholeGives) {
+TEST(PhasesBuilder, IncrementalBuildEqualsFullBuildAndReadsStepsOnce) {
     HandBuilt built;
     built.prompt(1, "chat");
     built.prompt(2, "code");
@@ -167,7 +167,7 @@ TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {
     EXPECT_FALSE(model.rows[0].gb_per_s.has_value());
 }
 
-TEST(PhaseTable, OfARangeIsThatOfItsSteps) {
+TEST(PhaseTable, RangeCountsOnlyItsSteps) {
     HandBuilt whole, part;
     whole.prompt(1);
     part.prompt(1);
@@ -187,7 +187,7 @@ TEST(PhaseTable, OfARangeIsThatOfItsSteps) {
     }
 }
 
-TEST(PhaseTable, SharesDraftingOutByCategory) {
+TEST(PhaseTable, SplitsDraftingByCategory) {
     HandBuilt built;
     built.prompt(1, "code");
     built.prompt(2, "chat");
@@ -204,7 +204,7 @@ TEST(PhaseTable, SharesDraftingOutByCategory) {
     EXPECT_NEAR(model.categories[1].head, 0.16, 1e-9);
 }
 
-TEST(PhaseTable, ExplainsItsAbsence) {
+TEST(PhaseTable, ExplainsAnEmptyTable) {
     EXPECT_THAT(build_phases(Snapshot(), 1).empty_text, HasSubstr("No run yet"));
     HandBuilt built;
     EXPECT_THAT(build_phases(built.snapshot(), 1).empty_text, HasSubstr("no steps yet"));
@@ -212,7 +212,7 @@ TEST(PhaseTable, ExplainsItsAbsence) {
     EXPECT_THAT(build_phases(built.snapshot(), 1).empty_text, HasSubstr("No steps were recorded"));
 }
 
-TEST(PhaseTable, HeadPhasesAreThoseOfTheCostModel) {
+TEST(PhaseTable, HeadPhasesMatchTheCostModel) {
     for (const PhaseRow& row : phase_rows) {
         const std::string_view top =
             row.parent_id != 0 ? phase_rows[static_cast<std::size_t>(row.parent_id)].name : row.name;

@@ -57,7 +57,7 @@ HeadEvalRow eval(std::string head, HeadMode mode, int committed, TimeNs ns) {
     return row;
 }
 
-TEST(Plane, PlacesTheLiveHeadAgainstSelfPacedFull) {
+TEST(Plane, PlacesTheDrivingHeadAgainstSelfPacedFull) {
     HandBuilt built;
     for (RowId prompt = 1; prompt <= 6; ++prompt) built.prompt(prompt);
     for (int i = 0; i < 24; ++i) {
@@ -83,7 +83,7 @@ TEST(Plane, PlacesTheLiveHeadAgainstSelfPacedFull) {
     EXPECT_THAT(model.interval_text, HasSubstr("bootstrap by conversation (6 of them"));
 }
 
-TEST(Plane, OfTheFullHeadAloneAsksForNoMoreRounds) {
+TEST(Plane, FullHeadAloneRequestsNoMoreRounds) {
     HandBuilt built;
     built.prompt(1);
     RoundRecord round;
@@ -98,7 +98,7 @@ TEST(Plane, OfTheFullHeadAloneAsksForNoMoreRounds) {
                 HasSubstr("no error bars: 1 conversation: intervals need at least 6"));
 }
 
-TEST(Plane, TauOfHeadsSeenInSomeRoundsIsOfTheWholeRun) {
+TEST(Plane, TauOfPartialHeadsIsScaledToTheWholeRun) {
     // Both heads commit two tokens in calibration rounds; the driving head commits five in the others. tau of
     // both is 3 over the run.
     HandBuilt built;
@@ -121,7 +121,7 @@ TEST(Plane, TauOfHeadsSeenInSomeRoundsIsOfTheWholeRun) {
     EXPECT_THAT(model.interval_text, HasSubstr("no error bars: calibration rounds in 1 conversation"));
 }
 
-TEST(Plane, SaysWhatIsMissingWithoutAReference) {
+TEST(Plane, ExplainsAMissingReference) {
     EXPECT_THAT(build_plane(Snapshot(), 0).missing_text, HasSubstr("No run yet"));
     HandBuilt built;
     built.prompt(1);
@@ -142,22 +142,23 @@ PlanePoint point_at(double nu, double rho_tau) {
     return point;
 }
 
-RC_GTEST_PROP(PlaneAxes, HoldEveryPointWithItsMark, ()) {
+RC_GTEST_PROP(PlaneAxes, ContainEveryPointWithItsMark, ()) {
     std::vector<PlanePoint> points;
     const int count = *rc::gen::inRange(1, 6);
     for (int i = 0; i < count; ++i) points.push_back(point_at(between(0, 2.5), between(0, 1.6)));
     const double nu_margin = between(0, 0.12), rho_margin = between(0, 0.12);
     const PlaneWindow window = fit_window(points, nu_margin, rho_margin);
-    RC_ASSERT(holds(window, points, nu_margin, rho_margin));
+    RC_ASSERT(contains_points(window, points, nu_margin, rho_margin));
     RC_ASSERT(window.nu_min <= 0 && window.nu_max >= 1.1);
 }
 
-TEST(PlaneAxes, ALaterHeadOutsideIsNoticed) {
+TEST(PlaneAxes, DetectALaterHeadOutside) {
     const std::vector<PlanePoint> first = {point_at(1, 1), point_at(0.4, 0.93)};
     const PlaneWindow window = fit_window(first, 0.04, 0.04);
-    EXPECT_TRUE(holds(window, first, 0.04, 0.04));
+    EXPECT_TRUE(contains_points(window, first, 0.04, 0.04));
     for (const PlanePoint& other : {point_at(0.3, 1.2), point_at(0, 0.9), point_at(2, 1), point_at(0.5, 0.5)})
-        EXPECT_FALSE(holds(window, std::vector{other}, 0.04, 0.04)) << other.nu << " " << other.rho_tau;
+        EXPECT_FALSE(contains_points(window, std::vector{other}, 0.04, 0.04))
+            << other.nu << " " << other.rho_tau;
 }
 
 TEST(PlaneAxes, FollowThePointsUntilTheUserMovesThem) {
@@ -168,7 +169,7 @@ TEST(PlaneAxes, FollowThePointsUntilTheUserMovesThem) {
     EXPECT_FALSE(view.follow(points, 0.04, 0.04, false));
     points.back() = point_at(0.3, 1.2);
     EXPECT_TRUE(view.follow(points, 0.04, 0.04, false)) << "the driving head left the axes";
-    EXPECT_TRUE(holds(view.window(), points, 0.04, 0.04));
+    EXPECT_TRUE(contains_points(view.window(), points, 0.04, 0.04));
     const PlaneWindow moved{0.1, 0.9, 1.1, 1.3};
     view.show(moved, points);
     EXPECT_FALSE(view.follow(points, 0.04, 0.04, false)) << "the user's view is kept";
@@ -180,7 +181,7 @@ TEST(PlaneAxes, FollowThePointsUntilTheUserMovesThem) {
     EXPECT_TRUE(view.follow(points, 0.04, 0.04, true)) << "F fits the view";
 }
 
-TEST(Published, ResultsOfAnotherKappaSaySo) {
+TEST(Published, ResultsAtAnotherKappaAreMarked) {
     const auto results = published_results();
     const auto pair = std::find_if(results.begin(), results.end(),
                                    [](const PublishedResult& row) { return row.nu && row.rho_tau; });
@@ -193,13 +194,13 @@ TEST(Published, ResultsOfAnotherKappaSaySo) {
     EXPECT_EQ(published_kappa_text(*pair, model), "paper: kappa 0.25; lines: this run's kappa 0.38");
 }
 
-TEST(LabelPlaces, TakeTheFirstFreePlaceInsideTheFrame) {
+TEST(LabelPlacer, TakesTheFirstFreePlaceInsideTheFrame) {
     const LabelBox frame{0, 0, 100, 100};
-    LabelPlaces places(frame);
+    LabelPlacer places(frame);
     places.take({40, 40, 60, 60});
-    const auto first = places.place(places_around(50, 50, 12, 20, 10));
+    const auto first = places.place(boxes_around(50, 50, 12, 20, 10));
     ASSERT_TRUE(first.has_value());
-    const auto second = places.place(places_around(50, 50, 12, 20, 10));
+    const auto second = places.place(boxes_around(50, 50, 12, 20, 10));
     ASSERT_TRUE(second.has_value());
     EXPECT_FALSE(first->overlaps(*second));
     for (const auto& box : {*first, *second}) {
@@ -213,7 +214,7 @@ TEST(LabelPlaces, TakeTheFirstFreePlaceInsideTheFrame) {
     EXPECT_EQ(places.place_always(taken)->left, 42);
 }
 
-TEST(Published, PairsAreThoseOfOnePaperAndFollowItsOwnModel) {
+TEST(Published, PairsAreFromOnePaperAndFollowItsModel) {
     int pairs = 0;
     for (const PublishedResult& result : published_results()) {
         EXPECT_FALSE(result.source.empty()) << result.paper;

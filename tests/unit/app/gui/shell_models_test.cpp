@@ -50,7 +50,7 @@ TEST(Palette, EveryDataColourIsReadableOnItsGround) {
     }
 }
 
-TEST(Palette, ContrastIsThatOfTheStandard) {
+TEST(Palette, ContrastMatchesWcag) {
     EXPECT_NEAR(contrast(0x000000, 0xFFFFFF), 21.0, 1e-9);
     EXPECT_NEAR(contrast(0x777777, 0xFFFFFF), 4.48, 0.01);
     EXPECT_DOUBLE_EQ(contrast(0x123456, 0x123456), 1.0);
@@ -91,7 +91,7 @@ TEST(Selection, StepsStayInsideTheRun) {
     EXPECT_EQ(ui.round, 15u);
 }
 
-TEST(Selection, AHeldBatchShowsTheSequenceOfTheChosenRound) {
+TEST(Selection, PausedBatchShowsTheSequenceOfTheSelectedRound) {
     Capture capture;
     RunRow run;
     run.id = 1;
@@ -138,10 +138,10 @@ TEST(Selection, NeverDangles) {
     EXPECT_FALSE(ui.round.has_value());
 }
 
-TEST(Selection, SpeedupIsThatOfTheCommandLine) {
+TEST(Selection, SpeedupMatchesTheCommandLine) {
     const Snapshot snapshot = two_runs();
     const HeaderNumbers numbers = header_numbers(snapshot, 1);
-    const auto speed = speed_up(snapshot, 1);
+    const auto speed = compute_speedup(snapshot, 1);
     ASSERT_TRUE(speed);
     EXPECT_EQ(numbers.speedup, fmt::format("{:.2f}", speed->ratio.value));
     EXPECT_NE(numbers.speedup_why.find("the same"), std::string::npos) << numbers.speedup_why;
@@ -152,7 +152,7 @@ TEST(Selection, SpeedupIsThatOfTheCommandLine) {
     EXPECT_EQ(header_numbers(Snapshot(), 0).tau, "-");
 }
 
-TEST(Selection, AnEarlierBaselineIsNoSpeedup) {
+TEST(Selection, OldVersionBaselineGivesNoSpeedup) {
     Capture capture;
     SyntheticRun run;
     run.begin(capture);
@@ -170,22 +170,22 @@ TEST(Selection, ShortNames) {
     EXPECT_EQ(short_name("/x/0123456789", 5), "0123…");
 }
 
-TEST(Rounds, IncrementalUpdateEqualsBuildingAnew) {
+TEST(Rounds, IncrementalUpdateEqualsRebuild) {
     Capture capture;
     SyntheticRun run;
     run.begin(capture);
     RoundsModel grown;
     for (int i = 0; i < 20 && run.advance(capture); ++i) update_rounds(grown, capture.snapshot(1), 1);
-    RoundsModel anew;
-    update_rounds(anew, capture.snapshot(1), 1);
-    ASSERT_EQ(grown.cells.size(), anew.cells.size());
-    for (std::size_t i = 0; i < anew.cells.size(); ++i) {
-        EXPECT_EQ(grown.cells[i].accepted, anew.cells[i].accepted);
-        EXPECT_EQ(grown.cells[i].dominant_phase, anew.cells[i].dominant_phase);
+    RoundsModel rebuilt;
+    update_rounds(rebuilt, capture.snapshot(1), 1);
+    ASSERT_EQ(grown.cells.size(), rebuilt.cells.size());
+    for (std::size_t i = 0; i < rebuilt.cells.size(); ++i) {
+        EXPECT_EQ(grown.cells[i].accepted, rebuilt.cells[i].accepted);
+        EXPECT_EQ(grown.cells[i].dominant_phase, rebuilt.cells[i].dominant_phase);
     }
-    EXPECT_EQ(grown.tallest, anew.tallest);
-    EXPECT_EQ(anew.position_of(7), 7u);
-    EXPECT_EQ(anew.position_of(700), anew.cells.size());
+    EXPECT_EQ(grown.tallest, rebuilt.tallest);
+    EXPECT_EQ(rebuilt.find_cell(7), 7u);
+    EXPECT_EQ(rebuilt.find_cell(700), rebuilt.cells.size());
     update_rounds(grown, two_runs(), 2);
     EXPECT_EQ(grown.cells.size(), 6u) << "another run resets the model";
     EXPECT_EQ(grown.cells.front().index, 10u);
@@ -203,7 +203,7 @@ TEST(Rounds, DominantPhaseIsTheLongestAndSharesAreOfTheStep) {
     EXPECT_NE(describe_round(model.cells[5]).find("verify"), std::string::npos);
 }
 
-TEST(Rounds, AcceptanceCountsWhatWasReached) {
+TEST(Rounds, AcceptanceCountsReachedDepths) {
     const auto snapshot = synthetic_snapshot(40);
     RoundsModel rounds;
     update_rounds(rounds, *snapshot, 1);
@@ -249,7 +249,7 @@ TEST(Text, PiecesJoinToTheOutputAndKnowTheirRound) {
     EXPECT_GT(model.bonus, 0);
 }
 
-TEST(Text, NothingToShowIsSaid) {
+TEST(Text, ExplainsAnEmptyText) {
     EXPECT_FALSE(build_text(Snapshot(), 0).empty_text.empty());
 }
 
@@ -269,7 +269,7 @@ std::vector<TextPiece> joined(const std::vector<std::string>& bytes) {
     return pieces;
 }
 
-TEST(TextJoin, ACharacterOfSeveralTokensIsOneOfAllThese) {
+TEST(TextJoin, SplitCharacterBelongsToAllItsTokens) {
     const auto pieces = joined({"a\xF0\x9F", "\x8C", "\x8D!", "b"});
     EXPECT_EQ(pieces[0].text, "a");
     EXPECT_EQ(pieces[1].text, "");
@@ -285,7 +285,7 @@ TEST(TextJoin, ACharacterOfSeveralTokensIsOneOfAllThese) {
     EXPECT_NE(describe_piece(part).find("bytes <8C>: part of a character"), std::string::npos);
 }
 
-TEST(TextJoin, BytesThatAreNoCharacterAreShownAsBytes) {
+TEST(TextJoin, InvalidUtf8IsShownAsHexBytes) {
     EXPECT_EQ(joined({"\x80x"})[0].text, "<80>x");
     EXPECT_EQ(joined({"\xC3(\xFF"})[0].text, "<C3>(<FF>");
     const auto pieces = joined({"\xE2", "\x82", "z"});
@@ -295,7 +295,7 @@ TEST(TextJoin, BytesThatAreNoCharacterAreShownAsBytes) {
     EXPECT_EQ(joined({"", "\xF0\x9F"})[1].text, "<F0 9F>") << "the character is still incomplete";
 }
 
-TEST(TextJoin, CharactersWithoutAGlyphAreCodePointsAndStayShared) {
+TEST(TextJoin, MissingGlyphsBecomeCodePointsAndStayShared) {
     TextModel model;
     model.pieces = joined({"\xF0\x9F", "\x99\x82 \xC3\xA9"});
     replace_missing_glyphs(model, [](char32_t code) { return code < 0x100; });
@@ -303,43 +303,43 @@ TEST(TextJoin, CharactersWithoutAGlyphAreCodePointsAndStayShared) {
     EXPECT_EQ(model.pieces[1].shared_bytes, 9u);
 }
 
-float ten_a_byte(std::string_view text) {
+float ten_per_byte(std::string_view text) {
     return 10.0f * static_cast<float>(text.size());
 }
 
-std::vector<TextPiece> pieces_of(std::initializer_list<const char*> texts) {
+std::vector<TextPiece> make_pieces(std::initializer_list<const char*> texts) {
     std::vector<TextPiece> pieces;
     for (const char* text : texts) pieces.emplace_back().text = text;
     return pieces;
 }
 
 /// Returns the lines as text.
-std::vector<std::string> lines_of(std::initializer_list<const char*> texts, float width) {
-    const auto pieces = pieces_of(texts);
+std::vector<std::string> lay_out_lines(std::initializer_list<const char*> texts, float width) {
+    const auto pieces = make_pieces(texts);
     std::vector<std::string> lines;
-    for (const TextRun& run : lay_out_text(pieces, width, ten_a_byte)) {
+    for (const TextRun& run : lay_out_text(pieces, width, ten_per_byte)) {
         lines.resize(static_cast<std::size_t>(run.line) + 1);
         std::string& line = lines.back();
-        EXPECT_FLOAT_EQ(run.x, ten_a_byte(line));
+        EXPECT_FLOAT_EQ(run.x, ten_per_byte(line));
         line += pieces[run.piece].text.substr(run.first, run.count);
-        EXPECT_FLOAT_EQ(run.x + run.width, ten_a_byte(line));
+        EXPECT_FLOAT_EQ(run.x + run.width, ten_per_byte(line));
     }
     return lines;
 }
 using Lines = std::vector<std::string>;
 
 TEST(TextLayout, BreaksBetweenWordsNotBetweenPieces) {
-    EXPECT_EQ(lines_of({"one", " two", " thr", "ee", " four"}, 100), (Lines{"one two", "three four"}));
-    EXPECT_EQ(lines_of({"the", " end", "."}, 70), (Lines{"the", "end."}))
+    EXPECT_EQ(lay_out_lines({"one", " two", " thr", "ee", " four"}, 100), (Lines{"one two", "three four"}));
+    EXPECT_EQ(lay_out_lines({"the", " end", "."}, 70), (Lines{"the", "end."}))
         << "no punctuation alone at the start of a line";
 }
 
 TEST(TextLayout, LongPieceBreaksBetweenItsWords) {
-    EXPECT_EQ(lines_of({"one two three four", " five"}, 90), (Lines{"one two", "three", "four five"}));
+    EXPECT_EQ(lay_out_lines({"one two three four", " five"}, 90), (Lines{"one two", "three", "four five"}));
 }
 
 TEST(TextLayout, LineEndsBreakAndAreMarked) {
-    const auto runs = lay_out_text(pieces_of({"a\n\nb", "\n"}), 100, ten_a_byte);
+    const auto runs = lay_out_text(make_pieces({"a\n\nb", "\n"}), 100, ten_per_byte);
     ASSERT_EQ(runs.size(), 4u);
     EXPECT_TRUE(runs[0].line_end);
     EXPECT_EQ(runs[1].count, 0u);
@@ -352,21 +352,21 @@ TEST(TextLayout, LineEndsBreakAndAreMarked) {
 }
 
 TEST(TextLayout, IndentationStays) {
-    EXPECT_EQ(lines_of({"f:\n", "   ", " return", " x"}, 200), (Lines{"f:", "    return x"}));
+    EXPECT_EQ(lay_out_lines({"f:\n", "   ", " return", " x"}, 200), (Lines{"f:", "    return x"}));
 }
 
-TEST(TextLayout, WordWiderThanALineSticksOut) {
-    EXPECT_EQ(lines_of({"a", " incomprehensible", " b"}, 60), (Lines{"a", "incomprehensible", "b"}));
-    EXPECT_EQ(lines_of({"incom", "prehen", "sible"}, 60).size(), 3u) << "breaks only between pieces";
+TEST(TextLayout, WordWiderThanALineOverflows) {
+    EXPECT_EQ(lay_out_lines({"a", " incomprehensible", " b"}, 60), (Lines{"a", "incomprehensible", "b"}));
+    EXPECT_EQ(lay_out_lines({"incom", "prehen", "sible"}, 60).size(), 3u) << "breaks only between pieces";
 }
 
-TEST(TextLayout, WidthBelowOneSignStillEnds) {
-    EXPECT_FALSE(lay_out_text(pieces_of({"ab cd", "\n", "ef"}), 1, ten_a_byte).empty());
+TEST(TextLayout, TerminatesBelowOneCharacterWidth) {
+    EXPECT_FALSE(lay_out_text(make_pieces({"ab cd", "\n", "ef"}), 1, ten_per_byte).empty());
 }
 
 TEST(Text, FindIgnoresCaseAndSpansPieces) {
     TextModel model;
-    model.pieces = pieces_of({"The s", "ky is", " blue. Sky"});
+    model.pieces = make_pieces({"The s", "ky is", " blue. Sky"});
     EXPECT_EQ(find_text(model, "SKY"), (std::vector<std::size_t>{0, 2}));
     EXPECT_TRUE(find_text(model, "").empty());
     EXPECT_TRUE(find_text(model, "green").empty());
@@ -386,7 +386,7 @@ TEST(Session, TreeSpecsRoundTrip) {
     EXPECT_EQ(spec_name("full"), "full");
 }
 
-TEST(Session, AnOpenedFilesSettingsAreTheFiles) {
+TEST(Session, StoredRunShowsItsRecordedSettings) {
     Snapshot snapshot = two_runs();
     EXPECT_FALSE(recorded_settings(snapshot, 1).has_value()) << "a live run has no recorded settings";
     snapshot.source = "/captures/a.dscope";
@@ -430,7 +430,7 @@ TEST_F(Folders, ListsFoldersFirstThenWantedFiles) {
     EXPECT_FALSE(list_folder(folder_ + "/none", {}).ok());
 }
 
-TEST_F(Folders, ResolvesWhatPeopleType) {
+TEST_F(Folders, ResolvesTypedPaths) {
     EXPECT_EQ(resolve_path("a.dscope", folder_), folder_ + "/a.dscope");
     EXPECT_EQ(resolve_path("sub/../a.dscope", folder_), folder_ + "/a.dscope");
     EXPECT_EQ(resolve_path("/x/y", folder_), "/x/y");

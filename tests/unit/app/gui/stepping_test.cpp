@@ -34,7 +34,7 @@ struct Held {
     }
 };
 
-TEST(Stepping, TheRoundUnderWayIsTheNewestOfTheSelection) {
+TEST(Stepping, RoundInFlightIsTheNewestOfTheSelection) {
     Held held;
     EXPECT_EQ(held.ui.round, 2u);
     const Snapshot snapshot = held.hold(1);
@@ -56,7 +56,7 @@ TEST(Stepping, TheRoundUnderWayIsTheNewestOfTheSelection) {
     EXPECT_EQ(held.ui.round, 3u) << "the former round in flight";
 }
 
-TEST(Stepping, NoStatisticCountsTheRoundUnderWay) {
+TEST(Stepping, NoStatisticCountsTheRoundInFlight) {
     Held held;
     const Snapshot before = held.capture.snapshot(1);
     const Snapshot snapshot = held.hold(1);
@@ -86,7 +86,7 @@ TEST(Stepping, RoundsAndPhasesShowTheRoundSoFar) {
     EXPECT_EQ(cell_in_flight(rounds, held.capture.snapshot(1), UiState()), std::nullopt);
 }
 
-TEST(Stepping, ANewRunTakesTheSelectionOnceItHasSomethingToShow) {
+TEST(Stepping, NewRunIsSelectedOnceItHasARound) {
     Held held;
     held.run.end(held.capture, RunEnd::ok);
     sync_selection(held.capture.snapshot(3), held.ui);
@@ -108,7 +108,7 @@ TEST(Stepping, ANewRunTakesTheSelectionOnceItHasSomethingToShow) {
     EXPECT_EQ(prefill_text(drafting), "");
 }
 
-TEST(Stepping, SaysWhereTheEngineIsHeld) {
+TEST(Stepping, ShowsWhereTheEngineIsPaused) {
     const auto id = [](Phase phase) { return static_cast<int>(phase); };
     using Kind = HoldPoint::Kind;
     const auto text = [&](Kind kind, Phase done, int level, Phase next, int next_level) {
@@ -130,7 +130,7 @@ TEST(Stepping, SaysWhereTheEngineIsHeld) {
     EXPECT_EQ(hold_text(end, "breakpoint: end of text"), "paused after round 5: breakpoint: end of text");
 }
 
-TEST(Stepping, ChartsOfNothingSayWhy) {
+TEST(Stepping, EmptyChartsExplainWhy) {
     EXPECT_EQ(no_rounds_text(false), "No finished rounds yet.");
     EXPECT_EQ(no_rounds_text(true), "No rounds in the range.");
 }

@@ -29,7 +29,7 @@ HandBuilt looked_at() {
     return built;
 }
 
-TEST(FoldedAxis, APauseIsASmallPartOfItsStep) {
+TEST(FoldedAxis, PauseIsASmallPartOfItsStep) {
     HandBuilt built = looked_at();
     FoldedAxis axis;
     axis.update(built.snapshot(), 1);
@@ -52,7 +52,7 @@ TEST(FoldedAxis, APauseIsASmallPartOfItsStep) {
     EXPECT_EQ(parts[1].position, fold.position + fold.width);
 }
 
-TEST(FoldedAxis, ARunWithoutPausesIsItsOwnAxis) {
+TEST(FoldedAxis, RunWithoutPausesIsUnchanged) {
     HandBuilt built;
     built.prompt(1);
     built.step({}, {}, 0, 100);
@@ -63,7 +63,7 @@ TEST(FoldedAxis, ARunWithoutPausesIsItsOwnAxis) {
     EXPECT_EQ(axis.parts(10, 60).size(), 1u);
 }
 
-TEST(FoldedAxis, ManyPausesInAStepLeaveItsPhasesMostOfTheRoom) {
+TEST(FoldedAxis, PhasesKeepMostOfAStepWithManyPauses) {
     HandBuilt built;
     built.prompt(1);
     TimeNs now = 0;
@@ -80,7 +80,7 @@ TEST(FoldedAxis, ManyPausesInAStepLeaveItsPhasesMostOfTheRoom) {
     EXPECT_LT(axis.position(now), 2 * phases * ns_per_ms);
 }
 
-RC_GTEST_PROP(FoldedAxis, PositionsAndTimesAreEachOthersInverse, ()) {
+RC_GTEST_PROP(FoldedAxis, PositionAndTimeAreInverse, ()) {
     HandBuilt built;
     built.prompt(1);
     TimeNs now = 0;
@@ -119,7 +119,7 @@ TEST(TimelineTicks, HaveThePrecisionOfTheirZoom) {
     EXPECT_EQ(offset_text(3, 1, 40), "+3 ns");
 }
 
-TEST(TimelineTicks, TwoMarksAreNeverWrittenAlike) {
+TEST(TimelineTicks, LabelsAreDistinct) {
     for (const TimeNs offset : {TimeNs{0}, TimeNs{12'345'678}, TimeNs{110'987'654'321}})
         for (TimeNs view = 100; view < 200 * ns_per_s; view *= 7) {
             const TimeNs step = tick_step(view, 6);
@@ -130,7 +130,7 @@ TEST(TimelineTicks, TwoMarksAreNeverWrittenAlike) {
         }
 }
 
-TEST(TimelineTicks, CountFromTheSelectedStepWhereItIsSeen) {
+TEST(TimelineTicks, CountFromTheSelectedStepIfVisible) {
     HandBuilt built;
     built.prompt(1);
     for (int i = 0; i < 200; ++i) built.step({}, {}, i * 1000, i * 1000 + 1000);

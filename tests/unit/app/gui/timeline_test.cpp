@@ -69,7 +69,7 @@ Expected brute_force(const TimelineRow& row, const TimelineView& view) {
     return out;
 }
 
-RC_GTEST_PROP(TimelineDecimation, EqualsLookingAtEveryInterval, ()) {
+RC_GTEST_PROP(TimelineDecimation, EqualsReadingEveryInterval, ()) {
     const Random random = random_row();
     TimelineView view;
     view.begin = *rc::gen::inRange<TimeNs>(0, random.end + 1);
@@ -91,8 +91,8 @@ RC_GTEST_PROP(TimelineDecimation, EqualsLookingAtEveryInterval, ()) {
         const auto at = expected.columns.find(block.column);
         RC_ASSERT(at != expected.columns.end());
         const auto& busy = at->second.busy;
-        const TimeNs most = *std::max_element(busy.begin(), busy.end());
-        if (most > 0) RC_ASSERT(busy[block.phase] == most);
+        const TimeNs max_busy = *std::max_element(busy.begin(), busy.end());
+        if (max_busy > 0) RC_ASSERT(busy[block.phase] == max_busy);
         double total = 0;
         for (const TimeNs ns : busy) total += static_cast<double>(ns);
         RC_ASSERT(std::abs(block.density - std::min(1.0, total / view.ns_per_column())) < 1e-4);
@@ -102,7 +102,7 @@ RC_GTEST_PROP(TimelineDecimation, EqualsLookingAtEveryInterval, ()) {
     for (const auto& [column, what] : expected.columns) RC_ASSERT(columns[column] == what.count);
 }
 
-TEST(TimelineDecimation, TenMillionIntervalsAreNotLookedAtOneByOne) {
+TEST(TimelineDecimation, DoesNotReadTenMillionIntervalsOneByOne) {
     constexpr std::uint32_t count = 10'000'000;
     TimelineRow row;
     for (std::uint32_t i = 0; i < count; ++i)
@@ -136,7 +136,7 @@ TEST(TimelineDecimation, AMillionIntervalsGiveTwoBlocksPerPixelAtMost) {
     }
 }
 
-RC_GTEST_PROP(TimelineRow, SumsByPhaseEqualAddingThemUp, ()) {
+RC_GTEST_PROP(TimelineRow, SumsByPhaseEqualDirectSums, ()) {
     const Random random = random_row();
     const auto n = static_cast<int>(random.row.size());
     const int first = *rc::gen::inRange(0, n + 1), last = *rc::gen::inRange(first, n + 1);
@@ -154,7 +154,7 @@ std::vector<std::array<TimeNs, 4>> contents(const TimelineRow& row) {
     return out;
 }
 
-RC_GTEST_PROP(TimelineRow, ViewsStayWhileTheRowGrowsAndIsTakenBack, ()) {
+RC_GTEST_PROP(TimelineRow, CopiesStayUnchangedWhileTheRowGrowsAndShrinks, ()) {
     TimelineRow row = random_row().row;
     const auto all = contents(row);
     const auto n = static_cast<int>(all.size());
@@ -193,7 +193,7 @@ std::vector<std::string> lane_texts(const TimelineIndex& index) {
     return out;
 }
 
-TEST(TimelineIndex, NestsByIntervalWhateverTheOrderOfArrival) {
+TEST(TimelineIndex, NestsByIntervalInAnyArrivalOrder) {
     HandBuilt built;
     built.prompt(1);
     // Inner scopes end first, so a child is recorded before its parent.
@@ -207,7 +207,7 @@ TEST(TimelineIndex, NestsByIntervalWhateverTheOrderOfArrival) {
     EXPECT_EQ(index.end(), 100);
 }
 
-TEST(TimelineIndex, GrowsToTheSameAsBuiltAtOnceEvenWithLateSpans) {
+TEST(TimelineIndex, IncrementalBuildEqualsFullBuildWithLateSpans) {
     HandBuilt built;
     built.prompt(1);
     TimelineIndex grown;
@@ -242,7 +242,7 @@ std::vector<Interval> wild_intervals() {
         rc::gen::inRange<TimeNs>(0, 3000), rc::gen::inRange<TimeNs>(-40, 400), rc::gen::inRange(1, 11)));
 }
 
-RC_GTEST_PROP(TimelineIndex, HoldsEverySpanOnceAndSumsThemUpAtEveryZoom, ()) {
+RC_GTEST_PROP(TimelineIndex, ContainsEverySpanOnceAtEveryZoom, ()) {
     const std::vector<Interval> all = wild_intervals();
     HandBuilt built;
     built.prompt(1);
@@ -330,9 +330,9 @@ TEST(TimelineView, ZoomKeepsTheTimeUnderThePointer) {
     const TimelineView in = zoom_view(view, 0.5, 0.25, 10);
     EXPECT_EQ(in.begin, 1250);
     EXPECT_EQ(in.end, 2250);
-    const TimelineView least = zoom_view(view, 1e-9, 0.5, 200);
-    EXPECT_EQ(least.end - least.begin, 200);
-    EXPECT_EQ(least.begin, 1900);
+    const TimelineView narrowest = zoom_view(view, 1e-9, 0.5, 200);
+    EXPECT_EQ(narrowest.end - narrowest.begin, 200);
+    EXPECT_EQ(narrowest.begin, 1900);
 }
 
 TEST(TimelineView, TicksAreRoundAndNotTooMany) {

@@ -47,13 +47,13 @@ class Artefacts : public ::testing::Test {
     ScratchFolder folder_;
 };
 
-TEST_F(Artefacts, ShippedOnesAreForTheirDrafterAndParameters) {
+TEST_F(Artefacts, ShippedFilesMatchDrafterAndParameters) {
     const std::string wide = save("heads/eagle2/slimspec-72.safetensors", "slimspec", "72");
     const std::string narrow = save("heads/eagle2/slimspec-36.safetensors", "slimspec", "36");
     save("heads/eagle2/a-joint.safetensors", "slimspec", "36", true);
     save("heads/medusa/specvocab.safetensors", "specvocab", "36");
     const std::string affinity = save("heads/eagle2/rdk.safetensors", "rdk");
-    const ArtefactPlaces demo{{}, true, "eagle2"};
+    const ArtefactSources demo{{}, true, "eagle2"};
     EXPECT_EQ(find_artefacts(spec("slimspec"), demo).artefact_path, narrow);  // the first by name
     EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).artefact_path, wide);
     EXPECT_EQ(find_artefacts(spec("slimspec:rank=72"), demo).affinity_path, affinity);
@@ -65,31 +65,31 @@ TEST_F(Artefacts, ShippedOnesAreForTheirDrafterAndParameters) {
     EXPECT_NE(find_artefacts(spec("specvocab"), {{}, true, "medusa"}).artefact_path, "");
     EXPECT_EQ(find_artefacts(spec("slimspec"), {{}, false, "eagle2"}).artefact_path, "");
     // No file agrees: the head's error names the parameters of the existing file.
-    const HeadArtefacts other = find_artefacts(spec("slimspec:rank=9"), demo);
+    const HeadFiles other = find_artefacts(spec("slimspec:rank=9"), demo);
     const auto head = make_head(spec("slimspec:rank=9"), other);
     ASSERT_FALSE(head.ok());
     EXPECT_THAT(head.error().message, ::testing::HasSubstr("not rank=9"));
 }
 
-TEST_F(Artefacts, ASyntheticTargetHasMadeUpOnes) {
+TEST_F(Artefacts, SyntheticTargetsUseGeneratedWeights) {
     const std::string target = "synthetic:olmo2-1b/2";
-    const ArtefactPlaces places{{}, false, "eagle3", target};
-    EXPECT_EQ(find_artefacts(spec("slimspec"), places).artefact_path, target);
-    EXPECT_EQ(find_artefacts(spec("slimspec"), places).ranking_path, "");
-    EXPECT_EQ(find_artefacts(spec("fr-spec"), places).ranking_path, target);
-    EXPECT_EQ(find_artefacts(spec("bcl"), places).ranking_path, target);
-    EXPECT_EQ(find_artefacts(spec("bcl"), places).artefact_path, "");
-    EXPECT_EQ(find_artefacts(spec("microspec"), places).ranking_path, "");
+    const ArtefactSources sources{{}, false, "eagle3", target};
+    EXPECT_EQ(find_artefacts(spec("slimspec"), sources).artefact_path, target);
+    EXPECT_EQ(find_artefacts(spec("slimspec"), sources).ranking_path, "");
+    EXPECT_EQ(find_artefacts(spec("fr-spec"), sources).ranking_path, target);
+    EXPECT_EQ(find_artefacts(spec("bcl"), sources).ranking_path, target);
+    EXPECT_EQ(find_artefacts(spec("bcl"), sources).artefact_path, "");
+    EXPECT_EQ(find_artefacts(spec("microspec"), sources).ranking_path, "");
     for (const char* head : {"slimspec:rank=512", "specvocab", "vocabtrim-t:v=64", "coral", "dynaspec:r=16",
                              "fr-spec:v=9", "bcl"})
-        EXPECT_TRUE(make_head(spec(head), find_artefacts(spec(head), places)).ok()) << head;
+        EXPECT_TRUE(make_head(spec(head), find_artefacts(spec(head), sources)).ok()) << head;
     const auto wide =
-        make_head(spec("slimspec:rank=2049"), find_artefacts(spec("slimspec:rank=2049"), places));
+        make_head(spec("slimspec:rank=2049"), find_artefacts(spec("slimspec:rank=2049"), sources));
     ASSERT_FALSE(wide.ok());
     EXPECT_THAT(wide.error().message, ::testing::HasSubstr("use 1..2048"));
 }
 
-TEST_F(Artefacts, GivenOnesComeFirst) {
+TEST_F(Artefacts, GivenFilesTakePrecedence) {
     save("heads/eagle2/slimspec.safetensors", "slimspec");
     const std::string mine = save("mine.safetensors", "slimspec"), bcl = save("bcl.safetensors", "bcl");
     const std::string ranking = folder_.file("ranking.safetensors");
@@ -97,18 +97,18 @@ TEST_F(Artefacts, GivenOnesComeFirst) {
     const std::vector<std::string> given = {"slimspec=" + mine, "fr-spec=" + ranking, "bcl=" + bcl,
                                             "rdk=" + mine};
     ASSERT_TRUE(check_given_artefacts(given).ok());
-    const ArtefactPlaces places{given, true, "eagle2"};
-    EXPECT_EQ(find_artefacts(spec("slimspec"), places).artefact_path, mine);
-    EXPECT_EQ(find_artefacts(spec("slimspec"), places).affinity_path, mine);
-    EXPECT_EQ(find_artefacts(spec("fr-spec"), places).ranking_path, ranking);
+    const ArtefactSources sources{given, true, "eagle2"};
+    EXPECT_EQ(find_artefacts(spec("slimspec"), sources).artefact_path, mine);
+    EXPECT_EQ(find_artefacts(spec("slimspec"), sources).affinity_path, mine);
+    EXPECT_EQ(find_artefacts(spec("fr-spec"), sources).ranking_path, ranking);
     // BCL accepts a ranking or a trained head.
-    EXPECT_EQ(find_artefacts(spec("bcl"), places).artefact_path, bcl);
+    EXPECT_EQ(find_artefacts(spec("bcl"), sources).artefact_path, bcl);
     const std::vector<std::string> ranked = {"bcl=" + ranking};
     EXPECT_EQ(find_artefacts(spec("bcl"), {ranked, false, ""}).artefact_path, "");
     EXPECT_EQ(find_artefacts(spec("bcl"), {ranked, false, ""}).ranking_path, ranking);
 }
 
-TEST_F(Artefacts, WrongOptionsAreRefused) {
+TEST_F(Artefacts, RejectsInvalidOptions) {
     const auto message = [](std::vector<std::string> given) {
         return check_given_artefacts(given).error().message;
     };
@@ -117,18 +117,18 @@ TEST_F(Artefacts, WrongOptionsAreRefused) {
     EXPECT_THAT(message({"slimspec=/nowhere/x"}), ::testing::HasSubstr("no such file"));
 }
 
-TEST_F(Artefacts, AHeadTrainedWithItsDrafterBringsItAlong) {
+TEST_F(Artefacts, JointlyTrainedHeadSelectsItsDrafter) {
     const std::string path = save("joint.safetensors", "slimspec", "", true, "joint.drafter");
-    HeadArtefacts artefacts;
+    HeadFiles artefacts;
     artefacts.artefact_path = path;
-    EXPECT_THAT(drafter_of_artefact(spec("slimspec"), artefacts).error().message,
+    EXPECT_THAT(find_trained_drafter(spec("slimspec"), artefacts).error().message,
                 ::testing::HasSubstr("'joint.drafter' is missing"));
     std::filesystem::create_directory(folder_.file("joint.drafter"));
-    EXPECT_EQ(drafter_of_artefact(spec("slimspec"), artefacts).value(), folder_.file("joint.drafter"));
+    EXPECT_EQ(find_trained_drafter(spec("slimspec"), artefacts).value(), folder_.file("joint.drafter"));
     save("joint.safetensors", "slimspec", "", true, "../elsewhere");
-    EXPECT_FALSE(drafter_of_artefact(spec("slimspec"), artefacts).ok());
+    EXPECT_FALSE(find_trained_drafter(spec("slimspec"), artefacts).ok());
     save("joint.safetensors", "slimspec");
-    EXPECT_EQ(drafter_of_artefact(spec("slimspec"), artefacts).value(), "");
+    EXPECT_EQ(find_trained_drafter(spec("slimspec"), artefacts).value(), "");
 
     // In a run, the drafter trained with the head replaces the default drafter.
     save("joint.safetensors", "slimspec", "", true, "joint.drafter");
@@ -139,7 +139,7 @@ TEST_F(Artefacts, AHeadTrainedWithItsDrafterBringsItAlong) {
     EXPECT_EQ(resolve_run(config)->drafter_path, files.file("eagle2"));  // an explicit path takes precedence
 }
 
-TEST_F(Artefacts, TheWindowKnowsWhichHeadsLackWhat) {
+TEST_F(Artefacts, HeadChoicesNameMissingFiles) {
     // Empty folders hide the shipped files.
     for (const DrafterInfo& drafter : drafter_registry())
         std::filesystem::create_directories(folder_.file("heads/" + std::string(drafter.id)));
@@ -156,7 +156,7 @@ TEST_F(Artefacts, TheWindowKnowsWhichHeadsLackWhat) {
     EXPECT_EQ(choices.size(), head_registry().size());
 }
 
-TEST_F(Artefacts, RedistributedDraftsAreDrawn) {
+TEST_F(Artefacts, RedistributionRequiresRejectionSampling) {
     const std::string affinity = save("rdk.safetensors", "rdk");
     const TinyFiles files;
     RunConfig config = files.config();
@@ -168,7 +168,7 @@ TEST_F(Artefacts, RedistributedDraftsAreDrawn) {
     EXPECT_TRUE(resolve_run(config).ok());
 }
 
-TEST_F(Artefacts, TheOracleIsForReplay) {
+TEST_F(Artefacts, OracleIsReplayOnly) {
     const TinyFiles files;
     RunConfig config = files.config();
     config.head = "oracle";

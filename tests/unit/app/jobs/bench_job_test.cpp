@@ -28,7 +28,7 @@ class BenchJob : public ::testing::Test {
         return made;
     }
     TinyFiles files_;
-    Gate gate_;
+    DebugGate gate_;
 };
 
 TEST_F(BenchJob, EveryMethodDecodesEveryPromptToTheSameText) {
@@ -46,7 +46,7 @@ TEST_F(BenchJob, EveryMethodDecodesEveryPromptToTheSameText) {
         EXPECT_EQ(done->table.rows[m].categories[0].prompts, 6u);
         EXPECT_TRUE(done->table.rows[m].all.speedup);
         // Twelve new tokens; the first comes from prefill.
-        for (const HeadUnit& unit : done->samples.methods[m].units[0]) EXPECT_EQ(unit.committed, 11);
+        for (const HeadSample& unit : done->samples.methods[m].units[0]) EXPECT_EQ(unit.committed, 11);
     }
     EXPECT_DOUBLE_EQ(done->table.rows[0].all.tau, 1);
     EXPECT_EQ(done->samples.methods[2].full, 1u);
@@ -54,7 +54,7 @@ TEST_F(BenchJob, EveryMethodDecodesEveryPromptToTheSameText) {
     EXPECT_TRUE(done->table.rows[2].cost.nu);
 }
 
-TEST_F(BenchJob, BlocksTakeTurnsForwardsAndBackwards) {
+TEST_F(BenchJob, AlternatesTheOrderOfMethods) {
     BenchConfig two = config(4);
     two.repeat = 2;
     std::vector<std::string> order;
@@ -71,7 +71,7 @@ TEST_F(BenchJob, BlocksTakeTurnsForwardsAndBackwards) {
     EXPECT_EQ(order, expected);
 }
 
-TEST_F(BenchJob, StoppedItKeepsWholeBlocks) {
+TEST_F(BenchJob, CancelledRunKeepsCompleteBlocks) {
     BenchHooks hooks;
     int turns = 0;
     hooks.on_progress = [&](double, const std::string&) {
@@ -85,7 +85,7 @@ TEST_F(BenchJob, StoppedItKeepsWholeBlocks) {
     for (const BenchRow& row : done->table.rows) EXPECT_EQ(row.all.prompts, 4u);
 }
 
-TEST_F(BenchJob, StoppedBeforeAnyConversationItSaysSo) {
+TEST_F(BenchJob, CancelledBeforeTheFirstConversation) {
     BenchHooks hooks;
     int turns = 0;
     hooks.on_progress = [&](double, const std::string&) {
@@ -98,7 +98,7 @@ TEST_F(BenchJob, StoppedBeforeAnyConversationItSaysSo) {
     for (const BenchRow& row : done->table.rows) EXPECT_EQ(row.all.prompts, 0u);
 }
 
-TEST_F(BenchJob, AMethodThatNamesNoTreeHasTheDefaultOne) {
+TEST_F(BenchJob, MethodsWithoutATreeUseTheDefault) {
     BenchConfig one = config(1);
     one.run.tree.clear();
     one.methods.clear();
@@ -108,7 +108,7 @@ TEST_F(BenchJob, AMethodThatNamesNoTreeHasTheDefaultOne) {
     EXPECT_EQ(done->methods[1].resolved_tree, "depth=3,topk=4,nodes=12");
 }
 
-TEST_F(BenchJob, WhatCannotBeComparedIsSaid) {
+TEST_F(BenchJob, ReportsInvalidComparisons) {
     const auto message = [&](auto change) {
         BenchConfig wrong = config();
         change(wrong);
@@ -129,7 +129,7 @@ TEST_F(BenchJob, WhatCannotBeComparedIsSaid) {
               std::string::npos);
 }
 
-TEST(BenchMethod, IsReadAndNamed) {
+TEST(BenchMethod, ParsesAndFormatsMethods) {
     RunConfig base;
     base.drafter = "eagle3";
     base.tree = "chain=4";

@@ -5,7 +5,7 @@
 namespace draftscope {
 namespace {
 
-TEST(CommandLine, DefaultsAreShort) {
+TEST(CommandLine, OmitsDefaults) {
     RunConfig config;
     config.prompt = "Hi";
     EXPECT_EQ(to_command_line(config), "draftscope run --drafter eagle3 --head full --prompt Hi");
@@ -20,7 +20,7 @@ TEST(CommandLine, QuotesForTheShell) {
     EXPECT_NE(line.find("--prompt 'it'\\''s $5; `x`\nend'"), std::string::npos);
 }
 
-TEST(CommandLine, EveryChangedSettingIsThere) {
+TEST(CommandLine, ContainsEveryChangedSetting) {
     RunConfig config;
     config.model = "/models/a b.gguf";
     config.drafter = "eagle2:/d";
@@ -43,7 +43,7 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
     config.raw = true;
     config.prompts_file = "p.jsonl";
     config.limit = 3;
-    config.stratify = true;
+    config.balanced = true;
     config.baseline = 2;
     config.shadow = "slimspec,microspec";
     config.calibration_rounds = 0;
@@ -52,7 +52,7 @@ TEST(CommandLine, EveryChangedSettingIsThere) {
     config.save_rows = 1000000;
     config.save_size = 5000000;
     config.save_ring = true;
-    config.never_wait = true;
+    config.drop_when_full = true;
     EXPECT_EQ(
         to_command_line(config),
         "draftscope run --model '/models/a b.gguf' --drafter eagle2:/d --head full --head-weights "

@@ -46,7 +46,7 @@ class ControllerTest : public ::testing::Test {
     std::unique_ptr<Controller> controller_ = make_controller([this] { woken_.notify_all(); });
 };
 
-TEST_F(ControllerTest, RunsToTheEndAndTellsWhatThereIsToChoose) {
+TEST_F(ControllerTest, RunsToTheEndAndListsTheChoices) {
     controller_->submit({CmdStart{files_.config()}});
     ASSERT_TRUE(until_ended(1));
     const JobStatus status = controller_->status();
@@ -65,7 +65,7 @@ TEST_F(ControllerTest, RunsToTheEndAndTellsWhatThereIsToChoose) {
     EXPECT_EQ(controller_->snapshot()->runs[0].ended, RunEnd::ok);
 }
 
-TEST_F(ControllerTest, AStartThatIsPausedAtOnceStepsRoundByRound) {
+TEST_F(ControllerTest, PauseRightAfterStartStepsByRound) {
     controller_->submit({CmdStart{files_.config(200)}, CmdPause{}});
     ASSERT_TRUE(until_state(JobState::held));
     EXPECT_EQ(controller_->status().hold_reason, "paused");
@@ -127,7 +127,7 @@ TEST_F(ControllerTest, ANewStartReplacesTheRunningOne) {
     EXPECT_EQ(controller_->snapshot()->runs[1].drafter, "ngram");
 }
 
-TEST_F(ControllerTest, StopBeforeTheStartWasTakenLeavesNothingBehind) {
+TEST_F(ControllerTest, StopBeforeTheStartLeavesNoState) {
     controller_->submit({CmdStart{files_.config(1500)}, CmdStop{}});
     ASSERT_TRUE(until([&] {
         const auto snapshot = controller_->snapshot();
@@ -136,7 +136,7 @@ TEST_F(ControllerTest, StopBeforeTheStartWasTakenLeavesNothingBehind) {
     }));
 }
 
-TEST_F(ControllerTest, ACopyOfALiveRunOpensAsTheSameCapture) {
+TEST_F(ControllerTest, CopyOfALiveRunEqualsTheCapture) {
     controller_->submit({CmdStart{files_.config(200)}});
     ASSERT_TRUE(until_ended(1));
     const auto live = controller_->snapshot();
@@ -192,15 +192,15 @@ TEST_F(ControllerTest, FollowsAFileThatIsBeingWritten) {
     EXPECT_EQ(controller_->status().error, "");
 }
 
-TEST_F(ControllerTest, AnotherProfilersTimelineOpensBesideOrAlone) {
+TEST_F(ControllerTest, OpensTimelinesAsOverlayOrByThemselves) {
     const std::string trace = std::string(DS_SOURCE_DIR) + "/tests/golden/traces/torch_profiler.json.gz";
-    controller_->submit({CmdOpenBeside{trace}});
-    ASSERT_TRUE(until([&] { return controller_->status().beside != nullptr; }));
-    EXPECT_EQ(controller_->status().beside->spans.size(), 12u);
+    controller_->submit({CmdOpenOverlay{trace}});
+    ASSERT_TRUE(until([&] { return controller_->status().overlay != nullptr; }));
+    EXPECT_EQ(controller_->status().overlay->spans.size(), 12u);
     EXPECT_TRUE(controller_->snapshot()->runs.empty());
-    controller_->submit({CmdOpenBeside{""}});
-    ASSERT_TRUE(until([&] { return controller_->status().beside == nullptr; }));
-    controller_->submit({CmdOpenBeside{"/nonexistent.json"}});
+    controller_->submit({CmdOpenOverlay{""}});
+    ASSERT_TRUE(until([&] { return controller_->status().overlay == nullptr; }));
+    controller_->submit({CmdOpenOverlay{"/nonexistent.json"}});
     ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
     EXPECT_NE(controller_->status().error.find("/nonexistent.json"), std::string::npos);
     controller_->submit({CmdOpenFile{trace}});
@@ -208,7 +208,7 @@ TEST_F(ControllerTest, AnotherProfilersTimelineOpensBesideOrAlone) {
     EXPECT_EQ(controller_->snapshot()->runs[0].frontend, "import");
 }
 
-TEST_F(ControllerTest, ErrorsAreOneLineOfStatus) {
+TEST_F(ControllerTest, StatusShowsErrorsInOneLine) {
     controller_->submit({CmdOpenFile{files_.model()}});
     ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
     EXPECT_NE(controller_->status().error.find("not a Draftscope capture"), std::string::npos);
@@ -220,7 +220,7 @@ TEST_F(ControllerTest, ErrorsAreOneLineOfStatus) {
     ASSERT_TRUE(until_state(JobState::idle));
 }
 
-TEST_F(ControllerTest, MayGoWhileTheEngineIsHeld) {
+TEST_F(ControllerTest, CanBeDestroyedWhileTheEngineIsHeld) {
     controller_->submit({CmdStart{files_.config(1500)}, CmdPause{}});
     ASSERT_TRUE(until_state(JobState::held));
     controller_.reset();

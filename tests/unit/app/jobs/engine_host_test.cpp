@@ -34,7 +34,7 @@ class EngineHostTest : public ::testing::Test {
 
     TinyFiles files_;
     Recorder recorder_;
-    Gate gate_;
+    DebugGate gate_;
     EngineHost host_;
 };
 
@@ -70,7 +70,7 @@ TEST_F(EngineHostTest, RecordsTheRunItReports) {
                   static_cast<std::uint32_t>(snapshot->rounds[i].row.tree_nodes));
 }
 
-TEST_F(EngineHostTest, RunsOfOneProcessShareTheCaptureAndTheLoadedModel) {
+TEST_F(EngineHostTest, RunsShareCaptureAndLoadedModel) {
     run(files_.config());
     int loads = 0;
     RunHooks hooks;
@@ -93,7 +93,7 @@ TEST_F(EngineHostTest, RunsOfOneProcessShareTheCaptureAndTheLoadedModel) {
     EXPECT_EQ(recorder_.snapshot()->runs[2].head, "");
 }
 
-TEST_F(EngineHostTest, TheBaselineIsARunOfTheCapture) {
+TEST_F(EngineHostTest, StoresTheBaselineAsARun) {
     RunConfig config = files_.config();
     config.prompts_file = files_.file("some.jsonl");
     std::ofstream(config.prompts_file) << "{\"turns\": [\"hello\", \"and then\"]}\n{\"prompt\": \"next\"}\n";
@@ -116,20 +116,20 @@ TEST_F(EngineHostTest, TheBaselineIsARunOfTheCapture) {
     ASSERT_EQ(snapshot->prompts.size(), 5u);
     EXPECT_EQ(snapshot->prompts[1]->turn, 1);
     EXPECT_EQ(snapshot->prompts[0]->output, snapshot->prompts[2]->output);
-    const auto speed = speed_up(*snapshot, 2);
+    const auto speed = compute_speedup(*snapshot, 2);
     ASSERT_TRUE(speed);
     EXPECT_EQ(speed->prompts, 2u);
     EXPECT_EQ(speed->plain_runs, std::vector<RowId>{1});
     // The file contains the same.
     const auto stored = load_capture(config.save);
     ASSERT_TRUE(stored.ok());
-    EXPECT_DOUBLE_EQ(speed_up(**stored, 2)->ratio.value, speed->ratio.value);
+    EXPECT_DOUBLE_EQ(compute_speedup(**stored, 2)->ratio.value, speed->ratio.value);
     config.save.clear();
     config.drafter = "none";
     EXPECT_EQ(run(config).run_id, 3) << "without a drafter there is nothing to hold a baseline against";
 }
 
-TEST_F(EngineHostTest, CancellingKeepsWhatWasRecorded) {
+TEST_F(EngineHostTest, CancellationKeepsRecordedRows) {
     RunConfig config = files_.config(1500);
     config.save = files_.file("cut.dscope");
     RunHooks hooks;
@@ -148,7 +148,7 @@ TEST_F(EngineHostTest, CancellingKeepsWhatWasRecorded) {
     EXPECT_GT((*loaded)->rounds.size(), 0u);
 }
 
-TEST_F(EngineHostTest, APromptThatDoesNotFitIsRefusedBeforeAnythingIsDecoded) {
+TEST_F(EngineHostTest, RejectsTooLongPromptsBeforeDecoding) {
     RunConfig config = files_.config();
     std::string longer;
     for (int i = 0; i < 3000; ++i) longer += "xy ";
@@ -163,7 +163,7 @@ TEST_F(EngineHostTest, APromptThatDoesNotFitIsRefusedBeforeAnythingIsDecoded) {
     EXPECT_TRUE(recorder_.snapshot()->runs.empty());
 }
 
-TEST_F(EngineHostTest, ATurnThatNoLongerFitsEndsItsConversationOnly) {
+TEST_F(EngineHostTest, TooLongTurnEndsOnlyItsConversation) {
     RunConfig config = files_.config();
     std::string longer;
     for (int i = 0; i < 3000; ++i) longer += "xy ";
@@ -176,7 +176,7 @@ TEST_F(EngineHostTest, ATurnThatNoLongerFitsEndsItsConversationOnly) {
     EXPECT_EQ(recorder_.snapshot()->prompts[0]->suite, "turns");
 }
 
-TEST_F(EngineHostTest, ABatchPlaysTheSameConversations) {
+TEST_F(EngineHostTest, BatchDecodesTheSameConversations) {
     RunConfig config = files_.config();
     config.prompts_file = files_.file("turns.jsonl");
     std::string longer;
@@ -209,15 +209,15 @@ TEST_F(EngineHostTest, ABatchPlaysTheSameConversations) {
     EXPECT_EQ(snapshot->runs[1].batch, 1);
     EXPECT_EQ(snapshot->runs[2].batch, 3);
     EXPECT_EQ(snapshot->runs[3].batch, 3);
-    std::size_t most = 0;
+    std::size_t max_rounds = 0;
     for (std::size_t i = 0; i < snapshot->steps.size(); ++i)
-        most = std::max<std::size_t>(most, snapshot->steps[i].rounds.count);
-    EXPECT_EQ(most, 3u);
-    EXPECT_TRUE(speed_up(*snapshot, together.run_id));
+        max_rounds = std::max<std::size_t>(max_rounds, snapshot->steps[i].rounds.count);
+    EXPECT_EQ(max_rounds, 3u);
+    EXPECT_TRUE(compute_speedup(*snapshot, together.run_id));
 }
 
 #ifdef DS_HAVE_NVTX
-TEST_F(EngineHostTest, AnNvtxListenerSeesTheSpansOfARealDecode) {
+TEST_F(EngineHostTest, NvtxRangesMatchTheSpans) {
     nvtx_capture_start();
     run(files_.config());
     nvtx_capture_stop();
@@ -233,7 +233,7 @@ TEST_F(EngineHostTest, AnNvtxListenerSeesTheSpansOfARealDecode) {
 }
 #endif
 
-TEST_F(EngineHostTest, PhasesExplainTheStepsOfARealDecode) {
+TEST_F(EngineHostTest, PhasesCoverTheSteps) {
     run(files_.config());
     const auto snapshot = recorder_.snapshot();
     for (std::size_t i = 0; i < snapshot->steps.size(); ++i) {
@@ -246,7 +246,7 @@ TEST_F(EngineHostTest, PhasesExplainTheStepsOfARealDecode) {
     EXPECT_TRUE(snapshot->losses.empty());
 }
 
-TEST_F(EngineHostTest, ValidateFindsWrongConfigsWithoutLoading) {
+TEST_F(EngineHostTest, ValidatesConfigsWithoutLoading) {
     EXPECT_TRUE(validate(files_.config()).ok());
     const auto message = [&](auto change) {
         RunConfig config = files_.config();
@@ -267,7 +267,7 @@ TEST_F(EngineHostTest, ValidateFindsWrongConfigsWithoutLoading) {
     EXPECT_EQ(resolved->tree, "depth=3,topk=4,nodes=12");
 }
 
-TEST_F(EngineHostTest, EveryMistakeOfAConfigIsFound) {
+TEST_F(EngineHostTest, FindsEveryMistakeOfAConfig) {
     RunConfig config = files_.config();
     EXPECT_TRUE(find_mistakes(config).empty());
     config.tree = "depth=two";
@@ -284,7 +284,7 @@ TEST_F(EngineHostTest, EveryMistakeOfAConfigIsFound) {
     EXPECT_TRUE(text.starts_with("Model: ")) << text;
 }
 
-TEST(Assets, ShippedOnesAreFound) {
+TEST(Assets, FindsShippedFiles) {
     EXPECT_NE(find_asset("prompts/spec_bench_half.jsonl"), "");
     EXPECT_NE(find_asset("drafters/eagle2"), "");
     EXPECT_EQ(find_asset("drafters/none of them"), "");

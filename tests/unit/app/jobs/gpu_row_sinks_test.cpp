@@ -9,7 +9,7 @@
 namespace draftscope {
 namespace {
 
-struct Kept : RecordSink {
+struct CollectedRecords : RecordSink {
     std::vector<Record> records;
     void push(Record record) override { records.push_back(std::move(record)); }
     template <typename T>
@@ -31,7 +31,7 @@ StepRecord step(RowId id, TimeNs start, TimeNs end) {
     return out;
 }
 
-TEST(StepFinder, ByLaunchTime) {
+TEST(StepFinder, FindsStepsByLaunchTime) {
     StepFinder steps;
     EXPECT_FALSE(steps.find(5));
     steps.add(1, 10, 20);
@@ -51,14 +51,14 @@ TEST(GpuRowSink, JoinsOpsToStepsThatEndLater) {
     FakeCupti& fake = *made;
     GpuSession session(std::move(made), {.flush_every = 0});
     ASSERT_EQ(session.open(Tier::t2).state, CuptiState::ready);
-    Kept kept;
+    CollectedRecords collected;
     RowIds ids;
     const TimeNs start = monotonic_ns();
-    GpuRowSink sink(kept, session, ids, 1, start);
+    GpuRowSink sink(collected, session, ids, 1, start);
 
     PhaseRecorder recorder;
     GpuPhaseStack stack;
-    recorder.set_listener(&stack);
+    recorder.set_range_sink(&stack);
     const auto launch = [&](std::uint32_t correlation) {
         PhaseScope scope(recorder, Phase::verify);
         fake.listener->call_entered(correlation, "cudaLaunchKernel");
@@ -81,14 +81,14 @@ TEST(GpuRowSink, JoinsOpsToStepsThatEndLater) {
     launch(2);
     fake.hand_over();
     sink.push(CounterRow{1, 5, "x", 1.0});
-    EXPECT_EQ(kept.rows<GpuOpRow>().size(), 1u);
+    EXPECT_EQ(collected.rows<GpuOpRow>().size(), 1u);
     sink.push(step(12, second_start, monotonic_ns() - start));
     launch(3);  // after the last step
     GpuActivity lost;
     fake.write(lost);
     sink.finish();
 
-    const auto ops = kept.rows<GpuOpRow>();
+    const auto ops = collected.rows<GpuOpRow>();
     ASSERT_EQ(ops.size(), 3u);
     EXPECT_EQ(ops[0].step_id, 11);
     EXPECT_EQ(ops[1].step_id, 12);
@@ -98,26 +98,26 @@ TEST(GpuRowSink, JoinsOpsToStepsThatEndLater) {
     EXPECT_EQ(ops[1].phase_id, static_cast<int>(Phase::verify));
     EXPECT_EQ(ops[1].grid, "2,0,0");
     EXPECT_GE(ops[0].start_ns, first_start);
-    const auto calls = kept.rows<NvtxRangeRow>();
+    const auto calls = collected.rows<NvtxRangeRow>();
     ASSERT_EQ(calls.size(), 3u);
     EXPECT_EQ(calls[0].domain, cuda_call_domain);
     EXPECT_EQ(calls[2].payload, 3);
-    const auto* loss = std::get_if<LossRow>(&kept.records.back());
+    const auto* loss = std::get_if<LossRow>(&collected.records.back());
     ASSERT_NE(loss, nullptr);
     EXPECT_EQ(loss->kind, "gpu_zero_timestamp");
     EXPECT_EQ(loss->count, 1);
 }
 
-TEST(CounterRowSink, SumsWhatWasCountedByStepAndPhase) {
+TEST(CounterRowSink, SumsCountersByStepAndPhase) {
     auto made = std::make_unique<FakeCounters>();
     FakeCounters& fake = *made;
     CounterSession session(std::move(made), 8);
     ASSERT_EQ(session.begin().state, CuptiState::ready);
-    Kept kept;
+    CollectedRecords collected;
     const TimeNs start = monotonic_ns();
-    CounterRowSink sink(kept, session, 1, start);
+    CounterRowSink sink(collected, session, 1, start);
     PhaseRecorder recorder;
-    recorder.set_listener(&session);
+    recorder.set_range_sink(&session);
     { const PhaseScope prefill(recorder, Phase::prefill); }
     // Two head calls and a verification per step: five ranges are read at the end of the second step.
     for (RowId id = 1; id <= 3; ++id) {
@@ -128,7 +128,7 @@ TEST(CounterRowSink, SumsWhatWasCountedByStepAndPhase) {
     }
     { const PhaseScope outside(recorder, Phase::prefill); }
     sink.finish();
-    const auto rows = kept.rows<GpuCounterRow>();
+    const auto rows = collected.rows<GpuCounterRow>();
     ASSERT_EQ(rows.size(), 3u * 2 * 3);
     // Range 0 was the prefill; range i counts 10 i, 10 i + 1 and 10 i + 2.
     EXPECT_EQ(rows[0].step_id, 1);
@@ -140,25 +140,25 @@ TEST(CounterRowSink, SumsWhatWasCountedByStepAndPhase) {
     EXPECT_EQ(rows[3].value, 20);
     EXPECT_EQ(rows.back().step_id, 3);
     EXPECT_FALSE(fake.misused);
-    for (const Record& record : kept.records) EXPECT_FALSE(std::holds_alternative<LossRow>(record));
+    for (const Record& record : collected.records) EXPECT_FALSE(std::holds_alternative<LossRow>(record));
 }
 
-TEST(CounterRowSink, AFailureIsALossWithItsReason) {
+TEST(CounterRowSink, RecordsFailuresAsLosses) {
     auto made = std::make_unique<FakeCounters>();
     made->stop_answer = 7;
     CounterSession session(std::move(made));
     ASSERT_EQ(session.begin().state, CuptiState::ready);
-    Kept kept;
+    CollectedRecords collected;
     const TimeNs start = monotonic_ns();
-    CounterRowSink sink(kept, session, 1, start);
+    CounterRowSink sink(collected, session, 1, start);
     PhaseRecorder recorder;
-    recorder.set_listener(&session);
+    recorder.set_range_sink(&session);
     { const PhaseScope head(recorder, Phase::head); }
     sink.push(step(1, 0, monotonic_ns() - start));
     sink.finish();
     std::vector<std::string> kinds;
     std::string note;
-    for (const Record& record : kept.records) {
+    for (const Record& record : collected.records) {
         if (const auto* loss = std::get_if<LossRow>(&record)) kinds.push_back(loss->kind);
         if (const auto* text = std::get_if<NoteRow>(&record)) note = text->text;
     }
@@ -166,7 +166,7 @@ TEST(CounterRowSink, AFailureIsALossWithItsReason) {
     EXPECT_NE(note.find("code 7"), std::string::npos);
 }
 
-TEST(OpenTier, CountersNeedPermissionAndADeviceThatHasThem) {
+TEST(OpenTier, CountersNeedPermissionAndSupport) {
     auto made = std::make_unique<FakeCupti>();
     GpuSession session(std::move(made), {.flush_every = 0});
     TierChoice choice =
@@ -184,7 +184,7 @@ TEST(OpenTier, CountersNeedPermissionAndADeviceThatHasThem) {
     EXPECT_NE(choice.why.find("Measured at T0"), std::string::npos);
 }
 
-TEST(OpenTier, SaysWhatIsUsedInstead) {
+TEST(OpenTier, NamesTheFallbackTier) {
     const CuptiProbe counters = probe_gpu_counters("RmProfilingAdminOnly: 1\n", "CapEff: 0\n");
     auto made = std::make_unique<FakeCupti>();
     GpuSession session(std::move(made), {.flush_every = 0});

@@ -13,24 +13,24 @@
 namespace draftscope {
 namespace {
 
-TEST(ProbeCache, KeepsWhatDoctorMeasuredForThisCpu) {
+TEST(ProbeCache, StoresBandwidthByCpu) {
     const testing::ScratchFolder folder;
     setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
-    EXPECT_EQ(saved_probe("cpu", 2), ProbedReads());
+    EXPECT_EQ(load_probe("cpu", 2), ReadBandwidth());
     save_probe("cpu", {{1, {7.5, 3.5}}, {2, {12.25, 0}}});
-    EXPECT_EQ(saved_probe("cpu", 2), (ProbedReads{12.25, 0}));
-    EXPECT_EQ(saved_probe("cpu", 1), (ProbedReads{7.5, 3.5}));
-    EXPECT_EQ(saved_probe("cpu", 3), ProbedReads());
-    EXPECT_EQ(saved_probe("another cpu", 2), ProbedReads());
+    EXPECT_EQ(load_probe("cpu", 2), (ReadBandwidth{12.25, 0}));
+    EXPECT_EQ(load_probe("cpu", 1), (ReadBandwidth{7.5, 3.5}));
+    EXPECT_EQ(load_probe("cpu", 3), ReadBandwidth());
+    EXPECT_EQ(load_probe("another cpu", 2), ReadBandwidth());
     for (const char* broken :
          {"", "{", "[]", R"({"cpu": 3})", R"({"cpu": "cpu", "read_gb_per_s": {"2": "x"}})"}) {
         std::ofstream(folder.path() + "/draftscope/bandwidth.json") << broken;
-        EXPECT_EQ(saved_probe("cpu", 2), ProbedReads()) << broken;
+        EXPECT_EQ(load_probe("cpu", 2), ReadBandwidth()) << broken;
     }
     unsetenv("XDG_CACHE_HOME");
 }
 
-TEST(ProbeCache, ARunsProbeIsReadFromItsMachine) {
+TEST(ProbeCache, ReadsTheProbeOfARunsMachine) {
     Machine machine;
     RunRow run;
     run.machine_json = to_json(machine);

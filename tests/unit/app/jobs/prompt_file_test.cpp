@@ -15,7 +15,7 @@ class PromptFile : public ::testing::Test {
         std::ofstream(path_) << text;
         return path_;
     }
-    std::string error_of(const std::string& text) {
+    std::string read_error(const std::string& text) {
         const auto read = read_prompt_file(write(text), 0, false);
         if (read.ok()) return "";
         EXPECT_EQ(read.error().kind, ErrorKind::bad_input);
@@ -34,7 +34,7 @@ std::string ids(const std::vector<Conversation>& all) {
     return out;
 }
 
-TEST_F(PromptFile, TakesPromptsAndTurnsOfTheKnownKinds) {
+TEST_F(PromptFile, ReadsPromptsAndTurns) {
     const auto read =
         read_prompt_file(write("{\"task_id\": \"HumanEval/0\", \"prompt\": \"def f():\"}\n"
                                "\n"
@@ -56,7 +56,7 @@ TEST_F(PromptFile, LimitCountsConversations) {
     EXPECT_EQ(ids(*read_prompt_file(path_, 0, true)), "0 1 2");
 }
 
-TEST_F(PromptFile, StratifyTakesCategoriesInTurnAndKeepsFileOrder) {
+TEST_F(PromptFile, BalancedSelectionKeepsFileOrder) {
     std::string text;
     const char* categories[] = {"a", "a", "a", "a", "b", "b", "c"};
     for (int i = 0; i < 7; ++i)
@@ -71,14 +71,14 @@ TEST_F(PromptFile, StratifyTakesCategoriesInTurnAndKeepsFileOrder) {
 
 TEST_F(PromptFile, ErrorsNameFileAndLine) {
     EXPECT_NE(
-        error_of("{\"prompt\": \"a\"}\n{\"prompt\": 3}\n").find(path_ + ", line 2: prompt is not a string"),
+        read_error("{\"prompt\": \"a\"}\n{\"prompt\": 3}\n").find(path_ + ", line 2: prompt is not a string"),
         std::string::npos);
-    EXPECT_NE(error_of("{\"prompt\": ").find("line 1: not valid JSON"), std::string::npos);
-    EXPECT_NE(error_of("[1]").find("not a JSON object"), std::string::npos);
-    EXPECT_NE(error_of("{\"turns\": []}").find("needs a prompt or"), std::string::npos);
-    EXPECT_NE(error_of("{\"turns\": [1]}").find("entry of turns"), std::string::npos);
-    EXPECT_NE(error_of("\n \n").find("contains no prompt"), std::string::npos);
-    EXPECT_NE(error_of("\xff\xfe{}").find("UTF-16"), std::string::npos);
+    EXPECT_NE(read_error("{\"prompt\": ").find("line 1: not valid JSON"), std::string::npos);
+    EXPECT_NE(read_error("[1]").find("not a JSON object"), std::string::npos);
+    EXPECT_NE(read_error("{\"turns\": []}").find("needs a prompt or"), std::string::npos);
+    EXPECT_NE(read_error("{\"turns\": [1]}").find("entry of turns"), std::string::npos);
+    EXPECT_NE(read_error("\n \n").find("contains no prompt"), std::string::npos);
+    EXPECT_NE(read_error("\xff\xfe{}").find("UTF-16"), std::string::npos);
     const auto missing = read_prompt_file(path_ + ".none", 0, false);
     ASSERT_FALSE(missing.ok());
     EXPECT_NE(missing.error().message.find("cannot be opened"), std::string::npos);

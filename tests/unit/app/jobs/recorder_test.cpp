@@ -50,7 +50,7 @@ TEST(Recorder, FlushMakesEverythingPushedVisible) {
     EXPECT_EQ(recorder.snapshot()->version, version);  // nothing new, nothing published
 }
 
-TEST(Recorder, RecordsReachTheStorageInOrderAndOnlyWhileItIsSet) {
+TEST(Recorder, ForwardsRecordsInOrderWhileStorageIsSet) {
     CollectingSink sink;
     Recorder recorder({}, an_hour);
     recorder.push(step(1));
@@ -65,7 +65,7 @@ TEST(Recorder, RecordsReachTheStorageInOrderAndOnlyWhileItIsSet) {
     EXPECT_EQ(recorder.snapshot()->steps.size(), 51u);
 }
 
-TEST(Recorder, AHeldRoundIsPublishedAtOnce) {
+TEST(Recorder, PublishesAHeldRoundAtOnce) {
     std::mutex mutex;
     std::condition_variable changed;
     int published = 0;
@@ -89,7 +89,7 @@ TEST(Recorder, AHeldRoundIsPublishedAtOnce) {
     EXPECT_GE(published, 1);
 }
 
-TEST(Recorder, ASlowDiskDoesNotDelayWhatIsShown) {
+TEST(Recorder, SlowDiskDoesNotDelaySnapshots) {
     StuckSink sink;
     Recorder recorder({}, 0);
     recorder.set_storage(&sink);
@@ -111,7 +111,7 @@ TEST(Recorder, ASlowDiskDoesNotDelayWhatIsShown) {
 class FullSink : public RecordSink {
   public:
     void push(Record) override { ++taken; }
-    void wait_for_room() override {
+    void wait_for_space() override {
         std::unique_lock lock(mutex);
         ++waiting;
         changed.notify_all();
@@ -124,7 +124,7 @@ class FullSink : public RecordSink {
     bool room = false;
 };
 
-TEST(Recorder, WhoeverRecordsWaitsForTheDiskAndSnapshotsGoOn) {
+TEST(Recorder, ProducersWaitForTheDiskWhileSnapshotsContinue) {
     FullSink sink;
     Recorder recorder({}, 0);
     recorder.push(step(1));
@@ -167,7 +167,7 @@ struct CountingSink : RecordSink {
     }
 };
 
-TEST(Recorder, ManyRecordsDoNotWaitForThePublicationThatIsDue) {
+TEST(Recorder, AppliesManyRecordsBeforeThePublication) {
     CountingSink sink;
     Recorder recorder({}, an_hour);
     recorder.set_storage(&sink);
@@ -177,7 +177,7 @@ TEST(Recorder, ManyRecordsDoNotWaitForThePublicationThatIsDue) {
     EXPECT_EQ(sink.taken, 10'000);
 }
 
-TEST(Recorder, FewRecordsArriveWithThePublicationThatIsDue) {
+TEST(Recorder, AppliesFewRecordsWithThePublication) {
     CountingSink sink;
     Recorder recorder({}, 5 * ns_per_ms);
     recorder.set_storage(&sink);
@@ -189,7 +189,7 @@ TEST(Recorder, FewRecordsArriveWithThePublicationThatIsDue) {
     recorder.set_storage(nullptr);
 }
 
-TEST(Recorder, AnOpenedFileIsShownUntilTheNextRecord) {
+TEST(Recorder, ShowsAnOpenedFileUntilTheNextRecord) {
     auto file = std::make_shared<Snapshot>();
     file->source = "run.dscope";
     file->runs.resize(2);
@@ -207,7 +207,7 @@ TEST(Recorder, AnOpenedFileIsShownUntilTheNextRecord) {
     EXPECT_EQ(recorder.snapshot()->steps[0].row.id, 7);
 }
 
-TEST(Recorder, ManyThreadsMayPushWhileOthersLook) {
+TEST(Recorder, SupportsConcurrentPushAndSnapshot) {
     Recorder recorder({}, 0);
     std::atomic<bool> done{false};
     std::thread reader([&] {
@@ -232,7 +232,7 @@ TEST(Recorder, ManyThreadsMayPushWhileOthersLook) {
     EXPECT_EQ(recorder.snapshot()->steps.size(), 3000u);
 }
 
-TEST(Recorder, EndsWithWorkInTheQueue) {
+TEST(Recorder, StopsWithQueuedWork) {
     CollectingSink sink;
     {
         Recorder recorder({}, an_hour);

@@ -11,8 +11,8 @@ namespace {
 
 using testing::TinyFiles;
 
-TEST(ShippedAcceptance, OfTheDemoDrafterHasHeadsAndChains) {
-    const auto table = shipped_acceptance("eagle3");
+TEST(ShippedAcceptance, DemoTableHasHeadsAndChains) {
+    const auto table = load_shipped_acceptance("eagle3");
     ASSERT_TRUE(table.ok()) << table.error().message;
     ASSERT_TRUE(table->contains("microspec"));
     for (const auto& [head, trees] : *table) {
@@ -23,10 +23,10 @@ TEST(ShippedAcceptance, OfTheDemoDrafterHasHeadsAndChains) {
             before = one.tau;
         }
     }
-    EXPECT_TRUE(shipped_acceptance("ngram")->empty());
+    EXPECT_TRUE(load_shipped_acceptance("ngram")->empty());
 }
 
-TEST(ShippedAcceptance, SaysWhatIsWrongWithAFile) {
+TEST(ShippedAcceptance, ReportsInvalidFiles) {
     const TinyFiles files;
     const auto message = [&](const std::string& text) {
         std::ofstream(files.file("table.json")) << text;

@@ -135,7 +135,7 @@ void push_run(RecordSink& sink, RowId run) {
     sink.push(RunEnded{run, RunEnd::ok, 100, {run, 1100, 1767225600'000000100, std::nullopt}});
 }
 
-TEST(SnapshotRecords, ACopyHoldsTheSameRowsAsTheOriginal) {
+TEST(SnapshotRecords, CopyContainsTheSameRows) {
     const Folder folder;
     const std::string original = folder.file("a.dscope"), copy = folder.file("b.dscope");
     {

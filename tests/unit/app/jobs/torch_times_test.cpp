@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(TorchPeer, ReadsThePeersTable) {
+TEST(TorchTimes, ParsesTheDocument) {
     const auto peer = parse_torch(R"({"torch": "2.9", "device": "GPU", "ops": [)"
                                   R"({"op": "full head", "rows": 1, "median_us": 300.5, "best_us": 290},)"
                                   R"({"op": "full head", "rows": 10, "median_us": 310, "best_us": 300}]})");
@@ -21,18 +21,18 @@ TEST(TorchPeer, ReadsThePeersTable) {
     kernels::DeviceMeasured ours;
     ours.torch = "full head";
     ours.rows = 10;
-    ASSERT_NE(peer->of(ours), nullptr);
-    EXPECT_EQ(peer->of(ours)->median_us, 310);
+    ASSERT_NE(peer->find(ours), nullptr);
+    EXPECT_EQ(peer->find(ours)->median_us, 310);
     ours.rows = 4;
-    EXPECT_EQ(peer->of(ours), nullptr);
-    EXPECT_EQ(peer->of({}), nullptr);
+    EXPECT_EQ(peer->find(ours), nullptr);
+    EXPECT_EQ(peer->find({}), nullptr);
     for (const char* text : {"", "[]", "{", R"({"torch": "2", "device": "G", "ops": [{"op": 1}]})",
                              R"({"torch": 2, "device": "G", "ops": []})"})
         EXPECT_FALSE(parse_torch(text).ok()) << text;
 }
 
 /// The interpreter can be any program; errors are reported before the timing.
-TEST(TorchPeer, StartsTheInterpreter) {
+TEST(TorchTimes, StartsTheInterpreter) {
     const testing::ScratchFolder folder;
     const std::string python = folder.file("python");
     const auto write = [&](const std::string& script) {

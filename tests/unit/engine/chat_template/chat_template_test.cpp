@@ -22,12 +22,12 @@ std::string render(std::string_view source, const std::vector<ChatMessage>& mess
     return chat.ok() ? chat->render(messages).value() : "";
 }
 
-TEST(ChatTemplate, WithoutTemplateContentsAreJoined) {
+TEST(ChatTemplate, JoinsContentsWithoutATemplate) {
     EXPECT_EQ(render("", conversation), "Be brief.onetwothree");
     EXPECT_TRUE(ChatTemplate::from_source(" \n", "m.gguf")->is_raw());
 }
 
-TEST(ChatTemplate, GivesTheNamesOfTheHuggingFaceLibraries) {
+TEST(ChatTemplate, DefinesHuggingFaceVariables) {
     EXPECT_EQ(
         render("{{ bos_token }}{% for m in messages %}{{ m.role + m['content'] }}{% endfor %}{{ eos_token }}"
                "{{ add_generation_prompt }}{{ tools is defined and tools is none }}{{ unknown }}",
@@ -38,7 +38,7 @@ TEST(ChatTemplate, GivesTheNamesOfTheHuggingFaceLibraries) {
 }
 
 /// The current date would change the prompt every day.
-TEST(ChatTemplate, TheDateIsOneThatTheTemplateKnowsOrIsFixed) {
+TEST(ChatTemplate, UsesAFixedDate) {
     EXPECT_EQ(
         render("{% if not date_string is defined %}{% if strftime_now is defined %}{% set date_string = "
                "strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}{% endif %}{% "
@@ -48,7 +48,7 @@ TEST(ChatTemplate, TheDateIsOneThatTheTemplateKnowsOrIsFixed) {
     EXPECT_EQ(render("{{ strftime_now('%Y-%m-%d %A') }}", question), "2024-07-26 Friday");
 }
 
-TEST(ChatTemplate, WhatCannotBeUsedIsNamedWithItsLine) {
+TEST(ChatTemplate, ReportsUnsupportedConstructsWithTheirLine) {
     const auto refused = [](std::string_view source) {
         const auto chat = ChatTemplate::from_source(source, "m.gguf");
         EXPECT_FALSE(chat.ok()) << source;
@@ -65,7 +65,7 @@ TEST(ChatTemplate, WhatCannotBeUsedIsNamedWithItsLine) {
     EXPECT_THAT(refused("{{ messages[0].content.x.y }}"), HasSubstr("'x' is undefined"));
 }
 
-TEST(ChatTemplate, WhatTheTemplateRaisesIsAnErrorOfTheMessages) {
+TEST(ChatTemplate, ReportsExceptionsRaisedByTheTemplate) {
     const auto chat = ChatTemplate::from_source(
         "{% if messages | length > 1 %}{{ raise_exception('one turn only') }}{% endif %}x", "m.gguf");
     ASSERT_TRUE(chat.ok());
@@ -76,7 +76,7 @@ TEST(ChatTemplate, WhatTheTemplateRaisesIsAnErrorOfTheMessages) {
     EXPECT_THAT(written.error().message, HasSubstr("the template raised: one turn only"));
 }
 
-TEST(ChatTemplate, ATemplateThatDoesNotEndIsStopped) {
+TEST(ChatTemplate, StopsEndlessTemplates) {
     EXPECT_FALSE(ChatTemplate::from_source("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "m").ok());
     EXPECT_FALSE(ChatTemplate::from_source("{{ 'x' * 100000000 }}", "m").ok());
     EXPECT_FALSE(
@@ -95,8 +95,8 @@ TEST(ChatTemplate, ATemplateThatDoesNotEndIsStopped) {
     EXPECT_FALSE(ChatTemplate::from_source(sum + " }}", "m").ok());
 }
 
-TEST(ChatTemplate, RawBecauseKeepsTheReason) {
-    const ChatTemplate chat = ChatTemplate::raw_because("why");
+TEST(ChatTemplate, RawWithProblemKeepsTheReason) {
+    const ChatTemplate chat = ChatTemplate::raw_with_problem("why");
     EXPECT_TRUE(chat.is_raw());
     EXPECT_EQ(chat.problem(), "why");
     EXPECT_EQ(*chat.render(conversation), "Be brief.onetwothree");
@@ -110,7 +110,7 @@ const Json& golden() {
     return json;
 }
 
-jinja::Value value_of(const Json& json) {
+jinja::Value to_value(const Json& json) {
     if (json.is_null()) return jinja::None{};
     if (json.is_boolean()) return json.get<bool>();
     if (json.is_number_integer()) return json.get<std::int64_t>();
@@ -118,16 +118,16 @@ jinja::Value value_of(const Json& json) {
     if (json.is_string()) return json.get<std::string>();
     if (json.is_array()) {
         jinja::List out;
-        for (const Json& item : json) out.push_back(value_of(item));
+        for (const Json& item : json) out.push_back(to_value(item));
         return out;
     }
     jinja::Dict out;
-    for (const auto& [key, item] : json.items()) out.set(key, value_of(item));
+    for (const auto& [key, item] : json.items()) out.set(key, to_value(item));
     return out;
 }
 
-TEST(JinjaGolden, WritesWhatJinjaWrites) {
-    const jinja::Dict names = value_of(golden()["names"]).dict();
+TEST(JinjaGolden, RendersLikeJinja) {
+    const jinja::Dict names = to_value(golden()["names"]).dict();
     ASSERT_GT(golden()["rendered"].size(), 300u);
     for (const Json& row : golden()["rendered"]) {
         const auto source = row["source"].get<std::string>();
@@ -139,8 +139,8 @@ TEST(JinjaGolden, WritesWhatJinjaWrites) {
     }
 }
 
-TEST(JinjaGolden, RefusesWhatJinjaRefuses) {
-    const jinja::Dict names = value_of(golden()["names"]).dict();
+TEST(JinjaGolden, RejectsWhatJinjaRejects) {
+    const jinja::Dict names = to_value(golden()["names"]).dict();
     for (const Json& row : golden()["wrong"]) {
         const auto source = row.get<std::string>();
         const auto parsed = jinja::Template::parse(source);
@@ -155,8 +155,8 @@ TEST(JinjaGolden, RefusesWhatJinjaRefuses) {
 }
 
 /// Damaged templates render or return an error; they never crash.
-TEST(JinjaGolden, DamagedTemplatesAreReadOrRefused) {
-    const jinja::Dict names = value_of(golden()["names"]).dict();
+TEST(JinjaGolden, SurvivesDamagedTemplates) {
+    const jinja::Dict names = to_value(golden()["names"]).dict();
     std::uint32_t state = 12345;
     const auto draw = [&](std::size_t below) {
         state = state * 1664525u + 1013904223u;

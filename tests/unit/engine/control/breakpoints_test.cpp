@@ -23,7 +23,7 @@ SpanEvent took(Phase phase, std::uint64_t ticks, int level = 0) {
     return event;
 }
 
-TEST(Breakpoints, NothingIsMetWhenNothingIsAskedFor) {
+TEST(Breakpoints, NoneIsHitIfNoneIsSet) {
     BreakpointWatch watch;
     EXPECT_EQ(met(watch, {0, 3, 2, true, "all of it", 9}, {}), "");
 }
@@ -64,7 +64,7 @@ TEST(Breakpoints, TextIsFoundAcrossRoundsAndOnlyOnce) {
     EXPECT_EQ(met(watch, {1, 1, 0, false, "nee", 3}, points), "");
 }
 
-TEST(Breakpoints, AnySequenceOfABatchMayMeetOne) {
+TEST(Breakpoints, AnySequenceOfABatchCanHitOne) {
     BreakpointWatch watch;
     Breakpoints points;
     points.end_of_text = true;
@@ -105,15 +105,15 @@ TEST(Breakpoints, ASlowPhaseNeedsAHistoryOfThisRun) {
     const auto fill = [&](std::uint64_t count) {
         for (std::uint64_t i = 0; i < count; ++i) watch.phase_ended(took(Phase::head, 1000), points);
     };
-    fill(BreakpointWatch::least_times - 1);
+    fill(BreakpointWatch::min_samples - 1);
     watch.phase_ended(took(Phase::head, 100000), points);
     EXPECT_EQ(met(watch, {}, points), "");
     watch.reset();
-    fill(BreakpointWatch::least_times);
+    fill(BreakpointWatch::min_samples);
     watch.reset();
     watch.phase_ended(took(Phase::head, 100000), points);
     EXPECT_EQ(met(watch, {}, points), "");
-    fill(BreakpointWatch::least_times);
+    fill(BreakpointWatch::min_samples);
     watch.phase_ended(took(Phase::head, 200000), points);
     EXPECT_NE(met(watch, {}, points), "");
 }

@@ -23,7 +23,7 @@ bool eventually(Condition condition) {
 /// An engine whose rounds have two levels of two phases each, then verify and commit.
 class Engine {
   public:
-    explicit Engine(Gate& gate, int rounds) : gate_(gate) {
+    explicit Engine(DebugGate& gate, int rounds) : gate_(gate) {
         gate_.set_hold_hook([this](const HoldPoint&) { ++holds; });
         thread_ = std::thread([this, rounds] { run(rounds); });
     }
@@ -72,12 +72,12 @@ class Engine {
         finished = true;
     }
 
-    Gate& gate_;
+    DebugGate& gate_;
     std::thread thread_;
 };
 
-TEST(Gate, RunsThroughWhenNobodyAsks) {
-    Gate gate;
+TEST(DebugGate, NeverStopsUnlessPaused) {
+    DebugGate gate;
     Engine engine(gate, 100);
     EXPECT_TRUE(eventually([&] { return engine.finished.load(); }));
     EXPECT_EQ(engine.holds, 0);
@@ -85,8 +85,8 @@ TEST(Gate, RunsThroughWhenNobodyAsks) {
     EXPECT_EQ(gate.reason(), "");
 }
 
-TEST(Gate, PausedBeforeTheFirstRoundHoldsThereAndCountsTheTime) {
-    Gate gate;
+TEST(DebugGate, PauseBeforeTheFirstRoundStopsAndMeasuresTheTime) {
+    DebugGate gate;
     gate.pause();
     EXPECT_TRUE(gate.paused());
     EXPECT_FALSE(gate.holding());
@@ -101,34 +101,34 @@ TEST(Gate, PausedBeforeTheFirstRoundHoldsThereAndCountsTheTime) {
     EXPECT_EQ(engine.holds, 1);
 }
 
-TEST(Gate, StepsARoundALevelAndAPhase) {
-    Gate gate;
+TEST(DebugGate, StepsARoundALevelAndAPhase) {
+    DebugGate gate;
     gate.pause();
     Engine engine(gate, 50);
     ASSERT_TRUE(eventually([&] { return gate.holding(); }));
-    gate.step(GateStep::round);
+    gate.step(StepGranularity::round);
     ASSERT_TRUE(eventually([&] { return engine.held_at(0, -1, -2); }));
-    gate.step(GateStep::level);
+    gate.step(StepGranularity::level);
     ASSERT_TRUE(eventually([&] { return engine.held_at(1, 0, 1); }));
-    gate.step(GateStep::level);
+    gate.step(StepGranularity::level);
     ASSERT_TRUE(eventually([&] { return engine.held_at(1, 1, 3); }));
-    gate.step(GateStep::level);  // the end of the round also ends the last level's step
+    gate.step(StepGranularity::level);  // the end of the round also ends the last level's step
     ASSERT_TRUE(eventually([&] { return engine.held_at(1, -1, -2); }));
     for (int phase = 0; phase < 4; ++phase) {
-        gate.step(GateStep::phase);
+        gate.step(StepGranularity::phase);
         ASSERT_TRUE(eventually([&] { return engine.held_at(2, phase / 2, phase); })) << phase;
     }
-    gate.step(GateStep::round);
+    gate.step(StepGranularity::round);
     ASSERT_TRUE(eventually([&] { return engine.held_at(2, -1, -2); }));
 }
 
-TEST(Gate, SaysWhichPhaseIsDoneAndWhichIsNext) {
-    Gate gate;
+TEST(DebugGate, ReportsTheLastAndTheNextPhase) {
+    DebugGate gate;
     gate.pause();
     Engine engine(gate, 50);
     ASSERT_TRUE(eventually([&] { return gate.holding(); }));
     EXPECT_EQ(gate.point().kind, HoldPoint::Kind::before_round);
-    const auto point_after = [&](GateStep what) {
+    const auto point_after = [&](StepGranularity what) {
         gate.step(what);
         EXPECT_TRUE(eventually([&] { return gate.holding(); }));
         HoldPoint point = gate.point();
@@ -137,22 +137,23 @@ TEST(Gate, SaysWhichPhaseIsDoneAndWhichIsNext) {
     };
     const auto id = [](Phase phase) { return static_cast<int>(phase); };
     using Kind = HoldPoint::Kind;
-    EXPECT_EQ(point_after(GateStep::phase),
+    EXPECT_EQ(point_after(StepGranularity::phase),
               (HoldPoint{Kind::after_phase, 1, id(Phase::backbone), 0, 0, id(Phase::head), 0}));
-    EXPECT_EQ(point_after(GateStep::phase),
+    EXPECT_EQ(point_after(StepGranularity::phase),
               (HoldPoint{Kind::after_phase, 1, id(Phase::head), 0, 0, id(Phase::backbone), 1}));
-    EXPECT_EQ(point_after(GateStep::level),
+    EXPECT_EQ(point_after(StepGranularity::level),
               (HoldPoint{Kind::after_level, 1, id(Phase::head), 1, 0, id(Phase::verify), 0}));
-    EXPECT_EQ(point_after(GateStep::phase),
+    EXPECT_EQ(point_after(StepGranularity::phase),
               (HoldPoint{Kind::after_phase, 1, id(Phase::verify), 0, 0, id(Phase::commit), 0}));
-    EXPECT_EQ(point_after(GateStep::phase), (HoldPoint{Kind::after_round, 1, id(Phase::commit), 0, 0, 0, 0}))
+    EXPECT_EQ(point_after(StepGranularity::phase),
+              (HoldPoint{Kind::after_round, 1, id(Phase::commit), 0, 0, 0, 0}))
         << "the last phase's end is the round's";
-    EXPECT_EQ(point_after(GateStep::phase).round, 2);
+    EXPECT_EQ(point_after(StepGranularity::phase).round, 2);
 }
 
-TEST(Gate, HoldsNothingWhileItIsOff) {
-    Gate gate;
-    gate.step(GateStep::round);
+TEST(DebugGate, NeverStopsWhileDisabled) {
+    DebugGate gate;
+    gate.step(StepGranularity::round);
     gate.set_enabled(false);
     {
         Engine preparation(gate, 5);
@@ -161,41 +162,41 @@ TEST(Gate, HoldsNothingWhileItIsOff) {
     }
     gate.reset();
     gate.set_enabled(false);
-    gate.step(GateStep::round);
+    gate.step(StepGranularity::round);
     gate.set_enabled(true);
     Engine engine(gate, 5);
     EXPECT_TRUE(eventually([&] { return engine.held_at(0, -1, -2); })) << "the step is still to be done";
 }
 
-TEST(Gate, TellsTheStretchesHeld) {
-    Gate gate;
+TEST(DebugGate, ReportsPauses) {
+    DebugGate gate;
     gate.pause();
     {
         Engine engine(gate, 2);
         ASSERT_TRUE(eventually([&] { return gate.holding(); }));
-        gate.step(GateStep::round);
+        gate.step(StepGranularity::round);
         ASSERT_TRUE(eventually([&] { return engine.held_at(0, -1, -2); }));
         gate.resume();
         ASSERT_TRUE(eventually([&] { return engine.finished.load(); }));
     }
-    const std::vector<Gate::Pause> pauses = gate.take_pauses();
+    const std::vector<DebugGate::Pause> pauses = gate.take_pauses();
     ASSERT_EQ(pauses.size(), 2u);
     EXPECT_LE(pauses[0].start_ticks, pauses[0].end_ticks);
     EXPECT_LE(pauses[0].end_ticks, pauses[1].start_ticks);
     EXPECT_TRUE(gate.take_pauses().empty());
 }
 
-TEST(Gate, StepsAskedForTogetherAddUp) {
-    Gate gate;
+TEST(DebugGate, PendingStepsAddUp) {
+    DebugGate gate;
     gate.pause();
     Engine engine(gate, 50);
     ASSERT_TRUE(eventually([&] { return gate.holding(); }));
-    for (int i = 0; i < 5; ++i) gate.step(GateStep::round);
+    for (int i = 0; i < 5; ++i) gate.step(StepGranularity::round);
     ASSERT_TRUE(eventually([&] { return engine.held_at(4, -1, -2); }));
 }
 
-TEST(Gate, BreakpointHoldsAfterARoundRejectedEarly) {
-    Gate gate;
+TEST(DebugGate, BreakpointHoldsAfterARoundRejectedEarly) {
+    DebugGate gate;
     gate.set_breakpoints({.rejection_depth = 1});
     Engine engine(gate, 50);  // accepts 0, 1, 2, 0, 1, 2, ... of depth 2
     ASSERT_TRUE(eventually([&] { return engine.held_at(0, -1, -2); }));
@@ -212,8 +213,8 @@ TEST(Gate, BreakpointHoldsAfterARoundRejectedEarly) {
     EXPECT_TRUE(eventually([&] { return engine.finished.load(); }));
 }
 
-TEST(Gate, CancelReleasesAHeldEngine) {
-    Gate gate;
+TEST(DebugGate, CancelReleasesAHeldEngine) {
+    DebugGate gate;
     gate.pause();
     Engine engine(gate, 50);
     ASSERT_TRUE(eventually([&] { return gate.holding(); }));
@@ -225,15 +226,15 @@ TEST(Gate, CancelReleasesAHeldEngine) {
     EXPECT_FALSE(gate.paused());
 }
 
-TEST(Gate, TheHookRunsBeforeTheEngineWaitsAndMayCallTheGate) {
-    Gate gate;
+TEST(DebugGate, TheHookRunsBeforeTheEngineWaitsAndMayCallTheGate) {
+    DebugGate gate;
     std::vector<HoldPoint> seen;
     gate.set_hold_hook([&](const HoldPoint& point) {
         EXPECT_FALSE(gate.holding());
         seen.push_back(point);
         gate.resume();
     });
-    gate.step(GateStep::phase);
+    gate.step(StepGranularity::phase);
     SpanEvent event;
     event.phase = Phase::topk;
     event.level = 3;
@@ -251,15 +252,15 @@ TEST(Gate, TheHookRunsBeforeTheEngineWaitsAndMayCallTheGate) {
     EXPECT_EQ(gate.take_paused_ns(), 0);
 }
 
-TEST(Gate, ControlsFromSeveralThreadsNeverLeaveTheEngineStuck) {
-    Gate gate;
+TEST(DebugGate, ControlsFromSeveralThreadsNeverLeaveTheEngineStuck) {
+    DebugGate gate;
     Engine engine(gate, 2000);
     std::vector<std::thread> users;
     for (int u = 0; u < 3; ++u) {
         users.emplace_back([&gate, u] {
             for (int i = 0; i < 300; ++i) {
                 if ((i + u) % 3 == 0) gate.pause();
-                if ((i + u) % 3 == 1) gate.step(static_cast<GateStep>(i % 3));
+                if ((i + u) % 3 == 1) gate.step(static_cast<StepGranularity>(i % 3));
                 if ((i + u) % 3 == 2) gate.resume();
             }
         });

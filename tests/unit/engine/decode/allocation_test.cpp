@@ -22,13 +22,13 @@ constexpr std::size_t warm_up_prompts = 3, warm_up_steps = 10;
 /// Counts the engine thread's allocations between two commits, which is one complete step: what follows one
 /// commit (records, the head's update, texts) and what precedes the next. Allocations of a head's own thread
 /// depend on the machine when it is the first to do some work.
-class StepAllocations final : public RangeListener {
+class StepAllocations final : public RangeSink {
   public:
     StepAllocations() { of_steps.reserve(1000); }
     void open(const SpanEvent&) override {}
     void close(const SpanEvent& ended) override {
         if (ended.phase != Phase::commit) return;
-        const std::int64_t now = own_allocations_so_far();
+        const std::int64_t now = thread_allocations();
         of_steps.push_back(now - before_ - handed_over_);
         before_ = now;
         handed_over_ = 0;
@@ -74,7 +74,7 @@ class CountedPrompts final : public PromptFeed {
 };
 
 /// Checks that every step except the first ones allocated only its record.
-void expect_none(const std::vector<std::int64_t>& steps, const RigSetting& setting) {
+void expect_no_allocations(const std::vector<std::int64_t>& steps, const DecodeCase& setting) {
     ASSERT_GT(steps.size(), warm_up_steps + 5) << to_text(setting);
     std::map<std::size_t, std::int64_t> taken;
     for (std::size_t i = warm_up_steps; i < steps.size(); ++i)
@@ -134,19 +134,19 @@ const std::vector<std::string> heads = {"full",
 class Allocations : public ::testing::TestWithParam<int> {
   protected:
     Allocations()
-        : target_(DecodeRig::build(make_tiny_model(21, options()), kernels::Precision::int8)),
+        : target_(DecodeFixture::build(make_tiny_model(21, options()), kernels::Precision::int8)),
           eagle2_(target_->config(), 77),
           eagle3_(target_->config(), 78, GetParam()),
           medusa_(target_->config(), false, 79),
           hydra_(target_->config(), true, 80),
           ranking_(RankingFile::shuffled(GetParam())),
-          rig_(std::move(target_),
-               {{"eagle2", eagle2_.folder()},
-                {"eagle3", eagle3_.folder()},
-                {"medusa", medusa_.folder()},
-                {"hydra", hydra_.folder()}},
-               ranking_.path()),
-          artefacts_(rig_) {
+          fixture_(std::move(target_),
+                   {{"eagle2", eagle2_.folder()},
+                    {"eagle3", eagle3_.folder()},
+                    {"medusa", medusa_.folder()},
+                    {"hydra", hydra_.folder()}},
+                   ranking_.path()),
+          artefacts_(fixture_) {
         setting_.threads = 2;
         setting_.ignore_eos = true;
         setting_.max_new = 90;
@@ -163,24 +163,24 @@ class Allocations : public ::testing::TestWithParam<int> {
         StepAllocations allocations;
         MeasuringSink sink(allocations);
         CountedPrompts prompts(static_cast<std::size_t>(setting_.batch), allocations);
-        rig_.listen(&allocations);
-        EXPECT_EQ(rig_.run(setting_, prompts, recorded ? &sink : nullptr).message, "no error");
-        rig_.listen(nullptr);
+        fixture_.listen(&allocations);
+        EXPECT_EQ(fixture_.run(setting_, prompts, recorded ? &sink : nullptr).message, "no error");
+        fixture_.listen(nullptr);
         EXPECT_EQ(sink.steps > 0, recorded);
-        expect_none(prompts.steps, setting_);
+        expect_no_allocations(prompts.steps, setting_);
     }
 
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle2_;
     TinyEagle3 eagle3_;
-    TinyPathHeads medusa_, hydra_;
+    TinyDecodingHeads medusa_, hydra_;
     RankingFile ranking_;
-    DecodeRig rig_;
+    DecodeFixture fixture_;
     TinyArtefacts artefacts_;
-    RigSetting setting_;
+    DecodeCase setting_;
 };
 
-TEST_P(Allocations, StepsWithoutAHeadTakeNone) {
+TEST_P(Allocations, StepsWithoutAHeadAllocateNothing) {
     for (const int batch : {1, 2}) {
         setting_.batch = batch;
         decode("none", "full");
@@ -188,7 +188,7 @@ TEST_P(Allocations, StepsWithoutAHeadTakeNone) {
     }
 }
 
-TEST_P(Allocations, StepsWithHeadsTakeNone) {
+TEST_P(Allocations, StepsWithHeadsAllocateNothing) {
     for (const int batch : {1, 2}) {
         setting_.batch = batch;
         for (const std::string& head : heads) decode("eagle2", head);
@@ -196,18 +196,18 @@ TEST_P(Allocations, StepsWithHeadsTakeNone) {
     }
 }
 
-TEST_P(Allocations, StepsOfPathHeadsTakeNone) {
+TEST_P(Allocations, StepsOfPathHeadsAllocateNothing) {
     for (const std::string drafter : {"medusa", "hydra"})
         for (const std::string head : {"full", "fr-spec:v=40", "specvocab:k=24"}) decode(drafter, head);
 }
 
-TEST_P(Allocations, StepsOfFixedTreesTakeNone) {
+TEST_P(Allocations, StepsOfFixedTreesAllocateNothing) {
     setting_.tree = "choices:mc_sim_7b_63,levels=4";
     for (const std::string drafter : {"eagle2", "medusa"}) decode(drafter, "full");
 }
 
 /// Every kind of sampling.
-TEST_P(Allocations, SampledStepsTakeNone) {
+TEST_P(Allocations, SampledStepsAllocateNothing) {
     setting_.temperature = 0.9;
     for (const auto& [top_p, top_k] :
          {std::pair(1.0, 0), std::pair(1.0, 9), std::pair(0.7, 0), std::pair(0.8, 20)}) {
@@ -230,7 +230,7 @@ TEST_P(Allocations, SampledStepsTakeNone) {
     }
 }
 
-TEST_P(Allocations, StepsOfReplayedAcceptanceTakeNone) {
+TEST_P(Allocations, StepsOfSimulatedAcceptanceAllocateNothing) {
     setting_.acceptance = "rate:0.8";
     for (const double temperature : {0.0, 0.9}) {
         setting_.temperature = temperature;
@@ -239,7 +239,7 @@ TEST_P(Allocations, StepsOfReplayedAcceptanceTakeNone) {
 }
 
 /// Each head provides its own kind of draft distribution.
-TEST_P(Allocations, StepsOfDrawnDraftsTakeNone) {
+TEST_P(Allocations, StepsOfSampledDraftsAllocateNothing) {
     setting_.temperature = 0.9;
     setting_.verify = "pq";
     for (const int top_k : {0, 9}) {
@@ -254,7 +254,7 @@ TEST_P(Allocations, StepsOfDrawnDraftsTakeNone) {
 }
 
 /// The rows of a step are moved out with the record that owns them; the scratch memory stays.
-TEST_P(Allocations, RecordedStepsTakeTheirRecordsAlone) {
+TEST_P(Allocations, RecordedStepsAllocateOnlyTheirRecords) {
     for (const int batch : {1, 2}) {
         setting_.batch = batch;
         decode("none", "full", true);
@@ -270,23 +270,23 @@ TEST_P(Allocations, RecordedStepsTakeTheirRecordsAlone) {
 INSTANTIATE_TEST_SUITE_P(Vocabularies, Allocations, ::testing::Values(97, 4099));
 
 /// Only the outcome's text grows.
-TEST(TextAllocations, StepsTakeNone) {
+TEST(TextAllocations, StepsAllocateNothing) {
     const ScratchFolder folder;
     const std::string path = folder.file("tiny.gguf");
     ASSERT_TRUE(write_tiny_gguf(path, 3, {}).ok());
     auto file = open_model_file(path);
     ASSERT_TRUE(file.ok()) << file.error().message;
-    DecodeRig rig(DecodeRig::build(std::move(file).value(), kernels::Precision::int8), {}, "");
-    RigSetting setting;
+    DecodeFixture fixture(DecodeFixture::build(std::move(file).value(), kernels::Precision::int8), {}, "");
+    DecodeCase setting;
     setting.drafter = "ngram";
     setting.ignore_eos = true;
     setting.max_new = 90;
     StepAllocations allocations;
     CountedPrompts prompts(1, allocations);
-    rig.listen(&allocations);
-    EXPECT_EQ(rig.run(setting, prompts).message, "no error");
+    fixture.listen(&allocations);
+    EXPECT_EQ(fixture.run(setting, prompts).message, "no error");
     EXPECT_GT(prompts.text.size(), 20u);
-    expect_none(prompts.steps, setting);
+    expect_no_allocations(prompts.steps, setting);
 }
 
 }  // namespace

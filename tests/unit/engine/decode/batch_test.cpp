@@ -39,10 +39,10 @@ std::vector<std::vector<TokenId>> prompts() {
 class Batch : public ::testing::TestWithParam<int> {
   protected:
     Batch()
-        : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
+        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
           eagle_(target_->config(), 77),
           ranking_(RankingFile::shuffled(13)),
-          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {
+          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {
         setting_.head = "fr-spec:v=6";
         setting_.max_new = 20;
         setting_.batch = GetParam();
@@ -56,22 +56,22 @@ class Batch : public ::testing::TestWithParam<int> {
     }
     /// Outcomes of plain decoding, one prompt after the other.
     std::vector<PromptOutcome> plain() {
-        RigSetting setting = setting_;
+        DecodeCase setting = setting_;
         setting.drafter = "none";
         setting.verify = "match";
         setting.batch = 1;
-        return rig_.decode(setting, prompts_);
+        return fixture_.decode(setting, prompts_);
     }
 
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     RankingFile ranking_;
-    DecodeRig rig_;
-    RigSetting setting_;
+    DecodeFixture fixture_;
+    DecodeCase setting_;
     std::vector<std::vector<TokenId>> prompts_ = prompts();
 };
 
-TEST_P(Batch, EndsInTheMiddleOfARunAtMaxNew) {
+TEST_P(Batch, EndsInsideARoundAtMaxNew) {
     // With these lengths, some texts end inside a round.
     setting_.head = "full";
     setting_.tree = "depth=4,topk=8,nodes=60";
@@ -79,7 +79,7 @@ TEST_P(Batch, EndsInTheMiddleOfARunAtMaxNew) {
     for (const int max_new : {1, 2, 3, 5, 8, 13}) {
         setting_.max_new = max_new;
         RecordList sink;
-        const auto outcomes = rig_.decode(setting_, prompts_, &sink);
+        const auto outcomes = fixture_.decode(setting_, prompts_, &sink);
         EXPECT_EQ(tokens_of(outcomes), tokens_of(plain())) << max_new;
         for (const PromptOutcome& outcome : outcomes) {
             EXPECT_EQ(static_cast<int>(outcome.tokens.size()), max_new);
@@ -98,7 +98,7 @@ TEST_P(Batch, FillsTheContextWithAFullTree) {
     for (const double temperature : {0.0, 1.0}) {
         setting_.temperature = temperature;
         RecordList sink;
-        const auto outcomes = rig_.decode(setting_, prompts_, &sink);
+        const auto outcomes = fixture_.decode(setting_, prompts_, &sink);
         const auto expected = plain();
         EXPECT_EQ(tokens_of(outcomes), tokens_of(expected));
         for (const PromptOutcome& outcome : outcomes) {
@@ -117,18 +117,18 @@ TEST_P(Batch, ReplacesASequenceThatEndsByTheNextPrompt) {
     setting_.temperature = 1.0;
     RecordList sink;
     PromptList list(prompts_);
-    EXPECT_EQ(rig_.run(setting_, list, &sink).message, "no error");
+    EXPECT_EQ(fixture_.run(setting_, list, &sink).message, "no error");
     const auto expected = plain();
     ASSERT_EQ(list.outcomes.size(), prompts_.size());
     for (const auto& [place, outcome] : list.outcomes)
         EXPECT_EQ(outcome.tokens, expected[static_cast<std::size_t>(place)].tokens) << place;
-    std::size_t most = 0;
+    std::size_t largest = 0;
     std::set<std::size_t> sizes;
     for (const StepRecord& step : RecordList::of<StepRecord>(sink.take())) {
-        most = std::max(most, step.rounds.size());
+        largest = std::max(largest, step.rounds.size());
         sizes.insert(step.rounds.size());
     }
-    EXPECT_EQ(most, static_cast<std::size_t>(setting_.batch));
+    EXPECT_EQ(largest, static_cast<std::size_t>(setting_.batch));
     // Prompts begin as soon as the batch has room, so it shrinks only when none is left.
     EXPECT_EQ(*sizes.begin(), 1u);
     if (setting_.batch > 1) {
@@ -136,10 +136,10 @@ TEST_P(Batch, ReplacesASequenceThatEndsByTheNextPrompt) {
     }
 }
 
-TEST_P(Batch, RecordsSayWhichSequenceIsWhich) {
+TEST_P(Batch, RecordsIdentifyTheirSequence) {
     RecordList sink;
     setting_.calibration_rounds = 3;
-    const auto outcomes = rig_.decode(setting_, prompts_, &sink);
+    const auto outcomes = fixture_.decode(setting_, prompts_, &sink);
     const auto records = sink.take();
     std::map<RowId, int> ordinal_of;
     for (const PromptStarted& one : RecordList::of<PromptStarted>(records))
@@ -199,11 +199,11 @@ TEST_P(Batch, RecordsSayWhichSequenceIsWhich) {
         for (const RoundRecord& round : step.rounds)
             ordinal_of_round[round.round.id] = ordinal_of[round.round.prompt_id];
     std::set<int> prompts_calibrated;
-    std::set<RowId> judged;
+    std::set<RowId> evaluated;
     for (const HeadEvaluated& one : RecordList::of<HeadEvaluated>(records))
         for (const HeadEvalRow& row : one.rows) {
             EXPECT_EQ(row.mode, HeadMode::calibration);
-            EXPECT_TRUE(judged.insert(row.round_id).second);
+            EXPECT_TRUE(evaluated.insert(row.round_id).second);
             prompts_calibrated.insert(ordinal_of_round.at(row.round_id));
             ++calibrated;
         }
@@ -214,9 +214,9 @@ TEST_P(Batch, RecordsSayWhichSequenceIsWhich) {
     EXPECT_EQ(calibrated, expected);
 }
 
-TEST_P(Batch, TotalsAreOfTheStepsAndNotOfTheirRounds) {
+TEST_P(Batch, TotalsCountStepsNotRounds) {
     RecordList sink;
-    const auto outcomes = rig_.decode(setting_, prompts_, &sink);
+    const auto outcomes = fixture_.decode(setting_, prompts_, &sink);
     Capture capture;
     RunRow run;
     run.id = 1;
@@ -244,29 +244,29 @@ TEST_P(Batch, TotalsAreOfTheStepsAndNotOfTheirRounds) {
     EXPECT_DOUBLE_EQ(totals.tau, static_cast<double>(committed) / static_cast<double>(rounds));
 }
 
-TEST_P(Batch, ACancelledRunKeepsWhatEverySequenceHas) {
+TEST_P(Batch, ACancelledRunKeepsTheTextOfEverySequence) {
     setting_.max_new = 60;
     const auto expected = plain();
     // Cancels when the third prompt emits text in the second step.
     class Stopper final : public PromptFeed {
       public:
-        Stopper(DecodeRig& rig, PromptList& list) : rig_(rig), list_(list) {}
+        Stopper(DecodeFixture& fixture, PromptList& list) : fixture_(fixture), list_(list) {}
         std::optional<PromptInput> next() override { return list_.next(); }
         void done(const PromptInput& prompt, PromptOutcome outcome) override {
-            rig_.gate().cancel();
+            fixture_.gate().cancel();
             list_.done(prompt, std::move(outcome));
         }
 
       private:
-        DecodeRig& rig_;
+        DecodeFixture& fixture_;
         PromptList& list_;
     };
     PromptList list(prompts_);
-    Stopper stopper(rig_, list);
+    Stopper stopper(fixture_, list);
     RecordList sink;
-    rig_.gate().reset();
-    EXPECT_EQ(rig_.run(setting_, stopper, &sink).message, "no error");
-    rig_.gate().reset();
+    fixture_.gate().reset();
+    EXPECT_EQ(fixture_.run(setting_, stopper, &sink).message, "no error");
+    fixture_.gate().reset();
     const auto records = sink.take();
     const auto started = RecordList::of<PromptStarted>(records);
     EXPECT_EQ(RecordList::of<PromptEnded>(records).size(), started.size());
@@ -283,11 +283,11 @@ TEST_P(Batch, ACancelledRunKeepsWhatEverySequenceHas) {
     EXPECT_EQ(cancelled, setting_.batch - 1);
 }
 
-TEST_P(Batch, AnErrorClosesTheRecordsOfThePromptsUnderWay) {
+TEST_P(Batch, AnErrorClosesTheRecordsOfActivePrompts) {
     prompts_[static_cast<std::size_t>(setting_.batch)] = {1, 13};  // the first one that replaces another
     PromptList list(prompts_);
     RecordList sink;
-    const Error error = rig_.run(setting_, list, &sink);
+    const Error error = fixture_.run(setting_, list, &sink);
     EXPECT_EQ(error.kind, ErrorKind::bad_input);
     EXPECT_THAT(error.message, ::testing::HasSubstr("token 13 is outside"));
     const auto records = sink.take();
@@ -299,7 +299,7 @@ TEST_P(Batch, AnErrorClosesTheRecordsOfThePromptsUnderWay) {
 
 TEST_P(Batch, SteppingFollowsTheWatchedSequence) {
     const auto expected = plain();
-    Gate& gate = rig_.gate();
+    DebugGate& gate = fixture_.gate();
     gate.reset();
     gate.pause();
     gate.watch(2);
@@ -307,14 +307,14 @@ TEST_P(Batch, SteppingFollowsTheWatchedSequence) {
     std::thread user([&] {
         for (int i = 0; i < 30; ++i) {
             while (!gate.holding() && !finished) std::this_thread::yield();
-            gate.step(i < 15 ? GateStep::level : GateStep::phase);
+            gate.step(i < 15 ? StepGranularity::level : StepGranularity::phase);
         }
         while (!gate.holding() && !finished) std::this_thread::yield();
         gate.resume();
     });
     RecordList sink;
-    RigSetting setting = setting_;
-    const auto outcomes = rig_.decode(setting, prompts_, &sink);
+    DecodeCase setting = setting_;
+    const auto outcomes = fixture_.decode(setting, prompts_, &sink);
     finished = true;
     user.join();
     gate.reset();
@@ -341,21 +341,21 @@ TEST(BatchText, EndOfTurnInsideAnAcceptedRun) {
     ASSERT_TRUE(write_tiny_gguf(path, 5, options).ok());
     auto file = open_model_file(path);
     ASSERT_TRUE(file.ok()) << file.error().message;
-    auto target = DecodeRig::build(std::move(file).value(), kernels::Precision::f32);
+    auto target = DecodeFixture::build(std::move(file).value(), kernels::Precision::f32);
     const TinyEagle2 eagle(target->config(), 3);
     // The vocabulary is so small that the end-of-turn tokens, always in it, are drafted at every node.
     const RankingFile ranking = RankingFile::shuffled(target->config().vocab);
-    DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
-    const Tokenizer& tokenizer = *rig.target().tokenizer();
+    DecodeFixture fixture(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
+    const Tokenizer& tokenizer = *fixture.target().tokenizer();
     std::vector<std::vector<TokenId>> prompts;
     for (int p = 0; p < 24; ++p)
         prompts.push_back(tokenizer.encode("words " + std::to_string(p) + " words", false));
-    RigSetting setting;
+    DecodeCase setting;
     setting.temperature = 1.5;
     setting.max_new = 40;
     setting.threads = 2;
     setting.drafter = "none";
-    const auto expected = rig.decode(setting, prompts);
+    const auto expected = fixture.decode(setting, prompts);
     int inside = 0;
     for (const int batch : {1, 8}) {
         setting.batch = batch;
@@ -363,7 +363,7 @@ TEST(BatchText, EndOfTurnInsideAnAcceptedRun) {
         setting.head = "fr-spec:v=6";
         setting.tree = "depth=2,topk=6,nodes=60";
         RecordList sink;
-        const auto outcomes = rig.decode(setting, prompts, &sink);
+        const auto outcomes = fixture.decode(setting, prompts, &sink);
         for (std::size_t p = 0; p < prompts.size(); ++p) {
             EXPECT_EQ(outcomes[p].tokens, expected[p].tokens) << p;
             EXPECT_EQ(outcomes[p].finish, expected[p].finish) << p;

@@ -46,14 +46,14 @@ std::vector<Row> covering_set() {
         for (std::size_t drafter = 0; drafter < factors[0].values.size(); ++drafter) {
             Row row = {drafter, tree};
             for (std::size_t f = 2; f < factors.size(); ++f) {
-                std::size_t best = 0, most = 0;
+                std::size_t best = 0, best_gain = 0;
                 for (std::size_t i = 0; i < factors[f].values.size(); ++i) {
                     // A different first value each time varies the rows that cover no new pair.
                     const std::size_t value = (i + drafter + tree) % factors[f].values.size();
                     std::size_t gain = 1;
                     for (std::size_t other = 0; other < f; ++other)
                         gain += met.count({other, row[other], f, value}) == 0 ? 1 : 0;
-                    if (gain > most) most = gain, best = value;
+                    if (gain > best_gain) best_gain = gain, best = value;
                 }
                 row[f] = best;
             }
@@ -83,13 +83,13 @@ TEST(DemoLosslessness, CoveringSetEqualsPlainDecoding) {
     std::vector<Row> rows = covering_set();
     std::int64_t accepted = 0, rounds = 0;
     for (const std::string& precision : factors[5].values) {
-        const auto rig = make_demo_rig(*kernels::precision_from(precision));
-        ASSERT_NE(rig, nullptr);
-        const auto prompts = demo_prompts(rig->target(), factors[2].values.size());
+        const auto fixture = make_demo_fixture(*kernels::precision_from(precision));
+        ASSERT_NE(fixture, nullptr);
+        const auto prompts = demo_prompts(fixture->target(), factors[2].values.size());
         std::map<std::pair<std::string, std::string>, std::vector<TokenId>> plain;
         for (const Row& row : rows) {
             if (value(row, 5) != precision) continue;
-            RigSetting setting;
+            DecodeCase setting;
             setting.max_new = tokens;
             setting.temperature = std::stod(value(row, 6));
             const std::vector<TokenId>& prompt = prompts[row[2]];
@@ -97,7 +97,7 @@ TEST(DemoLosslessness, CoveringSetEqualsPlainDecoding) {
             setting.threads = 2;
             if (expected.empty()) {
                 setting.drafter = "none";
-                expected = rig->decode(setting, {prompt})[0].tokens;
+                expected = fixture->decode(setting, {prompt})[0].tokens;
             }
             setting.drafter = value(row, 0);
             setting.tree = value(row, 1);
@@ -110,7 +110,7 @@ TEST(DemoLosslessness, CoveringSetEqualsPlainDecoding) {
             std::vector<std::vector<TokenId>> together = {prompt};
             for (std::size_t p = 0; setting.batch > 1 && p < prompts.size(); ++p)
                 if (p != row[2]) together.push_back(prompts[p]);
-            const auto found = rig->decode(setting, together);
+            const auto found = fixture->decode(setting, together);
             ASSERT_EQ(found.size(), together.size());
             const auto length = std::min(expected.size(), static_cast<std::size_t>(setting.max_new));
             EXPECT_EQ(found[0].tokens,

@@ -62,7 +62,7 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
         if (step == steps) break;
         const TokenId next = mine.best;
         const auto forward = [&](Target& target, kernels::Exec& exec, KvCache& cache, ForwardOutput& out) {
-            const SequenceRows rows{&cache, {&next, 1}, {}, nullptr};
+            const SequenceTokens rows{&cache, {&next, 1}, {}, nullptr};
             ASSERT_TRUE(target.forward(exec, {{&rows, 1}, {}, {}, true}, out).ok());
             cache.commit(1);
         };

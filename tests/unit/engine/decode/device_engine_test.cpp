@@ -26,29 +26,29 @@ class DeviceEngine : public ::testing::TestWithParam<std::string> {
         if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
     }
     DeviceEngine()
-        : target_(DecodeRig::build(tiny(), kernels::Precision::bf16, on_.exec.get())),
+        : target_(DecodeFixture::build(tiny(), kernels::Precision::bf16, on_.exec.get())),
           eagle_(target_->config(), 77),
           eagle3_(target_->config(), 78, vocab),
           medusa_(target_->config(), false, 79),
           hydra_(target_->config(), true, 80),
           ranking_(RankingFile::shuffled(vocab)),
-          rig_(std::move(target_),
-               {{"eagle2", eagle_.folder()},
-                {"eagle3", eagle3_.folder()},
-                {"medusa", medusa_.folder()},
-                {"hydra", hydra_.folder()}},
-               ranking_.path()) {
-        rig_.run_on(*on_.exec);
+          fixture_(std::move(target_),
+                   {{"eagle2", eagle_.folder()},
+                    {"eagle3", eagle3_.folder()},
+                    {"medusa", medusa_.folder()},
+                    {"hydra", hydra_.folder()}},
+                   ranking_.path()) {
+        fixture_.run_on(*on_.exec);
     }
 
     /// Accepted drafts of a run whose text must be the plain one.
-    std::int64_t accepted_by(RigSetting setting) {
-        RigSetting plain = setting;
+    std::int64_t accepted_by(DecodeCase setting) {
+        DecodeCase plain = setting;
         plain.drafter = "none";
         plain.tree = "chain=1";
         plain.batch = 1;
-        const auto expected = rig_.decode(plain, prompts());
-        const auto found = rig_.decode(setting, prompts());
+        const auto expected = fixture_.decode(plain, prompts());
+        const auto found = fixture_.decode(setting, prompts());
         std::int64_t accepted = 0;
         for (std::size_t p = 0; p < found.size(); ++p) {
             EXPECT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
@@ -61,9 +61,9 @@ class DeviceEngine : public ::testing::TestWithParam<std::string> {
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     TinyEagle3 eagle3_;
-    TinyPathHeads medusa_, hydra_;
+    TinyDecodingHeads medusa_, hydra_;
     RankingFile ranking_;
-    DecodeRig rig_;
+    DecodeFixture fixture_;
 };
 
 TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryDrafter) {
@@ -71,7 +71,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryDrafter) {
         for (const std::string drafter : {"ngram", "eagle2", "eagle3", "medusa", "hydra"}) {
             std::int64_t accepted = 0;
             for (const std::string tree : {"chain=4", "depth=3,topk=4,nodes=12"}) {
-                RigSetting setting;
+                DecodeCase setting;
                 setting.drafter = drafter;
                 setting.tree = tree;
                 setting.batch = tree == "chain=4" ? 1 : 3;
@@ -85,7 +85,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryDrafter) {
 }
 
 TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
-    TinyArtefacts artefacts(rig_);
+    TinyArtefacts artefacts(fixture_);
     std::int64_t accepted = 0;
     for (const std::string head :
          {"full", "fr-spec:v=6", "pa-fr:v=8/4", "vocabtrim:v=6", "slimspec", "specvocab:k=4",
@@ -93,7 +93,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
           "dynaspec:kmax=3,kmin=1,decay=0.5", "dynaspec:kmax=2,share=per-row", "microspec:wmax=64",
           "microspec:wmax=9,gather=sync", "microspec:wmax=9,gather=indexed"})
         for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"}) {
-            RigSetting setting;
+            DecodeCase setting;
             setting.head = head;
             setting.tree = tree;
             setting.batch = tree == "chain=3" ? 1 : 3;
@@ -109,8 +109,8 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
 /// `tolerance`: the device rounds activations to bf16, which a CPU without bf16 dot products does not.
 void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, double tolerance) {
     const auto cpu_exec = kernels::make_cpu_exec(2);
-    const auto cpu = DecodeRig::build(std::move(on_cpu), kernels::Precision::bf16);
-    const auto there = DecodeRig::build(std::move(on_twin), kernels::Precision::bf16, twin.exec.get());
+    const auto cpu = DecodeFixture::build(std::move(on_cpu), kernels::Precision::bf16);
+    const auto there = DecodeFixture::build(std::move(on_twin), kernels::Precision::bf16, twin.exec.get());
     const int tokens = cpu->config().vocab, d = cpu->config().hidden;
     std::vector<TokenId> prompt;
     Rng rng(9);
@@ -143,7 +143,7 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
     const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
     const AncestorMask mask = AncestorMask::from_parents(parents);
     for (int round = 0; round < 3; ++round) {
-        SequenceRows cpu_rows{&a, tree, depths, &mask}, twin_rows{&b, tree, depths, &mask};
+        SequenceTokens cpu_rows{&a, tree, depths, &mask}, twin_rows{&b, tree, depths, &mask};
         ForwardRequest request{{&cpu_rows, 1}, aux, {}, true};
         ASSERT_TRUE(cpu->forward(*cpu_exec, request, x).ok());
         request.sequences = {&twin_rows, 1};
@@ -158,10 +158,10 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
 }
 
 /// Says whether it wants to see the levels of a step: then they are the host's.
-class Watcher final : public LevelWatcher {
+class Watcher final : public LevelObserver {
   public:
-    explicit Watcher(bool watching) : watching_(watching) {}
-    bool watching() const override { return watching_; }
+    explicit Watcher(bool observing) : watching_(observing) {}
+    bool observing() const override { return watching_; }
     void level_done(int, int, FunctionRef<DraftTree()>) override { ++levels; }
     int levels = 0;
 
@@ -176,7 +176,7 @@ struct SaidOfLevels {
     std::vector<std::uint64_t> bytes;
     bool operator==(const SaidOfLevels&) const = default;
 };
-SaidOfLevels said_of(const Head& head, const HeadState* state, int levels) {
+SaidOfLevels said_of(const LmHead& head, const HeadState* state, int levels) {
     SaidOfLevels said;
     for (int level = 0; level <= levels; ++level) {
         std::vector<TokenId>& active = said.active.emplace_back();
@@ -196,8 +196,8 @@ SaidOfLevels said_of(const Head& head, const HeadState* state, int levels) {
 /// Trees that grow without the host, with one wait for all their levels, are the ones that it grows level by
 /// level: tokens, shape and probabilities, for sequences that end at different depths and share a pass.
 TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
-    TinyArtefacts artefacts(rig_);
-    Target& target = rig_.target();
+    TinyArtefacts artefacts(fixture_);
+    Target& target = fixture_.target();
     const int d = target.config().hidden;
     Rng rng(17);
     int compared = 0;
@@ -209,9 +209,9 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
               "microspec:wmax=9,gather=indexed"})
             for (const std::string tree :
                  {"chain=1", "chain=5", "depth=3,topk=4,nodes=12", "depth=4,topk=5,nodes=40"}) {
-                Drafter& drafter = rig_.drafter(name);
-                Head& head = rig_.head(head_name, drafter);
-                ASSERT_TRUE(head.direct(0).has_value() || head.there() != nullptr) << head_name;
+                Drafter& drafter = fixture_.drafter(name);
+                LmHead& head = fixture_.head(head_name, drafter);
+                ASSERT_TRUE(head.as_linear(0).has_value() || head.there() != nullptr) << head_name;
                 PhaseRecorder phases;
                 Watcher hosts(true), nobody(false);
                 DraftContext context{*on_.exec, phases, &head, *parse_tree_spec(tree), &hosts};
@@ -245,7 +245,7 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
                 for (const DraftJob& job : jobs) of_jobs.push_back(job.head_state);
                 ProposeContext at_start{*on_.exec, phases};
                 head.begin_round(at_start, of_jobs);
-                ASSERT_TRUE(drafter.catch_up(context, jobs).ok());
+                ASSERT_TRUE(drafter.extend_cache(context, jobs).ok());
                 ASSERT_TRUE(drafter.expand(context, jobs).ok());
                 EXPECT_GT(hosts.levels, 0);
                 std::vector<DraftTree> expected;
@@ -254,9 +254,9 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
                 for (DraftJob& job : jobs) {
                     said.push_back(said_of(head, job.head_state, job.tree.levels()));
                     expected.push_back(std::move(job.out));
-                    rows.push_back(std::move(job.head_rows));
+                    rows.push_back(std::move(job.rows_per_call));
                 }
-                context.watcher = &nobody;
+                context.observer = &nobody;
                 std::vector<SpanEvent> spans;
                 phases.drain(spans);
                 for (int turn = 0; turn < 3; ++turn) {  // the second time as graphs
@@ -268,7 +268,7 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
                         EXPECT_EQ(jobs[j].out.tokens, expected[j].tokens) << name << head_name << tree << j;
                         EXPECT_EQ(jobs[j].out.parents, expected[j].parents);
                         EXPECT_EQ(jobs[j].out.logprobs, expected[j].logprobs);
-                        EXPECT_EQ(jobs[j].head_rows, rows[j]);
+                        EXPECT_EQ(jobs[j].rows_per_call, rows[j]);
                         EXPECT_TRUE(said_of(head, of_jobs[j], jobs[j].tree.levels()) == said[j])
                             << name << head_name << tree << j;
                         compared += jobs[j].out.size();
@@ -293,7 +293,7 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
 /// A forward with a question beside the same forward without one: the answers are what the host finds in the
 /// logits, and no logits leave the device.
 TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
-    Target& target = rig_.target();
+    Target& target = fixture_.target();
     kernels::Exec& exec = *on_.exec;
     const std::vector<TokenId> prompt = {5, 1, 2, 3}, tree = {1, 2, 3, 4, 5};
     const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
@@ -301,7 +301,7 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     KvCache cache = target.make_cache(40);
     ForwardOutput plain, asked;
     ASSERT_TRUE(target.prefill(exec, cache, prompt, {}, plain).ok());
-    const SequenceRows rows{&cache, tree, depths, &mask};
+    const SequenceTokens rows{&cache, tree, depths, &mask};
     ForwardRequest request;
     request.sequences = {&rows, 1};
     request.all_logits = true;
@@ -313,7 +313,7 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     for (const Sampling& sampling : kinds) {
         ASSERT_TRUE(target.forward(exec, request, plain).ok());
         EXPECT_EQ(plain.there, nullptr);
-        std::vector<TokenPlace> places;
+        std::vector<TokenPosition> places;
         std::vector<double> uniforms;
         for (int i = 0; i < 5; ++i) {
             places.push_back({3, 100 + i});
@@ -341,19 +341,19 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
         EXPECT_EQ(asked.hidden, plain.hidden);
         const RowAnswers& answers = asked.answers;
         const Rows<const float> logits(plain.logits.data(), 5, vocab, target.config().vocab);
-        std::vector<TargetChoice> choices;
-        choose_tokens(exec, logits, vocab, sampling, places, choices);
+        std::vector<TargetSample> choices;
+        sample_tokens(exec, logits, vocab, sampling, places, choices);
         for (int r = 0; r < 5; ++r) {
             const auto row = static_cast<std::size_t>(r);
             EXPECT_EQ(answers.choices[row], choices[row].token) << r;
             EXPECT_NEAR(answers.log_norm[row], choices[row].log_norm, 1e-5);
             EXPECT_EQ(answers.choice_logits[row], logits.row_data(r)[choices[row].token]);
-            EXPECT_EQ(answers.lowest[row], choices[row].lowest);
+            EXPECT_EQ(answers.lowest[row], choices[row].min_logit);
             if (question.entropies) {
                 double entropy = 0;
                 for (int t = 0; t < vocab; ++t) {
-                    const auto p =
-                        static_cast<double>(probability_of(choices[row], sampling, logits.row_data(r)[t]));
+                    const auto p = static_cast<double>(
+                        target_probability(choices[row], sampling, logits.row_data(r)[t]));
                     entropy -= p * std::log(p + 1e-5);
                 }
                 EXPECT_NEAR(static_cast<double>(answers.entropies[row]), entropy, 1e-5);
@@ -375,7 +375,8 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
             EXPECT_EQ(answers.ranks[row], rank);
             double mass = 0;
             for (const TokenId id : few)
-                mass += static_cast<double>(probability_of(choices[row], sampling, logits.row_data(r)[id]));
+                mass +=
+                    static_cast<double>(target_probability(choices[row], sampling, logits.row_data(r)[id]));
             EXPECT_NEAR(static_cast<double>(answers.masses[row]), sets[row] == nullptr ? 0.0 : mass, 1e-5);
         }
         // A row that somebody wants in full comes on its own.
@@ -389,15 +390,15 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
 /// being recorded.
 TEST_P(DeviceEngine, RoundsAreRecordedWithoutTheLogits) {
     for (const double temperature : {0.0, 0.8}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.drafter = "eagle2";
         setting.head = "fr-spec:v=6";
         setting.temperature = temperature;
         setting.max_new = 16;
         setting.batch = 2;
         RecordList list;
-        const auto recorded = rig_.decode(setting, prompts(), &list);
-        const auto silent = rig_.decode(setting, prompts());
+        const auto recorded = fixture_.decode(setting, prompts(), &list);
+        const auto silent = fixture_.decode(setting, prompts());
         ASSERT_EQ(recorded.size(), silent.size());
         for (std::size_t p = 0; p < recorded.size(); ++p) EXPECT_EQ(recorded[p].tokens, silent[p].tokens);
         int drafts = 0;

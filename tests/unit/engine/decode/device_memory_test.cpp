@@ -15,10 +15,10 @@ namespace {
 
 TEST(DeviceMemory, ARefusedQuestionLeavesNothingUnderWayAndMayBeAskedAgain) {
     TwinExec on;
-    const auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
+    const auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get());
     KvCache cache = target->make_cache(40);
     const std::vector<TokenId> tokens = {5, 1, 2};
-    const SequenceRows rows{&cache, tokens, {}, nullptr};
+    const SequenceTokens rows{&cache, tokens, {}, nullptr};
     ForwardRequest request;
     request.sequences = {&rows, 1};
     request.all_logits = true;
@@ -51,7 +51,7 @@ class RefusedRounds : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     const RankingFile ranking = RankingFile::shuffled(vocab);
-    RigSetting small, setting;  // the first makes the drafter
+    DecodeCase small, setting;  // the first makes the drafter
     small.drafter = setting.drafter = GetParam().drafter;
     small.tree = "chain=1";
     small.rounds_there = false;
@@ -65,21 +65,21 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     int left = 0;
     for (;; ++left) {
         TwinExec on;
-        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
+        auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get());
         const TinyEagle2 eagle(target->config(), 77);
-        const TinyPathHeads hydra(target->config(), true, 82, 4, true);
-        DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}, {"hydra", hydra.folder()}},
-                      ranking.path());
-        rig.run_on(*on.exec);
-        const TinyArtefacts artefacts(rig);
-        ASSERT_EQ(rig.decode_error(small, prompts()[0]).message, "no error");
+        const TinyDecodingHeads hydra(target->config(), true, 82, 4, true);
+        DecodeFixture fixture(std::move(target), {{"eagle2", eagle.folder()}, {"hydra", hydra.folder()}},
+                              ranking.path());
+        fixture.run_on(*on.exec);
+        const TinyArtefacts artefacts(fixture);
+        ASSERT_EQ(fixture.decode_error(small, prompts()[0]).message, "no error");
         on.twin->leave(left);
-        const Error error = rig.decode_error(setting, prompts()[1]);
+        const Error error = fixture.decode_error(setting, prompts()[1]);
         EXPECT_EQ(on.twin->under_way(), 0u) << left << " allocations: " << error.message;
         if (error.message == "no error") break;
         if (left % 5 == 0) {  // the next session has memory again
             on.twin->leave(1 << 20);
-            EXPECT_EQ(rig.decode_error(setting, prompts()[1]).message, "no error") << left;
+            EXPECT_EQ(fixture.decode_error(setting, prompts()[1]).message, "no error") << left;
         }
         EXPECT_NE(error.message.find("memory"), std::string::npos) << error.message;
     }
@@ -98,21 +98,21 @@ INSTANTIATE_TEST_SUITE_P(
 /// What is loaded outlives a session: no session begins as if it were there.
 TEST(DeviceMemory, RowsOfAHeadThatFoundNoMemoryAreNotForgiven) {
     const RankingFile ranking = RankingFile::shuffled(vocab);
-    RigSetting setting;
+    DecodeCase setting;
     setting.head = "fr-spec:v=6";
     int left = 0;
     for (;; ++left) {
         TwinExec on;
-        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
+        auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get());
         const TinyEagle2 eagle(target->config(), 77);
-        DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
-        rig.run_on(*on.exec);
-        Drafter& drafter = rig.drafter("eagle2");
+        DecodeFixture fixture(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
+        fixture.run_on(*on.exec);
+        Drafter& drafter = fixture.drafter("eagle2");
         on.twin->leave(left);
-        (void)rig.head(setting.head, drafter);
+        (void)fixture.head(setting.head, drafter);
         const bool enough = on.twin->left() > 0;
         on.twin->leave(1 << 20);
-        const Error error = rig.decode_error(setting, prompts()[1]);
+        const Error error = fixture.decode_error(setting, prompts()[1]);
         if (enough) {
             EXPECT_EQ(error.message, "no error");
             break;
@@ -125,7 +125,7 @@ TEST(DeviceMemory, RowsOfAHeadThatFoundNoMemoryAreNotForgiven) {
 
 TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
     TwinExec on;
-    const auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
+    const auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get());
     const TinyEagle2 eagle(target->config(), 77);
     on.twin->leave(1000);
     ASSERT_TRUE(make_drafter("eagle2", eagle.folder(), *target, *on.exec).ok());
@@ -133,10 +133,10 @@ TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
     EXPECT_GT(needed, 5);
     for (int left = 0; left < needed; ++left) {
         TwinExec other;
-        const auto verifier = DecodeRig::build(tiny(), kernels::Precision::bf16, other.exec.get());
+        const auto verifier = DecodeFixture::build(tiny(), kernels::Precision::bf16, other.exec.get());
         other.twin->leave(left);
         const bool made = make_drafter("eagle2", eagle.folder(), *verifier, *other.exec).ok();
-        EXPECT_FALSE(made && other.twin->finish().ok()) << left << " of " << needed;
+        EXPECT_FALSE(made && other.twin->synchronize().ok()) << left << " of " << needed;
     }
 }
 
@@ -146,7 +146,7 @@ TEST(DeviceMemory, EmbeddingsAreAskedForAgainInTheNextSession) {
     DeviceEmbeddings table;
     int embedded = 0;
     const auto get = [&] {
-        const std::lock_guard lock(on.twin->busy());
+        const std::lock_guard lock(on.twin->submit_mutex());
         return table.get(*on.twin, 3, 8, [&](std::span<const TokenId> tokens, Rows<float> rows) {
             embedded += static_cast<int>(tokens.size());
             std::fill(rows.data, rows.data + rows.rows * rows.stride, 1.0f);
@@ -156,7 +156,7 @@ TEST(DeviceMemory, EmbeddingsAreAskedForAgainInTheNextSession) {
     EXPECT_EQ(get(), nullptr);
     on.twin->leave(100);
     EXPECT_EQ(get(), nullptr);
-    on.twin->forgive();
+    on.twin->clear_out_of_memory();
     const float* there = get();
     EXPECT_NE(there, nullptr);
     EXPECT_EQ(get(), there);
@@ -166,7 +166,7 @@ TEST(DeviceMemory, EmbeddingsAreAskedForAgainInTheNextSession) {
 /// The queue of DynaSpec's router has a memory of its own here.
 TEST(DeviceMemory, ARouterBesideThatFoundNoMemorySaysSo) {
     const RankingFile ranking = RankingFile::shuffled(vocab);
-    RigSetting setting;
+    DecodeCase setting;
     setting.head = "dynaspec:kmax=4,kmin=3";
     setting.temperature = 0.9;  // levels are the host's, and ask that queue
     setting.verify = "pq";
@@ -174,14 +174,14 @@ TEST(DeviceMemory, ARouterBesideThatFoundNoMemorySaysSo) {
     int left = 0, refused_sessions = 0;
     for (std::string message; message != "no error"; ++left) {
         TwinExec on;
-        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get());
+        auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get());
         const TinyEagle2 eagle(target->config(), 77);
-        DecodeRig rig(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
-        rig.run_on(*on.exec);
-        const TinyArtefacts artefacts(rig);
+        DecodeFixture fixture(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
+        fixture.run_on(*on.exec);
+        const TinyArtefacts artefacts(fixture);
         on.twin->leave_beside(left);
-        const Status ready = rig.prepare_head(setting.head, rig.drafter("eagle2"));
-        message = ready.ok() ? rig.decode_error(setting, prompts()[1]).message : ready.error().message;
+        const Status ready = fixture.prepare_head(setting.head, fixture.drafter("eagle2"));
+        message = ready.ok() ? fixture.decode_error(setting, prompts()[1]).message : ready.error().message;
         refused_sessions += ready.ok() ? 1 : 0;
         EXPECT_TRUE(message == "no error" || message.find("memory") != std::string::npos) << message;
     }

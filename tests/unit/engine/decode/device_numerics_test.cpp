@@ -18,44 +18,44 @@ namespace {
 class DeviceNumerics : public ::testing::TestWithParam<std::string> {
   protected:
     DeviceNumerics()
-        : target_(DecodeRig::build(tiny(), kernels::Precision::bf16, on_.exec.get())),
+        : target_(DecodeFixture::build(tiny(), kernels::Precision::bf16, on_.exec.get())),
           eagle_(target_->config(), 78, vocab),
-          rig_(std::move(target_), {{"eagle3", eagle_.folder()}}, "") {
-        rig_.run_on(*on_.exec);
+          fixture_(std::move(target_), {{"eagle3", eagle_.folder()}}, "") {
+        fixture_.run_on(*on_.exec);
     }
     void SetUp() override {
         if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
         // Without a library of products there is nothing to test; the machine's log says why.
-        const Status there = device().use_library(20);
+        const Status there = device().use_cublaslt(20);
         if (!there.ok()) GTEST_SKIP() << there.error().message;
-        EXPECT_TRUE(device().use_library(0).ok());
+        EXPECT_TRUE(device().use_cublaslt(0).ok());
     }
     kernels::Device& device() { return *on_.exec->device(); }
     ExactCheck check(const std::vector<std::vector<TokenId>>& texts, double temperature) {
         ExactCheck found;
         Sampling sampling;
         sampling.temperature = temperature;
-        sampling.seed = RigSetting().seed;
+        sampling.seed = DecodeCase().seed;
         for (std::size_t p = 0; p < texts.size(); ++p) {
             const Status done =
-                check_exact(rig_.target(), *on_.exec, sampling, p, prompts()[p], texts[p], found);
+                check_exact(fixture_.target(), *on_.exec, sampling, p, prompts()[p], texts[p], found);
             EXPECT_TRUE(done.ok()) << done.error().message;
         }
         return found;
     }
     std::vector<std::vector<TokenId>> decode(double temperature) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.drafter = "eagle3";
         setting.temperature = temperature;
         std::vector<std::vector<TokenId>> texts;
-        for (const auto& outcome : rig_.decode(setting, prompts())) texts.push_back(outcome.tokens);
+        for (const auto& outcome : fixture_.decode(setting, prompts())) texts.push_back(outcome.tokens);
         return texts;
     }
 
     TwinExec on_{GetParam()};
     std::unique_ptr<Target> target_;
     TinyEagle3 eagle_;
-    DecodeRig rig_;
+    DecodeFixture fixture_;
 };
 
 /// A text of exact kernels is theirs token for token; one that was changed is theirs up to there.
@@ -63,14 +63,14 @@ TEST_P(DeviceNumerics, FindsTheTokensThatExactKernelsWouldNotEmit) {
     std::vector<std::vector<TokenId>> texts = decode(0);
     const ExactCheck same = check(texts, 0);
     EXPECT_EQ(same.texts, 3);
-    EXPECT_EQ(same.texts_apart, 0);
-    EXPECT_EQ(same.apart, 0);
+    EXPECT_EQ(same.texts_with_mismatches, 0);
+    EXPECT_EQ(same.mismatches, 0);
     EXPECT_FALSE(same.first.has_value());
     EXPECT_EQ(same.tokens, static_cast<std::int64_t>(texts[0].size() + texts[1].size() + texts[2].size()));
     texts[1][5] = (texts[1][5] + 1) % vocab;
     const ExactCheck changed = check(texts, 0);
-    EXPECT_EQ(changed.texts_apart, 1);
-    EXPECT_GE(changed.apart, 1);
+    EXPECT_EQ(changed.texts_with_mismatches, 1);
+    EXPECT_GE(changed.mismatches, 1);
     ASSERT_TRUE(changed.first.has_value());
     EXPECT_EQ(changed.first->sequence, 1u);
     EXPECT_EQ(changed.first->token, 5);
@@ -79,21 +79,21 @@ TEST_P(DeviceNumerics, FindsTheTokensThatExactKernelsWouldNotEmit) {
 /// Fast runs decode, use the library, and leave the device exact when they are told to.
 TEST_P(DeviceNumerics, FastUsesALibraryAndExactNever) {
     const std::vector<std::vector<TokenId>> exact = decode(0);
-    EXPECT_EQ(device().use().library, "");
-    ASSERT_TRUE(device().use_library(20).ok());
+    EXPECT_EQ(device().stats().library, "");
+    ASSERT_TRUE(device().use_cublaslt(20).ok());
     const std::vector<std::vector<TokenId>> fast = decode(0);
     if (on_.twin != nullptr)
         EXPECT_GT(on_.twin->library_products(), 0);
     else
-        EXPECT_GT(device().use().library_products, 0);
-    ASSERT_TRUE(device().use_library(0).ok());
+        EXPECT_GT(device().stats().library_products, 0);
+    ASSERT_TRUE(device().use_cublaslt(0).ok());
     const int asked = on_.twin != nullptr ? on_.twin->library_products() : 0;
     EXPECT_EQ(decode(0), exact);
     EXPECT_TRUE(on_.twin == nullptr || on_.twin->library_products() == asked);
     const ExactCheck found = check(fast, 0);
     EXPECT_EQ(found.texts, 3);
     // Where nothing was counted the texts are the same, and the other way round.
-    EXPECT_EQ(found.apart == 0, fast == exact);
+    EXPECT_EQ(found.mismatches == 0, fast == exact);
 }
 
 /// A product of a library is one of ours to rounding, accumulated and with a bias, at sizes of every kind.
@@ -114,10 +114,10 @@ TEST_P(DeviceNumerics, ProductsOfTheLibraryAreOurs) {
         std::vector<float> bias(static_cast<std::size_t>(n), 0.5f);
         std::vector<float> ours(static_cast<std::size_t>(n * rows)), theirs = ours;
         for (std::vector<float>* y : {&ours, &theirs}) {
-            ASSERT_TRUE(on.use_library(y == &ours ? 0 : 20).ok());
+            ASSERT_TRUE(on.use_cublaslt(y == &ours ? 0 : 20).ok());
             kernels::matmul(*on_.exec, matrix, {x.data(), rows, k}, {y->data(), rows, n}, bias.data());
         }
-        ASSERT_TRUE(on.use_library(0).ok());
+        ASSERT_TRUE(on.use_cublaslt(0).ok());
         double largest = 0, difference = 0;
         for (std::size_t i = 0; i < ours.size(); ++i) {
             largest = std::max(largest, std::fabs(static_cast<double>(ours[i])));
@@ -149,19 +149,19 @@ TEST_P(DeviceNumerics, FollowsACheckpointInF16) {
         return out.logits;
     };
     const std::vector<float> truth = logits(**exact, *cpu);
-    const auto error_of = [&](std::optional<kernels::Precision> precision, kernels::Halves halves) {
+    const auto error_of = [&](std::optional<kernels::Precision> precision, kernels::Float16Kind dtype) {
         const TwinExec on(GetParam());
         const auto there = Target::load(path, *on.exec, precision);
         EXPECT_TRUE(there.ok());
-        EXPECT_EQ(on.exec->device()->halves(), halves);
+        EXPECT_EQ(on.exec->device()->dtype(), dtype);
         const std::vector<float> found = logits(**there, *on.exec);
         double sum = 0;
         for (std::size_t i = 0; i < truth.size(); ++i)
             sum += static_cast<double>((found[i] - truth[i]) * (found[i] - truth[i]));
         return std::sqrt(sum);
     };
-    const double as_f16 = error_of(std::nullopt, kernels::Halves::f16);
-    const double as_bf16 = error_of(kernels::Precision::bf16, kernels::Halves::bf16);
+    const double as_f16 = error_of(std::nullopt, kernels::Float16Kind::f16);
+    const double as_bf16 = error_of(kernels::Precision::bf16, kernels::Float16Kind::bf16);
     EXPECT_LT(as_f16, as_bf16 / 4);
     EXPECT_GT(as_f16, 0);
 }

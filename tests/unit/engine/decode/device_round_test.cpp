@@ -24,7 +24,7 @@ TwinExec exec_of(const std::string& kind) {
 class DeviceRounds : public ::testing::TestWithParam<std::string> {
   protected:
     DeviceRounds() {
-        auto target = DecodeRig::build(tiny(), kernels::Precision::bf16, on_.exec.get());
+        auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on_.exec.get());
         eagle_.emplace(target->config(), 77);
         eagle3_.emplace(target->config(), 78, vocab);
         normed_eagle3_.emplace(target->config(), 83, 0, true);
@@ -33,26 +33,26 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
         // Fewer levels than some trees ask for.
         whole_medusa_.emplace(target->config(), false, 81, 3, true);
         whole_hydra_.emplace(target->config(), true, 82, 3, true);
-        rig_.emplace(std::move(target),
-                     std::map<std::string, std::string>{{"eagle2", eagle_->folder()},
-                                                        {"eagle3", eagle3_->folder()},
-                                                        {"medusa", medusa_->folder()},
-                                                        {"hydra", hydra_->folder()}},
-                     ranking_.path());
-        rig_->run_on(*on_.exec);
-        artefacts_.emplace(*rig_);
+        fixture_.emplace(std::move(target),
+                         std::map<std::string, std::string>{{"eagle2", eagle_->folder()},
+                                                            {"eagle3", eagle3_->folder()},
+                                                            {"medusa", medusa_->folder()},
+                                                            {"hydra", hydra_->folder()}},
+                         ranking_.path());
+        fixture_->run_on(*on_.exec);
+        artefacts_.emplace(*fixture_);
     }
     void SetUp() override {
         if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
     }
-    std::vector<StepRecord> steps(RigSetting setting, bool there) {
+    std::vector<StepRecord> steps(DecodeCase setting, bool there) {
         RecordList list;
         setting.rounds_there = there;
-        (void)rig_->decode(setting, prompts_, &list);
+        (void)fixture_->decode(setting, prompts_, &list);
         return RecordList::of<StepRecord>(list.take());
     }
 
-    void expect_the_hosts(const RigSetting& setting);
+    void expect_the_hosts(const DecodeCase& setting);
     std::string fixed_tree() const {
         const std::string file = folder_.file("tree.json");
         std::ofstream(file)
@@ -68,9 +68,9 @@ class DeviceRounds : public ::testing::TestWithParam<std::string> {
     int nodes_ = 0, accepted_ = 0;
     std::optional<TinyEagle2> eagle_;
     std::optional<TinyEagle3> eagle3_, normed_eagle3_;
-    std::optional<TinyPathHeads> medusa_, hydra_, whole_medusa_, whole_hydra_;
+    std::optional<TinyDecodingHeads> medusa_, hydra_, whole_medusa_, whole_hydra_;
     RankingFile ranking_ = RankingFile::shuffled(vocab);
-    std::optional<DecodeRig> rig_;
+    std::optional<DecodeFixture> fixture_;
     std::optional<TinyArtefacts> artefacts_;
     std::vector<std::vector<TokenId>> prompts_ = prompts();
 };
@@ -121,10 +121,10 @@ constexpr const char* spread[] = {"fr-spec:v=6+rdk",
                                   "dynaspec:kmax=4,kmin=3+rdk"};
 constexpr const char* trees[] = {"chain=4", "depth=3,topk=4,nodes=12", "depth=4,topk=3,nodes=20,order=fr"};
 
-std::vector<RigSetting> settings() {
-    std::vector<RigSetting> all;
+std::vector<DecodeCase> settings() {
+    std::vector<DecodeCase> all;
     const auto add = [&](const char* drafter, const char* head, double temperature, const char* tree) {
-        RigSetting& setting = all.emplace_back();
+        DecodeCase& setting = all.emplace_back();
         setting.drafter = drafter;
         setting.head = head;
         setting.temperature = temperature;
@@ -160,10 +160,10 @@ std::vector<RigSetting> settings() {
 }
 
 /// Of drafters whose levels have a head each.
-std::vector<RigSetting> path_settings(const std::string& drafter, bool own_heads) {
-    std::vector<RigSetting> all;
+std::vector<DecodeCase> path_settings(const std::string& drafter, bool own_heads) {
+    std::vector<DecodeCase> all;
     const auto add = [&](const char* head, const char* tree, double temperature, const char* verify) {
-        RigSetting& setting = all.emplace_back();
+        DecodeCase& setting = all.emplace_back();
         setting.drafter = drafter;
         setting.head = head;
         setting.tree = tree;
@@ -184,7 +184,7 @@ std::vector<RigSetting> path_settings(const std::string& drafter, bool own_heads
     return all;
 }
 
-void DeviceRounds::expect_the_hosts(const RigSetting& setting) {
+void DeviceRounds::expect_the_hosts(const DecodeCase& setting) {
     SCOPED_TRACE(to_text(setting));
     const auto found = steps(setting, true), expected = steps(setting, false);
     ASSERT_EQ(found.size(), expected.size());
@@ -199,13 +199,13 @@ void DeviceRounds::expect_the_hosts(const RigSetting& setting) {
 }
 
 TEST_P(DeviceRounds, AreTheHosts) {
-    for (const RigSetting& setting : settings()) {
+    for (const DecodeCase& setting : settings()) {
         expect_the_hosts(setting);
         if (HasFatalFailure()) return;
     }
     // Features go through norms, those of a prompt and of calibration rounds on their way from the host.
     for (const char* verify : {"match", "pq"}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.drafter = normed_eagle3();
         setting.verify = verify;
         setting.temperature = verify[0] == 'p' ? 0.9 : 0;
@@ -223,7 +223,7 @@ TEST_P(DeviceRounds, AreTheHosts) {
 TEST_P(DeviceRounds, OfHeadsForEachLevelAreTheHosts) {
     for (const std::string& drafter :
          {std::string("medusa"), std::string("hydra"), whole_medusa(), whole_hydra()})
-        for (const RigSetting& setting : path_settings(drafter, drafter.size() > 6)) {
+        for (const DecodeCase& setting : path_settings(drafter, drafter.size() > 6)) {
             expect_the_hosts(setting);
             if (HasFatalFailure()) return;
         }
@@ -234,7 +234,7 @@ TEST_P(DeviceRounds, OfHeadsForEachLevelAreTheHosts) {
 /// Drafts that are drawn and judged there.
 TEST_P(DeviceRounds, OfDrawnDraftsAreTheHosts) {
     const auto expect_drawn = [&](const std::string& drafter, const char* head, const char* tree, int kept) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.drafter = drafter;
         setting.head = head;
         setting.tree = tree;
@@ -298,7 +298,7 @@ TEST_P(DeviceRounds, OfTreesFixedInAdvanceAreTheHosts) {
     const std::string tree = fixed_tree();
     const auto expect_fixed = [&](const std::string& drafter, const char* head, const char* verify,
                                   int kept) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.drafter = drafter;
         setting.head = head;
         setting.tree = tree;
@@ -334,7 +334,7 @@ TEST_P(KernelRounds, AreTheHosts) {
     prompts_ = {{5, 1, 2, 8}, {3, 9, 4, 0, 7}};
     for (const char* head :
          {"specvocab:k=5", "dynaspec:kmax=4,kmin=3", "microspec:wmax=9", "specvocab:k=5+rdk"}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.head = head;
         setting.tree = "depth=1,topk=3,nodes=5";
         setting.batch = 2;
@@ -354,7 +354,7 @@ TEST_P(KernelRounds, AreTheHosts) {
         if (HasFatalFailure()) return;
     }
     for (const std::string& drafter : {whole_medusa(), whole_hydra(), std::string("eagle3")}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.drafter = drafter;
         if (drafter != whole_hydra()) {
             setting.verify = "pq";
@@ -368,7 +368,7 @@ TEST_P(KernelRounds, AreTheHosts) {
         if (HasFatalFailure()) return;
     }
     for (const char* verify : {"match", "pq"}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.tree = fixed_tree();
         setting.verify = verify;
         setting.temperature = verify[0] == 'p' ? 0.9 : 0;
@@ -387,16 +387,16 @@ INSTANTIATE_TEST_SUITE_P(Devices, KernelRounds, ::testing::Values("simt2"), kind
 TEST_P(DeviceRounds, RulesAreTheHosts) {
     const std::map<std::string, std::string> drafters = {{"eagle2", eagle_->folder()}};
     TwinExec on = exec_of(GetParam());
-    on.exec->device()->set_halves(kernels::Halves::f16);
-    DecodeRig there(DecodeRig::build(tiny(), kernels::Precision::bf16, on.exec.get()), drafters,
-                    ranking_.path());
+    on.exec->device()->set_dtype(kernels::Float16Kind::f16);
+    DecodeFixture there(DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get()), drafters,
+                        ranking_.path());
     there.run_on(*on.exec);
-    DecodeRig host(DecodeRig::build(tiny(), kernels::Precision::f32), drafters, ranking_.path());
+    DecodeFixture host(DecodeFixture::build(tiny(), kernels::Precision::f32), drafters, ranking_.path());
     int texts = 0, same = 0, accepted = 0;
     for (const char* drafter : {"eagle2", "ngram"})
         for (const char* verify : {"match", "typical", "typical:epsilon=0.3,delta=0.9", "pq"})
             for (const double top_p : {1.0, 0.8}) {
-                RigSetting setting;
+                DecodeCase setting;
                 setting.drafter = drafter;
                 setting.verify = verify;
                 setting.temperature = 0.9;
@@ -431,7 +431,7 @@ TEST_P(DeviceRounds, WaitOnce) {
         for (const auto& [head, there] : cases)
             for (const int batch : {1, 3}) {
                 if (drafter.size() > 6 && head[0] != 'f') continue;  // it drafts with its own
-                RigSetting setting;
+                DecodeCase setting;
                 setting.drafter = drafter;
                 setting.head = head;
                 if (drafter[5] == '3' && head[0] != 'd') {
@@ -475,30 +475,30 @@ TEST_P(DeviceRounds, WaitOnce) {
 /// is the same.
 TEST_P(DeviceRounds, SetsComeWhereSomebodyAsks) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts downloads";
-    RigSetting setting;
+    DecodeCase setting;
     setting.head = "specvocab:k=5";
     setting.tree = trees[1];
     setting.max_new = 12;
     prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}};
-    (void)rig_->decode(setting, prompts_);  // makes the head
+    (void)fixture_->decode(setting, prompts_);  // makes the head
     RecordList list;
     int downloads[2];
     std::vector<TokenId> texts[2];
     for (int i = 0; i < 2; ++i) {
         const int before = on_.twin->downloads();
-        texts[i] = rig_->decode(setting, prompts_, i == 0 ? nullptr : &list)[0].tokens;
+        texts[i] = fixture_->decode(setting, prompts_, i == 0 ? nullptr : &list)[0].tokens;
         downloads[i] = on_.twin->downloads() - before;
     }
     EXPECT_EQ(texts[0], texts[1]);
-    ASSERT_GT(rig_->totals().steps, 1);
-    EXPECT_EQ(downloads[1] - downloads[0], rig_->totals().steps);
+    ASSERT_GT(fixture_->totals().steps, 1);
+    EXPECT_EQ(downloads[1] - downloads[0], fixture_->totals().steps);
 }
 
 /// What a set gives to is found for whoever asks what was covered, and for nobody else.
 TEST_P(DeviceRounds, SpreadSetsAreFoundWhereSomebodyAsks) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts ops";
     for (const char* head : {"specvocab:k=5+rdk", "dynaspec:kmax=4,kmin=3+rdk"}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.head = head;
         setting.tree = trees[1];
         setting.temperature = 0.9;
@@ -506,7 +506,7 @@ TEST_P(DeviceRounds, SpreadSetsAreFoundWhereSomebodyAsks) {
         setting.max_new = 7;
         prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}};
         const int before = on_.twin->reaches();
-        (void)rig_->decode(setting, prompts_);
+        (void)fixture_->decode(setting, prompts_);
         EXPECT_EQ(on_.twin->reaches(), before) << head;
         EXPECT_GT(steps(setting, true).size(), 1u);
         EXPECT_GT(on_.twin->reaches(), before) << head;
@@ -516,7 +516,7 @@ TEST_P(DeviceRounds, SpreadSetsAreFoundWhereSomebodyAsks) {
 /// The queue beside has a memory of its own, and a router in it only where levels are the host's.
 TEST_P(DeviceRounds, ARouterLiesThereOnceWhereRoundsDo) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts queues";
-    RigSetting setting;
+    DecodeCase setting;
     setting.head = "dynaspec:kmax=4,kmin=3";
     setting.tree = trees[1];
     setting.temperature = 0.9;

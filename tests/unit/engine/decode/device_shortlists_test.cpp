@@ -73,7 +73,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 const int columns = ranked.empty() ? vocab : static_cast<int>(ranked.size());
                 const Matrix down = matrix(rank, d, 1), up = matrix(columns, rank, 2),
                              head = matrix(some_held ? static_cast<int>(held.size()) : vocab, d, 3);
-                const auto store = kernels::RowStore::make(*on_.exec, head);
+                const auto store = kernels::RowMajorMatrix::make(*on_.exec, head);
                 const std::vector<float> x = values(rows * d, 4);
                 ASSERT_TRUE(kernels::DeviceShortlists::fits(up, store, size, k));
 
@@ -82,7 +82,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 std::vector<std::int32_t> ids(rows * k), chosen, together;
                 std::vector<float> logits(rows * k), sums(rows);
                 {
-                    const std::lock_guard lock(on_.exec->device()->busy());
+                    const std::lock_guard lock(on_.exec->device()->submit_mutex());
                     there.ask_router(&down, up, {x.data(), rows, d}, size);
                     there.ask_exact(store, per_row);
                     there.ask_best(k);

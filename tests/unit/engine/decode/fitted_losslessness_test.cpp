@@ -24,11 +24,11 @@ class FittedLosslessness : public ::testing::TestWithParam<kernels::Precision> {
         return make_tiny_model(21, options);
     }
     FittedLosslessness()
-        : target_(DecodeRig::build(tiny(), GetParam())),
+        : target_(DecodeFixture::build(tiny(), GetParam())),
           eagle_(target_->config(), 77),
           ranking_(RankingFile::shuffled(vocab)),
-          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()),
-          artefacts_(rig_) {}
+          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()),
+          artefacts_(fixture_) {}
 
     static std::vector<std::vector<TokenId>> prompts() {
         std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
@@ -41,7 +41,7 @@ class FittedLosslessness : public ::testing::TestWithParam<kernels::Precision> {
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     RankingFile ranking_;
-    DecodeRig rig_;
+    DecodeFixture fixture_;
     TinyArtefacts artefacts_;
 };
 
@@ -59,23 +59,23 @@ const std::vector<std::string> specs = {"slimspec",
                                         "microspec:wmax=9,gather=indexed",
                                         "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"};
 
-TEST_P(FittedLosslessness, TextIsThatOfPlainDecoding) {
+TEST_P(FittedLosslessness, TextMatchesPlainDecoding) {
     for (const double temperature : {0.0, 0.8}) {
-        RigSetting plain;
+        DecodeCase plain;
         plain.drafter = "none";
         plain.tree = "chain=1";
         plain.temperature = temperature;
         plain.max_new = 24;
-        const auto expected = rig_.decode(plain, prompts());
+        const auto expected = fixture_.decode(plain, prompts());
         for (const std::string& head : specs)
             for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"}) {
-                RigSetting setting = plain;
+                DecodeCase setting = plain;
                 setting.drafter = "eagle2";
                 setting.head = head;
                 setting.tree = tree;
                 setting.threads = tree == "chain=3" ? 1 : 2;
                 setting.batch = tree == "chain=3" ? 1 : 3;
-                const auto found = rig_.decode(setting, prompts());
+                const auto found = fixture_.decode(setting, prompts());
                 ASSERT_EQ(found.size(), expected.size());
                 std::int64_t accepted = 0;
                 for (std::size_t p = 0; p < found.size(); ++p) {
@@ -87,13 +87,13 @@ TEST_P(FittedLosslessness, TextIsThatOfPlainDecoding) {
     }
 }
 
-TEST_P(FittedLosslessness, CoverageAndCostAreThoseOfTheRound) {
+TEST_P(FittedLosslessness, CoverageAndCostMatchRound) {
     for (const std::string head : {"specvocab:k=4", "dynaspec:kmax=2", "coral:active=2"}) {
         RecordList list;
-        RigSetting setting;
+        DecodeCase setting;
         setting.head = head;
         setting.tree = "chain=3";
-        rig_.decode(setting, {{5, 6, 7}}, &list);
+        fixture_.decode(setting, {{5, 6, 7}}, &list);
         int seen = 0, covered = 0, committed = 0;
         for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
             for (const RoundRecord& round : step.rounds)

@@ -45,24 +45,24 @@ const std::vector<std::string> heads = {"full", "fr-spec:v=3", "fr-spec:v=6", "f
 class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
   protected:
     Losslessness()
-        : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), GetParam())),
+        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), GetParam())),
           eagle_(target_->config(), 77),
           eagle3_(target_->config(), 78, vocab),
           medusa_(target_->config(), false, 79),
           hydra_(target_->config(), true, 80),
           ranking_(RankingFile::shuffled(target_->config().vocab)),
-          rig_(std::move(target_),
-               {{"eagle2", eagle_.folder()},
-                {"eagle3", eagle3_.folder()},
-                {"medusa", medusa_.folder()},
-                {"hydra", hydra_.folder()}},
-               ranking_.path()) {}
+          fixture_(std::move(target_),
+                   {{"eagle2", eagle_.folder()},
+                    {"eagle3", eagle3_.folder()},
+                    {"medusa", medusa_.folder()},
+                    {"hydra", hydra_.folder()}},
+                   ranking_.path()) {}
 
     /// `base` with every drafter, head and tree, alone and in batches of three. Heads vary only for drafters
     /// that use one. The product over thread counts runs with one precision, because all share the code that
     /// splits the work.
-    static std::vector<RigSetting> product(const RigSetting& base) {
-        std::vector<RigSetting> settings;
+    static std::vector<DecodeCase> product(const DecodeCase& base) {
+        std::vector<DecodeCase> settings;
         for (const std::string drafter : {"none", "ngram", "eagle2", "eagle3", "medusa", "hydra"})
             for (const std::string& head : heads_of(drafter))
                 for (const std::string& tree : trees)
@@ -91,23 +91,23 @@ class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     TinyEagle3 eagle3_;
-    TinyPathHeads medusa_, hydra_;
+    TinyDecodingHeads medusa_, hydra_;
     RankingFile ranking_;
-    DecodeRig rig_;
+    DecodeFixture fixture_;
 };
 
 TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
     std::map<std::string, std::int64_t> accepted, rounds;
     for (const double temperature : {0.0, 0.8}) {
-        RigSetting plain;
+        DecodeCase plain;
         plain.drafter = "none";
         plain.tree = "chain=1";
         plain.temperature = temperature;
         plain.max_new = 24;
-        const auto expected = rig_.decode(plain, prompts());
+        const auto expected = fixture_.decode(plain, prompts());
         ASSERT_EQ(expected.size(), 3u);
-        for (RigSetting setting : product(plain)) {
-            const auto found = rig_.decode(setting, prompts());
+        for (DecodeCase setting : product(plain)) {
+            const auto found = fixture_.decode(setting, prompts());
             ASSERT_EQ(found.size(), expected.size());
             for (std::size_t p = 0; p < found.size(); ++p) {
                 ASSERT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
@@ -125,8 +125,8 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
 
 /// A fixed tree needs a head for each of its levels. A dynamic tree ends with the heads.
 TEST_P(Losslessness, FixedTreesAreNoDeeperThanTheHeads) {
-    const TinyPathHeads three(rig_.target().config(), false, 81, 3);
-    const auto made = make_drafter("medusa:" + three.folder(), "", rig_.target(), rig_.exec(1));
+    const TinyDecodingHeads three(fixture_.target().config(), false, 81, 3);
+    const auto made = make_drafter("medusa:" + three.folder(), "", fixture_.target(), fixture_.exec(1));
     ASSERT_TRUE(made.ok()) << made.error().message;
     const auto tree = [](const char* text) { return parse_tree_spec(text).value(); };
     const Status refused = check_tree(**made, tree("choices:mc_sim_7b_63"));
@@ -136,7 +136,7 @@ TEST_P(Losslessness, FixedTreesAreNoDeeperThanTheHeads) {
         << refused.error().message;
     EXPECT_TRUE(check_tree(**made, tree("choices:mc_sim_7b_63,levels=3")).ok());
     EXPECT_TRUE(check_tree(**made, tree("depth=5,topk=10,nodes=60")).ok());
-    EXPECT_TRUE(check_tree(rig_.drafter("eagle2"), tree("choices:eagle_mc_sim_7b_63")).ok());
+    EXPECT_TRUE(check_tree(fixture_.drafter("eagle2"), tree("choices:eagle_mc_sim_7b_63")).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, Losslessness,

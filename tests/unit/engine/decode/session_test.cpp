@@ -32,15 +32,15 @@ TinyModelOptions small_vocabulary() {
 class Session : public ::testing::Test {
   protected:
     Session()
-        : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
+        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
           eagle_(target_->config(), 77),
           ranking_(RankingFile::shuffled(13)),
-          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {
+          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {
         setting_.head = "fr-spec:v=6";
     }
 
     std::vector<PromptOutcome> record() {
-        return outcomes_ = rig_.decode(setting_, prompts_, &sink_), split(), outcomes_;
+        return outcomes_ = fixture_.decode(setting_, prompts_, &sink_), split(), outcomes_;
     }
     void split() {
         records_ = sink_.take();
@@ -50,8 +50,8 @@ class Session : public ::testing::Test {
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     RankingFile ranking_;
-    DecodeRig rig_;
-    RigSetting setting_;
+    DecodeFixture fixture_;
+    DecodeCase setting_;
     std::vector<std::vector<TokenId>> prompts_ = {{1, 2, 3}, {4, 5, 6, 7, 8}, {9}};
     RecordList sink_;
     std::vector<PromptOutcome> outcomes_;
@@ -224,22 +224,22 @@ TEST_F(Session, WarmUpAndCalibrationStepsAreFlagged) {
     }
 }
 
-TEST_F(Session, CalibrationOfAnEqualHeadJudgesAsTheRoundItself) {
+TEST_F(Session, CalibrationOfAnEqualHeadMatchesTheRound) {
     // FR-Spec over every token drafts the full head's trees.
     setting_.head = "fr-spec:v=13";
     setting_.calibration_rounds = 1000;
     record();
     std::map<RowId, const RoundRow*> rounds;
     for (const StepRecord& step : steps_) rounds[step.rounds[0].round.id] = &step.rounds[0].round;
-    std::size_t judged = 0;
+    std::size_t evaluated = 0;
     for (const HeadEvaluated& one : RecordList::of<HeadEvaluated>(records_))
         for (const HeadEvalRow& row : one.rows) {
-            ++judged;
+            ++evaluated;
             ASSERT_EQ(rounds.count(row.round_id), 1u);
             EXPECT_EQ(row.committed, rounds[row.round_id]->committed);
             EXPECT_EQ(row.accepted, rounds[row.round_id]->accepted);
         }
-    EXPECT_EQ(judged, (steps_.size() - 1) / 2);
+    EXPECT_EQ(evaluated, (steps_.size() - 1) / 2);
 }
 
 TEST_F(Session, TheFullHeadIsNotCalibratedAgainstItself) {
@@ -255,10 +255,11 @@ TEST_F(Session, TheFullHeadIsNotCalibratedAgainstItself) {
 }
 
 /// The target's distribution after `tokens`, computed without the session.
-std::vector<double> distribution(DecodeRig& rig, const std::vector<TokenId>& tokens, double temperature) {
-    KvCache cache = rig.target().make_cache(128);
+std::vector<double> distribution(DecodeFixture& fixture, const std::vector<TokenId>& tokens,
+                                 double temperature) {
+    KvCache cache = fixture.target().make_cache(128);
     ForwardOutput out;
-    EXPECT_TRUE(rig.target().prefill(rig.exec(1), cache, tokens, {}, out).ok());
+    EXPECT_TRUE(fixture.target().prefill(fixture.exec(1), cache, tokens, {}, out).ok());
     std::vector<double> p;
     double sum = 0;
     for (const float logit : out.logits) {
@@ -271,11 +272,11 @@ std::vector<double> distribution(DecodeRig& rig, const std::vector<TokenId>& tok
 
 class SessionProbabilities : public Session, public ::testing::WithParamInterface<double> {};
 
-TEST_P(SessionProbabilities, AreThoseOfTheTargetAfterThePath) {
+TEST_P(SessionProbabilities, MatchTheTargetAfterThePath) {
     setting_.temperature = GetParam();
     prompts_.resize(1);
     record();
-    Head& head = rig_.head("fr-spec:v=6", rig_.drafter("eagle2"));
+    LmHead& head = fixture_.head("fr-spec:v=6", fixture_.drafter("eagle2"));
     std::vector<TokenId> text = prompts_[0];
     text.push_back(outcomes_[0].tokens[0]);
     for (std::size_t s = 0; s < steps_.size(); ++s) {
@@ -287,7 +288,7 @@ TEST_P(SessionProbabilities, AreThoseOfTheTargetAfterThePath) {
             if (!node.accepted) continue;
             if (node.parent >= 0) prefix.push_back(node.token_id);
             if (positions == record.round.committed) break;
-            const auto p = distribution(rig_, prefix, GetParam());
+            const auto p = distribution(fixture_, prefix, GetParam());
             for (TokenId t = 0; t < 13; ++t)
                 mass += head.covers(nullptr, t, 0) ? p[static_cast<std::size_t>(t)] : 0;
             ++positions;
@@ -339,10 +340,10 @@ TEST_F(Session, TheCaptureDerivesTheSameTotals) {
 
 TEST_F(Session, RecordingChangesNothingButTheRecords) {
     record();
-    const auto silent = rig_.decode(setting_, prompts_);
+    const auto silent = fixture_.decode(setting_, prompts_);
     setting_.record_nodes = false;
     RecordList sink;
-    const auto lean = rig_.decode(setting_, prompts_, &sink);
+    const auto lean = fixture_.decode(setting_, prompts_, &sink);
     for (std::size_t p = 0; p < silent.size(); ++p) {
         EXPECT_EQ(silent[p].tokens, outcomes_[p].tokens);
         EXPECT_EQ(silent[p].rounds, outcomes_[p].rounds);
@@ -371,9 +372,9 @@ TEST_F(Session, StopsAtTheContextWithTheSameTextForEveryDrafter) {
     setting_.max_new = 500;
     setting_.tree = "depth=5,topk=10,nodes=60";
     record();
-    RigSetting plain = setting_;
+    DecodeCase plain = setting_;
     plain.drafter = "none";
-    const auto expected = rig_.decode(plain, prompts_);
+    const auto expected = fixture_.decode(plain, prompts_);
     ASSERT_EQ(outcomes_.size(), 2u);
     for (std::size_t p = 0; p < 2; ++p) {
         EXPECT_EQ(outcomes_[p].tokens, expected[p].tokens);
@@ -386,14 +387,14 @@ TEST_F(Session, StopsAtTheContextWithTheSameTextForEveryDrafter) {
     }
 }
 
-TEST_F(Session, RefusesWhatCanNotBeDecoded) {
-    EXPECT_THAT(rig_.decode_error(setting_, {}).message, HasSubstr("no tokens"));
-    const Error too_long = rig_.decode_error(setting_, std::vector<TokenId>(96, 1));
+TEST_F(Session, RejectsInvalidPrompts) {
+    EXPECT_THAT(fixture_.decode_error(setting_, {}).message, HasSubstr("no tokens"));
+    const Error too_long = fixture_.decode_error(setting_, std::vector<TokenId>(96, 1));
     EXPECT_EQ(too_long.kind, ErrorKind::bad_input);
     EXPECT_THAT(too_long.message, HasSubstr("96 tokens leave no room in the model's context of 96"));
-    EXPECT_THAT(rig_.decode_error(setting_, {1, 13}).message, HasSubstr("token 13 is outside"));
+    EXPECT_THAT(fixture_.decode_error(setting_, {1, 13}).message, HasSubstr("token 13 is outside"));
     setting_.max_new = 0;
-    EXPECT_THAT(rig_.decode_error(setting_, {1}).message, HasSubstr("max-new is 0"));
+    EXPECT_THAT(fixture_.decode_error(setting_, {1}).message, HasSubstr("max-new is 0"));
 }
 
 template <typename Condition>
@@ -407,8 +408,8 @@ bool eventually(Condition condition) {
 }
 
 TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
-    const auto expected = rig_.decode(setting_, prompts_);
-    Gate& gate = rig_.gate();
+    const auto expected = fixture_.decode(setting_, prompts_);
+    DebugGate& gate = fixture_.gate();
     gate.reset();
     gate.pause();
     std::atomic<bool> finished{false};
@@ -416,7 +417,7 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
         // Three rounds by levels, one or two by phases, then resume.
         for (int i = 0; i < 45 && eventually([&] { return gate.holding() || finished; }); ++i) {
             const std::string before = gate.reason();
-            gate.step(i < 15 ? GateStep::level : GateStep::phase);
+            gate.step(i < 15 ? StepGranularity::level : StepGranularity::phase);
             EXPECT_EQ(before, "paused");
         }
         if (eventually([&] { return gate.holding() || finished; })) gate.resume();
@@ -467,15 +468,15 @@ TEST_F(Session, SteppingShowsTheRoundInFlightAndChangesNoToken) {
 }
 
 TEST_F(Session, ACancelledPromptReturnsWhatItHas) {
-    const auto expected = rig_.decode(setting_, {prompts_[0]});
-    Gate& gate = rig_.gate();
+    const auto expected = fixture_.decode(setting_, {prompts_[0]});
+    DebugGate& gate = fixture_.gate();
     gate.reset();
     gate.set_breakpoints({.rejection_depth = 10});  // stops the engine at any rejection
     std::thread user([&] {
         EXPECT_TRUE(eventually([&] { return gate.holding(); }));
         gate.cancel();
     });
-    const auto outcomes = rig_.decode(setting_, {prompts_[0]});
+    const auto outcomes = fixture_.decode(setting_, {prompts_[0]});
     user.join();
     gate.set_breakpoints({});
     gate.reset();
@@ -497,42 +498,44 @@ class SessionText : public ::testing::Test {
         ASSERT_TRUE(write_tiny_gguf(path, 5, options).ok());
         auto file = open_model_file(path);
         ASSERT_TRUE(file.ok()) << file.error().message;
-        rig_ = std::make_unique<DecodeRig>(DecodeRig::build(std::move(file).value(), kernels::Precision::f32),
-                                           std::map<std::string, std::string>{}, "");
+        fixture_ = std::make_unique<DecodeFixture>(
+            DecodeFixture::build(std::move(file).value(), kernels::Precision::f32),
+            std::map<std::string, std::string>{}, "");
         setting_.drafter = "ngram";
         setting_.temperature = 1.5;
         setting_.max_new = 100;
     }
     ScratchFolder folder_;
-    std::unique_ptr<DecodeRig> rig_;
-    RigSetting setting_;
+    std::unique_ptr<DecodeFixture> fixture_;
+    DecodeCase setting_;
 };
 
 TEST_F(SessionText, PiecesJoinToTheText) {
     std::string streamed;
-    const auto tokens = rig_->target().tokenizer()->encode("the same words, the same words, the same", false);
+    const auto tokens =
+        fixture_->target().tokenizer()->encode("the same words, the same words, the same", false);
     const auto outcomes =
-        rig_->decode(setting_, {tokens, tokens}, nullptr, [&](std::string_view s) { streamed += s; });
+        fixture_->decode(setting_, {tokens, tokens}, nullptr, [&](std::string_view s) { streamed += s; });
     ASSERT_EQ(outcomes.size(), 2u);
     EXPECT_EQ(streamed, outcomes[0].text + outcomes[1].text);
     std::vector<TokenId> words;
     for (const TokenId id : outcomes[0].tokens)
-        if (!rig_->target().tokenizer()->is_control(id)) words.push_back(id);
-    EXPECT_EQ(outcomes[0].text, valid_utf8(rig_->target().tokenizer()->decode(words)));
+        if (!fixture_->target().tokenizer()->is_control(id)) words.push_back(id);
+    EXPECT_EQ(outcomes[0].text, valid_utf8(fixture_->target().tokenizer()->decode(words)));
 }
 
 TEST_F(SessionText, EndOfTurnEndsThePromptUnlessIgnored) {
-    const auto tokens = rig_->target().tokenizer()->encode("abc abc abc", false);
+    const auto tokens = fixture_->target().tokenizer()->encode("abc abc abc", false);
     int ended = 0;
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         setting_.seed = seed;
         setting_.ignore_eos = false;
-        const auto stopped = rig_->decode(setting_, {tokens});
+        const auto stopped = fixture_->decode(setting_, {tokens});
         setting_.ignore_eos = true;
-        const auto whole = rig_->decode(setting_, {tokens});
+        const auto whole = fixture_->decode(setting_, {tokens});
         ASSERT_EQ(whole[0].finish, Finish::length);
         ASSERT_EQ(whole[0].tokens.size(), 100u);
-        const auto& eos = rig_->target().tokenizer()->eos();
+        const auto& eos = fixture_->target().tokenizer()->eos();
         const auto found =
             std::find_first_of(whole[0].tokens.begin(), whole[0].tokens.end(), eos.begin(), eos.end());
         if (found == whole[0].tokens.end() || found + 1 == whole[0].tokens.end()) continue;

@@ -14,22 +14,22 @@ const std::string spec = "synthetic:qwen3-30b-a3b/1";
 TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
     auto file = open_model_file(spec);
     ASSERT_TRUE(file.ok()) << file.error().message;
-    DecodeRig rig(DecodeRig::build(std::move(file).value(), kernels::Precision::int8),
-                  {{"eagle2", spec}, {"medusa", spec}}, spec);
-    EXPECT_EQ(rig.target().lm_head().n(), 151936);
-    EXPECT_EQ(rig.target().tokenizer()->size(), 151669);
-    RigSetting setting;
+    DecodeFixture fixture(DecodeFixture::build(std::move(file).value(), kernels::Precision::int8),
+                          {{"eagle2", spec}, {"medusa", spec}}, spec);
+    EXPECT_EQ(fixture.target().lm_head().n(), 151936);
+    EXPECT_EQ(fixture.target().tokenizer()->size(), 151669);
+    DecodeCase setting;
     setting.threads = 2;
     setting.max_new = 6;
     setting.tree = "depth=1,topk=2,nodes=4";
     setting.drafter = "none";
     const std::vector<std::vector<TokenId>> prompts = {{5, 7, 9}, {1000, 2}};
-    const auto expected = rig.decode(setting, prompts);
+    const auto expected = fixture.decode(setting, prompts);
     ASSERT_EQ(expected.size(), 2u);
     for (const char* drafter : {"eagle2", "medusa"}) {
         setting.drafter = drafter;
         setting.batch = 2;
-        const auto found = rig.decode(setting, prompts);
+        const auto found = fixture.decode(setting, prompts);
         ASSERT_EQ(found.size(), 2u);
         for (std::size_t p = 0; p < 2; ++p) {
             EXPECT_EQ(found[p].tokens, expected[p].tokens) << drafter;
@@ -40,27 +40,27 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
     // Heads also have random weights, in place of those of a fit.
     setting.drafter = "eagle2";
     for (const char* id : {"slimspec", "specvocab", "vocabtrim-t", "dynaspec", "coral"})
-        rig.use_artefact(id, spec);
+        fixture.use_artefact(id, spec);
     for (const char* head : {"fr-spec:v=8192", "bcl", "vocabtrim-t:v=8192", "slimspec:rank=256/128",
                              "specvocab:rank=128", "dynaspec:clusters=32", "coral:groups=8"}) {
         setting.head = head;
-        const auto found = rig.decode(setting, prompts);
+        const auto found = fixture.decode(setting, prompts);
         ASSERT_EQ(found.size(), 2u) << head;
         for (std::size_t p = 0; p < 2; ++p) EXPECT_EQ(found[p].tokens, expected[p].tokens) << head;
     }
     // Down and up, in int8 with one bf16 scale for 128 values.
     const double slim = 256.0 * (2048 + 151669);
-    const HeadCost cost = rig.head("slimspec:rank=256/128", rig.drafter("eagle2")).cost(1);
+    const HeadCost cost = fixture.head("slimspec:rank=256/128", fixture.drafter("eagle2")).cost(1);
     EXPECT_NEAR(static_cast<double>(cost.bytes) / slim, 1.02, 0.03);
     // fc, attention and the drafter's own feed-forward size, in int8 with one bf16 scale for 64 weights.
     const double eagle2 = 2048.0 * 2 * 2048 + 2048.0 * (2 * 32 + 2 * 4) * 128 + 3.0 * 2048 * 12288;
-    EXPECT_NEAR(static_cast<double>(rig.drafter("eagle2").weight_bytes()) / eagle2, 1.03, 0.05);
+    EXPECT_NEAR(static_cast<double>(fixture.drafter("eagle2").weight_bytes()) / eagle2, 1.03, 0.05);
 }
 
 TEST(SyntheticTarget, RandomDraftersFitTheirOwnTargetAlone) {
     auto file = open_model_file(std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen3");
     ASSERT_TRUE(file.ok()) << file.error().message;
-    const auto target = DecodeRig::build(std::move(file).value(), kernels::Precision::f32);
+    const auto target = DecodeFixture::build(std::move(file).value(), kernels::Precision::f32);
     const auto exec = kernels::make_cpu_exec(1);
     for (const char* drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
         const auto made = make_drafter(std::string(drafter) + ":" + spec, "", *target, *exec);

@@ -89,13 +89,13 @@ class Eagle2 : public ::testing::Test {
         text.slots = known - 1;
         return job;
     }
-    DraftContext context(Head* head = nullptr, LevelWatcher* watcher = nullptr) {
-        return {*exec_, phases_, head == nullptr ? head_.get() : head, {}, watcher};
+    DraftContext context(LmHead* head = nullptr, LevelObserver* observer = nullptr) {
+        return {*exec_, phases_, head == nullptr ? head_.get() : head, {}, observer};
     }
     DraftTree tree_at(Text& text, int known, TreeSpec tree) {
         DraftJob job = job_for(text, known, tree);
         DraftContext with = context();
-        Status status = drafter_->catch_up(with, {&job, 1});
+        Status status = drafter_->extend_cache(with, {&job, 1});
         if (status.ok()) status = drafter_->expand(with, {&job, 1});
         EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
         return std::move(job.out);
@@ -105,11 +105,11 @@ class Eagle2 : public ::testing::Test {
     std::unique_ptr<kernels::Exec> exec_;
     std::unique_ptr<Target> target_;
     std::unique_ptr<Drafter> drafter_;
-    std::unique_ptr<Head> head_;
+    std::unique_ptr<LmHead> head_;
     PhaseRecorder phases_;
 };
 
-TEST_F(Eagle2, GrowsTheTreeAskedFor) {
+TEST_F(Eagle2, GrowsTheRequestedTree) {
     Text text = make_text(1, 20);
     const DraftTree tree = tree_at(text, 12, {3, 4, 12});
     EXPECT_EQ(tree.size(), 12);
@@ -127,7 +127,7 @@ TEST_F(Eagle2, GrowsTheTreeAskedFor) {
     }
 }
 
-TEST_F(Eagle2, BranchesAreNotMixedUp) {
+TEST_F(Eagle2, BranchesAreIndependent) {
     // Along the greedy path a tree must give the tokens of a chain, whatever siblings share its passes.
     Text text = make_text(2, 40);
     for (int known = 10; known < 40; known += 7) {
@@ -156,7 +156,7 @@ TEST_F(Eagle2, BranchesAreNotMixedUp) {
     }
 }
 
-TEST_F(Eagle2, ExpandLeavesTheStateAsItWas) {
+TEST_F(Eagle2, ExpandDoesNotChangeCommittedState) {
     Text text = make_text(3, 20);
     const SameTree first(tree_at(text, 12, {3, 4, 12}));
     DraftJob other = job_for(text, 12, {5, 3, 30});
@@ -169,7 +169,7 @@ TEST_F(Eagle2, ExpandLeavesTheStateAsItWas) {
     EXPECT_EQ(SameTree(tree_at(text, 15, {3, 4, 12})), SameTree(tree_at(untouched, 15, {3, 4, 12})));
 }
 
-TEST_F(Eagle2, CatchUpInPiecesEqualsAtOnce) {
+TEST_F(Eagle2, ExtendingInPiecesMatchesAtOnce) {
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
         build(precision, 2);
         Text whole = make_text(4, 200), pieces = make_text(4, 200);
@@ -190,7 +190,7 @@ TEST_F(Eagle2, ThreadsDoNotChangeTheTree) {
     EXPECT_EQ(trees[0], trees[2]);
 }
 
-TEST_F(Eagle2, SequencesOfABatchDoNotSeeEachOther) {
+TEST_F(Eagle2, SequencesOfABatchAreIndependent) {
     const TreeSpec specs[] = {{3, 4, 12}, {1, 2, 4}, {3, 4, 1}, {4, 6, 40}};
     const int known[] = {12, 150, 9, 3};
     std::vector<Text> texts;
@@ -205,17 +205,18 @@ TEST_F(Eagle2, SequencesOfABatchDoNotSeeEachOther) {
         jobs.push_back(job_for(texts[i], known[i], specs[i], static_cast<int>(i)));
     }
     DraftContext with = context();
-    ASSERT_TRUE(drafter_->catch_up(with, jobs).ok());
+    ASSERT_TRUE(drafter_->extend_cache(with, jobs).ok());
     ASSERT_TRUE(drafter_->expand(with, jobs).ok());
     for (std::size_t i = 0; i < 4; ++i) {
         EXPECT_EQ(SameTree(jobs[i].out), expected[i]) << "sequence " << i;
-        EXPECT_EQ(static_cast<int>(jobs[i].head_rows.size()), specs[i].nodes == 1 ? 0 : specs[i].depth + 1);
+        EXPECT_EQ(static_cast<int>(jobs[i].rows_per_call.size()),
+                  specs[i].nodes == 1 ? 0 : specs[i].depth + 1);
     }
     EXPECT_EQ(jobs[2].out.size(), 1);
 }
 
 /// Knows only tokens 5 and 6, fewer than any top-k, and at some levels none. Records its calls.
-class ShortHead final : public Head {
+class ShortHead final : public LmHead {
   public:
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
     void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> hiddens,
@@ -256,7 +257,7 @@ TEST_F(Eagle2, ShortlistsSmallerThanTopkMakeSmallerTrees) {
     ShortHead head;
     DraftContext with = context(&head);
     DraftJob job = job_for(text, 10, {2, 4, 40});
-    ASSERT_TRUE(drafter_->catch_up(with, {&job, 1}).ok());
+    ASSERT_TRUE(drafter_->extend_cache(with, {&job, 1}).ok());
     ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
     EXPECT_EQ(job.out.size(), 1 + 2 + 4 + 8);
     EXPECT_FLOAT_EQ(job.out.logprobs[1], -0.5f);
@@ -272,11 +273,11 @@ TEST_F(Eagle2, ShortlistsSmallerThanTopkMakeSmallerTrees) {
         head.silent_from = silent;
         ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
         EXPECT_EQ(job.out.size(), silent == 0 ? 1 : 3);
-        EXPECT_EQ(static_cast<int>(job.head_rows.size()), silent + 1);
+        EXPECT_EQ(static_cast<int>(job.rows_per_call.size()), silent + 1);
     }
 }
 
-class LevelLog final : public LevelWatcher {
+class LevelLog final : public LevelObserver {
   public:
     void level_done(int sequence, int level, FunctionRef<DraftTree()> partial) override {
         EXPECT_EQ(sequence, 7);
@@ -288,15 +289,15 @@ class LevelLog final : public LevelWatcher {
     std::vector<int> sizes;
 };
 
-TEST_F(Eagle2, TellsTheWatcherAndRecordsItsPhases) {
+TEST_F(Eagle2, NotifiesObserverAndRecordsPhases) {
     Text text = make_text(7, 20);
     LevelLog log;
     DraftContext with = context(nullptr, &log);
     DraftJob job = job_for(text, 10, {3, 4, 12}, 7);
-    ASSERT_TRUE(drafter_->catch_up(with, {&job, 1}).ok());
+    ASSERT_TRUE(drafter_->extend_cache(with, {&job, 1}).ok());
     ASSERT_TRUE(drafter_->expand(with, {&job, 1}).ok());
     EXPECT_EQ(log.sizes, (std::vector<int>{5, 12, 12, 12}));
-    EXPECT_EQ(job.head_rows.size(), 4u);
+    EXPECT_EQ(job.rows_per_call.size(), 4u);
 
     std::vector<SpanEvent> events;
     phases_.drain(events);
@@ -315,7 +316,7 @@ TEST_F(Eagle2, TellsTheWatcherAndRecordsItsPhases) {
     EXPECT_EQ(head, 4);
 }
 
-TEST_F(Eagle2, OptionalTensorsCount) {
+TEST_F(Eagle2, UsesOptionalTensors) {
     Text plain = make_text(8, 20);
     const SameTree without(tree_at(plain, 12, {3, 4, 12}));
     for (const auto& options : {testing::TinyEagleOptions{2, 1, 16, 64, true, false},
@@ -326,7 +327,7 @@ TEST_F(Eagle2, OptionalTensorsCount) {
     }
 }
 
-TEST_F(Eagle2, RefusesRoundsOutOfOrder) {
+TEST_F(Eagle2, RejectsRoundsOutOfOrder) {
     Text text = make_text(9, 250);
     DraftContext with = context();
     const auto fails_with = [](const Status& status, const std::string& words) {
@@ -337,8 +338,8 @@ TEST_F(Eagle2, RefusesRoundsOutOfOrder) {
     fails_with(drafter_->expand(with, {&early, 1}), "extend its cache before drafting");
     text.slots = 4;
     DraftJob gap = job_for(text, 10, {3, 4, 12});
-    fails_with(drafter_->catch_up(with, {&gap, 1}), "a round is missing");
-    ASSERT_TRUE(drafter_->catch_up(with, {&early, 1}).ok());
+    fails_with(drafter_->extend_cache(with, {&gap, 1}), "a round is missing");
+    ASSERT_TRUE(drafter_->extend_cache(with, {&early, 1}).ok());
     DraftContext headless{*exec_, phases_, nullptr, {}, nullptr};
     fails_with(drafter_->expand(headless, {&early, 1}), "needs an LM head");
     tree_at(text, 250, {3, 4, 12});

@@ -26,14 +26,14 @@ class NgramTest : public ::testing::Test {
         job.tokens = tokens;
         job.state = &state;
         job.tree = spec;
-        EXPECT_TRUE(drafter.catch_up(context, {&job, 1}).ok());
+        EXPECT_TRUE(drafter.extend_cache(context, {&job, 1}).ok());
         EXPECT_TRUE(drafter.expand(context, {&job, 1}).ok());
         EXPECT_EQ(job.out.tokens[0], tokens.back());
         for (int i = 0; i < job.out.size(); ++i) {
             EXPECT_EQ(job.out.parents[static_cast<std::size_t>(i)], i - 1);
         }
         EXPECT_EQ(job.out.mask.nodes(), job.out.size());
-        EXPECT_TRUE(job.head_rows.empty());
+        EXPECT_TRUE(job.rows_per_call.empty());
         return {job.out.tokens.begin() + 1, job.out.tokens.end()};
     }
     Tokens draft(const std::string& spec, const Tokens& tokens, TreeSpec tree = {3, 4, 12}) {
@@ -72,7 +72,7 @@ TEST_F(NgramTest, ContinuesARepetitionBeyondTheText) {
     EXPECT_EQ(draft("ngram", {8, 8}, {3, 1, 5}), (Tokens{8, 8, 8, 8}));
 }
 
-TEST_F(NgramTest, LooksNoFurtherBackThanItsWindow) {
+TEST_F(NgramTest, SearchesOnlyWithinWindow) {
     // The 9 after (1, 2) is 6 tokens before the end of the text.
     const Tokens text{1, 2, 9, 4, 5, 6, 1, 2};
     EXPECT_EQ(draft("ngram:window=6", text, {0, 1, 2}), (Tokens{9}));
@@ -86,7 +86,7 @@ TEST_F(NgramTest, WithoutBackoffOnlyTheLongestSuffixCounts) {
     EXPECT_EQ(draft("ngram:max=1,backoff=0", text, {0, 1, 2}), (Tokens{9}));
 }
 
-TEST_F(NgramTest, KeepsWithinTheTree) {
+TEST_F(NgramTest, DraftsAtMostTreeDepth) {
     const Tokens text{1, 2, 3, 4, 5, 6, 7, 1, 2};
     EXPECT_EQ(draft("ngram", text, {5, 1, 4}).size(), 3u);
     EXPECT_EQ(draft("ngram", text, {1, 10, 60}).size(), 2u);
@@ -126,7 +126,7 @@ TEST_F(NgramTest, GrowingIndexAgreesWithSearch) {
     }
 }
 
-TEST_F(NgramTest, StartsAfreshWhenTheTextIsShorter) {
+TEST_F(NgramTest, RebuildsIndexWhenTextIsShorter) {
     const auto drafter = make("ngram");
     const auto state = drafter->make_state(64);
     EXPECT_EQ(draft(*drafter, *state, {1, 2, 3, 1, 2}, {0, 1, 2}), (Tokens{3}));
@@ -137,7 +137,7 @@ TEST_F(NgramTest, NoneDraftsNothing) {
     EXPECT_TRUE(draft("none", {1, 2, 1, 2}).empty());
 }
 
-TEST_F(NgramTest, RegistryExplainsWhatItCannotMake) {
+TEST_F(NgramTest, RegistryErrorsExplainInvalidDrafters) {
     const auto message = [&](const std::string& spec) {
         const auto drafter = make_drafter(spec, "", *target_, *exec_);
         EXPECT_FALSE(drafter.ok()) << spec;

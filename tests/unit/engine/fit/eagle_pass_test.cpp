@@ -52,7 +52,7 @@ class TinyPass {
         pass.forward(*exec_, features_.view(), embeddings_.view(), steps);
         double sum = 0;
         for (int s = 0; s < steps; ++s) {
-            const auto rows = pass.head_rows(s);
+            const auto rows = pass.lm_head_input(s);
             for (int r = 0; r < slots; ++r)
                 for (std::size_t j = 0; j < rows.row(r).size(); ++j)
                     sum += static_cast<double>(rows.row(r)[j]) *
@@ -105,18 +105,18 @@ TEST(EaglePass, GradientsAreThoseOfFiniteDifferences) {
 }
 
 // A row of a later step must not attend to later slots, so tokens after a slot do not change it.
-TEST(EaglePass, NeverLooksAhead) {
+TEST(EaglePass, LaterSlotsDoNotAffectEarlierOnes) {
     TinyPass tiny({true, false, false});
     EaglePass pass(tiny.shape_, tiny.weights_, tiny.rope_);
     tiny.loss(pass);
     std::vector<std::vector<float>> before;
     for (int s = 0; s < TinyPass::steps; ++s)
-        before.emplace_back(pass.head_rows(s).row(1).begin(), pass.head_rows(s).row(1).end());
+        before.emplace_back(pass.lm_head_input(s).row(1).begin(), pass.lm_head_input(s).row(1).end());
     for (int r = 2; r < TinyPass::slots; ++r)
         for (float& v : tiny.features_.row(r)) v += 1.0f;
     tiny.loss(pass);
     for (int s = 0; s < TinyPass::steps; ++s) {
-        const auto row = pass.head_rows(s).row(1);
+        const auto row = pass.lm_head_input(s).row(1);
         EXPECT_EQ(std::vector<float>(row.begin(), row.end()), before[static_cast<std::size_t>(s)]) << s;
     }
 }

@@ -15,7 +15,7 @@
 namespace draftscope::fit {
 namespace {
 
-using testing::DecodeRig;
+using testing::DecodeFixture;
 using testing::TinyEagle2;
 using testing::TinyModelOptions;
 
@@ -47,7 +47,7 @@ class TextList final : public TextSource {
 class FitHead : public ::testing::Test {
   protected:
     FitHead()
-        : target_(DecodeRig::build(testing::make_tiny_model(21, small_model()), kernels::Precision::f32)),
+        : target_(DecodeFixture::build(testing::make_tiny_model(21, small_model()), kernels::Precision::f32)),
           eagle_(target_->config(), 5) {
         drafter_ = make_drafter("eagle2:" + eagle_.folder(), "", *target_, *exec_).value();
         weights_.lm_head = &target_->lm_head();
@@ -112,7 +112,7 @@ class FitHead : public ::testing::Test {
         return result.ok() ? std::move(result).value() : FittedHead{};
     }
     /// Writes the artefact as the fit job does and loads the head from the file.
-    Result<std::unique_ptr<Head>> as_head(const FittedHead& fitted, const std::string& head) {
+    Result<std::unique_ptr<LmHead>> load_head(const FittedHead& fitted, const std::string& head) {
         ArtefactInfo info;
         info.head = head;
         info.target = "tiny";
@@ -124,7 +124,7 @@ class FitHead : public ::testing::Test {
         for (const FittedTensor& t : fitted.tensors) tensors.push_back({t.name, t.type, t.shape, t.bytes});
         const std::string path = folder_.file(head + ".safetensors");
         DS_TRY(save_artefact(path, info, tensors));
-        HeadArtefacts artefacts;
+        HeadFiles artefacts;
         artefacts.artefact_path = path;
         DS_ASSIGN(auto made, make_head(HeadSpec{head, {}}, artefacts));
         DS_TRY(made->prepare(*exec_, weights_));
@@ -140,7 +140,7 @@ class FitHead : public ::testing::Test {
     std::unique_ptr<TextList> texts_;
 };
 
-TEST_F(FitHead, CollectsRowsThatStandWhereTheTextDoes) {
+TEST_F(FitHead, CollectedRowsBelongToTheirTextPositions) {
     CollectOptions collect = options("").collect;
     collect.anchors = 10000;
     collect.router_inputs = true;
@@ -176,7 +176,7 @@ TEST_F(FitHead, CollectsRowsThatStandWhereTheTextDoes) {
         EXPECT_NEAR(seen[j], embedding[j], 0.01f * std::abs(embedding[j]) + 1e-6f);
 }
 
-TEST_F(FitHead, TreesAreDraftedAndTextsHeldOutAsOftenAsAsked) {
+TEST_F(FitHead, DraftedTreesAndHeldOutTextsFollowTheOptions) {
     CollectOptions collect = options("").collect;
     collect.anchors = 10000;
     collect.lanes = 1;
@@ -190,7 +190,7 @@ TEST_F(FitHead, TreesAreDraftedAndTextsHeldOutAsOftenAsAsked) {
     collect.drafted_every = 0;
     EXPECT_EQ(rows().drafted.rows(), 0);
     EXPECT_EQ(rows().text.rows(), 12 * (29 + 28 + 27));
-    collect.hold_out.most = 2;
+    collect.hold_out.max_texts = 2;
     EXPECT_EQ(rows().held_out_prompts, 2);
 }
 
@@ -216,7 +216,7 @@ TEST_F(FitHead, EachStageOfALowRankFitIsBetterThanTheOneBefore) {
 TEST_F(FitHead, EveryKindMakesAnArtefactThatItsHeadLoads) {
     for (const std::string name : {"slimspec", "specvocab", "vocabtrim-t", "bcl", "coral", "dynaspec"}) {
         const FittedHead head = fitted(options(name));
-        const auto made = as_head(head, name);
+        const auto made = load_head(head, name);
         EXPECT_TRUE(made.ok()) << name << ": " << (made.ok() ? "" : made.error().message);
         EXPECT_GT(head.report.at("coverage"), 0.0) << name;
         EXPECT_GT(head.report.at("recall10"), 0.0) << name;
@@ -225,7 +225,7 @@ TEST_F(FitHead, EveryKindMakesAnArtefactThatItsHeadLoads) {
     levels.per_level = true;
     const FittedHead head = fitted(levels);
     EXPECT_EQ(head.tensors.front().name, "down.0");
-    const auto made = as_head(head, "slimspec");
+    const auto made = load_head(head, "slimspec");
     EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message);
 }
 
@@ -239,7 +239,7 @@ TEST_F(FitHead, GivesTheSameBytesForASeedAtEveryThreadCount) {
     }
 }
 
-TEST_F(FitHead, RefusesWhatCannotBeFitted) {
+TEST_F(FitHead, RejectsWhatCannotBeFitted) {
     const auto message = [&](const FitOptions& bad) {
         const auto result = fit_head(inputs(*exec_), bad, {});
         EXPECT_FALSE(result.ok());
@@ -272,14 +272,14 @@ TEST(FittedTensor, WholeNumbersTakeTheirNarrowestType) {
     EXPECT_EQ(wide.bytes, (std::vector<std::byte>{std::byte{2}, std::byte{1}, std::byte{3}, std::byte{0}}));
 }
 
-TEST_F(FitHead, StopsWhereverItIsCancelled) {
+TEST_F(FitHead, StopsWhenCancelledAnywhere) {
     for (const std::string name : {"slimspec", "dynaspec", "rdk"}) {
         for (const int after : {0, 3, 25}) {
-            int asked = 0;
+            int calls = 0;
             Hooks hooks;
-            hooks.cancelled = [&] { return asked++ >= after; };
+            hooks.cancelled = [&] { return calls++ >= after; };
             const auto result = fit_head(inputs(*exec_), options(name), hooks);
-            if (asked <= after) continue;  // the fit ended before the cancellation
+            if (calls <= after) continue;  // the fit ended before the cancellation
             ASSERT_FALSE(result.ok()) << name << " " << after;
             EXPECT_EQ(result.error().kind, ErrorKind::cancelled);
         }
@@ -296,7 +296,7 @@ TEST_F(FitHead, JointTrainingLowersTheLossAndKeepsTheCheckpointsLayout) {
     ASSERT_TRUE(factors.ok());
     const Teacher teacher{&target_->lm_head(), &target_->lm_head(), 160};
     for (const double lambda : {0.0, 0.1}) {
-        LowRank head = *factors;
+        LowRankWeights head = *factors;
         const auto student = make_low_rank_student(head);
         JointOptions joint;
         joint.steps = 3;

@@ -45,7 +45,7 @@ Dense product(const Dense& a, const Dense& b_transposed) {
 }
 
 /// Mean over rows of |W h - up down h|^2.
-double error_of(const Dense& weights, const LowRank& factors, const Dense& hiddens) {
+double error_of(const Dense& weights, const LowRankWeights& factors, const Dense& hiddens) {
     const Dense exact = product(hiddens, weights);
     const Dense low = product(product(hiddens, factors.down[0]), factors.up);
     double sum = 0;
@@ -77,7 +77,7 @@ class LowRankFactors : public ::testing::Test {
     Dense weights_ = random_dense(300, 12, 1);
     Dense hiddens_ = uneven_hiddens(400, 12, 2);
 
-    LowRank fit(int rank, bool weighted) {
+    LowRankWeights fit(int rank, bool weighted) {
         SecondMoment moment(12);
         moment.add(*exec_, hiddens_.view());
         auto factors =
@@ -108,7 +108,7 @@ TEST_F(LowRankFactors, ReachTheSmallestPossibleError) {
     EXPECT_NEAR(error_of(weights_, fit(12, true), hiddens_), 0.0, 1e-4);
 }
 
-TEST_F(LowRankFactors, IgnoreDirectionsThatNoHiddenTakes) {
+TEST_F(LowRankFactors, IgnoreDirectionsWithoutVariance) {
     for (int r = 0; r < hiddens_.rows; ++r) hiddens_.row(r)[5] = 0.0f;
     EXPECT_NEAR(error_of(weights_, fit(11, true), hiddens_), 0.0, 1e-4);
 }
@@ -173,7 +173,7 @@ void check_student_gradients(Student& student, int width, const std::vector<std:
 }
 
 TEST(Students, GradientsAreThoseOfFiniteDifferences) {
-    LowRank factors{{random_dense(5, 9, 1), random_dense(3, 9, 2)}, random_dense(40, 5, 3)};
+    LowRankWeights factors{{random_dense(5, 9, 1), random_dense(3, 9, 2)}, random_dense(40, 5, 3)};
     check_student_gradients(*make_low_rank_student(factors), 9, {0, 0, 1, 2, 0, 1});
     Dense weights = random_dense(30, 9, 4);
     check_student_gradients(*make_dense_student(weights), 9, {0, 1, 2});
@@ -181,8 +181,8 @@ TEST(Students, GradientsAreThoseOfFiniteDifferences) {
 
 TEST(Routers, GradientsAreThoseOfFiniteDifferences) {
     const auto exec = make_cpu_exec(1);
-    Router router{random_dense(6, 8, 1), std::vector<float>(6, 0.1f), random_dense(5, 6, 2),
-                  std::vector<float>(5, -0.2f)};
+    RouterWeights router{random_dense(6, 8, 1), std::vector<float>(6, 0.1f), random_dense(5, 6, 2),
+                         std::vector<float>(5, -0.2f)};
     RouterPass pass(router);
     const Dense x = random_dense(7, 8, 3);
     Dense y(7, 5);
@@ -273,7 +273,7 @@ struct Problem {
     Problem(const Problem&) = delete;
     Problem& operator=(const Problem&) = delete;
 
-    LowRank start(const std::vector<int>& ranks) const {
+    LowRankWeights start(const std::vector<int>& ranks) const {
         const auto exec = make_cpu_exec(1);
         Dense head(40, 12);
         for (int r = 0; r < 40; ++r) drafter.unpack_row(r, head.row(r));
@@ -298,7 +298,7 @@ TEST(KlTraining, LowersTheHeldOutDivergence) {
     const Problem problem;
     const auto exec = make_cpu_exec(2);
     for (const std::vector<int>& ranks : {std::vector<int>{4}, std::vector<int>{5, 4, 3}}) {
-        LowRank factors = problem.start(ranks);
+        LowRankWeights factors = problem.start(ranks);
         const auto student = make_low_rank_student(factors);
         const auto report = train_kl(*exec, problem.samples, problem.teacher, *student, quick(), {});
         ASSERT_TRUE(report.ok()) << report.error().message;
@@ -312,7 +312,7 @@ TEST(KlTraining, GivesTheSameBitsForASeedAtEveryThreadCount) {
     const Problem problem;
     const auto trained = [&](int threads, std::uint64_t seed) {
         const auto exec = make_cpu_exec(threads);
-        LowRank factors = problem.start({4});
+        LowRankWeights factors = problem.start({4});
         const auto student = make_low_rank_student(factors);
         KlOptions options = quick();
         options.seed = seed;
@@ -327,7 +327,7 @@ TEST(KlTraining, GivesTheSameBitsForASeedAtEveryThreadCount) {
 TEST(KlTraining, KeepsTheStartWhenTrainingMakesItWorse) {
     const Problem problem;
     const auto exec = make_cpu_exec(1);
-    LowRank factors = problem.start({4});
+    LowRankWeights factors = problem.start({4});
     const std::vector<float> before = factors.up.data;
     const auto student = make_low_rank_student(factors);
     KlOptions options = quick();
@@ -342,11 +342,11 @@ TEST(KlTraining, KeepsTheStartWhenTrainingMakesItWorse) {
 TEST(KlTraining, StopsWhenCancelled) {
     const Problem problem;
     const auto exec = make_cpu_exec(1);
-    LowRank factors = problem.start({4});
+    LowRankWeights factors = problem.start({4});
     const auto student = make_low_rank_student(factors);
-    int asked = 0;
+    int calls = 0;
     Hooks hooks;
-    hooks.cancelled = [&] { return ++asked > 4; };
+    hooks.cancelled = [&] { return ++calls > 4; };
     const auto report = train_kl(*exec, problem.samples, problem.teacher, *student, quick(), hooks);
     ASSERT_FALSE(report.ok());
     EXPECT_EQ(report.error().kind, ErrorKind::cancelled);
@@ -357,7 +357,7 @@ TEST(KlTraining, RefusesSamplesWithoutHeldOutRows) {
     std::fill(problem.samples.text.held_out.begin(), problem.samples.text.held_out.end(), 0);
     std::fill(problem.samples.drafted.held_out.begin(), problem.samples.drafted.held_out.end(), 0);
     const auto exec = make_cpu_exec(1);
-    LowRank factors = problem.start({4});
+    LowRankWeights factors = problem.start({4});
     const auto student = make_low_rank_student(factors);
     const auto report = train_kl(*exec, problem.samples, problem.teacher, *student, quick(), {});
     ASSERT_FALSE(report.ok());
@@ -374,7 +374,7 @@ Dense bunched_rows(int rows, int width, int clusters, std::uint64_t seed) {
     return result;
 }
 
-TEST(SphericalKmeans, NeverGetsWorseAndEndsWhereEveryRowIsNearest) {
+TEST(SphericalKmeans, NeverGetsWorseAndConverges) {
     const auto exec = make_cpu_exec(2);
     const Dense rows = bunched_rows(900, 10, 6, 31);
     for (const std::uint64_t seed : {0u, 1u, 2u}) {
@@ -386,10 +386,11 @@ TEST(SphericalKmeans, NeverGetsWorseAndEndsWhereEveryRowIsNearest) {
         const Dense cosines = product(rows, clusters->centres);
         for (int r = 0; r < rows.rows; ++r) {
             const auto row = cosines.row(r);
-            const auto mine = static_cast<std::size_t>(clusters->of[static_cast<std::size_t>(r)]);
+            const auto mine = static_cast<std::size_t>(clusters->cluster_of[static_cast<std::size_t>(r)]);
             EXPECT_GE(row[mine], *std::max_element(row.begin(), row.end()) - 1e-3f);
         }
-        EXPECT_EQ(clusters->of, spherical_kmeans(*make_cpu_exec(1), rows.view(), {8, 50, seed}, {})->of);
+        EXPECT_EQ(clusters->cluster_of,
+                  spherical_kmeans(*make_cpu_exec(1), rows.view(), {8, 50, seed}, {})->cluster_of);
     }
     EXPECT_FALSE(spherical_kmeans(*exec, rows.view(), {901, 5, 0}, {}).ok());
 }
@@ -406,7 +407,7 @@ TEST(BalancedGroups, AreEqualAndGiveFrequentTokensTheirNearestGroup) {
     for (const std::int32_t group : groups) ++sizes[static_cast<std::size_t>(group)];
     for (const int size : sizes) EXPECT_LE(size, 21);
     EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), 0), 103);
-    EXPECT_EQ(groups[102], clusters->of[102]);  // first in `order`
+    EXPECT_EQ(groups[102], clusters->cluster_of[102]);  // first in `order`
 }
 
 TEST(RouterTraining, LearnsWhichGroupsHoldTheBestTokens) {
@@ -448,7 +449,7 @@ TEST(RouterTraining, LearnsWhichGroupsHoldTheBestTokens) {
     }
 }
 
-TEST(Affinity, RowsShareProbabilityAmongTheNearestTokens) {
+TEST(AffinityMatrix, RowsShareProbabilityAmongTheNearestTokens) {
     const auto exec = make_cpu_exec(2);
     const Dense rows = bunched_rows(300, 10, 5, 61);
     const auto affinity = token_affinity(*exec, rows.view(), {4, 0.8, 0.1}, {});
@@ -465,25 +466,25 @@ TEST(Affinity, RowsShareProbabilityAmongTheNearestTokens) {
     EXPECT_FALSE(token_affinity(*exec, rows.view(), {1, 0.8, 0.1}, {}).ok());
 }
 
-TEST(Ranking, CountsTokensMostFrequentFirst) {
+TEST(Ranking, CountsTokensInDescendingOrder) {
     TokenCounter counter(6);
     counter.add(std::vector<TokenId>{4, 4, 1, 2, 1, 4, 9, -1});
     const Ranking ranking = counter.ranking();
     EXPECT_EQ(ranking.ids, (std::vector<std::int32_t>{4, 1, 2, 0, 3, 5}));
     EXPECT_EQ(ranking.counts, (std::vector<std::int32_t>{3, 2, 1, 0, 0, 0}));
     EXPECT_EQ(ranking.tokens, 6);
-    EXPECT_DOUBLE_EQ(coverage_of(ranking, 2, ranking), 5.0 / 6.0);
-    EXPECT_DOUBLE_EQ(coverage_of(ranking, 100, ranking), 1.0);
+    EXPECT_DOUBLE_EQ(ranking_coverage(ranking, 2, ranking), 5.0 / 6.0);
+    EXPECT_DOUBLE_EQ(ranking_coverage(ranking, 100, ranking), 1.0);
 }
 
 TEST(Ranking, CoverageOfOtherTextCountsThatTextsTokens) {
     TokenCounter seen(6), other(6);
     seen.add(std::vector<TokenId>{4, 4, 4, 1, 1, 2});
     other.add(std::vector<TokenId>{4, 1, 3, 3, 3, 2, 2, 5});
-    EXPECT_DOUBLE_EQ(coverage_of(seen.ranking(), 2, other.ranking()), 2.0 / 8.0);
-    EXPECT_DOUBLE_EQ(coverage_of(seen.ranking(), 3, other.ranking()), 4.0 / 8.0);
-    EXPECT_DOUBLE_EQ(coverage_of(seen.ranking(), 0, other.ranking()), 0.0);
-    EXPECT_DOUBLE_EQ(coverage_of(seen.ranking(), 2, TokenCounter(6).ranking()), 0.0);
+    EXPECT_DOUBLE_EQ(ranking_coverage(seen.ranking(), 2, other.ranking()), 2.0 / 8.0);
+    EXPECT_DOUBLE_EQ(ranking_coverage(seen.ranking(), 3, other.ranking()), 4.0 / 8.0);
+    EXPECT_DOUBLE_EQ(ranking_coverage(seen.ranking(), 0, other.ranking()), 0.0);
+    EXPECT_DOUBLE_EQ(ranking_coverage(seen.ranking(), 2, TokenCounter(6).ranking()), 0.0);
 }
 
 TEST(TextSplit, HoldsOutSomeTextsOfAnyNumberAndNoneTwice) {

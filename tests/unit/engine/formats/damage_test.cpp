@@ -104,8 +104,8 @@ int open_damaged(const std::function<std::string(Damage&)>& damaged, int rounds,
     Damage damage(seed);
     int opened = 0;
     for (int round = 0; round < rounds; ++round) {
-        const std::string place = damaged(damage);
-        const auto file = open_model_file(place);
+        const std::string path = damaged(damage);
+        const auto file = open_model_file(path);
         if (!file.ok()) {
             expect_plain_error(file.error());
             continue;
@@ -193,7 +193,7 @@ TEST(DamagedFiles, Safetensors) {
     EXPECT_LT(opened, 2900);
 }
 
-TEST(DamagedFiles, FolderOfAModelHub) {
+TEST(DamagedFiles, HubFolder) {
     const fs::path model = fs::path(DS_SOURCE_DIR) / "tests/golden/models/qwen2";
     const ScratchFolder folder;
     for (const auto& entry : fs::directory_iterator(model))

@@ -30,11 +30,11 @@ std::vector<std::uint8_t> from_hex(const std::string& hex) {
     return out;
 }
 
-TEST(Dequant, EveryTypeEqualsTheGgufPackageToTheBit) {
+TEST(Dequant, MatchesTheGgufPackageBitForBit) {
     const Json types = golden()["types"];
     std::set<std::string> seen;
     for (const auto& [name, sample] : types.items()) {
-        const TensorType* type = gguf_tensor_type(sample["id"].get<std::uint32_t>());
+        const TensorType* type = find_gguf_tensor_type(sample["id"].get<std::uint32_t>());
         ASSERT_NE(type, nullptr) << name;
         EXPECT_EQ(type->name, name);
         seen.insert(name);
@@ -52,12 +52,12 @@ TEST(Dequant, EveryTypeEqualsTheGgufPackageToTheBit) {
         EXPECT_TRUE(seen.count(std::string(type.name))) << type.name << " has no golden data";
 }
 
-TEST(Dequant, FourBitRowsArePackedWithoutASecondQuantisation) {
+TEST(Dequant, PacksFourBitRowsWithoutRequantisation) {
     const auto exec = kernels::make_cpu_exec(1);
     const Json types = golden()["types"];
     for (const char* name : {"Q4_0", "Q4_1", "Q8_0"}) {
         const Json& sample = types[name];
-        const TensorType& type = *gguf_tensor_type(sample["id"].get<std::uint32_t>());
+        const TensorType& type = *find_gguf_tensor_type(sample["id"].get<std::uint32_t>());
         const std::vector<std::uint8_t> blocks = from_hex(sample["blocks"]),
                                         expected = from_hex(sample["floats"]);
         const int k = static_cast<int>(expected.size() / sizeof(float));
@@ -76,8 +76,8 @@ TEST(Dequant, FourBitRowsArePackedWithoutASecondQuantisation) {
 }
 
 /// For every f16 scale of a Q4_0 block, the minimum is exactly -8 times the scale, or the block is rejected.
-TEST(Dequant, EveryScaleOfFourBitBlocksHasItsMinimum) {
-    const TensorType& type = *gguf_tensor_type(2);
+TEST(Dequant, ComputesTheExactMinimumForEveryScale) {
+    const TensorType& type = *find_gguf_tensor_type(2);
     ASSERT_EQ(type.name, "Q4_0");
     for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
         std::vector<std::uint8_t> block(type.block_bytes, 0), q(32);
@@ -93,7 +93,7 @@ TEST(Dequant, EveryScaleOfFourBitBlocksHasItsMinimum) {
     }
 }
 
-TEST(Dequant, EveryHalfPrecisionNumber) {
+TEST(Dequant, ConvertsEveryHalfPrecisionNumber) {
     std::uint64_t hash = 0xcbf29ce484222325u;
     for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
         const float value = f16_to_f32(static_cast<std::uint16_t>(bits));
@@ -107,11 +107,11 @@ TEST(Dequant, EveryHalfPrecisionNumber) {
     EXPECT_EQ(fmt::format("{:016x}", hash), golden()["all_halves"].get<std::string>());
 }
 
-TEST(Dequant, UnreadableTypesAreKnownByName) {
-    ASSERT_NE(gguf_tensor_type(20), nullptr);
-    EXPECT_EQ(gguf_tensor_type(20)->name, "IQ4_NL");
-    EXPECT_EQ(gguf_tensor_type(20)->dequantise, nullptr);
-    EXPECT_EQ(gguf_tensor_type(4), nullptr);
+TEST(Dequant, NamesTypesWithoutADecoder) {
+    ASSERT_NE(find_gguf_tensor_type(20), nullptr);
+    EXPECT_EQ(find_gguf_tensor_type(20)->name, "IQ4_NL");
+    EXPECT_EQ(find_gguf_tensor_type(20)->dequantise, nullptr);
+    EXPECT_EQ(find_gguf_tensor_type(4), nullptr);
 }
 
 }  // namespace

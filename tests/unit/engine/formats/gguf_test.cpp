@@ -70,11 +70,11 @@ std::string open_with(const std::string& key, const T& value) {
     });
 }
 
-TEST(Gguf, TheUnchangedFileOpens) {
+TEST(Gguf, OpensTheUnchangedFile) {
     EXPECT_EQ(open_bytes(small_file().bytes()), "");
 }
 
-TEST(Gguf, EveryCutIsAnError) {
+TEST(Gguf, RejectsEveryTruncation) {
     const std::string bytes = small_file().bytes();
     const std::size_t header = bytes.find("blk.0.attn_k.weight") + 2000;
     // Only the padding after the last tensor may be missing.
@@ -85,7 +85,7 @@ TEST(Gguf, EveryCutIsAnError) {
     for (const std::size_t cut : cuts) EXPECT_NE(open_bytes(bytes.substr(0, cut)), "") << "cut at " << cut;
 }
 
-TEST(Gguf, ATruncatedFileSaysWhichTensorAndHowMuchIsMissing) {
+TEST(Gguf, ReportsTheTruncatedTensorAndItsSize) {
     const std::string bytes = small_file().bytes();
     const std::string message = open_bytes(bytes.substr(0, bytes.size() - 4000));
     EXPECT_THAT(message, HasSubstr("tensor 't"));
@@ -108,7 +108,7 @@ TEST(Gguf, FlippedBytesNeverCrash) {
     EXPECT_GT(refused, 100);
 }
 
-TEST(Gguf, LengthsAndCountsBeyondTheFileAreRefused) {
+TEST(Gguf, RejectsLengthsAndCountsBeyondTheFile) {
     const std::string good = small_file().bytes();
     const auto with = [&](std::size_t at, std::uint64_t value) {
         return std::string(good).replace(at, 8, raw_bytes(value));
@@ -127,7 +127,7 @@ TEST(Gguf, LengthsAndCountsBeyondTheFileAreRefused) {
     }
 }
 
-TEST(Gguf, OtherFilesAreNamedForWhatTheyAre) {
+TEST(Gguf, IdentifiesOtherFileTypes) {
     EXPECT_THAT(open_bytes("PK\x03\x04 and more bytes"),
                 HasSubstr("not a GGUF file: first bytes are \"PK\\x03\\x04\""));
     EXPECT_THAT(open_bytes("GG"), HasSubstr("first bytes are \"GG\""));
@@ -146,7 +146,7 @@ TEST(Gguf, OtherFilesAreNamedForWhatTheyAre) {
     EXPECT_THAT(device.error().message, HasSubstr("not a regular file"));
 }
 
-TEST(Gguf, RepeatedNamesAreRefused) {
+TEST(Gguf, RejectsRepeatedNames) {
     EXPECT_THAT(open_changed([](GgufWriter& file) { file.add("general.name", std::string("again")); }),
                 HasSubstr("metadata 'general.name' appears twice"));
     EXPECT_THAT(open_changed([](GgufWriter& file) {
@@ -155,7 +155,7 @@ TEST(Gguf, RepeatedNamesAreRefused) {
                 HasSubstr("tensor 'output_norm.weight' appears twice"));
 }
 
-TEST(Gguf, UnsupportedArchitectureAndTypesAreNamed) {
+TEST(Gguf, ReportsUnsupportedArchitecturesAndTypes) {
     EXPECT_THAT(
         open_with("general.architecture", std::string("mamba")),
         HasSubstr(
@@ -175,7 +175,7 @@ TEST(Gguf, UnsupportedArchitectureAndTypesAreNamed) {
                 HasSubstr("rows of 32 elements, which is not a multiple of Q4_K's block of 256"));
 }
 
-TEST(Gguf, ShapesAreCheckedAgainstTheMetadata) {
+TEST(Gguf, ChecksShapesAgainstTheMetadata) {
     EXPECT_THAT(open_changed([](GgufWriter& file) {
                     file.change_tensor("blk.0.ffn_up.weight", {16, 32}, 0);
                 }),
@@ -225,7 +225,7 @@ TEST(Gguf, MetadataOfTheModelIsChecked) {
     EXPECT_THAT(open_with("general.alignment", 0u), HasSubstr("general.alignment is 0"));
 }
 
-TEST(Gguf, IntegersOfAnyWidthAndEvenListsAreRead) {
+TEST(Gguf, ReadsIntegersOfAnyWidthAndUniformLists) {
     const auto with_heads = [](std::uint32_t type, const std::string& value) {
         return open_changed([&](GgufWriter& file) {
             file.remove("llama.attention.head_count");
@@ -277,7 +277,7 @@ TEST(Gguf, TokenizerMetadataIsChecked) {
                           "beyond them can occur"));
 }
 
-TEST(Gguf, AnUnknownChatTemplateDoesNotKeepAModelFromOpening) {
+TEST(Gguf, OpensWithAnUnsupportedChatTemplate) {
     GgufWriter writer = small_file();
     writer.remove("tokenizer.chat_template");
     writer.add("tokenizer.chat_template", std::string("{% strange %}"));
@@ -289,7 +289,7 @@ TEST(Gguf, AnUnknownChatTemplateDoesNotKeepAModelFromOpening) {
     EXPECT_THAT(file->chat.problem(), HasSubstr("--raw"));
 }
 
-TEST(Gguf, RopeDivisorsComeFromTheirTensor) {
+TEST(Gguf, ReadsRopeDivisorsFromTheirTensor) {
     const auto with_divisors = [](float last) {
         GgufWriter writer = small_file();
         std::string data;
@@ -305,16 +305,16 @@ TEST(Gguf, RopeDivisorsComeFromTheirTensor) {
     EXPECT_THAT(open_bytes(with_divisors(0.0f).bytes()), HasSubstr("rope_freqs.weight"));
 }
 
-TEST(Gguf, NamesForPeopleComeFromTheFileName) {
-    const auto name_of = [](const std::string& file_name) {
+TEST(Gguf, TakesTheDisplayNameFromTheFileName) {
+    const auto display_name = [](const std::string& file_name) {
         const std::string path = scratch(file_name);
         EXPECT_TRUE(small_file().write(path).ok());
         const auto file = open_model_file(path);
         return file.ok() ? file->config.name : file.error().message;
     };
-    EXPECT_EQ(name_of("Some-1B.Q4_1.gguf"), "Some-1B");
-    EXPECT_EQ(name_of("Some-1B-q4_k_m.gguf"), "Some-1B");
-    EXPECT_EQ(name_of("Some-1B-Chat.gguf"), "Some-1B-Chat");
+    EXPECT_EQ(display_name("Some-1B.Q4_1.gguf"), "Some-1B");
+    EXPECT_EQ(display_name("Some-1B-q4_k_m.gguf"), "Some-1B");
+    EXPECT_EQ(display_name("Some-1B-Chat.gguf"), "Some-1B-Chat");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ ModelFile open_golden(const std::string& architecture) {
     return opened.ok() ? std::move(opened).value() : ModelFile();
 }
 
-TEST(HfFolder, ConfigsOfTheFamilies) {
+TEST(HfFolder, ReadsConfigsOfTheFamilies) {
     const ModelFile llama = open_golden("llama");
     EXPECT_EQ(llama.config.architecture, "llama");
     EXPECT_EQ(llama.config.name, "llama");
@@ -115,7 +115,7 @@ TEST(HfFolder, ConfigsOfTheFamilies) {
 
 // Llama 3.1's published scaling: wavelengths shorter than 8192 / 4 keep their frequency; those longer than
 // 8192 get an eighth of it.
-TEST(HfFolder, Llama3RotationOfLlama31) {
+TEST(HfFolder, ComputesLlama3RopeScaling) {
     const Copy copy("llama");
     copy.edit("config.json", [](Json& json) {
         json["rope_theta"] = 500000.0;
@@ -140,7 +140,7 @@ TEST(HfFolder, Llama3RotationOfLlama31) {
     }
 }
 
-TEST(HfFolder, NewerSpellingOfTheRotation) {
+TEST(HfFolder, ReadsRopeParameters) {
     const Copy copy("llama");
     copy.edit("config.json", [](Json& json) {
         json["rope_parameters"] = json["rope_scaling"];
@@ -225,7 +225,7 @@ TEST(HfFolder, UnsupportedModelsAreNamed) {
     EXPECT_THAT(with_config("qwen2", "quantization_config", {{"bits", 4}}), HasSubstr("are quantised"));
 }
 
-TEST(HfFolder, AddedTokensMayGoBeyondTheEmbeddingWhereTextNeedNotHoldThem) {
+TEST(HfFolder, AllowsAddedTokensBeyondTheEmbedding) {
     const ModelFile mistral = open_golden("mistral");
     EXPECT_EQ(mistral.config.architecture, "llama");
     EXPECT_EQ(mistral.tokenizer->size(), mistral.config.vocab + 2);
@@ -241,7 +241,7 @@ TEST(HfFolder, AddedTokensMayGoBeyondTheEmbeddingWhereTextNeedNotHoldThem) {
     EXPECT_TRUE(opened->tokenizer->is_eos(296));
 }
 
-TEST(HfFolder, ImpossibleConfigsAreRefused) {
+TEST(HfFolder, RejectsInvalidConfigs) {
     EXPECT_THAT(with_config("llama", "hidden_size", 0),
                 HasSubstr("hidden_size is 0, expected an integer from 1"));
     EXPECT_THAT(with_config("llama", "hidden_size", 1e300), HasSubstr("hidden_size is 1e+300"));
@@ -258,7 +258,7 @@ TEST(HfFolder, ImpossibleConfigsAreRefused) {
     EXPECT_THAT(damaged.error(), HasSubstr("config.json: is not a JSON object; the file is damaged"));
 }
 
-TEST(HfFolder, TokenizersThatAreNotKnownAreNamed) {
+TEST(HfFolder, ReportsUnsupportedTokenizers) {
     const auto change = [](const std::function<void(Json&)>& edit) {
         return with("qwen2", "tokenizer.json", edit);
     };
@@ -300,7 +300,7 @@ TEST(HfFolder, TokenizersThatAreNotKnownAreNamed) {
                 HasSubstr("the post_processor writes"));
 }
 
-TEST(HfFolder, DamagedTokenizersAreRefused) {
+TEST(HfFolder, RejectsDamagedTokenizers) {
     const auto change = [](const std::function<void(Json&)>& edit) {
         return with("qwen2", "tokenizer.json", edit);
     };
@@ -326,7 +326,7 @@ TEST(HfFolder, DamagedTokenizersAreRefused) {
         HasSubstr("generation_config.json: eos_token_id is [2,9999], expected ids of the 299 tokens"));
 }
 
-TEST(HfFolder, ATemplateThatCannotBeUsedLeavesRawText) {
+TEST(HfFolder, FallsBackToRawWithAnUnusableTemplate) {
     const Copy copy("qwen2");
     write_text(copy.file("chat_template.jinja"), "{{ messages | strange }}");
     const auto opened = open_model_file(copy.path());
@@ -335,7 +335,7 @@ TEST(HfFolder, ATemplateThatCannotBeUsedLeavesRawText) {
     EXPECT_THAT(opened->chat.problem(), HasSubstr("filter 'strange' is not supported"));
 }
 
-TEST(HfFolder, ADownloadCachesFolderIsNamedAfterItsModel) {
+TEST(HfFolder, NamesADownloadCacheFolderAfterItsModel) {
     const ScratchFolder scratch;
     const fs::path folder = fs::path(scratch.path()) / "models--some--Tiny-1B" / "snapshots" / "0123abcd";
     fs::create_directories(folder.parent_path());
@@ -348,17 +348,17 @@ TEST(HfFolder, ADownloadCachesFolderIsNamedAfterItsModel) {
 }
 
 /// Returns every path in a JSON document.
-void collect_places(const Json& json, const Json::json_pointer& at, std::vector<Json::json_pointer>& out) {
+void collect_paths(const Json& json, const Json::json_pointer& at, std::vector<Json::json_pointer>& out) {
     if (!at.empty()) out.push_back(at);
     if (json.is_object()) {
-        for (const auto& [key, value] : json.items()) collect_places(value, at / key, out);
+        for (const auto& [key, value] : json.items()) collect_paths(value, at / key, out);
     } else if (json.is_array()) {
-        for (std::size_t i = 0; i < json.size(); ++i) collect_places(json[i], at / i, out);
+        for (std::size_t i = 0; i < json.size(); ++i) collect_paths(json[i], at / i, out);
     }
 }
 
 // With any value replaced, the folder opens or returns an error of one line.
-TEST(HfFolder, AnyValueMayBeWrong) {
+TEST(HfFolder, SurvivesAnyReplacedValue) {
     const std::vector<Json> wrong = {Json(),        true,           -1,    0, 3, 1e18, "x", "",
                                      Json::array(), Json::object(), {1, 2}};
     const Copy copy("llama");
@@ -367,11 +367,11 @@ TEST(HfFolder, AnyValueMayBeWrong) {
     for (const std::string name : {"config.json", "tokenizer_config.json", "generation_config.json",
                                    "model.safetensors.index.json", "tokenizer.json"}) {
         const Json whole = read_json(copy.file(name));
-        std::vector<Json::json_pointer> places;
-        collect_places(whole, Json::json_pointer(), places);
+        std::vector<Json::json_pointer> paths;
+        collect_paths(whole, Json::json_pointer(), paths);
         for (int trial = 0; trial < 80; ++trial) {
             Json spoiled = whole;
-            const auto& place = places[rng.below(static_cast<std::uint32_t>(places.size()))];
+            const auto& place = paths[rng.below(static_cast<std::uint32_t>(paths.size()))];
             spoiled[place] = wrong[rng.below(static_cast<std::uint32_t>(wrong.size()))];
             write_text(copy.file(name), spoiled.dump());
             SCOPED_TRACE(name + " " + place.to_string());
@@ -384,7 +384,7 @@ TEST(HfFolder, AnyValueMayBeWrong) {
 }
 
 /// Writes the GGUF file of a folder's model, as a converter does.
-testing::GgufWriter gguf_of(const std::string& architecture, const ModelFile& model) {
+testing::GgufWriter make_gguf(const std::string& architecture, const ModelFile& model) {
     const ModelConfig& c = model.config;
     testing::GgufWriter out;
     const auto number = [&](const char* key, int value) {
@@ -421,11 +421,11 @@ testing::GgufWriter gguf_of(const std::string& architecture, const ModelFile& mo
 }
 
 // GGUF files of these families store q and k in the folders' order.
-TEST(HfFolder, GgufFilesOfTheFamiliesHoldTheSameModel) {
+TEST(HfFolder, MatchesTheGgufFileOfTheSameModel) {
     const ScratchFolder scratch;
     for (const std::string architecture : {"qwen2", "qwen3", "olmo2"}) {
         const ModelFile model = open_golden(architecture);
-        testing::GgufWriter writer = gguf_of(architecture, model);
+        testing::GgufWriter writer = make_gguf(architecture, model);
         const std::string path = scratch.file(architecture + ".gguf");
         ASSERT_TRUE(writer.write(path).ok());
         const auto opened = open_model_file(path);

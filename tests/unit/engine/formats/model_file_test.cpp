@@ -53,7 +53,7 @@ TEST(ModelFile, DemoModelHasItsPublishedShape) {
 }
 
 /// FNV-1a over the little-endian bytes of all values.
-std::string hash_of(const std::vector<float>& values) {
+std::string hash_values(const std::vector<float>& values) {
     std::uint64_t hash = 0xcbf29ce484222325u;
     for (const float value : values) {
         const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -62,7 +62,7 @@ std::string hash_of(const std::vector<float>& values) {
     return fmt::format("{:016x}", hash);
 }
 
-TEST(ModelFile, DemoWeightsEqualTheGgufPackagesInHalfSplitOrder) {
+TEST(ModelFile, DemoWeightsMatchTheGgufPackageInHalfSplitOrder) {
     ASSERT_TRUE(testing::demo_model_present()) << testing::demo_model_hint();
     const auto file = open_model_file(testing::demo_model_path());
     ASSERT_TRUE(file.ok()) << file.error().message;
@@ -70,10 +70,10 @@ TEST(ModelFile, DemoWeightsEqualTheGgufPackagesInHalfSplitOrder) {
         nlohmann::json::parse(std::ifstream(std::string(DS_SOURCE_DIR) + "/tests/golden/model/dequant.json"));
     ASSERT_EQ(golden["demo"].size(), 4u);
     for (const auto& [name, hash] : golden["demo"].items())
-        EXPECT_EQ(hash_of(read_all(*file->weights, name)), hash.get<std::string>()) << name;
+        EXPECT_EQ(hash_values(read_all(*file->weights, name)), hash.get<std::string>()) << name;
 }
 
-TEST(ModelFile, TinyFileHoldsTheModelItWasMadeFrom) {
+TEST(ModelFile, RoundTripsATinyModel) {
     const std::string path = scratch("tiny.gguf");
     TinyModelOptions options;
     ASSERT_TRUE(testing::write_tiny_gguf(path, 7, options).ok());
@@ -166,7 +166,7 @@ TEST(ModelFile, EverySyntheticTargetHasItsShapes) {
     }
 }
 
-TEST(ModelFile, SyntheticTargetsMayHaveTheirFirstLayersAlone) {
+TEST(ModelFile, LimitsSyntheticTargetsToTheirFirstLayers) {
     const auto four = open_model_file("synthetic:llama-3.1-8b/4");
     ASSERT_TRUE(four.ok()) << four.error().message;
     EXPECT_EQ(four->config.layers, 4);
@@ -185,7 +185,7 @@ TEST(ModelFile, SyntheticTargetsMayHaveTheirFirstLayersAlone) {
     }
 }
 
-TEST(ModelFile, SyntheticWeightsDependOnTheirPlaceAlone) {
+TEST(ModelFile, SyntheticWeightsDependOnlyOnTheirPosition) {
     const auto first = open_model_file("synthetic:qwen2-7b");
     const auto second = open_model_file("synthetic:qwen2-7b");
     ASSERT_TRUE(first.ok() && second.ok());

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-TEST(PipelineGolden, IdsAreThoseOfTheTokenizersLibrary) {
+TEST(PipelineGolden, MatchesTheTokenizersLibrary) {
     std::ifstream golden(DS_SOURCE_DIR "/tests/golden/model/pipelines.json");
     const Json all = Json::parse(golden);
     int pipelines = 0;

@@ -39,7 +39,7 @@ std::string refused(const std::string& bytes) {
     return file.error().message;
 }
 
-std::vector<float> row_of(const WeightSource& file, const std::string& name, std::int64_t row) {
+std::vector<float> read_row_values(const WeightSource& file, const std::string& name, std::int64_t row) {
     std::vector<float> out(static_cast<std::size_t>(file.find(name)->cols()));
     file.read_row(*file.find(name), row, out.data());
     return out;
@@ -75,11 +75,11 @@ TEST(Safetensors, TensorsAndMetadataAreRead) {
     EXPECT_EQ(file.metadata("rank"), "72");
     EXPECT_EQ(file.metadata("absent"), "");
     EXPECT_EQ(file.find("w")->shape, (std::vector<std::int64_t>{2, 1}));
-    EXPECT_EQ(row_of(file, "w", 0), (std::vector<float>{1.5f}));
-    EXPECT_EQ(row_of(file, "w", 1), (std::vector<float>{-2.0f}));
-    EXPECT_EQ(row_of(file, "h", 0), (std::vector<float>{1.0f, -2.0f}));
-    EXPECT_EQ(row_of(file, "b", 0), (std::vector<float>{1.0f}));
-    EXPECT_EQ(row_of(file, "small", 0), (std::vector<float>{16777216.0f, 5.0f}));
+    EXPECT_EQ(read_row_values(file, "w", 0), (std::vector<float>{1.5f}));
+    EXPECT_EQ(read_row_values(file, "w", 1), (std::vector<float>{-2.0f}));
+    EXPECT_EQ(read_row_values(file, "h", 0), (std::vector<float>{1.0f, -2.0f}));
+    EXPECT_EQ(read_row_values(file, "b", 0), (std::vector<float>{1.0f}));
+    EXPECT_EQ(read_row_values(file, "small", 0), (std::vector<float>{16777216.0f, 5.0f}));
     EXPECT_EQ(file.find("none")->rows(), 0);
     EXPECT_EQ(file.find("absent"), nullptr);
 }
@@ -92,7 +92,7 @@ TEST(Safetensors, IntegersAreReadExactly) {
     EXPECT_EQ(*file.read_integers("ids"), (Values{(std::int64_t{1} << 40) + 1, -7}));
     EXPECT_EQ(*file.read_integers("small"), (Values{16777217, 5}));
     EXPECT_EQ(*file.read_integers("tokens"), (Values{65535, 7}));
-    EXPECT_EQ(row_of(file, "tokens", 0), (std::vector<float>{65535.0f, 7.0f}));
+    EXPECT_EQ(read_row_values(file, "tokens", 0), (std::vector<float>{65535.0f, 7.0f}));
     EXPECT_EQ(*file.read_integers("flag"), (Values{1}));
     EXPECT_THAT(file.read_integers("w").error().message,
                 HasSubstr("tensor 'w' has type F32, expected integers"));
@@ -114,7 +114,7 @@ TEST(Safetensors, ShippedDraftersOpen) {
     }
 }
 
-TEST(Safetensors, EveryCutIsAnError) {
+TEST(Safetensors, RejectsEveryTruncation) {
     const std::string bytes = sample();
     for (std::size_t cut = 0; cut < bytes.size(); ++cut) refused(bytes.substr(0, cut));
 }
@@ -130,13 +130,13 @@ TEST(Safetensors, FlippedBytesNeverCrash) {
         for (const std::string& name : (*file)->names()) {
             const TensorInfo& info = *(*file)->find(name);
             for (std::int64_t row = 0; row < std::min<std::int64_t>(info.rows(), 4); ++row)
-                row_of(**file, name, row);
+                read_row_values(**file, name, row);
             (void)(*file)->read_integers(name);
         }
     }
 }
 
-TEST(Safetensors, WhatIsWrongIsNamed) {
+TEST(Safetensors, ReportsWhatIsWrong) {
     const auto tensor = [](const std::string& fields, std::size_t bytes = 8) {
         return refused(file_bytes(R"({"t":{)" + fields + "}}", std::string(bytes, '\0')));
     };

@@ -22,7 +22,7 @@ std::string read_file(const std::string& path) {
 
 class TorchFiles : public ::testing::Test {
   protected:
-    std::string error_of(const std::string& bytes) {
+    std::string open_error(const std::string& bytes) {
         const std::string path = scratch_.file("x.bin");
         std::ofstream(path, std::ios::binary) << bytes;
         const auto opened = open_torch_file(path);
@@ -44,7 +44,7 @@ class TorchFiles : public ::testing::Test {
     testing::ScratchFolder scratch_;
 };
 
-TEST_F(TorchFiles, HoldWhatTheSafetensorsFileOfTheSameWeightsHolds) {
+TEST_F(TorchFiles, MatchTheSafetensorsFileOfTheSameWeights) {
     const auto torch = open_tensor_file(drafters + "/eagle3_official/pytorch_model.bin");
     const auto plain = open_tensor_file(drafters + "/eagle3_safetensors/model.safetensors");
     ASSERT_TRUE(torch.ok()) << torch.error().message;
@@ -65,7 +65,7 @@ TEST_F(TorchFiles, HoldWhatTheSafetensorsFileOfTheSameWeightsHolds) {
     EXPECT_EQ(*(*torch)->read_integers("d2t"), *(*plain)->read_integers("d2t"));
 }
 
-TEST_F(TorchFiles, AListOfNumbersIsTheTensorIds) {
+TEST_F(TorchFiles, ReadAListOfNumbersAsTensorIds) {
     const auto ranking = open_tensor_file(drafters + "/freq_4.pt");
     ASSERT_TRUE(ranking.ok()) << ranking.error().message;
     EXPECT_EQ(*(*ranking)->read_integers("ids"), (std::vector<std::int64_t>{5, 3, 200, 7}));
@@ -74,16 +74,16 @@ TEST_F(TorchFiles, AListOfNumbersIsTheTensorIds) {
 TEST_F(TorchFiles, CodeIsNeverRun) {
     // A pickle can name any callable. All except those that rebuild tensors are rejected without being
     // called.
-    EXPECT_THAT(error_of(changed("torch._utils\n_rebuild_tensor_v2", "os_module.xx\n_system_of_a_shell")),
+    EXPECT_THAT(open_error(changed("torch._utils\n_rebuild_tensor_v2", "os_module.xx\n_system_of_a_shell")),
                 HasSubstr("makes a 'os_module.xx _system_of_a_shell', which is not read"));
-    EXPECT_THAT(error_of(changed("collections\nOrderedDict", "collections\nOrderedDicx")),
+    EXPECT_THAT(open_error(changed("collections\nOrderedDict", "collections\nOrderedDicx")),
                 HasSubstr("'collections OrderedDicx'"));
-    EXPECT_THAT(error_of(changed("FloatStorage", "ComplStorage")), HasSubstr("'torch ComplStorage'"));
+    EXPECT_THAT(open_error(changed("FloatStorage", "ComplStorage")), HasSubstr("'torch ComplStorage'"));
 }
 
-TEST_F(TorchFiles, DamageIsNamed) {
-    EXPECT_THAT(error_of(original_.substr(0, original_.size() - 200)), HasSubstr("no directory"));
-    EXPECT_THAT(error_of("PK\x03\x04"), HasSubstr("no directory"));
+TEST_F(TorchFiles, ReportDamage) {
+    EXPECT_THAT(open_error(original_.substr(0, original_.size() - 200)), HasSubstr("no directory"));
+    EXPECT_THAT(open_error("PK\x03\x04"), HasSubstr("no directory"));
     const std::string path = scratch_.file("old.bin");
     std::ofstream(path, std::ios::binary) << "\x80\x02\x8a\x0a" << std::string(40, 'l');
     const auto old = open_tensor_file(path);
@@ -92,7 +92,7 @@ TEST_F(TorchFiles, DamageIsNamed) {
     EXPECT_THAT(old.error().message, HasSubstr("s.save_file(torch.load("));
 }
 
-TEST_F(TorchFiles, AnyByteMayBeWrong) {
+TEST_F(TorchFiles, SurviveAnyDamagedByte) {
     // Randomly damages bytes of the pickle and the directory; reading returns an error or tensors inside the
     // file.
     std::mt19937 rng(5);

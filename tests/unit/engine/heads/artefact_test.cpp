@@ -7,7 +7,7 @@
 namespace draftscope::testing {
 namespace {
 
-class Artefact : public HeadRig {
+class Artefact : public HeadFixture {
   protected:
     static Tensors slim(int rank = 8) {
         const auto r = static_cast<std::size_t>(rank);
@@ -18,8 +18,8 @@ class Artefact : public HeadRig {
     }
 };
 
-TEST_F(Artefact, SaysWhatWasSaved) {
-    ArtefactInfo info = HeadRig::info("slimspec");
+TEST_F(Artefact, ReadsBackMetadataAndTensors) {
+    ArtefactInfo info = HeadFixture::info("slimspec");
     info.tokenizer = 0xfedcba9876543210u;
     info.joint = true;
     info.drafter_weights = "slimspec.drafter";
@@ -45,9 +45,9 @@ TEST_F(Artefact, SaysWhatWasSaved) {
     EXPECT_TRUE(is_head_artefact(artefacts_.artefact_path));
 }
 
-TEST_F(Artefact, OfAnotherModelDrafterOrShapeIsRefusedByName) {
+TEST_F(Artefact, RejectsOtherModelDrafterOrShapeByName) {
     struct Change {
-        void (*spoil)(ArtefactInfo&);
+        void (*error_after)(ArtefactInfo&);
         const char* message;
     };
     const Change changes[] = {
@@ -59,33 +59,33 @@ TEST_F(Artefact, OfAnotherModelDrafterOrShapeIsRefusedByName) {
         {[](ArtefactInfo& i) { i.drafter_hash = "ff"; }, "drafter weights ff"},
     };
     for (const Change& change : changes) {
-        ArtefactInfo info = HeadRig::info("slimspec");
-        change.spoil(info);
+        ArtefactInfo info = HeadFixture::info("slimspec");
+        change.error_after(info);
         save(info, slim());
-        EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr(change.message));
-        EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr(artefacts_.artefact_path));
+        EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr(change.message));
+        EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr(artefacts_.artefact_path));
     }
     // Fields that the artefact leaves empty match any value.
-    ArtefactInfo any = HeadRig::info("slimspec");
+    ArtefactInfo any = HeadFixture::info("slimspec");
     any.drafter.clear();
     any.drafter_hash.clear();
     save(any, slim());
-    EXPECT_EQ(refusal("slimspec"), "");
+    EXPECT_EQ(error_message("slimspec"), "");
 }
 
-TEST_F(Artefact, OfAnotherHeadOrFormatIsRefused) {
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("draftscope fit slimspec"));
-    save(HeadRig::info("specvocab"), slim());
-    EXPECT_THAT(refusal("slimspec"),
+TEST_F(Artefact, RejectsOtherHeadOrFormat) {
+    EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr("draftscope fit slimspec"));
+    save(HeadFixture::info("specvocab"), slim());
+    EXPECT_THAT(error_message("slimspec"),
                 ::testing::HasSubstr("artefact of head specvocab, expected head slimspec"));
     artefacts_.artefact_path = "/nowhere/file.safetensors";
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("/nowhere/file.safetensors"));
+    EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr("/nowhere/file.safetensors"));
     ScratchFolder folder;
     const Tensors tensors = slim();
     artefacts_.artefact_path = folder.file("a.safetensors");
     const auto with = [&](std::map<std::string, std::string> metadata) {
         EXPECT_TRUE(save_safetensors(artefacts_.artefact_path, tensors.list(), metadata).ok());
-        return refusal("slimspec");
+        return error_message("slimspec");
     };
     EXPECT_THAT(with({}), ::testing::HasSubstr("not a head artefact"));
     EXPECT_FALSE(is_head_artefact(artefacts_.artefact_path));
@@ -118,33 +118,33 @@ TEST_F(Artefact, OfAnotherHeadOrFormatIsRefused) {
     }
 }
 
-TEST_F(Artefact, DamagedFilesAreRefusedWhateverIsCutOff) {
-    save(HeadRig::info("slimspec"), slim());
+TEST_F(Artefact, RejectsTruncatedFiles) {
+    save(HeadFixture::info("slimspec"), slim());
     std::ifstream file(artefacts_.artefact_path, std::ios::binary);
     const std::string whole((std::istreambuf_iterator<char>(file)), {});
     for (const std::size_t length : {whole.size() - 1, whole.size() / 2, std::size_t{100}, std::size_t{7}}) {
         std::ofstream(artefacts_.artefact_path, std::ios::binary | std::ios::trunc)
             << whole.substr(0, length);
-        EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr(artefacts_.artefact_path)) << length;
+        EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr(artefacts_.artefact_path)) << length;
     }
 }
 
-TEST_F(Artefact, NothingIsLeftWhereItCannotBeWritten) {
+TEST_F(Artefact, FailedWriteLeavesNoFile) {
     const Tensors tensors = slim();
-    EXPECT_FALSE(save_artefact("/nowhere/x.safetensors", HeadRig::info("slimspec"), tensors.list()).ok());
+    EXPECT_FALSE(save_artefact("/nowhere/x.safetensors", HeadFixture::info("slimspec"), tensors.list()).ok());
     std::vector<TensorToSave> wrong = tensors.list();
     wrong[0].shape = {9, hidden};
     ScratchFolder folder;
-    EXPECT_FALSE(save_artefact(folder.file("x"), HeadRig::info("slimspec"), wrong).ok());
+    EXPECT_FALSE(save_artefact(folder.file("x"), HeadFixture::info("slimspec"), wrong).ok());
     wrong = tensors.list();
     wrong[1].name = wrong[0].name;
     wrong[1].shape = wrong[0].shape;
     wrong[1].data = wrong[0].data;
-    EXPECT_FALSE(save_artefact(folder.file("x"), HeadRig::info("slimspec"), wrong).ok());
+    EXPECT_FALSE(save_artefact(folder.file("x"), HeadFixture::info("slimspec"), wrong).ok());
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(CheckpointHash, FollowsTheWeights) {
+TEST(CheckpointHash, DependsOnWeights) {
     ScratchFolder folder;
     std::string bytes(600'000, 'a');
     const auto hash = [&](const std::string& content) {

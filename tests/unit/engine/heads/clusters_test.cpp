@@ -12,7 +12,7 @@ namespace {
 
 constexpr int groups = 11;
 
-class Clusters : public HeadRig {
+class Clusters : public HeadFixture {
   protected:
     std::vector<std::int32_t> map_;
     std::vector<float> in_, in_bias_, out_, out_bias_;
@@ -40,7 +40,7 @@ class Clusters : public HeadRig {
         tensors.floats("router.in.bias", {width}, in_bias_);
         tensors.floats("router.out.weight", {groups, width}, out_);
         tensors.floats("router.out.bias", {groups}, out_bias_);
-        ArtefactInfo about = HeadRig::info(head);
+        ArtefactInfo about = HeadFixture::info(head);
         about.parameters = {{head == "coral" ? "groups" : "clusters", std::to_string(groups)},
                             {"activation", activation}};
         save(about, tensors);
@@ -87,7 +87,7 @@ class Clusters : public HeadRig {
     ArtefactInfo about_;
 };
 
-TEST_F(Clusters, CoralReadsTheGroupsThatItsRouterPicks) {
+TEST_F(Clusters, CoralReadsGroupsSelectedByRouter) {
     for (const std::string activation : {"silu", "relu"}) {
         make_artefact("coral", hidden, hidden, activation);
         const auto logits = dense();
@@ -120,7 +120,7 @@ TEST_F(Clusters, CoralReadsTheGroupsThatItsRouterPicks) {
     }
 }
 
-TEST_F(Clusters, WithEveryGroupTheyAreTheFullHead) {
+TEST_F(Clusters, AllGroupsEqualFullHead) {
     const auto full = make("full");
     const Proposal expected = propose(*full, 0, 30);
     make_artefact("coral", hidden, hidden, "silu");
@@ -136,7 +136,7 @@ TEST_F(Clusters, WithEveryGroupTheyAreTheFullHead) {
     }
 }
 
-TEST_F(Clusters, DynaSpecRoutesBesideTheBackboneByEmbeddingAndPreviousHidden) {
+TEST_F(Clusters, DynaSpecRoutesOnSideStreamByEmbeddingAndPreviousHidden) {
     make_artefact("dynaspec", 2 * hidden, 24, "silu");
     const auto head = make("dynaspec:kmax=4,kmin=2,flat=2,decay=0.5");
     const auto logits = dense();
@@ -166,7 +166,7 @@ TEST_F(Clusters, DynaSpecRoutesBesideTheBackboneByEmbeddingAndPreviousHidden) {
     }
 }
 
-TEST_F(Clusters, ALaterBeginningReplacesTheOneBefore) {
+TEST_F(Clusters, SecondBeginLevelReplacesFirst) {
     make_artefact("dynaspec", 2 * hidden, 24, "silu");
     const auto head = make("dynaspec:kmax=3");
     const auto first = random(rows * hidden, 40), second = random(rows * hidden, 41);
@@ -181,7 +181,7 @@ TEST_F(Clusters, ALaterBeginningReplacesTheOneBefore) {
     head->begin_level(context, a, a, none);  // a head may be destroyed while its work runs
 }
 
-TEST_F(Clusters, ADraftersTrimmedHeadHasFewerTokensInEachGroup) {
+TEST_F(Clusters, TrimmedDrafterHeadHasSmallerGroups) {
     make_artefact("coral", hidden, hidden, "silu");
     const auto logits = dense();
     const auto chosen = routed(input(), 3, "silu");
@@ -199,47 +199,47 @@ TEST_F(Clusters, ADraftersTrimmedHeadHasFewerTokensInEachGroup) {
     }
 }
 
-TEST_F(Clusters, RefuseWhatDoesNotFit) {
+TEST_F(Clusters, RejectMismatchedArtefacts) {
     make_artefact("coral", hidden, hidden, "silu");
-    EXPECT_THAT(refusal("coral:active=12"), ::testing::HasSubstr("active=12 of 11 groups"));
-    EXPECT_THAT(refusal("coral:groups=16"), ::testing::HasSubstr("groups=11, not groups=16"));
-    const auto spoil = [&](auto change) {
+    EXPECT_THAT(error_message("coral:active=12"), ::testing::HasSubstr("active=12 of 11 groups"));
+    EXPECT_THAT(error_message("coral:groups=16"), ::testing::HasSubstr("groups=11, not groups=16"));
+    const auto error_after = [&](auto change) {
         Tensors tensors = tensors_;
         ArtefactInfo about = about_;
         change(tensors, about);
         save(about, tensors);
-        return refusal("coral");
+        return error_message("coral");
     };
-    EXPECT_THAT(spoil([](Tensors& t, ArtefactInfo&) {
+    EXPECT_THAT(error_after([](Tensors& t, ArtefactInfo&) {
                     t.integers("groups", {1, 2});
                 }),
                 ::testing::HasSubstr("one per token of 301"));
-    EXPECT_THAT(spoil([&](Tensors& t, ArtefactInfo&) {
+    EXPECT_THAT(error_after([&](Tensors& t, ArtefactInfo&) {
                     auto map = map_;
                     map[5] = groups;
                     t.integers("groups", map);
                 }),
                 ::testing::HasSubstr("contains 11 for token 5, expected 0 to 10"));
-    EXPECT_THAT(spoil([](Tensors& t, ArtefactInfo&) { t.remove("router.out.weight"); }),
+    EXPECT_THAT(error_after([](Tensors& t, ArtefactInfo&) { t.remove("router.out.weight"); }),
                 ::testing::HasSubstr("'router.out.weight' is missing"));
-    EXPECT_THAT(spoil([](Tensors& t, ArtefactInfo&) {
+    EXPECT_THAT(error_after([](Tensors& t, ArtefactInfo&) {
                     t.floats("router.out.bias", {2}, {1, 2});
                 }),
                 ::testing::HasSubstr("'router.out.bias' has shape [2], expected [11]"));
-    EXPECT_THAT(spoil([](Tensors&, ArtefactInfo& i) { i.parameters["activation"] = "gelu"; }),
+    EXPECT_THAT(error_after([](Tensors&, ArtefactInfo& i) { i.parameters["activation"] = "gelu"; }),
                 ::testing::HasSubstr("activation is \"gelu\""));
-    EXPECT_THAT(spoil([](Tensors&, ArtefactInfo& i) { i.parameters.erase("groups"); }),
+    EXPECT_THAT(error_after([](Tensors&, ArtefactInfo& i) { i.parameters.erase("groups"); }),
                 ::testing::HasSubstr("no whole number groups"));
     // Biases are optional.
-    EXPECT_EQ(spoil([](Tensors& t, ArtefactInfo&) {
+    EXPECT_EQ(error_after([](Tensors& t, ArtefactInfo&) {
                   t.remove("router.in.bias");
                   t.remove("router.out.bias");
               }),
               "");
     make_artefact("dynaspec", 2 * hidden, 24, "silu");
-    EXPECT_THAT(refusal("dynaspec:kmax=12"), ::testing::HasSubstr("kmax=12 of 11 clusters"));
+    EXPECT_THAT(error_message("dynaspec:kmax=12"), ::testing::HasSubstr("kmax=12 of 11 clusters"));
     make_artefact("dynaspec", hidden, 24, "silu");
-    EXPECT_THAT(refusal("dynaspec"),
+    EXPECT_THAT(error_message("dynaspec"),
                 ::testing::HasSubstr("'router.in.weight' has shape [24, 64], expected [any, 128]"));
 }
 

@@ -14,11 +14,11 @@
 namespace draftscope::testing {
 
 /// Fixture for single heads: a random LM head of 301 tokens and artefacts made for it.
-class HeadRig : public ::testing::Test {
+class HeadFixture : public ::testing::Test {
   public:
     static constexpr int vocab = 301, padded = 304, hidden = 64, rows = 5;
 
-    explicit HeadRig(kernels::Precision precision = kernels::Precision::int8);
+    explicit HeadFixture(kernels::Precision precision = kernels::Precision::int8);
 
     Rows<const float> input() const { return {inputs_.data(), rows, hidden}; }
     /// Returns the values of a random tensor; the same seed gives the same values.
@@ -49,17 +49,17 @@ class HeadRig : public ::testing::Test {
     void save(const ArtefactInfo& info, const Tensors& tensors);
     void save_affinity(const ArtefactInfo& info, const Tensors& tensors);
 
-    std::unique_ptr<Head> make(const std::string& spec);
-    std::string refusal(const std::string& spec);
+    std::unique_ptr<LmHead> make(const std::string& spec);
+    std::string error_message(const std::string& spec);
 
     /// Makes one call at `level` over `input`, with each row's state in `states` (all null if empty).
-    Proposal propose(Head& head, int level, int k, std::vector<HeadState*> states = {});
-    Proposal propose(Head& head, Rows<const float> input, int level, int k, std::vector<HeadState*> states);
+    Proposal propose(LmHead& head, int level, int k, std::vector<HeadState*> states = {});
+    Proposal propose(LmHead& head, Rows<const float> input, int level, int k, std::vector<HeadState*> states);
     /// Calls begin_level() with random embeddings and `input` as parents, then propose().
-    Proposal propose_begun(Head& head, Rows<const float> embeddings, Rows<const float> parents,
+    Proposal propose_begun(LmHead& head, Rows<const float> embeddings, Rows<const float> parents,
                            Rows<const float> input, int level, int k, const std::vector<HeadState*>& states);
-    std::vector<TokenId> covered(const Head& head, int level, const HeadState* state = nullptr) const;
-    std::vector<float> scores(Head& head, int level = 0, const HeadState* state = nullptr);
+    std::vector<TokenId> covered(const LmHead& head, int level, const HeadState* state = nullptr) const;
+    std::vector<float> scores(LmHead& head, int level = 0, const HeadState* state = nullptr);
     /// Returns the dense logits of the LM head over the fixture's input, [rows][vocab].
     std::vector<std::vector<float>> dense();
     bool saw(Phase phase, Lane lane = Lane::critical) const;
@@ -68,7 +68,7 @@ class HeadRig : public ::testing::Test {
     kernels::Matrix matrix_;
     HeadWeights weights_;
     std::vector<float> inputs_;
-    HeadArtefacts artefacts_;
+    HeadFiles artefacts_;
     std::vector<SpanEvent> events_;
 
   private:

@@ -50,7 +50,7 @@ class Heads : public ::testing::TestWithParam<kernels::Precision> {
     float logit(int row, TokenId id) const {
         return logits_[static_cast<std::size_t>(row) * padded + static_cast<std::size_t>(id)];
     }
-    std::unique_ptr<Head> make(const std::string& text, const HeadArtefacts& artefacts = {}) {
+    std::unique_ptr<LmHead> make(const std::string& text, const HeadFiles& artefacts = {}) {
         auto head = make_head(parse_head_spec(text).value(), artefacts);
         EXPECT_TRUE(head.ok()) << head.error().message;
         const Status ready = (*head)->prepare(*exec_, weights_);
@@ -58,7 +58,7 @@ class Heads : public ::testing::TestWithParam<kernels::Precision> {
         return std::move(head).value();
     }
     /// Proposes and checks order, ties, support and logsumexp against the dense logits.
-    void check(Head& head, const std::vector<TokenId>& support, int k) {
+    void check(LmHead& head, const std::vector<TokenId>& support, int k) {
         PhaseRecorder phases;
         ProposeContext context{*exec_, phases, 2};
         Proposal out;
@@ -110,7 +110,7 @@ TEST_P(Heads, FullProposesTheBestRealTokens) {
     EXPECT_EQ(head->cost(3).bytes, matrix_.bytes());
 }
 
-TEST_P(Heads, FrSpecLogitsAreTheFullHeadsBits) {
+TEST_P(Heads, FrSpecLogitsMatchFullHeadBitForBit) {
     const RankingFile ranking(descending_ids());
     const auto head = make("fr-spec:v=40", {ranking.path()});
     std::vector<TokenId> support = {0, 2};  // always active, in place of the two least frequent tokens
@@ -141,7 +141,7 @@ TEST_P(Heads, FrSpecReadsItsPublishedRankings) {
     check(*make("fr-spec:v=6", {path}), {0, 2, 5, 3, 200, 7}, 6);
 }
 
-TEST_P(Heads, FrSpecTiesGoToTheLowerIdWhateverTheRankingSays) {
+TEST_P(Heads, FrSpecTiesGoToLowerIdForAnyRanking) {
     std::vector<std::int32_t> ids = {41, 40, 41, 40, 7, 9};  // duplicates count once
     const RankingFile ranking(ids);
     check(*make("fr-spec:v=6", {ranking.path()}), {0, 2, 41, 40, 7, 9}, 6);
@@ -171,19 +171,20 @@ TEST_P(Heads, FrSpecKeepsAQuarterByDefault) {
     EXPECT_EQ(make("fr-spec", {ranking.path()})->cost(1).active_rows, 128);  // 301 / 4, in steps of 64
 }
 
-TEST_P(Heads, RankingsThatDoNotFitAreRefused) {
-    const auto refusal = [&](const std::string& text, const HeadArtefacts& artefacts) {
+TEST_P(Heads, RejectsMismatchedRankings) {
+    const auto error_message = [&](const std::string& text, const HeadFiles& artefacts) {
         auto head = make_head(parse_head_spec(text).value(), artefacts);
         if (!head.ok()) return head.error().message;
         const Status ready = (*head)->prepare(*exec_, weights_);
         return ready.ok() ? std::string() : ready.error().message;
     };
     const RankingFile good(descending_ids()), foreign({1, 2, vocab}), small({5, 6, 7}), wrong({1}, "freq");
-    EXPECT_THAT(refusal("fr-spec:v=302", {good.path()}), ::testing::HasSubstr("v=302"));
-    EXPECT_THAT(refusal("fr-spec:v=2", {foreign.path()}), ::testing::HasSubstr("token 301"));
-    EXPECT_THAT(refusal("fr-spec:v=9", {small.path()}), ::testing::HasSubstr("has only 5 distinct tokens"));
-    EXPECT_THAT(refusal("fr-spec:v=9", {wrong.path()}), ::testing::HasSubstr("'ids'"));
-    EXPECT_THAT(refusal("fr-spec:v=9", {}), ::testing::HasSubstr("--head-weights fr-spec=FILE"));
+    EXPECT_THAT(error_message("fr-spec:v=302", {good.path()}), ::testing::HasSubstr("v=302"));
+    EXPECT_THAT(error_message("fr-spec:v=2", {foreign.path()}), ::testing::HasSubstr("token 301"));
+    EXPECT_THAT(error_message("fr-spec:v=9", {small.path()}),
+                ::testing::HasSubstr("has only 5 distinct tokens"));
+    EXPECT_THAT(error_message("fr-spec:v=9", {wrong.path()}), ::testing::HasSubstr("'ids'"));
+    EXPECT_THAT(error_message("fr-spec:v=9", {}), ::testing::HasSubstr("--head-weights fr-spec=FILE"));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllPrecisions, Heads,
@@ -199,20 +200,20 @@ TEST(HeadSpec, ReadsAndWritesTheTextForm) {
         EXPECT_FALSE(parse_head_spec(text).ok()) << text;
 }
 
-TEST(HeadSpec, RefusalsNameTheParameterAndItsRange) {
-    const auto refusal = [](const char* text) {
+TEST(HeadSpec, ErrorsNameParameterAndRange) {
+    const auto error_message = [](const char* text) {
         const auto head = make_head(parse_head_spec(text).value(), {});
         return head.ok() ? std::string() : head.error().message;
     };
-    EXPECT_THAT(refusal("slim"), ::testing::StartsWith("unknown head slim; known: full, fr-spec"));
-    EXPECT_EQ(refusal("full:v=3"), "head full: unknown parameter v=3; it takes none");
-    EXPECT_EQ(refusal("fr-spec:k=3"), "head fr-spec: unknown parameter k=3; known: v");
-    EXPECT_EQ(refusal("fr-spec:v=0"), "head fr-spec: v=0 is outside 1..1048576");
-    EXPECT_EQ(refusal("fr-spec:v=abc"), "head fr-spec: v=abc is not a number");
-    EXPECT_EQ(refusal("fr-spec:v=1.5"), "head fr-spec: v=1.5 is not a whole number");
+    EXPECT_THAT(error_message("slim"), ::testing::StartsWith("unknown head slim; known: full, fr-spec"));
+    EXPECT_EQ(error_message("full:v=3"), "head full: unknown parameter v=3; it takes none");
+    EXPECT_EQ(error_message("fr-spec:k=3"), "head fr-spec: unknown parameter k=3; known: v");
+    EXPECT_EQ(error_message("fr-spec:v=0"), "head fr-spec: v=0 is outside 1..1048576");
+    EXPECT_EQ(error_message("fr-spec:v=abc"), "head fr-spec: v=abc is not a number");
+    EXPECT_EQ(error_message("fr-spec:v=1.5"), "head fr-spec: v=1.5 is not a whole number");
 }
 
-TEST(HeadRegistry, RowsAreComplete) {
+TEST(HeadRegistry, EntriesAreComplete) {
     std::set<std::string_view> ids;
     std::set<std::uint32_t> colours;
     for (const HeadInfo& info : head_registry()) {

@@ -12,7 +12,7 @@ namespace {
 
 /// Algorithm 1 line by line, with the complete stream S. The switches are the interpretations that its text
 /// allows.
-struct Transcription {
+struct ReferenceMicroSpec {
     int window, prompt_k, verify_k;
     std::string source = "both", branch = "path", gather = "async";
     std::string stream_rule = "all", prompt_rule = "first", bonus = "no", eos = "no";
@@ -73,7 +73,7 @@ struct Transcription {
 
 std::vector<TokenId> random_ids(Rng& rng, int count) {
     std::vector<TokenId> ids;
-    for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(rng.below(HeadRig::vocab)));
+    for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(rng.below(HeadFixture::vocab)));
     return ids;
 }
 
@@ -83,7 +83,7 @@ std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(R
     std::vector<TokenId> flat;
     for (int r = 0; r < count; ++r) {
         std::vector<TokenId> row;
-        while (static_cast<int>(row.size()) < k) row = Transcription::unique(random_ids(rng, 2 * k));
+        while (static_cast<int>(row.size()) < k) row = ReferenceMicroSpec::unique(random_ids(rng, 2 * k));
         row.resize(static_cast<std::size_t>(k));
         flat.insert(flat.end(), row.begin(), row.end());
         best.push_back(std::move(row));
@@ -91,14 +91,14 @@ std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(R
     return {best, flat};
 }
 
-class MicroSpec : public HeadRig {
+class MicroSpec : public HeadFixture {
   protected:
     /// Calls begin_round() for one sequence, as the session does.
-    void begin(Head& head, HeadState* state) {
+    void begin(LmHead& head, HeadState* state) {
         ProposeContext context{*exec_, phases_, 0};
         head.begin_round(context, {&state, 1});
     }
-    Proposal ask(Head& head, HeadState* state, int level, int k) {
+    Proposal call_head(LmHead& head, HeadState* state, int level, int k) {
         return propose(head, level, k, std::vector<HeadState*>(rows, state));
     }
     std::uint64_t gathered() const {
@@ -110,13 +110,13 @@ class MicroSpec : public HeadRig {
     PhaseRecorder phases_;
 };
 
-class MicroSpecStream : public MicroSpec, public ::testing::WithParamInterface<Transcription> {};
+class MicroSpecStream : public MicroSpec, public ::testing::WithParamInterface<ReferenceMicroSpec> {};
 
 TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
     const auto head = make(GetParam().spec());
     const auto state = head->make_state();
     const auto logits = dense();
-    Transcription expected = GetParam();
+    ReferenceMicroSpec expected = GetParam();
     EXPECT_EQ(head->prefill_topk(), expected.source == "ext" ? 0 : expected.prompt_k);
     EXPECT_EQ(head->verify_topk(), expected.source == "ctx" ? 0 : expected.verify_k);
     EXPECT_EQ(head->verify_whole_tree(), expected.branch == "tree");
@@ -131,7 +131,7 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
             begin(*head, state.get());
             ASSERT_EQ(covered(*head, round % 3, state.get()), expected.active()) << "round " << round;
             if (round % 5 < 3) {
-                const Proposal found = ask(*head, state.get(), round % 3, 6);
+                const Proposal found = call_head(*head, state.get(), round % 3, 6);
                 for (int r = 0; r < rows; ++r)
                     expect_row(found, r, logits[static_cast<std::size_t>(r)], expected.active());
             }
@@ -141,17 +141,18 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
             const auto [tree_best, tree_flat] = random_best(rng, tree.size(), 5);
             const auto bonus = static_cast<TokenId>(rng.below(vocab));
             expected.round(tree.tokens, path_best, tree_best, bonus);
-            head->observe(state.get(), tree, {{}, bonus, path_flat, 5, tree_flat});
+            head->on_verified(state.get(), tree, {{}, bonus, path_flat, 5, tree_flat});
         }
     }
 }
 
-Transcription with(int window, int prompt_k, int verify_k, void (*change)(Transcription&) = nullptr) {
-    Transcription one{window, prompt_k, verify_k};
+ReferenceMicroSpec with(int window, int prompt_k, int verify_k,
+                        void (*change)(ReferenceMicroSpec&) = nullptr) {
+    ReferenceMicroSpec one{window, prompt_k, verify_k};
     if (change != nullptr) change(one);
     return one;
 }
-using T = Transcription;
+using T = ReferenceMicroSpec;
 
 INSTANTIATE_TEST_SUITE_P(Ablations, MicroSpecStream,
                          ::testing::Values(with(3072, 3, 3), with(40, 3, 3),
@@ -166,22 +167,22 @@ INSTANTIATE_TEST_SUITE_P(Ablations, MicroSpecStream,
                                            with(30, 3, 2, [](T& x) { x.bonus = "yes"; }),
                                            with(9, 3, 2, [](T& x) { x.eos = "yes"; })));
 
-TEST_F(MicroSpec, EveryWayOfGatheringProposesTheSame) {
+TEST_F(MicroSpec, GatherModesProposeTheSame) {
     const auto async = make("microspec:wmax=50"), sync = make("microspec:wmax=50,gather=sync"),
                indexed = make("microspec:wmax=50,gather=indexed");
     std::vector<std::unique_ptr<HeadState>> states;
     Rng rng(4);
-    for (Head* head : {async.get(), sync.get(), indexed.get()}) states.push_back(head->make_state());
+    for (LmHead* head : {async.get(), sync.get(), indexed.get()}) states.push_back(head->make_state());
     for (int round = 0; round < 10; ++round) {
         DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
         for (const TokenId id : random_ids(rng, 8)) tree.add(id, 0, 0.0f);
         std::vector<Proposal> found;
         int i = 0;
-        for (Head* head : {async.get(), sync.get(), indexed.get()}) {
+        for (LmHead* head : {async.get(), sync.get(), indexed.get()}) {
             HeadState* state = states[static_cast<std::size_t>(i++)].get();
             begin(*head, state);
-            found.push_back(ask(*head, state, 0, 6));
-            head->observe(state, tree, {});
+            found.push_back(call_head(*head, state, 0, 6));
+            head->on_verified(state, tree, {});
         }
         for (int r = 0; r < rows; ++r) {
             expect_same_row(found[1], r, found[0], r);
@@ -190,12 +191,12 @@ TEST_F(MicroSpec, EveryWayOfGatheringProposesTheSame) {
     }
 }
 
-TEST_F(MicroSpec, PacksOncePerChangeAndCountsIt) {
+TEST_F(MicroSpec, PacksOncePerChangeAndCountsBytes) {
     const auto head = make("microspec:wmax=50,gather=sync");
     const auto state = head->make_state();
     const std::vector<TokenId> prompt = {3, 9, 9, 4};
     head->begin_prompt(state.get(), prompt, {});
-    ask(*head, state.get(), 0, 2);
+    call_head(*head, state.get(), 0, 2);
     const std::uint64_t three_rows = matrix_.gather_rows(*exec_, std::vector<TokenId>{3, 4, 9}).bytes();
     const std::uint64_t remap = gathered() - 2 * three_rows;
     EXPECT_EQ(head->cost_at(state.get(), 4, 1).active_rows, 3);
@@ -205,26 +206,26 @@ TEST_F(MicroSpec, PacksOncePerChangeAndCountsIt) {
     EXPECT_EQ(head->cost_at(state.get(), 4, 0).scattered_bytes, three_rows);
     EXPECT_EQ(head->cost_at(state.get(), 4, 1).scattered_bytes, 0);
     EXPECT_EQ(head->cost(4).active_rows, 50);
-    ask(*head, state.get(), 1, 2);
+    call_head(*head, state.get(), 1, 2);
     EXPECT_EQ(gathered(), remap);
     // The same tokens again: nothing to pack.
-    head->observe(state.get(), DraftTree::with_root(4), {});
-    ask(*head, state.get(), 0, 2);
+    head->on_verified(state.get(), DraftTree::with_root(4), {});
+    call_head(*head, state.get(), 0, 2);
     EXPECT_EQ(gathered(), remap);
-    head->observe(state.get(), DraftTree::with_root(5), {});
-    ask(*head, state.get(), 0, 2);
+    head->on_verified(state.get(), DraftTree::with_root(5), {});
+    call_head(*head, state.get(), 0, 2);
     EXPECT_GT(gathered(), remap);
     std::vector<TokenId> ids;
     ASSERT_TRUE(head->active_ids(state.get(), 0, ids));
     EXPECT_EQ(ids, covered(*head, 0, state.get()));
 }
 
-TEST_F(MicroSpec, RefillsBesideTheBackboneOncePerRound) {
+TEST_F(MicroSpec, RefillsOnSideStreamOncePerRound) {
     const auto head = make("microspec:wmax=50");
     const auto state = head->make_state();
     head->begin_prompt(state.get(), std::vector<TokenId>{3, 9, 9, 4}, {});
     begin(*head, state.get());
-    ask(*head, state.get(), 0, 2);
+    call_head(*head, state.get(), 0, 2);
     // On the side stream, or on this thread if the stream's thread had no core yet.
     const auto refilled = [&] {
         return std::any_of(events_.begin(), events_.end(), [](const SpanEvent& event) {
@@ -232,33 +233,33 @@ TEST_F(MicroSpec, RefillsBesideTheBackboneOncePerRound) {
         });
     };
     EXPECT_TRUE(refilled());
-    ask(*head, state.get(), 1, 2);
+    call_head(*head, state.get(), 1, 2);
     EXPECT_FALSE(refilled());
     // A round without drafts leaves its refill pending; the next one starts from the newer set.
-    head->observe(state.get(), DraftTree::with_root(5), {});
+    head->on_verified(state.get(), DraftTree::with_root(5), {});
     begin(*head, state.get());
-    head->observe(state.get(), DraftTree::with_root(6), {});
+    head->on_verified(state.get(), DraftTree::with_root(6), {});
     begin(*head, state.get());
     const auto logits = dense();
-    const Proposal found = ask(*head, state.get(), 0, 6);
+    const Proposal found = call_head(*head, state.get(), 0, 6);
     for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], {3, 4, 5, 6, 9});
     begin(*head, state.get());  // a sequence may end while its rows are being packed
 }
 
-TEST_F(MicroSpec, WithEveryTokenItIsTheFullHead) {
+TEST_F(MicroSpec, FullWindowEqualsFullHead) {
     std::vector<TokenId> prompt(vocab);
     std::iota(prompt.rbegin(), prompt.rend(), 0);
     const auto head = make("microspec"), full = make("full");
     const auto state = head->make_state();
     head->begin_prompt(state.get(), prompt, {});
     begin(*head, state.get());
-    const Proposal found = ask(*head, state.get(), 1, 10), expected = propose(*full, 1, 10);
+    const Proposal found = call_head(*head, state.get(), 1, 10), expected = propose(*full, 1, 10);
     for (int r = 0; r < rows; ++r) expect_same_row(found, r, expected, r);
     EXPECT_EQ(scores(*head), scores(*full));
     EXPECT_EQ(covered(*head, 0), covered(*full, 0));
 }
 
-TEST_F(MicroSpec, KeepsSequencesOfABatchApart) {
+TEST_F(MicroSpec, SequencesOfABatchAreIndependent) {
     const auto head = make("microspec:wmax=20");
     const auto a = head->make_state(), b = head->make_state();
     head->begin_prompt(a.get(), std::vector<TokenId>{10, 11, 12}, {});
@@ -268,12 +269,12 @@ TEST_F(MicroSpec, KeepsSequencesOfABatchApart) {
     head->begin_round(context, both);
     const std::vector<HeadState*> states = {a.get(), a.get(), b.get(), b.get(), a.get()};
     const Proposal found = propose(*head, 0, 2, states);
-    const Proposal alone_a = ask(*head, a.get(), 0, 2), alone_b = ask(*head, b.get(), 0, 2);
+    const Proposal alone_a = call_head(*head, a.get(), 0, 2), alone_b = call_head(*head, b.get(), 0, 2);
     for (int r = 0; r < rows; ++r)
         expect_same_row(found, r, states[static_cast<std::size_t>(r)] == a.get() ? alone_a : alone_b, r);
 }
 
-TEST_F(MicroSpec, ProposesWhatADraftersOwnHeadHolds) {
+TEST_F(MicroSpec, ProposesTokensOfTrimmedDrafterHead) {
     std::vector<TokenId> held(100);
     std::iota(held.begin(), held.end(), 150);
     const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
@@ -284,16 +285,16 @@ TEST_F(MicroSpec, ProposesWhatADraftersOwnHeadHolds) {
     head->begin_prompt(state.get(), std::vector<TokenId>{3, 160, 200, 299}, {});
     begin(*head, state.get());
     EXPECT_EQ(covered(*head, 0, state.get()), (std::vector<TokenId>{160, 200}));
-    const Proposal found = ask(*head, state.get(), 0, 4);
+    const Proposal found = call_head(*head, state.get(), 0, 4);
     EXPECT_EQ(found.counts, std::vector<int>(rows, 2));
     EXPECT_EQ(found.ids[0] + found.ids[1], 360);
 }
 
-TEST_F(MicroSpec, RefusesWordsThatItDoesNotKnow) {
-    EXPECT_EQ(refusal("microspec:source=all"), "head microspec: source=all is not one of both|ctx|ext");
-    EXPECT_EQ(refusal("microspec:gather=later"),
+TEST_F(MicroSpec, RejectsUnknownParameterWords) {
+    EXPECT_EQ(error_message("microspec:source=all"), "head microspec: source=all is not one of both|ctx|ext");
+    EXPECT_EQ(error_message("microspec:gather=later"),
               "head microspec: gather=later is not one of async|sync|indexed");
-    EXPECT_EQ(refusal("microspec:wmax=0"), "head microspec: wmax=0 is outside 1..1048576");
+    EXPECT_EQ(error_message("microspec:wmax=0"), "head microspec: wmax=0 is outside 1..1048576");
 }
 
 }  // namespace

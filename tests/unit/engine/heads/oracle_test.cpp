@@ -5,14 +5,14 @@
 namespace draftscope::testing {
 namespace {
 
-class Oracle : public HeadRig {};
+class Oracle : public HeadFixture {};
 
-TEST_F(Oracle, ProposesFromTheTargetsOwnBestOfEachPosition) {
+TEST_F(Oracle, ProposesTargetsBestTokensOfEachPosition) {
     const auto head = make("oracle:m=3");
     const auto a = head->make_state(), b = head->make_state();
     const std::vector<TokenId> first = {9, 40, 41, 7, 8, 1, 2, 3}, second = {100, 9, 100, 3};
-    foresee(*a, Rows<const TokenId>(first.data(), 2, 4));
-    foresee(*b, Rows<const TokenId>(second.data(), 1, 4));
+    set_future_tokens(*a, Rows<const TokenId>(first.data(), 2, 4));
+    set_future_tokens(*b, Rows<const TokenId>(second.data(), 1, 4));
     const auto logits = dense();
     const Proposal found = propose(*head, 0, 5, {a.get(), a.get(), b.get(), b.get(), a.get()});
     for (const int r : {0, 1, 4}) expect_row(found, r, logits[static_cast<std::size_t>(r)], {9, 40, 41});
@@ -26,17 +26,17 @@ TEST_F(Oracle, ProposesFromTheTargetsOwnBestOfEachPosition) {
     EXPECT_EQ(head->cost(1).active_rows, 3);
 }
 
-TEST_F(Oracle, IdsTwiceOrOutsideTheVocabularyAreLeftOut) {
+TEST_F(Oracle, SkipsDuplicateAndInvalidIds) {
     const auto head = make("oracle:m=8");
     const auto state = head->make_state();
     const std::vector<TokenId> best = {9, 9, vocab, 5000, -1, 3, 9, 41};
-    foresee(*state, Rows<const TokenId>(best.data(), 1, 8));
+    set_future_tokens(*state, Rows<const TokenId>(best.data(), 1, 8));
     const auto logits = dense();
     const Proposal found = propose(*head, 0, 5, std::vector<HeadState*>(rows, state.get()));
     for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], {3, 9, 41});
 }
 
-TEST_F(Oracle, WithoutForesightItProposesNothing) {
+TEST_F(Oracle, ProposesNothingWithoutFutureTokens) {
     const auto head = make("oracle");
     const auto state = head->make_state();
     EXPECT_EQ(propose(*head, 0, 5, std::vector<HeadState*>(rows, state.get())).counts,

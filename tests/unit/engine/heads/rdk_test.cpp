@@ -9,7 +9,7 @@
 namespace draftscope::testing {
 namespace {
 
-class Rdk : public HeadRig {
+class Rdk : public HeadFixture {
   protected:
     Rdk() { artefacts_.ranking_path = ranking_.path(); }
 
@@ -32,7 +32,7 @@ class Rdk : public HeadRig {
         tensors_.integers("neighbours", {rows_of, 3}, neighbours);
         tensors_.floats("weights", {rows_of, 3}, weights);
         if (!every_row) tensors_.integers("ids", ids);
-        save_affinity(HeadRig::info("rdk"), tensors_);
+        save_affinity(HeadFixture::info("rdk"), tensors_);
         every_row_ = every_row;
     }
     /// Reference for q' M: the probability that each token receives from the softmax of `logits` over
@@ -67,7 +67,7 @@ class Rdk : public HeadRig {
     bool every_row_ = true;
 };
 
-TEST_F(Rdk, SpreadsTheDraftsOverTheTokensThatTheHeadLacks) {
+TEST_F(Rdk, RedistributesDraftsToTokensOutsideSupport) {
     for (const bool every_row : {true, false}) {
         tensors_ = {};
         make_affinity(every_row);
@@ -75,7 +75,7 @@ TEST_F(Rdk, SpreadsTheDraftsOverTheTokensThatTheHeadLacks) {
         const auto logits = dense();
         for (const double temperature : {0.0, 0.7}) {
             PhaseRecorder phases;
-            Reused<SupportRow> support;
+            ReusableVector<SparseLogits> support;
             ProposeContext context{*exec_, phases, 1, &support, temperature};
             const std::vector<HeadState*> none(rows, nullptr);
             Proposal found;
@@ -84,7 +84,7 @@ TEST_F(Rdk, SpreadsTheDraftsOverTheTokensThatTheHeadLacks) {
             for (int r = 0; r < rows; ++r) {
                 const double t = temperature > 0 ? temperature : 1.0;
                 const auto mass = spread(logits[static_cast<std::size_t>(r)], frequent(40), t);
-                const SupportRow& row = support[static_cast<std::size_t>(r)];
+                const SparseLogits& row = support[static_cast<std::size_t>(r)];
                 ASSERT_EQ(row.ids.size(), mass.size());
                 EXPECT_TRUE(std::is_sorted(row.ids.begin(), row.ids.end()));
                 double sum = 0;
@@ -119,7 +119,7 @@ TEST_F(Rdk, SpreadsTheDraftsOverTheTokensThatTheHeadLacks) {
     }
 }
 
-TEST_F(Rdk, ARowNeverDependsOnItsSiblings) {
+TEST_F(Rdk, RowsAreIndependent) {
     make_affinity(true);
     for (const std::string spec : {"fr-spec:v=40+rdk", "full+rdk", "microspec:wmax=30+rdk"}) {
         const auto head = make(spec);
@@ -137,37 +137,38 @@ TEST_F(Rdk, TheSuffixIsPartOfTheSpec) {
     EXPECT_TRUE(parse_head_spec("full+rdk")->rdk);
     EXPECT_FALSE(parse_head_spec("full")->rdk);
     EXPECT_FALSE(parse_head_spec("+rdk").ok());
-    EXPECT_THAT(refusal("fr-spec:v=40+rdk"), ::testing::HasSubstr("--head-weights rdk=FILE"));
+    EXPECT_THAT(error_message("fr-spec:v=40+rdk"), ::testing::HasSubstr("--head-weights rdk=FILE"));
 }
 
-TEST_F(Rdk, RefusesWhatIsNoAffinity) {
-    const auto spoil = [&](auto change) {
+TEST_F(Rdk, RejectsInvalidAffinities) {
+    const auto error_after = [&](auto change) {
         make_affinity(true);
         Tensors tensors = tensors_;
         change(tensors);
-        save_affinity(HeadRig::info("rdk"), tensors);
-        return refusal("full+rdk");
+        save_affinity(HeadFixture::info("rdk"), tensors);
+        return error_message("full+rdk");
     };
-    EXPECT_THAT(spoil([](Tensors& t) {
+    EXPECT_THAT(error_after([](Tensors& t) {
                     t.floats("weights", {vocab, 3}, std::vector<float>(vocab * 3, 0.5f));
                 }),
                 ::testing::HasSubstr("sums to 1.5"));
-    EXPECT_THAT(spoil([](Tensors& t) {
+    EXPECT_THAT(error_after([](Tensors& t) {
                     t.floats("weights", {vocab, 3}, std::vector<float>(vocab * 3, -1.0f));
                 }),
                 ::testing::HasSubstr("holds -1"));
-    EXPECT_THAT(spoil([](Tensors& t) {
+    EXPECT_THAT(error_after([](Tensors& t) {
                     t.floats("weights", {vocab, 2}, std::vector<float>(vocab * 2, 0.5f));
                 }),
                 ::testing::HasSubstr("both have shape [301, n]"));
-    EXPECT_THAT(spoil([](Tensors& t) {
+    EXPECT_THAT(error_after([](Tensors& t) {
                     t.integers("neighbours", {vocab, 3}, std::vector<std::int32_t>(vocab * 3, vocab));
                 }),
                 ::testing::HasSubstr("holds 301"));
-    EXPECT_THAT(spoil([](Tensors& t) { t.remove("neighbours"); }),
+    EXPECT_THAT(error_after([](Tensors& t) { t.remove("neighbours"); }),
                 ::testing::HasSubstr("'neighbours' is missing"));
-    save_affinity(HeadRig::info("slimspec"), tensors_);
-    EXPECT_THAT(refusal("full+rdk"), ::testing::HasSubstr("artefact of head slimspec, expected head rdk"));
+    save_affinity(HeadFixture::info("slimspec"), tensors_);
+    EXPECT_THAT(error_message("full+rdk"),
+                ::testing::HasSubstr("artefact of head slimspec, expected head rdk"));
 }
 
 }  // namespace

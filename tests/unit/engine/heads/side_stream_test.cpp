@@ -9,7 +9,7 @@
 namespace draftscope {
 namespace {
 
-class SideLanes : public ::testing::Test {
+class SideStreams : public ::testing::Test {
   protected:
     std::vector<SpanEvent> drain() {
         std::vector<SpanEvent> events;
@@ -21,8 +21,8 @@ class SideLanes : public ::testing::Test {
     ProposeContext context_{*exec_, phases_, 3};
 };
 
-TEST_F(SideLanes, WorkRunsElsewhereInOrderAndIsRecordedWhenWaitedFor) {
-    SideLane lane(*exec_, Phase::router);
+TEST_F(SideStreams, RunsJobsInOrderAndRecordsThemOnWait) {
+    SideStream lane(*exec_, Phase::router);
     phases_.set_round(9);
     std::vector<int> order;
     const std::thread::id caller = std::this_thread::get_id();
@@ -35,7 +35,7 @@ TEST_F(SideLanes, WorkRunsElsewhereInOrderAndIsRecordedWhenWaitedFor) {
             return static_cast<std::uint64_t>(100 + i);
         };
     };
-    SideLane::Ticket last = 0;
+    SideStream::Ticket last = 0;
     for (int i = 0; i < 50; ++i) last = lane.start(context_, i, note(i));
     lane.wait(context_, last);
     std::vector<int> expected;
@@ -54,8 +54,8 @@ TEST_F(SideLanes, WorkRunsElsewhereInOrderAndIsRecordedWhenWaitedFor) {
     EXPECT_EQ(bytes, expected_bytes);
 }
 
-TEST_F(SideLanes, OnlyTheWaitIsOnTheCriticalLane) {
-    SideLane lane(*exec_, Phase::gather);
+TEST_F(SideStreams, OnlyWaitingIsOnTheCriticalLane) {
+    SideStream lane(*exec_, Phase::gather);
     std::atomic<bool> begun{false}, go{false};
     const auto ticket = lane.start(context_, 1, [&](kernels::Exec&) {
         begun = true;
@@ -84,16 +84,16 @@ TEST_F(SideLanes, OnlyTheWaitIsOnTheCriticalLane) {
         return std::uint64_t{0};
     });
     while (!done) std::this_thread::yield();
-    lane.settle(quick);
+    lane.wait_discard(quick);
     lane.wait(context_, quick);
     lane.wait(context_, 0);
     EXPECT_TRUE(drain().empty());
 }
 
-TEST_F(SideLanes, FinishesItsWorkBeforeItGoes) {
+TEST_F(SideStreams, FinishesJobsBeforeDestruction) {
     int done = 0;
     {
-        SideLane lane(*exec_, Phase::gather);
+        SideStream lane(*exec_, Phase::gather);
         for (int i = 0; i < 20; ++i)
             lane.start(context_, 1, [&](kernels::Exec&) {
                 ++done;

@@ -6,7 +6,7 @@
 namespace draftscope::testing {
 namespace {
 
-class SlimSpec : public HeadRig {
+class SlimSpec : public HeadFixture {
   protected:
     /// Reference for z = up (down h) with the kernels' matmul, without columns of `up` beyond the rank.
     std::vector<std::vector<float>> expected(const std::vector<float>& down, int rank,
@@ -39,7 +39,7 @@ TEST_F(SlimSpec, ProposesFromTheLowRankLogitsOfEveryToken) {
     Tensors tensors;
     tensors.floats("down", {8, hidden}, down);
     tensors.floats("up", {vocab, 8}, up);
-    save(HeadRig::info("slimspec"), tensors);
+    save(HeadFixture::info("slimspec"), tensors);
     const auto head = make("slimspec");
     const auto dense = expected(down, 8, up, 8, vocab);
     for (const int level : {0, 3}) {
@@ -65,7 +65,7 @@ TEST_F(SlimSpec, RanksPerLevelShareOneUpProjection) {
     tensors.floats("down.0", {8, hidden}, down0);
     tensors.floats("down.1", {4, hidden}, down1);
     tensors.floats("up", {vocab, 8}, up);
-    ArtefactInfo info = HeadRig::info("slimspec");
+    ArtefactInfo info = HeadFixture::info("slimspec");
     info.parameters = {{"rank", "8/4"}};
     save(info, tensors);
     const auto head = make("slimspec:rank=8/4");
@@ -88,7 +88,7 @@ TEST_F(SlimSpec, EachMedusaHeadHasItsOwnFactors) {
         tensors.floats("down." + std::to_string(head), {8, hidden}, downs.back());
         tensors.floats("up." + std::to_string(head), {vocab, 8}, ups.back());
     }
-    ArtefactInfo about = HeadRig::info("slimspec");
+    ArtefactInfo about = HeadFixture::info("slimspec");
     about.parameters = {{"rank", "8"}};  // one number for all levels
     save(about, tensors);
     const auto head = make("slimspec:rank=8");
@@ -109,7 +109,7 @@ TEST_F(SlimSpec, AnArtefactMayScoreSomeTokensOnly) {
     tensors.floats("down", {8, hidden}, down);
     tensors.floats("up", {n, 8}, up);
     tensors.integers("ids", ids);
-    save(HeadRig::info("slimspec"), tensors);
+    save(HeadFixture::info("slimspec"), tensors);
     const auto head = make("slimspec");
     EXPECT_EQ(covered(*head, 0), ids);
     const auto dense = expected(down, 8, up, 8, n);
@@ -124,53 +124,57 @@ TEST_F(SlimSpec, AnArtefactMayScoreSomeTokensOnly) {
     EXPECT_TRUE(saw(Phase::remap));
 }
 
-TEST_F(SlimSpec, ARowNeverDependsOnItsSiblings) {
+TEST_F(SlimSpec, RowsAreIndependent) {
     Tensors tensors;
     tensors.floats("down", {8, hidden}, random(8 * hidden, 1));
     tensors.floats("up", {vocab, 8}, random(vocab * 8, 2));
-    save(HeadRig::info("slimspec"), tensors);
+    save(HeadFixture::info("slimspec"), tensors);
     const auto head = make("slimspec");
     const Proposal together = propose(*head, 1, 7);
     for (int r = 0; r < rows; ++r)
         expect_same_row(propose(*head, input().slice(r, 1), 1, 7, {}), 0, together, r);
 }
 
-TEST_F(SlimSpec, RefusesWhatDoesNotFit) {
+TEST_F(SlimSpec, RejectsMismatchedArtefacts) {
     Tensors good;
     good.floats("down", {8, hidden}, random(8 * hidden, 1));
     good.floats("up", {vocab, 8}, random(vocab * 8, 2));
-    ArtefactInfo info = HeadRig::info("slimspec");
+    ArtefactInfo info = HeadFixture::info("slimspec");
     info.parameters = {{"rank", "8"}};
     save(info, good);
-    EXPECT_THAT(refusal("slimspec:rank=4"), ::testing::HasSubstr("was fitted with rank=8, not rank=4"));
-    EXPECT_EQ(refusal("slimspec:rank=8"), "");
+    EXPECT_THAT(error_message("slimspec:rank=4"), ::testing::HasSubstr("was fitted with rank=8, not rank=4"));
+    EXPECT_EQ(error_message("slimspec:rank=8"), "");
     info.parameters = {{"rank", "4"}};
     save(info, good);
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("metadata has rank 4, but tensor 'down' has 8"));
+    EXPECT_THAT(error_message("slimspec"),
+                ::testing::HasSubstr("metadata has rank 4, but tensor 'down' has 8"));
     info.parameters.clear();
     Tensors bad = good;
     bad.floats("up", {vocab, 7}, random(vocab * 7, 2));
     save(info, bad);
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("'up' has shape [301, 7], expected [301, 8]"));
+    EXPECT_THAT(error_message("slimspec"),
+                ::testing::HasSubstr("'up' has shape [301, 7], expected [301, 8]"));
     bad.floats("up", {vocab - 1, 8}, random((vocab - 1) * 8, 2));
     save(info, bad);
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("'up' has shape [300, 8], expected [301, 8]"));
+    EXPECT_THAT(error_message("slimspec"),
+                ::testing::HasSubstr("'up' has shape [300, 8], expected [301, 8]"));
     bad.floats("up", {vocab - 1, 9}, random((vocab - 1) * 9, 2));
     save(info, bad);
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("'up' has 300 rows, expected 301"));
+    EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr("'up' has 300 rows, expected 301"));
     bad.remove("up");
     save(info, bad);
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("'up' is missing"));
+    EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr("'up' is missing"));
     bad = good;
     bad.floats("down", {8, 32}, random(8 * 32, 1));
     save(info, bad);
-    EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("'down' has shape [8, 32], expected [any, 64]"));
+    EXPECT_THAT(error_message("slimspec"),
+                ::testing::HasSubstr("'down' has shape [8, 32], expected [any, 64]"));
     for (const std::vector<std::int32_t>& ids :
          {std::vector<std::int32_t>{3, 2}, {3, 3}, {3, vocab}, {-1, 3}, {}}) {
         bad = good;
         bad.integers("ids", ids);
         save(info, bad);
-        EXPECT_THAT(refusal("slimspec"), ::testing::HasSubstr("tensor 'ids'"));
+        EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr("tensor 'ids'"));
     }
 }
 

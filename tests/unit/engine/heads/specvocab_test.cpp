@@ -9,7 +9,7 @@
 namespace draftscope::testing {
 namespace {
 
-class SpecVocab : public HeadRig {
+class SpecVocab : public HeadFixture {
   protected:
     static constexpr int rank = 8;
     const std::vector<float> down_ = random(rank * hidden, 1), table_ = random(vocab * rank, 2);
@@ -18,7 +18,7 @@ class SpecVocab : public HeadRig {
         Tensors tensors;
         tensors.floats("down", {rank, hidden}, down_);
         tensors.floats("vocab", {vocab, rank}, table_);
-        ArtefactInfo info = HeadRig::info("specvocab");
+        ArtefactInfo info = HeadFixture::info("specvocab");
         info.parameters = {{"rank", "8"}};
         save(info, tensors);
     }
@@ -71,7 +71,7 @@ TEST_F(SpecVocab, EachRowHasExactLogitsOfItsOwnShortlist) {
     }
 }
 
-TEST_F(SpecVocab, SharingReadsChangesNothingButTheReads) {
+TEST_F(SpecVocab, SharedReadsGiveTheSameResults) {
     const auto shared = make("specvocab:k=30"), alone = make("specvocab:k=30,share=per-row");
     const Proposal together = propose(*shared, 0, 8), apart = propose(*alone, 0, 8);
     for (int r = 0; r < rows; ++r) {
@@ -80,7 +80,7 @@ TEST_F(SpecVocab, SharingReadsChangesNothingButTheReads) {
     }
 }
 
-TEST_F(SpecVocab, ShortlistOfEverythingIsTheFullHead) {
+TEST_F(SpecVocab, FullShortlistEqualsFullHead) {
     const auto head = make("specvocab:k=301"), full = make("full");
     const Proposal found = propose(*head, 0, 12), expected = propose(*full, 0, 12);
     for (int r = 0; r < rows; ++r) expect_same_row(found, r, expected, r);
@@ -98,7 +98,7 @@ TEST_F(SpecVocab, SizesPerLevel) {
     }
 }
 
-TEST_F(SpecVocab, ASequenceKnowsWhatItsRowsChose) {
+TEST_F(SpecVocab, StateReportsShortlistsOfItsRows) {
     const auto head = make("specvocab:k=25"), per_row = make("specvocab:k=25,share=per-row");
     const auto a = head->make_state(), b = head->make_state();
     const auto support = expected(25);
@@ -128,28 +128,28 @@ TEST_F(SpecVocab, ASequenceKnowsWhatItsRowsChose) {
     EXPECT_TRUE(covered(*head, 2, a.get()).empty());
 }
 
-TEST_F(SpecVocab, ADraftersTrimmedHeadNeedsAnArtefactOfItsTokens) {
+TEST_F(SpecVocab, TrimmedDrafterHeadNeedsMatchingArtefact) {
     std::vector<TokenId> held;
     for (int i = 0; i < vocab; i += 2) held.push_back(i);
     const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
     const auto logits = dense();
     weights_.lm_head = &own;
     weights_.row_ids = held;
-    EXPECT_THAT(refusal("specvocab"), ::testing::HasSubstr("token 1, which the drafter's LM head"));
+    EXPECT_THAT(error_message("specvocab"), ::testing::HasSubstr("token 1, which the drafter's LM head"));
     Tensors tensors;
     tensors.floats("down", {rank, hidden}, down_);
     tensors.floats("vocab", {static_cast<int>(held.size()), rank}, random(held.size() * rank, 2));
     tensors.integers("ids", held);
-    save(HeadRig::info("specvocab"), tensors);
+    save(HeadFixture::info("specvocab"), tensors);
     const auto head = make("specvocab:k=151");
     const Proposal found = propose(*head, 0, 9);
     for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], held);
 }
 
-TEST_F(SpecVocab, RefusesAnotherRank) {
-    EXPECT_THAT(refusal("specvocab:rank=16"), ::testing::HasSubstr("rank=8, not rank=16"));
-    EXPECT_EQ(refusal("specvocab:k=0"), "head specvocab: k=0 is outside 1..1048576");
-    EXPECT_EQ(refusal("specvocab:share=all"), "head specvocab: share=all is not one of union|per-row");
+TEST_F(SpecVocab, RejectsOtherRank) {
+    EXPECT_THAT(error_message("specvocab:rank=16"), ::testing::HasSubstr("rank=8, not rank=16"));
+    EXPECT_EQ(error_message("specvocab:k=0"), "head specvocab: k=0 is outside 1..1048576");
+    EXPECT_EQ(error_message("specvocab:share=all"), "head specvocab: share=all is not one of union|per-row");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 namespace draftscope::testing {
 namespace {
 
-class TrainedVocab : public HeadRig {
+class TrainedVocab : public HeadFixture {
   protected:
     static std::vector<std::int32_t> ids() {
         std::vector<std::int32_t> ids = {0, 2};
@@ -21,7 +21,7 @@ class TrainedVocab : public HeadRig {
         for (std::size_t i = 0; i < seeds.size(); ++i)
             tensors.floats(seeds.size() == 1 ? "weight" : "weight." + std::to_string(i), {size(), hidden},
                            weight(seeds[i]));
-        save(HeadRig::info(head), tensors);
+        save(HeadFixture::info(head), tensors);
     }
     std::vector<std::vector<float>> expected(std::uint64_t seed) {
         const auto values = weight(seed);
@@ -55,7 +55,7 @@ TEST_F(TrainedVocab, BothHeadsProposeFromTheirOwnWeights) {
     }
 }
 
-TEST_F(TrainedVocab, EachMedusaHeadHasItsOwn) {
+TEST_F(TrainedVocab, EachMedusaHeadHasItsOwnWeights) {
     save_head("vocabtrim-t", {9, 10, 11});
     const auto head = make("vocabtrim-t");
     for (int level = 0; level < 5; ++level) {
@@ -66,57 +66,57 @@ TEST_F(TrainedVocab, EachMedusaHeadHasItsOwn) {
 }
 
 /// Weights that packing does not change, so that the rows equal the full head's bit for bit.
-class ExactWeights : public HeadRig {
+class ExactWeights : public HeadFixture {
   protected:
-    ExactWeights() : HeadRig(kernels::Precision::f32) {}
+    ExactWeights() : HeadFixture(kernels::Precision::f32) {}
     std::vector<float> head_rows() const {
         std::vector<float> rows_of(static_cast<std::size_t>(vocab * hidden));
         for (int r = 0; r < vocab; ++r)
             matrix_.unpack_row(r, std::span(rows_of).subspan(static_cast<std::size_t>(r * hidden), hidden));
         return rows_of;
     }
-    void expect_full(Head& head) {
+    void expect_full(LmHead& head) {
         const auto full = make("full");
         const Proposal found = propose(head, 0, 20), expected = propose(*full, 0, 20);
         for (int r = 0; r < rows; ++r) expect_same_row(found, r, expected, r);
     }
 };
 
-TEST_F(ExactWeights, ATrainedVocabularyOfEveryTokenIsTheFullHead) {
+TEST_F(ExactWeights, TrainedFullVocabularyEqualsFullHead) {
     std::vector<std::int32_t> ids(vocab);
     for (int i = 0; i < vocab; ++i) ids[static_cast<std::size_t>(i)] = i;
     Tensors tensors;
     tensors.integers("ids", ids);
     tensors.floats("weight", {vocab, hidden}, head_rows());
-    save(HeadRig::info("vocabtrim-t"), tensors);
+    save(HeadFixture::info("vocabtrim-t"), tensors);
     expect_full(*make("vocabtrim-t"));
 }
 
-TEST_F(ExactWeights, SlimSpecOfFullRankIsTheFullHead) {
+TEST_F(ExactWeights, SlimSpecOfFullRankEqualsFullHead) {
     std::vector<float> same(hidden * hidden, 0.0f);
     for (int i = 0; i < hidden; ++i) same[static_cast<std::size_t>(i * hidden + i)] = 1.0f;
     Tensors tensors;
     tensors.floats("down", {hidden, hidden}, same);
     tensors.floats("up", {vocab, hidden}, head_rows());
-    save(HeadRig::info("slimspec"), tensors);
+    save(HeadFixture::info("slimspec"), tensors);
     expect_full(*make("slimspec"));
 }
 
-TEST_F(TrainedVocab, RefusesWhatDoesNotFit) {
-    EXPECT_THAT(refusal("vocabtrim-t"), ::testing::HasSubstr("draftscope fit vocabtrim-t"));
+TEST_F(TrainedVocab, RejectsMismatchedArtefacts) {
+    EXPECT_THAT(error_message("vocabtrim-t"), ::testing::HasSubstr("draftscope fit vocabtrim-t"));
     save_head("vocabtrim-t", {9});
     weights_.always_active = {0, 1};
-    EXPECT_THAT(refusal("vocabtrim-t"), ::testing::HasSubstr("lacks token 1, which ends"));
+    EXPECT_THAT(error_message("vocabtrim-t"), ::testing::HasSubstr("lacks token 1, which ends"));
     weights_.always_active = {0, 2};
     Tensors tensors;
     tensors.integers("ids", ids());
     tensors.floats("weight", {size() - 1, hidden},
                    random(static_cast<std::size_t>((size() - 1) * hidden), 1));
-    save(HeadRig::info("vocabtrim-t"), tensors);
-    EXPECT_THAT(refusal("vocabtrim-t"), ::testing::HasSubstr("tensor 'weight' has shape"));
+    save(HeadFixture::info("vocabtrim-t"), tensors);
+    EXPECT_THAT(error_message("vocabtrim-t"), ::testing::HasSubstr("tensor 'weight' has shape"));
     tensors.remove("weight");
-    save(HeadRig::info("vocabtrim-t"), tensors);
-    EXPECT_THAT(refusal("vocabtrim-t"), ::testing::HasSubstr("'weight' is missing"));
+    save(HeadFixture::info("vocabtrim-t"), tensors);
+    EXPECT_THAT(error_message("vocabtrim-t"), ::testing::HasSubstr("'weight' is missing"));
 }
 
 }  // namespace

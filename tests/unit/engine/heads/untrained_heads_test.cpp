@@ -47,14 +47,14 @@ class UntrainedHeads : public ::testing::Test {
     }
 
     Rows<const float> input() const { return {inputs_.data(), rows, hidden}; }
-    std::unique_ptr<Head> make(const std::string& text) {
+    std::unique_ptr<LmHead> make(const std::string& text) {
         auto head = make_head(parse_head_spec(text).value(), {ranking_->path()});
         EXPECT_TRUE(head.ok()) << head.error().message;
         const Status ready = (*head)->prepare(*exec_, weights_);
         EXPECT_TRUE(ready.ok()) << ready.error().message;
         return std::move(head).value();
     }
-    std::string refusal(const std::string& text) {
+    std::string error_message(const std::string& text) {
         auto head = make_head(parse_head_spec(text).value(), {ranking_->path()});
         if (!head.ok()) return head.error().message;
         const Status ready = (*head)->prepare(*exec_, weights_);
@@ -63,7 +63,7 @@ class UntrainedHeads : public ::testing::Test {
     void use_ranking(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts) {
         ranking_ = std::make_unique<RankingFile>(ids, counts);
     }
-    Proposal propose(Head& head, int level, int k, HeadState* state = nullptr) {
+    Proposal propose(LmHead& head, int level, int k, HeadState* state = nullptr) {
         PhaseRecorder phases;
         ProposeContext context{*exec_, phases, level};
         const std::vector<HeadState*> states(rows, state);
@@ -73,13 +73,13 @@ class UntrainedHeads : public ::testing::Test {
         phases.drain(events_);
         return out;
     }
-    std::vector<TokenId> covered(const Head& head, int level, const HeadState* state = nullptr) {
+    std::vector<TokenId> covered(const LmHead& head, int level, const HeadState* state = nullptr) {
         std::vector<TokenId> ids;
         for (TokenId id = -1; id <= vocab; ++id)
             if (head.covers(state, id, level)) ids.push_back(id);
         return ids;
     }
-    std::vector<float> scores(Head& head) {
+    std::vector<float> scores(LmHead& head) {
         std::vector<float> found(static_cast<std::size_t>(rows * vocab));
         head.scores(*exec_, input(), nullptr, 0, Rows<float>(found.data(), rows, vocab));
         return found;
@@ -100,7 +100,7 @@ void expect_equal(const Proposal& found, const Proposal& expected) {
     EXPECT_EQ(found.logsumexp, expected.logsumexp);
 }
 
-TEST_F(UntrainedHeads, AtFullSizeTheyAreTheFullHead) {
+TEST_F(UntrainedHeads, FullSizeEqualsFullHead) {
     const auto full = make("full");
     for (const char* text : {"vocabtrim:v=301", "pa-fr:v=301", "pa-fr:v=301/301/301"}) {
         SCOPED_TRACE(text);
@@ -111,7 +111,7 @@ TEST_F(UntrainedHeads, AtFullSizeTheyAreTheFullHead) {
     }
 }
 
-TEST_F(UntrainedHeads, VocabTrimIsFrSpecWithItsOwnRanking) {
+TEST_F(UntrainedHeads, VocabTrimMatchesFrSpecWithSameRanking) {
     const auto trim = make("vocabtrim:v=40"), fr = make("fr-spec:v=40");
     expect_equal(propose(*trim, 1, 10), propose(*fr, 1, 10));
     EXPECT_EQ(covered(*trim, 1), covered(*fr, 1));
@@ -123,7 +123,7 @@ TEST_F(UntrainedHeads, VocabTrimIsFrSpecWithItsOwnRanking) {
     EXPECT_THAT(std::string(find_head("vocabtrim")->artefact), ::testing::HasSubstr("target's generations"));
 }
 
-TEST_F(UntrainedHeads, PaFrIsFrSpecOfALevelsSize) {
+TEST_F(UntrainedHeads, PaFrMatchesFrSpecAtEachLevel) {
     const auto head = make("pa-fr:v=60/40/40/3");
     const std::vector<int> sizes = {60, 40, 40, 3, 3, 3};
     for (int level = 0; level < static_cast<int>(sizes.size()); ++level) {
@@ -144,16 +144,16 @@ TEST_F(UntrainedHeads, PaFrHalvesByDefault) {
         EXPECT_EQ(head->cost_at(nullptr, 1, level).active_rows, size);
 }
 
-TEST_F(UntrainedHeads, PaFrRefusesListsThatDoNotFit) {
-    EXPECT_EQ(refusal("pa-fr:v=40/0"), "head pa-fr: v=0 is outside 1..1048576");
-    EXPECT_EQ(refusal("pa-fr:v=40/"), "head pa-fr: v= is not a number");
-    EXPECT_EQ(refusal("pa-fr:v=40/1.5"), "head pa-fr: v=1.5 is not a whole number");
-    EXPECT_THAT(refusal("pa-fr:v=40/302"), ::testing::HasSubstr("v=302 does not fit"));
-    EXPECT_EQ(refusal("fr-spec:v=40/20"), "head fr-spec: v=40/20 is not a number");
+TEST_F(UntrainedHeads, PaFrRejectsInvalidLists) {
+    EXPECT_EQ(error_message("pa-fr:v=40/0"), "head pa-fr: v=0 is outside 1..1048576");
+    EXPECT_EQ(error_message("pa-fr:v=40/"), "head pa-fr: v= is not a number");
+    EXPECT_EQ(error_message("pa-fr:v=40/1.5"), "head pa-fr: v=1.5 is not a whole number");
+    EXPECT_THAT(error_message("pa-fr:v=40/302"), ::testing::HasSubstr("v=302 does not fit"));
+    EXPECT_EQ(error_message("fr-spec:v=40/20"), "head fr-spec: v=40/20 is not a number");
 }
 
 /// Counts that decrease as in natural text: 6000 / (rank + 1).
-std::vector<std::int32_t> falling_counts() {
+std::vector<std::int32_t> descending_counts() {
     std::vector<std::int32_t> counts(vocab);
     for (int i = 0; i < vocab; ++i) counts[static_cast<std::size_t>(i)] = 6000 / (i + 1);
     return counts;
@@ -180,7 +180,7 @@ int brute_force_size(const std::vector<std::int32_t>& ids, const std::vector<std
     return best_size;
 }
 
-TEST(BclSize, StopsWhereATokenCoversLessThanItCosts) {
+TEST(BclSize, StopsWhenCostExceedsCoverage) {
     // 50, 30, 10, 5, 5 of 100; a token costs 1 / 20 of the total, so it pays if its share exceeds 0.05.
     const std::vector<std::int64_t> counts = {50, 30, 10, 5, 5};
     EXPECT_EQ(solve_bcl_size(counts, 1, 10, {10, 1}, 0.5), 3);
@@ -193,7 +193,7 @@ TEST(BclSize, StopsWhereATokenCoversLessThanItCosts) {
 }
 
 /// The size that tools/make_bcl_golden.py finds in the shipped ranking.
-TEST(BclSize, OfTheDemoRanking) {
+TEST(BclSize, MatchesGoldenSizesOfDemoRanking) {
     const auto file = open_safetensors(std::string(DS_SOURCE_DIR) + "/assets/heads/demo_ranking.safetensors");
     ASSERT_TRUE(file.ok()) << file.error().message;
     const auto counts = (*file)->read_integers("counts");
@@ -206,9 +206,9 @@ TEST(BclSize, OfTheDemoRanking) {
     EXPECT_EQ(solve_bcl_size(*counts, 1, tokens, cost, 0.9), 11817);
 }
 
-TEST_F(UntrainedHeads, BclKeepsTheSizeThatBruteForceFinds) {
+TEST_F(UntrainedHeads, BclSizeMatchesBruteForce) {
     const auto ids = descending_ids();
-    const auto counts = falling_counts();
+    const auto counts = descending_counts();
     use_ranking(ids, counts);
     weights_.drafter_bytes = 12345;
     const double row_bytes = static_cast<double>(matrix_.bytes()) / padded;
@@ -233,26 +233,26 @@ TEST_F(UntrainedHeads, BclKeepsTheSizeThatBruteForceFinds) {
     expect_equal(propose(*make("bcl:alpha=1"), 2, 10), propose(*make("full"), 2, 10));
 }
 
-TEST_F(UntrainedHeads, BclCountsWhatADraftersOwnHeadHolds) {
+TEST_F(UntrainedHeads, BclCountsTokensOfTrimmedDrafterHead) {
     std::vector<TokenId> held(100);
     std::iota(held.begin(), held.end(), 150);
     const kernels::Matrix own = matrix_.gather_rows(*exec_, held);
-    use_ranking(descending_ids(), falling_counts());
+    use_ranking(descending_ids(), descending_counts());
     weights_.lm_head = &own;
     weights_.row_ids = held;
     EXPECT_EQ(make("bcl:alpha=1")->cost(1).active_rows, 100);
     EXPECT_EQ(make("bcl:alpha=0")->cost(1).active_rows, 1);
 }
 
-TEST_F(UntrainedHeads, BclRefusesRankingsWithoutUsableCounts) {
-    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("'counts'"));
+TEST_F(UntrainedHeads, BclRejectsRankingsWithoutUsableCounts) {
+    EXPECT_THAT(error_message("bcl"), ::testing::HasSubstr("'counts'"));
     use_ranking({1, 2, 3}, {5, 4});
-    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("2 values for 3 ids"));
+    EXPECT_THAT(error_message("bcl"), ::testing::HasSubstr("2 values for 3 ids"));
     use_ranking({1, 2, 3}, {0, 0, 0});
-    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("only zeros"));
+    EXPECT_THAT(error_message("bcl"), ::testing::HasSubstr("only zeros"));
     use_ranking({1, 2, 3}, {3, 2, -1});
-    EXPECT_THAT(refusal("bcl"), ::testing::HasSubstr("holds -1"));
-    EXPECT_EQ(refusal("bcl:alpha=1.5"), "head bcl: alpha=1.5 is outside 0..1");
+    EXPECT_THAT(error_message("bcl"), ::testing::HasSubstr("holds -1"));
+    EXPECT_EQ(error_message("bcl:alpha=1.5"), "head bcl: alpha=1.5 is outside 0..1");
 }
 
 /// A target of so few tokens that a random drafter's trees are often accepted.
@@ -264,10 +264,10 @@ class UntrainedLosslessness : public ::testing::Test {
         return make_tiny_model(21, options);
     }
     UntrainedLosslessness()
-        : target_(DecodeRig::build(tiny(), kernels::Precision::int8)),
+        : target_(DecodeFixture::build(tiny(), kernels::Precision::int8)),
           eagle_(target_->config(), 77),
           ranking_(RankingFile::shuffled(13)),
-          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {}
+          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {}
 
     static std::vector<std::vector<TokenId>> prompts() {
         std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
@@ -280,29 +280,29 @@ class UntrainedLosslessness : public ::testing::Test {
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     RankingFile ranking_;
-    DecodeRig rig_;
+    DecodeFixture fixture_;
 };
 
 const std::vector<std::string> specs = {
     "vocabtrim:v=2",     "vocabtrim:v=6",           "pa-fr:v=13/6/2",       "bcl:alpha=0.4",
     "microspec:wmax=64", "microspec:wmax=5,kver=7", "microspec:source=ctx", "microspec:source=ext"};
 
-TEST_F(UntrainedLosslessness, TextIsThatOfPlainDecoding) {
+TEST_F(UntrainedLosslessness, TextMatchesPlainDecoding) {
     for (const double temperature : {0.0, 0.8}) {
-        RigSetting plain;
+        DecodeCase plain;
         plain.drafter = "none";
         plain.tree = "chain=1";
         plain.temperature = temperature;
         plain.max_new = 32;
-        const auto expected = rig_.decode(plain, prompts());
+        const auto expected = fixture_.decode(plain, prompts());
         for (const std::string& head : specs)
             for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"}) {
-                RigSetting setting = plain;
+                DecodeCase setting = plain;
                 setting.drafter = "eagle2";
                 setting.head = head;
                 setting.tree = tree;
                 setting.threads = 2;
-                const auto found = rig_.decode(setting, prompts());
+                const auto found = fixture_.decode(setting, prompts());
                 ASSERT_EQ(found.size(), expected.size());
                 std::int64_t accepted = 0;
                 for (std::size_t p = 0; p < found.size(); ++p) {
@@ -314,12 +314,12 @@ TEST_F(UntrainedLosslessness, TextIsThatOfPlainDecoding) {
     }
 }
 
-TEST_F(UntrainedLosslessness, RowsAreTheMeanOverTheLevelsOfARound) {
+TEST_F(UntrainedLosslessness, ActiveRowsAreMeanOverLevels) {
     RecordList list;
-    RigSetting setting;
+    DecodeCase setting;
     setting.head = "pa-fr:v=13/6/2";
     setting.tree = "chain=3";
-    rig_.decode(setting, {{5, 6, 7}}, &list);
+    fixture_.decode(setting, {{5, 6, 7}}, &list);
     const auto records = list.take();
     int seen = 0;
     for (const StepRecord& step : RecordList::of<StepRecord>(records))
@@ -332,13 +332,13 @@ TEST_F(UntrainedLosslessness, RowsAreTheMeanOverTheLevelsOfARound) {
     EXPECT_GT(seen, 0);
 }
 
-TEST_F(UntrainedLosslessness, MicroSpecSeesTheTargetsBestTokensOfPromptAndRounds) {
+TEST_F(UntrainedLosslessness, MicroSpecReceivesTargetsBestTokens) {
     // With an unlimited window, coverage requires the session's calls. The first token is among the best of
     // the last prompt position, later ones among the best of the path.
     RecordList list;
-    RigSetting setting;
+    DecodeCase setting;
     setting.head = "microspec:kver=1,kpre=1";
-    rig_.decode(setting, {{5}, {7, 1}}, &list);
+    fixture_.decode(setting, {{5}, {7, 1}}, &list);
     int seen = 0;
     std::set<RowId> prompts_seen;
     for (const StepRecord& step : RecordList::of<StepRecord>(list.take()))
@@ -349,7 +349,7 @@ TEST_F(UntrainedLosslessness, MicroSpecSeesTheTargetsBestTokensOfPromptAndRounds
                 EXPECT_GE(round.head_evals.front().active_rows, 2);
                 EXPECT_LE(round.head_evals.front().active_rows, 4);
             }
-            EXPECT_EQ(round.tops.size() % top_tokens, 0u);
+            EXPECT_EQ(round.tops.size() % num_top_tokens, 0u);
             seen += static_cast<int>(round.tops.size());
         }
     EXPECT_EQ(prompts_seen.size(), 2u);

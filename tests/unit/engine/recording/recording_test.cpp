@@ -21,8 +21,8 @@ namespace {
 using ::testing::HasSubstr;
 using testing::ScratchFolder;
 
-TraceInfo small_info(bool aux) {
-    TraceInfo info;
+RecordingInfo small_info(bool aux) {
+    RecordingInfo info;
     info.source = "test";
     info.target = {"tiny", 4, 6, 50, 48, 64, "00000000000000ff", {2, 0}};
     info.sampling = {1.0, 0.9, 5, 0xffffffffffffffffull};
@@ -34,8 +34,8 @@ TraceInfo small_info(bool aux) {
     return info;
 }
 
-TracePrompt small_prompt(const std::string& id, int prompt_tokens, int generated) {
-    TracePrompt prompt;
+RecordedPrompt small_prompt(const std::string& id, int prompt_tokens, int generated) {
+    RecordedPrompt prompt;
     prompt.id = id;
     prompt.suite = "suite";
     prompt.category = "qa";
@@ -46,8 +46,8 @@ TracePrompt small_prompt(const std::string& id, int prompt_tokens, int generated
     return prompt;
 }
 
-TraceRows random_rows(Rng& rng, const TraceInfo& info, int n) {
-    TraceRows rows;
+RecordedRows random_rows(Rng& rng, const RecordingInfo& info, int n) {
+    RecordedRows rows;
     const auto fill = [&](auto& to, int columns, auto value) {
         to.resize(static_cast<std::size_t>(n) * static_cast<std::size_t>(columns));
         for (auto& cell : to) cell = value();
@@ -57,40 +57,40 @@ TraceRows random_rows(Rng& rng, const TraceInfo& info, int n) {
     fill(rows.tokens, 1, id);
     fill(rows.hidden, info.target.hidden, feature);
     fill(rows.aux, info.aux_width(), feature);
-    fill(rows.topk_ids, trace_topk, id);
-    fill(rows.topk_logprobs, trace_topk, [&] { return f32_to_f16(static_cast<float>(-rng.uniform())); });
+    fill(rows.topk_ids, recording_topk, id);
+    fill(rows.topk_logprobs, recording_topk, [&] { return f32_to_f16(static_cast<float>(-rng.uniform())); });
     return rows;
 }
 
-void expect_rows(const Trace& trace, const TracePrompt& prompt, const TraceRows& rows) {
-    const int n = prompt.rows(), d = trace.info().target.hidden, w = trace.info().aux_width();
-    EXPECT_EQ(trace.tokens(prompt), rows.tokens);
+void expect_rows(const DecodeRecording& recording, const RecordedPrompt& prompt, const RecordedRows& rows) {
+    const int n = prompt.rows(), d = recording.info().target.hidden, w = recording.info().aux_width();
+    EXPECT_EQ(recording.tokens(prompt), rows.tokens);
     std::vector<float> values(static_cast<std::size_t>(n) * static_cast<std::size_t>(std::max(d, w)));
     const auto expect_features = [&](const std::vector<std::uint16_t>& stored) {
         for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(values[i], bf16_to_f32(stored[i]));
     };
-    ASSERT_TRUE(trace.hidden(prompt.first_row, Rows<float>(values.data(), n, d)).ok());
+    ASSERT_TRUE(recording.hidden(prompt.first_row, Rows<float>(values.data(), n, d)).ok());
     expect_features(rows.hidden);
     if (w > 0) {
-        ASSERT_TRUE(trace.aux(prompt.first_row, Rows<float>(values.data(), n, w)).ok());
+        ASSERT_TRUE(recording.aux(prompt.first_row, Rows<float>(values.data(), n, w)).ok());
         expect_features(rows.aux);
     }
     for (int r = 0; r < n; ++r) {
-        const auto first = rows.topk_ids.begin() + r * trace_topk;
-        EXPECT_EQ(trace.best(prompt.first_row + r, 3), std::vector<TokenId>(first, first + 3));
-        const auto logprobs = trace.best_logprobs(prompt.first_row + r, trace_topk);
+        const auto first = rows.topk_ids.begin() + r * recording_topk;
+        EXPECT_EQ(recording.best(prompt.first_row + r, 3), std::vector<TokenId>(first, first + 3));
+        const auto logprobs = recording.best_logprobs(prompt.first_row + r, recording_topk);
         for (std::size_t i = 0; i < logprobs.size(); ++i)
             EXPECT_EQ(f32_to_f16(logprobs[i]),
-                      rows.topk_logprobs[static_cast<std::size_t>(r) * trace_topk + i]);
+                      rows.topk_logprobs[static_cast<std::size_t>(r) * recording_topk + i]);
     }
 }
 
 /// Writes a recording of two prompts. The prompt that is second in the file comes first in the list.
-std::vector<TraceRows> write_trace(const std::string& folder, bool aux) {
+std::vector<RecordedRows> write_recording(const std::string& folder, bool aux) {
     Rng rng(5);
-    auto writer = TraceWriter::create(folder, small_info(aux), false);
+    auto writer = RecordingWriter::create(folder, small_info(aux), false);
     EXPECT_TRUE(writer.ok()) << writer.error().message;
-    std::vector<TraceRows> rows;
+    std::vector<RecordedRows> rows;
     rows.push_back(random_rows(rng, (*writer)->info(), 7));
     rows.push_back(random_rows(rng, (*writer)->info(), 5));
     EXPECT_TRUE((*writer)->append(small_prompt("late", 4, 3), 1, rows[0]).ok());
@@ -102,13 +102,13 @@ std::vector<TraceRows> write_trace(const std::string& folder, bool aux) {
     return rows;
 }
 
-TEST(Trace, ComesBackAsItWasWritten) {
+TEST(DecodeRecording, ReadsBackWhatWasWritten) {
     for (const bool aux : {false, true}) {
         const ScratchFolder scratch;
-        const auto rows = write_trace(scratch.file("t"), aux);
-        const auto trace = Trace::open(scratch.file("t"));
-        ASSERT_TRUE(trace.ok()) << trace.error().message;
-        const TraceInfo& info = (*trace)->info();
+        const auto rows = write_recording(scratch.file("t"), aux);
+        const auto recording = DecodeRecording::open(scratch.file("t"));
+        ASSERT_TRUE(recording.ok()) << recording.error().message;
+        const RecordingInfo& info = (*recording)->info();
         EXPECT_EQ(info.rows, 12);
         EXPECT_EQ(info.target.name, "tiny");
         EXPECT_EQ(info.target.eos, (std::vector<TokenId>{2, 0}));
@@ -118,26 +118,26 @@ TEST(Trace, ComesBackAsItWasWritten) {
         EXPECT_EQ(info.aux_layers.size(), aux ? 3u : 0u);
         EXPECT_EQ(info.verify_ns, (std::map<int, TimeNs>{{1, 1000}, {12, 3000}}));
         EXPECT_EQ(info.overhead_ns, 7);
-        ASSERT_EQ((*trace)->prompts().size(), 2u);
-        const TracePrompt& first = (*trace)->prompts()[0];
+        ASSERT_EQ((*recording)->prompts().size(), 2u);
+        const RecordedPrompt& first = (*recording)->prompts()[0];
         EXPECT_EQ(first.id, "early");
         EXPECT_EQ(first.turn, 1);
         EXPECT_EQ(first.category, "qa");
         EXPECT_EQ(first.first_row, 7);
         EXPECT_EQ(first.finish, Finish::length);
-        expect_rows(**trace, first, rows[1]);
-        expect_rows(**trace, (*trace)->prompts()[1], rows[0]);
-        EXPECT_EQ((*trace)->weights_path(), "");
+        expect_rows(**recording, first, rows[1]);
+        expect_rows(**recording, (*recording)->prompts()[1], rows[0]);
+        EXPECT_EQ((*recording)->weights_path(), "");
         for (const auto& entry : std::filesystem::directory_iterator(scratch.file("t")))
             EXPECT_NE(entry.path().extension(), ".part");
     }
 }
 
-TEST(Trace, AnUnfinishedOneLeavesNothing) {
+TEST(DecodeRecording, AnUnfinishedRecordingLeavesNoFiles) {
     const ScratchFolder scratch;
     {
         Rng rng(1);
-        auto writer = TraceWriter::create(scratch.file("t"), small_info(false), false);
+        auto writer = RecordingWriter::create(scratch.file("t"), small_info(false), false);
         ASSERT_TRUE(writer.ok());
         ASSERT_TRUE(
             (*writer)->append(small_prompt("a", 1, 1), 0, random_rows(rng, small_info(false), 2)).ok());
@@ -145,36 +145,36 @@ TEST(Trace, AnUnfinishedOneLeavesNothing) {
     EXPECT_TRUE(std::filesystem::is_empty(scratch.file("t")));
 }
 
-TEST(Trace, OneThatIsThereIsKept) {
+TEST(DecodeRecording, AnExistingRecordingIsKept) {
     const ScratchFolder scratch;
-    write_trace(scratch.file("t"), false);
-    const auto again = TraceWriter::create(scratch.file("t"), small_info(false), false);
+    write_recording(scratch.file("t"), false);
+    const auto again = RecordingWriter::create(scratch.file("t"), small_info(false), false);
     ASSERT_FALSE(again.ok());
     EXPECT_EQ(again.error().kind, ErrorKind::bad_input);
     EXPECT_THAT(again.error().message, HasSubstr("--overwrite"));
-    EXPECT_TRUE(Trace::open(scratch.file("t")).ok());
-    EXPECT_TRUE(TraceWriter::create(scratch.file("t"), small_info(false), true).ok());
+    EXPECT_TRUE(DecodeRecording::open(scratch.file("t")).ok());
+    EXPECT_TRUE(RecordingWriter::create(scratch.file("t"), small_info(false), true).ok());
 }
 
-TEST(Trace, RowsOfAnotherSizeAreRefused) {
+TEST(DecodeRecording, RowsOfAnotherSizeAreRefused) {
     const ScratchFolder scratch;
     Rng rng(1);
-    auto writer = TraceWriter::create(scratch.file("t"), small_info(true), false);
+    auto writer = RecordingWriter::create(scratch.file("t"), small_info(true), false);
     ASSERT_TRUE(writer.ok());
-    const TraceRows rows = random_rows(rng, small_info(false), 2);  // no aux
+    const RecordedRows rows = random_rows(rng, small_info(false), 2);  // no aux
     EXPECT_FALSE((*writer)->append(small_prompt("a", 1, 1), 0, rows).ok());
     EXPECT_FALSE((*writer)->finish().ok());
 }
 
 struct Damage {
-    std::function<void(nlohmann::json&)> spoil;
+    std::function<void(nlohmann::json&)> error_after;
     std::string message;
 };
 
-TEST(Trace, ImpossibleFieldsAreNamed) {
+TEST(DecodeRecording, InvalidFieldsAreNamed) {
     const ScratchFolder scratch;
     const std::string folder = scratch.file("t"), path = folder + "/trace.json";
-    write_trace(folder, true);
+    write_recording(folder, true);
     std::ifstream in(path);
     const nlohmann::json good = nlohmann::json::parse(in);
     const std::vector<Damage> damages = {
@@ -216,20 +216,20 @@ TEST(Trace, ImpossibleFieldsAreNamed) {
     };
     for (const Damage& damage : damages) {
         nlohmann::json json = good;
-        damage.spoil(json);
+        damage.error_after(json);
         std::ofstream(path) << json;
-        const auto trace = Trace::open(folder);
-        ASSERT_FALSE(trace.ok()) << damage.message;
-        EXPECT_EQ(trace.error().kind, ErrorKind::bad_input);
-        EXPECT_THAT(trace.error().message, HasSubstr(damage.message));
-        EXPECT_THAT(trace.error().message, HasSubstr(folder));
+        const auto recording = DecodeRecording::open(folder);
+        ASSERT_FALSE(recording.ok()) << damage.message;
+        EXPECT_EQ(recording.error().kind, ErrorKind::bad_input);
+        EXPECT_THAT(recording.error().message, HasSubstr(damage.message));
+        EXPECT_THAT(recording.error().message, HasSubstr(folder));
     }
 }
 
-TEST(Trace, DamagedTensorsAreNamed) {
+TEST(DecodeRecording, DamagedTensorsAreNamed) {
     const ScratchFolder scratch;
     const std::string folder = scratch.file("t"), path = folder + "/trace.safetensors";
-    write_trace(folder, false);
+    write_recording(folder, false);
     const auto size = static_cast<std::streamoff>(std::filesystem::file_size(path));
     const auto poke = [&](std::streamoff at, std::int32_t value) {
         std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -243,9 +243,9 @@ TEST(Trace, DamagedTensorsAreNamed) {
     // The data is hidden, topk_ids, topk_logprobs, tokens.
     const std::streamoff data = 4096, hidden = 12 * 6 * 2;
     const auto expect_error = [&](const std::string& message) {
-        const auto trace = Trace::open(folder);
-        ASSERT_FALSE(trace.ok());
-        EXPECT_THAT(trace.error().message, HasSubstr(message));
+        const auto recording = DecodeRecording::open(folder);
+        ASSERT_FALSE(recording.ok());
+        EXPECT_THAT(recording.error().message, HasSubstr(message));
     };
     std::int32_t old = poke(size - 4, 50);
     expect_error("tokens[11] is 50, outside the vocabulary of 50");
@@ -255,10 +255,10 @@ TEST(Trace, DamagedTensorsAreNamed) {
     poke(data + hidden + 33 * 4, old);
 
     old = poke(data, 0x7fc07fc0);
-    const auto trace = Trace::open(folder);
-    ASSERT_TRUE(trace.ok());
+    const auto recording = DecodeRecording::open(folder);
+    ASSERT_TRUE(recording.ok());
     std::vector<float> row(6);
-    const Status read = (*trace)->hidden(0, Rows<float>(row.data(), 1, 6));
+    const Status read = (*recording)->hidden(0, Rows<float>(row.data(), 1, 6));
     ASSERT_FALSE(read.ok());
     EXPECT_THAT(read.error().message, HasSubstr("hidden[0] holds a value that is not finite"));
     poke(data, old);
@@ -271,7 +271,7 @@ TEST(Trace, DamagedTensorsAreNamed) {
     expect_error("trace.json: is missing");
 }
 
-TEST(Trace, SixteenBitFloatsRoundToNearestEven) {
+TEST(DecodeRecording, SixteenBitFloatsRoundToNearestEven) {
     for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
         const auto half = static_cast<std::uint16_t>(bits);
         const float value = f16_to_f32(half);

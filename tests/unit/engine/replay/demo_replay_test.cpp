@@ -45,35 +45,36 @@ TEST(DemoReplay, TheCasesCoverDraftersAndHeadsGreedyAndSampled) {
         EXPECT_TRUE(heads.contains(info.id) || info.replay_only) << info.id;
 }
 
-TEST(DemoReplay, RoundsAreThoseOfALiveRun) {
+TEST(DemoReplay, RoundsMatchALiveRun) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
-    const auto rig = make_demo_rig(kernels::Precision::int8);
-    ASSERT_NE(rig, nullptr);
+    const auto fixture = make_demo_fixture(kernels::Precision::int8);
+    ASSERT_NE(fixture, nullptr);
     const std::string heads = std::string(DS_SOURCE_DIR) + "/assets/heads/";
     for (const Case& one : cases)  // a fitted head occurs with one drafter
-        if (const HeadInfo* info = find_head(one.head); info != nullptr && info->need == ArtefactNeed::fitted)
-            rig->use_artefact(one.head, heads + one.drafter + "/" + one.head + ".safetensors");
-    const auto prompts = demo_prompts(rig->target(), 2);
-    const std::span<const int> layers = rig->drafter("eagle3").aux_layers();
+        if (const HeadInfo* info = find_head(one.head);
+            info != nullptr && info->required_file == RequiredFile::fitted)
+            fixture->use_artefact(one.head, heads + one.drafter + "/" + one.head + ".safetensors");
+    const auto prompts = demo_prompts(fixture->target(), 2);
+    const std::span<const int> layers = fixture->drafter("eagle3").aux_layers();
     const ScratchFolder folder;
     std::int64_t accepted = 0, rounds = 0;
     for (const double temperature : {0.0, 1.0}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.temperature = temperature;
         setting.max_new = 20;
         setting.threads = 2;
-        const auto trace = record(*rig, setting, prompts, {layers.begin(), layers.end()},
-                                  folder.file(temperature > 0 ? "sampled" : "greedy"), 2);
-        ASSERT_NE(trace, nullptr);
+        const auto recording = record(*fixture, setting, prompts, {layers.begin(), layers.end()},
+                                      folder.file(temperature > 0 ? "sampled" : "greedy"), 2);
+        ASSERT_NE(recording, nullptr);
         for (const Case& one : cases) {
             if (one.temperature != temperature) continue;
             setting.drafter = one.drafter;
             setting.head = one.head;
             setting.tree = one.tree;
-            Drafter& drafter = rig->drafter(one.drafter);
-            const auto live = live_rounds(*rig, setting, prompts);
-            const auto found =
-                replayed_rounds(*rig, *trace, rig->target(), drafter, &rig->head(one.head, drafter), setting);
+            Drafter& drafter = fixture->drafter(one.drafter);
+            const auto live = live_rounds(*fixture, setting, prompts);
+            const auto found = replayed_rounds(*fixture, *recording, fixture->target(), drafter,
+                                               &fixture->head(one.head, drafter), setting);
             ASSERT_EQ(found.size(), live.size());
             for (std::size_t p = 0; p < live.size(); ++p) {
                 EXPECT_EQ(round_texts(found[p]), round_texts(live[p])) << to_text(setting) << " prompt " << p;

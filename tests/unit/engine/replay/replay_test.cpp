@@ -81,39 +81,41 @@ class Replay : public ::testing::Test {
   protected:
     explicit Replay(int context = 256)
         : model_(make_tiny_model(21, small_vocabulary(context))),
-          target_(DecodeRig::build(make_tiny_model(21, small_vocabulary(context)), kernels::Precision::f32)),
+          target_(
+              DecodeFixture::build(make_tiny_model(21, small_vocabulary(context)), kernels::Precision::f32)),
           eagle_(target_->config(), 77),
           eagle3_(target_->config(), 78),
           medusa_(target_->config(), false, 79),
           hydra_(target_->config(), true, 80),
           ranking_(RankingFile::shuffled(target_->config().vocab)),
-          rig_(std::move(target_),
-               {{"eagle2", eagle_.folder()},
-                {"eagle3", eagle3_.folder()},
-                {"medusa", medusa_.folder()},
-                {"hydra", hydra_.folder()}},
-               ranking_.path()),
-          artefacts_(rig_) {}
+          fixture_(std::move(target_),
+                   {{"eagle2", eagle_.folder()},
+                    {"eagle3", eagle3_.folder()},
+                    {"medusa", medusa_.folder()},
+                    {"hydra", hydra_.folder()}},
+                   ranking_.path()),
+          artefacts_(fixture_) {}
 
     /// A target with only the recording's own LM head and embedding.
-    const Target& ends(const Trace& trace) {
-        if (ends_ == nullptr) {
-            write_weights(trace.folder(), model_);
-            auto opened = Trace::open(trace.folder());
+    const Target& recorded_target(const DecodeRecording& recording) {
+        if (recorded_target_ == nullptr) {
+            write_weights(recording.folder(), model_);
+            auto opened = DecodeRecording::open(recording.folder());
             EXPECT_TRUE(opened.ok());
-            auto made = make_trace_target(**opened, "", rig_.exec(1), kernels::Precision::f32);
+            auto made = make_recorded_target(**opened, "", fixture_.exec(1), kernels::Precision::f32);
             EXPECT_TRUE(made.ok()) << made.error().message;
-            ends_ = std::move(made).value();
+            recorded_target_ = std::move(made).value();
         }
-        return *ends_;
+        return *recorded_target_;
     }
 
-    void expect_same(const RigSetting& setting, const Trace& trace,
+    void expect_same(const DecodeCase& setting, const DecodeRecording& recording,
                      const std::vector<std::vector<TokenId>>& list, ReplayOptions options = {}) {
-        Drafter& drafter = rig_.drafter(setting.drafter);
-        Head* head = drafter.uses_head() ? &rig_.head(setting.head, drafter) : nullptr;
-        const auto live = live_rounds(rig_, setting, list);
-        const auto found = replayed_rounds(rig_, trace, ends(trace), drafter, head, setting, options);
+        Drafter& drafter = fixture_.drafter(setting.drafter);
+        LmHead* head = drafter.uses_head() ? &fixture_.head(setting.head, drafter) : nullptr;
+        const auto live = live_rounds(fixture_, setting, list);
+        const auto found =
+            replayed_rounds(fixture_, recording, recorded_target(recording), drafter, head, setting, options);
         ASSERT_EQ(found.size(), live.size());
         for (std::size_t p = 0; p < live.size(); ++p) {
             ASSERT_EQ(round_texts(found[p]), round_texts(live[p])) << to_text(setting) << " prompt " << p;
@@ -137,31 +139,31 @@ class Replay : public ::testing::Test {
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     TinyEagle3 eagle3_;
-    TinyPathHeads medusa_, hydra_;
+    TinyDecodingHeads medusa_, hydra_;
     RankingFile ranking_;
-    DecodeRig rig_;
+    DecodeFixture fixture_;
     TinyArtefacts artefacts_;
     ScratchFolder scratch_;
-    std::unique_ptr<Target> ends_;
+    std::unique_ptr<Target> recorded_target_;
     std::int64_t rounds_ = 0, accepted_ = 0, uncovered_ = 0, masses_ = 0;
 };
 
-TEST_F(Replay, EveryHeadAndDrafterAsLive) {
+TEST_F(Replay, EveryHeadAndDrafterMatchesTheLiveRun) {
     for (const double temperature : {0.0, 1.0}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.temperature = temperature;
         setting.max_new = 24;
-        const std::span<const int> layers = rig_.drafter("eagle3").aux_layers();
-        const auto trace = record(rig_, setting, prompts(), {layers.begin(), layers.end()},
-                                  scratch_.file(temperature > 0 ? "sampled" : "greedy"));
-        ASSERT_NE(trace, nullptr);
+        const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
+        const auto recording = record(fixture_, setting, prompts(), {layers.begin(), layers.end()},
+                                      scratch_.file(temperature > 0 ? "sampled" : "greedy"));
+        ASSERT_NE(recording, nullptr);
         for (const std::string tree : {"chain=3", "depth=2,topk=3,nodes=8",
                                        "depth=3,topk=4,nodes=12,order=fr", "choices:vicuna_7b_stage2"}) {
             setting.tree = tree;
             for (const std::string drafter : {"none", "ngram"}) {
                 setting.drafter = drafter;
                 setting.head = "full";
-                expect_same(setting, *trace, prompts());
+                expect_same(setting, *recording, prompts());
             }
             for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
                 setting.drafter = drafter;
@@ -174,7 +176,7 @@ TEST_F(Replay, EveryHeadAndDrafterAsLive) {
                     ASSERT_NE(specs, head_specs.end()) << "head " << info.id << " has no row in this test";
                     for (const std::string& head : specs->second) {
                         setting.head = head;
-                        expect_same(setting, *trace, prompts());
+                        expect_same(setting, *recording, prompts());
                         if (!all) break;
                     }
                 }
@@ -191,12 +193,12 @@ TEST_F(Replay, EveryHeadAndDrafterAsLive) {
 TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
     std::int64_t accepted = 0;
     for (const double temperature : {0.0, 1.0}) {
-        RigSetting setting;
+        DecodeCase setting;
         setting.temperature = temperature;
         setting.max_new = 24;
         setting.drafter = "none";
         setting.tree = "chain=1";
-        const auto plain = rig_.decode(setting, prompts());
+        const auto plain = fixture_.decode(setting, prompts());
         setting.batch = 3;
         setting.threads = 2;
         for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
@@ -205,7 +207,7 @@ TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
             for (const HeadInfo& info : head_registry())
                 for (const std::string& head : head_specs.at(std::string(info.id))) {
                     setting.head = head;
-                    const auto found = rig_.decode(setting, prompts());
+                    const auto found = fixture_.decode(setting, prompts());
                     ASSERT_EQ(found.size(), plain.size());
                     for (std::size_t p = 0; p < found.size(); ++p) {
                         ASSERT_EQ(found[p].tokens, plain[p].tokens) << to_text(setting) << " prompt " << p;
@@ -218,26 +220,29 @@ TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
 }
 
 /// Heads of one replay share the drafter's slots of a text, but each has the rounds of a separate replay.
-TEST_F(Replay, HeadsOfOneTextDoNotMeet) {
-    RigSetting setting;
+TEST_F(Replay, HeadsOfOneTextAreIndependent) {
+    DecodeCase setting;
     setting.max_new = 24;
     setting.tree = "depth=3,topk=4,nodes=12";
-    const std::span<const int> layers = rig_.drafter("eagle3").aux_layers();
-    const auto trace = record(rig_, setting, prompts(), {layers.begin(), layers.end()}, scratch_.file("t"));
-    ASSERT_NE(trace, nullptr);
+    const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
+    const auto recording =
+        record(fixture_, setting, prompts(), {layers.begin(), layers.end()}, scratch_.file("t"));
+    ASSERT_NE(recording, nullptr);
     for (const std::string name : {"eagle2", "eagle3", "medusa"}) {
-        Drafter& drafter = rig_.drafter(name);
+        Drafter& drafter = fixture_.drafter(name);
         setting.drafter = name;
         ReplayOptions options;
         options.tree = parse_tree_spec(setting.tree).value();
-        std::vector<FollowedHead> heads;
+        std::vector<ReplayHead> heads;
         for (const std::string head : {"microspec:wmax=6", "full", "slimspec", "full"})
-            heads.push_back({&rig_.head(head, drafter)});
-        const auto together = replay(*trace, ends(*trace), drafter, heads, rig_.exec(1), options);
+            heads.push_back({&fixture_.head(head, drafter)});
+        const auto together =
+            replay(*recording, recorded_target(*recording), drafter, heads, fixture_.exec(1), options);
         ASSERT_TRUE(together.ok()) << together.error().message;
         EXPECT_NE(together->rounds[0], together->rounds[1]);
         for (std::size_t h = 0; h < heads.size(); ++h) {
-            const auto alone = replay(*trace, ends(*trace), drafter, {&heads[h], 1}, rig_.exec(1), options);
+            const auto alone = replay(*recording, recorded_target(*recording), drafter, {&heads[h], 1},
+                                      fixture_.exec(1), options);
             ASSERT_TRUE(alone.ok()) << alone.error().message;
             EXPECT_EQ(together->rounds[h], alone->rounds[0]) << name << ", head " << h;
         }
@@ -246,16 +251,17 @@ TEST_F(Replay, HeadsOfOneTextDoNotMeet) {
 
 /// The oracle drafts from the target's m best tokens. With one it is always right; with all it is the full
 /// head.
-TEST_F(Replay, TheOracleKnowsTheText) {
-    RigSetting setting;
+TEST_F(Replay, OracleDraftsTheText) {
+    DecodeCase setting;
     setting.max_new = 24;
     setting.tree = "chain=3";
-    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"));
-    ASSERT_NE(trace, nullptr);
-    Drafter& drafter = rig_.drafter("eagle2");
+    const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"));
+    ASSERT_NE(recording, nullptr);
+    Drafter& drafter = fixture_.drafter("eagle2");
     const auto rounds_of = [&](const std::string& head) {
         setting.head = head;
-        return replayed_rounds(rig_, *trace, ends(*trace), drafter, &rig_.head(head, drafter), setting);
+        return replayed_rounds(fixture_, *recording, recorded_target(*recording), drafter,
+                               &fixture_.head(head, drafter), setting);
     };
     for (const auto& rounds : rounds_of("oracle:m=1"))
         for (const HeadRound& round : rounds) EXPECT_TRUE(round.accepted == 3 || round.clipped);
@@ -274,34 +280,34 @@ TEST_F(Replay, TheOracleKnowsTheText) {
 }
 
 TEST_F(Replay, NoResultDependsOnLanesOrThreads) {
-    RigSetting setting;
+    DecodeCase setting;
     setting.temperature = 1.0;
     setting.max_new = 30;
     setting.head = "microspec:wmax=6";
-    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"), 1);
-    ASSERT_NE(trace, nullptr);
+    const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"), 1);
+    ASSERT_NE(recording, nullptr);
     for (const int threads : {1, 3})
         for (const int batch : {1, 2, 16}) {
             setting.threads = threads;
             ReplayOptions options;
             options.batch = batch;
-            expect_same(setting, *trace, prompts(), options);
+            expect_same(setting, *recording, prompts(), options);
         }
 }
 
-TEST_F(Replay, TheTraceDoesNotDependOnItsLanes) {
-    RigSetting setting;
+TEST_F(Replay, TheRecordingDoesNotDependOnTheBatch) {
+    DecodeCase setting;
     setting.temperature = 0.9;
     setting.max_new = 12;
-    const auto alone = record(rig_, setting, prompts(), {0, 1}, scratch_.file("a"), 1);
-    const auto together = record(rig_, setting, prompts(), {0, 1}, scratch_.file("b"), 4);
+    const auto alone = record(fixture_, setting, prompts(), {0, 1}, scratch_.file("a"), 1);
+    const auto together = record(fixture_, setting, prompts(), {0, 1}, scratch_.file("b"), 4);
     ASSERT_NE(alone, nullptr);
     ASSERT_NE(together, nullptr);
-    const auto outcomes = rig_.decode(setting, prompts());
+    const auto outcomes = fixture_.decode(setting, prompts());
     ASSERT_EQ(alone->prompts().size(), prompts().size());
     std::vector<float> a(128), b(128);
     for (std::size_t p = 0; p < prompts().size(); ++p) {
-        const TracePrompt &one = alone->prompts()[p], &other = together->prompts()[p];
+        const RecordedPrompt &one = alone->prompts()[p], &other = together->prompts()[p];
         std::vector<TokenId> text = prompts()[p];
         text.insert(text.end(), outcomes[p].tokens.begin(), outcomes[p].tokens.end());
         EXPECT_EQ(alone->tokens(one), text);
@@ -312,25 +318,26 @@ TEST_F(Replay, TheTraceDoesNotDependOnItsLanes) {
             ASSERT_TRUE(alone->aux(one.first_row + r, ra).ok());
             ASSERT_TRUE(together->aux(other.first_row + r, rb).ok());
             EXPECT_EQ(a, b);
-            EXPECT_EQ(alone->best(one.first_row + r, trace_topk),
-                      together->best(other.first_row + r, trace_topk));
+            EXPECT_EQ(alone->best(one.first_row + r, recording_topk),
+                      together->best(other.first_row + r, recording_topk));
         }
     }
 }
 
-TEST_F(Replay, RowsSayWhatTheTargetSays) {
-    RigSetting setting;
+TEST_F(Replay, RowsMatchTheTarget) {
+    DecodeCase setting;
     setting.max_new = 12;
-    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"));
-    ASSERT_NE(trace, nullptr);
-    for (const TracePrompt& prompt : trace->prompts()) {
-        const auto tokens = trace->tokens(prompt);
+    const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"));
+    ASSERT_NE(recording, nullptr);
+    for (const RecordedPrompt& prompt : recording->prompts()) {
+        const auto tokens = recording->tokens(prompt);
         // In greedy decoding, row i's best token is token i + 1 of the text.
         for (int i = prompt.prompt_tokens - 1; i + 1 < prompt.rows(); ++i) {
-            EXPECT_EQ(trace->best(prompt.first_row + i, 1).front(), tokens[static_cast<std::size_t>(i) + 1]);
+            EXPECT_EQ(recording->best(prompt.first_row + i, 1).front(),
+                      tokens[static_cast<std::size_t>(i) + 1]);
             double sum = 0;
             float last = 0;
-            for (const float value : trace->best_logprobs(prompt.first_row + i, vocab)) {
+            for (const float value : recording->best_logprobs(prompt.first_row + i, vocab)) {
                 EXPECT_LE(value, last);
                 sum += std::exp(static_cast<double>(value));
                 last = value;
@@ -341,46 +348,46 @@ TEST_F(Replay, RowsSayWhatTheTargetSays) {
 }
 
 TEST_F(Replay, ShorterTextsAreTheFirstPartOfLongerOnes) {
-    RigSetting setting;
+    DecodeCase setting;
     setting.max_new = 40;
-    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"));
-    ASSERT_NE(trace, nullptr);
+    const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"));
+    ASSERT_NE(recording, nullptr);
     for (const int max_new : {1, 2, 7, 23}) {
         setting.max_new = max_new;
         ReplayOptions options;
         options.max_new = max_new;
-        expect_same(setting, *trace, prompts(), options);
+        expect_same(setting, *recording, prompts(), options);
     }
 }
 
-TEST_F(Replay, ACancelledTextKeepsWhatIsCertain) {
-    RigSetting setting;
+TEST_F(Replay, ACancelledTextKeepsDecidedRounds) {
+    DecodeCase setting;
     setting.max_new = 40;
     const ScratchFolder& folder = scratch_;
-    TraceInfo info;
-    info.target = describe_target(rig_.target());
+    RecordingInfo info;
+    info.target = describe_target(fixture_.target());
     info.max_new = setting.max_new;
-    auto writer = TraceWriter::create(folder.file("t"), info, false);
+    auto writer = RecordingWriter::create(folder.file("t"), info, false);
     ASSERT_TRUE(writer.ok());
     const auto list = prompts();
     TokenFeed feed(list);
-    int asked = 0;
-    TraceRecordOptions options;
+    int calls = 0;
+    RecordOptions options;
     options.batch = 2;
-    options.cancelled = [&] { return ++asked > 25; };
-    ASSERT_TRUE(record_trace(rig_.target(), rig_.exec(1), feed, options, **writer).ok());
+    options.cancelled = [&] { return ++calls > 25; };
+    ASSERT_TRUE(record_decode(fixture_.target(), fixture_.exec(1), feed, options, **writer).ok());
     EXPECT_FALSE((*writer)->info().complete);
     ASSERT_TRUE((*writer)->finish().ok());
-    const auto trace = Trace::open(folder.file("t"));
-    ASSERT_TRUE(trace.ok()) << trace.error().message;
-    EXPECT_FALSE((*trace)->info().complete);
-    ASSERT_EQ((*trace)->prompts().size(), 2u);
-    const auto live = live_rounds(rig_, setting, list);
-    Drafter& drafter = rig_.drafter("eagle2");
-    const auto found =
-        replayed_rounds(rig_, **trace, ends(**trace), drafter, &rig_.head("full", drafter), setting);
+    const auto recording = DecodeRecording::open(folder.file("t"));
+    ASSERT_TRUE(recording.ok()) << recording.error().message;
+    EXPECT_FALSE((*recording)->info().complete);
+    ASSERT_EQ((*recording)->prompts().size(), 2u);
+    const auto live = live_rounds(fixture_, setting, list);
+    Drafter& drafter = fixture_.drafter("eagle2");
+    const auto found = replayed_rounds(fixture_, **recording, recorded_target(**recording), drafter,
+                                       &fixture_.head("full", drafter), setting);
     for (std::size_t p = 0; p < 2; ++p) {
-        EXPECT_EQ((*trace)->prompts()[p].finish, Finish::cancelled);
+        EXPECT_EQ((*recording)->prompts()[p].finish, Finish::cancelled);
         ASSERT_LT(found[p].size(), live[p].size());
         ASSERT_GT(found[p].size(), 2u);
         const std::vector<HeadRound> first(live[p].begin(),
@@ -389,30 +396,30 @@ TEST_F(Replay, ACancelledTextKeepsWhatIsCertain) {
     }
 }
 
-TEST_F(Replay, AnotherModelsHeadIsFoundOut) {
-    RigSetting setting;
+TEST_F(Replay, AnotherModelsHeadIsDetected) {
+    DecodeCase setting;
     setting.max_new = 40;
-    const auto trace = record(rig_, setting, prompts(), {}, scratch_.file("t"));
-    ASSERT_NE(trace, nullptr);
-    write_weights(trace->folder(), make_tiny_model(99, small_vocabulary()));
-    const auto opened = Trace::open(trace->folder());
+    const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"));
+    ASSERT_NE(recording, nullptr);
+    write_weights(recording->folder(), make_tiny_model(99, small_vocabulary()));
+    const auto opened = DecodeRecording::open(recording->folder());
     ASSERT_TRUE(opened.ok());
-    const auto other = make_trace_target(**opened, "", rig_.exec(1), kernels::Precision::f32);
+    const auto other = make_recorded_target(**opened, "", fixture_.exec(1), kernels::Precision::f32);
     ASSERT_TRUE(other.ok());
-    Drafter& drafter = rig_.drafter("eagle2");
-    const FollowedHead head{&rig_.head("full", drafter), false};
+    Drafter& drafter = fixture_.drafter("eagle2");
+    const ReplayHead head{&fixture_.head("full", drafter), false};
     ReplayOptions options;
     options.tree = {2, 2, 5};
-    const auto result = replay(**opened, **other, drafter, {&head, 1}, rig_.exec(1), options);
+    const auto result = replay(**opened, **other, drafter, {&head, 1}, fixture_.exec(1), options);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
     EXPECT_THAT(result.error().message, HasSubstr("not the LM head of the recorded target"));
 
     TinyModelOptions wider = small_vocabulary();
     wider.vocab = 17;
-    write_weights(trace->folder(), make_tiny_model(21, wider));
-    const auto misfit =
-        make_trace_target(**Trace::open(trace->folder()), "", rig_.exec(1), kernels::Precision::f32);
+    write_weights(recording->folder(), make_tiny_model(21, wider));
+    const auto misfit = make_recorded_target(**DecodeRecording::open(recording->folder()), "",
+                                             fixture_.exec(1), kernels::Precision::f32);
     ASSERT_FALSE(misfit.ok());
     EXPECT_THAT(misfit.error().message, HasSubstr("17 x 64"));
 }
@@ -426,21 +433,21 @@ class NearTheEnd : public Replay {
 TEST_F(NearTheEnd, TreesAreClippedAlike) {
     std::vector<std::vector<TokenId>> list = {{5}, {1, 2, 3}};
     for (int i = 0; i < 40; ++i) list[0].push_back(i % vocab);
-    RigSetting setting;
+    DecodeCase setting;
     setting.max_new = 200;
-    const auto trace = record(rig_, setting, list, {}, scratch_.file("t"));
-    ASSERT_NE(trace, nullptr);
-    EXPECT_EQ(trace->prompts()[0].finish, Finish::context);
+    const auto recording = record(fixture_, setting, list, {}, scratch_.file("t"));
+    ASSERT_NE(recording, nullptr);
+    EXPECT_EQ(recording->prompts()[0].finish, Finish::context);
     for (const std::string head : {"full", "microspec:wmax=6"})
         for (const std::string tree : {"chain=6", "depth=5,topk=4,nodes=20", "choices:mc_sim_7b_63"}) {
             setting.head = head;
             setting.tree = tree;
-            expect_same(setting, *trace, list);
+            expect_same(setting, *recording, list);
         }
 }
 
-TEST(HeadTally, AddsRounds) {
-    HeadTally tally;
+TEST(ReplayStats, AddsRounds) {
+    ReplayStats tally;
     HeadRound round;
     round.tree_nodes = 5;
     round.tree_depth = 3;
@@ -469,7 +476,7 @@ TEST(HeadTally, AddsRounds) {
     EXPECT_EQ(tally.depths[0].reached, 2);
     EXPECT_EQ(tally.depths[2].reached, 1);
     EXPECT_EQ(tally.per_depth(), (std::vector<double>{0.5, 1.0, 0.0}));
-    EXPECT_FALSE(HeadTally().tau());
+    EXPECT_FALSE(ReplayStats().tau());
 }
 
 }  // namespace

@@ -30,11 +30,11 @@ std::vector<std::vector<TokenId>> prompts() {
 class Shadows : public ::testing::Test {
   protected:
     Shadows()
-        : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
+        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
           eagle_(target_->config(), 77),
           ranking_(RankingFile::shuffled(vocab)),
-          rig_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()),
-          artefacts_(rig_) {}
+          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()),
+          artefacts_(fixture_) {}
 
     static std::string text(const HeadEvalRow& row) {
         return fmt::format("accepted {} committed {} covered {} mass {} rows {} bytes {}", row.accepted,
@@ -42,10 +42,10 @@ class Shadows : public ::testing::Test {
                            row.bytes);
     }
     /// Rows of the driving head, in order.
-    std::vector<std::string> driven(const RigSetting& setting,
+    std::vector<std::string> driven(const DecodeCase& setting,
                                     const std::vector<std::vector<TokenId>>& list) {
         RecordList records;
-        rig_.decode(setting, list, &records);
+        fixture_.decode(setting, list, &records);
         std::vector<std::string> rows;
         for (const StepRecord& step : RecordList::of<StepRecord>(records.take()))
             for (const RoundRecord& round : step.rounds)
@@ -56,7 +56,7 @@ class Shadows : public ::testing::Test {
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle_;
     RankingFile ranking_;
-    DecodeRig rig_;
+    DecodeFixture fixture_;
     TinyArtefacts artefacts_;
 };
 
@@ -64,20 +64,20 @@ const std::vector<std::string> heads = {
     "full",           "fr-spec:v=6",     "slimspec",        "specvocab:k=4",
     "coral:active=2", "dynaspec:kmax=2", "microspec:wmax=9"};
 
-TEST_F(Shadows, DoBesideAnotherHeadWhatTheyDoAlone) {
+TEST_F(Shadows, MatchTheirOwnRuns) {
     for (const double temperature : {0.0, 1.0})
         for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"})
             for (const auto& prompt : prompts()) {
-                RigSetting setting;
+                DecodeCase setting;
                 setting.head = "fr-spec:v=3";
                 setting.tree = tree;
                 setting.temperature = temperature;
                 setting.max_new = 30;
-                const auto plain = rig_.decode(setting, {prompt});
-                RigSetting shadowed = setting;
+                const auto plain = fixture_.decode(setting, {prompt});
+                DecodeCase shadowed = setting;
                 shadowed.shadows = heads;
                 RecordList records;
-                const auto outcome = rig_.decode(shadowed, {prompt}, &records);
+                const auto outcome = fixture_.decode(shadowed, {prompt}, &records);
                 EXPECT_EQ(outcome[0].tokens, plain[0].tokens);
                 std::map<std::string, std::vector<std::string>> found;
                 const auto list = records.take();
@@ -97,7 +97,7 @@ TEST_F(Shadows, DoBesideAnotherHeadWhatTheyDoAlone) {
                     for (const SpanRow& span : step.spans) EXPECT_LE(span.end_ns, step.step.end_ns);
                 }
                 for (const std::string& head : heads) {
-                    RigSetting alone = setting;
+                    DecodeCase alone = setting;
                     alone.head = head;
                     EXPECT_EQ(found[head], driven(alone, {prompt})) << head << " " << tree;
                 }
@@ -105,13 +105,13 @@ TEST_F(Shadows, DoBesideAnotherHeadWhatTheyDoAlone) {
 }
 
 TEST_F(Shadows, FollowEverySequenceOfABatch) {
-    RigSetting setting;
+    DecodeCase setting;
     setting.head = "full";
     setting.max_new = 24;
     setting.batch = 3;
     setting.shadows = {"microspec:wmax=9", "fr-spec:v=6"};
     RecordList records;
-    rig_.decode(setting, prompts(), &records);
+    fixture_.decode(setting, prompts(), &records);
     std::map<std::string, std::pair<int, int>> found;
     for (const HeadEvaluated& evaluated : RecordList::of<HeadEvaluated>(records.take()))
         for (const HeadEvalRow& row : evaluated.rows) {
@@ -119,11 +119,11 @@ TEST_F(Shadows, FollowEverySequenceOfABatch) {
             found[row.head].second += row.committed;
         }
     for (const std::string& head : setting.shadows) {
-        RigSetting alone = setting;
+        DecodeCase alone = setting;
         alone.head = head;
         alone.shadows.clear();
         std::pair<int, int> expected;
-        for (const PromptOutcome& outcome : rig_.decode(alone, prompts())) {
+        for (const PromptOutcome& outcome : fixture_.decode(alone, prompts())) {
             expected.first += static_cast<int>(outcome.rounds);
             expected.second += static_cast<int>(outcome.committed);
         }
@@ -136,16 +136,16 @@ TEST_F(Shadows, FollowEverySequenceOfABatch) {
 TEST_F(Shadows, AlignedHeadsDraftInTheDrivingRounds) {
     for (const std::string head : {"full", "fr-spec:v=6", "specvocab:k=4"})
         for (const int batch : {1, 3}) {
-            RigSetting setting;
+            DecodeCase setting;
             setting.head = head;
             setting.tree = "depth=3,topk=4,nodes=12";
             setting.max_new = 30;
             setting.batch = batch;
             setting.warmup_steps = 2;
-            const auto plain = rig_.decode(setting, prompts());
+            const auto plain = fixture_.decode(setting, prompts());
             setting.shadows = {"aligned:" + head, "aligned:microspec:wmax=9", "aligned:dynaspec:kmax=2"};
             RecordList records;
-            const auto outcomes = rig_.decode(setting, prompts(), &records);
+            const auto outcomes = fixture_.decode(setting, prompts(), &records);
             for (std::size_t p = 0; p < plain.size(); ++p) EXPECT_EQ(outcomes[p].tokens, plain[p].tokens);
             const auto list = records.take();
             std::map<RowId, const HeadEvalRow*> driven;

@@ -25,7 +25,7 @@ const Json& golden() {
     return json;
 }
 
-std::vector<TokenId> ids_of(const Json& json) {
+std::vector<TokenId> read_ids(const Json& json) {
     return json.get<std::vector<TokenId>>();
 }
 
@@ -69,14 +69,14 @@ Result<TokenizerSpec> read_json(const char* way, const std::function<void(Json&)
     return read_hf_tokenizer(folder.path(), config);
 }
 
-TEST(SentencePieces, IdsFromGgufAreSentencePiecesOwn) {
+TEST(SentencePieces, GgufIdsMatchSentencePiece) {
     const auto tokenizer = created(read(gguf_file()));
     ASSERT_NE(tokenizer, nullptr);
     ASSERT_GT(golden()["texts"].size(), 200u);
     for (const Json& sample : golden()["texts"]) {
         const auto text = sample["text"].get<std::string>();
         const auto ids = tokenizer->encode(text, false);
-        EXPECT_EQ(ids, ids_of(sample["sentencepiece"])) << sample["text"];
+        EXPECT_EQ(ids, read_ids(sample["sentencepiece"])) << sample["text"];
         // The library removes the leading space.
         const std::string front = text.empty() ? "" : " ";
         EXPECT_EQ(tokenizer->decode(ids), front + sample["decoded"].get<std::string>()) << sample["text"];
@@ -86,12 +86,12 @@ TEST(SentencePieces, IdsFromGgufAreSentencePiecesOwn) {
     EXPECT_EQ(tokenizer->eos(), (std::vector<TokenId>{2}));
 }
 
-TEST(SentencePieces, IdsFromTokenizerJsonAreTheTokenizersLibrarys) {
+TEST(SentencePieces, TokenizerJsonIdsMatchTheTokenizersLibrary) {
     for (const char* way : {"older", "newer"}) {
         const auto tokenizer = created(read_json(way));
         ASSERT_NE(tokenizer, nullptr);
         for (const Json& sample : golden()["texts"])
-            EXPECT_EQ(tokenizer->encode(sample["text"].get<std::string>(), true), ids_of(sample[way]))
+            EXPECT_EQ(tokenizer->encode(sample["text"].get<std::string>(), true), read_ids(sample[way]))
                 << way << ": " << sample["text"];
         EXPECT_TRUE(tokenizer->is_eos(2));
     }
@@ -144,7 +144,7 @@ RC_GTEST_PROP(SentencePieces, DecodeOfEncodeIsTheTextForAnyBytes, (const std::ve
     RC_ASSERT(by_rank->decode(by_rank->encode(text, false)) == expected);
 }
 
-TEST(SentencePieces, WhatNeitherPiecesNorBytesSpellIsUnknown) {
+TEST(SentencePieces, EncodesTheRestAsUnknown) {
     TokenizerSpec spec;
     spec.file = "m.gguf";
     spec.model = "llama";
@@ -160,7 +160,7 @@ TEST(SentencePieces, WhatNeitherPiecesNorBytesSpellIsUnknown) {
     EXPECT_EQ(tokenizer->encode("a a", false), (std::vector<TokenId>{3, 3}));
 }
 
-TEST(SentencePieces, ImpossibleFilesAreRefusedWithTheReason) {
+TEST(SentencePieces, RejectsInvalidFilesWithTheReason) {
     const auto refused = [](Result<TokenizerSpec> spec) {
         if (!spec.ok()) return spec.error().message;
         const auto made = Tokenizer::create(std::move(spec).value());

@@ -24,7 +24,7 @@ const Json& golden() {
     return json;
 }
 
-std::vector<TokenId> ids_of(const Json& json) {
+std::vector<TokenId> read_ids(const Json& json) {
     return json.get<std::vector<TokenId>>();
 }
 
@@ -58,7 +58,7 @@ class TokenizerGolden : public ::testing::Test {
         for (const Json& turn : messages) turns.push_back({turn[0], turn[1]});
         return file_->chat.render(turns).value();
     }
-    static std::string prompt_of(const Json& text) {
+    static std::string render_prompt(const Json& text) {
         return file_->chat.render({{"user", text.get<std::string>()}}).value();
     }
     static inline ModelFile* file_ = nullptr;
@@ -102,7 +102,7 @@ TEST_F(TokenizerGolden, IdsOfTextsFromTokenizerJson) {
         const auto read = Tokenizer::create(std::move(spec).value());
         ASSERT_TRUE(read.ok()) << read.error().message;
         for (const Json& sample : golden()["texts"])
-            EXPECT_EQ((*read)->encode(sample["text"].get<std::string>(), true), ids_of(sample["ids"]))
+            EXPECT_EQ((*read)->encode(sample["text"].get<std::string>(), true), read_ids(sample["ids"]))
                 << sample["text"];
         EXPECT_EQ((*read)->fingerprint(), tokenizer().fingerprint());
         EXPECT_EQ((*read)->size(), tokenizer().size());
@@ -114,8 +114,8 @@ TEST_F(TokenizerGolden, IdsOfTexts) {
     ASSERT_GT(golden()["texts"].size(), 200u);
     for (const Json& sample : golden()["texts"]) {
         const auto text = sample["text"].get<std::string>();
-        EXPECT_EQ(tokenizer().encode(text, true), ids_of(sample["ids"])) << sample["text"];
-        EXPECT_EQ(tokenizer().encode(text, false), ids_of(sample["plain"])) << sample["text"];
+        EXPECT_EQ(tokenizer().encode(text, true), read_ids(sample["ids"])) << sample["text"];
+        EXPECT_EQ(tokenizer().encode(text, false), read_ids(sample["plain"])) << sample["text"];
     }
 }
 
@@ -145,7 +145,7 @@ TEST_F(TokenizerGolden, IdsOfPromptFiles) {
         for (std::string line; std::getline(lines, line); ++row) {
             const Json prompt = Json::parse(line);
             const Json text = prompt.contains("turns") ? prompt["turns"][0] : prompt["prompt"];
-            const auto ids = tokenizer().encode(prompt_of(text), true);
+            const auto ids = tokenizer().encode(render_prompt(text), true);
             ASSERT_EQ(Json({ids.size(), fnv(ids)}), hashes[row]) << name << " line " << row;
         }
         EXPECT_EQ(row, hashes.size());
@@ -154,7 +154,7 @@ TEST_F(TokenizerGolden, IdsOfPromptFiles) {
 
 TEST_F(TokenizerGolden, IdsOfReferencePrompts) {
     std::map<int, std::vector<TokenId>> expected;
-    for (const Json& prompt : golden()["prompts"]) expected[prompt["id"]] = ids_of(prompt["ids"]);
+    for (const Json& prompt : golden()["prompts"]) expected[prompt["id"]] = read_ids(prompt["ids"]);
     ASSERT_EQ(expected.size(), 10u);
     std::ifstream lines(std::string(DS_SOURCE_DIR) + "/assets/prompts/spec_bench_half.jsonl");
     std::size_t seen = 0;
@@ -163,7 +163,7 @@ TEST_F(TokenizerGolden, IdsOfReferencePrompts) {
         const auto found = expected.find(prompt["question_id"].get<int>());
         if (found == expected.end()) continue;
         ++seen;
-        EXPECT_EQ(tokenizer().encode(prompt_of(prompt["turns"][0]), true), found->second);
+        EXPECT_EQ(tokenizer().encode(render_prompt(prompt["turns"][0]), true), found->second);
     }
     EXPECT_EQ(seen, expected.size());
 }

@@ -30,11 +30,11 @@ TokenizerSpec small_spec() {
         spec.tokens.push_back(token);
         spec.types.push_back(type);
     };
-    for (int byte = 0; byte < 256; ++byte) add(spell_bytes(std::string(1, static_cast<char>(byte))), 1);
+    for (int byte = 0; byte < 256; ++byte) add(encode_byte_level(std::string(1, static_cast<char>(byte))), 1);
     for (const auto& [left, right] : std::vector<std::pair<std::string, std::string>>{
              {"a", "b"}, {"b", "c"}, {"ab", "c"}, {"a", "a"}, {"aa", "aa"}, {" ", "a"}, {"\xff", "\xff"}}) {
-        spec.merges.push_back(spell_bytes(left) + " " + spell_bytes(right));
-        add(spell_bytes(left + right), 1);
+        spec.merges.push_back(encode_byte_level(left) + " " + encode_byte_level(right));
+        add(encode_byte_level(left + right), 1);
     }
     add("[user]", 4);
     add("[PAD1]", 5);
@@ -57,19 +57,19 @@ std::string refused(TokenizerSpec spec) {
     return made.error().message;
 }
 
-std::string bytes_of(const std::vector<std::uint8_t>& bytes) {
+std::string make_bytes(const std::vector<std::uint8_t>& bytes) {
     return {bytes.begin(), bytes.end()};
 }
 
 RC_GTEST_PROP(Tokenizer, DecodeOfEncodeIsTheTextForAnyBytes, (const std::vector<std::uint8_t>& bytes)) {
     static const auto tokenizer = small_tokenizer();
-    const std::string text = bytes_of(bytes);
+    const std::string text = make_bytes(bytes);
     RC_ASSERT(tokenizer->decode(tokenizer->encode(text, false)) == text);
     RC_ASSERT(tokenizer->decode(tokenizer->encode(text, true), true) == text);
 }
 
 /// Random texts of letters, digits, spaces, control tokens and truncated characters.
-rc::Gen<std::string> text_like() {
+rc::Gen<std::string> arbitrary_text() {
     const auto piece =
         rc::gen::element<std::string>("a", "b", "c", "ab", "abc", " ", "  ", "\n", "7", "é", "世", "😀",
                                       "\xc3", "\xff\xff", "\xf0\x9f", "<|end|>", "<s>", "[user]");
@@ -82,14 +82,14 @@ rc::Gen<std::string> text_like() {
 
 RC_GTEST_PROP(Tokenizer, DecodeOfEncodeIsTheTextForTextLikeBytes, ()) {
     static const auto tokenizer = small_tokenizer();
-    const std::string text = *text_like();
+    const std::string text = *arbitrary_text();
     RC_ASSERT(tokenizer->decode(tokenizer->encode(text, false)) == text);
     RC_ASSERT(tokenizer->decode(tokenizer->encode(text, true), true) == text);
 }
 
 RC_GTEST_PROP(Tokenizer, StreamedTextIsTheValidFormOfAllBytes, ()) {
     static const auto tokenizer = small_tokenizer();
-    const std::string text = *text_like();
+    const std::string text = *arbitrary_text();
     const auto ids = tokenizer->encode(text, true);
     TextStream stream(*tokenizer);
     std::string out;
@@ -122,8 +122,8 @@ std::vector<TokenId> merge_plainly(
 
 RC_GTEST_PROP(BpeMerges, HeapMergesAsTheDefinitionDoes, ()) {
     constexpr int letters = 3;
-    const auto pair_of = rc::gen::pair(rc::gen::inRange(0, 12), rc::gen::inRange(0, 12));
-    const auto wanted = *rc::gen::container<std::vector<std::pair<int, int>>>(pair_of);
+    const auto any_pair = rc::gen::pair(rc::gen::inRange(0, 12), rc::gen::inRange(0, 12));
+    const auto wanted = *rc::gen::container<std::vector<std::pair<int, int>>>(any_pair);
     std::map<std::pair<TokenId, TokenId>, std::pair<int, TokenId>> pairs;
     BpeMerges merges(wanted.size());
     TokenId next = letters;
@@ -153,7 +153,7 @@ TEST(Tokenizer, ControlTokensAreParsedOnlyOnRequestAndTheLongestWins) {
     EXPECT_EQ(tokenizer->token_bytes(user + 1), "") << "unused rows have no text";
 }
 
-TEST(Tokenizer, InvalidBytesAreAPieceOfTheirOwn) {
+TEST(Tokenizer, SplitsInvalidBytesIntoSeparatePieces) {
     const auto tokenizer = small_tokenizer();
     const auto ids = tokenizer->encode(
         "a\xff\xff\xff"
@@ -172,7 +172,7 @@ TEST(Tokenizer, LongPiecesAreMergedInReasonableTime) {
     EXPECT_EQ(tokenizer->decode(ids), text);
 }
 
-TEST(Tokenizer, QwenTextIsComposedAndLlamaTakesWholePieces) {
+TEST(Tokenizer, NormalisesForQwenAndIgnoresMergesForLlama) {
     TokenizerSpec spec = small_spec();
     spec.pre = "qwen2";
     const auto qwen = Tokenizer::create(spec);
@@ -190,7 +190,7 @@ TEST(Tokenizer, QwenTextIsComposedAndLlamaTakesWholePieces) {
     EXPECT_EQ((*Tokenizer::create(spec))->encode("bcd", false).size(), 2u);
 }
 
-TEST(Tokenizer, FingerprintNamesTheVocabulary) {
+TEST(Tokenizer, FingerprintIdentifiesTheVocabulary) {
     const std::uint64_t base = small_tokenizer()->fingerprint();
     EXPECT_EQ(small_tokenizer()->fingerprint(), base);
     TokenizerSpec other = small_spec();
@@ -204,7 +204,7 @@ TEST(Tokenizer, FingerprintNamesTheVocabulary) {
     EXPECT_NE((*Tokenizer::create(other))->fingerprint(), base);
 }
 
-TEST(Tokenizer, ImpossibleSpecsAreRefusedWithTheReason) {
+TEST(Tokenizer, RejectsInvalidSpecsWithTheReason) {
     TokenizerSpec spec = small_spec();
     spec.model = "bert";
     EXPECT_THAT(refused(spec), HasSubstr("m.gguf: tokenizer model 'bert'"));
@@ -251,7 +251,7 @@ TEST(Tokenizer, DemoVocabularyDropsOnlyTheBytesItLacks) {
     }
     EXPECT_EQ(lacking.size(), 21u);
     EXPECT_TRUE(rc::check("decode(encode(x)) is x without them", [&](const std::vector<std::uint8_t>& bytes) {
-        const std::string text = bytes_of(bytes);
+        const std::string text = make_bytes(bytes);
         std::string expected;
         for (const char c : text) {
             if (lacking.find(c) == std::string::npos) expected += c;
@@ -294,16 +294,16 @@ TEST(TextStream, HoldsBackIncompleteCharacters) {
     EXPECT_EQ(stream.finish(), "");
 }
 
-TEST(ByteText, SpellingIsGpt2sTable) {
-    EXPECT_EQ(spell_bytes(" \n!~"), "\u0120\u010a!~");
-    EXPECT_EQ(spell_bytes(std::string_view("\0\x7f\xad\xff", 4)), "\u0100\u0121\u0143\u00ff");
+TEST(ByteToUnicode, MatchesGpt2Table) {
+    EXPECT_EQ(encode_byte_level(" \n!~"), "\u0120\u010a!~");
+    EXPECT_EQ(encode_byte_level(std::string_view("\0\x7f\xad\xff", 4)), "\u0100\u0121\u0143\u00ff");
     for (int byte = 0; byte < 256; ++byte) {
         const std::string one(1, static_cast<char>(byte));
-        EXPECT_EQ(unspell_bytes(spell_bytes(one)), one);
+        EXPECT_EQ(decode_byte_level(encode_byte_level(one)), one);
     }
-    EXPECT_FALSE(unspell_bytes("a b").has_value()) << "a plain space is not in the table";
-    EXPECT_FALSE(unspell_bytes("\xff").has_value());
-    EXPECT_FALSE(unspell_bytes("\u0144").has_value());
+    EXPECT_FALSE(decode_byte_level("a b").has_value()) << "a plain space is not in the table";
+    EXPECT_FALSE(decode_byte_level("\xff").has_value());
+    EXPECT_FALSE(decode_byte_level("\u0144").has_value());
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ std::vector<int> random_parents(std::mt19937& rng, int nodes) {
     return parents;
 }
 
-std::vector<int> depths_of(const std::vector<int>& parents) {
+std::vector<int> compute_depths(const std::vector<int>& parents) {
     std::vector<int> depths{0};
     for (std::size_t i = 1; i < parents.size(); ++i) {
         depths.push_back(depths[static_cast<std::size_t>(parents[i])] + 1);
@@ -50,31 +50,31 @@ std::vector<int> depths_of(const std::vector<int>& parents) {
 }
 
 /// All outputs of a forward pass for some rows.
-struct Trace {
+struct RowOutputs {
     std::vector<float> hidden, aux, logits;
-    bool operator==(const Trace&) const = default;
-    void append(const Trace& more) {
+    bool operator==(const RowOutputs&) const = default;
+    void append(const RowOutputs& more) {
         hidden.insert(hidden.end(), more.hidden.begin(), more.hidden.end());
         aux.insert(aux.end(), more.aux.begin(), more.aux.end());
         logits.insert(logits.end(), more.logits.begin(), more.logits.end());
     }
 };
 
-Trace rows_of(const Target& target, const ForwardOutput& out, const std::vector<int>& rows) {
-    Trace trace;
-    const auto take = [&](std::vector<float>& to, const std::vector<float>& from, int width) {
+RowOutputs select_rows(const Target& target, const ForwardOutput& out, const std::vector<int>& rows) {
+    RowOutputs outputs;
+    const auto append_rows = [&](std::vector<float>& to, const std::vector<float>& from, int width) {
         for (const int row : rows) {
             const auto at = from.begin() + static_cast<std::ptrdiff_t>(row) * width;
             to.insert(to.end(), at, at + width);
         }
     };
-    take(trace.hidden, out.hidden, target.config().hidden);
-    take(trace.aux, out.aux, static_cast<int>(std::size(aux_layers)) * target.config().hidden);
-    take(trace.logits, out.logits, target.config().vocab);
-    return trace;
+    append_rows(outputs.hidden, out.hidden, target.config().hidden);
+    append_rows(outputs.aux, out.aux, static_cast<int>(std::size(aux_layers)) * target.config().hidden);
+    append_rows(outputs.logits, out.logits, target.config().vocab);
+    return outputs;
 }
 
-ForwardOutput forward(Target& target, kernels::Exec& exec, const std::vector<SequenceRows>& sequences) {
+ForwardOutput forward(Target& target, kernels::Exec& exec, const std::vector<SequenceTokens>& sequences) {
     ForwardOutput out;
     ForwardRequest request;
     request.sequences = sequences;
@@ -92,16 +92,16 @@ KvCache prefilled(Target& target, kernels::Exec& exec, const std::vector<TokenId
     return cache;
 }
 
-Trace decode_one_by_one(Target& target, kernels::Exec& exec, const std::vector<TokenId>& prompt,
-                        const std::vector<TokenId>& tokens) {
+RowOutputs decode_one_by_one(Target& target, kernels::Exec& exec, const std::vector<TokenId>& prompt,
+                             const std::vector<TokenId>& tokens) {
     KvCache cache = prefilled(target, exec, prompt);
-    Trace trace;
+    RowOutputs outputs;
     for (const TokenId token : tokens) {
         const ForwardOutput out = forward(target, exec, {{&cache, {&token, 1}, {}, nullptr}});
-        trace.append(rows_of(target, out, {0}));
+        outputs.append(select_rows(target, out, {0}));
         cache.commit(1);
     }
-    return trace;
+    return outputs;
 }
 
 struct Setting {
@@ -113,11 +113,11 @@ class Exactness : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(Exactness, TreePathEqualsChainEqualsSingleSteps) {
     std::mt19937 rng(5);
-    std::vector<Trace> of_threads;
+    std::vector<RowOutputs> of_threads;
     const std::vector<TokenId> prompt = random_tokens(rng, 37, 97);
     const std::vector<int> parents = random_parents(rng, 70);
     const std::vector<TokenId> tokens = random_tokens(rng, 70, 97);
-    const std::vector<int> depths = depths_of(parents);
+    const std::vector<int> depths = compute_depths(parents);
     const AncestorMask mask = AncestorMask::from_parents(parents);
     for (const int threads : {1, 2, 3}) {
         const auto exec = kernels::make_cpu_exec(threads, GetParam().isa);
@@ -129,13 +129,13 @@ TEST_P(Exactness, TreePathEqualsChainEqualsSingleSteps) {
             mask.path(leaf, path);
             std::vector<TokenId> path_tokens;
             for (const int node : path) path_tokens.push_back(tokens[static_cast<std::size_t>(node)]);
-            const Trace from_tree = rows_of(*target, tree, path);
+            const RowOutputs from_tree = select_rows(*target, tree, path);
 
             KvCache chain_cache = prefilled(*target, *exec, prompt);
             const ForwardOutput chain = forward(*target, *exec, {{&chain_cache, path_tokens, {}, nullptr}});
             std::vector<int> all(path.size());
             std::iota(all.begin(), all.end(), 0);
-            EXPECT_EQ(from_tree, rows_of(*target, chain, all)) << threads << " threads, leaf " << leaf;
+            EXPECT_EQ(from_tree, select_rows(*target, chain, all)) << threads << " threads, leaf " << leaf;
             EXPECT_EQ(from_tree, decode_one_by_one(*target, *exec, prompt, path_tokens));
             if (leaf == 69) of_threads.push_back(from_tree);
         }
@@ -144,24 +144,24 @@ TEST_P(Exactness, TreePathEqualsChainEqualsSingleSteps) {
     EXPECT_EQ(of_threads[0], of_threads[2]);
 }
 
-TEST_P(Exactness, SequencesShareACallWithoutSeeingEachOther) {
+TEST_P(Exactness, SequencesInABatchAreIndependent) {
     std::mt19937 rng(6);
     const auto exec = kernels::make_cpu_exec(2, GetParam().isa);
     const auto target = make_target(*exec, GetParam().precision);
     const std::vector<int> parents = random_parents(rng, 9);
-    const std::vector<int> depths = depths_of(parents);
+    const std::vector<int> depths = compute_depths(parents);
     const AncestorMask mask = AncestorMask::from_parents(parents);
     const std::vector<TokenId> tree_tokens = random_tokens(rng, 9, 97);
     const std::vector<TokenId> chain_tokens = random_tokens(rng, 4, 97);
     KvCache a = prefilled(*target, *exec, random_tokens(rng, 20, 97));
     KvCache b = prefilled(*target, *exec, random_tokens(rng, 3, 97));
-    const SequenceRows tree{&a, tree_tokens, depths, &mask};
-    const SequenceRows chain{&b, chain_tokens, {}, nullptr};
+    const SequenceTokens tree{&a, tree_tokens, depths, &mask};
+    const SequenceTokens chain{&b, chain_tokens, {}, nullptr};
 
-    const Trace together =
-        rows_of(*target, forward(*target, *exec, {tree, chain}), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
-    Trace apart = rows_of(*target, forward(*target, *exec, {tree}), {0, 1, 2, 3, 4, 5, 6, 7, 8});
-    apart.append(rows_of(*target, forward(*target, *exec, {chain}), {0, 1, 2, 3}));
+    const RowOutputs together = select_rows(*target, forward(*target, *exec, {tree, chain}),
+                                            {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+    RowOutputs apart = select_rows(*target, forward(*target, *exec, {tree}), {0, 1, 2, 3, 4, 5, 6, 7, 8});
+    apart.append(select_rows(*target, forward(*target, *exec, {chain}), {0, 1, 2, 3}));
     EXPECT_EQ(together, apart);
 }
 
@@ -172,16 +172,16 @@ TEST_P(Exactness, CommittedPathContinuesLikePlainDecoding) {
     const std::vector<TokenId> prompt = random_tokens(rng, 15, 97);
     KvCache cache = prefilled(*target, *exec, prompt);
     std::vector<TokenId> text;
-    Trace from_trees;
+    RowOutputs from_trees;
     for (int round = 0; round < 4; ++round) {
         const std::vector<int> parents = random_parents(rng, 12);
-        const std::vector<int> depths = depths_of(parents);
+        const std::vector<int> depths = compute_depths(parents);
         const AncestorMask mask = AncestorMask::from_parents(parents);
         const std::vector<TokenId> tokens = random_tokens(rng, 12, 97);
         const ForwardOutput out = forward(*target, *exec, {{&cache, tokens, depths, &mask}});
         std::vector<int> path;
         mask.path(7 + round, path);
-        from_trees.append(rows_of(*target, out, path));
+        from_trees.append(select_rows(*target, out, path));
         for (const int node : path) text.push_back(tokens[static_cast<std::size_t>(node)]);
         cache.commit_path(path);
     }
@@ -217,18 +217,18 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Exactness,
                                     std::to_string(setting.index);
                          });
 
-TEST(Target, LogitsComeForTheRowsAskedFor) {
+TEST(Target, ReturnsLogitsForTheRequestedRows) {
     std::mt19937 rng(2);
     const auto exec = kernels::make_cpu_exec(1);
     const auto target = make_target(*exec, Precision::f32);
     KvCache cache = target->make_cache(32);
     const std::vector<TokenId> tokens = random_tokens(rng, 6, 97);
     const ForwardOutput all = forward(*target, *exec, {{&cache, tokens, {}, nullptr}});
-    const SequenceRows rows{&cache, tokens, {}, nullptr};
+    const SequenceTokens rows{&cache, tokens, {}, nullptr};
     const int wanted[] = {4, 1};
     ForwardOutput some;
     ASSERT_TRUE(target->forward(*exec, {{&rows, 1}, {}, wanted, false}, some).ok());
-    EXPECT_EQ(some.logits, rows_of(*target, all, {4, 1}).logits);
+    EXPECT_EQ(some.logits, select_rows(*target, all, {4, 1}).logits);
     EXPECT_TRUE(some.aux.empty());
     EXPECT_GE(all.bytes, target->weight_bytes());
     ForwardOutput none;
@@ -244,16 +244,16 @@ TEST(Target, SteadyStateAllocatesNothing) {
     const auto target = make_target(*exec, Precision::int8);
     KvCache cache = prefilled(*target, *exec, random_tokens(rng, 20, 97));
     const std::vector<int> parents = random_parents(rng, 12);
-    const std::vector<int> depths = depths_of(parents);
+    const std::vector<int> depths = compute_depths(parents);
     const AncestorMask mask = AncestorMask::from_parents(parents);
     const std::vector<TokenId> tokens = random_tokens(rng, 12, 97);
-    const SequenceRows rows{&cache, tokens, depths, &mask};
+    const SequenceTokens rows{&cache, tokens, depths, &mask};
     const ForwardRequest request{{&rows, 1}, aux_layers, {}, true};
     ForwardOutput out;
     ASSERT_TRUE(target->forward(*exec, request, out).ok());
-    const std::int64_t before = testing::allocations_so_far();
+    const std::int64_t before = testing::total_allocations();
     const bool ok = target->forward(*exec, request, out).ok();
-    const std::int64_t after = testing::allocations_so_far();
+    const std::int64_t after = testing::total_allocations();
     EXPECT_TRUE(ok);
     EXPECT_EQ(after - before, 0);
 }
@@ -270,7 +270,7 @@ class CountingExec final : public kernels::Exec {
     }
     std::byte* scratch(int thread, std::size_t bytes) override { return pool_->scratch(thread, bytes); }
     std::byte* shared_scratch(std::size_t bytes) override { return pool_->shared_scratch(bytes); }
-    kernels::ReadAhead* read_ahead(int thread) override { return pool_->read_ahead(thread); }
+    kernels::PrefetchHint* prefetch_hint(int thread) override { return pool_->prefetch_hint(thread); }
 
     int meetings = 0;
 
@@ -280,7 +280,7 @@ class CountingExec final : public kernels::Exec {
 
 /// Norms, gates and sums are fused into the four products of a layer, whatever their size. Attention over
 /// such a short context runs on the calling thread.
-TEST(Target, ThreadsMeetOnceAProduct) {
+TEST(Target, SynchronizesThreadsOncePerProduct) {
     std::mt19937 rng(5);
     CountingExec exec(2);
     TinyModelOptions options;
@@ -290,7 +290,7 @@ TEST(Target, ThreadsMeetOnceAProduct) {
         const auto target = make_target(exec, precision, options);
         KvCache cache = prefilled(*target, exec, random_tokens(rng, 12, 97));
         const std::vector<TokenId> tokens = random_tokens(rng, 8, 97);
-        const SequenceRows chain{&cache, tokens, {}, nullptr};
+        const SequenceTokens chain{&cache, tokens, {}, nullptr};
         ForwardOutput out;
         exec.meetings = 0;
         ASSERT_TRUE(target->forward(exec, {{&chain, 1}, {}, {}, true}, out).ok());
@@ -310,20 +310,20 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         const auto target = make_target(*exec, Precision::int8, options);
         KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, vocab));
         const std::vector<TokenId> tokens = random_tokens(rng, rows, vocab);
-        const SequenceRows chain{&cache, tokens, {}, nullptr};
+        const SequenceTokens chain{&cache, tokens, {}, nullptr};
         RowQuestion question;
         question.vocab = vocab;
         question.best = best;
         ForwardRequest request{{&chain, 1}, {}, {}, true};
-        ForwardOutput whole, asked;
+        ForwardOutput whole, queried;
         ASSERT_TRUE(target->forward(*exec, request, whole).ok());
         EXPECT_FALSE(whole.answered);
         request.question = &question;
-        ASSERT_TRUE(target->forward(*exec, request, asked).ok());
-        ASSERT_TRUE(asked.answered);
-        EXPECT_TRUE(asked.logits.empty());
-        EXPECT_EQ(asked.hidden, whole.hidden);
-        EXPECT_EQ(asked.bytes, whole.bytes);
+        ASSERT_TRUE(target->forward(*exec, request, queried).ok());
+        ASSERT_TRUE(queried.answered);
+        EXPECT_TRUE(queried.logits.empty());
+        EXPECT_EQ(queried.hidden, whole.hidden);
+        EXPECT_EQ(queried.bytes, whole.bytes);
         const Rows<const float> logits(whole.logits.data(), rows, vocab, options.vocab);
         std::vector<std::int32_t> ids(rows * best), choices(rows);
         std::vector<float> values(rows * best), sums(rows);
@@ -331,19 +331,19 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
                       Rows<float>(values.data(), rows, best));
         kernels::argmax(*exec, logits, choices);
         kernels::logsumexp(*exec, logits, sums);
-        EXPECT_EQ(asked.answers.best_ids, ids);
-        EXPECT_EQ(asked.answers.best_logits, values);
-        EXPECT_EQ(asked.answers.choices, choices);
-        EXPECT_EQ(asked.answers.log_norm, sums);
-        const std::int64_t before = testing::allocations_so_far();
-        const bool again = target->forward(*exec, request, asked).ok();
-        EXPECT_EQ(testing::allocations_so_far() - before, 0);
+        EXPECT_EQ(queried.answers.best_ids, ids);
+        EXPECT_EQ(queried.answers.best_logits, values);
+        EXPECT_EQ(queried.answers.choices, choices);
+        EXPECT_EQ(queried.answers.log_norm, sums);
+        const std::int64_t before = testing::total_allocations();
+        const bool again = target->forward(*exec, request, queried).ok();
+        EXPECT_EQ(testing::total_allocations() - before, 0);
         EXPECT_TRUE(again);
         const std::vector<double> uniforms(rows, 0.5);
         question.uniforms = uniforms;
-        ASSERT_TRUE(target->forward(*exec, request, asked).ok());
-        EXPECT_FALSE(asked.answered);
-        EXPECT_EQ(asked.logits, whole.logits);
+        ASSERT_TRUE(target->forward(*exec, request, queried).ok());
+        EXPECT_FALSE(queried.answered);
+        EXPECT_EQ(queried.logits, whole.logits);
     }
 }
 
@@ -357,12 +357,12 @@ TEST(Target, DecodedTokensAllocateNothing) {
         std::int64_t allocated = 0;
         int decoded = 0;
         for (TokenId token = 5; cache.free_slots() > 0 && decoded < 16; ++decoded) {
-            const SequenceRows row{&cache, {&token, 1}, {}, nullptr};
-            const std::int64_t before = testing::allocations_so_far();
+            const SequenceTokens row{&cache, {&token, 1}, {}, nullptr};
+            const std::int64_t before = testing::total_allocations();
             ASSERT_TRUE(target->forward(*exec, {{&row, 1}, {}, {}, true}, out).ok());
             cache.commit(1);
             // The first token allocates the buffers that later tokens reuse.
-            if (decoded > 0) allocated += testing::allocations_so_far() - before;
+            if (decoded > 0) allocated += testing::total_allocations() - before;
             token = static_cast<TokenId>(std::max_element(out.logits.begin(), out.logits.begin() + 97) -
                                          out.logits.begin());
         }
@@ -371,7 +371,7 @@ TEST(Target, DecodedTokensAllocateNothing) {
     }
 }
 
-TEST(Target, EmbedsTheValuesOfTheFileUnderATiedHead) {
+TEST(Target, EmbedsFileValuesWithATiedHead) {
     const auto exec = kernels::make_cpu_exec(1);
     TinyModelOptions options;
     options.tied_head = true;
@@ -385,13 +385,13 @@ TEST(Target, EmbedsTheValuesOfTheFileUnderATiedHead) {
     EXPECT_EQ(target->lm_head().n(), 97);
 }
 
-TEST(Target, RefusesWhatDoesNotFit) {
+TEST(Target, RejectsRequestsThatDoNotFit) {
     std::mt19937 rng(4);
     const auto exec = kernels::make_cpu_exec(1);
     const auto target = make_target(*exec, Precision::f32);
     const auto message = [&](KvCache& cache, const std::vector<TokenId>& tokens, std::vector<int> aux,
                              std::vector<int> wanted) {
-        const SequenceRows rows{&cache, tokens, {}, nullptr};
+        const SequenceTokens rows{&cache, tokens, {}, nullptr};
         ForwardOutput out;
         const Status status = target->forward(*exec, {{&rows, 1}, aux, wanted, false}, out);
         return status.ok() ? std::string() : status.error().message;
@@ -409,7 +409,7 @@ TEST(Target, RefusesWhatDoesNotFit) {
     EXPECT_NE(message(foreign, {1}, {}, {}).find("not made by this target"), std::string::npos);
 }
 
-TEST(Target, DepthsDecideThePositionNotTheSlots) {
+TEST(Target, DepthsDetermineThePositions) {
     const auto exec = kernels::make_cpu_exec(1);
     const auto target = make_target(*exec, Precision::f32);
     std::mt19937 rng(12);
@@ -420,13 +420,13 @@ TEST(Target, DepthsDecideThePositionNotTheSlots) {
     const AncestorMask line_mask = AncestorMask::from_parents(line);
     const std::vector<TokenId> tokens{1, 2, 3, 4, 5};
     ForwardOutput out;
-    const SequenceRows fits{&cache, tokens, star_depths, &star_mask};
+    const SequenceTokens fits{&cache, tokens, star_depths, &star_mask};
     EXPECT_TRUE(target->forward(*exec, {{&fits, 1}, {}, {}, false}, out).ok());
-    const SequenceRows passes{&cache, {tokens.data(), 3}, line_depths, &line_mask};
+    const SequenceTokens passes{&cache, {tokens.data(), 3}, line_depths, &line_mask};
     EXPECT_FALSE(target->forward(*exec, {{&passes, 1}, {}, {}, false}, out).ok());
 }
 
-TEST(Target, CancelledPrefillKeepsWhatIsDone) {
+TEST(Target, CancelledPrefillKeepsCompletedChunks) {
     const auto exec = kernels::make_cpu_exec(1);
     TinyModelOptions options;
     options.context = 512;
@@ -434,15 +434,15 @@ TEST(Target, CancelledPrefillKeepsWhatIsDone) {
     std::mt19937 rng(1);
     KvCache cache = target->make_cache(512);
     ForwardOutput out;
-    int asked = 0;
+    int queried = 0;
     const Status status =
-        target->prefill(*exec, cache, random_tokens(rng, 300, 97), {}, out, [&] { return ++asked == 3; });
+        target->prefill(*exec, cache, random_tokens(rng, 300, 97), {}, out, [&] { return ++queried == 3; });
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().kind, ErrorKind::cancelled);
     EXPECT_EQ(cache.length(), 2 * Target::prefill_chunk);
 }
 
-TEST(Target, SaysHowFarLoadingIs) {
+TEST(Target, ReportsLoadingProgress) {
     const auto exec = kernels::make_cpu_exec(1);
     std::vector<double> fractions;
     const auto target =
@@ -453,7 +453,7 @@ TEST(Target, SaysHowFarLoadingIs) {
     EXPECT_EQ(fractions.back(), 1.0);
 }
 
-TEST(Target, RefusesAConfigThatTheWeightsContradict) {
+TEST(Target, RejectsAConfigThatTheWeightsContradict) {
     const auto exec = kernels::make_cpu_exec(1);
     ModelFile file = make_tiny_model(1);
     file.config.ffn = 80;
@@ -465,7 +465,7 @@ TEST(Target, RefusesAConfigThatTheWeightsContradict) {
     EXPECT_NE(target.error().message.find("[80, 64]"), std::string::npos) << target.error().message;
 }
 
-TEST(KvCache, KeepsAPathAndGrowsBehindIt) {
+TEST(KvCache, CommitsAPathAndGrows) {
     constexpr int width = 3, slots = 24;
     const auto exec = kernels::make_cpu_exec(1);
     KvCache cache(2, slots, width, kernels::KvType::f32), expected(2, 40, width, kernels::KvType::f32);
@@ -504,7 +504,7 @@ TEST(KvCache, KeepsAPathAndGrowsBehindIt) {
     EXPECT_EQ(cache.length(), 1);
 }
 
-TEST(KvCache, HoldsHalvesUnlessWeightsAreF32) {
+TEST(KvCache, StoresF16UnlessWeightsAreF32) {
     auto exec = kernels::make_cpu_exec(1);
     const auto exact = make_target(*exec, Precision::f32), narrow = make_target(*exec, Precision::int8);
     KvCache floats = exact->make_cache(8), halves = narrow->make_cache(8);
@@ -529,7 +529,7 @@ TEST(KvCache, HoldsHalvesUnlessWeightsAreF32) {
                            before.begin() + static_cast<std::ptrdiff_t>(2 * halves.row_bytes())));
 }
 
-TEST(AncestorMask, AgreesWithWalkingUp) {
+TEST(AncestorMask, MatchesParentTraversal) {
     std::mt19937 rng(77);
     for (const int nodes : {1, 2, 63, 64, 65, 200}) {
         const std::vector<int> parents = random_parents(rng, nodes);

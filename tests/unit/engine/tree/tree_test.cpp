@@ -59,7 +59,7 @@ TEST(BeamExpansion, TreeOfTheWorkedExample) {
 }
 
 /// The same example in the order of FR-Spec's engine.
-TEST(BeamExpansion, OrderOfFallingScores) {
+TEST(BeamExpansion, OrdersByDescendingScore) {
     BeamExpansion beam(root, TreeSpec{2, 2, 6, TreeOrder::fr});
     beam.start(std::vector<TokenId>{A, B}, logs({.6, .28}));
     beam.extend(std::vector<TokenId>{C, D, E, F}, logs({.5, .4, .9, .05}), std::vector<int>{2, 2});
@@ -72,7 +72,7 @@ TEST(BeamExpansion, OrderOfFallingScores) {
 
 /// Expands Medusa's mc_sim_7b_63 over candidates whose tokens encode their path, and compares with the
 /// published paths.
-TEST(BeamExpansion, FixedTreeHasThePathsOfItsChoices) {
+TEST(BeamExpansion, StaticTreeHasPathsOfItsChoices) {
     for (const PublishedChoices& published : published_choices()) {
         const TreeSpec spec = parse_tree_spec("choices:" + std::string(published.name)).value();
         BeamExpansion beam(root, spec);
@@ -116,7 +116,7 @@ TEST(BeamExpansion, FixedTreeHasThePathsOfItsChoices) {
     }
 }
 
-TEST(BeamExpansion, FixedTreeLeavesOutWhatAShortShortlistLacks) {
+TEST(BeamExpansion, StaticTreeSkipsMissingCandidates) {
     const testing::ScratchFolder folder;
     std::ofstream(folder.file("tree.json")) << "[[0], [1], [2], [1, 0], [1, 1], [2, 0], [1, 1, 0]]";
     const TreeSpec spec = parse_tree_spec("choices:" + folder.file("tree.json")).value();
@@ -164,7 +164,7 @@ TEST(BeamExpansion, ShortShortlistsAreClipped) {
     EXPECT_EQ(tree.tokens, (std::vector<TokenId>{root, A, B, C, D, E}));
 }
 
-TEST(DraftTree, FinishNamesTheBrokenNode) {
+TEST(DraftTree, FinishNamesTheInvalidNode) {
     DraftTree tree = DraftTree::with_root(root);
     tree.add(A, 0, -0.1f);
     tree.add(A, 0, -0.2f);
@@ -212,11 +212,11 @@ TEST(TreeSpec, PublishedChoicesHaveThePublishedShapes) {
             ++found[static_cast<std::size_t>(node.depth - 1)];
         EXPECT_EQ(found, counts) << name;
         EXPECT_EQ(spec.nodes, static_cast<int>(spec.choices->nodes.size()) + 1);
-        EXPECT_EQ(spec.topk, spec.choices->widest_rank() + 1);
+        EXPECT_EQ(spec.topk, spec.choices->max_rank() + 1);
     }
 }
 
-TEST(TreeSpec, ChoicesAreCutByLevels) {
+TEST(TreeSpec, ChoicesAreTruncatedByLevels) {
     const TreeSpec whole = parse_tree_spec("choices:mc_sim_7b_63").value();
     const TreeSpec two = parse_tree_spec("choices:mc_sim_7b_63,levels=2").value();
     EXPECT_EQ(two.nodes, 1 + 10 + 28);
@@ -230,10 +230,10 @@ TEST(TreeSpec, ChoicesAreCutByLevels) {
     EXPECT_EQ(parse_tree_spec("choices:mc_sim_7b_63,levels=4").value(), whole);
 }
 
-TEST(TreeSpec, ChoicesFilesThatMakeNoTreeAreRefused) {
+TEST(TreeSpec, RejectsInvalidChoicesFiles) {
     const testing::ScratchFolder folder;
     const std::string file = folder.file("tree.json");
-    const auto refusal = [&](const std::string& text) {
+    const auto error_message = [&](const std::string& text) {
         std::ofstream(file, std::ios::trunc) << text;
         const auto spec = parse_tree_spec("choices:" + file);
         EXPECT_FALSE(spec.ok()) << text;
@@ -242,28 +242,29 @@ TEST(TreeSpec, ChoicesFilesThatMakeNoTreeAreRefused) {
         EXPECT_NE(spec.error().message.find(file), std::string::npos) << spec.error().message;
         return spec.error().message;
     };
-    EXPECT_NE(refusal("[[0], [1, 0]]").find("path [1, 0] has no parent; add [1]"), std::string::npos);
-    EXPECT_NE(refusal("[[0], [0, 1], [0, 1]]").find("path [0, 1] occurs twice"), std::string::npos);
-    EXPECT_NE(refusal("[[0], []]").find("empty path"), std::string::npos);
-    EXPECT_NE(refusal("[]").find("has no paths"), std::string::npos);
-    EXPECT_NE(refusal("[[64]]").find("rank 64 of path [64] is outside 0..63"), std::string::npos);
-    EXPECT_NE(refusal("[[-1]]").find("outside 0..63"), std::string::npos);
-    EXPECT_NE(refusal("[[9999999999999999999]]").find("outside 0..63"), std::string::npos);
-    EXPECT_NE(refusal("[[0.5]]").find("entry 0 has a rank that is not a whole number"), std::string::npos);
-    EXPECT_NE(refusal("[[0], 1]").find("entry 1 is not a path"), std::string::npos);
-    EXPECT_NE(refusal("{}").find("is not a list of paths"), std::string::npos);
-    EXPECT_NE(refusal("[[0], ").find("is not a list of paths"), std::string::npos);
+    EXPECT_NE(error_message("[[0], [1, 0]]").find("path [1, 0] has no parent; add [1]"), std::string::npos);
+    EXPECT_NE(error_message("[[0], [0, 1], [0, 1]]").find("path [0, 1] occurs twice"), std::string::npos);
+    EXPECT_NE(error_message("[[0], []]").find("empty path"), std::string::npos);
+    EXPECT_NE(error_message("[]").find("has no paths"), std::string::npos);
+    EXPECT_NE(error_message("[[64]]").find("rank 64 of path [64] is outside 0..63"), std::string::npos);
+    EXPECT_NE(error_message("[[-1]]").find("outside 0..63"), std::string::npos);
+    EXPECT_NE(error_message("[[9999999999999999999]]").find("outside 0..63"), std::string::npos);
+    EXPECT_NE(error_message("[[0.5]]").find("entry 0 has a rank that is not a whole number"),
+              std::string::npos);
+    EXPECT_NE(error_message("[[0], 1]").find("entry 1 is not a path"), std::string::npos);
+    EXPECT_NE(error_message("{}").find("is not a list of paths"), std::string::npos);
+    EXPECT_NE(error_message("[[0], ").find("is not a list of paths"), std::string::npos);
     std::string deep, path = "0";
     for (int level = 0; level < 65; ++level) {
         deep.append(level == 0 ? "[[" : ", [").append(path).append("]");
         path.append(", 0");
     }
     deep.append("]");
-    EXPECT_NE(refusal(deep).find("has depth 65; the maximum is 64"), std::string::npos);
+    EXPECT_NE(error_message(deep).find("has depth 65; the maximum is 64"), std::string::npos);
     std::string wide = "[[0]";
     for (int i = 0; i < 1023; ++i) wide += ", [0]";
     wide.append("]");
-    EXPECT_NE(refusal(wide).find("contains 1024 paths; the maximum is 1023"), std::string::npos);
+    EXPECT_NE(error_message(wide).find("contains 1024 paths; the maximum is 1023"), std::string::npos);
 }
 
 TEST(TreeSpec, TextIsCanonicalAndReadsBack) {
@@ -278,7 +279,7 @@ TEST(TreeSpec, TextIsCanonicalAndReadsBack) {
     EXPECT_EQ(to_text(parse_tree_spec("depth=5,topk=1,nodes=4").value()), "depth=5,topk=1,nodes=4");
 }
 
-TEST(TreeSpec, NearTheEndLevelsAreCut) {
+TEST(TreeSpec, LevelsAreClippedNearContextEnd) {
     const TreeSpec spec{5, 10, 60};
     EXPECT_EQ(clip_tree(spec, 100), spec);
     EXPECT_EQ(clip_tree(spec, 6), spec);
@@ -289,38 +290,41 @@ TEST(TreeSpec, NearTheEndLevelsAreCut) {
     EXPECT_EQ(clip_tree(TreeSpec{4, 1, 6}, 2), (TreeSpec{1, 1, 3}));
 }
 
-struct Refusal {
+struct InvalidSpec {
     const char* text;
     const char* says;
 };
-class TreeSpecRefusal : public ::testing::TestWithParam<Refusal> {};
+class TreeSpecError : public ::testing::TestWithParam<InvalidSpec> {};
 
-TEST_P(TreeSpecRefusal, NamesFieldValueAndRange) {
+TEST_P(TreeSpecError, NamesFieldValueAndRange) {
     const auto spec = parse_tree_spec(GetParam().text);
     ASSERT_FALSE(spec.ok()) << GetParam().text;
     EXPECT_EQ(spec.error().kind, ErrorKind::bad_input);
     EXPECT_NE(spec.error().message.find(GetParam().says), std::string::npos) << spec.error().message;
 }
 INSTANTIATE_TEST_SUITE_P(
-    All, TreeSpecRefusal,
+    All, TreeSpecError,
     ::testing::Values(
-        Refusal{"", "empty"}, Refusal{"nodes=1", "nodes=1 is outside 2..1024"},
-        Refusal{"nodes=1025", "nodes=1025 is outside 2..1024"},
-        Refusal{"depth=-1", "depth=-1 is outside 0..63"}, Refusal{"topk=0", "topk=0 is outside 1..64"},
-        Refusal{"topk=65", "topk=65 is outside 1..64"},
-        Refusal{"depth=0,topk=4,nodes=6", "nodes=6 exceeds what depth=0,topk=4 can propose; use nodes=2..5"},
-        Refusal{"depth=3,depth=4", "depth is given twice"}, Refusal{"width=3", "\"width=3\""},
-        Refusal{"depth=3,,topk=4", "\"\""}, Refusal{"depth", "\"depth\""},
-        Refusal{"depth=2x", "depth=2x is not a whole number"},
-        Refusal{"depth=99999999999", "is not a whole number"}, Refusal{"chain=0", "chain=0 is outside 1..64"},
-        Refusal{"chain=", "chain= is not a whole number"}, Refusal{"chain=3,topk=2", "not a whole number"},
-        Refusal{"order=fc", "order=fc is unknown; use order=eagle or order=fr"},
-        Refusal{"chain=3,order=fr", "a chain has only one order"},
-        Refusal{"choices:mc_sim_7b_63,order=fr", "has the order of its paths"},
-        Refusal{"choices:mc_sim_7b_64", "neither a published tree (mc_sim_7b_63, vicuna_7b_stage2"},
-        Refusal{"choices:", "neither a published tree"},
-        Refusal{"choices:mc_sim_7b_63,levels=5", "levels=5 is outside 1..4"},
-        Refusal{"chains=3", "\"chains=3\""}, Refusal{"paper:eagle9", "known: fr-spec, fr-spec-1b"}));
+        InvalidSpec{"", "empty"}, InvalidSpec{"nodes=1", "nodes=1 is outside 2..1024"},
+        InvalidSpec{"nodes=1025", "nodes=1025 is outside 2..1024"},
+        InvalidSpec{"depth=-1", "depth=-1 is outside 0..63"},
+        InvalidSpec{"topk=0", "topk=0 is outside 1..64"}, InvalidSpec{"topk=65", "topk=65 is outside 1..64"},
+        InvalidSpec{"depth=0,topk=4,nodes=6",
+                    "nodes=6 exceeds what depth=0,topk=4 can propose; use nodes=2..5"},
+        InvalidSpec{"depth=3,depth=4", "depth is given twice"}, InvalidSpec{"width=3", "\"width=3\""},
+        InvalidSpec{"depth=3,,topk=4", "\"\""}, InvalidSpec{"depth", "\"depth\""},
+        InvalidSpec{"depth=2x", "depth=2x is not a whole number"},
+        InvalidSpec{"depth=99999999999", "is not a whole number"},
+        InvalidSpec{"chain=0", "chain=0 is outside 1..64"},
+        InvalidSpec{"chain=", "chain= is not a whole number"},
+        InvalidSpec{"chain=3,topk=2", "not a whole number"},
+        InvalidSpec{"order=fc", "order=fc is unknown; use order=eagle or order=fr"},
+        InvalidSpec{"chain=3,order=fr", "a chain has only one order"},
+        InvalidSpec{"choices:mc_sim_7b_63,order=fr", "has the order of its paths"},
+        InvalidSpec{"choices:mc_sim_7b_64", "neither a published tree (mc_sim_7b_63, vicuna_7b_stage2"},
+        InvalidSpec{"choices:", "neither a published tree"},
+        InvalidSpec{"choices:mc_sim_7b_63,levels=5", "levels=5 is outside 1..4"},
+        InvalidSpec{"chains=3", "\"chains=3\""}, InvalidSpec{"paper:eagle9", "known: fr-spec, fr-spec-1b"}));
 
 }  // namespace
 }  // namespace draftscope

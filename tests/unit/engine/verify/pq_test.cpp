@@ -81,17 +81,17 @@ ChiSquare chi_square(const std::vector<double>& probabilities, const std::vector
 }
 
 DraftDistribution distribution_of(std::vector<TokenId> ids, std::vector<float> logits,
-                                  const SampledDrafts& settings) {
+                                  const DraftSampling& settings) {
     DraftDistribution q{std::move(ids), std::move(logits)};
-    DrawScratch scratch;
+    DraftSampleScratch scratch;
     make_distribution(*kernels::make_cpu_exec(1), settings, scratch, q);
     return q;
 }
 
-TEST(DrawDrafts, AreDrawsWithoutReplacement) {
+TEST(SampleDrafts, SamplesWithoutReplacement) {
     const std::vector<float> logits = {0.0f, 1.0f, -1.0f, 2.0f, 0.5f};
     const DraftDistribution q = distribution_of({2, 3, 5, 7, 11}, logits, {0.8});
-    DrawScratch scratch;
+    DraftSampleScratch scratch;
     EXPECT_NEAR(std::accumulate(q.probs.begin(), q.probs.end(), 0.0), 1.0, 1e-6);
     std::vector<double> pairs;
     for (std::size_t a = 0; a < 5; ++a)
@@ -102,40 +102,40 @@ TEST(DrawDrafts, AreDrawsWithoutReplacement) {
     std::vector<int> counts(25, 0);
     const std::map<TokenId, std::size_t> index = {{2, 0}, {3, 1}, {5, 2}, {7, 3}, {11, 4}};
     for (std::uint64_t sequence = 0; sequence < 20000; ++sequence) {
-        const auto drawn = draw_drafts(q, 2, {0.8, 9}, sequence, 17, scratch);
+        const auto drawn = sample_drafts(q, 2, {0.8, 9}, sequence, 17, scratch);
         ASSERT_EQ(drawn.size(), 2u);
         ++counts[index.at(drawn[0].token) * 5 + index.at(drawn[1].token)];
     }
     const ChiSquare fit = chi_square(pairs, counts);
     EXPECT_FALSE(fit.rejects()) << fit.statistic << " with " << fit.freedom;
     // At most as many tokens as q has, each once.
-    const auto drawn = draw_drafts(q, 9, {0.8, 9}, 3, 4, scratch);
-    std::vector<DrawnDraft> all(drawn.begin(), drawn.end());
+    const auto drawn = sample_drafts(q, 9, {0.8, 9}, 3, 4, scratch);
+    std::vector<SampledToken> all(drawn.begin(), drawn.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
     ASSERT_EQ(all.size(), 5u);
     for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(all[i].token, q.ids[i]);
 }
 
 /// q is cut by the target's rules: the same tokens with the probabilities of the reference distribution.
-TEST(DraftDistribution, IsCutAsTheTargetsRowIs) {
+TEST(DraftDistribution, AppliesTargetsTopKAndTopP) {
     const std::vector<float> logits = {1.0f, 0.2f, -0.5f, 2.0f, 2.0f, 1.5f, -2.0f, 0.7f};
     const std::vector<TokenId> ids = {20, 3, 5, 9, 7, 11, 13, 17};
     for (const Sampling& sampling :
          {Sampling{1.0, 0.8, 0}, Sampling{0.6, 1.0, 3}, Sampling{1.3, 0.5, 5}, Sampling{0.9, 1e-9, 0},
           Sampling{1.0, 1.0, 1}, Sampling{1.0, 0.9999, 99}}) {
-        const SampledDrafts settings{sampling.temperature, 0, sampling.top_p, sampling.top_k};
+        const DraftSampling settings{sampling.temperature, 0, sampling.top_p, sampling.top_k};
         // The reference in id order, because ties go to the lower id.
         std::vector<std::size_t> by_id = {1, 2, 4, 3, 5, 6, 7, 0};
-        std::vector<float> rising;
-        for (const std::size_t i : by_id) rising.push_back(logits[i]);
-        const std::vector<double> expected = distribution(rising, sampling);
+        std::vector<float> logits_by_id;
+        for (const std::size_t i : by_id) logits_by_id.push_back(logits[i]);
+        const std::vector<double> expected = distribution(logits_by_id, sampling);
         const DraftDistribution q = distribution_of(ids, logits, settings);
         for (std::size_t i = 0; i < by_id.size(); ++i)
             EXPECT_NEAR(static_cast<double>(q.probs[by_id[i]]), expected[i], 1e-6)
                 << "T=" << sampling.temperature << " p=" << sampling.top_p << " k=" << sampling.top_k;
         // Every sample is a kept token.
-        DrawScratch scratch;
-        for (const DrawnDraft& one : draw_drafts(q, 8, settings, 1, 2, scratch))
+        DraftSampleScratch scratch;
+        for (const SampledToken& one : sample_drafts(q, 8, settings, 1, 2, scratch))
             EXPECT_TRUE(std::isfinite(one.logprob));
     }
 }
@@ -147,34 +147,34 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
     const std::vector<float> target = {1.0f, 0.2f, -0.5f, 2.0f, 0.0f, 1.5f, -2.0f, 0.7f};
     // Token 7 is outside the draft's support.
     const std::vector<float> draft = {0.1f, 1.8f, 0.0f, 1.0f, -3.0f, 2.0f, 0.5f};
-    const SampledDrafts drafts{sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
+    const DraftSampling drafts{sampling.temperature, sampling.seed, sampling.top_p, sampling.top_k};
     const auto exec = kernels::make_cpu_exec(1);
     const auto q = std::make_shared<DraftDistribution>(distribution_of({}, draft, drafts));
     std::vector<int> counts(target.size(), 0);
     // Reused between trees: leftovers must not affect the next tree.
-    DrawScratch drawing;
+    DraftSampleScratch drawing;
     AcceptScratch judging;
     Acceptance result;
     for (std::uint64_t sequence = 0; sequence < 8000; ++sequence) {
-        const auto in_order = draw_drafts(*q, children, drafts, sequence, 5, drawing);
-        std::vector<DrawnDraft> drawn(in_order.begin(), in_order.end());
+        const auto in_order = sample_drafts(*q, children, drafts, sequence, 5, drawing);
+        std::vector<SampledToken> drawn(in_order.begin(), in_order.end());
         if (pick_best) {
             std::sort(drawn.begin(), drawn.end(),
-                      [](const DrawnDraft& a, const DrawnDraft& b) { return a.logprob > b.logprob; });
+                      [](const SampledToken& a, const SampledToken& b) { return a.logprob > b.logprob; });
             drawn.resize(1);
         }
         DraftTree tree = DraftTree::with_root(0);
-        for (const DrawnDraft& one : drawn) tree.add(one.token, 0, one.logprob);
+        for (const SampledToken& one : drawn) tree.add(one.token, 0, one.logprob);
         EXPECT_TRUE(tree.finish().ok());
-        tree.drawn_from.resize(tree.tokens.size());
-        tree.drawn_from[0] = q;
+        tree.child_distributions.resize(tree.tokens.size());
+        tree.child_distributions[0] = q;
         std::vector<float> logits;
         for (int i = 0; i < tree.size(); ++i) logits.insert(logits.end(), target.begin(), target.end());
         const Rows<const float> rows(logits.data(), tree.size(), static_cast<int>(target.size()));
-        std::vector<TokenPlace> places;
+        std::vector<TokenPosition> places;
         for (const int depth : tree.depths) places.push_back({sequence, 5 + depth});
-        std::vector<TargetChoice> choices;
-        choose_tokens(*exec, rows, rows.cols, sampling, places, choices);
+        std::vector<TargetSample> choices;
+        sample_tokens(*exec, rows, rows.cols, sampling, places, choices);
         accept_pq(*exec, tree, {rows, sampling}, places[0], choices, judging, result);
         const TokenId token =
             result.path.size() > 1 ? tree.tokens[static_cast<std::size_t>(result.path[1])] : result.bonus;
@@ -184,7 +184,7 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
     return chi_square(distribution(target, sampling), counts);
 }
 
-TEST(AcceptPq, TheTokenAfterTheRootIsTheTargets) {
+TEST(AcceptPq, TokenAfterRootFollowsTargetDistribution) {
     for (const Sampling& sampling :
          {Sampling{1.0, 1.0, 0, 3}, Sampling{0.6, 1.0, 0, 4}, Sampling{1.0, 0.8, 0, 5},
           Sampling{1.3, 1.0, 3, 6}, Sampling{0.9, 0.9, 5, 7}})
@@ -203,9 +203,9 @@ TEST(AcceptPq, SurvivesRowsWithoutAUsableLogit) {
     tree.add(3, 0, -1.0f);
     ASSERT_TRUE(tree.finish().ok());
     const Sampling sampling{1.0, 1.0, 0, 3};
-    const std::vector<TokenPlace> places = {{1, 5}, {1, 6}};
-    std::vector<TargetChoice> choices;
-    choose_tokens(*exec, rows, 4, sampling, places, choices);
+    const std::vector<TokenPosition> places = {{1, 5}, {1, 6}};
+    std::vector<TargetSample> choices;
+    sample_tokens(*exec, rows, 4, sampling, places, choices);
     AcceptScratch scratch;
     Acceptance result;
     accept_pq(*exec, tree, {rows, sampling}, places[0], choices, scratch, result);
@@ -213,23 +213,23 @@ TEST(AcceptPq, SurvivesRowsWithoutAUsableLogit) {
 }
 
 /// NaN never is the best token.
-TEST(AcceptTypical, TheBestTokenIsANumber) {
+TEST(AcceptTypical, NanIsNeverTheBestToken) {
     const auto exec = kernels::make_cpu_exec(1);
     const std::vector<float> logits = {std::numeric_limits<float>::quiet_NaN(), 1.0f, 3.0f, 2.0f};
     const Rows<const float> rows(logits.data(), 1, 4);
     DraftTree tree = DraftTree::with_root(0);
     ASSERT_TRUE(tree.finish().ok());
     const Sampling sampling{1.0, 1.0, 0, 3};
-    const std::vector<TokenPlace> places = {{1, 5}};
-    std::vector<TargetChoice> choices;
-    choose_tokens(*exec, rows, 4, sampling, places, choices);
+    const std::vector<TokenPosition> places = {{1, 5}};
+    std::vector<TargetSample> choices;
+    sample_tokens(*exec, rows, 4, sampling, places, choices);
     AcceptScratch scratch;
     Acceptance result;
     accept_typical(*exec, {VerifyRule::typical}, tree, {rows, sampling}, choices, scratch, result);
     EXPECT_EQ(result.bonus, 2);
 }
 
-TEST(AcceptPq, DraftsChosenByTheirValuesWouldNotGiveIt) {
+TEST(AcceptPq, DraftsSelectedByValueBiasTheOutput) {
     EXPECT_TRUE(first_token({1.0, 1.0, 0, 3}, 2, true).rejects());
 }
 
@@ -243,18 +243,18 @@ class PqSession : public ::testing::Test {
         return options;
     }
     PqSession()
-        : target_(DecodeRig::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
+        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
           eagle2_(target_->config(), 77),
           eagle3_(target_->config(), 78, vocab),
           medusa_(target_->config(), false, 79),
           hydra_(target_->config(), true, 80),
           ranking_(RankingFile::shuffled(vocab)),
-          rig_(std::move(target_),
-               {{"eagle2", eagle2_.folder()},
-                {"eagle3", eagle3_.folder()},
-                {"medusa", medusa_.folder()},
-                {"hydra", hydra_.folder()}},
-               ranking_.path()) {
+          fixture_(std::move(target_),
+                   {{"eagle2", eagle2_.folder()},
+                    {"eagle3", eagle3_.folder()},
+                    {"medusa", medusa_.folder()},
+                    {"hydra", hydra_.folder()}},
+                   ranking_.path()) {
         setting_.verify = "pq";
         setting_.temperature = 1.0;
         setting_.threads = 2;
@@ -273,18 +273,18 @@ class PqSession : public ::testing::Test {
         ArtefactInfo info;
         info.head = "rdk";
         info.vocab = vocab;
-        info.hidden = rig_.target().config().hidden;
+        info.hidden = fixture_.target().config().hidden;
         const TensorToSave tensors[] = {
             {"neighbours", "I32", {vocab, 3}, std::as_bytes(std::span(neighbours))},
             {"weights", "F32", {vocab, 3}, std::as_bytes(std::span(weights))}};
         ASSERT_TRUE(save_artefact(folder_.file("rdk.safetensors"), info, tensors).ok());
-        rig_.use_artefact("rdk", folder_.file("rdk.safetensors"));
+        fixture_.use_artefact("rdk", folder_.file("rdk.safetensors"));
     }
 
     std::vector<float> logits_after(const std::vector<TokenId>& tokens) {
-        KvCache cache = rig_.target().make_cache(64);
+        KvCache cache = fixture_.target().make_cache(64);
         ForwardOutput out;
-        EXPECT_TRUE(rig_.target().prefill(rig_.exec(1), cache, tokens, {}, out).ok());
+        EXPECT_TRUE(fixture_.target().prefill(fixture_.exec(1), cache, tokens, {}, out).ok());
         return out.logits;
     }
     /// Tokens two and three of one prompt over many sequences, against their probability under the target.
@@ -293,8 +293,8 @@ class PqSession : public ::testing::Test {
         const Sampling sampling{setting_.temperature, setting_.top_p, setting_.top_k, setting_.seed};
         setting_.max_new = 3;
         setting_.batch = 64;
-        const auto outcomes =
-            rig_.decode(setting_, std::vector<std::vector<TokenId>>(static_cast<std::size_t>(draws), prompt));
+        const auto outcomes = fixture_.decode(
+            setting_, std::vector<std::vector<TokenId>>(static_cast<std::size_t>(draws), prompt));
         std::vector<int> counts(vocab * vocab, 0);
         for (const PromptOutcome& outcome : outcomes) {
             accepted_ += outcome.accepted;
@@ -324,11 +324,11 @@ class PqSession : public ::testing::Test {
     std::unique_ptr<Target> target_;
     TinyEagle2 eagle2_;
     TinyEagle3 eagle3_;
-    TinyPathHeads medusa_, hydra_;
+    TinyDecodingHeads medusa_, hydra_;
     RankingFile ranking_;
     ScratchFolder folder_;
-    DecodeRig rig_;
-    RigSetting setting_;
+    DecodeFixture fixture_;
+    DecodeCase setting_;
     std::int64_t accepted_ = 0;
 };
 
@@ -340,7 +340,7 @@ struct PqCase {
     int top_k = 0;
 };
 
-TEST_F(PqSession, TextsAreDistributedAsTheTargets) {
+TEST_F(PqSession, TextsFollowTargetDistribution) {
     const PqCase cases[] = {
         {"eagle2", "full", "chain=3"},
         {"eagle2", "fr-spec:v=6", "chain=3"},
@@ -381,7 +381,7 @@ TEST_F(PqSession, TreesMayLeaveOutRanks) {
     EXPECT_GT(accepted_, 200);
 }
 
-TEST_F(PqSession, TypicalAcceptanceIsNot) {
+TEST_F(PqSession, TypicalAcceptanceIsLossy) {
     setting_.verify = "typical";
     setting_.tree = "depth=2,topk=3,nodes=8";
     EXPECT_TRUE(two_tokens(3000).rejects());
@@ -391,10 +391,10 @@ TEST_F(PqSession, AtTemperatureZeroEveryRuleIsExactMatch) {
     const std::vector<std::vector<TokenId>> prompts = {{1, 2, 3}, {4, 5, 6, 7, 8}, {9}};
     setting_.temperature = 0;
     setting_.verify = "match";
-    const auto expected = rig_.decode(setting_, prompts);
+    const auto expected = fixture_.decode(setting_, prompts);
     for (const char* rule : {"pq", "typical"}) {
         setting_.verify = rule;
-        const auto found = rig_.decode(setting_, prompts);
+        const auto found = fixture_.decode(setting_, prompts);
         for (std::size_t p = 0; p < prompts.size(); ++p) {
             EXPECT_EQ(found[p].tokens, expected[p].tokens);
             EXPECT_EQ(found[p].rounds, expected[p].rounds);
@@ -402,12 +402,12 @@ TEST_F(PqSession, AtTemperatureZeroEveryRuleIsExactMatch) {
     }
 }
 
-TEST_F(PqSession, WithoutDraftsTheTextIsTheAutoregressiveOne) {
+TEST_F(PqSession, WithoutDraftsTextIsAutoregressive) {
     const std::vector<std::vector<TokenId>> prompts = {{1, 2, 3}, {9}};
     setting_.drafter = "none";
-    const auto drawn = rig_.decode(setting_, prompts);
+    const auto drawn = fixture_.decode(setting_, prompts);
     setting_.verify = "match";
-    const auto expected = rig_.decode(setting_, prompts);
+    const auto expected = fixture_.decode(setting_, prompts);
     for (std::size_t p = 0; p < prompts.size(); ++p) EXPECT_EQ(drawn[p].tokens, expected[p].tokens);
 }
 
@@ -420,10 +420,10 @@ TEST_F(PqSession, TextsDoNotDependOnTheBatch) {
             setting_.drafter = drafter;
             setting_.batch = 1;
             setting_.threads = 1;
-            const auto alone = rig_.decode(setting_, prompts);
+            const auto alone = fixture_.decode(setting_, prompts);
             setting_.batch = 3;
             setting_.threads = 2;
-            const auto together = rig_.decode(setting_, prompts);
+            const auto together = fixture_.decode(setting_, prompts);
             for (std::size_t p = 0; p < prompts.size(); ++p)
                 EXPECT_EQ(together[p].tokens, alone[p].tokens) << to_text(setting_);
         }

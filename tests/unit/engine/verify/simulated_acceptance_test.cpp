@@ -21,13 +21,13 @@ DraftTree chain_with_sibling(int depth) {
     return tree;
 }
 
-std::vector<int> accepted(const ReplayedAcceptance& replayed, int depth, int rounds) {
+std::vector<int> accepted(const SimulatedAcceptance& replayed, int depth, int rounds) {
     const DraftTree tree = chain_with_sibling(depth);
-    const std::vector<TargetChoice> choices(tree.tokens.size(), TargetChoice{7, 0.5f, 0, 0});
+    const std::vector<TargetSample> choices(tree.tokens.size(), TargetSample{7, 0.5f, 0, 0});
     std::vector<int> counts(static_cast<std::size_t>(depth) + 1, 0);
     for (int round = 0; round < rounds; ++round) {
         Acceptance found;
-        accept_replayed(replayed, tree, 3, {0, 100 * round}, choices, found);
+        accept_simulated(replayed, tree, 3, {0, 100 * round}, choices, found);
         EXPECT_EQ(found.bonus, 7);
         for (std::size_t i = 1; i < found.path.size(); ++i)
             EXPECT_EQ(tree.parents[static_cast<std::size_t>(found.path[i])], found.path[i - 1]);
@@ -36,7 +36,7 @@ std::vector<int> accepted(const ReplayedAcceptance& replayed, int depth, int rou
     return counts;
 }
 
-TEST(ReplayedAcceptance, KeepsDraftsAtTheRatesOfTheirDepths) {
+TEST(SimulatedAcceptance, AcceptsDraftsAtRatesByDepth) {
     const auto parsed = parse_acceptance("rate:0.9/0.5", "full");
     ASSERT_TRUE(parsed.ok() && *parsed);
     constexpr int rounds = 20000;
@@ -50,7 +50,7 @@ TEST(ReplayedAcceptance, KeepsDraftsAtTheRatesOfTheirDepths) {
     EXPECT_EQ(accepted(**parse_acceptance("rate:0", "full"), 4, 50).front(), 50);
 }
 
-TEST(ReplayedAcceptance, FollowsAHistogramThatReplayPrinted) {
+TEST(SimulatedAcceptance, UsesHistogramOfReplayJson) {
     const auto path = std::filesystem::temp_directory_path() / "draftscope_acceptance.json";
     std::ofstream(path) << R"({"heads": [{"head": "full", "histogram": [10, 0, 30]},
                                           {"head": "fr-spec", "histogram": [1]}]})";
@@ -78,7 +78,7 @@ TEST(ReplayedAcceptance, FollowsAHistogramThatReplayPrinted) {
     std::filesystem::remove(path);
 }
 
-TEST(ReplayedAcceptance, NamesWhatIsWrong) {
+TEST(SimulatedAcceptance, ErrorsNameTheProblem) {
     EXPECT_TRUE(parse_acceptance("real", "full").ok());
     EXPECT_FALSE(parse_acceptance("real", "full")->has_value());
     for (const char* text :

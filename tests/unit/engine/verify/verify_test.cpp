@@ -12,18 +12,18 @@ namespace {
 
 constexpr float never = -std::numeric_limits<float>::infinity();
 
-std::vector<TargetChoice> choose(const std::vector<std::vector<float>>& rows, int vocab,
+std::vector<TargetSample> choose(const std::vector<std::vector<float>>& rows, int vocab,
                                  const Sampling& sampling, std::uint64_t sequence = 0,
                                  std::int64_t first_position = 0, int threads = 1) {
     const auto exec = kernels::make_cpu_exec(threads);
     std::vector<float> data;
-    std::vector<TokenPlace> places;
+    std::vector<TokenPosition> places;
     for (const auto& row : rows) {
         data.insert(data.end(), row.begin(), row.end());
         places.push_back({sequence, first_position + static_cast<std::int64_t>(places.size())});
     }
-    std::vector<TargetChoice> out;
-    choose_tokens(
+    std::vector<TargetSample> out;
+    sample_tokens(
         *exec,
         Rows<const float>(data.data(), static_cast<int>(rows.size()), static_cast<int>(rows[0].size())),
         vocab, sampling, places, out);
@@ -34,13 +34,13 @@ Sampling sampled(double temperature, int top_k = 0, double top_p = 1.0, std::uin
     return {temperature, top_p, top_k, seed};
 }
 
-TEST(ChooseTokens, GreedyTakesTheLowerIdOfATieAndNeverAPaddingRow) {
+TEST(SampleTokens, GreedyTakesLowerIdOfTieAndNoPaddingRow) {
     const auto choices = choose({{1, 3, 3, 0, 9}, {5, 1, 1, 1, 9}}, 4, {});
     EXPECT_EQ(choices[0].token, 1);
     EXPECT_EQ(choices[1].token, 0);
     const double norm = std::exp(1.0) + 2 * std::exp(3.0) + std::exp(0.0);
     EXPECT_NEAR(choices[0].prob, std::exp(3.0) / norm, 1e-6);
-    EXPECT_NEAR(probability_of(choices[0], {}, 1.0f), std::exp(1.0) / norm, 1e-6);
+    EXPECT_NEAR(target_probability(choices[0], {}, 1.0f), std::exp(1.0) / norm, 1e-6);
 }
 
 /// Returns the shares of 20 000 samples at as many positions.
@@ -49,13 +49,13 @@ std::vector<double> shares(const std::vector<float>& row, const Sampling& sampli
     std::vector<double> share(row.size(), 0.0);
     for (int first = 0; first < draws; first += batch) {
         const std::vector<std::vector<float>> rows(batch, row);
-        for (const TargetChoice& c : choose(rows, static_cast<int>(row.size()), sampling, 3, first))
+        for (const TargetSample& c : choose(rows, static_cast<int>(row.size()), sampling, 3, first))
             share[static_cast<std::size_t>(c.token)] += 1.0 / draws;
     }
     return share;
 }
 
-TEST(ChooseTokens, SampledSharesFollowTheTemperedDistribution) {
+TEST(SampleTokens, SharesFollowTemperedDistribution) {
     const std::vector<float> row = {0.0f, 1.0f, never, 2.0f};
     const auto share = shares(row, sampled(0.5));
     const double norm = std::exp(0.0) + std::exp(2.0) + std::exp(4.0);
@@ -66,7 +66,7 @@ TEST(ChooseTokens, SampledSharesFollowTheTemperedDistribution) {
     EXPECT_NEAR(share[3], std::exp(4.0) / norm, 0.0142);
 }
 
-TEST(ChooseTokens, TopKKeepsTheLowerIdsOfATie) {
+TEST(SampleTokens, TopKKeepsLowerIdsOfTie) {
     const auto share = shares({1, 2, 2, 2}, sampled(1.0, 2));
     EXPECT_EQ(share[0], 0.0);
     EXPECT_NEAR(share[1], 0.5, 0.0142);
@@ -74,7 +74,7 @@ TEST(ChooseTokens, TopKKeepsTheLowerIdsOfATie) {
     EXPECT_EQ(share[3], 0.0);
 }
 
-TEST(ChooseTokens, TopPKeepsTheSmallestSetThatReachesIt) {
+TEST(SampleTokens, TopPKeepsSmallestSetThatReachesIt) {
     // Probabilities .1, .2, .3, .4: 0.65 needs .4 and .3.
     const std::vector<float> row = {std::log(.1f), std::log(.2f), std::log(.3f), std::log(.4f)};
     const auto share = shares(row, sampled(1.0, 0, 0.65));
@@ -83,10 +83,10 @@ TEST(ChooseTokens, TopPKeepsTheSmallestSetThatReachesIt) {
     const auto one = choose({row}, 4, sampled(1.0, 0, 1e-9));
     EXPECT_EQ(one[0].token, 3);
     EXPECT_NEAR(one[0].prob, 1.0, 1e-6);
-    EXPECT_EQ(probability_of(one[0], sampled(1.0, 0, 1e-9), row[2]), 0.0f);
+    EXPECT_EQ(target_probability(one[0], sampled(1.0, 0, 1e-9), row[2]), 0.0f);
 }
 
-TEST(ChooseTokens, ADrawDependsOnItsSequenceAndPositionAlone) {
+TEST(SampleTokens, SampleDependsOnlyOnSequenceAndPosition) {
     Rng rng(5);
     std::vector<std::vector<float>> rows(40, std::vector<float>(700));
     for (auto& row : rows)
@@ -106,7 +106,7 @@ TEST(ChooseTokens, ADrawDependsOnItsSequenceAndPositionAlone) {
     EXPECT_GT(other_sequence, 20);
 }
 
-TEST(ChooseTokens, SurvivesRowsWithoutAUsableLogit) {
+TEST(SampleTokens, SurvivesRowsWithoutUsableLogit) {
     const float bad = std::numeric_limits<float>::quiet_NaN();
     EXPECT_EQ(choose({{never, never}}, 2, sampled(1.0))[0].token, 0);
     EXPECT_EQ(choose({{bad, 1.0f}}, 2, sampled(1.0, 1))[0].token, 1);
@@ -114,13 +114,13 @@ TEST(ChooseTokens, SurvivesRowsWithoutAUsableLogit) {
     EXPECT_EQ(choose({{3.0f, 1.0f}}, 2, sampled(1e-30))[0].token, 0);
 }
 
-TEST(AcceptMatch, FollowsTheTargetsChoices) {
+TEST(AcceptMatch, FollowsTargetTokens) {
     DraftTree tree = DraftTree::with_root(10);
     const int a = tree.add(1, 0, -1), b = tree.add(2, 0, -1);
     tree.add(3, a, -1);
     const int d = tree.add(4, b, -1);
     tree.add(5, d, -1);
-    std::vector<TargetChoice> choices(6);
+    std::vector<TargetSample> choices(6);
     choices[0].token = 2;
     choices[2].token = 4;
     choices[4].token = 9;

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Bytes = std::span<const std::uint8_t>;
-using Groups = std::vector<DirectReader::Group>;
+using Groups = std::vector<DirectIoReader::Group>;
 
 constexpr int through_cache = 0;
 
@@ -32,7 +32,7 @@ std::shared_ptr<const MappedFile> map(const std::string& path) {
     return std::move(*file);
 }
 
-class DirectReaderTest : public ::testing::Test {
+class DirectIoReaderTest : public ::testing::Test {
   protected:
     std::shared_ptr<const MappedFile> file(const std::string& name, std::size_t bytes) {
         std::vector<char> values(bytes);
@@ -41,13 +41,13 @@ class DirectReaderTest : public ::testing::Test {
             .write(values.data(), static_cast<std::streamsize>(bytes));
         return map(folder_.file(name));
     }
-    std::unique_ptr<DirectReader> open(const std::shared_ptr<const MappedFile>& file, Groups groups,
-                                       int flags = through_cache,
-                                       std::size_t window = DirectReader::usual_window) {
+    std::unique_ptr<DirectIoReader> open(const std::shared_ptr<const MappedFile>& file, Groups groups,
+                                         int flags = through_cache,
+                                         std::size_t window = DirectIoReader::default_window) {
         const MappedFile* const files[] = {file.get()};
-        return DirectReader::open(files, std::move(groups), flags, window);
+        return DirectIoReader::open(files, std::move(groups), flags, window);
     }
-    static void expect_group(DirectReader& reader, const DirectReader::Group& group) {
+    static void expect_group(DirectIoReader& reader, const DirectIoReader::Group& group) {
         const auto got = reader.next();
         ASSERT_TRUE(got.ok()) << got.error().message;
         ASSERT_EQ(got->size(), group.size());
@@ -60,11 +60,11 @@ class DirectReaderTest : public ::testing::Test {
     testing::ScratchFolder folder_;
 };
 
-TEST_F(DirectReaderTest, GivesTheBytesOfEveryStretchWhateverItsEnds) {
+TEST_F(DirectIoReaderTest, ReadsUnalignedRanges) {
     const auto a = file("a", 300'001), b = file("b", 5'000'003);
     Groups groups;
     for (int g = 0; g < 60; ++g) {
-        DirectReader::Group& group = groups.emplace_back();
+        DirectIoReader::Group& group = groups.emplace_back();
         for (std::uint64_t s = 0; s <= rng_.below(4); ++s) {
             const Bytes all = (rng_.below(2) == 0 ? a : b)->bytes();
             const std::size_t size = 1 + rng_.below(g % 3 == 0 ? 9000 : all.size());
@@ -75,21 +75,21 @@ TEST_F(DirectReaderTest, GivesTheBytesOfEveryStretchWhateverItsEnds) {
     groups.push_back({a->bytes().last(1), b->bytes().first(1)});
     const MappedFile* const files[] = {a.get(), b.get()};
     // Uses O_DIRECT if the file system supports it; the code is the same.
-    const int probe = ::open(a->path().c_str(), O_RDONLY | DirectReader::past_cache);
+    const int probe = ::open(a->path().c_str(), O_RDONLY | DirectIoReader::open_flags);
     if (probe >= 0) ::close(probe);
-    for (const int flags : {through_cache, DirectReader::past_cache}) {
-        const auto reader = DirectReader::open(files, groups, flags);
+    for (const int flags : {through_cache, DirectIoReader::open_flags}) {
+        const auto reader = DirectIoReader::open(files, groups, flags);
         if (flags != through_cache && probe < 0) {
             EXPECT_EQ(reader, nullptr);
             continue;
         }
         ASSERT_NE(reader, nullptr);
-        for (const DirectReader::Group& group : groups) expect_group(*reader, group);
+        for (const DirectIoReader::Group& group : groups) expect_group(*reader, group);
     }
 }
 
 // The reader waits until its groups are used. A group larger than the window is read alone.
-TEST_F(DirectReaderTest, HoldsNoMoreThanTheWindow) {
+TEST_F(DirectIoReaderTest, StaysWithinTheWindow) {
     constexpr std::size_t window = 1'000'000;
     const auto a = file("a", 4'000'000);
     Groups groups;
@@ -98,12 +98,12 @@ TEST_F(DirectReaderTest, HoldsNoMoreThanTheWindow) {
     groups.insert(groups.begin() + 4, {a->bytes()});
     const auto reader = open(a, groups, through_cache, window);
     ASSERT_NE(reader, nullptr);
-    for (const DirectReader::Group& group : groups) expect_group(*reader, group);
+    for (const DirectIoReader::Group& group : groups) expect_group(*reader, group);
     // The destructor returns although the next group is never used.
     for (int i = 0; i < 20; ++i) EXPECT_NE(open(a, groups, through_cache, window), nullptr);
 }
 
-TEST_F(DirectReaderTest, AFileThatBecameShorterIsAnErrorThatNamesIt) {
+TEST_F(DirectIoReaderTest, ReportsATruncatedFile) {
     const auto a = file("a", 100'000);
     // The window is full, so the second group is not read before the first is used.
     const auto reader = open(a, {{a->bytes().first(10)}, {a->bytes()}}, through_cache, 20);
@@ -116,7 +116,7 @@ TEST_F(DirectReaderTest, AFileThatBecameShorterIsAnErrorThatNamesIt) {
         << late.error().message;
 }
 
-TEST_F(DirectReaderTest, IsNotToBeHadForAnotherFileThanWasMapped) {
+TEST_F(DirectIoReaderTest, RejectsFilesThatAreNotMapped) {
     const auto a = file("a", 9000);
     EXPECT_NE(open(a, {{a->bytes()}}), nullptr);
     fs::rename(folder_.file("a"), folder_.file("old"));
@@ -128,11 +128,11 @@ TEST_F(DirectReaderTest, IsNotToBeHadForAnotherFileThanWasMapped) {
     EXPECT_EQ(open(b, {{Bytes(elsewhere)}}), nullptr);
 }
 
-TEST_F(DirectReaderTest, WhatWasJustWrittenIsInTheCache) {
+TEST_F(DirectIoReaderTest, ReportsWrittenDataAsCached) {
     const auto a = file("a", 3'000'000);
     const Groups groups = {{a->bytes().first(1'000'000)}, {a->bytes().subspan(1'000'001)}};
-    EXPECT_DOUBLE_EQ(cached_share(groups), 1.0);
-    EXPECT_DOUBLE_EQ(cached_share({}), 1.0);
+    EXPECT_DOUBLE_EQ(cached_fraction(groups), 1.0);
+    EXPECT_DOUBLE_EQ(cached_fraction({}), 1.0);
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ std::shared_ptr<const MappedFile> map(const std::string& path) {
     return std::move(*file);
 }
 
-std::vector<Bytes> cut(Bytes bytes, std::size_t stretch) {
-    std::vector<Bytes> stretches;
-    for (std::size_t at = 0; at < bytes.size(); at += stretch)
-        stretches.push_back(bytes.subspan(at, std::min(stretch, bytes.size() - at)));
-    return stretches;
+std::vector<Bytes> cut(Bytes bytes, std::size_t range_bytes) {
+    std::vector<Bytes> ranges;
+    for (std::size_t at = 0; at < bytes.size(); at += range_bytes)
+        ranges.push_back(bytes.subspan(at, std::min(range_bytes, bytes.size() - at)));
+    return ranges;
 }
 
 /// Returns the resident part of the mapping at `data`.
@@ -52,13 +52,13 @@ long resident_kb(const std::uint8_t* data) {
     return -1;
 }
 
-std::uint64_t sum_of(Bytes bytes) {
+std::uint64_t hash_bytes(Bytes bytes) {
     std::uint64_t sum = 0;
     for (const std::uint8_t byte : bytes) sum = sum * 31 + byte;
     return sum;
 }
 
-class ReadAheadTest : public ::testing::TestWithParam<ReadAhead::Behind> {
+class FileReadAheadTest : public ::testing::TestWithParam<FileReadAhead::Release> {
   protected:
     /// Creates a file of `bytes` bytes whose values depend on their offsets.
     std::string file(std::size_t bytes) {
@@ -72,41 +72,41 @@ class ReadAheadTest : public ::testing::TestWithParam<ReadAhead::Behind> {
 };
 
 // Ranges that are not page-aligned: a page shared with a later range must stay readable.
-TEST_P(ReadAheadTest, LetsGoOfWhatIsDoneAndChangesNothing) {
+TEST_P(FileReadAheadTest, ReleasesFinishedRanges) {
     const auto mapped = map(file((std::size_t{12} << 20) + 123));
-    const std::uint64_t before = sum_of(mapped->bytes());
+    const std::uint64_t before = hash_bytes(mapped->bytes());
     ASSERT_GT(resident_kb(mapped->bytes().data()), 12 * 1024 - 1);
-    const auto stretches = cut(mapped->bytes(), 1'000'001);
+    const auto ranges = cut(mapped->bytes(), 1'000'001);
     {
-        ReadAhead ahead(stretches, GetParam());
+        FileReadAhead ahead(ranges, GetParam());
         std::uint64_t sum = 0;
-        for (std::size_t i = 0; i < stretches.size(); ++i) {
-            for (const std::uint8_t byte : stretches[i]) sum = sum * 31 + byte;
+        for (std::size_t i = 0; i < ranges.size(); ++i) {
+            for (const std::uint8_t byte : ranges[i]) sum = sum * 31 + byte;
             ahead.done(i + 1);
         }
         EXPECT_EQ(sum, before);
     }
     // At most the first and last page of each range remain.
-    EXPECT_LE(resident_kb(mapped->bytes().data()), static_cast<long>(stretches.size()) * 2 * 64);
-    EXPECT_EQ(sum_of(mapped->bytes()), before);
+    EXPECT_LE(resident_kb(mapped->bytes().data()), static_cast<long>(ranges.size()) * 2 * 64);
+    EXPECT_EQ(hash_bytes(mapped->bytes()), before);
 }
 
-TEST_P(ReadAheadTest, WhatIsNotDoneStays) {
+TEST_P(FileReadAheadTest, KeepsUnfinishedRanges) {
     const auto mapped = map(file(std::size_t{8} << 20));
-    const std::uint64_t sum = sum_of(mapped->bytes());
+    const std::uint64_t sum = hash_bytes(mapped->bytes());
     const long before = resident_kb(mapped->bytes().data());
-    ReadAhead ahead(cut(mapped->bytes(), std::size_t{4} << 20), GetParam());
+    FileReadAhead ahead(cut(mapped->bytes(), std::size_t{4} << 20), GetParam());
     ahead.done(0);
     EXPECT_EQ(resident_kb(mapped->bytes().data()), before);
     ahead.done(1);
     EXPECT_LE(resident_kb(mapped->bytes().data()), before - 4 * 1024);
     EXPECT_GE(resident_kb(mapped->bytes().data()), 4 * 1024);
     ahead.done(7);  // more than the number of ranges
-    EXPECT_EQ(sum_of(mapped->bytes()), sum);
+    EXPECT_EQ(hash_bytes(mapped->bytes()), sum);
 }
 
 // Larger than the window: the thread waits for a reader that never continues.
-TEST_P(ReadAheadTest, EndsWhileItWaits) {
+TEST_P(FileReadAheadTest, StopsWhileWaiting) {
     const std::string path = folder_.file("large");
     {
         std::ofstream file(path, std::ios::binary);
@@ -115,13 +115,13 @@ TEST_P(ReadAheadTest, EndsWhileItWaits) {
     }
     const auto mapped = map(path);
     for (int i = 0; i < 20; ++i)
-        const ReadAhead ahead(cut(mapped->bytes(), std::size_t{100} << 20), GetParam());
-    ReadAhead nothing({}, GetParam());
+        const FileReadAhead ahead(cut(mapped->bytes(), std::size_t{100} << 20), GetParam());
+    FileReadAhead nothing({}, GetParam());
     nothing.done(3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Behind, ReadAheadTest,
-                         ::testing::Values(ReadAhead::Behind::unmap, ReadAhead::Behind::evict));
+INSTANTIATE_TEST_SUITE_P(Release, FileReadAheadTest,
+                         ::testing::Values(FileReadAhead::Release::unmap, FileReadAhead::Release::evict));
 
 }  // namespace
 }  // namespace draftscope

@@ -24,8 +24,8 @@ class WeightCache : public ::testing::Test {
     void SetUp() override {
         fs::copy(std::string(DS_SOURCE_DIR) + "/tests/golden/models/llama", model(),
                  fs::copy_options::recursive);
-        options_.when = WeightCacheOptions::When::always;
-        options_.least_bytes = 0;
+        options_.mode = WeightCacheOptions::Mode::always;
+        options_.min_bytes = 0;
     }
     std::string model() const { return scratch_.file("model"); }
     std::string cache(const char* precision = "bf16") const {
@@ -39,12 +39,12 @@ class WeightCache : public ::testing::Test {
     std::vector<float> logits(Target& target) {
         const std::vector<TokenId> tokens = {5, 17, 23, 44};
         KvCache kv = target.make_cache(8);
-        const SequenceRows rows{&kv, tokens, {}, nullptr};
+        const SequenceTokens rows{&kv, tokens, {}, nullptr};
         ForwardOutput out;
         EXPECT_TRUE(target.forward(*exec_, {{&rows, 1}, {}, {}, true}, out).ok());
         return out.logits;
     }
-    std::string bytes_of(const std::string& path) {
+    std::string read_bytes(const std::string& path) {
         std::ifstream file(path, std::ios::binary);
         return {std::istreambuf_iterator<char>(file), {}};
     }
@@ -60,53 +60,53 @@ class WeightCache : public ::testing::Test {
 TEST_F(WeightCache, SecondLoadReadsThePackedWeightsAndComputesTheSameBits) {
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
         const auto first = load(precision);
-        const std::string place = cache(std::string(kernels::to_text(precision)).c_str());
-        EXPECT_EQ(first->load_report().cache, place);
+        const std::string path = cache(std::string(kernels::to_text(precision)).c_str());
+        EXPECT_EQ(first->load_report().cache, path);
         EXPECT_EQ(first->load_report().from_cache, 0u);
-        EXPECT_TRUE(fs::exists(place));
-        EXPECT_FALSE(fs::exists(place + ".partial"));
+        EXPECT_TRUE(fs::exists(path));
+        EXPECT_FALSE(fs::exists(path + ".partial"));
         const auto second = load(precision);
         EXPECT_EQ(second->load_report().from_cache, second->load_report().bytes);
         EXPECT_GT(second->load_report().from_cache, 0u);
-        EXPECT_TRUE(second->load_report().said.empty());
+        EXPECT_TRUE(second->load_report().messages.empty());
         EXPECT_EQ(logits(*first), logits(*second)) << kernels::to_text(precision);
     }
 }
 
-TEST_F(WeightCache, IsWrittenOnlyWhenItIsWantedAndPays) {
-    options_.when = WeightCacheOptions::When::off;
+TEST_F(WeightCache, IsWrittenOnlyIfEnabledAndSmaller) {
+    options_.mode = WeightCacheOptions::Mode::off;
     load();
     EXPECT_FALSE(fs::exists(cache()));
-    options_.when = WeightCacheOptions::When::pays;  // a bf16 folder: packing saves nothing
+    options_.mode = WeightCacheOptions::Mode::if_smaller;  // a bf16 folder: packing saves nothing
     load();
     EXPECT_FALSE(fs::exists(cache()));
     load(Precision::int8);
     EXPECT_TRUE(fs::exists(cache("int8")));
-    options_.when = WeightCacheOptions::When::always;
-    options_.least_bytes = std::uint64_t{64} << 20;
+    options_.mode = WeightCacheOptions::Mode::always;
+    options_.min_bytes = std::uint64_t{64} << 20;
     load();
     EXPECT_FALSE(fs::exists(cache()));
 }
 
-TEST_F(WeightCache, FilesThatChangedAreReadAgain) {
+TEST_F(WeightCache, RereadsChangedFiles) {
     load();
     const fs::path weights = model() + "/model-00001-of-00002.safetensors";
-    std::string bytes = bytes_of(weights);
+    std::string bytes = read_bytes(weights);
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 0x40);
     write(weights, bytes);
     const auto changed = load();
     EXPECT_EQ(changed->load_report().from_cache, 0u);
-    ASSERT_EQ(changed->load_report().said.size(), 1u);
-    EXPECT_NE(changed->load_report().said[0].find("have changed"), std::string::npos);
+    ASSERT_EQ(changed->load_report().messages.size(), 1u);
+    EXPECT_NE(changed->load_report().messages[0].find("have changed"), std::string::npos);
     const auto again = load();
     EXPECT_GT(again->load_report().from_cache, 0u);
     EXPECT_EQ(logits(*changed), logits(*again));
 }
 
-TEST_F(WeightCache, DamagedFilesAreNoticedAndReplaced) {
-    options_.when = WeightCacheOptions::When::always;
+TEST_F(WeightCache, ReplacesDamagedFiles) {
+    options_.mode = WeightCacheOptions::Mode::always;
     const auto expected = logits(*load());
-    const std::string whole = bytes_of(cache());
+    const std::string whole = read_bytes(cache());
     Rng rng(7);
     const std::size_t data = std::size_t{2} << 20;
     for (int i = 0; i < 40; ++i) {
@@ -132,27 +132,27 @@ TEST_F(WeightCache, DamagedFilesAreNoticedAndReplaced) {
     }
     write(cache(), whole.substr(0, whole.size() - 5000));
     const auto cut = load();
-    ASSERT_FALSE(cut->load_report().said.empty());
-    EXPECT_NE(cut->load_report().said[0].find(cache()), std::string::npos);
+    ASSERT_FALSE(cut->load_report().messages.empty());
+    EXPECT_NE(cut->load_report().messages[0].find(cache()), std::string::npos);
     load();
-    EXPECT_EQ(load()->load_report().said.size(), 0u);
+    EXPECT_EQ(load()->load_report().messages.size(), 0u);
 }
 
-TEST_F(WeightCache, PastTheSystemsCacheTheSameWeightsArePacked) {
-    options_.when = WeightCacheOptions::When::off;
-    const int probe = ::open((model() + "/config.json").c_str(), O_RDONLY | DirectReader::past_cache);
+TEST_F(WeightCache, PacksTheSameWeightsWithDirectReads) {
+    options_.mode = WeightCacheOptions::Mode::off;
+    const int probe = ::open((model() + "/config.json").c_str(), O_RDONLY | DirectIoReader::open_flags);
     if (probe >= 0) ::close(probe);
     ASSERT_TRUE(testing::write_tiny_gguf(scratch_.file("tiny.gguf"), 3).ok());
     for (const std::string& path : {model(), scratch_.file("tiny.gguf")}) {
         for (const Precision precision :
              {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
             std::vector<float> expected;
-            for (const bool past_cache : {false, true}) {
-                options_.past_cache = past_cache;
+            for (const bool bypass_page_cache : {false, true}) {
+                options_.bypass_page_cache = bypass_page_cache;
                 auto loaded = Target::load(path, *exec_, precision, {}, options_);
                 ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-                EXPECT_EQ((*loaded)->load_report().past_cache, past_cache && probe >= 0);
-                if (past_cache)
+                EXPECT_EQ((*loaded)->load_report().bypass_page_cache, bypass_page_cache && probe >= 0);
+                if (bypass_page_cache)
                     EXPECT_EQ(logits(**loaded), expected) << path;
                 else
                     expected = logits(**loaded);
@@ -161,8 +161,8 @@ TEST_F(WeightCache, PastTheSystemsCacheTheSameWeightsArePacked) {
     }
 }
 
-TEST_F(WeightCache, GoesToTheUsersFolderWhereTheModelsMayNotBeWritten) {
-    options_.beside = false;
+TEST_F(WeightCache, UsesTheUserFolderIfTheModelFolderIsReadOnly) {
+    options_.next_to_model = false;
     options_.folder = scratch_.file("user/packed");
     const auto first = load(Precision::int8);
     EXPECT_TRUE(first->load_report().cache.starts_with(options_.folder)) << first->load_report().cache;
@@ -170,24 +170,24 @@ TEST_F(WeightCache, GoesToTheUsersFolderWhereTheModelsMayNotBeWritten) {
     EXPECT_FALSE(fs::exists(cache("int8")));
 }
 
-TEST_F(WeightCache, OneProcessWritesAPlaceAtATime) {
-    const std::string place = scratch_.file("one.packed");
+TEST_F(WeightCache, OneProcessWritesAPathAtATime) {
+    const std::string path = scratch_.file("one.packed");
     std::string why_not;
-    auto first = WeightCacheWriter::create(place, "source", Precision::bf16, 1000, why_not);
+    auto first = WeightCacheWriter::create(path, "source", Precision::bf16, 1000, why_not);
     ASSERT_NE(first, nullptr) << why_not;
-    EXPECT_EQ(WeightCacheWriter::create(place, "source", Precision::bf16, 1000, why_not), nullptr);
+    EXPECT_EQ(WeightCacheWriter::create(path, "source", Precision::bf16, 1000, why_not), nullptr);
     EXPECT_NE(why_not.find("another process"), std::string::npos);
     ASSERT_TRUE(first->finish().ok());
     first.reset();
-    EXPECT_NE(WeightCacheReader::open(place, "source", Precision::bf16, why_not), nullptr) << why_not;
-    EXPECT_EQ(WeightCacheReader::open(place, "source", Precision::int8, why_not), nullptr);
+    EXPECT_NE(WeightCacheReader::open(path, "source", Precision::bf16, why_not), nullptr) << why_not;
+    EXPECT_EQ(WeightCacheReader::open(path, "source", Precision::int8, why_not), nullptr);
     // An unfinished writer keeps the existing file and leaves nothing behind.
-    WeightCacheWriter::create(place, "other", Precision::bf16, 1000, why_not).reset();
-    EXPECT_NE(WeightCacheReader::open(place, "source", Precision::bf16, why_not), nullptr) << why_not;
-    EXPECT_FALSE(fs::exists(place + ".partial"));
+    WeightCacheWriter::create(path, "other", Precision::bf16, 1000, why_not).reset();
+    EXPECT_NE(WeightCacheReader::open(path, "source", Precision::bf16, why_not), nullptr) << why_not;
+    EXPECT_FALSE(fs::exists(path + ".partial"));
 }
 
-TEST_F(WeightCache, IsNotWrittenWithoutRoomForIt) {
+TEST_F(WeightCache, IsNotWrittenWithoutFreeSpace) {
     std::string why_not;
     EXPECT_EQ(WeightCacheWriter::create(scratch_.file("big.packed"), "source", Precision::bf16,
                                         std::uint64_t{1} << 58, why_not),

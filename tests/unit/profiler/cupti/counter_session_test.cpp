@@ -14,10 +14,10 @@ struct Rig {
     CounterSession session;
     PhaseRecorder recorder;
 
-    explicit Rig(std::size_t most_ranges = 100) : Rig(std::make_unique<FakeCounters>(), most_ranges) {}
-    Rig(std::unique_ptr<FakeCounters> made, std::size_t most_ranges)
-        : fake(made.get()), session(std::move(made), most_ranges) {
-        recorder.set_listener(&session);
+    explicit Rig(std::size_t max_ranges = 100) : Rig(std::make_unique<FakeCounters>(), max_ranges) {}
+    Rig(std::unique_ptr<FakeCounters> made, std::size_t max_ranges)
+        : fake(made.get()), session(std::move(made), max_ranges) {
+        recorder.set_range_sink(&session);
     }
     void phase(Phase id) { const PhaseScope scope(recorder, id); }
     std::vector<CounterReading> take(bool all = true) {
@@ -48,7 +48,7 @@ TEST(CounterSession, CountsOutermostPhasesWithTheirChildren) {
     EXPECT_EQ(rig.fake->starts, 2) << "it goes on counting";
 }
 
-TEST(CounterSession, IsReadInTimeAndNeverInsideAPhase) {
+TEST(CounterSession, IsReadBetweenPhasesBeforeRangesRunOut) {
     Rig rig(8);
     ASSERT_EQ(rig.session.begin().state, CuptiState::ready);
     std::size_t read = 0;
@@ -62,22 +62,22 @@ TEST(CounterSession, IsReadInTimeAndNeverInsideAPhase) {
     read += rig.take().size();
     EXPECT_EQ(read, 150u);
     const CounterLosses losses = rig.session.take_losses();
-    EXPECT_EQ(losses.no_room + losses.dropped, 0u);
+    EXPECT_EQ(losses.skipped + losses.dropped, 0u);
     EXPECT_EQ(losses.failure, "");
     EXPECT_FALSE(rig.fake->misused);
-    EXPECT_LE(rig.fake->most_seen, 8u);
+    EXPECT_LE(rig.fake->max_seen, 8u);
 }
 
-TEST(CounterSession, WhatFindsNoRoomAndWhatTheHardwareDropsIsCounted) {
+TEST(CounterSession, CountsSkippedAndDroppedRanges) {
     Rig rig(4);
     rig.fake->drop_last = 1;
     ASSERT_EQ(rig.session.begin().state, CuptiState::ready);
     for (int i = 0; i < 7; ++i) rig.phase(Phase::head);
     EXPECT_EQ(rig.take().size(), 3u);
     const CounterLosses losses = rig.session.take_losses();
-    EXPECT_EQ(losses.no_room, 3u);
+    EXPECT_EQ(losses.skipped, 3u);
     EXPECT_EQ(losses.dropped, 1u);
-    EXPECT_EQ(rig.session.take_losses().no_room, 0u) << "told once";
+    EXPECT_EQ(rig.session.take_losses().skipped, 0u) << "told once";
     EXPECT_FALSE(rig.fake->misused);
 }
 
@@ -101,7 +101,7 @@ TEST(CounterSession, EveryRefusalNamesItsState) {
     EXPECT_EQ(busy.fake->closes, 1);
 }
 
-TEST(CounterSession, AFailureEndsTheCountingAndKeepsWhatWasRead) {
+TEST(CounterSession, FailureStopsCountingAndKeepsReadings) {
     for (const int at : {0, 1, 2}) {
         Rig rig;
         ASSERT_EQ(rig.session.begin().state, CuptiState::ready);
@@ -133,7 +133,7 @@ TEST(CounterLibrary, NeedsOnePassOnTheChipsOfH100AndH200) {
     }
 }
 
-TEST(CounterLibrary, SaysWhatIsMissing) {
+TEST(CounterLibrary, ReportsWhatIsMissing) {
     const auto api = make_counter_api("/nowhere/libcupti.so");
     const CuptiState state = api->probe().state;
     EXPECT_TRUE(state == CuptiState::no_library || state == CuptiState::not_built);

@@ -16,15 +16,15 @@ class FakeCounters final : public CounterApi {
     int start_answer = 0, push_answer = 0, pop_answer = 0, stop_answer = 0;
     std::uint64_t drop_last = 0;  ///< ranges at the end of each pass that are returned without values
     int starts = 0, stops = 0, closes = 0, opens = 0;
-    std::size_t room = 0, most_seen = 0;
+    std::size_t room = 0, max_seen = 0;
     bool misused = false;
 
     CuptiProbe probe() override { return open_answer; }
     int passes(const std::string&, std::span<const char* const>, std::string&) override { return 1; }
-    CuptiProbe open(std::span<const char* const> wanted, std::size_t most_ranges) override {
+    CuptiProbe open(std::span<const char* const> wanted, std::size_t max_ranges) override {
         ++opens;
         counters = wanted.size();
-        room = most_ranges;
+        room = max_ranges;
         return open_answer;
     }
     int start() override {
@@ -40,7 +40,7 @@ class FakeCounters final : public CounterApi {
         if (push_answer != 0) return push_answer;
         misused |= names.size() >= room || std::find(names.begin(), names.end(), name) != names.end();
         names.emplace_back(name);
-        most_seen = std::max(most_seen, names.size());
+        max_seen = std::max(max_seen, names.size());
         inside = true;
         return 0;
     }

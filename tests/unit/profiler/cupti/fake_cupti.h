@@ -58,7 +58,7 @@ class FakeCupti final : public CuptiApi {
     void write(const GpuActivity& activity) {
         if (buffer != nullptr && used + record_bytes > room) hand_over();
         if (buffer == nullptr) {
-            buffer = listener->buffer_wanted(room);
+            buffer = listener->buffer_requested(room);
             used = 0;
             if (buffer == nullptr) {
                 ++dropped;
@@ -74,7 +74,7 @@ class FakeCupti final : public CuptiApi {
         if (buffer == nullptr) return;
         std::uint8_t* full = buffer;
         buffer = nullptr;
-        listener->buffer_filled(full, used);
+        listener->buffer_completed(full, used);
     }
     /// Retains the current buffer, as CUPTI does with unfinished records.
     std::uint8_t* withhold(std::size_t& valid) {

@@ -43,7 +43,7 @@ struct Rig {
         : Rig(std::make_unique<FakeCupti>(), options) {}
     Rig(std::unique_ptr<FakeCupti> made, GpuSessionOptions options)
         : fake(made.get()), session(std::move(made), options) {
-        recorder.set_listener(&stack);
+        recorder.set_range_sink(&stack);
     }
     std::vector<GpuOp> take() {
         std::vector<GpuOp> ops;
@@ -57,7 +57,7 @@ struct Rig {
     std::vector<GpuCall> calls;
 };
 
-TEST(CuptiCandidates, PackagesOfPythonAreAmongThem) {
+TEST(CuptiCandidates, IncludePythonPackages) {
     namespace fs = std::filesystem;
     const testing::ScratchFolder folder;
     const std::string library = folder.file("lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13");
@@ -74,7 +74,7 @@ TEST(CuptiCandidates, PackagesOfPythonAreAmongThem) {
     EXPECT_EQ(cupti_candidates("mine.so"), std::vector<std::string>{"mine.so"});
 }
 
-TEST(GpuSession, KernelsOfAGraphFallIntoThePhasesOfTheirCapture) {
+TEST(GpuSession, GraphKernelsHaveTheirCapturePhase) {
     Rig rig;
     ASSERT_EQ(rig.session.open(Tier::t2).state, CuptiState::ready);
     {
@@ -119,7 +119,7 @@ TEST(GpuSession, KernelsOfAGraphFallIntoThePhasesOfTheirCapture) {
     EXPECT_EQ(rig.fake->forced_flushes, 1);
 }
 
-TEST(GpuSession, EagerKernelsTakeThePhaseOfTheirLaunch) {
+TEST(GpuSession, EagerKernelsHaveTheirLaunchPhase) {
     Rig rig;
     rig.session.open(Tier::t2);
     rig.session.begin_window();
@@ -148,7 +148,7 @@ TEST(GpuSession, EagerKernelsTakeThePhaseOfTheirLaunch) {
     EXPECT_EQ(rig.calls.size(), 1u);
 }
 
-TEST(GpuSession, AGraphInTwoPhasesIsNotGuessedAtTierOne) {
+TEST(GpuSession, TierOneLeavesMixedGraphsUnattributed) {
     Rig rig;
     ASSERT_EQ(rig.session.open(Tier::t1).state, CuptiState::ready);
     EXPECT_EQ(rig.fake->enabled.front(), CuptiActivity::graphs);
@@ -178,8 +178,8 @@ TEST(GpuSession, AGraphInTwoPhasesIsNotGuessedAtTierOne) {
     EXPECT_EQ(ops[1].phase, Phase::none);
 }
 
-TEST(GpuSession, NoBufferMeansDropsThatAreCounted) {
-    Rig rig({.buffer_bytes = 4 * FakeCupti::record_bytes, .most_buffers = 2, .flush_every = 0});
+TEST(GpuSession, MissingBuffersAreCounted) {
+    Rig rig({.buffer_bytes = 4 * FakeCupti::record_bytes, .max_buffers = 2, .flush_every = 0});
     rig.session.open(Tier::t2);
     rig.session.begin_window();
     const TimeNs now = monotonic_ns();
@@ -190,8 +190,8 @@ TEST(GpuSession, NoBufferMeansDropsThatAreCounted) {
     std::size_t other_valid = 0;
     std::uint8_t* other = rig.fake->withhold(other_valid);
     for (int i = 0; i < 3; ++i) rig.fake->write(kernel(0, 1, "k", now));  // there is no third buffer
-    rig.fake->listener->buffer_filled(kept, valid);
-    rig.fake->listener->buffer_filled(other, other_valid);
+    rig.fake->listener->buffer_completed(kept, valid);
+    rig.fake->listener->buffer_completed(other, other_valid);
     rig.fake->write(kernel(0, 1, "k", now));  // buffers are used again
     rig.session.end_window();
     EXPECT_EQ(rig.take().size(), 9u);
@@ -200,7 +200,7 @@ TEST(GpuSession, NoBufferMeansDropsThatAreCounted) {
 }
 
 TEST(GpuSession, AFullQueueAndForgottenLaunchesAreCounted) {
-    Rig rig({.most_queued = 5, .most_launches = 2, .flush_every = 0});
+    Rig rig({.max_queued = 5, .max_launches = 2, .flush_every = 0});
     rig.session.open(Tier::t2);
     rig.session.begin_window();
     for (std::uint32_t i = 1; i <= 4; ++i) rig.launch(i);
@@ -258,7 +258,7 @@ TEST(GpuSession, RunsAreWindowsOfOneSession) {
     EXPECT_EQ(rig.fake->subscriptions, 1);
 }
 
-TEST(GpuSession, LateAttachIsSeen) {
+TEST(GpuSession, DetectsLateAttach) {
     Rig rig;
     rig.session.open(Tier::t2);
     rig.fake->listener->node_cloned(0x2'0000'0001, 0x1'0000'0001);  // captured before the session
@@ -285,7 +285,7 @@ TEST(GpuSession, EveryRefusalHasANameAndARemedy) {
     EXPECT_NE(cupti_refusal(39, "m", "CUPTI for Kineto", "x").text.find("Kineto"), std::string::npos);
 }
 
-TEST(GpuSession, RefusalsAndDeathReachTheState) {
+TEST(GpuSession, RefusalsAndFatalErrorsSetTheState) {
     auto made = std::make_unique<FakeCupti>();
     made->subscribe_answer = cupti_refusal(39, "busy", "Nsight Systems", "subscribing");
     GpuSession held(std::move(made));
@@ -299,7 +299,7 @@ TEST(GpuSession, RefusalsAndDeathReachTheState) {
 
     Rig dies;
     dies.session.open(Tier::t2);
-    dies.fake->listener->died(9);
+    dies.fake->listener->on_fatal_error(9);
     EXPECT_EQ(dies.session.state().state, CuptiState::fatal);
 
     Rig mixed;
@@ -308,14 +308,14 @@ TEST(GpuSession, RefusalsAndDeathReachTheState) {
     EXPECT_EQ(mixed.session.tier(), Tier::t1);
 }
 
-TEST(GpuSession, ThreadsKeepTheirOwnPhases) {
+TEST(GpuSession, PhasesAreThreadLocal) {
     Rig rig;
     rig.session.open(Tier::t2);
     PhaseScope head(rig.recorder, Phase::head);
     std::thread other([&] {
         PhaseRecorder recorder;
         GpuPhaseStack stack;
-        recorder.set_listener(&stack);
+        recorder.set_range_sink(&stack);
         PhaseScope verify(recorder, Phase::verify);
         rig.fake->listener->node_created(2);
         EXPECT_EQ(current_gpu_context().phase, Phase::verify);
@@ -324,7 +324,7 @@ TEST(GpuSession, ThreadsKeepTheirOwnPhases) {
     EXPECT_EQ(current_gpu_context().phase, Phase::head);
 }
 
-TEST(GpuSession, TheRealLibraryNamesItsStateHere) {
+TEST(GpuSession, RealLibraryReportsItsState) {
     const auto api = make_cupti_api();
     const CuptiProbe probe = api->probe();
     EXPECT_FALSE(probe.text.empty());
@@ -347,25 +347,25 @@ TEST(GpuSession, CounterPermissionIsReadFromTheDriver) {
     EXPECT_NE(denied.remedy.find("NVreg_RestrictProfilingToAdminUsers=0"), std::string::npos);
 }
 
-TEST(GpuPhaseMap, HistoriesOfReusedIds) {
+TEST(GpuPhaseMap, KeepsHistoriesOfReusedIds) {
     GpuPhaseMap map;
     map.created(1, Phase::head, 10);
     map.destroyed(1, 20);
     map.created(1, Phase::verify, 30);
-    EXPECT_EQ(map.phase_of(1, 15), Phase::head);
-    EXPECT_EQ(map.phase_of(1, 25), Phase::head);  // its record arrives late
-    EXPECT_EQ(map.phase_of(1, 35), Phase::verify);
-    EXPECT_EQ(map.phase_of(1, 5), std::nullopt);
+    EXPECT_EQ(map.find_phase(1, 15), Phase::head);
+    EXPECT_EQ(map.find_phase(1, 25), Phase::head);  // its record arrives late
+    EXPECT_EQ(map.find_phase(1, 35), Phase::verify);
+    EXPECT_EQ(map.find_phase(1, 5), std::nullopt);
     map.forget_before(25);
-    EXPECT_EQ(map.phase_of(1, 15), std::nullopt);
-    EXPECT_EQ(map.phase_of(1, 35), Phase::verify);
+    EXPECT_EQ(map.find_phase(1, 15), std::nullopt);
+    EXPECT_EQ(map.find_phase(1, 35), Phase::verify);
     map.destroyed(1, 40);
     map.forget_before(50);
     EXPECT_EQ(map.size(), 0u);
 }
 
 // Random captures, instantiations and destructions with reused ids. A plain list of all events is the oracle.
-TEST(GpuPhaseMap, EqualsAListOfEverything) {
+TEST(GpuPhaseMap, MatchesAnEventList) {
     rc::check([] {
         struct Event {
             TimeNs time;
@@ -401,7 +401,7 @@ TEST(GpuPhaseMap, EqualsAListOfEverything) {
                 std::optional<Phase> wanted;
                 for (const Event& event : events)
                     if (event.time <= time) wanted = event.phase;
-                RC_ASSERT(map.phase_of(node, time) == wanted);
+                RC_ASSERT(map.find_phase(node, time) == wanted);
             }
     });
 }

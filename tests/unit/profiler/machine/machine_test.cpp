@@ -7,7 +7,7 @@
 namespace draftscope {
 namespace {
 
-TEST(Machine, DescribesThisOne) {
+TEST(Machine, DescribesThisMachine) {
     const Machine machine = describe_machine();
     EXPECT_GE(machine.cores, 1);
     EXPECT_FALSE(machine.cpu_name.empty());

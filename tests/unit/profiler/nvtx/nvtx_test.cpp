@@ -35,12 +35,12 @@ void play_round(PhaseRecorder& recorder, int round) {
     PhaseScope verify(recorder, Phase::verify);
 }
 
-TEST(Nvtx, ListenerSeesExactlyTheRangesOfTheRing) {
-    if (external_tool_wanted()) return;  // runs as the child of StandsBackForAnExternalTool
+TEST(Nvtx, InjectionReceivesTheRingsRanges) {
+    if (external_tool_wanted()) return;  // runs as the child of YieldsToAnExternalTool
     NvtxMirror mirror;
     ASSERT_TRUE(mirror.attached());
     PhaseRecorder recorder;
-    recorder.set_listener(&mirror);
+    recorder.set_range_sink(&mirror);
     nvtx_capture_start();
     recorder.set_round(-1);
     { PhaseScope prefill(recorder, Phase::prefill); }
@@ -68,7 +68,7 @@ TEST(Nvtx, RangesAndRingAgreeInTime) {
     if (external_tool_wanted()) return;
     NvtxMirror mirror;
     PhaseRecorder recorder;
-    recorder.set_listener(&mirror);
+    recorder.set_range_sink(&mirror);
     nvtx_capture_start();
     { PhaseScope scope(recorder, Phase::verify); }
     nvtx_capture_stop();
@@ -83,24 +83,24 @@ TEST(Nvtx, RangesAndRingAgreeInTime) {
     EXPECT_GE(seen[0].end_ns, scale.to_monotonic_ns(ring[0].end_ticks) - ns_per_ms);
 }
 
-TEST(Nvtx, ThreadsHaveStacksOfTheirOwn) {
+TEST(Nvtx, ThreadsHaveSeparateStacks) {
     if (external_tool_wanted()) return;
     nvtx_capture_start();
     const auto work = [] {
         NvtxMirror mirror;
         PhaseRecorder recorder;
-        recorder.set_listener(&mirror);
+        recorder.set_range_sink(&mirror);
         for (int i = 0; i < 100; ++i) play_round(recorder, i);
     };
     std::thread a(work), b(work);
     a.join();
     b.join();
     nvtx_capture_stop();
-    int deepest = 0;
+    int max_depth = 0;
     const auto seen = nvtx_capture_take();
     EXPECT_EQ(seen.size(), 2u * 100u * 19u);
-    for (const NvtxRange& range : seen) deepest = std::max(deepest, range.depth);
-    EXPECT_EQ(deepest, 1);
+    for (const NvtxRange& range : seen) max_depth = std::max(max_depth, range.depth);
+    EXPECT_EQ(max_depth, 1);
 }
 
 TEST(Nvtx, ListenerNameTellsWhoListens) {
@@ -109,7 +109,7 @@ TEST(Nvtx, ListenerNameTellsWhoListens) {
         NvtxMirror mirror;
         EXPECT_FALSE(mirror.attached());
         PhaseRecorder recorder;
-        recorder.set_listener(&mirror);
+        recorder.set_range_sink(&mirror);
         nvtx_capture_start();
         play_round(recorder, 0);
         EXPECT_TRUE(nvtx_capture_take().empty());
@@ -135,7 +135,7 @@ std::string in_child(const std::string& library, const std::string& test) {
 }
 
 // The loader looks for a tool once per process, so a child process gets the path of one (that does not load).
-TEST(Nvtx, StandsBackForAnExternalTool) {
+TEST(Nvtx, YieldsToAnExternalTool) {
     if (external_tool_wanted()) return;
     in_child("/nonexistent/libtool.so", "Nvtx.ListenerNameTellsWhoListens");
 }
@@ -147,7 +147,7 @@ TEST(Nvtx, PlaysARoundForATool) {
     EXPECT_TRUE(nvtx_tool_listens());
     EXPECT_EQ(nvtx_listener_name(), "external tool (NVTX_INJECTION64_PATH)");
     PhaseRecorder recorder;
-    recorder.set_listener(&mirror);
+    recorder.set_range_sink(&mirror);
     recorder.set_round(41);
     PhaseScope topk(recorder, Phase::topk, 3, 5, 6000000000);
     PhaseScope softmax(recorder, Phase::softmax, 3);
@@ -174,7 +174,7 @@ TEST(Nvtx, ListensToALibrary) {
     nvtx_capture_start();
     NvtxMirror mirror;  // our own ranges still arrive, in addition to the library's
     PhaseRecorder recorder;
-    recorder.set_listener(&mirror);
+    recorder.set_range_sink(&mirror);
     {
         PhaseScope verify(recorder, Phase::verify);
         work(2);

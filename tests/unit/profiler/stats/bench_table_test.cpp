@@ -8,7 +8,7 @@ namespace draftscope {
 namespace {
 
 /// Rounds that commit `committed` tokens in `ns` of counted time, `head_ns` of it in the head.
-HeadUnit unit(double rounds, double committed, double ns, double head_ns = 0) {
+HeadSample unit(double rounds, double committed, double ns, double head_ns = 0) {
     return {rounds, committed, rounds, committed, head_ns, ns};
 }
 
@@ -47,7 +47,7 @@ TEST(BenchTable, SumsThenDividesOverAllAndByCategory) {
     EXPECT_FALSE(full.all.spread);             // one repetition
 }
 
-TEST(BenchTable, TheCostModelIsAgainstTheFullHeadOfTheSameKind) {
+TEST(BenchTable, CostModelUsesTheMatchingFullHead) {
     const BenchTable table = bench_table(samples());
     EXPECT_FALSE(table.rows[0].cost.tau);
     const AcceptanceCost& cost = table.rows[2].cost;
@@ -62,7 +62,7 @@ TEST(BenchTable, TheCostModelIsAgainstTheFullHeadOfTheSameKind) {
 TEST(BenchTable, RepetitionsGiveASpreadAndOneSum) {
     BenchSamples two = samples();
     for (BenchMethodSamples& method : two.methods) method.units.push_back(method.units.front());
-    for (HeadUnit& one : two.methods[2].units[1]) one.step_ns *= 2;
+    for (HeadSample& one : two.methods[2].units[1]) one.step_ns *= 2;
     const BenchTable table = bench_table(two);
     EXPECT_NEAR(*table.rows[1].all.spread, 0, 1e-12);
     const double first = 400.0 / 275, second = 400.0 / 550;
@@ -72,7 +72,7 @@ TEST(BenchTable, RepetitionsGiveASpreadAndOneSum) {
     EXPECT_EQ(table.rows[2].all.prompts, 3u);
 }
 
-TEST(BenchTable, WhatOnlyOneDecodedIsNotInTheRatio) {
+TEST(BenchTable, RatioUsesCommonPrompts) {
     BenchSamples part = samples();
     part.methods[2].units[0][1] = {};
     const BenchTable table = bench_table(part);
@@ -110,7 +110,7 @@ TEST(BenchTable, IntervalsComeFromConversations) {
     EXPECT_GT(bench_table(many).rows[1].all.tokens_per_second, 0);
 }
 
-TEST(BenchTable, NothingDecodedIsNoNumber) {
+TEST(BenchTable, NoRoundsGiveNoNumbers) {
     BenchSamples none = samples();
     for (BenchMethodSamples& method : none.methods) method.units = {{{}, {}, {}}};
     const BenchTable table = bench_table(none);

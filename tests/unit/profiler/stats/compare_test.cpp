@@ -39,7 +39,7 @@ RunRow usual_run() {
 }
 
 /// Prompts of different weight: a backbone of 100 us, the head and verification, 20 rounds each.
-Snapshot run_of(const Shape& shape) {
+Snapshot make_run(const Shape& shape) {
     Capture capture;
     RunStarted started;
     started.run = shape.run.id == 0 ? usual_run() : shape.run;
@@ -105,18 +105,18 @@ const ComparedQuantity& phase(const Comparison& c, const std::string& name) {
     return c.speed;
 }
 
-TEST(Compare, AFasterHeadIsSeenWhereItIs) {
+TEST(Compare, AttributesAFasterHead) {
     Shape a, b;
     b.head_ns = 100'000;
     b.seed = 2;
     b.run = usual_run();
     b.run.head = "slimspec:rank=72";
-    const Comparison c = compared(run_of(a), run_of(b));
+    const Comparison c = compared(make_run(a), make_run(b));
     EXPECT_EQ(c.pairs, 20u);
     EXPECT_EQ(c.same_tokens, 20u);
     EXPECT_NEAR(c.speed.ratio.value, 1000.0 / 800.0, 0.02);
     ASSERT_TRUE(c.speed.ratio.interval);
-    EXPECT_TRUE(c.speed.ratio.interval->holds(1.25)) << c.speed.ratio.interval->low;
+    EXPECT_TRUE(c.speed.ratio.interval->contains(1.25)) << c.speed.ratio.interval->low;
     EXPECT_EQ(c.speed.change, Change::better);
     EXPECT_DOUBLE_EQ(c.tau.ratio.value, 1);
     EXPECT_EQ(c.tau.change, Change::none_shown);
@@ -133,27 +133,27 @@ TEST(Compare, AFasterHeadIsSeenWhereItIs) {
     EXPECT_TRUE(c.warnings.empty()) << c.warnings[0];
 }
 
-TEST(Compare, TheVerdictSaysOfTauWhatTheTableDoes) {
+TEST(Compare, VerdictMatchesTheTauRow) {
     Shape a, b;
     a.fewer = b.fewer = 0.2;
     b.seed = 2;
-    const Comparison same = compared(run_of(a), run_of(b));
+    const Comparison same = compared(make_run(a), make_run(b));
     ASSERT_EQ(same.tau.change, Change::none_shown);
     EXPECT_THAT(same.verdict, HasSubstr("tau shows no change ("));
     b.fewer = 0.6;
-    const Comparison less = compared(run_of(a), run_of(b));
+    const Comparison less = compared(make_run(a), make_run(b));
     ASSERT_EQ(less.tau.change, Change::worse);
     EXPECT_THAT(less.verdict, HasSubstr("tau falls by "));
 }
 
-TEST(Compare, EqualRunsShowNoDifferenceAsOftenAsTheySay) {
+TEST(Compare, FalsePositiveRateIsNominal) {
     int shown = 0;
     for (std::uint64_t seed = 10; seed < 50; seed += 2) {
         Shape a, b;
         a.prompts = b.prompts = 15;
         a.seed = seed;
         b.seed = seed + 1;
-        shown += compared(run_of(a), run_of(b)).speed.change == Change::none_shown ? 0 : 1;
+        shown += compared(make_run(a), make_run(b)).speed.change == Change::none_shown ? 0 : 1;
     }
     EXPECT_LE(shown, 4);  // 20 comparisons at 5 %: more than 4 occur in 3 of 1000 cases
 }
@@ -162,18 +162,18 @@ TEST(Compare, FewPromptsGetNoInterval) {
     Shape a, b;
     a.prompts = b.prompts = 3;
     b.head_ns = 100'000;
-    const Comparison c = compared(run_of(a), run_of(b));
+    const Comparison c = compared(make_run(a), make_run(b));
     EXPECT_FALSE(c.speed.ratio.interval);
     EXPECT_EQ(c.speed.change, Change::no_interval);
     EXPECT_THAT(c.verdict, HasSubstr("3 conversations: intervals need at least 6"));
 }
 
-TEST(Compare, WhatDoesNotBelongTogetherIsRefusedUnlessForced) {
-    const Snapshot a = run_of({});
+TEST(Compare, IncomparableRunsNeedForce) {
+    const Snapshot a = make_run({});
     const auto refused = [&](RunRow run, const char* reason) {
         Shape shape;
         shape.run = run;
-        const Snapshot b = run_of(shape);
+        const Snapshot b = make_run(shape);
         const auto result = compare_runs(a, 1, b, 1);
         ASSERT_FALSE(result.ok()) << reason;
         EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
@@ -204,68 +204,68 @@ TEST(Compare, WhatDoesNotBelongTogetherIsRefusedUnlessForced) {
     refused(run, "temperature (0 and 1)");
 }
 
-TEST(Compare, AMachineThatDifferedIsNotTakenForTheHead) {
+TEST(Compare, MachineDifferencesAreNotAttributedToTheHead) {
     Shape a, b;
     b.seed = 2;
     b.head_ns = 1.5 * a.head_ns;
     b.verify_ns = 1.5 * a.verify_ns;
     b.backbone_ns = 1.5 * a.backbone_ns;
-    const Comparison slower = compared(run_of(a), run_of(b));
+    const Comparison slower = compared(make_run(a), make_run(b));
     ASSERT_TRUE(slower.machine && slower.machine->differs);
     EXPECT_TRUE(*slower.machine->differs);
     EXPECT_NEAR(slower.machine->ratio.value, 1.5, 0.02);
     ASSERT_TRUE(slower.adjusted_speed && slower.adjusted_speed->interval);
     EXPECT_NEAR(slower.adjusted_speed->value, 1, 0.02);
-    EXPECT_TRUE(slower.adjusted_speed->interval->holds(1));
+    EXPECT_TRUE(slower.adjusted_speed->interval->contains(1));
     EXPECT_THAT(slower.verdict, HasSubstr("The machine was slower while B ran"));
     EXPECT_THAT(slower.verdict, HasSubstr("no difference beyond the machine's is shown"));
     EXPECT_THAT(slower.verdict, HasSubstr("As measured: B is 3"));
     // In addition, a faster head.
     b.head_ns = 0.75 * a.head_ns;
-    const Comparison both = compared(run_of(a), run_of(b));
+    const Comparison both = compared(make_run(a), make_run(b));
     ASSERT_TRUE(both.adjusted_speed && both.adjusted_speed->interval);
     EXPECT_NEAR(both.adjusted_speed->value, 1000.0 / 850, 0.03);
     EXPECT_GT(both.adjusted_speed->interval->low, 1);
     EXPECT_THAT(both.verdict, ::testing::Not(HasSubstr("no difference beyond")));
 }
 
-TEST(Compare, TheMachineIsHeldToNothingElse) {
+TEST(Compare, MachineControlNeedsEqualVerification) {
     Shape a, b;
     b.seed = 2;
     b.verify_ns = 1.5 * a.verify_ns;
     b.run = usual_run();
     b.run.threads = 2;
-    EXPECT_FALSE(compared(run_of(a), run_of(b)).machine) << "other threads verify at another speed";
+    EXPECT_FALSE(compared(make_run(a), make_run(b)).machine) << "other threads verify at another speed";
     b.run = usual_run();
     b.tree_nodes = a.tree_nodes + 1;
-    EXPECT_FALSE(compared(run_of(a), run_of(b)).machine) << "no tree is equal";
+    EXPECT_FALSE(compared(make_run(a), make_run(b)).machine) << "no tree is equal";
     b.tree_nodes = a.tree_nodes;
     a.prompts = b.prompts = 5;
-    const Comparison few = compared(run_of(a), run_of(b));
+    const Comparison few = compared(make_run(a), make_run(b));
     ASSERT_TRUE(few.machine);
     EXPECT_FALSE(few.machine->differs);
     EXPECT_THAT(few.warnings, ::testing::Contains(HasSubstr("the machine may have differed")));
     b.verify_ns = 1.02 * a.verify_ns;
     a.prompts = b.prompts = 20;
     a.noise = b.noise = 0.001;
-    const Comparison near = compared(run_of(a), run_of(b));
+    const Comparison near = compared(make_run(a), make_run(b));
     ASSERT_TRUE(near.machine && near.machine->differs);
     EXPECT_FALSE(*near.machine->differs) << "a head may leave other caches behind";
 }
 
-TEST(Compare, OtherTextsAreRefusedAndOtherSettingsAreSaid) {
+TEST(Compare, RejectsOtherTextsAndReportsOtherSettings) {
     const auto shaped = [](const char* settings) {
         Shape shape;
         shape.run = usual_run();
         shape.run.config_json = settings;
         return shape;
     };
-    const Snapshot a = run_of(shaped(R"({"max_new": 8, "ignore_eos": false, "raw": false})"));
+    const Snapshot a = make_run(shaped(R"({"max_new": 8, "ignore_eos": false, "raw": false})"));
     for (const auto& [settings, reason] :
          {std::pair{R"({"max_new": 64, "ignore_eos": false, "raw": false})", "max-new (8 and 64)"},
           {R"({"max_new": 8, "ignore_eos": true, "raw": false})", "ignore-eos (false and true)"},
           {R"({"max_new": 8, "ignore_eos": false, "raw": true})", "raw (false and true)"}}) {
-        const auto refused = compare_runs(a, 1, run_of(shaped(settings)), 1);
+        const auto refused = compare_runs(a, 1, make_run(shaped(settings)), 1);
         ASSERT_FALSE(refused.ok()) << reason;
         EXPECT_THAT(refused.error().message, HasSubstr(reason));
     }
@@ -273,7 +273,7 @@ TEST(Compare, OtherTextsAreRefusedAndOtherSettingsAreSaid) {
     other.run.threads = 2;
     other.run.head = "microspec";
     other.run.seed = 7;
-    const Comparison c = compared(a, run_of(other));
+    const Comparison c = compared(a, make_run(other));
     EXPECT_FALSE(c.forced);
     EXPECT_THAT(c.warnings, ::testing::Contains(HasSubstr("threads (1 and 2)")));
 }
@@ -281,15 +281,15 @@ TEST(Compare, OtherTextsAreRefusedAndOtherSettingsAreSaid) {
 TEST(Compare, PairsByNameAndText) {
     Shape shape;
     shape.prompts = 12;
-    const Snapshot a = run_of(shape);
+    const Snapshot a = make_run(shape);
     shape.prompts = 9;
-    const Snapshot fewer = run_of(shape);
+    const Snapshot fewer = make_run(shape);
     const Comparison c = compared(a, fewer);
     EXPECT_EQ(c.pairs, 9u);
     EXPECT_EQ(c.only_a, 3u);
     EXPECT_EQ(c.only_b, 0u);
     EXPECT_THAT(c.warnings[0], HasSubstr("3 of A's prompts"));
-    Snapshot other = run_of(shape);
+    Snapshot other = make_run(shape);
     for (auto& prompt : other.prompts) {
         PromptRow changed = *prompt;
         changed.text = "something else";
@@ -301,16 +301,16 @@ TEST(Compare, PairsByNameAndText) {
     EXPECT_FALSE(compare_runs(a, 1, a, 7).ok());
 }
 
-TEST(Compare, OtherTokensAreSaid) {
+TEST(Compare, ReportsDifferentTokens) {
     Shape a, b;
     b.committed = 3;
-    const Comparison c = compared(run_of(a), run_of(b));
+    const Comparison c = compared(make_run(a), make_run(b));
     EXPECT_EQ(c.same_tokens, 0u);
     EXPECT_NEAR(c.tau.ratio.value, 1.5, 1e-9);
     EXPECT_THAT(c.warnings[0], HasSubstr("20 of 20 prompts have different tokens"));
 }
 
-TEST(CompareText, APhaseOfOneRunAloneIsSaidToBe) {
+TEST(CompareText, MarksPhasesOfOneRun) {
     ComparedQuantity gather;
     gather.name = "gather";
     gather.unit = "us per round";

@@ -33,8 +33,8 @@ TEST(CostModel, BreakEvenIsWherePredictedIsOne) {
 }
 
 /// Rounds of 10 units of time outside the head. The full head takes 4, the other head 1.
-PairedUnit unit(double rounds, double committed, double full_committed) {
-    PairedUnit unit;
+PairedSample unit(double rounds, double committed, double full_committed) {
+    PairedSample unit;
     unit.head = {rounds, committed, rounds, committed, rounds * 1, rounds * 11};
     unit.full = {rounds, full_committed, rounds, full_committed, rounds * 4, rounds * 14};
     unit.base = unit.full_run = unit.full;
@@ -43,7 +43,7 @@ PairedUnit unit(double rounds, double committed, double full_committed) {
 }
 
 TEST(CostModel, SumsThenDivides) {
-    const PairedUnit units[] = {unit(10, 20, 25), unit(30, 90, 105)};
+    const PairedSample units[] = {unit(10, 20, 25), unit(30, 90, 105)};
     const AcceptanceCost cost = acceptance_cost(units);
     EXPECT_DOUBLE_EQ(cost.tau->value, 110.0 / 40);
     EXPECT_DOUBLE_EQ(cost.rho_tau->value, 110.0 / 130);
@@ -58,10 +58,10 @@ TEST(CostModel, SumsThenDivides) {
     EXPECT_FALSE(cost.rho_tau->interval);  // two units
 }
 
-TEST(CostModel, WhatIsNotKnownIsAbsent) {
+TEST(CostModel, UnknownQuantitiesAreAbsent) {
     EXPECT_FALSE(acceptance_cost({}).tau);
     // A shadow head has no steps of its own, so the driving run's T_non-head is used.
-    PairedUnit shadow = unit(10, 20, 25);
+    PairedSample shadow = unit(10, 20, 25);
     shadow.head.step_ns = shadow.full.step_ns = 0;
     shadow.base = shadow.full_run = shadow.head_run = {};
     AcceptanceCost cost = acceptance_cost({&shadow, 1});
@@ -81,10 +81,10 @@ TEST(CostModel, WhatIsNotKnownIsAbsent) {
     EXPECT_FALSE(cost.nu);
 }
 
-TEST(CostModel, HeadsSeenInDifferentRoundsAreComparedThroughTheDrivingOne) {
+TEST(CostModel, DifferentRoundsAreComparedThroughTheDrivingHead) {
     // The head ran in 10 rounds in which the driving head committed 20. The full head ran in 4 other rounds
     // with easier text, in which the driving head committed 12.
-    PairedUnit unit;
+    PairedSample unit;
     unit.head = {10, 18};
     unit.drive_at_head = {10, 20};
     unit.full = {4, 15};
@@ -97,18 +97,18 @@ TEST(CostModel, HeadsSeenInDifferentRoundsAreComparedThroughTheDrivingOne) {
 }
 
 TEST(CostModel, SpeedIsMeasuredOnTheTextsThatBothDrove) {
-    std::vector<PairedUnit> units = {unit(10, 20, 25), unit(10, 40, 25)};
+    std::vector<PairedSample> units = {unit(10, 20, 25), unit(10, 40, 25)};
     units[1].full_run = units[1].head_run = {};  // the full head did not decode this prompt
     const AcceptanceCost cost = acceptance_cost(units);
     EXPECT_DOUBLE_EQ(cost.measured->value, (20.0 / 110) / (25.0 / 140));
 }
 
-TEST(CostModel, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {
+TEST(CostModel, IntervalsHaveNominalCoverage) {
     Rng rng(11);
     int covered = 0, wide = 0;
     constexpr int runs = 120;
     for (int run = 0; run < runs; ++run) {
-        std::vector<PairedUnit> units;
+        std::vector<PairedSample> units;
         for (int i = 0; i < 40; ++i) {
             const double level = 2 + rng.uniform();  // prompts differ, but both heads equally
             units.push_back(
@@ -128,9 +128,9 @@ TEST(CostModel, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {
     EXPECT_EQ(wide, 0);  // pairing removes the difference between prompts
 }
 
-TEST(CostModel, HeadsThatNeverDifferedAreNotKnownToBeEqual) {
+TEST(CostModel, EqualHeadsStillHaveAnInterval) {
     // Eight equal rounds in each of six conversations: the effect of one more round is unknown.
-    std::vector<PairedUnit> units(6, unit(8, 20, 20));
+    std::vector<PairedSample> units(6, unit(8, 20, 20));
     const Interval interval = acceptance_cost(units).rho_tau->interval.value();
     EXPECT_LT(interval.low, 0.96);
     EXPECT_GT(interval.high, 1.04);
@@ -138,8 +138,8 @@ TEST(CostModel, HeadsThatNeverDifferedAreNotKnownToBeEqual) {
     EXPECT_FALSE(acceptance_cost(units).rho_tau->interval);
 }
 
-TEST(CostModel, TheSameUnitsGiveTheSameIntervals) {
-    std::vector<PairedUnit> units;
+TEST(CostModel, IntervalsAreReproducible) {
+    std::vector<PairedSample> units;
     for (int i = 0; i < 8; ++i) units.push_back(unit(10 + i, 22 + i, 26));
     const auto a = acceptance_cost(units), b = acceptance_cost(units);
     EXPECT_EQ(a.predicted->interval->low, b.predicted->interval->low);

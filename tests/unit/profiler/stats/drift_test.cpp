@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 
 constexpr VerifyShape chain{4, 1}, tree{12, 1};
 
-TEST(Drift, EqualTreesAloneAreCompared) {
+TEST(Drift, ComparesOnlyEqualTrees) {
     const VerifyPair pair{{{chain, {10, 1000}}, {tree, {4, 800}}}, {{chain, {5, 1000}}}};
     const MatchedTime time = matched(pair);
     EXPECT_DOUBLE_EQ(time.rounds, 5);
@@ -47,12 +47,12 @@ BenchSamples samples(double factor, const std::vector<double>& of_block) {
 
 const std::vector<std::string> names = {"full", "small"};
 
-TEST(BenchDriftTest, ASteadyMachineIsSilent) {
+TEST(BenchDriftTest, NoWarningOnASteadyMachine) {
     EXPECT_THAT(drift_warnings(bench_drift(samples(1, {1, 1, 1})), names), IsEmpty());
     EXPECT_THAT(drift_warnings(bench_drift(samples(1.03, {1, 1.05, 1})), names), IsEmpty());
 }
 
-TEST(BenchDriftTest, AMethodThatMetASlowerMachineIsSaid) {
+TEST(BenchDriftTest, WarnsOfASlowerMachine) {
     const BenchDrift drift = bench_drift(samples(1.2, {1, 1, 1}));
     ASSERT_EQ(drift.methods.size(), 1u);
     EXPECT_NEAR(drift.methods[0].control.ratio.value, 1.2, 1e-9);
@@ -60,7 +60,7 @@ TEST(BenchDriftTest, AMethodThatMetASlowerMachineIsSaid) {
                 ElementsAre(HasSubstr("20.0 % more time per round under small than under full")));
 }
 
-TEST(BenchDriftTest, BlocksThatWanderAreSaid) {
+TEST(BenchDriftTest, WarnsOfVaryingBlocks) {
     const BenchDrift drift = bench_drift(samples(1, {0.8, 1, 1.2}));
     ASSERT_EQ(drift.blocks.size(), 2u);
     EXPECT_NEAR(drift.blocks[0].low, 0.8, 0.01);
@@ -68,7 +68,7 @@ TEST(BenchDriftTest, BlocksThatWanderAreSaid) {
     EXPECT_THAT(drift_warnings(drift, names), ElementsAre(HasSubstr("varied")));
 }
 
-TEST(BenchDriftTest, OneBlockTakesNoTurns) {
+TEST(BenchDriftTest, WarnsOfASingleBlock) {
     EXPECT_THAT(drift_warnings(bench_drift(samples(1, {1})), names),
                 ElementsAre(HasSubstr("did not take turns")));
 }

@@ -75,7 +75,7 @@ TEST(HeadCosts, CalibrationServesAsFullReference) {
     EXPECT_DOUBLE_EQ(full.bytes->constant_ns, 0.0);
 }
 
-TEST(HeadReads, EachKindOfBytesIsExplainedByItsOwnProbe) {
+TEST(HeadTraffic, UsesTheProbeOfEachKindOfRead) {
     HeadStats stats;
     stats.head = "specvocab";
     stats.bytes_per_round = 9000;
@@ -83,35 +83,35 @@ TEST(HeadReads, EachKindOfBytesIsExplainedByItsOwnProbe) {
     stats.head_ns_per_round = 1500;
     RunRow run;
     run.config_json = R"({"head_streamed_bytes": {"specvocab": 1000}})";
-    HeadReads reads = head_reads(run, stats);
+    HeadTraffic reads = head_traffic(run, stats);
     EXPECT_DOUBLE_EQ(reads.streamed, 3000);
     EXPECT_DOUBLE_EQ(reads.gathered, 6000);
     EXPECT_FALSE(reads.explained_ns);  // no probe was run
     run.machine_json = R"({"read_gb_per_s":20.0})";
-    EXPECT_FALSE(head_reads(run, stats).explained_ns);  // no probe of scattered rows
+    EXPECT_FALSE(head_traffic(run, stats).explained_ns);  // no probe of scattered rows
     run.machine_json = R"({"read_gb_per_s":20.0,"scattered_read_gb_per_s":10.0})";
-    reads = head_reads(run, stats);
+    reads = head_traffic(run, stats);
     EXPECT_DOUBLE_EQ(*reads.explained_ns, 3000 / 20.0 + 6000 / 10.0);
     EXPECT_DOUBLE_EQ(reads.times(), 2.0);
     EXPECT_DOUBLE_EQ(reads.constant_ns(), 750);
     // A head without scattered rows streams all its bytes.
     stats.head = "full";
-    reads = head_reads(run, stats);
+    reads = head_traffic(run, stats);
     EXPECT_DOUBLE_EQ(reads.gathered, 0);
     EXPECT_DOUBLE_EQ(*reads.explained_ns, 450);
     // Without recorded calls, the bytes are not divided and no time is explained.
     stats.head = "specvocab";
     stats.bytes_per_call = 0;
-    EXPECT_FALSE(head_reads(run, stats).explained_ns);
+    EXPECT_FALSE(head_traffic(run, stats).explained_ns);
     // config_json of another program, or none.
     for (const char* config :
          {"", "{", "[]", R"({"head_streamed_bytes": 3})", R"({"head_streamed_bytes": {"specvocab": "x"}})"}) {
         run.config_json = config;
-        EXPECT_DOUBLE_EQ(head_reads(run, stats).streamed, 9000) << config;
+        EXPECT_DOUBLE_EQ(head_traffic(run, stats).streamed, 9000) << config;
     }
 }
 
-TEST(HeadCosts, WithoutAFullHeadThereIsNoPlanePoint) {
+TEST(HeadCosts, RatiosNeedAFullHead) {
     RunBuilder builder;
     builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 1}});
     const auto rows = head_costs(builder.snapshot(), 1);
@@ -216,7 +216,7 @@ Snapshot calibrated_conversations(int conversations, int with_calibration) {
     return capture.snapshot(1);
 }
 
-TEST(HeadCosts, IntervalsAreOfConversationsAndNotOfTurns) {
+TEST(HeadCosts, IntervalsResampleConversations) {
     // Ten turns are five conversations: too few for intervals.
     HeadComparison live = head_costs(calibrated_conversations(5, 5), 1)[0];
     EXPECT_EQ(live.cost.conversations, 5u);
@@ -280,7 +280,7 @@ class AnotherRun : public ::testing::Test {
     RunBuilder builder_;
 };
 
-TEST_F(AnotherRun, ThatDiffersInTheHeadAloneIsAReference) {
+TEST_F(AnotherRun, IsAReferenceIfOnlyTheHeadDiffers) {
     builder_.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
     const std::string text = builder_.snapshot().prompts.front()->text;
     add_full_run(2, "another", text);
@@ -298,7 +298,7 @@ TEST_F(AnotherRun, ThatDiffersInTheHeadAloneIsAReference) {
     EXPECT_DOUBLE_EQ(rows[0].cost.unexplained->value, 1.0 - predicted_speedup(0.5, 0.25, 0.25));
 }
 
-TEST_F(AnotherRun, OfAnotherLengthIsNoReferenceAndASeedIsARepeat) {
+TEST_F(AnotherRun, IsNoReferenceWithAnotherLength) {
     builder_.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
     const std::string text = builder_.snapshot().prompts.front()->text;
     for (const char* settings : {R"({"max_new": 8})", R"({"ignore_eos": true})", R"({"model_hash": "ab"})"})

@@ -19,8 +19,8 @@ namespace {
 
 /// A demo conversation decoded with fr-spec and with the full head.
 struct Recorded {
-    PairedUnit two_runs;    ///< the full head in a separate run
-    PairedUnit calibrated;  ///< the full head in calibration rounds
+    PairedSample two_runs;    ///< the full head in a separate run
+    PairedSample calibrated;  ///< the full head in calibration rounds
     std::vector<double> step_us;
 };
 
@@ -37,9 +37,9 @@ std::vector<Recorded> read_pool() {
         for (const std::string& name : names) std::getline(cells, row[name], ',');
         const auto number = [&](const std::string& name) { return std::stod(row.at(name)); };
         const auto unit = [&](const std::string& of) {
-            return HeadUnit{number(of + "_rounds"),       number(of + "_committed"),
-                            number(of + "_timed_rounds"), number(of + "_timed_committed"),
-                            number(of + "_draft_ns"),     number(of + "_step_ns")};
+            return HeadSample{number(of + "_rounds"),       number(of + "_committed"),
+                              number(of + "_timed_rounds"), number(of + "_timed_committed"),
+                              number(of + "_draft_ns"),     number(of + "_step_ns")};
         };
         Recorded one;
         one.two_runs.head = one.two_runs.head_run = one.calibrated.head = unit("head");
@@ -74,14 +74,14 @@ double coverage(const std::vector<Recorded>& pool, std::size_t conversations, co
             drawn.push_back(pool[rng.below(static_cast<std::uint32_t>(pool.size()))]);
         const auto estimate = of(drawn);
         if (!estimate || !estimate->interval) return -1;
-        held += estimate->interval->holds(truth) ? 1 : 0;
+        held += estimate->interval->contains(truth) ? 1 : 0;
     }
     return held / static_cast<double>(runs());
 }
 
-EstimateOf cost_of(PairedUnit Recorded::*units, std::optional<Estimate> AcceptanceCost::*quantity) {
+EstimateOf estimate_cost(PairedSample Recorded::*units, std::optional<Estimate> AcceptanceCost::*quantity) {
     return [=](const std::vector<Recorded>& conversations) {
-        std::vector<PairedUnit> list;
+        std::vector<PairedSample> list;
         for (const Recorded& one : conversations) list.push_back(one.*units);
         return acceptance_cost(list).*quantity;
     };
@@ -103,7 +103,7 @@ std::optional<Estimate> median_step(const std::vector<Recorded>& conversations) 
 
 class IntervalCoverage : public ::testing::TestWithParam<std::size_t> {};
 
-TEST_P(IntervalCoverage, IsAsTheySay) {
+TEST_P(IntervalCoverage, IsNominal) {
     static const std::vector<Recorded> pool = read_pool();
     ASSERT_GE(pool.size(), 60u);
     const struct {
@@ -111,17 +111,18 @@ TEST_P(IntervalCoverage, IsAsTheySay) {
         EstimateOf of;
         double highest;
     } statistics[] = {
-        {"tau", cost_of(&Recorded::two_runs, &AcceptanceCost::tau), 0.99},
-        {"rho_tau", cost_of(&Recorded::two_runs, &AcceptanceCost::rho_tau), 0.99},
-        {"nu", cost_of(&Recorded::two_runs, &AcceptanceCost::nu), 0.99},
-        {"measured speed-up", cost_of(&Recorded::two_runs, &AcceptanceCost::measured), 0.99},
+        {"tau", estimate_cost(&Recorded::two_runs, &AcceptanceCost::tau), 0.99},
+        {"rho_tau", estimate_cost(&Recorded::two_runs, &AcceptanceCost::rho_tau), 0.99},
+        {"nu", estimate_cost(&Recorded::two_runs, &AcceptanceCost::nu), 0.99},
+        {"measured speed-up", estimate_cost(&Recorded::two_runs, &AcceptanceCost::measured), 0.99},
         {"median step", median_step, 0.99},
         // The heads differ in few rounds, so the resolution of one round makes these intervals wide.
-        {"rho_tau by calibration", cost_of(&Recorded::calibrated, &AcceptanceCost::rho_tau), 1},
-        {"nu by calibration", cost_of(&Recorded::calibrated, &AcceptanceCost::nu), 0.99},
+        {"rho_tau by calibration", estimate_cost(&Recorded::calibrated, &AcceptanceCost::rho_tau), 1},
+        {"nu by calibration", estimate_cost(&Recorded::calibrated, &AcceptanceCost::nu), 0.99},
     };
     // The machine was slowed during part of the full head's run, which few conversations do not show.
-    const double kappa = coverage(pool, GetParam(), cost_of(&Recorded::two_runs, &AcceptanceCost::kappa));
+    const double kappa =
+        coverage(pool, GetParam(), estimate_cost(&Recorded::two_runs, &AcceptanceCost::kappa));
     std::printf("%2zu conversations, kappa: %.3f\n", GetParam(), kappa);
     EXPECT_GE(kappa, 0.75);
     for (const auto& [name, of, highest] : statistics) {

@@ -47,7 +47,7 @@ class SpeedUps : public ::testing::Test {
     RowId run_ = 0, prompt_ = 0, step_ = 0;
 };
 
-TEST_F(SpeedUps, IsOverThePromptsThatBothHave) {
+TEST_F(SpeedUps, UsesCommonPrompts) {
     const RowId plain = add_run("none");
     add_prompt("a", 0, 1, 100);
     add_prompt("a", 1, 1, 300);
@@ -55,7 +55,7 @@ TEST_F(SpeedUps, IsOverThePromptsThatBothHave) {
     add_prompt("a", 0, 3, 100);
     add_prompt("a", 1, 3, 100);
     add_prompt("b", 0, 9, 10);  // fast, but without a counterpart
-    const auto speed = speed_up(capture_.snapshot(1), run);
+    const auto speed = compute_speedup(capture_.snapshot(1), run);
     ASSERT_TRUE(speed);
     EXPECT_EQ(speed->plain_runs, std::vector<RowId>{plain});
     EXPECT_EQ(speed->prompts, 2u);
@@ -65,20 +65,20 @@ TEST_F(SpeedUps, IsOverThePromptsThatBothHave) {
     EXPECT_DOUBLE_EQ(speed->plain_tokens_per_second, 1e9 * 2 / 400);
     EXPECT_DOUBLE_EQ(speed->ratio.value, 6.0);
     EXPECT_FALSE(speed->ratio.interval) << "one conversation";
-    EXPECT_FALSE(speed_up(capture_.snapshot(1), plain));
+    EXPECT_FALSE(compute_speedup(capture_.snapshot(1), plain));
 }
 
-TEST_F(SpeedUps, OtherSettingsAreNoReferenceAndSeedsArePooled) {
+TEST_F(SpeedUps, PoolsSeedsAndIgnoresOtherSettings) {
     add_run("none", 64);
     add_prompt("a", 0, 1, 1);
     const RowId run = add_run("eagle3");
     add_prompt("a", 0, 2, 100);
-    EXPECT_FALSE(speed_up(capture_.snapshot(1), run)) << "another max-new";
+    EXPECT_FALSE(compute_speedup(capture_.snapshot(1), run)) << "another max-new";
     add_run("none", 8, 1);
     add_prompt("a", 0, 1, 100);
     add_run("none", 8, 2);
     add_prompt("a", 0, 1, 300);
-    const auto speed = speed_up(capture_.snapshot(1), run);
+    const auto speed = compute_speedup(capture_.snapshot(1), run);
     ASSERT_TRUE(speed);
     EXPECT_EQ(speed->plain_runs.size(), 2u);
     EXPECT_DOUBLE_EQ(speed->ratio.value, (2.0 / 100) / (2.0 / 400));
@@ -89,20 +89,20 @@ TEST_F(SpeedUps, ManyConversationsGiveAnInterval) {
     for (int i = 0; i < 12; ++i) add_prompt(fmt::format("q{}", i), 0, 1, 100 + i % 3);
     const RowId run = add_run("eagle3");
     for (int i = 0; i < 12; ++i) add_prompt(fmt::format("q{}", i), 0, 2, 100 + i % 5);
-    const auto speed = speed_up(capture_.snapshot(1), run);
+    const auto speed = compute_speedup(capture_.snapshot(1), run);
     ASSERT_TRUE(speed && speed->ratio.interval);
-    EXPECT_TRUE(speed->ratio.interval->holds(speed->ratio.value));
+    EXPECT_TRUE(speed->ratio.interval->contains(speed->ratio.value));
     EXPECT_GT(speed->ratio.interval->low, 1.9);
     EXPECT_LT(speed->ratio.interval->high, 2.1);
 }
 
-TEST_F(SpeedUps, AFigureOfAnEarlierVersionIsNoReference) {
+TEST_F(SpeedUps, LegacyBaselineIsNoReference) {
     const RowId run = add_run("eagle3");
     add_prompt("a", 0, 2, 100);
-    EXPECT_FALSE(earlier_baseline(capture_.snapshot(1), run));
+    EXPECT_FALSE(legacy_baseline(capture_.snapshot(1), run));
     capture_.apply(CounterRow{run, 0, std::string(baseline_counter), 52.5});
-    EXPECT_EQ(earlier_baseline(capture_.snapshot(1), run), 52.5);
-    EXPECT_FALSE(speed_up(capture_.snapshot(1), run));
+    EXPECT_EQ(legacy_baseline(capture_.snapshot(1), run), 52.5);
+    EXPECT_FALSE(compute_speedup(capture_.snapshot(1), run));
 }
 
 }  // namespace

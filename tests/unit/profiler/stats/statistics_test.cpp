@@ -28,7 +28,7 @@ TEST(Summary, EqualsNumpy) {
     EXPECT_NEAR(*s.p99, 103.50999999999999, 1e-9);
 }
 
-TEST(Summary, QuantilesWaitForEnoughSamples) {
+TEST(Summary, QuantilesNeedEnoughSamples) {
     EXPECT_FALSE(summarise(std::vector<double>(35, 1.0)).p90);
     EXPECT_TRUE(summarise(std::vector<double>(36, 1.0)).p90);
     EXPECT_FALSE(summarise(std::vector<double>(367, 1.0)).p99);
@@ -36,7 +36,7 @@ TEST(Summary, QuantilesWaitForEnoughSamples) {
     EXPECT_EQ(summarise({}).n, 0);
 }
 
-TEST(Quantile, OfUnsortedValuesIsThatOfSortedOnes) {
+TEST(Quantile, UnsortedMatchesSorted) {
     Rng rng(3);
     for (std::size_t n = 1; n < 60; ++n) {
         std::vector<double> x;
@@ -74,12 +74,12 @@ double coverage(double correlation, std::size_t block) {
         BootstrapOptions options;
         options.resamples = 200;
         options.seed = trial;
-        held += median_interval(x, unit, 400 / block, options)->holds(0) ? 1 : 0;
+        held += median_interval(x, unit, 400 / block, options)->contains(0) ? 1 : 0;
     }
     return held / 100.0;
 }
 
-TEST(MedianInterval, HoldsTheMedianAsOftenAsItSays) {
+TEST(MedianInterval, HasNominalCoverage) {
     // Binomial spread of 100 trials at 0.95: 0.02.
     EXPECT_GE(coverage(0, 1), 0.90);
     // Neighbours are correlated: resampling single steps gives half the coverage, blocks of 25 most of it.
@@ -105,7 +105,7 @@ TEST(Spread, IsStudentsWithNMinusOneDegrees) {
         return std::optional(sum / 6);
     });
     ASSERT_TRUE(spread);
-    EXPECT_FALSE(spread->of_logarithm);
+    EXPECT_FALSE(spread->is_logarithmic);
     EXPECT_NEAR(spread->error, std::sqrt(3.5 / 6), 0.05);
     const Interval interval = spread->interval(0);
     EXPECT_NEAR(interval.high, 2.5706 * spread->error, 1e-3);
@@ -156,7 +156,7 @@ TEST(Warmup, IsNotSeenInNoiseNorInAFewSteps) {
 }
 
 /// Makes 200 steps of 1000 ns with `per_step` rounds each; the prompts take turns.
-Snapshot steps_of(int prompts, int per_step) {
+Snapshot make_steps(int prompts, int per_step) {
     Capture capture;
     RunStarted started;
     started.run.id = 1;
@@ -194,7 +194,7 @@ Snapshot steps_of(int prompts, int per_step) {
 }
 
 TEST(RunStatistics, OneConversationHasNoIntervalHoweverManySteps) {
-    const RunStatistics s = run_statistics(steps_of(1, 1), 1);
+    const RunStatistics s = run_statistics(make_steps(1, 1), 1);
     EXPECT_EQ(s.conversations, 1u);
     EXPECT_EQ(s.step_ns.n, 200);
     EXPECT_DOUBLE_EQ(s.tau->value, 2.5);
@@ -205,18 +205,18 @@ TEST(RunStatistics, OneConversationHasNoIntervalHoweverManySteps) {
 
 TEST(RunStatistics, ConversationsAreResampledInABatchToo) {
     for (const int per_step : {1, 3}) {
-        const RunStatistics s = run_statistics(steps_of(7, per_step), 1);
+        const RunStatistics s = run_statistics(make_steps(7, per_step), 1);
         EXPECT_EQ(s.conversations, 7u);
         EXPECT_DOUBLE_EQ(s.step_ns.median, 1000);
         ASSERT_TRUE(s.tau && s.tau->interval);
         EXPECT_DOUBLE_EQ(s.tau->value, 2.5);
-        EXPECT_TRUE(s.tau->interval->holds(2.5));
+        EXPECT_TRUE(s.tau->interval->contains(2.5));
         for (const PhaseStatistics& phase : s.phases) {
             if (phase.phase_id != 10) continue;
             EXPECT_EQ(phase.ns.n, 200);
             ASSERT_TRUE(phase.median_interval && phase.share_interval);
-            EXPECT_TRUE(phase.median_interval->holds(phase.ns.median));
-            EXPECT_TRUE(phase.share_interval->holds(phase.share));
+            EXPECT_TRUE(phase.median_interval->contains(phase.ns.median));
+            EXPECT_TRUE(phase.share_interval->contains(phase.share));
             EXPECT_NEAR(phase.share, 0.65, 0.02);
         }
     }
@@ -245,7 +245,7 @@ TEST(RunStatistics, EqualsTheViewsNumbers) {
     }
 }
 
-TEST(RunSamples, GrowingStepByStepIsReadingAtOnce) {
+TEST(RunSamples, IncrementalUpdatesMatchOneRead) {
     RunBuilder builder;
     RunSamples growing;
     TimeNs now = 0;
@@ -270,11 +270,11 @@ TEST(RunSamples, GrowingStepByStepIsReadingAtOnce) {
     EXPECT_EQ(growing.steps(), whole.steps());
     EXPECT_EQ(growing.total_ns(), whole.total_ns());
     for (int phase = 0; phase < max_phases; ++phase) {
-        ASSERT_EQ(growing.of(phase).size(), whole.of(phase).size()) << phase;
-        for (std::size_t i = 0; i < whole.of(phase).size(); ++i) {
-            EXPECT_EQ(growing.of(phase)[i].step, whole.of(phase)[i].step);
-            EXPECT_EQ(growing.of(phase)[i].busy_ns, whole.of(phase)[i].busy_ns);
-            EXPECT_EQ(growing.of(phase)[i].exposed_ns, whole.of(phase)[i].exposed_ns);
+        ASSERT_EQ(growing.phase_samples(phase).size(), whole.phase_samples(phase).size()) << phase;
+        for (std::size_t i = 0; i < whole.phase_samples(phase).size(); ++i) {
+            EXPECT_EQ(growing.phase_samples(phase)[i].step, whole.phase_samples(phase)[i].step);
+            EXPECT_EQ(growing.phase_samples(phase)[i].busy_ns, whole.phase_samples(phase)[i].busy_ns);
+            EXPECT_EQ(growing.phase_samples(phase)[i].exposed_ns, whole.phase_samples(phase)[i].exposed_ns);
         }
     }
     RunBuilder other;

@@ -17,15 +17,15 @@ PilotRound round_with(std::initializer_list<int> path) {
     return round;
 }
 
-RoundCosts costs_of(double level, double last) {
+RoundCosts make_costs(double level, double last) {
     RoundCosts costs;
     costs.verify = {{1, 100.0}, {3, 120.0}, {5, last}};
     costs.chain = costs.tree = {10.0, level};
     return costs;
 }
 
-TEST(TreeChoice, TimesLieOnALineBetweenThoseMeasuredAndPastTheLast) {
-    const RoundCosts costs = costs_of(0, 200);
+TEST(TreeChoice, TimesAreInterpolatedLinearly) {
+    const RoundCosts costs = make_costs(0, 200);
     EXPECT_DOUBLE_EQ(verify_ns(costs, 1), 100);
     EXPECT_DOUBLE_EQ(verify_ns(costs, 2), 110);
     EXPECT_DOUBLE_EQ(verify_ns(costs, 4), 160);
@@ -45,25 +45,25 @@ TEST(TreeChoice, ASmallerTreeKeepsTheBestScoresAndAChainTheBestChild) {
     EXPECT_DOUBLE_EQ(pilot_tau({}, {1, 1, 3}), 1);
 }
 
-TEST(TreeChoice, CheapRowsWantATreeDearRowsAChainDearLevelsAShortOne) {
+TEST(TreeChoice, CostsDecideTheShape) {
     const std::vector<PilotRound> rounds{round_with({1, 3}), round_with({1, 4}), round_with({2}),
                                          round_with({1, 3})};
     const TreeShape pilot{1, 2, 5};
-    EXPECT_EQ(forecast_trees(rounds, pilot, costs_of(1, 121)).front().tree, (TreeShape{1, 2, 5}));
-    EXPECT_EQ(forecast_trees(rounds, pilot, costs_of(1, 900)).front().tree, (TreeShape{1, 1, 3}));
-    EXPECT_EQ(forecast_trees(rounds, pilot, costs_of(500, 900)).front().tree.depth, 0);
+    EXPECT_EQ(forecast_trees(rounds, pilot, make_costs(1, 121)).front().tree, (TreeShape{1, 2, 5}));
+    EXPECT_EQ(forecast_trees(rounds, pilot, make_costs(1, 900)).front().tree, (TreeShape{1, 1, 3}));
+    EXPECT_EQ(forecast_trees(rounds, pilot, make_costs(500, 900)).front().tree.depth, 0);
 }
 
-TEST(TreeChoice, ForecastsATreeWhoseTauIsKnown) {
-    const TreeForecast one = forecast_tree({1, 1, 3}, 1.8, costs_of(5, 130));
+TEST(TreeChoice, ForecastsATreeWithKnownTau) {
+    const TreeForecast one = forecast_tree({1, 1, 3}, 1.8, make_costs(5, 130));
     EXPECT_DOUBLE_EQ(one.round_ns, 10 + 5 + 120);
     EXPECT_DOUBLE_EQ(one.speedup, 1.8 * 100 / 135);
-    EXPECT_LT(forecast_tree({1, 1, 3}, 1.2, costs_of(5, 130)).speedup, 1);
+    EXPECT_LT(forecast_tree({1, 1, 3}, 1.2, make_costs(5, 130)).speedup, 1);
 }
 
-TEST(TreeChoice, SaysHowFastAgainstNoDrafting) {
+TEST(TreeChoice, SpeedupIsRelativeToNoDrafting) {
     const std::vector<PilotRound> rounds{round_with({}), round_with({})};
-    const auto forecasts = forecast_trees(rounds, {1, 2, 5}, costs_of(5, 130));
+    const auto forecasts = forecast_trees(rounds, {1, 2, 5}, make_costs(5, 130));
     ASSERT_FALSE(forecasts.empty());
     for (const TreeForecast& one : forecasts) {
         EXPECT_DOUBLE_EQ(one.tau, 1);
@@ -71,13 +71,13 @@ TEST(TreeChoice, SaysHowFastAgainstNoDrafting) {
         EXPECT_DOUBLE_EQ(one.speedup, 100 / one.round_ns);
     }
     EXPECT_EQ(forecasts.front().tree, (TreeShape{0, 1, 2}));
-    EXPECT_TRUE(forecast_trees({}, {1, 2, 5}, costs_of(5, 130)).empty());
+    EXPECT_TRUE(forecast_trees({}, {1, 2, 5}, make_costs(5, 130)).empty());
     EXPECT_TRUE(forecast_trees(rounds, {1, 2, 5}, {}).empty());
 }
 
-TEST(TreeChoice, APilotThatIsAChainOffersChainsOnly) {
+TEST(TreeChoice, ChainPilotsGiveChainsOnly) {
     const std::vector<PilotRound> rounds{round_with({1, 3})};
-    for (const TreeForecast& one : forecast_trees(rounds, {3, 1, 5}, costs_of(1, 130)))
+    for (const TreeForecast& one : forecast_trees(rounds, {3, 1, 5}, make_costs(1, 130)))
         EXPECT_EQ(one.tree.topk, 1);
 }
 

@@ -115,7 +115,7 @@ std::vector<Record> gpu_capture() {
     return records;
 }
 
-TEST(ExportNsys, ReportsRunOnIt) {
+TEST(ExportNsys, RunsNsysReports) {
     const TempFolder folder;
     write_all(folder.file("a.dscope"), gpu_capture());
     const Status done = export_nsys(folder.file("a.dscope"), folder.file("a.sqlite"));
@@ -159,7 +159,7 @@ TEST(ExportNsys, ReportsRunOnIt) {
     EXPECT_EQ(query(db, "SELECT count(*) FROM sqlite_master WHERE type != 'table'"), (Rows{"0"}));
 }
 
-TEST(ExportNsys, TablesAppearWithTheirRowsOnly) {
+TEST(ExportNsys, OmitsEmptyActivityTables) {
     const TempFolder folder;
     std::vector<Record> records = gpu_capture();
     std::erase_if(records, [](const Record& record) {

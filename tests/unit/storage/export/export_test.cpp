@@ -131,7 +131,7 @@ std::string csv_cell(const std::vector<std::vector<std::string>>& rows, std::siz
     return rows.at(row + 1).at(static_cast<std::size_t>(at - rows[0].begin()));
 }
 
-TEST_F(Exports, SayWhichRunsAreLossy) {
+TEST_F(Exports, MarkLossyRuns) {
     struct Rule {
         const char *verify, *acceptance;
         double temperature;
@@ -170,11 +170,11 @@ TEST_F(Exports, SayWhichRunsAreLossy) {
         ASSERT_TRUE(export_chrome(file, trace, false).ok());
         EXPECT_EQ(read_file(trace).find("LOSSY") != std::string::npos, lossy);
         ASSERT_TRUE(export_nsys(file, nsys).ok());
-        const auto said =
+        const auto texts =
             query(open_plain(nsys),
                   "SELECT value FROM META_DATA_CAPTURE WHERE name LIKE 'DRAFTSCOPE_RUN_%_VERIFY'");
-        ASSERT_FALSE(said.empty());
-        for (const std::string& value : said) {
+        ASSERT_FALSE(texts.empty());
+        for (const std::string& value : texts) {
             EXPECT_EQ(value.find("LOSSY") != std::string::npos, lossy) << value;
             EXPECT_EQ(value.find("acceptance replayed") != std::string::npos, run.acceptance != "real");
         }
@@ -318,14 +318,14 @@ TEST_F(Exports, ChromeTraceCompressesByName) {
     EXPECT_EQ(read_gzip(folder_.file("trace.json.gz")), read_file(folder_.file("trace.json")));
 }
 
-TEST_F(Exports, ChromeTraceWithoutTextSaysNothing) {
+TEST_F(Exports, ChromeTraceWithoutTextHasNone) {
     ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json"), true).ok());
     const std::string text = read_file(folder_.file("trace.json"));
     EXPECT_EQ(text.find("look, here"), std::string::npos);
     EXPECT_EQ(text.find("\"text\""), std::string::npos);
 }
 
-TEST(Export, FlowsGoFromTheLaunchToEachOfItsKernels) {
+TEST(Export, FlowsConnectLaunchesToKernels) {
     const TempFolder folder;
     std::vector<Record> records = RandomCapture(3, {1, 1, 3, 1, true}).records();
     std::erase_if(records, [](const Record& r) { return std::holds_alternative<std::vector<GpuOpRow>>(r); });
@@ -359,7 +359,7 @@ TEST(Export, FlowsGoFromTheLaunchToEachOfItsKernels) {
     EXPECT_DOUBLE_EQ(tau, committed / static_cast<double>(live.rounds.size()));
 }
 
-TEST(Export, InvalidUtf8DoesNotSpoilTheTrace) {
+TEST(Export, InvalidUtf8IsReplaced) {
     const TempFolder folder;
     std::vector<Record> records = RandomCapture(3, {1, 1, 3, 1, true}).records();
     records.push_back(NoteRow{1, 0, 5, "bad \xff\xfe bytes \\ \" \x01"});

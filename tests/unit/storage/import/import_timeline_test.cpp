@@ -77,7 +77,7 @@ void make_nsys(const std::string& path) {
     ASSERT_EQ(db.exec(sql), SQLITE_OK) << db.message();
 }
 
-TEST(PhaseOfRangeName, KnowsOurNamesAndTheUsualOnes) {
+TEST(PhaseOfRangeName, MapsOurNamesAndSynonyms) {
     const std::pair<const char*, const char*> good[] = {{"head", "head"},
                                                         {"Draft/Head", "head"},
                                                         {"draft.lm_head", "head"},
@@ -90,22 +90,22 @@ TEST(PhaseOfRangeName, KnowsOurNamesAndTheUsualOnes) {
                                                         {"rejection_sampler", "accept"},
                                                         {"softmax [3]", "softmax"}};
     for (const auto& [name, phase] : good) {
-        const auto found = phase_of_range_name(name);
+        const auto found = phase_for_range_name(name);
         ASSERT_TRUE(found) << name;
         EXPECT_EQ(phase_text(*found), phase) << name;
     }
     for (const char* name : {"", "none", "remainder", "overhead", "aten::topk", "headline", "####"})
-        EXPECT_FALSE(phase_of_range_name(name)) << name;
+        EXPECT_FALSE(phase_for_range_name(name)) << name;
     EXPECT_TRUE(is_step_range_name("ProfilerStep#3"));
     EXPECT_TRUE(is_step_range_name("decode/step"));
     EXPECT_FALSE(is_step_range_name("stepper"));
 }
 
-TEST(ImportTrace, NsysWithOldColumns) {
+TEST(ImportTimeline, ReadsNsysWithOldColumns) {
     const TempFolder folder;
     make_nsys(folder.file("a.sqlite"));
-    EXPECT_EQ(trace_kind(folder.file("a.sqlite")), TraceKind::nsys);
-    const auto imported = import_trace(folder.file("a.sqlite"));
+    EXPECT_EQ(detect_timeline_format(folder.file("a.sqlite")), TimelineFormat::nsys);
+    const auto imported = import_timeline(folder.file("a.sqlite"));
     ASSERT_TRUE(imported.ok()) << imported.error().message;
     const Snapshot& shot = **imported;
     ASSERT_EQ(shot.steps.size(), 1u);
@@ -135,12 +135,12 @@ TEST(ImportTrace, NsysWithOldColumns) {
     EXPECT_EQ(shot.source, folder.file("a.sqlite"));
 }
 
-TEST(ImportTrace, OurOwnNsysExportComesBack) {
+TEST(ImportTimeline, RoundTripsOurNsysExport) {
     const TempFolder folder;
     write_all(folder.file("a.dscope"), testing::RandomCapture(5, {1, 2, 10, 1, true}).records());
-    EXPECT_EQ(trace_kind(folder.file("a.dscope")), TraceKind::none);
+    EXPECT_EQ(detect_timeline_format(folder.file("a.dscope")), TimelineFormat::none);
     ASSERT_TRUE(export_nsys(folder.file("a.dscope"), folder.file("a.sqlite")).ok());
-    const auto imported = import_trace(folder.file("a.sqlite"));
+    const auto imported = import_timeline(folder.file("a.sqlite"));
     ASSERT_TRUE(imported.ok()) << imported.error().message;
     const auto original = load_capture(folder.file("a.dscope"));
     ASSERT_TRUE(original.ok());
@@ -160,7 +160,7 @@ TEST(ImportTrace, OurOwnNsysExportComesBack) {
     EXPECT_EQ(ours, theirs);
 }
 
-TEST(ImportTrace, KinetoWithGpu) {
+TEST(ImportTimeline, ReadsKinetoWithGpu) {
     const TempFolder folder;
     write_text(folder.file("t.json"), R"({"schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000,
 "deviceProperties": [{"id": 0, "name": "H200"}],
@@ -176,7 +176,7 @@ TEST(ImportTrace, KinetoWithGpu) {
  {"ph":"i","name":"mark","pid":0,"tid":7,"ts":1},
  {"ph":"X","cat":"python_function","name":"f","pid":1,"tid":10,"ts":1.0,"dur":1}
 ]})");
-    const auto imported = import_trace(folder.file("t.json"));
+    const auto imported = import_timeline(folder.file("t.json"));
     ASSERT_TRUE(imported.ok()) << imported.error().message;
     const Snapshot& shot = **imported;
     ASSERT_EQ(shot.spans.size(), 1u);
@@ -193,9 +193,9 @@ TEST(ImportTrace, KinetoWithGpu) {
     EXPECT_EQ(shot.anchors[0].utc_ns, 1700000000000100000);
 }
 
-TEST(ImportTrace, RecordedByTorchProfiler) {
+TEST(ImportTimeline, ReadsTorchProfilerFile) {
     const auto imported =
-        import_trace(std::string(DS_SOURCE_DIR) + "/tests/golden/traces/torch_profiler.json.gz");
+        import_timeline(std::string(DS_SOURCE_DIR) + "/tests/golden/traces/torch_profiler.json.gz");
     ASSERT_TRUE(imported.ok()) << imported.error().message;
     const Snapshot& shot = **imported;
     EXPECT_EQ(shot.steps.size(), 3u);
@@ -211,11 +211,11 @@ TEST(ImportTrace, RecordedByTorchProfiler) {
     EXPECT_GT(shot.nvtx_ranges.size(), 20u);  // the operators
 }
 
-TEST(ImportTrace, BadFilesAreNamed) {
+TEST(ImportTimeline, RejectsBadFiles) {
     const TempFolder folder;
     const auto refused = [&](const std::string& name, const std::string& text) {
         write_text(folder.file(name), text);
-        const auto imported = import_trace(folder.file(name));
+        const auto imported = import_timeline(folder.file(name));
         ASSERT_FALSE(imported.ok()) << name;
         EXPECT_EQ(imported.error().kind, ErrorKind::bad_input) << name;
         EXPECT_NE(imported.error().message.find(name), std::string::npos) << imported.error().message;
@@ -231,10 +231,10 @@ TEST(ImportTrace, BadFilesAreNamed) {
     const storage::Database db =
         open_plain(folder.file("plain.sqlite"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     ASSERT_EQ(db.exec("CREATE TABLE t(x)"), SQLITE_OK);
-    const auto plain = import_trace(folder.file("plain.sqlite"));
+    const auto plain = import_timeline(folder.file("plain.sqlite"));
     ASSERT_FALSE(plain.ok());
     EXPECT_NE(plain.error().message.find("NVTX_EVENTS"), std::string::npos);
-    EXPECT_FALSE(import_trace(folder.file("missing")).ok());
+    EXPECT_FALSE(import_timeline(folder.file("missing")).ok());
 }
 
 }  // namespace
