@@ -34,7 +34,7 @@ std::uint32_t Rng::next_u32() {
         block_ = philox(seed_, stream_, counter_++);
         used_ = 0;
     }
-    return block_[static_cast<std::size_t>(used_++)];
+    return block_[used_++];
 }
 
 double Rng::uniform() {

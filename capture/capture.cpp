@@ -15,8 +15,7 @@ template <typename Rows, typename GetId>
 std::ptrdiff_t find_index(const Rows& rows, RowId id, GetId get_id) {
     if (rows.empty()) return -1;
     const RowId guess = id - get_id(rows.front());
-    if (guess >= 0 && guess < static_cast<RowId>(rows.size()) &&
-        get_id(rows[static_cast<std::size_t>(guess)]) == id)
+    if (guess >= 0 && guess < static_cast<RowId>(rows.size()) && get_id(rows[guess]) == id)
         return static_cast<std::ptrdiff_t>(guess);
     const auto found =
         std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return get_id(row) == id; });
@@ -49,12 +48,12 @@ constexpr int head_phase_id = 4;
 
 const RunRow* Snapshot::run(RowId id) const {
     const std::ptrdiff_t index = find_index(runs, id, [](const RunRow& row) { return row.id; });
-    return index < 0 ? nullptr : &runs[static_cast<std::size_t>(index)];
+    return index < 0 ? nullptr : &runs[index];
 }
 
 const PromptRow* Snapshot::prompt(RowId id) const {
     const std::ptrdiff_t index = find_index(prompts, id, get_prompt_id);
-    return index < 0 ? nullptr : prompts[static_cast<std::size_t>(index)].get();
+    return index < 0 ? nullptr : prompts[index].get();
 }
 
 const Vocab* Snapshot::vocab(RowId id) const {
@@ -66,7 +65,7 @@ const Vocab* Snapshot::vocab(RowId id) const {
 std::string_view Snapshot::token_text(const RunRow& run, TokenId token) const {
     const Vocab* known = vocab(run.vocab_id);
     if (known == nullptr || token < 0 || static_cast<std::size_t>(token) >= known->rows.size()) return {};
-    return known->rows[static_cast<std::size_t>(token)].text;
+    return known->rows[token].text;
 }
 
 std::shared_ptr<const RoundTree> Snapshot::tree(std::size_t round) const {
@@ -124,7 +123,7 @@ struct Capture::Applier {
         append_all(capture.tokens_, progress.tokens);
         const std::ptrdiff_t index = find_index(capture.base_.prompts, progress.prompt_id, get_prompt_id);
         if (index < 0) return;
-        auto& slot = capture.base_.prompts[static_cast<std::size_t>(index)];
+        auto& slot = capture.base_.prompts[index];
         PromptRow row = *slot;
         row.output = progress.output;
         row.generated_tokens = progress.generated_tokens;
@@ -137,7 +136,7 @@ struct Capture::Applier {
         if (index < 0)
             capture.base_.prompts.push_back(std::move(row));
         else
-            capture.base_.prompts[static_cast<std::size_t>(index)] = std::move(row);
+            capture.base_.prompts[index] = std::move(row);
     }
     void operator()(const StepRecord& record) { capture.append_step(record); }
     void operator()(const LiveRound& live) {
@@ -161,8 +160,8 @@ struct Capture::Applier {
             find_index(base.runs, ended.run_id, [](const RunRow& row) { return row.id; });
         if (index < 0) return;
         base.anchors.push_back(ended.anchor);
-        base.runs[static_cast<std::size_t>(index)].ended = ended.how;
-        base.run_end_ns[static_cast<std::size_t>(index)] = ended.end_ns;
+        base.runs[index].ended = ended.how;
+        base.run_end_ns[index] = ended.end_ns;
     }
     void operator()(const LossRow& row) { capture.base_.losses.push_back(row); }
     void operator()(const CounterRow& row) { capture.counters_.push_back(row); }

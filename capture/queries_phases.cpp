@@ -127,7 +127,7 @@ StepTimes step_times(const StepRow& step, std::vector<Piece> pieces) {
     StepTimes out;
     compute_self_times(pieces);
     for (const Piece& piece : pieces) {
-        StepTimes::Times& phase = out.phases[static_cast<std::size_t>(piece.phase)];
+        StepTimes::Times& phase = out.phases[piece.phase];
         phase.seen = true;
         phase.busy += piece.self;
         phase.bytes += piece.bytes;
@@ -150,7 +150,7 @@ StepTimes step_times(const Snapshot& snapshot, const StepEntry& step) {
     StepTimes out;
     for (std::uint32_t i = 0; i < step.phases.count; ++i) {
         const StepPhaseRow& row = snapshot.step_phases[step.phases.first + i];
-        out.phases[static_cast<std::size_t>(row.phase_id)] = {true, row.busy_ns, row.exposed_ns, row.bytes};
+        out.phases[row.phase_id] = {true, row.busy_ns, row.exposed_ns, row.bytes};
     }
     return out;
 }

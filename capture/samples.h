@@ -29,9 +29,7 @@ class RunSamples {
     TimeNs total_ns() const { return total_ns_; }
     /// Returns one sample per counted step in which the phase occurred; for the remainder, one per counted
     /// step.
-    const std::vector<PhaseSample>& phase_samples(int phase_id) const {
-        return phases_[static_cast<std::size_t>(phase_id)];
-    }
+    const std::vector<PhaseSample>& phase_samples(int phase_id) const { return phases_[phase_id]; }
     /// Number of counted steps whose spans were read since this run was selected, including repeated reads.
     std::size_t steps_read() const { return steps_read_; }
     /// Removes the first `count` steps.

@@ -32,7 +32,7 @@ struct Options {
 json counters_json(const Snapshot& snapshot, RowId run_id) {
     json out = json::array();
     for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run_id))
-        out.push_back({{"phase", phase_rows[static_cast<std::size_t>(row.phase_id)].name},
+        out.push_back({{"phase", phase_rows[row.phase_id].name},
                        {"name", row.name},
                        {"steps", row.count},
                        {"total", row.total},
@@ -82,7 +82,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
                 statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)).c_str());
     std::vector<std::vector<std::string>> counters;
     for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run.id))
-        counters.push_back({std::string(phase_rows[static_cast<std::size_t>(row.phase_id)].name), row.name,
+        counters.push_back({std::string(phase_rows[row.phase_id].name), row.name,
                             fmt::format("{}", row.count), fmt::format("{:.4g}", row.per_step())});
     if (!counters.empty())
         std::printf("\n%s", format_table({"phase", "GPU counter", "steps", "per step"}, counters).c_str());

@@ -388,7 +388,7 @@ Value get_item(const Value& subject, const Value& key) {
     const auto size = static_cast<std::int64_t>(items.size());
     std::int64_t at = key.integer("an index");
     if (at < 0) at += size;
-    return at >= 0 && at < size ? items[static_cast<std::size_t>(at)] : missing();
+    return at >= 0 && at < size ? items[at] : missing();
 }
 
 Value get_attribute(const Value& subject, std::string_view name) {
@@ -418,8 +418,7 @@ Value get_slice(const Value& subject, const Value& from, const Value& to, const 
     List out;
     // Clamp, so that a stride past either end does not wrap around.
     const std::int64_t hop = std::clamp(stride, -size - 1, size + 1);
-    for (std::int64_t i = begin; hop > 0 ? i < end : i > end; i += hop)
-        out.push_back(items[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = begin; hop > 0 ? i < end : i > end; i += hop) out.push_back(items[i]);
     if (!subject.is_text()) return out;
     std::string text;
     for (const Value& item : out) text += item.text();

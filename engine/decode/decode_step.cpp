@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/numel.h"
 #include "engine/record/round_rows.h"
 
 namespace draftscope {
@@ -121,7 +122,7 @@ void DecodeStep::list_positions() {
             positions_.push_back({round.sequence->number, length + depth});
         if (!went_there_) continue;
         const int rows = there_.rows(static_cast<std::size_t>(&round - rounds_.data()));
-        positions_.resize(static_cast<std::size_t>(round.first_row + rows));
+        positions_.resize(round.first_row + rows);
     }
 }
 
@@ -150,13 +151,11 @@ void DecodeStep::accept() {
         sample_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
                       positions_, choosing_, choices_);
     for (Round& round : rounds_)
-        round.choices = std::span(choices_).subspan(static_cast<std::size_t>(round.first_row),
-                                                    static_cast<std::size_t>(round.tree.size()));
+        round.choices = std::span(choices_).subspan(round.first_row, round.tree.size());
     // Only rejection sampling reads complete rows. The other rules split their work themselves or have little
     // of it.
     if (rule() == VerifyRule::pq) {
-        core_.exec.parallel(static_cast<int>(rounds_.size()),
-                            [&](int i) { apply_rule(rounds_[static_cast<std::size_t>(i)]); });
+        core_.exec.parallel(static_cast<int>(rounds_.size()), [&](int i) { apply_rule(rounds_[i]); });
     } else {
         for (Round& round : rounds_) apply_rule(round);
     }
@@ -174,7 +173,7 @@ void DecodeStep::apply_rule(Round& round) const {
         return;
     }
     // The root's row samples the token after the root.
-    const TokenPosition& position = positions_[static_cast<std::size_t>(round.first_row)];
+    const TokenPosition& position = positions_[round.first_row];
     if (core_.options.acceptance) {
         accept_simulated(*core_.options.acceptance, round.tree, core_.options.sampling.seed, position,
                          round.choices, out);
@@ -198,7 +197,7 @@ void DecodeStep::apply_rule(Round& round) const {
 
 void DecodeStep::accept_round(Round& round) {
     for (std::size_t i = 1; i < round.acceptance.path.size(); ++i)
-        round.emitted.push_back(round.tree.tokens[static_cast<std::size_t>(round.acceptance.path[i])]);
+        round.emitted.push_back(round.tree.tokens[round.acceptance.path[i]]);
     round.emitted.push_back(round.acceptance.bonus);
     const auto [count, finish] = truncate_at_stop(*round.sequence, round.emitted, core_.limits());
     round.emitted.resize(count);
@@ -243,11 +242,11 @@ void DecodeStep::make_round_rows(Round& round) {
     round.best_k =
         std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->verify_topk(), core_.vocab));
     const auto width = static_cast<std::size_t>(round.best_k);
-    round.best.reserve(static_cast<std::size_t>(core_.options.tree.levels() + 1) * width);
+    round.best.reserve(numel(core_.options.tree.levels() + 1, width));
     if (round.best_k > 0)
         find_top_tokens(core_.exec, outcome, round.acceptance.path, round.best_k, scratch_, round.best);
     if (core_.head != nullptr && core_.head->verify_whole_tree() && round.best_k > 0) {
-        nodes_.resize(static_cast<std::size_t>(round.tree.size()));
+        nodes_.resize(round.tree.size());
         std::iota(nodes_.begin(), nodes_.end(), 0);
         find_top_tokens(core_.exec, outcome, nodes_, round.best_k, scratch_, round.tree_best);
     }

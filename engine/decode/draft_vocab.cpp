@@ -18,7 +18,7 @@ void DraftVocab::begin_round(const HeadState* state) {
 bool DraftVocab::covers(TokenId token, int level) const {
     if (head_ == nullptr) return true;
     if (frozen_ == 0) return head_->covers(state_, token, level);
-    const Set& set = sets_[static_cast<std::size_t>(std::min(level, frozen_ - 1))];
+    const Set& set = sets_[std::min(level, frozen_ - 1)];
     return set.everything || std::binary_search(set.ids.begin(), set.ids.end(), token);
 }
 
@@ -32,7 +32,7 @@ void DraftVocab::freeze(int levels) {
 const DraftVocab::Set& DraftVocab::at(int level) {
     if (frozen_ > 0) level = std::min(level, frozen_ - 1);
     while (static_cast<int>(sets_.size()) <= level) sets_.emplace_back();
-    Set& set = sets_[static_cast<std::size_t>(level)];
+    Set& set = sets_[level];
     if (set.known) return set;
     set.known = true;
     set.ids.clear();

@@ -79,7 +79,7 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
     if (question_.residuals) {
         int rows = 0;
         for (const TreePlan& plan : plans) rows += plan.nodes;
-        residual_of_.resize(static_cast<std::size_t>(rows));
+        residual_of_.resize(rows);
         std::iota(residual_of_.begin(), residual_of_.end(), 0);
     }
     return &question_;
@@ -141,8 +141,8 @@ void JudgedRows::list_residuals(std::span<const Round> rounds, std::span<const T
     residual_ = {};
     residual_of_.clear();
     for (const Round& round : rounds)
-        add_residuals(round.tree, round.first_row, core_.options.sampling.seed,
-                      places[static_cast<std::size_t>(round.first_row)], residual_, residual_of_);
+        add_residuals(round.tree, round.first_row, core_.options.sampling.seed, places[round.first_row],
+                      residual_, residual_of_);
     question_.residual = &residual_;
 }
 

@@ -60,9 +60,9 @@ std::unique_ptr<Sequence> open_sequence(DecodeContext& core, PromptInput prompt,
     // Capacity for the complete text: a token is seldom more than a few bytes.
     constexpr int bytes_per_token = 8;
     sequence->tokens = std::move(prompt.tokens);
-    sequence->tokens.reserve(static_cast<std::size_t>(slots));
+    sequence->tokens.reserve(slots);
     if (core.target.tokenizer() != nullptr)
-        sequence->outcome.text.reserve(static_cast<std::size_t>(bytes_per_token * (slots - length)));
+        sequence->outcome.text.reserve(bytes_per_token * (slots - length));
     sequence->prompt = std::move(prompt);
     sequence->outcome.prompt_tokens = length;
     // Trees use slots after the text's last one. Growing for them would move all keys and values in every

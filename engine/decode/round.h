@@ -18,9 +18,9 @@ struct Round {
         job = -1;
         // Returns the last tree's draft distributions to the sampler, which reuses them.
         tree.child_distributions.clear();
-        acceptance.path.reserve(static_cast<std::size_t>(longest_path));
+        acceptance.path.reserve(longest_path);
         emitted.clear();
-        emitted.reserve(static_cast<std::size_t>(longest_path));
+        emitted.reserve(longest_path);
         best.clear();
         tree_best.clear();
         best_k = 0;

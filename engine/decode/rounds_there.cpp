@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "base/numel.h"
 #include "kernels/elementwise.h"
 
 namespace draftscope {
@@ -31,7 +32,7 @@ Status RoundsThere::bring_features(std::span<DraftJob> jobs, std::span<const Rou
         const bool hidden = core_.drafter.needs_hidden();
         std::vector<float>& to = hidden ? sequence.hidden : sequence.aux;
         const int width = core_.feature_width();
-        to.resize(static_cast<std::size_t>(sequence.rows_there) * static_cast<std::size_t>(width));
+        to.resize(numel(sequence.rows_there, width));
         kernels::Device& device = *core_.exec.device();
         {
             const std::lock_guard lock(device.submit_mutex());
@@ -113,7 +114,7 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
 Acceptance RoundsThere::acceptance(std::size_t index, std::span<const TargetSample> choices) const {
     Acceptance result;
     result.path = step_.path(static_cast<int>(index));
-    result.bonus = choices[static_cast<std::size_t>(result.path.back())].token;
+    result.bonus = choices[result.path.back()].token;
     return result;
 }
 
@@ -129,7 +130,7 @@ Status RoundsThere::commit(Round& round, std::size_t index) {
     const std::lock_guard lock(device.submit_mutex());
     const int width = core_.feature_width();
     const std::size_t row_bytes = static_cast<std::size_t>(width) * sizeof(float);
-    if (!sequence.features_there.reserve(device, static_cast<std::size_t>(step_.there().width) * row_bytes))
+    if (!sequence.features_there.reserve(device, numel(step_.there().width, row_bytes)))
         return failed("out of device memory for the features of {} slots", count);
     if (!accepted_there_) step_.set_path(static_cast<int>(index), path);
     const float* features = core_.target.features_there(core_.drafter.needs_hidden()) +

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/numel.h"
 #include "kernels/elementwise.h"
 
 namespace draftscope {
@@ -23,8 +24,7 @@ void Sequence::store_features(kernels::Exec& exec, const ForwardOutput& forward,
         const auto width = static_cast<std::size_t>(columns);
         to.resize(rows.size() * width);
         for (std::size_t i = 0; i < rows.size(); ++i)
-            std::memcpy(to.data() + i * width,
-                        from.data() + static_cast<std::size_t>(first + rows[i]) * width,
+            std::memcpy(to.data() + i * width, from.data() + row_offset(first + rows[i], width),
                         width * sizeof(float));
         kernels::cast_to_dtype(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
     };

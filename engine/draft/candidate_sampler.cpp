@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
@@ -65,12 +67,12 @@ void CandidateSampler::draw(DraftContext& context, std::span<const DraftJob* con
     proposal_.resize(rows, k);
     if (draw_there(context, jobs, level, k)) return;
     const int threads = std::min(context.exec.threads(), rows);
-    scratch_.resize(static_cast<std::size_t>(context.exec.threads()));
+    scratch_.resize(context.exec.threads());
     context.exec.parallel(threads, [&](int thread) {
         for (int row = thread; row < rows; row += threads) {
             const auto r = static_cast<std::size_t>(row);
             const DraftJob& job = *jobs[r];
-            DraftSampleScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+            DraftSampleScratch& scratch = scratch_[thread];
             DraftDistribution& q = *drawn_from_[r];
             std::swap(q.ids, support_[r].ids);
             std::swap(q.probs, support_[r].logits);
@@ -154,9 +156,9 @@ bool CandidateSampler::draw_there(DraftContext& context, std::span<const DraftJo
 
 void CandidateSampler::extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk) {
     const auto width = static_cast<std::size_t>(topk);
-    ids_.assign(static_cast<std::size_t>(parents) * width, no_token);
+    ids_.assign(numel(parents, width), no_token);
     logprobs_.assign(ids_.size(), 0.0f);
-    counts_.assign(static_cast<std::size_t>(parents), 0);
+    counts_.assign(parents, 0);
     for (int p = 0; p < parents; ++p) {
         const int row = first + p * step;
         const auto r = static_cast<std::size_t>(row), parent = static_cast<std::size_t>(p);

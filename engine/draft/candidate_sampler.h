@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/numel.h"
 #include "base/reusable_vector.h"
 #include "engine/draft/drafter.h"
 #include "engine/tree/expansion.h"
@@ -32,8 +33,7 @@ class CandidateSampler {
     void reuse_distributions(std::size_t rows);
     void store_samples(std::size_t row, std::span<const SampledToken> drawn);
     std::size_t at(int row, int candidate) const {
-        return static_cast<std::size_t>(row) * static_cast<std::size_t>(proposal_.k) +
-               static_cast<std::size_t>(candidate);
+        return numel(row, proposal_.k) + static_cast<std::size_t>(candidate);
     }
 
     Proposal proposal_;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/numel.h"
 #include "engine/draft/decoding_heads.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/draft/synthetic_drafter.h"
@@ -192,7 +193,7 @@ float silu(float x) {
 
 std::size_t DecodingHeadWeights::bytes(int head) const {
     std::size_t total = 0;
-    for (const ResidualBlock& block : heads[static_cast<std::size_t>(head)]) total += block.bytes();
+    for (const ResidualBlock& block : heads[head]) total += block.bytes();
     return total;
 }
 
@@ -225,7 +226,7 @@ Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std
 
 void run_blocks(kernels::Exec& exec, std::span<const ResidualBlock> blocks, Rows<const float> x,
                 std::vector<float>& scratch, Rows<float> out) {
-    scratch.resize(static_cast<std::size_t>(out.rows) * static_cast<std::size_t>(out.cols));
+    scratch.resize(numel(out.rows, out.cols));
     const Rows<float> gate(scratch.data(), out.rows, out.cols);
     for (std::size_t b = 0; b < blocks.size(); ++b) {
         const ResidualBlock& block = blocks[b];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/numel.h"
 #include "engine/draft/candidate_sampler.h"
 #include "engine/draft/path_heads_on_device.h"
 
@@ -207,7 +208,7 @@ void DecodingHeadDrafter::compute_rows(DraftContext& context, std::span<Expansio
     }
     const Rows<const TokenId> paths(paths_.data(), rows, level + 1);
     begin_level(context, active, paths, level);
-    out_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
+    out_.resize(numel(rows, d));
     scope.set_rows(rows);
     scope.add_bytes(heads_->weight_bytes(level));
     heads_->rows(context.exec, level, Rows<const float>(hidden_.data(), rows, d), paths,

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numel.h"
 #include "engine/draft/drafters.h"
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
@@ -81,7 +82,7 @@ class Eagle3Model final : public EagleModel {
     }
     Rows<const float> lm_head_input(kernels::Exec& exec, Rows<const float> out) override {
         if (checkpoint_.norm_output) return out;
-        normed_.resize(static_cast<std::size_t>(out.rows) * static_cast<std::size_t>(out.cols));
+        normed_.resize(numel(out.rows, out.cols));
         const Rows<float> normed(normed_.data(), out.rows, out.cols);
         kernels::rms_norm(exec, out, final_norm_, checkpoint_.shape.norm_eps, normed);
         return normed;
@@ -101,8 +102,8 @@ class Eagle3Model final : public EagleModel {
         if (rows == 0) return true;
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
-        const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(fc.stride);
-        const auto all = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
+        const std::size_t cells = numel(rows, fc.stride);
+        const auto all = numel(rows, width);
         const bool normed = feature_norm_there_ != nullptr;
         if (!features_there_.reserve(*device(), cells * sizeof(kernels::half_t)) ||
             (normed && (!rounded_there_.reserve(*device(), all * sizeof(float)) ||
@@ -184,13 +185,13 @@ class Eagle3Model final : public EagleModel {
     /// bits.
     void take_features_there(Rows<const float> aux, Rows<float> out) {
         const int d = checkpoint_.shape.hidden;
-        const std::size_t cells = static_cast<std::size_t>(aux.rows) * static_cast<std::size_t>(aux.cols);
+        const std::size_t cells = numel(aux.rows, aux.cols);
         const std::lock_guard lock(device()->submit_mutex());
         if (aux.rows == 0) return;
         if (!on_device_.make_room(aux.rows) || !aux_there_.reserve(*device(), cells * sizeof(float)))
             return device()->set_out_of_memory("out of device memory for the drafter's rows");
         std::vector<RowAnywhere> rows(static_cast<std::size_t>(aux.rows));
-        for (int r = 0; r < aux.rows; ++r) rows[static_cast<std::size_t>(r)].here = aux.row(r);
+        for (int r = 0; r < aux.rows; ++r) rows[r].here = aux.row(r);
         bring_rows(*device(), rows, aux.cols, aux_there_.as<float>());
         (void)ask_features(aux_there_.as<float>(), aux.rows);
         for (int r = 0; r < out.rows; ++r)
@@ -201,7 +202,7 @@ class Eagle3Model final : public EagleModel {
 
     Rows<const float> normed_features(kernels::Exec& exec, Rows<const float> aux) {
         if (feature_norm_.empty()) return aux;
-        features_.resize(static_cast<std::size_t>(aux.rows) * static_cast<std::size_t>(aux.cols));
+        features_.resize(numel(aux.rows, aux.cols));
         const Rows<float> out(features_.data(), aux.rows, aux.cols);
         const int width = checkpoint_.fc_norm ? checkpoint_.target_hidden : aux.cols;
         for (int first = 0; first < aux.cols; first += width) {
@@ -248,7 +249,7 @@ class Eagle3Model final : public EagleModel {
         }
         const bool absolute = checkpoint_.layout == EagleLayout::gguf;
         for (int i = 0; i < rows; ++i) {
-            const std::int64_t entry = map[static_cast<std::size_t>(i)];
+            const std::int64_t entry = map[i];
             const bool sane = entry > -vocab && entry < vocab;
             const std::int64_t id = sane ? entry + (absolute ? 0 : i) : -1;
             const bool ascending = head_ids_.empty() || id > head_ids_.back();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numel.h"
 #include "engine/draft/candidate_sampler.h"
 #include "engine/draft/eagle_rows.h"
 
@@ -70,13 +71,12 @@ EagleState& state_for(const DraftJob& job) {
 class RowBuffer {
   public:
     Rows<float> rows(int count, int cols) {
-        const std::size_t size = static_cast<std::size_t>(count) * static_cast<std::size_t>(cols);
+        const std::size_t size = numel(count, cols);
         if (data_.size() < size) data_.resize(size);
         return {data_.data(), count, cols};
     }
     std::span<const float> row(int index, int cols) const {
-        return {data_.data() + static_cast<std::size_t>(index) * static_cast<std::size_t>(cols),
-                static_cast<std::size_t>(cols)};
+        return {data_.data() + row_offset(index, cols), static_cast<std::size_t>(cols)};
     }
     void swap(RowBuffer& other) { data_.swap(other.data_); }
 
@@ -260,8 +260,7 @@ void EagleDrafter::begin_root(DraftContext& context, std::span<DraftJob> jobs) {
     const int rows = static_cast<int>(begun_for_.size());
     const Rows<float> roots = roots_.rows(rows, 2 * d);
     for (int r = 0; r < rows; ++r)
-        copy_row(static_cast<const EagleState*>(begun_for_[static_cast<std::size_t>(r)])->input,
-                 roots.row(r));
+        copy_row(static_cast<const EagleState*>(begun_for_[r])->input, roots.row(r));
     ProposeContext level{context.exec, context.phases, 0};
     context.head->begin_level(level, Rows<const float>(roots.data, rows, d, roots.stride),
                               Rows<const float>(roots.data + d, rows, d, roots.stride), head_states_);
@@ -281,8 +280,7 @@ void EagleDrafter::extend_cache_slices(DraftContext& context, std::span<const Sl
         const int slot = cache.length();
         const Rows<float> mine = inputs.slice(row, slice.rows);
         // Slot i pairs the hidden of token i with the embedding of token i + 1.
-        model_->embed(slice.job->tokens.subspan(static_cast<std::size_t>(slot) + 1,
-                                                static_cast<std::size_t>(slice.rows)),
+        model_->embed(slice.job->tokens.subspan(static_cast<std::size_t>(slot) + 1, slice.rows),
                       Rows<float>(mine.data, slice.rows, d, mine.stride));
         const auto part = [&](const Rows<const float>& all) {
             return all.empty() ? all : all.slice(slice.first, slice.rows);
@@ -476,22 +474,20 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         const DraftJob& job = *slice.job;
         // Slot i pairs the hidden of token i with the embedding of token i + 1.
         const int slot = state_for(job).cache.length();
-        const auto next =
-            job.tokens.subspan(static_cast<std::size_t>(slot) + 1, static_cast<std::size_t>(slice.rows));
+        const auto next = job.tokens.subspan(static_cast<std::size_t>(slot) + 1, slice.rows);
         tokens_.insert(tokens_.end(), next.begin(), next.end());
-        const std::size_t values = static_cast<std::size_t>(slice.rows) * width;
+        const std::size_t values = numel(slice.rows, width);
         if (job.new_there != nullptr) {
             const auto cols = static_cast<int>(width);
-            copies.push_back({job.new_there + static_cast<std::size_t>(slice.first) * width, cols, nullptr,
-                              slice.rows, cols, to, cols});
+            copies.push_back(
+                {job.new_there + row_offset(slice.first, width), cols, nullptr, slice.rows, cols, to, cols});
         } else {
             const Rows<const float> mine =
                 (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
             const bool whole = mine.stride == mine.cols;
             if (whole) device.upload(to, mine.data, values * sizeof(float));
             for (int r = 0; !whole && r < mine.rows; ++r)
-                device.upload(to + static_cast<std::size_t>(r) * width, mine.row_data(r),
-                              width * sizeof(float));
+                device.upload(to + row_offset(r, width), mine.row_data(r), width * sizeof(float));
         }
         to += values;
     }
@@ -562,7 +558,7 @@ void EagleDrafter::gather_level(std::span<Expansion*> active, int level, int row
         for (std::size_t b = 0; b < beam.size(); ++b) {
             const int parent = beam[b].parent_row;
             copy_row(previous_.row(expansion->parents_first + parent, d),
-                     mine.row(static_cast<int>(b)).subspan(static_cast<std::size_t>(d)));
+                     mine.row(static_cast<int>(b)).subspan(d));
             int* tail = expansion->next_ancestor_slots.data() + b * width;
             if (level > 1) {
                 const int* above =

@@ -90,7 +90,7 @@ Status read_rope(const GgufFile& file, EagleCheckpoint& out) {
             return bad_input("{}: tensor '{}' has {} values, expected {}", file.path(), name,
                              tensor.info.cols(), out.shape.head_dim / 2);
         }
-        out.rope_divisors.resize(static_cast<std::size_t>(out.shape.head_dim / 2));
+        out.rope_divisors.resize(out.shape.head_dim / 2);
         tensor.type->dequantise(tensor.data, tensor.info.cols() / tensor.type->block_elements,
                                 out.rope_divisors.data());
         for (const float divisor : out.rope_divisors) {

@@ -2,11 +2,13 @@
 
 #include <cstring>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 }  // namespace
@@ -65,7 +67,7 @@ bool EagleOnDevice::begin(const DecoderBatch& batch, Rows<const float> inputs) {
 void EagleOnDevice::end(Rows<float> out) {
     const auto width = static_cast<std::size_t>(out.cols) * sizeof(float);
     if (out.stride == out.cols) {
-        device().download(out.data, decoder_.residual(), static_cast<std::size_t>(out.rows) * width);
+        device().download(out.data, decoder_.residual(), numel(out.rows, width));
     } else {
         for (int r = 0; r < out.rows; ++r)
             device().download(out.row_data(r), decoder_.residual() + count(r, out.cols), width);

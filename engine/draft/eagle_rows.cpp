@@ -19,7 +19,7 @@ Status EagleRows::ask(const Level& level, FunctionRef<void(const float*)> inputs
     }
     const int above = level.level - 1;
     batch_.clear();
-    slots_.assign(static_cast<std::size_t>(level.level), 0);  // the device knows which
+    slots_.assign(level.level, 0);  // the device knows which
     for (const GrowingTree* tree : level.trees)
         for (int b = 0; b < tree->nodes; ++b)
             batch_.add_row(*tree->cache, tree->free_slot + tree->slots + b, tree->committed + above,

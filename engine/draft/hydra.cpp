@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "base/numel.h"
 #include "engine/draft/decoding_heads.h"
 #include "engine/draft/drafters.h"
 #include "engine/draft/path_heads_on_device.h"
@@ -24,14 +25,14 @@ class HydraHeads final : public DecodingHeads {
               Rows<float> out) override {
         const int d = target_.config().hidden;
         const int width = (level + 2) * d;
-        inputs_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(width));
+        inputs_.resize(numel(hidden.rows, width));
         const Rows<float> inputs(inputs_.data(), hidden.rows, width);
         for (int r = 0; r < hidden.rows; ++r) {
             std::memcpy(inputs.row_data(r), hidden.row_data(r), hidden.row(r).size_bytes());
             target_.embed(paths.row(r), Rows<float>(inputs.row_data(r) + d, level + 1, d));
         }
         if (on_device_.ready()) return on_device_.run(level, inputs, out);
-        run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], inputs, scratch_, out);
+        run_blocks(exec, weights_.heads[level], inputs, scratch_, out);
     }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
     std::span<const LevelLmHead> lm_heads() const override { return lm_heads_; }

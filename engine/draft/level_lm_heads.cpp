@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/numel.h"
 #include "engine/draft/decoding_heads.h"
 #include "engine/heads/candidates.h"
 #include "kernels/matmul.h"
@@ -42,10 +43,10 @@ class LevelLmHeads final : public LmHead {
     }
 
   private:
-    const LevelLmHead& at(int level) const { return heads_[static_cast<std::size_t>(level)]; }
+    const LevelLmHead& at(int level) const { return heads_[level]; }
     Rows<float> buffer(int rows) {
         const int n = heads_.front().matrix->n();
-        logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(n));
+        logits_.resize(numel(rows, n));
         return {logits_.data(), rows, n};
     }
 

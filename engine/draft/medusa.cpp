@@ -20,7 +20,7 @@ class MedusaHeads final : public DecodingHeads {
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId>,
               Rows<float> out) override {
         if (on_device_.ready()) return on_device_.run(level, hidden, out);
-        run_blocks(exec, weights_.heads[static_cast<std::size_t>(level)], hidden, scratch_, out);
+        run_blocks(exec, weights_.heads[level], hidden, scratch_, out);
     }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
     std::span<const LevelLmHead> lm_heads() const override { return lm_heads_; }

@@ -87,7 +87,7 @@ std::uint64_t ngram_hash(std::span<const TokenId> gram) {
 }
 
 std::span<const TokenId> ending_at(std::span<const TokenId> tokens, int end, int n) {
-    return tokens.subspan(static_cast<std::size_t>(end - n), static_cast<std::size_t>(n));
+    return tokens.subspan(end - n, n);
 }
 
 /// Prompt lookup. Looks up the longest suffix of the text that occurred before, and drafts what followed its
@@ -118,8 +118,7 @@ void NgramDrafter::index(std::span<const TokenId> tokens, NgramState& state) con
     // An n-gram that ends before position p is only useful once token p follows it.
     for (int p = std::max(state.indexed, 1); p < size; ++p) {
         for (int n = options_.min; n <= std::min(options_.max, p); ++n) {
-            state.follows[static_cast<std::size_t>(n - options_.min)].set(ngram_hash(ending_at(tokens, p, n)),
-                                                                          p);
+            state.follows[n - options_.min].set(ngram_hash(ending_at(tokens, p, n)), p);
         }
     }
     state.indexed = size;
@@ -129,7 +128,7 @@ int NgramDrafter::find_continuation(std::span<const TokenId> tokens, const Ngram
     const int size = static_cast<int>(tokens.size());
     for (int n = std::min(options_.max, size - 1); n >= options_.min; --n) {
         const std::span<const TokenId> suffix = ending_at(tokens, size, n);
-        const int found = state.follows[static_cast<std::size_t>(n - options_.min)].at(ngram_hash(suffix));
+        const int found = state.follows[n - options_.min].at(ngram_hash(suffix));
         const bool in_reach = found > 0 && (options_.window == 0 || size - found <= options_.window);
         if (in_reach && std::ranges::equal(ending_at(tokens, found, n), suffix)) return found;
         if (options_.backoff == 0) break;
@@ -160,8 +159,7 @@ Status NgramDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
             for (int i = 0; i < drafts; ++i) {
                 // A repetition that reaches the end of the text continues with its own drafts.
                 const int p = from + i;
-                const TokenId token = p < size ? job.tokens[static_cast<std::size_t>(p)]
-                                               : job.out.tokens[static_cast<std::size_t>(p - size + 1)];
+                const TokenId token = p < size ? job.tokens[p] : job.out.tokens[p - size + 1];
                 job.out.add(token, i, 0.0f);
             }
         }

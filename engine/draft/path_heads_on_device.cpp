@@ -5,11 +5,13 @@
 #include <iterator>
 #include <mutex>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 }  // namespace
@@ -56,9 +58,9 @@ void PathHeadsOnDevice::ask(int level, int rows) {
 
 void PathHeadsOnDevice::ask_blocks(int level, int rows) {
     const int d = hidden_, narrow = kernels::padded_columns(d);
-    const float* bias = biases_.as<float>() + first_bias_[static_cast<std::size_t>(level)];
+    const float* bias = biases_.as<float>() + first_bias_[level];
     const kernels::half_t* x = inputs();
-    const std::vector<ResidualBlock>& blocks = weights_->heads[static_cast<std::size_t>(level)];
+    const std::vector<ResidualBlock>& blocks = weights_->heads[level];
     for (std::size_t b = 0; b < blocks.size(); ++b, bias += 2 * d) {
         const ResidualBlock& block = blocks[b];
         kernels::MatmulOp product;

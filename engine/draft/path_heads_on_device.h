@@ -35,9 +35,7 @@ class PathHeadsOnDevice {
     void run(int level, Rows<const float> x, Rows<float> out);
 
   private:
-    const ResidualBlock& first_block(int level) const {
-        return weights_->heads[static_cast<std::size_t>(level)].front();
-    }
+    const ResidualBlock& first_block(int level) const { return weights_->heads[level].front(); }
     void ask_blocks(int level, int rows);
 
     kernels::Device* device_ = nullptr;

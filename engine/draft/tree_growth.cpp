@@ -7,11 +7,13 @@
 #include <numeric>
 #include <vector>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 /// What drafts of a step are drawn from, and as much room beside it, may take so much of a device's memory.
@@ -23,7 +25,7 @@ std::vector<int> widths_of(const TreeSpec& tree) {
     widths[0] = 1;
     if (tree.choices)
         for (const TreeChoices::Node& node : tree.choices->nodes)
-            if (node.inner) ++widths[static_cast<std::size_t>(node.depth)];
+            if (node.inner) ++widths[node.depth];
     return widths;
 }
 
@@ -239,7 +241,7 @@ bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
             int rows = 0, sibling = 0;
             for (; next < nodes.size() && nodes[next].depth == level + 1; ++next) {
                 const TreeChoices::Node& node = nodes[next];
-                const int above = node.parent < 0 ? 0 : row_of[static_cast<std::size_t>(node.parent)];
+                const int above = node.parent < 0 ? 0 : row_of[node.parent];
                 const bool first_child = next == 0 || nodes[next - 1].parent != node.parent;
                 sibling = first_child ? 0 : sibling + 1;
                 // Of draws the first, as BeamExpansion has it.
@@ -382,8 +384,7 @@ void TreeGrowth::collect() {
             const int room = head_->set_room(asked.level, sequence.rows);
             sizes.push_back(std::clamp(left_[at], 0, room));
             sets.push_back(sets_here_ ? std::span<const TokenId>(left_).subspan(
-                                            words_ + static_cast<std::size_t>(set_first_[at]),
-                                            static_cast<std::size_t>(room))
+                                            words_ + static_cast<std::size_t>(set_first_[at]), room)
                                       : std::span<const TokenId>());
         }
         head_->collect({*spans_, asked.level, asked.rows, asked.sequences, sets, sizes,
@@ -452,7 +453,7 @@ void TreeGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const>
     Asked& asked = asked_[asked_levels_++];
     asked.level = level;
     asked.rows = rows;
-    asked.notes = note_first_[static_cast<std::size_t>(level)];
+    asked.notes = note_first_[level];
     asked.note_count = note_first_[static_cast<std::size_t>(level) + 1] - asked.notes;
     asked.sequences.clear();
     for (const GrowingTree* tree : active) {

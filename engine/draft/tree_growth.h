@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/numel.h"
 #include "base/phase.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/device_spans.h"
@@ -108,9 +109,7 @@ class TreeGrowth {
         std::vector<SequenceThere> sequences;
         std::size_t notes, note_count;
     };
-    static int nodes_at(const GrowingTree& tree, int level) {
-        return tree.widths[static_cast<std::size_t>(level)];
-    }
+    static int nodes_at(const GrowingTree& tree, int level) { return tree.widths[level]; }
     int rows_at(const GrowingTree& tree, int level) const {
         return rows_.shared_logits() ? 1 : nodes_at(tree, level);
     }
@@ -121,8 +120,7 @@ class TreeGrowth {
     void draw(DraftContext& context, std::span<GrowingTree* const> active, int level);
     void give_each_node_a_row(std::span<GrowingTree* const> active, int level);
     std::size_t set_at(int place, int level) const {
-        return static_cast<std::size_t>(place) * static_cast<std::size_t>(levels_ + 1) +
-               static_cast<std::size_t>(level);
+        return numel(place, levels_ + 1) + static_cast<std::size_t>(level);
     }
     void begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
                     const float* inputs);
@@ -136,12 +134,10 @@ class TreeGrowth {
     kernels::BeamOp extend(GrowingTree& tree, int level, bool goes_on, int next_first);
     void fill(std::span<GrowingTree> trees);
 
-    std::int32_t* ancestor_slots(int level) const {
-        return tails_[static_cast<std::size_t>(level % 2)].as<std::int32_t>();
-    }
+    std::int32_t* ancestor_slots(int level) const { return tails_[level % 2].as<std::int32_t>(); }
 
     /// Of the level's first row, among those that drafts are drawn from.
-    int first_drawn(int level) const { return first_drawn_[static_cast<std::size_t>(level)]; }
+    int first_drawn(int level) const { return first_drawn_[level]; }
     float* drawn_row(int row) const {
         return drawn_from_.as<float>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
     }

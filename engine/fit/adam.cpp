@@ -5,6 +5,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/numel.h"
+
 namespace draftscope::fit {
 namespace {
 
@@ -70,7 +72,7 @@ double Adam::step(kernels::Exec& exec, std::span<const Parameter> parameters) {
         float* v = moments_[i].second.data();
         const std::size_t size = parameters[i].values.size();
         exec.parallel(static_cast<int>(parts_of(size)), [&](int part) {
-            const std::size_t begin = static_cast<std::size_t>(part) * part_size;
+            const std::size_t begin = numel(part, part_size);
             const std::size_t end = std::min(size, begin + part_size);
             for (std::size_t j = begin; j < end; ++j) {
                 const float gradient = g[j] * scale;

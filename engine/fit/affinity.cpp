@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/numel.h"
 #include "engine/fit/dense.h"
 #include "kernels/gemm.h"
 #include "kernels/topk.h"
@@ -37,7 +38,7 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
         kernels::gemm(exec, kernels::Operand::plain, unit.view().slice(first, count),
                       kernels::Operand::transposed, unit.view(), cosines.view());
         // A value above every cosine, so that a token with equal weights cannot take the token's own place.
-        for (int r = 0; r < count; ++r) cosines.row(r)[static_cast<std::size_t>(first + r)] = 2.0f;
+        for (int r = 0; r < count; ++r) cosines.row(r)[first + r] = 2.0f;
         best_values.resize(count, options.width);
         best.resize(best_values.size());
         kernels::topk(exec, cosines.view(), options.width, {best.data(), count, options.width},
@@ -53,7 +54,7 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
             }
             shares[0] = options.keep;
             for (std::size_t j = 1; j < values.size(); ++j) shares[j] *= (1.0 - options.keep) / total;
-            const std::int32_t* ids = best.data() + static_cast<std::size_t>(r) * values.size();
+            const std::int32_t* ids = best.data() + row_offset(r, values.size());
             result.neighbours.insert(result.neighbours.end(), ids, ids + values.size());
             for (const double share : shares) result.weights.push_back(static_cast<float>(share));
         }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/numel.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -84,7 +85,7 @@ class CollectingHead final : public LmHead {
         const Rows<const float> real(logits_.data.data(), hidden.rows, rows, head.n());
         kernels::logsumexp(context.exec, real, out.logsumexp);
         const int best = std::min(rows, std::max(k, options_.label_topk));
-        const std::size_t size = static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(best);
+        const std::size_t size = numel(hidden.rows, best);
         ids_.resize(size);
         values_.resize(size);
         kernels::topk(context.exec, real, best, {ids_.data(), hidden.rows, best},
@@ -94,7 +95,7 @@ class CollectingHead final : public LmHead {
             const auto token = [&](int c) {
                 const std::int32_t row =
                     ids_[i * static_cast<std::size_t>(best) + static_cast<std::size_t>(c)];
-                return weights_.row_ids.empty() ? row : weights_.row_ids[static_cast<std::size_t>(row)];
+                return weights_.row_ids.empty() ? row : weights_.row_ids[row];
             };
             out.counts[i] = std::min(k, best);
             for (int c = 0; c < out.counts[i]; ++c) {
@@ -190,7 +191,7 @@ Result<bool> Collector::fill(Lane& lane) {
     const std::vector<int>& usable = split_.usable();
     while (next_text_ < static_cast<int>(usable.size())) {
         const int ordinal = next_text_++;
-        DS_ASSIGN(lane.text, texts_.load(usable[static_cast<std::size_t>(ordinal)]));
+        DS_ASSIGN(lane.text, texts_.load(usable[ordinal]));
         lane.held_out = split_.held_out(ordinal);
         samples_.held_out_prompts += lane.held_out ? 1 : 0;
         const auto tokens = static_cast<int>(lane.text.tokens.size());

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/numel.h"
 #include "base/spans.h"
 
 namespace draftscope::fit {
@@ -11,18 +12,15 @@ namespace draftscope::fit {
 /// A dense row-major f32 matrix that owns its memory.
 struct Dense {
     Dense() = default;
-    Dense(int rows_in, int cols_in)
-        : rows(rows_in),
-          cols(cols_in),
-          data(static_cast<std::size_t>(rows_in) * static_cast<std::size_t>(cols_in)) {}
+    Dense(int rows_in, int cols_in) : rows(rows_in), cols(cols_in), data(numel(rows_in, cols_in)) {}
     /// Changes the size; the values are unspecified. Reallocates only to grow.
     void resize(int rows_in, int cols_in) {
         rows = rows_in;
         cols = cols_in;
-        const std::size_t size = static_cast<std::size_t>(rows_in) * static_cast<std::size_t>(cols_in);
+        const std::size_t size = numel(rows_in, cols_in);
         if (data.size() < size) data.resize(size);
     }
-    std::size_t size() const { return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols); }
+    std::size_t size() const { return numel(rows, cols); }
     std::span<float> values() { return {data.data(), size()}; }
     std::span<const float> values() const { return {data.data(), size()}; }
     Rows<float> view() { return {data.data(), rows, cols}; }

@@ -108,7 +108,7 @@ void EaglePass::rotate(kernels::Exec& exec, Dense& rows, int heads, int step, bo
 /// Computes h0 and the input of q, k and v.
 void EaglePass::enter(kernels::Exec& exec, int step, Rows<const float> embeddings) {
     const int d = shape_.hidden;
-    Step& s = steps_[static_cast<std::size_t>(step)];
+    Step& s = steps_[step];
     const Rows<const float> e = embeddings.slice(step, slots_);
     s.hidden.resize(slots_, d);
     if (step > 0) {
@@ -141,7 +141,7 @@ void EaglePass::enter(kernels::Exec& exec, int step, Rows<const float> embedding
 }
 
 void EaglePass::attend(kernels::Exec& exec, int step) {
-    Step& s = steps_[static_cast<std::size_t>(step)];
+    Step& s = steps_[step];
     const Rows<const float> x = shape_.eagle3 ? s.joined.view() : s.residual.view();
     linear(exec, x, weights_.q, s.q);
     linear(exec, x, weights_.k, s.k);
@@ -161,10 +161,10 @@ void EaglePass::attend(kernels::Exec& exec, int step) {
         for (int r = 0; r < slots_; ++r) {
             const auto row = s.weights.row(h * slots_ + r);
             for (int j = 1; j <= step; ++j) {
-                const auto key = columns(std::as_const(steps_[static_cast<std::size_t>(j)].k), kv, hd).row(r);
+                const auto key = columns(std::as_const(steps_[j].k), kv, hd).row(r);
                 float dot = 0;
                 for (std::size_t i = 0; i < key.size(); ++i) dot += q.row(r)[i] * key[i];
-                row[static_cast<std::size_t>(slots_ + j - 1)] = dot;
+                row[slots_ + j - 1] = dot;
             }
             const auto seen = static_cast<std::size_t>(r) + 1, all = static_cast<std::size_t>(slots_);
             float top = row[0];
@@ -181,9 +181,9 @@ void EaglePass::attend(kernels::Exec& exec, int step) {
         kernels::gemm(exec, Operand::plain, w, Operand::plain, columns(std::as_const(steps_[0].v), kv, hd),
                       mixed);
         for (int j = 1; j <= step; ++j) {
-            const Rows<const float> v = columns(std::as_const(steps_[static_cast<std::size_t>(j)].v), kv, hd);
+            const Rows<const float> v = columns(std::as_const(steps_[j].v), kv, hd);
             for (int r = 0; r < slots_; ++r) {
-                const float weight = s.weights.row(h * slots_ + r)[static_cast<std::size_t>(slots_ + j - 1)];
+                const float weight = s.weights.row(h * slots_ + r)[slots_ + j - 1];
                 for (std::size_t i = 0; i < static_cast<std::size_t>(hd); ++i)
                     mixed.row(r)[i] += weight * v.row(r)[i];
             }
@@ -192,7 +192,7 @@ void EaglePass::attend(kernels::Exec& exec, int step) {
 }
 
 void EaglePass::leave(kernels::Exec& exec, int step) {
-    Step& s = steps_[static_cast<std::size_t>(step)];
+    Step& s = steps_[step];
     s.after_attention = s.residual;
     linear(exec, s.mixed.view(), weights_.o, s.after_attention, true);
     s.normed.resize(slots_, shape_.hidden);
@@ -219,7 +219,7 @@ void EaglePass::forward(kernels::Exec& exec, Rows<const float> features, Rows<co
                         int steps) {
     features_ = features;
     slots_ = features.rows;
-    steps_.resize(static_cast<std::size_t>(steps));
+    steps_.resize(steps);
     for (int step = 0; step < steps; ++step) {
         enter(exec, step, embeddings);
         attend(exec, step);
@@ -229,7 +229,7 @@ void EaglePass::forward(kernels::Exec& exec, Rows<const float> features, Rows<co
 
 /// Gradients of a step's attention output and of h0 from that of its output.
 void EaglePass::back_leave(kernels::Exec& exec, int step, Dense& d_out, Dense& d_after) {
-    Step& s = steps_[static_cast<std::size_t>(step)];
+    Step& s = steps_[step];
     d_after = d_out;
     Dense d_product;
     linear_back(exec, s.product.view(), weights_.down, d_out.view(), gradients_.down, &d_product, false);
@@ -249,7 +249,7 @@ void EaglePass::back_leave(kernels::Exec& exec, int step, Dense& d_out, Dense& d
 
 /// Adds to the gradients of this step's queries and of every key and value that it attended to.
 void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed) {
-    Step& s = steps_[static_cast<std::size_t>(step)];
+    Step& s = steps_[step];
     const int hd = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
     const float scale = 1.0f / std::sqrt(static_cast<float>(hd));
     Dense d_w(slots_, slots_ + step);
@@ -266,9 +266,8 @@ void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed)
             const auto weights = std::as_const(s.weights).row(h * slots_ + r);
             const auto row = d_w.row(r);
             for (int j = 1; j <= step; ++j) {
-                const auto value =
-                    columns(std::as_const(steps_[static_cast<std::size_t>(j)].v), kv, hd).row(r);
-                const auto d_value = columns(d_v_[static_cast<std::size_t>(j)], kv, hd).row(r);
+                const auto value = columns(std::as_const(steps_[j].v), kv, hd).row(r);
+                const auto d_value = columns(d_v_[j], kv, hd).row(r);
                 const auto at = static_cast<std::size_t>(slots_ + j - 1);
                 float dot = 0;
                 for (std::size_t i = 0; i < value.size(); ++i) {
@@ -282,11 +281,11 @@ void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed)
                 mean += static_cast<double>(row[i]) * static_cast<double>(weights[i]);
             for (std::size_t i = 0; i < row.size(); ++i)
                 row[i] = weights[i] * (row[i] - static_cast<float>(mean)) * scale;
-            const auto d_query = columns(d_q_[static_cast<std::size_t>(step)], h * hd, hd).row(r);
+            const auto d_query = columns(d_q_[step], h * hd, hd).row(r);
             for (int j = 1; j <= step; ++j) {
-                const auto key = columns(std::as_const(steps_[static_cast<std::size_t>(j)].k), kv, hd).row(r);
-                const auto d_key = columns(d_k_[static_cast<std::size_t>(j)], kv, hd).row(r);
-                const float d = row[static_cast<std::size_t>(slots_ + j - 1)];
+                const auto key = columns(std::as_const(steps_[j].k), kv, hd).row(r);
+                const auto d_key = columns(d_k_[j], kv, hd).row(r);
+                const float d = row[slots_ + j - 1];
                 for (std::size_t i = 0; i < key.size(); ++i) {
                     d_query[i] += d * key[i];
                     d_key[i] += d * q.row(r)[i];
@@ -294,15 +293,14 @@ void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed)
             }
         }
         kernels::gemm(exec, Operand::plain, d_prefix, Operand::plain,
-                      columns(std::as_const(steps_[0].k), kv, hd),
-                      columns(d_q_[static_cast<std::size_t>(step)], h * hd, hd), true);
+                      columns(std::as_const(steps_[0].k), kv, hd), columns(d_q_[step], h * hd, hd), true);
         kernels::gemm(exec, Operand::transposed, d_prefix, Operand::plain, q, columns(d_k_[0], kv, hd), true);
     }
 }
 
 /// Gradient of the input of q, k and v.
 void EaglePass::back_project(kernels::Exec& exec, int step, Dense& d_input) {
-    Step& s = steps_[static_cast<std::size_t>(step)];
+    Step& s = steps_[step];
     const auto i = static_cast<std::size_t>(step);
     rotate(exec, d_q_[i], shape_.heads, step, true);
     rotate(exec, d_k_[i], shape_.kv_heads, step, true);
@@ -327,8 +325,8 @@ void EaglePass::backward(kernels::Exec& exec, std::span<const Dense> d_head) {
     }
     Dense d_recycled(slots_, d);  // gradient of the output that is the next step's input
     for (int step = static_cast<int>(count) - 1; step >= 0; --step) {
-        Step& s = steps_[static_cast<std::size_t>(step)];
-        Dense d_out = d_head[static_cast<std::size_t>(step)];
+        Step& s = steps_[step];
+        Dense d_out = d_head[step];
         if (shape_.eagle3) {
             norm_back(s.out.view(), weights_.final_norm, shape_.norm_eps, d_out.view(), gradients_.final_norm,
                       d_out.view());

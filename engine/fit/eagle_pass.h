@@ -42,9 +42,7 @@ class EaglePass {
     /// features].
     void forward(kernels::Exec& exec, Rows<const float> features, Rows<const float> embeddings, int steps);
     /// The input of the LM head at a step, [slots, d].
-    Rows<const float> lm_head_input(int step) const {
-        return steps_[static_cast<std::size_t>(step)].head.view();
-    }
+    Rows<const float> lm_head_input(int step) const { return steps_[step].head.view(); }
     /// `d_head[s]` [slots, d] is the loss gradient of step s's LM head input. Computes the gradients of all
     /// weights.
     void backward(kernels::Exec& exec, std::span<const Dense> d_head);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/numel.h"
 #include "kernels/gemm.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
@@ -23,8 +24,8 @@ class Scorer {
         hidden_.resize(count, rows.hidden.width());
         levels_.clear();
         for (int r = 0; r < count; ++r) {
-            rows.hidden.read(which[static_cast<std::size_t>(r)], hidden_.row(r));
-            levels_.push_back(rows.level[static_cast<std::size_t>(which[static_cast<std::size_t>(r)])]);
+            rows.hidden.read(which[r], hidden_.row(r));
+            levels_.push_back(rows.level[which[r]]);
         }
         logits_.resize(count, teacher_.support);
         student_.forward(exec_, hidden_.view(), levels_, logits_.view());
@@ -36,7 +37,7 @@ class Scorer {
         Rows<const float> student = logits_.view();
         if (of_full) student = score(*teacher_.drafter_rows, hidden_, full_logits_);
         gradient_.resize(count, teacher_.support);
-        kl_.resize(static_cast<std::size_t>(count));
+        kl_.resize(count);
         const std::vector<float> weights(kl_.size(), 1.0f);
         kernels::forward_kl(exec_, teacher, student, weights, kl_, gradient_.view());
         double sum = 0;
@@ -45,7 +46,7 @@ class Scorer {
     }
     /// Columns of the `k` best logits of each row.
     const std::vector<std::int32_t>& best(Rows<const float> logits, int k) {
-        best_.resize(static_cast<std::size_t>(logits.rows) * static_cast<std::size_t>(k));
+        best_.resize(numel(logits.rows, k));
         values_.resize(logits.rows, k);
         kernels::topk(exec_, logits, k, {best_.data(), logits.rows, k}, values_.view());
         return best_;
@@ -84,9 +85,7 @@ void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teache
     if (held.empty()) return;
     Dense teacher_hidden;
     double kl = 0, kl_full = 0, hits = 0, hits_full = 0, covered = 0;
-    const auto token_of = [&](std::int32_t column) {
-        return support.empty() ? column : support[static_cast<std::size_t>(column)];
-    };
+    const auto token_of = [&](std::int32_t column) { return support.empty() ? column : support[column]; };
     for_each_chunk(held, [&](std::span<const int> which) {
         scorer.load(rows, which);
         teacher_hidden.resize(static_cast<int>(which.size()), rows.teacher.width());
@@ -98,13 +97,13 @@ void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teache
             const auto& best = scorer.best(logits, 1);
             double sum = 0;
             for (std::size_t i = 0; i < which.size(); ++i)
-                sum += token_of(best[i]) == rows.token[static_cast<std::size_t>(which[i])] ? 1 : 0;
+                sum += token_of(best[i]) == rows.token[which[i]] ? 1 : 0;
             return sum;
         };
         hits += count_hits(scorer.logits());
         hits_full += count_hits(scorer.full());
         for (const int row : which) {
-            const TokenId token = rows.token[static_cast<std::size_t>(row)];
+            const TokenId token = rows.token[row];
             covered += support.empty() || std::binary_search(support.begin(), support.end(), token) ? 1 : 0;
         }
     });
@@ -128,12 +127,11 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
         kl += scorer.kl_sum(*teacher.drafter_rows, scorer.hidden(), false);
         const auto& best = scorer.best(scorer.logits(), k);
         for (std::size_t i = 0; i < which.size(); ++i) {
-            const TokenId* wanted =
-                rows.top.data() + static_cast<std::size_t>(which[i]) * static_cast<std::size_t>(rows.topk);
+            const TokenId* wanted = rows.top.data() + row_offset(which[i], rows.topk);
             for (int c = 0; c < k; ++c) {
                 const std::int32_t column =
                     best[i * static_cast<std::size_t>(k) + static_cast<std::size_t>(c)];
-                const TokenId token = support.empty() ? column : support[static_cast<std::size_t>(column)];
+                const TokenId token = support.empty() ? column : support[column];
                 found += std::find(wanted, wanted + k, token) != wanted + k ? 1 : 0;
                 top1 += c == 0 && token == wanted[0] ? 1 : 0;
             }
@@ -157,18 +155,17 @@ class GroupChoices {
     void load(const SampleRows& rows, std::span<const int> which) {
         router_inputs(rows, which, input_, inputs_);
         const Rows<const float> scores = pass_.forward(exec_, inputs_.view());
-        best_.resize(static_cast<std::size_t>(scores.rows) * static_cast<std::size_t>(chosen_));
+        best_.resize(numel(scores.rows, chosen_));
         values_.resize(scores.rows, chosen_);
         kernels::topk(exec_, scores, chosen_, {best_.data(), scores.rows, chosen_}, values_.view());
     }
     std::span<const std::int32_t> groups(std::size_t row) const {
-        return std::span(best_).subspan(row * static_cast<std::size_t>(chosen_),
-                                        static_cast<std::size_t>(chosen_));
+        return std::span(best_).subspan(row * static_cast<std::size_t>(chosen_), chosen_);
     }
     bool holds(std::size_t row, TokenId token) const {
         if (std::find(always_.begin(), always_.end(), token) != always_.end()) return true;
         const auto mine = groups(row);
-        return std::find(mine.begin(), mine.end(), group_of_[static_cast<std::size_t>(token)]) != mine.end();
+        return std::find(mine.begin(), mine.end(), group_of_[token]) != mine.end();
     }
 
   private:
@@ -198,7 +195,7 @@ Report evaluate_router(kernels::Exec& exec, const Samples& samples, RouterWeight
     Report report;
     std::vector<double> sizes(static_cast<std::size_t>(router.out.rows));
     for (const std::int32_t group : group_of)
-        if (group >= 0) ++sizes[static_cast<std::size_t>(group)];
+        if (group >= 0) ++sizes[group];
     GroupChoices choices(exec, router, input, group_of, chosen, always);
     double covered = 0, top1 = 0, found = 0, active = 0;
     const std::vector<int> text = pick_evenly(samples.text.indices(true), max_eval_rows);
@@ -206,19 +203,16 @@ Report evaluate_router(kernels::Exec& exec, const Samples& samples, RouterWeight
     for_each_chunk(text, [&](std::span<const int> which) {
         choices.load(samples.text, which);
         for (std::size_t i = 0; i < which.size(); ++i)
-            covered += choices.holds(i, samples.text.token[static_cast<std::size_t>(which[i])]) ? 1 : 0;
+            covered += choices.holds(i, samples.text.token[which[i]]) ? 1 : 0;
     });
     const int k = std::min(10, samples.drafted.topk);
     for_each_chunk(drafted, [&](std::span<const int> which) {
         choices.load(samples.drafted, which);
         for (std::size_t i = 0; i < which.size(); ++i) {
-            const TokenId* wanted =
-                samples.drafted.top.data() +
-                static_cast<std::size_t>(which[i]) * static_cast<std::size_t>(samples.drafted.topk);
+            const TokenId* wanted = samples.drafted.top.data() + row_offset(which[i], samples.drafted.topk);
             for (int c = 0; c < k; ++c) found += wanted[c] != no_token && choices.holds(i, wanted[c]) ? 1 : 0;
             top1 += choices.holds(i, wanted[0]) ? 1 : 0;
-            for (const std::int32_t group : choices.groups(i))
-                active += sizes[static_cast<std::size_t>(group)];
+            for (const std::int32_t group : choices.groups(i)) active += sizes[group];
         }
     });
     if (!text.empty()) report["coverage"] = covered / static_cast<double>(text.size());

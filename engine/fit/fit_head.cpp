@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/numel.h"
 #include "engine/fit/joint.h"
 #include "engine/fit/low_rank.h"
 #include "engine/formats/dequant.h"
@@ -58,7 +59,7 @@ Int8Matrix to_int8(const Dense& dense) {
     Int8Matrix out;
     out.groups = (dense.cols + group - 1) / group;
     out.values.resize(dense.values().size());
-    out.scales.resize(static_cast<std::size_t>(dense.rows) * static_cast<std::size_t>(out.groups));
+    out.scales.resize(numel(dense.rows, out.groups));
     for (int r = 0; r < dense.rows; ++r)
         for (int g = 0; g < out.groups; ++g) {
             const int first = g * group, last = std::min(first + group, dense.cols);
@@ -66,11 +67,9 @@ Int8Matrix to_int8(const Dense& dense) {
             float max_abs = 0;
             for (int c = first; c < last; ++c) max_abs = std::max(max_abs, std::abs(row[c]));
             const float scale = f16_to_f32(f32_to_f16(max_abs / 127));
-            out.scales[static_cast<std::size_t>(r) * static_cast<std::size_t>(out.groups) +
-                       static_cast<std::size_t>(g)] = scale;
+            out.scales[numel(r, out.groups) + static_cast<std::size_t>(g)] = scale;
             for (int c = first; c < last && scale > 0; ++c)
-                out.values[static_cast<std::size_t>(r) * static_cast<std::size_t>(dense.cols) +
-                           static_cast<std::size_t>(c)] =
+                out.values[numel(r, dense.cols) + static_cast<std::size_t>(c)] =
                     static_cast<std::int8_t>(std::clamp(std::lround(row[c] / scale), -127l, 127l));
         }
     return out;
@@ -82,11 +81,8 @@ void round_to_stored(Dense& dense, bool int8) {
     for (int r = 0; r < dense.rows; ++r)
         for (int c = 0; c < dense.cols; ++c)
             dense.row(r)[c] =
-                static_cast<float>(
-                    stored.values[static_cast<std::size_t>(r) * static_cast<std::size_t>(dense.cols) +
-                                  static_cast<std::size_t>(c)]) *
-                stored.scales[static_cast<std::size_t>(r) * static_cast<std::size_t>(stored.groups) +
-                              static_cast<std::size_t>(c / 64)];
+                static_cast<float>(stored.values[numel(r, dense.cols) + static_cast<std::size_t>(c)]) *
+                stored.scales[numel(r, stored.groups) + static_cast<std::size_t>(c / 64)];
 }
 
 /// The rows of a packed matrix as floats, as matmul reads them.
@@ -212,12 +208,11 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
         }
         counts[row] += share;
     };
-    for (const int row : samples.text.indices(false))
-        count(samples.text.token[static_cast<std::size_t>(row)], 1.0);
+    for (const int row : samples.text.indices(false)) count(samples.text.token[row], 1.0);
     const auto k = static_cast<std::size_t>(samples.drafted.topk);
     for (const int row : samples.drafted.indices(false))
         for (std::size_t c = 0; c < k; ++c)
-            count(samples.drafted.top[static_cast<std::size_t>(row) * k + c], 1.0 / static_cast<double>(k));
+            count(samples.drafted.top[numel(row, k) + c], 1.0 / static_cast<double>(k));
     const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
     const double floor = 0.2 * std::max(total, 1.0) / support;
     for (double& value : counts) value += floor;
@@ -235,8 +230,7 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
     std::vector<int>& ranks = fitting->ranks;
     ranks = options.ranks;
     if (ranks.empty()) ranks = {std::max(1, in.weights.hidden / 8)};
-    if (options.per_level && ranks.size() == 1)
-        ranks.assign(static_cast<std::size_t>(samples.levels), ranks.front());
+    if (options.per_level && ranks.size() == 1) ranks.assign(samples.levels, ranks.front());
     const Dense rows = unpack_rows(*teacher.drafter_rows, teacher.support);
     const auto start_from = [&](const std::vector<double>& moment,
                                 std::span<const double> importance) -> Status {
@@ -263,8 +257,8 @@ Result<std::vector<TokenId>> select_tokens(const FitInputs& in, int size) {
     std::vector<bool> kept(static_cast<std::size_t>(in.weights.vocab));
     int count = 0;
     const auto keep = [&](TokenId id) {
-        if (count == size || !lm_head_has(in.weights, id) || kept[static_cast<std::size_t>(id)]) return;
-        kept[static_cast<std::size_t>(id)] = true;
+        if (count == size || !lm_head_has(in.weights, id) || kept[id]) return;
+        kept[id] = true;
         ++count;
     };
     for (const TokenId id : in.weights.always_active) keep(id);
@@ -439,8 +433,7 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
     const Dense rows = unpack_rows(*head.teacher.drafter_rows, head.teacher.support);
     DS_ASSIGN(AffinityMatrix affinity, token_affinity(in.exec, rows.view(), options.affinity, hooks));
     if (!head.ids.empty()) {
-        for (std::int32_t& neighbour : affinity.neighbours)
-            neighbour = head.ids[static_cast<std::size_t>(neighbour)];
+        for (std::int32_t& neighbour : affinity.neighbours) neighbour = head.ids[neighbour];
     }
     FittedHead result;
     const std::vector<std::int64_t> shape{rows.rows, affinity.width};

@@ -166,7 +166,7 @@ void JointTrainer::score_teacher(const FitText& text) {
     hidden_.resize(count, d);
     teacher_hidden_.resize(count, d);
     for (int r = 0; r < count; ++r) {
-        const Position& position = positions_[static_cast<std::size_t>(r)];
+        const Position& position = positions_[r];
         const auto from = pass_.lm_head_input(position.step).row(position.slot);
         std::copy(from.begin(), from.end(), hidden_.row(r).begin());
         // Both predict the token after slot + 1 + step.
@@ -216,7 +216,7 @@ Result<double> JointTrainer::text_loss(int index, bool learn) {
     std::vector<Dense> d_head(static_cast<std::size_t>(options_.steps), Dense(slots_, drafter_.shape.hidden));
     for (std::size_t r = 0; r < positions_.size(); ++r) {
         const auto from = d_hidden_.row(static_cast<int>(r));
-        const auto to = d_head[static_cast<std::size_t>(positions_[r].step)].row(positions_[r].slot);
+        const auto to = d_head[positions_[r].step].row(positions_[r].slot);
         std::copy(from.begin(), from.end(), to.begin());
     }
     pass_.backward(exec_, d_head);

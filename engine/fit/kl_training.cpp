@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "kernels/gemm.h"
 #include "kernels/matmul.h"
@@ -27,8 +28,7 @@ class LowRankStudent final : public Student {
         std::fill(inner_.values().begin(), inner_.values().end(), 0.0f);
         for_each_run(levels, [&](int first, int count, int slot) {
             kernels::gemm(exec, Operand::plain, hidden.slice(first, count), Operand::transposed,
-                          factors_.down[static_cast<std::size_t>(slot)].view(),
-                          part(inner_, first, count, slot));
+                          factors_.down[slot].view(), part(inner_, first, count, slot));
         });
         kernels::gemm(exec, Operand::plain, inner_.view(), Operand::transposed, factors_.up.view(), logits);
     }
@@ -69,8 +69,7 @@ class LowRankStudent final : public Student {
     }
     /// The first columns of the rows, as many as the slot's rank.
     Rows<float> part(Dense& inner, int first, int count, int slot) const {
-        return {inner.row(first).data(), count, factors_.down[static_cast<std::size_t>(slot)].rows,
-                inner.cols};
+        return {inner.row(first).data(), count, factors_.down[slot].rows, inner.cols};
     }
 
     LowRankWeights& factors_;
@@ -117,7 +116,7 @@ class Batch {
     void load(std::vector<RowRef> rows) {
         const auto level_of = [&](const RowRef& row) {
             const SampleRows& from = row.text ? samples_.text : samples_.drafted;
-            return from.level[static_cast<std::size_t>(row.index)];
+            return from.level[row.index];
         };
         std::stable_sort(rows.begin(), rows.end(), [&](const RowRef& a, const RowRef& b) {
             return a.text != b.text ? a.text : level_of(a) < level_of(b);
@@ -132,12 +131,12 @@ class Batch {
         int text = 0;
         double total = 0;
         for (int r = 0; r < count; ++r) {
-            const RowRef& row = rows[static_cast<std::size_t>(r)];
+            const RowRef& row = rows[r];
             const SampleRows& from = row.text ? samples_.text : samples_.drafted;
             from.hidden.read(row.index, hidden_.row(r));
             (row.text ? from.teacher : from.hidden).read(row.index, teacher_hidden_.row(r));
-            const double weight = std::pow(level_decay_, levels_[static_cast<std::size_t>(r)]);
-            weights_[static_cast<std::size_t>(r)] = static_cast<float>(weight);
+            const double weight = std::pow(level_decay_, levels_[r]);
+            weights_[r] = static_cast<float>(weight);
             total += weight;
             text += row.text ? 1 : 0;
         }
@@ -221,7 +220,7 @@ class Trainer {
     }
     std::vector<RowRef> slice(const std::vector<RowRef>& rows, int batch) const {
         const auto size = static_cast<std::size_t>(options_.batch);
-        const std::size_t first = static_cast<std::size_t>(batch) * size;
+        const std::size_t first = numel(batch, size);
         const std::size_t last = std::min(rows.size(), first + size);
         return {rows.begin() + static_cast<std::ptrdiff_t>(first),
                 rows.begin() + static_cast<std::ptrdiff_t>(last)};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "kernels/gemm.h"
 
@@ -79,7 +80,7 @@ Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
             const auto row = cosines.row(r);
             const auto best = std::max_element(row.begin(), row.end());
             const auto cluster = static_cast<std::int32_t>(best - row.begin());
-            std::int32_t& mine = cluster_of[static_cast<std::size_t>(first + r)];
+            std::int32_t& mine = cluster_of[first + r];
             result.moved |= mine != cluster;
             mine = cluster;
             result.objective += 1.0 - static_cast<double>(*best);
@@ -91,14 +92,14 @@ Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
 
 void update(const Dense& unit, const std::vector<std::int32_t>& cluster_of, Dense& centres) {
     const auto width = static_cast<std::size_t>(unit.cols);
-    std::vector<double> sums(static_cast<std::size_t>(centres.rows) * width);
+    std::vector<double> sums(numel(centres.rows, width));
     for (int r = 0; r < unit.rows; ++r) {
-        double* sum = sums.data() + static_cast<std::size_t>(cluster_of[static_cast<std::size_t>(r)]) * width;
+        double* sum = sums.data() + row_offset(cluster_of[r], width);
         const auto row = unit.row(r);
         for (std::size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(row[j]);
     }
     for (int c = 0; c < centres.rows; ++c) {
-        const double* sum = sums.data() + static_cast<std::size_t>(c) * width;
+        const double* sum = sums.data() + row_offset(c, width);
         double squares = 0;
         for (std::size_t j = 0; j < width; ++j) squares += sum[j] * sum[j];
         if (squares <= 0) continue;
@@ -118,7 +119,7 @@ Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights
     const Dense unit = normalise_rows(weights);
     Clusters result;
     result.centres = choose_centres(exec, unit, options);
-    result.cluster_of.assign(static_cast<std::size_t>(unit.rows), -1);
+    result.cluster_of.assign(unit.rows, -1);
     for (int round = 0; round < options.max_iterations; ++round) {
         DS_TRY(hooks.check());
         hooks.report(static_cast<double>(round) / options.max_iterations, "clustering the vocabulary");
@@ -150,13 +151,12 @@ std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float>
         for (std::size_t i = 0; i < count; ++i) {
             const auto cosine = cosines.row(static_cast<int>(i));
             std::iota(preference.begin(), preference.end(), 0);
-            std::stable_sort(preference.begin(), preference.end(), [&](int a, int b) {
-                return cosine[static_cast<std::size_t>(a)] > cosine[static_cast<std::size_t>(b)];
-            });
+            std::stable_sort(preference.begin(), preference.end(),
+                             [&](int a, int b) { return cosine[a] > cosine[b]; });
             for (const int group : preference) {
-                if (used[static_cast<std::size_t>(group)] == room) continue;
-                ++used[static_cast<std::size_t>(group)];
-                cluster_of[static_cast<std::size_t>(order[first + i])] = group;
+                if (used[group] == room) continue;
+                ++used[group];
+                cluster_of[order[first + i]] = group;
                 break;
             }
         }

@@ -18,11 +18,11 @@ std::vector<double> to_vector(const Square& matrix) {
 SymmetricEigen symmetric_eigen(std::span<const double> matrix, int n) {
     const Eigen::SelfAdjointEigenSolver<Square> solver(Map(matrix.data(), n, n));
     SymmetricEigen result;
-    result.values.resize(static_cast<std::size_t>(n));
+    result.values.resize(n);
     Square vectors(n, n);
     for (int i = 0; i < n; ++i) {
         const int from = n - 1 - i;  // the solver sorts ascending
-        result.values[static_cast<std::size_t>(i)] = solver.eigenvalues()[from];
+        result.values[i] = solver.eigenvalues()[from];
         Eigen::Index largest = 0;
         solver.eigenvectors().col(from).cwiseAbs().maxCoeff(&largest);
         const double sign = solver.eigenvectors()(largest, from) < 0 ? -1.0 : 1.0;
@@ -40,7 +40,7 @@ std::vector<double> spectral_map(const SymmetricEigen& eigen, FunctionRef<double
     const int n = eigen.n();
     const Map vectors(eigen.vectors.data(), n, n);
     Eigen::VectorXd values(n);
-    for (int i = 0; i < n; ++i) values[i] = f(eigen.values[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < n; ++i) values[i] = f(eigen.values[i]);
     return to_vector(vectors.transpose() * values.asDiagonal() * vectors);
 }
 

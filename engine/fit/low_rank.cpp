@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/numel.h"
 #include "engine/fit/linalg.h"
 #include "kernels/gemm.h"
 
@@ -50,7 +51,7 @@ Dense subtract_mean(Rows<const float> rows, std::span<const double> importance) 
     std::vector<double> mean(width);
     double total = 0;
     for (int v = 0; v < rows.rows; ++v) {
-        const double weight = importance[static_cast<std::size_t>(v)];
+        const double weight = importance[v];
         total += weight;
         for (std::size_t j = 0; j < width; ++j) mean[j] += weight * static_cast<double>(rows.row(v)[j]);
     }
@@ -78,8 +79,7 @@ Result<LowRankWeights> low_rank_factors(kernels::Exec& exec, Rows<const float> r
         centred = subtract_mean(rows, importance);
         scaled = centred;
         for (int v = 0; v < scaled.rows; ++v) {
-            const auto root_importance =
-                static_cast<float>(std::sqrt(importance[static_cast<std::size_t>(v)]));
+            const auto root_importance = static_cast<float>(std::sqrt(importance[v]));
             for (float& value : scaled.row(v)) value *= root_importance;
         }
     }
@@ -99,7 +99,7 @@ Result<LowRankWeights> low_rank_factors(kernels::Exec& exec, Rows<const float> r
     Dense lift(rank, d);   // V_r^T C^1/2
     const auto n = static_cast<std::size_t>(d);
     for (int i = 0; i < rank; ++i) {
-        const double* vector = m.vectors.data() + static_cast<std::size_t>(i) * n;
+        const double* vector = m.vectors.data() + row_offset(i, n);
         for (std::size_t j = 0; j < n; ++j) {
             double down = 0, up = 0;
             for (std::size_t l = 0; l < n; ++l) {

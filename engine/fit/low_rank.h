@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "base/numel.h"
 #include "base/result.h"
 #include "engine/fit/dense.h"
 #include "kernels/exec.h"
@@ -31,7 +32,7 @@ class SecondMoment {
     std::vector<double> mean() const;  ///< [d, d]
 
   private:
-    static std::size_t square(int n) { return static_cast<std::size_t>(n) * static_cast<std::size_t>(n); }
+    static std::size_t square(int n) { return numel(n, n); }
     int width_;
     std::int64_t count_ = 0;
     std::vector<double> sum_;

@@ -8,19 +8,17 @@ namespace draftscope::fit {
 
 void TokenCounter::add(std::span<const TokenId> tokens) {
     for (const TokenId token : tokens)
-        if (token >= 0 && token < static_cast<TokenId>(counts_.size()))
-            ++counts_[static_cast<std::size_t>(token)];
+        if (token >= 0 && token < static_cast<TokenId>(counts_.size())) ++counts_[token];
 }
 
 Ranking TokenCounter::ranking() const {
     Ranking result;
     result.ids.resize(counts_.size());
     std::iota(result.ids.begin(), result.ids.end(), 0);
-    std::stable_sort(result.ids.begin(), result.ids.end(), [&](std::int32_t a, std::int32_t b) {
-        return counts_[static_cast<std::size_t>(a)] > counts_[static_cast<std::size_t>(b)];
-    });
+    std::stable_sort(result.ids.begin(), result.ids.end(),
+                     [&](std::int32_t a, std::int32_t b) { return counts_[a] > counts_[b]; });
     for (const std::int32_t id : result.ids) {
-        const std::int64_t count = counts_[static_cast<std::size_t>(id)];
+        const std::int64_t count = counts_[id];
         result.tokens += count;
         result.counts.push_back(static_cast<std::int32_t>(
             std::min<std::int64_t>(count, std::numeric_limits<std::int32_t>::max())));
@@ -33,7 +31,7 @@ double ranking_coverage(const Ranking& ranking, int size, const Ranking& counted
     std::vector<bool> kept(ranking.ids.size());
     for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(std::max(size, 0)), ranking.ids.size());
          ++i)
-        kept[static_cast<std::size_t>(ranking.ids[i])] = true;
+        kept[ranking.ids[i]] = true;
     std::int64_t covered = 0;
     for (std::size_t i = 0; i < counted.ids.size(); ++i) {
         const auto id = static_cast<std::size_t>(counted.ids[i]);

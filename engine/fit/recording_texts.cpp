@@ -35,7 +35,7 @@ class RecordingTexts final : public TextSource {
         std::size_t recording;
         const RecordedPrompt* prompt;
     };
-    const Turn& turn(int text) const { return turns_[static_cast<std::size_t>(text)]; }
+    const Turn& turn(int text) const { return turns_[text]; }
 
     Recordings recordings_;
     std::vector<Turn> turns_;

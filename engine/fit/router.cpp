@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "kernels/gemm.h"
 
@@ -54,7 +55,7 @@ std::vector<float> column_scales(const SampleRows& rows, std::span<const int> wh
     constexpr std::size_t chunk = 1024;
     for (std::size_t first = 0; first < which.size(); first += chunk) {
         router_inputs(rows, which.subspan(first, std::min(chunk, which.size() - first)), input, part);
-        squares.resize(static_cast<std::size_t>(part.cols));
+        squares.resize(part.cols);
         for (int r = 0; r < part.rows; ++r) {
             const auto row = part.row(r);
             for (std::size_t j = 0; j < row.size(); ++j)
@@ -113,11 +114,8 @@ void router_labels(const SampleRows& rows, std::span<const int> which, std::span
     for (std::size_t i = 0; i < which.size(); ++i) {
         const auto row = out.row(static_cast<int>(i));
         for (int c = 0; c < rows.topk; ++c) {
-            const TokenId token =
-                rows.top[static_cast<std::size_t>(which[i]) * static_cast<std::size_t>(rows.topk) +
-                         static_cast<std::size_t>(c)];
-            if (token != no_token)
-                row[static_cast<std::size_t>(group_of[static_cast<std::size_t>(token)])] = 1.0f;
+            const TokenId token = rows.top[numel(which[i], rows.topk) + static_cast<std::size_t>(c)];
+            if (token != no_token) row[group_of[token]] = 1.0f;
         }
     }
 }

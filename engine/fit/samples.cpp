@@ -3,6 +3,8 @@
 #include <bit>
 #include <cassert>
 
+#include "base/numel.h"
+
 namespace draftscope::fit {
 
 void Bf16Rows::append(std::span<const float> row) {
@@ -15,8 +17,7 @@ void Bf16Rows::append(std::span<const float> row) {
 
 void Bf16Rows::read(int row, std::span<float> out) const {
     assert(row >= 0 && row < rows() && static_cast<int>(out.size()) == width_);
-    const std::uint16_t* from =
-        data_.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(width_);
+    const std::uint16_t* from = data_.data() + row_offset(row, width_);
     for (std::size_t i = 0; i < out.size(); ++i)
         out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
 }

@@ -352,7 +352,7 @@ Result<std::optional<std::vector<std::string>>> GgufFile::texts(std::string_view
         return bad_input("{}: metadata '{}' is {}, expected an array of strings", path(), key,
                          describe(*value));
     std::vector<std::string> out;
-    out.reserve(static_cast<std::size_t>(value->count));
+    out.reserve(value->count);
     ByteCursor cursor(value->payload);
     for (std::uint64_t i = 0; i < value->count; ++i) {
         const auto length = cursor.read<std::uint64_t>();
@@ -368,7 +368,7 @@ Result<std::optional<std::vector<std::int64_t>>> GgufFile::integers(std::string_
         return bad_input("{}: metadata '{}' is {}, expected an array of integers", path(), key,
                          describe(*value));
     std::vector<std::int64_t> out;
-    out.reserve(static_cast<std::size_t>(value->count));
+    out.reserve(value->count);
     ByteCursor cursor(value->payload);
     for (std::uint64_t i = 0; i < value->count; ++i) {
         const auto element = next_integer(cursor, value->type);

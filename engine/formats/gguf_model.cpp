@@ -177,7 +177,7 @@ Status read_rope_divisors(const GgufFile& file, ModelConfig& config) {
     const auto found = file.tensors().find("rope_freqs.weight");
     if (found == file.tensors().end()) return {};
     const GgufTensor& tensor = found->second;
-    config.rope_divisors.resize(static_cast<std::size_t>(tensor.info.cols()));
+    config.rope_divisors.resize(tensor.info.cols());
     tensor.type->dequantise(tensor.data, tensor.info.cols() / tensor.type->block_elements,
                             config.rope_divisors.data());
     for (const float divisor : config.rope_divisors) {

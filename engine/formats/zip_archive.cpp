@@ -113,7 +113,7 @@ std::optional<Bytes> content(Bytes bytes, const Member& member) {
     if (!name || !extra) return std::nullopt;
     const std::uint64_t begin = member.header + 30 + *name + *extra;
     if (begin > bytes.size() || member.size > bytes.size() - begin) return std::nullopt;
-    return bytes.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(member.size));
+    return bytes.subspan(begin, member.size);
 }
 
 }  // namespace

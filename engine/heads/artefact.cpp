@@ -206,7 +206,7 @@ Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels
                                      tensors_->read_row(*scales, row, scale.data());
                                      tensors_->read_row(tensor, row, out);
                                      for (std::int64_t c = 0; c < tensor.cols(); ++c)
-                                         out[c] *= scale[static_cast<std::size_t>(c / group)];
+                                         out[c] *= scale[c / group];
                                  });
 }
 

@@ -50,9 +50,9 @@ KeepOrder keep_order(const CountedRanking& ranking, const HeadWeights& weights) 
     std::vector<bool> taken(vocab, false);
     KeepOrder order;
     const auto take = [&](TokenId id) {
-        if (!lm_head_has(weights, id) || taken[static_cast<std::size_t>(id)]) return;
-        taken[static_cast<std::size_t>(id)] = true;
-        order.counts.push_back(std::max<std::int64_t>(counts_by_token[static_cast<std::size_t>(id)], 0));
+        if (!lm_head_has(weights, id) || taken[id]) return;
+        taken[id] = true;
+        order.counts.push_back(std::max<std::int64_t>(counts_by_token[id], 0));
     };
     for (const TokenId id : weights.always_active) take(id);
     order.first = static_cast<int>(order.counts.size());
@@ -80,7 +80,7 @@ int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab
     double best_utility = 0;
     int best = 0;
     for (int m = 1; m <= static_cast<int>(counts.size()); ++m) {
-        covered += counts[static_cast<std::size_t>(m - 1)];
+        covered += counts[m - 1];
         if (m < smallest) continue;
         const double utility = alpha * static_cast<double>(covered) / total +
                                (1 - alpha) * (1 - (cost.fixed + m * cost.per_token) / whole);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/numel.h"
 #include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
@@ -20,7 +21,7 @@ Rows<const float> compute_logits(kernels::Exec& exec, const kernels::Matrix& row
 }  // namespace
 
 Rows<float> as_matrix(std::vector<float>& memory, int rows, int columns) {
-    const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+    const std::size_t cells = numel(rows, columns);
     if (memory.size() < cells) memory.resize(cells + cells / 4);
     return {memory.data(), rows, columns};
 }
@@ -54,7 +55,7 @@ void store_support_logits(ProposeContext& context, Rows<const float> logits, int
                           std::span<const TokenId> ids) {
     if (context.support == nullptr) return;
     for (int r = 0; r < logits.rows; ++r) {
-        const std::span<const float> row = logits.row(r).first(static_cast<std::size_t>(support));
+        const std::span<const float> row = logits.row(r).first(support);
         SparseLogits& kept = context.support->add();
         kept.ids.assign(ids.begin(), ids.end());
         kept.logits.assign(row.begin(), row.end());
@@ -166,7 +167,7 @@ void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, 
     PhaseScope gather(context.phases, Phase::gather, context.level, rows);
     PhaseScope remap(context.phases, Phase::remap, context.level, rows, out.ids.size() * 2 * sizeof(TokenId));
     for (TokenId& id : out.ids)
-        if (id != no_token) id = ids[static_cast<std::size_t>(id)];
+        if (id != no_token) id = ids[id];
 }
 
 void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<const TokenId> ids,
@@ -175,8 +176,7 @@ void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<cons
     for (int r = 0; r < out.rows; ++r) {
         const std::span<float> row = out.row(r);
         std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
-        for (std::size_t i = 0; i < ids.size(); ++i)
-            row[static_cast<std::size_t>(ids[i])] = found.row_data(r)[i];
+        for (std::size_t i = 0; i < ids.size(); ++i) row[ids[i]] = found.row_data(r)[i];
     }
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/matmul.h"
@@ -55,7 +56,7 @@ void take_ascending(std::span<const TokenId> ids, std::span<const float> logits,
 
 void best_clusters(Rows<const float> scores, Rows<std::int32_t> out, std::vector<std::int32_t>& order) {
     assert(out.rows == scores.rows && out.cols <= scores.cols);
-    order.resize(static_cast<std::size_t>(scores.cols));
+    order.resize(scores.cols);
     for (int r = 0; r < scores.rows; ++r) {
         const float* const own = scores.row_data(r);
         std::iota(order.begin(), order.end(), 0);
@@ -75,12 +76,12 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
     result.clusters_ = clusters;
     DS_ASSIGN(result.cluster_of_, artefact.token_map(name, clusters));
     for (const TokenId id : weights.always_active)
-        if (id >= 0 && id < weights.vocab) result.cluster_of_[static_cast<std::size_t>(id)] = clusters;
+        if (id >= 0 && id < weights.vocab) result.cluster_of_[id] = clusters;
     result.parts_.resize(static_cast<std::size_t>(clusters) + 1);
     for (TokenId id = 0; id < weights.vocab; ++id) {
-        int& cluster = result.cluster_of_[static_cast<std::size_t>(id)];
+        int& cluster = result.cluster_of_[id];
         if (!lm_head_has(weights, id)) cluster = -1;
-        if (cluster >= 0) result.parts_[static_cast<std::size_t>(cluster)].ids.push_back(id);
+        if (cluster >= 0) result.parts_[cluster].ids.push_back(id);
     }
     std::vector<TokenId> order, tokens;
     for (Cluster& part : result.parts_) {
@@ -103,21 +104,21 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
     }
     parts.cluster_of.assign(result.cluster_of_.begin(), result.cluster_of_.end());
     result.there_.set_parts(std::move(parts));
-    result.row_logits_.reserve(static_cast<std::size_t>(weights.vocab));
-    result.row_ids_.reserve(static_cast<std::size_t>(weights.vocab));
-    result.blocks_.reserve(static_cast<std::size_t>(result.rows_.n() / block));
+    result.row_logits_.reserve(weights.vocab);
+    result.row_ids_.reserve(weights.vocab);
+    result.blocks_.reserve(result.rows_.n() / block);
     result.first_column_.resize(result.parts_.size());
     result.in_union_.resize(result.parts_.size());
     return result;
 }
 
 bool ClusteredVocab::has(TokenId token) const {
-    return token >= 0 && token < weights_.vocab && cluster_of_[static_cast<std::size_t>(token)] >= 0;
+    return token >= 0 && token < weights_.vocab && cluster_of_[token] >= 0;
 }
 
 bool ClusteredVocab::in_support(TokenId token, std::span<const int> chosen) const {
     if (!has(token)) return false;
-    const int cluster = cluster_of_[static_cast<std::size_t>(token)];
+    const int cluster = cluster_of_[token];
     return cluster == clusters_ || std::binary_search(chosen.begin(), chosen.end(), cluster);
 }
 
@@ -156,9 +157,9 @@ void ClusteredVocab::note(int level, Rows<const std::int32_t> chosen, bool per_r
         const auto own = chosen.row(static_cast<int>(r));
         for (std::size_t c = 0; c <= own.size(); ++c) {
             const int cluster = c < own.size() ? own[c] : clusters_;
-            const Cluster& part = parts_[static_cast<std::size_t>(cluster)];
-            if (seen.chosen[static_cast<std::size_t>(cluster)] && !per_row) continue;
-            seen.chosen[static_cast<std::size_t>(cluster)] = true;
+            const Cluster& part = parts_[cluster];
+            if (seen.chosen[cluster] && !per_row) continue;
+            seen.chosen[cluster] = true;
             seen.active_rows += static_cast<double>(part.ids.size());
             seen.bytes += blocks_bytes(part.blocks);
         }
@@ -170,9 +171,8 @@ std::uint64_t ClusteredVocab::call_bytes(Rows<const std::int32_t> chosen, bool p
     std::vector<bool> read(parts_.size());
     int blocks = 0;
     const auto add = [&](int cluster) {
-        if (!read[static_cast<std::size_t>(cluster)] || per_row)
-            blocks += parts_[static_cast<std::size_t>(cluster)].blocks;
-        read[static_cast<std::size_t>(cluster)] = true;
+        if (!read[cluster] || per_row) blocks += parts_[cluster].blocks;
+        read[cluster] = true;
     };
     for (int r = 0; r < chosen.rows; ++r) {
         for (const int cluster : chosen.row(r)) add(cluster);
@@ -191,13 +191,10 @@ bool ClusteredVocab::propose_there(ProposeContext& context, Rows<const float> hi
     PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, call_bytes(chosen, per_row));
     for (int r = 0; r < chosen.rows; ++r) {
         std::size_t support = parts_.back().ids.size();
-        for (const int cluster : chosen.row(r))
-            support += parts_[static_cast<std::size_t>(cluster)].ids.size();
-        out.counts[static_cast<std::size_t>(r)] =
-            static_cast<int>(std::min(static_cast<std::size_t>(out.k), support));
+        for (const int cluster : chosen.row(r)) support += parts_[cluster].ids.size();
+        out.counts[r] = static_cast<int>(std::min(static_cast<std::size_t>(out.k), support));
     }
-    const std::span<const std::int32_t> all(
-        chosen.data, static_cast<std::size_t>(chosen.rows) * static_cast<std::size_t>(count));
+    const std::span<const std::int32_t> all(chosen.data, numel(chosen.rows, count));
     there_.propose(rows_, hidden, all, count, per_row, out.k,
                    Rows<std::int32_t>(out.ids.data(), hidden.rows, out.k),
                    Rows<float>(out.logits.data(), hidden.rows, out.k), out.logsumexp);
@@ -261,7 +258,7 @@ void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden, Row
         std::fill(in_union_.begin(), in_union_.end(), false);
         in_union_.back() = true;
         for (int r = first; r < end; ++r)
-            for (const int cluster : chosen.row(r)) in_union_[static_cast<std::size_t>(cluster)] = true;
+            for (const int cluster : chosen.row(r)) in_union_[cluster] = true;
         blocks_.clear();
         for (std::size_t c = 0; c < parts_.size(); ++c) {
             if (!in_union_[c]) continue;
@@ -277,8 +274,7 @@ void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden, Row
     PhaseScope scope(context.phases, Phase::topk, context.level, rows,
                      3 * static_cast<std::size_t>(rows) * columns * sizeof(float));
     for (int r = first; r < end; ++r)
-        select_row(context, logits_.data() + static_cast<std::size_t>(r - first) * columns, chosen.row(r), r,
-                   out);
+        select_row(context, logits_.data() + row_offset(r - first, columns), chosen.row(r), r, out);
 }
 
 void ClusteredVocab::select_row(ProposeContext& context, const float* logits,
@@ -286,8 +282,8 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits,
     row_logits_.clear();
     row_ids_.clear();
     const auto take = [&](int cluster) {
-        const Cluster& part = parts_[static_cast<std::size_t>(cluster)];
-        const float* from = logits + first_column_[static_cast<std::size_t>(cluster)];
+        const Cluster& part = parts_[cluster];
+        const float* from = logits + first_column_[cluster];
         row_logits_.insert(row_logits_.end(), from, from + part.ids.size());
         row_ids_.insert(row_ids_.end(), part.ids.begin(), part.ids.end());
     };
@@ -302,19 +298,18 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits,
     }
     const Rows<const float> mine(row_logits_.data(), 1, support);
     kernels::logsumexp(context.exec, mine, std::span(out.logsumexp).subspan(r, 1));
-    const std::span<TokenId> ids = std::span(out.ids).subspan(cell, static_cast<std::size_t>(kept));
-    const std::span<float> values = std::span(out.logits).subspan(cell, static_cast<std::size_t>(kept));
+    const std::span<TokenId> ids = std::span(out.ids).subspan(cell, kept);
+    const std::span<float> values = std::span(out.logits).subspan(cell, kept);
     kernels::topk(context.exec, mine, kept, Rows<std::int32_t>(ids.data(), 1, kept),
                   Rows<float>(values.data(), 1, kept));
-    for (TokenId& id : ids) id = row_ids_[static_cast<std::size_t>(id)];
+    for (TokenId& id : ids) id = row_ids_[id];
     order_ties(row_logits_, row_ids_, ids, values);
     if (context.support != nullptr) take_ascending(row_ids_, row_logits_, order_, context.support->add());
 }
 
 bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level) const {
     const auto* seen = state.levels.at(level);
-    return seen != nullptr && has(token) &&
-           seen->chosen[static_cast<std::size_t>(cluster_of_[static_cast<std::size_t>(token)])];
+    return seen != nullptr && has(token) && seen->chosen[cluster_of_[token]];
 }
 
 bool ClusteredVocab::active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const {

@@ -1,6 +1,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/clusters.h"
 #include "engine/heads/factories.h"
@@ -90,10 +91,10 @@ class CoralHead final : public LmHead, public ClustersThere {
     /// Returns the groups of each row, ascending, [rows, active_]; valid until the next call.
     Rows<const std::int32_t> choose(ProposeContext& context, Rows<const float> hidden) {
         PhaseScope scope(context.phases, Phase::router, context.level, hidden.rows, router_.bytes());
-        scores_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(groups_));
+        scores_.resize(numel(hidden.rows, groups_));
         const Rows<float> scores(scores_.data(), hidden.rows, groups_);
         router_.run(context.exec, hidden, scores);
-        chosen_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(active_));
+        chosen_.resize(numel(hidden.rows, active_));
         const Rows<std::int32_t> chosen(chosen_.data(), hidden.rows, active_);
         best_clusters(scores, chosen, order_);
         return chosen;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 }  // namespace
@@ -88,7 +90,7 @@ void DirectThere::ask(LevelThere& call) {
                           narrow_half_.as<kernels::half_t>(), stride, stride});
         x = narrow_half_.as<kernels::half_t>();
     }
-    const float* bias = biases_[static_cast<std::size_t>(call.level)].as<float>();
+    const float* bias = biases_[call.level].as<float>();
     call.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
     if (call.drawn_from != nullptr) {
         kernels::MatmulOp up;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/clusters.h"
 #include "engine/heads/factories.h"
@@ -192,7 +193,7 @@ class DynaSpecHead final : public LmHead, public ClustersThere {
     }
     void choose_all(int rows) {
         routed_ = clusters_;
-        chosen_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(clusters_));
+        chosen_.resize(numel(rows, clusters_));
         for (int r = 0; r < rows; ++r)
             std::iota(chosen_.begin() + std::ptrdiff_t{r} * clusters_,
                       chosen_.begin() + std::ptrdiff_t{r + 1} * clusters_, 0);

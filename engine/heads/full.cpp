@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
 #include "kernels/matmul.h"
@@ -46,7 +47,7 @@ class FullHead final : public LmHead {
     void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int,
                 Rows<float> out) override {
         const kernels::Matrix& head = *weights_.lm_head;
-        logits_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(head.n()));
+        logits_.resize(numel(hidden.rows, head.n()));
         const Rows<float> logits(logits_.data(), hidden.rows, head.n());
         kernels::matmul(exec, head, hidden, logits);
         for (int r = 0; r < out.rows; ++r) {
@@ -57,8 +58,7 @@ class FullHead final : public LmHead {
                 std::copy_n(from, std::min(weights_.vocab, out.cols), row.data());
                 continue;
             }
-            for (std::size_t i = 0; i < weights_.row_ids.size(); ++i)
-                row[static_cast<std::size_t>(weights_.row_ids[i])] = from[i];
+            for (std::size_t i = 0; i < weights_.row_ids.size(); ++i) row[weights_.row_ids[i]] = from[i];
         }
     }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/numel.h"
 #include "kernels/matmul.h"
 
 namespace draftscope {
@@ -75,7 +76,7 @@ Result<LowRankScorer> LowRankScorer::load(kernels::Exec& exec, const HeadWeights
 }
 
 const LowRankScorer::Level& LowRankScorer::at(int level) const {
-    return levels_[static_cast<std::size_t>(std::clamp(level, 0, static_cast<int>(levels_.size()) - 1))];
+    return levels_[std::clamp(level, 0, static_cast<int>(levels_.size()) - 1)];
 }
 
 bool LowRankScorer::has(TokenId token) const {
@@ -85,7 +86,7 @@ bool LowRankScorer::has(TokenId token) const {
 
 Rows<const float> LowRankScorer::narrow(kernels::Exec& exec, int level, Rows<const float> hidden) {
     const int r = down(level).n();
-    narrow_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(r));
+    narrow_.resize(numel(hidden.rows, r));
     kernels::matmul(exec, down(level), hidden, Rows<float>(narrow_.data(), hidden.rows, r));
     return {narrow_.data(), hidden.rows, r};
 }

@@ -24,7 +24,7 @@ class LowRankScorer {
     int rank(int level) const { return at(level).down->n(); }
     /// Token of each row, ascending; empty = row i is token i.
     const std::vector<TokenId>& ids() const { return ids_; }
-    TokenId token(int row) const { return ids_.empty() ? row : ids_[static_cast<std::size_t>(row)]; }
+    TokenId token(int row) const { return ids_.empty() ? row : ids_[row]; }
     bool has(TokenId token) const;
     /// Computes scores [hidden.rows, rows()].
     void run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head_there.h"
@@ -48,12 +49,12 @@ void RecentTokenWindow::leave(TokenId id) {
 void RecentTokenWindow::append_unique(std::span<const TokenId> ids, bool only_new) {
     seen_.clear();
     for (const TokenId id : ids) {
-        if (marked_[static_cast<std::size_t>(id)] || (only_new && has(id))) continue;
-        marked_[static_cast<std::size_t>(id)] = true;
+        if (marked_[id] || (only_new && has(id))) continue;
+        marked_[id] = true;
         seen_.push_back(id);
         append(id);
     }
-    for (const TokenId id : seen_) marked_[static_cast<std::size_t>(id)] = false;
+    for (const TokenId id : seen_) marked_[id] = false;
 }
 
 void RecentTokenWindow::clear() {
@@ -90,8 +91,8 @@ struct MicroSpecState final : HeadState {
     /// Reserves memory for the maximum number of active tokens.
     MicroSpecState(int vocab, int window, int max_tokens, std::shared_ptr<SideStream> side_stream_in)
         : stream(vocab, window), side_stream(std::move(side_stream_in)) {
-        ids.reserve(static_cast<std::size_t>(max_tokens));
-        listed.reserve(static_cast<std::size_t>(max_tokens));
+        ids.reserve(max_tokens);
+        listed.reserve(max_tokens);
     }
     ~MicroSpecState() override { side_stream->wait_discard(refill); }
 
@@ -148,8 +149,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         if (!options_.prompt_last) append_prompt(own, prompt);
         candidates_.clear();
         for (int r = 0; r < best.rows; ++r) {
-            const auto row =
-                best.row(r).first(static_cast<std::size_t>(std::min(best.cols, options_.prompt_k)));
+            const auto row = best.row(r).first(std::min(best.cols, options_.prompt_k));
             candidates_.insert(candidates_.end(), row.begin(), row.end());
         }
         own.stream.append_unique(candidates_, options_.only_new);
@@ -194,9 +194,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
                  Proposal& out) override {
         const auto sequence_end = [&](int first) {
             int end = first + 1;
-            while (end < hidden.rows &&
-                   states[static_cast<std::size_t>(end)] == states[static_cast<std::size_t>(first)])
-                ++end;
+            while (end < hidden.rows && states[end] == states[first]) ++end;
             return end;
         };
         if (sequence_end(0) == hidden.rows) {
@@ -206,8 +204,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         whole_.resize(hidden.rows, k);
         for (int first = 0; first < hidden.rows;) {
             const int end = sequence_end(first);
-            propose_sequence(context, hidden.slice(first, end - first),
-                             *states[static_cast<std::size_t>(first)], k, out);
+            propose_sequence(context, hidden.slice(first, end - first), *states[first], k, out);
             const auto cell = static_cast<std::ptrdiff_t>(first) * k;
             std::copy(out.ids.begin(), out.ids.end(), whole_.ids.begin() + cell);
             std::copy(out.logits.begin(), out.logits.end(), whole_.logits.begin() + cell);
@@ -241,7 +238,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         if (!indexed())
             return scratch_.reserve(device,
                                     std::bit_ceil(kernels::matmul_topk_scratch_bytes(rows, max_tokens, k)));
-        const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(max_tokens);
+        const std::size_t cells = numel(rows, max_tokens);
         return scratch_.reserve(device, std::bit_ceil(kernels::topk_scratch_bytes(rows, max_tokens, k))) &&
                logits_there_.reserve(device, std::bit_ceil(cells * sizeof(float)));
     }

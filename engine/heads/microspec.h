@@ -21,8 +21,7 @@ class RecentTokenWindow {
     void append_unique(std::span<const TokenId> ids, bool only_new = false);
     void clear();
     bool has(TokenId id) const {
-        return id >= 0 && id < static_cast<TokenId>(times_.size()) &&
-               times_[static_cast<std::size_t>(id)] > 0;
+        return id >= 0 && id < static_cast<TokenId>(times_.size()) && times_[id] > 0;
     }
     /// Writes I in ascending order.
     void active(std::vector<TokenId>& out) const;

@@ -16,9 +16,7 @@ namespace {
 struct OracleState final : HeadState {
     std::vector<std::vector<TokenId>> levels;  ///< per draft level, best first
     const std::vector<TokenId>* at(int level) const {
-        return level >= 0 && level < static_cast<int>(levels.size())
-                   ? &levels[static_cast<std::size_t>(level)]
-                   : nullptr;
+        return level >= 0 && level < static_cast<int>(levels.size()) ? &levels[level] : nullptr;
     }
 };
 
@@ -43,7 +41,7 @@ class OracleHead final : public LmHead {
         Proposal whole;
         whole.resize(hidden.rows, k);
         for (int r = 0; r < hidden.rows; ++r) {
-            const std::vector<TokenId> ids = shortlist(states[static_cast<std::size_t>(r)], context.level);
+            const std::vector<TokenId> ids = shortlist(states[r], context.level);
             if (ids.empty()) {
                 out.resize(1, k);
                 store_support_logits(context, Rows<const float>(nullptr, 1, 0), 0, {});
@@ -54,8 +52,8 @@ class OracleHead final : public LmHead {
             const auto cell = static_cast<std::ptrdiff_t>(r) * k;
             std::copy(out.ids.begin(), out.ids.end(), whole.ids.begin() + cell);
             std::copy(out.logits.begin(), out.logits.end(), whole.logits.begin() + cell);
-            whole.logsumexp[static_cast<std::size_t>(r)] = out.logsumexp[0];
-            whole.counts[static_cast<std::size_t>(r)] = out.counts[0];
+            whole.logsumexp[r] = out.logsumexp[0];
+            whole.counts[r] = out.counts[0];
         }
         out = std::move(whole);
     }

@@ -21,12 +21,12 @@ class AffinityMatrix {
   public:
     Status load(const HeadArtefact& artefact, int vocab);
     std::span<const AffinityEntry> row(TokenId token) const {
-        const std::size_t first = first_[static_cast<std::size_t>(token)];
+        const std::size_t first = first_[token];
         return std::span(entries_).subspan(first, first_[static_cast<std::size_t>(token) + 1] - first);
     }
     /// Tokens from which `token` receives probability.
     std::span<const TokenId> sources(TokenId token) const {
-        const auto first = static_cast<std::size_t>(sources_.first[static_cast<std::size_t>(token)]);
+        const auto first = static_cast<std::size_t>(sources_.first[token]);
         const auto end = static_cast<std::size_t>(sources_.first[static_cast<std::size_t>(token) + 1]);
         return std::span(sources_.tokens).subspan(first, end - first);
     }
@@ -106,7 +106,7 @@ void AffinityMatrix::list_sources(std::size_t vocab) {
     std::vector<std::int32_t> at(first.begin(), first.end() - 1);
     for (std::size_t t = 0; t < vocab; ++t)
         for (const AffinityEntry& entry : row(static_cast<TokenId>(t))) {
-            const auto to = static_cast<std::size_t>(at[static_cast<std::size_t>(entry.to)]++);
+            const auto to = static_cast<std::size_t>(at[entry.to]++);
             sources_.tokens[to] = static_cast<TokenId>(t);
             sources_.weights[to] = entry.weight;
         }
@@ -121,7 +121,7 @@ class RdkHead final : public LmHead {
         DS_TRY(base_->prepare(exec, weights));
         DS_TRY(artefact_.fits(weights));
         vocab_ = weights.vocab;
-        mass_.assign(static_cast<std::size_t>(vocab_), 0.0);
+        mass_.assign(vocab_, 0.0);
         affinity_ = {};
         DS_TRY(affinity_.load(artefact_, vocab_));
         there_.set(*base_, affinity_.all_sources());
@@ -159,7 +159,7 @@ class RdkHead final : public LmHead {
                                   context.support);
         out.resize(hidden.rows, k);
         for (int r = 0; r < hidden.rows; ++r) {
-            const SparseLogits& row = base_support_[static_cast<std::size_t>(r)];
+            const SparseLogits& row = base_support_[r];
             redistribute(row, temperature);
             scope.add_bytes(row.logits.size() * affinity_.bytes_per_row());
             SparseLogits& redistributed_row =
@@ -214,7 +214,7 @@ class RdkHead final : public LmHead {
             const double q = std::exp(static_cast<double>((row.logits[i] - best) / temperature)) / sum;
             const TokenId from = row.ids.empty() ? static_cast<TokenId>(i) : row.ids[i];
             for (const AffinityEntry& entry : affinity_.row(from))
-                mass_[static_cast<std::size_t>(entry.to)] += q * static_cast<double>(entry.weight);
+                mass_[entry.to] += q * static_cast<double>(entry.weight);
         }
     }
     /// Moves mass_ to `row`, as logits whose softmax at `temperature` it is.
@@ -222,7 +222,7 @@ class RdkHead final : public LmHead {
         row.ids.clear();
         row.logits.clear();
         for (TokenId id = 0; id < vocab_; ++id) {
-            double& mass = mass_[static_cast<std::size_t>(id)];
+            double& mass = mass_[id];
             if (mass > 0) {
                 row.ids.push_back(id);
                 row.logits.push_back(temperature * static_cast<float>(std::log(mass)));

@@ -7,11 +7,13 @@
 #include <numeric>
 #include <utility>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 /// Of the rows that are spread at a time, in doubles: enough of them to keep a device busy.
@@ -202,8 +204,7 @@ void RdkThere::collect(const LevelBack& back) {
     for (std::size_t i = 0; i < back.sets.size(); ++i) {
         const int room = base_->set_room(back.level, back.sequences[i].rows);
         sizes.push_back(std::clamp(back.notes[notes + i], 0, room));
-        sets.push_back(back.sets[i].empty() ? back.sets[i]
-                                            : back.sets[i].subspan(static_cast<std::size_t>(vocab())));
+        sets.push_back(back.sets[i].empty() ? back.sets[i] : back.sets[i].subspan(vocab()));
     }
     own.sets = sets;
     own.set_sizes = sizes;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/numel.h"
 #include "kernels/matmul.h"
 
 namespace draftscope {
@@ -34,7 +35,7 @@ double ClusterRouter::flops_per_row() const {
 
 void ClusterRouter::run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores) {
     if (in_.on_device()) return there_.run(in_, out_, x, scores);
-    middle_.resize(static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(in_.n()));
+    middle_.resize(numel(x.rows, in_.n()));
     const Rows<float> middle(middle_.data(), x.rows, in_.n());
     kernels::matmul(exec, in_, x, middle, in_bias_.data());
     for (float& value : middle_) {

@@ -59,7 +59,7 @@ class TokenBitmap {
     explicit TokenBitmap(int vocab = 0)
         : marks_((static_cast<std::size_t>(vocab) + 63) / 64 * 64), bits_(marks_.size() / 64) {}
     void add(std::span<const TokenId> ids) {
-        for (const TokenId id : ids) marks_[static_cast<std::size_t>(id)] = 1;
+        for (const TokenId id : ids) marks_[id] = 1;
     }
     /// Moves the tokens added since the last call to `out`, ascending.
     void take(std::vector<TokenId>& out);

@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/low_rank.h"
@@ -59,14 +60,13 @@ class SlimSpecHead final : public LmHead {
         for (int r = 0; r < out.rows; ++r) {
             const std::span<float> row = out.row(r);
             std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
-            for (int i = 0; i < factors_.rows(); ++i)
-                row[static_cast<std::size_t>(factors_.token(i))] = logits.row_data(r)[i];
+            for (int i = 0; i < factors_.rows(); ++i) row[factors_.token(i)] = logits.row_data(r)[i];
         }
     }
 
   private:
     Rows<float> scratch(int rows) {
-        logits_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(factors_.rows()));
+        logits_.resize(numel(rows, factors_.rows()));
         return {logits_.data(), rows, factors_.rows()};
     }
 

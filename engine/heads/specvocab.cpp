@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/device_spans.h"
 #include "engine/heads/factories.h"
@@ -73,8 +74,8 @@ class SpecVocabHead final : public LmHead, public HeadThere {
                          out.ids.size() * 2 * sizeof(TokenId));
         for (int r = 0; r < hidden.rows; ++r) {
             const auto own = shortlist(r);
-            for (TokenId& id : std::span(out.ids).subspan(static_cast<std::size_t>(r) * k, k))
-                if (id != no_token) id = own[static_cast<std::size_t>(id)];
+            for (TokenId& id : std::span(out.ids).subspan(numel(r, k), k))
+                if (id != no_token) id = own[id];
         }
         note(context.exec, states, context.level);
     }
@@ -211,7 +212,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     /// The tokens of a row of the call, ascending.
     std::span<const TokenId> shortlist(int row) const {
         const auto size = static_cast<std::size_t>(chosen_size_);
-        return std::span(chosen_).subspan(static_cast<std::size_t>(row) * size, size);
+        return std::span(chosen_).subspan(numel(row, size), size);
     }
 
     /// The shortlists of rows [first, end).
@@ -222,7 +223,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     /// Selects the shortlists of all rows.
     void choose(ProposeContext& context, Rows<const float> hidden) {
         const int size = chosen_size_ = size_at(context.level);
-        chosen_.resize(static_cast<std::size_t>(hidden.rows) * static_cast<std::size_t>(size));
+        chosen_.resize(numel(hidden.rows, size));
         {
             // The best scores are selected while they are computed.
             PhaseScope router(context.phases, Phase::router, context.level, hidden.rows,
@@ -247,10 +248,10 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     void name_tokens_there() {
         std::vector<std::int32_t> rows;
         if (!weights_.row_ids.empty()) {
-            rows.assign(static_cast<std::size_t>(weights_.vocab), 0);
+            rows.assign(weights_.vocab, 0);
             for (std::size_t i = 0; i < weights_.row_ids.size(); ++i)
                 if (const TokenId id = weights_.row_ids[i]; id >= 0 && id < weights_.vocab)
-                    rows[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(i);
+                    rows[id] = static_cast<std::int32_t>(i);
         }
         there_.set_names({speculator_.ids(), rows, weights_.vocab});
     }
@@ -329,10 +330,9 @@ class SpecVocabHead final : public LmHead, public HeadThere {
         const int k = out.k;
         const auto at = static_cast<std::size_t>(first), cell = at * static_cast<std::size_t>(k);
         std::fill_n(out.counts.begin() + first, rows, std::min(k, chosen_size_));
-        kernels::topk_per_set(context.exec, exact, together_, k,
-                              Rows<std::int32_t>(out.ids.data() + cell, rows, k),
-                              Rows<float>(out.logits.data() + cell, rows, k),
-                              std::span(out.logsumexp).subspan(at, static_cast<std::size_t>(rows)));
+        kernels::topk_per_set(
+            context.exec, exact, together_, k, Rows<std::int32_t>(out.ids.data() + cell, rows, k),
+            Rows<float>(out.logits.data() + cell, rows, k), std::span(out.logsumexp).subspan(at, rows));
         if (context.support == nullptr) return;
         for (int r = 0; r < rows; ++r) {
             const auto own = shortlist(first + r);
@@ -350,7 +350,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     void note(const kernels::Exec& exec, std::span<HeadState* const> states, int level) {
         for_each_sequence(states, [&](ShortlistState& state, int first, int end) {
             ShortlistState::Level& seen = state.levels[level];
-            seen.ids.reserve(static_cast<std::size_t>(set_room(level, end - first)));
+            seen.ids.reserve(set_room(level, end - first));
             if (!per_row_ && static_cast<std::size_t>(end - first) == states.size()) {
                 seen.ids = union_;  // one sequence: the union of the call
             } else {

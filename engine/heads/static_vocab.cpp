@@ -18,8 +18,8 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
     result.member_.assign(vocab, false);
     const auto keep = [&](TokenId id) {
         if (!lm_head_has(weights, id)) return;
-        if (result.member_[static_cast<std::size_t>(id)]) return;
-        result.member_[static_cast<std::size_t>(id)] = true;
+        if (result.member_[id]) return;
+        result.member_[id] = true;
         result.ids_.push_back(id);
     };
     for (const TokenId id : weights.always_active)

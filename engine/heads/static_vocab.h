@@ -25,8 +25,7 @@ class StaticVocab {
     /// Ascending, so that ties between rows go to the lower token id as in the full head.
     const std::vector<TokenId>& ids() const { return ids_; }
     bool has(TokenId token) const {
-        return token >= 0 && token < static_cast<TokenId>(member_.size()) &&
-               member_[static_cast<std::size_t>(token)];
+        return token >= 0 && token < static_cast<TokenId>(member_.size()) && member_[token];
     }
 
   private:

@@ -59,7 +59,7 @@ class TrainedVocabHead final : public LmHead {
 
   private:
     const kernels::Matrix& at(int level) const {
-        return rows_[static_cast<std::size_t>(std::clamp(level, 0, static_cast<int>(rows_.size()) - 1))];
+        return rows_[std::clamp(level, 0, static_cast<int>(rows_.size()) - 1)];
     }
 
     HeadArtefact artefact_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/numel.h"
 #include "kernels/matmul.h"
 #include "kernels/ranks.h"
 #include "kernels/topk.h"
@@ -56,13 +57,10 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome,
     std::vector<NodeRow> rows = draft_rows(outcome.tree);
     const std::size_t width = outcome.path.empty() ? 0 : best.size() / outcome.path.size();
     const auto known_rank = [&](int parent, TokenId token) -> std::optional<int> {
-        if (outcome.sampling.temperature <= 0 &&
-            outcome.choices[static_cast<std::size_t>(parent)].token == token)
-            return 0;
+        if (outcome.sampling.temperature <= 0 && outcome.choices[parent].token == token) return 0;
         const auto on_path = std::find(outcome.path.begin(), outcome.path.end(), parent);
         if (on_path == outcome.path.end()) return std::nullopt;
-        const auto known =
-            best.subspan(static_cast<std::size_t>(on_path - outcome.path.begin()) * width, width);
+        const auto known = best.subspan(numel(on_path - outcome.path.begin(), width), width);
         const auto found = std::find(known.begin(), known.end(), token);
         if (found == known.end()) return std::nullopt;
         return static_cast<int>(found - known.begin());
@@ -70,7 +68,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome,
     scratch.nodes.clear();
     const auto fill_child = [&](std::size_t i) {
         NodeRow& row = rows[i];
-        const TargetSample& parent = outcome.choices[static_cast<std::size_t>(row.parent)];
+        const TargetSample& parent = outcome.choices[row.parent];
         if (outcome.there != nullptr) {
             const auto at = static_cast<std::size_t>(outcome.first_row + row.node);
             row.target_prob = target_probability(parent, outcome.sampling, outcome.there->logits[at]);
@@ -78,8 +76,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome,
             return;
         }
         const std::span<const float> logits = outcome.logits.row(row.parent);
-        row.target_prob =
-            target_probability(parent, outcome.sampling, logits[static_cast<std::size_t>(row.token_id)]);
+        row.target_prob = target_probability(parent, outcome.sampling, logits[row.token_id]);
         row.target_rank = known_rank(row.parent, row.token_id);
         if (!row.target_rank) scratch.nodes.push_back(i);
     };
@@ -94,7 +91,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome,
     if (!scratch.nodes.empty()) count_ranks(exec, outcome.logits, scratch, rows);
     // The i-th draft on the path is token i of the round, so a node is accepted if its token was committed.
     const std::size_t kept = std::min(outcome.path.size(), outcome.emitted.size() + 1);
-    for (std::size_t i = 0; i < kept; ++i) rows[static_cast<std::size_t>(outcome.path[i])].accepted = true;
+    for (std::size_t i = 0; i < kept; ++i) rows[outcome.path[i]].accepted = true;
     return rows;
 }
 
@@ -125,10 +122,9 @@ PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matri
     PromptTopTokens best;
     if (k == 0) return best;
     best.k = k;
-    best.ids.resize(static_cast<std::size_t>(prefill.rows) * static_cast<std::size_t>(k));
-    std::vector<float> logits(static_cast<std::size_t>(std::min(chunk, prefill.rows)) *
-                              static_cast<std::size_t>(lm_head.n()));
-    std::vector<float> values(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(k));
+    best.ids.resize(numel(prefill.rows, k));
+    std::vector<float> logits(numel(std::min(chunk, prefill.rows), lm_head.n()));
+    std::vector<float> values(numel(chunk, k));
     const Rows<const float> hidden(prefill.hidden.data(), prefill.rows, lm_head.k());
     for (int first = 0; first < prefill.rows; first += chunk) {
         const int rows = std::min(chunk, prefill.rows - first);
@@ -151,8 +147,8 @@ std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, std::span<const To
         for (int r = 0; r < k; ++r) {
             const TokenId token = best[i * width + static_cast<std::size_t>(r)];
             rows.push_back({0, node, r, token,
-                            target_probability(outcome.choices[static_cast<std::size_t>(node)],
-                                               outcome.sampling, top_token_logit(outcome, node, r, token))});
+                            target_probability(outcome.choices[node], outcome.sampling,
+                                               top_token_logit(outcome, node, r, token))});
         }
     }
     return rows;
@@ -167,7 +163,7 @@ std::vector<TokenRow> token_rows(const RoundOutcome& outcome, const DraftVocab& 
         TokenRow row;
         row.prompt_id = prompt_id;
         row.position = first_position + i;
-        row.token_id = outcome.emitted[static_cast<std::size_t>(i)];
+        row.token_id = outcome.emitted[i];
         row.source = i < drafts ? TokenSource::draft : TokenSource::bonus;
         row.depth = i + 1;
         row.rank = frequency_rank(ranks, row.token_id);
@@ -209,15 +205,13 @@ double covered_mass(const kernels::Exec& exec, const RoundOutcome& outcome, Draf
         const int node = outcome.path[i];
         if (outcome.there != nullptr) {
             const auto level = static_cast<int>(i);
-            const float covered_prob =
-                outcome.there->masses[static_cast<std::size_t>(outcome.first_row + node)];
+            const float covered_prob = outcome.there->masses[outcome.first_row + node];
             sum += active.restricted_ids(level) == nullptr ? 1.0
                                                            : std::min(static_cast<double>(covered_prob), 1.0);
             continue;
         }
-        sum += active.covered_prob(exec, outcome.logits.row_data(node),
-                                   outcome.choices[static_cast<std::size_t>(node)], outcome.sampling,
-                                   static_cast<int>(i));
+        sum += active.covered_prob(exec, outcome.logits.row_data(node), outcome.choices[node],
+                                   outcome.sampling, static_cast<int>(i));
     }
     return nodes == 0 ? 0.0 : sum / static_cast<double>(nodes);
 }
@@ -225,7 +219,7 @@ double covered_mass(const kernels::Exec& exec, const RoundOutcome& outcome, Draf
 std::optional<int> frequency_rank(const std::vector<std::optional<int>>* ranks, TokenId token) {
     if (ranks == nullptr || token < 0 || static_cast<std::size_t>(token) >= ranks->size())
         return std::nullopt;
-    return (*ranks)[static_cast<std::size_t>(token)];
+    return (*ranks)[token];
 }
 
 }  // namespace draftscope

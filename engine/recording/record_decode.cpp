@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/numel.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -90,8 +91,7 @@ class DecodeRecorder {
         constexpr int chunk = 32;  // rows of logits computed together
         const Rows<const float> hidden(forward_.hidden.data(), length, target_.config().hidden);
         const int columns = target_.lm_head().n();
-        std::vector<float> logits(static_cast<std::size_t>(std::min(chunk, length)) *
-                                  static_cast<std::size_t>(columns));
+        std::vector<float> logits(numel(std::min(chunk, length), columns));
         for (int first = 0; first < length; first += chunk) {
             const int rows = std::min(chunk, length - first);
             const Rows<float> out(logits.data(), rows, columns);
@@ -148,8 +148,7 @@ class DecodeRecorder {
     /// Appends row `row` of the latest forward pass with the ranking of row `ranked`.
     void append_row(Lane& lane, int row, int ranked) {
         const auto append = [&](std::vector<std::uint16_t>& to, const std::vector<float>& from, int width) {
-            const float* values =
-                from.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(width);
+            const float* values = from.data() + row_offset(row, width);
             for (int j = 0; j < width; ++j) to.push_back(f32_to_bf16(values[j]));
         };
         append(lane.rows.hidden, forward_.hidden, target_.config().hidden);
@@ -159,8 +158,7 @@ class DecodeRecorder {
         for (int i = 0; i < recording_topk; ++i) {
             const std::size_t at = static_cast<std::size_t>(ranked * k + std::min(i, k - 1));
             lane.rows.topk_ids.push_back(ids_[at]);
-            lane.rows.topk_logprobs.push_back(
-                i < k ? f32_to_f16(values_[at] - norms_[static_cast<std::size_t>(ranked)]) : 0xfc00u);
+            lane.rows.topk_logprobs.push_back(i < k ? f32_to_f16(values_[at] - norms_[ranked]) : 0xfc00u);
         }
     }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/formats/dequant.h"
 #include "engine/formats/model_file.h"
 #include "engine/formats/stored_bytes.h"
@@ -118,7 +119,7 @@ std::vector<TokenId> DecodeRecording::tokens(const RecordedPrompt& prompt) const
 Status DecodeRecording::features(const Tensor& tensor, std::int64_t first, Rows<float> out) const {
     if (tensor.data == nullptr) return failed("{}: the recording has no aux features", folder_);
     for (int r = 0; r < out.rows; ++r) {
-        const std::uint8_t* from = tensor.data + static_cast<std::size_t>(first + r) * tensor.row_bytes;
+        const std::uint8_t* from = tensor.data + row_offset(first + r, tensor.row_bytes);
         float* to = out.row_data(r);
         bool finite = true;
         for (int j = 0; j < out.cols; ++j) {
@@ -134,14 +135,14 @@ Status DecodeRecording::features(const Tensor& tensor, std::int64_t first, Rows<
 
 std::vector<TokenId> DecodeRecording::best(std::int64_t row, int k) const {
     std::vector<TokenId> out(static_cast<std::size_t>(std::min(k, recording_topk)));
-    std::memcpy(out.data(), topk_ids_.data + static_cast<std::size_t>(row) * topk_ids_.row_bytes,
+    std::memcpy(out.data(), topk_ids_.data + row_offset(row, topk_ids_.row_bytes),
                 out.size() * sizeof(TokenId));
     return out;
 }
 
 std::vector<float> DecodeRecording::best_logprobs(std::int64_t row, int k) const {
     std::vector<float> out(static_cast<std::size_t>(std::min(k, recording_topk)));
-    const std::uint8_t* from = topk_logprobs_.data + static_cast<std::size_t>(row) * topk_logprobs_.row_bytes;
+    const std::uint8_t* from = topk_logprobs_.data + row_offset(row, topk_logprobs_.row_bytes);
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = f16_to_f32(load<std::uint16_t>(from + 2 * i));
     return out;
 }

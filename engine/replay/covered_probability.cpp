@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/numel.h"
 #include "kernels/exp_sums.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
@@ -20,14 +21,14 @@ Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recor
                                                     int generated, Scratch& scratch) {
     CoveredProbability covered_prob;
     covered_prob.first_row_ = prompt.prompt_tokens - 1;
-    covered_prob.likely_.resize(static_cast<std::size_t>(generated));
+    covered_prob.likely_.resize(generated);
     const int d = recording.info().target.hidden, vocab = recording.info().target.tokens,
               columns = target.lm_head().n();
-    covered_prob.active_.resize(static_cast<std::size_t>(vocab));
+    covered_prob.active_.resize(vocab);
     const Sampling& sampling = recording.info().sampling;
     auto& [hidden, logits, choices, best] = scratch;
-    hidden.resize(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(d));
-    logits.resize(static_cast<std::size_t>(chunk) * static_cast<std::size_t>(columns));
+    hidden.resize(numel(chunk, d));
+    logits.resize(numel(chunk, columns));
     const auto above = [](float p) { return p > negligible; };
     for (int first = 0; first < generated; first += chunk) {
         const int rows = std::min(chunk, generated - first);
@@ -37,31 +38,29 @@ Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recor
         kernels::matmul(exec, target.lm_head(), in, out);
         const std::vector<TokenPosition> positions(static_cast<std::size_t>(rows));
         sample_tokens(exec, out, vocab, sampling, positions, choices);
-        best.resize(static_cast<std::size_t>(rows));
+        best.resize(rows);
         kernels::argmax(exec, Rows<const float>(out.data, rows, vocab, out.stride), best);
         const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
         exec.parallel(rows, [&](int r) {
-            const TargetSample& choice = choices[static_cast<std::size_t>(r)];
+            const TargetSample& choice = choices[r];
             const std::span<float> row(out.row_data(r), static_cast<std::size_t>(vocab));
             // These are the tokens for which target_probability() returns 0.
             for (float& logit : row)
                 if (!(logit >= choice.min_logit)) logit = -std::numeric_limits<float>::infinity();
             kernels::exp_row(exec, row, choice.log_norm / inverse, inverse, row);
-            auto& likely = covered_prob.likely_[static_cast<std::size_t>(first + r)];
-            likely.reserve(static_cast<std::size_t>(std::ranges::count_if(row, above)));
+            auto& likely = covered_prob.likely_[first + r];
+            likely.reserve(std::ranges::count_if(row, above));
             for (TokenId id = 0; id < vocab; ++id)
-                if (const float p = row[static_cast<std::size_t>(id)]; above(p))
-                    likely.emplace_back(id, std::min(p, 1.0f));
+                if (const float p = row[id]; above(p)) likely.emplace_back(id, std::min(p, 1.0f));
         });
         for (int r = 0; r < rows; ++r)
-            covered_prob.agreed_ +=
-                recording.best(at + r, 1).front() == best[static_cast<std::size_t>(r)] ? 1 : 0;
+            covered_prob.agreed_ += recording.best(at + r, 1).front() == best[r] ? 1 : 0;
     }
     return covered_prob;
 }
 
 double CoveredProbability::of_active_set(int row, const LmHead& head, const HeadState* state, int level) {
-    const auto& likely = likely_[static_cast<std::size_t>(row - first_row_)];
+    const auto& likely = likely_[row - first_row_];
     double sum = 0;
     ids_.clear();
     if (!head.active_ids(state, level, ids_)) {
@@ -69,10 +68,10 @@ double CoveredProbability::of_active_set(int row, const LmHead& head, const Head
             if (head.covers(state, id, level)) sum += static_cast<double>(p);
         return std::min(sum, 1.0);
     }
-    for (const TokenId id : ids_) active_[static_cast<std::size_t>(id)] = true;
+    for (const TokenId id : ids_) active_[id] = true;
     for (const auto& [id, p] : likely)
-        if (active_[static_cast<std::size_t>(id)]) sum += static_cast<double>(p);
-    for (const TokenId id : ids_) active_[static_cast<std::size_t>(id)] = false;
+        if (active_[id]) sum += static_cast<double>(p);
+    for (const TokenId id : ids_) active_[id] = false;
     return std::min(sum, 1.0);
 }
 

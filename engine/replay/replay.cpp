@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/replay/covered_probability.h"
 
 namespace draftscope {
@@ -79,7 +80,7 @@ class Replayer {
         text.prompt = &recording_.prompts()[index];
         text.tokens = recording_.tokens(*text.prompt);
         if (options_.max_new > 0 && text.prompt->generated_tokens > options_.max_new)
-            text.tokens.resize(static_cast<std::size_t>(text.prompt->prompt_tokens + options_.max_new));
+            text.tokens.resize(text.prompt->prompt_tokens + options_.max_new);
         if (!options_.covered_prob || heads_.empty()) return {};
         DS_ASSIGN(text.covered_prob,
                   CoveredProbability::make(recording_, target_, exec_, *text.prompt,
@@ -150,7 +151,7 @@ class Replayer {
     Status set_features(Lane& lane, DraftJob& job) {
         const int first = lane.processed_slots, rows = lane.cursor.prefix - 1 - first;
         const auto space = [&](std::vector<float>& buffer, int columns) {
-            buffer.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
+            buffer.resize(numel(rows, columns));
             return Rows<float>(buffer.data(), rows, columns);
         };
         if (drafter_.needs_hidden()) {

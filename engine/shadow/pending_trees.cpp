@@ -16,9 +16,7 @@ Match match(const DraftTree& tree, std::span<const TokenId> tokens) {
     for (const TokenId token : tokens) {
         int child = -1;
         for (int i = at + 1; i < tree.size(); ++i)
-            if (tree.parents[static_cast<std::size_t>(i)] == at &&
-                tree.tokens[static_cast<std::size_t>(i)] == token)
-                child = i;
+            if (tree.parents[i] == at && tree.tokens[i] == token) child = i;
         if (child < 0) {
             result.decided = true;
             break;
@@ -60,7 +58,7 @@ std::vector<HeadEvalRow> PendingShadowTrees::evaluate(const kernels::Exec& exec,
             row.covered = 0;
             double covered_prob = 0;
             for (int i = 0; i < row.committed; ++i) {
-                row.covered += pending.active->covers(known[static_cast<std::size_t>(i)], i) ? 1 : 0;
+                row.covered += pending.active->covers(known[i], i) ? 1 : 0;
                 if (verified != nullptr)
                     covered_prob += verified->covered_prob(exec, static_cast<int>(pending.first) - 1 + i,
                                                            *pending.active, sampling, i);

@@ -44,8 +44,7 @@ void ReplayRunner::begin(ReplayCursor& cursor) const {
         const std::vector<TokenId> ids = cursor.text.best(row, k);
         best.insert(best.end(), ids.begin(), ids.end());
     }
-    head_->begin_prompt(cursor.head.get(),
-                        cursor.text.tokens.first(static_cast<std::size_t>(cursor.text.prompt_tokens)),
+    head_->begin_prompt(cursor.head.get(), cursor.text.tokens.first(cursor.text.prompt_tokens),
                         Rows<const TokenId>(best.data(), k == 0 ? 0 : cursor.text.prompt_tokens, k));
 }
 
@@ -58,7 +57,7 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
         ReplayCursor* cursor = cursors[i];
         DraftJob job;
         job.sequence = static_cast<int>(drafting.size());
-        job.tokens = cursor->text.tokens.first(static_cast<std::size_t>(cursor->prefix));
+        job.tokens = cursor->text.tokens.first(cursor->prefix);
         job.state = cursor->drafter;
         job.head_state = cursor->head.get();
         job.tree = clip_tree(tree_, context_ - cursor->prefix - 1);
@@ -101,7 +100,7 @@ void ReplayRunner::load_future(ReplayCursor& cursor) const {
 std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
     if (!cursor.drafted) return std::nullopt;
     const DraftTree& tree = cursor.drafted->out;
-    const auto rest = cursor.text.tokens.subspan(static_cast<std::size_t>(cursor.prefix));
+    const auto rest = cursor.text.tokens.subspan(cursor.prefix);
     const std::vector<int> path = find_matching_path(tree, rest);
     const bool decided = path.size() <= rest.size();  // the text leaves the tree
     if (!decided && !cursor.text.ended) return std::nullopt;
@@ -117,7 +116,7 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
         round.covered = 0;
         double covered_prob = 0;
         for (int i = 0; i < round.committed; ++i) {
-            const bool covered = head_->covers(cursor.head.get(), rest[static_cast<std::size_t>(i)], i);
+            const bool covered = head_->covers(cursor.head.get(), rest[i], i);
             round.covered += covered ? 1 : 0;
             if (cursor.text.covered_prob)
                 covered_prob += cursor.text.covered_prob(cursor.prefix - 1 + i, *head_, cursor.head.get(), i);

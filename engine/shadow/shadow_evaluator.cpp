@@ -79,8 +79,7 @@ void ShadowEvaluator::begin_aligned(Sequence& sequence) {
             const auto first = shadows.best.begin() + static_cast<std::ptrdiff_t>(row) * best_k_;
             best.insert(best.end(), first, first + k);
         }
-        shadow->head->begin_prompt(state.get(),
-                                   std::span(sequence.tokens).first(static_cast<std::size_t>(prompt)),
+        shadow->head->begin_prompt(state.get(), std::span(sequence.tokens).first(prompt),
                                    Rows<const TokenId>(best.data(), k == 0 ? 0 : prompt, k));
     }
 }
@@ -100,7 +99,7 @@ void ShadowEvaluator::append_logits(const Round& round) {
     for (std::size_t i = 0; i < nodes; ++i) {
         const int node = round.acceptance.path[i];
         sequence.shadows->verified.add(root + static_cast<int>(i), core_.logits(round.first_row + node, 1),
-                                       round.choices[static_cast<std::size_t>(node)]);
+                                       round.choices[node]);
     }
 }
 

@@ -25,7 +25,7 @@ void VerifiedLogits::drop_before(int row) {
 
 double VerifiedLogits::covered_prob(const kernels::Exec& exec, int row, DraftVocab& active,
                                     const Sampling& sampling, int level) const {
-    const Row& kept = rows_[static_cast<std::size_t>(row - first_)];
+    const Row& kept = rows_[row - first_];
     return active.covered_prob(exec, kept.logits.data(), kept.choice, sampling, level);
 }
 

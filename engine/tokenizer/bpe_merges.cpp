@@ -37,9 +37,9 @@ const BpeMerges::Slot* BpeMerges::find(TokenId left, TokenId right) const {
 }
 
 void BpeMerges::push_candidate(Scratch& scratch, std::int32_t position) const {
-    const Scratch::Symbol& left = scratch.symbols[static_cast<std::size_t>(position)];
+    const Scratch::Symbol& left = scratch.symbols[position];
     if (left.next < 0) return;
-    const Slot* merge = find(left.id, scratch.symbols[static_cast<std::size_t>(left.next)].id);
+    const Slot* merge = find(left.id, scratch.symbols[left.next].id);
     if (merge == nullptr) return;
     scratch.queue.push_back({merge->rank, position});
     std::push_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
@@ -50,29 +50,27 @@ void BpeMerges::apply(const std::vector<TokenId>& ids, Scratch& scratch, std::ve
     auto& symbols = scratch.symbols;
     symbols.clear();
     scratch.queue.clear();
-    for (std::int32_t i = 0; i < count; ++i)
-        symbols.push_back({ids[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
+    for (std::int32_t i = 0; i < count; ++i) symbols.push_back({ids[i], i - 1, i + 1 < count ? i + 1 : -1});
     for (std::int32_t i = 0; i + 1 < count; ++i) push_candidate(scratch, i);
 
     while (!scratch.queue.empty()) {
         const Scratch::Candidate best = scratch.queue.front();
         std::pop_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
         scratch.queue.pop_back();
-        Scratch::Symbol& left = symbols[static_cast<std::size_t>(best.position)];
+        Scratch::Symbol& left = symbols[best.position];
         if (left.id == no_token || left.next < 0) continue;
-        Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+        Scratch::Symbol& right = symbols[left.next];
         // Skip stale candidates, whose symbols have merged since; a rank identifies one pair.
         const Slot* merge = find(left.id, right.id);
         if (merge == nullptr || merge->rank != best.rank) continue;
         left.id = merge->merged;
         left.next = right.next;
-        if (right.next >= 0) symbols[static_cast<std::size_t>(right.next)].previous = best.position;
+        if (right.next >= 0) symbols[right.next].previous = best.position;
         right.id = no_token;
         push_candidate(scratch, best.position);
         if (left.previous >= 0) push_candidate(scratch, left.previous);
     }
-    for (std::int32_t i = count > 0 ? 0 : -1; i >= 0; i = symbols[static_cast<std::size_t>(i)].next)
-        out.push_back(symbols[static_cast<std::size_t>(i)].id);
+    for (std::int32_t i = count > 0 ? 0 : -1; i >= 0; i = symbols[i].next) out.push_back(symbols[i].id);
 }
 
 }  // namespace draftscope

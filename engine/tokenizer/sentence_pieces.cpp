@@ -64,7 +64,7 @@ Result<SentencePieces> SentencePieces::create(const TokenizerSpec& spec) {
             if (byte < 0)
                 return bad_input("{}: byte token {} is '{}', expected <0x00> to <0xFF>", spec.file, i,
                                  printable(token));
-            out.byte_ids_[static_cast<std::size_t>(byte)] = id;
+            out.byte_ids_[byte] = id;
         }
         if (type == type_normal || type == type_user_defined) out.ids_.emplace(token, id);
         if (type == type_user_defined && by_score) out.user_defined_.add(with_marks(token), id, false);
@@ -114,12 +114,12 @@ void SentencePieces::append_ids(std::string_view piece, std::vector<TokenId>& ou
 }
 
 void SentencePieces::push_candidate(std::string_view text, std::int32_t position, Scratch& scratch) const {
-    const Scratch::Symbol& left = scratch.symbols[static_cast<std::size_t>(position)];
+    const Scratch::Symbol& left = scratch.symbols[position];
     if (left.next < 0) return;
-    const std::size_t length = left.length + scratch.symbols[static_cast<std::size_t>(left.next)].length;
+    const std::size_t length = left.length + scratch.symbols[left.next].length;
     const TokenId id = find(text.substr(left.begin, length));
     if (id == no_token) return;
-    scratch.queue.push_back({scores_[static_cast<std::size_t>(id)], position, length});
+    scratch.queue.push_back({scores_[id], position, length});
     std::push_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
 }
 
@@ -140,19 +140,19 @@ void SentencePieces::merge_by_score(std::string_view text, Scratch& scratch,
         const Scratch::Candidate best = scratch.queue.front();
         std::pop_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
         scratch.queue.pop_back();
-        Scratch::Symbol& left = symbols[static_cast<std::size_t>(best.position)];
+        Scratch::Symbol& left = symbols[best.position];
         if (left.length == 0 || left.next < 0) continue;
-        Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+        Scratch::Symbol& right = symbols[left.next];
         if (left.length + right.length != best.length) continue;  // stale
         left.length = best.length;
         right.length = 0;
         left.next = right.next;
-        if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = best.position;
+        if (left.next >= 0) symbols[left.next].previous = best.position;
         push_candidate(text, best.position, scratch);
         if (left.previous >= 0) push_candidate(text, left.previous, scratch);
     }
-    for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
-        const Scratch::Symbol& symbol = symbols[static_cast<std::size_t>(i)];
+    for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[i].next) {
+        const Scratch::Symbol& symbol = symbols[i];
         append_ids(text.substr(symbol.begin, symbol.length), out);
     }
 }

@@ -151,7 +151,7 @@ struct Tokenizer::Impl {
     void encode_plain(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const;
     void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
     bool control(TokenId id) const {
-        const int type = types[static_cast<std::size_t>(id)];
+        const int type = types[id];
         return type == type_control || type == type_unknown;
     }
     bool known(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < bytes.size(); }
@@ -224,7 +224,7 @@ Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
     const Vocabulary vocabulary = index_vocabulary(spec);
     for (int byte = 0; byte < 256; ++byte) {
         const auto found = vocabulary.find(encode_byte_level(std::string(1, static_cast<char>(byte))));
-        byte_ids[static_cast<std::size_t>(byte)] = found == vocabulary.end() ? no_token : found->second;
+        byte_ids[byte] = found == vocabulary.end() ? no_token : found->second;
     }
     normalises = spec.normalises.value_or(splitter->normalises());
     const bool ignore_merges = spec.ignore_merges.value_or(splitter->ignore_merges());
@@ -244,7 +244,7 @@ Status Tokenizer::Impl::make_byte_level(TokenizerSpec& spec) {
 }
 
 void Tokenizer::Impl::add_special(const TokenizerSpec& spec, TokenId id, bool control) {
-    const std::string& token = spec.tokens[static_cast<std::size_t>(id)];
+    const std::string& token = spec.tokens[id];
     const auto found = std::find_if(spec.added.begin(), spec.added.end(),
                                     [&](const AddedToken& added) { return added.id == id; });
     if (found == spec.added.end()) return special.add(token, id, control);
@@ -316,7 +316,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special
 
 const std::string& Tokenizer::token_bytes(TokenId id) const {
     static const std::string none;
-    return impl_->known(id) ? impl_->bytes[static_cast<std::size_t>(id)] : none;
+    return impl_->known(id) ? impl_->bytes[id] : none;
 }
 
 std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool keep_special) const {

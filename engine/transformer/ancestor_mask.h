@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/numel.h"
+
 namespace draftscope {
 
 /// The ancestor-or-self relation of a draft tree with T nodes. Each node has one row of ceil(T/64) words; bit
@@ -20,9 +22,7 @@ class AncestorMask {
 
     int nodes() const { return nodes_; }
     int words_per_row() const { return static_cast<int>(words_); }
-    const std::uint64_t* row(int node) const {
-        return bits_.data() + static_cast<std::size_t>(node) * words_;
-    }
+    const std::uint64_t* row(int node) const { return bits_.data() + row_offset(node, words_); }
     bool test(int node, int ancestor) const {
         return (row(node)[ancestor / 64] >> (ancestor % 64) & 1u) != 0;
     }

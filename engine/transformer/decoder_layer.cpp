@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/numel.h"
 #include "kernels/elementwise.h"
 #include "kernels/fused.h"
 #include "kernels/matmul.h"
@@ -11,7 +12,7 @@ namespace draftscope {
 namespace {
 
 Rows<float> rows_in(std::vector<float>& buffer, int rows, int cols) {
-    const std::size_t size = static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    const std::size_t size = numel(rows, cols);
     if (buffer.size() < size) buffer.resize(size);
     return {buffer.data(), rows, cols};
 }

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr std::size_t most_partial_bytes = std::size_t{256} << 20;
 constexpr std::size_t most_graphs = 96;
 
 std::size_t product(std::int64_t a, std::int64_t b) {
-    return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
+    return numel(a, b);
 }
 
 }  // namespace
@@ -108,8 +110,7 @@ void DeviceDecoder::list_tiles(const DecoderBatch& batch) {
     const int tallest = kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim});
     tiles_.clear();
     for (int r = 0; r < rows_; ++r) {
-        const bool joins = !tiles_.empty() && tiles_.back() < tallest &&
-                           numbers_[static_cast<std::size_t>(r)] == numbers_[static_cast<std::size_t>(r - 1)];
+        const bool joins = !tiles_.empty() && tiles_.back() < tallest && numbers_[r] == numbers_[r - 1];
         if (joins) {
             ++tiles_.back();
         } else {
@@ -232,8 +233,8 @@ void DeviceDecoder::add_output(const kernels::Matrix& weights, const kernels::ha
 }
 
 void DeviceDecoder::attend(int layer, int cache_layer, const kernels::half_t* x) {
-    const DecoderLayer& weights = layers_[static_cast<std::size_t>(layer)];
-    const Vectors& vectors = vectors_[static_cast<std::size_t>(layer)];
+    const DecoderLayer& weights = layers_[layer];
+    const Vectors& vectors = vectors_[layer];
     const int width = shape_.q_width() + 2 * shape_.kv_width();
     kernels::MatmulOp project;
     project.weights = weights.qkv.device_matrix();
@@ -271,8 +272,8 @@ void DeviceDecoder::attend(int layer, int cache_layer, const kernels::half_t* x)
 }
 
 void DeviceDecoder::feed_forward(int layer) {
-    const DecoderLayer& weights = layers_[static_cast<std::size_t>(layer)];
-    const Vectors& vectors = vectors_[static_cast<std::size_t>(layer)];
+    const DecoderLayer& weights = layers_[layer];
+    const Vectors& vectors = vectors_[layer];
     take_residual(vectors.ffn_norm);
     kernels::MatmulOp project;
     project.weights = weights.gate_up.device_matrix();
@@ -287,7 +288,7 @@ void DeviceDecoder::feed_forward(int layer) {
 }
 
 void DeviceDecoder::run(int layer) {
-    take_residual(vectors_[static_cast<std::size_t>(layer)].attn_norm);
+    take_residual(vectors_[layer].attn_norm);
     attend(layer, layer, input());
     feed_forward(layer);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
@@ -10,7 +12,7 @@ namespace {
 constexpr int batch_rows = 1024;
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 }  // namespace

@@ -7,11 +7,13 @@
 #include <limits>
 #include <utility>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
 std::size_t cells(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 /// Of one piece of rejection sampling: a multiple of what the processors need to be busy.
@@ -35,7 +37,7 @@ bool DeviceLogits::reserve(kernels::Device& device, int rows, int columns) {
     device_ = &device;
     rows_ = rows;
     columns_ = columns;
-    here_.assign(static_cast<std::size_t>(rows), 0);
+    here_.assign(rows, 0);
     return logits_.reserve(device, cells(rows, columns) * sizeof(float));
 }
 
@@ -199,7 +201,7 @@ bool DeviceLogits::ask_residual_of(const RowQuestion& question, TreeStep& step) 
 bool DeviceLogits::ask_in_pieces(const RowQuestion& question, kernels::RejectionSampleOp op) {
     const std::size_t node_bytes = cells(1, question.vocab) * sizeof(float);
     const int most = std::clamp(static_cast<int>(most_weight_bytes / node_bytes), 1, residual_nodes_);
-    if (!weights_.reserve(*device_, std::bit_ceil(static_cast<std::size_t>(most) * node_bytes))) return false;
+    if (!weights_.reserve(*device_, std::bit_ceil(numel(most, node_bytes)))) return false;
     auto* floats = answers_there_.as<float>();
     auto* ints = answers_there_.as<std::int32_t>();
     const kernels::RejectionNode* nodes = op.nodes;
@@ -337,8 +339,7 @@ void DeviceLogits::collect(RowAnswers& out) {
     }
     out.masses.assign(rows, 0.0f);
     for (std::size_t i = 0; i < mass_rows_.size(); ++i)
-        std::memcpy(&out.masses[static_cast<std::size_t>(mass_rows_[i])], &answers_[at_.masses + i],
-                    sizeof(float));
+        std::memcpy(&out.masses[mass_rows_[i]], &answers_[at_.masses + i], sizeof(float));
 }
 
 Rows<const float> DeviceLogits::rows(int first, int count) {
@@ -346,10 +347,10 @@ Rows<const float> DeviceLogits::rows(int first, int count) {
     bool waiting = false;
     const std::lock_guard lock(device_->submit_mutex());
     for (int r = first; r < first + count; ++r) {
-        if (here_[static_cast<std::size_t>(r)] != 0) continue;
+        if (here_[r] != 0) continue;
         const std::size_t at = cells(r, columns_);
         device_->download(host_.data() + at, data() + at, static_cast<std::size_t>(columns_) * sizeof(float));
-        here_[static_cast<std::size_t>(r)] = 1;
+        here_[r] = 1;
         waiting = true;
     }
     if (waiting) (void)device_->synchronize();  // an error stays, and fails the next forward

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
@@ -30,7 +32,7 @@ KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kern
     }
     for (int layer = 0; layer < layers; ++layer) {
         keys_.push_back(reserve(kernels::key_bytes(type, kv_width, slots)));
-        values_.push_back(reserve(static_cast<std::size_t>(slots) * row_bytes()));
+        values_.push_back(reserve(numel(slots, row_bytes())));
     }
 }
 
@@ -39,7 +41,7 @@ std::size_t KvCache::row_bytes() const {
 }
 
 void KvCache::reserve_on_device() {
-    const auto values = static_cast<std::size_t>(2 * layers_) * static_cast<std::size_t>(plane());
+    const auto values = numel(2 * layers_, plane());
     // Without memory, planes() are null and the pass that uses them reports the error.
     (void)on_device_.reserve(*device_, values * sizeof(kernels::half_t));
 }
@@ -69,8 +71,8 @@ void KvCache::commit_path(std::span<const int> path) {
         if (from == to) continue;
         for (int layer = 0; layer < layers_; ++layer) {
             kernels::move_key(type_, kv_width_, keys(layer), from, to);
-            std::copy_n(values(layer) + static_cast<std::size_t>(from) * row_bytes(), row_bytes(),
-                        values(layer) + static_cast<std::size_t>(to) * row_bytes());
+            std::copy_n(values(layer) + row_offset(from, row_bytes()), row_bytes(),
+                        values(layer) + row_offset(to, row_bytes()));
         }
     }
     length_ += static_cast<int>(path.size());
@@ -103,8 +105,7 @@ void KvCache::ensure_free(int count) {
     for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
         grow(keys_[layer], kernels::key_bytes(type_, kv_width_, length_),
              kernels::key_bytes(type_, kv_width_, slots));
-        grow(values_[layer], static_cast<std::size_t>(length_) * row_bytes(),
-             static_cast<std::size_t>(slots) * row_bytes());
+        grow(values_[layer], numel(length_, row_bytes()), numel(slots, row_bytes()));
     }
     slots_ = slots;
 }

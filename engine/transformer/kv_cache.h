@@ -31,8 +31,8 @@ class KvCache {
     int layers() const { return layers_; }
     /// Device caches only; null data if device memory ran out.
     kernels::KvPlanes planes() const;
-    std::byte* keys(int layer) { return keys_[static_cast<std::size_t>(layer)].get(); }
-    std::byte* values(int layer) { return values_[static_cast<std::size_t>(layer)].get(); }
+    std::byte* keys(int layer) { return keys_[layer].get(); }
+    std::byte* values(int layer) { return values_[layer].get(); }
     int kv_width() const { return kv_width_; }
     kernels::KvType type() const { return type_; }  ///< element type of keys() and values()
     std::size_t row_bytes() const;                  ///< bytes of one slot's keys (or values) in one layer

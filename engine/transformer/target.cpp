@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/formats/head_only_model.h"
 #include "engine/transformer/decoder_layer.h"
 #include "engine/transformer/device_embeddings.h"
@@ -19,7 +20,7 @@ namespace draftscope {
 namespace {
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 bool is_head_only(const ModelConfig& config) {
@@ -163,7 +164,7 @@ struct Target::Impl {
 
 Status Target::Impl::load_layers(WeightLoader& loader, const ProgressFn& progress) {
     const ModelConfig& config = file.config;
-    layers.reserve(static_cast<std::size_t>(config.layers));
+    layers.reserve(config.layers);
     for (int i = 0; i < config.layers; ++i) {
         if (progress)
             progress(i / (config.layers + 1.0),
@@ -267,8 +268,7 @@ void Target::Impl::add_rows(const SequenceTokens& sequence) {
         }
         sequence.mask->path(i, node_path);
         for (int& node : node_path) node += committed;
-        batch.add_row(*sequence.cache, committed + i,
-                      committed + sequence.depths[static_cast<std::size_t>(i)], committed, node_path);
+        batch.add_row(*sequence.cache, committed + i, committed + sequence.depths[i], committed, node_path);
     }
 }
 
@@ -315,7 +315,7 @@ void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& req
     if (!request.all_logits) {
         if (gathered.size() < count(rows, d)) gathered.resize(count(rows, d));
         for (int r = 0; r < rows; ++r) {
-            const int row = request.logit_rows[static_cast<std::size_t>(r)];
+            const int row = request.logit_rows[r];
             std::memcpy(gathered.data() + count(r, d), out.hidden.data() + count(row, d),
                         static_cast<std::size_t>(d) * sizeof(float));
         }
@@ -521,11 +521,7 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     for (int first = 0; first < n; first += max_rows) {
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
         const int rows = std::min(max_rows, n - first);
-        const SequenceTokens chunk{
-            &cache,
-            tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
-            {},
-            nullptr};
+        const SequenceTokens chunk{&cache, tokens.subspan(first, rows), {}, nullptr};
         DS_TRY(impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + count(first, d),
                           out.aux.data() + count(first, aux_width)));
         out.bytes += impl_->layer_bytes + impl_->kv_bytes();

@@ -6,11 +6,13 @@
 #include <cstring>
 #include <utility>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
 std::size_t cells(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 }  // namespace
@@ -132,7 +134,7 @@ void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first,
 }
 
 void TreeStep::aim(kernels::RerankOp& op, int index) const {
-    const Tree& tree = trees_[static_cast<std::size_t>(index)];
+    const Tree& tree = trees_[index];
     const std::size_t by_depth = cells(index, there_.width);
     op.nodes = tree.nodes;
     op.first_row = tree.first_row;
@@ -145,7 +147,7 @@ void TreeStep::aim(kernels::RerankOp& op, int index) const {
 }
 
 const std::int32_t* TreeStep::path_there(int index) const {
-    return block_.as<std::int32_t>() + paths_at() + static_cast<std::size_t>(index) * path_cells();
+    return block_.as<std::int32_t>() + paths_at() + row_offset(index, path_cells());
 }
 const std::int32_t* TreeStep::path_count_there(int index) const {
     return path_there(index) + there_.width;
@@ -231,7 +233,7 @@ std::vector<float> TreeStep::logprobs(int index) const {
 }
 
 std::vector<int> TreeStep::path(int index) const {
-    const std::int32_t* from = here_.data() + paths_at() + static_cast<std::size_t>(index) * path_cells();
+    const std::int32_t* from = here_.data() + paths_at() + row_offset(index, path_cells());
     return {from, from + from[there_.width]};
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/numel.h"
 #include "base/units.h"
 #include "kernels/device.h"
 
@@ -87,10 +88,9 @@ class TreeStep {
 
   private:
     std::span<const std::int32_t> part(int index, int array) const {
-        const Tree& tree = trees_[static_cast<std::size_t>(index)];
-        const auto from = static_cast<std::size_t>(array) * static_cast<std::size_t>(rows_) +
-                          static_cast<std::size_t>(tree.first_row);
-        return std::span(here_).subspan(from, static_cast<std::size_t>(tree.nodes));
+        const Tree& tree = trees_[index];
+        const auto from = numel(array, rows_) + static_cast<std::size_t>(tree.first_row);
+        return std::span(here_).subspan(from, tree.nodes);
     }
     bool place_sets(std::span<const TreePlan> plans);
     bool place_uniforms(std::span<const TreePlan> plans);

@@ -27,7 +27,7 @@ DraftTree DraftTree::with_root(TokenId root) {
 void DraftTree::reset(TokenId root, int nodes) {
     const auto begin = [nodes](auto& values, auto first) {
         values.clear();
-        values.reserve(static_cast<std::size_t>(nodes));
+        values.reserve(nodes);
         values.push_back(first);
     };
     begin(tokens, root);
@@ -66,9 +66,9 @@ Status DraftTree::finish() {
         const int parent = parents[i];
         if (parent < 0 || static_cast<std::size_t>(parent) >= i)
             return failed("draft tree: node {} has parent {}, which does not precede it", i, parent);
-        if (depths[i] != depths[static_cast<std::size_t>(parent)] + 1)
+        if (depths[i] != depths[parent] + 1)
             return failed("draft tree: node {} has depth {} under a parent of depth {}", i, depths[i],
-                          depths[static_cast<std::size_t>(parent)]);
+                          depths[parent]);
         if (has_duplicate_sibling(*this, i))
             return failed("draft tree: node {} has two children with token {}", parent, tokens[i]);
     }

@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/numel.h"
+
 namespace draftscope {
 namespace {
 
@@ -23,8 +25,8 @@ float BeamExpansion::rank_score(float logprob, int order) const {
 }
 
 bool BeamExpansion::better(int a, int b) const {
-    const float sa = pool_[static_cast<std::size_t>(a)].score;
-    const float sb = pool_[static_cast<std::size_t>(b)].score;
+    const float sa = pool_[a].score;
+    const float sb = pool_[b].score;
     return sa != sb ? sa > sb : a < b;
 }
 
@@ -79,7 +81,7 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
     keep_best(first, static_cast<std::size_t>(spec_.topk));
     beam_.clear();
     for (const int flat : order_) {
-        Candidate& chosen = pool_[static_cast<std::size_t>(flat)];
+        Candidate& chosen = pool_[flat];
         chosen.row = static_cast<int>(beam_.size());
         beam_.push_back(
             {flat, proposing_row_[static_cast<std::size_t>(flat) - first], chosen.token, chosen.score});
@@ -110,14 +112,13 @@ void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const fl
         // verified.
         const int rank = sampled_ ? sibling : node.rank;
         chosen_flat_.push_back(-1);
-        const int parent = node.parent < 0 ? -1 : chosen_flat_[static_cast<std::size_t>(node.parent)];
+        const int parent = node.parent < 0 ? -1 : chosen_flat_[node.parent];
         if (node.parent >= 0 && parent < 0) continue;
-        const int row = parent < 0 ? 0 : pool_[static_cast<std::size_t>(parent)].row;
-        if (rank >= counts[static_cast<std::size_t>(row)]) continue;
-        const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(spec_.topk) +
-                               static_cast<std::size_t>(rank);
+        const int row = parent < 0 ? 0 : pool_[parent].row;
+        if (rank >= counts[row]) continue;
+        const std::size_t at = numel(row, spec_.topk) + static_cast<std::size_t>(rank);
         const float logprob = clean_logprob(logprobs[at]);
-        const float above = parent < 0 ? 0.0f : pool_[static_cast<std::size_t>(parent)].score;
+        const float above = parent < 0 ? 0.0f : pool_[parent].score;
         const int flat = candidates();
         chosen_flat_.back() = flat;
         pool_.push_back({ids[at], parent, node.inner ? static_cast<int>(next_.size()) : -1, logprob,
@@ -129,10 +130,10 @@ void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const fl
 
 std::vector<int> BeamExpansion::ancestor_rows(int b) const {
     std::vector<int> rows;
-    int flat = pool_[static_cast<std::size_t>(beam_[static_cast<std::size_t>(b)].flat)].parent;
+    int flat = pool_[beam_[b].flat].parent;
     while (flat >= 0) {
-        rows.push_back(pool_[static_cast<std::size_t>(flat)].row);
-        flat = pool_[static_cast<std::size_t>(flat)].parent;
+        rows.push_back(pool_[flat].row);
+        flat = pool_[flat].parent;
     }
     std::reverse(rows.begin(), rows.end());
     return rows;
@@ -151,17 +152,17 @@ void BeamExpansion::rerank(DraftTree& out) {
     out.reset(root_, std::max(spec_.nodes, 1));
     node_of_.assign(pool_.size(), -1);
     for (const int flat : order_) {
-        const Candidate& candidate = pool_[static_cast<std::size_t>(flat)];
-        const int parent = candidate.parent < 0 ? 0 : node_of_[static_cast<std::size_t>(candidate.parent)];
+        const Candidate& candidate = pool_[flat];
+        const int parent = candidate.parent < 0 ? 0 : node_of_[candidate.parent];
         // A parent scores no less than its child and has a smaller index, so it was selected, too.
         assert(parent >= 0);
-        node_of_[static_cast<std::size_t>(flat)] = out.add(candidate.token, parent, candidate.logprob);
+        node_of_[flat] = out.add(candidate.token, parent, candidate.logprob);
     }
     if (!sampled_) return;
     out.child_distributions.resize(out.tokens.size());
     for (const auto& [flat, q] : distributions_) {
-        const int node = flat < 0 ? 0 : node_of_[static_cast<std::size_t>(flat)];
-        if (node >= 0) out.child_distributions[static_cast<std::size_t>(node)] = q;
+        const int node = flat < 0 ? 0 : node_of_[flat];
+        if (node >= 0) out.child_distributions[node] = q;
     }
 }
 

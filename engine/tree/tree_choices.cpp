@@ -104,7 +104,7 @@ Result<TreeChoices> make_tree_choices(std::string_view name, std::vector<Path> p
                 return bad_input("tree: choices:{}: path {} has no parent; add {}", name, path_text(path),
                                  path_text(above));
             node.parent = static_cast<int>(found - paths.begin());
-            choices.nodes[static_cast<std::size_t>(node.parent)].inner = true;
+            choices.nodes[node.parent].inner = true;
         }
         choices.nodes.push_back(node);
     }

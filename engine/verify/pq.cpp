@@ -52,7 +52,7 @@ class Residual {
             }
         } else {
             for (std::size_t i = 0; i < left.size(); ++i) {
-                float& weight = rest_[static_cast<std::size_t>(q.ids[i])];
+                float& weight = rest_[q.ids[i]];
                 weight = std::max(0.0f, weight - left[i] * scale);
             }
         }
@@ -62,7 +62,7 @@ class Residual {
     void subtract(TokenId token) {
         fill();
         rest_ = weights_;
-        rest_[static_cast<std::size_t>(token)] = 0;
+        rest_[token] = 0;
         replace();
     }
     /// Samples by inverse CDF in id order.
@@ -206,8 +206,7 @@ void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const TreeLogit
     out.path.clear();
     for (int node = 0; node >= 0;) {
         out.path.push_back(node);
-        node = try_children(exec, tree, rows, place, node, choices[static_cast<std::size_t>(node)], scratch,
-                            out.bonus);
+        node = try_children(exec, tree, rows, place, node, choices[node], scratch, out.bonus);
     }
     emit_path(tree, rows, out, choices);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "engine/verify/verify.h"
 #include "kernels/exp_sums.h"
@@ -43,7 +44,7 @@ class RowSampler {
         float min_logit = std::numeric_limits<float>::infinity();
         for (const TokenId id : kept) {
             sum += weight(id);
-            min_logit = std::min(min_logit, logits_[static_cast<std::size_t>(id)]);
+            min_logit = std::min(min_logit, logits_[id]);
         }
         return choice(pick(uniform * sum, 0.0, 0, kept.size(), [&](std::size_t i) { return kept[i]; }), sum,
                       min_logit);
@@ -71,7 +72,7 @@ class RowSampler {
 
   private:
     double weight(TokenId id) const {
-        const float logit = logits_[static_cast<std::size_t>(id)];
+        const float logit = logits_[id];
         return std::isnan(logit) ? 0.0 : static_cast<double>(std::exp((logit - top_) * inverse_));
     }
 
@@ -134,9 +135,8 @@ class TopKTopPFilter {
     }
     /// Best first; valid until the next call.
     std::span<TokenId> row(int r, const RowSampler& sampler) {
-        const std::span<TokenId> best(
-            scratch_.best.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(width_),
-            static_cast<std::size_t>(width_));
+        const std::span<TokenId> best(scratch_.best.data() + row_offset(r, width_),
+                                      static_cast<std::size_t>(width_));
         if (sampling_.top_p >= 1.0) return best;
         const double sum = limit_ == width_ ? sampler.total(best) : sampler.total();
         std::span<TokenId> found = best;
@@ -152,7 +152,7 @@ class TopKTopPFilter {
 
   private:
     void find_best(Rows<const float> rows, int k, std::vector<TokenId>& ids) {
-        const std::size_t cells = static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(k);
+        const std::size_t cells = numel(rows.rows, k);
         ids.resize(cells);
         scratch_.values.resize(cells);
         kernels::topk(exec_, rows, k, Rows<std::int32_t>(ids.data(), rows.rows, k),
@@ -178,22 +178,21 @@ void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Samplin
     const Rows<float> by_block(scratch.sums.data(), logits.rows, blocks);
     kernels::exp_sums(exec, logits, inverse, tops, by_block);
     const auto make_sampler = [&](int r) {
-        return RowSampler(logits.row(r), tops[static_cast<std::size_t>(r)], by_block.row(r), inverse);
+        return RowSampler(logits.row(r), tops[r], by_block.row(r), inverse);
     };
     const auto row_uniform = [&](int r) {
-        const TokenPosition& place = places[static_cast<std::size_t>(r)];
+        const TokenPosition& place = places[r];
         return token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position));
     };
     const bool cut = sampling.top_p < 1.0 || (sampling.top_k > 0 && sampling.top_k < logits.cols);
     if (!cut) {
-        for (int r = 0; r < logits.rows; ++r)
-            out[static_cast<std::size_t>(r)] = make_sampler(r).draw(row_uniform(r));
+        for (int r = 0; r < logits.rows; ++r) out[r] = make_sampler(r).draw(row_uniform(r));
         return;
     }
     TopKTopPFilter kept(exec, logits, sampling, scratch);
     for (int r = 0; r < logits.rows; ++r) {
         const RowSampler sampler = make_sampler(r);
-        out[static_cast<std::size_t>(r)] = sampler.draw(row_uniform(r), kept.row(r, sampler));
+        out[r] = sampler.draw(row_uniform(r), kept.row(r, sampler));
     }
 }
 
@@ -234,7 +233,7 @@ void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, con
                    std::vector<TargetSample>& out) {
     assert(vocab <= logits.cols && places.size() == static_cast<std::size_t>(logits.rows));
     const Rows<const float> real(logits.data, logits.rows, vocab, logits.stride);
-    out.assign(static_cast<std::size_t>(logits.rows), {});
+    out.assign(logits.rows, {});
     if (sampling.temperature <= 0) return sample_greedy(exec, real, out);
     choose_sampled(exec, real, sampling, places, scratch, out);
 }

@@ -121,7 +121,7 @@ void accept_simulated(const SimulatedAcceptance& simulated, const DraftTree& tre
     int at = 0;
     std::size_t depth = 0;
     for (int node = 1; node < static_cast<int>(tree.tokens.size()); ++node) {
-        if (tree.parents[static_cast<std::size_t>(node)] != at) continue;
+        if (tree.parents[node] != at) continue;
         const double rate = simulated.rates[std::min(depth, simulated.rates.size() - 1)];
         const auto position = place.position + static_cast<std::int64_t>(depth);
         if (accept_uniform(seed, place.sequence, position, 0) >= rate) break;
@@ -129,7 +129,7 @@ void accept_simulated(const SimulatedAcceptance& simulated, const DraftTree& tre
         ++depth;
         out.path.push_back(node);
     }
-    out.bonus = choices[static_cast<std::size_t>(at)].token;
+    out.bonus = choices[at].token;
 }
 
 }  // namespace draftscope

@@ -6,7 +6,7 @@ namespace draftscope {
 
 void path_to(const DraftTree& tree, int node, std::vector<int>& path) {
     path.clear();
-    for (int at = node; at >= 0; at = tree.parents[static_cast<std::size_t>(at)]) path.push_back(at);
+    for (int at = node; at >= 0; at = tree.parents[at]) path.push_back(at);
     std::reverse(path.begin(), path.end());
 }
 
@@ -27,10 +27,9 @@ void emit_path(const DraftTree& tree, const TreeLogits& rows, const Acceptance& 
                std::span<TargetSample> choices) {
     for (std::size_t i = 0; i < acceptance.path.size(); ++i) {
         const int node = acceptance.path[i];
-        const TokenId next = i + 1 < acceptance.path.size()
-                                 ? tree.tokens[static_cast<std::size_t>(acceptance.path[i + 1])]
-                                 : acceptance.bonus;
-        emit(rows, node, next, choices[static_cast<std::size_t>(node)]);
+        const TokenId next =
+            i + 1 < acceptance.path.size() ? tree.tokens[acceptance.path[i + 1]] : acceptance.bonus;
+        emit(rows, node, next, choices[node]);
     }
 }
 
@@ -43,8 +42,7 @@ void emit_drafts(const DraftTree& tree, const TreeVerdictInputs& verdict, std::s
                  std::span<TargetSample> choices) {
     for (std::size_t i = 1; i < path.size(); ++i) {
         const auto node = static_cast<std::size_t>(path[i]);
-        emit(verdict, tree.tokens[node], verdict.draft_logits[node],
-             choices[static_cast<std::size_t>(path[i - 1])]);
+        emit(verdict, tree.tokens[node], verdict.draft_logits[node], choices[path[i - 1]]);
     }
 }
 

@@ -34,7 +34,7 @@ int longest_path(const DraftTree& tree, AcceptScratch& scratch, VisitNodes visit
     const std::size_t nodes = tree.tokens.size();
     std::vector<char>&inner = scratch.inner, &accepted = scratch.accepted;
     inner.assign(nodes, 0);
-    for (std::size_t i = 1; i < nodes; ++i) inner[static_cast<std::size_t>(tree.parents[i])] = 1;
+    for (std::size_t i = 1; i < nodes; ++i) inner[tree.parents[i]] = 1;
     std::vector<double>& likelihood = scratch.likelihoods;
     likelihood.assign(nodes, 0.0);
     accepted.assign(nodes, 0);
@@ -71,7 +71,7 @@ void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree
     thresholds.assign(tree.tokens.size(), 0.0);
     const auto visit_nodes = [&](std::span<const std::size_t> nodes) {
         exec.parallel(static_cast<int>(nodes.size()), [&](int w) {
-            const std::size_t i = nodes[static_cast<std::size_t>(w)];
+            const std::size_t i = nodes[w];
             thresholds[i] = acceptance_threshold(spec, row_entropy(rows, choices[i], static_cast<int>(i)));
         });
     };
@@ -79,13 +79,12 @@ void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree
         tree, scratch, visit_nodes, [&](std::size_t i) { return thresholds[i]; },
         [&](std::size_t i) {
             const float logit = rows.logits.row_data(tree.parents[i])[tree.tokens[i]];
-            return target_probability(choices[static_cast<std::size_t>(tree.parents[i])], rows.sampling,
-                                      logit);
+            return target_probability(choices[tree.parents[i]], rows.sampling, logit);
         });
     path_to(tree, last, out.path);
     // A node without an accepted child emits the target's best token.
     for (std::size_t i = 0; i < choices.size(); ++i) emit_best(rows, static_cast<int>(i), choices[i]);
-    out.bonus = choices[static_cast<std::size_t>(last)].token;
+    out.bonus = choices[last].token;
     emit_path(tree, rows, out, choices);
 }
 
@@ -97,8 +96,7 @@ void accept_typical(const VerifySpec& spec, const DraftTree& tree, const TreeVer
         tree, scratch, [](std::span<const std::size_t>) {},
         [&](std::size_t i) { return acceptance_threshold(spec, static_cast<double>(verdict.entropies[i])); },
         [&](std::size_t i) {
-            return target_probability(choices[static_cast<std::size_t>(tree.parents[i])], verdict.sampling,
-                                      verdict.draft_logits[i]);
+            return target_probability(choices[tree.parents[i]], verdict.sampling, verdict.draft_logits[i]);
         });
     accept_typical(last, tree, verdict, choices, out);
 }
@@ -108,7 +106,7 @@ void accept_typical(int last, const DraftTree& tree, const TreeVerdictInputs& ve
     path_to(tree, last, out.path);
     for (std::size_t i = 0; i < choices.size(); ++i)
         emit(verdict, verdict.best[i], verdict.best_logits[i], choices[i]);
-    out.bonus = choices[static_cast<std::size_t>(last)].token;
+    out.bonus = choices[last].token;
     emit_drafts(tree, verdict, out.path, choices);
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "base/numel.h"
 #include "kernels/packed.h"
 
 // Layout: safetensors, so that common tools can open it: u64 header length, JSON {name: {dtype U8, shape
@@ -64,8 +65,8 @@ std::uint64_t over_pieces(kernels::Exec& exec, std::size_t bytes, Work work) {
     const std::size_t pieces = (bytes + piece - 1) / piece;
     std::vector<std::uint64_t> sums(pieces);
     exec.parallel(static_cast<int>(pieces), [&](int i) {
-        const std::size_t at = static_cast<std::size_t>(i) * piece;
-        sums[static_cast<std::size_t>(i)] = work(at, std::min(piece, bytes - at));
+        const std::size_t at = numel(i, piece);
+        sums[i] = work(at, std::min(piece, bytes - at));
     });
     return fnv1a(std::as_bytes(std::span(sums)));
 }
@@ -75,7 +76,7 @@ bool read_all(int file, std::span<std::byte> out, std::uint64_t at) {
         const ssize_t got = ::pread(file, out.data(), out.size(), static_cast<off_t>(at));
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return false;
-        out = out.subspan(static_cast<std::size_t>(got));
+        out = out.subspan(got);
         at += static_cast<std::uint64_t>(got);
     }
     return true;
@@ -86,7 +87,7 @@ bool write_all(int file, std::span<const std::byte> in, std::uint64_t at) {
         const ssize_t put = ::pwrite(file, in.data(), in.size(), static_cast<off_t>(at));
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0) return false;
-        in = in.subspan(static_cast<std::size_t>(put));
+        in = in.subspan(put);
         at += static_cast<std::uint64_t>(put);
     }
     return true;
@@ -337,7 +338,7 @@ Status WeightCacheWriter::finish() {
     std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
     const std::uint64_t length = header_capacity - sizeof(std::uint64_t);
     if (text.size() > length) return failed("{}: {} matrices are too many", partial_, entries_.size());
-    text.resize(static_cast<std::size_t>(length), ' ');
+    text.resize(length, ' ');
     if (!write_all(file_, std::as_bytes(std::span(&length, 1)), 0) ||
         !write_all(file_, std::as_bytes(std::span(text)), sizeof length) || ::fdatasync(file_) != 0 ||
         ::rename(partial_.c_str(), path_.c_str()) != 0)

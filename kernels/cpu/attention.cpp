@@ -5,6 +5,7 @@
 #include <cassert>
 #include <limits>
 
+#include "base/numel.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/vector/fp_mode.h"
@@ -65,13 +66,9 @@ class Call {
     struct Piece;
     struct HeadRows;
 
-    std::size_t partial_floats(int chunks) const {
-        return static_cast<std::size_t>(chunks) * static_cast<std::size_t>(group_ * partial_);
-    }
+    std::size_t partial_floats(int chunks) const { return numel(chunks, group_ * partial_); }
     /// Softmax weights of a tile of queries and a chunk.
-    std::size_t weight_floats() const {
-        return static_cast<std::size_t>(tile_queries * group_) * attention_chunk;
-    }
+    std::size_t weight_floats() const { return numel(tile_queries * group_, attention_chunk); }
     /// Number of positions of all queries in one chunk.
     std::int64_t positions_in(int chunk) const {
         std::int64_t held = 0;
@@ -95,8 +92,7 @@ class Call {
             attend(first, kv_head, chunk, weights, partials, per_query);
         }
         for (int q = first; q < tile_end(first); ++q) {
-            join(queries_[static_cast<std::size_t>(q)], kv_head,
-                 partials + static_cast<std::size_t>(q - first) * per_query);
+            join(queries_[q], kv_head, partials + row_offset(q - first, per_query));
         }
     }
 
@@ -122,16 +118,15 @@ class Call {
                 const std::int64_t held = positions_in(chunk);
                 for (int kv_head = 0; kv_head < shape_.kv_heads; ++kv_head, before += held) {
                     if ((2 * before + held) * threads / (2 * positions_ * shape_.kv_heads) != part) continue;
-                    float* head = partials + static_cast<std::size_t>(kv_head) * per_head;
+                    float* head = partials + row_offset(kv_head, per_head);
                     for (int first = 0; first < count; first += tile_queries) {
-                        attend(first, kv_head, chunk, weights,
-                               head + static_cast<std::size_t>(first) * per_query, per_query);
+                        attend(first, kv_head, chunk, weights, head + row_offset(first, per_query),
+                               per_query);
                     }
                     if (std::atomic_ref(chunks_left[kv_head]).fetch_sub(1, std::memory_order_acq_rel) > 1)
                         continue;
                     for (int q = 0; q < count; ++q) {
-                        join(queries_[static_cast<std::size_t>(q)], kv_head,
-                             head + static_cast<std::size_t>(q) * per_query);
+                        join(queries_[q], kv_head, head + row_offset(q, per_query));
                     }
                 }
             }
@@ -158,7 +153,7 @@ class Call {
         int kv_head;
 
         int count() const { return static_cast<int>(pieces.size()) * call.group_; }
-        const Piece& piece(int row) const { return pieces[static_cast<std::size_t>(row / call.group_)]; }
+        const Piece& piece(int row) const { return pieces[row / call.group_]; }
 
         /// Scores of prefix positions go to the weights of those positions. Scores of the slots of `block` go
         /// to the positions whose `ancestor_slots` list them.
@@ -213,7 +208,7 @@ class Call {
         Piece pieces[tile_queries];
         int count = 0;
         for (int q = first; q < tile_end(first); ++q) {
-            const AttentionQuery& query = queries_[static_cast<std::size_t>(q)];
+            const AttentionQuery& query = queries_[q];
             const int begin = chunk * attention_chunk,
                       end = std::min(num_positions(query), begin + attention_chunk);
             if (end <= begin) continue;
@@ -221,7 +216,7 @@ class Call {
             piece.query = &query;
             piece.in_prefix = std::clamp(query.prefix - begin, 0, end - begin);
             const auto find_slot = [&](int position) {
-                return query.ancestor_slots[static_cast<std::size_t>(position - query.prefix)];
+                return query.ancestor_slots[position - query.prefix];
             };
             // A chain of slots is contiguous, like a prefix.
             while (begin + piece.in_prefix < end &&
@@ -229,13 +224,10 @@ class Call {
                 ++piece.in_prefix;
             const int tail_begin = begin + piece.in_prefix;
             piece.ancestor_slots =
-                tail_begin == end
-                    ? std::span<const std::int32_t>()
-                    : query.ancestor_slots.subspan(static_cast<std::size_t>(tail_begin - query.prefix),
-                                                   static_cast<std::size_t>(end - tail_begin));
+                tail_begin == end ? std::span<const std::int32_t>()
+                                  : query.ancestor_slots.subspan(tail_begin - query.prefix, end - tail_begin);
             piece.weights = weights + static_cast<std::ptrdiff_t>(count) * group_ * attention_chunk;
-            piece.partials =
-                partials + static_cast<std::size_t>(q - first) * per_query + partial_floats(chunk);
+            piece.partials = partials + row_offset(q - first, per_query) + partial_floats(chunk);
             ++count;
         }
         // Adjacent queries of one sequence share its keys and values.

@@ -85,11 +85,11 @@ class CpuExec final : public Exec {
         const std::vector<int> cpus = usable_cpus();
         const bool enough = static_cast<std::size_t>(threads_) <= cpus.size();
         spins_ = enough ? 2000 : 20;
-        workers_.reserve(static_cast<std::size_t>(threads_ - 1));
+        workers_.reserve(threads_ - 1);
         for (int t = 1; t < threads_; ++t) {
             workers_.emplace_back([this, t] { serve(t); });
             // The first CPU is left to the caller, which is not pinned.
-            if (pin && enough && pin_thread(workers_.back(), cpus[static_cast<std::size_t>(t)])) ++pinned_;
+            if (pin && enough && pin_thread(workers_.back(), cpus[t])) ++pinned_;
         }
     }
 
@@ -118,23 +118,21 @@ class CpuExec final : public Exec {
         for (int thread = 1; thread < threads_; ++thread) {
             if (claim(thread, call)) {
                 run_share(thread);
-                shares_[static_cast<std::size_t>(thread)].done.store(call, std::memory_order_relaxed);
+                shares_[thread].done.store(call, std::memory_order_relaxed);
             }
         }
         for (int thread = 1; thread < threads_; ++thread) {
-            std::atomic<std::uint32_t>& done = shares_[static_cast<std::size_t>(thread)].done;
+            std::atomic<std::uint32_t>& done = shares_[thread].done;
             while (wait_while(0, done, [call](std::uint32_t v) { return v != call; }) != call) {
             }
         }
     }
 
     std::byte* scratch(int thread, std::size_t bytes) override {
-        return scratch_[static_cast<std::size_t>(thread)].buffer.reserve(bytes);
+        return scratch_[thread].buffer.reserve(bytes);
     }
     std::byte* shared_scratch(std::size_t bytes) override { return shared_.reserve(bytes); }
-    PrefetchHint* prefetch_hint(int thread) override {
-        return &read_ahead_[static_cast<std::size_t>(thread)].weights;
-    }
+    PrefetchHint* prefetch_hint(int thread) override { return &read_ahead_[thread].weights; }
 
   private:
     struct alignas(cache_line) PaddedCounter {
@@ -150,8 +148,7 @@ class CpuExec final : public Exec {
     /// fails here before it reads `work_`.
     bool claim(int thread, std::uint32_t call) {
         std::uint32_t before = call - 1;
-        return shares_[static_cast<std::size_t>(thread)].claimed.compare_exchange_strong(
-            before, call, std::memory_order_acq_rel);
+        return shares_[thread].claimed.compare_exchange_strong(before, call, std::memory_order_acq_rel);
     }
     struct alignas(cache_line) PaddedReadAhead {
         PrefetchHint weights;
@@ -185,7 +182,7 @@ class CpuExec final : public Exec {
             if (stop_) return;
             if (!claim(thread, seen)) continue;
             run_share(thread);
-            std::atomic<std::uint32_t>& done = shares_[static_cast<std::size_t>(thread)].done;
+            std::atomic<std::uint32_t>& done = shares_[thread].done;
             done.exchange(seen, std::memory_order_seq_cst);
             done.notify_one();
         }

@@ -22,7 +22,7 @@ void exp_sums(Exec& exec, Rows<const float> x, float scale, std::span<float> top
                         const float* row = x.row_data(r);
                         float top = kernels.largest(row, x.cols);
                         if (top == -std::numeric_limits<float>::infinity()) top = 0.0f;
-                        tops[static_cast<std::size_t>(r)] = top;
+                        tops[r] = top;
                         for (int b = 0; b < blocks; ++b) {
                             const float* values = row + b * exp_sums_block;
                             const int count = std::min(exp_sums_block, x.cols - b * exp_sums_block);

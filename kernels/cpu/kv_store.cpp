@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/numel.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
@@ -41,12 +42,12 @@ void store_key(const Exec& exec, KvType type, const float* key, int width, int s
 
 void prefetch_key(KvType type, int width, int slot, void* keys) {
     const std::size_t block = key_at(width, key_lanes, 0) * bytes_per_value(type);
-    auto* lines = static_cast<std::byte*>(keys) + static_cast<std::size_t>(slot / key_lanes) * block;
+    auto* lines = static_cast<std::byte*>(keys) + row_offset(slot / key_lanes, block);
     for (std::size_t at = 0; at < block; at += 64) __builtin_prefetch(lines + at, 1, 3);
 }
 
 void store_value(const Exec& exec, KvType type, const float* value, int width, int slot, void* values) {
-    const std::size_t at = static_cast<std::size_t>(slot) * static_cast<std::size_t>(width);
+    const std::size_t at = numel(slot, width);
     if (type == KvType::f16)
         return row_kernels(exec).to_f16(value, width, static_cast<std::uint16_t*>(values) + at);
     std::copy_n(value, width, static_cast<float*>(values) + at);

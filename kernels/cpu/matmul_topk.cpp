@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/numel.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/activations.h"
 #include "kernels/cpu/matmul/prefetch.h"
@@ -85,7 +86,7 @@ class LogitsChunks {
     void fetch(int block) const {
         const std::size_t bytes = block_bytes(packing_.precision, work_.k);
         for (std::size_t line = 0; line < bytes; line += weight_line)
-            __builtin_prefetch(work_.weights + static_cast<std::size_t>(block) * bytes + line, 0, 2);
+            __builtin_prefetch(work_.weights + row_offset(block, bytes) + line, 0, 2);
     }
 
     /// Writes blocks [first, first + count) to y [M, stride].
@@ -147,7 +148,7 @@ void matmul_topk(Exec& exec, const Matrix& weights, Rows<const float> x, int sup
     out.parts = ceil_div(support, segment);
     out.lists = std::min(exec.threads(), out.parts);
     const auto rows = static_cast<std::size_t>(x.rows);
-    const std::size_t row_keys = static_cast<std::size_t>(out.lists) * static_cast<std::size_t>(k);
+    const std::size_t row_keys = numel(out.lists, k);
     out.keys.assign(rows * row_keys, std::uint64_t{0});
     out.sums.resize(rows * static_cast<std::size_t>(out.parts));
     if (x.rows == 0) return;
@@ -228,15 +229,15 @@ class SurvivorLists {
         index_ =
             reinterpret_cast<std::int32_t*>(values_ + static_cast<std::size_t>(threads_) * rows_ * room_);
         count_ = reinterpret_cast<int*>(index_ + static_cast<std::size_t>(threads_) * rows_ * room_);
-        std::fill_n(count_, static_cast<std::size_t>(threads_) * counts_, 0);
+        std::fill_n(count_, numel(threads_, counts_), 0);
     }
     Survivors of(int thread, int row) const {
-        const std::size_t list = static_cast<std::size_t>(thread) * rows_ + static_cast<std::size_t>(row);
+        const std::size_t list = numel(thread, rows_) + static_cast<std::size_t>(row);
         return {values_ + list * room_, index_ + list * room_};
     }
     /// On a cache line that no other thread writes.
     int& count(int thread, int row) const {
-        return count_[static_cast<std::size_t>(thread) * counts_ + static_cast<std::size_t>(row)];
+        return count_[numel(thread, counts_) + static_cast<std::size_t>(row)];
     }
     /// Capacity of a list; a few more entries may be written.
     int room() const { return static_cast<int>(room_) - SetScratch::slack; }
@@ -359,8 +360,7 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
     });
     const std::int64_t operations = std::int64_t{rows} * k * 32;
     split_range(exec, rows, operations, [&](int thread, int begin, int end) {
-        const std::size_t room =
-            static_cast<std::size_t>(lists.threads()) * static_cast<std::size_t>(lists.room());
+        const std::size_t room = numel(lists.threads(), lists.room());
         std::byte* scratch = exec.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
         auto* values = reinterpret_cast<float*>(scratch);
         auto* index = reinterpret_cast<std::int32_t*>(values + room);
@@ -396,7 +396,7 @@ void matmul_topk_set(Exec& exec, const Matrix& weights, Rows<const float> x, int
     // Rows whose sample was wrong, and all rows of a small matrix, use all their logits.
     for (int r = 0; r < rows; ++r) {
         if (place > 0 && ids.row_data(r)[0] >= 0) continue;
-        if (logits.size() < static_cast<std::size_t>(n)) logits.resize(static_cast<std::size_t>(n));
+        if (logits.size() < static_cast<std::size_t>(n)) logits.resize(n);
         matmul(exec, weights, x.slice(r, 1), Rows<float>(logits.data(), 1, n));
         topk_set(exec, Rows<const float>(logits.data(), 1, n), k, ids.slice(r, 1));
     }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/matmul/pack.h"
 #include "kernels/cpu/weight_memory.h"
@@ -32,8 +33,7 @@ RowAddress locate_row(std::byte* data, Packing packing, int n, int k, int row) {
 /// Position of input `i` of lane `lane` in a block, in elements.
 std::size_t element(Precision precision, int i, int lane) {
     const int group = precision == Precision::f32 ? 1 : precision == Precision::bf16 ? 2 : 4;
-    return (static_cast<std::size_t>(i / group) * lanes + static_cast<std::size_t>(lane)) *
-               static_cast<std::size_t>(group) +
+    return (numel(i / group, lanes) + static_cast<std::size_t>(lane)) * static_cast<std::size_t>(group) +
            static_cast<std::size_t>(i % group);
 }
 
@@ -45,13 +45,13 @@ void write_int8_row(const RowAddress& place, std::span<const float> values) {
         const int last = std::min(first + quant_block, k);
         float largest = 0.0f;
         for (int i = first; i < last; ++i) {
-            largest = std::max(largest, std::fabs(values[static_cast<std::size_t>(i)]));
+            largest = std::max(largest, std::fabs(values[i]));
         }
         const std::uint16_t scale = int8_scale(largest);
         const float step = from_bf16(scale);
         place.scales[b * lanes + place.lane] = scale;
         for (int i = first; i < std::min(first + quant_block, round_up(k, int8_padding)); ++i) {
-            const float w = i < last ? values[static_cast<std::size_t>(i)] : 0.0f;
+            const float w = i < last ? values[i] : 0.0f;
             const float q = step > 0.0f ? std::clamp(std::nearbyint(w / step), -127.0f, 127.0f) : 0.0f;
             out[element(Precision::int8, i, place.lane)] = static_cast<std::int8_t>(q);
         }
@@ -74,17 +74,15 @@ void store_int4_row(const RowAddress& place, int k, bool symmetric, const Int4Ro
     auto* out = reinterpret_cast<std::uint8_t*>(place.block);
     for (int i = 0; i < round_up(k, int4_block); i += 8) {
         for (int b = 0; b < 4; ++b) {
-            const auto q = [&](int at) {
-                return at < k ? static_cast<unsigned>(row.q[static_cast<std::size_t>(at)]) : 0u;
-            };
+            const auto q = [&](int at) { return at < k ? static_cast<unsigned>(row.q[at]) : 0u; };
             out[nibble(i + b, place.lane).byte] = static_cast<std::uint8_t>(q(i + b) | q(i + b + 4) << 4);
         }
     }
     const int scale_rows = symmetric ? 1 : 2;
     for (int b = 0; b < ceil_div(k, int4_block); ++b) {
         std::uint16_t* own = place.scales + b * scale_rows * lanes + place.lane;
-        own[0] = row.scales[static_cast<std::size_t>(b)];
-        if (!symmetric) own[lanes] = row.minimums[static_cast<std::size_t>(b)];
+        own[0] = row.scales[b];
+        if (!symmetric) own[lanes] = row.minimums[b];
     }
 }
 
@@ -95,17 +93,16 @@ void quantise_int4(std::span<const float> values, const Int4Row& row) {
         const int first = b * int4_block, last = std::min(first + int4_block, k);
         float least = 0.0f, largest = 0.0f;
         for (int i = first; i < last; ++i) {
-            least = std::min(least, values[static_cast<std::size_t>(i)]);
-            largest = std::max(largest, values[static_cast<std::size_t>(i)]);
+            least = std::min(least, values[i]);
+            largest = std::max(largest, values[i]);
         }
         const std::uint16_t minimum = to_f16(least), scale = to_f16((largest - from_f16(minimum)) / 15.0f);
         const float step = from_f16(scale), base = from_f16(minimum);
-        row.scales[static_cast<std::size_t>(b)] = scale;
-        row.minimums[static_cast<std::size_t>(b)] = minimum;
+        row.scales[b] = scale;
+        row.minimums[b] = minimum;
         for (int i = first; i < last; ++i) {
-            const float q =
-                step > 0.0f ? std::nearbyint((values[static_cast<std::size_t>(i)] - base) / step) : 0.0f;
-            row.q[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::clamp(q, 0.0f, 15.0f));
+            const float q = step > 0.0f ? std::nearbyint((values[i] - base) / step) : 0.0f;
+            row.q[i] = static_cast<std::uint8_t>(std::clamp(q, 0.0f, 15.0f));
         }
     }
 }
@@ -211,7 +208,7 @@ void MatrixAccess::write_row(Matrix& matrix, int row, std::span<const float> val
         return write_int4_row(matrix, row, buffer.row());
     }
     for (int i = 0; i < k; ++i) {
-        const float w = values[static_cast<std::size_t>(i)];
+        const float w = values[i];
         const std::size_t at = element(precision, i, place.lane);
         if (precision == Precision::f32) {
             reinterpret_cast<float*>(place.block)[at] = w;
@@ -296,8 +293,8 @@ Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
     for_each_row(exec, n, [&](int first, int last) {
         for (int r = first; r < last; ++r) {
             if (r < n) {
-                assert(ids[static_cast<std::size_t>(r)] >= 0 && ids[static_cast<std::size_t>(r)] < n_);
-                MatrixAccess::copy_row(*this, ids[static_cast<std::size_t>(r)], matrix, r);
+                assert(ids[r] >= 0 && ids[r] < n_);
+                MatrixAccess::copy_row(*this, ids[r], matrix, r);
             } else {
                 MatrixAccess::write_row(matrix, r, zeros);
             }
@@ -318,13 +315,12 @@ void Matrix::unpack_row(int row, std::span<float> out) const {
             const int scale_rows = packing_.symmetric ? 1 : 2;
             const std::uint16_t* own = place.scales + i / int4_block * scale_rows * lanes + place.lane;
             const float scale = from_f16(own[0]);
-            out[static_cast<std::size_t>(i)] = packing_.symmetric
-                                                   ? static_cast<float>(q - int4_offset) * scale
-                                                   : static_cast<float>(q) * scale + from_f16(own[lanes]);
+            out[i] = packing_.symmetric ? static_cast<float>(q - int4_offset) * scale
+                                        : static_cast<float>(q) * scale + from_f16(own[lanes]);
             continue;
         }
         const std::size_t at = element(precision, i, place.lane);
-        float& value = out[static_cast<std::size_t>(i)];
+        float& value = out[i];
         if (precision == Precision::f32) {
             value = reinterpret_cast<const float*>(place.block)[at];
         } else if (precision == Precision::bf16) {

@@ -44,22 +44,21 @@ void token_ranks(Exec& exec, Rows<const float> x, std::span<const std::int32_t> 
     const RowKernels& kernels = row_kernels(exec);
     constexpr int values_per_operation = 8;
     const int count = static_cast<int>(rows.size());
-    split_range(exec, count, std::int64_t{count} * x.cols / values_per_operation,
-                [&](int, int begin, int end) {
-                    std::fill(ranks.begin() + begin, ranks.begin() + end, 0);
-                    for (int first = begin; first < end;) {
-                        const auto row = rows[static_cast<std::size_t>(first)];
-                        int last = first;
-                        while (last < end && rows[static_cast<std::size_t>(last)] == row) ++last;
-                        const float* values = x.row_data(row);
-                        for (int at = 0; at < x.cols; at += rank_chunk)
-                            for (int i = first; i < last; ++i)
-                                ranks[static_cast<std::size_t>(i)] +=
-                                    before_in(kernels, values, at, std::min(at + rank_chunk, x.cols),
-                                              columns[static_cast<std::size_t>(i)]);
-                        first = last;
-                    }
-                });
+    split_range(
+        exec, count, std::int64_t{count} * x.cols / values_per_operation, [&](int, int begin, int end) {
+            std::fill(ranks.begin() + begin, ranks.begin() + end, 0);
+            for (int first = begin; first < end;) {
+                const auto row = rows[first];
+                int last = first;
+                while (last < end && rows[last] == row) ++last;
+                const float* values = x.row_data(row);
+                for (int at = 0; at < x.cols; at += rank_chunk)
+                    for (int i = first; i < last; ++i)
+                        ranks[i] +=
+                            before_in(kernels, values, at, std::min(at + rank_chunk, x.cols), columns[i]);
+                first = last;
+            }
+        });
 }
 
 }  // namespace draftscope::kernels

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/numel.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/split.h"
 
@@ -15,15 +16,14 @@ RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<co
     RopeTable table;
     table.head_dim = head_dim;
     table.positions = positions;
-    const std::size_t size = static_cast<std::size_t>(positions) * static_cast<std::size_t>(half);
+    const std::size_t size = numel(positions, half);
     table.cos.resize(size);
     table.sin.resize(size);
     for (int j = 0; j < half; ++j) {
         double frequency = std::pow(static_cast<double>(theta), -2.0 * j / head_dim);
-        if (!divisors.empty()) frequency /= static_cast<double>(divisors[static_cast<std::size_t>(j)]);
+        if (!divisors.empty()) frequency /= static_cast<double>(divisors[j]);
         for (int p = 0; p < positions; ++p) {
-            const std::size_t at =
-                static_cast<std::size_t>(p) * static_cast<std::size_t>(half) + static_cast<std::size_t>(j);
+            const std::size_t at = numel(p, half) + static_cast<std::size_t>(j);
             table.cos[at] = static_cast<float>(std::cos(p * frequency));
             table.sin[at] = static_cast<float>(std::sin(p * frequency));
         }
@@ -37,9 +37,9 @@ void rope(Exec& exec, Rows<float> x, int heads, const RopeTable& table, std::spa
     const int half = table.head_dim / 2;
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int, int begin, int end) {
         for (int r = begin; r < end; ++r) {
-            const int position = positions[static_cast<std::size_t>(r)];
+            const int position = positions[r];
             assert(position >= 0 && position < table.positions);
-            const std::size_t at = static_cast<std::size_t>(position) * static_cast<std::size_t>(half);
+            const std::size_t at = numel(position, half);
             kernels.rope(x.row_data(r), heads, half, table.cos.data() + at, table.sin.data() + at);
         }
     });

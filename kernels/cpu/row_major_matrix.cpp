@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/row_layout.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/weight_memory.h"
@@ -19,8 +20,8 @@ struct BlockAddress {
         const auto b = static_cast<std::size_t>(block);
         const std::size_t size = block_bytes(packing.precision, k);
         values = reinterpret_cast<const std::uint32_t*>(data + b * size);
-        scales = reinterpret_cast<const std::uint16_t*>(
-            data + static_cast<std::size_t>(ceil_div(n, lanes)) * size + b * scale_bytes(packing, k));
+        scales = reinterpret_cast<const std::uint16_t*>(data + row_offset(ceil_div(n, lanes), size) +
+                                                        b * scale_bytes(packing, k));
     }
     const std::uint32_t* values;
     const std::uint16_t* scales;
@@ -80,7 +81,7 @@ RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
         exec, ceil_div(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
             for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
                 const BlockAddress from(matrix.data(), store.packing_, store.n_, store.k_, row / lanes);
-                std::byte* to = store.data_.get() + static_cast<std::size_t>(row) * store.row_bytes_;
+                std::byte* to = store.data_.get() + row_offset(row, store.row_bytes_);
                 const auto lane = static_cast<std::size_t>(row % lanes);
                 for (std::size_t g = 0; g < shape.groups; ++g)
                     std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);
@@ -125,10 +126,7 @@ void GatheredMatrix::fill(Exec& exec, const RowMajorMatrix& store, std::span<con
         // A padding row is zeros. What interleave reads past a row's groups are its own scales and padding.
         const std::byte* const zeros = aligned(zeros_);
         const auto row_address = [&](int place) {
-            return place < n
-                       ? store.data_.get() +
-                             static_cast<std::size_t>(ids[static_cast<std::size_t>(place)]) * store.row_bytes_
-                       : zeros;
+            return place < n ? store.data_.get() + row_offset(ids[place], store.row_bytes_) : zeros;
         };
         for (int block = begin; block < end; ++block) {
             const BlockAddress place(matrix_.data(), store.packing_, n, store.k_, block);
@@ -137,8 +135,7 @@ void GatheredMatrix::fill(Exec& exec, const RowMajorMatrix& store, std::span<con
             const std::uint32_t *rows[lanes], *next[lanes];
             for (int lane = 0; lane < lanes; ++lane) {
                 assert(block * lanes + lane >= n ||
-                       (ids[static_cast<std::size_t>(block * lanes + lane)] >= 0 &&
-                        ids[static_cast<std::size_t>(block * lanes + lane)] < store.n_));
+                       (ids[block * lanes + lane] >= 0 && ids[block * lanes + lane] < store.n_));
                 rows[lane] = reinterpret_cast<const std::uint32_t*>(row_address(block * lanes + lane));
                 // Rows are scattered, so the hardware cannot predict the next block's.
                 next[lane] = reinterpret_cast<const std::uint32_t*>(row_address((block + 1) * lanes + lane));

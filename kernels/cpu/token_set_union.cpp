@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/numel.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/split.h"
@@ -33,17 +34,16 @@ void TokenSetUnion::unite(const Exec& exec, Rows<const std::int32_t> lists, std:
         return;
     }
     const auto groups = static_cast<std::size_t>(ceil_div(rows_, rows_per_byte));
-    const std::size_t max_members = std::min(
-        static_cast<std::size_t>(rows_) * static_cast<std::size_t>(width_), static_cast<std::size_t>(n_));
+    const std::size_t max_members = std::min(numel(rows_, width_), static_cast<std::size_t>(n_));
     if (marks_.size() < groups * mark_chunk) marks_.resize(groups * mark_chunk);
     if (owners_.size() < groups * max_members) owners_.resize(groups * max_members);
-    next_.assign(static_cast<std::size_t>(rows_), 0);
+    next_.assign(rows_, 0);
     out.resize(max_members + SetScratch::slack);
     members_ = 0;
     for (int base = 0; base < n_; base += mark_chunk) {
         for (int r = 0; r < rows_; ++r) {
-            std::uint8_t* marks = marks_.data() + static_cast<std::size_t>(r / rows_per_byte) * mark_chunk;
-            int& next = next_[static_cast<std::size_t>(r)];
+            std::uint8_t* marks = marks_.data() + row_offset(r / rows_per_byte, mark_chunk);
+            int& next = next_[r];
             next = mark(lists.row(r), next, base, bit(r), marks);
         }
         std::int32_t* found = out.data() + members_;
@@ -61,13 +61,12 @@ void TokenSetUnion::unite(const Exec& exec, Rows<const std::int32_t> lists, std:
         members_ += count;
     }
     owner_stride_ = max_members;
-    out.resize(static_cast<std::size_t>(members_));
+    out.resize(members_);
 }
 
 std::span<const std::uint8_t> TokenSetUnion::owners(int row) const {
     if (rows_ <= 1) return {};
-    return std::span(owners_).subspan(static_cast<std::size_t>(row / rows_per_byte) * owner_stride_,
-                                      static_cast<std::size_t>(members_));
+    return std::span(owners_).subspan(numel(row / rows_per_byte, owner_stride_), members_);
 }
 
 void topk_per_set(Exec& exec, Rows<const float> x, const TokenSetUnion& sets, int k, Rows<std::int32_t> ids,
@@ -94,7 +93,7 @@ void topk_per_set(Exec& exec, Rows<const float> x, const TokenSetUnion& sets, in
             }
             for (int s = 0; s < parts; ++s)
                 sums[s] = sum_part(kernels, own + s * segment, std::min(segment, n - s * segment));
-            logsumexp[static_cast<std::size_t>(r)] = join_sums(sums, parts);
+            logsumexp[r] = join_sums(sums, parts);
             if (kept == 0) continue;
             int found = kept;
             if (kept <= max_heap) {

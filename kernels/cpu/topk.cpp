@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/numel.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/split.h"
@@ -15,7 +16,7 @@ namespace {
 void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<float> values) {
     const RowKernels& kernels = row_kernels(exec);
     const int segments = ceil_div(x.cols, segment);
-    const std::size_t per_row = static_cast<std::size_t>(segments) * static_cast<std::size_t>(k);
+    const std::size_t per_row = numel(segments, k);
     auto* heaps = reinterpret_cast<std::uint64_t*>(
         exec.shared_scratch(per_row * static_cast<std::size_t>(x.rows) * sizeof(std::uint64_t)));
     constexpr std::int64_t operations_per_value = 4;
@@ -23,21 +24,20 @@ void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> id
     split_range(exec, x.rows * segments, operations, [&](int, int begin, int end) {
         // One heap for all segments of a row on this thread: the fuller it is, the fewer values exceed its
         // minimum.
-        std::fill(heaps + static_cast<std::size_t>(begin) * static_cast<std::size_t>(k),
-                  heaps + static_cast<std::size_t>(end) * static_cast<std::size_t>(k), std::uint64_t{0});
+        std::fill(heaps + row_offset(begin, k), heaps + row_offset(end, k), std::uint64_t{0});
         for (int item = begin; item < end;) {
             const int row = item / segments;
             const int last = std::min((row + 1) * segments, end);
             const int first = item % segments * segment;
-            BestKeys best{heaps + static_cast<std::size_t>(item) * static_cast<std::size_t>(k), k};
+            BestKeys best{heaps + row_offset(item, k), k};
             best.add(kernels, x.row_data(row) + first, first,
                      std::min((last - row * segments) * segment, x.cols) - first);
             item = last;
         }
     });
     for (int r = 0; r < x.rows; ++r) {
-        write_best(heaps + static_cast<std::size_t>(r) * per_row, static_cast<int>(per_row), k,
-                   ids.row_data(r), values.row_data(r));
+        write_best(heaps + row_offset(r, per_row), static_cast<int>(per_row), k, ids.row_data(r),
+                   values.row_data(r));
     }
 }
 
@@ -151,7 +151,7 @@ void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
     assert(static_cast<int>(out.size()) == x.rows && x.cols > 0);
     const RowKernels& kernels = row_kernels(exec);
     const int segments = ceil_div(x.cols, segment);
-    const std::size_t items = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(segments);
+    const std::size_t items = numel(x.rows, segments);
     auto* parts = reinterpret_cast<SumPart*>(exec.shared_scratch(items * sizeof(SumPart)));
     constexpr std::int64_t operations_per_value = 4;
     const std::int64_t operations = std::int64_t{x.rows} * x.cols * operations_per_value;
@@ -163,8 +163,8 @@ void logsumexp(Exec& exec, Rows<const float> x, std::span<float> out) {
         }
     });
     for (int r = 0; r < x.rows; ++r) {
-        const SumPart* row = parts + static_cast<std::size_t>(r) * static_cast<std::size_t>(segments);
-        out[static_cast<std::size_t>(r)] = join_sums(row, segments);
+        const SumPart* row = parts + row_offset(r, segments);
+        out[r] = join_sums(row, segments);
     }
 }
 
@@ -205,7 +205,7 @@ void argmax(Exec& exec, Rows<const float> x, std::span<std::int32_t> out) {
             const float top = kernels.largest(row, x.cols);
             int at = 0;
             while (at < x.cols && !(row[at] == top)) ++at;
-            out[static_cast<std::size_t>(r)] = at < x.cols ? at : 0;
+            out[r] = at < x.cols ? at : 0;
         }
     });
 }

@@ -67,8 +67,8 @@ class WorkStealingRange {
     int piece_size(int begin, int end) const {
         return std::min(std::max((end - begin) / 2, min_blocks_), end - begin);
     }
-    Range& share(int thread) { return shares_[static_cast<std::size_t>(thread)].range; }
-    const Range& share(int thread) const { return shares_[static_cast<std::size_t>(thread)].range; }
+    Range& share(int thread) { return shares_[thread].range; }
+    const Range& share(int thread) const { return shares_[thread].range; }
 
     bool take_front(Range& share, int& begin, int& end) const {
         std::uint64_t range = share.load(std::memory_order_relaxed);

@@ -71,7 +71,7 @@ void in_batches(std::span<const Op> ops, Run run) {
         const std::span<const Op> part = ops.subspan(first);
         int count = 0;
         for (; count < Many<Op>::capacity && count < static_cast<int>(part.size()); ++count)
-            many.ops[count] = part[static_cast<std::size_t>(count)];
+            many.ops[count] = part[count];
         run(many, static_cast<unsigned>(count));
     }
 }

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/device/workspace.h"
 
@@ -21,15 +22,14 @@ constexpr std::size_t upload_bytes = std::size_t{32} << 20;
 const float* contiguous(Rows<const float> from, std::vector<float>& scratch) {
     if (from.stride == from.cols) return from.data;
     const auto cols = static_cast<std::size_t>(from.cols);
-    scratch.resize(static_cast<std::size_t>(from.rows) * cols);
+    scratch.resize(numel(from.rows, cols));
     for (int r = 0; r < from.rows; ++r)
-        std::memcpy(scratch.data() + static_cast<std::size_t>(r) * cols, from.row_data(r),
-                    cols * sizeof(float));
+        std::memcpy(scratch.data() + row_offset(r, cols), from.row_data(r), cols * sizeof(float));
     return scratch.data();
 }
 
 void download_rows(Device& device, const float* from, Rows<float> to, int cols, std::vector<float>& scratch) {
-    const auto count = static_cast<std::size_t>(to.rows) * static_cast<std::size_t>(cols);
+    const auto count = numel(to.rows, cols);
     if (to.stride == cols) {
         device.download(to.data, from, count * sizeof(float));
         return (void)device.synchronize();
@@ -38,8 +38,7 @@ void download_rows(Device& device, const float* from, Rows<float> to, int cols, 
     device.download(scratch.data(), from, count * sizeof(float));
     (void)device.synchronize();
     for (int r = 0; r < to.rows; ++r)
-        std::memcpy(to.row_data(r),
-                    scratch.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(cols),
+        std::memcpy(to.row_data(r), scratch.data() + row_offset(r, cols),
                     static_cast<std::size_t>(cols) * sizeof(float));
 }
 
@@ -47,10 +46,9 @@ void download_rows(Device& device, const float* from, Rows<float> to, int cols, 
 
 const half_t* DeviceWorkspace::upload_rounded(Device& device, const DeviceMatrix& matrix,
                                               Rows<const float> from) {
-    const auto count = static_cast<std::size_t>(from.rows) * static_cast<std::size_t>(from.cols);
+    const auto count = numel(from.rows, from.cols);
     auto* plain = reserve<float>(device, x, count);
-    auto* half = reserve<half_t>(
-        device, x_half, static_cast<std::size_t>(from.rows) * static_cast<std::size_t>(matrix.stride));
+    auto* half = reserve<half_t>(device, x_half, numel(from.rows, matrix.stride));
     if (plain == nullptr || half == nullptr) return nullptr;
     device.upload(plain, contiguous(from, rows), count * sizeof(float));
     device.cast({plain, from.cols, from.rows, from.cols, half, matrix.stride, matrix.stride});
@@ -85,19 +83,19 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSou
     const auto stride = static_cast<std::size_t>(matrix.on_device_.stride);
     const int batch = static_cast<int>(std::max<std::size_t>(
         1, std::min<std::size_t>(static_cast<std::size_t>(n), upload_bytes / (stride * sizeof(half_t)))));
-    std::vector<half_t> packed(static_cast<std::size_t>(batch) * stride, 0);
+    std::vector<half_t> packed(numel(batch, stride), 0);
     for (int first = 0; first < n; first += batch) {
         const int rows = std::min(batch, n - first);
         exec.parallel(exec.threads(), [&](int part) {
             std::vector<float> values(static_cast<std::size_t>(k));
             for (int r = part; r < rows; r += exec.threads()) {
                 source(first + r, values.data());
-                half_t* out = packed.data() + static_cast<std::size_t>(r) * stride;
+                half_t* out = packed.data() + row_offset(r, stride);
                 std::transform(values.begin(), values.end(), out, round);
             }
         });
         const std::lock_guard lock(device.submit_mutex());
-        device.upload(to + static_cast<std::size_t>(first) * stride, packed.data(),
+        device.upload(to + row_offset(first, stride), packed.data(),
                       static_cast<std::size_t>(rows) * stride * sizeof(half_t));
     }
     return matrix;
@@ -173,7 +171,7 @@ void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float
     const std::lock_guard lock(from.device_->submit_mutex());
     const auto stride = static_cast<std::size_t>(from.on_device_.stride);
     std::vector<half_t> packed(stride);
-    from.device_->download(packed.data(), from.on_device_.data + static_cast<std::size_t>(row) * stride,
+    from.device_->download(packed.data(), from.on_device_.data + row_offset(row, stride),
                            stride * sizeof(half_t));
     (void)from.device_->synchronize();
     std::transform(packed.begin(), packed.begin() + from.k_, out.begin(),
@@ -198,8 +196,7 @@ void DeviceMatrixAccess::run(Device& device, const DeviceMatrix& weights,
     op.weights = weights;
     op.rows = x.rows;
     op.x = space.upload_rounded(device, weights, x);
-    op.y = space.reserve<float>(device, space.y,
-                                static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(y.cols));
+    op.y = space.reserve<float>(device, space.y, numel(x.rows, y.cols));
     op.y_stride = y.cols;
     if (op.x == nullptr || op.y == nullptr || weights.data == nullptr) return;
     if (bias != nullptr) {

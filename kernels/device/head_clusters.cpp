@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/numel.h"
 #include "kernels/device/ask_rows.h"
 #include "kernels/device/workspace.h"
 
@@ -12,7 +13,7 @@ namespace draftscope::kernels {
 namespace {
 
 std::size_t count_of(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 /// Sums of the first 0, 1, .. of `sizes`, each with `always`.

@@ -4,13 +4,14 @@
 #include <mutex>
 #include <utility>
 
+#include "base/numel.h"
 #include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
 namespace {
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 MatmulOp product(const Matrix& weights, const half_t* x, int rows, float* y, const DeviceBuffer& bias) {

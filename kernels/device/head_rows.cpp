@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/numel.h"
 #include "kernels/device/ask_rows.h"
 #include "kernels/device/workspace.h"
 
@@ -18,8 +19,7 @@ float* ask_product(Device& device, const Matrix& weights, const half_t* x, int r
     op.weights = weights.device_matrix();
     op.rows = rows;
     op.x = x;
-    op.y = space.reserve<float>(device, into,
-                                static_cast<std::size_t>(rows) * static_cast<std::size_t>(op.weights.n));
+    op.y = space.reserve<float>(device, into, numel(rows, op.weights.n));
     op.y_stride = op.weights.n;
     if (op.x == nullptr || op.y == nullptr || op.weights.data == nullptr || rows == 0) return nullptr;
     device.matmul(op);
@@ -34,8 +34,7 @@ const half_t* ask_rows(Device& device, const Matrix* down, const Matrix& up, Row
     if (down == nullptr) return half;
     const float* narrow = ask_product(device, *down, half, x.rows, space.narrow);
     const int stride = up.device_matrix().stride;
-    auto* rounded = space.reserve<half_t>(
-        device, space.narrow_half, static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(stride));
+    auto* rounded = space.reserve<half_t>(device, space.narrow_half, numel(x.rows, stride));
     if (narrow == nullptr || rounded == nullptr) return nullptr;
     device.cast({narrow, down->n(), x.rows, down->n(), rounded, stride, stride});
     return rounded;
@@ -43,12 +42,12 @@ const half_t* ask_rows(Device& device, const Matrix* down, const Matrix& up, Row
 
 void bring_candidates(Device& device, const std::int32_t* packed, int rows, int k, Rows<std::int32_t> ids,
                       Rows<float> values, std::span<float> sums) {
-    const auto width = static_cast<std::size_t>(k), cells = static_cast<std::size_t>(rows) * width;
+    const auto width = static_cast<std::size_t>(k), cells = numel(rows, width);
     std::vector<std::int32_t> host(2 * cells + static_cast<std::size_t>(rows));
     device.download(host.data(), packed, host.size() * sizeof(std::int32_t));
     (void)device.synchronize();
     for (int r = 0; r < rows; ++r) {
-        const std::size_t at = static_cast<std::size_t>(r) * width;
+        const std::size_t at = numel(r, width);
         std::memcpy(ids.row_data(r), host.data() + at, width * sizeof(std::int32_t));
         std::memcpy(values.row_data(r), host.data() + cells + at, width * sizeof(float));
     }
@@ -62,7 +61,7 @@ void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k
     const std::lock_guard lock(device.submit_mutex());
     DeviceWorkspace& space = device.workspace();
     const float* logits = ask_product(device, up, ask_rows(device, down, up, x), x.rows, space.logits);
-    const auto cells = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(k);
+    const auto cells = numel(x.rows, k);
     auto* found = space.reserve<std::int32_t>(device, space.ids, cells);
     if (logits == nullptr || found == nullptr) return;
     device.topk_set({logits, up.n(), x.rows, up.n(), k, found});
@@ -71,8 +70,7 @@ void top_set_of(const Matrix* down, const Matrix& up, Rows<const float> x, int k
     (void)device.synchronize();
     const auto width = static_cast<std::size_t>(k);
     for (int r = 0; r < x.rows; ++r)
-        std::memcpy(ids.row_data(r), host.data() + static_cast<std::size_t>(r) * width,
-                    width * sizeof(std::int32_t));
+        std::memcpy(ids.row_data(r), host.data() + row_offset(r, width), width * sizeof(std::int32_t));
 }
 
 void candidates_of(const Matrix* down, const Matrix& up, Rows<const float> x, const float* bias, int support,

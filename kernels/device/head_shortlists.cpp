@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/numel.h"
 #include "kernels/device/device_matrix.h"
 #include "kernels/device/workspace.h"
 
@@ -11,7 +12,7 @@ namespace draftscope::kernels {
 namespace {
 
 std::size_t count(int rows, int cols) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+    return numel(rows, cols);
 }
 
 }  // namespace

@@ -20,12 +20,11 @@ thread_local Stack stack;
 
 GpuContext current_gpu_context() {
     if (stack.depth == 0) return {};
-    return stack.open[static_cast<std::size_t>(std::min(stack.depth, max_nested) - 1)];
+    return stack.open[std::min(stack.depth, max_nested) - 1];
 }
 
 void GpuPhaseStack::open(const SpanEvent& opening) {
-    if (stack.depth < max_nested)
-        stack.open[static_cast<std::size_t>(stack.depth)] = {opening.phase, opening.round, opening.level};
+    if (stack.depth < max_nested) stack.open[stack.depth] = {opening.phase, opening.round, opening.level};
     ++stack.depth;
 }
 

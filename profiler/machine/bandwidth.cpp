@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "base/numel.h"
 #include "profiler/machine/machine.h"
 
 namespace draftscope {
@@ -203,8 +204,7 @@ double probe_scattered_bandwidth(int threads, int megabytes, int row_bytes) {
 ProbedRate probe_scattered(int threads, int megabytes, int row_bytes, int between) {
     threads = std::max(1, threads);
     constexpr int line_bytes = static_cast<int>(line_words * sizeof(std::uint64_t));
-    const auto row_words =
-        static_cast<std::size_t>((std::max(1, row_bytes) + line_bytes - 1) / line_bytes) * line_words;
+    const auto row_words = numel((std::max(1, row_bytes) + line_bytes - 1) / line_bytes, line_words);
     constexpr std::size_t min_rows = 64;
     const std::size_t rows = std::max(words_of_share(threads, megabytes) / row_words, min_rows) /
                              scattered_one_in * scattered_one_in;

@@ -139,7 +139,7 @@ std::optional<Spread> bootstrap_spread(double value, std::size_t units, const Re
                                        const BootstrapOptions& options) {
     if (units < min_conversations) return std::nullopt;
     std::vector<double> values;
-    values.reserve(static_cast<std::size_t>(options.resamples));
+    values.reserve(options.resamples);
     for_each_resample(units, options, [&](std::span<const std::uint32_t> times_drawn) {
         if (const auto one = statistic(times_drawn)) values.push_back(*one);
     });

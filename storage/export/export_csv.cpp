@@ -102,7 +102,7 @@ Status write_csv(const std::string& path, const storage::Database& db, std::stri
         code = rows.step();
         for (int c = 0; code == SQLITE_ROW && c < columns.count; ++c) {
             if (c > 0) line += ',';
-            if (!columns.hidden[static_cast<std::size_t>(c)]) append_value(line, rows, c);
+            if (!columns.hidden[c]) append_value(line, rows, c);
         }
         if (code != SQLITE_ROW || columns.run < 0) continue;
         line += ',';

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
@@ -90,8 +91,8 @@ void forward_matmuls(benchmark::State& state, Precision precision) {
     const int m = static_cast<int>(state.range(0));
     Exec& exec = find_exec(static_cast<int>(state.range(1)));
     const Weights& weights = find_weights(precision);
-    const std::vector<float> x = normal(static_cast<std::size_t>(m) * ffn, 7);
-    std::vector<float> y(static_cast<std::size_t>(m) * vocab);
+    const std::vector<float> x = normal(numel(m, ffn), 7);
+    std::vector<float> y(numel(m, vocab));
     const auto apply = [&](const Matrix& w) {
         matmul(exec, w, Rows<const float>(x.data(), m, w.k()), Rows<float>(y.data(), m, w.n()));
     };
@@ -107,8 +108,8 @@ void head_matmul(benchmark::State& state, Precision precision) {
     const int m = static_cast<int>(state.range(0));
     Exec& exec = find_exec(all_threads());
     const Matrix& head = find_weights(precision).head;
-    const std::vector<float> x = normal(static_cast<std::size_t>(m) * width, 7);
-    std::vector<float> y(static_cast<std::size_t>(m) * vocab);
+    const std::vector<float> x = normal(numel(m, width), 7);
+    std::vector<float> y(numel(m, vocab));
     for (auto unused : state) {
         matmul(exec, head, Rows<const float>(x.data(), m, width), Rows<float>(y.data(), m, vocab));
     }
@@ -141,7 +142,7 @@ void forward_attention(benchmark::State& state) {
     for (auto unused : state) {
         for (int l = 0; l < layers; ++l) {
             for (int i = 0; i < m; ++i) {
-                AttentionQuery& query = queries[static_cast<std::size_t>(i)];
+                AttentionQuery& query = queries[i];
                 query.q = q.data() + static_cast<std::ptrdiff_t>(i) * heads * head_dim;
                 query.out = out.data() + static_cast<std::ptrdiff_t>(i) * heads * head_dim;
                 query.keys = keys.data() + key_layer * static_cast<std::size_t>(l);
@@ -159,9 +160,9 @@ void forward_attention(benchmark::State& state) {
 void forward_small_ops(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
     Exec& exec = find_exec(all_threads());
-    std::vector<float> x = normal(static_cast<std::size_t>(m) * width, 1);
+    std::vector<float> x = normal(numel(m, width), 1);
     std::vector<float> y(x.size());
-    std::vector<float> gate = normal(static_cast<std::size_t>(m) * ffn, 2);
+    std::vector<float> gate = normal(numel(m, ffn), 2);
     std::vector<float> up = normal(gate.size(), 3);
     const std::vector<float> weight = normal(width, 4);
     for (auto unused : state) {
@@ -183,7 +184,7 @@ void top_k(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
     const int k = static_cast<int>(state.range(1));
     Exec& exec = find_exec(all_threads());
-    const std::vector<float> x = normal(static_cast<std::size_t>(m) * vocab, 1);
+    const std::vector<float> x = normal(numel(m, vocab), 1);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(m * k));
     std::vector<float> values(ids.size());
     for (auto unused : state) {
@@ -196,7 +197,7 @@ void top_k(benchmark::State& state) {
 void log_sum_exp(benchmark::State& state) {
     const int m = static_cast<int>(state.range(0));
     Exec& exec = find_exec(all_threads());
-    const std::vector<float> x = normal(static_cast<std::size_t>(m) * vocab, 1);
+    const std::vector<float> x = normal(numel(m, vocab), 1);
     std::vector<float> out(static_cast<std::size_t>(m));
     for (auto unused : state) logsumexp(exec, Rows<const float>(x.data(), m, vocab), out);
     state.SetBytesProcessed(static_cast<std::int64_t>(x.size() * sizeof(float)) * state.iterations());

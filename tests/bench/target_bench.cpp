@@ -77,7 +77,7 @@ void verify(benchmark::State& state, Precision precision, int rows) {
     std::vector<int> parents{-1}, depths{0};
     for (int i = 1; i < rows; ++i) {
         parents.push_back((i - 1) / 2);
-        depths.push_back(depths[static_cast<std::size_t>(parents.back())] + 1);
+        depths.push_back(depths[parents.back()] + 1);
     }
     const AncestorMask mask = AncestorMask::from_parents(parents);
     const std::vector<TokenId> tokens = some_tokens(rows);

@@ -261,7 +261,7 @@ void DemoEagle2::compare_slots(const Json& prompt, const Text& text) {
             // Only the last ranks may differ, between tokens of nearly equal logits.
             if (node == tree.tokens.end() && i + 2 >= slot["ids"].size()) continue;
             ASSERT_NE(node, tree.tokens.end()) << "slot " << slot["position"] << " place " << i;
-            EXPECT_NEAR(tree.logprobs[static_cast<std::size_t>(node - tree.tokens.begin())],
+            EXPECT_NEAR(tree.logprobs[node - tree.tokens.begin()],
                         slot["logits"][i].get<double>() - slot["logsumexp"].get<double>(), 2e-3);
         }
     }

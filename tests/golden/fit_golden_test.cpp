@@ -86,7 +86,7 @@ TEST(FitGolden, EagleGradientsMatchTorch) {
                                 kl, logits.view());
             for (const float v : kl) loss += static_cast<double>(v) * static_cast<double>(weight);
             kernels::gemm(*exec, kernels::Operand::plain, logits.view(), kernels::Operand::plain,
-                          lm_head.view(), d_head[static_cast<std::size_t>(step)].view());
+                          lm_head.view(), d_head[step].view());
         }
         expect_near(heads, wanted["heads"], "head rows");
         EXPECT_NEAR(loss, wanted["loss"].get<double>(), 1e-5);
@@ -120,8 +120,7 @@ TEST(FitGolden, LowRankFactorsReachTheMinimumErrorOfNumpy) {
                     for (std::size_t j = 0; j < 9; ++j)
                         inner += static_cast<double>(factors->down[0].row(i)[j]) *
                                  static_cast<double>(hidden.row(r)[j]);
-                    difference -=
-                        static_cast<double>(factors->up.row(v)[static_cast<std::size_t>(i)]) * inner;
+                    difference -= static_cast<double>(factors->up.row(v)[i]) * inner;
                 }
                 error += difference * difference;
             }

@@ -29,7 +29,7 @@ struct ForeignRecording : ::testing::Test {
         setting.ignore_eos = foreign_recording->info().ignore_eos;
         for (const RecordedPrompt& prompt : foreign_recording->prompts()) {
             std::vector<TokenId> tokens = foreign_recording->tokens(prompt);
-            tokens.resize(static_cast<std::size_t>(prompt.prompt_tokens));
+            tokens.resize(prompt.prompt_tokens);
             prompts.push_back(std::move(tokens));
         }
         own_recording = record(*fixture, setting, prompts, {}, scratch.file("own"));

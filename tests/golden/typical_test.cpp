@@ -43,8 +43,7 @@ TEST(TypicalGolden, MatchesThePublishedRule) {
         EXPECT_EQ(found.bonus, one["bonus"].get<TokenId>());
         // The choices equal the emitted tokens.
         for (std::size_t i = 0; i < path.size(); ++i)
-            EXPECT_EQ(choices[static_cast<std::size_t>(path[i])].token,
-                      i + 1 < path.size() ? tokens[static_cast<std::size_t>(path[i + 1])] : found.bonus);
+            EXPECT_EQ(choices[path[i]].token, i + 1 < path.size() ? tokens[path[i + 1]] : found.bonus);
         drafts += static_cast<int>(path.size()) - 1;
         forks += path.back() != static_cast<int>(path.size()) - 1 ? 1 : 0;
     }

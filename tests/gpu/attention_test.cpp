@@ -28,8 +28,7 @@ struct Pass {
         ancestor_count.push_back(static_cast<std::int32_t>(tail.size()));
         ancestor_slots.insert(ancestor_slots.end(), tail.begin(), tail.end());
         const int row = rows() - 1;
-        if (row > 0 && sequence[static_cast<std::size_t>(row - 1)] == in_sequence &&
-            tiles.back() < kernels::attention_tile_rows(shape))
+        if (row > 0 && sequence[row - 1] == in_sequence && tiles.back() < kernels::attention_tile_rows(shape))
             ++tiles.back();
         else
             tiles.insert(tiles.end(), {row, 1});

@@ -55,8 +55,7 @@ TEST_P(Clusters, ListColumnsAndRuns) {
         std::vector<std::int32_t> names(static_cast<std::size_t>(std::max(parts.rows, 1)), -1);
         int tokens_in_all = 0;
         for (std::size_t p = 0; p < parts.sizes.size(); ++p)
-            for (int t = 0; t < parts.sizes[p]; ++t)
-                names[static_cast<std::size_t>(parts.first[p] + t)] = tokens_in_all++;
+            for (int t = 0; t < parts.sizes[p]; ++t) names[parts.first[p] + t] = tokens_in_all++;
         const auto room = static_cast<std::size_t>(std::max(parts.rows, 1));
         const Both<std::int32_t> list(device(), twin(), chosen), first(device(), twin(), parts.first),
             sizes(device(), twin(), parts.sizes), columns(device(), twin(), room, -9),
@@ -89,13 +88,13 @@ TEST_P(Clusters, ListColumnsAndRuns) {
         for (int r = 0; r < c.rows; ++r) {
             int place = 0;
             for (int i = 0; i <= c.count; ++i) {
-                const auto cluster = static_cast<std::size_t>(
-                    i < c.count ? chosen[static_cast<std::size_t>(r * c.count + i)] : c.clusters - 1);
+                const auto cluster =
+                    static_cast<std::size_t>(i < c.count ? chosen[r * c.count + i] : c.clusters - 1);
                 const auto run = static_cast<std::size_t>(r * (c.count + 1) + i);
                 for (int t = 0; t < parts.sizes[cluster]; ++t, ++place) {
                     const int row = parts.first[cluster] + t, column = place + shift[run];
-                    ASSERT_EQ(at[static_cast<std::size_t>(column)], row) << r << " " << i;
-                    const auto token = static_cast<std::size_t>(names[static_cast<std::size_t>(row)]);
+                    ASSERT_EQ(at[column], row) << r << " " << i;
+                    const auto token = static_cast<std::size_t>(names[row]);
                     ASSERT_EQ(token_columns.read(false)[token], column);
                 }
                 ASSERT_EQ(end[run], place);
@@ -133,7 +132,7 @@ TEST_P(Clusters, ListTokens) {
         EXPECT_EQ(size.read(false), size.read(true)) << vocab;
         std::vector<std::int32_t> expected;
         for (int t = 0; t < vocab; ++t) {
-            const std::int32_t cluster = cluster_of[static_cast<std::size_t>(t)];
+            const std::int32_t cluster = cluster_of[t];
             if (cluster == clusters - 1 || std::count(chosen.begin(), chosen.end(), cluster) > 0)
                 expected.push_back(t);
         }
@@ -171,7 +170,7 @@ TEST_P(Clusters, ListTokensOfEachSet) {
             on.cluster_tokens(one);
             const int size = size_alone.read(on_twin)[0];
             ASSERT_GT(size, 0);
-            EXPECT_EQ(sizes.read(on_twin)[static_cast<std::size_t>(s)], size);
+            EXPECT_EQ(sizes.read(on_twin)[s], size);
             const auto expected = alone.read(on_twin);
             EXPECT_TRUE(std::equal(expected.begin(), expected.begin() + size, found.begin() + s * stride))
                 << s;

@@ -53,7 +53,7 @@ std::string wanted_phase(const GpuOp& op) {
 }
 
 std::string_view name_of(Phase phase) {
-    return phase_table()[static_cast<std::size_t>(phase)].name;
+    return phase_table()[phase].name;
 }
 
 void check_kernels(GpuSession& session, Phases& phases) {

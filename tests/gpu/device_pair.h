@@ -14,6 +14,7 @@
 #if !defined(DS_GPU_ONLY)
 #include "tests/support/simt_device.h"
 #endif
+#include "base/numel.h"
 #include "tests/support/twin_device.h"
 
 /// Compares the ops of a device with the reference device. Parameters: "cuda", or "simt1" and "simt2" for the
@@ -69,12 +70,11 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
     std::vector<kernels::half_t> random_halves(int rows, int cols, std::uint64_t seed) const {
         const int stride = kernels::padded_columns(cols);
         Rng rng(seed);
-        std::vector<kernels::half_t> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride),
-                                            0);
+        std::vector<kernels::half_t> values(numel(rows, stride), 0);
         for (int r = 0; r < rows; ++r)
             for (int c = 0; c < cols; ++c)
-                values[static_cast<std::size_t>(r) * static_cast<std::size_t>(stride) +
-                       static_cast<std::size_t>(c)] = to_half(static_cast<float>(rng.normal()));
+                values[numel(r, stride) + static_cast<std::size_t>(c)] =
+                    to_half(static_cast<float>(rng.normal()));
         return values;
     }
 

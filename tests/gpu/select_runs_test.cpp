@@ -29,7 +29,7 @@ TEST_P(SelectRuns, TopKOverRunsReturnsTokens) {
             int size = rng.below(3) == 0 ? 0 : static_cast<int>(rng.below(100));
             if (r == rows - 1) size = i == 2 ? 5 : 0;
             column += static_cast<int>(rng.below(16));
-            for (int p = 0; p < size; ++p) own[static_cast<std::size_t>(r)].push_back(column + p);
+            for (int p = 0; p < size; ++p) own[r].push_back(column + p);
             shifts.push_back(column - count);
             count += size;
             ends.push_back(count);
@@ -70,16 +70,12 @@ TEST_P(SelectRuns, TopKOverRunsReturnsTokens) {
     expect_close(sums.read(false), sums.read(true), 1e-5, "sums");
     for (int r = 0; r < rows; ++r) {
         std::vector<std::pair<float, std::int32_t>> expected;
-        for (const int column : own[static_cast<std::size_t>(r)])
-            expected.emplace_back(
-                -logits[static_cast<std::size_t>(r * columns + column)],
-                row_tokens[static_cast<std::size_t>(column_rows[static_cast<std::size_t>(column)])]);
+        for (const int column : own[r])
+            expected.emplace_back(-logits[r * columns + column], row_tokens[column_rows[column]]);
         std::sort(expected.begin(), expected.end());
         for (int i = 0; i < k; ++i) {
             const bool valid = i < static_cast<int>(expected.size());
-            EXPECT_EQ(found[static_cast<std::size_t>(r * k + i)],
-                      valid ? expected[static_cast<std::size_t>(i)].second : -1)
-                << r << " " << i;
+            EXPECT_EQ(found[r * k + i], valid ? expected[i].second : -1) << r << " " << i;
         }
     }
 }

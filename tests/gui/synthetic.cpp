@@ -149,8 +149,7 @@ void SyntheticRun::add_nodes(RoundRecord& round, int accepted) {
         node.depth = depth;
         node.token_id = token;
         node.draft_logprob = static_cast<float>(std::log(p));
-        node.cum_logprob =
-            node.draft_logprob + (parent < 0 ? 0 : round.nodes[static_cast<std::size_t>(parent)].cum_logprob);
+        node.cum_logprob = node.draft_logprob + (parent < 0 ? 0 : round.nodes[parent].cum_logprob);
         node.accepted = taken;
         if (parent >= 0) {
             node.target_prob =
@@ -178,7 +177,7 @@ void SyntheticRun::add_nodes(RoundRecord& round, int accepted) {
     }
     // The target's token after each accepted node, with its most likely tokens.
     for (int depth = 0; depth <= accepted; ++depth) {
-        NodeRow& node = round.nodes[static_cast<std::size_t>(path[static_cast<std::size_t>(depth)])];
+        NodeRow& node = round.nodes[path[depth]];
         node.target_token_id = target_at(static_cast<std::size_t>(depth));
         node.target_token_prob = static_cast<float>(0.3 + 0.6 * rng_.uniform());
         node.target_covered = depth < accepted || rng_.uniform() > 0.3;
@@ -289,7 +288,7 @@ StepRecord SyntheticRun::make_step() {
         token.token_id = output_[position_ + static_cast<std::size_t>(i)];
         token.source = i < accepted ? TokenSource::draft : TokenSource::bonus;
         token.depth = i + 1;
-        token.rank = vocab_->rows[static_cast<std::size_t>(token.token_id)].rank;
+        token.rank = vocab_->rows[token.token_id].rank;
         token.covered = i < accepted || *token.rank < 8192;
         record.tokens.push_back(token);
     }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "engine/tree/expansion.h"
 #include "tests/support/simt_device.h"
@@ -65,9 +66,9 @@ void expand_and_compare(kernels::Device& device, int topk, int depth, std::uint6
     std::unique_ptr<OnDevice<std::int32_t>> ancestor_slots;
     for (int level = 0; level <= depth; ++level) {
         const int rows = level == 0 ? 1 : topk;
-        const auto cells = static_cast<std::size_t>(rows) * width;
+        const auto cells = numel(rows, width);
         const int given = shared_logits ? 1 : rows;
-        const std::size_t said = static_cast<std::size_t>(given) * width;
+        const std::size_t said = numel(given, width);
         std::vector<std::int32_t> ids;
         for (std::size_t i = 0; i < said; ++i) ids.push_back(static_cast<std::int32_t>(rng.below(1000)));
         std::vector<float> norms;
@@ -116,7 +117,7 @@ void expand_and_compare(kernels::Device& device, int topk, int depth, std::uint6
             const std::vector<int> ancestors = host.ancestor_rows(static_cast<int>(b));
             RC_ASSERT(ancestors.size() == static_cast<std::size_t>(level));
             for (int l = 0; l <= level; ++l) {
-                const int row = l < level ? ancestors[static_cast<std::size_t>(l)] : static_cast<int>(b);
+                const int row = l < level ? ancestors[l] : static_cast<int>(b);
                 RC_ASSERT(seen[b * static_cast<std::size_t>(level + 1) + static_cast<std::size_t>(l)] ==
                           first_slot + l * topk + row);
             }

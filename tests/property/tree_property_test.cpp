@@ -50,7 +50,7 @@ struct Proposer {
         std::sort(values.begin(), values.end(), std::greater<>());
         for (int i = 0; i < count; ++i) {
             ids.push_back(first + i);
-            logprobs.push_back(values[static_cast<std::size_t>(i)]);
+            logprobs.push_back(values[i]);
         }
     }
 };
@@ -90,8 +90,7 @@ Reference grow_reference(const Proposer& proposer, const TreeSpec& spec) {
 
 std::vector<TokenId> path_of(const DraftTree& tree, int node) {
     std::vector<TokenId> path;
-    for (int i = node; i > 0; i = tree.parents[static_cast<std::size_t>(i)])
-        path.push_back(tree.tokens[static_cast<std::size_t>(i)]);
+    for (int i = node; i > 0; i = tree.parents[i]) path.push_back(tree.tokens[i]);
     std::reverse(path.begin(), path.end());
     return path;
 }
@@ -174,12 +173,11 @@ RC_GTEST_PROP(TreeProperty, BothOrdersHaveTheSameNodes, ()) {
     RC_ASSERT(fr.finish().ok());
     RC_ASSERT(eagle.size() == fr.size());
     std::set<std::pair<std::vector<TokenId>, float>> nodes;
-    for (int i = 1; i < eagle.size(); ++i)
-        nodes.emplace(path_of(eagle, i), eagle.cum_logprobs[static_cast<std::size_t>(i)]);
+    for (int i = 1; i < eagle.size(); ++i) nodes.emplace(path_of(eagle, i), eagle.cum_logprobs[i]);
     for (int i = 1; i < fr.size(); ++i) {
-        const float score = fr.cum_logprobs[static_cast<std::size_t>(i)];
+        const float score = fr.cum_logprobs[i];
         RC_ASSERT(nodes.count({path_of(fr, i), score}) == 1);
-        if (i > 1) RC_ASSERT(fr.cum_logprobs[static_cast<std::size_t>(i - 1)] >= score);
+        if (i > 1) RC_ASSERT(fr.cum_logprobs[i - 1] >= score);
     }
 }
 
@@ -190,9 +188,9 @@ RC_GTEST_PROP(TreeProperty, MaskMatchesAncestors, ()) {
     RC_ASSERT(tree.finish().ok());
     for (int i = 0; i < nodes; ++i) {
         std::set<int> ancestors;
-        for (int a = i; a >= 0; a = tree.parents[static_cast<std::size_t>(a)]) ancestors.insert(a);
+        for (int a = i; a >= 0; a = tree.parents[a]) ancestors.insert(a);
         for (int j = 0; j < nodes; ++j) RC_ASSERT(tree.mask.test(i, j) == (ancestors.count(j) == 1));
-        RC_ASSERT(tree.depths[static_cast<std::size_t>(i)] == static_cast<int>(ancestors.size()) - 1);
+        RC_ASSERT(tree.depths[i] == static_cast<int>(ancestors.size()) - 1);
     }
 }
 

@@ -46,10 +46,10 @@ RC_GTEST_PROP(AcceptProperty, PathIsLongestMatchOfTargetTokens, ()) {
     RC_ASSERT(found.path.front() == 0);
     RC_ASSERT(static_cast<int>(found.path.size()) == deepest + 1);
     for (std::size_t i = 0; i < found.path.size(); ++i) {
-        RC_ASSERT(correct[static_cast<std::size_t>(found.path[i])]);
-        if (i > 0) RC_ASSERT(tree.parents[static_cast<std::size_t>(found.path[i])] == found.path[i - 1]);
+        RC_ASSERT(correct[found.path[i]]);
+        if (i > 0) RC_ASSERT(tree.parents[found.path[i]] == found.path[i - 1]);
     }
-    RC_ASSERT(found.bonus == choices[static_cast<std::size_t>(found.path.back())].token);
+    RC_ASSERT(found.bonus == choices[found.path.back()].token);
 }
 
 RC_GTEST_PROP(SampleProperty, SampledTokenIsInverseCdfInIdOrder, ()) {
@@ -62,7 +62,7 @@ RC_GTEST_PROP(SampleProperty, SampledTokenIsInverseCdfInIdOrder, ()) {
     sampling.top_p = *rc::gen::element(1.0, 0.9, 0.3);
     // Few distinct logits, so that the cuts hit ties.
     std::vector<float> row(static_cast<std::size_t>(vocab + padding), 100.0f);
-    for (int i = 0; i < vocab; ++i) row[static_cast<std::size_t>(i)] = static_cast<float>(rng.below(6));
+    for (int i = 0; i < vocab; ++i) row[i] = static_cast<float>(rng.below(6));
     const std::int64_t position = *rc::gen::inRange(0, 100000);
     const auto exec = kernels::make_cpu_exec(1);
     std::vector<TargetSample> out;
@@ -70,8 +70,8 @@ RC_GTEST_PROP(SampleProperty, SampledTokenIsInverseCdfInIdOrder, ()) {
                   std::vector<TokenPosition>{{2, position}}, out);
 
     std::vector<int> kept(static_cast<std::size_t>(vocab));
-    for (int i = 0; i < vocab; ++i) kept[static_cast<std::size_t>(i)] = i;
-    const auto logit = [&](int id) { return row[static_cast<std::size_t>(id)]; };
+    for (int i = 0; i < vocab; ++i) kept[i] = i;
+    const auto logit = [&](int id) { return row[id]; };
     const auto weight = [&](int id) {
         return std::exp(static_cast<double>(logit(id)) / sampling.temperature);
     };

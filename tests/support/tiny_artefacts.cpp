@@ -38,11 +38,9 @@ TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
     : fixture_(fixture), vocab_(fixture.target().config().vocab), hidden_(fixture.target().config().hidden) {
     std::vector<float> head(static_cast<std::size_t>(vocab_ * hidden_));
     for (int r = 0; r < vocab_; ++r)
-        fixture.target().lm_head().unpack_row(r,
-                                              std::span(head).subspan(static_cast<std::size_t>(r * hidden_),
-                                                                      static_cast<std::size_t>(hidden_)));
+        fixture.target().lm_head().unpack_row(r, std::span(head).subspan(r * hidden_, hidden_));
     std::vector<float> same = random(hidden_ * hidden_, 3, 0.05f);
-    for (int i = 0; i < hidden_; ++i) same[static_cast<std::size_t>(i * hidden_ + i)] += 1.0f;
+    for (int i = 0; i < hidden_; ++i) same[i * hidden_ + i] += 1.0f;
     const std::vector<std::int64_t> square = {hidden_, hidden_}, whole = {vocab_, hidden_};
     save("slimspec", {}, {{"down", square, same}, {"up", whole, head}});
     save("specvocab", {}, {{"down", square, same}, {"vocab", whole, head}});

@@ -55,7 +55,7 @@ std::vector<NamedTensor> tiny_eagle2_tensors(std::uint64_t seed, const ModelConf
     const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, float middle,
                          float spread) {
         NamedTensor tensor{name, std::move(shape), {}};
-        tensor.values.resize(static_cast<std::size_t>(elements(tensor.shape)));
+        tensor.values.resize(elements(tensor.shape));
         for (float& value : tensor.values) value = middle + spread * uniform();
         tensors.push_back(std::move(tensor));
     };

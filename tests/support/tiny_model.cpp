@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numel.h"
 #include "base/rng.h"
 
 namespace draftscope::testing {
@@ -37,7 +38,7 @@ class MemoryWeights final : public WeightSource {
     void read_row(const TensorInfo& tensor, std::int64_t row, float* out) const override {
         const std::vector<float>& values = tensors_.find(tensor.name)->second.values;
         const auto width = static_cast<std::size_t>(tensor.cols());
-        std::memcpy(out, values.data() + static_cast<std::size_t>(row) * width, width * sizeof(float));
+        std::memcpy(out, values.data() + row_offset(row, width), width * sizeof(float));
     }
 
   private:
@@ -53,7 +54,7 @@ class WeightMaker {
     /// Adds a matrix [rows, cols] of normal values with standard deviation `deviation`.
     void matrix(const std::string& name, int rows, int cols, float deviation) {
         Rng rng(seed_, stream_++);
-        std::vector<float> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
+        std::vector<float> values(numel(rows, cols));
         for (float& value : values) value = deviation * static_cast<float>(rng.normal());
         out_.add(name, {rows, cols}, std::move(values));
     }

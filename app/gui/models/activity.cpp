@@ -16,7 +16,7 @@ bool is_draft_phase(int id) {
 
 std::string phase_text(int id, int level) {
     const std::string name(id > 0 && id < static_cast<int>(phase_rows.size())
-                               ? phase_rows[static_cast<std::size_t>(id)].name
+                               ? phase_rows[id].name
                                : std::string_view("the start"));
     return is_draft_phase(id) ? fmt::format("{}, {}", name, level_name(level)) : name;
 }
@@ -25,8 +25,7 @@ std::string next_text(const HoldPoint& point) {
     if (point.next_phase_id == 0) return "";
     const bool same_level = point.kind == HoldPoint::Kind::after_phase && is_draft_phase(point.phase_id) &&
                             point.level == point.next_level && is_draft_phase(point.next_phase_id);
-    if (same_level)
-        return fmt::format("; next: {}", phase_rows[static_cast<std::size_t>(point.next_phase_id)].name);
+    if (same_level) return fmt::format("; next: {}", phase_rows[point.next_phase_id].name);
     return "; next: " + phase_text(point.next_phase_id, point.next_level);
 }
 

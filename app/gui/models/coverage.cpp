@@ -208,7 +208,7 @@ std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token) {
     if (vocab == nullptr || token.token_id < 0 ||
         static_cast<std::size_t>(token.token_id) >= vocab->rows.size())
         return std::nullopt;
-    return vocab->rows[static_cast<std::size_t>(token.token_id)].rank;
+    return vocab->rows[token.token_id].rank;
 }
 
 bool is_dynamic_head(std::string_view head) {

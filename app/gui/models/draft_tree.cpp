@@ -148,7 +148,7 @@ const TreeNode* best_child(const DraftTreeModel& model, int parent) {
 
 std::string why(const DraftTreeModel& model, const RoundView& view, int last, int draft_depth) {
     if (model.live && view.nodes.size() <= 1) return "round in flight: nothing drafted yet";
-    const TreeNode& end = model.nodes[static_cast<std::size_t>(last)];
+    const TreeNode& end = model.nodes[last];
     const auto target = std::find_if(model.nodes.begin(), model.nodes.end(),
                                      [](const TreeNode& node) { return node.kind == TreeNodeKind::target; });
     if (model.live && target == model.nodes.end())
@@ -184,11 +184,10 @@ std::vector<int> layout_order(const std::vector<int>& parents, int target_index)
     std::vector<int> order(parents.size());
     std::iota(order.begin(), order.end(), 0);
     if (target_index < 0) return order;
-    const int parent = parents[static_cast<std::size_t>(target_index)];
+    const int parent = parents[target_index];
     order.pop_back();
-    const auto place = std::find_if(order.begin(), order.end(), [&](int i) {
-        return i > parent && parents[static_cast<std::size_t>(i)] == parent;
-    });
+    const auto place =
+        std::find_if(order.begin(), order.end(), [&](int i) { return i > parent && parents[i] == parent; });
     order.insert(place, target_index);
     return order;
 }
@@ -203,7 +202,7 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
                                      : "This round has no stored draft tree.";
         return model;
     }
-    const NodeRow& end = *ordered.rows[static_cast<std::size_t>(last)];
+    const NodeRow& end = *ordered.rows[last];
     const bool verified = !view.live || end.target_token_id != no_token;
     model.growing = !verified;
     int draft_depth = 0;
@@ -211,7 +210,7 @@ DraftTreeModel build(const Snapshot& snapshot, const RoundView& view) {
         model.nodes.push_back(make_node(snapshot, view, *ordered.rows[i], ordered.parents[i], verified));
         draft_depth = std::max(draft_depth, ordered.rows[i]->depth);
     }
-    TreeNode& tip = model.nodes[static_cast<std::size_t>(last)];
+    TreeNode& tip = model.nodes[last];
     tip.last_accepted = verified;
     model.drafted = static_cast<int>(model.nodes.size()) - 1;
     model.accepted = end.accepted ? end.depth : 0;
@@ -240,7 +239,7 @@ float separation(const Contour& above, const Contour& next) {
     for (std::size_t i = 0; i < next.top.size(); ++i) {
         const int at = next.depth + static_cast<int>(i) - above.depth;
         if (at < 0 || at >= static_cast<int>(above.bottom.size())) continue;
-        const float needed = above.bottom[static_cast<std::size_t>(at)] - next.top[i];
+        const float needed = above.bottom[at] - next.top[i];
         shift = met ? std::max(shift, needed) : needed;
         met = true;
     }
@@ -271,7 +270,7 @@ std::vector<float> layout_tree(const std::vector<TreeBox>& boxes) {
         if (boxes[i].parent < 0)
             roots.push_back(i);
         else
-            children[static_cast<std::size_t>(boxes[i].parent)].push_back(i);
+            children[boxes[i].parent].push_back(i);
 
     std::vector<float> offset(n, 0);  // from the parent's y
     std::vector<Contour> contours(n);
@@ -288,8 +287,8 @@ std::vector<float> layout_tree(const std::vector<TreeBox>& boxes) {
         for (std::size_t c = 0; c < shifts.size(); ++c) offset[children[i][c]] = shifts[c] - middle;
         Contour& own = contours[i];
         own.depth = boxes[i].depth;
-        own.top.assign(static_cast<std::size_t>(boxes[i].columns), -boxes[i].rows / 2);
-        own.bottom.assign(static_cast<std::size_t>(boxes[i].columns), boxes[i].rows / 2);
+        own.top.assign(boxes[i].columns, -boxes[i].rows / 2);
+        own.bottom.assign(boxes[i].columns, boxes[i].rows / 2);
         merge(own, below, -middle);
     }
 
@@ -301,7 +300,7 @@ std::vector<float> layout_tree(const std::vector<TreeBox>& boxes) {
         bottom = y[root] + *std::max_element(contour.bottom.begin(), contour.bottom.end());
     }
     for (std::size_t i = 0; i < n; ++i)
-        if (boxes[i].parent >= 0) y[i] = y[static_cast<std::size_t>(boxes[i].parent)] + offset[i];
+        if (boxes[i].parent >= 0) y[i] = y[boxes[i].parent] + offset[i];
     return y;
 }
 
@@ -312,7 +311,7 @@ std::vector<float> layout_growing_tree(const std::vector<TreeBox>& boxes) {
         if (boxes[i].parent < 0)
             level.push_back(i);
         else
-            children[static_cast<std::size_t>(boxes[i].parent)].push_back(i);
+            children[boxes[i].parent].push_back(i);
     std::vector<float> y(boxes.size(), 0);
     std::vector<float> free_from;  // by depth
     while (!level.empty()) {
@@ -321,7 +320,7 @@ std::vector<float> layout_growing_tree(const std::vector<TreeBox>& boxes) {
             const TreeBox& box = boxes[i];
             const auto depth = static_cast<std::size_t>(box.depth);
             if (free_from.size() <= depth) free_from.resize(depth + 1, 0);
-            const float parent_y = box.parent < 0 ? 0 : y[static_cast<std::size_t>(box.parent)];
+            const float parent_y = box.parent < 0 ? 0 : y[box.parent];
             y[i] = std::max(free_from[depth] + box.rows / 2, parent_y);
             free_from[depth] = y[i] + box.rows / 2;
             next.insert(next.end(), children[i].begin(), children[i].end());
@@ -338,21 +337,20 @@ void arrange_tree(DraftTreeModel& model, float path_rows) {
     const bool has_target = n > 0 && model.nodes.back().kind == TreeNodeKind::target;
     const std::vector<int> order = layout_order(parents, has_target ? static_cast<int>(n) - 1 : -1);
     std::vector<int> place(n);
-    for (std::size_t i = 0; i < n; ++i) place[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+    for (std::size_t i = 0; i < n; ++i) place[order[i]] = static_cast<int>(i);
     std::vector<TreeBox> boxes;
     for (const int from : order) {
-        TreeNode& node = model.nodes[static_cast<std::size_t>(from)];
+        TreeNode& node = model.nodes[from];
         node.rows = is_on_path(node) ? path_rows : 1;
         // The target's token blocks its row in the next column, too, so that no sibling's edge crosses it.
         const int columns = node.kind == TreeNodeKind::target ? 2 : 1;
-        boxes.push_back({node.parent < 0 ? -1 : place[static_cast<std::size_t>(node.parent)], node.depth,
-                         node.rows, columns});
+        boxes.push_back({node.parent < 0 ? -1 : place[node.parent], node.depth, node.rows, columns});
     }
     const std::vector<float> y = model.growing ? layout_growing_tree(boxes) : layout_tree(boxes);
     model.path_rows = path_rows;
     model.height = 0;
     for (std::size_t i = 0; i < n; ++i) {
-        TreeNode& node = model.nodes[static_cast<std::size_t>(order[i])];
+        TreeNode& node = model.nodes[order[i]];
         node.y = y[i];
         model.max_depth = std::max(model.max_depth, node.depth);
         model.height = std::max(model.height, node.y + node.rows / 2);
@@ -446,7 +444,7 @@ std::string token_label(const Snapshot& snapshot, const RunRow* run, TokenId tok
     const Vocab* vocab = run == nullptr ? nullptr : snapshot.vocab(run->vocab_id);
     if (vocab == nullptr || token < 0 || static_cast<std::size_t>(token) >= vocab->rows.size())
         return fmt::format("#{}", token);
-    const VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
+    const VocabRow& row = vocab->rows[token];
     const std::string& bytes = row.bytes.empty() ? row.text : row.bytes;
     return bytes.empty() ? fmt::format("#{}", token) : quote_token(bytes);
 }

@@ -15,7 +15,7 @@ void set_dominant(RoundCell& cell, const StepPhases& phases) {
     TimeNs max_ns = phases.remainder_ns;
     cell.dominant_phase = remainder_phase_id;
     for (int id = 0; id < max_phases; ++id) {
-        const TimeNs ns = phases.ns[static_cast<std::size_t>(id)];
+        const TimeNs ns = phases.ns[id];
         if (id == remainder_phase_id || ns <= max_ns) continue;
         max_ns = ns;
         cell.dominant_phase = id;
@@ -63,14 +63,14 @@ AcceptanceModel build_acceptance(const RoundsModel& rounds, const Snapshot& snap
                                  const std::optional<TimeRange>& range) {
     AcceptanceModel model;
     model.histogram.resize(static_cast<std::size_t>(rounds.tallest) + 1);
-    model.depths.resize(static_cast<std::size_t>(rounds.tallest));
+    model.depths.resize(rounds.tallest);
     std::int64_t committed = 0;
     for (const RoundCell& cell : rounds.cells) {
         const RoundRow& row = snapshot.rounds[cell.index].row;
         if (range && (row.end_ns < range->start_ns || row.start_ns > range->end_ns)) continue;
         ++model.rounds;
         committed += cell.committed;
-        ++model.histogram[static_cast<std::size_t>(cell.accepted)];
+        ++model.histogram[cell.accepted];
         add_round(model.depths, cell.depth, cell.accepted, cell.clipped);
     }
     if (model.rounds > 0) model.tau = static_cast<double>(committed) / static_cast<double>(model.rounds);

@@ -15,7 +15,7 @@ namespace {
 std::string token_bytes(const Snapshot& snapshot, const RunRow& run, TokenId token) {
     const Vocab* vocab = snapshot.vocab(run.vocab_id);
     if (vocab != nullptr && token >= 0 && static_cast<std::size_t>(token) < vocab->rows.size()) {
-        const VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
+        const VocabRow& row = vocab->rows[token];
         return row.bytes.empty() ? row.text : row.bytes;
     }
     return fmt::format("⟨{}⟩", token);

@@ -201,7 +201,7 @@ void show_bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseB
     if (bar.excluded > 0 && bar.steps > 1) ImGui::Text("%u of them excluded from statistics", bar.excluded);
     if (bar.excluded > 0 && bar.steps == 1) ImGui::TextUnformatted("excluded from statistics");
     for (const PhaseRow& phase : phase_rows) {
-        const double ns = bar.part_ns[static_cast<std::size_t>(phase.id)];
+        const double ns = bar.part_ns[phase.id];
         if (ns <= 0) continue;
         PhaseTableRow row;
         row.phase_id = phase.id;
@@ -218,7 +218,7 @@ void draw_bar(const Style& style, const PhaseBar& bar, ImVec2 min, ImVec2 max, d
     const float height = max.y - min.y;
     float y = max.y;
     for (const PhaseRow& phase : phase_rows) {
-        const double ns = bar.part_ns[static_cast<std::size_t>(phase.id)];
+        const double ns = bar.part_ns[phase.id];
         if (ns <= 0) continue;
         const float top = std::max(y - height * static_cast<float>(ns / tallest), min.y);
         if (phase.id == remainder_phase_id)

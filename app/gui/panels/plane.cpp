@@ -293,7 +293,7 @@ std::vector<BarRow> bar_rows(const PlaneState& panel_state) {
                                       : fmt::format("{:.2f}", bar.tau),
                         bar.head, bar.tau, true, bar.estimate, nullptr});
     if (!panel_state.published || panel_state.group < 0) return rows;
-    for (const PublishedResult* row : panel_state.groups[static_cast<std::size_t>(panel_state.group)].rows) {
+    for (const PublishedResult* row : panel_state.groups[panel_state.group].rows) {
         if (!row->tau) continue;
         rows.push_back({fmt::format("{} {}", row->head, row->config),
                         row->speedup_vs_full
@@ -380,7 +380,7 @@ void choose_published(const Style& style, PlaneState& panel_state) {
     ImGui::SameLine();
     ImGui::BeginDisabled(!panel_state.published);
     ImGui::SetNextItemWidth(std::max(8 * style.em, ImGui::GetContentRegionAvail().x));
-    const PublishedGroup& shown = panel_state.groups[static_cast<std::size_t>(panel_state.group)];
+    const PublishedGroup& shown = panel_state.groups[panel_state.group];
     if (ImGui::BeginCombo("##group", shown.name.c_str())) {
         for (std::size_t i = 0; i < panel_state.groups.size(); ++i)
             if (ImGui::Selectable(panel_state.groups[i].name.c_str(),
@@ -416,8 +416,7 @@ void draw_controls(PanelContext& context, PlaneState& panel_state) {
     if (!context.picture)
         choose_published(style, panel_state);
     else if (panel_state.published)
-        ImGui::TextUnformatted(
-            ("Published: " + panel_state.groups[static_cast<std::size_t>(panel_state.group)].name).c_str());
+        ImGui::TextUnformatted(("Published: " + panel_state.groups[panel_state.group].name).c_str());
     ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
     const std::string& intervals_text = panel_state.model.interval_text;
     ImGui::TextWrapped("%s%s%s", panel_state.model.kappa_text.c_str(), intervals_text.empty() ? "" : "; ",

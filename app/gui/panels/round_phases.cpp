@@ -47,7 +47,7 @@ void draw_line(const Style& style, ImDrawList* list, ImVec2 at, float width, con
                double scale) {
     const float size = 0.85f * style.em, name = 5.4f * style.em, numbers = 8.6f * style.em;
     const float h = line_height(style), track = std::max(width - name - numbers, 2 * style.em);
-    const PhaseRow& phase = phase_rows[static_cast<std::size_t>(line.phase_id)];
+    const PhaseRow& phase = phase_rows[line.phase_id];
     list->AddText(style.ui, size, at, to_im(style.colours.text_dim), std::string(phase.name).c_str());
     const ImVec2 min(at.x + name, at.y + 0.12f * h);
     const ImVec2 max(min.x + std::max(track * static_cast<float>(line.ns / scale), 1.0f), at.y + 0.78f * h);
@@ -89,7 +89,7 @@ void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::siz
     const Style& style = context.style;
     panel_state.median_ns.fill(0);
     for (const PhaseTableRow& row : shared_phases(context).rows)
-        panel_state.median_ns[static_cast<std::size_t>(row.phase_id)] = row.median_us * 1e3;
+        panel_state.median_ns[row.phase_id] = row.median_us * 1e3;
     const bool in_flight = &snapshot != &context.snapshot;
     const std::uint64_t key = in_flight ? ~std::uint64_t{0} : step_index;
     if (panel_state.bar_rebuild.needed(context, key))

@@ -95,12 +95,12 @@ void draw_phase_legend(const Style& style, const RoundsState& panel_state) {
     bool excluded = false;
     for (std::size_t i = 0; i < panel_state.cells(); ++i) {
         const RoundCell& cell = panel_state.cell(i);
-        used[static_cast<std::size_t>(cell.dominant_phase)] = true;
+        used[cell.dominant_phase] = true;
         excluded |= cell.excluded != Excluded::no;
     }
     ImGui::TextDisabled("height: accepted / drafted depth   colour: longest phase");
     for (const PhaseRow& phase : phase_rows) {
-        if (!used[static_cast<std::size_t>(phase.id)]) continue;
+        if (!used[phase.id]) continue;
         ImGui::SameLine(0, style.em * 0.9f);
         draw_legend_entry(style, style.phase(phase.id), phase.name.data());
     }

@@ -341,8 +341,7 @@ TimeNs overlay_shift(const TimelineState& panel_state, const PanelContext& conte
     const StepRow* step = selected_step_row(context, panel_state.run_id);
     if (step == nullptr || other.steps.empty()) return panel_state.overlay.begin() - panel_state.begin();
     const auto last = static_cast<int>(other.steps.size()) - 1;
-    return other.steps[static_cast<std::size_t>(std::clamp(step->ordinal, 0, last))].row.start_ns -
-           step->start_ns;
+    return other.steps[std::clamp(step->ordinal, 0, last)].row.start_ns - step->start_ns;
 }
 
 void update_overlay(TimelineState& panel_state, const PanelContext& context) {

@@ -142,7 +142,7 @@ void App::draw_palette() {
     int chosen = entered && count > 0 ? palette_choice_ : -1;
     if (ImGui::BeginChild("##entries")) {
         for (int i = 0; i < count; ++i) {
-            const PaletteEntry& entry = entries[static_cast<std::size_t>(i)];
+            const PaletteEntry& entry = entries[i];
             const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
             if (ImGui::Selectable(entry.title.c_str(), i == palette_choice_)) chosen = i;
             if (i == palette_choice_ && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
@@ -157,7 +157,7 @@ void App::draw_palette() {
     ImGui::EndChild();
     if (chosen >= 0) {
         ImGui::CloseCurrentPopup();
-        entries[static_cast<std::size_t>(chosen)].run();
+        entries[chosen].run();
     }
     ImGui::EndPopup();
 }

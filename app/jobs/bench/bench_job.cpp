@@ -111,8 +111,8 @@ class Bench {
         samples.methods.resize(report_.methods.size());
         for (std::size_t m = 0; m < report_.methods.size(); ++m) {
             const BenchMethod& one = report_.methods[m];
-            samples.methods[m].units.resize(static_cast<std::size_t>(config_.repeat));
-            samples.methods[m].verify.resize(static_cast<std::size_t>(config_.repeat));
+            samples.methods[m].units.resize(config_.repeat);
+            samples.methods[m].verify.resize(config_.repeat);
             if (drafter_id(one.drafter) == "none") samples.plain = m;
             if (!drafts_with_head(one.drafter)) continue;
             for (std::size_t f = 0; f < report_.methods.size(); ++f) {
@@ -190,16 +190,15 @@ class Bench {
         report_.batch = row.batch;
         report_.temperature = row.temperature;
         report_.cancelled = report_.cancelled || done->cancelled;
-        const std::size_t first = first_prompt_[static_cast<std::size_t>(hooks.first_conversation)];
+        const std::size_t first = first_prompt_[hooks.first_conversation];
         auto verified = verify_times(*snapshot, row.id);
         for (const DrivenPrompt& prompt : driven_prompts(*snapshot, row.id)) {
             const PromptRow* about = snapshot->prompt(prompt.prompt_id);
             if (about == nullptr) continue;
             const std::size_t place = first + static_cast<std::size_t>(about->ordinal);
             auto& samples = report_.samples.methods[m];
-            samples.units[static_cast<std::size_t>(repetition)][place] = prompt.unit;
-            samples.verify[static_cast<std::size_t>(repetition)][place] =
-                std::move(verified[prompt.prompt_id]);
+            samples.units[repetition][place] = prompt.unit;
+            samples.verify[repetition][place] = std::move(verified[prompt.prompt_id]);
             if (repetition == 0) samples.active_rows[place] = prompt.active_rows;
         }
         for (const HeadStats& stats : head_stats(*snapshot, row.id))
@@ -255,16 +254,15 @@ class Bench {
             if (whole) continue;
             for (auto& method : report_.samples.methods)
                 for (std::size_t p = first_prompt_[c]; p < first_prompt_[c + 1]; ++p) {
-                    method.units[static_cast<std::size_t>(repetition)][p] = {};
-                    method.verify[static_cast<std::size_t>(repetition)][p].clear();
+                    method.units[repetition][p] = {};
+                    method.verify[repetition][p].clear();
                 }
         }
     }
 
     void report_progress(double fraction, int repetition, int block, int blocks, int method) const {
         if (!hooks_.on_progress) return;
-        std::string what = fmt::format("block {} of {}: {}", block + 1, blocks,
-                                       report_.methods[static_cast<std::size_t>(method)].name);
+        std::string what = fmt::format("block {} of {}: {}", block + 1, blocks, report_.methods[method].name);
         if (config_.repeat > 1)
             what = fmt::format("repetition {} of {}, {}", repetition + 1, config_.repeat, what);
         hooks_.on_progress(fraction, what);

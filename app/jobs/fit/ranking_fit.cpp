@@ -23,7 +23,7 @@ TextCounts count_recordings(const fit::Recordings& recordings, fit::HoldOut hold
     for (const auto& recording : recordings) {
         for (const RecordedPrompt& prompt : recording->prompts()) {
             const std::vector<TokenId> tokens = recording->tokens(prompt);
-            const auto answer = std::span(tokens).subspan(static_cast<std::size_t>(prompt.prompt_tokens));
+            const auto answer = std::span(tokens).subspan(prompt.prompt_tokens);
             counts.all.add(answer);
             const bool held_out = std::binary_search(held.begin(), held.end(), text++);
             (held_out ? counts.held_out : counts.learnt).add(answer);

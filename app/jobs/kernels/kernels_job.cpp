@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "kernels/attention.h"
 #include "kernels/fused.h"
@@ -100,10 +101,10 @@ class Bench {
         const int v = options_.vocab, d = options_.hidden;
         const int rank = options_.rank > 0 ? options_.rank : std::max(1, d / 8);
         const std::string_view name = kernels::to_text(precision);
-        const std::vector<float> x = normal(static_cast<std::size_t>(rows) * static_cast<std::size_t>(d), 1);
+        const std::vector<float> x = normal(numel(rows, d), 1);
         const Rows<const float> in(x.data(), rows, d);
-        std::vector<float> y(static_cast<std::size_t>(rows) * static_cast<std::size_t>(v));
-        std::vector<float> middle(static_cast<std::size_t>(rows) * static_cast<std::size_t>(rank));
+        std::vector<float> y(numel(rows, v));
+        std::vector<float> middle(numel(rows, rank));
         const Rows<float> out(y.data(), rows, v);
         const auto pick = [](std::vector<Matrix>& all, int call) -> Matrix& {
             return all[static_cast<std::size_t>(call) % all.size()];
@@ -125,7 +126,7 @@ class Bench {
         measure(fmt::format("low-rank r={} + best", rank), name, rows, low_rank_bytes,
                 [&](int call) { measure_fused_topk(pick(up, call), narrow(call)); });
         const int wanted = std::min(options_.gather, v);
-        std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
+        std::vector<std::int32_t> chosen(numel(rows, wanted));
         std::vector<float> logits;
         measure(fmt::format("router r={} + top {}", rank, wanted), name, rows, low_rank_bytes, [&](int call) {
             kernels::matmul_topk_set(exec_, pick(up, call), narrow(call), wanted,
@@ -176,7 +177,7 @@ class Bench {
     void attention(int rows, kernels::KvType type) {
         constexpr int positions = 512, head_dim = 64, layers = 8;
         const int heads = std::max(1, options_.hidden / head_dim), width = heads * head_dim;
-        const std::size_t cells = static_cast<std::size_t>(positions) * static_cast<std::size_t>(width);
+        const std::size_t cells = numel(positions, width);
         const std::vector<float> keys = normal(cells, 4),
                                  q = normal(static_cast<std::size_t>(rows * width), 5);
         std::vector<std::byte> stored_keys(kernels::key_bytes(type, width, positions)),
@@ -198,7 +199,7 @@ class Bench {
                 static_cast<double>(stored_keys.size() + stored_values.size()), [&](int call) {
                     const auto at = static_cast<std::size_t>(2 * (call % layers));
                     for (int r = 0; r < rows; ++r) {
-                        kernels::AttentionQuery& query = queries[static_cast<std::size_t>(r)];
+                        kernels::AttentionQuery& query = queries[r];
                         query.q = q.data() + std::ptrdiff_t{r} * width;
                         query.out = out.data() + std::ptrdiff_t{r} * width;
                         query.keys = kept[at].data();
@@ -212,9 +213,9 @@ class Bench {
     /// Measures a head that returns logsumexp and the top k of each row without writing logits.
     void measure_fused_topk(const Matrix& head, Rows<const float> in) {
         const int k = std::min({options_.k, head.n(), kernels::max_fused_topk});
-        ids_.resize(static_cast<std::size_t>(in.rows) * static_cast<std::size_t>(k));
+        ids_.resize(numel(in.rows, k));
         values_.resize(ids_.size());
-        sums_.resize(static_cast<std::size_t>(in.rows));
+        sums_.resize(in.rows);
         kernels::matmul_topk(exec_, head, in, head.n(), k, nullptr, partials_);
         kernels::finish_logsumexp(partials_, sums_);
         kernels::finish_topk(partials_, Rows<std::int32_t>(ids_.data(), in.rows, k),
@@ -234,9 +235,7 @@ class Bench {
                 ids.push_back(static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(options_.vocab))));
             std::sort(ids.begin(), ids.end());
         }
-        const auto call_ids = [&](int call) -> std::span<const TokenId> {
-            return chosen[static_cast<std::size_t>(call % sets)];
-        };
+        const auto call_ids = [&](int call) -> std::span<const TokenId> { return chosen[call % sets]; };
         const int row_length = static_cast<int>(store.row_bytes());
         const auto [known, fresh] = scattered_probes_.try_emplace(row_length, 0.0);
         if (fresh) known->second = probe_scattered_bandwidth(exec_.threads(), cold_megabytes, row_length);
@@ -260,9 +259,9 @@ class Bench {
 
     void selection(int rows) {
         const int v = options_.vocab, k = std::min(options_.k, v);
-        const std::vector<float> x = normal(static_cast<std::size_t>(rows) * static_cast<std::size_t>(v), 3);
+        const std::vector<float> x = normal(numel(rows, v), 3);
         const Rows<const float> in(x.data(), rows, v);
-        const auto cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(k);
+        const auto cells = numel(rows, k);
         std::vector<std::int32_t> ids(cells);
         std::vector<float> values(cells), sums(static_cast<std::size_t>(rows));
         const double bytes = static_cast<double>(x.size() * sizeof(float));
@@ -271,7 +270,7 @@ class Bench {
                           Rows<float>(values.data(), rows, k));
         });
         const int wanted = std::min(options_.gather, v);
-        std::vector<std::int32_t> set(static_cast<std::size_t>(rows) * static_cast<std::size_t>(wanted));
+        std::vector<std::int32_t> set(numel(rows, wanted));
         measure(fmt::format("top set k={}", wanted), "f32", rows, bytes, [&](int) {
             kernels::topk_set(exec_, in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
         });

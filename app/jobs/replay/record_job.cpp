@@ -96,9 +96,7 @@ Result<RecordReport> run_record(const RecordConfig& config, const RecordHooks& h
         feed_hooks, "recording prompt");
     const std::vector<std::string> hashes = prompt_hashes(conversations);
     RecordOptions options;
-    options.hash = [&](const PromptInput& prompt) {
-        return hashes[static_cast<std::size_t>(*prompt.ordinal)];
-    };
+    options.hash = [&](const PromptInput& prompt) { return hashes[*prompt.ordinal]; };
     options.batch = config.batch;
     options.cancelled = hooks.cancelled;
     const TimeNs start = monotonic_ns();

@@ -33,9 +33,9 @@ Result<Ranking> read_ranking(const std::string& path, const Tokenizer& tokenizer
 Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string& ranking_path, RowId id) {
     auto vocab = std::make_shared<Vocab>();
     vocab->id = id;
-    vocab->rows.resize(static_cast<std::size_t>(tokenizer.size()));
+    vocab->rows.resize(tokenizer.size());
     for (TokenId token = 0; token < tokenizer.size(); ++token) {
-        VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
+        VocabRow& row = vocab->rows[token];
         row.vocab_id = id;
         row.token_id = token;
         row.bytes = tokenizer.token_bytes(token);
@@ -48,10 +48,10 @@ Result<Vocabulary> make_vocabulary(const Tokenizer& tokenizer, const std::string
         for (std::size_t rank = 0; rank < ranking.ids.size(); ++rank) {
             const std::int64_t token = ranking.ids[rank];
             if (token < 0 || token >= tokenizer.size()) continue;
-            VocabRow& row = vocab->rows[static_cast<std::size_t>(token)];
+            VocabRow& row = vocab->rows[token];
             row.rank = static_cast<int>(rank);
             if (rank < ranking.counts.size()) row.count = ranking.counts[rank];
-            made.ranks[static_cast<std::size_t>(token)] = static_cast<int>(rank);
+            made.ranks[token] = static_cast<int>(rank);
         }
     }
     made.vocab = std::move(vocab);

@@ -17,7 +17,7 @@ ConversationFeed::ConversationFeed(const Target& target, const std::vector<Conve
 
 Result<std::vector<TokenId>> ConversationFeed::append_turn(const Target& target, ConversationState& state,
                                                            bool raw) {
-    const std::string& user = state.conversation->turns[static_cast<std::size_t>(state.turn)];
+    const std::string& user = state.conversation->turns[state.turn];
     std::vector<TokenId> tokens;
     if (raw) {
         state.text += user;
@@ -68,7 +68,7 @@ Result<PromptInput> ConversationFeed::make_input(ConversationState& state) {
     input.suite = settings_.suite;
     input.turn = state.turn;
     input.ordinal = state.first_ordinal + state.turn;
-    input.text = state.conversation->turns[static_cast<std::size_t>(state.turn)];
+    input.text = state.conversation->turns[state.turn];
     DS_ASSIGN(input.tokens, append_turn(target_, state, settings_.raw));
     return input;
 }

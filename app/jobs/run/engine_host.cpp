@@ -584,7 +584,7 @@ void take_window(std::vector<Conversation>& conversations, const RunHooks& hooks
     const auto first = std::min(static_cast<std::size_t>(hooks.first_conversation), conversations.size());
     conversations.erase(conversations.begin(), conversations.begin() + static_cast<std::ptrdiff_t>(first));
     if (hooks.conversations > 0 && conversations.size() > static_cast<std::size_t>(hooks.conversations))
-        conversations.resize(static_cast<std::size_t>(hooks.conversations));
+        conversations.resize(hooks.conversations);
 }
 
 /// Returns the config with the choice of --tree auto or quick, as a user would write it.

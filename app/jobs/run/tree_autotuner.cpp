@@ -114,8 +114,8 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const AutotuneInp
     DS_ASSIGN(std::vector<TokenId> prompt,
               ConversationFeed::first_turn(inputs.target, conversation, inputs.raw));
     const int room = inputs.target.config().context - max_rows;
-    prompt.resize(static_cast<std::size_t>(
-        std::clamp(static_cast<int>(prompt.size()), 1, std::max(1, std::min(verify_context, room)))));
+    prompt.resize(
+        std::clamp(static_cast<int>(prompt.size()), 1, std::max(1, std::min(verify_context, room))));
     KvCache cache = inputs.target.make_cache(static_cast<int>(prompt.size()) + max_rows);
     ForwardOutput out;
     DS_TRY(inputs.target.prefill(inputs.exec, cache, prompt, {}, out));
@@ -128,8 +128,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const AutotuneInp
     std::vector<std::vector<double>> took(sizes.size());
     for (int repeat = 0; repeat < repeats; ++repeat) {
         for (std::size_t s = 0; s < sizes.size(); ++s) {
-            const SequenceTokens sequence{
-                &cache, std::span(tokens).first(static_cast<std::size_t>(sizes[s])), {}, nullptr};
+            const SequenceTokens sequence{&cache, std::span(tokens).first(sizes[s]), {}, nullptr};
             const TimeNs start = monotonic_ns();
             DS_TRY(inputs.target.forward(inputs.exec, {{&sequence, 1}, {}, {}, true}, out));
             took[s].push_back(static_cast<double>(monotonic_ns() - start));

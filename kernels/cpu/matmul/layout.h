@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/int4.h"
 #include "kernels/matrix.h"
@@ -44,7 +45,7 @@ inline constexpr std::size_t block_bytes(Precision precision, int k) {
         case Precision::bf16:
             return static_cast<std::size_t>(round_up(k, 2)) * lanes * sizeof(std::uint16_t);
         case Precision::int8:
-            return static_cast<std::size_t>(round_up(k, int8_padding)) * lanes;
+            return numel(round_up(k, int8_padding), lanes);
         case Precision::int4:
             return static_cast<std::size_t>(round_up(k, int4_block)) / 2 * lanes;
     }

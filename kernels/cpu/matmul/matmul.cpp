@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/activations.h"
 #include "kernels/cpu/matmul/prefetch.h"
 #include "kernels/cpu/split.h"
@@ -65,9 +66,9 @@ namespace {
 template <typename Visit>
 void for_each_run(std::span<const int> chosen, int begin, int end, Visit visit) {
     for (int at = begin; at < end;) {
-        const int first = chosen[static_cast<std::size_t>(at)];
+        const int first = chosen[at];
         int length = 1;
-        while (at + length < end && chosen[static_cast<std::size_t>(at + length)] == first + length) ++length;
+        while (at + length < end && chosen[at + length] == first + length) ++length;
         visit(first, first + length, at);
         at += length;
     }
@@ -105,8 +106,7 @@ class MatmulTask {
                  : around.gated           ? all / 2
                                           : all;
         work_.weights = weights.data();
-        work_.scales =
-            reinterpret_cast<const std::uint16_t*>(weights.data() + static_cast<std::size_t>(all) * block_);
+        work_.scales = reinterpret_cast<const std::uint16_t*>(weights.data() + row_offset(all, block_));
         work_.n = weights.n();
         work_.k = weights.k();
         work_.rows = x.rows;
@@ -182,7 +182,7 @@ class MatmulTask {
         if (own != nullptr) own->enter(at(count_ + begin), at(count_ + end), end < last ? at(end) : nullptr);
         run(count_ + begin, count_ + end);
     }
-    const std::byte* at(int block) const { return work_.weights + static_cast<std::size_t>(block) * block_; }
+    const std::byte* at(int block) const { return work_.weights + row_offset(block, block_); }
 
     /// Runs the fused ops while the outputs of blocks [begin, end) are in the thread's cache.
     void finish(int begin, int end) const {
@@ -204,7 +204,7 @@ class MatmulTask {
         for_each_run(chosen, begin, end, [&](int first, int last, int place) {
             const int after = place + last - first;
             PrefetchState stream = make_prefetch_state(work.weights, block_, first, last);
-            if (after < end) stream.next = at(chosen[static_cast<std::size_t>(after)]);
+            if (after < end) stream.next = at(chosen[after]);
             work.stream = &stream;
             work.y = y + std::ptrdiff_t{place - first} * lanes;
             kernel_(work, first, last);
@@ -227,7 +227,7 @@ class MatmulTask {
 /// Returns `x`, normalised if requested, in memory shared by the threads.
 Rows<const float> normed_copy(Exec& exec, const PreNorm& norm, Rows<const float> x) {
     if (norm.weight.empty()) return x;
-    const std::size_t floats = static_cast<std::size_t>(x.rows) * static_cast<std::size_t>(x.cols);
+    const std::size_t floats = numel(x.rows, x.cols);
     const Rows<float> out(reinterpret_cast<float*>(exec.shared_scratch(floats * sizeof(float))), x.rows,
                           x.cols);
     rms_norm(exec, x, norm.weight, norm.eps, out);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/matmul/matmul_kernels.h"
 
@@ -54,7 +55,7 @@ void bf16_blocks(const MatmulWork& work, int begin, int end) {
 void int8_blocks(const MatmulWork& work, int begin, int end) {
     const int groups = ceil_div(work.k, quant_block);
     const int padded = round_up(work.k, int8_padding);
-    const auto width = static_cast<std::size_t>(groups) * quant_block;
+    const auto width = numel(groups, quant_block);
     for (int block = begin; block < end; ++block) {
         const auto* w = reinterpret_cast<const std::int8_t*>(
             work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::int8, work.k));

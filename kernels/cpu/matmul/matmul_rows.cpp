@@ -64,9 +64,7 @@ class GatheredBlocks {
     }
 
   private:
-    const std::byte* row(int place) const {
-        return RowMajorAccess::row(store_, ids_[static_cast<std::size_t>(place)]);
-    }
+    const std::byte* row(int place) const { return RowMajorAccess::row(store_, ids_[place]); }
 
     /// Fills block `b` of the scratch from the rows at `place`. Lanes past the last row repeat it; their
     /// outputs are not stored.
@@ -77,8 +75,8 @@ class GatheredBlocks {
             const auto groups_of = [&](int wanted) {
                 return reinterpret_cast<const std::uint32_t*>(row(std::min(wanted, last - 1)));
             };
-            rows[static_cast<std::size_t>(lane)] = groups_of(at);
-            ahead[static_cast<std::size_t>(lane)] = groups_of(at + rows_ahead_);
+            rows[lane] = groups_of(at);
+            ahead[lane] = groups_of(at + rows_ahead_);
         }
         const auto offset = static_cast<std::size_t>(b);
         write_block(interleave_, shape_, rows.data(),

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/row_layout.h"
 #include "kernels/device/device_matrix.h"
 #include "kernels/pack_bf16.h"
@@ -68,9 +69,7 @@ class BlockWriter {
     std::size_t scratch_bytes() const {
         return lanes * stride_ + round_up_bytes(static_cast<std::size_t>(k_) * sizeof(float));
     }
-    std::byte* row(std::byte* scratch, int lane) const {
-        return scratch + static_cast<std::size_t>(lane) * stride_;
-    }
+    std::byte* row(std::byte* scratch, int lane) const { return scratch + row_offset(lane, stride_); }
     /// Memory for one row of floats.
     float* values(std::byte* scratch) const { return reinterpret_cast<float*>(scratch + lanes * stride_); }
     void clear(std::byte* scratch, int lane) const { std::memset(row(scratch, lane), 0, stride_); }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/interleave.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/row_major_matrix.h"
@@ -25,7 +26,7 @@ struct RowShape {
 
 struct RowMajorAccess {
     static const std::byte* row(const RowMajorMatrix& store, TokenId id) {
-        return store.data_.get() + static_cast<std::size_t>(id) * store.row_bytes_;
+        return store.data_.get() + row_offset(id, store.row_bytes_);
     }
     /// The device that holds the rows; null = host memory.
     static Device* device(const RowMajorMatrix& store) { return store.device_; }

@@ -17,7 +17,7 @@ inline void read_everything(const WeightSource& file) {
     for (const std::string& name : file.names()) {
         const TensorInfo& info = *file.find(name);
         if (info.bytes == 0) continue;
-        row.resize(static_cast<std::size_t>(info.cols()));
+        row.resize(info.cols());
         for (std::int64_t r = 0; r < info.rows(); ++r) file.read_row(info, r, row.data());
         (void)file.read_integers(name);
     }

@@ -20,7 +20,7 @@ TEST(PhaseTable, AgreesWithTheStoredPhases) {
         EXPECT_EQ(info.rgb, phase_rows[i].rgb);
         EXPECT_EQ(info.what.empty(), info.id == Phase::none) << info.name;
     }
-    EXPECT_EQ(phase_table()[static_cast<std::size_t>(Phase::verify)].name, "verify");
+    EXPECT_EQ(phase_table()[Phase::verify].name, "verify");
     EXPECT_EQ(static_cast<int>(Phase::remainder), remainder_phase_id);
 }
 
@@ -87,7 +87,7 @@ TEST(PhaseRecorder, CapacityIsRoundedUpAndAFullRingCountsWhatItDrops) {
     std::vector<SpanEvent> events;
     recorder.drain(events);
     ASSERT_EQ(events.size(), 8u);
-    for (int i = 0; i < 8; ++i) EXPECT_EQ(events[static_cast<std::size_t>(i)].level, i);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(events[i].level, i);
     EXPECT_EQ(recorder.take_dropped(), 3u);
     EXPECT_EQ(recorder.take_dropped(), 0u);
     { PhaseScope scope(recorder, Phase::head, 99); }

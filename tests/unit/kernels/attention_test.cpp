@@ -87,8 +87,7 @@ std::vector<double> reference(const AttentionShape& shape, const float* q, const
         for (double& w : weight) sum += w = std::exp(w - top);
         for (std::size_t p = 0; p < slots.size(); ++p) {
             for (int d = 0; d < shape.head_dim; ++d) {
-                out[static_cast<std::size_t>(h * shape.head_dim + d)] +=
-                    weight[p] / sum * cache.values.meant.at(slots[p], kv + d);
+                out[h * shape.head_dim + d] += weight[p] / sum * cache.values.meant.at(slots[p], kv + d);
             }
         }
     }
@@ -107,11 +106,11 @@ TEST(Attention, MatchesDoublePrecision) {
             const AttentionQuery query = cache.query(q.row(0), out.row(0), positions);
             attention(exec, shape, {&query, 1});
             std::vector<int> slots(static_cast<std::size_t>(positions));
-            for (int p = 0; p < positions; ++p) slots[static_cast<std::size_t>(p)] = p;
+            for (int p = 0; p < positions; ++p) slots[p] = p;
             const std::vector<double> expected = reference(shape, q.row(0), cache, slots);
             for (int i = 0; i < q.cols; ++i) {
                 // Scores reach 100, so exp of their f32 rounding error is off by up to 1e-5.
-                ASSERT_NEAR(out.at(0, i), expected[static_cast<std::size_t>(i)], 6e-5)
+                ASSERT_NEAR(out.at(0, i), expected[i], 6e-5)
                     << name_of(exec.isa()) << " dim " << shape.head_dim << " positions " << positions;
             }
         }
@@ -171,7 +170,7 @@ struct Tree {
         Rng rng(seed);
         for (int i = 0; i < nodes; ++i) {
             const int parent = i == 0 ? -1 : static_cast<int>(rng.below(static_cast<std::uint32_t>(i)));
-            std::vector<int> path = parent < 0 ? std::vector<int>{} : paths[static_cast<std::size_t>(parent)];
+            std::vector<int> path = parent < 0 ? std::vector<int>{} : paths[parent];
             path.push_back(prefix + i);
             paths.push_back(std::move(path));
         }
@@ -189,15 +188,14 @@ void tree_slots_give_the_bits_of_a_chain(const AttentionShape& shape) {
             Table together(24, q.cols);
             std::vector<AttentionQuery> batch;
             for (int i = 0; i < 24; ++i) {
-                batch.push_back(
-                    cache.query(q.row(i), together.row(i), prefix, tree.paths[static_cast<std::size_t>(i)]));
+                batch.push_back(cache.query(q.row(i), together.row(i), prefix, tree.paths[i]));
             }
             auto exec = make_cpu_exec(2, isa);
             attention(*exec, shape, batch);
             for (int i = 0; i < 24; ++i) {
                 // The same chain, committed: its keys moved to consecutive slots of another cache.
                 Cache chain = cache;
-                const std::vector<int>& path = tree.paths[static_cast<std::size_t>(i)];
+                const std::vector<int>& path = tree.paths[i];
                 for (std::size_t p = 0; p < path.size(); ++p) {
                     const int slot = prefix + static_cast<int>(p);
                     chain.keys.put(slot, cache.keys.meant.row(path[p]));

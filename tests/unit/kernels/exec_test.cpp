@@ -38,13 +38,13 @@ TEST(Exec, RunsEveryPartOnceAndAShareOnOneThread) {
             std::vector<std::thread::id> ran(static_cast<std::size_t>(parts));
             std::vector<int> times(ran.size(), 0);
             exec->parallel(parts, [&](int p) {
-                ran[static_cast<std::size_t>(p)] = std::this_thread::get_id();
-                ++times[static_cast<std::size_t>(p)];
+                ran[p] = std::this_thread::get_id();
+                ++times[p];
             });
             EXPECT_EQ(times, std::vector<int>(ran.size(), 1));
             for (int p = 0; p < parts; ++p) {
                 const auto share = static_cast<std::size_t>(p % threads);
-                EXPECT_EQ(ran[static_cast<std::size_t>(p)], ran[share]) << threads << " threads, part " << p;
+                EXPECT_EQ(ran[p], ran[share]) << threads << " threads, part " << p;
             }
             if (parts == 0) continue;
             EXPECT_EQ(ran[0], std::this_thread::get_id());
@@ -66,7 +66,7 @@ TEST(Exec, LateThreadsSkipStolenShares) {
     auto exec = make_cpu_exec(4);
     for (int call = 0; call < 3'000; ++call) {
         std::vector<std::atomic<int>> times(4);
-        exec->parallel(4, [&](int p) { ++times[static_cast<std::size_t>(p)]; });
+        exec->parallel(4, [&](int p) { ++times[p]; });
         for (const std::atomic<int>& count : times) ASSERT_EQ(count.load(), 1);
         if (call % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
@@ -78,7 +78,7 @@ TEST(Exec, SurvivesTenThousandTinyCalls) {
         std::vector<int> counts(5, 0);
         for (int call = 0; call < 10'000; ++call) {
             const int parts = 1 + call % 5;
-            exec->parallel(parts, [&](int p) { ++counts[static_cast<std::size_t>(p)]; });
+            exec->parallel(parts, [&](int p) { ++counts[p]; });
         }
         EXPECT_EQ(counts, (std::vector<int>{10'000, 8'000, 6'000, 4'000, 2'000}));
     }
@@ -103,7 +103,7 @@ TEST(Exec, FlushesDenormalsInsideAndLeavesTheCallerAsItWas) {
         auto exec = make_cpu_exec(threads);
         volatile float tiny = 1e-38f;
         std::vector<float> inside(2, 1.0f);
-        exec->parallel(2, [&](int p) { inside[static_cast<std::size_t>(p)] = tiny * 0.25f; });
+        exec->parallel(2, [&](int p) { inside[p] = tiny * 0.25f; });
         EXPECT_EQ(inside[0], 0.0f);
         EXPECT_EQ(inside[1], 0.0f);
         EXPECT_GT(tiny * 0.25f, 0.0f);

@@ -120,8 +120,7 @@ TEST(ForwardKl, IsTheDivergenceAndItsGradientOnEveryInstructionSet) {
             Table gradient(3, n);
             forward_kl(*exec, teacher.view(), student.view(), weights, kl, gradient.view());
             for (int r = 0; r < 3; ++r) {
-                EXPECT_NEAR(kl[static_cast<std::size_t>(r)], exact_kl(teacher.row(r), student.row(r), n),
-                            2e-6 * n)
+                EXPECT_NEAR(kl[r], exact_kl(teacher.row(r), student.row(r), n), 2e-6 * n)
                     << name_of(isa) << " n=" << n;
                 // Compared with finite differences of the exact divergence.
                 for (int j = 0; j < n; j += 1 + n / 7) {
@@ -131,10 +130,8 @@ TEST(ForwardKl, IsTheDivergenceAndItsGradientOnEveryInstructionSet) {
                     const double up = exact_kl(teacher.row(r), moved.row(r), n);
                     moved.row(r)[j] = student.at(r, j) - static_cast<float>(step);
                     const double down = exact_kl(teacher.row(r), moved.row(r), n);
-                    EXPECT_NEAR(
-                        gradient.at(r, j),
-                        static_cast<double>(weights[static_cast<std::size_t>(r)]) * (up - down) / (2 * step),
-                        2e-5)
+                    EXPECT_NEAR(gradient.at(r, j), static_cast<double>(weights[r]) * (up - down) / (2 * step),
+                                2e-5)
                         << name_of(isa) << " n=" << n << " column " << j;
                 }
             }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "base/spans.h"
 #include "kernels/int4.h"
@@ -49,14 +50,9 @@ inline constexpr Packing packings[] = {{Precision::f32, false},
 
 /// A dense row-major table that owns its numbers.
 struct Table {
-    Table(int rows_in, int cols_in)
-        : rows(rows_in),
-          cols(cols_in),
-          data(static_cast<std::size_t>(rows_in) * static_cast<std::size_t>(cols_in)) {}
-    float* row(int r) { return data.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(cols); }
-    const float* row(int r) const {
-        return data.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(cols);
-    }
+    Table(int rows_in, int cols_in) : rows(rows_in), cols(cols_in), data(numel(rows_in, cols_in)) {}
+    float* row(int r) { return data.data() + row_offset(r, cols); }
+    const float* row(int r) const { return data.data() + row_offset(r, cols); }
     float at(int r, int c) const { return row(r)[c]; }
     Rows<float> view() { return Rows<float>(data.data(), rows, cols); }
     Rows<const float> view() const { return Rows<const float>(data.data(), rows, cols); }
@@ -118,16 +114,15 @@ inline Matrix pack_as(Exec& exec, Packing packing, const Table& table) {
                 if (std::fabs(table.at(row, c)) > std::fabs(largest)) largest = table.at(row, c);
             const std::uint16_t scale = to_clamped_f16(-largest / 8.0f);
             const float step = -largest / 8.0f;
-            out.scales[static_cast<std::size_t>(first / 32)] = scale;
+            out.scales[first / 32] = scale;
             // Raises the exponent by three and flips the sign; scales below the normal range become zero.
             const bool normal = (scale & 0x7fffu) >= 0x400u;
-            if (!normal) out.scales[static_cast<std::size_t>(first / 32)] = 0;
-            out.minimums[static_cast<std::size_t>(first / 32)] =
+            if (!normal) out.scales[first / 32] = 0;
+            out.minimums[first / 32] =
                 normal ? static_cast<std::uint16_t>((scale ^ 0x8000u) + 0xc00u) : std::uint16_t{0};
             for (int c = first; c < last; ++c) {
                 const float q = normal ? std::nearbyint(table.at(row, c) / step) + 8.0f : 8.0f;
-                out.q[static_cast<std::size_t>(c)] =
-                    static_cast<std::uint8_t>(std::fmin(std::fmax(q, 0.0f), 15.0f));
+                out.q[c] = static_cast<std::uint8_t>(std::fmin(std::fmax(q, 0.0f), 15.0f));
             }
         }
         return true;

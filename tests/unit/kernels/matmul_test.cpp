@@ -60,8 +60,7 @@ void check_against_double(Exec& exec, Packing packing, int n, int k, int m, bool
         for (int i = 0; i < m; ++i) {
             double expected = with_bias ? bias.at(0, j) : 0.0;
             for (int c = 0; c < k; ++c) {
-                expected +=
-                    static_cast<double>(row[static_cast<std::size_t>(c)]) * static_cast<double>(x.at(i, c));
+                expected += static_cast<double>(row[c]) * static_cast<double>(x.at(i, c));
             }
             const double allowed = error_bound(packing.precision, exec.isa(), row, x.row(i)) +
                                    2.0 * f32_epsilon * std::fabs(expected);
@@ -164,7 +163,7 @@ TEST(Matmul, IsIndependentOfThreadsRowOrderAndStride) {
                 }
                 Table shuffled(80, k + 3);
                 for (int r = 0; r < 80; ++r) {
-                    std::copy_n(c.x.row(order[static_cast<std::size_t>(r)]), k, shuffled.row(r));
+                    std::copy_n(c.x.row(order[r]), k, shuffled.row(r));
                 }
                 for (const int threads : {1, 2, 3, 4}) {
                     auto exec = make_cpu_exec(threads, isa);
@@ -174,8 +173,7 @@ TEST(Matmul, IsIndependentOfThreadsRowOrderAndStride) {
                     matmul(*exec, matrix, Rows<const float>(shuffled.data.data(), 80, k, k + 3),
                            Rows<float>(y.data.data(), 80, n, n + 5));
                     for (int r = 0; r < 80; ++r) {
-                        ASSERT_TRUE(
-                            same_bits(y.row(r), c.expected.row(order[static_cast<std::size_t>(r)]), n));
+                        ASSERT_TRUE(same_bits(y.row(r), c.expected.row(order[r]), n));
                         for (int i = n; i < n + 5; ++i) ASSERT_EQ(y.at(r, i), 42.0f) << "wrote past the row";
                     }
                 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/numel.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/int4.h"
 #include "kernels/matmul.h"
@@ -95,13 +96,11 @@ TEST(Matrix, Bf16RowsOfAFileArePackedAsTheyAreAtAnyAlignment) {
         for (int r = 0; r < n; ++r) {
             for (int c = 0; c < k; ++c) {
                 const std::uint16_t value = to_bf16(w.at(r, c));
-                std::memcpy(
-                    &file[1 + static_cast<std::size_t>(r) * row_bytes + 2 * static_cast<std::size_t>(c)],
-                    &value, 2);
+                std::memcpy(&file[1 + row_offset(r, row_bytes) + 2 * static_cast<std::size_t>(c)], &value, 2);
             }
         }
         const Matrix stored =
-            pack_bf16(*exec, n, k, [&](int r) { return &file[1 + static_cast<std::size_t>(r) * row_bytes]; });
+            pack_bf16(*exec, n, k, [&](int r) { return &file[1 + row_offset(r, row_bytes)]; });
         EXPECT_TRUE(same_bytes(stored, pack_table(*exec, Precision::bf16, w)));
     }
 }
@@ -138,7 +137,7 @@ TEST(Matrix, Int4KeepsEveryWeightWithinHalfAStep) {
                 const double range = static_cast<double>(largest) - least;
                 // Half a step, plus the errors of the f16 scale (2^-11 of 15 steps) and minimum.
                 const double allowed = range / 30.0 + range / 2048.0 + std::fabs(least) / 1024.0 + 1e-7;
-                EXPECT_LE(std::fabs(nibbles[static_cast<std::size_t>(c)] - w.at(r, c)), allowed);
+                EXPECT_LE(std::fabs(nibbles[c] - w.at(r, c)), allowed);
             }
         }
     }
@@ -155,10 +154,10 @@ TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
     // Every fourth row is stored in another format.
     const Matrix matrix = pack_int4(*exec, n, k, floats, [&](int row, const Int4Row& out) {
         if (row % 4 == 3) return false;
-        for (int c = 0; c < k; ++c) out.q[static_cast<std::size_t>(c)] = nibble(row, c);
+        for (int c = 0; c < k; ++c) out.q[c] = nibble(row, c);
         for (int g = 0; g < k / 32; ++g) {
-            out.scales[static_cast<std::size_t>(g)] = to_clamped_f16(scale(row, g));
-            out.minimums[static_cast<std::size_t>(g)] = to_clamped_f16(-2.0f * scale(row, g));
+            out.scales[g] = to_clamped_f16(scale(row, g));
+            out.minimums[g] = to_clamped_f16(-2.0f * scale(row, g));
         }
         return true;
     });
@@ -168,7 +167,7 @@ TEST(Matrix, Int4TakesStoredNibblesAsTheyAre) {
         for (int c = 0; c < k; ++c) {
             const float expected = r % 4 == 3 ? static_cast<float>(r)
                                               : scale(r, c / 32) * (static_cast<float>(nibble(r, c)) - 2.0f);
-            EXPECT_NEAR(row[static_cast<std::size_t>(c)], expected, r % 4 == 3 ? 0.01f : 0.0f);
+            EXPECT_NEAR(row[c], expected, r % 4 == 3 ? 0.01f : 0.0f);
         }
     }
 }
@@ -188,7 +187,7 @@ TEST(Matrix, SymmetricInt4StoresNoMinimumsAndTheSameWeights) {
                 // A whole step, as +8 cannot be represented, plus the f16 scale's rounding; the smallest
                 // scales become 0.
                 const double allowed = largest / 8.0 * (1 + 1.0 / 128) + 8 * 0x1p-14;
-                EXPECT_LE(std::fabs(row[static_cast<std::size_t>(c)] - w.at(r, c)), allowed);
+                EXPECT_LE(std::fabs(row[c] - w.at(r, c)), allowed);
             }
         }
     }
@@ -256,7 +255,7 @@ TEST(Matrix, GatheredRowsGiveTheSameBitsAsTheFullMatrix) {
                 matmul(*exec, full, x.view(), all.view());
                 matmul(*exec, kept, x.view(), some.view());
                 for (int i = 0; i < some.cols; ++i) {
-                    const TokenId id = ids[static_cast<std::size_t>(i)];
+                    const TokenId id = ids[i];
                     EXPECT_EQ(unpacked(kept, i), unpacked(full, id));
                     for (int m = 0; m < x.rows; ++m) {
                         ASSERT_TRUE(same_bits(some.row(m) + i, all.row(m) + id, 1))

@@ -68,7 +68,7 @@ TEST(TokenRanks, HandleExtremeValues) {
         ranks.resize(columns.size());
         token_ranks(*exec, x.view(), rows, columns, ranks);
         for (int i = 0; i < x.cols; i += 7)
-            ASSERT_EQ(ranks[static_cast<std::size_t>(i)], rank_by_counting(x, 0, i))
+            ASSERT_EQ(ranks[i], rank_by_counting(x, 0, i))
                 << name_of(isa) << " column " << i << " value " << x.at(0, i);
     }
 }

@@ -19,7 +19,7 @@ class RowMajorMatrixTest : public ::testing::TestWithParam<std::tuple<Packing, i
         Rng rng(5);
         Table weights(n, k());
         for (float& v : weights.data) v = static_cast<float>(rng.normal());
-        x_.resize(static_cast<std::size_t>(7 * k()));
+        x_.resize(7 * k());
         for (float& v : x_) v = static_cast<float>(rng.normal());
         matrix_ = pack_as(*exec_, std::get<0>(GetParam()), weights);
     }
@@ -47,9 +47,7 @@ TEST_P(RowMajorMatrixTest, GatheredRowsMatchTheWholeMatrix) {
         std::vector<float> found(static_cast<std::size_t>(7 * count));
         matmul(*exec_, packed.matrix(), x(7), Rows<float>(found.data(), 7, count));
         for (int r = 0; r < 7; ++r)
-            for (int i = 0; i < count; ++i)
-                ASSERT_EQ(found[static_cast<std::size_t>(r * count + i)],
-                          all[static_cast<std::size_t>(r * n + ids[static_cast<std::size_t>(i)])]);
+            for (int i = 0; i < count; ++i) ASSERT_EQ(found[r * count + i], all[r * n + ids[i]]);
         std::vector<float> row(static_cast<std::size_t>(k())), same(row);
         packed.matrix().unpack_row(count - 1, row);
         matrix_.unpack_row(ids.back(), same);
@@ -77,8 +75,7 @@ TEST_P(RowMajorMatrixTest, IndexedRowsMatchTheWholeMatrix) {
                     matmul_rows(*exec, store, ids, in, Rows<float>(found.data(), rows, count));
                     for (int r = 0; r < rows; ++r)
                         for (int i = 0; i < count; ++i)
-                            ASSERT_EQ(found[static_cast<std::size_t>(r * count + i)],
-                                      all[static_cast<std::size_t>(r * n + ids[static_cast<std::size_t>(i)])])
+                            ASSERT_EQ(found[r * count + i], all[r * n + ids[i]])
                                 << name_of(isa) << " " << threads << " threads, " << rows << " rows, place "
                                 << i << " of " << count;
                 }
@@ -98,10 +95,9 @@ TEST_P(RowMajorMatrixTest, SelectedBlocksMatchTheWholeMatrix) {
             matmul_blocks(*exec_, matrix_, blocks, x(rows), Rows<float>(found.data(), rows, columns));
             for (int r = 0; r < rows; ++r)
                 for (int c = 0; c < columns; ++c) {
-                    const int output = 16 * blocks[static_cast<std::size_t>(c / 16)] + c % 16;
+                    const int output = 16 * blocks[c / 16] + c % 16;
                     if (output >= n) continue;  // padding may hold anything
-                    ASSERT_EQ(found[static_cast<std::size_t>(r * columns + c)],
-                              all[static_cast<std::size_t>(r * n + output)]);
+                    ASSERT_EQ(found[r * columns + c], all[r * n + output]);
                 }
         }
 }

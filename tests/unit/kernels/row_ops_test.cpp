@@ -147,8 +147,7 @@ TEST(Rope, RotatesHalfSplitPairs) {
             for (int r = 0; r < 6; ++r) {
                 for (int h = 0; h < heads; ++h) {
                     for (int j = 0; j < dim / 2; ++j) {
-                        const double angle =
-                            positions[static_cast<std::size_t>(r)] * std::pow(10'000.0, -2.0 * j / dim);
+                        const double angle = positions[r] * std::pow(10'000.0, -2.0 * j / dim);
                         const double a = x.at(r, h * dim + j);
                         const double b = x.at(r, h * dim + j + dim / 2);
                         const double allowed = 2e-7 * (std::fabs(a) + std::fabs(b)) + 1e-37;
@@ -175,9 +174,7 @@ TEST(Rope, IsBatchInvariant) {
     std::iota(positions.begin(), positions.end(), 3);
     for (const Isa isa : isas()) {
         check_batch_invariance(isa, hard_table(80, 9 * 64, 1), [&](Exec& exec, Rows<float> x, int first) {
-            rope(exec, x, 9, table,
-                 std::span<const int>(positions).subspan(static_cast<std::size_t>(first),
-                                                         static_cast<std::size_t>(x.rows)));
+            rope(exec, x, 9, table, std::span<const int>(positions).subspan(first, x.rows));
         });
     }
 }

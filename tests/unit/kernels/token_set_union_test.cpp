@@ -70,8 +70,7 @@ TEST(TokenSetUnion, TopKMatchesTheRowsColumnsAlone) {
                         for (int r = 0; r < rows; ++r) {
                             Table own(1, size);
                             for (int i = 0; i < size; ++i) {
-                                const auto at = std::lower_bound(
-                                    all.begin(), all.end(), lists[static_cast<std::size_t>(r * size + i)]);
+                                const auto at = std::lower_bound(all.begin(), all.end(), lists[r * size + i]);
                                 own.row(0)[i] = x.at(r, static_cast<int>(at - all.begin()));
                             }
                             std::vector<std::int32_t> expected(static_cast<std::size_t>(kept));
@@ -80,7 +79,7 @@ TEST(TokenSetUnion, TopKMatchesTheRowsColumnsAlone) {
                             topk(*exec, own.view(), kept, Rows<std::int32_t>(expected.data(), 1, kept),
                                  Rows<float>(best.data(), 1, kept));
                             logsumexp(*exec, own.view(), {&sum, 1});
-                            EXPECT_TRUE(same_bits(&sums[static_cast<std::size_t>(r)], &sum, 1));
+                            EXPECT_TRUE(same_bits(&sums[r], &sum, 1));
                             EXPECT_TRUE(std::equal(expected.begin(), expected.end(), ids.begin() + r * k));
                             EXPECT_TRUE(same_bits(best.data(), values.data() + r * k, kept));
                         }

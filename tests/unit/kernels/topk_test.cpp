@@ -43,11 +43,10 @@ void check_topk(Exec& exec, const Table& x, int k) {
                   rising)
             << "row " << r;
         for (int i = 0; i < k; ++i) {
-            ASSERT_EQ(ids[static_cast<std::size_t>(r * k + i)], expected[static_cast<std::size_t>(i)])
-                << "row " << r << " place " << i;
-            ASSERT_EQ(values.at(r, i), x.at(r, expected[static_cast<std::size_t>(i)]));
+            ASSERT_EQ(ids[r * k + i], expected[i]) << "row " << r << " place " << i;
+            ASSERT_EQ(values.at(r, i), x.at(r, expected[i]));
         }
-        ASSERT_EQ(best[static_cast<std::size_t>(r)], expected[0]);
+        ASSERT_EQ(best[r], expected[0]);
     }
 }
 
@@ -114,8 +113,7 @@ TEST(TopK, KthLargestMatchesSort) {
                 std::sort(sorted.begin(), sorted.end(), std::greater<>{});
                 for (const int k : {1, 2, n / 10 + 1, n / 2 + 1, n * 4 / 5 + 1, n})
                     if (k <= n) {
-                        ASSERT_EQ(kth_largest(row_kernels(*exec), x.data(), n, k),
-                                  sorted[static_cast<std::size_t>(k - 1)])
+                        ASSERT_EQ(kth_largest(row_kernels(*exec), x.data(), n, k), sorted[k - 1])
                             << name_of(isa) << " kind " << kind << " n " << n << " k " << k;
                     }
                 // With the lowest value as a bound.
@@ -170,10 +168,9 @@ TEST(LogSumExp, MatchesDoublePrecisionAtEveryWidth) {
                 for (int c = 0; c < cols && std::isfinite(top); ++c) sum += std::exp(x.at(r, c) - top);
                 const double expected = std::isfinite(top) ? top + std::log(sum) : top;
                 if (std::isfinite(expected)) {
-                    EXPECT_NEAR(out[static_cast<std::size_t>(r)], expected,
-                                1e-6 + 1e-7 * std::fabs(expected));
+                    EXPECT_NEAR(out[r], expected, 1e-6 + 1e-7 * std::fabs(expected));
                 } else {
-                    EXPECT_EQ(out[static_cast<std::size_t>(r)], expected);
+                    EXPECT_EQ(out[r], expected);
                 }
             }
         }
@@ -193,7 +190,7 @@ TEST(LogSumExp, IsIndependentOfThreadsAndBatch) {
             for (int r = 0; r < 20; ++r) {
                 float alone = 0;
                 logsumexp(*exec, x.view().slice(r, 1), {&alone, 1});
-                EXPECT_TRUE(same_bits(&alone, &expected[static_cast<std::size_t>(r)], 1));
+                EXPECT_TRUE(same_bits(&alone, &expected[r], 1));
             }
         }
     }
@@ -201,7 +198,7 @@ TEST(LogSumExp, IsIndependentOfThreadsAndBatch) {
 
 Table block_sums(Exec& exec, Rows<const float> x, float scale, std::vector<float>& tops) {
     Table sums(x.rows, (x.cols + exp_sums_block - 1) / exp_sums_block);
-    tops.assign(static_cast<std::size_t>(x.rows), 0.0f);
+    tops.assign(x.rows, 0.0f);
     exp_sums(exec, x, scale, tops, sums.view());
     return sums;
 }
@@ -220,7 +217,7 @@ TEST(ExpSums, MatchDoubleByBlock) {
                     float top = -infinity;
                     for (int c = 0; c < cols; ++c) top = std::fmax(top, x.at(r, c));
                     if (top == -infinity) top = 0;
-                    EXPECT_EQ(tops[static_cast<std::size_t>(r)], top);
+                    EXPECT_EQ(tops[r], top);
                     for (int b = 0; b * exp_sums_block < cols; ++b) {
                         double expected = 0;
                         for (int c = b * exp_sums_block; c < std::min(cols, (b + 1) * exp_sums_block); ++c) {

@@ -55,7 +55,7 @@ void RandomCapture::run(const std::string& head) {
     out_.push_back(RunStarted{run_, vocab_, anchor});
     now_ = 0;
     prompts_.clear();
-    rounds_of_prompt_.assign(static_cast<std::size_t>(shape_.prompts), 0);
+    rounds_of_prompt_.assign(shape_.prompts, 0);
     for (int p = 0; p < shape_.prompts; ++p) {
         PromptRow prompt;
         prompt.id = ++ids_.prompt;
@@ -111,10 +111,10 @@ void RandomCapture::step(int ordinal) {
     }
     for (int b = 0; b < shape_.batch; ++b) {
         const int p = (ordinal + b) % shape_.prompts;
-        PromptRow& prompt = prompts_[static_cast<std::size_t>(p)];
+        PromptRow& prompt = prompts_[p];
         RoundRecord round_record = round(prompt.id, prompt.generated_tokens);
         round_record.round.step_id = record.step.id;
-        round_record.round.ordinal = rounds_of_prompt_[static_cast<std::size_t>(p)]++;
+        round_record.round.ordinal = rounds_of_prompt_[p]++;
         round_record.round.start_ns = record.step.start_ns;
         round_record.round.end_ns = record.step.end_ns;
         round_record.round.context_length = prompt.prompt_tokens + prompt.generated_tokens;
@@ -226,7 +226,7 @@ void RandomCapture::tree(RoundRecord& record) {
         node.round_id = r.id;
         node.node = n;
         node.parent = n == 0 ? -1 : below(n);
-        node.depth = n == 0 ? 0 : record.nodes[static_cast<std::size_t>(node.parent)].depth + 1;
+        node.depth = n == 0 ? 0 : record.nodes[node.parent].depth + 1;
         node.token_id = below(50);
         node.draft_logprob = n == 0 ? 0.0f : -real();
         node.cum_logprob = -2 * real();

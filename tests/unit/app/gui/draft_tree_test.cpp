@@ -52,7 +52,7 @@ const TreeNode& target_node(const DraftTreeModel& model) {
 std::vector<TreeBox> make_boxes(const std::vector<int>& parents) {
     std::vector<TreeBox> boxes;
     for (const int parent : parents)
-        boxes.push_back({parent, parent < 0 ? 0 : boxes[static_cast<std::size_t>(parent)].depth + 1, 1, 1});
+        boxes.push_back({parent, parent < 0 ? 0 : boxes[parent].depth + 1, 1, 1});
     return boxes;
 }
 
@@ -82,18 +82,18 @@ RC_GTEST_PROP(DraftTreeLayout, NodesKeepTheirDistanceAndEdgesDoNotCross, ()) {
     const std::vector<float> y = layout_tree(boxes);
     std::map<int, std::vector<int>> columns;
     for (int i = 0; i < n; ++i) {
-        RC_ASSERT(y[static_cast<std::size_t>(i)] >= 0.5f - 1e-3f);
-        columns[boxes[static_cast<std::size_t>(i)].depth].push_back(i);
+        RC_ASSERT(y[i] >= 0.5f - 1e-3f);
+        columns[boxes[i].depth].push_back(i);
     }
     for (auto& [depth, nodes] : columns) {
-        const auto node_y = [&](int i) { return y[static_cast<std::size_t>(i)]; };
+        const auto node_y = [&](int i) { return y[i]; };
         std::sort(nodes.begin(), nodes.end(), [&](int a, int b) { return node_y(a) < node_y(b); });
         for (std::size_t k = 1; k < nodes.size(); ++k) {
             RC_ASSERT(node_y(nodes[k]) - node_y(nodes[k - 1]) >= 0.999f);
             if (depth == 0) continue;
             // edges between two columns cross if and only if the parents have the opposite order
-            const int a = parents[static_cast<std::size_t>(nodes[k - 1])];
-            const int b = parents[static_cast<std::size_t>(nodes[k])];
+            const int a = parents[nodes[k - 1]];
+            const int b = parents[nodes[k]];
             RC_ASSERT(a == b || node_y(a) < node_y(b));
         }
     }
@@ -105,8 +105,7 @@ DraftTreeModel wide_tree(int n, int accepted) {
     round.nodes = {node(0, -1, 0, 5, 1.0)};
     for (int i = 1; i < n; ++i) {
         const int parent = *rc::gen::inRange(std::max(0, i - 9), i);
-        round.nodes.push_back(
-            node(i, parent, round.nodes[static_cast<std::size_t>(parent)].depth + 1, i % 6, 0.9 / i));
+        round.nodes.push_back(node(i, parent, round.nodes[parent].depth + 1, i % 6, 0.9 / i));
     }
     std::size_t last = 0;
     for (int level = 0; level < accepted; ++level)
@@ -130,7 +129,7 @@ RC_GTEST_PROP(DraftTreeLayout, TargetTokenCoversNoDraftNodeOrEdge, ()) {
         if (&drafted == &target || drafted.depth < target.depth || drafted.depth > target.depth + 1) continue;
         RC_ASSERT(clear(drafted.y - drafted.rows / 2, drafted.y + drafted.rows / 2));
         if (drafted.depth == target.depth) continue;  // its edge starts in the target's column
-        const TreeNode& from = model.nodes[static_cast<std::size_t>(drafted.parent)];
+        const TreeNode& from = model.nodes[drafted.parent];
         RC_ASSERT(clear(std::min(from.y, drafted.y), std::max(from.y, drafted.y)));
     }
     for (const TreeNode& on_path : model.nodes) {
@@ -154,8 +153,7 @@ RC_GTEST_PROP(DraftTreeLayout, GrowingTreeNodesDoNotMove, ()) {
         const std::vector<float> y = layout_growing_tree(boxes);
         for (std::size_t i = 0; i < before.size(); ++i) RC_ASSERT(y[i] == before[i]);
         for (std::size_t i = level_start + 1; i < y.size(); ++i) RC_ASSERT(y[i] >= y[i - 1] + 1);
-        for (std::size_t i = level_start; i < y.size(); ++i)
-            RC_ASSERT(y[i] >= y[static_cast<std::size_t>(boxes[i].parent)]);
+        for (std::size_t i = level_start; i < y.size(); ++i) RC_ASSERT(y[i] >= y[boxes[i].parent]);
         before = y;
     }
 }
@@ -198,7 +196,7 @@ TEST(DraftTree, ShowsTheTargetsTokenAfterTheAcceptedPath) {
     EXPECT_TRUE(target.covered);
     EXPECT_NEAR(target.target_probability.value_or(0), 0.41, 1e-6);
     EXPECT_EQ(target.target_rank, 1);
-    const TreeNode& last = model.nodes[static_cast<std::size_t>(target.parent)];
+    const TreeNode& last = model.nodes[target.parent];
     EXPECT_TRUE(last.last_accepted);
     ASSERT_EQ(last.top.size(), 2u);
     EXPECT_EQ(last.top[0].text, "\"\\n\"");
@@ -296,10 +294,9 @@ TEST(DraftTree, ShowsInvalidUtf8AsHexBytes) {
               "\" <E2 82>\" (p 0.70)");
     EXPECT_THAT(describe_node(model, 1)[0], testing::StartsWith("<F0 9F>  id 0"));
     EXPECT_EQ(token_label(built.snapshot(), &built.snapshot().runs[0], 3), "#3") << "no bytes: its id";
-    EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_node(model).parent)].top[0].text,
-              "\"\xF0\x9F\x99\x82\"");
+    EXPECT_EQ(model.nodes[target_node(model).parent].top[0].text, "\"\xF0\x9F\x99\x82\"");
     replace_missing_glyphs(model, [](char32_t) { return false; });
-    EXPECT_EQ(model.nodes[static_cast<std::size_t>(target_node(model).parent)].top[0].text, "\"<U+1F642>\"");
+    EXPECT_EQ(model.nodes[target_node(model).parent].top[0].text, "\"<U+1F642>\"");
 }
 
 }  // namespace

@@ -214,8 +214,7 @@ TEST(PhaseTable, ExplainsAnEmptyTable) {
 
 TEST(PhaseTable, HeadPhasesMatchTheCostModel) {
     for (const PhaseRow& row : phase_rows) {
-        const std::string_view top =
-            row.parent_id != 0 ? phase_rows[static_cast<std::size_t>(row.parent_id)].name : row.name;
+        const std::string_view top = row.parent_id != 0 ? phase_rows[row.parent_id].name : row.name;
         const bool expected = top == "router" || top == "head" || top == "topk" || top == "gather";
         EXPECT_EQ(is_head_phase(row.id), expected) << row.name;
     }

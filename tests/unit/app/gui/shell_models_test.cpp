@@ -195,7 +195,7 @@ TEST(Rounds, DominantPhaseIsTheLongestAndSharesAreOfTheStep) {
     RoundsModel model;
     update_rounds(model, *synthetic_snapshot(10), 1);
     for (const RoundCell& cell : model.cells) {
-        EXPECT_EQ(phase_rows[static_cast<std::size_t>(cell.dominant_phase)].name, "verify");
+        EXPECT_EQ(phase_rows[cell.dominant_phase].name, "verify");
         EXPECT_GT(cell.dominant_share, 0.5);
         EXPECT_LT(cell.dominant_share, 1.0);
     }
@@ -226,7 +226,7 @@ TEST(Rounds, RangeLimitsTheCounts) {
     const AcceptanceModel model =
         build_acceptance(rounds, *snapshot, TimeRange{fifth.start_ns + 1, fifth.end_ns - 1});
     EXPECT_EQ(model.rounds, 1);
-    EXPECT_EQ(model.histogram[static_cast<std::size_t>(fifth.accepted)], 1);
+    EXPECT_EQ(model.histogram[fifth.accepted], 1);
 }
 
 TEST(Text, PiecesJoinToTheOutputAndKnowTheirRound) {

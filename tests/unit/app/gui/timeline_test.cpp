@@ -175,8 +175,7 @@ RC_GTEST_PROP(TimelineRow, CopiesStayUnchangedWhileTheRowGrowsAndShrinks, ()) {
     RC_ASSERT(contents(view) == all);
     view.busy_by_phase(0, view.size(), sums);
     expected.fill(0);
-    for (const auto& [start, end, phase, source] : all)
-        expected[static_cast<std::size_t>(phase)] += end - start;
+    for (const auto& [start, end, phase, source] : all) expected[phase] += end - start;
     RC_ASSERT(sums == expected);
 }
 
@@ -253,8 +252,7 @@ RC_GTEST_PROP(TimelineIndex, ContainsEverySpanOnceAtEveryZoom, ()) {
         for (int n = *rc::gen::inRange(1, 20); n > 0 && i < all.size(); --n, ++i) {
             some.spans.push_back(span(all[i].phase, all[i].start, all[i].end));
             some.spans.back().run_id = 1;
-            expected[static_cast<std::size_t>(all[i].phase)] +=
-                std::max<TimeNs>(all[i].end - all[i].start, 0);
+            expected[all[i].phase] += std::max<TimeNs>(all[i].end - all[i].start, 0);
         }
         built.capture().apply(some);
         index.update(built.snapshot(), 1);

@@ -226,7 +226,7 @@ TEST_F(EngineHostTest, NvtxRangesMatchTheSpans) {
         if (range.domain == "draftscope") ++seen[range.name];
     const auto snapshot = recorder_.snapshot();
     for (std::size_t i = 0; i < snapshot->spans.size(); ++i)
-        ++recorded[std::string(phase_rows[static_cast<std::size_t>(snapshot->spans[i].phase_id)].name)];
+        ++recorded[std::string(phase_rows[snapshot->spans[i].phase_id].name)];
     EXPECT_EQ(seen, recorded);
     for (const char* phase : {"prefill", "backbone", "head", "topk", "verify", "accept", "commit"})
         EXPECT_GT(recorded[phase], 0) << phase;

@@ -121,7 +121,7 @@ TEST_P(Batch, ReplacesASequenceThatEndsByTheNextPrompt) {
     const auto expected = plain();
     ASSERT_EQ(list.outcomes.size(), prompts_.size());
     for (const auto& [place, outcome] : list.outcomes)
-        EXPECT_EQ(outcome.tokens, expected[static_cast<std::size_t>(place)].tokens) << place;
+        EXPECT_EQ(outcome.tokens, expected[place].tokens) << place;
     std::size_t largest = 0;
     std::set<std::size_t> sizes;
     for (const StepRecord& step : RecordList::of<StepRecord>(sink.take())) {
@@ -274,7 +274,7 @@ TEST_P(Batch, ACancelledRunKeepsTheTextOfEverySequence) {
     EXPECT_LT(started.size(), prompts_.size());
     int cancelled = 0;
     for (const auto& [place, outcome] : list.outcomes) {
-        const auto& whole = expected[static_cast<std::size_t>(place)].tokens;
+        const auto& whole = expected[place].tokens;
         ASSERT_LE(outcome.tokens.size(), whole.size());
         EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(), whole.begin()));
         EXPECT_FALSE(outcome.tokens.empty());
@@ -284,7 +284,7 @@ TEST_P(Batch, ACancelledRunKeepsTheTextOfEverySequence) {
 }
 
 TEST_P(Batch, AnErrorClosesTheRecordsOfActivePrompts) {
-    prompts_[static_cast<std::size_t>(setting_.batch)] = {1, 13};  // the first one that replaces another
+    prompts_[setting_.batch] = {1, 13};  // the first one that replaces another
     PromptList list(prompts_);
     RecordList sink;
     const Error error = fixture_.run(setting_, list, &sink);

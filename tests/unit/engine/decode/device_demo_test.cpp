@@ -23,7 +23,7 @@ Row row_of(std::span<const float> logits) {
     float second = -1e30f;
     for (std::size_t i = 0; i < logits.size(); ++i)
         if (static_cast<int>(i) != row.best) second = std::max(second, logits[i]);
-    row.margin = logits[static_cast<std::size_t>(row.best)] - second;
+    row.margin = logits[row.best] - second;
     return row;
 }
 

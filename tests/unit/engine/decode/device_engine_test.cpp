@@ -408,7 +408,7 @@ TEST_P(DeviceEngine, RoundsAreRecordedWithoutTheLogits) {
                 for (const NodeRow& node : round.nodes) {
                     if (node.parent < 0) continue;
                     ++drafts;
-                    const NodeRow& parent = round.nodes[static_cast<std::size_t>(node.parent)];
+                    const NodeRow& parent = round.nodes[node.parent];
                     EXPECT_TRUE(*node.target_prob >= 0 && *node.target_prob <= 1);
                     seen[node.parent] += static_cast<double>(*node.target_prob);
                     if (node.token_id == parent.target_token_id) {
@@ -425,7 +425,7 @@ TEST_P(DeviceEngine, RoundsAreRecordedWithoutTheLogits) {
                 }
                 for (const auto& [parent, sum] : seen) EXPECT_LE(sum, 1.0 + 1e-5);
                 for (const NodeTopRow& top : round.tops) {
-                    const NodeRow& node = round.nodes[static_cast<std::size_t>(top.node)];
+                    const NodeRow& node = round.nodes[top.node];
                     if (temperature == 0 && top.rank == 0) {
                         EXPECT_EQ(top.token_id, node.target_token_id);
                     }

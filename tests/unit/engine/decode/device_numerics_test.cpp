@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/numel.h"
 #include "engine/decode/exact_check.h"
 #include "kernels/matmul.h"
 #include "tests/support/decode_fixture.h"
@@ -103,14 +104,12 @@ TEST_P(DeviceNumerics, ProductsOfTheLibraryAreOurs) {
     Rng rng(3);
     for (const auto& [n, rows] : {std::pair(64, 33), {50, 130}, {1031, 64}, {7, 200}}) {
         const auto values = static_cast<std::size_t>(k);
-        std::vector<float> weights(static_cast<std::size_t>(n) * values),
-            x(static_cast<std::size_t>(rows) * values);
+        std::vector<float> weights(numel(n, values)), x(numel(rows, values));
         for (float& value : weights) value = static_cast<float>(rng.normal());
         for (float& value : x) value = static_cast<float>(rng.normal());
-        const kernels::Matrix matrix =
-            kernels::Matrix::pack(*on_.exec, kernels::Precision::bf16, n, k, [&](int row, float* to) {
-                std::copy_n(weights.data() + static_cast<std::size_t>(row) * values, values, to);
-            });
+        const kernels::Matrix matrix = kernels::Matrix::pack(
+            *on_.exec, kernels::Precision::bf16, n, k,
+            [&](int row, float* to) { std::copy_n(weights.data() + row_offset(row, values), values, to); });
         std::vector<float> bias(static_cast<std::size_t>(n), 0.5f);
         std::vector<float> ours(static_cast<std::size_t>(n * rows)), theirs = ours;
         for (std::vector<float>* y : {&ours, &theirs}) {

@@ -451,7 +451,7 @@ TEST_P(DeviceRounds, WaitOnce) {
                     setting.verify = "pq";
                 }
                 prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}, {4, 8, 1, 12, 6, 10}, {2, 3, 5, 7, 11, 1}};
-                prompts_.resize(static_cast<std::size_t>(batch));
+                prompts_.resize(batch);
                 // What the prompts cost is the same for texts of any length; the first run makes the head,
                 // too.
                 int made[2], waits[2];

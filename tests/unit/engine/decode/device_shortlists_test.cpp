@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/numel.h"
 #include "kernels/head_shortlists.h"
 #include "kernels/matmul.h"
 #include "tests/unit/engine/decode/device_rig.h"
@@ -27,8 +28,7 @@ class DeviceShortlistsTest : public ::testing::TestWithParam<std::string> {
         return out;
     }
     Matrix matrix(int n, int columns, std::uint64_t seed) {
-        const std::vector<float> all =
-            values(static_cast<std::size_t>(n) * static_cast<std::size_t>(columns), seed);
+        const std::vector<float> all = values(numel(n, columns), seed);
         return Matrix::pack(*on_.exec, kernels::Precision::bf16, n, columns, [&](int row, float* out) {
             std::copy_n(all.begin() + std::ptrdiff_t{row} * columns, columns, out);
         });
@@ -42,7 +42,7 @@ class DeviceShortlistsTest : public ::testing::TestWithParam<std::string> {
         std::vector<int> order(static_cast<std::size_t>(count));
         std::iota(order.begin(), order.end(), 0);
         std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return row[a] > row[b]; });
-        order.resize(static_cast<std::size_t>(kept));
+        order.resize(kept);
         return order;
     }
 
@@ -68,7 +68,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 if (some_held) {
                     row_of.assign(vocab, 0);
                     for (std::size_t i = 0; i < held.size(); ++i)
-                        row_of[static_cast<std::size_t>(held[i])] = static_cast<std::int32_t>(i);
+                        row_of[held[i]] = static_cast<std::int32_t>(i);
                 }
                 const int columns = ranked.empty() ? vocab : static_cast<int>(ranked.size());
                 const Matrix down = matrix(rank, d, 1), up = matrix(columns, rank, 2),
@@ -94,24 +94,24 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 for (int r = 0; r < rows; ++r) {
                     std::vector<int> list = best(scores.data() + r * columns, columns, size);
                     for (int& one : list)
-                        if (!ranked.empty()) one = ranked[static_cast<std::size_t>(one)];
+                        if (!ranked.empty()) one = ranked[one];
                     std::sort(list.begin(), list.end());
                     all.insert(all.end(), list.begin(), list.end());
                     EXPECT_TRUE(std::equal(list.begin(), list.end(), chosen.begin() + r * size));
                     std::vector<float> own;
                     double sum = 0;
                     for (const int token : list) {
-                        const int row = row_of.empty() ? token : row_of[static_cast<std::size_t>(token)];
-                        own.push_back(exact[static_cast<std::size_t>(r * head.n() + row)]);
+                        const int row = row_of.empty() ? token : row_of[token];
+                        own.push_back(exact[r * head.n() + row]);
                         sum += std::exp(static_cast<double>(own.back()));
                     }
                     const std::vector<int> order = best(own.data(), size, k);
                     for (int i = 0; i < k; ++i) {
-                        const auto at = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
-                        EXPECT_EQ(ids[static_cast<std::size_t>(r * k + i)], list[at]);
-                        EXPECT_EQ(logits[static_cast<std::size_t>(r * k + i)], own[at]);
+                        const auto at = static_cast<std::size_t>(order[i]);
+                        EXPECT_EQ(ids[r * k + i], list[at]);
+                        EXPECT_EQ(logits[r * k + i], own[at]);
                     }
-                    EXPECT_NEAR(sums[static_cast<std::size_t>(r)], std::log(sum), 1e-4);
+                    EXPECT_NEAR(sums[r], std::log(sum), 1e-4);
                 }
                 std::sort(all.begin(), all.end());
                 all.erase(std::unique(all.begin(), all.end()), all.end());

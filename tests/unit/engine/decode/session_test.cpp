@@ -142,7 +142,7 @@ TEST_F(Session, AcceptedNodesAreARootPathThatSpellsTheTokens) {
         }
         for (const NodeTopRow& top : record.tops) {
             if (top.rank > 0) continue;
-            EXPECT_EQ(top.token_id, record.nodes[static_cast<std::size_t>(top.node)].target_token_id);
+            EXPECT_EQ(top.token_id, record.nodes[top.node].target_token_id);
         }
         for (const NodeRow& node : record.nodes) {
             EXPECT_EQ(node.target_prob.has_value(), node.parent >= 0);
@@ -289,20 +289,19 @@ TEST_P(SessionProbabilities, MatchTheTargetAfterThePath) {
             if (node.parent >= 0) prefix.push_back(node.token_id);
             if (positions == record.round.committed) break;
             const auto p = distribution(fixture_, prefix, GetParam());
-            for (TokenId t = 0; t < 13; ++t)
-                mass += head.covers(nullptr, t, 0) ? p[static_cast<std::size_t>(t)] : 0;
+            for (TokenId t = 0; t < 13; ++t) mass += head.covers(nullptr, t, 0) ? p[t] : 0;
             ++positions;
-            EXPECT_NEAR(*node.target_token_prob, p[static_cast<std::size_t>(node.target_token_id)], 1e-4);
+            EXPECT_NEAR(*node.target_token_prob, p[node.target_token_id], 1e-4);
             for (const NodeRow& child : record.nodes) {
                 if (child.parent != node.node) continue;
-                const double own = p[static_cast<std::size_t>(child.token_id)];
+                const double own = p[child.token_id];
                 EXPECT_NEAR(*child.target_prob, own, 1e-4);
                 EXPECT_EQ(*child.target_rank,
                           std::count_if(p.begin(), p.end(), [&](double q) { return q > own; }));
             }
             for (const NodeTopRow& top : record.tops) {
                 if (top.node != node.node) continue;
-                EXPECT_NEAR(top.target_prob, p[static_cast<std::size_t>(top.token_id)], 1e-4);
+                EXPECT_NEAR(top.target_prob, p[top.token_id], 1e-4);
             }
         }
         EXPECT_NEAR(*record.head_evals[0].covered_mass, mass / positions, 1e-4);

@@ -141,15 +141,12 @@ TEST_F(Eagle2, BranchesAreIndependent) {
             int next = -1;
             for (int child = 1; child < tree.size(); ++child) {
                 const auto c = static_cast<std::size_t>(child);
-                if (tree.parents[c] == node &&
-                    tree.tokens[c] == chain.tokens[static_cast<std::size_t>(depth)]) {
+                if (tree.parents[c] == node && tree.tokens[c] == chain.tokens[depth]) {
                     next = child;
                 }
             }
             if (next < 0) break;  // the beam left the greedy path
-            EXPECT_EQ(tree.logprobs[static_cast<std::size_t>(next)],
-                      chain.logprobs[static_cast<std::size_t>(depth)])
-                << "known " << known << " depth " << depth;
+            EXPECT_EQ(tree.logprobs[next], chain.logprobs[depth]) << "known " << known << " depth " << depth;
             node = next;
         }
         EXPECT_NE(node, 0);

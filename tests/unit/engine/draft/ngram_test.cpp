@@ -30,7 +30,7 @@ class NgramTest : public ::testing::Test {
         EXPECT_TRUE(drafter.expand(context, {&job, 1}).ok());
         EXPECT_EQ(job.out.tokens[0], tokens.back());
         for (int i = 0; i < job.out.size(); ++i) {
-            EXPECT_EQ(job.out.parents[static_cast<std::size_t>(i)], i - 1);
+            EXPECT_EQ(job.out.parents[i], i - 1);
         }
         EXPECT_EQ(job.out.mask.nodes(), job.out.size());
         EXPECT_TRUE(job.rows_per_call.empty());
@@ -101,7 +101,7 @@ Tokens by_search(const Tokens& tokens, int max, int min, int drafts) {
             if (!std::equal(tokens.end() - n, tokens.end(), tokens.begin() + end - n)) continue;
             Tokens drafted, all = tokens;
             for (int i = 0; i < drafts; ++i) {
-                drafted.push_back(all[static_cast<std::size_t>(end + i)]);
+                drafted.push_back(all[end + i]);
                 all.push_back(drafted.back());
             }
             return drafted;

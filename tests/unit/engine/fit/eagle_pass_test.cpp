@@ -55,8 +55,7 @@ class TinyPass {
             const auto rows = pass.lm_head_input(s);
             for (int r = 0; r < slots; ++r)
                 for (std::size_t j = 0; j < rows.row(r).size(); ++j)
-                    sum += static_cast<double>(rows.row(r)[j]) *
-                           static_cast<double>(wanted_[static_cast<std::size_t>(s)].row(r)[j]);
+                    sum += static_cast<double>(rows.row(r)[j]) * static_cast<double>(wanted_[s].row(r)[j]);
         }
         return sum;
     }
@@ -117,7 +116,7 @@ TEST(EaglePass, LaterSlotsDoNotAffectEarlierOnes) {
     tiny.loss(pass);
     for (int s = 0; s < TinyPass::steps; ++s) {
         const auto row = pass.lm_head_input(s).row(1);
-        EXPECT_EQ(std::vector<float>(row.begin(), row.end()), before[static_cast<std::size_t>(s)]) << s;
+        EXPECT_EQ(std::vector<float>(row.begin(), row.end()), before[s]) << s;
     }
 }
 

@@ -34,11 +34,11 @@ class TextList final : public TextSource {
     explicit TextList(std::vector<FitText> texts) : texts_(std::move(texts)) {}
     int texts() const override { return static_cast<int>(texts_.size()); }
     int generated(int text) const override {
-        const FitText& from = texts_[static_cast<std::size_t>(text)];
+        const FitText& from = texts_[text];
         return static_cast<int>(from.tokens.size()) - from.prompt_tokens;
     }
-    Result<FitText> load(int text) override { return texts_[static_cast<std::size_t>(text)]; }
-    const FitText& text(int index) const { return texts_[static_cast<std::size_t>(index)]; }
+    Result<FitText> load(int text) override { return texts_[text]; }
+    const FitText& text(int index) const { return texts_[index]; }
 
   private:
     std::vector<FitText> texts_;
@@ -165,12 +165,12 @@ TEST_F(FitHead, CollectedRowsBelongToTheirTextPositions) {
             for (std::size_t j = 0; j < 32; ++j) logit += row[j] * hidden[j];
             if (logit > top) top = logit, best = id;
         }
-        EXPECT_EQ(best, text.token[static_cast<std::size_t>(i)]) << i;
+        EXPECT_EQ(best, text.token[i]) << i;
     }
     // The argument of begin_level is the embedding of one token.
     std::vector<float> seen(32), embedding(32);
     samples->text.embedding.read(0, seen);
-    const TokenId root = texts_->text(0).tokens[static_cast<std::size_t>(texts_->text(0).prompt_tokens)];
+    const TokenId root = texts_->text(0).tokens[texts_->text(0).prompt_tokens];
     target_->embed({&root, 1}, {embedding.data(), 1, 32});
     for (std::size_t j = 0; j < 32; ++j)
         EXPECT_NEAR(seen[j], embedding[j], 0.01f * std::abs(embedding[j]) + 1e-6f);

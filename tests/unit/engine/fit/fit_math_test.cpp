@@ -31,8 +31,7 @@ Dense random_dense(int rows, int cols, std::uint64_t seed, double scale = 1.0) {
 Dense uneven_hiddens(int rows, int width, std::uint64_t seed) {
     Dense h = random_dense(rows, width, seed);
     for (int r = 0; r < rows; ++r)
-        for (int j = 0; j < width; ++j)
-            h.row(r)[static_cast<std::size_t>(j)] *= j == 3 ? 20.0f : 1.0f / (1 + j);
+        for (int j = 0; j < width; ++j) h.row(r)[j] *= j == 3 ? 20.0f : 1.0f / (1 + j);
     return h;
 }
 
@@ -96,9 +95,8 @@ TEST_F(LowRankFactors, ReachTheSmallestPossibleError) {
     for (int i = 0; i < 12; ++i)
         for (int j = 0; j < 12; ++j)
             for (int r = 0; r < weights_.rows; ++r)
-                gram[static_cast<std::size_t>(i * 12 + j)] +=
-                    static_cast<double>(weights_.row(r)[static_cast<std::size_t>(i)]) *
-                    static_cast<double>(weights_.row(r)[static_cast<std::size_t>(j)]);
+                gram[i * 12 + j] +=
+                    static_cast<double>(weights_.row(r)[i]) * static_cast<double>(weights_.row(r)[j]);
     const SymmetricEigen best = symmetric_eigen(square_product(square_product(root, gram, 12), root, 12), 12);
     for (const int rank : {1, 3, 6, 11}) {
         const double least = std::accumulate(best.values.begin() + rank, best.values.end(), 0.0);
@@ -386,7 +384,7 @@ TEST(SphericalKmeans, NeverGetsWorseAndConverges) {
         const Dense cosines = product(rows, clusters->centres);
         for (int r = 0; r < rows.rows; ++r) {
             const auto row = cosines.row(r);
-            const auto mine = static_cast<std::size_t>(clusters->cluster_of[static_cast<std::size_t>(r)]);
+            const auto mine = static_cast<std::size_t>(clusters->cluster_of[r]);
             EXPECT_GE(row[mine], *std::max_element(row.begin(), row.end()) - 1e-3f);
         }
         EXPECT_EQ(clusters->cluster_of,
@@ -404,7 +402,7 @@ TEST(BalancedGroups, AreEqualAndGiveFrequentTokensTheirNearestGroup) {
     std::iota(order.rbegin(), order.rend(), 0);
     const auto groups = balanced_groups(*exec, rows.view(), *clusters, order);
     std::vector<int> sizes(5);
-    for (const std::int32_t group : groups) ++sizes[static_cast<std::size_t>(group)];
+    for (const std::int32_t group : groups) ++sizes[group];
     for (const int size : sizes) EXPECT_LE(size, 21);
     EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), 0), 103);
     EXPECT_EQ(groups[102], clusters->cluster_of[102]);  // first in `order`
@@ -425,9 +423,8 @@ TEST(RouterTraining, LearnsWhichGroupsHoldTheBestTokens) {
         const auto row = scores.row(r);
         std::vector<TokenId> order(40);
         std::iota(order.begin(), order.end(), 0);
-        std::partial_sort(order.begin(), order.begin() + 2, order.end(), [&](TokenId a, TokenId b) {
-            return row[static_cast<std::size_t>(a)] > row[static_cast<std::size_t>(b)];
-        });
+        std::partial_sort(order.begin(), order.begin() + 2, order.end(),
+                          [&](TokenId a, TokenId b) { return row[a] > row[b]; });
         rows.top.insert(rows.top.end(), order.begin(), order.begin() + 2);
     }
     std::vector<std::int32_t> group_of(40);

@@ -92,7 +92,7 @@ void read_everything(const WeightSource& weights) {
     for (const std::string& name : weights.names()) {
         const TensorInfo& info = *weights.find(name);
         if (info.rows() == 0 || info.cols() == 0) continue;
-        row.resize(static_cast<std::size_t>(info.cols()));
+        row.resize(info.cols());
         for (const std::int64_t r : {std::int64_t{0}, info.rows() / 2, info.rows() - 1})
             weights.read_row(info, r, row.data());
         (void)weights.read_integers(name);

@@ -46,7 +46,7 @@ std::string open_bytes(const std::string& bytes) {
     std::vector<float> row;
     for (const std::string& name : file->weights->names()) {
         const TensorInfo& info = *file->weights->find(name);
-        row.resize(static_cast<std::size_t>(info.cols()));
+        row.resize(info.cols());
         for (std::int64_t r = 0; r < info.rows(); ++r) file->weights->read_row(info, r, row.data());
     }
     for (const TokenId id : file->tokenizer->encode("The hello, 12 <|im_end|>", true))

@@ -132,8 +132,8 @@ TEST(HfFolder, ComputesLlama3RopeScaling) {
     ASSERT_TRUE(hf.ok()) << hf.error().message;
     const std::vector<float>& divisors = hf->config.rope_divisors;
     ASSERT_EQ(divisors.size(), 64u);
-    for (int j = 0; j <= 28; ++j) EXPECT_FLOAT_EQ(divisors[static_cast<std::size_t>(j)], 1.0f) << j;
-    for (int j = 35; j < 64; ++j) EXPECT_FLOAT_EQ(divisors[static_cast<std::size_t>(j)], 8.0f) << j;
+    for (int j = 0; j <= 28; ++j) EXPECT_FLOAT_EQ(divisors[j], 1.0f) << j;
+    for (int j = 35; j < 64; ++j) EXPECT_FLOAT_EQ(divisors[j], 8.0f) << j;
     for (std::size_t j = 29; j < 35; ++j) {
         EXPECT_GT(divisors[j], divisors[j - 1]);
         EXPECT_LT(divisors[j], 8.0f);

@@ -65,11 +65,9 @@ class Clusters : public HeadFixture {
         for (int r = 0; r < x.rows; ++r) {
             std::vector<int> order(groups);
             std::iota(order.begin(), order.end(), 0);
-            std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-                return scores[static_cast<std::size_t>(r * groups + a)] >
-                       scores[static_cast<std::size_t>(r * groups + b)];
-            });
-            order.resize(static_cast<std::size_t>(count));
+            std::stable_sort(order.begin(), order.end(),
+                             [&](int a, int b) { return scores[r * groups + a] > scores[r * groups + b]; });
+            order.resize(count);
             found.push_back(order);
         }
         return found;
@@ -77,8 +75,7 @@ class Clusters : public HeadFixture {
     std::vector<TokenId> support(const std::vector<int>& chosen) const {
         std::vector<TokenId> ids;
         for (TokenId id = 0; id < vocab; ++id)
-            if (id == 0 || id == 2 ||
-                std::find(chosen.begin(), chosen.end(), map_[static_cast<std::size_t>(id)]) != chosen.end())
+            if (id == 0 || id == 2 || std::find(chosen.begin(), chosen.end(), map_[id]) != chosen.end())
                 ids.push_back(id);
         return ids;
     }
@@ -99,8 +96,8 @@ TEST_F(Clusters, CoralReadsGroupsSelectedByRouter) {
         const Proposal alone = propose(*apart, 1, 9);
         std::set<TokenId> of_a;
         for (int r = 0; r < rows; ++r) {
-            const auto own = support(chosen[static_cast<std::size_t>(r)]);
-            expect_row(found, r, logits[static_cast<std::size_t>(r)], own);
+            const auto own = support(chosen[r]);
+            expect_row(found, r, logits[r], own);
             expect_same_row(alone, r, found, r);
             expect_same_row(propose(*head, input().slice(r, 1), 1, 9, {}), 0, found, r);
             if (r < 3) of_a.insert(own.begin(), own.end());
@@ -113,9 +110,8 @@ TEST_F(Clusters, CoralReadsGroupsSelectedByRouter) {
         EXPECT_EQ(ids, std::vector<TokenId>(of_a.begin(), of_a.end()));
         const auto all = scores(*head, 1);
         for (int r = 0; r < rows; ++r)
-            for (const TokenId id : support(chosen[static_cast<std::size_t>(r)]))
-                EXPECT_EQ(all[static_cast<std::size_t>(r * vocab + id)],
-                          logits[static_cast<std::size_t>(r)][static_cast<std::size_t>(id)]);
+            for (const TokenId id : support(chosen[r]))
+                EXPECT_EQ(all[r * vocab + id], logits[r][static_cast<std::size_t>(id)]);
         EXPECT_GT(std::count_if(all.begin(), all.end(), [](float v) { return std::isinf(v); }), 0);
     }
 }
@@ -130,9 +126,7 @@ TEST_F(Clusters, AllGroupsEqualFullHead) {
     for (const Proposal& found : {coral, dyna}) {
         EXPECT_EQ(found.ids, expected.ids);
         EXPECT_EQ(found.logits, expected.logits);
-        for (int r = 0; r < rows; ++r)
-            EXPECT_NEAR(found.logsumexp[static_cast<std::size_t>(r)],
-                        expected.logsumexp[static_cast<std::size_t>(r)], 1e-5);
+        for (int r = 0; r < rows; ++r) EXPECT_NEAR(found.logsumexp[r], expected.logsumexp[r], 1e-5);
     }
 }
 
@@ -155,8 +149,8 @@ TEST_F(Clusters, DynaSpecRoutesOnSideStreamByEmbeddingAndPreviousHidden) {
         EXPECT_TRUE(saw(Phase::head));
         std::set<TokenId> together;
         for (int r = 0; r < rows; ++r) {
-            const auto own = support(chosen[static_cast<std::size_t>(r)]);
-            expect_row(found, r, logits[static_cast<std::size_t>(r)], own);
+            const auto own = support(chosen[r]);
+            expect_row(found, r, logits[r], own);
             together.insert(own.begin(), own.end());
             const Proposal alone = propose_begun(*head, embeddings.slice(r, 1), parents.slice(r, 1),
                                                  input().slice(r, 1), level, 9, {nullptr});
@@ -193,9 +187,9 @@ TEST_F(Clusters, TrimmedDrafterHeadHasSmallerGroups) {
     const auto head = make("coral:active=3");
     const Proposal found = propose(*head, 0, 6);
     for (int r = 0; r < rows; ++r) {
-        std::vector<TokenId> ids = support(chosen[static_cast<std::size_t>(r)]);
+        std::vector<TokenId> ids = support(chosen[r]);
         std::erase_if(ids, [](TokenId id) { return id % 2 == 0; });
-        expect_row(found, r, logits[static_cast<std::size_t>(r)], ids);
+        expect_row(found, r, logits[r], ids);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "kernels/matmul.h"
 
@@ -107,7 +108,7 @@ Proposal HeadFixture::propose(LmHead& head, int level, int k, std::vector<HeadSt
 
 Proposal HeadFixture::propose(LmHead& head, Rows<const float> input, int level, int k,
                               std::vector<HeadState*> states) {
-    states.resize(static_cast<std::size_t>(input.rows), nullptr);
+    states.resize(input.rows, nullptr);
     PhaseRecorder phases;
     ProposeContext context{*exec_, phases, level};
     Proposal out;
@@ -144,7 +145,7 @@ std::vector<float> HeadFixture::scores(LmHead& head, int level, const HeadState*
 }
 
 std::vector<std::vector<float>> HeadFixture::dense() {
-    std::vector<float> logits(static_cast<std::size_t>(rows) * padded);
+    std::vector<float> logits(numel(rows, padded));
     kernels::matmul(*exec_, matrix_, input(), Rows<float>(logits.data(), rows, padded));
     std::vector<std::vector<float>> found;
     for (int r = 0; r < rows; ++r)
@@ -159,7 +160,7 @@ bool HeadFixture::saw(Phase phase, Lane lane) const {
 
 void expect_row(const Proposal& found, int row, const std::vector<float>& logits,
                 const std::vector<TokenId>& support) {
-    const auto logit = [&](TokenId id) { return logits[static_cast<std::size_t>(id)]; };
+    const auto logit = [&](TokenId id) { return logits[id]; };
     std::vector<TokenId> order = support;
     std::sort(order.begin(), order.end(),
               [&](TokenId a, TokenId b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
@@ -173,8 +174,8 @@ void expect_row(const Proposal& found, int row, const std::vector<float>& logits
     }
     for (int i = 0; i < kept; ++i) {
         const auto cell = static_cast<std::size_t>(row * found.k + i);
-        EXPECT_EQ(found.ids[cell], order[static_cast<std::size_t>(i)]) << "row " << row << " rank " << i;
-        EXPECT_EQ(found.logits[cell], logit(order[static_cast<std::size_t>(i)])) << "row " << row;
+        EXPECT_EQ(found.ids[cell], order[i]) << "row " << row << " rank " << i;
+        EXPECT_EQ(found.logits[cell], logit(order[i])) << "row " << row;
     }
 }
 

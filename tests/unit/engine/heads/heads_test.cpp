@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "engine/heads/head.h"
 #include "kernels/matmul.h"
@@ -48,7 +49,7 @@ class Heads : public ::testing::TestWithParam<kernels::Precision> {
 
     Rows<const float> input() const { return {inputs_.data(), static_cast<int>(rows_), hidden}; }
     float logit(int row, TokenId id) const {
-        return logits_[static_cast<std::size_t>(row) * padded + static_cast<std::size_t>(id)];
+        return logits_[numel(row, padded) + static_cast<std::size_t>(id)];
     }
     std::unique_ptr<LmHead> make(const std::string& text, const HeadFiles& artefacts = {}) {
         auto head = make_head(parse_head_spec(text).value(), artefacts);
@@ -70,14 +71,14 @@ class Heads : public ::testing::TestWithParam<kernels::Precision> {
             std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
                 return logit(r, a) != logit(r, b) ? logit(r, a) > logit(r, b) : a < b;
             });
-            ASSERT_EQ(out.counts[static_cast<std::size_t>(r)], kept);
+            ASSERT_EQ(out.counts[r], kept);
             double sum = 0;
             for (const TokenId id : support) sum += std::exp(static_cast<double>(logit(r, id)));
-            EXPECT_NEAR(out.logsumexp[static_cast<std::size_t>(r)], std::log(sum), 1e-4);
+            EXPECT_NEAR(out.logsumexp[r], std::log(sum), 1e-4);
             for (int i = 0; i < kept; ++i) {
                 const auto cell = static_cast<std::size_t>(r * k + i);
-                EXPECT_EQ(out.ids[cell], order[static_cast<std::size_t>(i)]) << "row " << r << " rank " << i;
-                EXPECT_EQ(out.logits[cell], logit(r, order[static_cast<std::size_t>(i)]));
+                EXPECT_EQ(out.ids[cell], order[i]) << "row " << r << " rank " << i;
+                EXPECT_EQ(out.logits[cell], logit(r, order[i]));
             }
         }
         events_.clear();
@@ -99,7 +100,7 @@ class Heads : public ::testing::TestWithParam<kernels::Precision> {
 TEST_P(Heads, FullProposesTheBestRealTokens) {
     const auto head = make("full");
     std::vector<TokenId> support(vocab);
-    for (int i = 0; i < vocab; ++i) support[static_cast<std::size_t>(i)] = i;
+    for (int i = 0; i < vocab; ++i) support[i] = i;
     check(*head, support, 10);
     check(*head, support, vocab);
     EXPECT_TRUE(saw(Phase::head) && saw(Phase::topk) && saw(Phase::softmax));
@@ -126,7 +127,7 @@ TEST_P(Heads, FrSpecLogitsMatchFullHeadBitForBit) {
     head->scores(*exec_, input(), nullptr, 0, Rows<float>(scores.data(), static_cast<int>(rows_), vocab));
     for (int r = 0; r < static_cast<int>(rows_); ++r)
         for (TokenId id = 0; id < vocab; ++id) {
-            const float score = scores[static_cast<std::size_t>(r * vocab + id)];
+            const float score = scores[r * vocab + id];
             if (head->covers(nullptr, id, 0))
                 EXPECT_EQ(score, logit(r, id));
             else
@@ -150,7 +151,7 @@ TEST_P(Heads, FrSpecTiesGoToLowerIdForAnyRanking) {
 TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
     // The 300 rows are tokens 1 .. 300: token 0 is not in the drafter's vocabulary.
     std::vector<TokenId> rows(vocab - 1);
-    for (int i = 0; i < vocab - 1; ++i) rows[static_cast<std::size_t>(i)] = i + 1;
+    for (int i = 0; i < vocab - 1; ++i) rows[i] = i + 1;
     const kernels::Matrix trimmed = matrix_.gather_rows(*exec_, rows);
     weights_.lm_head = &trimmed;
     weights_.row_ids = rows;

@@ -84,7 +84,7 @@ std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(R
     for (int r = 0; r < count; ++r) {
         std::vector<TokenId> row;
         while (static_cast<int>(row.size()) < k) row = ReferenceMicroSpec::unique(random_ids(rng, 2 * k));
-        row.resize(static_cast<std::size_t>(k));
+        row.resize(k);
         flat.insert(flat.end(), row.begin(), row.end());
         best.push_back(std::move(row));
     }
@@ -132,8 +132,7 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
             ASSERT_EQ(covered(*head, round % 3, state.get()), expected.active()) << "round " << round;
             if (round % 5 < 3) {
                 const Proposal found = call_head(*head, state.get(), round % 3, 6);
-                for (int r = 0; r < rows; ++r)
-                    expect_row(found, r, logits[static_cast<std::size_t>(r)], expected.active());
+                for (int r = 0; r < rows; ++r) expect_row(found, r, logits[r], expected.active());
             }
             DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
             for (const TokenId id : random_ids(rng, static_cast<int>(rng.below(9)))) tree.add(id, 0, 0.0f);
@@ -179,7 +178,7 @@ TEST_F(MicroSpec, GatherModesProposeTheSame) {
         std::vector<Proposal> found;
         int i = 0;
         for (LmHead* head : {async.get(), sync.get(), indexed.get()}) {
-            HeadState* state = states[static_cast<std::size_t>(i++)].get();
+            HeadState* state = states[i++].get();
             begin(*head, state);
             found.push_back(call_head(*head, state, 0, 6));
             head->on_verified(state, tree, {});
@@ -242,7 +241,7 @@ TEST_F(MicroSpec, RefillsOnSideStreamOncePerRound) {
     begin(*head, state.get());
     const auto logits = dense();
     const Proposal found = call_head(*head, state.get(), 0, 6);
-    for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], {3, 4, 5, 6, 9});
+    for (int r = 0; r < rows; ++r) expect_row(found, r, logits[r], {3, 4, 5, 6, 9});
     begin(*head, state.get());  // a sequence may end while its rows are being packed
 }
 
@@ -270,8 +269,7 @@ TEST_F(MicroSpec, SequencesOfABatchAreIndependent) {
     const std::vector<HeadState*> states = {a.get(), a.get(), b.get(), b.get(), a.get()};
     const Proposal found = propose(*head, 0, 2, states);
     const Proposal alone_a = call_head(*head, a.get(), 0, 2), alone_b = call_head(*head, b.get(), 0, 2);
-    for (int r = 0; r < rows; ++r)
-        expect_same_row(found, r, states[static_cast<std::size_t>(r)] == a.get() ? alone_a : alone_b, r);
+    for (int r = 0; r < rows; ++r) expect_same_row(found, r, states[r] == a.get() ? alone_a : alone_b, r);
 }
 
 TEST_F(MicroSpec, ProposesTokensOfTrimmedDrafterHead) {

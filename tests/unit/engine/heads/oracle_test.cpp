@@ -15,8 +15,8 @@ TEST_F(Oracle, ProposesTargetsBestTokensOfEachPosition) {
     set_future_tokens(*b, Rows<const TokenId>(second.data(), 1, 4));
     const auto logits = dense();
     const Proposal found = propose(*head, 0, 5, {a.get(), a.get(), b.get(), b.get(), a.get()});
-    for (const int r : {0, 1, 4}) expect_row(found, r, logits[static_cast<std::size_t>(r)], {9, 40, 41});
-    for (const int r : {2, 3}) expect_row(found, r, logits[static_cast<std::size_t>(r)], {9, 100});
+    for (const int r : {0, 1, 4}) expect_row(found, r, logits[r], {9, 40, 41});
+    for (const int r : {2, 3}) expect_row(found, r, logits[r], {9, 100});
     expect_row(propose(*head, input().slice(0, 1), 1, 5, {a.get()}), 0, logits[0], {1, 2, 8});
     EXPECT_EQ(covered(*head, 1, a.get()), (std::vector<TokenId>{1, 2, 8}));
     // Past the end of the text no token is known or proposed.
@@ -33,7 +33,7 @@ TEST_F(Oracle, SkipsDuplicateAndInvalidIds) {
     set_future_tokens(*state, Rows<const TokenId>(best.data(), 1, 8));
     const auto logits = dense();
     const Proposal found = propose(*head, 0, 5, std::vector<HeadState*>(rows, state.get()));
-    for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], {3, 9, 41});
+    for (int r = 0; r < rows; ++r) expect_row(found, r, logits[r], {3, 9, 41});
 }
 
 TEST_F(Oracle, ProposesNothingWithoutFutureTokens) {

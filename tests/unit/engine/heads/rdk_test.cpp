@@ -40,12 +40,10 @@ class Rdk : public HeadFixture {
     std::map<TokenId, double> spread(const std::vector<float>& logits, const std::vector<TokenId>& support,
                                      double temperature) const {
         double sum = 0;
-        for (const TokenId id : support)
-            sum += std::exp(static_cast<double>(logits[static_cast<std::size_t>(id)]) / temperature);
+        for (const TokenId id : support) sum += std::exp(static_cast<double>(logits[id]) / temperature);
         std::map<TokenId, double> mass;
         for (const TokenId id : support) {
-            const double q =
-                std::exp(static_cast<double>(logits[static_cast<std::size_t>(id)]) / temperature) / sum;
+            const double q = std::exp(static_cast<double>(logits[id]) / temperature) / sum;
             if (!every_row_ && id % 4 == 0) {
                 mass[id] += q;
                 continue;
@@ -83,8 +81,8 @@ TEST_F(Rdk, RedistributesDraftsToTokensOutsideSupport) {
             ASSERT_EQ(support.size(), static_cast<std::size_t>(rows));
             for (int r = 0; r < rows; ++r) {
                 const double t = temperature > 0 ? temperature : 1.0;
-                const auto mass = spread(logits[static_cast<std::size_t>(r)], frequent(40), t);
-                const SparseLogits& row = support[static_cast<std::size_t>(r)];
+                const auto mass = spread(logits[r], frequent(40), t);
+                const SparseLogits& row = support[r];
                 ASSERT_EQ(row.ids.size(), mass.size());
                 EXPECT_TRUE(std::is_sorted(row.ids.begin(), row.ids.end()));
                 double sum = 0;
@@ -114,8 +112,7 @@ TEST_F(Rdk, RedistributesDraftsToTokensOutsideSupport) {
         EXPECT_GT(head->cost(1).bytes, make("fr-spec:v=40")->cost(1).bytes);
         const auto all = scores(*head);
         for (TokenId id = 0; id < vocab; ++id)
-            EXPECT_EQ(std::isinf(all[static_cast<std::size_t>(id)]),
-                      !std::binary_search(expected.begin(), expected.end(), id));
+            EXPECT_EQ(std::isinf(all[id]), !std::binary_search(expected.begin(), expected.end(), id));
     }
 }
 

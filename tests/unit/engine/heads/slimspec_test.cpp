@@ -44,16 +44,14 @@ TEST_F(SlimSpec, ProposesFromTheLowRankLogitsOfEveryToken) {
     const auto dense = expected(down, 8, up, 8, vocab);
     for (const int level : {0, 3}) {
         const Proposal found = propose(*head, level, 10);
-        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[static_cast<std::size_t>(r)], everything());
+        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[r], everything());
     }
     EXPECT_TRUE(saw(Phase::head) && saw(Phase::topk) && saw(Phase::softmax));
     EXPECT_FALSE(saw(Phase::gather) || saw(Phase::router));
     EXPECT_EQ(covered(*head, 1), everything());
     const auto all = scores(*head);
     for (int r = 0; r < rows; ++r)
-        for (int i = 0; i < vocab; ++i)
-            ASSERT_EQ(all[static_cast<std::size_t>(r * vocab + i)],
-                      dense[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)]);
+        for (int i = 0; i < vocab; ++i) ASSERT_EQ(all[r * vocab + i], dense[r][static_cast<std::size_t>(i)]);
     EXPECT_EQ(head->cost(4).active_rows, vocab);
     EXPECT_EQ(head->cost(4).flops_per_row, 2.0 * 8 * (hidden + vocab));
     EXPECT_LT(head->cost(4).bytes, matrix_.bytes());
@@ -72,8 +70,7 @@ TEST_F(SlimSpec, RanksPerLevelShareOneUpProjection) {
     const auto first = expected(down0, 8, up, 8, vocab), deeper = expected(down1, 4, up, 8, vocab);
     for (int level = 0; level < 4; ++level) {
         const Proposal found = propose(*head, level, 6);
-        for (int r = 0; r < rows; ++r)
-            expect_row(found, r, (level == 0 ? first : deeper)[static_cast<std::size_t>(r)], everything());
+        for (int r = 0; r < rows; ++r) expect_row(found, r, (level == 0 ? first : deeper)[r], everything());
     }
     EXPECT_EQ(head->cost_at(nullptr, 1, 0).flops_per_row, 2.0 * 8 * (hidden + vocab));
     EXPECT_EQ(head->cost_at(nullptr, 1, 7).flops_per_row, 2.0 * 4 * (hidden + vocab));
@@ -96,7 +93,7 @@ TEST_F(SlimSpec, EachMedusaHeadHasItsOwnFactors) {
         const auto at = static_cast<std::size_t>(std::min(level, 2));
         const auto dense = expected(downs[at], 8, ups[at], 8, vocab);
         const Proposal found = propose(*head, level, 4);
-        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[static_cast<std::size_t>(r)], everything());
+        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[r], everything());
     }
 }
 
@@ -116,9 +113,7 @@ TEST_F(SlimSpec, AnArtefactMayScoreSomeTokensOnly) {
     const Proposal found = propose(*head, 0, 5);
     for (int r = 0; r < rows; ++r) {
         std::vector<float> logits(vocab, 0.0f);
-        for (int i = 0; i < n; ++i)
-            logits[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)])] =
-                dense[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)];
+        for (int i = 0; i < n; ++i) logits[ids[i]] = dense[r][static_cast<std::size_t>(i)];
         expect_row(found, r, logits, ids);
     }
     EXPECT_TRUE(saw(Phase::remap));

@@ -40,7 +40,7 @@ class SpecVocab : public HeadFixture {
             std::iota(ids.begin(), ids.end(), 0);
             std::sort(ids.begin(), ids.end(),
                       [&](TokenId a, TokenId b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
-            ids.resize(static_cast<std::size_t>(k));
+            ids.resize(k);
             std::sort(ids.begin(), ids.end());
             lists.push_back(std::move(ids));
         }
@@ -54,17 +54,16 @@ TEST_F(SpecVocab, EachRowHasExactLogitsOfItsOwnShortlist) {
         const auto head = make(spec);
         const auto support = expected(40);
         const Proposal found = propose(*head, 1, 10);
-        for (int r = 0; r < rows; ++r)
-            expect_row(found, r, logits[static_cast<std::size_t>(r)], support[static_cast<std::size_t>(r)]);
+        for (int r = 0; r < rows; ++r) expect_row(found, r, logits[r], support[r]);
         EXPECT_TRUE(saw(Phase::router) && saw(Phase::gather) && saw(Phase::head) && saw(Phase::topk) &&
                     saw(Phase::remap));
         const auto all = scores(*head, 1);
         for (int r = 0; r < rows; ++r)
             for (TokenId id = 0; id < vocab; ++id) {
-                const auto& own = support[static_cast<std::size_t>(r)];
-                const float score = all[static_cast<std::size_t>(r * vocab + id)];
+                const auto& own = support[r];
+                const float score = all[r * vocab + id];
                 if (std::binary_search(own.begin(), own.end(), id))
-                    ASSERT_EQ(score, logits[static_cast<std::size_t>(r)][static_cast<std::size_t>(id)]);
+                    ASSERT_EQ(score, logits[r][static_cast<std::size_t>(id)]);
                 else
                     ASSERT_TRUE(std::isinf(score) && score < 0);
             }
@@ -93,8 +92,7 @@ TEST_F(SpecVocab, SizesPerLevel) {
     for (int level = 0; level < 5; ++level) {
         const auto support = expected(level == 0 ? 40 : level == 1 ? 20 : 5);
         const Proposal found = propose(*head, level, 10);
-        for (int r = 0; r < rows; ++r)
-            expect_row(found, r, logits[static_cast<std::size_t>(r)], support[static_cast<std::size_t>(r)]);
+        for (int r = 0; r < rows; ++r) expect_row(found, r, logits[r], support[r]);
     }
 }
 
@@ -105,9 +103,7 @@ TEST_F(SpecVocab, StateReportsShortlistsOfItsRows) {
     propose(*head, 2, 6, {a.get(), a.get(), a.get(), b.get(), b.get()});
     const auto together = [&](int first, int end) {
         std::set<TokenId> ids;
-        for (int r = first; r < end; ++r)
-            ids.insert(support[static_cast<std::size_t>(r)].begin(),
-                       support[static_cast<std::size_t>(r)].end());
+        for (int r = first; r < end; ++r) ids.insert(support[r].begin(), support[r].end());
         return std::vector<TokenId>(ids.begin(), ids.end());
     };
     EXPECT_EQ(covered(*head, 2, a.get()), together(0, 3));
@@ -143,7 +139,7 @@ TEST_F(SpecVocab, TrimmedDrafterHeadNeedsMatchingArtefact) {
     save(HeadFixture::info("specvocab"), tensors);
     const auto head = make("specvocab:k=151");
     const Proposal found = propose(*head, 0, 9);
-    for (int r = 0; r < rows; ++r) expect_row(found, r, logits[static_cast<std::size_t>(r)], held);
+    for (int r = 0; r < rows; ++r) expect_row(found, r, logits[r], held);
 }
 
 TEST_F(SpecVocab, RejectsOtherRank) {

@@ -33,9 +33,7 @@ class TrainedVocab : public HeadFixture {
         std::vector<std::vector<float>> logits(rows, std::vector<float>(vocab, 0.0f));
         for (int r = 0; r < rows; ++r)
             for (int i = 0; i < size(); ++i)
-                logits[static_cast<std::size_t>(r)]
-                      [static_cast<std::size_t>(ids()[static_cast<std::size_t>(i)])] =
-                          found[static_cast<std::size_t>(r * size() + i)];
+                logits[r][static_cast<std::size_t>(ids()[i])] = found[r * size() + i];
         return logits;
     }
 };
@@ -46,7 +44,7 @@ TEST_F(TrainedVocab, BothHeadsProposeFromTheirOwnWeights) {
         const auto head = make(name);
         const auto dense = expected(9);
         const Proposal found = propose(*head, 2, 10);
-        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[static_cast<std::size_t>(r)], ids());
+        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[r], ids());
         EXPECT_TRUE(saw(Phase::head) && saw(Phase::topk) && saw(Phase::gather));
         EXPECT_EQ(covered(*head, 0), ids());
         EXPECT_EQ(head->cost(1).active_rows, size());
@@ -61,7 +59,7 @@ TEST_F(TrainedVocab, EachMedusaHeadHasItsOwnWeights) {
     for (int level = 0; level < 5; ++level) {
         const auto dense = expected(static_cast<std::uint64_t>(9 + std::min(level, 2)));
         const Proposal found = propose(*head, level, 4);
-        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[static_cast<std::size_t>(r)], ids());
+        for (int r = 0; r < rows; ++r) expect_row(found, r, dense[r], ids());
     }
 }
 
@@ -71,8 +69,7 @@ class ExactWeights : public HeadFixture {
     ExactWeights() : HeadFixture(kernels::Precision::f32) {}
     std::vector<float> head_rows() const {
         std::vector<float> rows_of(static_cast<std::size_t>(vocab * hidden));
-        for (int r = 0; r < vocab; ++r)
-            matrix_.unpack_row(r, std::span(rows_of).subspan(static_cast<std::size_t>(r * hidden), hidden));
+        for (int r = 0; r < vocab; ++r) matrix_.unpack_row(r, std::span(rows_of).subspan(r * hidden, hidden));
         return rows_of;
     }
     void expect_full(LmHead& head) {
@@ -84,7 +81,7 @@ class ExactWeights : public HeadFixture {
 
 TEST_F(ExactWeights, TrainedFullVocabularyEqualsFullHead) {
     std::vector<std::int32_t> ids(vocab);
-    for (int i = 0; i < vocab; ++i) ids[static_cast<std::size_t>(i)] = i;
+    for (int i = 0; i < vocab; ++i) ids[i] = i;
     Tensors tensors;
     tensors.integers("ids", ids);
     tensors.floats("weight", {vocab, hidden}, head_rows());
@@ -94,7 +91,7 @@ TEST_F(ExactWeights, TrainedFullVocabularyEqualsFullHead) {
 
 TEST_F(ExactWeights, SlimSpecOfFullRankEqualsFullHead) {
     std::vector<float> same(hidden * hidden, 0.0f);
-    for (int i = 0; i < hidden; ++i) same[static_cast<std::size_t>(i * hidden + i)] = 1.0f;
+    for (int i = 0; i < hidden; ++i) same[i * hidden + i] = 1.0f;
     Tensors tensors;
     tensors.floats("down", {hidden, hidden}, same);
     tensors.floats("up", {vocab, hidden}, head_rows());

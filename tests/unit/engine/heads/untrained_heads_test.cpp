@@ -128,7 +128,7 @@ TEST_F(UntrainedHeads, PaFrMatchesFrSpecAtEachLevel) {
     const std::vector<int> sizes = {60, 40, 40, 3, 3, 3};
     for (int level = 0; level < static_cast<int>(sizes.size()); ++level) {
         SCOPED_TRACE(level);
-        const int size = sizes[static_cast<std::size_t>(level)];
+        const int size = sizes[level];
         const auto fixed = make("fr-spec:v=" + std::to_string(size));
         expect_equal(propose(*head, level, 10), propose(*fixed, level, 10));
         EXPECT_EQ(covered(*head, level), covered(*fixed, level));
@@ -155,7 +155,7 @@ TEST_F(UntrainedHeads, PaFrRejectsInvalidLists) {
 /// Counts that decrease as in natural text: 6000 / (rank + 1).
 std::vector<std::int32_t> descending_counts() {
     std::vector<std::int32_t> counts(vocab);
-    for (int i = 0; i < vocab; ++i) counts[static_cast<std::size_t>(i)] = 6000 / (i + 1);
+    for (int i = 0; i < vocab; ++i) counts[i] = 6000 / (i + 1);
     return counts;
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/numel.h"
 #include "base/rng.h"
 #include "engine/formats/dequant.h"
 #include "engine/recording/recording_writer.h"
@@ -49,7 +50,7 @@ RecordedPrompt small_prompt(const std::string& id, int prompt_tokens, int genera
 RecordedRows random_rows(Rng& rng, const RecordingInfo& info, int n) {
     RecordedRows rows;
     const auto fill = [&](auto& to, int columns, auto value) {
-        to.resize(static_cast<std::size_t>(n) * static_cast<std::size_t>(columns));
+        to.resize(numel(n, columns));
         for (auto& cell : to) cell = value();
     };
     const auto feature = [&] { return f32_to_bf16(static_cast<float>(rng.normal())); };
@@ -65,7 +66,7 @@ RecordedRows random_rows(Rng& rng, const RecordingInfo& info, int n) {
 void expect_rows(const DecodeRecording& recording, const RecordedPrompt& prompt, const RecordedRows& rows) {
     const int n = prompt.rows(), d = recording.info().target.hidden, w = recording.info().aux_width();
     EXPECT_EQ(recording.tokens(prompt), rows.tokens);
-    std::vector<float> values(static_cast<std::size_t>(n) * static_cast<std::size_t>(std::max(d, w)));
+    std::vector<float> values(numel(n, std::max(d, w)));
     const auto expect_features = [&](const std::vector<std::uint16_t>& stored) {
         for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(values[i], bf16_to_f32(stored[i]));
     };
@@ -80,8 +81,7 @@ void expect_rows(const DecodeRecording& recording, const RecordedPrompt& prompt,
         EXPECT_EQ(recording.best(prompt.first_row + r, 3), std::vector<TokenId>(first, first + 3));
         const auto logprobs = recording.best_logprobs(prompt.first_row + r, recording_topk);
         for (std::size_t i = 0; i < logprobs.size(); ++i)
-            EXPECT_EQ(f32_to_f16(logprobs[i]),
-                      rows.topk_logprobs[static_cast<std::size_t>(r) * recording_topk + i]);
+            EXPECT_EQ(f32_to_f16(logprobs[i]), rows.topk_logprobs[numel(r, recording_topk) + i]);
     }
 }
 

@@ -69,7 +69,7 @@ void write_weights(const std::string& folder, const ModelFile& model) {
         const TensorInfo* info = model.weights->find(from);
         ASSERT_NE(info, nullptr);
         NamedTensor tensor{to, info->shape, {}};
-        tensor.values.resize(static_cast<std::size_t>(info->rows() * info->cols()));
+        tensor.values.resize(info->rows() * info->cols());
         for (std::int64_t r = 0; r < info->rows(); ++r)
             model.weights->read_row(*info, r, tensor.values.data() + r * info->cols());
         tensors.push_back(std::move(tensor));

@@ -44,7 +44,7 @@ std::vector<int> random_parents(std::mt19937& rng, int nodes) {
 std::vector<int> compute_depths(const std::vector<int>& parents) {
     std::vector<int> depths{0};
     for (std::size_t i = 1; i < parents.size(); ++i) {
-        depths.push_back(depths[static_cast<std::size_t>(parents[i])] + 1);
+        depths.push_back(depths[parents[i]] + 1);
     }
     return depths;
 }
@@ -128,7 +128,7 @@ TEST_P(Exactness, TreePathEqualsChainEqualsSingleSteps) {
             std::vector<int> path;
             mask.path(leaf, path);
             std::vector<TokenId> path_tokens;
-            for (const int node : path) path_tokens.push_back(tokens[static_cast<std::size_t>(node)]);
+            for (const int node : path) path_tokens.push_back(tokens[node]);
             const RowOutputs from_tree = select_rows(*target, tree, path);
 
             KvCache chain_cache = prefilled(*target, *exec, prompt);
@@ -182,7 +182,7 @@ TEST_P(Exactness, CommittedPathContinuesLikePlainDecoding) {
         std::vector<int> path;
         mask.path(7 + round, path);
         from_trees.append(select_rows(*target, out, path));
-        for (const int node : path) text.push_back(tokens[static_cast<std::size_t>(node)]);
+        for (const int node : path) text.push_back(tokens[node]);
         cache.commit_path(path);
     }
     EXPECT_EQ(cache.length(), static_cast<int>(prompt.size() + text.size()));
@@ -472,8 +472,8 @@ TEST(KvCache, CommitsAPathAndGrows) {
     const auto put = [&](KvCache& to, int layer, int slot, int number) {
         std::vector<float> row(width), other(width);
         for (int d = 0; d < width; ++d) {
-            row[static_cast<std::size_t>(d)] = static_cast<float>(1000 * layer + 10 * number + d);
-            other[static_cast<std::size_t>(d)] = -row[static_cast<std::size_t>(d)];
+            row[d] = static_cast<float>(1000 * layer + 10 * number + d);
+            other[d] = -row[d];
         }
         kernels::store_key(*exec, to.type(), row.data(), width, slot, to.keys(layer));
         kernels::store_value(*exec, to.type(), other.data(), width, slot, to.values(layer));
@@ -490,7 +490,7 @@ TEST(KvCache, CommitsAPathAndGrows) {
     EXPECT_GE(cache.free_slots(), 22);
     for (int layer = 0; layer < 2; ++layer) {
         for (int slot = 0; slot < 18; ++slot)
-            put(expected, layer, slot, slot < 14 ? slot : 14 + path[static_cast<std::size_t>(slot - 14)]);
+            put(expected, layer, slot, slot < 14 ? slot : 14 + path[slot - 14]);
         const auto floats = [&](std::byte* rows) { return reinterpret_cast<float*>(rows); };
         for (int slot = 0; slot < 18; ++slot)
             for (int d = 0; d < width; ++d) {
@@ -538,7 +538,7 @@ TEST(AncestorMask, MatchesParentTraversal) {
         EXPECT_EQ(mask.words_per_row(), (nodes + 63) / 64);
         for (int node = 0; node < nodes; ++node) {
             std::vector<int> walk;
-            for (int up = node; up >= 0; up = parents[static_cast<std::size_t>(up)]) walk.push_back(up);
+            for (int up = node; up >= 0; up = parents[up]) walk.push_back(up);
             std::reverse(walk.begin(), walk.end());
             std::vector<int> path;
             mask.path(node, path);

@@ -53,7 +53,7 @@ TEST(BeamExpansion, TreeOfTheWorkedExample) {
     EXPECT_EQ(tree.parents, (std::vector<int>{-1, 0, 0, 1, 1, 2}));
     EXPECT_EQ(tree.depths, (std::vector<int>{0, 1, 1, 2, 2, 2}));
     const std::vector<std::uint64_t> masks = {0b1, 0b11, 0b101, 0b1011, 0b10011, 0b100101};
-    for (int i = 0; i < tree.size(); ++i) EXPECT_EQ(tree.mask.row(i)[0], masks[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < tree.size(); ++i) EXPECT_EQ(tree.mask.row(i)[0], masks[i]);
     EXPECT_NEAR(std::exp(tree.cum_logprobs[3]), .30, 1e-6);
     EXPECT_EQ(tree.max_depth(), 2);
 }
@@ -110,7 +110,7 @@ TEST(BeamExpansion, StaticTreeHasPathsOfItsChoices) {
         }
         EXPECT_EQ(tree.tokens, expected) << published.name;
         for (std::size_t i = 1; i < expected.size(); ++i) {
-            const TokenId parent = tree.tokens[static_cast<std::size_t>(tree.parents[i])];
+            const TokenId parent = tree.tokens[tree.parents[i]];
             EXPECT_EQ(tree.parents[i] == 0 ? 1 : parent, expected[i] / 10) << published.name;
         }
     }
@@ -208,8 +208,7 @@ TEST(TreeSpec, PublishedChoicesHaveThePublishedShapes) {
         const TreeSpec spec = parse_tree_spec("choices:" + name).value();
         ASSERT_EQ(spec.levels(), static_cast<int>(counts.size())) << name;
         std::vector<int> found(counts.size(), 0);
-        for (const TreeChoices::Node& node : spec.choices->nodes)
-            ++found[static_cast<std::size_t>(node.depth - 1)];
+        for (const TreeChoices::Node& node : spec.choices->nodes) ++found[node.depth - 1];
         EXPECT_EQ(found, counts) << name;
         EXPECT_EQ(spec.nodes, static_cast<int>(spec.choices->nodes.size()) + 1);
         EXPECT_EQ(spec.topk, spec.choices->max_rank() + 1);

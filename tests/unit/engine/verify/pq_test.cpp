@@ -26,20 +26,17 @@ constexpr int vocab = 13;
 std::vector<double> distribution(const std::vector<float>& logits, const Sampling& sampling) {
     std::vector<int> order(logits.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-        return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
-    });
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
     if (sampling.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(sampling.top_k)));
     std::vector<double> p(logits.size(), 0.0);
     double sum = 0;
     for (const int id : order) {
-        p[static_cast<std::size_t>(id)] =
-            std::exp(static_cast<double>(logits[static_cast<std::size_t>(id)]) / sampling.temperature);
-        sum += p[static_cast<std::size_t>(id)];
+        p[id] = std::exp(static_cast<double>(logits[id]) / sampling.temperature);
+        sum += p[id];
     }
     double kept = 0;
     for (const int id : order) {
-        double& weight = p[static_cast<std::size_t>(id)];
+        double& weight = p[id];
         const double share = weight / sum;
         weight = kept < sampling.top_p ? share : 0.0;
         kept += share;
@@ -176,10 +173,9 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
         std::vector<TargetSample> choices;
         sample_tokens(*exec, rows, rows.cols, sampling, places, choices);
         accept_pq(*exec, tree, {rows, sampling}, places[0], choices, judging, result);
-        const TokenId token =
-            result.path.size() > 1 ? tree.tokens[static_cast<std::size_t>(result.path[1])] : result.bonus;
+        const TokenId token = result.path.size() > 1 ? tree.tokens[result.path[1]] : result.bonus;
         EXPECT_EQ(choices[0].token, token);
-        ++counts[static_cast<std::size_t>(token)];
+        ++counts[token];
     }
     return chi_square(distribution(target, sampling), counts);
 }
@@ -298,24 +294,22 @@ class PqSession : public ::testing::Test {
         std::vector<int> counts(vocab * vocab, 0);
         for (const PromptOutcome& outcome : outcomes) {
             accepted_ += outcome.accepted;
-            ++counts[static_cast<std::size_t>(outcome.tokens[1] * vocab + outcome.tokens[2])];
+            ++counts[outcome.tokens[1] * vocab + outcome.tokens[2]];
         }
         std::vector<double> probabilities(vocab * vocab, 0.0);
         const auto first = distribution(logits_after(prompt), sampling);
         for (TokenId a = 0; a < vocab; ++a) {
-            if (first[static_cast<std::size_t>(a)] <= 0) continue;
+            if (first[a] <= 0) continue;
             std::vector<TokenId> text = prompt;
             text.push_back(a);
             const auto second = distribution(logits_after(text), sampling);
             for (TokenId b = 0; b < vocab; ++b) {
-                if (second[static_cast<std::size_t>(b)] <= 0) continue;
+                if (second[b] <= 0) continue;
                 text.push_back(b);
                 const auto third = distribution(logits_after(text), sampling);
                 text.pop_back();
                 for (TokenId c = 0; c < vocab; ++c)
-                    probabilities[static_cast<std::size_t>(b * vocab + c)] +=
-                        first[static_cast<std::size_t>(a)] * second[static_cast<std::size_t>(b)] *
-                        third[static_cast<std::size_t>(c)];
+                    probabilities[b * vocab + c] += first[a] * second[b] * third[c];
             }
         }
         return chi_square(probabilities, counts);

@@ -30,7 +30,7 @@ std::vector<int> accepted(const SimulatedAcceptance& replayed, int depth, int ro
         accept_simulated(replayed, tree, 3, {0, 100 * round}, choices, found);
         EXPECT_EQ(found.bonus, 7);
         for (std::size_t i = 1; i < found.path.size(); ++i)
-            EXPECT_EQ(tree.parents[static_cast<std::size_t>(found.path[i])], found.path[i - 1]);
+            EXPECT_EQ(tree.parents[found.path[i]], found.path[i - 1]);
         ++counts[found.path.size() - 1];
     }
     return counts;
@@ -44,7 +44,7 @@ TEST(SimulatedAcceptance, AcceptsDraftsAtRatesByDepth) {
     const double expected[] = {0.1, 0.9 * 0.5, 0.9 * 0.5 * 0.5, 0.9 * 0.5 * 0.5};
     for (int i = 0; i <= 3; ++i) {
         const double p = expected[i], sigma = std::sqrt(p * (1 - p) * rounds);
-        EXPECT_NEAR(counts[static_cast<std::size_t>(i)], p * rounds, 5 * sigma) << i;
+        EXPECT_NEAR(counts[i], p * rounds, 5 * sigma) << i;
     }
     EXPECT_EQ(accepted(**parse_acceptance("rate:1", "full"), 4, 50).back(), 50);
     EXPECT_EQ(accepted(**parse_acceptance("rate:0", "full"), 4, 50).front(), 50);

@@ -50,7 +50,7 @@ std::vector<double> shares(const std::vector<float>& row, const Sampling& sampli
     for (int first = 0; first < draws; first += batch) {
         const std::vector<std::vector<float>> rows(batch, row);
         for (const TargetSample& c : choose(rows, static_cast<int>(row.size()), sampling, 3, first))
-            share[static_cast<std::size_t>(c.token)] += 1.0 / draws;
+            share[c.token] += 1.0 / draws;
     }
     return share;
 }

@@ -12,7 +12,7 @@ PilotRound round_with(std::initializer_list<int> path) {
                      {0, 1, -2.0f, false},
                      {1, 2, -0.2f, false},
                      {1, 2, -1.5f, false}};
-    for (const int node : path) round[static_cast<std::size_t>(node)].accepted = true;
+    for (const int node : path) round[node].accepted = true;
     // The root is not a draft token and must not count.
     return round;
 }

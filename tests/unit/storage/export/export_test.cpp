@@ -30,8 +30,7 @@ using testing::write_all;
 std::string read_gzip(const std::string& path) {
     gzFile file = gzopen(path.c_str(), "rb");
     std::string out(1 << 22, '\0');
-    out.resize(
-        static_cast<std::size_t>(std::max(0, gzread(file, out.data(), static_cast<unsigned>(out.size())))));
+    out.resize(std::max(0, gzread(file, out.data(), static_cast<unsigned>(out.size()))));
     gzclose(file);
     return out;
 }

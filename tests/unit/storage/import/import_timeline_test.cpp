@@ -17,7 +17,7 @@ using testing::TempFolder;
 using testing::write_all;
 
 std::string phase_text(int id) {
-    return std::string(phase_rows[static_cast<std::size_t>(id)].name);
+    return std::string(phase_rows[id].name);
 }
 
 void write_text(const std::string& path, const std::string& text) {
