@@ -108,7 +108,7 @@ bool NvtxMirror::attached() const {
 
 void NvtxMirror::open(const SpanEvent& opening) {
     if (!attached()) return;
-    nvtxEventAttributes_t& event = impl_->attributes[opening.phase];
+    nvtxEventAttributes_t& event = impl_->attributes[static_cast<std::size_t>(opening.phase)];
     if (domain().schema != 0) {
         impl_->payload = {opening.round, opening.level, opening.rows, 0, opening.bytes};
         event.payloadType = NVTX_PAYLOAD_TYPE_EXT;

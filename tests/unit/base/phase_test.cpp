@@ -20,7 +20,7 @@ TEST(PhaseTable, AgreesWithTheStoredPhases) {
         EXPECT_EQ(info.rgb, phase_rows[i].rgb);
         EXPECT_EQ(info.what.empty(), info.id == Phase::none) << info.name;
     }
-    EXPECT_EQ(phase_table()[Phase::verify].name, "verify");
+    EXPECT_EQ(phase_table()[static_cast<std::size_t>(Phase::verify)].name, "verify");
     EXPECT_EQ(static_cast<int>(Phase::remainder), remainder_phase_id);
 }
 

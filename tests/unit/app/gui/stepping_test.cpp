@@ -78,8 +78,8 @@ TEST(Stepping, RoundsAndPhasesShowTheRoundSoFar) {
     EXPECT_THAT(describe_in_flight(*cell, *snapshot.in_flight), HasSubstr("Round 4, in progress"));
     const PhaseBars bars = build_phase_bars(*snapshot.in_flight, 1, 0, 1, 1);
     ASSERT_EQ(bars.bars.size(), 1u);
-    EXPECT_GT(bars.bars[0].part_ns[Phase::head], 0);
-    EXPECT_EQ(bars.bars[0].part_ns[Phase::verify], 0);
+    EXPECT_GT(bars.bars[0].part_ns[static_cast<std::size_t>(Phase::head)], 0);
+    EXPECT_EQ(bars.bars[0].part_ns[static_cast<std::size_t>(Phase::verify)], 0);
     TimelineIndex flight;
     flight.update(*snapshot.in_flight, 1);
     EXPECT_FALSE(flight.empty());
