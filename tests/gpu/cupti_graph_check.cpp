@@ -133,18 +133,14 @@ int check_counters(Phases& phases) {
            fmt::format("ranges read: {} of {}", readings.size(), 2 * launches));
     std::map<Phase, std::array<double, gpu_counter_names.size()>> sums;
     for (const CounterReading& reading : readings)
-        for (std::size_t i = 0; i < reading.values.size(); ++i)
-            sums[static_cast<std::size_t>(reading.phase)][i] += reading.values[i];
+        for (std::size_t i = 0; i < reading.values.size(); ++i) sums[reading.phase][i] += reading.values[i];
     for (const auto& [phase, values] : sums)
         for (std::size_t i = 0; i < values.size(); ++i)
             std::printf("      %s %s: %.0f\n", std::string(name_of(phase)).c_str(), gpu_counter_names[i],
                         values[i] / launches);
-    expect(
-        sums[static_cast<std::size_t>(Phase::verify)][1] + sums[static_cast<std::size_t>(Phase::verify)][0] >
-            sums[static_cast<std::size_t>(Phase::commit)][1] +
-                sums[static_cast<std::size_t>(Phase::commit)][0],
-        "a phase with kernels moves more than one without");
-    expect(sums[static_cast<std::size_t>(Phase::verify)][2] > 0, "the counters saw time pass");
+    expect(sums[Phase::verify][1] + sums[Phase::verify][0] > sums[Phase::commit][1] + sums[Phase::commit][0],
+           "a phase with kernels moves more than one without");
+    expect(sums[Phase::verify][2] > 0, "the counters saw time pass");
     return wrong == 0 ? 0 : 1;
 }
 
