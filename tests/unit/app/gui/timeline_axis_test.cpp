@@ -63,7 +63,7 @@ TEST(FoldedAxis, RunWithoutPausesIsUnchanged) {
     EXPECT_EQ(axis.parts(10, 60).size(), 1u);
 }
 
-TEST(FoldedAxis, PhasesKeepMostOfAStepWithManyPauses) {
+TEST(FoldedAxis, PhasesFillAStepWithManyPauses) {
     HandBuilt built;
     built.prompt(1);
     TimeNs now = 0;
