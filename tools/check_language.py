@@ -18,7 +18,7 @@ WORDS = {
     "beside": "shadow_, side_stream or overlay_", "aside": "side_stream", "judged": "evaluated", "anew": "rebuilt",
 }
 PROSE_WORDS = {"anew": "again", "whoever": "the caller", "beside": "next to, or the noun of its role"}
-# Path prefixes of the second execution path, which one round over one set of ops replaces (docs/decisions/0024): their
+# Path prefixes of the second execution path, which one round over one set of ops replaces: their
 # identifiers keep the words until then, and so do other files where they use one of these identifiers.
 REPLACED_PATH = (
     "engine/decode/judged_rows", "engine/decode/rounds_there", "engine/draft/eagle_on_device", "engine/draft/eagle_rows",

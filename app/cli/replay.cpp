@@ -253,7 +253,7 @@ void add_replay(CLI::App& program, Action& action) {
     command
         ->add_option("--trace", config.recording,
                      "recording, a folder that draftscope record or "
-                     "record_trace.py wrote")
+                     "record_decode.py wrote")
         ->required();
     command
         ->add_option("--heads", options->heads,

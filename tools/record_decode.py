@@ -2,7 +2,7 @@
 """Records a target's decode as a Draftscope trace (docs/FORMATS.md, "Traces") with transformers, for any causal LM
 that transformers can run. `draftscope replay` and `draftscope fit` read the result without the target.
 
-usage: tools/record_trace.py --model FOLDER_OR_NAME --prompts F.jsonl --out DIR
+usage: tools/record_decode.py --model FOLDER_OR_NAME --prompts F.jsonl --out DIR
          [--max-new 128] [--limit N] [--temperature T --seed S --top-p P --top-k K] [--dtype auto|float32|bfloat16]
          [--device-map auto|cpu|cuda:0] [--aux 2,15,27|none] [--ignore-eos] [--raw] [--no-weights]
 
