@@ -61,7 +61,7 @@ std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t c
     if (in_range) text += " in the range (Esc clears it)";
     std::string excluded;
     const auto add = [&](Excluded why, const char* what) {
-        const std::int64_t n = by_reason[why];
+        const std::int64_t n = by_reason[static_cast<std::size_t>(why)];
         if (n > 0) excluded += fmt::format("{}{} {}", excluded.empty() ? "" : ", ", n, what);
     };
     add(Excluded::warmup, "warm-up");

@@ -98,7 +98,7 @@ void StateDump::after_frame(App& app) {
     const UiState& ui = app.ui();
     std::string out;
     add(out, "frame", std::to_string(++frames_));
-    add(out, "state", std::string(states[status.state]));
+    add(out, "state", std::string(states[static_cast<std::size_t>(status.state)]));
     add(out, "ready", app.ready() ? "1" : "0");
     add(out, "activity", status.activity);
     add(out, "hold_reason", status.hold_reason);
