@@ -4,6 +4,7 @@
 
 #include "storage/capture_file.h"
 #include "storage/export/export.h"
+#include "storage/tables.h"
 
 namespace draftscope {
 
@@ -35,33 +36,25 @@ class Renumberer : public RecordSink {
         id += base_.*kind;
         top_.*kind = std::max(top_.*kind, id);
     }
-    void shift(SpanRow& row) {
-        shift(row.id, &RowIds::span);
-        shift(row.run_id, &RowIds::run);
-        shift(row.step_id, &RowIds::step);
-        shift(row.round_id, &RowIds::round);
+    /// Shifts the row's own id and those of the rows it refers to.
+    template <typename Row>
+    void shift(Row& row) {
+        storage::for_each_field<Row>([&](auto index) {
+            constexpr const auto& column = storage::column_of<Row, index>;
+            constexpr auto kind = storage::ids_of(column.is_key ? storage::Table<Row>::name : column.refers);
+            if constexpr (kind != nullptr) shift(row.*column.field, kind);
+        });
     }
-    void shift(TokenRow& row) {
-        shift(row.prompt_id, &RowIds::prompt);
-        shift(row.round_id, &RowIds::round);
-    }
-    void shift(HeadEvalRow& row) {
-        shift(row.run_id, &RowIds::run);
-        shift(row.round_id, &RowIds::round);
-    }
-    void shift(PromptRow& row) {
-        shift(row.id, &RowIds::prompt);
-        shift(row.run_id, &RowIds::run);
+    template <typename Row>
+    void shift(std::vector<Row>& rows) {
+        for (Row& row : rows) shift(row);
     }
     void shift(RoundRecord& record) {
-        shift(record.round.id, &RowIds::round);
-        shift(record.round.run_id, &RowIds::run);
-        shift(record.round.step_id, &RowIds::step);
-        shift(record.round.prompt_id, &RowIds::prompt);
-        for (NodeRow& row : record.nodes) shift(row.round_id, &RowIds::round);
-        for (NodeTopRow& row : record.tops) shift(row.round_id, &RowIds::round);
-        for (TokenRow& row : record.tokens) shift(row);
-        for (HeadEvalRow& row : record.head_evals) shift(row);
+        shift(record.round);
+        shift(record.nodes);
+        shift(record.tops);
+        shift(record.tokens);
+        shift(record.head_evals);
     }
     /// Files of one target share its vocabulary.
     void merge_vocabulary(RunStarted& started) {
@@ -86,54 +79,31 @@ class Renumberer : public RecordSink {
     struct Visitor {
         Renumberer& to;
         void operator()(RunStarted& r) {
-            to.shift(r.run.id, &RowIds::run);
-            to.shift(r.anchor.run_id, &RowIds::run);
+            to.shift(r.run);
+            to.shift(r.anchor);
             to.merge_vocabulary(r);
         }
         void operator()(RunEnded& r) {
             to.shift(r.run_id, &RowIds::run);
-            to.shift(r.anchor.run_id, &RowIds::run);
+            to.shift(r.anchor);
         }
         void operator()(PromptStarted& r) { to.shift(r.prompt); }
         void operator()(PromptEnded& r) { to.shift(r.prompt); }
         void operator()(PromptProgress& r) {
             to.shift(r.prompt_id, &RowIds::prompt);
-            for (TokenRow& row : r.tokens) to.shift(row);
+            to.shift(r.tokens);
         }
         void operator()(StepRecord& r) {
-            to.shift(r.step.id, &RowIds::step);
-            to.shift(r.step.run_id, &RowIds::run);
-            for (RoundRecord& round : r.rounds) to.shift(round);
-            for (SpanRow& row : r.spans) to.shift(row);
+            to.shift(r.step);
+            to.shift(r.rounds);
+            to.shift(r.spans);
         }
         void operator()(LiveRound&) {}
-        void operator()(SpansRecorded& r) {
-            for (SpanRow& row : r.spans) to.shift(row);
-        }
-        void operator()(HeadEvaluated& r) {
-            for (HeadEvalRow& row : r.rows) to.shift(row);
-        }
-        void operator()(LossRow& r) { to.shift(r.run_id, &RowIds::run); }
-        void operator()(CounterRow& r) { to.shift(r.run_id, &RowIds::run); }
-        void operator()(NoteRow& r) {
-            to.shift(r.run_id, &RowIds::run);
-            to.shift(r.round_id, &RowIds::round);
-        }
-        void operator()(std::vector<NvtxRangeRow>& rows) {
-            for (NvtxRangeRow& row : rows) to.shift(row.run_id, &RowIds::run);
-        }
-        void operator()(std::vector<GpuOpRow>& rows) {
-            for (GpuOpRow& row : rows) {
-                to.shift(row.id, &RowIds::gpu_op);
-                to.shift(row.run_id, &RowIds::run);
-                to.shift(row.step_id, &RowIds::step);
-            }
-        }
-        void operator()(std::vector<GpuCounterRow>& rows) {
-            for (GpuCounterRow& row : rows) {
-                to.shift(row.run_id, &RowIds::run);
-                to.shift(row.step_id, &RowIds::step);
-            }
+        void operator()(SpansRecorded& r) { to.shift(r.spans); }
+        void operator()(HeadEvaluated& r) { to.shift(r.rows); }
+        template <typename Rows>
+        void operator()(Rows& rows) {
+            to.shift(rows);
         }
     };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -47,24 +48,9 @@ int fill_settings(const Database& db) {
 
 const std::vector<Migration>& migrations() {
     static const std::vector<Migration> steps = {
-        {1,
-         "CREATE TABLE step_phase(run_id INTEGER NOT NULL REFERENCES run(id), step_id INTEGER NOT NULL "
-         "REFERENCES step(id), phase_id INTEGER NOT NULL REFERENCES phase(id), busy_ns INTEGER NOT NULL, "
-         "exposed_ns INTEGER NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (step_id, phase_id)) STRICT, "
-         "WITHOUT "
-         "ROWID",
-         fill_step_phase},
-        {2,
-         "ALTER TABLE gpu_op ADD COLUMN device INTEGER NOT NULL DEFAULT 0;"
-         "ALTER TABLE gpu_op ADD COLUMN registers INTEGER NOT NULL DEFAULT 0;"
-         "CREATE TABLE gpu_counter(run_id INTEGER NOT NULL REFERENCES run(id), step_id INTEGER NOT NULL "
-         "REFERENCES step(id), phase_id INTEGER NOT NULL REFERENCES phase(id), name TEXT NOT NULL, "
-         "value REAL) STRICT"},
-        {3,
-         "ALTER TABLE run ADD COLUMN plain_setting TEXT NOT NULL DEFAULT '';"
-         "ALTER TABLE run ADD COLUMN setting TEXT NOT NULL DEFAULT '';"
-         "ALTER TABLE run ADD COLUMN baseline INTEGER NOT NULL DEFAULT 0 CHECK (baseline IN (0, 1))",
-         fill_settings},
+        {1, added_sql(2), fill_step_phase},
+        {2, added_sql(3)},
+        {3, added_sql(4), fill_settings},
     };
     return steps;
 }
@@ -88,19 +74,21 @@ Status migrate(const Database& db, const std::string& path, const std::vector<Mi
         return failed("{}: the backup {} can't be written: {}; nothing was changed", path, backup,
                       db.message());
     if (db.exec("BEGIN IMMEDIATE") != SQLITE_OK) return file_error(path, db, "starting the migration");
+    const auto failed_at = [&](int version, const std::string& why) {
+        db.exec("ROLLBACK");
+        return failed("{}: migration from schema version {} to {} failed: {}; the file is unchanged", path,
+                      version, version + 1, why);
+    };
+    std::vector<const Migration*> done;
     for (int version = found; version < target_version; ++version) {
-        const Migration* step = nullptr;
-        for (const Migration& s : steps)
-            if (s.from == version) step = &s;
-        const bool done = step != nullptr && db.exec(step->sql) == SQLITE_OK &&
-                          (step->then == nullptr || step->then(db) == SQLITE_OK);
-        if (!done) {
-            const std::string why = step == nullptr ? "no such step" : db.message();
-            db.exec("ROLLBACK");
-            return failed("{}: migration from schema version {} to {} failed: {}; the file is unchanged",
-                          path, version, version + 1, why);
-        }
+        const auto step =
+            std::find_if(steps.begin(), steps.end(), [&](const Migration& s) { return s.from == version; });
+        if (step == steps.end()) return failed_at(version, "no such step");
+        if (db.exec(step->sql) != SQLITE_OK) return failed_at(version, db.message());
+        done.push_back(&*step);
     }
+    for (const Migration* step : done)
+        if (step->then != nullptr && step->then(db) != SQLITE_OK) return failed_at(step->from, db.message());
     if (target_version == capture_schema_version && !recreate_views(db)) {
         const std::string why = db.message();
         db.exec("ROLLBACK");

@@ -47,9 +47,7 @@ class SqliteRows final : public OnDiskRows {
     std::optional<SpanRow> span(RowId id) const override {
         const std::lock_guard lock(mutex_);
         if (span_ && span_->id == id) return span_;  // the span under the pointer is requested in every frame
-        Statement select = db_.prepare(select_where(RowSource<SpanRow>::sql, "id"));
-        if (select) select.bind(1, id);
-        Cursor<SpanRow> rows(std::move(select));
+        Cursor<SpanRow> rows(db_, "id", id);
         if (!rows.has()) return std::nullopt;
         span_ = rows.take();
         return span_;
@@ -64,15 +62,13 @@ class SqliteRows final : public OnDiskRows {
   private:
     template <typename Row>
     void read(RowId round_id, std::vector<Row>& out, std::string& problem) const {
-        Statement select = db_.prepare(select_where(RowSource<Row>::sql, "round_id"));
-        if (select) select.bind(1, round_id);
-        Cursor<Row> rows(std::move(select));
+        Cursor<Row> rows(db_, "round_id", round_id);
         while (rows.has()) out.push_back(rows.take());
         if (!problem.empty()) return;
         if (!rows.problem().empty())
             problem = fmt::format("damaged capture: {}, which is impossible", rows.problem());
         else if (rows.code() != SQLITE_OK)
-            problem = fmt::format("reading table {}: {}", RowSource<Row>::table, one_line(db_.message()));
+            problem = fmt::format("reading table {}: {}", Table<Row>::name, one_line(db_.message()));
     }
 
     std::string path_;

@@ -41,9 +41,12 @@ void restore_nesting(std::vector<SpanRow>& spans) {
 
 /// The position up to which a file has been read, and the rows that may still change.
 struct ReadState {
-    /// Highest replayed rowids.
-    RowId run = 0, prompt = 0, step = 0, round = 0, node = 0, top = 0, token = 0, span = 0, eval = 0;
-    RowId gpu_op = 0, gpu_counter = 0, nvtx = 0, counter = 0, loss = 0, note = 0;
+    std::map<std::string_view, RowId> newest;  ///< highest replayed rowid of each table
+    template <typename Row>
+    RowId after() const {
+        const auto found = newest.find(storage::Table<Row>::name);
+        return found == newest.end() ? 0 : found->second;
+    }
     std::map<RowId, std::shared_ptr<const Vocab>> vocabs;
     std::set<RowId> ended;                       ///< runs whose end was replayed
     std::map<RowId, PromptProgress> unfinished;  ///< prompts whose rows will change
@@ -61,16 +64,16 @@ class Replay {
           sink_(sink),
           state_(state),
           should_continue_(should_continue),
-          prompts_(db, state.prompt),
-          steps_(db, state.step),
-          rounds_(db, state.round),
-          nodes_(all_rows ? Cursor<NodeRow>(db, state.node) : Cursor<NodeRow>()),
-          tops_(all_rows ? Cursor<NodeTopRow>(db, state.top) : Cursor<NodeTopRow>()),
-          tokens_(db, state.token),
-          spans_(all_rows ? Cursor<SpanRow>(db, state.span) : Cursor<SpanRow>()),
-          phases_(all_rows ? Cursor<StoredStepPhase>() : Cursor<StoredStepPhase>(db, state.step)),
-          evals_(db, state.eval) {
-        if (!all_rows) outlines_.emplace(path, state.span);
+          prompts_(db, state.after<PromptRow>()),
+          steps_(db, state.after<StepRow>()),
+          rounds_(db, state.after<RoundRow>()),
+          nodes_(all_rows ? Cursor<NodeRow>(db, state.after<NodeRow>()) : Cursor<NodeRow>()),
+          tops_(all_rows ? Cursor<NodeTopRow>(db, state.after<NodeTopRow>()) : Cursor<NodeTopRow>()),
+          tokens_(db, state.after<TokenRow>()),
+          spans_(all_rows ? Cursor<SpanRow>(db, state.after<SpanRow>()) : Cursor<SpanRow>()),
+          phases_(all_rows ? Cursor<StoredStepPhase>() : Cursor<StoredStepPhase>(db, state.after<StepRow>())),
+          evals_(db, state.after<HeadEvalRow>()) {
+        if (!all_rows) outlines_.emplace(path, state.after<SpanRow>());
     }
 
     Status run() {
@@ -115,7 +118,7 @@ class Replay {
         if constexpr (requires { source.failure(); })
             if (source.failure()) return *source.failure();
         return storage::file_error(
-            path_, db_, fmt::format("reading table {}", storage::RowSource<typename Source::RowType>::table));
+            path_, db_, fmt::format("reading table {}", storage::Table<typename Source::RowType>::name));
     }
     /// Returns an error if rows are left: such a row belongs to no step or round, or is out of order.
     template <typename Source>
@@ -123,7 +126,7 @@ class Replay {
         DS_TRY(check_source(source));
         if (source.has())
             return bad_input("{}: damaged capture: table {} has rows without a preceding parent row", path_,
-                             storage::RowSource<typename Source::RowType>::table);
+                             storage::Table<typename Source::RowType>::name);
         return {};
     }
 
@@ -143,9 +146,9 @@ class Replay {
     Status all_read() const;
     Status side_tables();
     template <typename Row>
-    Status push_each(RowId after);
+    Status push_each();
     template <typename Row>
-    Status push_in_blocks(RowId after);
+    Status push_in_blocks();
 
     const std::string& path_;
     const storage::Database& db_;
@@ -221,7 +224,7 @@ Status Replay::load_runs() {
 
 void Replay::start_runs(RowId up_to) {
     for (; runs_started_ < runs_.size() && runs_[runs_started_].row.id <= up_to; ++runs_started_) {
-        if (runs_[runs_started_].row.id <= state_.run) continue;
+        if (runs_[runs_started_].row.id <= state_.after<RunRow>()) continue;
         RunStarted started;
         started.run = runs_[runs_started_].row;
         started.run.ended = RunEnd::live;
@@ -333,16 +336,16 @@ Status Replay::all_read() const {
 }
 
 template <typename Row>
-Status Replay::push_each(RowId after) {
-    Cursor<Row> cursor(db_, after);
+Status Replay::push_each() {
+    Cursor<Row> cursor(db_, state_.after<Row>());
     while (cursor.has()) sink_.push(cursor.take());
     return check_source(cursor);
 }
 
 template <typename Row>
-Status Replay::push_in_blocks(RowId after) {
+Status Replay::push_in_blocks() {
     constexpr std::size_t block_rows = 4096;
-    Cursor<Row> cursor(db_, after);
+    Cursor<Row> cursor(db_, state_.after<Row>());
     while (cursor.has()) {
         std::vector<Row> block;
         while (cursor.has() && block.size() < block_rows) block.push_back(cursor.take());
@@ -352,12 +355,12 @@ Status Replay::push_in_blocks(RowId after) {
 }
 
 Status Replay::side_tables() {
-    DS_TRY(push_in_blocks<GpuOpRow>(state_.gpu_op));
-    DS_TRY(push_in_blocks<NvtxRangeRow>(state_.nvtx));
-    if (storage::has_table(db_, "gpu_counter")) DS_TRY(push_in_blocks<GpuCounterRow>(state_.gpu_counter));
-    DS_TRY(push_each<CounterRow>(state_.counter));
-    DS_TRY(push_each<LossRow>(state_.loss));
-    DS_TRY(push_each<NoteRow>(state_.note));
+    DS_TRY(push_in_blocks<GpuOpRow>());
+    DS_TRY(push_in_blocks<NvtxRangeRow>());
+    if (storage::has_table(db_, "gpu_counter")) DS_TRY(push_in_blocks<GpuCounterRow>());
+    DS_TRY(push_each<CounterRow>());
+    DS_TRY(push_each<LossRow>());
+    DS_TRY(push_each<NoteRow>());
     return {};
 }
 
@@ -365,7 +368,7 @@ Status Replay::side_tables() {
 Status Replay::update_prompts() {
     if (state_.unfinished.empty()) return {};
     Cursor<PromptRow> cursor(db_, state_.unfinished.begin()->first - 1);
-    while (cursor.has() && cursor.peek().id <= state_.prompt) {
+    while (cursor.has() && cursor.peek().id <= state_.after<PromptRow>()) {
         PromptRow row = cursor.take();
         const auto known = state_.unfinished.find(row.id);
         if (known == state_.unfinished.end()) continue;
@@ -395,25 +398,13 @@ PromptProgress Replay::latest_progress(RowId prompt_id) const {
 }
 
 Status Replay::save_state() {
-    for (const auto& [mark, table] : {std::pair{&state_.run, "run"},
-                                      {&state_.prompt, "prompt"},
-                                      {&state_.step, "step"},
-                                      {&state_.round, "round"},
-                                      {&state_.node, "node"},
-                                      {&state_.top, "node_top"},
-                                      {&state_.token, "token"},
-                                      {&state_.span, "span"},
-                                      {&state_.eval, "head_eval"},
-                                      {&state_.gpu_op, "gpu_op"},
-                                      {&state_.gpu_counter, "gpu_counter"},
-                                      {&state_.nvtx, "nvtx_range"},
-                                      {&state_.counter, "counter"},
-                                      {&state_.loss, "loss"},
-                                      {&state_.note, "note"}}) {
-        if (table == std::string_view("gpu_counter") && !storage::has_table(db_, table)) continue;
-        storage::Statement newest = db_.prepare(fmt::format("SELECT max(rowid) FROM {}", table));
+    for (const storage::TableText* table : storage::all_tables()) {
+        if (!table->primary_key.empty()) continue;  // it has no rowids
+        if (table->since > 1 && !storage::has_table(db_, table->name)) continue;
+        storage::Statement newest = db_.prepare(fmt::format("SELECT max(rowid) FROM {}", table->name));
         if (!newest || newest.step() != SQLITE_ROW) return storage::file_error(path_, db_, "reading");
-        *mark = std::max(*mark, newest.integer(0));
+        RowId& mark = state_.newest[table->name];
+        mark = std::max(mark, newest.integer(0));
     }
     return {};
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "capture/record.h"
 #include "storage/batch_insert.h"
@@ -57,14 +58,31 @@ class RowWriter {
     };
     struct Visitor;
 
+    template <typename... Rows>
+    struct Inserts {
+        explicit Inserts(const Database& db) : all(Insert<Rows>(db)...) {}
+        explicit operator bool() const { return (static_cast<bool>(std::get<Insert<Rows>>(all)) && ...); }
+        template <typename Row>
+        Insert<Row>& of() {
+            return std::get<Insert<Row>>(all);
+        }
+        std::tuple<Insert<Rows>...> all;
+    };
+
+    template <typename Row>
+    void insert(const Row& row) {
+        if (!failed()) count(inserts_.of<Row>().run(row));
+    }
     template <typename... Args>
-    void insert(Statement& statement, const Args&... args) {
-        if (failed()) return;
-        if (statement.run(args...) != SQLITE_DONE) return fail();
+    void run(Statement& statement, const Args&... args) {
+        if (!failed()) count(statement.run(args...));
+    }
+    void count(int code) {
+        if (code != SQLITE_DONE) return fail();
         ++rows_;
     }
     template <typename Row>
-    void hold(BatchInsert<const Row*>& rows, const Row& row) {
+    void hold(BatchInsert<Row>& rows, const Row& row) {
         rows.add(&row);
         ++rows_;
     }
@@ -73,23 +91,22 @@ class RowWriter {
     bool has(Statement& find, RowId id);
     void write_loss(const WriterLosses& losses, std::string_view kind, std::int64_t count);
     void start(const RunStarted& started);
-    void run(const RunRow& row, const ClockAnchorRow& first_anchor);
+    void start_run(const RunRow& row, const ClockAnchorRow& first_anchor);
     void end(const RunEnded& ended);
     /// Stores an anchor at `run_ns` of the run. The first one is at 0; the last one marks the run's end.
     void anchor(RowId run_id, TimeNs run_ns, const ClockAnchorRow& anchor);
-    void prompt(const PromptRow& row);
     void progress(const PromptProgress& progress);
     void step(const StepRecord& record);
     void round(const RoundRecord& record);
-    void token(const TokenRow& row);
-    void head_eval(const HeadEvalRow& row);
 
     const Database& db_;
-    Statement run_, run_end_, prompt_, progress_, step_, round_, token_, gpu_op_, gpu_counter_, nvtx_,
-        head_eval_, counter_, loss_, anchor_, vocab_, note_, find_step_, find_round_;
-    BatchInsert<const NodeRow*> nodes_;
-    BatchInsert<const NodeTopRow*> tops_;
-    BatchInsert<const SpanRow*> spans_;
+    Inserts<RunRow, PromptRow, StepRow, RoundRow, TokenRow, GpuOpRow, GpuCounterRow, NvtxRangeRow,
+            HeadEvalRow, CounterRow, LossRow, ClockAnchorRow, VocabRow, NoteRow>
+        inserts_;
+    Statement run_end_, progress_, find_step_, find_round_;
+    BatchInsert<NodeRow> nodes_;
+    BatchInsert<NodeTopRow> tops_;
+    BatchInsert<SpanRow> spans_;
     StepPhaseRows step_phases_;
     std::map<RowId, RunZero> zero_;
     struct LossTotal {

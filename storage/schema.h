@@ -26,8 +26,6 @@ bool has_table(const Database& db, std::string_view name);
 /// Returns whether the table has the column. Version 3 added columns to gpu_op.
 bool has_column(const Database& db, std::string_view table, std::string_view column);
 
-/// CREATE TABLE statements of the current schema version.
-extern const char* const table_sql;
 /// CREATE VIEW statements, in views.cpp.
 extern const char* const view_sql;
 /// CREATE INDEX IF NOT EXISTS statements. They run at the end of a run, since indexes halve the insert rate.
@@ -51,7 +49,8 @@ Status prepare_new_capture(const std::string& path, bool overwrite);
 struct Migration {
     int from = 0;
     std::string sql;
-    int (*then)(const Database&) = nullptr;  ///< returns SQLITE_OK or the error code
+    /// Runs after the SQL of every step, so it sees the newest tables. Returns SQLITE_OK or the error code.
+    int (*then)(const Database&) = nullptr;
 };
 /// Returns the steps to the current version.
 const std::vector<Migration>& migrations();

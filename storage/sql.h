@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/result.h"
 #include "base/units.h"
@@ -76,6 +77,14 @@ class Statement {
     void bind(int i, Blob v) {
         sqlite3_bind_blob(get(), i, v.bytes.empty() ? "" : v.bytes.data(), static_cast<int>(v.bytes.size()),
                           SQLITE_STATIC);
+    }
+    /// Binds a temporary value.
+    template <typename T>
+    void bind_copy(int i, const T& v) {
+        if constexpr (std::is_same_v<T, std::string>)
+            sqlite3_bind_text(get(), i, v.data(), static_cast<int>(v.size()), SQLITE_TRANSIENT);
+        else
+            bind(i, v);
     }
     template <typename T>
     void bind(int i, const std::optional<T>& v) {

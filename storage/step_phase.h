@@ -28,12 +28,8 @@ class StepPhaseRows {
     explicit operator bool() const { return static_cast<bool>(rows_held_); }
 
   private:
-    struct Row {
-        RowId run_id, step_id;
-        StepPhaseRow phase;
-    };
     const Database& db_;
-    BatchInsert<Row> rows_held_;
+    BatchInsert<StoredStepPhase, StoredStepPhase> rows_held_;
     std::set<RowId> late_;
 };
 

@@ -6,92 +6,51 @@
 #include <vector>
 
 #include "random_capture.h"
+#include "table_rows.h"
 
 namespace draftscope::testing {
 
 namespace {
 
-auto fields(const RunRow& r) {
-    return std::tie(r.id, r.name, r.started_monotonic, r.started_utc, r.ended, r.frontend, r.target,
-                    r.drafter, r.head, r.tree, r.verify, r.temperature, r.seed, r.batch, r.threads, r.backend,
-                    r.precision, r.numerics, r.tier, r.synthetic, r.acceptance, r.vocab_id, r.config_json,
-                    r.machine_json);
+// Each function returns what differs; "" if nothing does.
+template <typename Row>
+std::string_view difference(const Row& a, const Row& b) {
+    return different_column(a, b);
 }
-auto fields(const PromptRow& r) {
-    return std::tie(r.id, r.run_id, r.ordinal, r.external_id, r.turn, r.suite, r.category, r.text, r.output,
-                    r.prompt_tokens, r.generated_tokens, r.prefill_ns, r.finish);
+std::string_view difference(const RunRow& a, const RunRow& b) {
+    return a.started_monotonic != b.started_monotonic ? "started_monotonic" : different_column(a, b);
 }
-auto fields(const RowRange& r) {
-    return std::tie(r.first, r.count);
+std::string_view difference(const SpanRow& a, const SpanRow& b) {
+    return a.nesting != b.nesting ? "nesting" : different_column(a, b);
 }
-auto fields(const StepEntry& e) {
-    const StepRow& r = e.row;
-    return std::tuple_cat(std::tie(r.id, r.run_id, r.ordinal, r.start_ns, r.end_ns, r.paused_ns, r.excluded),
-                          fields(e.rounds), fields(e.spans));
+std::string_view difference(const std::shared_ptr<const PromptRow>& a,
+                            const std::shared_ptr<const PromptRow>& b) {
+    return different_column(*a, *b);
 }
-auto fields(const RoundEntry& e) {
-    const RoundRow& r = e.row;
-    return std::tuple_cat(
-        std::tie(r.id, r.run_id, r.step_id, r.prompt_id, r.ordinal, r.start_ns, r.end_ns, r.context_length,
-                 r.tree_nodes, r.tree_depth, r.drafted, r.accepted, r.committed, r.clipped, e.step_index),
-        fields(e.nodes), fields(e.tops), fields(e.tokens), fields(e.head_evals));
+std::string_view difference(const StepEntry& a, const StepEntry& b) {
+    const auto ranges = [](const StepEntry& e) {
+        return std::tie(e.rounds.first, e.rounds.count, e.spans.first, e.spans.count);
+    };
+    return ranges(a) != ranges(b) ? "ranges" : different_column(a.row, b.row);
 }
-auto fields(const NodeRow& r) {
-    return std::tie(r.round_id, r.node, r.parent, r.depth, r.token_id, r.draft_logprob, r.cum_logprob,
-                    r.target_prob, r.target_rank, r.accepted, r.target_token_id, r.target_token_prob,
-                    r.target_covered);
+std::string_view difference(const RoundEntry& a, const RoundEntry& b) {
+    const auto ranges = [](const RoundEntry& e) {
+        return std::tie(e.step_index, e.nodes.first, e.nodes.count, e.tops.first, e.tops.count,
+                        e.tokens.first, e.tokens.count, e.head_evals.first, e.head_evals.count);
+    };
+    return ranges(a) != ranges(b) ? "ranges" : different_column(a.row, b.row);
 }
-auto fields(const NodeTopRow& r) {
-    return std::tie(r.round_id, r.node, r.rank, r.token_id, r.target_prob);
+std::string_view difference(const LateSpan& a, const LateSpan& b) {
+    return a.span != b.span ? "span" : a.newest_step != b.newest_step ? "newest_step" : "";
 }
-auto fields(const TokenRow& r) {
-    return std::tie(r.prompt_id, r.position, r.round_id, r.token_id, r.source, r.depth, r.rank, r.covered);
-}
-auto fields(const SpanRow& r) {
-    return std::tie(r.id, r.run_id, r.step_id, r.round_id, r.phase_id, r.level, r.lane, r.thread_id,
-                    r.start_ns, r.end_ns, r.rows, r.bytes, r.nesting);
-}
-auto fields(const HeadEvalRow& r) {
-    return std::tie(r.run_id, r.round_id, r.head, r.mode, r.active_rows, r.bytes, r.head_ns, r.accepted,
-                    r.committed, r.covered, r.covered_mass);
-}
-auto fields(const GpuOpRow& r) {
-    return std::tie(r.id, r.run_id, r.step_id, r.phase_id, r.stream, r.name, r.start_ns, r.end_ns,
-                    r.graph_node_id, r.correlation_id, r.grid, r.block, r.bytes, r.device, r.registers);
-}
-auto fields(const GpuCounterRow& r) {
-    return std::tie(r.run_id, r.step_id, r.phase_id, r.name, r.value);
-}
-auto fields(const NvtxRangeRow& r) {
-    return std::tie(r.run_id, r.domain, r.name, r.thread_id, r.start_ns, r.end_ns, r.payload);
-}
-auto fields(const CounterRow& r) {
-    return std::tie(r.run_id, r.time_ns, r.name, r.value);
-}
-auto fields(const LossRow& r) {
-    return std::tie(r.run_id, r.time_ns, r.kind, r.count);
-}
-auto fields(const NoteRow& r) {
-    return std::tie(r.run_id, r.round_id, r.time_ns, r.text);
-}
-auto fields(const VocabRow& r) {
-    return std::tie(r.vocab_id, r.token_id, r.bytes, r.text, r.rank, r.count);
-}
-auto fields(const std::shared_ptr<const PromptRow>& r) {
-    return fields(*r);
-}
-auto fields(const LateSpan& r) {
-    return std::tie(r.span, r.newest_step);
-}
-auto fields(const TimeNs& r) {
-    return std::tie(r);
+std::string_view difference(const TimeNs& a, const TimeNs& b) {
+    return a != b ? "time" : "";
 }
 
 template <typename Table>
 void expect_table(const char* name, const Table& a, const Table& b) {
     ASSERT_EQ(a.size(), b.size()) << name;
-    for (std::size_t i = 0; i < a.size(); ++i)
-        ASSERT_TRUE(fields(a[i]) == fields(b[i])) << name << ", row " << i;
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_EQ(difference(a[i], b[i]), "") << name << ", row " << i;
 }
 
 /// Compares clock anchors by the difference of their clocks, since the file moves both to the run's start or
