@@ -150,8 +150,8 @@ void remark_log(const std::string& path, std::vector<std::string>& out) {
 
 /// A run without a recorded end is set to end with its last data.
 constexpr const char* recover_sql = R"sql(
-INSERT INTO clock_anchor
-SELECT r.id, a.monotonic_ns + d.end_ns, a.utc_ns + d.end_ns, NULL
+INSERT INTO clock_anchor(run_id, monotonic_ns, utc_ns)
+SELECT r.id, a.monotonic_ns + d.end_ns, a.utc_ns + d.end_ns
 FROM run r
 JOIN (SELECT run_id, min(monotonic_ns) AS monotonic_ns, utc_ns FROM clock_anchor GROUP BY run_id) a ON a.run_id = r.id
 JOIN (SELECT run_id, max(end_ns) AS end_ns FROM (

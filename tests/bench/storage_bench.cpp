@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "storage/capture_file.h"
 #include "storage/schema.h"
-#include "storage/sql.h"
+#include "storage/table_sql.h"
 #include "tests/bench/synthetic_steps.h"
 
 namespace draftscope {
@@ -66,14 +66,13 @@ double bare_inserts(const std::string& path, const std::vector<Record>& records)
     db.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; BEGIN");
     storage::create_schema(db);
     db.exec("COMMIT");
-    storage::Statement insert = db.prepare("INSERT INTO span VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    storage::Insert<SpanRow> insert(db);
     return measure_seconds([&] {
         int in_transaction = 0;
         db.exec("BEGIN IMMEDIATE");
         for (const Record& record : records)
-            for (const SpanRow& s : std::get<StepRecord>(record).spans) {
-                insert.run(s.id, s.run_id, s.step_id, s.round_id, s.phase_id, s.level, s.lane, s.thread_id,
-                           s.start_ns, s.end_ns, s.rows, s.bytes);
+            for (const SpanRow& span : std::get<StepRecord>(record).spans) {
+                insert.run(span);
                 if (++in_transaction < 1000) continue;
                 db.exec("COMMIT; BEGIN IMMEDIATE");
                 in_transaction = 0;
