@@ -6,8 +6,8 @@
 
 #include "base/cpus.h"
 #include "base/log.h"
-#include "engine/draft/drafter.h"
-#include "engine/heads/head.h"
+#include "engine/draft/registry.h"
+#include "engine/heads/registry.h"
 #include "engine/verify/verify.h"
 
 namespace draftscope::cli {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "capture/conversations.h"
+#include "capture/head_traits.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
 #include "profiler/stats/head_costs.h"
 #include "profiler/stats/speedup.h"
 
@@ -39,7 +41,7 @@ std::string ratio_text(const Estimate& ratio, const std::string& reference) {
 
 const HeadComparison* driving_head(const std::vector<HeadComparison>& heads) {
     for (const HeadComparison& head : heads)
-        if (head.stats.mode == HeadMode::drive && head.stats.head != "full") return &head;
+        if (head.stats.mode == HeadMode::drive && !is_full_head(head.stats.head)) return &head;
     return nullptr;
 }
 
@@ -79,7 +81,7 @@ std::string finding_text(const Snapshot& snapshot, RowId run_id) {
     const std::string over = conversations_text(conversations);
     if (totals.tokens_per_second <= 0)
         return fmt::format("{} decoded too few rounds to time ({}).\n", who, totals.rounds);
-    if (run.drafter == "none")
+    if (run.drafter == plain_drafter)
         return fmt::format("{}plain decoding reached {:.1f} tokens per second over {}.\n", whose,
                            totals.tokens_per_second, over);
     return fmt::format(

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -10,6 +12,7 @@
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/fit/fit_job.h"
+#include "engine/heads/registry.h"
 
 namespace draftscope::cli {
 namespace {
@@ -55,102 +58,107 @@ int do_fit(const Options& options) {
         print_report);
 }
 
-/// An option that only some heads use, with those heads.
+using RecipeTrait = bool (FitRecipe::*)() const;
+
+/// An option, and the recipes that use it.
 struct OptionUse {
     const char* option;
-    std::vector<std::string_view> heads;
+    RecipeTrait used_by;
 };
 
-const std::vector<OptionUse>& option_uses() {
-    const std::vector<std::string_view> low_rank = {"slimspec", "specvocab"};
-    const std::vector<std::string_view> divergence = {"slimspec", "specvocab", "vocabtrim-t", "bcl"};
-    const std::vector<std::string_view> routed = {"dynaspec", "coral"};
-    const std::vector<std::string_view> drafted = {"slimspec", "specvocab", "vocabtrim-t",
-                                                   "bcl",      "dynaspec",  "coral"};
-    const std::vector<std::string_view> loads = {"slimspec", "specvocab", "vocabtrim-t", "bcl",
-                                                 "dynaspec", "coral",     "rdk"};
-    static const std::vector<OptionUse> uses = {
-        {"--rank", low_rank},
-        {"--per-level", low_rank},
-        {"--vocabulary", {"vocabtrim-t"}},
-        {"--int8", {"slimspec", "specvocab", "vocabtrim-t", "bcl"}},
-        {"--alpha", {"bcl"}},
-        {"--clusters", {"dynaspec"}},
-        {"--router-width", {"dynaspec"}},
-        {"--groups", {"coral"}},
-        {"--neighbours", {"rdk"}},
-        {"--keep", {"rdk"}},
-        {"--text", {"fr-spec", "pa-fr"}},
-        {"--ranking", {"vocabtrim-t", "coral", "bcl"}},
-        {"--label-topk", routed},
-        {"--epochs", divergence},
-        {"--rate", divergence},
-        {"--batch", divergence},
-        {"--level-decay", divergence},
-        {"--drafted-share", divergence},
-        {"--lambda", {"specvocab"}},
-        {"--rounds", drafted},
-        {"--drafted-every", drafted},
-        {"--tree", drafted},
-        {"--seed", drafted},
-        {"--drafter", loads},
-        {"--precision", loads},
-        {"--trace", {"slimspec", "specvocab", "vocabtrim-t", "vocabtrim", "bcl", "dynaspec", "coral", "rdk"}},
-        {"--model",
-         {"slimspec", "specvocab", "vocabtrim-t", "bcl", "dynaspec", "coral", "rdk", "fr-spec", "pa-fr"}},
-    };
-    return uses;
+constexpr OptionUse option_uses[] = {
+    {"--rank", &FitRecipe::fits_low_rank},
+    {"--per-level", &FitRecipe::fits_low_rank},
+    {"--vocabulary", &FitRecipe::takes_size},
+    {"--int8", &FitRecipe::trains_by_divergence},
+    {"--alpha", &FitRecipe::solves_size},
+    {"--clusters", &FitRecipe::fits_clusters},
+    {"--router-width", &FitRecipe::fits_clusters},
+    {"--groups", &FitRecipe::fits_groups},
+    {"--neighbours", &FitRecipe::fits_affinity},
+    {"--keep", &FitRecipe::fits_affinity},
+    {"--text", &FitRecipe::reads_text},
+    {"--ranking", &FitRecipe::reads_ranking},
+    {"--label-topk", &FitRecipe::trains_router},
+    {"--epochs", &FitRecipe::trains_by_divergence},
+    {"--rate", &FitRecipe::trains_by_divergence},
+    {"--batch", &FitRecipe::trains_by_divergence},
+    {"--level-decay", &FitRecipe::trains_by_divergence},
+    {"--drafted-share", &FitRecipe::trains_by_divergence},
+    {"--lambda", &FitRecipe::has_own_loss},
+    {"--rounds", &FitRecipe::reads_drafts},
+    {"--drafted-every", &FitRecipe::reads_drafts},
+    {"--tree", &FitRecipe::reads_drafts},
+    {"--seed", &FitRecipe::reads_drafts},
+    {"--drafter", &FitRecipe::fits_weights},
+    {"--precision", &FitRecipe::fits_weights},
+    {"--trace", &FitRecipe::reads_recording},
+    {"--model", &FitRecipe::reads_model},
+};
+
+/// Returns the heads of these recipes: "slimspec, specvocab".
+std::string head_names(RecipeTrait wanted) {
+    return fmt::format("{}", fmt::join(heads_fitted_by(wanted), ", "));
 }
 
 /// Rejects options that have no effect for this head, before the fit takes minutes.
 Status check_used(const CLI::App& command, const std::string& head) {
-    const auto known = fittable_heads();
-    if (std::find(known.begin(), known.end(), head) == known.end())
-        return {};  // run_fit() reports the unknown head
-    for (const OptionUse& use : option_uses()) {
-        if (command.get_option(use.option)->count() == 0) continue;
-        if (std::find(use.heads.begin(), use.heads.end(), head) != use.heads.end()) continue;
-        std::string heads;
-        for (const std::string_view name : use.heads)
-            heads += (heads.empty() ? "" : ", ") + std::string(name);
-        return bad_input("fit {}: {} has no effect; it is for {}", head, use.option, heads);
-    }
+    const HeadInfo* info = find_head_or_suffix(head);
+    if (info == nullptr || !info->fit.fits()) return {};  // run_fit() reports the unknown head
+    for (const OptionUse& use : option_uses)
+        if (command.get_option(use.option)->count() > 0 && !(info->fit.*use.used_by)())
+            return bad_input("fit {}: {} has no effect; it is for {}", head, use.option,
+                             head_names(use.used_by));
     return {};
 }
 
-/// Options of training a head after its drafter. bcl trains weights only if one of them is given; otherwise
-/// its ranking suffices.
+/// Options of training a head after its drafter. If a ranking suffices (bcl), weights are trained only if one
+/// of them is given.
 constexpr const char* training_options[] = {"--epochs", "--rate", "--batch", "--level-decay",
                                             "--drafted-share"};
 
 void add_size_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
-    command.add_option("--rank", config.rank,
-                       "slimspec, specvocab: rank, or one per draft level as in 72/36 (default: d/8)");
+    command.add_option(
+        "--rank", config.rank,
+        head_names(&FitRecipe::fits_low_rank) + ": rank, or one per draft level as in 72/36 (default: d/8)");
     command.add_flag("--per-level", options.per_level,
-                     "slimspec, specvocab: one down-projection per draft level, i.e. per Medusa head");
-    command.add_option("-v,--vocabulary", options.v,
-                       "vocabtrim-t: tokens kept (our default: a quarter of the vocabulary)");
-    command.add_option("--alpha", options.alpha, "bcl: weight of coverage against cost")
+                     head_names(&FitRecipe::fits_low_rank) +
+                         ": one down-projection per draft level, i.e. per Medusa head");
+    command.add_option(
+        "-v,--vocabulary", options.v,
+        head_names(&FitRecipe::takes_size) + ": tokens kept (our default: a quarter of the vocabulary)");
+    command
+        .add_option("--alpha", options.alpha,
+                    head_names(&FitRecipe::solves_size) + ": weight of coverage against cost")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
     command.add_flag(
         "--int8", options.int8,
-        "slimspec, specvocab, vocabtrim-t, bcl: store the large matrix in half the bytes, with one scale "
-        "per 64 values; almost no loss for a head that runs at int8");
-    command.add_option("--clusters", options.clusters, "dynaspec: clusters (our default)")
-        ->capture_default_str();
-    command.add_option("--groups", options.groups, "coral: groups of equal size (our default)")
-        ->capture_default_str();
-    command.add_option("--router-width", options.router.width, "dynaspec: hidden width r (our default)")
-        ->check(CLI::Range(1, 1 << 14))
-        ->capture_default_str();
-    command.add_option("--neighbours", options.affinity.width, "rdk: neighbours per token (our default)")
+        head_names(&FitRecipe::trains_by_divergence) +
+            ": store the large matrix in half the bytes, with one scale per 64 values; almost no loss for a "
+            "head that runs at int8");
+    command
+        .add_option("--clusters", options.clusters,
+                    head_names(&FitRecipe::fits_clusters) + ": clusters (our default)")
         ->capture_default_str();
     command
-        .add_option("--keep", options.affinity.keep,
-                    "rdk: share of probability that a token keeps (our "
-                    "default)")
+        .add_option("--groups", options.groups,
+                    head_names(&FitRecipe::fits_groups) + ": groups of equal size (our default)")
+        ->capture_default_str();
+    command
+        .add_option("--router-width", options.router.width,
+                    head_names(&FitRecipe::fits_clusters) + ": hidden width r (our default)")
+        ->check(CLI::Range(1, 1 << 14))
+        ->capture_default_str();
+    command
+        .add_option("--neighbours", options.affinity.width,
+                    head_names(&FitRecipe::fits_affinity) + ": neighbours per token (our default)")
+        ->capture_default_str();
+    command
+        .add_option(
+            "--keep", options.affinity.keep,
+            head_names(&FitRecipe::fits_affinity) + ": share of probability that a token keeps (our default)")
         ->capture_default_str();
 }
 
@@ -167,13 +175,16 @@ void add_training_options(CLI::App& command, FitConfig& config) {
         ->capture_default_str();
     command
         .add_option("--label-topk", options.collect.label_topk,
-                    "dynaspec, coral: top tokens of the full head that label a group as wanted (our default)")
+                    head_names(&FitRecipe::trains_router) +
+                        ": top tokens of the full head that label a group as wanted (our default)")
         ->check(CLI::Range(1, 32))
         ->capture_default_str();
     command
         .add_option(
             "--epochs", options.kl.epochs,
-            "epochs over the rows, 0 = stop at the closed form (our default); makes bcl train its rows")
+            fmt::format(
+                "epochs over the rows, 0 = stop at the closed form (our default); makes {} train its rows",
+                head_names(&FitRecipe::fits_weights_on_request)))
         ->capture_default_str();
     command.add_option("--rate", options.kl.rate, "peak learning rate (our default)")->capture_default_str();
     command.add_option("--batch", options.kl.batch, "rows per step (our default)")
@@ -192,15 +203,17 @@ void add_training_options(CLI::App& command, FitConfig& config) {
     command.add_option("--seed", options.kl.seed, "seed of shuffles and initial values")
         ->capture_default_str();
     command.add_option("--tree", config.tree, "tree of the drafted rows");
-    command.add_flag(
-        "--joint", config.joint,
-        "slimspec, specvocab, vocabtrim-t, bcl: also train the drafter (eagle2, eagle3), as the papers do");
+    command.add_flag("--joint", config.joint,
+                     head_names(&FitRecipe::trains_by_divergence) +
+                         ": also train the drafter (eagle2, eagle3), as the papers do");
     command.add_option("--joint-epochs", config.joint_options.epochs, "epochs over the texts (our default)")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     command.add_option("--joint-rate", config.joint_options.rate, "peak learning rate (our default)")
         ->capture_default_str();
-    command.add_option("--lambda", config.lambda, "specvocab --joint: weight of the speculator's loss")
+    command
+        .add_option("--lambda", config.lambda,
+                    head_names(&FitRecipe::has_own_loss) + " --joint: weight of the speculator's loss")
         ->capture_default_str();
 }
 
@@ -209,8 +222,7 @@ void add_training_options(CLI::App& command, FitConfig& config) {
 void add_fit(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
     FitConfig& config = options->config;
-    std::string names;
-    for (const std::string& head : fittable_heads()) names += (names.empty() ? "" : ", ") + head;
+    const std::string names = head_names(&FitRecipe::fits);
     CLI::App* command = program.add_subcommand("fit", "Fit the weights of a draft LM head on a recording");
     command->footer(
         "Example: draftscope fit slimspec --trace demo.trace --drafter eagle3 --rank 72 --out "
@@ -229,9 +241,11 @@ void add_fit(CLI::App& program, Action& action) {
     command->add_option("--out", config.out, "file to write")->required();
     command->add_option("--model", config.model,
                         "target: only its embedding, LM head and tokenizer are read");
-    command->add_option("--text", config.text, "fr-spec, pa-fr: raw text, ranked by token counts");
-    command->add_option("--ranking", config.ranking,
-                        "vocabtrim-t, coral: token ranking (default: counted on the recording)");
+    command->add_option("--text", config.text,
+                        head_names(&FitRecipe::reads_text) + ": raw text, ranked by token counts");
+    command->add_option(
+        "--ranking", config.ranking,
+        head_names(&FitRecipe::reads_ranking) + ": token ranking (default: counted on the recording)");
     add_size_options(*command, config);
     add_training_options(*command, config);
     command->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto (as recorded)")
@@ -249,8 +263,10 @@ void add_fit(CLI::App& program, Action& action) {
             if (const Status used = check_used(*command, options->config.head); !used.ok())
                 return report(used.error());
             FitConfig& requested = options->config;
+            const HeadInfo* head = find_head_or_suffix(requested.head);
             for (const char* option : training_options)
-                requested.weights |= requested.head == "bcl" && command->get_option(option)->count() > 0;
+                requested.weights |= head != nullptr && head->fit.fits_weights_on_request() &&
+                                     command->get_option(option)->count() > 0;
             return do_fit(*options);
         };
     });

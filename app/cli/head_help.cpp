@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/heads/head.h"
+#include "engine/heads/registry.h"
 
 namespace draftscope {
 namespace {
@@ -45,12 +45,13 @@ std::string head_help() {
                                           param.our_default ? " [our default]" : ""),
                               15);
     }
-    text += "  +rdk         OOV redistribution, arXiv 2506.03206\n";
+    const HeadInfo& suffix = rdk_suffix();
+    text += fmt::format("  {:<12} {}\n", suffix.name, suffix.paper);
     text += wrap_text(
         "suffix of any spec, with --verify pq: redistributes probability to tokens that "
         "the head lacks",
         15);
-    text += wrap_text("needs: token affinity", 15);
+    text += wrap_text(fmt::format("needs: {}", suffix.artefact), 15);
     return text;
 }
 

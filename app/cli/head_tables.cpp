@@ -8,6 +8,7 @@
 
 #include "app/cli/estimates.h"
 #include "app/cli/tables.h"
+#include "capture/head_traits.h"
 #include "profiler/stats/head_costs.h"
 
 namespace draftscope::cli {
@@ -62,7 +63,7 @@ std::string cost_table(const std::vector<HeadComparison>& heads) {
     bool measured = false;
     for (const HeadComparison& head : heads) {
         const AcceptanceCost& cost = head.cost;
-        if (!cost.rho_tau || head.stats.head == "full") continue;
+        if (!cost.rho_tau || is_full_head(head.stats.head)) continue;
         if (compared == nullptr || head.cost.conversations > compared->cost.conversations) compared = &head;
         measured = measured || cost.measured;
         rows.push_back({head.stats.head, mode_text(head), with_interval(cost.rho_tau), with_interval(cost.nu),

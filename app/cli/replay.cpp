@@ -14,6 +14,7 @@
 #include "app/jobs/replay/replay_job.h"
 #include "app/jobs/resolve/resolve.h"
 #include "capture/conversations.h"
+#include "capture/head_traits.h"
 #include "engine/replay/replay_stats.h"
 #include "profiler/stats/cost_model.h"
 
@@ -24,7 +25,7 @@ using nlohmann::json;
 
 struct Options {
     ReplayConfig config;
-    std::string heads = "full";
+    std::string heads{full_head_id};
     JobOutput output;
     bool no_mass = false;
 };
@@ -42,7 +43,7 @@ std::vector<ReplayStats> tally(const ReplayReport& report, Wanted wanted) {
 /// Returns tau of head `full` in the same set of rounds.
 std::optional<double> full_tau(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
     for (std::size_t h = 0; h < tallies.size(); ++h)
-        if (report.heads[h].spec == "full") return tallies[h].tau();
+        if (is_full_head(report.heads[h].spec)) return tallies[h].tau();
     return std::nullopt;
 }
 
@@ -63,7 +64,7 @@ std::vector<std::size_t> conversation_indices(const RecordingInfo& info) {
 AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head) {
     std::optional<std::size_t> full;
     for (std::size_t h = 0; h < report.heads.size(); ++h)
-        if (report.heads[h].spec == "full") full = h;
+        if (is_full_head(report.heads[h].spec)) full = h;
     const auto make_unit = [&](std::size_t h, std::size_t prompt) {
         ReplayStats tally;
         tally.add(report.result.rounds[h][prompt]);

@@ -20,6 +20,8 @@
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/tree_autotuner.h"
 #include "capture/queries.h"
+#include "capture/run_setting.h"
+#include "engine/draft/registry.h"
 
 namespace draftscope::cli {
 namespace {
@@ -141,7 +143,7 @@ void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
         return fmt::format("{}{}{} {:.2f}x", heads ? one.head : "", heads ? " " : "",
                            to_text(to_tree_spec(one.tree)), one.speedup);
     };
-    if (quick && run.drafter == "none") {
+    if (quick && run.drafter == plain_drafter) {
         std::printf(
             "tree quick: no drafting pays off on this machine (the best forecast is %s), so drafter none "
             "was used\n",
@@ -297,19 +299,20 @@ int do_run(const Options& options) {
 Status check_used(const CLI::App& command, const RunConfig& config) {
     const std::string heads[] = {config.head, config.shadow};
     DS_TRY(check_sampling_used(config, heads));
-    const std::string id = config.drafter.substr(0, config.drafter.find(':'));
-    if (id == "none")
+    const DrafterInfo drafter = drafter_traits(config.drafter);
+    if (!drafter.drafts)
         for (const auto& [option, why] :
              {std::pair{"--tree", "drafts nothing; leave it out or choose another drafter"},
               {"--baseline", "is itself the baseline; leave it out"}})
-            if (command.get_option(option)->count() > 0) return bad_input("{}: drafter none {}", option, why);
-    if (id != "none" && id != "ngram") return {};
+            if (command.get_option(option)->count() > 0)
+                return bad_input("{}: drafter {} {}", option, drafter.id, why);
+    if (drafter.uses_head) return {};
     // A head's ranking still supplies the frequency ranks of the text's tokens.
     const bool ranks = command.get_option("--head-weights")->count() > 0;
     for (const char* option : {"--head", "--shadow"})
         if (command.get_option(option)->count() > 0 && !ranks)
             return bad_input("{}: drafter {} has no LM head; leave it out or choose another drafter", option,
-                             id);
+                             drafter.id);
     return {};
 }
 

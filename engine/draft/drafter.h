@@ -121,20 +121,6 @@ class Drafter {
 /// static tree is an error.
 Status check_tree(const Drafter& drafter, const TreeSpec& tree);
 
-/// Registry entry of a drafter.
-struct DrafterInfo {
-    std::string_view id;
-    std::string_view name;
-    std::string_view paper;
-    bool needs_weights = false;
-    std::string_view help;
-    /// `path`: folder or file of the checkpoint; "" for drafters without weights.
-    Result<std::unique_ptr<Drafter>> (*make)(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) = nullptr;
-};
-/// All drafters; find_drafter() returns null for an unknown id.
-std::span<const DrafterInfo> drafter_registry();
-const DrafterInfo* find_drafter(std::string_view id);
 /// `spec` is "NAME" or "NAME:PATH".
 Result<std::unique_ptr<Drafter>> make_drafter(std::string_view spec, const std::string& default_path,
                                               const Target& target, kernels::Exec& exec);

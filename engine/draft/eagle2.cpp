@@ -2,10 +2,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/draft/drafters.h"
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
+#include "engine/draft/registry.h"
 #include "engine/weights/weight_packing.h"
 #include "kernels/matmul.h"
 
@@ -88,14 +88,27 @@ class Eagle2Model final : public EagleModel {
     DecoderLayer layer_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) {
+/// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
+/// target. It may end in ",rope=target".
+Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target& target, kernels::Exec& exec) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle2, path, target));
     auto model = std::make_unique<Eagle2Model>(std::move(checkpoint), target);
     DS_TRY(model->load(exec, target.precision()));
     return make_eagle_drafter(std::move(model), "eagle2");
+}
+
+}  // namespace
+
+DrafterInfo describe_eagle2() {
+    return {.id = "eagle2",
+            .name = "EAGLE-2",
+            .paper = "EAGLE-2, arXiv 2406.16858",
+            .help =
+                "one decoder layer over the target's last hidden states; a folder with config.json and "
+                "model.safetensors or pytorch_model.bin (SafeAILab, speculators)",
+            .has_synthetic = true,
+            .eagle = EagleGeneration::eagle2,
+            .make = make};
 }
 
 }  // namespace draftscope

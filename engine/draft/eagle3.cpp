@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "base/numel.h"
-#include "engine/draft/drafters.h"
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_on_device.h"
+#include "engine/draft/registry.h"
 #include "engine/draft/tree_growth.h"
 #include "engine/weights/weight_packing.h"
 #include "kernels/matmul.h"
@@ -298,14 +298,27 @@ class Eagle3Model final : public EagleModel {
     std::vector<float> normed_, features_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) {
+/// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
+/// target. It may end in ",rope=target".
+Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target& target, kernels::Exec& exec) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle3, path, target));
     auto model = std::make_unique<Eagle3Model>(std::move(checkpoint), target);
     DS_TRY(model->load(exec, target.precision()));
     return make_eagle_drafter(std::move(model), "eagle3");
+}
+
+}  // namespace
+
+DrafterInfo describe_eagle3() {
+    return {.id = "eagle3",
+            .name = "EAGLE-3",
+            .paper = "EAGLE-3, arXiv 2503.01840",
+            .help =
+                "one decoder layer over three fused hidden states of the target; a folder as SafeAILab, "
+                "SpecForge or speculators publish it, or a GGUF file",
+            .has_synthetic = true,
+            .eagle = EagleGeneration::eagle3,
+            .make = make};
 }
 
 }  // namespace draftscope

@@ -2,8 +2,8 @@
 
 #include "base/numel.h"
 #include "engine/draft/decoding_heads.h"
-#include "engine/draft/drafters.h"
 #include "engine/draft/path_heads_on_device.h"
+#include "engine/draft/registry.h"
 
 namespace draftscope {
 namespace {
@@ -46,14 +46,25 @@ class HydraHeads final : public DecodingHeads {
     std::vector<float> inputs_, scratch_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Drafter>> make_hydra(const std::string& path, const Target& target,
-                                            kernels::Exec& exec) {
+/// `path`: a folder or file in a published layout, or "synthetic:NAME".
+Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target& target, kernels::Exec& exec) {
     DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::hydra, path, target, exec));
     auto heads = std::make_unique<HydraHeads>(std::move(weights), target);
     DS_TRY(heads->prepare(exec));
     return make_decoding_head_drafter(std::move(heads), target, "hydra");
+}
+
+}  // namespace
+
+DrafterInfo describe_hydra() {
+    return {.id = "hydra",
+            .name = "Hydra",
+            .paper = "Hydra, arXiv 2402.05109",
+            .help =
+                "heads that also read the drafted tokens before theirs; a folder with model.safetensors or "
+                "hydra_lm_head.pt",
+            .has_synthetic = true,
+            .make = make};
 }
 
 }  // namespace draftscope

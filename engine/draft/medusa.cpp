@@ -1,6 +1,6 @@
 #include "engine/draft/decoding_heads.h"
-#include "engine/draft/drafters.h"
 #include "engine/draft/path_heads_on_device.h"
+#include "engine/draft/registry.h"
 
 namespace draftscope {
 namespace {
@@ -34,14 +34,25 @@ class MedusaHeads final : public DecodingHeads {
     std::vector<float> scratch_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
-                                             kernels::Exec& exec) {
+/// `path`: a folder or file in a published layout, or "synthetic:NAME".
+Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target& target, kernels::Exec& exec) {
     DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::medusa, path, target, exec));
     auto heads = std::make_unique<MedusaHeads>(std::move(weights), target.config().hidden);
     DS_TRY(heads->prepare(exec));
     return make_decoding_head_drafter(std::move(heads), target, "medusa");
+}
+
+}  // namespace
+
+DrafterInfo describe_medusa() {
+    return {.id = "medusa",
+            .name = "Medusa",
+            .paper = "Medusa, arXiv 2401.10774",
+            .help =
+                "residual heads, one per depth, over the target's last hidden state; a folder with "
+                "model.safetensors or medusa_lm_head.pt",
+            .has_synthetic = true,
+            .make = make};
 }
 
 }  // namespace draftscope

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/draft/drafters.h"
+#include "engine/draft/registry.h"
 
 namespace draftscope {
 namespace {
@@ -206,9 +206,8 @@ Status set_option(std::string_view text, NgramOptions& options) {
     return bad_input("drafter 'ngram' has no parameter '{}'; it has max, min, window and backoff", name);
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Target&, kernels::Exec&) {
+/// `path` is "" or parameters: "max=3,min=1,window=0,backoff=1".
+Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target&, kernels::Exec&) {
     NgramOptions options;
     for (std::string_view rest = path; !rest.empty();) {
         const std::size_t comma = rest.find(',');
@@ -219,6 +218,21 @@ Result<std::unique_ptr<Drafter>> make_ngram(const std::string& path, const Targe
         return bad_input("drafter 'ngram': min={} is above max={}", options.min, options.max);
     }
     return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(options));
+}
+
+}  // namespace
+
+DrafterInfo describe_ngram() {
+    return {.id = "ngram",
+            .name = "Prompt lookup",
+            .help =
+                "copies the continuation of an earlier occurrence of the last words; "
+                "ngram:max=3,min=1,window=0,backoff=1 sets the lengths to match, the search window in tokens "
+                "(0 = all) and whether an unknown n-gram is shortened",
+            .uses_head = false,
+            .chains_only = true,
+            .needs_weights = false,
+            .make = make};
 }
 
 }  // namespace draftscope

@@ -1,4 +1,4 @@
-#include "engine/draft/drafters.h"
+#include "engine/draft/registry.h"
 
 namespace draftscope {
 namespace {
@@ -22,11 +22,21 @@ class NoDrafter final : public Drafter {
     std::size_t weight_bytes() const override { return 0; }
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Drafter>> make_none(const std::string& path, const Target&, kernels::Exec&) {
+Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target&, kernels::Exec&) {
     if (!path.empty()) return bad_input("drafter 'none' accepts nothing after the colon, found '{}'", path);
     return std::unique_ptr<Drafter>(std::make_unique<NoDrafter>());
+}
+
+}  // namespace
+
+DrafterInfo describe_none() {
+    return {.id = "none",
+            .name = "Autoregressive",
+            .help = "no drafts: one token per round, the baseline",
+            .drafts = false,
+            .uses_head = false,
+            .needs_weights = false,
+            .make = make};
 }
 
 }  // namespace draftscope

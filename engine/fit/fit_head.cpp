@@ -11,6 +11,7 @@
 #include "engine/fit/joint.h"
 #include "engine/fit/low_rank.h"
 #include "engine/formats/dequant.h"
+#include "engine/heads/registry.h"
 #include "engine/heads/static_vocab.h"
 #include "engine/recording/recording_writer.h"
 
@@ -285,13 +286,15 @@ Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, cons
     return fitting;
 }
 
-bool is_low_rank(const std::string& head) {
-    return head == "slimspec" || head == "specvocab";
+/// Returns the head's recipe; an unknown head has none.
+FitRecipe fit_recipe(const FitOptions& options) {
+    const HeadInfo* info = find_head_or_suffix(options.head);
+    return info == nullptr ? FitRecipe() : info->fit;
 }
 
 /// Checks sizes before the drafter runs for minutes.
 Status check_sizes(const FitInputs& in, const FitOptions& options) {
-    if (is_low_rank(options.head)) {
+    if (fit_recipe(options).fits_low_rank()) {
         for (const int rank : options.ranks)
             if (rank < 1 || rank > in.weights.hidden)
                 return bad_input("rank={} does not fit a head of {} inputs; use 1..{}", rank,
@@ -308,8 +311,8 @@ Result<std::unique_ptr<HeadBeingFitted>> start_head(const FitInputs& in, const F
                                                     const Hooks& hooks) {
     DS_TRY(hooks.check());
     hooks.report(-1, "closed form");
-    return is_low_rank(options.head) ? start_low_rank(in, options, samples, notes)
-                                     : start_trimmed(in, options, samples, notes);
+    return fit_recipe(options).fits_low_rank() ? start_low_rank(in, options, samples, notes)
+                                               : start_trimmed(in, options, samples, notes);
 }
 
 void note_training(const KlReport& trained, Report& notes) {
@@ -323,18 +326,19 @@ void note_training(const KlReport& trained, Report& notes) {
 void finish_head(const FitInputs& in, const FitOptions& options, const Samples& samples,
                  HeadBeingFitted& fitting, FittedHead& result) {
     for (Dense& down : fitting.factors.down) round_to_f16(down.values());
-    Dense& large = is_low_rank(options.head) ? fitting.factors.up : fitting.rows;
+    Dense& large = fit_recipe(options).fits_low_rank() ? fitting.factors.up : fitting.rows;
     round_to_stored(large, options.int8);
-    const auto store = [&](const char* name) {
-        if (!options.int8) return result.tensors.push_back(f16_tensor(name, large));
-        for (FittedTensor& tensor : int8_tensors(name, large)) result.tensors.push_back(std::move(tensor));
+    const auto store = [&](std::string_view name) {
+        if (!options.int8) return result.tensors.push_back(f16_tensor(std::string(name), large));
+        for (FittedTensor& tensor : int8_tensors(std::string(name), large))
+            result.tensors.push_back(std::move(tensor));
     };
     result.report = fitting.evaluate(in.exec, samples);
     const std::vector<TokenId>& ids = fitting.head.ids;
     if (!ids.empty()) {
         result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
     }
-    if (!is_low_rank(options.head)) {
+    if (!fit_recipe(options).fits_low_rank()) {
         store("weight");
         result.parameters["v"] = std::to_string(fitting.rows.rows);
         return;
@@ -343,7 +347,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
     const bool one = factors.down.size() == 1;
     for (std::size_t l = 0; l < factors.down.size(); ++l)
         result.tensors.push_back(f16_tensor(one ? "down" : fmt::format("down.{}", l), factors.down[l]));
-    store(options.head == "specvocab" ? "vocab" : "up");
+    store(fit_recipe(options).up);
     result.parameters["rank"] = join_values(fitting.ranks);
 }
 
@@ -363,7 +367,7 @@ Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& opti
         note_training(trained, result.notes);
     }
     finish_head(in, options, samples, *fitting, result);
-    if (options.head == "bcl") result.parameters["alpha"] = fmt::format("{}", options.alpha);
+    if (fit_recipe(options).solves_size()) result.parameters["alpha"] = fmt::format("{}", options.alpha);
     return result;
 }
 
@@ -386,28 +390,28 @@ Dense rows_by_token(const FitInputs& in) {
 
 /// Fits DynaSpec (clusters of any size) and CORAL (groups of equal size), each with its router.
 Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
-    const bool dynaspec = options.head == "dynaspec";
+    const bool clustered = fit_recipe(options).fits_clusters();
     CollectOptions collect_options = options.collect;
-    collect_options.router_inputs = dynaspec;
+    collect_options.router_inputs = clustered;
     DS_ASSIGN(const Samples samples, collect(in, collect_options, hooks));
     FittedHead result;
     note_samples(samples, result.notes);
-    const int groups = dynaspec ? options.clusters : options.groups;
+    const int groups = clustered ? options.clusters : options.groups;
     KmeansOptions kmeans;
     kmeans.clusters = groups;
     kmeans.seed = options.router.seed;
     const Dense rows = rows_by_token(in);
     DS_ASSIGN(const Clusters clusters, spherical_kmeans(in.exec, rows.view(), kmeans, hooks));
     std::vector<std::int32_t> group_of = clusters.cluster_of;
-    if (!dynaspec) {
+    if (!clustered) {
         if (static_cast<int>(in.ranking.size()) != in.weights.vocab)
-            return bad_input("coral: the ranking has {} tokens, but the target has {}", in.ranking.size(),
-                             in.weights.vocab);
+            return bad_input("{}: the ranking has {} tokens, but the target has {}", options.head,
+                             in.ranking.size(), in.weights.vocab);
         group_of = balanced_groups(in.exec, rows.view(), clusters, to_i32(in.ranking));
     }
-    const RouterInput input = dynaspec ? RouterInput::embedding_and_parent : RouterInput::hidden;
+    const RouterInput input = clustered ? RouterInput::embedding_and_parent : RouterInput::hidden;
     RouterOptions router_options = options.router;
-    if (!dynaspec) router_options.width = in.weights.hidden;  // one d x d layer
+    if (!clustered) router_options.width = in.weights.hidden;  // one d x d layer
     RouterReport trained;
     DS_ASSIGN(RouterWeights router, train_router(in.exec, samples.drafted, input, group_of, groups,
                                                  router_options, hooks, trained));
@@ -420,10 +424,10 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     result.report =
         evaluate_router(in.exec, samples, router, input, group_of, chosen, in.weights.always_active);
     result.report["chosen"] = chosen;
-    result.tensors.push_back(integer_tensor(dynaspec ? "clusters" : "groups", {in.weights.vocab}, group_of));
+    result.tensors.push_back(integer_tensor(clustered ? "clusters" : "groups", {in.weights.vocab}, group_of));
     store_router(router, result);
-    result.parameters[dynaspec ? "clusters" : "groups"] = std::to_string(groups);
-    if (dynaspec) result.parameters["r"] = std::to_string(router_options.width);
+    result.parameters[clustered ? "clusters" : "groups"] = std::to_string(groups);
+    if (clustered) result.parameters["r"] = std::to_string(router_options.width);
     return result;
 }
 
@@ -477,18 +481,26 @@ FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
 }
 
 Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks) {
-    if (is_low_rank(options.head) || options.head == "vocabtrim-t" || options.head == "bcl")
-        return fit_by_divergence(inputs, options, hooks);
-    if (options.head == "coral" || options.head == "dynaspec") return fit_routed(inputs, options, hooks);
-    if (options.head == "rdk") return fit_affinity(inputs, options, hooks);
+    switch (fit_recipe(options).weights) {
+        case FitRecipe::Weights::low_rank:
+        case FitRecipe::Weights::kept_rows:
+            return fit_by_divergence(inputs, options, hooks);
+        case FitRecipe::Weights::clusters:
+        case FitRecipe::Weights::groups:
+            return fit_routed(inputs, options, hooks);
+        case FitRecipe::Weights::affinity:
+            return fit_affinity(inputs, options, hooks);
+        case FitRecipe::Weights::none:
+            break;
+    }
     return bad_input("head {}: nothing to fit", options.head);
 }
 
 Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options, const JointFit& joint,
                              const Hooks& hooks) {
-    if (!is_low_rank(options.head) && options.head != "vocabtrim-t" && options.head != "bcl")
-        return bad_input("head {}: --joint trains only slimspec, specvocab, vocabtrim-t and bcl",
-                         options.head);
+    if (!fit_recipe(options).trains_by_divergence())
+        return bad_input("head {}: --joint trains only {}", options.head,
+                         fmt::join(heads_fitted_by(&FitRecipe::trains_by_divergence), ", "));
     DS_TRY(check_sizes(inputs, options));
     FittedHead result;
     std::unique_ptr<HeadBeingFitted> fitting;
@@ -507,7 +519,7 @@ Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options,
     DS_ASSIGN(const Samples samples, collect(after, options.collect, hooks));
     note_samples(samples, result.notes);
     finish_head(after, options, samples, *fitting, result);
-    if (options.head == "bcl") result.parameters["alpha"] = fmt::format("{}", options.alpha);
+    if (fit_recipe(options).solves_size()) result.parameters["alpha"] = fmt::format("{}", options.alpha);
     return result;
 }
 

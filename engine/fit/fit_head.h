@@ -30,13 +30,13 @@ FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
 std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values);
 
 struct FitOptions {
-    std::string head;        ///< slimspec, specvocab, vocabtrim-t, bcl, coral, dynaspec, rdk
+    std::string head;        ///< a head of the registry, or its suffix rdk
     std::vector<int> ranks;  ///< empty = d/8; one for all levels or one per level
     bool per_level = false;  ///< a separate `down` for every level (path heads: for every drafter head)
-    int v = 0;               ///< kept tokens of vocabtrim-t; 0 = a quarter of the vocabulary
-    double alpha = 0.5;      ///< only for bcl
-    int clusters = 64;       ///< only for dynaspec; our default
-    int groups = 16;         ///< only for coral; our default
+    int v = 0;               ///< kept tokens of a trimmed head; 0 = a quarter of the vocabulary
+    double alpha = 0.5;      ///< for a recipe that solves the size
+    int clusters = 64;       ///< for recipe `clusters`; our default
+    int groups = 16;         ///< for recipe `groups`; our default
     bool train = true;       ///< false = stop at the closed form
     bool int8 = false;       ///< store the large matrix of a low-rank or trimmed head as int8
     CollectOptions collect;
@@ -48,12 +48,12 @@ struct FitOptions {
 /// The inputs of a fit. Everything must outlive the call.
 struct FitInputs {
     kernels::Exec& exec;
-    Drafter* drafter = nullptr;          ///< may be null for rdk
+    Drafter* drafter = nullptr;          ///< may be null for recipe `affinity`
     const HeadWeights& weights;          ///< the head to approximate
     const kernels::Matrix& target_head;  ///< [V, d]: the target's LM head
     int context = 0;
     TextSource* texts = nullptr;
-    std::vector<TokenId> ranking;  ///< most frequent first, every real id; for trimmed heads and coral
+    std::vector<TokenId> ranking;  ///< most frequent first, every real id; if the recipe reads one
 };
 
 struct FittedHead {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/rng.h"
+#include "engine/draft/registry.h"
 #include "kernels/gemm.h"
 #include "kernels/matmul.h"
 
@@ -291,14 +292,14 @@ Result<KlReport> JointTrainer::run() {
 
 Result<JointDrafter> load_joint_drafter(const std::string& id, const std::string& folder,
                                         const Target& target) {
-    if (id != "eagle2" && id != "eagle3")
-        return bad_input("--joint: trains only eagle2 and eagle3 drafters, not {}", id);
+    const auto generation = drafter_traits(id).eagle;
+    if (!generation) return bad_input("--joint: trains only eagle2 and eagle3 drafters, not {}", id);
     JointDrafter drafter;
-    const auto generation = id == "eagle2" ? EagleGeneration::eagle2 : EagleGeneration::eagle3;
-    DS_ASSIGN(drafter.checkpoint, open_eagle_checkpoint(generation, folder, target));
+    const bool eagle3 = *generation == EagleGeneration::eagle3;
+    DS_ASSIGN(drafter.checkpoint, open_eagle_checkpoint(*generation, folder, target));
     EagleCheckpoint& checkpoint = drafter.checkpoint;
     const WeightSource& source = *checkpoint.weights;
-    if (id == "eagle3" && checkpoint.has("lm_head.weight"))
+    if (eagle3 && checkpoint.has("lm_head.weight"))
         return bad_input("{}: --joint replaces the head, but this drafter has its own lm_head.weight",
                          source.path());
     if (checkpoint.layout == EagleLayout::gguf || checkpoint.norm_before_fc || checkpoint.fc_norm ||
@@ -315,7 +316,7 @@ Result<JointDrafter> load_joint_drafter(const std::string& id, const std::string
     shape.head_dim = layer.head_dim;
     shape.ffn = layer.ffn;
     shape.norm_eps = layer.norm_eps;
-    shape.eagle3 = id == "eagle3";
+    shape.eagle3 = eagle3;
     shape.norm_before_residual = drafter.checkpoint.norm_before_residual;
     shape.features =
         shape.eagle3 ? static_cast<int>(drafter.checkpoint.aux_layers.size()) * layer.hidden : layer.hidden;

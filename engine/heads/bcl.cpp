@@ -91,9 +91,17 @@ int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab
     return best;
 }
 
+namespace {
+
+// Default of the published command line; the cost in bytes is ours.
+constexpr HeadParam params[] = {
+    {"alpha", 0.5, 0, 1, false, "weight of coverage against cost when solving for the size"},
+    {"bytes", 0, 0, 1, true, "1: cost in bytes moved instead of the paper's FLOPs"},
+};
+
 /// If there is an artefact, uses BCL trained with its head. Otherwise only the size is solved, for an
 /// existing drafter.
-Result<std::unique_ptr<LmHead>> make_bcl_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     if (!artefacts.artefact_path.empty()) {
         for (const std::string_view name : {"alpha", "bytes"})
             if (const auto given = spec.params.find(name); given != spec.params.end())
@@ -117,6 +125,24 @@ Result<std::unique_ptr<LmHead>> make_bcl_head(const HeadSpec& spec, const HeadFi
                               alpha);
     };
     return make_trimmed_head(spec.id, std::move(ids), std::move(size));
+}
+
+}  // namespace
+
+HeadInfo describe_bcl() {
+    return {.id = "bcl",
+            .name = "BCL",
+            .paper = "BCL, arXiv 2603.05210",
+            .params = params,
+            .rgb = 0xC9BE2C,
+            .required_file = RequiredFile::either,
+            .artefact =
+                "token ranking from assistant text (safetensors with 'ids' and 'counts'), or a trained "
+                "trimmed head",
+            .fit = {.ranking = FitRecipe::Ranking::generations,
+                    .weights = FitRecipe::Weights::kept_rows,
+                    .size_from_alpha = true},
+            .make = make};
 }
 
 }  // namespace draftscope

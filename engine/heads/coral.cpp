@@ -6,6 +6,7 @@
 #include "engine/heads/clusters.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/router.h"
+#include "engine/heads/synthetic_artefact.h"
 
 namespace draftscope {
 namespace {
@@ -30,7 +31,7 @@ class CoralHead final : public LmHead, public ClustersThere {
                              groups_);
         DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "groups", groups_));
         DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact_, weights.hidden, groups_));
-        DS_ASSIGN(full_, make_full_head({}, {}));
+        full_ = make_full_head();
         return full_->prepare(exec, weights);
     }
 
@@ -110,14 +111,40 @@ class CoralHead final : public LmHead, public ClustersThere {
     std::vector<std::int32_t> chosen_, order_;
 };
 
-}  // namespace
+// The paper only states the router's shape. Groups, their number and how many are read are not confirmed.
+constexpr HeadParam params[] = {
+    {"groups", 0, 1, 1 << 16, true, "groups of the vocabulary; default: the artefact's (16)"},
+    {"active", 0, 1, 1 << 16, true, "groups read per row; default: a quarter"},
+    share_param,
+};
 
-Result<std::unique_ptr<LmHead>> make_coral_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int groups, artefact.count("groups"));
     DS_ASSIGN(const int active, whole_param(spec, "active", (groups + 3) / 4));
     const bool per_row = word_param(spec, "share", "union") == "per-row";
     return std::unique_ptr<LmHead>(std::make_unique<CoralHead>(std::move(artefact), groups, active, per_row));
+}
+
+Status synthesize(SyntheticBuilder& builder) {
+    DS_ASSIGN(const int groups, whole_param(builder.spec, "groups", 16));
+    return add_routed(builder, "groups", groups, builder.shape.hidden, builder.shape.hidden);
+}
+
+}  // namespace
+
+HeadInfo describe_coral() {
+    return {.id = "coral",
+            .name = "CORAL",
+            .paper = "CORAL, arXiv 2502.16880",
+            .params = params,
+            .rgb = 0xF0E442,
+            .support = HeadSupport::dynamic,
+            .required_file = RequiredFile::fitted,
+            .artefact = "groups of the vocabulary and a router",
+            .fit = {.weights = FitRecipe::Weights::groups},
+            .synthesize = synthesize,
+            .make = make};
 }
 
 }  // namespace draftscope

@@ -11,6 +11,7 @@
 #include "engine/heads/factories.h"
 #include "engine/heads/router.h"
 #include "engine/heads/side_stream.h"
+#include "engine/heads/synthetic_artefact.h"
 
 namespace draftscope {
 namespace {
@@ -55,7 +56,7 @@ class DynaSpecHead final : public LmHead, public ClustersThere {
         weights_ = weights;
         DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
         side_stream_ = std::make_unique<SideStream>(exec, Phase::router);
-        DS_ASSIGN(full_, make_full_head({}, {}));
+        full_ = make_full_head();
         return full_->prepare(exec, weights);
     }
 
@@ -223,9 +224,19 @@ class DynaSpecHead final : public LmHead, public ClustersThere {
     std::unique_ptr<SideStream> side_stream_;
 };
 
-}  // namespace
+// The paper keeps the full budget for two steps, then decays it to a minimum. The text that we have lacks its
+// formula and numbers.
+constexpr HeadParam params[] = {
+    {"clusters", 0, 1, 1 << 16, true, "clusters of the vocabulary; default: the artefact's"},
+    {"r", 0, 1, 1 << 16, true, "width of the router; default: the artefact's"},
+    {"kmax", 0, 1, 1 << 16, true, "clusters per row at the first draft steps; default: a quarter"},
+    {"kmin", 0, 1, 1 << 16, true, "minimum of clusters per row; default: a sixteenth"},
+    {"flat", 2, 0, 64, false, "draft steps with all kmax clusters"},
+    {"decay", 0.7, 0, 1, true, "factor by which each later step reduces the budget"},
+    share_param,
+};
 
-Result<std::unique_ptr<LmHead>> make_dynaspec_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int clusters, artefact.count("clusters"));
     Budget budget;
@@ -236,6 +247,29 @@ Result<std::unique_ptr<LmHead>> make_dynaspec_head(const HeadSpec& spec, const H
     const bool per_row = word_param(spec, "share", "union") == "per-row";
     return std::unique_ptr<LmHead>(
         std::make_unique<DynaSpecHead>(std::move(artefact), clusters, budget, per_row));
+}
+
+Status synthesize(SyntheticBuilder& builder) {
+    DS_ASSIGN(const int clusters, whole_param(builder.spec, "clusters", 64));
+    DS_ASSIGN(const int width, whole_param(builder.spec, "r", 128));
+    builder.info.parameters["r"] = std::to_string(width);
+    return add_routed(builder, "clusters", clusters, 2 * builder.shape.hidden, width);
+}
+
+}  // namespace
+
+HeadInfo describe_dynaspec() {
+    return {.id = "dynaspec",
+            .name = "DynaSpec",
+            .paper = "DynaSpec, arXiv 2510.13847",
+            .params = params,
+            .rgb = 0xE69F00,
+            .support = HeadSupport::dynamic,
+            .required_file = RequiredFile::fitted,
+            .artefact = "clusters of the vocabulary and a router",
+            .fit = {.weights = FitRecipe::Weights::clusters},
+            .synthesize = synthesize,
+            .make = make};
 }
 
 }  // namespace draftscope

@@ -5,22 +5,13 @@
 #include <vector>
 
 #include "engine/heads/head.h"
+#include "engine/heads/registry.h"
 
-/// One factory per head, listed in the registry.
+/// What the heads' files share: their parameters' readers, and the full head.
 namespace draftscope {
 
-Result<std::unique_ptr<LmHead>> make_full_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_fr_spec_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_pa_fr_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_vocabtrim_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_vocabtrim_t_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_bcl_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_coral_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_dynaspec_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_specvocab_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_slimspec_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_microspec_head(const HeadSpec& spec, const HeadFiles& artefacts);
-Result<std::unique_ptr<LmHead>> make_oracle_head(const HeadSpec& spec, const HeadFiles& artefacts);
+/// The exact head, with which heads with a dynamic support score the whole vocabulary.
+std::unique_ptr<LmHead> make_full_head();
 
 /// Returns parameter `name`, or `fallback` if absent.
 Result<double> number_param(const HeadSpec& spec, std::string_view name, double fallback);
@@ -31,5 +22,16 @@ Result<int> whole_param(const HeadSpec& spec, std::string_view name, int fallbac
 std::string_view word_param(const HeadSpec& spec, std::string_view name, std::string_view fallback);
 /// Returns the whole numbers of list parameter `name` ("16384/8192"), empty if absent.
 Result<std::vector<int>> whole_list_param(const HeadSpec& spec, std::string_view name);
+
+/// Parameter of heads in which every row of a level has its own shortlist.
+inline constexpr HeadParam share_param = {"share",
+                                          0,
+                                          0,
+                                          0,
+                                          true,
+                                          "how rows of a level read tokens they share: once "
+                                          "(union) or each row separately; the results are equal",
+                                          false,
+                                          "union|per-row"};
 
 }  // namespace draftscope

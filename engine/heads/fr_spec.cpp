@@ -2,10 +2,30 @@
 #include "engine/heads/trimmed_head.h"
 
 namespace draftscope {
+namespace {
+
+// The paper gives sizes per model; its best size for Llama-3-8B is a quarter of the vocabulary (32k of 128k).
+constexpr HeadParam params[] = {
+    {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; default: a quarter of the vocabulary"},
+};
 
 /// FR-Spec (arXiv 2502.14856, section 3.2): the LM head trimmed to the most frequent tokens of raw text.
-Result<std::unique_ptr<LmHead>> make_fr_spec_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     return make_trimmed_head_from_ranking(spec, artefacts);
+}
+
+}  // namespace
+
+HeadInfo describe_fr_spec() {
+    return {.id = "fr-spec",
+            .name = "FR-Spec",
+            .paper = "FR-Spec, arXiv 2502.14856",
+            .params = params,
+            .rgb = 0x0072B2,
+            .required_file = RequiredFile::ranking,
+            .artefact = "token ranking from raw text (safetensors with 'ids')",
+            .fit = {.ranking = FitRecipe::Ranking::raw_text},
+            .make = make};
 }
 
 }  // namespace draftscope

@@ -71,8 +71,19 @@ class FullHead final : public LmHead {
 
 }  // namespace
 
-Result<std::unique_ptr<LmHead>> make_full_head(const HeadSpec&, const HeadFiles&) {
-    return std::unique_ptr<LmHead>(std::make_unique<FullHead>());
+std::unique_ptr<LmHead> make_full_head() {
+    return std::make_unique<FullHead>();
+}
+
+HeadInfo describe_full() {
+    return {.id = full_head_id,
+            .name = "Full",
+            .paper = "the drafter's LM head, as in EAGLE-2 (arXiv 2406.16858)",
+            .rgb = 0xBFC5CB,
+            .support = HeadSupport::all,
+            .make = [](const HeadSpec&, const HeadFiles&) -> Result<std::unique_ptr<LmHead>> {
+                return make_full_head();
+            }};
 }
 
 }  // namespace draftscope

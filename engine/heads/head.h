@@ -164,17 +164,6 @@ class LmHead {
                         Rows<float> out) = 0;
 };
 
-/// A parameter of a head spec.
-struct HeadParam {
-    std::string_view name;
-    double default_value = 0;
-    double min = 0, max = 0;
-    bool our_default = false;  ///< not stated in the paper
-    std::string_view help;
-    bool list = false;  ///< accepts a list per draft level, "16384/8192"; the range applies to each value
-    std::string_view choices = {};  ///< "both|ctx|ext": allowed words, the first is the default
-};
-
 /// Parsed `--head` text: "fr-spec:v=8192", "fr-spec:v=8192+rdk".
 struct HeadSpec {
     std::string id;
@@ -185,14 +174,6 @@ struct HeadSpec {
 Result<HeadSpec> parse_head_spec(std::string_view text);
 std::string to_text(const HeadSpec& spec);
 
-/// File that a head requires in addition to the model's weights (docs/FORMATS.md).
-enum class RequiredFile {
-    none,
-    ranking,  ///< a token ranking
-    fitted,   ///< a head artefact (engine/heads/artefact.h)
-    either,   ///< a ranking, or the artefact of a trained head
-};
-
 /// Files of a head, resolved by the caller; "" = none.
 struct HeadFiles {
     std::string ranking_path;        ///< safetensors with `ids` i32 [n], most frequent first
@@ -200,21 +181,6 @@ struct HeadFiles {
     std::string affinity_path = {};  ///< head artefact `rdk`, for the suffix +rdk
 };
 
-/// Registry entry of a head.
-struct HeadInfo {
-    std::string_view id;
-    std::string_view name;
-    std::string_view paper;  ///< "FR-Spec, arXiv 2502.14856"
-    std::span<const HeadParam> params;
-    RequiredFile required_file = RequiredFile::none;
-    std::string_view artefact;  ///< required file, for help texts; "" = none
-    std::uint32_t rgb = 0;
-    Result<std::unique_ptr<LmHead>> (*make)(const HeadSpec&, const HeadFiles&) = nullptr;
-    bool replay_only = false;  ///< needs a recorded text: a what-if, not usable for decoding
-};
-/// The registry: one entry per head, in the papers' order.
-std::span<const HeadInfo> head_registry();
-const HeadInfo* find_head(std::string_view id);
 /// Creates a head. Errors: an unknown head lists the known ones; an unknown or out-of-range parameter is
 /// named with its range.
 Result<std::unique_ptr<LmHead>> make_head(const HeadSpec& spec, const HeadFiles& artefacts);

@@ -119,12 +119,6 @@ std::string to_text(const HeadSpec& spec) {
     return spec.rdk ? text + "+rdk" : text;
 }
 
-const HeadInfo* find_head(std::string_view id) {
-    for (const HeadInfo& info : head_registry())
-        if (info.id == id) return &info;
-    return nullptr;
-}
-
 Result<std::unique_ptr<LmHead>> make_head(const HeadSpec& spec, const HeadFiles& artefacts) {
     const HeadInfo* info = find_head(spec.id);
     if (info == nullptr) {

@@ -128,7 +128,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
                 if (lm_head_has(weights, id)) ends_.push_back(id);
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         side_stream_ = std::make_shared<SideStream>(exec, Phase::gather);
-        DS_ASSIGN(full_, make_full_head({}, {}));
+        full_ = make_full_head();
         return full_->prepare(exec, weights);
     }
 
@@ -480,9 +480,30 @@ Status check_source(const HeadSpec& spec, std::string_view source) {
     return {};
 }
 
-}  // namespace
+constexpr HeadParam params[] = {
+    {"wmax", 3072, 1, 1 << 20, false, "window over the candidate stream, in tokens"},
+    {"kpre", 3, 0, 64, false, "the target's best tokens taken at each prompt position"},
+    {"kver", 3, 0, 64, false, "the target's best tokens taken at each verified position"},
+    {"source", 0, 0, 0, false, "candidates from the prompt (ctx), from the rounds (ext), or both", false,
+     "both|ctx|ext"},
+    {"gather", 0, 0, 0, false,
+     "rows are packed while the backbone runs (async), before the first head call of a round (sync), or read "
+     "in place by every call (indexed)",
+     false, "async|sync|indexed"},
+    // The paper's text says "on the validated branch"; its Algorithm 1 takes all logits.
+    {"branch", 0, 0, 0, true,
+     "verified positions: the whole accepted path, its last node, or every node of the tree (not replayable)",
+     false, "path|last|tree"},
+    // Equation 4 windows the raw stream; section 3.3 speaks of new unique tokens.
+    {"stream", 0, 0, 0, true,
+     "appended to the stream: all candidates of a round, or only those not yet active", false, "all|new"},
+    {"prompt", 0, 0, 0, true, "the prompt's tokens enter the window before its candidates, or after them",
+     false, "first|last"},
+    {"bonus", 0, 0, 0, true, "the round's last token is also appended", false, "no|yes"},
+    {"eos", 0, 0, 0, true, "tokens that end the text are always active", false, "no|yes"},
+};
 
-Result<std::unique_ptr<LmHead>> make_microspec_head(const HeadSpec& spec, const HeadFiles&) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles&) {
     DS_TRY(check_source(spec, word_param(spec, "source", "both")));
     MicroSpecOptions options;
     DS_ASSIGN(options.window, whole_param(spec, "wmax", options.window));
@@ -500,6 +521,18 @@ Result<std::unique_ptr<LmHead>> make_microspec_head(const HeadSpec& spec, const 
     options.append_bonus = word_param(spec, "bonus", "no") == "yes";
     options.keep_ends = word_param(spec, "eos", "no") == "yes";
     return std::unique_ptr<LmHead>(std::make_unique<MicroSpecHead>(options));
+}
+
+}  // namespace
+
+HeadInfo describe_microspec() {
+    return {.id = "microspec",
+            .name = "MicroSpec",
+            .paper = "MicroSpec, arXiv 2605.26444, Algorithm 1",
+            .params = params,
+            .rgb = 0xCC79A7,
+            .support = HeadSupport::dynamic,
+            .make = make};
 }
 
 }  // namespace draftscope

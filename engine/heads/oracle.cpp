@@ -30,7 +30,7 @@ class OracleHead final : public LmHead {
         DS_TRY(check_weights(weights, "oracle"));
         weights_ = weights;
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
-        DS_ASSIGN(full_, make_full_head({}, {}));
+        full_ = make_full_head();
         return full_->prepare(exec, weights);
     }
 
@@ -110,9 +110,29 @@ void set_future_tokens(HeadState& state, Rows<const TokenId> best) {
     for (int l = 0; l < best.rows; ++l) own.levels.emplace_back(best.row(l).begin(), best.row(l).end());
 }
 
-Result<std::unique_ptr<LmHead>> make_oracle_head(const HeadSpec& spec, const HeadFiles&) {
+namespace {
+
+constexpr HeadParam params[] = {
+    {"m", 32, 1, 32, true,
+     "the target's best tokens at each position, limited by those that a recording holds"},
+};
+
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles&) {
     DS_ASSIGN(const int size, whole_param(spec, "m", 32));
     return std::unique_ptr<LmHead>(std::make_unique<OracleHead>(size));
+}
+
+}  // namespace
+
+HeadInfo describe_oracle() {
+    return {.id = "oracle",
+            .name = "Oracle (what-if)",
+            .paper = "DynaSpec, arXiv 2510.13847, lemma 2: the target's best m tokens",
+            .params = params,
+            .rgb = 0x7F6BC4,
+            .support = HeadSupport::dynamic,
+            .make = make,
+            .replay_only = true};
 }
 
 }  // namespace draftscope

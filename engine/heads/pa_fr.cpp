@@ -68,13 +68,34 @@ class PaFrHead final : public LmHead {
     std::vector<float> logits_;
 };
 
-}  // namespace
+// The paper's schedule is not published, except that early levels are larger and that the mean is 31,739 of
+// 128k.
+constexpr HeadParam params[] = {
+    {"v", 0, 1, 1 << 20, true,
+     "tokens kept per draft level, the last value for all deeper levels, 16384/8192; default: a half, a "
+     "quarter and an eighth of the vocabulary",
+     true},
+};
 
-Result<std::unique_ptr<LmHead>> make_pa_fr_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(auto sizes, whole_list_param(spec, "v"));
     DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
     return std::unique_ptr<LmHead>(std::make_unique<PaFrHead>(std::move(ranking), std::move(sizes)));
+}
+
+}  // namespace
+
+HeadInfo describe_pa_fr() {
+    return {.id = "pa-fr",
+            .name = "PA-FR",
+            .paper = "DynaSpec, arXiv 2510.13847, appendix A.1",
+            .params = params,
+            .rgb = 0x4C9FD1,
+            .required_file = RequiredFile::ranking,
+            .artefact = "token ranking (safetensors with 'ids')",
+            .fit = {.ranking = FitRecipe::Ranking::raw_text},
+            .make = make};
 }
 
 }  // namespace draftscope

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/heads/rdk_there.h"
+#include "engine/heads/registry.h"
 
 namespace draftscope {
 namespace {
@@ -274,7 +275,17 @@ Result<HeadArtefact> required_affinity(const HeadSpec& spec, const HeadFiles& ar
             "make one with draftscope fit rdk and "
             "pass it with --head-weights rdk=FILE",
             to_text(spec));
-    return HeadArtefact::open(artefacts.affinity_path, "rdk");
+    return HeadArtefact::open(artefacts.affinity_path, rdk_suffix().id);
+}
+
+const HeadInfo& rdk_suffix() {
+    static const HeadInfo suffix = {.id = "rdk",
+                                    .name = "+rdk",
+                                    .paper = "OOV redistribution, arXiv 2506.03206",
+                                    .required_file = RequiredFile::fitted,
+                                    .artefact = "token affinity",
+                                    .fit = {.weights = FitRecipe::Weights::affinity}};
+    return suffix;
 }
 
 }  // namespace draftscope

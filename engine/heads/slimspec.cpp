@@ -6,6 +6,7 @@
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/low_rank.h"
+#include "engine/heads/synthetic_artefact.h"
 
 namespace draftscope {
 namespace {
@@ -76,11 +77,31 @@ class SlimSpecHead final : public LmHead {
     std::vector<float> logits_;
 };
 
-}  // namespace
+constexpr HeadParam params[] = {
+    {"rank", 0, 1, 1 << 20, false,
+     "rank of the head, or of its W_down per draft level (72/36); default: the artefact's (the paper: d/8)",
+     true},
+};
 
-Result<std::unique_ptr<LmHead>> make_slimspec_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     return std::unique_ptr<LmHead>(std::make_unique<SlimSpecHead>(std::move(artefact)));
+}
+
+}  // namespace
+
+HeadInfo describe_slimspec() {
+    return {.id = "slimspec",
+            .name = "SlimSpec",
+            .paper = "SlimSpec, arXiv 2605.10453",
+            .params = params,
+            .rgb = 0xD55E00,
+            .support = HeadSupport::all,
+            .required_file = RequiredFile::fitted,
+            .artefact = "low-rank head",
+            .fit = {.weights = FitRecipe::Weights::low_rank, .up = "up"},
+            .synthesize = [](SyntheticBuilder& builder) { return add_low_rank(builder, "up"); },
+            .make = make};
 }
 
 }  // namespace draftscope

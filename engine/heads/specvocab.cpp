@@ -11,6 +11,7 @@
 #include "engine/heads/low_rank.h"
 #include "engine/heads/shortlists.h"
 #include "engine/heads/static_vocab.h"
+#include "engine/heads/synthetic_artefact.h"
 #include "kernels/head_rows.h"
 #include "kernels/head_shortlists.h"
 #include "kernels/matmul_topk.h"
@@ -50,7 +51,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         together_ = kernels::TokenSetUnion(weights.vocab);
         name_tokens_there();
-        DS_ASSIGN(full_, make_full_head({}, {}));
+        full_ = make_full_head();
         return full_->prepare(exec, weights);
     }
 
@@ -382,14 +383,37 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     DeviceSpans spans_;
 };
 
-}  // namespace
+constexpr HeadParam params[] = {
+    {"rank", 0, 1, 1 << 20, false,
+     "rank of the speculator, or of its W_down per draft level; default: the artefact's (the paper: d/8, "
+     "d/16)",
+     true},
+    {"k", 2048, 1, 1 << 20, false, "candidates per row, or a list per draft level (2048/1024)", true},
+    share_param,
+};
 
-Result<std::unique_ptr<LmHead>> make_specvocab_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(auto sizes, whole_list_param(spec, "k"));
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     const bool per_row = word_param(spec, "share", "union") == "per-row";
     return std::unique_ptr<LmHead>(
         std::make_unique<SpecVocabHead>(std::move(artefact), std::move(sizes), per_row));
+}
+
+}  // namespace
+
+HeadInfo describe_specvocab() {
+    return {.id = "specvocab",
+            .name = "SpecVocab",
+            .paper = "SpecVocab, arXiv 2602.13836",
+            .params = params,
+            .rgb = 0x009E73,
+            .support = HeadSupport::dynamic,
+            .required_file = RequiredFile::fitted,
+            .artefact = "low-rank speculator",
+            .fit = {.weights = FitRecipe::Weights::low_rank, .up = "vocab", .own_loss = true},
+            .synthesize = [](SyntheticBuilder& builder) { return add_low_rank(builder, "vocab"); },
+            .make = make};
 }
 
 }  // namespace draftscope

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "engine/formats/architecture.h"
-#include "engine/formats/synthetic_model.h"
 #include "engine/heads/factories.h"
 
 namespace draftscope {
@@ -59,16 +58,9 @@ class GeneratedTensors final : public WeightSource {
     std::unique_ptr<WeightSource> matrices_;
 };
 
-struct ArtefactBuilder {
-    const HeadSpec& spec;
-    SyntheticShape shape;
-    ArtefactInfo info;
-    std::shared_ptr<GeneratedTensors> tensors;
-    std::vector<ModelTensor> matrices;
-};
+}  // namespace
 
-/// Adds a down-projection for each level that `rank` lists, and one up-projection of the largest rank.
-Status add_low_rank(ArtefactBuilder& builder, const std::string& up) {
+Status add_low_rank(SyntheticBuilder& builder, const std::string& up) {
     DS_ASSIGN(std::vector<int> ranks, whole_list_param(builder.spec, "rank"));
     if (ranks.empty()) ranks = {std::max(1, builder.shape.hidden / 8)};
     for (const int rank : ranks)
@@ -83,71 +75,35 @@ Status add_low_rank(ArtefactBuilder& builder, const std::string& up) {
     return {};
 }
 
-/// Adds tokens spread evenly over the vocabulary.
-Status add_trimmed(ArtefactBuilder& builder) {
-    const int tokens = builder.shape.tokens;
-    DS_ASSIGN(const int size, whole_param(builder.spec, "v", std::max(1, tokens / 4 / 64 * 64)));
-    if (size > tokens)
-        return bad_input("head {}: v={} does not fit the target, which has {} tokens", builder.spec.id, size,
-                         tokens);
-    std::vector<std::int64_t> ids;
-    for (std::int64_t i = 0; i < size; ++i) ids.push_back(i * tokens / size);
-    builder.tensors->add_integers("ids", std::move(ids));
-    builder.matrices.push_back({"weight", {size, builder.shape.hidden}});
-    builder.info.parameters["v"] = std::to_string(size);
-    return {};
-}
-
-/// Adds groups of equal size in tensor `map`, which has the name of the parameter for their number. Also adds
-/// a router of `inputs` columns and `width` hidden units.
-Status add_routed(ArtefactBuilder& builder, const std::string& map, int groups, int inputs, int width) {
+Status add_routed(SyntheticBuilder& builder, const std::string& map, int groups, int inputs, int width) {
     if (groups > builder.shape.tokens)
         return bad_input("head {}: {}={} exceeds the {} tokens", builder.spec.id, map, groups,
                          builder.shape.tokens);
     std::vector<std::int64_t> group_of;
     for (int token = 0; token < builder.shape.tokens; ++token) group_of.push_back(token % groups);
-    builder.tensors->add_integers(map, std::move(group_of));
+    builder.integers[map] = std::move(group_of);
     builder.matrices.push_back({"router.in.weight", {width, inputs}});
     builder.matrices.push_back({"router.out.weight", {groups, width}});
     builder.info.parameters[map] = std::to_string(groups);
     return {};
 }
 
-Status add_dynaspec(ArtefactBuilder& builder) {
-    DS_ASSIGN(const int clusters, whole_param(builder.spec, "clusters", 64));
-    DS_ASSIGN(const int width, whole_param(builder.spec, "r", 128));
-    builder.info.parameters["r"] = std::to_string(width);
-    return add_routed(builder, "clusters", clusters, 2 * builder.shape.hidden, width);
-}
-
-Status add_coral(ArtefactBuilder& builder) {
-    DS_ASSIGN(const int groups, whole_param(builder.spec, "groups", 16));
-    return add_routed(builder, "groups", groups, builder.shape.hidden, builder.shape.hidden);
-}
-
-Status add_tensors(ArtefactBuilder& builder) {
-    const std::string& head = builder.spec.id;
-    if (head == "slimspec") return add_low_rank(builder, "up");
-    if (head == "specvocab") return add_low_rank(builder, "vocab");
-    if (head == "vocabtrim-t") return add_trimmed(builder);
-    if (head == "dynaspec") return add_dynaspec(builder);
-    if (head == "coral") return add_coral(builder);
-    return bad_input("head {}: has no random artefacts; fit one", head);
-}
-
-}  // namespace
-
 Result<SyntheticArtefact> make_synthetic_artefact(const std::string& target, const HeadSpec& spec) {
     DS_ASSIGN(SyntheticShape shape, synthetic_shape(target));
-    ArtefactBuilder builder{spec, std::move(shape), {}, std::make_shared<GeneratedTensors>(target), {}};
+    const HeadInfo* head = find_head(spec.id);
+    if (head == nullptr || head->synthesize == nullptr)
+        return bad_input("head {}: has no random artefacts; fit one", spec.id);
+    SyntheticBuilder builder{spec, std::move(shape), {}, {}, {}};
     builder.info.head = spec.id;
     builder.info.synthetic = true;
     builder.info.target = builder.shape.name;
     builder.info.vocab = builder.shape.tokens;
     builder.info.hidden = builder.shape.hidden;
-    DS_TRY(add_tensors(builder));
-    builder.tensors->add_matrices(builder.matrices);
-    return SyntheticArtefact{std::move(builder.info), std::move(builder.tensors)};
+    DS_TRY(head->synthesize(builder));
+    auto tensors = std::make_shared<GeneratedTensors>(target);
+    for (auto& [name, values] : builder.integers) tensors->add_integers(name, std::move(values));
+    tensors->add_matrices(builder.matrices);
+    return SyntheticArtefact{std::move(builder.info), std::move(tensors)};
 }
 
 Result<std::unique_ptr<WeightSource>> make_synthetic_ranking(const std::string& target) {

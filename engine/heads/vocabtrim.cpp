@@ -2,10 +2,30 @@
 #include "engine/heads/trimmed_head.h"
 
 namespace draftscope {
+namespace {
+
+// FR-Spec's default size, so that the two heads differ in their rankings only.
+constexpr HeadParam params[] = {
+    {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; default: a quarter of the vocabulary"},
+};
 
 /// VocabTrim (arXiv 2506.22694): FR-Spec's mechanism, with tokens counted in the target's own output.
-Result<std::unique_ptr<LmHead>> make_vocabtrim_head(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     return make_trimmed_head_from_ranking(spec, artefacts);
+}
+
+}  // namespace
+
+HeadInfo describe_vocabtrim() {
+    return {.id = "vocabtrim",
+            .name = "VocabTrim",
+            .paper = "VocabTrim, arXiv 2506.22694",
+            .params = params,
+            .rgb = 0x56B4E9,
+            .required_file = RequiredFile::ranking,
+            .artefact = "token ranking from the target's generations (safetensors with 'ids')",
+            .fit = {.ranking = FitRecipe::Ranking::generations},
+            .make = make};
 }
 
 }  // namespace draftscope

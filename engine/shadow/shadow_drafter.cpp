@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/head_traits.h"
 #include "engine/record/round_rows.h"
 #include "engine/shadow/shadow_evaluator.h"
 
@@ -11,14 +12,15 @@ ShadowDrafter::ShadowDrafter(DecodeContext& core) : core_(core) {
     if (!can_evaluate_shadows(core)) return;
     for (const ShadowHead* shadow : aligned_heads(core.options)) {
         DraftingHead drafting{shadow->head, shadow->text, HeadMode::aligned, aligned_.size(), nullptr};
-        if (shadow->text != "full") drafting.active = std::make_shared<DraftVocab>(shadow->head, core.vocab);
+        if (!is_full_head(shadow->text))
+            drafting.active = std::make_shared<DraftVocab>(shadow->head, core.vocab);
         aligned_.push_back(std::move(drafting));
     }
 }
 
 bool ShadowDrafter::calibrates(std::span<Sequence* const> sequences) const {
     if (core_.full_head == nullptr || core_.head == nullptr || core_.full_head == core_.head ||
-        core_.records.head_text() == "full")
+        is_full_head(core_.records.head_text()))
         return false;
     return std::ranges::any_of(sequences, [this](const Sequence* sequence) {
         return sequence->calibrated < core_.options.calibration_rounds;
@@ -36,8 +38,8 @@ Status ShadowDrafter::draft(std::span<const DraftJob> jobs, std::span<Sequence* 
     core_.phases.set_observer(nullptr);  // only the driving head can be stepped through
     Status status;
     if (calibrates(sequences)) {
-        status = draft_with({core_.full_head, "full", HeadMode::calibration, 0, nullptr}, jobs, sequences,
-                            indices);
+        status = draft_with({core_.full_head, std::string(full_head_id), HeadMode::calibration, 0, nullptr},
+                            jobs, sequences, indices);
         for (Sequence* sequence : sequences) ++sequence->calibrated;
     }
     for (std::size_t i = 0; i < aligned_.size() && status.ok(); ++i)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "capture/conversations.h"
+#include "capture/head_traits.h"
 #include "capture/machine_facts.h"
 #include "profiler/stats/comparable.h"
 
@@ -110,7 +111,7 @@ class PairedSampleBuilder {
             text_[prompt->id] = found->second;
         }
         for (const RunRow& other : snapshot.runs)
-            if (other.id != run.id && other.head == "full" && comparable(run, other))
+            if (other.id != run.id && is_full_head(other.head) && comparable(run, other))
                 read_other_runs(other.id, prompts);
         choose_reference();
     }
@@ -175,7 +176,7 @@ class PairedSampleBuilder {
             return found->second;
         };
         for (const Eval& eval : rows.driving) {
-            const auto at = eval.round && eval.row->head == "full" ? place(*eval.round) : std::nullopt;
+            const auto at = eval.round && is_full_head(eval.row->head) ? place(*eval.round) : std::nullopt;
             if (!at) continue;
             other_runs_[*at].full += to_sample(eval);
             other_runs_[*at].time.head_ns += to_sample(eval).head_ns;
@@ -189,7 +190,8 @@ class PairedSampleBuilder {
         if (!other_runs_.empty()) reference_ = FullReference::other_run;
         for (const auto& [key, evals] : rows_.heads) {
             const FullReference own = reference_for_mode(key.first);
-            if (key.second != "full" || (reference_ != FullReference::none && own > reference_)) continue;
+            if (!is_full_head(key.second) || (reference_ != FullReference::none && own > reference_))
+                continue;
             reference_ = own;
             full_ = &evals;
         }
@@ -223,7 +225,7 @@ class PairedSampleBuilder {
     /// Adds the full head's data from other runs. It is the reference if this run has no better one, and it
     /// gives the measured speed. A full head that drives needs none.
     void add_full_runs(const HeadStats& head, std::map<std::int64_t, PairedSample>& units) const {
-        if (head.mode == HeadMode::drive && head.head == "full") {
+        if (head.mode == HeadMode::drive && is_full_head(head.head)) {
             for (auto& [key, unit] : units) unit.full_run = unit.head_run = unit.head;
             return;
         }
@@ -251,7 +253,8 @@ class PairedSampleBuilder {
 const HeadStats* full_with_times(const std::vector<HeadComparison>& heads) {
     const HeadStats* best = nullptr;
     for (const HeadComparison& head : heads) {
-        if (head.stats.head != "full" || head.stats.head_ns_per_round <= 0 || head.stats.bytes_per_round <= 0)
+        if (!is_full_head(head.stats.head) || head.stats.head_ns_per_round <= 0 ||
+            head.stats.bytes_per_round <= 0)
             continue;
         if (best == nullptr || head.stats.mode < best->mode) best = &head.stats;
     }
@@ -369,8 +372,8 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
         HeadComparison head;
         head.cost = acceptance_cost(builder.units(stats), options);
         head.reference = builder.reference();
-        head.estimate = stats.mode == HeadMode::aligned || (sampled && stats.head != "full");
-        if (stats.head == "full" && reference_for_mode(stats.mode) == head.reference)
+        head.estimate = stats.mode == HeadMode::aligned || (sampled && !is_full_head(stats.head));
+        if (is_full_head(stats.head) && reference_for_mode(stats.mode) == head.reference)
             drop_intervals(head.cost);
         head.stats = std::move(stats);
         head.no_interval = no_interval_reason(head);

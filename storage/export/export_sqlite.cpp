@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "storage/capture_file.h"
 #include "storage/export/export.h"
@@ -54,7 +55,9 @@ DELETE FROM note;
 /// Keeps the settings that distinguish runs and contain no text.
 std::string drop_settings_sql() {
     std::string paths;
-    for (const std::string_view key : setting_config_keys())
+    std::vector<std::string_view> keys = setting_config_keys();
+    keys.push_back(head_traits_key);
+    for (const std::string_view key : keys)
         paths += (paths.empty() ? "" : ", ") + storage::sql_quoted(key, '\'');
     return fmt::format(
         "UPDATE run SET config_json = (SELECT json_group_object(key, json(config_json -> fullkey)) FROM "

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/heads/head.h"
+#include "engine/heads/registry.h"
 #include "engine/transformer/target.h"
 #include "kernels/row_major_matrix.h"
 #include "profiler/machine/machine.h"

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "app/gui/models/draft_tree.h"
+#include "capture/head_traits.h"
 
 namespace draftscope {
 namespace {
@@ -72,24 +73,20 @@ std::vector<RoundToken> tokens_of_round(const Snapshot& snapshot, const Vocab* v
     return tokens;
 }
 
-bool is_any(std::string_view head, std::initializer_list<std::string_view> ids) {
-    const std::string_view id = head.substr(0, head.find_first_of(":+"));
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
 std::string head_label(const std::string& head, HeadMode mode) {
     const std::string id = head.substr(0, head.find_first_of(":+"));
     return mode == HeadMode::aligned ? id + " (aligned)" : id;
 }
 
 /// Returns the driving head last. Heads that cover the whole vocabulary are left out.
-std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id) {
+std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id, const RunHeadTraits& run_heads) {
     std::vector<HeadMark> marks;
     for (const HeadStats& stats : head_stats(snapshot, run_id)) {
-        if (!stats.coverage || is_any(stats.head, {"full", "slimspec"})) continue;
+        const HeadTraits traits = run_heads.of(stats.head);
+        if (!stats.coverage || traits.support == HeadSupport::all) continue;
         marks.push_back({stats.head, head_label(stats.head, stats.mode), stats.mode, stats.active_rows,
-                         *stats.coverage, stats.covered_mass, is_dynamic_head(stats.head),
-                         stats.mode == HeadMode::aligned});
+                         *stats.coverage, stats.covered_mass, traits.support == HeadSupport::dynamic,
+                         stats.mode == HeadMode::aligned, traits.rgb});
     }
     std::stable_sort(marks.begin(), marks.end(), [](const HeadMark& a, const HeadMark& b) {
         return (a.mode == HeadMode::drive) < (b.mode == HeadMode::drive);
@@ -98,13 +95,14 @@ std::vector<HeadMark> head_marks(const Snapshot& snapshot, RowId run_id) {
 }
 
 /// Moving average over `coverage_window` rounds, with about `most` points at most.
-RoundCoverage round_coverage(const CoverageIndex::HeadRounds& head) {
+RoundCoverage round_coverage(const CoverageIndex::HeadRounds& head, const HeadTraits& traits) {
     constexpr std::size_t max_points = 400;
     RoundCoverage out;
     out.head = head.head;
     out.label = head_label(head.head, head.mode);
     out.mode = head.mode;
-    out.is_dynamic = is_dynamic_head(head.head);
+    out.is_dynamic = traits.support == HeadSupport::dynamic;
+    out.rgb = traits.rgb;
     const std::size_t stride = std::max<std::size_t>(1, head.rounds.size() / max_points);
     std::int64_t committed = 0, covered = 0, with_mass = 0;
     double mass = 0;
@@ -211,14 +209,6 @@ std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token) {
     return vocab->rows[token.token_id].rank;
 }
 
-bool is_dynamic_head(std::string_view head) {
-    return head.ends_with("+rdk") || is_any(head, {"coral", "dynaspec", "specvocab", "microspec"});
-}
-
-bool is_ranked_head(std::string_view head) {
-    return is_any(head, {"fr-spec", "pa-fr", "vocabtrim", "bcl"});
-}
-
 double coverage_at(const CoverageIndex::Counts& counts, int v) {
     if (counts.emitted == 0) return 0;
     std::int64_t held = 0;
@@ -252,11 +242,13 @@ CoverageModel build_coverage(const Snapshot& snapshot, const CoverageIndex& inde
     const Vocab* vocab = snapshot.vocab(run->vocab_id);
     model.vocab_size = vocab == nullptr ? static_cast<int>(index.all().by_rank.size())
                                         : static_cast<int>(vocab->rows.size());
-    model.heads = head_marks(snapshot, run->id);
+    const RunHeadTraits run_heads(*run);
+    model.heads = head_marks(snapshot, run->id, run_heads);
     for (const CoverageIndex::HeadRounds& head : index.heads())
-        if (!is_any(head.head, {"full", "slimspec"})) model.rounds.push_back(round_coverage(head));
+        if (const HeadTraits traits = run_heads.of(head.head); traits.support != HeadSupport::all)
+            model.rounds.push_back(round_coverage(head, traits));
     for (const HeadMark& head : model.heads)
-        if (is_ranked_head(head.head) && model.ranking_heads.find(head.label) == std::string::npos)
+        if (run_heads.of(head.head).ranked && model.ranking_heads.find(head.label) == std::string::npos)
             model.ranking_heads += (model.ranking_heads.empty() ? "" : ", ") + head.label;
     model.unranked = index.all().emitted - index.all().ranked;
     if (index.all().ranked == 0) {

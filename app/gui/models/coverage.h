@@ -80,12 +80,14 @@ struct HeadMark {
     std::optional<double> covered_mass;  ///< covered target probability: upper bound of acceptance
     bool is_dynamic = false;             ///< context-dependent shortlist, drawn as a star
     bool estimate = false;               ///< from aligned mode, drawn hollow
+    std::uint32_t rgb = 0;
 };
 /// Moving average of a head's coverage, round by round.
 struct RoundCoverage {
     std::string head, label;
     HeadMode mode = HeadMode::drive;
     bool is_dynamic = false;
+    std::uint32_t rgb = 0;
     std::vector<double> round, coverage, mass;  ///< mass: covered probability, NaN if unknown
 };
 /// A token emitted by the selected round.
@@ -104,8 +106,9 @@ struct CoverageModel {
     std::string ranking_heads;          ///< heads of the run with a ranked shortlist
     CoverageCurve best;                 ///< best ranking for this text: upper bound of static ones
     std::vector<RankBin> tail;
-    std::int64_t unranked = 0;    ///< emitted tokens outside the ranking
-    std::vector<HeadMark> heads;  ///< driving head last (drawn on top); without `full`
+    std::int64_t unranked = 0;  ///< emitted tokens outside the ranking
+    std::vector<HeadMark>
+        heads;  ///< driving head last (drawn on top); without heads that propose every token
     std::vector<RoundCoverage> rounds;
     std::vector<RoundToken> round_tokens;
     int min_v_for_99 = 0;  ///< smallest shortlist with 99 % coverage; 0 = none
@@ -124,9 +127,5 @@ double coverage_at(const CoverageIndex::Counts& counts, int v);
 std::vector<int> log_sizes(int vocab_size, int points);
 /// Returns a token's frequency rank: the stored rank, otherwise the vocabulary's.
 std::optional<int> token_rank(const Vocab* vocab, const TokenRow& token);
-/// Returns true for heads whose shortlist depends on the context.
-bool is_dynamic_head(std::string_view head);
-/// Returns true for heads that keep the first tokens of a ranking.
-bool is_ranked_head(std::string_view head);
 
 }  // namespace draftscope

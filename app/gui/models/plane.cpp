@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "capture/head_traits.h"
+
 namespace draftscope {
 namespace {
 
@@ -38,19 +40,21 @@ double run_tau(const HeadComparison& head, const HeadComparison* live) {
     return live->stats.tau * head.cost.rho_tau->value / live->cost.rho_tau->value;
 }
 
-PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, double kappa) {
+PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, double kappa,
+                      const RunHeadTraits& traits) {
     const HeadStats& stats = head.stats;
     const AcceptanceCost& cost = head.cost;
     PlanePoint point;
     point.head = stats.head;
     point.label = short_label(stats);
+    point.rgb = traits.of(stats.head).rgb;
     point.mode = stats.mode;
     point.nu = cost.nu->value;
     point.rho_tau = cost.rho_tau->value;
     point.nu_interval = cost.nu->interval;
     point.rho_interval = cost.rho_tau->interval;
     point.tau = run_tau(head, live);
-    point.reference = stats.head == "full";
+    point.reference = is_full_head(stats.head);
     point.estimate = !point.reference && head.estimate;
     point.predicted =
         cost.predicted.value_or(Estimate{predicted_speedup(point.rho_tau, point.nu, kappa), {}});
@@ -72,11 +76,12 @@ std::string missing(const HeadComparison* live) {
     return "The driving head has no measured time yet.";
 }
 
-void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, const HeadComparison* live) {
+void add_points(PlaneModel& model, const std::vector<HeadComparison>& heads, const HeadComparison* live,
+                const RunHeadTraits& traits) {
     const HeadComparison* compared = nullptr;
     for (const HeadComparison& head : heads) {
         if (!head.cost.nu || !head.cost.rho_tau) continue;
-        PlanePoint point = make_point(head, live, model.kappa_shown);
+        PlanePoint point = make_point(head, live, model.kappa_shown, traits);
         if (!point.reference &&
             (compared == nullptr || head.cost.conversations > compared->cost.conversations))
             compared = &head;
@@ -208,13 +213,15 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
     if (model.kappa) model.kappa_shown = *model.kappa;
     model.kappa_text = model.kappa ? fmt::format("kappa {:.2f} (this run)", *model.kappa)
                                    : fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
-    add_points(model, heads, live);
+    const RunHeadTraits traits(*run);
+    add_points(model, heads, live, traits);
     if (live == nullptr || !live->cost.nu || !live->cost.rho_tau) model.missing_text = missing(live);
     for (const HeadComparison& head : heads) {
         std::optional<double> predicted;
         if (head.cost.predicted) predicted = head.cost.predicted->value;
         model.bars.push_back({short_label(head.stats), head.stats.head, run_tau(head, live), predicted,
-                              head.stats.mode == HeadMode::drive, head.estimate});
+                              head.stats.mode == HeadMode::drive, head.estimate,
+                              traits.of(head.stats.head).rgb});
     }
     return model;
 }

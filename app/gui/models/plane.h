@@ -29,6 +29,7 @@ std::vector<IsoLine> iso_lines(double kappa, const PlaneWindow& window);
 struct PlanePoint {
     std::string head;   ///< full specification, "fr-spec:v=8192"
     std::string label;  ///< short name
+    std::uint32_t rgb = 0;
     HeadMode mode = HeadMode::drive;
     double nu = 1, rho_tau = 1;
     double tau = 0;  ///< over all rounds; an estimate if the head took part in only some
@@ -51,6 +52,7 @@ struct TauBar {
     double tau = 0;                   ///< as PlanePoint::tau
     std::optional<double> predicted;  ///< speed-up over the full head
     bool live = false, estimate = false;
+    std::uint32_t rgb = 0;
 };
 
 /// Returns axes that contain every point with its mark. The margins are a mark's radius as fractions of the

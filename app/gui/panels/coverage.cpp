@@ -9,7 +9,6 @@
 #include "app/gui/models/label_placer.h"
 #include "app/gui/panels/rebuild_throttle.h"
 #include "app/gui/panels/widgets.h"
-#include "capture/head_colours.h"
 #include "capture/token_text.h"
 
 namespace draftscope {
@@ -146,7 +145,7 @@ void draw_heads(const Style& style, const CoverageModel& model) {
     ImPlot::PushPlotClipRect(8);
     for (const HeadMark& head : model.heads) {
         const ImVec2 at = ImPlot::PlotToPixels(std::max(head.active_rows, 1.0), 100 * head.coverage);
-        const ImU32 colour = to_im(data_colour(head_colour(head.head), style.theme));
+        const ImU32 colour = to_im(data_colour(head.rgb, style.theme));
         const ImU32 ground = to_im(style.colours.panel);
         const ImU32 fill = head.estimate ? ground : colour, edge = head.estimate ? colour : ground;
         const float scale = head.mode == HeadMode::drive ? 1.25f : 0.9f;
@@ -311,7 +310,7 @@ void draw_round_plot(const Style& style, const CoverageModel& model, float heigh
         for (const double value : head.coverage) percent.push_back(100 * value);
         ImPlot::PlotLine(head.label.c_str(), head.round.data(), percent.data(),
                          static_cast<int>(percent.size()),
-                         {ImPlotProp_LineColor, to_vec(data_colour(head_colour(head.head), style.theme)),
+                         {ImPlotProp_LineColor, to_vec(data_colour(head.rgb, style.theme)),
                           ImPlotProp_LineWeight, head.is_dynamic ? 2.0f : 1.0f});
     }
     ImPlot::EndPlot();

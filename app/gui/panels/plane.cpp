@@ -9,7 +9,7 @@
 #include "app/gui/models/label_placer.h"
 #include "app/gui/panels/rebuild_throttle.h"
 #include "app/gui/panels/widgets.h"
-#include "capture/head_colours.h"
+#include "capture/head_traits.h"
 
 namespace draftscope {
 namespace {
@@ -25,8 +25,8 @@ struct PlaneState {
     ImVec2 plot_size{0, 0};
 };
 
-std::uint32_t head_point_colour(const PanelContext& context, std::string_view head) {
-    return data_colour(head_colour(head), context.style.theme);
+std::uint32_t published_rgb(const PublishedResult& result) {
+    return published_head_traits(result.head).rgb;
 }
 
 bool has_pairs(const PublishedGroup& group) {
@@ -180,7 +180,7 @@ std::vector<PointLabel> place_labels(const Style& style, const PlaneModel& model
     for (std::size_t i = model.points.size(); i-- > 0;) {
         const PlanePoint& point = model.points[i];
         if (point.mode != HeadMode::drive && !point.reference) continue;
-        const char* text = point.reference ? "full" : point.head.c_str();
+        const char* text = point.head.c_str();
         const ImVec2 extent = style.ui_bold->CalcTextSizeA(label_size * style.em, 1e9f, 0, text);
         const auto box = places.place_always(
             boxes_around(marks[i].x, marks[i].y, 0.75f * style.em, extent.x + 6, extent.y + 2));
@@ -216,7 +216,8 @@ void draw_published(const PanelContext& context, const PlaneModel& model) {
     for (const PublishedResult& result : published_results()) {
         if (!result.nu || !result.rho_tau) continue;
         const ImVec2 at = ImPlot::PlotToPixels(*result.nu, *result.rho_tau);
-        draw_published_mark(style, ImPlot::GetPlotDrawList(), at, head_point_colour(context, result.head),
+        draw_published_mark(style, ImPlot::GetPlotDrawList(), at,
+                            data_colour(published_rgb(result), style.theme),
                             is_at_shown_kappa(result, model));
         if (near(at, 0.36f * style.em)) hovered = &result;
     }
@@ -233,13 +234,13 @@ void draw_points(PanelContext& context, const PlaneModel& model) {
     ImDrawList* list = ImPlot::GetPlotDrawList();
     ImPlot::PushPlotClipRect();
     for (const PlanePoint& point : model.points)
-        draw_intervals(list, point, to_im(head_point_colour(context, point.head)));
+        draw_intervals(list, point, to_im(data_colour(point.rgb, style.theme)));
     ImPlot::PopPlotClipRect();
     ImPlot::PushPlotClipRect(style.em);
     const PlanePoint* hovered = nullptr;
     for (const PlanePoint& point : model.points) {
         const ImVec2 at = ImPlot::PlotToPixels(point.nu, point.rho_tau);
-        const ImU32 colour = to_im(head_point_colour(context, point.head));
+        const ImU32 colour = to_im(data_colour(point.rgb, style.theme));
         draw_mark(list, point, at, style.em, colour, to_im(style.colours.panel));
         if (near(at, 0.6f * style.em)) hovered = &point;
     }
@@ -279,7 +280,8 @@ void draw_plot(PanelContext& context, PlaneState& panel_state, ImVec2 size, bool
 }
 
 struct BarRow {
-    std::string label, value, head;
+    std::string label, value;
+    std::uint32_t rgb = 0;
     double tau = 0;
     bool own = false, hollow = false;
     const PublishedResult* published = nullptr;
@@ -291,7 +293,7 @@ std::vector<BarRow> bar_rows(const PlaneState& panel_state) {
         rows.push_back({bar.label,
                         bar.predicted ? fmt::format("{:.2f}   x {:.2f}", bar.tau, *bar.predicted)
                                       : fmt::format("{:.2f}", bar.tau),
-                        bar.head, bar.tau, true, bar.estimate, nullptr});
+                        bar.rgb, bar.tau, true, bar.estimate, nullptr});
     if (!panel_state.published || panel_state.group < 0) return rows;
     for (const PublishedResult* row : panel_state.groups[panel_state.group].rows) {
         if (!row->tau) continue;
@@ -299,7 +301,7 @@ std::vector<BarRow> bar_rows(const PlaneState& panel_state) {
                         row->speedup_vs_full
                             ? fmt::format("{:.2f}   x {:.2f}", *row->tau, *row->speedup_vs_full)
                             : fmt::format("{:.2f}", *row->tau),
-                        std::string(row->head), *row->tau, false, false, row});
+                        published_rgb(*row), *row->tau, false, false, row});
     }
     return rows;
 }
@@ -308,7 +310,7 @@ void draw_bar(const PanelContext& context, const BarRow& row, double max_tau) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float h = ImGui::GetTextLineHeight(), width = ImGui::GetContentRegionAvail().x;
     const float length = width * static_cast<float>(row.tau / max_tau);
-    const ImU32 colour = to_im(head_point_colour(context, row.head), row.own ? 1.0f : 0.6f);
+    const ImU32 colour = to_im(data_colour(row.rgb, context.style.theme), row.own ? 1.0f : 0.6f);
     const ImVec2 min(at.x, at.y + 0.2f * h), max(at.x + length, at.y + 0.8f * h);
     ImDrawList* list = ImGui::GetWindowDrawList();
     if (row.own && !row.hollow)

@@ -11,6 +11,7 @@
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
 #include "base/cpus.h"
+#include "capture/head_traits.h"
 
 /// Session panel: the settings of the next run (RunConfig) as fields.
 namespace draftscope {
@@ -32,7 +33,7 @@ struct SessionState {
 std::string command_line(const PanelContext& c) {
     RunConfig config = c.config;
     if (config.threads == 0) config.threads = std::max(1, usable_cores() - 1);
-    return to_command_line(config);
+    return to_command_line(config, find_traits(c.status.drafters, config.drafter));
 }
 
 /// Draws a label at the left; the next widget fills the rest of the line.
@@ -139,7 +140,7 @@ void edit_tree(PanelContext& c, bool& as_text) {
         ImGui::EndCombo();
     }
     // The automatic head is measured only together with the automatic tree.
-    if (!is_automatic(spec) && c.config.head == automatic) c.config.head = "full";
+    if (!is_automatic(spec) && c.config.head == automatic) c.config.head = full_head_id;
     if (as_text) {
         label(c.style, "");
         ImGui::InputText("##spec", &spec);

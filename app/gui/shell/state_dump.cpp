@@ -112,7 +112,7 @@ void StateDump::after_frame(App& app) {
     add(out, "in_flight", in_flight_selected(app.snapshot(), ui) ? "1" : "0");
     add(out, "follow", ui.follow ? "1" : "0");
     add(out, "range", ui.range ? fmt::format("{} {}", ui.range->start_ns, ui.range->end_ns) : "");
-    add(out, "command", to_command_line(app.config()));
+    add(out, "command", to_command_line(app.config(), find_traits(status.drafters, app.config().drafter)));
     add(out, "theme", app.settings().theme == ThemeId::light ? "light" : "dark");
     add(out, "layout", app.settings().layout);
     add(out, "scale", fmt::format("{:.2f}", app.settings().user_scale));

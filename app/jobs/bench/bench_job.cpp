@@ -11,6 +11,9 @@
 #include "app/jobs/run/recorder.h"
 #include "app/jobs/run/run_job.h"
 #include "base/clock.h"
+#include "capture/head_traits.h"
+#include "capture/run_setting.h"
+#include "engine/draft/registry.h"
 #include "engine/heads/head.h"
 #include "profiler/stats/head_costs.h"
 
@@ -24,20 +27,11 @@ std::string trimmed(std::string text) {
     return text;
 }
 
-std::string drafter_id(const std::string& drafter) {
-    return drafter.substr(0, drafter.find(':'));
-}
-
-bool drafts_with_head(const std::string& drafter) {
-    const std::string id = drafter_id(drafter);
-    return id != "none" && id != "ngram";
-}
-
 std::string method_name(const BenchMethod& method) {
-    std::string name = drafter_id(method.drafter);
-    const bool plain = name == "none";
-    if (drafts_with_head(method.drafter)) name = fmt::format("{} x {}", name, method.head);
-    if (!method.tree.empty() && !plain) name = fmt::format("{} @ {}", name, method.tree);
+    std::string name(drafter_id(method.drafter));
+    const DrafterInfo drafter = drafter_traits(method.drafter);
+    if (drafter.uses_head) name = fmt::format("{} x {}", name, method.head);
+    if (!method.tree.empty() && drafter.drafts) name = fmt::format("{} @ {}", name, method.tree);
     return name;
 }
 
@@ -88,7 +82,8 @@ class Bench {
                 if (known.name == method.name) return;
             report_.methods.push_back(std::move(method));
         };
-        if (config_.plain) add({"none", "full", "", "none"});
+        if (config_.plain)
+            add({std::string(plain_drafter), std::string(full_head_id), "", std::string(plain_drafter)});
         std::vector<std::string> wanted = config_.methods;
         for (auto head = config_.heads.rbegin(); head != config_.heads.rend(); ++head)
             wanted.insert(wanted.begin(), fmt::format("{} x {}", config_.run.drafter, *head));
@@ -102,7 +97,7 @@ class Bench {
         for (BenchMethod& method : report_.methods) {
             DS_TRY(validate(make_run_config(method)));
             DS_ASSIGN(const RunConfig resolved, resolve_defaults(make_run_config(method)));
-            if (drafter_id(method.drafter) != "none") method.resolved_tree = resolved.tree;
+            if (drafter_traits(method.drafter).drafts) method.resolved_tree = resolved.tree;
             DS_ASSIGN(HeadSpec head, parse_head_spec(method.head));
             heads.push_back(std::move(head));
         }
@@ -113,11 +108,11 @@ class Bench {
             const BenchMethod& one = report_.methods[m];
             samples.methods[m].units.resize(config_.repeat);
             samples.methods[m].verify.resize(config_.repeat);
-            if (drafter_id(one.drafter) == "none") samples.plain = m;
-            if (!drafts_with_head(one.drafter)) continue;
+            if (!drafter_traits(one.drafter).drafts) samples.plain = m;
+            if (!drafter_traits(one.drafter).uses_head) continue;
             for (std::size_t f = 0; f < report_.methods.size(); ++f) {
                 const BenchMethod& full = report_.methods[f];
-                if (full.head == "full" && full.drafter == one.drafter && full.tree == one.tree)
+                if (is_full_head(full.head) && full.drafter == one.drafter && full.tree == one.tree)
                     samples.methods[m].full = f;
             }
         }
@@ -298,8 +293,8 @@ Result<BenchMethod> parse_bench_method(const std::string& text, const RunConfig&
     if (method.drafter.empty() || method.head.empty())
         return bad_input(
             "--method {}: expected DRAFTER[ x HEAD][ @ TREE], as in \"eagle3 x microspec @ chain=3\"", text);
-    if (!drafts_with_head(method.drafter)) method.head = "full";
-    if (drafter_id(method.drafter) == "none") method.tree.clear();
+    if (!drafter_traits(method.drafter).uses_head) method.head = full_head_id;
+    if (!drafter_traits(method.drafter).drafts) method.tree.clear();
     method.name = method_name(method);
     return method;
 }

@@ -27,7 +27,13 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-std::string to_command_line(const RunConfig& config) {
+DrafterTraits find_traits(const std::vector<DrafterChoice>& choices, const std::string& drafter) {
+    for (const DrafterChoice& choice : choices)
+        if (choice.spec == drafter.substr(0, drafter.find(':'))) return choice.traits;
+    return {};
+}
+
+std::string to_command_line(const RunConfig& config, DrafterTraits drafter) {
     const RunConfig defaults;
     std::string line = "draftscope run";
     const auto text = [&](const char* flag, const std::string& value, const std::string& usual) {
@@ -41,14 +47,12 @@ std::string to_command_line(const RunConfig& config) {
     };
     text("--model", config.model, defaults.model);
     line += " --drafter " + quoted(config.drafter);
-    const std::string drafter = config.drafter.substr(0, config.drafter.find(':'));
-    const bool has_head = drafter != "none" && drafter != "ngram";
-    if (has_head || !config.artefacts.empty()) line += " --head " + quoted(config.head);
+    if (drafter.uses_head || !config.artefacts.empty()) line += " --head " + quoted(config.head);
     for (const std::string& artefact : config.artefacts) line += " --head-weights " + quoted(artefact);
     // The command line rejects options without effect.
     const bool sampled = config.temperature > 0, replayed = config.acceptance != defaults.acceptance;
     const bool spreads = (config.head + config.shadow).find("+rdk") != std::string::npos;
-    if (drafter != "none") text("--tree", config.tree, defaults.tree);
+    if (drafter.drafts) text("--tree", config.tree, defaults.tree);
     if (sampled || spreads) text("--verify", config.verify, defaults.verify);
     number("--temperature", config.temperature, defaults.temperature);
     if (sampled) number("--top-p", config.top_p, defaults.top_p);

@@ -63,8 +63,14 @@ struct RunConfig {
     bool drop_when_full = false;  ///< drop and count rows instead of blocking when the disk is slow
     bool operator==(const RunConfig&) const = default;
 };
-/// Returns the equivalent `draftscope run ...` command line.
-std::string to_command_line(const RunConfig& config);
+/// What the command line depends on in a drafter: it rejects options without effect. The defaults are those
+/// of an unknown drafter.
+struct DrafterTraits {
+    bool drafts = true;     ///< false: one token per round
+    bool uses_head = true;  ///< drafts through --head
+};
+/// Returns the equivalent `draftscope run ...` command line; `drafter` describes config.drafter.
+std::string to_command_line(const RunConfig& config, DrafterTraits drafter);
 
 /// Starts a run; replaces the current one.
 struct CmdStart {
@@ -133,7 +139,10 @@ struct DrafterChoice {
     std::string name;
     bool usable = true;
     std::string why_not;
+    DrafterTraits traits = {};
 };
+/// Returns the traits of drafter "NAME" or "NAME:PATH" among `choices`.
+DrafterTraits find_traits(const std::vector<DrafterChoice>& choices, const std::string& drafter);
 
 enum class JobState { idle, loading, running, held, stopping };
 

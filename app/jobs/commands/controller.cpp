@@ -14,7 +14,7 @@
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/snapshot_records.h"
 #include "base/log.h"
-#include "engine/draft/drafter.h"
+#include "engine/draft/registry.h"
 #include "storage/capture_file.h"
 #include "storage/import/import_timeline.h"
 
@@ -45,6 +45,7 @@ std::vector<DrafterChoice> drafter_choices() {
         DrafterChoice choice;
         choice.spec = std::string(info.id);
         choice.name = std::string(info.name);
+        choice.traits = {info.drafts, info.uses_head};
         choice.usable = !info.needs_weights || !find_asset("drafters/" + choice.spec).empty();
         if (!choice.usable)
             choice.why_not = "no checkpoint for the demo model: give " + choice.spec + ":FOLDER";

@@ -16,6 +16,7 @@
 #include "engine/formats/model_file.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/bcl.h"
+#include "engine/heads/registry.h"
 #include "engine/heads/static_vocab.h"
 #include "engine/recording/recorded_target.h"
 
@@ -24,15 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool one_of(const std::string& head, std::initializer_list<const char*> heads) {
-    return std::find(heads.begin(), heads.end(), head) != heads.end();
-}
-
-bool ranks_text(const std::string& head) {
-    return one_of(head, {"fr-spec", "pa-fr"});
-}
-bool ranks_generations(const std::string& head) {
-    return one_of(head, {"vocabtrim", "bcl"});
+/// Requires a head that check_config() accepted.
+const FitRecipe& fit_recipe(const FitConfig& config) {
+    return find_head_or_suffix(config.head)->fit;
 }
 
 /// Data and models that a fit of weights needs.
@@ -57,16 +52,16 @@ Status check_config(const FitConfig& config) {
     const fs::path folder = fs::path(config.out).parent_path();
     if (!folder.empty() && !fs::is_directory(folder, error))
         return bad_input("--out {}: folder {} does not exist; create it first", config.out, folder.string());
-    const auto heads = fittable_heads();
-    if (std::find(heads.begin(), heads.end(), config.head) == heads.end()) {
-        const bool needs_none = find_head(config.head) != nullptr;
-        const std::vector<std::string_view> known(heads.begin(), heads.end());
+    const HeadInfo* head = find_head_or_suffix(config.head);
+    if (head == nullptr || !head->fit.fits()) {
+        const bool needs_none = head != nullptr;
+        const auto known = heads_fitted_by(&FitRecipe::fits);
         return bad_input("fit {}: {}; heads that are fitted: {}{}", config.head,
                          needs_none ? "this head needs no weights file" : "unknown head",
                          fmt::join(known, ", "),
                          needs_none ? std::string() : did_you_mean(config.head, known));
     }
-    if (ranks_text(config.head)) {
+    if (head->fit.reads_text()) {
         if (config.text.empty())
             return bad_input("fit {}: ranks the tokens of raw text; give --text FILE", config.head);
         if (!fs::is_regular_file(config.text, error))
@@ -74,8 +69,9 @@ Status check_config(const FitConfig& config) {
     } else if (config.recordings.empty()) {
         return bad_input("fit {}: give --trace FOLDER; draftscope record writes one", config.head);
     }
-    if (config.joint && !one_of(config.head, {"slimspec", "specvocab", "vocabtrim-t", "bcl"}))
-        return bad_input("fit {}: --joint trains slimspec, specvocab, vocabtrim-t and bcl", config.head);
+    if (config.joint && !head->fit.trains_by_divergence())
+        return bad_input("fit {}: --joint trains only {}", config.head,
+                         fmt::join(heads_fitted_by(&FitRecipe::trains_by_divergence), ", "));
     if (config.options.kl.epochs < 0 || config.options.kl.epochs > 1000)
         return bad_input("--epochs {}: must be 0 to 1000 (0 = the closed form)", config.options.kl.epochs);
     if (config.options.collect.anchors < 2)
@@ -217,7 +213,7 @@ Status write_artefact(const FitConfig& config, const FitData& fit_data, const fi
         DS_ASSIGN(info.drafter_hash, checkpoint_hash(trained_drafter));
     }
     // An affinity between the target's LM head rows depends on neither drafter nor text.
-    const bool target_only = config.head == "rdk" && fit_data.weights.row_ids.empty();
+    const bool target_only = fit_recipe(config).fits_affinity() && fit_data.weights.row_ids.empty();
     if (target_only) {
         info.drafter.clear();
         info.drafter_hash.clear();
@@ -260,7 +256,7 @@ Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, Fi
     if (ranking.tokens == 0)
         return bad_input("{}: the recording contains no generated tokens", fit_data.first().folder());
     describe_ranking(ranking, counts, report);
-    if (config.head == "bcl") {
+    if (fit_recipe(config).solves_size()) {
         DS_TRY(load(config, hooks, fit_data, report));
         const int size = compute_bcl_size(fit_data, ranking, config.options.alpha);
         report.notes["size"] = size;
@@ -321,7 +317,7 @@ Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options,
     joint.steps = options.collect.text_levels;
     joint.seed = options.kl.seed;
     joint.hold_out = options.collect.hold_out;
-    joint.lambda = config.head == "specvocab" ? config.lambda : 0.0;
+    joint.lambda = fit_recipe(config).has_own_loss() ? config.lambda : 0.0;
     const auto reload =
         [&](const std::vector<fit::FittedTensor>& weights) -> Result<std::unique_ptr<Drafter>> {
         DS_TRY(folder.make());
@@ -350,7 +346,7 @@ Status fit_weights(const FitConfig& config, const FitHooks& hooks, FitData& fit_
     options.collect.tree = fit_data.tree;
     options.collect.text_levels = fit_data.tree.levels();
     if (options.kl.epochs == 0) options.train = false;
-    if (config.head == "bcl") {
+    if (fit_recipe(config).solves_size()) {
         const TextCounts counts = count_recordings(fit_data.recordings, options.collect.hold_out);
         options.v = compute_bcl_size(fit_data, counts.all.ranking(), options.alpha);
     }
@@ -380,25 +376,21 @@ Status fit_weights(const FitConfig& config, const FitHooks& hooks, FitData& fit_
 
 }  // namespace
 
-std::vector<std::string> fittable_heads() {
-    return {"fr-spec", "pa-fr",    "vocabtrim", "vocabtrim-t", "bcl",
-            "coral",   "dynaspec", "specvocab", "slimspec",    "rdk"};
-}
-
 Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
     DS_TRY(check_config(config));
     const TimeNs start = monotonic_ns();
     FitReport report;
     report.head = config.head;
     report.out = config.out;
-    if (ranks_text(config.head)) {
+    const FitRecipe& recipe = fit_recipe(config);
+    if (recipe.reads_text()) {
         DS_TRY(fit_text_ranking(config, hooks, report));
     } else {
         FitData fit_data;
         const int cores = usable_cores();
         fit_data.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
         DS_ASSIGN(fit_data.recordings, fit::open_recordings(config.recordings));
-        const bool ranking = ranks_generations(config.head) && !config.joint && !config.weights;
+        const bool ranking = recipe.reads_generations() && !config.joint && !config.weights;
         DS_TRY(ranking ? fit_generation_ranking(config, hooks, fit_data, report)
                        : fit_weights(config, hooks, fit_data, report));
     }

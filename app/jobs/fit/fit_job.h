@@ -13,23 +13,22 @@ namespace draftscope {
 
 /// Options of `draftscope fit`, as text that a user types. "" and 0 = default.
 struct FitConfig {
-    std::string head;  ///< registry id, or "rdk"
+    std::string head;  ///< a head of the registry, or its suffix rdk
     std::vector<std::string>
         recordings;                  ///< recordings (folders) of one target; unused for rankings from text
     std::string model;               ///< target's files; "" = weights in the recording, or the demo model
     std::string drafter = "eagle3";  ///< NAME[:PATH]
     std::string out;                 ///< artefact or ranking to write
-    std::string text;                ///< raw text to rank tokens by (fr-spec, pa-fr)
+    std::string text;                ///< raw text to rank tokens by
     std::string ranking;             ///< ranking file; "" = counted on the recording
     std::string rank;                ///< "72" or "72/36"
     std::string tree;                ///< tree of the drafted rows; "" = the backend's default
     std::string precision = "auto";
     int threads = 0;
     bool overwrite = false;
-    bool weights =
-        false;  ///< bcl: also train the weights of its rows, not only the ranking; implied by `joint`
-    bool joint = false;   ///< train the drafter with the head
-    double lambda = 0.1;  ///< weight in SpecVocab's joint loss (the paper's best of four)
+    bool weights = false;  ///< if a ranking suffices, train weights instead; implied by `joint`
+    bool joint = false;    ///< train the drafter with the head
+    double lambda = 0.1;   ///< weight in SpecVocab's joint loss (the paper's best of four)
     fit::JointOptions joint_options;
     fit::FitOptions options;
 };
@@ -54,8 +53,5 @@ struct FitHooks {
 /// OUT.drafter (OUT without its ending). Blocks. On one machine the same config gives the same bytes at any
 /// thread count.
 Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks);
-
-/// Returns the heads that can be fitted: registry ids, and "rdk".
-std::vector<std::string> fittable_heads();
 
 }  // namespace draftscope

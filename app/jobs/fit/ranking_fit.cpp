@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "app/jobs/resolve/resolve.h"
+#include "capture/run_setting.h"
 #include "engine/formats/model_file.h"
 #include "engine/formats/safetensors_writer.h"
 
@@ -61,7 +62,7 @@ void describe_ranking(const fit::Ranking& ranking, const TextCounts& counts, Fit
 Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitReport& report) {
     RunConfig run;
     run.model = config.model;
-    run.drafter = "none";
+    run.drafter = plain_drafter;
     run.prompt = "fit";
     DS_ASSIGN(const ResolvedRun resolved, resolve_run(run));
     DS_ASSIGN(const ModelFile file, open_model_file(resolved.config.model));

@@ -10,6 +10,8 @@
 #include "app/jobs/run/prompt_file.h"
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "capture/head_traits.h"
+#include "capture/run_setting.h"
 #include "engine/heads/artefact.h"
 #include "engine/recording/record_decode.h"
 
@@ -57,8 +59,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const RecordHooks& h
     if (config.batch < 1 || config.batch > max_batch)
         return bad_input("--batch {}: must be 1 to {}", config.batch, max_batch);
     RunConfig run_config = config.run;
-    run_config.drafter = "none";
-    run_config.head = "full";
+    run_config.drafter = plain_drafter;
+    run_config.head = full_head_id;
     DS_ASSIGN(const ResolvedRun run, resolve_run(run_config));
     std::vector<Conversation> conversations = {{"0", "", {run.config.prompt}}};
     if (!run.config.prompts_file.empty()) {

@@ -10,6 +10,7 @@
 #include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
 #include "engine/heads/artefact.h"
+#include "engine/heads/registry.h"
 #include "engine/recording/recorded_target.h"
 
 namespace draftscope {
@@ -113,7 +114,7 @@ Status check(const ReplayConfig& config) {
 
 Result<std::vector<ResolvedRun>> resolve_heads(const ReplayConfig& config, const DecodeRecording& recording) {
     const std::vector<std::string> specs =
-        config.heads.empty() ? std::vector<std::string>{"full"} : config.heads;
+        config.heads.empty() ? std::vector{std::string(full_head_id)} : config.heads;
     std::vector<ResolvedRun> runs;
     std::vector<HeadSpec> heads;
     std::set<std::string> seen;

@@ -7,8 +7,9 @@
 
 #include "app/jobs/run/run_job.h"
 #include "base/did_you_mean.h"
-#include "engine/draft/drafter.h"
+#include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"
+#include "engine/heads/registry.h"
 
 namespace draftscope {
 namespace {
@@ -80,14 +81,14 @@ Status check_given_artefacts(std::span<const std::string> given) {
         const std::size_t equals = artefact.find('=');
         if (equals == std::string::npos) return bad_input("--head-weights {}: expected HEAD=PATH", artefact);
         const std::string head = artefact.substr(0, equals), path = artefact.substr(equals + 1);
-        if (head != "rdk" && find_head(head) == nullptr) {
-            std::vector<std::string_view> known = {"rdk"};
-            for (const HeadInfo& info : head_registry()) known.push_back(info.id);
+        const HeadInfo* info = find_head_or_suffix(head);
+        if (info == nullptr) {
+            std::vector<std::string_view> known = {rdk_suffix().id};
+            for (const HeadInfo& row : head_registry()) known.push_back(row.id);
             return bad_input("--head-weights {}: unknown head '{}'{}", artefact, head,
                              did_you_mean(head, known));
         }
-        if (const HeadInfo* info = find_head(head);
-            info != nullptr && info->required_file == RequiredFile::none)
+        if (info->required_file == RequiredFile::none)
             return bad_input("--head-weights {}: head {} needs no file", artefact, head);
         if (!exists(path)) return bad_input("--head-weights {}: {}: no such file", artefact, path);
         const auto [first, is_first] = files.emplace(head, path);
@@ -100,7 +101,7 @@ Status check_given_artefacts(std::span<const std::string> given) {
 
 bool uses_artefact(const HeadSpec& head, const std::string& artefact) {
     const std::string name = artefact.substr(0, artefact.find('='));
-    return head.id == name || (head.rdk && name == "rdk");
+    return head.id == name || (head.rdk && name == rdk_suffix().id);
 }
 
 Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads) {
@@ -110,7 +111,7 @@ Status check_artefacts_used(std::span<const std::string> given, std::span<const 
         const std::string name = artefact.substr(0, artefact.find('='));
         if (!used)
             return bad_input("--head-weights {}: none of the heads is {}; leave it out", artefact,
-                             name == "rdk" ? "one with +rdk" : name);
+                             name == rdk_suffix().id ? "one with +rdk" : name);
     }
     return {};
 }
@@ -123,7 +124,7 @@ HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources) {
     const bool fitted = info->required_file == RequiredFile::fitted ||
                         (info->required_file == RequiredFile::either && is_head_artefact(given));
     (fitted ? found.artefact_path : found.ranking_path) = given;
-    found.affinity_path = given_path(sources.given, "rdk");
+    found.affinity_path = given_path(sources.given, rdk_suffix().id);
     if (!sources.synthetic.empty()) {
         std::string& path =
             info->required_file == RequiredFile::fitted ? found.artefact_path : found.ranking_path;
@@ -136,7 +137,8 @@ HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources) {
     if (info->required_file != RequiredFile::fitted && found.ranking_path.empty())
         found.ranking_path = demo_ranking_path();
     if (found.affinity_path.empty())
-        found.affinity_path = shipped_artefact(HeadSpec{"rdk", {}}, "rdk", sources.drafter_id);
+        found.affinity_path =
+            shipped_artefact(HeadSpec{std::string(rdk_suffix().id), {}}, rdk_suffix().id, sources.drafter_id);
     if (found.affinity_path.empty()) found.affinity_path = find_asset("heads/rdk.safetensors");
     return found;
 }
@@ -181,8 +183,7 @@ std::vector<HeadChoice> head_choices() {
         choice.name = std::string(info.name);
         choice.paper = std::string(info.paper);
         choice.rgb = info.rgb;
-        const bool trained =
-            info.required_file == RequiredFile::fitted || info.required_file == RequiredFile::either;
+        const bool trained = info.accepts_artefact();
         const ShippedArtefacts artefacts = trained ? find_shipped(info.id) : ShippedArtefacts{};
         // The papers train these heads jointly with the drafter; the name marks post-hoc weights.
         if (trained && !artefacts.joint) choice.name += " (post-hoc)";
@@ -190,9 +191,7 @@ std::vector<HeadChoice> head_choices() {
             choice.why_not = "needs the recorded text: draftscope replay only";
         } else if (info.required_file == RequiredFile::fitted && !artefacts.any) {
             choice.why_not = fmt::format("no weights file: run draftscope fit {}", info.id);
-        } else if ((info.required_file == RequiredFile::ranking ||
-                    info.required_file == RequiredFile::either) &&
-                   !ranking) {
+        } else if (info.accepts_ranking() && !ranking) {
             choice.why_not = fmt::format("needs {}", info.artefact);
         }
         choice.usable = choice.why_not.empty();

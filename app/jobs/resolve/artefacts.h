@@ -13,7 +13,7 @@ namespace draftscope {
 
 /// Where to look for the weights files of a run's heads.
 struct ArtefactSources {
-    std::span<const std::string> given;  ///< HEAD=PATH; HEAD may be rdk
+    std::span<const std::string> given;  ///< HEAD=PATH; HEAD may be the suffix rdk
     bool demo_model = false;             ///< shipped files fit only the demo model
     std::string drafter_id;
     std::string synthetic = {};  ///< "synthetic:NAME": missing weights are generated for this target

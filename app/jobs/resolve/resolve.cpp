@@ -7,11 +7,12 @@
 #include "app/jobs/run/numerics.h"
 #include "app/jobs/run/run_job.h"
 #include "base/did_you_mean.h"
-#include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
+#include "engine/draft/registry.h"
 #include "engine/formats/gguf.h"
 #include "engine/formats/gguf_model.h"
 #include "engine/formats/synthetic_model.h"
+#include "engine/heads/registry.h"
 #include "kernels/device.h"
 
 namespace draftscope {
@@ -74,7 +75,8 @@ Status resolve_drafter(ResolvedRun& run) {
     if (!info->needs_weights) return {};
     if (run.drafter_path.empty() && run.demo_model)
         run.drafter_path = find_asset("drafters/" + run.drafter_id);
-    if (run.drafter_path.empty() && is_synthetic_model(run.config.model)) run.drafter_path = run.config.model;
+    if (run.drafter_path.empty() && info->has_synthetic && is_synthetic_model(run.config.model))
+        run.drafter_path = run.config.model;
     if (run.drafter_path.empty()) {
         DS_TRY(check_model(run.config.model));
         return bad_input(
@@ -141,7 +143,7 @@ Status find_shipped_acceptance(ResolvedRun& run) {
 
 Status resolve_head(ResolvedRun& run, bool replay) {
     const bool choose = run.config.head == "auto";
-    DS_ASSIGN(HeadSpec spec, parse_head_spec(choose ? "full" : run.config.head));
+    DS_ASSIGN(HeadSpec spec, parse_head_spec(choose ? full_head_id : run.config.head));
     DS_TRY(check_given_artefacts(run.config.artefacts));
     const ArtefactSources sources = artefact_sources(run);
     if (choose) DS_TRY(find_head_candidates(run, replay));
@@ -191,20 +193,20 @@ Status resolve_backend(ResolvedRun& run) {
 /// Call after resolve_head(): the simulated acceptance belongs to the driving head.
 Status resolve_acceptance(ResolvedRun& run) {
     const RunConfig& config = run.config;
-    const bool drafts_with_head = run.drafter_id != "none" && run.drafter_id != "ngram";
+    const DrafterInfo& drafter = *find_drafter(run.drafter_id);
     const bool follows_head = config.acceptance.starts_with("trace:");
     if (follows_head && config.head == "auto" && config.acceptance.find('#') == std::string::npos)
         return bad_input(
             "--simulate-acceptance {}: --head auto chooses among heads; name one, or the head to follow as "
             "trace:FILE#HEAD",
             config.acceptance);
-    // Drafter none drafts nothing, so the file needs no matching head.
-    if (follows_head && run.drafter_id == "none") {
+    // A drafter that drafts nothing needs no matching head in the file.
+    if (follows_head && !drafter.drafts) {
         run.acceptance.emplace().rates = {0.0};
         return {};
     }
     DS_ASSIGN(run.acceptance,
-              parse_acceptance(config.acceptance, drafts_with_head ? to_text(*run.head) : ""));
+              parse_acceptance(config.acceptance, drafter.uses_head ? to_text(*run.head) : ""));
     if (run.acceptance && !config.shadow.empty())
         return bad_input(
             "--shadow {}: shadow heads follow the text, which --simulate-acceptance {} replaces; leave one "
@@ -286,8 +288,7 @@ Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     DS_TRY(find_shipped_acceptance(run));
     DS_TRY(resolve_head(run, replay));
     DS_TRY(resolve_acceptance(run));
-    // Prompt lookup always drafts a chain.
-    if (run.drafter_id == "ngram" && !run.auto_tree) run.tree = to_chain(run.tree);
+    if (find_drafter(run.drafter_id)->chains_only && !run.auto_tree) run.tree = to_chain(run.tree);
     return run;
 }
 

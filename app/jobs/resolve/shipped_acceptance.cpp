@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/jobs/run/run_job.h"
-#include "engine/heads/head.h"
+#include "engine/heads/registry.h"
 #include "engine/tree/draft_tree.h"
 
 namespace draftscope {

@@ -22,9 +22,10 @@
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/log.h"
+#include "capture/head_traits.h"
 #include "capture/run_setting.h"
-#include "engine/draft/drafter.h"
 #include "engine/draft/drafter_files.h"
+#include "engine/draft/registry.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/artefact.h"
 #include "engine/transformer/target.h"
@@ -250,8 +251,8 @@ Status EngineHost::Impl::load_shadows(const ResolvedRun& run) {
 
 Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     if (!drafter->uses_head()) {
-        const bool has_own = find_drafter(run.drafter_id)->needs_weights;
-        if (has_own && run.head && run.head->id != "full") {
+        const bool has_own = find_drafter(run.drafter_id)->uses_head;
+        if (has_own && run.head && !is_full_head(run.head->id)) {
             return bad_input("--head {}: drafter {} has its own LM head for each level; use --head full",
                              to_text(*run.head), run.drafter_id);
         }
@@ -268,8 +269,8 @@ Status EngineHost::Impl::load_heads(const ResolvedRun& run) {
     head_key.clear();  // stays empty if prepare() fails
     DS_ASSIGN(head, make_head(*run.head, run.artefacts));
     DS_TRY(head->prepare(*exec, weights));
-    if (run.head->id != "full") {
-        DS_ASSIGN(full_head, make_head(HeadSpec{"full", {}}, {}));
+    if (!is_full_head(run.head->id)) {
+        DS_ASSIGN(full_head, make_head(HeadSpec{std::string(full_head_id), {}}, {}));
         DS_TRY(full_head->prepare(*exec, weights));
     }
     head_key = key;
@@ -321,7 +322,7 @@ RunRow EngineHost::Impl::describe_run(const ResolvedRun& run, const std::string&
     row.target = target->config().name;
     row.synthetic = is_synthetic_model(run.config.model);
     row.drafter = run.drafter_id;
-    const bool drafts = run.drafter_id != plain_drafter;
+    const bool drafts = find_drafter(run.drafter_id)->drafts;
     row.head = head && drafts ? to_text(*run.head) : std::string();
     row.tree = drafts ? to_text(run.tree) : std::string("none");
     row.name = row.head.empty() ? row.drafter : row.drafter + " x " + row.head;
@@ -365,7 +366,7 @@ DecodeOptions EngineHost::Impl::decode_options(const ResolvedRun& run) const {
     options.ignore_eos = run.config.ignore_eos || run.acceptance.has_value();
     // A full head as a shadow head measures more than a few calibration rounds.
     const bool has_full_shadow =
-        std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return s.text == "full"; });
+        std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return is_full_head(s.text); });
     options.calibration_rounds = has_full_shadow || run.acceptance ? 0 : run.config.calibration_rounds;
     options.shadows = shadows;
     return options;
@@ -431,10 +432,10 @@ Status EngineHost::Impl::record_baseline(const ResolvedRun& run,
 /// forecast the defaults apply. Quick chooses drafter none if plain decoding is forecast to be faster.
 Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Conversation>& conversations,
                                      DebugGate& gate, const RunHooks& hooks, RunReport& report) {
-    if (run.drafter_id == "none") return {};
-    TreeAutotuner pilot(
-        {*target, *drafter, *exec, decode_options(run), run.config.raw, run.drafter_id == "ngram"},
-        conversations, gate, hooks);
+    const DrafterInfo& info = *find_drafter(run.drafter_id);
+    if (!info.drafts) return {};
+    TreeAutotuner pilot({*target, *drafter, *exec, decode_options(run), run.config.raw, info.chains_only},
+                        conversations, gate, hooks);
     if (!drafter->uses_head()) run.head_candidates.clear();
     const std::vector<HeadCandidate>& candidates = run.head_candidates;
     std::vector<std::string> heads;
@@ -464,7 +465,7 @@ Status EngineHost::Impl::choose_tree(ResolvedRun& run, const std::vector<Convers
     report.forecasts = run.forecasts = pilot.forecasts();
     if (!run.forecasts.empty()) run.tree = to_tree_spec(run.forecasts.front().tree);
     if (quick && !run.forecasts.empty() && run.forecasts.front().speedup < 1) {
-        run.drafter_id = "none";
+        run.drafter_id = plain_drafter;
         run.drafter_path.clear();
         DS_TRY(load_drafter(run, hooks));
         return load_heads(run);
@@ -590,7 +591,7 @@ void take_window(std::vector<Conversation>& conversations, const RunHooks& hooks
 /// Returns the config with the choice of --tree auto or quick, as a user would write it.
 RunConfig chosen_config(const ResolvedRun& run) {
     RunConfig config = run.config;
-    const bool drafts = run.drafter_id != "none";
+    const bool drafts = find_drafter(run.drafter_id)->drafts;
     if (!drafts) config.drafter = run.drafter_id;
     config.head = drafts && run.head ? to_text(*run.head) : RunConfig().head;
     config.tree = drafts ? to_text(run.tree) : RunConfig().tree;
@@ -656,7 +657,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, D
     }
     recorder.set_storage(file->sink());
     file->started();
-    const bool wants_baseline = run.config.baseline > 0 && run.drafter_id != plain_drafter;
+    const bool wants_baseline = run.config.baseline > 0 && find_drafter(run.drafter_id)->drafts;
     if (wants_baseline) {
         const Status done =
             impl_->record_baseline(run, conversations, recorder, gate, hooks, report, counters.get());

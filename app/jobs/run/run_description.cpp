@@ -13,8 +13,10 @@
 #include "base/hash.h"
 #include "capture/run_setting.h"
 #include "engine/draft/drafter_files.h"
+#include "engine/draft/registry.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/artefact.h"
+#include "engine/heads/registry.h"
 
 namespace draftscope {
 
@@ -49,6 +51,17 @@ nlohmann::json streamed_json(const ResolvedRun& run, const LmHead* head,
     return out;
 }
 
+/// Returns what the window must know of the run's heads. The full head drafts in calibration rounds.
+nlohmann::json traits_json(const ResolvedRun& run, const LmHead* head, std::span<const ShadowHead> shadows) {
+    std::map<std::string, HeadTraits> traits;
+    const auto add = [&](const HeadSpec& spec) { traits[to_text(spec)] = capture_traits(spec); };
+    if (head != nullptr) add(*run.head);
+    if (head != nullptr) add({std::string(full_head_id), {}});
+    for (const ShadowHead& shadow : shadows)
+        if (const auto spec = parse_head_spec(shadow.text); spec.ok()) add(*spec);
+    return nlohmann::json::parse(to_json(traits));
+}
+
 /// Returns a hash of the files that the run's head was made from; null if there are none.
 nlohmann::json head_hash(const HeadFiles& files) {
     std::string text;
@@ -72,8 +85,9 @@ nlohmann::json known_or_null(const std::string& text) {
 std::string config_json(const RunDescription& about) {
     const ResolvedRun& run = about.run;
     const RunConfig& c = run.config;
+    const DrafterInfo drafter = drafter_traits(c.drafter);
     nlohmann::json document = {
-        {"command", to_command_line(c)},
+        {"command", to_command_line(c, {drafter.drafts, drafter.uses_head})},
         {"model", c.model},
         {"model_hash", known_or_null(hash_contents(c.model))},
         {"drafter_hash", drafter_hash(run.drafter_path)},
@@ -83,6 +97,7 @@ std::string config_json(const RunDescription& about) {
         {"head", c.head},
         {"head_artefact", artefact_json(run)},
         {"head_streamed_bytes", streamed_json(run, about.head, about.shadows)},
+        {head_traits_key, traits_json(run, about.head, about.shadows)},
         {"tree", to_text(run.tree)},
         {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
         {"temperature", c.temperature},

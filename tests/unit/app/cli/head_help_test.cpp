@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "engine/heads/head.h"
+#include "engine/heads/registry.h"
 
 namespace draftscope {
 namespace {

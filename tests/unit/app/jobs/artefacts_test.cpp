@@ -8,8 +8,9 @@
 #include <map>
 
 #include "app/jobs/resolve/resolve.h"
-#include "engine/draft/drafter.h"
+#include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"
+#include "engine/heads/registry.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 

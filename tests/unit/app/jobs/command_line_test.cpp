@@ -8,14 +8,14 @@ namespace {
 TEST(CommandLine, OmitsDefaults) {
     RunConfig config;
     config.prompt = "Hi";
-    EXPECT_EQ(to_command_line(config), "draftscope run --drafter eagle3 --head full --prompt Hi");
+    EXPECT_EQ(to_command_line(config, {}), "draftscope run --drafter eagle3 --head full --prompt Hi");
 }
 
 TEST(CommandLine, QuotesForTheShell) {
     RunConfig config;
     config.prompt = "it's $5; `x`\nend";
     config.head = "fr-spec:v=8192";
-    const std::string line = to_command_line(config);
+    const std::string line = to_command_line(config, {});
     EXPECT_NE(line.find("--head fr-spec:v=8192 "), std::string::npos);
     EXPECT_NE(line.find("--prompt 'it'\\''s $5; `x`\nend'"), std::string::npos);
 }
@@ -54,7 +54,7 @@ TEST(CommandLine, ContainsEveryChangedSetting) {
     config.save_ring = true;
     config.drop_when_full = true;
     EXPECT_EQ(
-        to_command_line(config),
+        to_command_line(config, {}),
         "draftscope run --model '/models/a b.gguf' --drafter eagle2:/d --head full --head-weights "
         "fr-spec=/r.safetensors --tree chain=6 --verify pq --temperature 0.7 --top-p 0.9 --top-k 40 --seed 5 "
         "--max-new "

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "engine/draft/drafter.h"
+#include "engine/draft/registry.h"
 #include "tests/support/tiny_model.h"
 
 namespace draftscope {

@@ -7,7 +7,7 @@
 
 #include "base/numel.h"
 #include "base/rng.h"
-#include "engine/heads/head.h"
+#include "engine/heads/registry.h"
 #include "kernels/matmul.h"
 #include "tests/support/ranking_file.h"
 

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "engine/formats/model_file.h"
 #include "engine/heads/bcl.h"
-#include "engine/heads/head.h"
+#include "engine/heads/registry.h"
 #include "engine/record/round_rows.h"
 #include "kernels/matmul.h"
 #include "tests/support/decode_fixture.h"

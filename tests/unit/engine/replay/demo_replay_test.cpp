@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "engine/heads/registry.h"
 #include "tests/support/demo_fixture.h"
 #include "tests/support/demo_model.h"
 #include "tests/support/replay_fixture.h"

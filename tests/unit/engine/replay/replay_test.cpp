@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/rng.h"
+#include "engine/heads/registry.h"
 #include "engine/recording/recorded_target.h"
 #include "engine/replay/replay_stats.h"
 #include "tests/support/ranking_file.h"

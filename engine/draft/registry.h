@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "engine/draft/drafter.h"
+
+/// The registry of drafters: everything that other folders must know of a drafter. They read these traits
+/// instead of comparing ids.
+namespace draftscope {
+
+enum class EagleGeneration;
+
+/// Registry entry of a drafter.
+struct DrafterInfo {
+    std::string_view id;
+    std::string_view name;
+    std::string_view paper = {};
+    std::string_view help;
+    bool drafts = true;          ///< false: one token per round, the baseline of speed-ups
+    bool uses_head = true;       ///< drafts through --head, unless its checkpoint has LM heads of its own
+    bool chains_only = false;    ///< drafts chains, whatever the tree
+    bool needs_weights = true;   ///< needs a checkpoint
+    bool has_synthetic = false;  ///< make() accepts "synthetic:NAME" as path: random weights for that target
+    /// Generation of its EAGLE checkpoints, whose backbone `fit --joint` can train; none = another kind.
+    std::optional<EagleGeneration> eagle = {};
+    /// `path`: folder or file of the checkpoint; "" or parameters for drafters without weights.
+    Result<std::unique_ptr<Drafter>> (*make)(const std::string& path, const Target& target,
+                                             kernels::Exec& exec) = nullptr;
+};
+/// All drafters; find_drafter() returns null for an unknown id.
+std::span<const DrafterInfo> drafter_registry();
+const DrafterInfo* find_drafter(std::string_view id);
+
+/// Returns the id of a drafter spec, "NAME" or "NAME:PATH".
+std::string_view drafter_id(std::string_view spec);
+/// Traits of a drafter spec. Those of an unknown drafter, which make_drafter() rejects, are DrafterInfo's
+/// defaults.
+DrafterInfo drafter_traits(std::string_view spec);
+
+}  // namespace draftscope
