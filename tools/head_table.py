@@ -23,6 +23,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import sqlite3
 import subprocess
 import sys
@@ -33,8 +34,16 @@ SUITES = {
     "Spec-Bench": "assets/prompts/spec_bench_half.jsonl",
     "HumanEval": "assets/prompts/humaneval_half.jsonl",
 }
-HEADS = ("full,fr-spec:v=8192,pa-fr,vocabtrim:v=8192,vocabtrim-t,bcl,coral,dynaspec,specvocab,slimspec,"
-         "microspec")
+# Heads whose default the table does not use. Every other registered head runs with its default.
+VARIANTS = {"fr-spec": "fr-spec:v=8192", "vocabtrim": "vocabtrim:v=8192"}
+
+
+def registered_heads(binary):
+    """The program's heads, as `run --help` lists them, but for those that cannot decode."""
+    help_text = subprocess.run([binary, "run", "--help"], capture_output=True, text=True, check=True).stdout
+    section = help_text[help_text.index("\nHeads, as --head"):]
+    entries = re.findall(r"^ {2,4}([a-z][a-z0-9-]*) {2,}.*\n((?: {5,}.*\n)*)", section, re.M)
+    return [VARIANTS.get(head, head) for head, details in entries if "only for replay" not in details]
 
 
 def split_specs(text):
@@ -194,7 +203,7 @@ def main():
     parser.add_argument("--suites", default=",".join(SUITES))
     parser.add_argument("--drafters", default="eagle2,eagle3")
     parser.add_argument("--temperatures", default="0,1")
-    parser.add_argument("--heads", default=HEADS)
+    parser.add_argument("--heads", help="default: every registered head")
     parser.add_argument("--limit", type=int, default=78, help="conversations replayed (0 = all)")
     parser.add_argument("--live-limit", type=int, default=12, help="conversations of the live run with all heads")
     parser.add_argument("--measured-limit", type=int, default=6, help="conversations of `bench`")
@@ -207,6 +216,7 @@ def main():
     for suite in options.suites.split(","):
         if suite not in SUITES:
             parser.error(f"--suites {suite}: unknown; known are {', '.join(SUITES)}")
+    options.heads = options.heads or ",".join(registered_heads(options.binary))
     runner = Runner(options)
     cases = [(suite, float(temperature)) for suite in options.suites.split(",")
              for temperature in options.temperatures.split(",")]

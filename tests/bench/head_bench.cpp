@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/heads/registry.h"
 #include "engine/transformer/target.h"
 #include "kernels/row_major_matrix.h"
 #include "profiler/machine/machine.h"
 #include "tests/support/demo_model.h"
+#include "tests/support/head_specs.h"
 
 /// Measures the cost of a round's LM head calls for several heads in alternation. A round is a call of one
 /// row and three levels of four rows. It follows a target forward pass, which leaves other weights in the
@@ -28,7 +28,7 @@
 /// the number of parallel regions times the time of an empty one.
 ///
 /// Arguments: threads=N rounds=N precision=int8 drafter=eagle3 rows=4 (of the later levels)
-/// heads=full;slimspec;specvocab (separated by semicolons).
+/// heads=full;slimspec;specvocab (separated by semicolons; default: every head).
 namespace draftscope {
 namespace {
 
@@ -39,7 +39,7 @@ struct Options {
     int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     int rounds = 60;
     kernels::Precision precision = kernels::Precision::int8;
-    std::string heads = "full;slimspec;specvocab";
+    std::string heads;               ///< "" = every head that decodes
     std::string drafter = "eagle3";  ///< drafter whose head weights are used
     int rows = 4;                    ///< rows of the levels after the first
 };
@@ -205,14 +205,21 @@ class Rounds {
     Proposal proposal_;
 };
 
+/// Splits "full;slimspec"; "" = every head that decodes.
+std::vector<std::string> head_names(const std::string& list) {
+    std::vector<std::string> names;
+    for (std::size_t first = 0; first < list.size();) {
+        const std::size_t end = std::min(list.find(';', first), list.size());
+        names.push_back(list.substr(first, end - first));
+        first = end + 1;
+    }
+    return list.empty() ? testing::specs_of_heads({}) : names;
+}
+
 void run(const Options& options) {
     Rounds rounds(options);
     std::vector<Timed> heads;
-    for (std::size_t first = 0; first < options.heads.size();) {
-        const std::size_t end = std::min(options.heads.find(';', first), options.heads.size());
-        heads.push_back(rounds.make(options.heads.substr(first, end - first)));
-        first = end + 1;
-    }
+    for (const std::string& head : head_names(options.heads)) heads.push_back(rounds.make(head));
     const int megabytes = std::max(1, static_cast<int>(rounds.lm_head().bytes() >> 20)),
               between = rounds.target_megabytes();
     const auto row_bytes =

@@ -4,6 +4,7 @@
 #include <map>
 #include <regex>
 
+#include "engine/draft/registry.h"
 #include "tests/bench/table_tools.h"
 #include "tests/support/demo_fixture.h"
 #include "tests/support/demo_model.h"
@@ -25,21 +26,19 @@ const std::vector<std::string> trees = {"chain=1",
                                         "depth=4,topk=8,nodes=72",
                                         "depth=5,topk=10,nodes=60"};
 const std::vector<std::string> heads = {"full", "fr-spec:v=2048", "fr-spec:v=8192", "fr-spec:v=16384"};
-const std::vector<std::string> drafters = {"eagle2", "eagle3", "medusa", "hydra", "ngram", "none"};
 
 std::vector<DecodeCase> product(int tokens) {
     std::vector<DecodeCase> settings;
     for (const double temperature : {0.0, 0.8})
-        for (const std::string& drafter : drafters)
+        for (const DrafterInfo& drafter : drafter_registry())
             for (const std::string& head : heads)
                 for (const std::string& tree : trees)
                     for (const int threads : {1, 2}) {
-                        const bool headless = drafter == "ngram" || drafter == "none";
-                        if (headless && head != heads.front()) continue;
-                        if (drafter == "none" && tree != trees.front()) continue;
+                        if (!drafter.uses_head && head != heads.front()) continue;
+                        if (!drafter.drafts && tree != trees.front()) continue;
                         DecodeCase setting;
-                        setting.drafter = drafter;
-                        setting.head = headless ? "" : head;
+                        setting.drafter = drafter.id;
+                        setting.head = drafter.uses_head ? head : "";
                         setting.tree = tree;
                         setting.threads = threads;
                         setting.temperature = temperature;

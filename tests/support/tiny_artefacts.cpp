@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "engine/heads/artefact.h"
+#include "engine/heads/registry.h"
 
 namespace draftscope::testing {
 namespace {
@@ -32,6 +33,7 @@ void TinyArtefacts::save(const std::string& head, const std::map<std::string, st
     const Status saved = save_artefact(folder_.file(head), info, list);
     if (!saved.ok()) ADD_FAILURE() << saved.error().message;
     fixture_.use_artefact(head, folder_.file(head));
+    saved_.insert(head);
 }
 
 TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
@@ -72,6 +74,8 @@ TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
             neighbours.push_back((t + step) % vocab_);
             weights.push_back(step == 0 ? 0.5f : step == 1 ? 0.3f : 0.2f);
         }
+    for (const HeadInfo& info : head_registry())
+        EXPECT_TRUE(!info.accepts_artefact() || saved_.contains(info.id)) << "no tiny weights of " << info.id;
     save("rdk", {}, {{"neighbours", {vocab_, 3}, {}, neighbours}, {"weights", {vocab_, 3}, weights}});
 }
 

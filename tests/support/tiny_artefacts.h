@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ class TinyArtefacts {
     DecodeFixture& fixture_;
     int vocab_, hidden_;
     ScratchFolder folder_;
+    std::set<std::string, std::less<>> saved_;
 };
 
 }  // namespace draftscope::testing

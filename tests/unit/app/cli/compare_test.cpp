@@ -157,6 +157,7 @@ TEST_F(TwoHeads, OfDifferentLengthsAreNoReference) {
     ASSERT_EQ(run(folder_, {"export", longer, "--format", "sqlite", "--no-text", "--out", bare}).exit_code,
               0);
     EXPECT_EQ(Sql(bare).text("SELECT json_extract(config_json, '$.command') IS NULL FROM run"), "1");
+    EXPECT_EQ(Sql(bare).text("SELECT json_extract(config_json, '$.head_traits') IS NULL FROM run"), "0");
     expect_one_line_error(run(folder_, {"compare", full, bare}), {"max-new (8 and 16)"});
 }
 

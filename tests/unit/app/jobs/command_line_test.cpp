@@ -66,5 +66,21 @@ TEST(CommandLine, ContainsEveryChangedSetting) {
         "--save-size 5000000 --save-ring --drop-when-full");
 }
 
+/// The command line rejects options that the drafter does not use.
+TEST(CommandLine, LeavesOutWhatTheDrafterDoesNotUse) {
+    const std::vector<DrafterChoice> choices = {{"none", "", true, "", {false, false}},
+                                                {"ngram", "", true, "", {true, false}}};
+    RunConfig config;
+    config.tree = "chain=3";
+    config.prompt = "Hi";
+    const auto line = [&](const char* drafter) {
+        config.drafter = drafter;
+        return to_command_line(config, find_traits(choices, drafter));
+    };
+    EXPECT_EQ(line("none"), "draftscope run --drafter none --prompt Hi");
+    EXPECT_EQ(line("ngram:max=2"), "draftscope run --drafter ngram:max=2 --tree chain=3 --prompt Hi");
+    EXPECT_EQ(line("other:x"), "draftscope run --drafter other:x --head full --tree chain=3 --prompt Hi");
+}
+
 }  // namespace
 }  // namespace draftscope

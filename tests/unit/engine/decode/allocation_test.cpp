@@ -7,6 +7,7 @@
 
 #include "tests/support/count_allocations.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/head_specs.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_artefacts.h"
@@ -115,19 +116,9 @@ class MeasuringSink final : public RecordSink {
     StepAllocations& allocations_;
 };
 
-const std::vector<std::string> heads = {"full",
-                                        "fr-spec:v=40",
-                                        "fr-spec:v=40+rdk",
-                                        "vocabtrim-t",
-                                        "bcl",
-                                        "slimspec",
-                                        "microspec:wmax=64",
-                                        "microspec:wmax=64,gather=sync",
-                                        "microspec:wmax=64,gather=indexed",
-                                        "specvocab:k=24",
-                                        "specvocab:k=24,share=per-row",
-                                        "coral",
-                                        "dynaspec"};
+const std::vector<std::string> heads =
+    specs_of_heads({"fr-spec:v=40", "fr-spec:v=40+rdk", "microspec:wmax=64", "microspec:wmax=64,gather=sync",
+                    "microspec:wmax=64,gather=indexed", "specvocab:k=24", "specvocab:k=24,share=per-row"});
 
 /// Random targets with every drafter and head, with a vocabulary whose logits are stored and one whose are
 /// not.

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/head_specs.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_drafter.h"
@@ -45,19 +46,12 @@ class FittedLosslessness : public ::testing::TestWithParam<kernels::Precision> {
     TinyArtefacts artefacts_;
 };
 
-const std::vector<std::string> specs = {"slimspec",
-                                        "specvocab:k=4",
-                                        "specvocab:k=6/3/1,share=per-row",
-                                        "vocabtrim-t",
-                                        "bcl",
-                                        "coral:active=2",
-                                        "coral:active=5",
-                                        "dynaspec:kmax=3,kmin=1,decay=0.5",
-                                        "dynaspec:kmax=2,share=per-row",
-                                        "microspec:wmax=64",
-                                        "microspec:wmax=9,gather=sync",
-                                        "microspec:wmax=9,gather=indexed",
-                                        "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"};
+const std::vector<std::string> specs =
+    specs_of_heads({"specvocab:k=4", "specvocab:k=6/3/1,share=per-row", "coral:active=2", "coral:active=5",
+                    "dynaspec:kmax=3,kmin=1,decay=0.5", "dynaspec:kmax=2,share=per-row", "microspec:wmax=64",
+                    "microspec:wmax=9,gather=sync", "microspec:wmax=9,gather=indexed",
+                    "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"},
+                   [](const HeadInfo& info) { return info.accepts_artefact(); });
 
 TEST_P(FittedLosslessness, TextMatchesPlainDecoding) {
     for (const double temperature : {0.0, 0.8}) {

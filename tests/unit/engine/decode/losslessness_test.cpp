@@ -3,7 +3,8 @@
 #include <map>
 
 #include "base/rng.h"
-#include "engine/draft/drafter.h"
+#include "engine/draft/eagle_checkpoint.h"
+#include "engine/draft/registry.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/tiny_drafter.h"
@@ -63,12 +64,12 @@ class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
     /// splits the work.
     static std::vector<DecodeCase> product(const DecodeCase& base) {
         std::vector<DecodeCase> settings;
-        for (const std::string drafter : {"none", "ngram", "eagle2", "eagle3", "medusa", "hydra"})
+        for (const DrafterInfo& drafter : drafter_registry())
             for (const std::string& head : heads_of(drafter))
                 for (const std::string& tree : trees)
                     for (const auto& [threads, batch] : workers(drafter)) {
                         settings.push_back(base);
-                        settings.back().drafter = drafter;
+                        settings.back().drafter = drafter.id;
                         settings.back().head = head;
                         settings.back().tree = tree;
                         settings.back().threads = threads;
@@ -76,14 +77,15 @@ class Losslessness : public ::testing::TestWithParam<kernels::Precision> {
                     }
         return settings;
     }
-    static std::vector<std::string> heads_of(const std::string& drafter) {
-        if (drafter == "eagle2") return heads;
-        if (drafter == "none" || drafter == "ngram") return {"full"};
+    /// Drafters call a head in the same way, so one of them has all heads and all thread counts.
+    static bool has_all(const DrafterInfo& drafter) { return drafter.eagle == EagleGeneration::eagle2; }
+    static std::vector<std::string> heads_of(const DrafterInfo& drafter) {
+        if (has_all(drafter)) return heads;
+        if (!drafter.uses_head) return {"full"};
         return {"full", "fr-spec:v=6"};
     }
-    static std::vector<std::pair<int, int>> workers(const std::string& drafter) {
-        if (GetParam() != kernels::Precision::int8 || drafter == "eagle3" || drafter == "medusa" ||
-            drafter == "hydra")
+    static std::vector<std::pair<int, int>> workers(const DrafterInfo& drafter) {
+        if (GetParam() != kernels::Precision::int8 || (drafter.uses_head && !has_all(drafter)))
             return {{2, 1}, {1, 3}};
         return {{1, 1}, {2, 1}, {3, 1}, {2, 3}};
     }

@@ -1,8 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "engine/draft/drafter.h"
+#include "engine/draft/registry.h"
 #include "engine/formats/model_file.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/head_specs.h"
 
 /// Random weights with the dimensions of a published model: LM head, embedding and drafters of full size over
 /// one layer of the target. They are for measuring costs, so they must run and decode losslessly.
@@ -39,10 +40,12 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
     }
     // Heads also have random weights, in place of those of a fit.
     setting.drafter = "eagle2";
-    for (const char* id : {"slimspec", "specvocab", "vocabtrim-t", "dynaspec", "coral"})
-        fixture.use_artefact(id, spec);
-    for (const char* head : {"fr-spec:v=8192", "bcl", "vocabtrim-t:v=8192", "slimspec:rank=256/128",
-                             "specvocab:rank=128", "dynaspec:clusters=32", "coral:groups=8"}) {
+    for (const HeadInfo& info : head_registry())
+        if (info.synthesize != nullptr) fixture.use_artefact(std::string(info.id), spec);
+    for (const std::string& head :
+         specs_of_heads({"fr-spec:v=8192", "vocabtrim-t:v=8192", "slimspec:rank=256/128",
+                         "specvocab:rank=128", "dynaspec:clusters=32", "coral:groups=8"},
+                        [](const HeadInfo& info) { return info.accepts_artefact(); })) {
         setting.head = head;
         const auto found = fixture.decode(setting, prompts);
         ASSERT_EQ(found.size(), 2u) << head;
@@ -62,9 +65,10 @@ TEST(SyntheticTarget, RandomDraftersFitTheirOwnTargetAlone) {
     ASSERT_TRUE(file.ok()) << file.error().message;
     const auto target = DecodeFixture::build(std::move(file).value(), kernels::Precision::f32);
     const auto exec = kernels::make_cpu_exec(1);
-    for (const char* drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
-        const auto made = make_drafter(std::string(drafter) + ":" + spec, "", *target, *exec);
-        ASSERT_FALSE(made.ok()) << drafter;
+    for (const DrafterInfo& drafter : drafter_registry()) {
+        if (!drafter.has_synthetic) continue;
+        const auto made = make_drafter(std::string(drafter.id) + ":" + spec, "", *target, *exec);
+        ASSERT_FALSE(made.ok()) << drafter.id;
         EXPECT_NE(made.error().message.find("needs the synthetic target of the same name"), std::string::npos)
             << made.error().message;
     }

@@ -149,7 +149,14 @@ TEST_F(NgramTest, RegistryErrorsExplainInvalidDrafters) {
     for (const DrafterInfo& info : drafter_registry()) {
         EXPECT_NE(unknown.find(info.id), std::string::npos) << unknown;
         EXPECT_EQ(find_drafter(info.id), &info);
+        EXPECT_EQ(drafter_traits(std::string(info.id) + ":x").id, info.id);
+        if (info.needs_weights) continue;
+        EXPECT_FALSE(info.has_synthetic) << info.id;
+        const auto drafter = make_drafter(info.id, "", *target_, *exec_);
+        ASSERT_TRUE(drafter.ok()) << drafter.error().message;
+        EXPECT_EQ((*drafter)->uses_head(), info.uses_head) << info.id;
     }
+    EXPECT_TRUE(drafter_traits("eagel:x").id.empty());
     EXPECT_NE(message("eagle2").find("eagle2:FOLDER"), std::string::npos);
     EXPECT_NE(message("none:x").find("'x'"), std::string::npos);
     EXPECT_NE(message("ngram:deep=3").find("max, min, window and backoff"), std::string::npos);

@@ -222,8 +222,27 @@ TEST(HeadRegistry, EntriesAreComplete) {
         EXPECT_TRUE(colours.insert(info.rgb).second) << info.id;
         EXPECT_FALSE(info.name.empty() || info.paper.empty() || info.make == nullptr) << info.id;
         EXPECT_EQ(find_head(info.id), &info);
+        // What `fit` writes is what the head reads.
+        EXPECT_EQ(info.fit.ranks(), info.accepts_ranking()) << info.id;
+        EXPECT_EQ(info.fit.fits_weights(), info.accepts_artefact()) << info.id;
+        EXPECT_EQ(info.synthesize != nullptr, info.required_file == RequiredFile::fitted) << info.id;
     }
     EXPECT_EQ(find_head("nothing"), nullptr);
+    EXPECT_EQ(find_head(rdk_suffix().id), nullptr);
+    EXPECT_EQ(find_head_or_suffix(rdk_suffix().id), &rdk_suffix());
+}
+
+/// Captures of earlier versions show a head as its registry entry says.
+TEST(HeadRegistry, AgreesWithPublishedTraits) {
+    for (const HeadInfo& info : head_registry()) {
+        const HeadTraits published = published_head_traits(info.id);
+        if (published == HeadTraits()) continue;  // without published results
+        const std::string id(info.id);
+        EXPECT_EQ(published, capture_traits({id, {}})) << id;
+        const HeadSpec spread{id, {{"v", "8"}}, true};
+        EXPECT_EQ(published_head_traits(to_text(spread)), capture_traits(spread)) << id;
+    }
+    EXPECT_NE(published_head_traits("fr-spec:v=8192"), HeadTraits());
 }
 
 }  // namespace

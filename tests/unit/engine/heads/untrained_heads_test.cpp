@@ -8,10 +8,10 @@
 #include "base/rng.h"
 #include "engine/formats/model_file.h"
 #include "engine/heads/bcl.h"
-#include "engine/heads/registry.h"
 #include "engine/record/round_rows.h"
 #include "kernels/matmul.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/head_specs.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/support/tiny_model.h"
@@ -283,9 +283,10 @@ class UntrainedLosslessness : public ::testing::Test {
     DecodeFixture fixture_;
 };
 
-const std::vector<std::string> specs = {
-    "vocabtrim:v=2",     "vocabtrim:v=6",           "pa-fr:v=13/6/2",       "bcl:alpha=0.4",
-    "microspec:wmax=64", "microspec:wmax=5,kver=7", "microspec:source=ctx", "microspec:source=ext"};
+const std::vector<std::string> specs =
+    specs_of_heads({"vocabtrim:v=2", "vocabtrim:v=6", "pa-fr:v=13/6/2", "bcl:alpha=0.4", "microspec:wmax=64",
+                    "microspec:wmax=5,kver=7", "microspec:source=ctx", "microspec:source=ext"},
+                   [](const HeadInfo& info) { return info.required_file != RequiredFile::fitted; });
 
 TEST_F(UntrainedLosslessness, TextMatchesPlainDecoding) {
     for (const double temperature : {0.0, 0.8}) {

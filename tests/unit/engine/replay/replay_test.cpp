@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
 
 #include "base/rng.h"
-#include "engine/heads/registry.h"
+#include "engine/draft/registry.h"
 #include "engine/recording/recorded_target.h"
 #include "engine/replay/replay_stats.h"
+#include "tests/support/head_specs.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/replay_fixture.h"
 #include "tests/support/tiny_artefacts.h"
@@ -43,24 +43,27 @@ std::vector<std::vector<TokenId>> prompts() {
     return all;
 }
 
-/// Specs to replay by registry id. A new head needs a row here.
-const std::map<std::string, std::vector<std::string>, std::less<>> head_specs = {
-    {"full", {"full"}},
-    {"fr-spec", {"fr-spec:v=3", "fr-spec:v=6"}},
-    {"pa-fr", {"pa-fr:v=10/5"}},
-    {"vocabtrim", {"vocabtrim:v=6"}},
-    {"vocabtrim-t", {"vocabtrim-t"}},
-    {"bcl", {"bcl"}},
-    {"coral", {"coral:active=2"}},
-    {"dynaspec", {"dynaspec:kmax=3,kmin=1,decay=0.5", "dynaspec:kmax=2,share=per-row"}},
-    {"specvocab", {"specvocab:k=4", "specvocab:k=6/3/1,share=per-row"}},
-    {"slimspec", {"slimspec"}},
-    {"microspec",
-     {"microspec:wmax=5", "microspec:wmax=9,source=ctx,kpre=1,gather=indexed",
-      "microspec:wmax=6,source=ext,kver=2,gather=sync",
-      "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"}},
-    {"oracle", {}},  // has no live run and is tested separately
-};
+/// Specs of heads whose defaults replay too little. Every other head of the registry replays its default.
+const std::vector<std::string> head_variants = {"fr-spec:v=3",
+                                                "fr-spec:v=6",
+                                                "pa-fr:v=10/5",
+                                                "vocabtrim:v=6",
+                                                "coral:active=2",
+                                                "dynaspec:kmax=3,kmin=1,decay=0.5",
+                                                "dynaspec:kmax=2,share=per-row",
+                                                "specvocab:k=4",
+                                                "specvocab:k=6/3/1,share=per-row",
+                                                "microspec:wmax=5",
+                                                "microspec:wmax=9,source=ctx,kpre=1,gather=indexed",
+                                                "microspec:wmax=6,source=ext,kver=2,gather=sync",
+                                                "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"};
+
+std::vector<const DrafterInfo*> drafters_with_head() {
+    std::vector<const DrafterInfo*> drafters;
+    for (const DrafterInfo& info : drafter_registry())
+        if (info.uses_head) drafters.push_back(&info);
+    return drafters;
+}
 
 /// Writes LM head and embedding of a tiny model to a recording's folder.
 void write_weights(const std::string& folder, const ModelFile& model) {
@@ -161,26 +164,24 @@ TEST_F(Replay, EveryHeadAndDrafterMatchesTheLiveRun) {
         for (const std::string tree : {"chain=3", "depth=2,topk=3,nodes=8",
                                        "depth=3,topk=4,nodes=12,order=fr", "choices:vicuna_7b_stage2"}) {
             setting.tree = tree;
-            for (const std::string drafter : {"none", "ngram"}) {
-                setting.drafter = drafter;
+            for (const DrafterInfo& drafter : drafter_registry()) {
+                if (drafter.uses_head) continue;
+                setting.drafter = drafter.id;
                 setting.head = "full";
                 expect_same(setting, *recording, prompts());
             }
-            for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
-                setting.drafter = drafter;
+            for (const DrafterInfo* drafter : drafters_with_head()) {
+                setting.drafter = drafter->id;
                 // All drafters call a head in the same way, so one of its specs and two of the trees are
                 // enough.
-                const bool all = drafter == "eagle2";
+                const bool all = drafter == drafters_with_head().front();
                 if (!all && (tree == "depth=2,topk=3,nodes=8" || tree.starts_with("choices"))) continue;
-                for (const HeadInfo& info : head_registry()) {
-                    const auto specs = head_specs.find(info.id);
-                    ASSERT_NE(specs, head_specs.end()) << "head " << info.id << " has no row in this test";
-                    for (const std::string& head : specs->second) {
+                for (const HeadInfo& info : head_registry())
+                    for (const std::string& head : specs_of_head(info, head_variants)) {
                         setting.head = head;
                         expect_same(setting, *recording, prompts());
                         if (!all) break;
                     }
-                }
             }
         }
     }
@@ -202,19 +203,18 @@ TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
         const auto plain = fixture_.decode(setting, prompts());
         setting.batch = 3;
         setting.threads = 2;
-        for (const std::string drafter : {"eagle2", "eagle3", "medusa", "hydra"}) {
-            setting.drafter = drafter;
-            setting.tree = drafter == "hydra" ? "chain=3" : "depth=3,topk=4,nodes=12";
-            for (const HeadInfo& info : head_registry())
-                for (const std::string& head : head_specs.at(std::string(info.id))) {
-                    setting.head = head;
-                    const auto found = fixture_.decode(setting, prompts());
-                    ASSERT_EQ(found.size(), plain.size());
-                    for (std::size_t p = 0; p < found.size(); ++p) {
-                        ASSERT_EQ(found[p].tokens, plain[p].tokens) << to_text(setting) << " prompt " << p;
-                        accepted += found[p].accepted;
-                    }
+        for (const DrafterInfo* drafter : drafters_with_head()) {
+            setting.drafter = drafter->id;
+            setting.tree = drafter == drafters_with_head().back() ? "chain=3" : "depth=3,topk=4,nodes=12";
+            for (const std::string& head : specs_of_heads(head_variants)) {
+                setting.head = head;
+                const auto found = fixture_.decode(setting, prompts());
+                ASSERT_EQ(found.size(), plain.size());
+                for (std::size_t p = 0; p < found.size(); ++p) {
+                    ASSERT_EQ(found[p].tokens, plain[p].tokens) << to_text(setting) << " prompt " << p;
+                    accepted += found[p].accepted;
                 }
+            }
         }
     }
     EXPECT_GT(accepted, 1000);

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/head_specs.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_drafter.h"
@@ -60,9 +61,8 @@ class Shadows : public ::testing::Test {
     TinyArtefacts artefacts_;
 };
 
-const std::vector<std::string> heads = {
-    "full",           "fr-spec:v=6",     "slimspec",        "specvocab:k=4",
-    "coral:active=2", "dynaspec:kmax=2", "microspec:wmax=9"};
+const std::vector<std::string> heads =
+    specs_of_heads({"fr-spec:v=6", "specvocab:k=4", "coral:active=2", "dynaspec:kmax=2", "microspec:wmax=9"});
 
 TEST_F(Shadows, MatchTheirOwnRuns) {
     for (const double temperature : {0.0, 1.0})
