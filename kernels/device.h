@@ -12,8 +12,8 @@
 #include "base/function_ref.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "kernels/device_ops.h"
 #include "kernels/exec.h"
+#include "kernels/ops.h"
 
 /// A machine with its own memory for weights and activations. Ops name their operands by addresses in that
 /// memory. They run in the order in which they are enqueued; only synchronize() waits. kernels/cuda
@@ -46,6 +46,21 @@ struct DeviceStats {
 };
 
 struct DeviceWorkspace;
+
+// Members of Device for each op.
+#define DS_OP(name, Op)                     \
+    virtual void enqueue(const Op& op) = 0; \
+    void name(const Op& op) {               \
+        enqueue(op);                        \
+    }
+#define DS_OP_BATCH(name, Op)                          \
+    virtual void enqueue(std::span<const Op> ops) = 0; \
+    void name(std::span<const Op> ops) {               \
+        enqueue(ops);                                  \
+    }                                                  \
+    void name(const Op& op) {                          \
+        enqueue(std::span(&op, 1));                    \
+    }
 
 /// A stream of ops on a device, with the memory allocated through it.
 class Device {
@@ -91,45 +106,9 @@ class Device {
     /// afterwards.
     virtual Status synchronize() = 0;
 
-    virtual void matmul(const MatmulOp& op) = 0;
-    virtual void rms_norm(const RmsNormOp& op) = 0;
-    virtual void cast(const CastOp& op) = 0;
-    virtual void add(const AddOp& op) = 0;
-    virtual void silu_mul(const SiluMulOp& op) = 0;
-    virtual void rope_store(const RopeStoreOp& op) = 0;
-    virtual void attention(const AttentionOp& op) = 0;
-    virtual void topk(const TopKOp& op) = 0;
-    virtual void mask_top_k_top_p(const TopKTopPMaskOp& op) = 0;
-    virtual void sample(const SampleOp& op) = 0;
-    virtual void rank(const RankOp& op) = 0;
-    virtual void sum_set_probability(const SetProbabilityOp& op) = 0;
-    virtual void entropy(const EntropyOp& op) = 0;
-    virtual void rejection_sample(const RejectionSampleOp& op) = 0;
-    virtual void matmul_topk(const MatmulTopKOp& op) = 0;
-    virtual void sample_without_replacement(const SampleWithoutReplacementOp& op) = 0;
-    virtual void gather_columns(const GatherColumnsOp& op) = 0;
-    virtual void redistribute(const RedistributeOp& op) = 0;
-    virtual void list_reachable_tokens(const ReachableTokensOp& op) = 0;
-    // Each of these ops handles several sequences per call. No op reads what another op of the call writes.
-    virtual void beam(std::span<const BeamOp> ops) = 0;
-    virtual void rerank(std::span<const RerankOp> ops) = 0;
-    virtual void follow_argmax(std::span<const FollowArgmaxOp> ops) = 0;
-    virtual void accept_typical(std::span<const AcceptTypicalOp> ops) = 0;
-    virtual void list_children(std::span<const ListChildrenOp> ops) = 0;
-    virtual void follow_accepted(std::span<const FollowAcceptedOp> ops) = 0;
-    /// Compacts by paths in device memory; all ops have equal `planes` and `width`.
-    virtual void compact(std::span<const CompactOp> ops) = 0;
-    virtual void copy_rows(std::span<const CopyRowsOp> ops) = 0;
-    void copy_rows(const CopyRowsOp& op) { copy_rows(std::span(&op, 1)); }
-    virtual void topk_set(const TopKSetOp& op) = 0;
-    virtual void matmul_topk_set(const MatmulTopKSetOp& op) = 0;
-    virtual void bucket_top_m(const BucketTopMOp& op) = 0;
-    virtual void list_unique_tokens(const UniqueTokensOp& op) = 0;
-    virtual void remap_ids(const RemapIdsOp& op) = 0;
-    virtual void gather(const GatherOp& op) = 0;
-    virtual void update_index_set(const UpdateIndexSetOp& op) = 0;
-    virtual void clusters(const ClustersOp& op) = 0;
-    virtual void cluster_tokens(const ClusterTokensOp& op) = 0;
+    // For each op of the list in kernels/ops.h, `enqueue(op)` and `name(op)`, which is the same.
+    DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
+
     /// Uploads `toggled` to set.toggled, updates the set and gathers its members; op.rows is the set's list.
     /// If the device has a side stream, these ops run on it: after everything enqueued so far, and
     /// concurrently with later ops until join_side_stream(). Their inputs must not change until then.
@@ -140,8 +119,10 @@ class Device {
     virtual void on_side_stream(std::function<void()> work) { work(); }
     /// Makes later ops wait for the side stream.
     virtual void join_side_stream() {}
-    /// Compacts by a path in host memory.
+    /// Compacts KV caches by a path in host memory, or by paths in device memory; all `ops` have equal
+    /// `planes` and `width`. Compaction is not in the list of ops because it allocates.
     virtual void compact(const CompactOp& op) = 0;
+    virtual void compact(std::span<const CompactOp> ops) = 0;
 
     /// Runs `work`, which only enqueues ops. The same key promises the same ops on the same addresses, so
     /// that a device may keep them as a graph and launch it as one unit. Keys come from new_graph_key().
@@ -174,6 +155,8 @@ class Device {
     int oom_epoch_ = 0;
     std::unique_ptr<DeviceWorkspace> workspace_;
 };
+#undef DS_OP
+#undef DS_OP_BATCH
 
 /// Device memory that only grows. Growing discards the contents. The address is null while empty.
 class DeviceBuffer {

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "kernels/device_ops.h"
+#include "kernels/ops.h"
 #include "kernels/matrix.h"
 #include "kernels/row_major_matrix.h"
 

@@ -244,7 +244,7 @@ __global__ void merge_kernel(const AttentionOp op) {
 
 }  // namespace
 
-void launch_attention(const AttentionOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const AttentionOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const int group = op.shape.heads / op.shape.kv_heads;
     const int pairs = group > max_pairs ? group : max_pairs / group * group;

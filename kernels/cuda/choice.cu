@@ -167,29 +167,29 @@ __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
 
 }  // namespace
 
-void launch_sample_without_replacement(const SampleWithoutReplacementOp& op, cudaStream_t stream) {
+void launch(const SampleWithoutReplacementOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const bool cut = op.top_p < 1 || (op.top_k > 0 && op.top_k < op.support);
     if (cut)
-        launch_mask_top_k_top_p(
-            {op.logits, op.stride, op.rows, op.support, static_cast<float>(1.0 / op.temperature), op.top_k,
-             op.top_p, op.min_logit, op.last_tied_id, op.sizes},
-            stream);
+        launch(TopKTopPMaskOp{op.logits, op.stride, op.rows, op.support,
+                              static_cast<float>(1.0 / op.temperature), op.top_k, op.top_p, op.min_logit,
+                              op.last_tied_id, op.sizes},
+               dtype, stream);
     DS_LAUNCH(sample_without_replacement_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, cut);
 }
 
-void launch_gather_columns(const GatherColumnsOp& op, cudaStream_t stream) {
+void launch(const GatherColumnsOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.rows == 0 || op.max_count == 0) return;
     const auto pieces = static_cast<unsigned>((op.max_count + threads - 1) / threads);
     DS_LAUNCH(gather_columns_kernel, (dim3(static_cast<unsigned>(op.rows), pieces)), threads, 0, stream, op);
 }
 
-void launch_sample(const SampleOp& op, cudaStream_t stream) {
+void launch(const SampleOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(sample_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
 }
 
-void launch_rank(const RankOp& op, cudaStream_t stream) {
+void launch(const RankOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.count == 0) return;
     if (op.ranks == nullptr)
         DS_LAUNCH(value_kernel, static_cast<unsigned>((op.count + threads - 1) / threads), threads, 0, stream,
@@ -198,12 +198,12 @@ void launch_rank(const RankOp& op, cudaStream_t stream) {
         DS_LAUNCH(rank_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
 }
 
-void launch_sum_set_probability(const SetProbabilityOp& op, cudaStream_t stream) {
+void launch(const SetProbabilityOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.count == 0) return;
     DS_LAUNCH(set_probability_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
 }
 
-void launch_entropy(const EntropyOp& op, cudaStream_t stream) {
+void launch(const EntropyOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(entropy_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
 }

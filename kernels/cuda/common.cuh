@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/simt.h"
-#include "kernels/device_ops.h"
+#include "kernels/ops.h"
 #if !defined(DS_SIMT_HOST)
 #include <cuda_fp16.h>
 #endif

@@ -99,6 +99,15 @@ class CudaTimer final : public DeviceTimer {
     std::size_t used_ = 0;
 };
 
+#define DS_OP(name, Op)                   \
+    void enqueue(const Op& op) override { \
+        run(op, #name);                   \
+    }
+#define DS_OP_BATCH(name, Op)                        \
+    void enqueue(std::span<const Op> ops) override { \
+        run(ops, #name);                             \
+    }
+
 class CudaDeviceImpl final : public CudaDevice {
   public:
     CudaDeviceImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
@@ -175,85 +184,8 @@ class CudaDeviceImpl final : public CudaDevice {
         return failure();
     }
 
-    void matmul(const MatmulOp& op) override {
-        // The library's workspace belongs to the stream.
-        const bool by_library =
-            library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr && !on_side_stream_;
-        enter();
-        if (!by_library || !library_->run(op, dtype(), stream_))
-            return launch(cuda::launch_matmul, op, "matmul");
-        ++use_.library_products;
-        check(cudaPeekAtLastError(), "cuBLASLt product");
-    }
-    void rms_norm(const RmsNormOp& op) override { launch(cuda::launch_rms_norm, op, "rms_norm"); }
-    void cast(const CastOp& op) override { launch(cuda::launch_cast, op, "cast"); }
-    void add(const AddOp& op) override { launch(cuda::launch_add, op, "add"); }
-    void silu_mul(const SiluMulOp& op) override { launch(cuda::launch_silu_mul, op, "silu_mul"); }
-    void rope_store(const RopeStoreOp& op) override { launch(cuda::launch_rope_store, op, "rope_store"); }
-    void attention(const AttentionOp& op) override { launch(cuda::launch_attention, op, "attention"); }
-    void topk(const TopKOp& op) override { launch(cuda::launch_topk, op, "topk"); }
-    void mask_top_k_top_p(const TopKTopPMaskOp& op) override {
-        launch(cuda::launch_mask_top_k_top_p, op, "mask_top_k_top_p");
-    }
-    void sample(const SampleOp& op) override { launch(cuda::launch_sample, op, "sample"); }
-    void rank(const RankOp& op) override { launch(cuda::launch_rank, op, "rank"); }
-    void sum_set_probability(const SetProbabilityOp& op) override {
-        launch(cuda::launch_sum_set_probability, op, "sum_set_probability");
-    }
-    void entropy(const EntropyOp& op) override { launch(cuda::launch_entropy, op, "entropy"); }
-    void rejection_sample(const RejectionSampleOp& op) override {
-        launch(cuda::launch_rejection_sample, op, "rejection_sample");
-    }
-    void matmul_topk(const MatmulTopKOp& op) override { launch(cuda::launch_matmul_topk, op, "matmul_topk"); }
-    void sample_without_replacement(const SampleWithoutReplacementOp& op) override {
-        launch(cuda::launch_sample_without_replacement, op, "sample_without_replacement");
-    }
-    void gather_columns(const GatherColumnsOp& op) override {
-        launch(cuda::launch_gather_columns, op, "gather_columns");
-    }
-    void redistribute(const RedistributeOp& op) override {
-        launch(cuda::launch_redistribute, op, "redistribute");
-    }
-    void list_reachable_tokens(const ReachableTokensOp& op) override {
-        launch(cuda::launch_list_reachable_tokens, op, "list_reachable_tokens");
-    }
-    void list_children(std::span<const ListChildrenOp> ops) override {
-        launch_all(cuda::launch_list_children, ops, "list_children");
-    }
-    void follow_accepted(std::span<const FollowAcceptedOp> ops) override {
-        launch_all(cuda::launch_follow_accepted, ops, "follow_accepted");
-    }
-    void beam(std::span<const BeamOp> ops) override { launch_all(cuda::launch_beam, ops, "beam"); }
-    void rerank(std::span<const RerankOp> ops) override { launch_all(cuda::launch_rerank, ops, "rerank"); }
-    void follow_argmax(std::span<const FollowArgmaxOp> ops) override {
-        launch_all(cuda::launch_follow_argmax, ops, "follow_argmax");
-    }
-    void accept_typical(std::span<const AcceptTypicalOp> ops) override {
-        launch_all(cuda::launch_accept_typical, ops, "accept_typical");
-    }
-    void topk_set(const TopKSetOp& op) override { launch(cuda::launch_topk_set, op, "topk_set"); }
-    void matmul_topk_set(const MatmulTopKSetOp& op) override {
-        launch(cuda::launch_matmul_topk_set, op, "matmul_topk_set");
-    }
-    void bucket_top_m(const BucketTopMOp& op) override {
-        launch(cuda::launch_bucket_top_m, op, "bucket_top_m");
-    }
-    void list_unique_tokens(const UniqueTokensOp& op) override {
-        launch(cuda::launch_list_unique_tokens, op, "list_unique_tokens");
-    }
-    void remap_ids(const RemapIdsOp& op) override { launch(cuda::launch_remap_ids, op, "remap_ids"); }
-    void gather(const GatherOp& op) override { launch(cuda::launch_gather, op, "gather"); }
-    void copy_rows(std::span<const CopyRowsOp> ops) override {
-        launch_all(cuda::launch_copy_rows, ops, "copy_rows");
-    }
+    DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
 
-    void update_index_set(const UpdateIndexSetOp& op) override {
-        launch(cuda::launch_update_index_set, op, "update_index_set");
-    }
-    void clusters(const ClustersOp& op) override { launch(cuda::launch_clusters, op, "clusters"); }
-    void cluster_tokens(const ClusterTokensOp& op) override {
-        launch(cuda::launch_cluster_tokens, op, "cluster_tokens");
-    }
     void async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
                       std::span<const std::int32_t> toggled) override {
         enter();
@@ -262,8 +194,8 @@ class CudaDeviceImpl final : public CudaDevice {
         upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
         check(cudaEventRecord(before_side_, stream_), "gather on the side stream");
         check(cudaStreamWaitEvent(side_stream_, before_side_, 0), "gather on the side stream");
-        cuda::launch_update_index_set(set, side_stream_);
-        cuda::launch_gather(op, side_stream_);
+        cuda::launch(set, dtype(), side_stream_);
+        cuda::launch(op, dtype(), side_stream_);
         check(cudaPeekAtLastError(), "gather on the side stream");
         check(cudaEventRecord(after_side_, side_stream_), "gather on the side stream");
         must_join_ = true;
@@ -441,24 +373,21 @@ class CudaDeviceImpl final : public CudaDevice {
         }
         set_error(fmt::format("{}: {}", what, error_text(error)));
     }
+    /// `op` is an op, or a span of them.
     template <typename Op>
-    void launch(void (*run)(const Op&, cudaStream_t), const Op& op, const char* what) {
+    void run(const Op& op, const char* name) {
         enter();
-        run(op, stream_);
-        check(cudaPeekAtLastError(), what);
+        cuda::launch(op, dtype(), stream_);
+        check(cudaPeekAtLastError(), name);
     }
-    template <typename Op>
-    void launch(void (*run)(const Op&, Float16Kind, cudaStream_t), const Op& op, const char* what) {
+    void run(const MatmulOp& op, const char* name) {
+        // The library's workspace belongs to the stream.
+        const bool by_library =
+            library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr && !on_side_stream_;
         enter();
-        run(op, dtype(), stream_);
-        check(cudaPeekAtLastError(), what);
-    }
-    template <typename Op>
-    void launch_all(void (*run)(std::span<const Op>, cudaStream_t), std::span<const Op> ops,
-                    const char* what) {
-        enter();
-        run(ops, stream_);
-        check(cudaPeekAtLastError(), what);
+        if (!by_library || !library_->run(op, dtype(), stream_)) return run<MatmulOp>(op, name);
+        ++use_.library_products;
+        check(cudaPeekAtLastError(), "cuBLASLt product");
     }
     static bool is_pinned(const void* data) {
         cudaPointerAttributes attributes{};
@@ -515,6 +444,8 @@ class CudaDeviceImpl final : public CudaDevice {
     std::map<std::uint64_t, Graph> graphs_;
     std::uint64_t keys_ = 0;
 };
+#undef DS_OP
+#undef DS_OP_BATCH
 
 DeviceInfo describe(const cudaDeviceProp& found) {
     DeviceInfo info;

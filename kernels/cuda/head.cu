@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(threads) merge_kernel(const MatmulTopKOp op, c
 
 }  // namespace
 
-void launch_matmul_topk(const MatmulTopKOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const MatmulTopKOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op);
     with_head_tiles(dtype, op.rows, [&](auto kind, auto tiles) {

@@ -4,48 +4,19 @@
 #include <span>
 
 #include "kernels/cuda/simt.h"
-#include "kernels/device_ops.h"
+#include "kernels/ops.h"
 
-/// One function per op of Device: launches its kernels on `stream` and returns. Errors surface on the stream.
+/// Launchers of kernels. Each enqueues its kernels on `stream` and returns; errors surface on the stream.
 namespace draftscope::kernels::cuda {
 
-void launch_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream);
-/// The same values for many rows and all outputs.
+// One function for each op of the list in kernels/ops.h. `dtype` is the device's 16-bit format.
+#define DS_OP(name, Op) void launch(const Op& op, Float16Kind dtype, cudaStream_t stream);
+#define DS_OP_BATCH(name, Op) void launch(std::span<const Op> ops, Float16Kind dtype, cudaStream_t stream);
+DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
+#undef DS_OP
+#undef DS_OP_BATCH
+/// MatmulOp's values for many rows and all outputs.
 void launch_wide_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_rms_norm(const RmsNormOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_cast(const CastOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_add(const AddOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_silu_mul(const SiluMulOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_rope_store(const RopeStoreOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_attention(const AttentionOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_topk(const TopKOp& op, cudaStream_t stream);
-void launch_mask_top_k_top_p(const TopKTopPMaskOp& op, cudaStream_t stream);
-void launch_sample(const SampleOp& op, cudaStream_t stream);
-void launch_rank(const RankOp& op, cudaStream_t stream);
-void launch_sum_set_probability(const SetProbabilityOp& op, cudaStream_t stream);
-void launch_entropy(const EntropyOp& op, cudaStream_t stream);
-void launch_rejection_sample(const RejectionSampleOp& op, cudaStream_t stream);
-void launch_matmul_topk(const MatmulTopKOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_sample_without_replacement(const SampleWithoutReplacementOp& op, cudaStream_t stream);
-void launch_redistribute(const RedistributeOp& op, cudaStream_t stream);
-void launch_list_reachable_tokens(const ReachableTokensOp& op, cudaStream_t stream);
-void launch_gather_columns(const GatherColumnsOp& op, cudaStream_t stream);
-void launch_beam(std::span<const BeamOp> ops, cudaStream_t stream);
-void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream);
-void launch_follow_argmax(std::span<const FollowArgmaxOp> ops, cudaStream_t stream);
-void launch_accept_typical(std::span<const AcceptTypicalOp> ops, cudaStream_t stream);
-void launch_list_children(std::span<const ListChildrenOp> ops, cudaStream_t stream);
-void launch_follow_accepted(std::span<const FollowAcceptedOp> ops, cudaStream_t stream);
-void launch_topk_set(const TopKSetOp& op, cudaStream_t stream);
-void launch_matmul_topk_set(const MatmulTopKSetOp& op, Float16Kind dtype, cudaStream_t stream);
-void launch_bucket_top_m(const BucketTopMOp& op, cudaStream_t stream);
-void launch_list_unique_tokens(const UniqueTokensOp& op, cudaStream_t stream);
-void launch_update_index_set(const UpdateIndexSetOp& op, cudaStream_t stream);
-void launch_clusters(const ClustersOp& op, cudaStream_t stream);
-void launch_cluster_tokens(const ClusterTokensOp& op, cudaStream_t stream);
-void launch_remap_ids(const RemapIdsOp& op, cudaStream_t stream);
-void launch_gather(const GatherOp& op, cudaStream_t stream);
-void launch_copy_rows(std::span<const CopyRowsOp> ops, cudaStream_t stream);
 /// For ops with paths in device memory. Rows are copied through `scratch`, compact_scratch() values, because
 /// sources may also be destinations.
 void launch_compact(std::span<const CompactOp> ops, half_t* scratch, cudaStream_t stream);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "kernels/device_ops.h"
+#include "kernels/ops.h"
 
 namespace draftscope::kernels::cuda {
 

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
 }
 
 template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
-void launch(const Work& work, int outputs, cudaStream_t stream) {
+void launch_tiles(const Work& work, int outputs, cudaStream_t stream) {
     constexpr int per_block = tile_outputs * RowTiles;
     const dim3 grid(
         static_cast<unsigned>((outputs + per_block - 1) / per_block),
@@ -88,7 +88,7 @@ void launch(const Work& work, int outputs, cudaStream_t stream) {
 
 }  // namespace
 
-void launch_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
     const int outputs = op.chosen == nullptr ? op.weights.n : op.max_chosen;
     if (op.rows == 0 || outputs == 0) return;
     if (op.rows > few_rows && op.chosen == nullptr) return launch_wide_matmul(op, dtype, stream);
@@ -102,13 +102,13 @@ void launch_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
     with_dtype(dtype, [&](auto kind) {
         constexpr Float16Kind H = decltype(kind)::value;
         if (tiles <= 1)
-            return narrow ? launch<H, 1, 4, 2>(work, outputs, stream)
-                          : launch<H, 1, 1, 4>(work, outputs, stream);
+            return narrow ? launch_tiles<H, 1, 4, 2>(work, outputs, stream)
+                          : launch_tiles<H, 1, 1, 4>(work, outputs, stream);
         if (tiles <= 2)
-            return narrow ? launch<H, 2, 2, 2>(work, outputs, stream)
-                          : launch<H, 2, 1, 4>(work, outputs, stream);
-        if (tiles <= 4) return launch<H, 4, 2, 2>(work, outputs, stream);
-        launch<H, 8, 4, 1>(work, outputs, stream);
+            return narrow ? launch_tiles<H, 2, 2, 2>(work, outputs, stream)
+                          : launch_tiles<H, 2, 1, 4>(work, outputs, stream);
+        if (tiles <= 4) return launch_tiles<H, 4, 2, 2>(work, outputs, stream);
+        launch_tiles<H, 8, 4, 1>(work, outputs, stream);
     });
 }
 

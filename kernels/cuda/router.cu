@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const MatmulTopKSetO
 
 }  // namespace
 
-void launch_matmul_topk_set(const MatmulTopKSetOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const MatmulTopKSetOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Stripes stripes(op);
     with_head_tiles(dtype, op.rows, [&](auto kind, auto tiles) {

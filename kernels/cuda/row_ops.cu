@@ -171,7 +171,7 @@ unsigned blocks(std::int64_t count) {
 
 }  // namespace
 
-void launch_rms_norm(const RmsNormOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const RmsNormOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.groups));
     with_dtype(dtype, [&](auto kind) {
@@ -179,7 +179,7 @@ void launch_rms_norm(const RmsNormOp& op, Float16Kind dtype, cudaStream_t stream
     });
 }
 
-void launch_cast(const CastOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const CastOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_columns));
     with_dtype(dtype, [&](auto kind) {
@@ -187,7 +187,7 @@ void launch_cast(const CastOp& op, Float16Kind dtype, cudaStream_t stream) {
     });
 }
 
-void launch_add(const AddOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const AddOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.cols));
     with_dtype(dtype, [&](auto kind) {
@@ -195,7 +195,7 @@ void launch_add(const AddOp& op, Float16Kind dtype, cudaStream_t stream) {
     });
 }
 
-void launch_silu_mul(const SiluMulOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const SiluMulOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_stride));
     with_dtype(dtype, [&](auto kind) {
@@ -203,7 +203,7 @@ void launch_silu_mul(const SiluMulOp& op, Float16Kind dtype, cudaStream_t stream
     });
 }
 
-void launch_rope_store(const RopeStoreOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const RopeStoreOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     with_dtype(dtype, [&](auto kind) {
         DS_LAUNCH((rope_store_kernel<decltype(kind)::value>), static_cast<unsigned>(op.rows), threads, 0,
@@ -211,7 +211,7 @@ void launch_rope_store(const RopeStoreOp& op, Float16Kind dtype, cudaStream_t st
     });
 }
 
-void launch_copy_rows(std::span<const CopyRowsOp> ops, cudaStream_t stream) {
+void launch(std::span<const CopyRowsOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
     const auto grid_of = [](int rows, int cols) { return dim3(static_cast<unsigned>(rows), blocks(cols)); };
     if (ops.size() == 1) {
         const CopyRowsOp& op = ops.front();
@@ -232,7 +232,7 @@ void launch_copy_rows(std::span<const CopyRowsOp> ops, cudaStream_t stream) {
     });
 }
 
-void launch_gather(const GatherOp& op, cudaStream_t stream) {
+void launch(const GatherOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.count == 0) return;
     DS_LAUNCH(gather_kernel, static_cast<unsigned>((op.count + warps - 1) / warps), threads, 0, stream, op);
 }

@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(list_threads) list_index_set_kernel(const Upda
 
 }  // namespace
 
-void launch_topk(const TopKOp& op, cudaStream_t stream) {
+void launch(const TopKOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op.scratch, op.rows, op.support, op.k);
     DS_LAUNCH(chunk_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(scratch.chunks))),
@@ -223,18 +223,18 @@ void launch_topk(const TopKOp& op, cudaStream_t stream) {
     DS_LAUNCH(merge_kernel, static_cast<unsigned>(op.rows), select_threads, 0, stream, op, scratch);
 }
 
-void launch_topk_set(const TopKSetOp& op, cudaStream_t stream) {
+void launch(const TopKSetOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(topk_set_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op);
 }
 
-void launch_bucket_top_m(const BucketTopMOp& op, cudaStream_t stream) {
+void launch(const BucketTopMOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(bucket_top_m_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.buckets))),
               bucket_threads, 0, stream, op);
 }
 
-void launch_list_unique_tokens(const UniqueTokensOp& op, cudaStream_t stream) {
+void launch(const UniqueTokensOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.count > 0) {
         const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
         DS_LAUNCH(mark_kernel, blocks, mark_threads, 0, stream, op);
@@ -242,7 +242,7 @@ void launch_list_unique_tokens(const UniqueTokensOp& op, cudaStream_t stream) {
     DS_LAUNCH(list_kernel, 1, list_threads, 0, stream, op);
 }
 
-void launch_update_index_set(const UpdateIndexSetOp& op, cudaStream_t stream) {
+void launch(const UpdateIndexSetOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.count > 0) {
         const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
         DS_LAUNCH(toggle_kernel, blocks, mark_threads, 0, stream, op);
@@ -250,7 +250,7 @@ void launch_update_index_set(const UpdateIndexSetOp& op, cudaStream_t stream) {
     DS_LAUNCH(list_index_set_kernel, 1, list_threads, 0, stream, op);
 }
 
-void launch_remap_ids(const RemapIdsOp& op, cudaStream_t stream) {
+void launch(const RemapIdsOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
     if (op.count == 0) return;
     const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
     DS_LAUNCH(remap_ids_kernel, blocks, mark_threads, 0, stream, op);

@@ -274,37 +274,37 @@ __global__ void __launch_bounds__(typical_threads)
 
 }  // namespace
 
-void launch_list_children(std::span<const ListChildrenOp> ops, cudaStream_t stream) {
+void launch(std::span<const ListChildrenOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
     in_batches(ops, [&](const Many<ListChildrenOp>& many, unsigned count) {
         DS_LAUNCH(list_kernel, count, list_threads, 0, stream, many);
     });
 }
 
-void launch_follow_accepted(std::span<const FollowAcceptedOp> ops, cudaStream_t stream) {
+void launch(std::span<const FollowAcceptedOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
     in_batches(ops, [&](const Many<FollowAcceptedOp>& many, unsigned count) {
         DS_LAUNCH(follow_accepted_kernel, count, 1, 0, stream, many);
     });
 }
 
-void launch_accept_typical(std::span<const AcceptTypicalOp> ops, cudaStream_t stream) {
+void launch(std::span<const AcceptTypicalOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
     in_batches(ops, [&](const Many<AcceptTypicalOp>& many, unsigned count) {
         DS_LAUNCH(accept_typical_kernel, count, typical_threads, 0, stream, many);
     });
 }
 
-void launch_rerank(std::span<const RerankOp> ops, cudaStream_t stream) {
+void launch(std::span<const RerankOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
     in_batches(ops, [&](const Many<RerankOp>& many, unsigned count) {
         DS_LAUNCH(rerank_kernel, count, rerank_threads, 0, stream, many);
     });
 }
 
-void launch_follow_argmax(std::span<const FollowArgmaxOp> ops, cudaStream_t stream) {
+void launch(std::span<const FollowArgmaxOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
     in_batches(ops, [&](const Many<FollowArgmaxOp>& many, unsigned count) {
         DS_LAUNCH(follow_argmax_kernel, count, warp_size, 0, stream, many);
     });
 }
 
-void launch_beam(std::span<const BeamOp> ops, cudaStream_t stream) {
+void launch(std::span<const BeamOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
     in_batches(ops, [&](const Many<BeamOp>& many, unsigned count) {
         DS_LAUNCH(beam_kernel, count, beam_threads, 0, stream, many);
     });

@@ -30,14 +30,14 @@ if [ -f gpu-headers.tar.xz ]; then
     libraries+=("-L$out/headers/lib")
 fi
 
-device_code=$(sed -n 's/.*ds_cuda_sources(ds_kernels \(.*\))/\1/p' kernels/CMakeLists.txt)
+device_code=$(cd kernels && ls cuda/*.cu)
 host_code=(base/cpus base/python_wheels base/rng engine/transformer/ancestor_mask engine/tree/draft_tree engine/tree/expansion
     engine/tree/published_choices engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec engine/verify/sample
     engine/verify/match engine/verify/pq engine/verify/residuals engine/verify/typical engine/verify/tree_path kernels/cpu/exec
     kernels/cpu/exp_sums kernels/cpu/isa kernels/cpu/rope kernels/cpu/vector/row_kernels_portable kernels/cpu/topk kernels/cuda/bench
-    kernels/cuda/cuda_device kernels/cuda/library_product kernels/device/arena kernels/device/device tests/support/twin_choices
-    tests/support/twin_device tests/gpu/kernel_bench)
-for test in tests/gpu/*_test.cpp; do host_code+=("${test%.cpp}"); done
+    kernels/cuda/cuda_device kernels/cuda/library_product kernels/device/arena kernels/device/device
+    tests/gpu/kernel_bench)
+for one in tests/support/twin_*.cpp tests/gpu/*_test.cpp; do host_code+=("${one%.cpp}"); done
 
 host_flags=(-std=c++20 -O2 -DFMT_HEADER_ONLY -DDS_HAVE_CUDA -DDS_GPU_ONLY "${includes[@]}")
 device_flags=(-std=c++20 -O3 --expt-relaxed-constexpr -Xcompiler -fPIC -lineinfo -I. "-gencode=arch=compute_$arch,code=sm_$arch")
@@ -50,7 +50,7 @@ add() { # OBJECT COMMAND...
     if [ -f "$1" ] && [ -z "$(find base engine kernels tests tests/gpu/lab.sh -newer "$1" -type f -print -quit)" ]; then return; fi
     commands+=("${*:2} -o $1")
 }
-for one in $device_code; do  # the longest first
+for one in $device_code; do
     add "$out/objects/${one##*/}.o" "$nvcc" "${device_flags[@]}" "${further[@]}" -c "kernels/$one"
 done
 for one in "${host_code[@]}"; do

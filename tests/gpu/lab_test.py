@@ -16,7 +16,8 @@ NOT_OURS = re.compile(r"kernels/cpu/.*_(avx|amx|vnni|bf16).*|kernels/cuda/absent
 
 def lab_sources():
     text = (ROOT / "tests/gpu/lab.sh").read_text()
-    return set(re.search(r"^host_code=\((.*?)\)", text, re.M | re.S).group(1).split())
+    listed = set(re.search(r"^host_code=\((.*?)\)", text, re.M | re.S).group(1).split())
+    return listed | {f"tests/support/{path.stem}" for path in (ROOT / "tests/support").glob("twin_*.cpp")}
 
 
 def source_of(build, path):

@@ -14,6 +14,15 @@ namespace {
 
 using namespace kernels;
 
+#define DS_OP(name, Op)                   \
+    void enqueue(const Op& op) override { \
+        run(op);                          \
+    }
+#define DS_OP_BATCH(name, Op)                        \
+    void enqueue(std::span<const Op> ops) override { \
+        run(ops);                                    \
+    }
+
 class SimtDevice final : public Device {
   public:
     explicit SimtDevice(unsigned order) : order_(order) {
@@ -54,55 +63,7 @@ class SimtDevice final : public Device {
     }
     Status synchronize() override { return failure(); }
 
-    void matmul(const MatmulOp& op) override { run(cuda::launch_matmul, op); }
-    void rms_norm(const RmsNormOp& op) override { run(cuda::launch_rms_norm, op); }
-    void cast(const CastOp& op) override { run(cuda::launch_cast, op); }
-    void add(const AddOp& op) override { run(cuda::launch_add, op); }
-    void silu_mul(const SiluMulOp& op) override { run(cuda::launch_silu_mul, op); }
-    void rope_store(const RopeStoreOp& op) override { run(cuda::launch_rope_store, op); }
-    void attention(const AttentionOp& op) override { run(cuda::launch_attention, op); }
-    void topk(const TopKOp& op) override { run(cuda::launch_topk, op); }
-    void mask_top_k_top_p(const TopKTopPMaskOp& op) override { run(cuda::launch_mask_top_k_top_p, op); }
-    void sample(const SampleOp& op) override { run(cuda::launch_sample, op); }
-    void rank(const RankOp& op) override { run(cuda::launch_rank, op); }
-    void sum_set_probability(const SetProbabilityOp& op) override {
-        run(cuda::launch_sum_set_probability, op);
-    }
-    void entropy(const EntropyOp& op) override { run(cuda::launch_entropy, op); }
-    void rejection_sample(const RejectionSampleOp& op) override { run(cuda::launch_rejection_sample, op); }
-    void matmul_topk(const MatmulTopKOp& op) override { run(cuda::launch_matmul_topk, op); }
-    void sample_without_replacement(const SampleWithoutReplacementOp& op) override {
-        run(cuda::launch_sample_without_replacement, op);
-    }
-    void redistribute(const RedistributeOp& op) override { run(cuda::launch_redistribute, op); }
-    void list_reachable_tokens(const ReachableTokensOp& op) override {
-        run(cuda::launch_list_reachable_tokens, op);
-    }
-    void gather_columns(const GatherColumnsOp& op) override { run(cuda::launch_gather_columns, op); }
-    void list_children(std::span<const ListChildrenOp> ops) override {
-        run_all(cuda::launch_list_children, ops);
-    }
-    void follow_accepted(std::span<const FollowAcceptedOp> ops) override {
-        run_all(cuda::launch_follow_accepted, ops);
-    }
-    void beam(std::span<const BeamOp> ops) override { run_all(cuda::launch_beam, ops); }
-    void rerank(std::span<const RerankOp> ops) override { run_all(cuda::launch_rerank, ops); }
-    void follow_argmax(std::span<const FollowArgmaxOp> ops) override {
-        run_all(cuda::launch_follow_argmax, ops);
-    }
-    void accept_typical(std::span<const AcceptTypicalOp> ops) override {
-        run_all(cuda::launch_accept_typical, ops);
-    }
-    void topk_set(const TopKSetOp& op) override { run(cuda::launch_topk_set, op); }
-    void matmul_topk_set(const MatmulTopKSetOp& op) override { run(cuda::launch_matmul_topk_set, op); }
-    void bucket_top_m(const BucketTopMOp& op) override { run(cuda::launch_bucket_top_m, op); }
-    void list_unique_tokens(const UniqueTokensOp& op) override { run(cuda::launch_list_unique_tokens, op); }
-    void update_index_set(const UpdateIndexSetOp& op) override { run(cuda::launch_update_index_set, op); }
-    void clusters(const ClustersOp& op) override { run(cuda::launch_clusters, op); }
-    void cluster_tokens(const ClusterTokensOp& op) override { run(cuda::launch_cluster_tokens, op); }
-    void remap_ids(const RemapIdsOp& op) override { run(cuda::launch_remap_ids, op); }
-    void gather(const GatherOp& op) override { run(cuda::launch_gather, op); }
-    void copy_rows(std::span<const CopyRowsOp> ops) override { run_all(cuda::launch_copy_rows, ops); }
+    DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
     void compact(const CompactOp& op) override {
         CompactOp there = op;
         there.d_path = op.path;
@@ -118,21 +79,11 @@ class SimtDevice final : public Device {
     DeviceTimer* timer() override { return nullptr; }
 
   private:
+    /// `op` is an op, or a span of them.
     template <typename Op>
-    void run(void (*launch)(const Op&, cuda::cudaStream_t), const Op& op) {
+    void run(const Op& op) {
         cuda::simt::set_order(order_);
-        launch(op, nullptr);
-    }
-
-    template <typename Op>
-    void run(void (*launch)(const Op&, Float16Kind, cuda::cudaStream_t), const Op& op) {
-        cuda::simt::set_order(order_);
-        launch(op, dtype(), nullptr);
-    }
-    template <typename Op>
-    void run_all(void (*launch)(std::span<const Op>, cuda::cudaStream_t), std::span<const Op> ops) {
-        cuda::simt::set_order(order_);
-        launch(ops, nullptr);
+        cuda::launch(op, dtype(), nullptr);
     }
 
     unsigned order_;
@@ -140,6 +91,8 @@ class SimtDevice final : public Device {
     std::map<char*, std::pair<char*, std::size_t>> maps_;
     std::uint64_t keys_ = 0;
 };
+#undef DS_OP
+#undef DS_OP_BATCH
 
 }  // namespace
 

@@ -20,7 +20,7 @@ bool is_kept(float logit, int token, float least, int last) {
 
 }  // namespace
 
-void TwinDevice::mask_top_k_top_p(const TopKTopPMaskOp& op) {
+void TwinDevice::run(const TopKTopPMaskOp& op) {
     note("cut", op.logits, op.stride, op.rows, op.vocab, op.top_k, op.min_logit, op.last_tied_id);
     if (op.vocab > max_sample_columns || op.vocab < 1) reject("cut", "columns");
     if (!(op.top_p > 0) || op.top_k < 0) reject("cut", "top_p or top_k");
@@ -60,7 +60,7 @@ void TwinDevice::mask_top_k_top_p(const TopKTopPMaskOp& op) {
     }
 }
 
-void TwinDevice::sample(const SampleOp& op) {
+void TwinDevice::run(const SampleOp& op) {
     note("draw", op.logits, op.stride, op.rows, op.vocab, op.uniforms, op.tokens, op.values, op.log_norm,
          op.mask.min_logit, op.mask.last_tied_id);
     if (op.vocab > max_sample_columns) reject("draw", "too many columns");
@@ -93,7 +93,7 @@ void TwinDevice::sample(const SampleOp& op) {
 }
 
 /// What the host makes of the same logits, and draws by the same numbers.
-void TwinDevice::sample_without_replacement(const SampleWithoutReplacementOp& op) {
+void TwinDevice::run(const SampleWithoutReplacementOp& op) {
     note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs, op.sizes,
          op.tokens);
     if (op.support > max_sample_columns || op.k > max_topk || op.k < 1) reject("draft", "shape");
@@ -124,7 +124,7 @@ void TwinDevice::sample_without_replacement(const SampleWithoutReplacementOp& op
     }
 }
 
-void TwinDevice::redistribute(const RedistributeOp& op) {
+void TwinDevice::run(const RedistributeOp& op) {
     note("spread", op.logits, op.stride, op.rows, op.support, op.sizes, op.tokens, op.token_stride, op.vocab,
          op.first, op.scratch, op.out, op.out_stride);
     for (std::int64_t m = 0; m < op.rows; ++m) {
@@ -159,7 +159,7 @@ void TwinDevice::redistribute(const RedistributeOp& op) {
     }
 }
 
-void TwinDevice::list_reachable_tokens(const ReachableTokensOp& op) {
+void TwinDevice::run(const ReachableTokensOp& op) {
     ++reaches_;
     note("reach", op.tokens, op.size, op.max_count, op.vocab, op.first, op.sources, op.bits, op.out,
          op.out_size);
@@ -183,7 +183,7 @@ void TwinDevice::list_reachable_tokens(const ReachableTokensOp& op) {
     *row(op.out_size, 0, 1, "number of them") = found;
 }
 
-void TwinDevice::gather_columns(const GatherColumnsOp& op) {
+void TwinDevice::run(const GatherColumnsOp& op) {
     note("own_columns", op.logits, op.stride, op.rows, op.max_count, op.tokens, op.token_stride, op.sizes,
          op.columns, op.out, op.out_stride);
     for (int m = 0; m < op.rows; ++m) {
@@ -199,7 +199,7 @@ void TwinDevice::gather_columns(const GatherColumnsOp& op) {
     }
 }
 
-void TwinDevice::list_children(const ListChildrenOp& op) {
+void TwinDevice::run(const ListChildrenOp& op) {
     for (int n = 0; n < op.nodes; ++n) {
         const std::int64_t r = op.first_row + n, first = r * op.max_count;
         const int depth = *row(op.rows.ancestor_counts, r, 1, "tail sizes") - 1;
@@ -228,7 +228,7 @@ void TwinDevice::list_children(const ListChildrenOp& op) {
     }
 }
 
-void TwinDevice::accept(const FollowAcceptedOp& op) {
+void TwinDevice::run(const FollowAcceptedOp& op) {
     int at = 0, count = 0;
     while (true) {
         *row(op.path, count++, 1, "path") = at;
@@ -241,7 +241,7 @@ void TwinDevice::accept(const FollowAcceptedOp& op) {
     *row(op.count, 0, 1, "path's count") = count;
 }
 
-void TwinDevice::rank(const RankOp& op) {
+void TwinDevice::run(const RankOp& op) {
     note("rank", op.logits, op.stride, op.vocab, op.count, op.rows, op.tokens, op.values, op.ranks);
     for (int i = 0; i < op.count; ++i) {
         const std::int64_t m = *row(op.rows, i, 1, "ranked rows");
@@ -257,7 +257,7 @@ void TwinDevice::rank(const RankOp& op) {
     }
 }
 
-void TwinDevice::sum_set_probability(const SetProbabilityOp& op) {
+void TwinDevice::run(const SetProbabilityOp& op) {
     note("mass", op.logits, op.stride, op.count, op.log_norm, op.rows, op.first, op.size, op.ids, op.out,
          op.min_logit);
     for (int i = 0; i < op.count; ++i) {
@@ -274,7 +274,7 @@ void TwinDevice::sum_set_probability(const SetProbabilityOp& op) {
     }
 }
 
-void TwinDevice::entropy(const EntropyOp& op) {
+void TwinDevice::run(const EntropyOp& op) {
     note("entropy", op.logits, op.stride, op.rows, op.vocab, op.log_norm, op.min_logit, op.out);
     for (int m = 0; m < op.rows; ++m) {
         const float* logits = row(op.logits, m * op.stride, size(op.vocab), "entropy logits");
@@ -291,7 +291,7 @@ void TwinDevice::entropy(const EntropyOp& op) {
     }
 }
 
-void TwinDevice::rejection_sample(const RejectionSampleOp& op) {
+void TwinDevice::run(const RejectionSampleOp& op) {
     note("residual", op.logits, op.stride, op.vocab, op.count, op.nodes, op.probs, op.weights, op.accepted);
     if (op.vocab > max_sample_columns) reject("residual", "too many columns");
     (void)at(op.weights, size(op.count) * size(op.vocab), "residual weights");
@@ -351,7 +351,7 @@ void TwinDevice::rejection_sample(const RejectionSampleOp& op) {
     }
 }
 
-void TwinDevice::accept(const AcceptTypicalOp& op) {
+void TwinDevice::run(const AcceptTypicalOp& op) {
     note("accept_typical", op.first_row, op.nodes, op.draft_logits, op.entropies, op.path);
     if (op.nodes < 1 || op.nodes > max_candidates + 1) reject("accept_typical", "nodes");
     std::vector<double> likelihood(size(op.nodes), 0.0);

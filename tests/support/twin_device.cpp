@@ -113,7 +113,7 @@ void TwinDevice::graph(std::uint64_t key, FunctionRef<void()> work) {
     if (!fresh) ++replayed_;
 }
 
-void TwinDevice::matmul(const MatmulOp& op) {
+void TwinDevice::run(const MatmulOp& op) {
     note("matmul", op.weights.data, op.weights.n, op.x, op.rows, op.y, op.y_stride, op.bias, op.accumulate,
          op.chosen, op.chosen_count, op.max_chosen);
     const DeviceMatrix& w = op.weights;
@@ -147,7 +147,7 @@ void TwinDevice::matmul(const MatmulOp& op) {
     }
 }
 
-void TwinDevice::rms_norm(const RmsNormOp& op) {
+void TwinDevice::run(const RmsNormOp& op) {
     note("rms_norm", op.x, op.x_stride, op.rows, op.groups, op.width, op.weight, op.y, op.y_stride, op.add,
          op.half, op.half_stride, op.half_columns);
     const float* weight = at(op.weight, size(op.width), "norm weight");
@@ -184,7 +184,7 @@ float through(Activation activation, float v) {
 
 }  // namespace
 
-void TwinDevice::cast(const CastOp& op) {
+void TwinDevice::run(const CastOp& op) {
     note("round", op.x, op.x_stride, op.rows, op.cols, op.y, op.y_stride, op.y_columns, op.activation);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, size(op.cols), "round x");
@@ -194,7 +194,7 @@ void TwinDevice::cast(const CastOp& op) {
     }
 }
 
-void TwinDevice::add(const AddOp& op) {
+void TwinDevice::run(const AddOp& op) {
     note("add", op.x, op.x_stride, op.rows, op.cols, op.activation, op.base, op.base_stride, op.y,
          op.y_stride);
     for (int m = 0; m < op.rows; ++m) {
@@ -207,7 +207,7 @@ void TwinDevice::add(const AddOp& op) {
     }
 }
 
-void TwinDevice::silu_mul(const SiluMulOp& op) {
+void TwinDevice::run(const SiluMulOp& op) {
     note("silu_mul", op.x, op.x_stride, op.rows, op.width, op.y, op.y_stride);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.x_stride, 2 * size(op.width), "silu x");
@@ -217,7 +217,7 @@ void TwinDevice::silu_mul(const SiluMulOp& op) {
     }
 }
 
-void TwinDevice::rope_store(const RopeStoreOp& op) {
+void TwinDevice::run(const RopeStoreOp& op) {
     note("rope_store", op.qkv, op.stride, op.rows, op.cos, op.sin, op.places.caches, op.places.slot,
          op.places.position, op.layer);
     const AttentionHeads& s = op.shape;
@@ -249,7 +249,7 @@ void TwinDevice::rope_store(const RopeStoreOp& op) {
     }
 }
 
-void TwinDevice::attention(const AttentionOp& op) {
+void TwinDevice::run(const AttentionOp& op) {
     note("attention", op.q, op.q_stride, op.first_row, op.rows, op.tiles, op.places.tiles,
          op.places.ancestor_slots, op.places.prefix, op.layer, op.blocks, op.partial, op.y, op.y_stride);
     const AttentionHeads& s = op.shape;
@@ -316,7 +316,7 @@ void TwinDevice::attention(const AttentionOp& op) {
     }
 }
 
-void TwinDevice::topk(const TopKOp& op) {
+void TwinDevice::run(const TopKOp& op) {
     note("select", op.logits, op.stride, op.rows, op.support, op.k, op.ids, op.values, op.logsumexp,
          op.scratch, op.own, op.columns, op.run_ends, op.run_shifts, op.runs, op.column_rows, op.row_tokens);
     if (op.k < 1 || op.k > max_topk) reject("select", "k");
@@ -367,7 +367,7 @@ void TwinDevice::topk(const TopKOp& op) {
     }
 }
 
-void TwinDevice::matmul_topk(const MatmulTopKOp& op) {
+void TwinDevice::run(const MatmulTopKOp& op) {
     note("head", op.weights.data, op.weights.n, op.x, op.rows, op.support, op.k, op.bias, op.ids, op.values,
          op.logsumexp, op.scratch);
     if (op.k < 1 || op.k > max_topk || op.k > op.support || op.support > op.weights.n)
@@ -401,7 +401,7 @@ void TwinDevice::matmul_topk(const MatmulTopKOp& op) {
     }
 }
 
-void TwinDevice::beam(const BeamOp& op) {
+void TwinDevice::run(const BeamOp& op) {
     note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.shared_logits, op.tokens,
          op.pool_tokens, op.pool_logprobs, op.keep, op.first_row, op.first_slot, op.scores, op.next_tokens,
          op.next_rows, op.ancestor_slots, op.next_ancestor_slots, op.pool_scores, op.pool_parents,
@@ -463,7 +463,7 @@ void TwinDevice::beam(const BeamOp& op) {
     }
 }
 
-void TwinDevice::rerank(const RerankOp& op) {
+void TwinDevice::run(const RerankOp& op) {
     if (in_replay_) reject("rerank", "inside a graph");
     if (!can_rerank(op.candidates, op.nodes)) reject("rerank", "shape");
     const float* scores = row(op.pool_scores, 0, size(op.candidates), "pool scores");
@@ -508,7 +508,7 @@ void TwinDevice::rerank(const RerankOp& op) {
     }
 }
 
-void TwinDevice::accept(const FollowArgmaxOp& op) {
+void TwinDevice::run(const FollowArgmaxOp& op) {
     if (in_replay_) reject("accept", "inside a graph");
     std::vector<std::int32_t> path = {0};
     for (int i = 1; i < op.nodes; ++i) {
@@ -522,7 +522,7 @@ void TwinDevice::accept(const FollowArgmaxOp& op) {
     *row(op.count, 0, 1, "path's count") = static_cast<std::int32_t>(path.size());
 }
 
-void TwinDevice::topk_set(const TopKSetOp& op) {
+void TwinDevice::run(const TopKSetOp& op) {
     note("top_set", op.x, op.stride, op.rows, op.columns, op.k, op.ids);
     for (int m = 0; m < op.rows; ++m) {
         const float* x = row(op.x, m * op.stride, size(op.columns), "top_set x");
@@ -534,7 +534,7 @@ void TwinDevice::topk_set(const TopKSetOp& op) {
     }
 }
 
-void TwinDevice::matmul_topk_set(const MatmulTopKSetOp& op) {
+void TwinDevice::run(const MatmulTopKSetOp& op) {
     note("router", op.weights.data, op.weights.n, op.x, op.rows, op.k, op.ids, op.scratch);
     const int n = op.weights.n;
     if (!can_route(n, op.k)) reject("router", "shape");
@@ -550,7 +550,7 @@ void TwinDevice::matmul_topk_set(const MatmulTopKSetOp& op) {
     topk_set({product.y, n, op.rows, n, op.k, op.ids});
 }
 
-void TwinDevice::bucket_top_m(const BucketTopMOp& op) {
+void TwinDevice::run(const BucketTopMOp& op) {
     note("striped", op.scores, op.stride, op.rows, op.columns, op.buckets, op.m, op.ids);
     for (int m = 0; m < op.rows; ++m) {
         const float* scores = row(op.scores, m * op.stride, size(op.columns), "scores");
@@ -566,7 +566,7 @@ void TwinDevice::bucket_top_m(const BucketTopMOp& op) {
     }
 }
 
-void TwinDevice::list_unique_tokens(const UniqueTokensOp& op) {
+void TwinDevice::run(const UniqueTokensOp& op) {
     note("unite", op.ids, op.count, op.vocab, op.bitmap, op.tokens, op.columns, op.size);
     const std::int32_t* ids = at(op.ids, size(op.count), "union ids");
     std::uint32_t* bitmap = at(op.bitmap, size((op.vocab + 31) / 32), "bitmap");
@@ -582,7 +582,7 @@ void TwinDevice::list_unique_tokens(const UniqueTokensOp& op) {
     *at(op.size, 1, "union size") = found;
 }
 
-void TwinDevice::clusters(const ClustersOp& op) {
+void TwinDevice::run(const ClustersOp& op) {
     note("clusters", op.chosen, op.rows, op.count, op.clusters, op.first, op.sizes, op.columns,
          op.column_count, op.run_ends, op.run_shifts, op.row_tokens, op.token_columns);
     if (op.clusters < 1 || op.clusters > max_clusters) reject("clusters", "too many");
@@ -621,7 +621,7 @@ void TwinDevice::clusters(const ClustersOp& op) {
     }
 }
 
-void TwinDevice::cluster_tokens(const ClusterTokensOp& op) {
+void TwinDevice::run(const ClusterTokensOp& op) {
     note("cluster_tokens", op.chosen, op.count, op.clusters, op.cluster_of, op.vocab, op.bitmap, op.tokens,
          op.size, op.sets, op.stride);
     if (op.clusters < 1 || op.clusters > max_clusters) reject("cluster tokens", "too many");
@@ -645,7 +645,7 @@ void TwinDevice::cluster_tokens(const ClusterTokensOp& op) {
     }
 }
 
-void TwinDevice::remap_ids(const RemapIdsOp& op) {
+void TwinDevice::run(const RemapIdsOp& op) {
     note("translate", op.ids, op.count, op.d_count, op.table, op.out);
     const int count = op.d_count == nullptr ? op.count : *at(op.d_count, 1, "count there");
     if (count > op.count) reject("translate", "more ids than said");
@@ -654,7 +654,7 @@ void TwinDevice::remap_ids(const RemapIdsOp& op) {
     for (int i = 0; i < count; ++i) out[i] = *row(op.table, ids[i], 1, "translation table");
 }
 
-void TwinDevice::gather(const GatherOp& op) {
+void TwinDevice::run(const GatherOp& op) {
     note("gather", op.from.data, op.rows, op.count, op.to);
     for (int i = 0; i < op.count; ++i) {
         const int from = *row(op.rows, i, 1, "gather rows");
@@ -666,7 +666,7 @@ void TwinDevice::gather(const GatherOp& op) {
     }
 }
 
-void TwinDevice::update_index_set(const UpdateIndexSetOp& op) {
+void TwinDevice::run(const UpdateIndexSetOp& op) {
     note("list_set", op.toggled, op.count, op.range, op.bits, op.list);
     std::uint32_t* bits = at(op.bits, size((op.range + 31) / 32), "bits of a set");
     for (int i = 0; i < op.count; ++i) {
@@ -704,7 +704,7 @@ void TwinDevice::join_side_stream() {
     for (const std::function<void()>& work : std::exchange(aside_, {})) work();
 }
 
-void TwinDevice::copy(const CopyRowsOp& op) {
+void TwinDevice::run(const CopyRowsOp& op) {
     note("copy_rows", op.from, op.from_stride, op.rows, op.count, op.cols, op.to, op.to_stride);
     for (int i = 0; i < op.count; ++i) {
         const std::int64_t from = op.rows == nullptr ? i : *row(op.rows, i, 1, "copied rows");

@@ -11,6 +11,18 @@
 
 namespace draftscope::testing {
 
+// Members of TwinDevice for each op. run() is the op's reference, in plain loops.
+#define DS_OP(name, Op)                            \
+    void enqueue(const kernels::Op& op) override { \
+        run(op);                                   \
+    }                                              \
+    void run(const kernels::Op& op);
+#define DS_OP_BATCH(name, Op)                                 \
+    void enqueue(std::span<const kernels::Op> ops) override { \
+        for (const kernels::Op& op : ops) run(op);            \
+    }                                                         \
+    void run(const kernels::Op& op);
+
 /// A device whose memory and arithmetic are this machine's: what the engine does with a device can be tested
 /// without one, and every kernel has something to be compared to. Its addresses cannot be read by the host
 /// and host addresses are refused by its ops, so a mix-up ends the test.
@@ -25,52 +37,7 @@ class TwinDevice final : public kernels::Device {
     void download(void* to, const void* from, std::size_t bytes) override;
     void copy(void* to, const void* from, std::size_t bytes) override;
     Status synchronize() override;
-    void matmul(const kernels::MatmulOp& op) override;
-    void rms_norm(const kernels::RmsNormOp& op) override;
-    void cast(const kernels::CastOp& op) override;
-    void add(const kernels::AddOp& op) override;
-    void silu_mul(const kernels::SiluMulOp& op) override;
-    void rope_store(const kernels::RopeStoreOp& op) override;
-    void attention(const kernels::AttentionOp& op) override;
-    void topk(const kernels::TopKOp& op) override;
-    void mask_top_k_top_p(const kernels::TopKTopPMaskOp& op) override;
-    void sample(const kernels::SampleOp& op) override;
-    void rank(const kernels::RankOp& op) override;
-    void sum_set_probability(const kernels::SetProbabilityOp& op) override;
-    void entropy(const kernels::EntropyOp& op) override;
-    void rejection_sample(const kernels::RejectionSampleOp& op) override;
-    void matmul_topk(const kernels::MatmulTopKOp& op) override;
-    void sample_without_replacement(const kernels::SampleWithoutReplacementOp& op) override;
-    void redistribute(const kernels::RedistributeOp& op) override;
-    void list_reachable_tokens(const kernels::ReachableTokensOp& op) override;
-    void gather_columns(const kernels::GatherColumnsOp& op) override;
-    void list_children(std::span<const kernels::ListChildrenOp> ops) override {
-        for (const kernels::ListChildrenOp& op : ops) list_children(op);
-    }
-    void follow_accepted(std::span<const kernels::FollowAcceptedOp> ops) override {
-        for (const kernels::FollowAcceptedOp& op : ops) accept(op);
-    }
-    void beam(std::span<const kernels::BeamOp> ops) override {
-        for (const kernels::BeamOp& op : ops) beam(op);
-    }
-    void rerank(std::span<const kernels::RerankOp> ops) override {
-        for (const kernels::RerankOp& op : ops) rerank(op);
-    }
-    void follow_argmax(std::span<const kernels::FollowArgmaxOp> ops) override {
-        for (const kernels::FollowArgmaxOp& op : ops) accept(op);
-    }
-    void accept_typical(std::span<const kernels::AcceptTypicalOp> ops) override {
-        for (const kernels::AcceptTypicalOp& op : ops) accept(op);
-    }
-    void topk_set(const kernels::TopKSetOp& op) override;
-    void matmul_topk_set(const kernels::MatmulTopKSetOp& op) override;
-    void bucket_top_m(const kernels::BucketTopMOp& op) override;
-    void list_unique_tokens(const kernels::UniqueTokensOp& op) override;
-    void update_index_set(const kernels::UpdateIndexSetOp& op) override;
-    void clusters(const kernels::ClustersOp& op) override;
-    void cluster_tokens(const kernels::ClusterTokensOp& op) override;
-    void remap_ids(const kernels::RemapIdsOp& op) override;
-    void gather(const kernels::GatherOp& op) override;
+    DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
     /// Runs when it is joined, as late as it may: who reads the rows before then finds the old ones.
     void async_gather(const kernels::GatherOp& op, const kernels::UpdateIndexSetOp& set,
                       std::span<const std::int32_t> toggled) override;
@@ -78,10 +45,6 @@ class TwinDevice final : public kernels::Device {
     void join_side_stream() override;
     int asides() const { return asides_; }
     int reaches() const { return reaches_; }
-    using kernels::Device::copy_rows;
-    void copy_rows(std::span<const kernels::CopyRowsOp> ops) override {
-        for (const kernels::CopyRowsOp& op : ops) copy(op);
-    }
     void compact(const kernels::CompactOp& op) override;
     void compact(std::span<const kernels::CompactOp> ops) override;
     void graph(std::uint64_t key, FunctionRef<void()> work) override;
@@ -121,13 +84,6 @@ class TwinDevice final : public kernels::Device {
     int replayed() const { return replayed_; }  ///< passes that a graph would have run
 
   private:
-    void beam(const kernels::BeamOp& op);
-    void rerank(const kernels::RerankOp& op);
-    void accept(const kernels::FollowArgmaxOp& op);
-    void accept(const kernels::AcceptTypicalOp& op);
-    void accept(const kernels::FollowAcceptedOp& op);
-    void list_children(const kernels::ListChildrenOp& op);
-    void copy(const kernels::CopyRowsOp& op);
     void move_together(const kernels::CompactOp& op, const std::int32_t* path, int count);
     /// Checks that `bytes` from a device address lie in one allocation.
     std::byte* inside(const void* address, std::size_t bytes, const char* what);
@@ -178,5 +134,7 @@ class TwinDevice final : public kernels::Device {
     bool in_replay_ = false;
     int library_rows_ = 0, library_products_ = 0;
 };
+#undef DS_OP
+#undef DS_OP_BATCH
 
 }  // namespace draftscope::testing

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops/matrix.h"
+
+/// KV caches, RoPE and attention.
+namespace draftscope::kernels {
+
+/// KV cache of a sequence: for each layer a plane of keys [slots, kv_width], then a plane of values.
+struct KvPlanes {
+    half_t* data = nullptr;
+    std::int64_t plane = 0;  ///< values per plane
+    constexpr const half_t* keys(int layer) const { return data + 2 * layer * plane; }
+    constexpr const half_t* values(int layer) const { return data + (2 * layer + 1) * plane; }
+};
+
+/// Cache slots, positions and visible keys of the rows of a pass; see AttentionQuery. Arrays are in device
+/// memory.
+struct AttentionBatch {
+    const KvPlanes* caches = nullptr;        ///< [sequences]
+    const std::int32_t* sequence = nullptr;  ///< [rows]
+    const std::int32_t* slot = nullptr;      ///< [rows] the slot that takes the row's key
+    const std::int32_t* position = nullptr;  ///< [rows]
+    const std::int32_t* prefix = nullptr;    ///< [rows]
+    const std::int32_t* ancestor_first = nullptr;
+    const std::int32_t* ancestor_count = nullptr;
+    const std::int32_t* ancestor_slots = nullptr;
+    /// Runs of consecutive rows of one sequence that share reads of its keys: first row, rows; [tiles, 2].
+    const std::int32_t* tiles = nullptr;
+};
+/// Head counts and size of an attention layer.
+struct AttentionHeads {
+    int heads = 0, kv_heads = 0, head_dim = 0;
+};
+/// Rows of an attention tile: about 16 (row, head) pairs share each key.
+constexpr int attention_tile_rows(const AttentionHeads& shape) {
+    const int group = shape.heads / shape.kv_heads;
+    return group >= 16 ? 1 : 16 / group;
+}
+/// Logical positions covered by one partial sum of attention.
+inline constexpr int attention_block = 64;
+
+/// Applies RoPE to q and k, on half-split pairs, and stores k and v. Rows are [q | k | v]: q stays in place,
+/// k and v are rounded and stored in the row's slot.
+struct RopeStoreOp {
+    float* qkv = nullptr;
+    std::int64_t stride = 0;
+    int rows = 0;
+    AttentionHeads shape;
+    const float* cos = nullptr;  ///< [positions, head_dim / 2]
+    const float* sin = nullptr;
+    AttentionBatch places;
+    int layer = 0;
+};
+
+/// Softmax attention of rows over their cached keys and values; see kernels/attention.h.
+struct AttentionOp {
+    const float* q = nullptr;  ///< [rows, q_stride], with RoPE applied
+    std::int64_t q_stride = 0;
+    int first_row = 0, rows = 0;  ///< rows first_row .. first_row + rows - 1, covered by the tiles
+    int tiles = 0;
+    AttentionHeads shape;
+    float scale = 1;
+    AttentionBatch places;
+    int layer = 0;
+    int blocks = 0;  ///< at least ceil(positions / attention_block) of every row
+    /// [rows, heads, blocks, head_dim + 2] partial sums, starting at first_row.
+    float* partial = nullptr;
+    half_t* y = nullptr;  ///< [rows, y_stride], padded with zeros
+    int y_stride = 0;
+};
+
+/// Compacts a KV cache. In each of `planes` planes, slot first + i takes the contents of slot first +
+/// path[i]. The path is ascending, and path[i] >= i.
+struct CompactOp {
+    KvPlanes cache;
+    int planes = 0, width = 0, first = 0;
+    const std::int32_t* path = nullptr;  ///< in host memory
+    int count = 0;
+    /// Replaces `path` with an array in device memory. *d_count <= count entries are valid; null = all.
+    const std::int32_t* d_path = nullptr;
+    const std::int32_t* d_count = nullptr;
+};
+
+}  // namespace draftscope::kernels
