@@ -119,8 +119,8 @@ class Device {
     virtual void on_side_stream(std::function<void()> work) { work(); }
     /// Makes later ops wait for the side stream.
     virtual void join_side_stream() {}
-    /// Compacts KV caches by a path in host memory, or by paths in device memory; all `ops` have equal
-    /// `planes` and `width`. Compaction is not in the list of ops because it allocates.
+    /// Compacts a KV cache by a path in host memory, or caches by paths in device memory. All `ops` have
+    /// equal `planes` and `width`. Compaction is not in the list of ops because it allocates.
     virtual void compact(const CompactOp& op) = 0;
     virtual void compact(std::span<const CompactOp> ops) = 0;
 

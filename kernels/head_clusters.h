@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/device_array.h"
 #include "kernels/matrix.h"
 
 namespace draftscope::kernels {
@@ -62,8 +62,11 @@ class DeviceClusters {
     // Of the i largest clusters, or smallest, with the last one: i from 0 on.
     std::vector<int> tokens_ = {0}, least_ = {0}, columns_ = {0};
     bool fresh_ = false;
-    DeviceBuffer tokens_there_, first_there_, sizes_there_, cluster_of_there_;
-    DeviceBuffer lists_, logits_, scratch_, bitmap_, chosen_there_, token_columns_;
+    DeviceArray<std::int32_t> tokens_there_, first_there_, sizes_there_, cluster_of_there_;
+    DeviceArray<std::int32_t> lists_, chosen_there_, token_columns_;
+    DeviceArray<float> logits_;
+    DeviceArray<std::uint32_t> bitmap_;
+    DeviceArray<std::byte> scratch_;
 };
 
 }  // namespace draftscope::kernels

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/device_array.h"
 #include "kernels/matrix.h"
 
 namespace draftscope::kernels {
@@ -24,7 +24,8 @@ class DeviceRouter {
   private:
     std::vector<float> in_bias_, out_bias_;
     Activation activation_ = Activation::none;
-    DeviceBuffer in_bias_there_, out_bias_there_, x_, middle_, middle_half_, scores_;
+    DeviceArray<float> in_bias_there_, out_bias_there_, middle_, scores_;
+    DeviceArray<half_t> x_, middle_half_;
 };
 
 }  // namespace draftscope::kernels

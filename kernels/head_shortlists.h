@@ -65,16 +65,19 @@ class DeviceShortlists {
     Device* device_ = nullptr;
     int rows_ = 0, size_ = 0, k_ = 0, vocab_ = 0, most_ = 0;
     const half_t* x_ = nullptr;
-    DeviceBuffer narrow_, narrow_half_;  ///< between the router's factors
+    DeviceArray<float> narrow_;  ///< between the router's factors
+    DeviceArray<half_t> narrow_half_;
     bool per_row_ = false;
     bool broken_ = false;  ///< memory was out; nothing more is asked for
     bool fresh_names_ = false;
     std::vector<std::int32_t> tokens_of_, rows_of_;
     int named_vocab_ = 0;
-    DeviceBuffer tokens_there_, rows_there_, size_there_, exact_rows_;
-    int size_said_ = 0;   ///< what lies in size_there_
-    DeviceBuffer block_;  ///< what bring() downloads, and the shortlists among it
-    DeviceBuffer scratch_, bitmap_, columns_, logits_;
+    DeviceArray<std::int32_t> tokens_there_, rows_there_, exact_rows_;
+    DeviceBuffer size_there_, bitmap_, columns_;
+    int size_said_ = 0;                ///< what lies in size_there_
+    DeviceArray<std::int32_t> block_;  ///< what bring() downloads, and the shortlists among it
+    DeviceArray<std::byte> scratch_;
+    DeviceArray<float> logits_;
 };
 
 }  // namespace draftscope::kernels

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/device_array.h"
 #include "kernels/matrix.h"
 
 namespace draftscope::kernels {
@@ -48,7 +49,8 @@ void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenI
 
 /// The device's index set of gathered rows. Only differences are uploaded.
 struct DeviceIndexSet {
-    DeviceBuffer bits, list, toggled;
+    DeviceArray<std::uint32_t> bits;
+    DeviceArray<std::int32_t> list, toggled;
     std::vector<std::int32_t> host_list;  ///< the host's copy, ascending
     int range = 0;
 };

@@ -1,7 +1,6 @@
 #include "engine/draft/tree_growth.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 #include <numeric>
@@ -171,9 +170,7 @@ bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
         if (level < levels_) words_ += static_cast<std::size_t>(head_->note_room(call, rows));
     }
     kernels::Device& device = rows_.device();
-    return left_there_.reserve(device, std::bit_ceil(words_ * sizeof(std::int32_t))) &&
-           sets_there_.reserve(device,
-                               std::bit_ceil(std::max<std::size_t>(set_words_, 1) * sizeof(std::int32_t)));
+    return left_there_.resize_at_least(device, words_) && sets_there_.resize_at_least(device, set_words_);
 }
 
 /// Numbers of all draws, in the order of the rows that they are made from, and memory for those.
@@ -201,26 +198,17 @@ bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
         widest = std::max(widest, rows);
         first_drawn_.push_back(first_drawn_.back() + rows);
     }
-    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
-        return buffer.reserve(device, std::bit_ceil(bytes));
-    };
     // The acceptance's room is as large, and lies behind; until then it holds what left_at() puts there.
     const int rows = first_drawn_.back();
     if (!drawn_from_.reserve(device, 2 * count(rows, columns_.stride) * sizeof(float)) ||
-        !room(uniforms_there_, uniforms_.size() * sizeof(double)) ||
-        !room(lowest_, count(widest, 1) * sizeof(float)) ||
-        !room(last_, count(widest, 1) * sizeof(std::int32_t)))
+        !uniforms_there_.upload(device, uniforms_) || !lowest_.resize_at_least(device, count(widest, 1)) ||
+        !last_.resize_at_least(device, count(widest, 1)))
         return false;
-    device.upload(uniforms_there_.as<void>(), uniforms_.data(), uniforms_.size() * sizeof(double));
     if (!columns_.own) return true;
     const auto trees_more = static_cast<int>(trees.size());
     drawn_sizes_.resize(drawn_sizes_.size() + trees.size());
-    if (!drawn_tokens_.reserve(device, count(rows + trees_more, columns_.stride) * sizeof(std::int32_t)) ||
-        !room(drawn_sizes_there_, drawn_sizes_.size() * sizeof(std::int32_t)))
-        return false;
-    device.upload(drawn_sizes_there_.as<void>(), drawn_sizes_.data(),
-                  drawn_sizes_.size() * sizeof(std::int32_t));
-    return true;
+    return drawn_tokens_.reserve(device, count(rows + trees_more, columns_.stride) * sizeof(std::int32_t)) &&
+           drawn_sizes_there_.upload(device, drawn_sizes_);
 }
 
 /// Which candidates trees fixed in advance are made of. Nodes follow each other by level and then by path, as
@@ -253,11 +241,7 @@ bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
             }
         }
     }
-    kernels::Device& device = rows_.device();
-    const std::size_t bytes = choices_.size() * sizeof(std::int32_t);
-    if (!choices_there_.reserve(device, std::bit_ceil(bytes))) return false;
-    device.upload(choices_there_.as<void>(), choices_.data(), bytes);
-    return true;
+    return choices_there_.upload(rows_.device(), choices_);
 }
 
 /// Copies of the one row that a head has left of each tree: an acceptance changes what it judges by.

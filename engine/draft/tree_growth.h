@@ -11,6 +11,7 @@
 #include "engine/heads/device_spans.h"
 #include "engine/heads/direct_there.h"
 #include "engine/tree/expansion.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
 
@@ -156,7 +157,10 @@ class TreeGrowth {
     std::vector<int> first_drawn_;           ///< [levels_ + 1]
     std::vector<double> uniforms_;           ///< [rows, topk_]
     std::vector<std::int32_t> drawn_sizes_;  ///< of the rows, where they have columns of their own
-    kernels::DeviceBuffer drawn_from_, uniforms_there_, lowest_, last_, drawn_tokens_, drawn_sizes_there_;
+    kernels::DeviceBuffer drawn_from_, drawn_tokens_;
+    kernels::DeviceArray<double> uniforms_there_;
+    kernels::DeviceArray<float> lowest_;
+    kernels::DeviceArray<std::int32_t> last_, drawn_sizes_there_;
     std::vector<kernels::BeamOp> beams_;  ///< of a level
     std::vector<RowAnywhere> inputs_;     ///< of the roots
     DeviceSpans own_spans_;
@@ -180,9 +184,9 @@ class TreeGrowth {
     // Of trees fixed in advance, one behind the other: of each level BeamOp's `chosen`, then `static_next`.
     std::vector<std::int32_t> choices_;
     std::vector<std::size_t> choices_first_;  ///< [trees, levels_ + 1]
-    kernels::DeviceBuffer choices_there_;
-    kernels::DeviceBuffer left_there_, sets_there_, best_, logits_, sums_, scores_, places_, tokens_,
-        parents_, pool_, roots_, tails_[2];
+    kernels::DeviceArray<std::int32_t> choices_there_, left_there_, sets_there_;
+    kernels::DeviceBuffer best_, logits_, sums_, scores_, places_, tokens_, parents_, pool_, roots_,
+        tails_[2];
 };
 
 }  // namespace draftscope

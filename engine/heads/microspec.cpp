@@ -1,7 +1,6 @@
 #include "engine/heads/microspec.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "engine/heads/head_there.h"
 #include "engine/heads/side_stream.h"
 #include "engine/heads/static_vocab.h"
+#include "kernels/device_array.h"
 #include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/row_major_matrix.h"
@@ -97,14 +97,15 @@ struct MicroSpecState final : HeadState {
     ~MicroSpecState() override { side_stream->wait_discard(refill); }
 
     RecentTokenWindow stream;
-    bool changed = true;                ///< whether the stream changed since rows were packed
-    std::vector<TokenId> ids;           ///< of the packed rows, ascending
-    std::vector<TokenId> listed;        ///< the active set, while it is compared with `ids`
-    std::vector<TokenId> lm_head_rows;  ///< rows of `ids`, if the LM head is trimmed
-    kernels::DeviceBuffer ids_there;    ///< copy of said_ids on the device of the rows
-    std::vector<TokenId> said_ids;      ///< ids last uploaded
-    kernels::DeviceBuffer rows_there;   ///< row count, then row numbers; only if the rows are not packed
-    kernels::GatheredMatrix rows;       ///< with ids: used by the side stream while `refill` is pending
+    bool changed = true;                      ///< whether the stream changed since rows were packed
+    std::vector<TokenId> ids;                 ///< of the packed rows, ascending
+    std::vector<TokenId> listed;              ///< the active set, while it is compared with `ids`
+    std::vector<TokenId> lm_head_rows;        ///< rows of `ids`, if the LM head is trimmed
+    kernels::DeviceArray<TokenId> ids_there;  ///< copy of said_ids on the device of the rows
+    std::vector<TokenId> said_ids;            ///< ids last uploaded
+    kernels::DeviceArray<TokenId>
+        rows_there;                ///< row count, then row numbers; only if the rows are not packed
+    kernels::GatheredMatrix rows;  ///< with ids: used by the side stream while `refill` is pending
     SideStream::Ticket refill = 0;
     std::shared_ptr<SideStream> side_stream;
     // Packing done by propose() in this round: the level, and the bytes read and written.
@@ -236,11 +237,9 @@ class MicroSpecHead final : public LmHead, public HeadThere {
     bool reserve(kernels::Device& device, int, int rows, int k) override {
         const int max_tokens = max_active();
         if (!indexed())
-            return scratch_.reserve(device,
-                                    std::bit_ceil(kernels::matmul_topk_scratch_bytes(rows, max_tokens, k)));
-        const std::size_t cells = numel(rows, max_tokens);
-        return scratch_.reserve(device, std::bit_ceil(kernels::topk_scratch_bytes(rows, max_tokens, k))) &&
-               logits_there_.reserve(device, std::bit_ceil(cells * sizeof(float)));
+            return scratch_.resize_at_least(device, kernels::matmul_topk_scratch_bytes(rows, max_tokens, k));
+        return scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, max_tokens, k)) &&
+               logits_there_.resize_at_least(device, numel(rows, max_tokens));
     }
     void ask(LevelThere& call) override {
         if (indexed()) return ask_indexed(call);
@@ -405,17 +404,14 @@ class MicroSpecHead final : public LmHead, public HeadThere {
     bool say_ids(kernels::Device& device, MicroSpecState& own) const {
         if (own.ids == own.said_ids) return true;
         own.said_ids.clear();
-        const std::size_t bytes = own.ids.size() * sizeof(TokenId);
-        if (!own.ids_there.reserve(device, std::bit_ceil(bytes)) ||
-            (indexed() && !own.rows_there.reserve(device, std::bit_ceil(bytes + sizeof(TokenId))))) {
+        std::vector<TokenId> rows;
+        if (indexed()) {
+            rows = lm_head_row_indices(weights_, own.ids);
+            rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
+        }
+        if (!own.ids_there.upload(device, own.ids) || (indexed() && !own.rows_there.upload(device, rows))) {
             device.set_out_of_memory("out of device memory");
             return false;
-        }
-        device.upload(own.ids_there.as<void>(), own.ids.data(), bytes);
-        if (indexed()) {
-            std::vector<TokenId> rows = lm_head_row_indices(weights_, own.ids);
-            rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
-            device.upload(own.rows_there.as<void>(), rows.data(), rows.size() * sizeof(TokenId));
         }
         own.said_ids = own.ids;
         return true;
@@ -458,7 +454,8 @@ class MicroSpecHead final : public LmHead, public HeadThere {
     std::vector<float> logits_;
     std::vector<TokenId> candidates_;  ///< pending entries of a stream
     Proposal whole_;                   ///< result over several sequences
-    kernels::DeviceBuffer scratch_, logits_there_;
+    kernels::DeviceArray<std::byte> scratch_;
+    kernels::DeviceArray<float> logits_there_;
 };
 
 }  // namespace

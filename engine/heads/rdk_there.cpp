@@ -1,7 +1,6 @@
 #include "engine/heads/rdk_there.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <mutex>
 #include <numeric>
@@ -72,28 +71,20 @@ int RdkThere::rows_at_a_time() const {
 
 bool RdkThere::bring_givers(kernels::Device& device) {
     if (!fresh_) return true;
-    const auto bring = [&](kernels::DeviceBuffer& to, const void* from, std::size_t bytes) {
-        if (!to.reserve(device, std::max<std::size_t>(bytes, 4))) return false;
-        device.upload(to.as<void>(), from, bytes);
-        return true;
-    };
-    fresh_ = !(bring(first_there_, givers_.first.data(), givers_.first.size() * sizeof(std::int32_t)) &&
-               bring(givers_there_, givers_.tokens.data(), givers_.tokens.size() * sizeof(TokenId)) &&
-               bring(weights_there_, givers_.weights.data(), givers_.weights.size() * sizeof(float)));
+    fresh_ = !(first_there_.upload_exact(device, givers_.first) &&
+               givers_there_.upload_exact(device, givers_.tokens) &&
+               weights_there_.upload_exact(device, givers_.weights));
     return !fresh_;
 }
 
 bool RdkThere::reserve_rows(kernels::Device& device, int rows, int columns, int k) {
-    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
-        return buffer.reserve(device, std::bit_ceil(bytes));
-    };
-    const std::size_t words = count(rows, columns) * sizeof(float), all = count(rows, vocab());
-    return bring_givers(device) && room(logits_, words) && room(tokens_, words) &&
-           room(sizes_there_, static_cast<std::size_t>(rows) * sizeof(std::int32_t)) &&
-           room(mass_, count(std::min(rows, rows_at_a_time()), vocab()) * sizeof(double)) &&
-           room(spread_, all * sizeof(float)) &&
-           room(scratch_, kernels::topk_scratch_bytes(rows, vocab(), k)) &&
-           room(bits_, 2 * count(1, (vocab() + 31) / 32) * sizeof(std::uint32_t));
+    const std::size_t cells = count(rows, columns);
+    return bring_givers(device) && logits_.resize_at_least(device, cells) &&
+           tokens_.resize_at_least(device, cells) && sizes_there_.resize_at_least(device, count(rows, 1)) &&
+           mass_.resize_at_least(device, count(std::min(rows, rows_at_a_time()), vocab())) &&
+           spread_.resize_at_least(device, count(rows, vocab())) &&
+           scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, vocab(), k)) &&
+           bits_.resize_at_least(device, count(2, (vocab() + 31) / 32));
 }
 
 bool RdkThere::reserve(kernels::Device& device, int levels, int rows, int k) {
@@ -173,7 +164,7 @@ void RdkThere::ask(LevelThere& call) {
         for (const SequenceThere& sequence : call.sequences)
             sizes_.insert(sizes_.end(), static_cast<std::size_t>(sequence.rows),
                           base_->drawn_size(call.level, sequence.state));
-        call.device.upload(sizes_there_.as<void>(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
+        call.device.upload(sizes_there_.data(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
     }
     base_->ask(inner);
     for (std::size_t i = 0; call.sets_asked && i < own_.size(); ++i)
@@ -220,8 +211,7 @@ void RdkThere::propose(kernels::Device& device, std::span<const SparseLogits> ow
     std::vector<std::int32_t> best(2 * cells + own.size());
     std::vector<float> whole(support == nullptr ? 0 : all);
     const std::lock_guard lock(device.submit_mutex());
-    if (!reserve_rows(device, rows, staged.widest, kept) ||
-        !packed_.reserve(device, std::bit_ceil(best.size() * sizeof(std::int32_t))))
+    if (!reserve_rows(device, rows, staged.widest, kept) || !packed_.resize_at_least(device, best.size()))
         return device.set_out_of_memory("out of device memory for the head's rows");
     device.upload(logits_.as<void>(), staged.logits.data(), staged.logits.size() * sizeof(float));
     device.upload(tokens_.as<void>(), staged.tokens.data(), staged.tokens.size() * sizeof(TokenId));
@@ -236,7 +226,7 @@ void RdkThere::propose(kernels::Device& device, std::span<const SparseLogits> ow
     auto* ids = packed_.as<std::int32_t>();
     auto* logits = packed_.as<float>() + cells;
     select(device, rows, kept, ids, logits, logits + cells);
-    device.download(best.data(), ids, best.size() * sizeof(std::int32_t));
+    packed_.download(device, best);
     if (support != nullptr) device.download(whole.data(), spread_.as<void>(), all * sizeof(float));
     if (!device.synchronize().ok()) return;  // an error stays, and fails the next forward
     for (int r = 0; r < rows; ++r) {

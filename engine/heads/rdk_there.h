@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/heads/direct_there.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
 
@@ -56,8 +57,11 @@ class RdkThere final : public HeadThere {
     DrawnColumns columns_;  ///< of the base
     std::vector<std::int32_t> sizes_;
     std::vector<SequenceThere> own_;
-    kernels::DeviceBuffer first_there_, givers_there_, weights_there_, bits_;
-    kernels::DeviceBuffer logits_, tokens_, sizes_there_, mass_, spread_, scratch_, packed_;
+    kernels::DeviceArray<std::int32_t> first_there_, givers_there_, tokens_, sizes_there_, packed_;
+    kernels::DeviceArray<float> weights_there_, logits_, spread_;
+    kernels::DeviceArray<double> mass_;
+    kernels::DeviceArray<std::uint32_t> bits_;
+    kernels::DeviceArray<std::byte> scratch_;
 };
 
 }  // namespace draftscope

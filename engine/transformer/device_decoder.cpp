@@ -1,6 +1,7 @@
 #include "engine/transformer/device_decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -79,26 +80,20 @@ bool DeviceDecoder::reserve(int rows) {
     return enough;
 }
 
-void DeviceDecoder::list_places(const DecoderBatch& batch) {
-    const auto rows = batch.places_.size();
-    sequences_.clear();
+/// Lists the caches of the rows' sequences, and how many blocks of positions attention covers.
+void DeviceDecoder::list_sequences(const DecoderBatch& batch) {
+    caches_.clear();
+    row_sequences_.clear();
     std::vector<const KvCache*> caches;
     std::int64_t longest = 0;
-    numbers_.assign(6 * rows, 0);
-    for (std::size_t r = 0; r < rows; ++r) {
-        const DecoderBatch::Place& place = batch.places_[r];
+    for (const DecoderBatch::Place& place : batch.places_) {
         auto found = std::find(caches.rbegin(), caches.rend(), place.cache);
         if (found == caches.rend()) {
             caches.push_back(place.cache);
-            sequences_.push_back(place.cache->planes());
+            caches_.push_back(place.cache->planes());
             found = caches.rbegin();
         }
-        numbers_[r] = static_cast<std::int32_t>(std::distance(found, caches.rend()) - 1);
-        numbers_[rows + r] = place.slot;
-        numbers_[2 * rows + r] = batch.positions_[r];
-        numbers_[3 * rows + r] = place.prefix;
-        numbers_[4 * rows + r] = place.ancestor_first;
-        numbers_[5 * rows + r] = place.ancestor_count;
+        row_sequences_.push_back(static_cast<std::int32_t>(std::distance(found, caches.rend()) - 1));
         longest = std::max<std::int64_t>(longest, place.prefix + place.ancestor_count);
     }
     const auto needed =
@@ -106,59 +101,64 @@ void DeviceDecoder::list_places(const DecoderBatch& batch) {
     blocks_ = static_cast<int>(std::bit_ceil(std::max(needed, 1u)));
 }
 
-void DeviceDecoder::list_tiles(const DecoderBatch& batch) {
+void DeviceDecoder::list_tiles() {
     const int tallest = kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim});
     tiles_.clear();
     for (int r = 0; r < rows_; ++r) {
-        const bool joins = !tiles_.empty() && tiles_.back() < tallest && numbers_[r] == numbers_[r - 1];
+        const bool joins =
+            !tiles_.empty() && tiles_.back() < tallest && row_sequences_[r] == row_sequences_[r - 1];
         if (joins) {
             ++tiles_.back();
         } else {
             tiles_.insert(tiles_.end(), {r, 1});
         }
     }
-    numbers_.insert(numbers_.end(), tiles_.begin(), tiles_.end());
-    numbers_.insert(numbers_.end(), batch.tails_.begin(), batch.tails_.end());
+}
+
+/// Graphs name these addresses: they depend only on the numbers of rows and tiles while the memory stays.
+bool DeviceDecoder::upload_places(const DecoderBatch& batch) {
+    using Place = DecoderBatch::Place;
+    const std::vector<Place>& rows = batch.places_;
+    if (!d_places_.begin(*device_, 6 * rows.size() + tiles_.size() + batch.tails_.size()) ||
+        !d_caches_.upload(*device_, caches_))
+        return false;
+    places_.caches = d_caches_.data();
+    places_.sequence = d_places_.add(row_sequences_);
+    places_.slot = d_places_.add(rows, [](const Place& row) { return row.slot; });
+    places_.position = d_places_.add(batch.positions_);
+    places_.prefix = d_places_.add(rows, [](const Place& row) { return row.prefix; });
+    places_.ancestor_first = d_places_.add(rows, [](const Place& row) { return row.ancestor_first; });
+    places_.ancestor_count = d_places_.add(rows, [](const Place& row) { return row.ancestor_count; });
+    places_.tiles = d_places_.add(tiles_);
+    places_.ancestor_slots = d_places_.add(batch.tails_);
+    d_places_.upload(*device_);
+    return true;
 }
 
 Status DeviceDecoder::begin(const DecoderBatch& batch) {
     rows_ = batch.rows();
     if (rows_ == 0) return {};
-    list_places(batch);
+    list_sequences(batch);
     for (const DecoderBatch::Place& place : batch.places_)
         if (place.cache->planes().data == nullptr)
             return failed("out of device memory for the keys and values of {} slots; use a smaller batch",
                           place.cache->slots());
-    list_tiles(batch);
+    list_tiles();
     const std::size_t per_row =
         product(shape_.heads, blocks_) * static_cast<std::size_t>(shape_.head_dim + 2) * sizeof(float);
     const std::size_t partial = std::max(
         per_row * static_cast<std::size_t>(
                       kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim})),
         std::min(per_row * static_cast<std::size_t>(rows_), most_partial_bytes));
-    const void* before[] = {numbers_there_.as<void>(), sequences_there_.as<void>(), partial_.as<void>()};
-    if (!reserve(rows_) || !partial_.reserve(*device_, std::bit_ceil(partial)) ||
-        !numbers_there_.reserve(*device_, std::bit_ceil(numbers_.size() * sizeof(std::int32_t))) ||
-        !sequences_there_.reserve(*device_, std::bit_ceil(sequences_.size() * sizeof(kernels::KvPlanes)))) {
+    const auto addresses = [this] {
+        return std::array<const void*, 3>{d_places_.data(), d_caches_.data(), partial_.data()};
+    };
+    const auto before = addresses();
+    if (!reserve(rows_) || !partial_.resize_at_least(*device_, partial / sizeof(float)) ||
+        !upload_places(batch))
         return failed("out of device memory for a pass of {} rows; use a smaller batch or tree", rows_);
-    }
     // What a graph names must not have moved.
-    const void* after[] = {numbers_there_.as<void>(), sequences_there_.as<void>(), partial_.as<void>()};
-    if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
-    device_->upload(numbers_there_.as<void>(), numbers_.data(), numbers_.size() * sizeof(std::int32_t));
-    device_->upload(sequences_there_.as<void>(), sequences_.data(),
-                    sequences_.size() * sizeof(kernels::KvPlanes));
-    const auto* at = numbers_there_.as<std::int32_t>();
-    const std::ptrdiff_t n = rows_;
-    places_ = {sequences_there_.as<kernels::KvPlanes>(),
-               at,
-               at + n,
-               at + 2 * n,
-               at + 3 * n,
-               at + 4 * n,
-               at + 5 * n,
-               at + 6 * n + static_cast<std::ptrdiff_t>(tiles_.size()),
-               at + 6 * n};
+    if (before != addresses()) keys_.clear();
     return {};
 }
 

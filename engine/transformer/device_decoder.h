@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "engine/transformer/decoder_layer.h"
-#include "kernels/device.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
 
@@ -71,8 +71,9 @@ class DeviceDecoder {
         int q_norm_width = 0, k_norm_width = 0;
     };
     bool reserve(int rows);
-    void list_places(const DecoderBatch& batch);
-    void list_tiles(const DecoderBatch& batch);
+    void list_sequences(const DecoderBatch& batch);
+    void list_tiles();
+    bool upload_places(const DecoderBatch& batch);
     void attention(int cache_layer);
     void add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm);
 
@@ -86,13 +87,15 @@ class DeviceDecoder {
     const float* sin_ = nullptr;
 
     int rows_ = 0, capacity_ = 0;
-    int blocks_ = 0;                     ///< of attention, a power of two
-    std::vector<std::int32_t> numbers_;  ///< the arrays of AttentionBatch, one after the other
-    std::vector<std::int32_t> tiles_;    ///< first row, rows
-    std::vector<kernels::KvPlanes> sequences_;
+    int blocks_ = 0;                           ///< of attention, a power of two
+    std::vector<std::int32_t> row_sequences_;  ///< index of each row's sequence
+    std::vector<std::int32_t> tiles_;          ///< first row, rows
+    std::vector<kernels::KvPlanes> caches_;    ///< of the sequences
     kernels::AttentionBatch places_;
-    kernels::DeviceBuffer numbers_there_, sequences_there_;
-    kernels::DeviceBuffer residual_, input_, qkv_, mixed_, gate_up_, active_, projected_, partial_;
+    kernels::DeviceStruct d_places_;  ///< the arrays of places_, other than the caches
+    kernels::DeviceArray<kernels::KvPlanes> d_caches_;
+    kernels::DeviceArray<float> partial_;
+    kernels::DeviceBuffer residual_, input_, qkv_, mixed_, gate_up_, active_, projected_;
     std::map<std::vector<std::int64_t>, std::uint64_t> keys_;  ///< of graphs, by what tells passes apart
 };
 

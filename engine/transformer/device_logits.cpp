@@ -1,7 +1,6 @@
 #include "engine/transformer/device_logits.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 #include <limits>
@@ -61,22 +60,12 @@ bool DeviceLogits::upload_question(const RowQuestion& question) {
     asked_.insert(asked_.end(), mass_rows_.begin(), mass_rows_.end());
     asked_.insert(asked_.end(), first.begin(), first.end());
     asked_.insert(asked_.end(), size.begin(), size.end());
-    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
-        return buffer.reserve(*device_, std::bit_ceil(std::max<std::size_t>(bytes, 4)));
-    };
     // A head without state has the same sets in every round. Nothing lies there where memory was out.
-    const bool kept = ids == ids_ && ids_there_.as<void>() != nullptr;
-    if (!kept) {
+    if (ids != ids_ || ids_there_.empty()) {
         ids_ = std::move(ids);
-        if (!room(ids_there_, ids_.size() * sizeof(std::int32_t))) return false;
-        device_->upload(ids_there_.as<void>(), ids_.data(), ids_.size() * sizeof(std::int32_t));
+        if (!ids_there_.upload(*device_, ids_)) return false;
     }
-    if (!room(asked_there_, asked_.size() * sizeof(std::int32_t)) ||
-        !room(uniforms_there_, question.uniforms.size_bytes()))
-        return false;
-    device_->upload(asked_there_.as<void>(), asked_.data(), asked_.size() * sizeof(std::int32_t));
-    device_->upload(uniforms_there_.as<void>(), question.uniforms.data(), question.uniforms.size_bytes());
-    return true;
+    return asked_there_.upload(*device_, asked_) && uniforms_there_.upload(*device_, question.uniforms);
 }
 
 /// Places of the answers, and memory for them.
@@ -102,8 +91,7 @@ bool DeviceLogits::lay_out(const RowQuestion& question, std::size_t tokens) {
                                                      : static_cast<int>(question.residual->nodes.size());
     at_.end = at_.accepted + cells(3, residual_nodes_);
     const std::size_t scratch = kernels::topk_scratch_bytes(rows_, question.vocab, best_);
-    return answers_there_.reserve(*device_, std::bit_ceil(at_.end * sizeof(std::int32_t))) &&
-           scratch_.reserve(*device_, std::bit_ceil(scratch));
+    return answers_there_.resize_at_least(*device_, at_.end) && scratch_.resize_at_least(*device_, scratch);
 }
 
 /// Best tokens and choices; `uniforms` null = the best tokens are the choices.
@@ -167,19 +155,15 @@ bool DeviceLogits::ask_residual(const RowQuestion& question) {
     // Nodes, the drafts' numbers, the drafts: each begins where values of its size may.
     const std::size_t uniforms_at = asked.nodes.size() * sizeof(kernels::RejectionNode);
     const std::size_t drafts_at = uniforms_at + drafts * sizeof(double);
-    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
-        return buffer.reserve(*device_, std::bit_ceil(std::max<std::size_t>(bytes, 4)));
-    };
-    const std::size_t q_bytes = asked.probs.size() * sizeof(float);
-    if (!room(residual_there_, drafts_at + drafts * sizeof(std::int32_t)) ||
-        !room(ids_of_q_, asked.ids.size() * sizeof(std::int32_t)) || !room(probs_of_q_, 2 * q_bytes))
+    if (!residual_there_.resize_at_least(*device_, drafts_at + drafts * sizeof(std::int32_t)) ||
+        !ids_of_q_.upload(*device_, asked.ids) ||
+        !probs_of_q_.resize_at_least(*device_, 2 * asked.probs.size()))
         return false;
     auto* there = residual_there_.as<std::byte>();
     device_->upload(there, asked.nodes.data(), uniforms_at);
     device_->upload(there + uniforms_at, asked.uniforms.data(), drafts * sizeof(double));
     device_->upload(there + drafts_at, asked.drafts.data(), drafts * sizeof(std::int32_t));
-    device_->upload(ids_of_q_.as<void>(), asked.ids.data(), asked.ids.size() * sizeof(std::int32_t));
-    device_->upload(probs_of_q_.as<void>(), asked.probs.data(), q_bytes);
+    device_->upload(probs_of_q_.data(), asked.probs.data(), asked.probs.size() * sizeof(float));
     kernels::RejectionSampleOp op;
     op.nodes = reinterpret_cast<const kernels::RejectionNode*>(there);
     op.uniforms = reinterpret_cast<const double*>(there + uniforms_at);
@@ -201,7 +185,7 @@ bool DeviceLogits::ask_residual_of(const RowQuestion& question, TreeStep& step) 
 bool DeviceLogits::ask_in_pieces(const RowQuestion& question, kernels::RejectionSampleOp op) {
     const std::size_t node_bytes = cells(1, question.vocab) * sizeof(float);
     const int most = std::clamp(static_cast<int>(most_weight_bytes / node_bytes), 1, residual_nodes_);
-    if (!weights_.reserve(*device_, std::bit_ceil(numel(most, node_bytes)))) return false;
+    if (!weights_.resize_at_least(*device_, cells(most, question.vocab))) return false;
     auto* floats = answers_there_.as<float>();
     auto* ints = answers_there_.as<std::int32_t>();
     const kernels::RejectionNode* nodes = op.nodes;
@@ -225,7 +209,7 @@ bool DeviceLogits::ask_in_pieces(const RowQuestion& question, kernels::Rejection
 
 void DeviceLogits::ask_download() {
     answers_.resize(at_.end);
-    device_->download(answers_.data(), answers_there_.as<void>(), at_.end * sizeof(std::int32_t));
+    answers_there_.download(*device_, answers_);
 }
 
 bool DeviceLogits::ask(const RowQuestion& question) {

@@ -8,7 +8,7 @@
 #include "base/spans.h"
 #include "base/units.h"
 #include "engine/transformer/tree_step.h"
-#include "kernels/device.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
 
@@ -111,9 +111,12 @@ class DeviceLogits {
 
     kernels::Device* device_ = nullptr;
     int rows_ = 0, columns_ = 0;
-    kernels::DeviceBuffer residual_there_, ids_of_q_, probs_of_q_, weights_;
+    kernels::DeviceArray<std::byte> residual_there_, scratch_;
+    kernels::DeviceArray<float> probs_of_q_, weights_;
+    kernels::DeviceArray<std::int32_t> ids_of_q_, asked_there_, ids_there_, answers_there_;
+    kernels::DeviceArray<double> uniforms_there_;
+    kernels::DeviceBuffer logits_;
     int residual_nodes_ = 0;
-    kernels::DeviceBuffer logits_, scratch_, asked_there_, ids_there_, uniforms_there_, answers_there_;
     Layout at_;
     int best_ = 0, tokens_ = 0;
     bool drawn_ = false, cut_ = false, entropies_ = false, ranks_ = false;

@@ -1,7 +1,6 @@
 #include "engine/transformer/tree_step.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -28,11 +27,9 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
         there_.width = std::max(there_.width, plan.levels + 1);
     }
     const auto rows = static_cast<std::size_t>(rows_);
-    const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t count) {
-        return buffer.reserve(device, std::bit_ceil(count * sizeof(std::int32_t)));
-    };
-    if (!words(block_, paths_at() + trees_.size() * path_cells()) || !words(positions_, rows) ||
-        !words(tail_sizes_, rows) || !words(tails_, cells(rows_, there_.width)) || !place_sets(plans) ||
+    if (!block_.resize_at_least(device, paths_at() + trees_.size() * path_cells()) ||
+        !positions_.resize_at_least(device, rows) || !tail_sizes_.resize_at_least(device, rows) ||
+        !tails_.resize_at_least(device, cells(rows_, there_.width)) || !place_sets(plans) ||
         !place_uniforms(plans) || !place_drafts(plans))
         return false;
     there_.tokens = block_.as<std::int32_t>();
@@ -53,10 +50,8 @@ bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
         std::copy(plans[i].uniforms.begin(), plans[i].uniforms.end(),
                   table.begin() + static_cast<std::ptrdiff_t>(i) * there_.width);
     }
-    if (!uniforms_.reserve(*device_, std::bit_ceil(static_cast<std::size_t>(rows_) * sizeof(double))) ||
-        !uniforms_by_depth_.reserve(*device_, std::bit_ceil(table.size() * sizeof(double))))
+    if (!uniforms_.resize_at_least(*device_, cells(rows_, 1)) || !uniforms_by_depth_.upload(*device_, table))
         return false;
-    device_->upload(uniforms_by_depth_.as<void>(), table.data(), table.size() * sizeof(double));
     there_.uniforms = uniforms_.as<double>();
     return true;
 }
@@ -72,16 +67,10 @@ bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
                   table.begin() + static_cast<std::ptrdiff_t>(i * each));
     }
     const std::size_t rows = static_cast<std::size_t>(rows_), drafts = cells(rows_, most_drafts_);
-    const auto room = [&](kernels::DeviceBuffer& buffer, std::size_t bytes) {
-        return buffer.reserve(*device_, std::bit_ceil(bytes));
-    };
-    if (!room(draft_uniforms_by_depth_, table.size() * sizeof(double)) ||
-        !room(drawn_rows_, rows * sizeof(std::int32_t)) ||
-        !room(draft_nodes_, rows * sizeof(kernels::RejectionNode)) ||
-        !room(drafts_, drafts * sizeof(std::int32_t)) || !room(children_, drafts * sizeof(std::int32_t)) ||
-        !room(draft_uniforms_, drafts * sizeof(double)))
+    if (!draft_uniforms_by_depth_.upload(*device_, table) || !drawn_rows_.resize_at_least(*device_, rows) ||
+        !draft_nodes_.resize_at_least(*device_, rows) || !drafts_.resize_at_least(*device_, drafts) ||
+        !children_.resize_at_least(*device_, drafts) || !draft_uniforms_.resize_at_least(*device_, drafts))
         return false;
-    device_->upload(draft_uniforms_by_depth_.as<void>(), table.data(), table.size() * sizeof(double));
     there_.sampled_rows = drawn_rows_.as<std::int32_t>();
     return true;
 }
@@ -108,22 +97,17 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
             set_table_[at] = known->second;
             set_table_[table + at] = static_cast<std::int32_t>(set->size());
         }
-    const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t count) {
-        return buffer.reserve(*device_,
-                              std::bit_ceil(std::max<std::size_t>(count, 1) * sizeof(std::int32_t)));
-    };
-    if (!words(row_sets_, 2 * static_cast<std::size_t>(rows_)) || !words(sets_by_depth_, 2 * table))
+    if (!row_sets_.resize_at_least(*device_, cells(rows_, 2)) ||
+        !sets_by_depth_.resize_at_least(*device_, 2 * table))
         return false;
     there_.set_first = row_sets_.as<std::int32_t>();
     there_.set_size = there_.set_first + rows_;
     if (sets_come_) return true;
-    if (ids != ids_ || set_ids_.as<void>() == nullptr) {  // a head without state has the same in every round
-        if (!words(set_ids_, ids.size())) return false;
+    if (ids != ids_ || set_ids_.empty()) {  // a head without state has the same in every round
+        if (!set_ids_.upload(*device_, ids)) return false;
         ids_ = std::move(ids);
-        device_->upload(set_ids_.as<void>(), ids_.data(), ids_.size() * sizeof(TokenId));
     }
-    device_->upload(sets_by_depth_.as<void>(), set_table_.data(), set_table_.size() * sizeof(std::int32_t));
-    return true;
+    return sets_by_depth_.upload(*device_, set_table_);
 }
 
 void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes) {
@@ -222,7 +206,7 @@ void TreeStep::ask_typical(kernels::AcceptTypicalOp op) {
 
 void TreeStep::ask_download() {
     here_.resize(paths_at() + trees_.size() * path_cells());
-    device_->download(here_.data(), block_.as<void>(), here_.size() * sizeof(std::int32_t));
+    block_.download(*device_, here_);
 }
 
 std::vector<float> TreeStep::logprobs(int index) const {

@@ -6,7 +6,7 @@
 
 #include "base/numel.h"
 #include "base/units.h"
-#include "kernels/device.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
 
@@ -103,17 +103,18 @@ class TreeStep {
     bool drawn_ = false, has_sets_ = false, sets_come_ = false;
     int most_drafts_ = 0;
     DrawnFrom drawn_from_;
-    kernels::DeviceBuffer drawn_rows_, draft_uniforms_by_depth_, draft_nodes_, drafts_, draft_uniforms_,
-        children_;
+    kernels::DeviceArray<std::int32_t> drawn_rows_, drafts_, children_;
+    kernels::DeviceArray<double> draft_uniforms_by_depth_, draft_uniforms_;
+    kernels::DeviceArray<kernels::RejectionNode> draft_nodes_;
     const TokenId* come_ids_ = nullptr;
     const std::int32_t* come_sizes_ = nullptr;
     std::vector<Tree> trees_;
     kernels::TreeRows there_;
     /// Of all rows tokens, parents, log-probabilities; then of all trees the path and its length: what comes
     /// back.
-    kernels::DeviceBuffer block_;
-    kernels::DeviceBuffer positions_, tail_sizes_, tails_, uniforms_, row_sets_;
-    kernels::DeviceBuffer uniforms_by_depth_, sets_by_depth_, set_ids_;
+    kernels::DeviceArray<std::int32_t> block_;
+    kernels::DeviceArray<std::int32_t> positions_, tail_sizes_, tails_, row_sets_, sets_by_depth_, set_ids_;
+    kernels::DeviceArray<double> uniforms_, uniforms_by_depth_;
     std::vector<TokenId> ids_;             ///< of the sets, one behind the other; as uploaded
     std::vector<std::int32_t> set_table_;  ///< [trees, width] first, then sizes
     std::vector<std::int32_t> here_;       ///< the block, as downloaded

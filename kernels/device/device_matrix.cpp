@@ -1,7 +1,6 @@
 #include "kernels/device/device_matrix.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 #include <functional>
@@ -138,11 +137,8 @@ void DeviceMatrixAccess::fill_async(Matrix& to, const DeviceMatrix& from, std::s
     std::vector<std::int32_t> toggled;
     std::set_symmetric_difference(ids.begin(), ids.end(), set.host_list.begin(), set.host_list.end(),
                                   std::back_inserter(toggled));
-    const auto words = [&](DeviceBuffer& buffer, std::size_t count) {
-        return buffer.reserve(device, std::bit_ceil(std::max<std::size_t>(count, 1) * sizeof(std::int32_t)));
-    };
-    if (!words(set.bits, (static_cast<std::size_t>(from.n) + 31) / 32) || !words(set.list, ids.size()) ||
-        !words(set.toggled, toggled.size()))
+    if (!set.bits.resize_at_least(device, (static_cast<std::size_t>(from.n) + 31) / 32) ||
+        !set.list.resize_at_least(device, ids.size()) || !set.toggled.resize_at_least(device, toggled.size()))
         return device.set_out_of_memory("out of device memory");
     set.host_list.assign(ids.begin(), ids.end());
     const UpdateIndexSetOp op{set.toggled.as<std::int32_t>(), static_cast<int>(toggled.size()), from.n,

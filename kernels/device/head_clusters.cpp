@@ -1,7 +1,6 @@
 #include "kernels/head_clusters.h"
 
 #include <algorithm>
-#include <bit>
 #include <mutex>
 #include <utility>
 
@@ -45,30 +44,24 @@ bool DeviceClusters::fits(const Matrix& rows, int count, int k) const {
 
 bool DeviceClusters::bring_parts(Device& device) {
     if (!fresh_) return true;
-    const auto bring = [&](const std::vector<std::int32_t>& from, DeviceBuffer& to) {
-        if (!to.reserve(device, std::max<std::size_t>(from.size(), 1) * sizeof(std::int32_t))) return false;
-        device.upload(to.as<void>(), from.data(), from.size() * sizeof(std::int32_t));
-        return true;
-    };
-    fresh_ = !(bring(parts_.tokens, tokens_there_) && bring(parts_.first, first_there_) &&
-               bring(parts_.sizes, sizes_there_) && bring(parts_.cluster_of, cluster_of_there_));
+    fresh_ = !(tokens_there_.upload_exact(device, parts_.tokens) &&
+               first_there_.upload_exact(device, parts_.first) &&
+               sizes_there_.upload_exact(device, parts_.sizes) &&
+               cluster_of_there_.upload_exact(device, parts_.cluster_of));
     return !fresh_;
 }
 
 bool DeviceClusters::reserve(const Matrix& rows, int x_rows, int count, int k) {
     Device& device = rows.device();
     const int columns = most_columns(x_rows, count, false);
-    const auto room = [&](DeviceBuffer& buffer, std::size_t bytes) {
-        return buffer.reserve(device, std::bit_ceil(std::max<std::size_t>(bytes, 4)));
-    };
     // Columns and their number, ends, shifts.
     const std::size_t lists = static_cast<std::size_t>(columns) + 1 + 2 * count_of(x_rows, count + 1);
-    return bring_parts(device) && room(lists_, lists * sizeof(std::int32_t)) &&
-           room(logits_, count_of(x_rows, columns) * sizeof(float)) &&
-           room(scratch_, topk_scratch_bytes(x_rows, most_tokens(count), k)) &&
-           room(bitmap_, static_cast<std::size_t>(x_rows) * ((parts_.cluster_of.size() + 31) / 32) *
-                             sizeof(std::uint32_t)) &&
-           room(token_columns_, parts_.cluster_of.size() * sizeof(std::int32_t));
+    const std::size_t vocab = parts_.cluster_of.size();
+    return bring_parts(device) && lists_.resize_at_least(device, lists) &&
+           logits_.resize_at_least(device, count_of(x_rows, columns)) &&
+           scratch_.resize_at_least(device, topk_scratch_bytes(x_rows, most_tokens(count), k)) &&
+           bitmap_.resize_at_least(device, numel(x_rows, (vocab + 31) / 32)) &&
+           token_columns_.resize_at_least(device, vocab);
 }
 
 ClustersOp DeviceClusters::list_of(const std::int32_t* chosen, int x_rows, int count, int columns) const {
@@ -180,9 +173,8 @@ void DeviceClusters::propose(const Matrix& rows, Rows<const float> x, std::span<
     auto* packed =
         space.reserve<std::int32_t>(device, space.ids, 2 * cells + static_cast<std::size_t>(x.rows));
     if (half == nullptr || packed == nullptr || !reserve(rows, x.rows, count, k) ||
-        !chosen_there_.reserve(device, std::bit_ceil(std::max<std::size_t>(chosen.size_bytes(), 4))))
+        !chosen_there_.upload(device, chosen))
         return device.set_out_of_memory("out of device memory");
-    device.upload(chosen_there_.as<void>(), chosen.data(), chosen.size_bytes());
     auto* logits = reinterpret_cast<float*>(packed + cells);
     ask(rows, half, x.rows, chosen_there_.as<std::int32_t>(), count, per_row, k, packed, logits,
         logits + cells);

@@ -1,6 +1,5 @@
 #include "kernels/head_router.h"
 
-#include <bit>
 #include <mutex>
 #include <utility>
 
@@ -31,26 +30,18 @@ void DeviceRouter::set(std::vector<float> in_bias, std::vector<float> out_bias, 
     in_bias_ = std::move(in_bias);
     out_bias_ = std::move(out_bias);
     activation_ = activation;
-    in_bias_there_ = DeviceBuffer();
-    out_bias_there_ = DeviceBuffer();
+    in_bias_there_ = {};
+    out_bias_there_ = {};
 }
 
 bool DeviceRouter::reserve(const Matrix& in, const Matrix& out, int rows) {
     Device& device = in.device();
-    const auto bring = [&](const std::vector<float>& bias, DeviceBuffer& to) {
-        if (to.as<void>() != nullptr) return true;
-        if (!to.reserve(device, bias.size() * sizeof(float))) return false;
-        device.upload(to.as<void>(), bias.data(), bias.size() * sizeof(float));
-        return true;
-    };
-    const auto room = [&](DeviceBuffer& buffer, std::size_t bytes) {
-        return buffer.reserve(device, std::bit_ceil(bytes));
-    };
-    return bring(in_bias_, in_bias_there_) && bring(out_bias_, out_bias_there_) &&
-           room(x_, count(rows, in.device_matrix().stride) * sizeof(half_t)) &&
-           room(middle_, count(rows, in.n()) * sizeof(float)) &&
-           room(middle_half_, count(rows, out.device_matrix().stride) * sizeof(half_t)) &&
-           room(scores_, count(rows, out.n()) * sizeof(float));
+    return (!in_bias_there_.empty() || in_bias_there_.upload_exact(device, in_bias_)) &&
+           (!out_bias_there_.empty() || out_bias_there_.upload_exact(device, out_bias_)) &&
+           x_.resize_at_least(device, count(rows, in.device_matrix().stride)) &&
+           middle_.resize_at_least(device, count(rows, in.n())) &&
+           middle_half_.resize_at_least(device, count(rows, out.device_matrix().stride)) &&
+           scores_.resize_at_least(device, count(rows, out.n()));
 }
 
 const float* DeviceRouter::ask(const Matrix& in, const Matrix& out, const half_t* x, int rows) {

@@ -1,7 +1,6 @@
 #include "kernels/head_shortlists.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "base/numel.h"
@@ -30,13 +29,8 @@ void DeviceShortlists::set_names(const Names& names) {
 
 bool DeviceShortlists::bring_names() {
     if (!fresh_names_) return true;
-    const auto bring = [&](const std::vector<std::int32_t>& from, DeviceBuffer& to) {
-        if (from.empty()) return true;
-        if (!to.reserve(*device_, from.size() * sizeof(std::int32_t))) return false;
-        device_->upload(to.as<void>(), from.data(), from.size() * sizeof(std::int32_t));
-        return true;
-    };
-    fresh_names_ = !(bring(tokens_of_, tokens_there_) && bring(rows_of_, rows_there_));
+    fresh_names_ =
+        !(tokens_there_.upload_exact(*device_, tokens_of_) && rows_there_.upload_exact(*device_, rows_of_));
     return !fresh_names_;
 }
 
@@ -63,15 +57,15 @@ bool DeviceShortlists::reserve_call(const Matrix& up, int rows, int size) {
     device_ = &up.device();
     vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
     const std::size_t block = block_words(rows, size, most_together(rows, size));
-    return bring_names() && block_.reserve(*device_, std::bit_ceil(block * sizeof(std::int32_t))) &&
-           scratch_.reserve(*device_, std::bit_ceil(std::max(router_scratch_bytes(rows, up.n(), size),
-                                                             topk_scratch_bytes(rows, size, max_topk))));
+    return bring_names() && block_.resize_at_least(*device_, block) &&
+           scratch_.resize_at_least(*device_, std::max(router_scratch_bytes(rows, up.n(), size),
+                                                       topk_scratch_bytes(rows, size, max_topk)));
 }
 
 bool DeviceShortlists::reserve_narrow(const Matrix& down, int rows) {
     const auto stride = padded_columns(down.n());
-    return narrow_.reserve(*device_, std::bit_ceil(count(rows, down.n()) * sizeof(float))) &&
-           narrow_half_.reserve(*device_, std::bit_ceil(count(rows, stride) * sizeof(half_t)));
+    return narrow_.resize_at_least(*device_, count(rows, down.n())) &&
+           narrow_half_.resize_at_least(*device_, count(rows, stride));
 }
 
 /// For logits of `columns` columns, and the exact head's rows of as many tokens as `listed`.
@@ -80,8 +74,8 @@ bool DeviceShortlists::reserve_exact(int rows, int columns, std::size_t listed) 
     return bitmap_.reserve(*device_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
            columns_.reserve(*device_, vocab * sizeof(std::int32_t)) &&
            size_there_.reserve(*device_, sizeof(std::int32_t)) &&
-           logits_.reserve(*device_, std::bit_ceil(count(rows, columns) * sizeof(float))) &&
-           (rows_of_.empty() || exact_rows_.reserve(*device_, std::bit_ceil(listed * sizeof(std::int32_t))));
+           logits_.resize_at_least(*device_, count(rows, columns)) &&
+           (rows_of_.empty() || exact_rows_.resize_at_least(*device_, listed));
 }
 
 bool DeviceShortlists::reserve(const Matrix& down, const Matrix& up, int rows, int size) {
@@ -238,7 +232,7 @@ void DeviceShortlists::bring(Rows<std::int32_t> ids, Rows<float> values, std::sp
     const std::size_t listed = count(rows_, size_), cells = count(rows_, k_);
     const std::size_t picked = listed + static_cast<std::size_t>(most_) + 1;
     std::vector<std::int32_t> here(picked + 2 * cells + static_cast<std::size_t>(rows_), 0);
-    if (!broken_) device_->download(here.data(), block_.as<void>(), here.size() * sizeof(std::int32_t));
+    if (!broken_) block_.download(*device_, here);
     (void)device_->synchronize();  // an error stays, and fails the next forward
     const auto from = [&](std::size_t at) { return here.begin() + static_cast<std::ptrdiff_t>(at); };
     chosen.assign(from(0), from(listed));
