@@ -74,6 +74,8 @@ class Matrix {
     Device* device_ = nullptr;
     DeviceBuffer device_data_;
     DeviceMatrix on_device_;
+    // The CPU's and the device's ops build matrices through these two. They stay until a backend owns the
+    // storage: a matrix is then a plain struct of shape, packing and storage.
     friend struct MatrixAccess;
     friend struct DeviceMatrixAccess;
 };

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/numel.h"
 #include "kernels/device_array.h"
 #include "kernels/matrix.h"
 
@@ -23,8 +24,12 @@ class RowMajorMatrix {
     Packing packing() const { return packing_; }
     bool empty() const { return n_ == 0; }
     bool on_device() const { return device_ != nullptr; }
-    const DeviceMatrix& device_matrix() const { return on_device_; }  ///< of a store on a device
-    std::size_t row_bytes() const { return row_bytes_; }              ///< bytes that reading one row moves
+    /// The device of rows with on_device().
+    Device& device() const { return *device_; }
+    const DeviceMatrix& device_matrix() const { return on_device_; }
+    std::size_t row_bytes() const { return row_bytes_; }  ///< bytes that reading one row moves
+    /// Row `row` in host memory, in the layout of kernels/cpu/matmul/row_layout.h.
+    const std::byte* row(int row) const { return data_.get() + row_offset(row, row_bytes_); }
 
   private:
     struct Free {
@@ -37,8 +42,6 @@ class RowMajorMatrix {
     Packing packing_;
     Device* device_ = nullptr;
     DeviceMatrix on_device_;
-    friend class GatheredMatrix;
-    friend struct RowMajorAccess;
 };
 
 /// y[M, ids] = x[M, K] * W[ids, K]^T for scattered rows of the store, in the order of `ids`. Each row is read

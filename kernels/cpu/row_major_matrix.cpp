@@ -95,16 +95,16 @@ RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
 
 /// Returns true if the rows are on a device, which then has memory for them.
 bool GatheredMatrix::reserve_rows(const RowMajorMatrix& store, int rows) {
-    if (store.device_ == nullptr) return false;
-    if (rows <= capacity_ && matrix_.on_device() && matrix_.k() == store.k_) return true;
+    if (!store.on_device()) return false;
+    if (rows <= capacity_ && matrix_.on_device() && matrix_.k() == store.k()) return true;
     capacity_ = round_up(rows + rows / 4, lanes);
-    DeviceMatrixAccess::reserve_rows(matrix_, *store.device_, capacity_, store.k_);
+    DeviceMatrixAccess::reserve_rows(matrix_, store.device(), capacity_, store.k());
     return true;
 }
 
 void GatheredMatrix::fill_async(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
     if (!reserve_rows(store, static_cast<int>(ids.size()))) return fill(exec, store, ids);
-    DeviceMatrixAccess::fill_async(matrix_, store.on_device_, ids, set_);
+    DeviceMatrixAccess::fill_async(matrix_, store.device_matrix(), ids, set_);
 }
 
 void GatheredMatrix::join() const {
@@ -113,29 +113,27 @@ void GatheredMatrix::join() const {
 
 void GatheredMatrix::fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
     const int n = static_cast<int>(ids.size());
-    if (reserve_rows(store, n)) return DeviceMatrixAccess::fill(matrix_, store.on_device_, ids);
-    if (n > capacity_ || matrix_.k() != store.k_ || matrix_.packing() != store.packing_) {
+    if (reserve_rows(store, n)) return DeviceMatrixAccess::fill(matrix_, store.device_matrix(), ids);
+    if (n > capacity_ || matrix_.k() != store.k() || matrix_.packing() != store.packing()) {
         capacity_ = round_up(n + n / 4, lanes);
-        matrix_ = MatrixAccess::allocate(store.packing_, capacity_, store.k_);
-        zeros_.assign(store.row_bytes_ + RowShape::alignment, std::byte{0});
+        matrix_ = MatrixAccess::allocate(store.packing(), capacity_, store.k());
+        zeros_.assign(store.row_bytes() + RowShape::alignment, std::byte{0});
     }
     MatrixAccess::set_rows(matrix_, n);
-    const RowShape shape(store.packing_, store.k_);
+    const RowShape shape(store.packing(), store.k());
     const Interleave16 interleave = interleave_for(exec);
-    split_range(exec, ceil_div(n, lanes), std::int64_t{n} * store.k_, [&](int, int begin, int end) {
+    split_range(exec, ceil_div(n, lanes), std::int64_t{n} * store.k(), [&](int, int begin, int end) {
         // A padding row is zeros. What interleave reads past a row's groups are its own scales and padding.
         const std::byte* const zeros = aligned(zeros_);
-        const auto row_address = [&](int place) {
-            return place < n ? store.data_.get() + row_offset(ids[place], store.row_bytes_) : zeros;
-        };
+        const auto row_address = [&](int place) { return place < n ? store.row(ids[place]) : zeros; };
         for (int block = begin; block < end; ++block) {
-            const BlockAddress place(matrix_.data(), store.packing_, n, store.k_, block);
+            const BlockAddress place(matrix_.data(), store.packing(), n, store.k(), block);
             auto* values = const_cast<std::uint32_t*>(place.values);
             auto* scales = const_cast<std::uint16_t*>(place.scales);
             const std::uint32_t *rows[lanes], *next[lanes];
             for (int lane = 0; lane < lanes; ++lane) {
                 assert(block * lanes + lane >= n ||
-                       (ids[block * lanes + lane] >= 0 && ids[block * lanes + lane] < store.n_));
+                       (ids[block * lanes + lane] >= 0 && ids[block * lanes + lane] < store.n()));
                 rows[lane] = reinterpret_cast<const std::uint32_t*>(row_address(block * lanes + lane));
                 // Rows are scattered, so the hardware cannot predict the next block's.
                 next[lane] = reinterpret_cast<const std::uint32_t*>(row_address((block + 1) * lanes + lane));

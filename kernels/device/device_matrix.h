@@ -8,7 +8,7 @@
 #include "kernels/matrix.h"
 #include "kernels/row_major_matrix.h"
 
-/// The ops of matrix.h, matmul.h and row_store.h for matrices that lie on a device.
+/// The ops of matrix.h, matmul.h and row_major_matrix.h for matrices that lie on a device.
 namespace draftscope::kernels {
 
 struct DeviceMatrixAccess {

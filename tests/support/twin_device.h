@@ -11,7 +11,7 @@
 
 namespace draftscope::testing {
 
-// Members of TwinDevice for each op. run() is the op's reference, in plain loops.
+// Members of TwinDevice for each op. run() is the op's reference, in plain loops (twin_*.cpp, by theme).
 #define DS_OP(name, Op)                            \
     void enqueue(const kernels::Op& op) override { \
         run(op);                                   \

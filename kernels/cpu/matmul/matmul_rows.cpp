@@ -64,7 +64,7 @@ class GatheredBlocks {
     }
 
   private:
-    const std::byte* row(int place) const { return RowMajorAccess::row(store_, ids_[place]); }
+    const std::byte* row(int place) const { return store_.row(ids_[place]); }
 
     /// Fills block `b` of the scratch from the rows at `place`. Lanes past the last row repeat it; their
     /// outputs are not stored.
@@ -110,7 +110,7 @@ constexpr int min_piece_blocks = 16;
 GatheredWork gathered_work(const GatheredKernel& kernel, const MatmulWork& work, const RowMajorMatrix& store,
                            std::span<const TokenId> ids, std::byte* scratch) {
     GatheredWork gathered;
-    gathered.store = RowMajorAccess::row(store, 0);
+    gathered.store = store.row(0);
     gathered.row_bytes = store.row_bytes();
     gathered.ids = ids.data();
     gathered.count = static_cast<int>(ids.size());
@@ -131,8 +131,8 @@ void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenI
                  Rows<float> y) {
     assert(x.cols == store.k() && y.cols == static_cast<int>(ids.size()) && x.rows == y.rows);
     if (x.rows == 0 || ids.empty()) return;
-    if (Device* device = RowMajorAccess::device(store))
-        return DeviceMatrixAccess::matmul_rows(*device, RowMajorAccess::on_device(store), ids, x, y);
+    if (store.on_device())
+        return DeviceMatrixAccess::matmul_rows(store.device(), store.device_matrix(), ids, x, y);
     const MatmulKernels& kernels = matmul_kernels_for(exec.isa());
     const MatmulBlocks kernel = blocks_kernel(kernels, store.packing());
     MatmulWork work;

@@ -24,15 +24,6 @@ struct RowShape {
     std::size_t groups, scales;
 };
 
-struct RowMajorAccess {
-    static const std::byte* row(const RowMajorMatrix& store, TokenId id) {
-        return store.data_.get() + row_offset(id, store.row_bytes_);
-    }
-    /// The device that holds the rows; null = host memory.
-    static Device* device(const RowMajorMatrix& store) { return store.device_; }
-    static const DeviceMatrix& on_device(const RowMajorMatrix& store) { return store.on_device_; }
-};
-
 Interleave16 interleave_for(const Exec& exec);
 
 /// Writes one block of a packed matrix from 16 stored rows; `values` and `scales` are the block's. Prefetches

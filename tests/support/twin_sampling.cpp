@@ -7,7 +7,7 @@
 #include "tests/support/twin_checks.h"
 #include "tests/support/twin_device.h"
 
-/// The twin's ops of a verifier on rows of logits.
+/// The references of the ops of kernels/ops/sampling.h.
 namespace draftscope::testing {
 
 using namespace kernels;
@@ -93,6 +93,7 @@ void TwinDevice::run(const SampleOp& op) {
 }
 
 /// What the host makes of the same logits, and draws by the same numbers.
+
 void TwinDevice::run(const SampleWithoutReplacementOp& op) {
     note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs, op.sizes,
          op.tokens);
@@ -197,48 +198,6 @@ void TwinDevice::run(const GatherColumnsOp& op) {
                 *row(op.logits, m * op.stride + column, 1, "logits of own columns");
         }
     }
-}
-
-void TwinDevice::run(const ListChildrenOp& op) {
-    for (int n = 0; n < op.nodes; ++n) {
-        const std::int64_t r = op.first_row + n, first = r * op.max_count;
-        const int depth = *row(op.rows.ancestor_counts, r, 1, "tail sizes") - 1;
-        RejectionNode node;
-        node.row = static_cast<std::int32_t>(r);
-        node.first_draft = static_cast<std::int32_t>(first);
-        for (int i = n + 1; i < op.nodes; ++i) {
-            if (*row(op.rows.parents, op.first_row + i, 1, "parents") != r) continue;
-            if (node.drafts == op.max_count) reject("list_drafts", "more children than said");
-            const std::int64_t at = first + node.drafts;
-            *row(op.children, at, 1, "children") = i;
-            *row(op.drafts, at, 1, "drafts") = *row(op.rows.tokens, op.first_row + i, 1, "tokens");
-            *row(op.draft_uniforms, at, 1, "uniforms") =
-                *row(op.uniforms, std::int64_t{depth} * op.max_count + node.drafts, 1, "uniforms by depth");
-            ++node.drafts;
-        }
-        const std::int32_t from = *row(op.rows.sampled_rows, r, 1, "drawn rows");
-        if (node.drafts > 0 && from < 0) reject("list_drafts", "children of a node that was not expanded");
-        node.first_prob = node.drafts == 0 ? 0 : from * op.stride;
-        node.support =
-            node.drafts == 0 || op.sizes == nullptr ? op.support : *row(op.sizes, from, 1, "sizes");
-        node.first_id =
-            node.drafts == 0 || op.id_stride == 0 ? op.first_id : op.first_id + from * op.id_stride;
-        node.uniform = *row(op.rows.uniforms, r, 1, "uniforms");
-        *row(op.out, r, 1, "residual nodes") = node;
-    }
-}
-
-void TwinDevice::run(const FollowAcceptedOp& op) {
-    int at = 0, count = 0;
-    while (true) {
-        *row(op.path, count++, 1, "path") = at;
-        const std::int64_t r = op.first_row + at;
-        const int kept = *row(op.accepted, r, 1, "accepted");
-        if (kept < 0) break;
-        if (count == op.width) reject("accept_drafts", "deeper than its rows are wide");
-        at = *row(op.children, r * op.max_count + kept, 1, "children");
-    }
-    *row(op.count, 0, 1, "path's count") = count;
 }
 
 void TwinDevice::run(const RankOp& op) {
@@ -349,39 +308,6 @@ void TwinDevice::run(const RejectionSampleOp& op) {
         *row(op.bonus, n, 1, "residual bonus") = bonus;
         *row(op.bonus_logits, n, 1, "residual bonus logits") = bonus < 0 ? 0.0f : logits[bonus];
     }
-}
-
-void TwinDevice::run(const AcceptTypicalOp& op) {
-    note("accept_typical", op.first_row, op.nodes, op.draft_logits, op.entropies, op.path);
-    if (op.nodes < 1 || op.nodes > max_candidates + 1) reject("accept_typical", "nodes");
-    std::vector<double> likelihood(size(op.nodes), 0.0);
-    std::vector<bool> accepted(size(op.nodes), false);
-    std::vector<int> parents(size(op.nodes), -1), depths(size(op.nodes), 0);
-    accepted[0] = true;
-    int best = 0;
-    for (int i = 1; i < op.nodes; ++i) {
-        const int row_above = *row(op.rows.parents, op.first_row + i, 1, "parents");
-        const int parent = row_above - op.first_row;
-        if (parent < 0 || parent >= i) reject("accept_typical", "a parent behind its child");
-        parents[size(i)] = parent;
-        depths[size(i)] = depths[size(parent)] + 1;
-        if (!accepted[size(parent)]) continue;
-        const float logit = *row(op.draft_logits, op.first_row + i, 1, "draft logits");
-        const float norm = *row(op.log_norm, row_above, 1, "log_norm");
-        if (op.min_logit != nullptr && !(logit >= *row(op.min_logit, row_above, 1, "lowest"))) continue;
-        const auto p = static_cast<double>(std::min(std::exp(logit * op.inv_temperature - norm), 1.0f));
-        const auto entropy = static_cast<double>(*row(op.entropies, row_above, 1, "entropies"));
-        if (!(p > std::min(op.epsilon, op.delta * std::exp(-entropy)))) continue;
-        accepted[size(i)] = true;
-        likelihood[size(i)] = likelihood[size(parent)] + std::log(p);
-        const bool deeper = depths[size(i)] > depths[size(best)];
-        if (deeper || (depths[size(i)] == depths[size(best)] && likelihood[size(i)] > likelihood[size(best)]))
-            best = i;
-    }
-    const int count = depths[size(best)] + 1;
-    std::int32_t* path = row(op.path, 0, size(count), "path");
-    for (int at = best, i = count - 1; i >= 0; at = parents[size(at)], --i) path[i] = at;
-    *row(op.count, 0, 1, "path's count") = count;
 }
 
 }  // namespace draftscope::testing

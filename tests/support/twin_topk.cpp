@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/twin_checks.h"
+#include "tests/support/twin_device.h"
+
+/// The references of the ops of kernels/ops/topk.h.
+namespace draftscope::testing {
+
+using namespace kernels;
+
+void TwinDevice::run(const TopKOp& op) {
+    note("select", op.logits, op.stride, op.rows, op.support, op.k, op.ids, op.values, op.logsumexp,
+         op.scratch, op.own, op.columns, op.run_ends, op.run_shifts, op.runs, op.column_rows, op.row_tokens);
+    if (op.k < 1 || op.k > max_topk) reject("select", "k");
+    (void)inside(op.scratch, topk_scratch_bytes(op.rows, op.support, op.k), "select scratch");
+    for (int m = 0; m < op.rows; ++m) {
+        std::vector<float> values(size(op.support), lowest);
+        std::vector<bool> counts(size(op.support), true);
+        std::vector<int> names(size(op.support));
+        std::iota(names.begin(), names.end(), 0);
+        for (int i = 0; i < op.support; ++i) {
+            std::int64_t column = i;
+            if (op.run_ends != nullptr) {
+                int run = 0;
+                while (run < op.runs && *row(op.run_ends, std::int64_t{m} * op.runs + run, 1, "runs") <= i)
+                    ++run;
+                counts[size(i)] = run < op.runs;
+                if (run == op.runs) continue;
+                column = i + *row(op.run_shifts, std::int64_t{m} * op.runs + run, 1, "run shifts");
+                names[size(i)] =
+                    *row(op.row_tokens, *row(op.column_rows, column, 1, "column rows"), 1, "row tokens");
+            } else if (op.own != nullptr) {
+                const int token = *row(op.own, m * op.own_stride + i, 1, "own");
+                counts[size(i)] = token >= 0;
+                if (token < 0) continue;
+                names[size(i)] = token;
+                if (op.columns != nullptr) column = *row(op.columns, token, 1, "columns");
+            }
+            values[size(i)] = *row(op.logits, m * op.stride + column, 1, "logits");
+        }
+        std::vector<int> order;
+        for (int i = 0; i < op.support; ++i)
+            if (counts[size(i)]) order.push_back(i);
+        std::sort(order.begin(), order.end(), [&](int a, int b) {
+            return better(values[size(a)], names[size(a)], values[size(b)], names[size(b)]);
+        });
+        double sum = 0;
+        const float most = order.empty() ? 0.0f : values[size(order[0])];
+        for (const int i : order)
+            if (values[size(i)] == values[size(i)])
+                sum += std::exp(static_cast<double>(values[size(i)] - most));
+        for (int i = 0; i < op.k; ++i) {
+            const bool there = i < static_cast<int>(order.size());
+            *row(op.ids, std::int64_t{m} * op.k + i, 1, "ids") = there ? names[size(order[size(i)])] : -1;
+            *row(op.values, std::int64_t{m} * op.k + i, 1, "values") =
+                there ? values[size(order[size(i)])] : lowest;
+        }
+        *row(op.logsumexp, m, 1, "logsumexp") = static_cast<float>(static_cast<double>(most) + std::log(sum));
+    }
+}
+
+void TwinDevice::run(const MatmulTopKOp& op) {
+    note("head", op.weights.data, op.weights.n, op.x, op.rows, op.support, op.k, op.bias, op.ids, op.values,
+         op.logsumexp, op.scratch);
+    if (op.k < 1 || op.k > max_topk || op.k > op.support || op.support > op.weights.n)
+        reject("head", "k or support");
+    (void)inside(op.scratch, matmul_topk_scratch_bytes(op.rows, op.support, op.k), "head scratch");
+    const auto stride = size(op.weights.stride);
+    const half_t* all = at(op.weights.data, size(op.weights.n) * stride, "head weights");
+    std::vector<float> logits(size(op.support));
+    std::vector<int> order(size(op.support));
+    for (int m = 0; m < op.rows; ++m) {
+        const half_t* x = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "head x");
+        for (int n = 0; n < op.support; ++n) {
+            double sum = op.bias == nullptr ? 0.0 : static_cast<double>(*row(op.bias, n, 1, "head bias"));
+            for (std::size_t k = 0; k < stride; ++k)
+                sum += static_cast<double>(value_of(x[k])) *
+                       static_cast<double>(value_of(all[size(n) * stride + k]));
+            logits[size(n)] = static_cast<float>(sum);
+        }
+        std::iota(order.begin(), order.end(), 0);
+        std::sort(order.begin(), order.end(),
+                  [&](int a, int b) { return better(logits[size(a)], a, logits[size(b)], b); });
+        double sum = 0;
+        for (const float logit : logits)
+            if (logit == logit) sum += std::exp(static_cast<double>(logit - logits[size(order[0])]));
+        for (int i = 0; i < op.k; ++i) {
+            *row(op.ids, std::int64_t{m} * op.k + i, 1, "head ids") = order[size(i)];
+            *row(op.values, std::int64_t{m} * op.k + i, 1, "head values") = logits[size(order[size(i)])];
+        }
+        *row(op.logsumexp, m, 1, "head sums") =
+            static_cast<float>(static_cast<double>(logits[size(order[0])]) + std::log(sum));
+    }
+}
+
+void TwinDevice::run(const TopKSetOp& op) {
+    note("top_set", op.x, op.stride, op.rows, op.columns, op.k, op.ids);
+    for (int m = 0; m < op.rows; ++m) {
+        const float* x = row(op.x, m * op.stride, size(op.columns), "top_set x");
+        std::vector<int> order(size(op.columns));
+        std::iota(order.begin(), order.end(), 0);
+        std::sort(order.begin(), order.end(), [&](int a, int b) { return better(x[a], a, x[b], b); });
+        std::sort(order.begin(), order.begin() + op.k);
+        std::copy_n(order.begin(), op.k, row(op.ids, std::int64_t{m} * op.k, size(op.k), "top_set ids"));
+    }
+}
+
+void TwinDevice::run(const MatmulTopKSetOp& op) {
+    note("router", op.weights.data, op.weights.n, op.x, op.rows, op.k, op.ids, op.scratch);
+    const int n = op.weights.n;
+    if (!can_route(n, op.k)) reject("router", "shape");
+    auto* scratch = static_cast<std::byte*>(op.scratch);
+    (void)inside(scratch, router_scratch_bytes(op.rows, n, op.k), "router scratch");
+    MatmulOp product;
+    product.weights = op.weights;
+    product.x = op.x;
+    product.rows = op.rows;
+    product.y = reinterpret_cast<float*>(scratch);
+    product.y_stride = n;
+    matmul(product);
+    topk_set({product.y, n, op.rows, n, op.k, op.ids});
+}
+
+void TwinDevice::run(const BucketTopMOp& op) {
+    note("striped", op.scores, op.stride, op.rows, op.columns, op.buckets, op.m, op.ids);
+    for (int m = 0; m < op.rows; ++m) {
+        const float* scores = row(op.scores, m * op.stride, size(op.columns), "scores");
+        for (int b = 0; b < op.buckets; ++b) {
+            std::vector<int> mine;
+            for (int c = b; c < op.columns; c += op.buckets) mine.push_back(c);
+            std::sort(mine.begin(), mine.end(),
+                      [&](int x, int y) { return better(scores[x], x, scores[y], y); });
+            std::int32_t* ids =
+                row(op.ids, (std::int64_t{m} * op.buckets + b) * op.m, size(op.m), "striped ids");
+            for (int i = 0; i < op.m; ++i) ids[i] = i < static_cast<int>(mine.size()) ? mine[size(i)] : -1;
+        }
+    }
+}
+
+}  // namespace draftscope::testing
