@@ -144,7 +144,7 @@ class CudaDeviceImpl final : public CudaDevice {
         if (options_.arena)
             arena_.release(data);
         else
-            give(data);
+            free_memory(data);
     }
 
     void upload(void* to, const void* from, std::size_t bytes) override {
