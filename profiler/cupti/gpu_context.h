@@ -31,6 +31,11 @@ class GpuPhaseStack : public RangeSink {
 class TeeRangeSink : public RangeSink {
   public:
     TeeRangeSink(RangeSink* first, RangeSink* second) : first_(first), second_(second) {}
+    /// Returns the sink to listen with: this one, the only listener, or null without listeners.
+    RangeSink* sink() {
+        if (first_ != nullptr && second_ != nullptr) return this;
+        return first_ != nullptr ? first_ : second_;
+    }
     void open(const SpanEvent& opening) override {
         if (first_ != nullptr) first_->open(opening);
         if (second_ != nullptr) second_->open(opening);

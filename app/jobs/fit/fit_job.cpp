@@ -7,6 +7,7 @@
 
 #include "app/jobs/fit/ranking_fit.h"
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/resolve/run_drafter.h"
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/did_you_mean.h"
@@ -123,16 +124,8 @@ Result<fit::Ranking> load_or_count(const FitConfig& config, const fit::Recording
     return ranking;
 }
 
-std::uint64_t number_of(const std::string& hex) {
-    return hex.empty() ? 0 : std::strtoull(hex.c_str(), nullptr, 16);
-}
-
-/// Sets the target that the weights file is for. Recordings of other programs may lack the tokenizer hash
-/// that runs check.
-Status set_target(const DecodeRecording& recording, const std::string& model, HeadWeights& weights) {
-    const RecordedTarget& target = recording.info().target;
-    weights.target = target.name;
-    weights.tokenizer = number_of(target.tokenizer_hash);
+/// Sets the target that the weights file is for, if the recording lacks the tokenizer hash that runs check.
+Status complete_target(const std::string& model, HeadWeights& weights) {
     if (weights.tokenizer != 0 || model.empty()) return {};
     DS_ASSIGN(const ModelFile file, open_model_file(model));
     if (file.tokenizer == nullptr) return {};
@@ -155,22 +148,13 @@ Status load(const FitConfig& config, const FitHooks& hooks, FitData& fit_data, F
     const std::string model = fit_data.first().weights_path().empty() ? run.config.model : config.model;
     DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.exec, precision));
     report_progress("loading drafter " + run.drafter_id);
-    const std::string spec =
-        run.drafter_path.empty() ? run.drafter_id : run.drafter_id + ":" + run.drafter_path;
-    DS_ASSIGN(fit_data.drafter, make_drafter(spec, run.drafter_path, *fit_data.target, *fit_data.exec));
+    DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.exec));
     DS_TRY(check_tree(*fit_data.drafter, run.tree));
     if (!fit_data.drafter->uses_head())
         return bad_input("--drafter {}: has no LM head to fit", run.drafter_id);
     HeadWeights& weights = fit_data.weights;
-    weights.lm_head = fit_data.drafter->own_lm_head() != nullptr ? fit_data.drafter->own_lm_head()
-                                                                 : &fit_data.target->lm_head();
-    weights.row_ids = fit_data.drafter->own_lm_head_ids();
-    weights.always_active = info.target.eos;
-    weights.vocab = info.target.tokens;
-    weights.hidden = info.target.hidden;
-    weights.drafter_bytes = static_cast<double>(fit_data.drafter->weight_bytes());
-    DS_TRY(set_target(fit_data.first(), model, weights));
-    weights.drafter = run.drafter_id;
+    weights = head_weights(run, *fit_data.drafter, *fit_data.target, info.target);
+    DS_TRY(complete_target(model, weights));
     DS_ASSIGN(weights.drafter_hash, checkpoint_hash(run.drafter_path));
     DS_ASSIGN(fit_data.ranking, load_or_count(config, fit_data.recordings));
     fit_data.tree = run.tree;

@@ -5,11 +5,10 @@
 
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/resolve.h"
+#include "app/jobs/resolve/run_drafter.h"
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "engine/draft/drafter.h"
-#include "engine/draft/drafter_files.h"
-#include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
 #include "engine/recording/recorded_target.h"
 
@@ -48,29 +47,6 @@ RunConfig make_run_config(const ReplayConfig& config, const DecodeRecording& rec
 Result<kernels::Precision> choose_precision(const ResolvedRun& run, const RecordingInfo& info) {
     if (run.precision) return *run.precision;
     return kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
-}
-
-std::uint64_t parse_hash(const std::string& hex) {
-    return hex.empty() ? 0 : std::strtoull(hex.c_str(), nullptr, 16);
-}
-
-HeadWeights head_weights(const ReplayData& replay_data, const Drafter& drafter, const ResolvedRun& run) {
-    const RecordedTarget& target = replay_data.recording->info().target;
-    HeadWeights weights;
-    weights.lm_head =
-        drafter.own_lm_head() != nullptr ? drafter.own_lm_head() : &replay_data.target->lm_head();
-    weights.always_active = target.eos;
-    weights.row_ids = drafter.own_lm_head_ids();
-    weights.vocab = target.tokens;
-    weights.hidden = weights.lm_head->k();
-    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
-    weights.target = target.name;
-    weights.tokenizer = parse_hash(target.tokenizer_hash);
-    weights.drafter = run.drafter_id;
-    // Without a checkpoint hash, weights of any drafter of this type are accepted.
-    if (const auto hash = checkpoint_hash(parse_drafter_path(run.drafter_path)); hash.ok())
-        weights.drafter_hash = *hash;
-    return weights;
 }
 
 Result<std::unique_ptr<LmHead>> load_head(const ResolvedRun& run, const HeadWeights& weights,
@@ -152,17 +128,15 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
         if (hooks.on_progress) hooks.on_progress(-1, what);
     };
     report_progress("loading drafter " + first.drafter_id);
-    const std::string spec =
-        first.drafter_path.empty() ? first.drafter_id : first.drafter_id + ":" + first.drafter_path;
-    DS_ASSIGN(const auto drafter,
-              make_drafter(spec, first.drafter_path, *replay_data.target, *replay_data.exec));
+    DS_ASSIGN(const auto drafter, load_drafter(first, *replay_data.target, *replay_data.exec));
     DS_TRY(check_tree(*drafter, first.tree));
     DS_TRY(check_recording_features(*replay_data.recording, *drafter, first.drafter_id));
     std::vector<std::unique_ptr<LmHead>> heads;
     std::vector<ReplayHead> replay_heads;
     std::vector<std::size_t> places = group.heads;
     if (drafter->uses_head()) {
-        const HeadWeights weights = head_weights(replay_data, *drafter, first);
+        const HeadWeights weights =
+            head_weights(first, *drafter, *replay_data.target, replay_data.recording->info().target);
         for (const std::size_t i : group.heads) {
             report_progress("preparing head " + to_text(*runs[i].head));
             DS_ASSIGN(auto head, load_head(runs[i], weights, *replay_data.exec));

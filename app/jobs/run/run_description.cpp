@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/jobs/run/tree_autotuner.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "capture/run_setting.h"
 #include "engine/draft/drafter_files.h"
@@ -17,10 +18,36 @@
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
+#include "kernels/device.h"
+#include "profiler/machine/machine.h"
 
 namespace draftscope {
 
 namespace {
+
+/// Returns a hash of the contents of weights: 16 hexadecimal digits over samples of a file, or of every
+/// weights file of a folder. For a synthetic model, returns its spec; "" if there is no path or it can't be
+/// read.
+std::string hash_contents(const std::string& path) {
+    if (path.empty() || is_synthetic_model(path)) return path;
+    namespace fs = std::filesystem;
+    std::error_code error;
+    std::vector<std::string> files;
+    for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+        const std::string kind = at->path().extension().string();
+        if (kind == ".safetensors" || kind == ".bin" || kind == ".pt" || kind == ".gguf")
+            files.push_back(at->path().string());
+    }
+    if (files.empty()) files = {path};
+    std::sort(files.begin(), files.end());
+    std::string hashes;
+    for (const std::string& file : files) {
+        const auto hash = checkpoint_hash(file);
+        if (!hash.ok()) return {};
+        hashes += *hash;
+    }
+    return files.size() == 1 ? hashes : fmt::format("{:016x}", fnv1a(hashes));
+}
 
 /// Returns the origin of a fitted head's weights; null for other heads.
 nlohmann::json artefact_json(const ResolvedRun& run) {
@@ -80,10 +107,11 @@ nlohmann::json known_or_null(const std::string& text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
 
-}  // namespace
-
-std::string config_json(const RunDescription& about) {
-    const ResolvedRun& run = about.run;
+/// Returns `config_json` of the run's database row.
+std::string config_json(const RunPlan& plan, const ModelCache& models, const TierChoice& tier) {
+    const ResolvedRun& run = plan.run;
+    const LmHead* head = plan.baseline ? nullptr : models.head();
+    const auto shadows = plan.baseline ? std::span<const ShadowHead>() : models.shadows();
     const RunConfig& c = run.config;
     const DrafterInfo drafter = drafter_traits(c.drafter);
     nlohmann::json document = {
@@ -92,12 +120,12 @@ std::string config_json(const RunDescription& about) {
         {"model_hash", known_or_null(hash_contents(c.model))},
         {"drafter_hash", drafter_hash(run.drafter_path)},
         {"head_hash", run.head ? head_hash(run.artefacts) : nlohmann::json()},
-        {"tokenizer_fingerprint", fmt::format("{:016x}", about.tokenizer.fingerprint())},
+        {"tokenizer_fingerprint", fmt::format("{:016x}", models.target().tokenizer()->fingerprint())},
         {"drafter", c.drafter},
         {"head", c.head},
         {"head_artefact", artefact_json(run)},
-        {"head_streamed_bytes", streamed_json(run, about.head, about.shadows)},
-        {head_traits_key, traits_json(run, about.head, about.shadows)},
+        {"head_streamed_bytes", streamed_json(run, head, shadows)},
+        {head_traits_key, traits_json(run, head, shadows)},
         {"tree", to_text(run.tree)},
         {"tree_auto", run.auto_tree ? to_json(run.forecasts) : nlohmann::json()},
         {"temperature", c.temperature},
@@ -112,8 +140,8 @@ std::string config_json(const RunDescription& about) {
         {"acceptance", c.acceptance},
         {"batch", c.batch},
         {"pin", c.pin},
-        {"tier_asked", to_text(about.tier.requested)},
-        {"tier_note", about.tier.why},
+        {"tier_asked", to_text(tier.requested)},
+        {"tier_note", tier.why},
         {"max_new", c.max_new},
         {"ignore_eos", c.ignore_eos},
         {"raw", c.raw},
@@ -122,54 +150,45 @@ std::string config_json(const RunDescription& about) {
         {"stratify", c.balanced},
         {"shadow", c.shadow},
         {"calibration_rounds", c.calibration_rounds}};
-    if (about.baseline) document[std::string(role_key)] = baseline_role;
+    if (plan.baseline) document[std::string(role_key)] = baseline_role;
     return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-ResolvedRun make_plain_run(const ResolvedRun& run, std::size_t conversations) {
-    ResolvedRun plain = run;
-    plain.drafter_id = plain_drafter;
-    plain.drafter_path.clear();
-    plain.head.reset();
-    plain.artefacts = {};
-    plain.forecasts.clear();
-    plain.auto_tree = false;
-    plain.acceptance.reset();
-    RunConfig& config = plain.config;
-    // With simulated acceptance the text is meaningless, so plain decoding ignores end-of-text tokens as
-    // well.
-    config.ignore_eos = config.ignore_eos || run.acceptance.has_value();
-    config.acceptance = RunConfig().acceptance;
-    config.drafter = plain_drafter;
-    config.head = RunConfig().head;
-    config.artefacts.clear();
-    config.tree.clear();
-    config.shadow.clear();
-    config.calibration_rounds = 0;
-    config.baseline = 0;
-    if (!config.balanced && !config.prompts_file.empty()) config.limit = static_cast<int>(conversations);
-    return plain;
-}
+}  // namespace
 
-std::string hash_contents(const std::string& path) {
-    if (path.empty() || is_synthetic_model(path)) return path;
-    namespace fs = std::filesystem;
-    std::error_code error;
-    std::vector<std::string> files;
-    for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-        const std::string kind = at->path().extension().string();
-        if (kind == ".safetensors" || kind == ".bin" || kind == ".pt" || kind == ".gguf")
-            files.push_back(at->path().string());
-    }
-    if (files.empty()) files = {path};
-    std::sort(files.begin(), files.end());
-    std::string hashes;
-    for (const std::string& file : files) {
-        const auto hash = checkpoint_hash(file);
-        if (!hash.ok()) return {};
-        hashes += *hash;
-    }
-    return files.size() == 1 ? hashes : fmt::format("{:016x}", fnv1a(hashes));
+RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierChoice& tier,
+                    const std::string& frontend, RowId id) {
+    const ResolvedRun& run = plan.run;
+    const RunConfig& config = run.config;
+    kernels::Exec& exec = models.exec();
+    RunRow row;
+    row.id = id;
+    row.started_monotonic = monotonic_ns();
+    row.started_utc = utc_text(utc_ns()).text;
+    row.frontend = frontend;
+    row.target = models.target().config().name;
+    row.synthetic = is_synthetic_model(config.model);
+    row.drafter = run.drafter_id;
+    const bool drafts = find_drafter(run.drafter_id)->drafts;
+    row.head = models.head() != nullptr && drafts ? to_text(*run.head) : std::string();
+    row.tree = drafts ? to_text(run.tree) : std::string("none");
+    row.name = row.head.empty() ? row.drafter : row.drafter + " x " + row.head;
+    row.verify = to_text(run.verify);
+    row.temperature = config.temperature;
+    row.seed = config.seed;
+    row.batch = config.batch;
+    row.backend = config.backend;
+    row.numerics = config.numerics;
+    if (run.acceptance) row.acceptance = "replayed";
+    row.threads = exec.threads();
+    row.precision = std::string(kernels::to_text(models.target().precision()));
+    if (exec.device() != nullptr && exec.device()->dtype() == kernels::Float16Kind::f16)
+        row.precision = "f16";
+    row.vocab_id = models.vocabulary().vocab->id;
+    row.tier = std::string(to_text(tier.used));
+    row.config_json = config_json(plan, models, tier);
+    row.machine_json = to_json(models.machine());
+    return row;
 }
 
 }  // namespace draftscope

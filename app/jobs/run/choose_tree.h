@@ -1,0 +1,14 @@
+#pragma once
+
+#include "app/jobs/run/model_cache.h"
+#include "app/jobs/run/run_plan.h"
+
+namespace draftscope {
+
+/// --tree auto and quick: sets the tree of `plan` to the one with the best forecast, and under --head auto
+/// its head. Without a forecast the defaults apply. Quick sets drafter none if plain decoding is forecast to
+/// be faster. The models of the choice are loaded afterwards.
+Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const RunHooks& hooks,
+                   RunReport& report);
+
+}  // namespace draftscope

@@ -1,0 +1,128 @@
+#include "app/jobs/run/run_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/jobs/resolve/artefacts.h"
+#include "base/log.h"
+#include "capture/head_traits.h"
+#include "capture/run_setting.h"
+#include "engine/draft/registry.h"
+#include "engine/heads/artefact.h"
+
+namespace draftscope {
+namespace {
+
+void keep_window(std::vector<Conversation>& conversations, const RunHooks& hooks) {
+    const auto first = std::min(static_cast<std::size_t>(hooks.first_conversation), conversations.size());
+    conversations.erase(conversations.begin(), conversations.begin() + static_cast<std::ptrdiff_t>(first));
+    if (hooks.conversations > 0 && conversations.size() > static_cast<std::size_t>(hooks.conversations))
+        conversations.resize(hooks.conversations);
+}
+
+}  // namespace
+
+Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks) {
+    RunPlan plan;
+    DS_ASSIGN(plan.run, resolve_run(config));
+    const RunConfig& resolved = plan.run.config;
+    if (resolved.prompts_file.empty()) {
+        plan.conversations = {Conversation{"0", "", {resolved.prompt}}};
+    } else {
+        DS_ASSIGN(plan.conversations,
+                  read_prompt_file(resolved.prompts_file, resolved.limit, resolved.balanced));
+    }
+    keep_window(plan.conversations, hooks);
+    return plan;
+}
+
+std::size_t RunPlan::prompts() const {
+    std::size_t sum = 0;
+    for (const Conversation& conversation : conversations) sum += conversation.turns.size();
+    return sum;
+}
+
+bool RunPlan::wants_baseline() const {
+    return run.config.baseline > 0 && find_drafter(run.drafter_id)->drafts;
+}
+
+RunPlan RunPlan::make_baseline() const {
+    RunPlan plain{run, conversations, true};
+    plain.conversations.resize(std::min(conversations.size(), static_cast<std::size_t>(run.config.baseline)));
+    ResolvedRun& settings = plain.run;
+    settings.drafter_id = plain_drafter;
+    settings.drafter_path.clear();
+    settings.head.reset();
+    settings.artefacts = {};
+    settings.forecasts.clear();
+    settings.auto_tree = false;
+    settings.acceptance.reset();
+    RunConfig& config = settings.config;
+    // With simulated acceptance the text is meaningless, so plain decoding ignores end-of-text tokens as
+    // well.
+    config.ignore_eos = config.ignore_eos || run.acceptance.has_value();
+    config.acceptance = RunConfig().acceptance;
+    config.drafter = plain_drafter;
+    config.head = RunConfig().head;
+    config.artefacts.clear();
+    config.tree.clear();
+    config.shadow.clear();
+    config.calibration_rounds = 0;
+    config.baseline = 0;
+    if (!config.balanced && !config.prompts_file.empty())
+        config.limit = static_cast<int>(plain.conversations.size());
+    return plain;
+}
+
+RunConfig RunPlan::chosen_config() const {
+    RunConfig config = run.config;
+    const bool drafts = find_drafter(run.drafter_id)->drafts;
+    if (!drafts) config.drafter = run.drafter_id;
+    config.head = drafts && run.head ? to_text(*run.head) : RunConfig().head;
+    config.tree = drafts ? to_text(run.tree) : RunConfig().tree;
+    return config;
+}
+
+DecodeOptions RunPlan::decode_options(std::span<const ShadowHead> shadows) const {
+    const RunConfig& config = run.config;
+    DecodeOptions options;
+    options.tree = run.tree;
+    options.sampling = {config.temperature, config.top_p, config.top_k, config.seed};
+    options.verify = run.verify;
+    options.batch = config.batch;
+    options.rounds_there = config.gpu_rounds;
+    options.max_new = config.max_new;
+    options.acceptance = run.acceptance;
+    // With simulated acceptance the text is meaningless, including its end-of-text tokens.
+    options.ignore_eos = config.ignore_eos || run.acceptance.has_value();
+    // A full head as a shadow head measures more than a few calibration rounds.
+    const bool has_full_shadow =
+        std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return is_full_head(s.text); });
+    options.calibration_rounds = has_full_shadow || run.acceptance ? 0 : config.calibration_rounds;
+    options.shadows.assign(shadows.begin(), shadows.end());
+    return options;
+}
+
+ConversationFeed::Settings RunPlan::feed_settings() const {
+    return {.raw = run.config.raw,
+            .first_turns = false,
+            .whole_answers = run.config.batch > 1,
+            .suite = std::filesystem::path(run.config.prompts_file).stem().string()};
+}
+
+Status warn_of_overlap(const RunPlan& plan) {
+    if (!plan.run.head) return {};
+    std::vector<std::string> hashes;
+    for (const Conversation& conversation : plan.conversations)
+        hashes.push_back(prompt_hash(conversation.turns.front()));
+    const auto warn = [&](const ResolvedRun& run) {
+        const std::string warning = overlap_warning(*run.head, run.artefacts, hashes, "the run");
+        if (!warning.empty()) log_warning("{}", warning);
+    };
+    warn(plan.run);
+    DS_ASSIGN(const std::vector<ResolvedShadow> shadows, resolve_shadows(plan.run));
+    for (const ResolvedShadow& shadow : shadows) warn(shadow.run);
+    return {};
+}
+
+}  // namespace draftscope

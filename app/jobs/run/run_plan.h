@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "app/jobs/resolve/resolve.h"
+#include "app/jobs/run/conversation_feed.h"
+#include "app/jobs/run/prompt_file.h"
+#include "app/jobs/run/run_job.h"
+#include "base/result.h"
+#include "engine/decode/session.h"
+
+namespace draftscope {
+
+/// What a request resolves to: the settings and conversations of one run of the capture.
+struct RunPlan {
+    ResolvedRun run;
+    std::vector<Conversation> conversations;
+    bool baseline = false;  ///< the autoregressive reference of the run that follows
+
+    std::size_t prompts() const;  ///< turns of all conversations
+    bool wants_baseline() const;
+    /// Returns the plan that decodes the first conversations without a drafter.
+    RunPlan make_baseline() const;
+    /// Returns the config with the choice of --tree auto or quick, as a user would write it.
+    RunConfig chosen_config() const;
+    DecodeOptions decode_options(std::span<const ShadowHead> shadows) const;
+    ConversationFeed::Settings feed_settings() const;
+};
+
+/// Resolves `config` and reads its prompts. `hooks` may select a range of the conversations.
+Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks);
+
+/// Warns if a head of the run was fitted on some of its prompts.
+Status warn_of_overlap(const RunPlan& plan);
+
+}  // namespace draftscope

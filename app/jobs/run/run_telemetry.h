@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+
+#include "app/jobs/run/gpu_row_sinks.h"
+#include "app/jobs/run/nvtx_row_sink.h"
+#include "base/phase.h"
+#include "profiler/cupti/gpu_context.h"
+#include "profiler/nvtx/nvtx_mirror.h"
+
+namespace draftscope {
+
+/// What measures one run at its tier: the phase recorder, its listeners, and the sinks that add rows for GPU
+/// work, counters and NVTX ranges. Not movable, as its parts refer to each other.
+class RunTelemetry {
+  public:
+    /// Rows are pushed to `next`. `counters` is set at tier T3 only.
+    RunTelemetry(const RunRow& row, RowIds& ids, RecordSink& next, CounterSession* counters);
+    RunTelemetry(const RunTelemetry&) = delete;
+    RunTelemetry& operator=(const RunTelemetry&) = delete;
+
+    PhaseRecorder& phases() { return phases_; }
+    /// Returns the sink for the run's records.
+    RecordSink& sink();
+    /// Call after the engine's last record. Waits for pending measurements and pushes their rows.
+    void finish();
+
+  private:
+    PhaseRecorder phases_;
+    NvtxMirror mirror_;
+    GpuPhaseStack gpu_phases_;
+    TeeRangeSink listeners_;
+    NvtxRowSink nvtx_rows_;
+    std::optional<GpuRowSink> gpu_rows_;          ///< tiers T1 and T2
+    std::optional<CounterRowSink> counter_rows_;  ///< tier T3
+};
+
+}  // namespace draftscope
