@@ -94,44 +94,42 @@ Dense unpack_rows(const kernels::Matrix& matrix, int rows) {
 }
 
 /// The rows of the drafter's LM head that a fitted head approximates, and the target's rows of the same
-/// tokens.
+/// tokens. The teacher refers to the matrices, so the object stays where its factory makes it.
 struct ApproximationTarget {
-    Teacher teacher;
     std::vector<TokenId> ids;  ///< token of each row, ascending; empty = row i is token i
     kernels::Matrix target_part, drafter_part;
+    Teacher teacher;
+
+    ApproximationTarget() = default;
+    ApproximationTarget(const ApproximationTarget&) = delete;
+    ApproximationTarget& operator=(const ApproximationTarget&) = delete;
 };
 
 /// The complete head: every real token, or those of a drafter's own trimmed head.
-ApproximationTarget make_full_target(const FitInputs& in) {
-    ApproximationTarget result;
+std::unique_ptr<const ApproximationTarget> make_full_target(const FitInputs& in) {
+    auto result = std::make_unique<ApproximationTarget>();
     const HeadWeights& weights = in.weights;
-    result.teacher.drafter_rows = weights.lm_head;
     if (weights.row_ids.empty()) {
-        result.teacher.target_rows = &in.target_head;
-        result.teacher.support = weights.vocab;
+        result->teacher = {
+            .target_rows = &in.target_head, .drafter_rows = weights.lm_head, .support = weights.vocab};
         return result;
     }
-    result.ids.assign(weights.row_ids.begin(), weights.row_ids.end());
-    result.teacher.support = static_cast<int>(result.ids.size());
-    result.target_part = in.target_head.gather_rows(in.exec, result.ids);
+    result->ids.assign(weights.row_ids.begin(), weights.row_ids.end());
+    result->target_part = in.target_head.gather_rows(in.exec, result->ids);
+    result->teacher = {&result->target_part, weights.lm_head, static_cast<int>(result->ids.size())};
     return result;
 }
 
 /// The kept tokens of a trimmed head.
-ApproximationTarget make_trimmed_target(const FitInputs& in, std::vector<TokenId> ids) {
-    ApproximationTarget result;
-    result.ids = std::move(ids);
-    result.teacher.support = static_cast<int>(result.ids.size());
-    result.target_part = in.target_head.gather_rows(in.exec, result.ids);
-    result.drafter_part =
-        in.weights.lm_head->gather_rows(in.exec, lm_head_row_indices(in.weights, result.ids));
+std::unique_ptr<const ApproximationTarget> make_trimmed_target(const FitInputs& in,
+                                                               std::vector<TokenId> ids) {
+    auto result = std::make_unique<ApproximationTarget>();
+    result->ids = std::move(ids);
+    result->target_part = in.target_head.gather_rows(in.exec, result->ids);
+    result->drafter_part =
+        in.weights.lm_head->gather_rows(in.exec, lm_head_row_indices(in.weights, result->ids));
+    result->teacher = {&result->target_part, &result->drafter_part, static_cast<int>(result->ids.size())};
     return result;
-}
-
-/// Points the teacher at members of the struct; call it at the struct's final address.
-void set_teacher_rows(ApproximationTarget& a) {
-    if (!a.target_part.empty()) a.teacher.target_rows = &a.target_part;
-    if (!a.drafter_part.empty()) a.teacher.drafter_rows = &a.drafter_part;
 }
 
 Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const Hooks& hooks) {
@@ -178,14 +176,14 @@ std::vector<std::int32_t> to_i32(std::span<const TokenId> ids) {
 
 /// A head being fitted. Its student trains the weights in place, so the object must not move.
 struct HeadBeingFitted {
-    ApproximationTarget head;
+    std::unique_ptr<const ApproximationTarget> target;
     LowRankWeights factors;  ///< for slimspec and specvocab
     Dense rows;              ///< for a trimmed head
     std::vector<int> ranks;
     std::unique_ptr<Student> student;
 
     Report evaluate(kernels::Exec& exec, const Samples& samples) {
-        return evaluate_head(exec, samples, head.teacher, *student, head.ids);
+        return evaluate_head(exec, samples, target->teacher, *student, target->ids);
     }
 };
 
@@ -225,9 +223,8 @@ std::vector<double> token_importance(const Samples& samples, const std::vector<T
 Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, const FitOptions& options,
                                                         const Samples& samples, Report& notes) {
     auto fitting = std::make_unique<HeadBeingFitted>();
-    fitting->head = make_full_target(in);
-    set_teacher_rows(fitting->head);
-    const Teacher& teacher = fitting->head.teacher;
+    fitting->target = make_full_target(in);
+    const Teacher& teacher = fitting->target->teacher;
     std::vector<int>& ranks = fitting->ranks;
     ranks = options.ranks;
     if (ranks.empty()) ranks = {std::max(1, in.weights.hidden / 8)};
@@ -244,7 +241,7 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
     const std::vector<double> moment = second_moment(in.exec, samples);
     DS_TRY(start_from(moment, {}));
     note_stage("closed_form", fitting->evaluate(in.exec, samples), notes);
-    DS_TRY(start_from(moment, token_importance(samples, fitting->head.ids, teacher.support)));
+    DS_TRY(start_from(moment, token_importance(samples, fitting->target->ids, teacher.support)));
     note_stage("weighted_form", fitting->evaluate(in.exec, samples), notes);
     if (notes["kl_weighted_form"] > notes["kl_closed_form"]) DS_TRY(start_from(moment, {}));
     return fitting;
@@ -278,9 +275,8 @@ Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, cons
     const int size = options.v > 0 ? options.v : std::max(1, in.weights.vocab / 4 / 64 * 64);
     DS_ASSIGN(std::vector<TokenId> ids, select_tokens(in, size));
     auto fitting = std::make_unique<HeadBeingFitted>();
-    fitting->head = make_trimmed_target(in, std::move(ids));
-    set_teacher_rows(fitting->head);
-    fitting->rows = unpack_rows(fitting->head.drafter_part, fitting->head.teacher.support);
+    fitting->target = make_trimmed_target(in, std::move(ids));
+    fitting->rows = unpack_rows(fitting->target->drafter_part, fitting->target->teacher.support);
     fitting->student = make_dense_student(fitting->rows);
     note_stage("untrained", fitting->evaluate(in.exec, samples), notes);
     return fitting;
@@ -334,7 +330,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
             result.tensors.push_back(std::move(tensor));
     };
     result.report = fitting.evaluate(in.exec, samples);
-    const std::vector<TokenId>& ids = fitting.head.ids;
+    const std::vector<TokenId>& ids = fitting.target->ids;
     if (!ids.empty()) {
         result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
     }
@@ -363,7 +359,7 @@ Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& opti
     DS_ASSIGN(const auto fitting, start_head(in, options, samples, result.notes, hooks));
     if (options.train) {
         DS_ASSIGN(const KlReport trained,
-                  train_kl(in.exec, samples, fitting->head.teacher, *fitting->student, options.kl, hooks));
+                  train_kl(in.exec, samples, fitting->target->teacher, *fitting->student, options.kl, hooks));
         note_training(trained, result.notes);
     }
     finish_head(in, options, samples, *fitting, result);
@@ -432,12 +428,12 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
 }
 
 Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
-    ApproximationTarget head = make_full_target(in);
-    set_teacher_rows(head);
-    const Dense rows = unpack_rows(*head.teacher.drafter_rows, head.teacher.support);
+    const auto target = make_full_target(in);
+    const std::vector<TokenId>& ids = target->ids;
+    const Dense rows = unpack_rows(*target->teacher.drafter_rows, target->teacher.support);
     DS_ASSIGN(AffinityMatrix affinity, token_affinity(in.exec, rows.view(), options.affinity, hooks));
-    if (!head.ids.empty()) {
-        for (std::int32_t& neighbour : affinity.neighbours) neighbour = head.ids[neighbour];
+    if (!ids.empty()) {
+        for (std::int32_t& neighbour : affinity.neighbours) neighbour = ids[neighbour];
     }
     FittedHead result;
     const std::vector<std::int64_t> shape{rows.rows, affinity.width};
@@ -445,9 +441,8 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
     FittedTensor weights = f16_tensor("weights", affinity.weights);
     weights.shape = shape;
     result.tensors.push_back(std::move(weights));
-    if (!head.ids.empty()) {
-        result.tensors.push_back(
-            integer_tensor("ids", {static_cast<std::int64_t>(head.ids.size())}, to_i32(head.ids)));
+    if (!ids.empty()) {
+        result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
     }
     result.parameters["neighbours"] = std::to_string(affinity.width);
     return result;
@@ -509,8 +504,8 @@ Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options,
         DS_ASSIGN(fitting, start_head(inputs, options, before, result.notes, hooks));
     }
     DS_ASSIGN(const KlReport trained,
-              train_joint(inputs.exec, joint.drafter, joint.target, fitting->head.teacher, *fitting->student,
-                          *inputs.texts, joint.options, hooks));
+              train_joint(inputs.exec, joint.drafter, joint.target, fitting->target->teacher,
+                          *fitting->student, *inputs.texts, joint.options, hooks));
     note_training(trained, result.notes);
     // Evaluates the head as it will run: with the trained drafter, loaded from its file.
     DS_ASSIGN(const std::unique_ptr<Drafter> drafter, joint.reload(checkpoint_tensors(joint.drafter)));
