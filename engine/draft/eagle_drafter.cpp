@@ -1,7 +1,6 @@
 #include "engine/draft/eagle_drafter.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,111 +8,13 @@
 #include "base/numel.h"
 #include "engine/draft/candidate_sampler.h"
 #include "engine/draft/eagle_rows.h"
+#include "engine/draft/eagle_state.h"
 
 namespace draftscope {
 namespace {
 
 /// Rows per catch-up pass. Bounds the scratch of the first call, which covers the whole prompt.
 constexpr int max_extend_rows = 128;
-
-/// KV cache of the verified slots. Rows that an expansion writes after them are never committed, because
-/// their inputs are the drafter's own predictions.
-struct EagleState final : DrafterState {
-    EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Device* device)
-        : cache(1, slots, shape.kv_width(), type, device),
-          input(static_cast<std::size_t>(2 * shape.hidden)),
-          output(static_cast<std::size_t>(shape.hidden)) {}
-    KvCache cache;
-    /// `output` and `input` on the device, after a round drafted without the host.
-    kernels::DeviceBuffer output_there, input_there;
-    bool is_there = false;      ///< the host's copies are outdated
-    std::vector<float> input;   ///< [2d] of the last verified slot
-    std::vector<float> output;  ///< [d] of the last verified slot; gives the root's candidates
-
-    // If the state can be rewound (Drafter::enable_rewind): everything it has processed.
-    bool keep_history = false;
-    int known = 0;                       ///< slots whose keys and values the cache holds
-    std::vector<float> inputs, outputs;  ///< [known, 2d], [known, d]
-
-    /// First slot that a tree may write to.
-    int free_slot() const { return std::max(known, cache.length()); }
-    void make_room(int rows) {
-        const int length = cache.length();
-        cache.truncate(free_slot());
-        cache.ensure_free(rows);
-        cache.truncate(length);
-    }
-    void remember(std::vector<float>& all, Rows<const float> rows) const {
-        for (int r = 0; keep_history && r < rows.rows; ++r)
-            all.insert(all.end(), rows.row(r).begin(), rows.row(r).end());
-    }
-    void commit(int rows) {
-        cache.commit(rows);
-        if (keep_history) known = cache.length();
-    }
-    /// Reuses up to `wanted` known slots; returns their number.
-    int reuse_known(int wanted) {
-        const int count = std::clamp(known - cache.length(), 0, wanted);
-        if (count == 0) return 0;
-        cache.commit(count);
-        const auto last = static_cast<std::size_t>(cache.length() - 1);
-        std::copy_n(inputs.data() + last * input.size(), input.size(), input.data());
-        std::copy_n(outputs.data() + last * output.size(), output.size(), output.data());
-        return count;
-    }
-};
-
-EagleState& state_for(const DraftJob& job) {
-    return static_cast<EagleState&>(*job.state);
-}
-
-/// A row buffer that only grows.
-class RowBuffer {
-  public:
-    Rows<float> rows(int count, int cols) {
-        const std::size_t size = numel(count, cols);
-        if (data_.size() < size) data_.resize(size);
-        return {data_.data(), count, cols};
-    }
-    std::span<const float> row(int index, int cols) const {
-        return {data_.data() + row_offset(index, cols), static_cast<std::size_t>(cols)};
-    }
-    void swap(RowBuffer& other) { data_.swap(other.data_); }
-
-  private:
-    std::vector<float> data_;
-};
-
-void copy_row(std::span<const float> from, std::span<float> to) {
-    std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
-}
-
-/// A job's tree during expansion. Its rows take the slots after the committed ones, in the order of their
-/// passes.
-struct Expansion {
-    void reset(const DraftContext& context, DraftJob& job_in) {
-        job = &job_in;
-        begin_tree(beam, context, job_in);
-        committed = state_for(job_in).cache.length();
-        free_slot = state_for(job_in).free_slot();
-        slots_used = first_row = parents_first = 0;
-        ancestor_slots.clear();
-    }
-
-    DraftJob* job = nullptr;
-    BeamExpansion beam;
-    int committed = 0;                ///< number of committed slots
-    int free_slot = 0;                ///< first slot for tree rows
-    int slots_used = 0;               ///< tree rows written
-    int first_row = 0;                ///< this job's first row in the latest pass
-    int parents_first = 0;            ///< this job's first row in the previous pass
-    std::vector<int> ancestor_slots;  ///< [rows of the latest pass, level]: slots of each row's tree
-                                      ///< ancestors and of the row
-    std::vector<int> next_ancestor_slots;
-
-    int rows() const { return static_cast<int>(beam.beam().size()); }
-    bool expands(int level) const { return level <= job->tree.depth && !beam.beam().empty(); }
-};
 
 class EagleDrafter final : public Drafter {
   public:
@@ -163,12 +64,12 @@ class EagleDrafter final : public Drafter {
                         kernels::DeviceBuffer EagleState::*to) const;
     bool upload_slices(std::span<const Slice> slices, int rows);
     Status download_output(EagleState& state) const;
-    void gather_level(std::span<Expansion*> active, int level, int rows);
+    void gather_level(std::span<EagleExpansion*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
-    Result<bool> grow_there(DraftContext& context, std::span<Expansion* const> active);
-    void run_level(DraftContext& context, std::span<Expansion*> active, int level, int rows);
-    void list_rows(std::span<Expansion*> active, int level);
-    void propose(DraftContext& context, std::span<Expansion*> active, int level, int rows);
+    Result<bool> grow_there(DraftContext& context, std::span<EagleExpansion* const> active);
+    void run_level(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
+    void list_rows(std::span<EagleExpansion*> active, int level);
+    void propose(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
     std::uint64_t pass_bytes() const {
         return model_->weight_bytes() +
                batch_.kv_bytes(model_->shape().kv_width(), kernels::bytes_per_value(model_->kv_type()));
@@ -183,10 +84,10 @@ class EagleDrafter final : public Drafter {
     RowBuffer outputs_;   ///< [rows, d] of the latest pass
     RowBuffer previous_;  ///< outputs of the previous pass, while its rows are gathered
     CandidateSampler candidates_;
-    std::vector<Slice> slices_;             ///< of a catch-up
-    std::vector<int> recalled_;             ///< slots of each job that its state already had
-    ReusableVector<Expansion> expansions_;  ///< one per drafting job
-    std::vector<Expansion*> active_;
+    std::vector<Slice> slices_;                  ///< of a catch-up
+    std::vector<int> recalled_;                  ///< slots of each job that its state already had
+    ReusableVector<EagleExpansion> expansions_;  ///< one per drafting job
+    std::vector<EagleExpansion*> active_;
     std::vector<const DraftJob*> row_jobs_;
     std::vector<HeadState*> head_states_;
     RowBuffer roots_;                     ///< [sequences, 2d]: inputs of the roots' rows
@@ -332,7 +233,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     }
     for (DraftJob& job : jobs) DS_TRY(download_output(state_for(job)));
     active_.clear();
-    for (Expansion& expansion : expansions_) {
+    for (EagleExpansion& expansion : expansions_) {
         if (expansion.job->tree.nodes > 1) active_.push_back(&expansion);
     }
     DS_ASSIGN(const bool grown, grow_there(context, active_));
@@ -343,19 +244,20 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     // The catch-up began level 0 for another head or for other sequences.
     if (begun_head_ != context.head ||
         !std::equal(begun_for_.begin(), begun_for_.end(), active_.begin(), active_.end(),
-                    [](const DrafterState* a, const Expansion* b) { return a == b->job->state; }))
+                    [](const DrafterState* a, const EagleExpansion* b) { return a == b->job->state; }))
         begin_root(context, jobs);
     begun_head_ = nullptr;
     for (int level = 0; !active_.empty(); ++level) {
         int rows = 0;
-        for (Expansion* expansion : active_) {
+        for (EagleExpansion* expansion : active_) {
             expansion->parents_first = expansion->first_row;
             expansion->first_row = rows;
             rows += level == 0 ? 1 : expansion->rows();
         }
         run_level(context, active_, level, rows);
         propose(context, active_, level, rows);
-        std::erase_if(active_, [&](const Expansion* expansion) { return !expansion->expands(level + 1); });
+        std::erase_if(active_,
+                      [&](const EagleExpansion* expansion) { return !expansion->expands(level + 1); });
     }
     return rerank_all(context, expansions_);
 }
@@ -373,11 +275,11 @@ Status EagleDrafter::download_output(EagleState& state) const {
 }
 
 /// Returns false if the trees continue level by level on the host.
-Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<Expansion* const> active) {
+Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<EagleExpansion* const> active) {
     if (model_->device() == nullptr || context.sampled != nullptr) return false;
     std::vector<GrowingTree> trees;
     std::vector<const DraftJob*> jobs;
-    for (Expansion* expansion : active) {
+    for (EagleExpansion* expansion : active) {
         EagleState& state = state_for(*expansion->job);
         jobs.push_back(expansion->job);
         trees.push_back({expansion->job,
@@ -542,12 +444,12 @@ void EagleDrafter::copy_last_rows(std::span<const Slice> slices, const float* fr
     model_->device()->copy_rows(copies);
 }
 
-void EagleDrafter::gather_level(std::span<Expansion*> active, int level, int rows) {
+void EagleDrafter::gather_level(std::span<EagleExpansion*> active, int level, int rows) {
     const int d = hidden();
     const auto width = static_cast<std::size_t>(level);
     const Rows<float> inputs = inputs_.rows(rows, 2 * d);
     batch_.clear();
-    for (Expansion* expansion : active) {
+    for (EagleExpansion* expansion : active) {
         const std::vector<BeamExpansion::BeamNode>& beam = expansion->beam.beam();
         KvCache& cache = state_for(*expansion->job).cache;
         tokens_.clear();
@@ -574,12 +476,12 @@ void EagleDrafter::gather_level(std::span<Expansion*> active, int level, int row
     }
 }
 
-void EagleDrafter::run_level(DraftContext& context, std::span<Expansion*> active, int level, int rows) {
+void EagleDrafter::run_level(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows) {
     const int d = hidden();
     if (level == 0) {
         // The catch-up was the backbone pass of this level.
         const Rows<float> outputs = outputs_.rows(rows, d);
-        for (const Expansion* expansion : active)
+        for (const EagleExpansion* expansion : active)
             copy_row(state_for(*expansion->job).output, outputs.row(expansion->first_row));
         return;
     }
@@ -595,26 +497,26 @@ void EagleDrafter::run_level(DraftContext& context, std::span<Expansion*> active
     scope.add_bytes(pass_bytes());
 }
 
-void EagleDrafter::list_rows(std::span<Expansion*> active, int level) {
+void EagleDrafter::list_rows(std::span<EagleExpansion*> active, int level) {
     row_jobs_.clear();
     head_states_.clear();
-    for (const Expansion* expansion : active) {
+    for (const EagleExpansion* expansion : active) {
         const auto mine = static_cast<std::size_t>(level == 0 ? 1 : expansion->rows());
         row_jobs_.insert(row_jobs_.end(), mine, expansion->job);
         head_states_.insert(head_states_.end(), mine, expansion->job->head_state);
     }
 }
 
-void EagleDrafter::propose(DraftContext& context, std::span<Expansion*> active, int level, int rows) {
+void EagleDrafter::propose(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows) {
     int k = 0;
-    for (const Expansion* expansion : active) k = std::max(k, expansion->job->tree.topk);
+    for (const EagleExpansion* expansion : active) k = std::max(k, expansion->job->tree.topk);
     list_rows(active, level);
     const Rows<const float> lm_head_input =
         model_->lm_head_input(context.exec, outputs_.rows(rows, hidden()));
     candidates_.propose(context, lm_head_input, row_jobs_, level, k);
     {
         PhaseScope scope(context.phases, Phase::topk, level, rows);
-        for (Expansion* expansion : active) {
+        for (EagleExpansion* expansion : active) {
             const int parents = level == 0 ? 1 : expansion->rows();
             candidates_.extend(expansion->beam, level, parents, expansion->first_row, 1,
                                expansion->job->tree.topk);

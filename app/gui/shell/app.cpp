@@ -265,60 +265,8 @@ void App::request_layout(std::string_view name) {
 }
 
 void App::perform(ActionId id) {
-    const JobState state = status_.state;
-    const bool idle = state == JobState::idle;
-    // When idle, a step starts a new run and ends after its first round, level or phase.
-    const auto step = [&](Command command) {
-        if (idle) commands_.emplace_back(std::in_place_type<CmdStart>, CmdStart{config_});
-        if (state != JobState::stopping) commands_.push_back(std::move(command));
-        set_follow(*snapshot_, ui_, true);
-    };
-    const auto rescale = [&](float factor) {
-        settings_.user_scale = std::clamp(settings_.user_scale * factor, min_user_scale, max_user_scale);
-    };
+    if (perform_on_run(id) || perform_on_selection(id) || perform_on_look(id)) return;
     switch (id) {
-        case ActionId::run_pause:
-            if (idle)
-                commands_.push_back(CmdStart{config_});
-            else if (state == JobState::held)
-                commands_.push_back(CmdResume{});
-            else if (state != JobState::stopping)
-                commands_.push_back(CmdPause{});
-            break;
-        case ActionId::stop:
-            if (!idle && state != JobState::stopping) commands_.push_back(CmdStop{});
-            break;
-        case ActionId::step_round:
-            step(CmdStepRound{});
-            break;
-        case ActionId::step_level:
-            step(CmdStepLevel{});
-            break;
-        case ActionId::step_phase:
-            step(CmdStepPhase{});
-            break;
-        case ActionId::previous_round:
-            step_selection(*snapshot_, ui_, -1);
-            break;
-        case ActionId::next_round:
-            step_selection(*snapshot_, ui_, 1);
-            break;
-        case ActionId::first_round:
-            step_selection(*snapshot_, ui_, -static_cast<int>(snapshot_->rounds.size()));
-            break;
-        case ActionId::follow:
-            set_follow(*snapshot_, ui_, !ui_.follow);
-            break;
-        case ActionId::fit:
-            ui_.fit_requested = true;
-            break;
-        case ActionId::leave_range:
-            ui_.range.reset();
-            break;
-        case ActionId::find:
-            ui_.open["text"] = true;
-            ui_.find_requested = true;
-            break;
         case ActionId::open_file:
             open_dialog_.request("", settings_.folder);
             break;
@@ -335,36 +283,115 @@ void App::perform(ActionId id) {
         case ActionId::guide:
             guide_open_ = true;
             break;
-        case ActionId::theme_dark:
-            settings_.theme = ThemeId::dark;
-            break;
-        case ActionId::theme_light:
-            settings_.theme = ThemeId::light;
-            break;
-        case ActionId::larger:
-            rescale(1.1f);
-            break;
-        case ActionId::smaller:
-            rescale(1 / 1.1f);
-            break;
-        case ActionId::normal_size:
-            rescale(1 / settings_.user_scale);
-            break;
-        case ActionId::reset_layout:
-            request_layout(settings_.layout);
-            break;
-        case ActionId::layout_explain:
-            request_layout("explain");
-            break;
-        case ActionId::layout_profile:
-            request_layout("profile");
-            break;
-        case ActionId::layout_compare:
-            request_layout("compare");
-            break;
         case ActionId::quit:
             confirm_leaving([this] { quit_ = true; });
             break;
+        default:
+            break;
+    }
+}
+
+/// Performs the actions that control the run. Returns false for others.
+bool App::perform_on_run(ActionId id) {
+    const JobState state = status_.state;
+    const bool idle = state == JobState::idle;
+    // When idle, a step starts a new run and ends after its first round, level or phase.
+    const auto step = [&](Command command) {
+        if (idle) commands_.emplace_back(std::in_place_type<CmdStart>, CmdStart{config_});
+        if (state != JobState::stopping) commands_.push_back(std::move(command));
+        set_follow(*snapshot_, ui_, true);
+    };
+    switch (id) {
+        case ActionId::run_pause:
+            if (idle)
+                commands_.push_back(CmdStart{config_});
+            else if (state == JobState::held)
+                commands_.push_back(CmdResume{});
+            else if (state != JobState::stopping)
+                commands_.push_back(CmdPause{});
+            return true;
+        case ActionId::stop:
+            if (!idle && state != JobState::stopping) commands_.push_back(CmdStop{});
+            return true;
+        case ActionId::step_round:
+            step(CmdStepRound{});
+            return true;
+        case ActionId::step_level:
+            step(CmdStepLevel{});
+            return true;
+        case ActionId::step_phase:
+            step(CmdStepPhase{});
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// Performs the actions that choose what the panels show. Returns false for others.
+bool App::perform_on_selection(ActionId id) {
+    switch (id) {
+        case ActionId::previous_round:
+            step_selection(*snapshot_, ui_, -1);
+            return true;
+        case ActionId::next_round:
+            step_selection(*snapshot_, ui_, 1);
+            return true;
+        case ActionId::first_round:
+            step_selection(*snapshot_, ui_, -static_cast<int>(snapshot_->rounds.size()));
+            return true;
+        case ActionId::follow:
+            set_follow(*snapshot_, ui_, !ui_.follow);
+            return true;
+        case ActionId::fit:
+            ui_.fit_requested = true;
+            return true;
+        case ActionId::leave_range:
+            ui_.range.reset();
+            return true;
+        case ActionId::find:
+            ui_.open["text"] = true;
+            ui_.find_requested = true;
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// Performs the actions that change theme, size and layout. Returns false for others.
+bool App::perform_on_look(ActionId id) {
+    const auto rescale = [&](float factor) {
+        settings_.user_scale = std::clamp(settings_.user_scale * factor, min_user_scale, max_user_scale);
+    };
+    switch (id) {
+        case ActionId::theme_dark:
+            settings_.theme = ThemeId::dark;
+            return true;
+        case ActionId::theme_light:
+            settings_.theme = ThemeId::light;
+            return true;
+        case ActionId::larger:
+            rescale(1.1f);
+            return true;
+        case ActionId::smaller:
+            rescale(1 / 1.1f);
+            return true;
+        case ActionId::normal_size:
+            rescale(1 / settings_.user_scale);
+            return true;
+        case ActionId::reset_layout:
+            request_layout(settings_.layout);
+            return true;
+        case ActionId::layout_explain:
+            request_layout("explain");
+            return true;
+        case ActionId::layout_profile:
+            request_layout("profile");
+            return true;
+        case ActionId::layout_compare:
+            request_layout("compare");
+            return true;
+        default:
+            return false;
     }
 }
 
