@@ -8,10 +8,6 @@
 namespace draftscope::testing {
 namespace {
 
-std::size_t size(std::int64_t count) {
-    return static_cast<std::size_t>(count);
-}
-
 class AffinityOps : public DevicePair {};
 
 /// Compared with a sum in the order of the columns.
@@ -20,22 +16,22 @@ TEST_P(AffinityOps, RedistributeMatchesTheReference) {
     Rng rng(12);
     const std::vector<std::int32_t> sizes = {0, 1, 640, support};
     std::vector<std::int32_t> tokens, first(vocab + 1, 0), sources;
-    std::vector<float> weights, logits = normal(size(rows * stride), 3);
-    logits[size(2 * stride + 5)] = NAN;
+    std::vector<float> weights, logits = normal(rows * stride, 3);
+    logits[2 * stride + 5] = NAN;
     for (int i = 0; i < rows * stride; ++i) tokens.push_back(3 * (i % stride) % vocab);
     for (int t = 0; t < vocab; ++t) {
         for (std::uint64_t g = rng.below(4); g > 0; --g) {
             sources.push_back(static_cast<std::int32_t>(rng.below(vocab)));
             weights.push_back(static_cast<float>(rng.uniform()));
         }
-        first[size(t + 1)] = static_cast<std::int32_t>(sources.size());
+        first[t + 1] = static_cast<std::int32_t>(sources.size());
     }
     for (const bool own : {false, true}) {
         const Both<float> d_logits(device(), twin(), logits), given(device(), twin(), weights),
-            out(device(), twin(), size(rows * (vocab + 1)), 7.0f);
+            out(device(), twin(), rows * (vocab + 1), 7.0f);
         const Both<std::int32_t> names(device(), twin(), tokens), count(device(), twin(), sizes),
             begin(device(), twin(), first), from(device(), twin(), sources);
-        const Both<double> scratch(device(), twin(), size(rows * vocab), 5.0);
+        const Both<double> scratch(device(), twin(), rows * vocab, 5.0);
         std::vector<float> found[2];
         for (const bool on_twin : {false, true}) {
             kernels::RedistributeOp op;
@@ -59,20 +55,20 @@ TEST_P(AffinityOps, RedistributeMatchesTheReference) {
         }
         int some = 0;
         for (int r = 0; r < rows; ++r) {
-            const int columns = own ? sizes[size(r)] : support;
+            const int columns = own ? sizes[r] : support;
             std::vector<double> q(vocab, 0.0);
             double sum = 0;
             for (int i = 0; i < columns; ++i) {
-                const float logit = logits[size(r * stride + i)];
+                const float logit = logits[r * stride + i];
                 const double weight = logit == logit ? std::exp(static_cast<double>(logit / 0.7f)) : 0.0;
-                q[size(own ? tokens[size(r * stride + i)] : i)] = weight;
+                q[own ? tokens[r * stride + i] : i] = weight;
                 sum += weight;
             }
             for (int t = 0; t < vocab; ++t) {
                 double mass = 0;
-                for (std::int32_t i = first[size(t)]; i < first[size(t + 1)] && sum > 0; ++i)
-                    mass += q[size(sources[size(i)])] / sum * static_cast<double>(weights[size(i)]);
-                const std::size_t at = size(r * (vocab + 1) + t);
+                for (std::int32_t i = first[t]; i < first[t + 1] && sum > 0; ++i)
+                    mass += q[sources[i]] / sum * static_cast<double>(weights[i]);
+                const std::size_t at = r * (vocab + 1) + t;
                 ASSERT_EQ(std::isinf(found[0][at]), mass == 0) << r << " " << t;
                 ASSERT_EQ(std::isinf(found[1][at]), mass == 0);
                 if (mass == 0) continue;
@@ -80,7 +76,7 @@ TEST_P(AffinityOps, RedistributeMatchesTheReference) {
                 EXPECT_NEAR(found[0][at], found[1][at], 1e-5);
                 EXPECT_NEAR(found[0][at], 0.7 * std::log(mass), 1e-4);
             }
-            EXPECT_EQ(found[0][size(r * (vocab + 1) + vocab)], 7.0f);
+            EXPECT_EQ(found[0][r * (vocab + 1) + vocab], 7.0f);
         }
         EXPECT_GT(some, 500);
     }
@@ -99,20 +95,20 @@ TEST_P(AffinityOps, ReachableTokensMatchTheReference) {
         for (const int count : {0, 1, vocab / 9, vocab}) {
             std::vector<std::int32_t> set;
             for (int i = 0; i < count; ++i) set.push_back(i * vocab / count);
-            const std::size_t words = size((vocab + 31) / 32);
+            const std::size_t words = (vocab + 31) / 32;
             std::vector<std::int32_t> expected;
             for (int t = 0; t < vocab; ++t)
-                if (std::any_of(sources.begin() + first[size(t)], sources.begin() + first[size(t + 1)],
+                if (std::any_of(sources.begin() + first[t], sources.begin() + first[t + 1],
                                 [&](std::int32_t giver) {
                                     return std::find(set.begin(), set.end(), giver) != set.end();
                                 }))
                     expected.push_back(t);
             const auto reached = static_cast<std::int32_t>(expected.size());
-            expected.resize(size(vocab + 1), -9);
-            set.resize(size(vocab), vocab - 1);  // entries after the set's size are not read
+            expected.resize(vocab + 1, -9);
+            set.resize(vocab, vocab - 1);  // entries after the set's size are not read
             const Both<std::int32_t> tokens(device(), twin(), set), number(device(), twin(), {count}),
                 begin(device(), twin(), first), from(device(), twin(), sources),
-                out(device(), twin(), size(vocab + 1), -9), out_size(device(), twin(), 1, -9);
+                out(device(), twin(), vocab + 1, -9), out_size(device(), twin(), 1, -9);
             const Both<std::uint32_t> bits(device(), twin(), 2 * words, ~0u);
             for (const bool on_twin : {false, true}) {
                 kernels::ReachableTokensOp op;

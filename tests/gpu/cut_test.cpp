@@ -7,10 +7,6 @@ namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity();
 
-std::size_t size(std::int64_t count) {
-    return static_cast<std::size_t>(count);
-}
-
 struct Setting {
     int top_k;
     double top_p;
@@ -20,8 +16,8 @@ class CutOps : public DevicePair {
   protected:
     /// Rows of logits: smooth, full of ties, with NaN and -inf, all equal, without any weight, one outlier.
     static std::vector<float> make_rows(int vocab, int stride) {
-        std::vector<float> values = normal(size(rows) * size(stride), static_cast<std::uint64_t>(vocab));
-        const auto row = [&](int r) { return values.data() + size(r) * size(stride); };
+        std::vector<float> values = normal(rows * stride, static_cast<std::uint64_t>(vocab));
+        const auto row = [&](int r) { return values.data() + r * stride; };
         for (int c = 0; c < vocab; ++c) {
             row(1)[c] = std::round(row(1)[c] * 2) / 2;
             if (c % 3 == 0) row(2)[c] = std::numeric_limits<float>::quiet_NaN();
@@ -50,15 +46,15 @@ TEST_P(CutOps, MatchSorting) {
             if (too_large(std::int64_t{vocab} * 40)) continue;
             const int stride = vocab + 5;
             const Both<float> logits(device(), twin(), make_rows(vocab, stride));
-            const Both<float> lowest(device(), twin(), size(rows), -7.0f);
-            const Both<std::int32_t> last(device(), twin(), size(rows), -7);
+            const Both<float> lowest(device(), twin(), rows, -7.0f);
+            const Both<std::int32_t> last(device(), twin(), rows, -7);
             for (const bool on_twin : {false, true})
                 (on_twin ? twin() : device())
                     .mask_top_k_top_p({logits.on(on_twin), stride, rows, vocab, 1.25f, std::max(top_k, 0),
                                        top_p, lowest.on(on_twin), last.on(on_twin)});
             const auto least = lowest.read(false), expected = lowest.read(true);
             const auto ids = last.read(false), expected_ids = last.read(true);
-            for (std::size_t r = 0; r < size(rows); ++r) {
+            for (std::size_t r = 0; r < rows; ++r) {
                 EXPECT_EQ(least[r], expected[r]) << vocab << " " << top_k << " " << top_p << " row " << r;
                 EXPECT_EQ(ids[r], expected_ids[r]) << vocab << " " << top_k << " " << top_p << " row " << r;
             }
@@ -89,11 +85,10 @@ TEST_P(CutOps, SamplesMatchTheHost) {
             std::vector<TargetSample> expected;
             sample_tokens(*exec, Rows<const float>(values.data(), rows, stride), vocab, sampling, places,
                           expected);
-            const Both<float> logits(device(), twin(), values), lowest(device(), twin(), size(rows), -7.0f),
-                found(device(), twin(), size(rows), -7.0f), norms(device(), twin(), size(rows), -7.0f);
+            const Both<float> logits(device(), twin(), values), lowest(device(), twin(), rows, -7.0f),
+                found(device(), twin(), rows, -7.0f), norms(device(), twin(), rows, -7.0f);
             const Both<double> uniforms(device(), twin(), numbers);
-            const Both<std::int32_t> last(device(), twin(), size(rows), -7),
-                tokens(device(), twin(), size(rows), -7);
+            const Both<std::int32_t> last(device(), twin(), rows, -7), tokens(device(), twin(), rows, -7);
             for (const bool on_twin : {false, true}) {
                 kernels::Device& on = on_twin ? twin() : device();
                 const float scale = inverse_temperature(sampling);
@@ -115,16 +110,14 @@ TEST_P(CutOps, SamplesMatchTheHost) {
                 const auto least = lowest.read(on_twin), logs = norms.read(on_twin);
                 for (int r = 0; r < rows; ++r) {
                     if (r == 4) continue;  // nothing to sample
-                    const TargetSample& choice = expected[size(r)];
+                    const TargetSample& choice = expected[r];
                     ++drawn;
-                    if (ids[size(r)] != choice.token || least[size(r)] != choice.min_logit) {
+                    if (ids[r] != choice.token || least[r] != choice.min_logit) {
                         ++apart;
                         continue;
                     }
-                    EXPECT_NEAR(logs[size(r)], choice.log_norm,
-                                2e-6 * std::max(1.0f, std::fabs(choice.log_norm)));
-                    EXPECT_EQ(found.read(on_twin)[size(r)],
-                              values[size(r) * size(stride) + size(choice.token)]);
+                    EXPECT_NEAR(logs[r], choice.log_norm, 2e-6 * std::max(1.0f, std::fabs(choice.log_norm)));
+                    EXPECT_EQ(found.read(on_twin)[r], values[r * stride + choice.token]);
                 }
             }
         }
@@ -140,24 +133,24 @@ TEST_P(CutOps, EntropiesIgnoreMaskedTokens) {
             const int stride = vocab + 5;
             const float scale = 1.5f;
             const std::vector<float> values = make_rows(vocab, stride);
-            std::vector<float> least(size(rows), -inf), norms(size(rows));
-            std::vector<double> exact(size(rows));
+            std::vector<float> least(rows, -inf), norms(rows);
+            std::vector<double> exact(rows);
             for (int r = 0; r < rows; ++r) {
-                const float* row = values.data() + size(r) * size(stride);
-                if (cut) least[size(r)] = 0.25f * static_cast<float>(r);
+                const float* row = values.data() + r * stride;
+                if (cut) least[r] = 0.25f * static_cast<float>(r);
                 double sum = 0;
                 for (int c = 0; c < vocab; ++c)
-                    if (row[c] >= least[size(r)]) sum += std::exp(static_cast<double>(row[c] * scale));
-                norms[size(r)] = sum > 0 ? static_cast<float>(std::log(sum)) : 0.0f;
+                    if (row[c] >= least[r]) sum += std::exp(static_cast<double>(row[c] * scale));
+                norms[r] = sum > 0 ? static_cast<float>(std::log(sum)) : 0.0f;
                 for (int c = 0; c < vocab; ++c) {
-                    if (!(row[c] >= least[size(r)])) continue;
-                    const double p = std::min(1.0, std::exp(static_cast<double>(row[c] * scale) -
-                                                            static_cast<double>(norms[size(r)])));
-                    exact[size(r)] -= p * std::log(p + 1e-5);
+                    if (!(row[c] >= least[r])) continue;
+                    const double p = std::min(
+                        1.0, std::exp(static_cast<double>(row[c] * scale) - static_cast<double>(norms[r])));
+                    exact[r] -= p * std::log(p + 1e-5);
                 }
             }
             const Both<float> logits(device(), twin(), values), lowest(device(), twin(), least),
-                log_norms(device(), twin(), norms), found(device(), twin(), size(rows), -7.0f);
+                log_norms(device(), twin(), norms), found(device(), twin(), rows, -7.0f);
             for (const bool on_twin : {false, true}) {
                 kernels::EntropyOp op;
                 op.logits = logits.on(on_twin);
@@ -172,7 +165,7 @@ TEST_P(CutOps, EntropiesIgnoreMaskedTokens) {
                 const auto entropies = found.read(on_twin);
                 // Floats near 20 are 2e-6 apart; an error of that size in the norm changes every probability
                 // accordingly.
-                for (std::size_t r = 0; r < size(rows); ++r)
+                for (std::size_t r = 0; r < rows; ++r)
                     EXPECT_NEAR(static_cast<double>(entropies[r]), exact[r], 2e-5) << vocab << " row " << r;
             }
         }

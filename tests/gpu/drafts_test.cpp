@@ -10,10 +10,6 @@
 namespace draftscope::testing {
 namespace {
 
-std::size_t size(std::int64_t count) {
-    return static_cast<std::size_t>(count);
-}
-
 class DraftOps : public DevicePair {};
 
 struct SampledDrafts {
@@ -34,24 +30,23 @@ TEST_P(DraftOps, SamplesMatchTheHost) {
                  {Setting{0, 1.0}, Setting{3, 1.0}, Setting{0, 0.7}, Setting{20, 0.9}}) {
                 const int rows = 4, stride = support + 3;
                 if (too_large(std::int64_t{rows} * support)) continue;
-                std::vector<float> logits = normal(size(rows) * size(stride), 7);
+                std::vector<float> logits = normal(rows * stride, 7);
                 for (std::size_t i = 0; i < logits.size(); i += 11) logits[i] = NAN;
                 for (std::size_t i = 4; i < logits.size(); i += 13) logits[i] = logits[i - 1];
                 // A row without any weight, and one with a single token that can be sampled.
                 std::fill_n(logits.begin(), stride, -INFINITY);
                 if (rows > 1 && support > 1) {
                     std::fill_n(logits.begin() + stride, stride, -1000.0f);
-                    logits[size(stride + support / 2)] = 3.0f;
+                    logits[stride + support / 2] = 3.0f;
                 }
                 std::vector<double> uniforms;
                 Rng rng(5);
                 for (int i = 0; i < rows * k; ++i) uniforms.push_back(rng.uniform());
                 const Both<float> d_logits(device(), twin(), logits),
-                    logprobs(device(), twin(), size(rows * k), 9.0f),
-                    lowest(device(), twin(), size(rows), 9.0f);
+                    logprobs(device(), twin(), rows * k, 9.0f), lowest(device(), twin(), rows, 9.0f);
                 const Both<double> d_uniforms(device(), twin(), uniforms);
-                const Both<std::int32_t> ids(device(), twin(), size(rows * k), -7),
-                    last(device(), twin(), size(rows), -7);
+                const Both<std::int32_t> ids(device(), twin(), rows * k, -7),
+                    last(device(), twin(), rows, -7);
                 SampledDrafts out[2];
                 for (const bool on_twin : {false, true}) {
                     kernels::SampleWithoutReplacementOp op;
@@ -73,10 +68,10 @@ TEST_P(DraftOps, SamplesMatchTheHost) {
                                             d_logits.read(on_twin)};
                 }
                 for (int r = 0; r < rows; ++r) {
-                    const std::size_t at = size(r) * size(stride), first = size(r) * size(k);
+                    const std::size_t at = r * stride, first = r * k;
                     double sum = 0;
                     int some = 0;
-                    for (std::size_t c = 0; c < size(support); ++c) {
+                    for (int c = 0; c < support; ++c) {
                         const float a = out[0].q[at + c], b = out[1].q[at + c];
                         ASSERT_NEAR(a, b, 1e-6 + 1e-5 * static_cast<double>(b)) << support << " row " << r;
                         ASSERT_EQ(a > 0, b > 0);
@@ -84,20 +79,19 @@ TEST_P(DraftOps, SamplesMatchTheHost) {
                         some += a > 0;
                     }
                     EXPECT_TRUE(some == 0 || std::fabs(sum - 1) < 1e-4) << sum;
-                    for (std::size_t c = size(support); c < size(stride); ++c) {  // unchanged
+                    for (int c = support; c < stride; ++c) {  // unchanged
                         const float before = logits[at + c];
                         EXPECT_TRUE(out[0].q[at + c] == before || std::isnan(before));
                     }
                     std::set<std::int32_t> seen;
                     for (int d = 0; d < k; ++d) {
-                        const std::int32_t id = out[0].ids[first + size(d)];
+                        const std::int32_t id = out[0].ids[first + d];
                         ASSERT_EQ(id < 0, d >= some) << support << " row " << r;
                         if (id < 0) continue;
                         ASSERT_LT(id, support);
                         EXPECT_TRUE(seen.insert(id).second);
-                        EXPECT_GT(out[0].q[at + size(id)], 0.0f);
-                        EXPECT_NEAR(out[0].logprobs[first + size(d)], std::log(out[0].q[at + size(id)]),
-                                    1e-5);
+                        EXPECT_GT(out[0].q[at + id], 0.0f);
+                        EXPECT_NEAR(out[0].logprobs[first + d], std::log(out[0].q[at + id]), 1e-5);
                     }
                     ++rows_seen;
                     same += std::equal(out[0].ids.begin() + r * k, out[0].ids.begin() + (r + 1) * k,
@@ -112,12 +106,12 @@ TEST_P(DraftOps, SamplesMatchTheHost) {
 TEST_P(DraftOps, SamplesOfOwnColumnsMatchRowsOfThatLength) {
     constexpr int rows = 6, max_columns = 90, stride = 95, k = 4;
     const std::vector<std::int32_t> sizes = {0, 1, 3, 64, 89, max_columns};
-    std::vector<std::int32_t> tokens(size(rows * stride), -5);
+    std::vector<std::int32_t> tokens(rows * stride, -5);
     for (int r = 0; r < rows; ++r)
-        for (int c = 0; c < sizes[size(r)]; ++c) tokens[size(r * stride + c)] = 1000 * r + 3 * c;
-    std::vector<float> logits = normal(size(rows * stride), 11);
+        for (int c = 0; c < sizes[r]; ++c) tokens[r * stride + c] = 1000 * r + 3 * c;
+    std::vector<float> logits = normal(rows * stride, 11);
     for (int r = 0; r < rows; ++r)
-        std::fill(logits.begin() + r * stride + sizes[size(r)], logits.begin() + (r + 1) * stride, 50.0f);
+        std::fill(logits.begin() + r * stride + sizes[r], logits.begin() + (r + 1) * stride, 50.0f);
     std::vector<double> uniforms;
     Rng rng(6);
     for (int i = 0; i < rows * k; ++i) uniforms.push_back(rng.uniform());
@@ -125,11 +119,11 @@ TEST_P(DraftOps, SamplesOfOwnColumnsMatchRowsOfThatLength) {
         std::vector<std::int32_t> drawn[2];
         for (const bool on_twin : {false, true}) {
             kernels::Device& on = on_twin ? twin() : device();
-            const Both<float> all(device(), twin(), logits), logprobs(device(), twin(), size(rows * k), 9.0f),
-                lowest(device(), twin(), size(rows), 9.0f);
+            const Both<float> all(device(), twin(), logits), logprobs(device(), twin(), rows * k, 9.0f),
+                lowest(device(), twin(), rows, 9.0f);
             const Both<double> numbers(device(), twin(), uniforms);
             const Both<std::int32_t> names(device(), twin(), tokens), own(device(), twin(), sizes),
-                ids(device(), twin(), size(rows * k), -7), last(device(), twin(), size(rows), -7);
+                ids(device(), twin(), rows * k, -7), last(device(), twin(), rows, -7);
             kernels::SampleWithoutReplacementOp op{all.on(on_twin),
                                                    stride,
                                                    rows,
@@ -149,16 +143,16 @@ TEST_P(DraftOps, SamplesOfOwnColumnsMatchRowsOfThatLength) {
             const std::vector<float> q = all.read(on_twin);
             drawn[on_twin ? 1 : 0] = ids.read(on_twin);
             for (int r = 0; r < rows; ++r) {
-                for (int c = sizes[size(r)]; c < stride; ++c) EXPECT_EQ(q[size(r * stride + c)], 50.0f);
+                for (int c = sizes[r]; c < stride; ++c) EXPECT_EQ(q[r * stride + c], 50.0f);
                 // The same row alone, with its exact length.
-                if (sizes[size(r)] == 0) continue;
-                const Both<float> row(device(), twin(),
-                                      std::vector<float>(logits.begin() + r * stride,
-                                                         logits.begin() + r * stride + sizes[size(r)]));
+                if (sizes[r] == 0) continue;
+                const Both<float> row(
+                    device(), twin(),
+                    std::vector<float>(logits.begin() + r * stride, logits.begin() + r * stride + sizes[r]));
                 kernels::SampleWithoutReplacementOp alone = op;
                 alone.logits = row.on(on_twin);
                 alone.rows = 1;
-                alone.support = sizes[size(r)];
+                alone.support = sizes[r];
                 alone.uniforms += r * k;
                 alone.sizes = alone.tokens = nullptr;
                 on.sample_without_replacement(alone);
@@ -166,13 +160,11 @@ TEST_P(DraftOps, SamplesOfOwnColumnsMatchRowsOfThatLength) {
                 EXPECT_TRUE(std::equal(found.begin(), found.end(), q.begin() + r * stride)) << r;
                 const auto columns = ids.read(on_twin);
                 for (int d = 0; d < k; ++d) {
-                    const std::int32_t column = columns[size(d)],
-                                       id = drawn[on_twin ? 1 : 0][size(r * k + d)];
+                    const std::int32_t column = columns[d], id = drawn[on_twin ? 1 : 0][r * k + d];
                     EXPECT_EQ(id, column < 0 ? -1 : 1000 * r + 3 * column);
                 }
             }
-            for (int d = 0; d < k; ++d)
-                EXPECT_EQ(drawn[on_twin ? 1 : 0][size(d)], -1);  // nothing to sample from
+            for (int d = 0; d < k; ++d) EXPECT_EQ(drawn[on_twin ? 1 : 0][d], -1);  // nothing to sample from
         }
         EXPECT_EQ(drawn[0], drawn[1]) << top_k;
     }
@@ -185,10 +177,10 @@ TEST_P(DraftOps, GatherColumnsReadsEachRowsCandidates) {
     for (int t = 0; t < vocab; ++t) places.push_back(static_cast<std::int32_t>(rng.below(d_columns)));
     for (int i = 0; i < rows * max_columns; ++i)
         tokens.push_back(static_cast<std::int32_t>(rng.below(vocab)));
-    const std::vector<float> logits = normal(size(rows * d_columns), 9);
+    const std::vector<float> logits = normal(rows * d_columns, 9);
     for (const bool all : {false, true}) {
         const Both<float> from(device(), twin(), logits),
-            out(device(), twin(), size(rows * (max_columns + 3)), 7.0f);
+            out(device(), twin(), rows * (max_columns + 3), 7.0f);
         const Both<std::int32_t> own(device(), twin(), tokens), count(device(), twin(), sizes),
             columns(device(), twin(), places);
         for (const bool on_twin : {false, true}) {
@@ -206,11 +198,10 @@ TEST_P(DraftOps, GatherColumnsReadsEachRowsCandidates) {
             const std::vector<float> found = out.read(on_twin);
             for (int r = 0; r < rows; ++r)
                 for (int i = 0; i < max_columns + 3; ++i) {
-                    const bool valid = i < (all ? max_columns : sizes[size(r)]);
+                    const bool valid = i < (all ? max_columns : sizes[r]);
                     const float expected =
-                        valid ? logits[size(r * d_columns + places[size(tokens[size(r * max_columns + i)])])]
-                              : 7.0f;
-                    ASSERT_EQ(found[size(r * (max_columns + 3) + i)], expected) << r << " " << i;
+                        valid ? logits[r * d_columns + places[tokens[r * max_columns + i]]] : 7.0f;
+                    ASSERT_EQ(found[r * (max_columns + 3) + i], expected) << r << " " << i;
                 }
         }
     }
@@ -249,23 +240,23 @@ struct SampledTree {
           row_logprobs(floats(rows)),
           uniforms_by_depth(device, twin, numbers(width)),
           uniforms_by_order(device, twin, numbers(width * spec.topk)),
-          uniforms(device, twin, size(rows), -7.0),
-          draft_uniforms(device, twin, size(rows * spec.topk), -7.0),
-          listed(device, twin, std::vector<kernels::RejectionNode>(size(rows))) {
+          uniforms(device, twin, rows, -7.0),
+          draft_uniforms(device, twin, rows * spec.topk, -7.0),
+          listed(device, twin, std::vector<kernels::RejectionNode>(rows)) {
         host.reset(99, spec, true);
         for (int level = 0; level <= spec.depth; ++level) grow(level);
         make_rows(true);
-        accepted.assign(size(rows), -1);
+        accepted.assign(rows, -1);
         const auto nodes = listed.read(true);
-        for (std::size_t r = size(first_row); r < nodes.size(); ++r)
+        for (std::size_t r = first_row; r < nodes.size(); ++r)
             if (nodes[r].drafts > 0 && rng.below(4) != 0)
-                accepted[r] = static_cast<std::int32_t>(rng.below(size(nodes[r].drafts)));
+                accepted[r] = static_cast<std::int32_t>(rng.below(nodes[r].drafts));
         make_rows(false);
         for (const bool on_twin : {false, true}) follow(on_twin);
     }
 
-    Both<std::int32_t> ints(int count) { return {device, twin, size(count), -7}; }
-    Both<float> floats(int count) { return {device, twin, size(count), 7.0f}; }
+    Both<std::int32_t> ints(std::size_t count) { return {device, twin, count, -7}; }
+    Both<float> floats(std::size_t count) { return {device, twin, count, 7.0f}; }
     std::vector<double> numbers(int count) {
         std::vector<double> values;
         for (int i = 0; i < count; ++i) values.push_back(rng.uniform());
@@ -301,7 +292,7 @@ void SampledTree::grow(int level) {
     std::vector<float> logprobs;
     std::vector<int> counts;
     for (int r = 0; r < level_rows; ++r) {
-        const int drawn = rng.below(3) == 0 ? static_cast<int>(rng.below(size(topk + 1))) : topk;
+        const int drawn = rng.below(3) == 0 ? static_cast<int>(rng.below(topk + 1)) : topk;
         counts.push_back(level == 0 ? std::max(drawn, 1) : drawn);
         for (int c = 0; c < topk; ++c) {
             const bool valid = c < counts.back();
@@ -310,7 +301,7 @@ void SampledTree::grow(int level) {
         }
     }
     if (level == 0) {
-        host.start({ids.data(), size(counts[0])}, {logprobs.data(), size(counts[0])});
+        host.start(std::span(ids).first(counts[0]), std::span(logprobs).first(counts[0]));
     } else {
         counts.resize(host.beam().size());  // the device's first rows are the host's
         host.extend(ids, logprobs, counts);
@@ -418,7 +409,7 @@ void expect_same_on_both(const SampledTree& tree) {
     EXPECT_EQ(tree.uniforms.read(false), tree.uniforms.read(true));
     EXPECT_EQ(tree.draft_uniforms.read(false), tree.draft_uniforms.read(true));
     const auto a = tree.listed.read(false), b = tree.listed.read(true);
-    for (std::size_t r = size(SampledTree::first_row); r < a.size(); ++r) {
+    for (std::size_t r = SampledTree::first_row; r < a.size(); ++r) {
         EXPECT_EQ(a[r].row, b[r].row);
         EXPECT_EQ(a[r].first_draft, b[r].first_draft);
         EXPECT_EQ(a[r].drafts, b[r].drafts);
@@ -441,13 +432,13 @@ TEST_P(DraftOps, SampledTreesMatchTheHost) {
                 ASSERT_LE(expected.size(), spec.nodes);
                 // Missing samples come last, each its own parent.
                 for (int n = 1; n < spec.nodes; ++n, ++nodes_seen) {
-                    const std::size_t at = size(SampledTree::first_row + n);
+                    const std::size_t at = SampledTree::first_row + n;
                     const bool valid = n < expected.size();
-                    EXPECT_EQ(parents[at], SampledTree::first_row + (valid ? expected.parents[size(n)] : n));
-                    EXPECT_EQ(tokens[at], valid ? expected.tokens[size(n)] : 0);
+                    EXPECT_EQ(parents[at], SampledTree::first_row + (valid ? expected.parents[n] : n));
+                    EXPECT_EQ(tokens[at], valid ? expected.tokens[n] : 0);
                     left_out += valid ? 0 : 1;
                 }
-                steps += tree.path.read(false)[size(tree.width)] - 1;
+                steps += tree.path.read(false)[tree.width] - 1;
             }
     EXPECT_GT(nodes_seen, 500);
     EXPECT_GT(left_out, 15);

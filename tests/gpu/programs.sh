@@ -57,7 +57,7 @@ use_programs() {
 suites() {
     [ -n "$tests" ] && "$tests" --gtest_list_tests 2>/dev/null | sed -n 's|^Devices/\(.*\)\.$|\1|p'
 }
-of_engine='^(DeviceEngine|DeviceTargets|DeviceNumerics|DeviceRounds|DeviceShortlistsTest)$'
+of_engine='^(DeviceEngine|DeviceTargets|DeviceNumerics|DeviceRounds|DeviceRoundDetails|DeviceWaits|DeviceShortlistsTest)$'
 not_here='^(KernelRounds|DeviceDemo)$'
 op_suites() { suites | grep -vE "$of_engine|$not_here"; }
 engine_suites() { suites | grep -E "$of_engine"; }

@@ -5,16 +5,12 @@
 namespace draftscope::testing {
 namespace {
 
-std::size_t size(std::int64_t count) {
-    return static_cast<std::size_t>(count);
-}
-
 /// A tree whose children were sampled from a distribution of their parent: over some tokens, over all tokens,
 /// or with certainty.
 DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
     DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(static_cast<unsigned>(vocab))));
     for (int i = 1; i < nodes; ++i) {
-        const auto parent = static_cast<int>(rng.below(size(std::min(tree.size(), 5))));
+        const auto parent = static_cast<int>(rng.below(std::min(tree.size(), 5)));
         const auto token = static_cast<TokenId>(rng.below(static_cast<unsigned>(std::min(vocab, 9))));
         bool exists = false;
         for (std::size_t j = 1; j < tree.tokens.size(); ++j)
@@ -56,10 +52,9 @@ class ResidualOps : public DevicePair {
         RowAnswers answers;
         std::vector<float> draft_logits;
         for (int n = 0; n < rows; ++n) {
-            norms.push_back(choices[size(n)].log_norm);
-            lowest.push_back(choices[size(n)].min_logit);
-            draft_logits.push_back(
-                values[size(std::max(tree.parents[size(n)], 0)) * size(stride) + size(tree.tokens[size(n)])]);
+            norms.push_back(choices[n].log_norm);
+            lowest.push_back(choices[n].min_logit);
+            draft_logits.push_back(values[(std::max(tree.parents[n], 0)) * stride + tree.tokens[n]]);
         }
         inputs.ids.push_back(0);  // the list may be empty
         const auto put = [&]<typename T>(const std::vector<T>& from, std::size_t room = 0) {
@@ -71,8 +66,8 @@ class ResidualOps : public DevicePair {
         const auto logits = put(values), d_norms = put(norms), d_min_logit = put(lowest),
                    nodes = put(inputs.nodes), drafts = put(inputs.drafts), uniforms = put(inputs.uniforms),
                    ids = put(inputs.ids), probs = put(inputs.probs), saved = put(inputs.probs),
-                   weights = put(std::vector<float>(size(count) * size(vocab), -7.0f)),
-                   out = put(std::vector<std::int32_t>(3 * size(count), -7));
+                   weights = put(std::vector<float>(count * vocab, -7.0f)),
+                   out = put(std::vector<std::int32_t>(3 * count, -7));
         kernels::RejectionSampleOp op;
         op.logits = logits.as<float>();
         op.stride = stride;
@@ -92,12 +87,12 @@ class ResidualOps : public DevicePair {
         op.bonus = op.accepted + count;
         op.bonus_logits = out.as<float>() + 2 * count;
         on.rejection_sample(op);
-        answers.accepted.resize(size(count));
-        answers.bonus.resize(size(count));
-        answers.bonus_logits.resize(size(count));
-        on.download(answers.accepted.data(), op.accepted, size(count) * sizeof(std::int32_t));
-        on.download(answers.bonus.data(), op.bonus, size(count) * sizeof(std::int32_t));
-        on.download(answers.bonus_logits.data(), op.bonus_logits, size(count) * sizeof(float));
+        answers.accepted.resize(count);
+        answers.bonus.resize(count);
+        answers.bonus_logits.resize(count);
+        on.download(answers.accepted.data(), op.accepted, count * sizeof(std::int32_t));
+        on.download(answers.bonus.data(), op.bonus, count * sizeof(std::int32_t));
+        on.download(answers.bonus_logits.data(), op.bonus_logits, count * sizeof(float));
         EXPECT_TRUE(on.synchronize().ok());
         TreeVerdictInputs accept_by_rejection{sampling, draft_logits, {}, {}, {}, {}, {}, {}};
         take_residuals(answers, node_of, accept_by_rejection);
@@ -123,10 +118,10 @@ TEST_P(ResidualOps, PathsMatchTheHost) {
             sampling.top_k = turn % 3 == 0 ? 7 : 0;
             const DraftTree tree = random_tree(vocab, 8, turn % 4 != 1, rng);
             const int rows = tree.size(), stride = vocab + 3;
-            std::vector<float> values(size(rows) * size(stride));
+            std::vector<float> values(rows * stride);
             // Likely and unlikely drafts, for paths of several lengths.
             for (std::size_t i = 0; i < values.size(); ++i)
-                values[i] = static_cast<float>(rng.normal()) * 2 + (i % size(stride) < 9 ? 3.0f : 0.0f);
+                values[i] = static_cast<float>(rng.normal()) * 2 + (i % stride < 9 ? 3.0f : 0.0f);
             const TokenPosition place{5, 1000 + turn};
             std::vector<TokenPosition> places;
             for (const int depth : tree.depths) places.push_back({place.sequence, place.position + depth});
@@ -143,16 +138,16 @@ TEST_P(ResidualOps, PathsMatchTheHost) {
                                                         vocab, sampling, place, choices);
                 ++trees;
                 drafts += static_cast<int>(found.path.size()) - 1;
-                rejected += found.bonus != drawn[size(found.path.back())].token;
+                rejected += found.bonus != drawn[found.path.back()].token;
                 if (found.path != expected.path || found.bonus != expected.bonus) {
                     ++apart;
                     continue;
                 }
                 for (const int node : found.path) {
-                    EXPECT_EQ(choices[size(node)].token, expected_choices[size(node)].token);
+                    EXPECT_EQ(choices[node].token, expected_choices[node].token);
                     // An argument of exp near 16 is rounded to 1e-6, before or after multiplying.
-                    const float prob = expected_choices[size(node)].prob;
-                    EXPECT_NEAR(choices[size(node)].prob, prob, 4e-6f * prob);
+                    const float prob = expected_choices[node].prob;
+                    EXPECT_NEAR(choices[node].prob, prob, 4e-6f * prob);
                 }
             }
         }

@@ -8,10 +8,6 @@ namespace {
 using kernels::half_t;
 using kernels::padded_columns;
 
-std::size_t size(std::int64_t count) {
-    return static_cast<std::size_t>(count);
-}
-
 class RouterOps : public DevicePair {};
 
 /// The selected columns equal those of product and top set on the same device, even if one stripe has more of
@@ -35,18 +31,18 @@ TEST_P(RouterOps, MatchesMatmulThenTopKSet) {
                 // Ties; if `lumped`, one stripe holds the best columns of every row.
                 for (int c = 0; c < n; ++c)
                     for (int i = 0; i < rank; ++i) {
-                        half_t& value = weights[size(std::int64_t{c} * stride + i)];
-                        if (c % 5 == 1) value = weights[size(std::int64_t{c - 1} * stride + i)];
+                        half_t& value = weights[std::int64_t{c} * stride + i];
+                        if (c % 5 == 1) value = weights[std::int64_t{c - 1} * stride + i];
                         if (lumped && c % stripes == 0) value = to_half(i == 0 ? 50.0f : 0.0f);
                     }
                 std::vector<half_t> inputs = random_halves(rows, rank, 2);
-                for (int r = 0; r < rows; ++r) inputs[size(r * stride)] = to_half(1.0f);
+                for (int r = 0; r < rows; ++r) inputs[r * stride] = to_half(1.0f);
                 const Both<half_t> w(device(), twin(), weights), x(device(), twin(), inputs);
-                const Both<std::int32_t> found(device(), twin(), size(rows * k), -7),
-                    expected(device(), twin(), size(rows * k), -7);
+                const Both<std::int32_t> found(device(), twin(), rows * k, -7),
+                    expected(device(), twin(), rows * k, -7);
                 const Both<std::byte> scratch(device(), twin(), kernels::router_scratch_bytes(rows, n, k),
                                               std::byte{1});
-                const Both<float> y(device(), twin(), size(std::int64_t{rows} * n), -1.0f);
+                const Both<float> y(device(), twin(), std::int64_t{rows} * n, -1.0f);
                 for (const bool on_twin : {false, true}) {
                     kernels::Device& on = on_twin ? twin() : device();
                     on.matmul_topk_set({{w.on(on_twin), n, rank, stride},
@@ -74,8 +70,8 @@ TEST_P(RouterOps, MatchesMatmulThenTopKSet) {
 TEST_P(RouterOps, StripesOfAnySize) {
     for (const auto& [columns, buckets, m] : {std::tuple(5003, 2, 5), {3, 5, 2}, {300, 40, 9}}) {
         const int rows = 2;
-        const Both<float> scores(device(), twin(), normal(size(rows * columns), 1));
-        const Both<std::int32_t> ids(device(), twin(), size(rows * buckets * m), -9);
+        const Both<float> scores(device(), twin(), normal(rows * columns, 1));
+        const Both<std::int32_t> ids(device(), twin(), rows * buckets * m, -9);
         for (const bool on_twin : {false, true})
             (on_twin ? twin() : device())
                 .bucket_top_m({scores.on(on_twin), columns, rows, columns, buckets, m, ids.on(on_twin)});

@@ -13,17 +13,13 @@ namespace {
 
 using kernels::half_t;
 
-std::size_t size(std::int64_t count) {
-    return static_cast<std::size_t>(count);
-}
-
 class TreeOps : public DevicePair {};
 
 /// A pool as BeamOp writes it level by level, and the host's expansion of the same candidates.
 struct Pool {
     Pool(const TreeSpec& spec, std::uint64_t seed) : beam(99, spec) {
         Rng rng(seed);
-        const auto k = size(spec.topk);
+        const auto k = spec.topk;
         std::vector<int> places(1, -1);  // of the level's rows
         std::vector<float> above(1, 0.0f);
         for (int level = 0; level <= spec.depth; ++level) {
@@ -48,7 +44,7 @@ struct Pool {
             places.clear();
             above.clear();
             for (const BeamExpansion::BeamNode& node : beam.beam()) {
-                EXPECT_GE(size(node.flat), first);
+                EXPECT_GE(node.flat, first);
                 places.push_back(node.flat);
                 above.push_back(node.score);
             }
@@ -63,15 +59,15 @@ struct Pool {
 struct StepRows {
     StepRows(kernels::Device& device, kernels::Device& twin, int rows, int width_in)
         : width(width_in),
-          tokens(device, twin, size(rows), -7),
-          parents(device, twin, size(rows), -7),
-          positions(device, twin, size(rows), -7),
-          sizes(device, twin, size(rows), -7),
-          ancestor_slots(device, twin, size(rows) * size(width), -7),
-          first(device, twin, size(rows), -7),
-          count(device, twin, size(rows), -7),
-          logprobs(device, twin, size(rows), -7.0f),
-          uniforms(device, twin, size(rows), -7.0) {}
+          tokens(device, twin, rows, -7),
+          parents(device, twin, rows, -7),
+          positions(device, twin, rows, -7),
+          sizes(device, twin, rows, -7),
+          ancestor_slots(device, twin, rows * width, -7),
+          first(device, twin, rows, -7),
+          count(device, twin, rows, -7),
+          logprobs(device, twin, rows, -7.0f),
+          uniforms(device, twin, rows, -7.0) {}
     kernels::TreeRows on(bool twin, bool with_sampling) const {
         kernels::TreeRows rows{tokens.on(twin),  parents.on(twin),        positions.on(twin),
                                sizes.on(twin),   ancestor_slots.on(twin), width,
@@ -146,16 +142,16 @@ TEST_P(TreeOps, RerankMatchesTheHost) {
         std::vector<int> path;
         const AncestorMask mask = AncestorMask::from_parents(tree.parents);
         for (int i = 0; i < n; ++i) {
-            const std::size_t r = size(first_row + i);
-            EXPECT_EQ(found[r], tree.tokens[size(i)]);
-            EXPECT_EQ(above[r], first_row + std::max(tree.parents[size(i)], 0));
-            EXPECT_EQ(positions[r], 70 + tree.depths[size(i)]);
+            const std::size_t r = first_row + i;
+            EXPECT_EQ(found[r], tree.tokens[i]);
+            EXPECT_EQ(above[r], first_row + std::max(tree.parents[i], 0));
+            EXPECT_EQ(positions[r], 70 + tree.depths[i]);
             mask.path(i, path);
             for (std::size_t p = 0; p < path.size(); ++p)
-                EXPECT_EQ(ancestor_slots[r * size(width) + p], 50 + path[p]);
+                EXPECT_EQ(ancestor_slots[r * width + p], 50 + path[p]);
         }
-        EXPECT_EQ(found[size(first_row - 1)], -7);
-        EXPECT_EQ(found[size(first_row + n)], -7);
+        EXPECT_EQ(found[first_row - 1], -7);
+        EXPECT_EQ(found[first_row + n], -7);
     }
 }
 
@@ -170,26 +166,25 @@ TEST_P(TreeOps, AcceptanceAndCompactionMatchTheHost) {
             const auto back = static_cast<int>(rng.below(4));
             tree.add(1000 + i, std::max(0, i - 1 - back), -1.0f);
         }
-        std::vector<TargetSample> choices(size(n));
-        std::vector<std::int32_t> parents(size(first_row + n), 0), tokens(size(first_row + n), 5),
-            chosen(size(3 * (first_row + n)), 1001);
+        std::vector<TargetSample> choices(n);
+        std::vector<std::int32_t> parents(first_row + n, 0), tokens(first_row + n, 5),
+            chosen(3 * (first_row + n), 1001);
         for (int i = 0; i < n; ++i) {
             std::vector<int> children;
             for (int c = 0; c < n; ++c)
-                if (tree.parents[size(c)] == i) children.push_back(c);
+                if (tree.parents[c] == i) children.push_back(c);
             const bool follow = !children.empty() && rng.below(8) != 0;
-            choices[size(i)].token =
-                follow ? tree.tokens[size(children[rng.below(children.size())])] : TokenId{77};
-            parents[size(first_row + i)] = first_row + std::max(tree.parents[size(i)], 0);
-            tokens[size(first_row + i)] = tree.tokens[size(i)];
-            chosen[size(3 * (first_row + i))] = choices[size(i)].token;
+            choices[i].token = follow ? tree.tokens[children[rng.below(children.size())]] : TokenId{77};
+            parents[first_row + i] = first_row + std::max(tree.parents[i], 0);
+            tokens[first_row + i] = tree.tokens[i];
+            chosen[3 * (first_row + i)] = choices[i].token;
         }
         Acceptance expected;
         accept_match(tree, choices, expected);
         longest = std::max(longest, expected.path.size());
         const int width = n + 1, planes = 4, kv = 24, slots = first_row + n + 9;
         const Both<std::int32_t> above(device(), twin(), parents), ids(device(), twin(), tokens),
-            wanted(device(), twin(), chosen), path(device(), twin(), size(width), -7),
+            wanted(device(), twin(), chosen), path(device(), twin(), width, -7),
             count(device(), twin(), 1, -7);
         const std::vector<half_t> before = random_halves(planes * slots, kv, 4);
         const Both<half_t> cache(device(), twin(), before), other(device(), twin(), before);
@@ -240,7 +235,7 @@ TEST_P(TreeOps, ManySequencesShareACall) {
     std::vector<float> pool_logprobs, pool_scores;
     Rng rng(23);
     for (int s = 0; s < sequences; ++s) {
-        const Pool pool(spec, 100 + size(s));
+        const Pool pool(spec, 100 + s);
         ASSERT_EQ(static_cast<int>(pool.tokens.size()), candidates);
         pool_tokens.insert(pool_tokens.end(), pool.tokens.begin(), pool.tokens.end());
         pool_parents.insert(pool_parents.end(), pool.parents.begin(), pool.parents.end());
@@ -254,7 +249,7 @@ TEST_P(TreeOps, ManySequencesShareACall) {
         chosen(device(), twin(), choices);
     const Both<float> logprobs(device(), twin(), pool_logprobs), scores(device(), twin(), pool_scores);
     const StepRows rows(device(), twin(), sequences * nodes, width);
-    const Both<std::int32_t> paths(device(), twin(), size(sequences * (width + 1)), -7);
+    const Both<std::int32_t> paths(device(), twin(), sequences * (width + 1), -7);
     const Both<half_t> caches(device(), twin(), random_halves(sequences * planes * slots, 64, 4));
     for (const bool on_twin : {false, true}) {
         kernels::Device& on = on_twin ? twin() : device();
@@ -298,10 +293,10 @@ TEST_P(TreeOps, ManySequencesShareACall) {
     const std::vector<std::int32_t> found = paths.read(false), expected = paths.read(true);
     int longer = 0;
     for (int s = 0; s < sequences; ++s) {
-        const std::size_t at = size(s * (width + 1));
-        const std::int32_t count = expected[at + size(width)];
-        ASSERT_EQ(found[at + size(width)], count);
-        for (std::int32_t i = 0; i < count; ++i) EXPECT_EQ(found[at + size(i)], expected[at + size(i)]);
+        const std::size_t at = s * (width + 1);
+        const std::int32_t count = expected[at + width];
+        ASSERT_EQ(found[at + width], count);
+        for (std::int32_t i = 0; i < count; ++i) EXPECT_EQ(found[at + i], expected[at + i]);
         longer += count > 1 ? 1 : 0;
     }
     EXPECT_GT(longer, 10);

@@ -4,10 +4,6 @@
 namespace draftscope::testing {
 namespace {
 
-std::size_t size(std::int64_t count) {
-    return static_cast<std::size_t>(count);
-}
-
 class TypicalOps : public DevicePair {};
 
 /// The paths of several trees in one call equal those of the host for the same inputs.
@@ -28,14 +24,14 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                 DraftTree& tree = trees.emplace_back(DraftTree::with_root(0));
                 for (int i = 1; i < nodes; ++i) {
                     // Chains and wide trees.
-                    const auto back = static_cast<int>(rng.below(size(t % 2 == 0 ? std::min(i, 3) : i)));
+                    const auto back = static_cast<int>(rng.below(t % 2 == 0 ? std::min(i, 3) : i));
                     tree.add(i, i - 1 - back, -1.0f);
                 }
                 ASSERT_TRUE(tree.finish().ok());
                 width = std::max(width, tree.max_depth() + 1);
                 for (int i = 0; i < nodes; ++i) {
-                    parents.push_back(first + std::max(tree.parents[size(i)], 0));
-                    sizes.push_back(tree.depths[size(i)] + 1);
+                    parents.push_back(first + std::max(tree.parents[i], 0));
+                    sizes.push_back(tree.depths[i] + 1);
                     // Few distinct values, so that paths tie.
                     logits.push_back(std::round(static_cast<float>(rng.normal()) * 2) / 2 + 1);
                     norms.push_back(2.5f);
@@ -44,7 +40,7 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                 }
             }
             const Both<std::int32_t> d_parents(device(), twin(), parents), d_sizes(device(), twin(), sizes),
-                paths(device(), twin(), size(5 * (width + 1)), -7);
+                paths(device(), twin(), 5 * (width + 1), -7);
             const Both<float> d_logits(device(), twin(), logits), d_norms(device(), twin(), norms),
                 d_min_logit(device(), twin(), lowest), d_entropies(device(), twin(), entropies);
             for (const bool on_twin : {false, true}) {
@@ -56,7 +52,7 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                     op.rows.ancestor_counts = d_sizes.on(on_twin);
                     op.rows.width = width;
                     op.first_row = first;
-                    op.nodes = trees[size(t)].size();
+                    op.nodes = trees[t].size();
                     op.inv_temperature = inverse_temperature(sampling);
                     op.epsilon = spec.epsilon;
                     op.delta = spec.delta;
@@ -73,8 +69,8 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                 const std::vector<std::int32_t> found = paths.read(on_twin);
                 first = 0;
                 for (int t = 0; t < 5; ++t) {
-                    const DraftTree& tree = trees[size(t)];
-                    const auto nodes = size(tree.size()), from = size(first);
+                    const DraftTree& tree = trees[t];
+                    const auto nodes = tree.size(), from = first;
                     TreeVerdictInputs verdict{
                         sampling, std::span(logits).subspan(from, nodes), {}, {}, {}, {}, {}, {}};
                     verdict.best.assign(nodes, 0);
@@ -84,7 +80,7 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                     for (TargetSample& choice : choices) choice = {0, 0.5f, 2.5f, lowest[from]};
                     Acceptance expected;
                     accept_typical(spec, tree, verdict, choices, expected);
-                    const auto* path = found.data() + size(t) * size(width + 1);
+                    const auto* path = found.data() + t * (width + 1);
                     const std::vector<int> mine(path, path + path[width]);
                     ++trees_seen;
                     longer += mine.size() > 3;
