@@ -68,8 +68,4 @@ std::vector<LogLine> log_since(std::size_t first, std::size_t* next) {
     return {log_buffer.lines.begin() + static_cast<std::ptrdiff_t>(start), log_buffer.lines.end()};
 }
 
-void set_stderr_level(LogLevel level) {
-    console().set_level(spd_level(level));
-}
-
 }  // namespace draftscope

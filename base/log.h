@@ -26,7 +26,6 @@ void log_line(LogLevel level, std::string text);
 /// Returns the buffered lines from index `first` of all lines ever logged. Sets `next` to the index for the
 /// next call.
 std::vector<LogLine> log_since(std::size_t first, std::size_t* next);
-void set_stderr_level(LogLevel level);
 
 template <typename... Args>
 void log_info(fmt::format_string<Args...> text, Args&&... args) {

@@ -212,10 +212,6 @@ std::string Value::to_text() const {
     return format_repr(*this, 0);
 }
 
-std::string Value::to_repr() const {
-    return format_repr(*this, 0);
-}
-
 std::string_view Value::type() const {
     constexpr std::string_view names[] = {"undefined", "none",   "a boolean", "an integer", "a number",
                                           "a string",  "a list", "a mapping", "a function"};

@@ -84,7 +84,6 @@ class Value {
 
     bool truth() const;
     std::string to_text() const;    ///< Python's str(); "" if undefined
-    std::string to_repr() const;    ///< Python's repr()
     std::string_view type() const;  ///< for messages: "a list"
 
   private:

@@ -33,7 +33,6 @@ class Adam {
     double step(kernels::Exec& exec, std::span<const Parameter> parameters);
     /// Learning rate of step `step`, counted from 0.
     double rate_at(int step) const;
-    int steps_done() const { return done_; }
 
   private:
     struct Moments {

@@ -38,7 +38,6 @@ void GpuPhaseMap::created(std::uint64_t node, Phase phase, TimeNs now) {
 
 void GpuPhaseMap::cloned(std::uint64_t node, std::uint64_t original, TimeNs now) {
     const Owner* from = owner(original, now);
-    if (from == nullptr) ++late_clones_;
     own(node, from != nullptr ? from->phase : Phase::none, now);
 }
 

@@ -28,8 +28,6 @@ class GpuPhaseMap {
     void forget_before(TimeNs time);
 
     std::size_t size() const { return nodes_.size(); }
-    /// Number of clones whose original was captured before the session.
-    std::uint64_t late_clones() const { return late_clones_; }
 
   private:
     struct Owner {
@@ -43,7 +41,6 @@ class GpuPhaseMap {
     std::unordered_map<std::uint64_t, std::vector<Owner>> nodes_;
     std::unordered_map<std::uint32_t, std::unordered_set<std::uint64_t>> graphs_;
     std::vector<std::uint64_t> destroyed_;
-    std::uint64_t late_clones_ = 0;
 };
 
 }  // namespace draftscope

@@ -396,10 +396,6 @@ void GpuSession::end_window() {
     if (impl_->subscribed) impl_->api->flush(true);
 }
 
-void GpuSession::poll() {
-    if (impl_->subscribed) impl_->api->flush(false);
-}
-
 void GpuSession::take(std::vector<GpuOp>& ops, std::vector<GpuCall>& calls) {
     Impl& s = *impl_;
     std::vector<PendingRecord> records;

@@ -79,8 +79,6 @@ class GpuSession {
     /// Ends the window and flushes everything. The caller must have waited for the GPU work. Ops stay
     /// available to take().
     void end_window();
-    /// Requests finished records from CUPTI.
-    void poll();
     /// Appends the attributed ops and calls that have arrived, each delivery sorted by start time.
     void take(std::vector<GpuOp>& ops, std::vector<GpuCall>& calls);
     GpuLosses take_losses();

@@ -216,10 +216,6 @@ PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t f
     return out;
 }
 
-PhasesModel build_phases(const Snapshot& snapshot, RowId run_id, const std::optional<TimeRange>& range) {
-    return PhasesBuilder().build(snapshot, run_id, range);
-}
-
 PhasesModel PhasesBuilder::build(const Snapshot& whole, RowId run_id, const std::optional<TimeRange>& range) {
     PhasesModel model;
     const RunRow* run = whole.run(run_id);

@@ -91,10 +91,6 @@ class PhasesBuilder {
   private:
     RunSamples samples_;
 };
-/// Builds the table once.
-PhasesModel build_phases(const Snapshot& snapshot, RowId run_id,
-                         const std::optional<TimeRange>& range = std::nullopt);
-
 /// Returns true if the phase is part of T_head (router, head, topk, gather and their children).
 bool is_head_phase(int phase_id);
 

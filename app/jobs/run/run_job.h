@@ -68,8 +68,6 @@ class EngineHost {
     /// Loads missing models, decodes every prompt and records into `recorder`. Blocks; controlled by `gate`.
     Result<RunReport> run(const RunConfig& config, Recorder& recorder, DebugGate& gate,
                           const RunHooks& hooks);
-    /// Restarts ids at 1, for a new capture file.
-    void reset_ids();
 
   private:
     struct Impl;

@@ -55,11 +55,11 @@ TEST(PhaseTable, OmitsSharesWithoutCountedSteps) {
     HandBuilt built;
     built.prompt(1);
     built.step({}, spans_at(0), 0, 100, Excluded::warmup);
-    const PhasesModel before = build_phases(built.snapshot(), 1);
+    const PhasesModel before = PhasesBuilder().build(built.snapshot(), 1);
     EXPECT_EQ(before.caption, "no counted steps yet; 1 warm-up excluded");
     EXPECT_EQ(before.shares_text, "");
     built.step({}, spans_at(200), 200, 300);
-    const PhasesModel after = build_phases(built.snapshot(), 1);
+    const PhasesModel after = PhasesBuilder().build(built.snapshot(), 1);
     EXPECT_EQ(after.caption, "1 step; 1 warm-up excluded");
     EXPECT_EQ(after.shares_text, "; drafting 36 % (head 16 %)");
 }
@@ -95,7 +95,7 @@ TEST(PhasesBuilder, IncrementalBuildEqualsFullBuildAndReadsStepsOnce) {
                    i % 5 == 0 ? Excluded::warmup : Excluded::no);
         if (i % 9 != 8) continue;
         const Snapshot snapshot = built.snapshot();
-        const PhasesModel grown = builder.build(snapshot, 1), whole = build_phases(snapshot, 1);
+        const PhasesModel grown = builder.build(snapshot, 1), whole = PhasesBuilder().build(snapshot, 1);
         ASSERT_EQ(grown.rows.size(), whole.rows.size());
         for (std::size_t r = 0; r < whole.rows.size(); ++r) {
             EXPECT_EQ(grown.rows[r].count, whole.rows[r].count);
@@ -145,7 +145,7 @@ TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {
     for (int i = 0; i < 4; ++i)
         built.step({}, spans_at(i * 1000), i * 1000, i * 1000 + 100,
                    i == 0 ? Excluded::warmup : Excluded::no);
-    const PhasesModel model = build_phases(built.snapshot(), 1);
+    const PhasesModel model = PhasesBuilder().build(built.snapshot(), 1);
     EXPECT_EQ(model.counted_steps, 3);
     EXPECT_EQ(model.caption, "3 steps; 1 warm-up excluded");
     std::vector<std::string> names;
@@ -177,8 +177,8 @@ TEST(PhaseTable, RangeCountsOnlyItsSteps) {
         if (i >= 2 && i <= 5)
             part.step({}, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1), excluded);
     }
-    const PhasesModel in_range = build_phases(whole.snapshot(), 1, TimeRange{2050, 5010});
-    const PhasesModel alone = build_phases(part.snapshot(), 1);
+    const PhasesModel in_range = PhasesBuilder().build(whole.snapshot(), 1, TimeRange{2050, 5010});
+    const PhasesModel alone = PhasesBuilder().build(part.snapshot(), 1);
     EXPECT_EQ(in_range.caption, "3 steps in the range (Esc clears it); 1 shadow excluded");
     ASSERT_EQ(in_range.rows.size(), alone.rows.size());
     for (std::size_t i = 0; i < alone.rows.size(); ++i) {
@@ -196,7 +196,7 @@ TEST(PhaseTable, SplitsDraftingByCategory) {
         round.round.prompt_id = 1 + i % 2;
         built.step(round, spans_at(i * 1000), i * 1000, i * 1000 + (i % 2 == 0 ? 100 : 200));
     }
-    const PhasesModel model = build_phases(built.snapshot(), 1);
+    const PhasesModel model = PhasesBuilder().build(built.snapshot(), 1);
     ASSERT_EQ(model.categories.size(), 2u);
     EXPECT_EQ(model.categories[0].category, "chat");
     EXPECT_NEAR(model.categories[0].draft(), 0.18, 1e-9);
@@ -205,11 +205,11 @@ TEST(PhaseTable, SplitsDraftingByCategory) {
 }
 
 TEST(PhaseTable, ExplainsAnEmptyTable) {
-    EXPECT_THAT(build_phases(Snapshot(), 1).empty_text, HasSubstr("No run yet"));
+    EXPECT_THAT(PhasesBuilder().build(Snapshot(), 1).empty_text, HasSubstr("No run yet"));
     HandBuilt built;
-    EXPECT_THAT(build_phases(built.snapshot(), 1).empty_text, HasSubstr("no steps yet"));
+    EXPECT_THAT(PhasesBuilder().build(built.snapshot(), 1).empty_text, HasSubstr("no steps yet"));
     built.capture().apply(RunEnded{1, RunEnd::ok, 100, {}});
-    EXPECT_THAT(build_phases(built.snapshot(), 1).empty_text, HasSubstr("No steps were recorded"));
+    EXPECT_THAT(PhasesBuilder().build(built.snapshot(), 1).empty_text, HasSubstr("No steps were recorded"));
 }
 
 TEST(PhaseTable, HeadPhasesMatchTheCostModel) {

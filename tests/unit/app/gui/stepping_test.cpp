@@ -61,7 +61,7 @@ TEST(Stepping, NoStatisticCountsTheRoundInFlight) {
     const Snapshot before = held.capture.snapshot(1);
     const Snapshot snapshot = held.hold(1);
     EXPECT_EQ(run_totals(snapshot, 1).rounds, run_totals(before, 1).rounds);
-    EXPECT_EQ(build_phases(snapshot, 1).caption, build_phases(before, 1).caption);
+    EXPECT_EQ(PhasesBuilder().build(snapshot, 1).caption, PhasesBuilder().build(before, 1).caption);
     EXPECT_EQ(header_numbers(snapshot, 1).tau, header_numbers(before, 1).tau);
 }
 

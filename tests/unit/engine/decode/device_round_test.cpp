@@ -286,10 +286,15 @@ TEST_P(DeviceWaits, WaitOnce) {
             const bool coral = head.head.starts_with("coral");
             const TreeCase tree = {.tree = batch == 3 && coral ? fixed.tree : wide.tree, .batch = batch};
             const WaitCase::Mode mode = batch == 1 ? one.alone : one.batched;
-            expect_one_wait(mode == WaitCase::Mode::rejection ? rejection(one.drafter, head, tree, all_tokens)
-                            : mode == WaitCase::Mode::sampled ? sampled(one.drafter, head, tree)
-                                                              : greedy(one.drafter, head, tree),
-                            true);
+            DecodeCase setting = greedy(one.drafter, head, tree);
+            if (mode == WaitCase::Mode::rejection) setting = rejection(one.drafter, head, tree, all_tokens);
+            if (mode == WaitCase::Mode::sampled) {
+                setting = sampled(one.drafter, head, tree);
+                setting.temperature = 0.9;
+                setting.top_p = 0.7;
+                setting.top_k = 9;
+            }
+            expect_one_wait(setting, true);
             if (HasFatalFailure()) return;
         }
     }
