@@ -19,10 +19,6 @@
 namespace draftscope {
 namespace {
 
-std::size_t count(int rows, int cols) {
-    return numel(rows, cols);
-}
-
 bool is_head_only(const ModelConfig& config) {
     return config.architecture == head_only_architecture;
 }
@@ -280,7 +276,7 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> se
     const int rows = batch.rows();
     if (rows == 0) return {};
     const int d = shape.hidden;
-    if (residual.size() < count(rows, d)) residual.resize(count(rows, d));
+    if (residual.size() < numel(rows, d)) residual.resize(numel(rows, d));
     const Rows<float> x(residual.data(), rows, d);
     int first = 0;
     for (const SequenceTokens& sequence : sequences) {
@@ -295,7 +291,7 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> se
         for (std::size_t a = 0; a < aux_layers.size(); ++a) {
             if (aux_layers[a] != i) continue;
             for (int r = 0; r < rows; ++r) {
-                std::memcpy(aux + count(r, aux_width) + a * static_cast<std::size_t>(d), x.row_data(r),
+                std::memcpy(aux + numel(r, aux_width) + a * static_cast<std::size_t>(d), x.row_data(r),
                             static_cast<std::size_t>(d) * sizeof(float));
             }
         }
@@ -309,14 +305,14 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> se
 void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
     const int d = shape.hidden;
     const int rows = request.all_logits ? out.rows : static_cast<int>(request.logit_rows.size());
-    out.logits.resize(count(rows, lm_head.n()));
+    out.logits.resize(numel(rows, lm_head.n()));
     if (rows == 0) return;
     const float* input = out.hidden.data();
     if (!request.all_logits) {
-        if (gathered.size() < count(rows, d)) gathered.resize(count(rows, d));
+        if (gathered.size() < numel(rows, d)) gathered.resize(numel(rows, d));
         for (int r = 0; r < rows; ++r) {
             const int row = request.logit_rows[r];
-            std::memcpy(gathered.data() + count(r, d), out.hidden.data() + count(row, d),
+            std::memcpy(gathered.data() + numel(r, d), out.hidden.data() + numel(row, d),
                         static_cast<std::size_t>(d) * sizeof(float));
         }
         input = gathered.data();
@@ -430,13 +426,13 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     const int d = impl_->shape.hidden;
     const int aux_width = static_cast<int>(request.aux_layers.size()) * d;
     out.rows = rows;
-    out.hidden.resize(count(rows, d));
-    out.aux.resize(count(rows, aux_width));
+    out.hidden.resize(numel(rows, d));
+    out.aux.resize(numel(rows, aux_width));
     const bool with_logits = impl_->on_device.ready() && request.all_logits;
     const bool answered = with_logits && request.question != nullptr && can_answer(*request.question);
     out.there = answered ? &impl_->on_device.logits() : nullptr;
     out.answered = answered;
-    if (with_logits && !answered) out.logits.resize(count(rows, impl_->lm_head.n()));
+    if (with_logits && !answered) out.logits.resize(numel(rows, impl_->lm_head.n()));
     DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
                       with_logits && !answered ? out.logits.data() : nullptr,
                       answered ? request.question : nullptr, &out.answers));
@@ -512,8 +508,8 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     ForwardRequest request{{&prompt, 1}, aux_layers, {}, false};
     DS_TRY(impl_->check(request));
     out.rows = n;
-    out.hidden.resize(count(n, d));
-    out.aux.resize(count(n, aux_width));
+    out.hidden.resize(numel(n, d));
+    out.aux.resize(numel(n, aux_width));
     out.there = nullptr;
     out.answered = false;
     out.bytes = 0;
@@ -522,8 +518,8 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
         if (cancelled && cancelled()) return Error{ErrorKind::cancelled, "stopped while reading the prompt"};
         const int rows = std::min(max_rows, n - first);
         const SequenceTokens chunk{&cache, tokens.subspan(first, rows), {}, nullptr};
-        DS_TRY(impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + count(first, d),
-                          out.aux.data() + count(first, aux_width)));
+        DS_TRY(impl_->run(exec, {&chunk, 1}, aux_layers, out.hidden.data() + numel(first, d),
+                          out.aux.data() + numel(first, aux_width)));
         out.bytes += impl_->layer_bytes + impl_->kv_bytes();
         cache.commit(rows);
     }

@@ -5,9 +5,9 @@
 
 namespace draftscope {
 
-/// --tree auto and quick: sets the tree of `plan` to the one with the best forecast, and under --head auto
-/// its head. Without a forecast the defaults apply. Quick sets drafter none if plain decoding is forecast to
-/// be faster. The models of the choice are loaded afterwards.
+/// Chooses the tree with the best forecast (--tree auto and quick), and under --head auto its head. Without a
+/// forecast the defaults apply. Quick sets drafter none if plain decoding is forecast to be faster. The
+/// models of the choice are loaded afterwards.
 Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const RunHooks& hooks,
                    RunReport& report);
 

@@ -10,8 +10,8 @@
 
 namespace draftscope {
 
-/// What measures one run at its tier: the phase recorder, its listeners, and the sinks that add rows for GPU
-/// work, counters and NVTX ranges. Not movable, as its parts refer to each other.
+/// The phase recorder of one run with the listeners and row sinks that its tier needs. The sinks add rows for
+/// GPU work, counters and NVTX ranges. Not movable, as its parts refer to each other.
 class RunTelemetry {
   public:
     /// Rows are pushed to `next`. `counters` is set at tier T3 only.

@@ -10,6 +10,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope {
 namespace {
@@ -18,7 +19,7 @@ using testing::execute;
 using testing::open_plain;
 using testing::query;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 using testing::write_all;
 
 std::string findings_text(const CheckReport& report) {
@@ -36,7 +37,7 @@ class ValidCapture : public ::testing::Test {
         return report.ok() ? findings_text(*report) : "error: " + report.error().message;
     }
 
-    TempFolder folder_;
+    ScratchFolder folder_;
 };
 
 TEST_F(ValidCapture, HasTheIdentityTheTablesAndTheViews) {
@@ -254,7 +255,7 @@ TEST_F(ValidCapture, ImpossibleValuesAreNamed) {
 constexpr int now = capture_schema_version;
 
 TEST(Migration, MigratesAndKeepsABackup) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
     {
@@ -273,7 +274,7 @@ TEST(Migration, MigratesAndKeepsABackup) {
 }
 
 TEST(Migration, FailureLeavesTheFileUnchanged) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
     const storage::Database db = open_plain(path);
@@ -291,7 +292,7 @@ TEST(Migration, FailureLeavesTheFileUnchanged) {
 }
 
 TEST(Migration, RejectsNewerAndKeepsCurrentFiles) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 3, 1, true}).records());
     const storage::Database db = open_plain(path);
@@ -303,7 +304,7 @@ TEST(Migration, RejectsNewerAndKeepsCurrentFiles) {
 }
 
 TEST(Repair, RecomputesStepPhases) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 30, 1, true}).records());
     testing::execute(path, "UPDATE step_phase SET busy_ns = busy_ns + 1 WHERE step_id = 7 AND phase_id = 13");
@@ -316,7 +317,7 @@ TEST(Repair, RecomputesStepPhases) {
 }
 
 TEST(Repair, RejectsALiveRun) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     auto writer = CaptureWriter::create(path, false);
     ASSERT_TRUE(writer.ok());

@@ -12,6 +12,7 @@
 
 #include "file_helpers.h"
 #include "random_capture.h"
+#include "tests/support/scratch_folder.h"
 
 // Tests captures that lost something: parts of their log, their name, or write permission.
 namespace draftscope {
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 using testing::apply_all;
 using testing::expect_equal;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 
 int in_child(const std::function<int()>& work) {
     const pid_t child = fork();
@@ -71,7 +72,7 @@ void expect_prefix(const Snapshot& part, const Snapshot& whole) {
 }
 
 TEST(CutLog, LeavesAConsistentPrefix) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string original = folder.file("whole.dscope");
     // Few enough that the log is not merged in between.
     const std::vector<Record> records = RandomCapture(3, {1, 2, 80, 1, false}).records();
@@ -118,7 +119,7 @@ TEST(CutLog, LeavesAConsistentPrefix) {
 }
 
 TEST(DeletedFile, IsReportedAndRescued) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(4, {1, 2, 60, 1, true}).records();
     auto writer = CaptureWriter::create(path, false);
@@ -153,7 +154,7 @@ TEST(DeletedFile, IsReportedAndRescued) {
 }
 
 TEST(DeletedFile, AReplacementIsNotTouched) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     auto writer = CaptureWriter::create(path, false);
     ASSERT_TRUE(writer.ok());
@@ -169,7 +170,7 @@ TEST(DeletedFile, AReplacementIsNotTouched) {
 }
 
 TEST(SaveCopy, LiveCopyHasAllCommittedRows) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::vector<Record> records = RandomCapture(6, {1, 2, 20, 1, false}).records();
     auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
     ASSERT_TRUE(writer.ok());
@@ -187,7 +188,7 @@ TEST(SaveCopy, LiveCopyHasAllCommittedRows) {
 
 /// The end of a recording also needs space, for the indexes.
 TEST(FullDisk, FullAtTheEndLosesNothing) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(8, {1, 2, 300, 1, true}).records();
     const int code = in_child([&]() -> int {
@@ -261,7 +262,7 @@ class FullTmpfs : public ::testing::TestWithParam<TinyDisk> {};
 
 TEST_P(FullTmpfs, KeepsCompleteStepsAndReportsLosses) {
     const TinyDisk disk = GetParam();
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("copy.dscope");
     std::vector<Record> records = RandomCapture(8, {1, 2, 300, 1, true}).records();
     for (Record& record : records)
@@ -316,7 +317,7 @@ class ReadOnlyFolder : public ::testing::TestWithParam<bool> {};
 
 TEST_P(ReadOnlyFolder, OpensAndRepairReportsTheRemedy) {
     const bool killed = GetParam();
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(5, {1, 2, 80, 1, !killed}).records();
     if (killed)

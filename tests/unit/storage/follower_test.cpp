@@ -6,6 +6,7 @@
 #include "capture/queries.h"
 #include "file_helpers.h"
 #include "random_capture.h"
+#include "tests/support/scratch_folder.h"
 
 // Reading a capture in parts while it grows must give the same as reading it at once.
 namespace draftscope {
@@ -14,7 +15,7 @@ namespace {
 using testing::apply_all;
 using testing::expect_equal;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 
 class IntoCapture : public RecordSink {
   public:
@@ -27,7 +28,7 @@ class IntoCapture : public RecordSink {
 };
 
 TEST(StoredTrees, LargeFilesReadTreesOnDemand) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(3, {2, 3, 60, 2, true}).records();
     testing::write_all(path, records);
@@ -66,7 +67,7 @@ TEST(StoredTrees, LargeFilesReadTreesOnDemand) {
 }
 
 TEST(StoredTrees, DamageIsReportedWhenRead) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
     testing::execute(path, "UPDATE node SET node = 9 WHERE round_id = 5 AND node = 0");
@@ -80,7 +81,7 @@ TEST(StoredTrees, DamageIsReportedWhenRead) {
 }
 
 TEST(StoredTrees, LiveFilesAreReadCompletely) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("live.dscope");
     auto writer = CaptureWriter::create(path, false);
     ASSERT_TRUE(writer.ok());
@@ -93,7 +94,7 @@ TEST(StoredTrees, LiveFilesAreReadCompletely) {
 }
 
 /// Writes a file whose spans fill several blocks of the read-ahead thread.
-std::string write_many_spans(const TempFolder& folder, int steps) {
+std::string write_many_spans(const ScratchFolder& folder, int steps) {
     const std::string path = folder.file("many.dscope");
     std::vector<Record> records = RandomCapture(5, {1, 3, steps, 1, true}).records();
     RowId last_id = 0;
@@ -129,7 +130,7 @@ auto fields(const SpanRow& s) {
 
 TEST(StoredSpans, MatchSpansInMemory) {
     for (const std::uint64_t seed : {5u, 6u, 7u}) {
-        const TempFolder folder;
+        const ScratchFolder folder;
         const std::string path =
             seed == 5 ? write_many_spans(folder, 300) : folder.file(fmt::format("{}.dscope", seed));
         if (seed != 5) testing::write_all(path, RandomCapture(seed, {2, 3, 40, 2, true}).records());
@@ -186,7 +187,7 @@ TEST(StoredSpans, MatchSpansInMemory) {
 }
 
 TEST(StoredSpans, MissingSpansAreAbsent) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
     const auto file = load_capture(path, 0);
@@ -195,7 +196,7 @@ TEST(StoredSpans, MissingSpansAreAbsent) {
 }
 
 TEST(StoredSpans, ImpossibleValuesNameTableRowAndColumn) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
     testing::execute(path,
@@ -207,7 +208,7 @@ TEST(StoredSpans, ImpossibleValuesNameTableRowAndColumn) {
 }
 
 TEST(StoredSpans, SaveCopyKeepsAllRows) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope"), copy = folder.file("copy.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
     const auto file = load_capture(path, 0);
@@ -221,7 +222,7 @@ TEST(StoredSpans, SaveCopyKeepsAllRows) {
 }
 
 TEST(SpansReadAhead, ReportsTheSameDamage) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = write_many_spans(folder, 120);
     testing::execute(path, "UPDATE span SET phase_id = 99 WHERE id = (SELECT max(id) FROM span)");
     const auto alone = load_capture(path, no_preload_limit), ahead = load_capture(path, 0);
@@ -232,7 +233,7 @@ TEST(SpansReadAhead, ReportsTheSameDamage) {
 }
 
 TEST(SpansReadAhead, StopWithTheirReader) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = write_many_spans(folder, 300);
     auto follower = CaptureFollower::open(path, 0);
     ASSERT_TRUE(follower.ok());
@@ -246,7 +247,7 @@ TEST(SpansReadAhead, StopWithTheirReader) {
 class Following : public ::testing::TestWithParam<int> {};
 
 TEST_P(Following, MatchesTheWritersRecords) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("live.dscope");
     const auto seed = static_cast<std::uint64_t>(GetParam());
     const std::vector<Record> records = RandomCapture(seed, {2, 3, 40, 1 + GetParam() % 2, true}).records();
@@ -296,7 +297,7 @@ TEST_P(Following, MatchesTheWritersRecords) {
 INSTANTIATE_TEST_SUITE_P(Seeds, Following, ::testing::Range(1, 7));
 
 TEST(Follower, StopsOnCancel) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(2, {1, 2, 40, 1, true}).records());
     auto follower = CaptureFollower::open(path);

@@ -10,6 +10,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"
+#include "tests/support/scratch_folder.h"
 
 // Captures that no valid run makes: any bytes in names, numbers at their limits, spans in any order, clocks
 // that jump. The file, its copy and SQL must return all values unchanged.
@@ -21,7 +22,7 @@ using testing::expect_equal;
 using testing::open_plain;
 using testing::query;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 
 class Disturb {
   public:
@@ -182,7 +183,7 @@ std::vector<std::vector<std::string>> cells(const storage::Database& db, std::st
 class Hostile : public ::testing::TestWithParam<int> {};
 
 TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const auto seed = static_cast<std::uint64_t>(GetParam());
     std::vector<Record> records =
         RandomCapture(seed, {1 + GetParam() % 3, 3, 14, 1 + GetParam() % 2, true}).records();
@@ -237,7 +238,7 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
 INSTANTIATE_TEST_SUITE_P(Seeds, Hostile, ::testing::Range(1, 13));
 
 TEST(ClockGoingBackwards, IsReportedAndTheRestIsValid) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     std::vector<Record> records = RandomCapture(9, {1, 2, 60, 1, true}).records();
     int turned = 0;

@@ -8,6 +8,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"
+#include "tests/support/scratch_folder.h"
 
 // Files of earlier versions, written by the programs of that time (data/vN.dscope.gz).
 namespace draftscope {
@@ -16,7 +17,7 @@ namespace {
 using testing::expect_equal;
 using testing::open_plain;
 using testing::query;
-using testing::TempFolder;
+using testing::ScratchFolder;
 
 void unpack(const std::string& name, const std::string& to) {
     const gzFile file = gzopen((std::string(DS_SOURCE_DIR "/tests/unit/storage/data/") + name).c_str(), "rb");
@@ -31,7 +32,7 @@ void unpack(const std::string& name, const std::string& to) {
 class OlderVersion : public ::testing::TestWithParam<int> {};
 
 TEST_P(OlderVersion, ReadsAndMigratesWithEqualNumbers) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("old.dscope");
     unpack(fmt::format("v{}.dscope.gz", GetParam()), path);
     const auto old = load_capture(path);
@@ -83,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Files, OlderVersion, ::testing::Range(1, capture_schema
 class StepPhases : public ::testing::TestWithParam<int> {};
 
 TEST_P(StepPhases, MatchTheDefinitionOverSpans) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(
         path, testing::RandomCapture(static_cast<std::uint64_t>(GetParam()), {2, 3, 40, 2, true}).records());

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
 
 #include "base/phase.h"
 
@@ -295,16 +292,6 @@ Snapshot apply_all(const std::vector<Record>& records) {
     Capture capture;
     for (const Record& record : records) capture.apply(record);
     return capture.snapshot(1);
-}
-
-TempFolder::TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "draftscope-test-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-}
-
-TempFolder::~TempFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
 }
 
 }  // namespace draftscope::testing

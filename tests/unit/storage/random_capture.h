@@ -48,18 +48,5 @@ class RandomCapture {
 Snapshot apply_all(const std::vector<Record>& records);
 /// Reports every difference of two snapshots to gtest, except `source` and `version`.
 void expect_equal(const Snapshot& a, const Snapshot& b);
-/// A new folder in the system's temporary folder. The destructor deletes it.
-class TempFolder {
-  public:
-    TempFolder();
-    ~TempFolder();
-    TempFolder(const TempFolder&) = delete;
-    TempFolder& operator=(const TempFolder&) = delete;
-    std::string file(const std::string& name) const { return path_ + "/" + name; }
-    const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
 
 }  // namespace draftscope::testing

@@ -5,6 +5,7 @@
 
 #include "file_helpers.h"
 #include "random_capture.h"
+#include "tests/support/scratch_folder.h"
 
 // Tests captures of limited size, and queues that must not block their producers.
 namespace draftscope {
@@ -14,7 +15,7 @@ using testing::apply_all;
 using testing::open_plain;
 using testing::query;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 
 struct Written {
     WriterStats stats;
@@ -53,7 +54,7 @@ std::int64_t measured_rows(const std::string& path) {
 }
 
 TEST(Limit, StopKeepsTheBeginningAndCountsTheRest) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(2, {1, 3, 200, 2, true}).records();
     const Snapshot whole = apply_all(records);
@@ -76,7 +77,7 @@ TEST(Limit, StopKeepsTheBeginningAndCountsTheRest) {
 class Ring : public ::testing::TestWithParam<int> {};
 
 TEST_P(Ring, KeepsTheNewestCompleteSteps) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const auto seed = static_cast<std::uint64_t>(GetParam());
     const std::vector<Record> records = RandomCapture(seed, {1, 3, 300, 2, true}).records();
@@ -121,7 +122,7 @@ class SlowDisk {
 };
 
 TEST(Queue, DropPolicyCountsLosses) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(3, {1, 2, 150, 1, true}).records();
     WriterOptions options;
@@ -145,7 +146,7 @@ TEST(Queue, DropPolicyCountsLosses) {
 }
 
 TEST(Queue, WaitsByDefaultAndLosesNothing) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(3, {1, 2, 150, 1, true}).records();
     WriterOptions options;
@@ -166,7 +167,7 @@ TEST(Queue, WaitsByDefaultAndLosesNothing) {
 }
 
 TEST(Queue, ForwardingThreadDoesNotBlock) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(3, {1, 2, 150, 1, true}).records();
     WriterOptions options;

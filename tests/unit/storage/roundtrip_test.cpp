@@ -6,6 +6,7 @@
 
 #include "file_helpers.h"
 #include "random_capture.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope {
 namespace {
@@ -14,13 +15,13 @@ using testing::apply_all;
 using testing::CaptureShape;
 using testing::expect_equal;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 using testing::write_all;
 
 class RoundTrip : public ::testing::TestWithParam<int> {};
 
 TEST_P(RoundTrip, FileReproducesTheLiveSnapshot) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const auto seed = static_cast<std::uint64_t>(GetParam());
     const CaptureShape shape{1 + GetParam() % 3, 3, 10 + GetParam(), 1 + GetParam() % 2, true};
@@ -34,7 +35,7 @@ TEST_P(RoundTrip, FileReproducesTheLiveSnapshot) {
 INSTANTIATE_TEST_SUITE_P(Seeds, RoundTrip, ::testing::Range(1, 9));
 
 TEST(CaptureFile, IsASingleFileAfterClose) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     write_all(folder.file("a.dscope"), RandomCapture(3, {}).records());
     int files = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path())) ++files;
@@ -42,7 +43,7 @@ TEST(CaptureFile, IsASingleFileAfterClose) {
 }
 
 TEST(CaptureFile, IsReadableByOthersWhileItIsWritten) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("live.dscope");
     const std::vector<Record> records = RandomCapture(5, {1, 3, 30, 1, false}).records();
     auto writer = CaptureWriter::create(path, false);
@@ -63,7 +64,7 @@ TEST(CaptureFile, IsReadableByOthersWhileItIsWritten) {
 }
 
 TEST(CaptureFile, IsIdentifiedWithoutItsLog) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     auto writer = CaptureWriter::create(folder.file("live.dscope"), false);
     ASSERT_TRUE(writer.ok());
     for (const Record& record : RandomCapture(5, {1, 3, 9, 1, false}).records()) (*writer)->push(record);
@@ -73,7 +74,7 @@ TEST(CaptureFile, IsIdentifiedWithoutItsLog) {
 }
 
 TEST(CaptureFile, LiveRoundsAreNotStored) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     std::vector<Record> records = RandomCapture(4, {1, 1, 3, 1, true}).records();
     const Snapshot live = apply_all(records);
     LiveRound held;
@@ -87,7 +88,7 @@ TEST(CaptureFile, LiveRoundsAreNotStored) {
 }
 
 TEST(CaptureFile, AVeryLongRunPassesThroughTheBoundedQueue) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::vector<Record> records = RandomCapture(6, {1, 2, 3000, 2, true}).records();
     write_all(folder.file("a.dscope"), records);
     const auto loaded = load_capture(folder.file("a.dscope"));
@@ -96,7 +97,7 @@ TEST(CaptureFile, AVeryLongRunPassesThroughTheBoundedQueue) {
 }
 
 TEST(CaptureFile, StoresNaN) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     std::vector<Record> records = RandomCapture(4, {1, 1, 3, 1, true}).records();
     records.push_back(CounterRow{1, 5, "odd", std::numeric_limits<double>::quiet_NaN()});
     records.push_back(CounterRow{1, 5, "deep", -std::numeric_limits<double>::infinity()});
@@ -109,7 +110,7 @@ TEST(CaptureFile, StoresNaN) {
 }
 
 TEST(CaptureFile, PushAfterCloseIsIgnored) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
     ASSERT_TRUE(writer.ok());
     ASSERT_TRUE((*writer)->close().ok());

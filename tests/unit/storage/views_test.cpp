@@ -7,6 +7,7 @@
 #include "profiler/stats/head_costs.h"
 #include "profiler/stats/speedup.h"
 #include "random_capture.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope {
 namespace {
@@ -15,7 +16,7 @@ using testing::CaptureShape;
 using testing::open_plain;
 using testing::query;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 using testing::write_all;
 
 std::optional<double> maybe(const storage::Statement& row, int column) {
@@ -33,7 +34,7 @@ void expect_same(const std::optional<double>& sql, const std::optional<double>& 
 class ViewsAndQueries : public ::testing::TestWithParam<int> {};
 
 TEST_P(ViewsAndQueries, PhaseTablesAgree) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const CaptureShape shape{2, 3, 8 + 7 * GetParam(), 1 + GetParam() % 2, true};
     write_all(path, RandomCapture(static_cast<std::uint64_t>(GetParam()), shape).records());
@@ -66,7 +67,7 @@ TEST_P(ViewsAndQueries, PhaseTablesAgree) {
 }
 
 TEST_P(ViewsAndQueries, GpuCountersAgree) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(static_cast<std::uint64_t>(GetParam()), {2, 3, 20, 1, true}).records());
     const auto loaded = load_capture(path);
@@ -134,7 +135,7 @@ void vary(std::vector<Record>& records, int seed) {
 }
 
 TEST_P(ViewsAndQueries, HeadTablesAgree) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const CaptureShape shape{1 + GetParam() % 3, 3, 6 + 3 * GetParam(), 1 + GetParam() % 2, true};
     std::vector<Record> records =
@@ -183,7 +184,7 @@ TEST_P(ViewsAndQueries, HeadTablesAgree) {
                                                : FullReference::calibration);
 }
 TEST_P(ViewsAndQueries, SpeedupsAgree) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const CaptureShape shape{4, 3, 12, 1 + GetParam() % 2, true};
     std::vector<Record> records = RandomCapture(static_cast<std::uint64_t>(GetParam()), shape).records();
@@ -291,7 +292,7 @@ class HandComputed : public ::testing::Test {
         return row;
     }
 
-    TempFolder folder_;
+    ScratchFolder folder_;
     std::vector<Record> records_;
     RowId step_ = 0, span_ = 0;
 };
@@ -341,7 +342,7 @@ TEST_F(HandComputed, PromptsCategoriesRoundsCoverageAndDraftShare) {
 }
 
 TEST(Views, WithoutAFullReferenceThePlaneIsEmpty) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     std::vector<Record> records = RandomCapture(9, {2, 2, 6, 1, true}).records();
     std::vector<Record> kept;
     for (Record& record : records) {
@@ -365,7 +366,7 @@ TEST(Views, WithoutAFullReferenceThePlaneIsEmpty) {
 }
 
 TEST(Views, WorkOnALiveFile) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
     ASSERT_TRUE(writer.ok());
     for (const Record& record : RandomCapture(2, {1, 2, 20, 1, false}).records()) (*writer)->push(record);

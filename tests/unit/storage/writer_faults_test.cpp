@@ -10,6 +10,7 @@
 #include "file_helpers.h"
 #include "killed_writer.h"
 #include "random_capture.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope {
 namespace {
@@ -17,11 +18,11 @@ namespace {
 using testing::apply_all;
 using testing::expect_equal;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 using testing::write_all;
 
 TEST(CaptureWriterPath, MustBeUsable) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const auto refused = [](const std::string& path, const std::string& expected_text) {
         const auto writer = CaptureWriter::create(path, false);
         ASSERT_FALSE(writer.ok()) << path;
@@ -38,7 +39,7 @@ TEST(CaptureWriterPath, MustBeUsable) {
 }
 
 TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     {
         auto old = CaptureWriter::create(path, false);
@@ -56,7 +57,7 @@ TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
 }
 
 TEST(CaptureWriterPath, DoesNotOverwriteOtherFiles) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("model.gguf");
     std::ofstream(path) << "GGUF and a lot of weights";
     const auto writer = CaptureWriter::create(path, true);
@@ -66,7 +67,7 @@ TEST(CaptureWriterPath, DoesNotOverwriteOtherFiles) {
 }
 
 TEST(CaptureWriterPath, DoesNotOverwriteALiveCapture) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     auto writer = CaptureWriter::create(path, false);
     ASSERT_TRUE(writer.ok());
@@ -85,7 +86,7 @@ TEST(CaptureWriterPath, DoesNotOverwriteALiveCapture) {
 }
 
 TEST(CaptureWriter, KeepsGrowingOutputInTheFileBeforeThePromptEnds) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
     ASSERT_TRUE(writer.ok());
     RunRow run;
@@ -132,7 +133,7 @@ int write_until_full(const std::string& path, const std::vector<Record>& first,
 }
 
 TEST(CaptureWriter, FullDiskKeepsWhatWasCommitted) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> all = RandomCapture(8, {1, 2, 2000, 1, false}).records();
     const auto cut = all.begin() + 400;
@@ -156,7 +157,7 @@ TEST(CaptureWriter, FullDiskKeepsWhatWasCommitted) {
 class Killed : public ::testing::TestWithParam<int> {};
 
 TEST_P(Killed, KeepsAcknowledgedSteps) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const auto seed = static_cast<std::uint64_t>(GetParam());
     const testing::KillOutcome outcome = testing::kill_writer(folder.file("a.dscope"), seed);
     EXPECT_EQ(outcome.violation, "") << "seed " << seed << ", " << outcome.acknowledged << " acknowledged, "

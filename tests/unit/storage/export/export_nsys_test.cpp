@@ -5,6 +5,7 @@
 #include <map>
 
 #include "storage/schema.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/unit/storage/file_helpers.h"
 #include "tests/unit/storage/random_capture.h"
 
@@ -16,7 +17,7 @@ using testing::apply_all;
 using testing::open_plain;
 using testing::query;
 using testing::RandomCapture;
-using testing::TempFolder;
+using testing::ScratchFolder;
 using testing::write_all;
 
 constexpr const char* nvtx_sum = R"sql(
@@ -116,7 +117,7 @@ std::vector<Record> gpu_capture() {
 }
 
 TEST(ExportNsys, RunsNsysReports) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     write_all(folder.file("a.dscope"), gpu_capture());
     const Status done = export_nsys(folder.file("a.dscope"), folder.file("a.sqlite"));
     ASSERT_TRUE(done.ok()) << done.error().message;
@@ -160,7 +161,7 @@ TEST(ExportNsys, RunsNsysReports) {
 }
 
 TEST(ExportNsys, OmitsEmptyActivityTables) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     std::vector<Record> records = gpu_capture();
     std::erase_if(records, [](const Record& record) {
         return std::holds_alternative<std::vector<GpuOpRow>>(record) ||
@@ -179,7 +180,7 @@ TEST(ExportNsys, OmitsEmptyActivityTables) {
 
 TEST(ExportNsys, RandomCapturesKeepEveryRow) {
     for (const std::uint64_t seed : {31u, 32u, 33u}) {
-        const TempFolder folder;
+        const ScratchFolder folder;
         const std::vector<Record> records = RandomCapture(seed, {2, 3, 8, 2, true}).records();
         write_all(folder.file("a.dscope"), records);
         const Status done = export_nsys(folder.file("a.dscope"), folder.file("a.sqlite"));

@@ -11,6 +11,7 @@
 #include "capture/queries.h"
 #include "capture/token_text.h"
 #include "storage/schema.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/unit/storage/file_helpers.h"
 #include "tests/unit/storage/random_capture.h"
 
@@ -24,7 +25,7 @@ using testing::parse_csv;
 using testing::query;
 using testing::RandomCapture;
 using testing::read_file;
-using testing::TempFolder;
+using testing::ScratchFolder;
 using testing::write_all;
 
 std::string read_gzip(const std::string& path) {
@@ -40,7 +41,7 @@ class Exports : public ::testing::Test {
     void SetUp() override { write_all(path(), records_); }
     std::string path() const { return folder_.file("a.dscope"); }
 
-    TempFolder folder_;
+    ScratchFolder folder_;
     std::vector<Record> records_ = RandomCapture(21, {2, 3, 12, 2, true}).records();
 };
 
@@ -139,7 +140,7 @@ TEST_F(Exports, MarkLossyRuns) {
                              Rule{"typical", "real", 0.0}, Rule{"typical", "real", 0.7},
                              Rule{"match", "replayed", 0.0}, Rule{"pq", "replayed", 1.0}}) {
         SCOPED_TRACE(fmt::format("{} {} {}", rule.verify, rule.acceptance, rule.temperature));
-        const TempFolder folder;
+        const ScratchFolder folder;
         std::vector<Record> records = records_;
         RunRow run;
         for (Record& record : records)
@@ -325,7 +326,7 @@ TEST_F(Exports, ChromeTraceWithoutTextHasNone) {
 }
 
 TEST(Export, FlowsConnectLaunchesToKernels) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     std::vector<Record> records = RandomCapture(3, {1, 1, 3, 1, true}).records();
     std::erase_if(records, [](const Record& r) { return std::holds_alternative<std::vector<GpuOpRow>>(r); });
     records.push_back(std::vector<NvtxRangeRow>{{1, "CUDA API", "cudaGraphLaunch", 5, 100, 120, 77}});
@@ -359,7 +360,7 @@ TEST(Export, FlowsConnectLaunchesToKernels) {
 }
 
 TEST(Export, InvalidUtf8IsReplaced) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     std::vector<Record> records = RandomCapture(3, {1, 1, 3, 1, true}).records();
     records.push_back(NoteRow{1, 0, 5, "bad \xff\xfe bytes \\ \" \x01"});
     // Two kernels that overlap on one stream need two tracks.

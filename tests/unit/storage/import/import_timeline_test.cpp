@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/phase_names.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/unit/storage/file_helpers.h"
 #include "tests/unit/storage/random_capture.h"
 
@@ -13,7 +14,7 @@ namespace draftscope {
 namespace {
 
 using testing::open_plain;
-using testing::TempFolder;
+using testing::ScratchFolder;
 using testing::write_all;
 
 std::string phase_text(int id) {
@@ -102,7 +103,7 @@ TEST(PhaseOfRangeName, MapsOurNamesAndSynonyms) {
 }
 
 TEST(ImportTimeline, ReadsNsysWithOldColumns) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     make_nsys(folder.file("a.sqlite"));
     EXPECT_EQ(detect_timeline_format(folder.file("a.sqlite")), TimelineFormat::nsys);
     const auto imported = import_timeline(folder.file("a.sqlite"));
@@ -136,7 +137,7 @@ TEST(ImportTimeline, ReadsNsysWithOldColumns) {
 }
 
 TEST(ImportTimeline, RoundTripsOurNsysExport) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     write_all(folder.file("a.dscope"), testing::RandomCapture(5, {1, 2, 10, 1, true}).records());
     EXPECT_EQ(detect_timeline_format(folder.file("a.dscope")), TimelineFormat::none);
     ASSERT_TRUE(export_nsys(folder.file("a.dscope"), folder.file("a.sqlite")).ok());
@@ -161,7 +162,7 @@ TEST(ImportTimeline, RoundTripsOurNsysExport) {
 }
 
 TEST(ImportTimeline, ReadsKinetoWithGpu) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     write_text(folder.file("t.json"), R"({"schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000,
 "deviceProperties": [{"id": 0, "name": "H200"}],
 "traceEvents": [
@@ -212,7 +213,7 @@ TEST(ImportTimeline, ReadsTorchProfilerFile) {
 }
 
 TEST(ImportTimeline, RejectsBadFiles) {
-    const TempFolder folder;
+    const ScratchFolder folder;
     const auto refused = [&](const std::string& name, const std::string& text) {
         write_text(folder.file(name), text);
         const auto imported = import_timeline(folder.file(name));
