@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cctype>
+#include <string>
+#include <tuple>
 
 #include "base/rng.h"
 #include "tests/support/decode_fixture.h"
@@ -17,15 +19,16 @@ namespace {
 
 constexpr int vocab = 13;
 
-class FittedLosslessness : public ::testing::TestWithParam<kernels::Precision> {
+/// A target with a drafter and artefacts of every fitted head.
+class FittedFixture {
   protected:
     static ModelFile tiny() {
         TinyModelOptions options;
         options.vocab = vocab;
         return make_tiny_model(21, options);
     }
-    FittedLosslessness()
-        : target_(DecodeFixture::build(tiny(), GetParam())),
+    explicit FittedFixture(kernels::Precision precision)
+        : target_(DecodeFixture::build(tiny(), precision)),
           eagle_(target_->config(), 77),
           ranking_(RankingFile::shuffled(vocab)),
           fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()),
@@ -53,33 +56,55 @@ const std::vector<std::string> specs =
                     "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"},
                    [](const HeadInfo& info) { return info.accepts_artefact(); });
 
-TEST_P(FittedLosslessness, TextMatchesPlainDecoding) {
+/// A head spec as the name of a test.
+std::string to_test_name(std::string spec) {
+    for (char& c : spec)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+    return spec;
+}
+
+class FittedHeadTexts : public FittedFixture,
+                        public ::testing::TestWithParam<std::tuple<kernels::Precision, std::string>> {
+  protected:
+    FittedHeadTexts() : FittedFixture(std::get<0>(GetParam())) {}
+};
+
+TEST_P(FittedHeadTexts, MatchPlainDecoding) {
     for (const double temperature : {0.0, 0.8}) {
-        DecodeCase plain;
-        plain.drafter = "none";
-        plain.tree = "chain=1";
-        plain.temperature = temperature;
-        plain.max_new = 24;
+        const DecodeCase plain = {
+            .drafter = "none", .tree = "chain=1", .temperature = temperature, .max_new = 24};
         const auto expected = fixture_.decode(plain, prompts());
-        for (const std::string& head : specs)
-            for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"}) {
-                DecodeCase setting = plain;
-                setting.drafter = "eagle2";
-                setting.head = head;
-                setting.tree = tree;
-                setting.threads = tree == "chain=3" ? 1 : 2;
-                setting.batch = tree == "chain=3" ? 1 : 3;
-                const auto found = fixture_.decode(setting, prompts());
-                ASSERT_EQ(found.size(), expected.size());
-                std::int64_t accepted = 0;
-                for (std::size_t p = 0; p < found.size(); ++p) {
-                    EXPECT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
-                    accepted += found[p].accepted;
-                }
-                EXPECT_GT(accepted, 0) << to_text(setting);
+        for (const bool chain : {true, false}) {
+            DecodeCase setting = plain;
+            setting.drafter = "eagle2";
+            setting.head = std::get<1>(GetParam());
+            setting.tree = chain ? "chain=3" : "depth=3,topk=4,nodes=12";
+            setting.threads = chain ? 1 : 2;
+            setting.batch = chain ? 1 : 3;
+            const auto found = fixture_.decode(setting, prompts());
+            ASSERT_EQ(found.size(), expected.size());
+            std::int64_t accepted = 0;
+            for (std::size_t p = 0; p < found.size(); ++p) {
+                EXPECT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
+                accepted += found[p].accepted;
             }
+            EXPECT_GT(accepted, 0) << to_text(setting);
+        }
     }
 }
+
+const auto precisions = ::testing::Values(kernels::Precision::bf16, kernels::Precision::int8);
+
+INSTANTIATE_TEST_SUITE_P(Heads, FittedHeadTexts, ::testing::Combine(precisions, ::testing::ValuesIn(specs)),
+                         [](const auto& instance) {
+                             return std::string(kernels::to_text(std::get<0>(instance.param))) + "_" +
+                                    to_test_name(std::get<1>(instance.param));
+                         });
+
+class FittedLosslessness : public FittedFixture, public ::testing::TestWithParam<kernels::Precision> {
+  protected:
+    FittedLosslessness() : FittedFixture(GetParam()) {}
+};
 
 TEST_P(FittedLosslessness, CoverageAndCostMatchRound) {
     for (const std::string head : {"specvocab:k=4", "dynaspec:kmax=2", "coral:active=2"}) {
@@ -107,8 +132,7 @@ TEST_P(FittedLosslessness, CoverageAndCostMatchRound) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, FittedLosslessness,
-                         ::testing::Values(kernels::Precision::bf16, kernels::Precision::int8),
+INSTANTIATE_TEST_SUITE_P(Precisions, FittedLosslessness, precisions,
                          [](const auto& instance) { return std::string(kernels::to_text(instance.param)); });
 
 }  // namespace
