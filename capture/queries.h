@@ -62,7 +62,7 @@ std::vector<PhaseStats> phase_stats(const Snapshot& snapshot, RowId run_id);
 
 /// Returns how the run's text relates to the target's: "exact", "distribution" or "lossy". "exact" is the
 /// autoregressive text, "distribution" is sampled from the target's distribution with other random numbers,
-/// and "lossy" comes from another distribution.
+/// and "lossy" comes from another distribution. Reads `config_json`, where the engine writes it.
 std::string_view losslessness(const RunRow& run);
 
 /// Totals of a run.

@@ -1,10 +1,12 @@
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "capture/queries.h"
+#include "capture/run_setting.h"
 
 namespace draftscope {
 
@@ -28,6 +30,11 @@ struct Speed {
 }  // namespace
 
 std::string_view losslessness(const RunRow& run) {
+    const nlohmann::json config = nlohmann::json::parse(run.config_json, nullptr, false);
+    const auto written = config.find(losslessness_key);
+    for (const std::string_view known : {"exact", "distribution", "lossy"})
+        if (written != config.end() && *written == known) return known;
+    // Captures of older versions have only the rule's name.
     if (run.acceptance != "real") return "lossy";
     // At temperature 0 every rule is greedy exact match.
     if (run.verify == "match" || run.temperature <= 0) return "exact";

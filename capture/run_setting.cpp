@@ -160,7 +160,8 @@ const std::vector<std::string_view>& setting_config_keys() {
                                                        "gpu_graphs",
                                                        "gpu_rounds",
                                                        "l2_window",
-                                                       role_key};
+                                                       role_key,
+                                                       losslessness_key};
     return keys;
 }
 

@@ -48,7 +48,11 @@ bool is_baseline(const RunRow& run);
 /// Key in `config_json` and its value in a baseline run.
 inline constexpr std::string_view role_key = "role", baseline_role = "baseline";
 
-/// Returns the keys of `config_json` that these functions read. None of them holds prompt text.
+/// Key in `config_json` of the losslessness of the run's acceptance rule; see losslessness().
+inline constexpr std::string_view losslessness_key = "losslessness";
+
+/// Returns the keys of `config_json` that these functions and losslessness() read. None of them holds prompt
+/// text.
 const std::vector<std::string_view>& setting_config_keys();
 
 }  // namespace draftscope

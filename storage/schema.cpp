@@ -24,9 +24,12 @@ CREATE INDEX IF NOT EXISTS i_head_eval_round ON head_eval(round_id);
 CREATE INDEX IF NOT EXISTS i_counter_run ON counter(run_id, name, time_ns);
 )sql";
 
+// Captures of older versions have only the rule's name.
 const char* const losslessness_sql =
+    "CASE iif(json_valid(config_json), json_extract(config_json, '$.losslessness'), NULL) "
+    "WHEN 'exact' THEN 'exact' WHEN 'distribution' THEN 'in distribution' WHEN 'lossy' THEN 'LOSSY' ELSE "
     "CASE WHEN acceptance <> 'real' THEN 'LOSSY' WHEN temperature <= 0 OR verify = 'match' THEN 'exact' "
-    "WHEN verify = 'pq' THEN 'in distribution' ELSE 'LOSSY' END";
+    "WHEN verify = 'pq' THEN 'in distribution' ELSE 'LOSSY' END END";
 
 std::vector<std::string> index_names() {
     constexpr std::string_view before = "IF NOT EXISTS ";

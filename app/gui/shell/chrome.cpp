@@ -128,9 +128,10 @@ void App::draw_menu_bar() {
         what = fmt::format("{}  ·  {}  ·  {}  ·  {}", short_name(run->target), run->drafter, run->head,
                            run->tree.empty() ? "no tree" : run->tree);
     if (run != nullptr && run->batch > 1) what += fmt::format("  ·  batch {}", run->batch);
-    if (run != nullptr && losslessness(*run) != "exact")
-        what += fmt::format("  ·  {} ({})", run->verify,
-                            losslessness(*run) == "lossy" ? "lossy" : "lossless in distribution");
+    const std::string_view kind = run != nullptr ? losslessness(*run) : "exact";
+    if (kind != "exact")
+        what +=
+            fmt::format("  ·  {} ({})", run->verify, kind == "lossy" ? "lossy" : "lossless in distribution");
     if (run != nullptr && run->synthetic) what += "  ·  synthetic weights";
     if (run != nullptr && run->acceptance == "replayed") what += "  ·  replayed";
     const float width = ImGui::CalcTextSize(what.c_str()).x;

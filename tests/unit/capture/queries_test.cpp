@@ -177,5 +177,28 @@ TEST(Quantile, InterpolatesLikeNumpy) {
     EXPECT_DOUBLE_EQ(sorted_quantile({}, 0.5), 0.0);
 }
 
+/// The engine writes the losslessness of a run's rule into config_json, so readers need no list of rules.
+TEST(Losslessness, IsThatOfTheConfigUnlessAnOlderVersionWroteIt) {
+    const auto of = [](const char* rule, double temperature, const char* acceptance, std::string config) {
+        RunRow run;
+        run.verify = rule;
+        run.temperature = temperature;
+        run.acceptance = acceptance;
+        run.config_json = std::move(config);
+        return losslessness(run);
+    };
+    for (const char* known : {"exact", "distribution", "lossy"})
+        EXPECT_EQ(of("unknown rule", 1, "real", std::string(R"({"losslessness":")") + known + "\"}"), known);
+    // Captures of older versions, and files of others.
+    for (const char* config :
+         {"{}", "", "no JSON", "[1]", R"({"losslessness":1})", R"({"losslessness":"?"})"}) {
+        EXPECT_EQ(of("match", 1, "real", config), "exact") << config;
+        EXPECT_EQ(of("typical:epsilon=0.1,delta=0.3", 0, "real", config), "exact") << config;
+        EXPECT_EQ(of("pq", 1, "real", config), "distribution") << config;
+        EXPECT_EQ(of("typical:epsilon=0.1,delta=0.3", 1, "real", config), "lossy") << config;
+        EXPECT_EQ(of("match", 0, "replayed", config), "lossy") << config;
+    }
+}
+
 }  // namespace
 }  // namespace draftscope

@@ -135,11 +135,16 @@ TEST_F(Exports, MarkLossyRuns) {
     struct Rule {
         const char *verify, *acceptance;
         double temperature;
+        const char* config = "{}";  ///< as written by an older version
     };
-    for (const Rule& rule : {Rule{"match", "real", 0.0}, Rule{"match", "real", 1.0}, Rule{"pq", "real", 0.7},
-                             Rule{"typical", "real", 0.0}, Rule{"typical", "real", 0.7},
-                             Rule{"match", "replayed", 0.0}, Rule{"pq", "replayed", 1.0}}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", rule.verify, rule.acceptance, rule.temperature));
+    for (const Rule& rule :
+         {Rule{"match", "real", 0.0}, Rule{"match", "real", 1.0}, Rule{"pq", "real", 0.7},
+          Rule{"typical", "real", 0.0}, Rule{"typical", "real", 0.7}, Rule{"match", "replayed", 0.0},
+          Rule{"pq", "replayed", 1.0}, Rule{"later", "real", 0.7, R"({"losslessness":"exact"})"},
+          Rule{"later", "real", 0.7, R"({"losslessness":"distribution"})"},
+          Rule{"later", "real", 0.0, R"({"losslessness":"lossy"})"},
+          Rule{"pq", "real", 0.7, R"({"losslessness":7})"}, Rule{"pq", "real", 0.7, "no JSON"}}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {}", rule.verify, rule.acceptance, rule.temperature, rule.config));
         const ScratchFolder folder;
         std::vector<Record> records = records_;
         RunRow run;
@@ -148,6 +153,7 @@ TEST_F(Exports, MarkLossyRuns) {
                 started->run.verify = rule.verify;
                 started->run.acceptance = rule.acceptance;
                 started->run.temperature = rule.temperature;
+                started->run.config_json = rule.config;
                 run = started->run;
             }
         const bool lossy = losslessness(run) == "lossy";
