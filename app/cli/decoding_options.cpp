@@ -3,12 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <string>
+#include <vector>
 
 #include "base/cpus.h"
 #include "base/log.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/registry.h"
-#include "engine/verify/verify.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope::cli {
 namespace {
@@ -22,9 +24,27 @@ std::string known_drafters() {
 
 /// Replaces an alias of a verification rule by the rule's name; other texts stay.
 std::string to_canonical_rule(std::string& rule) {
-    if (rule == "greedy" || rule == "exact") rule = "match";
-    if (rule == "rejection") rule = "pq";
+    if (const RuleInfo* found = find_rule(rule)) rule = found->id;
     return {};
+}
+
+/// Returns "match, exact or greedy (SUMMARY), pq or rejection (SUMMARY) or typical[:PARAMETERS] (SUMMARY)".
+std::string known_rules() {
+    const auto join = [](const std::vector<std::string>& items) {
+        std::string text;
+        for (std::size_t i = 0; i < items.size(); ++i)
+            text += (i == 0 ? "" : i + 1 < items.size() ? ", " : " or ") + items[i];
+        return text;
+    };
+    std::vector<std::string> rules;
+    for (const RuleInfo* rule : rule_registry()) {
+        if (rule->is_simulated()) continue;
+        std::vector<std::string> names = {std::string(rule->id)};
+        if (!rule->parameters.empty()) names[0] += fmt::format("[:{}]", rule->parameters);
+        names.insert(names.end(), rule->aliases.begin(), rule->aliases.end());
+        rules.push_back(fmt::format("{} ({})", join(names), rule->summary));
+    }
+    return join(rules);
 }
 
 }  // namespace
@@ -66,8 +86,8 @@ Status check_sampling_used(const RunConfig& config, std::span<const std::string>
         return head.find("+rdk") != std::string::npos;
     });
     if (spreads) return {};
-    DS_ASSIGN(const VerifySpec spec, parse_verify_spec(config.verify));
-    if (spec.rule == VerifyRule::match) return {};
+    DS_ASSIGN(const RulePtr rule, make_rule(config.verify));
+    if (rule->text() == defaults.verify) return {};
     return bad_input(
         "--verify {}: at temperature 0 every rule is greedy exact match; leave it out or give --temperature",
         config.verify);
@@ -87,10 +107,7 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         "from this machine's times and shipped acceptance)");
     command
         .add_option("--verify", config.verify,
-                    "verification rule: match or exact (the target's own text, token for token), pq or "
-                    "rejection (rejection sampling: lossless in distribution) or "
-                    "typical[:epsilon=0.09,delta=0.3] (Medusa's typical acceptance: LOSSY). At temperature 0 "
-                    "all are greedy exact match")
+                    "verification rule: " + known_rules() + ". At temperature 0 all are greedy exact match")
         ->transform(CLI::Validator(to_canonical_rule, ""))
         ->capture_default_str();
     command.add_option("--temperature", config.temperature, "0 = greedy")->capture_default_str();

@@ -22,6 +22,7 @@ struct DecodeContext {
           full_head(full_head_in),
           exec(exec_in),
           options(options_in),
+          rule(rule_in_effect(options.rule, options.sampling.temperature)),
           phases(phases_in),
           gate(gate_in),
           spans(phases_in, capture_output.run_start),
@@ -71,6 +72,7 @@ struct DecodeContext {
     LmHead* full_head;
     kernels::Exec& exec;
     DecodeOptions options;
+    RulePtr rule;  ///< the acceptance rule in effect
     PhaseRecorder& phases;
     DebugGate& gate;
     SpanCollector spans;

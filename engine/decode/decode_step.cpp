@@ -87,7 +87,8 @@ Status DecodeStep::draft() {
     if (jobs_.empty()) return {};
     if (core_.head != nullptr) begin_head();
     DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
-    if (rule() == VerifyRule::pq) context.sampled = &sampling_;
+    if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
+        context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
     const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
     if (!shadows_due && there_.fits(context, jobs_, rounds_)) {
@@ -152,9 +153,7 @@ void DecodeStep::accept() {
                       positions_, choosing_, choices_);
     for (Round& round : rounds_)
         round.choices = std::span(choices_).subspan(round.first_row, round.tree.size());
-    // Only rejection sampling reads complete rows. The other rules split their work themselves or have little
-    // of it.
-    if (rule() == VerifyRule::pq) {
+    if (core_.rule->needs().one_thread) {
         core_.exec.parallel(static_cast<int>(rounds_.size()), [&](int i) { apply_rule(rounds_[i]); });
     } else {
         for (Round& round : rounds_) apply_rule(round);
@@ -163,36 +162,13 @@ void DecodeStep::accept() {
 }
 
 void DecodeStep::apply_rule(Round& round) const {
-    Acceptance& out = round.acceptance;
-    if (went_there_ && there_.accepted_there()) {
-        out = there_.acceptance(static_cast<std::size_t>(&round - rounds_.data()), round.choices);
-        if (rule() == VerifyRule::pq)
-            accept_pq(round.tree, judged_.judged_tree(round), round.choices, out);
-        else if (rule() == VerifyRule::typical)
-            accept_typical(out.path.back(), round.tree, judged_.judged_tree(round), round.choices, out);
-        return;
-    }
     // The root's row samples the token after the root.
-    const TokenPosition& position = positions_[round.first_row];
-    if (core_.options.acceptance) {
-        accept_simulated(*core_.options.acceptance, round.tree, core_.options.sampling.seed, position,
-                         round.choices, out);
-        return;
-    }
-    if (rule() == VerifyRule::match) return accept_match(round.tree, round.choices, out);
-    if (core_.forward.answered) {
-        const TreeVerdictInputs verdict = judged_.judged_tree(round);
-        if (rule() == VerifyRule::pq)
-            accept_pq(round.tree, verdict, round.choices, out);
-        else
-            accept_typical(core_.options.verify, round.tree, verdict, round.choices, out);
-        return;
-    }
-    const TreeLogits rows{core_.logits(round.first_row, round.tree.size()), core_.options.sampling};
-    if (rule() == VerifyRule::typical)
-        accept_typical(core_.exec, core_.options.verify, round.tree, rows, round.choices, round.scratch, out);
-    else
-        accept_pq(core_.exec, round.tree, rows, position, round.choices, round.scratch, out);
+    TreeLogits logits = judged_.tree_logits(round, positions_[round.first_row]);
+    std::vector<int> path;
+    if (went_there_ && there_.accepted_there())
+        path = there_.path(static_cast<std::size_t>(&round - rounds_.data()));
+    logits.device_path = path;
+    core_.rule->accept(round.tree, logits, round.scratch, round.acceptance);
 }
 
 void DecodeStep::accept_round(Round& round) {

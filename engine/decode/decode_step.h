@@ -38,7 +38,6 @@ class DecodeStep {
     void accept();
     void accept_round(Round& round);
     void apply_rule(Round& round) const;
-    VerifyRule rule() const { return rule_at(core_.options.verify, core_.options.sampling.temperature); }
     Status commit();
     void observe();
     void make_round_rows(Round& round);

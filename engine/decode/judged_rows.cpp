@@ -20,18 +20,13 @@ JudgedRows::JudgedRows(DecodeContext& core) : core_(core) {
     best_ = std::min(best_, core.vocab);
 }
 
-/// Replayed acceptance looks at the target's choices alone.
-VerifyRule JudgedRows::rule_asked() const {
-    if (core_.options.acceptance) return VerifyRule::match;
-    return rule_at(core_.options.verify, core_.options.sampling.temperature);
-}
-
 bool JudgedRows::answers_suffice() const {
-    return core_.exec.device() != nullptr && can_answer(choices_asked());
+    return core_.exec.device() != nullptr && !core_.rule->needs().complete_rows &&
+           can_answer(choices_asked());
 }
 
 bool JudgedRows::accepts_there() const {
-    return !core_.options.acceptance;
+    return core_.rule->needs().device_path;
 }
 
 /// The part that is the same for all rows and steps.
@@ -44,9 +39,10 @@ RowQuestion JudgedRows::choices_asked() const {
     question.scale = inverse_temperature(sampling);
     question.top_k = sampling.top_k;
     question.top_p = sampling.top_p;
-    question.entropies = rule_asked() == VerifyRule::typical;
-    question.epsilon = core_.options.verify.epsilon;
-    question.delta = core_.options.verify.delta;
+    const RuleNeeds needs = core_.rule->needs();
+    question.entropies = needs.entropies;
+    question.epsilon = needs.epsilon;
+    question.delta = needs.delta;
     return question;
 }
 
@@ -54,7 +50,7 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
     const Sampling& sampling = core_.options.sampling;
     question_ = choices_asked();
     question_.ranks = core_.records.on() && core_.options.record_nodes;
-    question_.drafts = question_.ranks || rule_asked() != VerifyRule::match;
+    question_.drafts = question_.ranks || core_.rule->needs().draft_logits;
     const bool wants_sets = question_.ranks && core_.drafting_head() != nullptr;
     const bool come = wants_sets && core_.head->there() != nullptr && core_.head->there()->set_room(0, 1) > 0;
     bool any = false;
@@ -75,7 +71,7 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
     }
     for (TreePlan& plan : plans)
         if (!any) plan.sets.clear();
-    question_.residuals = rule_asked() == VerifyRule::pq;
+    question_.residuals = core_.rule->needs().rejections;
     if (question_.residuals) {
         int rows = 0;
         for (const TreePlan& plan : plans) rows += plan.nodes;
@@ -89,6 +85,8 @@ const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<cons
     const Sampling& sampling = core_.options.sampling;
     question_ = choices_asked();
     if (core_.exec.device() == nullptr) return choices_suffice(rounds) ? &question_ : nullptr;
+    const RuleNeeds needs = core_.rule->needs();
+    if (needs.complete_rows) return nullptr;
     uniforms_.clear();
     if (sampling.temperature > 0) {
         for (const TokenPosition& place : places)
@@ -96,9 +94,9 @@ const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<cons
                 token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position)));
         question_.uniforms = uniforms_;
     }
-    if (rule_asked() == VerifyRule::pq) list_residuals(rounds, places);
+    if (needs.rejections) list_residuals(rounds, places);
     question_.ranks = core_.records.on() && core_.options.record_nodes;
-    if (question_.ranks || rule_asked() != VerifyRule::match) list_drafts(rounds);
+    if (question_.ranks || needs.draft_logits) list_drafts(rounds);
     if (question_.ranks && core_.drafting_head() != nullptr) list_sets(rounds);
     return &question_;
 }
@@ -106,7 +104,9 @@ const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<cons
 /// Without a device that keeps the rows: is no more wanted than greedy choices and best tokens? Drafts that
 /// are recorded are looked up in their parents' rows, heads beside the driving one in whole rows.
 bool JudgedRows::choices_suffice(std::span<const Round> rounds) const {
-    if (core_.options.sampling.temperature > 0 || core_.options.acceptance || !core_.options.shadows.empty())
+    // Simulated acceptance times rounds of any rule, so it keeps the complete rows.
+    if (core_.options.sampling.temperature > 0 || core_.rule->info().is_simulated() ||
+        !core_.options.shadows.empty())
         return false;
     if (!core_.records.on() || !core_.options.record_nodes) return true;
     return core_.drafting_head() == nullptr &&
@@ -146,22 +146,17 @@ void JudgedRows::list_residuals(std::span<const Round> rounds, std::span<const T
     question_.residual = &residual_;
 }
 
-TreeVerdictInputs JudgedRows::judged_tree(const Round& round) const {
-    const RowAnswers& answers = core_.forward.answers;
-    const auto first = static_cast<std::size_t>(round.first_row), nodes = round.tree.tokens.size();
-    const auto width = static_cast<std::size_t>(answers.best);
-    TreeVerdictInputs verdict{
-        core_.options.sampling, std::span(answers.logits).subspan(first, nodes), {}, {}, {}, {}, {}, {}};
-    if (rule_asked() == VerifyRule::typical) {
-        verdict.entropies = std::span(answers.entropies).subspan(first, nodes);
-        for (std::size_t row = first; row < first + nodes; ++row) {
-            verdict.best.push_back(answers.best_ids[row * width]);
-            verdict.best_logits.push_back(answers.best_logits[row * width]);
-        }
-        return verdict;
+TreeLogits JudgedRows::tree_logits(const Round& round, const TokenPosition& position) const {
+    TreeLogits logits{core_.exec, core_.options.sampling, position, round.choices};
+    if (!core_.forward.answered) {
+        logits.rows = core_.logits(round.first_row, round.tree.size());
+        return logits;
     }
-    take_residuals(answers, std::span(residual_of_).subspan(first, nodes), verdict);
-    return verdict;
+    logits.answers = &core_.forward.answers;
+    logits.first_row = round.first_row;
+    if (core_.rule->needs().rejections)
+        logits.rejection_nodes = std::span(residual_of_).subspan(round.first_row, round.tree.tokens.size());
+    return logits;
 }
 
 void JudgedRows::choose(std::vector<TargetSample>& out) const {

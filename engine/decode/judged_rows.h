@@ -20,8 +20,9 @@ class JudgedRows {
     const RowQuestion* ask(std::span<const Round> rounds, std::span<const TokenPosition> places);
     /// Of trees that are grown there: completes `plans`, one per round; only where answers_suffice().
     const RowQuestion* ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans);
-    /// What the answers of the latest forward say of a round's tree, for rules that look at distributions.
-    TreeVerdictInputs judged_tree(const Round& round) const;
+    /// Returns the logits of the latest forward pass after the nodes of a round's tree. `position` is that of
+    /// the token after the root.
+    TreeLogits tree_logits(const Round& round, const TokenPosition& position) const;
     /// Can a step with trees that are grown there do without whole rows, on the device that makes them?
     bool answers_suffice() const;
     /// Is a path that such trees' choices accept the one that counts? Else the host walks, with the answers.
@@ -30,7 +31,6 @@ class JudgedRows {
     void choose(std::vector<TargetSample>& out) const;
 
   private:
-    VerifyRule rule_asked() const;
     void list_residuals(std::span<const Round> rounds, std::span<const TokenPosition> places);
     bool choices_suffice(std::span<const Round> rounds) const;
     RowQuestion choices_asked() const;

@@ -6,7 +6,7 @@
 
 #include "capture/record.h"
 #include "engine/decode/sequence.h"
-#include "engine/verify/verify.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
 

@@ -111,13 +111,6 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     return {};
 }
 
-Acceptance RoundsThere::acceptance(std::size_t index, std::span<const TargetSample> choices) const {
-    Acceptance result;
-    result.path = step_.path(static_cast<int>(index));
-    result.bonus = choices[result.path.back()].token;
-    return result;
-}
-
 Status RoundsThere::commit(Round& round, std::size_t index) {
     Sequence& sequence = *round.sequence;
     const std::span<const int> path = round.acceptance.path;

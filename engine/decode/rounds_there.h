@@ -29,7 +29,8 @@ class RoundsThere {
     int rows(std::size_t index) const { return step_.trees()[index].nodes; }
     /// Was the path of the latest run() accepted there too, its keys and values moved together?
     bool accepted_there() const { return accepted_there_; }
-    Acceptance acceptance(std::size_t index, std::span<const TargetSample> choices) const;
+    /// Returns the path that the device accepted in round `index`.
+    std::vector<int> path(std::size_t index) const { return step_.path(static_cast<int>(index)); }
     /// Commits round `index` of the latest run(); its features stay there once all commits have ended.
     Status commit(Round& round, std::size_t index);
     void end_commits();

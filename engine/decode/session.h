@@ -11,7 +11,7 @@
 #include "capture/record.h"
 #include "engine/control/debug_gate.h"
 #include "engine/draft/drafter.h"
-#include "engine/verify/simulated_acceptance.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
 
@@ -29,9 +29,8 @@ struct ShadowHead {
 struct DecodeOptions {
     TreeSpec tree;
     Sampling sampling;
-    VerifySpec verify;
-    std::optional<SimulatedAcceptance> acceptance;  ///< replaces the rule; the text is then meaningless
-    int batch = 1;                                  ///< sequences in lockstep
+    RulePtr rule = match_rule();  ///< at temperature 0, exact match replaces it (rule_in_effect())
+    int batch = 1;                ///< sequences in lockstep
     int max_new = 128;
     bool ignore_eos = false;
     int warmup_steps = 2;  ///< first steps of a run, excluded from statistics; our default

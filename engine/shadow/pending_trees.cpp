@@ -2,33 +2,9 @@
 
 #include <algorithm>
 
+#include "engine/verify/tree_path.h"
+
 namespace draftscope {
-namespace {
-
-struct Match {
-    int accepted = 0;
-    bool decided = false;  ///< a committed token is not in the tree
-};
-
-Match match(const DraftTree& tree, std::span<const TokenId> tokens) {
-    Match result;
-    int at = 0;
-    for (const TokenId token : tokens) {
-        int child = -1;
-        for (int i = at + 1; i < tree.size(); ++i)
-            if (tree.parents[i] == at && tree.tokens[i] == token) child = i;
-        if (child < 0) {
-            result.decided = true;
-            break;
-        }
-        at = child;
-        ++result.accepted;
-    }
-    return result;
-}
-
-}  // namespace
-
 std::optional<std::size_t> PendingShadowTrees::oldest_row() const {
     std::optional<std::size_t> oldest;
     for (const PendingTree& pending : trees_)
@@ -44,13 +20,14 @@ std::vector<HeadEvalRow> PendingShadowTrees::evaluate(const kernels::Exec& exec,
     std::vector<HeadEvalRow> rows;
     std::erase_if(trees_, [&](PendingTree& pending) {
         const auto known = tokens.subspan(std::min(pending.first, tokens.size()));
-        const Match found = match(pending.tree, known);
-        if (!found.decided && !at_end) return false;
+        const auto accepted = follow_path(pending.tree, known).size() - 1;
+        // A committed token that is not in the tree decides it.
+        if (accepted == known.size() && !at_end) return false;
         // If the prompt ended before any token followed, the text does not decide the tree.
         if (known.empty()) return true;
         HeadEvalRow& row = pending.row;
-        row.accepted = found.accepted;
-        row.committed = std::min(found.accepted + 1, static_cast<int>(known.size()));
+        row.accepted = static_cast<int>(accepted);
+        row.committed = std::min(row.accepted + 1, static_cast<int>(known.size()));
         row.covered = row.committed;
         if (pending.active == nullptr) {
             row.covered_mass = 1.0;

@@ -4,22 +4,12 @@
 
 #include "engine/heads/oracle.h"
 #include "engine/record/round_rows.h"
+#include "engine/verify/tree_path.h"
 
 namespace draftscope {
 namespace {
 
 constexpr int max_known = 1 << 16;  // limit for the best tokens: all that the text has
-
-/// Returns the longest path of nodes whose tokens begin `tokens`, starting with the root.
-std::vector<int> find_matching_path(const DraftTree& tree, std::span<const TokenId> tokens) {
-    std::vector<int> path = {0};
-    // Children follow their parents, so one pass over the nodes finds the complete path.
-    for (std::size_t i = 1; i < tree.tokens.size() && path.size() <= tokens.size(); ++i) {
-        if (tree.parents[i] != path.back() || tree.tokens[i] != tokens[path.size() - 1]) continue;
-        path.push_back(static_cast<int>(i));
-    }
-    return path;
-}
 
 }  // namespace
 
@@ -101,7 +91,7 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
     if (!cursor.drafted) return std::nullopt;
     const DraftTree& tree = cursor.drafted->out;
     const auto rest = cursor.text.tokens.subspan(cursor.prefix);
-    const std::vector<int> path = find_matching_path(tree, rest);
+    const std::vector<int> path = follow_path(tree, rest);
     const bool decided = path.size() <= rest.size();  // the text leaves the tree
     if (!decided && !cursor.text.ended) return std::nullopt;
     HeadRound round;

@@ -16,8 +16,8 @@ std::vector<const ShadowHead*> aligned_heads(const DecodeOptions& options) {
 }
 
 bool can_evaluate_shadows(const DecodeContext& core) {
-    return rule_at(core.options.verify, core.options.sampling.temperature) == VerifyRule::match &&
-           core.records.on() && core.drafter.uses_head();
+    return core.rule->info().losslessness == Losslessness::exact && core.records.on() &&
+           core.drafter.uses_head();
 }
 
 ShadowEvaluator::ShadowEvaluator(DecodeContext& core) : core_(core) {

@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "engine/verify/tree_path.h"
-#include "engine/verify/verify.h"
+#include "engine/transformer/device_logits.h"
+#include "engine/verify/acceptance_rule.h"
 #include "kernels/exp_sums.h"
 
 namespace draftscope {
+
+extern const RuleInfo pq_info;
+
 namespace {
 
 constexpr std::size_t block = 512;
@@ -20,12 +23,11 @@ constexpr std::size_t block = 512;
 /// their total.
 class Residual {
   public:
-    Residual(const kernels::Exec& exec, const TreeLogits& rows, const TargetSample& choice, int node,
-             AcceptScratch& scratch)
-        : exec_(exec),
-          rows_(rows),
-          choice_(choice),
-          logits_(rows.logits.row(node)),
+    Residual(const TreeLogits& logits, int node, AcceptScratch& scratch)
+        : exec_(logits.exec),
+          sampling_(logits.sampling),
+          choice_(logits.choices[node]),
+          logits_(logits.rows.row(node)),
           weights_(scratch.weights),
           rest_(scratch.rest),
           sums_(scratch.sums),
@@ -35,8 +37,7 @@ class Residual {
 
     double probability(TokenId token) const {
         const auto i = static_cast<std::size_t>(token);
-        if (weights_.empty())
-            return static_cast<double>(target_probability(choice_, rows_.sampling, logits_[i]));
+        if (weights_.empty()) return static_cast<double>(target_probability(choice_, sampling_, logits_[i]));
         return sum_ > 0 ? static_cast<double>(weights_[i]) / sum_ : 0.0;
     }
     /// p := norm(max(0, p - q)), where q is `left` / left_sum. If rounding leaves nothing, p stays.
@@ -96,11 +97,11 @@ class Residual {
         if (!weights_.empty()) return;
         rest_.resize(logits_.size());
         if (std::isinf(choice_.min_logit)) {
-            const float inverse = inverse_temperature(rows_.sampling);
+            const float inverse = inverse_temperature(sampling_);
             kernels::exp_row(exec_, logits_, choice_.log_norm / inverse, inverse, rest_);
         } else {
             for (std::size_t i = 0; i < logits_.size(); ++i)
-                rest_[i] = target_probability(choice_, rows_.sampling, logits_[i]);
+                rest_[i] = target_probability(choice_, sampling_, logits_[i]);
         }
         replace();
     }
@@ -119,7 +120,7 @@ class Residual {
     }
 
     const kernels::Exec& exec_;
-    const TreeLogits& rows_;
+    const Sampling& sampling_;
     const TargetSample& choice_;
     std::span<const float> logits_;
     std::vector<float>&weights_, &rest_;
@@ -165,24 +166,22 @@ class RemainingDraftProbs {
 
 /// Tries the children of `node` in sampling order. Returns the accepted one, or -1 with the bonus sampled
 /// from the residual.
-int try_children(const kernels::Exec& exec, const DraftTree& tree, const TreeLogits& rows,
-                 const TokenPosition& place, int node, const TargetSample& choice, AcceptScratch& scratch,
+int try_children(const DraftTree& tree, const TreeLogits& logits, int node, AcceptScratch& scratch,
                  TokenId& bonus) {
-    const auto n = static_cast<std::size_t>(node);
-    const std::int64_t position = place.position + tree.depths[n];
-    const std::uint64_t seed = rows.sampling.seed;
+    const std::int64_t position = logits.position.position + tree.depths[node];
+    const std::uint64_t seed = logits.sampling.seed, sequence = logits.position.sequence;
     const DraftDistribution* q =
-        tree.child_distributions.empty() ? nullptr : tree.child_distributions[n].get();
+        tree.child_distributions.empty() ? nullptr : tree.child_distributions[node].get();
     std::optional<RemainingDraftProbs> left;
     if (q != nullptr) left.emplace(*q, scratch);
-    Residual residual(exec, rows, choice, node, scratch);
+    Residual residual(logits, node, scratch);
     int order = 0;
-    for (std::size_t i = n + 1; i < tree.tokens.size(); ++i) {
+    for (int i = node + 1; i < tree.size(); ++i) {
         if (tree.parents[i] != node) continue;
         const TokenId token = tree.tokens[i];
-        const double uniform = accept_uniform(seed, place.sequence, position, order++);
+        const double uniform = accept_uniform(seed, sequence, position, order++);
         const double share = left ? left->probability(token) : 1.0;
-        if (uniform * share < residual.probability(token)) return static_cast<int>(i);
+        if (uniform * share < residual.probability(token)) return i;
         if (left) {
             residual.subtract(*q, left->probs(), left->sum());
             left->subtract(token);
@@ -191,43 +190,66 @@ int try_children(const kernels::Exec& exec, const DraftTree& tree, const TreeLog
         }
     }
     // Without drafts this equals the target's own sample, with the same random number.
-    bonus = order == 0
-                ? choice.token
-                : residual.draw(token_uniform(seed, place.sequence, static_cast<std::uint64_t>(position)));
+    bonus = order == 0 ? logits.choices[node].token
+                       : residual.draw(token_uniform(seed, sequence, static_cast<std::uint64_t>(position)));
     return -1;
 }
 
+/// Returns the child that the device accepted after `node`; -1 = none.
+int accepted_child(const DraftTree& tree, const TreeLogits& logits, int node) {
+    const int index = logits.rejection_nodes[node];
+    int order = index < 0 ? -1 : logits.answers->accepted[index];
+    for (int i = node + 1; order >= 0 && i < tree.size(); ++i)
+        if (tree.parents[i] == node && order-- == 0) return i;
+    return -1;
+}
+
+/// Rejection sampling (Leviathan et al. 2023) in its form for trees sampled without replacement (EAGLE-1).
+/// Tries a node's children in sampling order and accepts each with probability min(1, p/q). A rejection sets
+/// p := norm(max(0, p - q)) and removes the draft from q. The bonus is sampled from the residual of p.
+/// Without sampled drafts, q = 1. Requires temperature > 0.
+class PqRule final : public AcceptanceRule {
+  public:
+    PqRule() : AcceptanceRule(pq_info) {}
+
+    RuleNeeds needs() const override {
+        return {.sampled_drafts = true,
+                .one_thread = true,
+                .draft_logits = true,
+                .rejections = true,
+                .device_path = true};
+    }
+    void accept(const DraftTree& tree, const TreeLogits& logits, AcceptScratch& scratch,
+                Acceptance& out) const override {
+        assert(logits.choices.size() == tree.tokens.size() && logits.sampling.temperature > 0);
+        out.path.clear();
+        for (int node = 0; node >= 0;) {
+            out.path.push_back(node);
+            node = logits.answers == nullptr ? try_children(tree, logits, node, scratch, out.bonus)
+                                             : accepted_child(tree, logits, node);
+        }
+        const int last = out.path.back();
+        if (logits.answers == nullptr) {
+            logits.emit(last, out.bonus, logits.rows.row_data(last)[out.bonus]);
+        } else if (const int index = logits.rejection_nodes[last];
+                   index >= 0 && logits.answers->bonus[index] != no_token) {
+            logits.emit(last, logits.answers->bonus[index], logits.answers->bonus_logits[index]);
+        }
+        out.bonus = logits.choices[last].token;
+        logits.emit_drafts(tree, out.path);
+    }
+};
+
+constexpr std::string_view aliases[] = {"rejection"};
+
 }  // namespace
 
-void accept_pq(const kernels::Exec& exec, const DraftTree& tree, const TreeLogits& rows,
-               const TokenPosition& place, std::span<TargetSample> choices, AcceptScratch& scratch,
-               Acceptance& out) {
-    assert(choices.size() == tree.tokens.size() && rows.sampling.temperature > 0);
-    out.path.clear();
-    for (int node = 0; node >= 0;) {
-        out.path.push_back(node);
-        node = try_children(exec, tree, rows, place, node, choices[node], scratch, out.bonus);
-    }
-    emit_path(tree, rows, out, choices);
-}
-
-void accept_pq(const DraftTree& tree, const TreeVerdictInputs& verdict, std::span<TargetSample> choices,
-               Acceptance& out) {
-    assert(choices.size() == tree.tokens.size() && verdict.accepted.size() == choices.size());
-    out.path.clear();
-    for (int node = 0; node >= 0;) {
-        out.path.push_back(node);
-        const auto n = static_cast<std::size_t>(node);
-        int next = -1, order = verdict.accepted[n];
-        for (std::size_t i = n + 1; order >= 0 && i < tree.tokens.size(); ++i)
-            if (tree.parents[i] == node && order-- == 0) next = static_cast<int>(i);
-        node = next;
-    }
-    const auto last = static_cast<std::size_t>(out.path.back());
-    if (verdict.bonus[last] != no_token)
-        emit(verdict, verdict.bonus[last], verdict.bonus_logits[last], choices[last]);
-    out.bonus = choices[last].token;
-    emit_drafts(tree, verdict, out.path, choices);
-}
+constinit const RuleInfo pq_info = {.id = "pq",
+                                    .aliases = aliases,
+                                    .summary = "rejection sampling: lossless in distribution",
+                                    .losslessness = Losslessness::distribution,
+                                    .make = [](std::span<const std::string_view>) -> Result<RulePtr> {
+                                        return {std::make_shared<PqRule>()};
+                                    }};
 
 }  // namespace draftscope

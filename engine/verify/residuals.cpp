@@ -54,13 +54,4 @@ void add_residuals(const DraftTree& tree, int first_row, std::uint64_t seed, con
     }
 }
 
-void take_residuals(const RowAnswers& answers, std::span<const int> node_of, TreeVerdictInputs& verdict) {
-    for (const int node : node_of) {
-        const auto n = static_cast<std::size_t>(std::max(node, 0));
-        verdict.accepted.push_back(node < 0 ? -1 : answers.accepted[n]);
-        verdict.bonus.push_back(node < 0 ? no_token : answers.bonus[n]);
-        verdict.bonus_logits.push_back(node < 0 ? 0.0f : answers.bonus_logits[n]);
-    }
-}
-
 }  // namespace draftscope

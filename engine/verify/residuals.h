@@ -6,14 +6,12 @@
 #include "engine/transformer/device_logits.h"
 #include "engine/verify/verify.h"
 
-/// Rejection sampling that a device does on the rows that it made: what it is asked, and what it answers.
+/// The question about rejection sampling that a device does on the rows that it made.
 namespace draftscope {
 
 /// Adds the nodes of a tree that have children; its rows begin at `first_row`, `place` is that of the token
 /// after the root. `node_of` gets one number a row: its node in the question, -1 = none.
 void add_residuals(const DraftTree& tree, int first_row, std::uint64_t seed, const TokenPosition& place,
                    ResidualQuestion& question, std::vector<int>& node_of);
-/// What the answers say of a tree's rows, for accept_pq().
-void take_residuals(const RowAnswers& answers, std::span<const int> node_of, TreeVerdictInputs& verdict);
 
 }  // namespace draftscope

@@ -12,6 +12,9 @@
 #include "engine/tree/sampled_drafts.h"
 
 namespace draftscope {
+
+extern const RuleInfo simulated_info;
+
 namespace {
 
 Result<SimulatedAcceptance> parse_rates(std::string_view list, const std::string& text) {
@@ -95,6 +98,35 @@ Result<SimulatedAcceptance> read_rates(const std::string& place, const std::stri
         place, spec.empty() ? "a drafter without heads" : "head " + spec, list_heads(heads));
 }
 
+class SimulatedRule final : public AcceptanceRule {
+  public:
+    SimulatedRule(SimulatedAcceptance simulated, RulePtr verify)
+        : AcceptanceRule(simulated_info), rates_(std::move(simulated.rates)), verify_(std::move(verify)) {
+        assert(!rates_.empty());
+    }
+
+    RuleNeeds needs() const override { return {.sampled_drafts = verify_->needs().sampled_drafts}; }
+    void accept(const DraftTree& tree, const TreeLogits& logits, AcceptScratch&,
+                Acceptance& out) const override {
+        assert(logits.choices.size() == tree.tokens.size());
+        out.path.assign(1, 0);
+        std::size_t depth = 0;
+        for (int node = 1; node < tree.size(); ++node) {
+            if (tree.parents[node] != out.path.back()) continue;
+            const double rate = rates_[std::min(depth, rates_.size() - 1)];
+            const auto position = logits.position.position + static_cast<std::int64_t>(depth);
+            if (accept_uniform(logits.sampling.seed, logits.position.sequence, position, 0) >= rate) break;
+            ++depth;
+            out.path.push_back(node);
+        }
+        out.bonus = logits.choices[out.path.back()].token;
+    }
+
+  private:
+    std::vector<double> rates_;
+    RulePtr verify_;
+};
+
 }  // namespace
 
 Result<std::optional<SimulatedAcceptance>> parse_acceptance(const std::string& text,
@@ -114,22 +146,14 @@ Result<std::optional<SimulatedAcceptance>> parse_acceptance(const std::string& t
                      text);
 }
 
-void accept_simulated(const SimulatedAcceptance& simulated, const DraftTree& tree, std::uint64_t seed,
-                      const TokenPosition& place, std::span<const TargetSample> choices, Acceptance& out) {
-    assert(choices.size() == tree.tokens.size() && !simulated.rates.empty());
-    out.path.assign(1, 0);
-    int at = 0;
-    std::size_t depth = 0;
-    for (int node = 1; node < static_cast<int>(tree.tokens.size()); ++node) {
-        if (tree.parents[node] != at) continue;
-        const double rate = simulated.rates[std::min(depth, simulated.rates.size() - 1)];
-        const auto position = place.position + static_cast<std::int64_t>(depth);
-        if (accept_uniform(seed, place.sequence, position, 0) >= rate) break;
-        at = node;
-        ++depth;
-        out.path.push_back(node);
-    }
-    out.bonus = choices[at].token;
+RulePtr make_simulated_rule(SimulatedAcceptance simulated, RulePtr verify) {
+    return std::make_shared<SimulatedRule>(std::move(simulated), std::move(verify));
 }
+
+constinit const RuleInfo simulated_info = {.id = "simulated",
+                                           .summary =
+                                               "drafts are accepted at given rates; see "
+                                               "--simulate-acceptance",
+                                           .losslessness = Losslessness::lossy};
 
 }  // namespace draftscope

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/verify/verify.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
 
@@ -22,9 +22,9 @@ struct SimulatedAcceptance {
 /// `spec` is the canonical text of the run's head, "" for a drafter without heads.
 Result<std::optional<SimulatedAcceptance>> parse_acceptance(const std::string& text, const std::string& spec);
 
-/// Accepts a path of first children, the drafter's best, as far as the rates and the tree allow. Random
-/// numbers depend on seed, sequence and position. The bonus is the target's choice.
-void accept_simulated(const SimulatedAcceptance& simulated, const DraftTree& tree, std::uint64_t seed,
-                      const TokenPosition& place, std::span<const TargetSample> choices, Acceptance& out);
+/// Returns a rule that accepts the drafter's best drafts at the given rates. A path of first children ends at
+/// the first rejection or at a leaf. Random numbers depend on seed, sequence and position. The bonus is the
+/// target's choice. Drafts are made as for `verify`.
+RulePtr make_simulated_rule(SimulatedAcceptance simulated, RulePtr verify);
 
 }  // namespace draftscope

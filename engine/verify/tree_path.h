@@ -1,24 +1,30 @@
 #pragma once
 
-#include "engine/verify/verify.h"
+#include <span>
+#include <vector>
 
-/// Shared by rules under which the emitted tokens may differ from the target's choices.
+#include "engine/tree/draft_tree.h"
+
+/// Paths through draft trees.
 namespace draftscope {
+
+/// Sets `path` to the nodes along known tokens, root first. `next_token(path)` returns the token after the
+/// last node of a path, no_token = unknown.
+template <typename NextToken>
+void follow_path(const DraftTree& tree, NextToken next_token, std::vector<int>& path) {
+    path.assign(1, 0);
+    TokenId token = next_token(path);
+    // Children follow their parent, so one pass over the nodes finds the path.
+    for (int i = 1; i < tree.size(); ++i) {
+        if (tree.parents[i] != path.back() || tree.tokens[i] != token) continue;
+        path.push_back(i);
+        token = next_token(path);
+    }
+}
+/// Returns the path along the tokens of a text after the root.
+std::vector<int> follow_path(const DraftTree& tree, std::span<const TokenId> text);
 
 /// Sets `path` to the nodes from the root to `node`.
 void path_to(const DraftTree& tree, int node, std::vector<int>& path);
-
-/// Sets `token` as the token that the target emits after `node`.
-void emit(const TreeLogits& rows, int node, TokenId token, TargetSample& choice);
-/// Emits the target's most probable token; ties go to the lower id.
-void emit_best(const TreeLogits& rows, int node, TargetSample& choice);
-/// Emits the drafts along an accepted path, and the bonus at its end.
-void emit_path(const DraftTree& tree, const TreeLogits& rows, const Acceptance& acceptance,
-               std::span<TargetSample> choices);
-
-/// Device versions: emit `token` with raw logit `logit`, and the drafts along a path.
-void emit(const TreeVerdictInputs& verdict, TokenId token, float logit, TargetSample& choice);
-void emit_drafts(const DraftTree& tree, const TreeVerdictInputs& verdict, std::span<const int> path,
-                 std::span<TargetSample> choices);
 
 }  // namespace draftscope

@@ -1,28 +1,53 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cassert>
+#include <charconv>
 #include <cmath>
+#include <utility>
 #include <vector>
 
+#include "engine/transformer/device_logits.h"
+#include "engine/verify/acceptance_rule.h"
 #include "engine/verify/tree_path.h"
-#include "engine/verify/verify.h"
 
 namespace draftscope {
+
+extern const RuleInfo typical_info;
+
 namespace {
 
 /// From the published code: keeps the logarithm of an impossible token finite.
 constexpr double entropy_floor = 1e-5;
 
-/// Returns min(epsilon, delta exp(-H)).
-double acceptance_threshold(const VerifySpec& spec, double entropy) {
-    return std::min(spec.epsilon, spec.delta * std::exp(-entropy));
-}
+/// Thresholds of Medusa's code: posterior_threshold, and posterior_alpha = sqrt(posterior_threshold).
+struct Thresholds {
+    double epsilon = 0.09;
+    double delta = 0.3;
+};
 
-double row_entropy(const TreeLogits& rows, const TargetSample& choice, int node) {
+double row_entropy(const TreeLogits& logits, int node) {
+    if (logits.answers != nullptr)
+        return static_cast<double>(logits.answers->entropies[logits.first_row + node]);
     double entropy = 0;
-    for (const float logit : rows.logits.row(node)) {
-        const auto p = static_cast<double>(target_probability(choice, rows.sampling, logit));
+    for (const float logit : logits.rows.row(node)) {
+        const auto p = static_cast<double>(target_probability(logits.choices[node], logits.sampling, logit));
         entropy -= p * std::log(p + entropy_floor);
     }
     return entropy;
+}
+
+/// Returns the target's most probable token after `node` and its logit; ties go to the lower id.
+std::pair<TokenId, float> best_token(const TreeLogits& logits, int node) {
+    if (logits.answers != nullptr) {
+        const int at = (logits.first_row + node) * logits.answers->best;
+        return {logits.answers->best_ids[at], logits.answers->best_logits[at]};
+    }
+    const std::span<const float> row = logits.rows.row(node);
+    // Returns the first of equal values; NaN counts as the lowest.
+    const auto less = [](float a, float b) { return b == b && !(a >= b); };
+    const auto best = std::max_element(row.begin(), row.end(), less);
+    return {static_cast<TokenId>(best - row.begin()), *best};
 }
 
 /// Returns the last node of the longest accepted path; ties go to the likeliest path, then to the first.
@@ -61,53 +86,86 @@ int longest_path(const DraftTree& tree, AcceptScratch& scratch, VisitNodes visit
     return static_cast<int>(best);
 }
 
+/// Typical acceptance (Medusa, arXiv 2401.10774): accepts a draft if p(x) > min(epsilon, delta exp(-H(p)))
+/// and its parent is accepted. The longest such path wins, then the likeliest. A node without an accepted
+/// child emits the target's best token.
+class TypicalRule final : public AcceptanceRule {
+  public:
+    explicit TypicalRule(Thresholds thresholds) : AcceptanceRule(typical_info), thresholds_(thresholds) {}
+
+    std::string text() const override {
+        return fmt::format("{}:epsilon={},delta={}", info().id, thresholds_.epsilon, thresholds_.delta);
+    }
+    RuleNeeds needs() const override {
+        return {.draft_logits = true,
+                .entropies = true,
+                .device_path = true,
+                .epsilon = thresholds_.epsilon,
+                .delta = thresholds_.delta};
+    }
+    void accept(const DraftTree& tree, const TreeLogits& logits, AcceptScratch& scratch,
+                Acceptance& out) const override {
+        assert(logits.choices.size() == tree.tokens.size());
+        const int last =
+            logits.device_path.empty() ? last_accepted(tree, logits, scratch) : logits.device_path.back();
+        path_to(tree, last, out.path);
+        for (int i = 0; i < tree.size(); ++i) {
+            const auto [token, logit] = best_token(logits, i);
+            logits.emit(i, token, logit);
+        }
+        out.bonus = logits.choices[last].token;
+        logits.emit_drafts(tree, out.path);
+    }
+
+  private:
+    int last_accepted(const DraftTree& tree, const TreeLogits& logits, AcceptScratch& scratch) const {
+        std::vector<double>& thresholds = scratch.thresholds;
+        thresholds.assign(tree.tokens.size(), 0.0);
+        const auto visit_nodes = [&](std::span<const std::size_t> nodes) {
+            logits.exec.parallel(static_cast<int>(nodes.size()), [&](int w) {
+                const double entropy = row_entropy(logits, static_cast<int>(nodes[w]));
+                thresholds[nodes[w]] = std::min(thresholds_.epsilon, thresholds_.delta * std::exp(-entropy));
+            });
+        };
+        return longest_path(
+            tree, scratch, visit_nodes, [&](std::size_t i) { return thresholds[i]; },
+            [&](std::size_t i) {
+                return target_probability(logits.choices[tree.parents[i]], logits.sampling,
+                                          logits.draft_logit(tree, static_cast<int>(i)));
+            });
+    }
+
+    Thresholds thresholds_;
+};
+
+Status set_threshold(std::string_view parameter, Thresholds& thresholds) {
+    const std::size_t equals = parameter.find('=');
+    const std::string_view name = parameter.substr(0, equals);
+    if (name != "epsilon" && name != "delta")
+        return bad_input("--verify typical: unknown parameter '{}'; known are epsilon and delta", name);
+    const std::string_view text =
+        equals == std::string_view::npos ? std::string_view() : parameter.substr(equals + 1);
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || !(value > 0 && value <= 1))
+        return bad_input("--verify typical: {}={} is not a number above 0 and at most 1", name, text);
+    (name == "epsilon" ? thresholds.epsilon : thresholds.delta) = value;
+    return {};
+}
+
+Result<RulePtr> make_typical(std::span<const std::string_view> parameters) {
+    Thresholds thresholds;
+    for (const std::string_view parameter : parameters) DS_TRY(set_threshold(parameter, thresholds));
+    return RulePtr(std::make_shared<TypicalRule>(thresholds));
+}
+
 }  // namespace
 
-void accept_typical(kernels::Exec& exec, const VerifySpec& spec, const DraftTree& tree,
-                    const TreeLogits& rows, std::span<TargetSample> choices, AcceptScratch& scratch,
-                    Acceptance& out) {
-    assert(choices.size() == tree.tokens.size());
-    std::vector<double>& thresholds = scratch.thresholds;
-    thresholds.assign(tree.tokens.size(), 0.0);
-    const auto visit_nodes = [&](std::span<const std::size_t> nodes) {
-        exec.parallel(static_cast<int>(nodes.size()), [&](int w) {
-            const std::size_t i = nodes[w];
-            thresholds[i] = acceptance_threshold(spec, row_entropy(rows, choices[i], static_cast<int>(i)));
-        });
-    };
-    const int last = longest_path(
-        tree, scratch, visit_nodes, [&](std::size_t i) { return thresholds[i]; },
-        [&](std::size_t i) {
-            const float logit = rows.logits.row_data(tree.parents[i])[tree.tokens[i]];
-            return target_probability(choices[tree.parents[i]], rows.sampling, logit);
-        });
-    path_to(tree, last, out.path);
-    // A node without an accepted child emits the target's best token.
-    for (std::size_t i = 0; i < choices.size(); ++i) emit_best(rows, static_cast<int>(i), choices[i]);
-    out.bonus = choices[last].token;
-    emit_path(tree, rows, out, choices);
-}
-
-void accept_typical(const VerifySpec& spec, const DraftTree& tree, const TreeVerdictInputs& verdict,
-                    std::span<TargetSample> choices, Acceptance& out) {
-    assert(choices.size() == tree.tokens.size() && verdict.entropies.size() == choices.size());
-    AcceptScratch scratch;
-    const int last = longest_path(
-        tree, scratch, [](std::span<const std::size_t>) {},
-        [&](std::size_t i) { return acceptance_threshold(spec, static_cast<double>(verdict.entropies[i])); },
-        [&](std::size_t i) {
-            return target_probability(choices[tree.parents[i]], verdict.sampling, verdict.draft_logits[i]);
-        });
-    accept_typical(last, tree, verdict, choices, out);
-}
-
-void accept_typical(int last, const DraftTree& tree, const TreeVerdictInputs& verdict,
-                    std::span<TargetSample> choices, Acceptance& out) {
-    path_to(tree, last, out.path);
-    for (std::size_t i = 0; i < choices.size(); ++i)
-        emit(verdict, verdict.best[i], verdict.best_logits[i], choices[i]);
-    out.bonus = choices[last].token;
-    emit_drafts(tree, verdict, out.path, choices);
-}
+constinit const RuleInfo typical_info = {.id = "typical",
+                                         .parameters = "epsilon=0.09,delta=0.3",
+                                         .summary = "Medusa's typical acceptance: LOSSY",
+                                         .losslessness = Losslessness::lossy,
+                                         .own_threshold = true,
+                                         .make = make_typical};
 
 }  // namespace draftscope

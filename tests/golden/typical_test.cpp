@@ -3,7 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/verify/verify.h"
+#include "engine/verify/acceptance_rule.h"
 
 /// Compares typical acceptance with its published form over root-to-leaf paths
 /// (tools/make_typical_golden.py).
@@ -14,10 +14,9 @@ TEST(TypicalGolden, MatchesThePublishedRule) {
     std::ifstream file(std::string(DS_SOURCE_DIR) + "/tests/golden/engine/typical.json");
     ASSERT_TRUE(file.good());
     const auto document = nlohmann::json::parse(file);
-    VerifySpec spec;
-    spec.rule = VerifyRule::typical;
-    EXPECT_EQ(document["epsilon"].get<double>(), spec.epsilon);
-    EXPECT_EQ(document["delta"].get<double>(), spec.delta);
+    const RulePtr rule = make_rule("typical").value();
+    EXPECT_EQ(document["epsilon"].get<double>(), rule->needs().epsilon);
+    EXPECT_EQ(document["delta"].get<double>(), rule->needs().delta);
     const auto exec = kernels::make_cpu_exec(1);
     int drafts = 0, forks = 0;
     AcceptScratch scratch;
@@ -37,7 +36,7 @@ TEST(TypicalGolden, MatchesThePublishedRule) {
         std::vector<TokenPosition> places(tokens.size());
         std::vector<TargetSample> choices;
         sample_tokens(*exec, rows, vocab, sampling, places, choices);
-        accept_typical(*exec, spec, tree, {rows, sampling}, choices, scratch, found);
+        rule->accept(tree, {*exec, sampling, places[0], choices, rows}, scratch, found);
         const auto path = one["path"].get<std::vector<int>>();
         EXPECT_EQ(found.path, path);
         EXPECT_EQ(found.bonus, one["bonus"].get<TokenId>());

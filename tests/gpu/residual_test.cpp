@@ -1,4 +1,5 @@
 #include "base/rng.h"
+#include "engine/verify/acceptance_rule.h"
 #include "engine/verify/residuals.h"
 #include "tests/gpu/device_pair.h"
 
@@ -39,7 +40,7 @@ DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
 
 class ResidualOps : public DevicePair {
   protected:
-    /// Runs the op on a tree's rows and passes its results to accept_pq.
+    /// Runs the op on a tree's rows and passes its results to the rule.
     Acceptance verdict_inputs(kernels::Device& on, const DraftTree& tree, const std::vector<float>& values,
                               int stride, int vocab, const Sampling& sampling, const TokenPosition& place,
                               std::vector<TargetSample>& choices) {
@@ -50,11 +51,10 @@ class ResidualOps : public DevicePair {
         const int count = static_cast<int>(inputs.nodes.size());
         std::vector<float> norms, lowest;
         RowAnswers answers;
-        std::vector<float> draft_logits;
         for (int n = 0; n < rows; ++n) {
             norms.push_back(choices[n].log_norm);
             lowest.push_back(choices[n].min_logit);
-            draft_logits.push_back(values[(std::max(tree.parents[n], 0)) * stride + tree.tokens[n]]);
+            answers.logits.push_back(values[std::max(tree.parents[n], 0) * stride + tree.tokens[n]]);
         }
         inputs.ids.push_back(0);  // the list may be empty
         const auto put = [&]<typename T>(const std::vector<T>& from, std::size_t room = 0) {
@@ -94,10 +94,13 @@ class ResidualOps : public DevicePair {
         on.download(answers.bonus.data(), op.bonus, count * sizeof(std::int32_t));
         on.download(answers.bonus_logits.data(), op.bonus_logits, count * sizeof(float));
         EXPECT_TRUE(on.synchronize().ok());
-        TreeVerdictInputs accept_by_rejection{sampling, draft_logits, {}, {}, {}, {}, {}, {}};
-        take_residuals(answers, node_of, accept_by_rejection);
+        const auto exec = kernels::make_cpu_exec(1);
+        TreeLogits tree_logits{*exec, sampling, place, choices};
+        tree_logits.answers = &answers;
+        tree_logits.rejection_nodes = node_of;
+        AcceptScratch scratch;
         Acceptance accepted;
-        accept_pq(tree, accept_by_rejection, choices, accepted);
+        make_rule("pq").value()->accept(tree, tree_logits, scratch, accepted);
         return accepted;
     }
 };
@@ -131,7 +134,8 @@ TEST_P(ResidualOps, PathsMatchTheHost) {
             const auto drawn = expected_choices;
             const Rows<const float> real(values.data(), rows, vocab, stride);
             Acceptance expected;
-            accept_pq(*exec, tree, {real, sampling}, place, expected_choices, scratch, expected);
+            make_rule("pq").value()->accept(tree, {*exec, sampling, place, expected_choices, real}, scratch,
+                                            expected);
             for (const bool on_twin : {false, true}) {
                 auto choices = drawn;
                 const Acceptance found = verdict_inputs(on_twin ? twin() : device(), tree, values, stride,

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "engine/tree/expansion.h"
-#include "engine/verify/verify.h"
+#include "engine/verify/acceptance_rule.h"
 #include "tests/gpu/device_pair.h"
 
 /// Re-ranking, acceptance and compaction on a device, compared with the reference device and the host.
@@ -179,8 +179,11 @@ TEST_P(TreeOps, AcceptanceAndCompactionMatchTheHost) {
             tokens[first_row + i] = tree.tokens[i];
             chosen[3 * (first_row + i)] = choices[i].token;
         }
+        const auto exec = kernels::make_cpu_exec(1);
+        const Sampling greedy;
+        AcceptScratch scratch;
         Acceptance expected;
-        accept_match(tree, choices, expected);
+        match_rule()->accept(tree, {*exec, greedy, {}, choices}, scratch, expected);
         longest = std::max(longest, expected.path.size());
         const int width = n + 1, planes = 4, kv = 24, slots = first_row + n + 9;
         const Both<std::int32_t> above(device(), twin(), parents), ids(device(), twin(), tokens),

@@ -1,4 +1,5 @@
-#include "engine/verify/verify.h"
+#include "engine/transformer/device_logits.h"
+#include "engine/verify/acceptance_rule.h"
 #include "tests/gpu/device_pair.h"
 
 namespace draftscope::testing {
@@ -10,9 +11,11 @@ class TypicalOps : public DevicePair {};
 TEST_P(TypicalOps, PathsMatchTheHost) {
     Rng rng(4);
     int longer = 0, apart = 0, trees_seen = 0;
+    const auto exec = kernels::make_cpu_exec(1);
+    AcceptScratch scratch;
     for (const bool cut : {false, true})
         for (const int max_nodes : {1, 2, 9, 60, 300}) {
-            const VerifySpec spec{VerifyRule::typical, 0.09, cut ? 0.9 : 0.3};
+            const RulePtr rule = make_rule(cut ? "typical:delta=0.9" : "typical").value();
             Sampling sampling;
             sampling.temperature = 0.7;
             std::vector<DraftTree> trees;
@@ -43,6 +46,12 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                 paths(device(), twin(), 5 * (width + 1), -7);
             const Both<float> d_logits(device(), twin(), logits), d_norms(device(), twin(), norms),
                 d_min_logit(device(), twin(), lowest), d_entropies(device(), twin(), entropies);
+            RowAnswers answers;
+            answers.best = 1;
+            answers.best_ids.assign(logits.size(), 0);
+            answers.best_logits.assign(logits.size(), 0.0f);
+            answers.logits = logits;
+            answers.entropies = entropies;
             for (const bool on_twin : {false, true}) {
                 std::vector<kernels::AcceptTypicalOp> ops;
                 int first = 0;
@@ -54,8 +63,8 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                     op.first_row = first;
                     op.nodes = trees[t].size();
                     op.inv_temperature = inverse_temperature(sampling);
-                    op.epsilon = spec.epsilon;
-                    op.delta = spec.delta;
+                    op.epsilon = rule->needs().epsilon;
+                    op.delta = rule->needs().delta;
                     op.draft_logits = d_logits.on(on_twin);
                     op.log_norm = d_norms.on(on_twin);
                     op.min_logit = cut ? d_min_logit.on(on_twin) : nullptr;
@@ -70,16 +79,13 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                 first = 0;
                 for (int t = 0; t < 5; ++t) {
                     const DraftTree& tree = trees[t];
-                    const auto nodes = tree.size(), from = first;
-                    TreeVerdictInputs verdict{
-                        sampling, std::span(logits).subspan(from, nodes), {}, {}, {}, {}, {}, {}};
-                    verdict.best.assign(nodes, 0);
-                    verdict.best_logits.assign(nodes, 0.0f);
-                    verdict.entropies = std::span(entropies).subspan(from, nodes);
-                    std::vector<TargetSample> choices(nodes);
-                    for (TargetSample& choice : choices) choice = {0, 0.5f, 2.5f, lowest[from]};
+                    std::vector<TargetSample> choices(tree.size());
+                    for (TargetSample& choice : choices) choice = {0, 0.5f, 2.5f, lowest[first]};
+                    TreeLogits tree_logits{*exec, sampling, {}, choices};
+                    tree_logits.answers = &answers;
+                    tree_logits.first_row = first;
                     Acceptance expected;
-                    accept_typical(spec, tree, verdict, choices, expected);
+                    rule->accept(tree, tree_logits, scratch, expected);
                     const auto* path = found.data() + t * (width + 1);
                     const std::vector<int> mine(path, path + path[width]);
                     ++trees_seen;

@@ -14,6 +14,7 @@ FakeController::FakeController() {
     status_.drafters = {{"eagle2", "EAGLE-2", true, ""},
                         {"ngram", "Prompt lookup", true, ""},
                         {"none", "none (autoregressive)", true, ""}};
+    status_.rules = {{"match", "the target's own text"}, {"typical", "lossy", true, true}};
 }
 
 void FakeController::submit(const Commands& commands) {

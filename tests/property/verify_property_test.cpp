@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "engine/verify/verify.h"
+#include "engine/verify/acceptance_rule.h"
 
 namespace draftscope {
 namespace {
@@ -31,8 +31,11 @@ RC_GTEST_PROP(AcceptProperty, PathIsLongestMatchOfTargetTokens, ()) {
     std::vector<TargetSample> choices(tree.tokens.size());
     for (auto& choice : choices)
         choice.token = static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(tokens)));
+    const auto exec = kernels::make_cpu_exec(1);
+    const Sampling greedy;
+    AcceptScratch scratch;
     Acceptance found;
-    accept_match(tree, choices, found);
+    match_rule()->accept(tree, {*exec, greedy, {}, choices}, scratch, found);
 
     // Every node whose ancestors all match is on the path, and the path starts at the root.
     std::vector<bool> correct(tree.tokens.size(), false);

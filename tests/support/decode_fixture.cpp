@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "engine/verify/simulated_acceptance.h"
 
 namespace draftscope::testing {
 namespace {
@@ -118,7 +119,9 @@ std::unique_ptr<DecodeSession> DecodeFixture::open(const DecodeCase& setting, Re
     DecodeOptions options;
     options.tree = must(parse_tree_spec(setting.tree));
     options.sampling = {setting.temperature, setting.top_p, setting.top_k, setting.seed};
-    options.verify = must(parse_verify_spec(setting.verify));
+    options.rule = must(make_rule(setting.verify));
+    if (auto simulated = must(parse_acceptance(setting.acceptance, "full")))
+        options.rule = make_simulated_rule(std::move(*simulated), options.rule);
     options.batch = setting.batch;
     options.max_new = setting.max_new;
     options.ignore_eos = setting.ignore_eos;
@@ -126,7 +129,6 @@ std::unique_ptr<DecodeSession> DecodeFixture::open(const DecodeCase& setting, Re
     options.calibration_rounds = setting.calibration_rounds;
     options.record_nodes = setting.record_nodes;
     options.rounds_there = setting.rounds_there;
-    options.acceptance = must(parse_acceptance(setting.acceptance, "full"));
     for (const std::string& spec : setting.shadows) {
         const bool aligned = spec.starts_with("aligned:");
         const std::string plain = aligned ? spec.substr(8) : spec;

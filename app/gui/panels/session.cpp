@@ -170,6 +170,24 @@ void choose_text(const Style& style, const char* name, const char* what, std::st
     ImGui::EndCombo();
 }
 
+/// Returns the chosen acceptance rule; null if the jobs don't know it.
+const RuleChoice* choose_rule(PanelContext& c) {
+    std::string what;
+    for (const RuleChoice& rule : c.status.rules)
+        what += fmt::format("{}{}: {}.", what.empty() ? "" : " ", rule.id, rule.summary);
+    label(c.style, "Verify", what.c_str());
+    std::string& value = c.config.verify;
+    if (ImGui::BeginCombo("##Verify", value.c_str())) {
+        for (const RuleChoice& rule : c.status.rules)
+            if (ImGui::Selectable(rule.id.c_str(), value == rule.id)) value = rule.id;
+        ImGui::EndCombo();
+    }
+    const auto found =
+        std::find_if(c.status.rules.begin(), c.status.rules.end(),
+                     [&](const RuleChoice& rule) { return rule.id == value.substr(0, value.find(':')); });
+    return found == c.status.rules.end() ? nullptr : &*found;
+}
+
 void edit_sampling(PanelContext& c) {
     RunConfig& config = c.config;
     label(c.style, "New tokens", "Maximum number of tokens to generate per prompt.");
@@ -180,14 +198,10 @@ void edit_sampling(PanelContext& c) {
                            temperature == 0 ? "0 (greedy)" : "%.2f"))
         config.temperature = static_cast<double>(static_cast<int>(temperature * 100 + 0.5f)) / 100;
     if (config.temperature == 0) return;
-    choose_text(c.style, "Verify",
-                "match: exactly the target's text. pq: rejection sampling, the target's distribution. "
-                "typical: Medusa's typical acceptance, lossy.",
-                config.verify, {"match", "pq", "typical"});
-    if (config.verify.starts_with("typical")) {
+    const RuleChoice* rule = choose_rule(c);
+    if (rule != nullptr && rule->lossy)
         ImGui::TextUnformatted("lossy: the text may differ from the target's");
-        return;
-    }
+    if (rule != nullptr && rule->own_threshold) return;
     label(c.style, "Top p");
     auto top_p = static_cast<float>(config.top_p);
     if (ImGui::SliderFloat("##top_p", &top_p, 0.05f, 1.0f, "%.2f", ImGuiSliderFlags_AlwaysClamp))

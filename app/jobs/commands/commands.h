@@ -144,6 +144,14 @@ struct DrafterChoice {
 /// Returns the traits of drafter "NAME" or "NAME:PATH" among `choices`.
 DrafterTraits find_traits(const std::vector<DrafterChoice>& choices, const std::string& drafter);
 
+/// An acceptance rule that the Session panel offers.
+struct RuleChoice {
+    std::string id;
+    std::string summary;
+    bool lossy = false;
+    bool own_threshold = false;  ///< replaces top-p and top-k
+};
+
 enum class JobState { idle, loading, running, held, stopping };
 
 /// Status of the jobs for the window, besides the snapshot. Copied under a lock once a frame.
@@ -159,6 +167,7 @@ struct JobStatus {
     std::optional<RunConfig> chosen;
     std::vector<HeadChoice> heads;
     std::vector<DrafterChoice> drafters;
+    std::vector<RuleChoice> rules;
     std::string default_model;  ///< path of the demo model
     std::string capability_line;
     std::string capability_details;           ///< in detail, one capability per line, with remedies

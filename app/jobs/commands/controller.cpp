@@ -54,6 +54,15 @@ std::vector<DrafterChoice> drafter_choices() {
     return choices;
 }
 
+std::vector<RuleChoice> rule_choices() {
+    std::vector<RuleChoice> choices;
+    for (const RuleInfo* rule : rule_registry())
+        if (!rule->is_simulated())
+            choices.push_back({std::string(rule->id), std::string(rule->summary),
+                               rule->losslessness == Losslessness::lossy, rule->own_threshold});
+    return choices;
+}
+
 constexpr std::chrono::milliseconds follow_interval{200};
 
 /// A capture file that is being read: records are applied as they arrive and published periodically.
@@ -278,6 +287,7 @@ class JobController final : public Controller {
             status_.capability_details = capability_details(machine);
             status_.heads = std::move(heads);
             status_.drafters = std::move(drafters);
+            status_.rules = rule_choices();
             status_.default_model = find_demo_model();
         }
         wake_();

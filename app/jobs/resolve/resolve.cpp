@@ -153,7 +153,7 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     DS_ASSIGN([[maybe_unused]] auto probe, make_head(spec, run.artefacts));
     if (const HeadInfo* info = find_head(spec.id); info->replay_only && !replay)
         return bad_input("--head {}: needs the recorded text; use it with draftscope replay", spec.id);
-    if (spec.rdk && run.verify.rule != VerifyRule::pq)
+    if (spec.rdk && !run.verify->needs().sampled_drafts)
         return bad_input(
             "--head {}: +rdk changes the distribution that drafts are sampled from; use it "
             "with --verify pq",
@@ -235,9 +235,10 @@ Status resolve_numbers(ResolvedRun& run) {
         return bad_input("--tree {}: measures one sequence at a time; give a tree with --batch {}",
                          config.tree, config.batch);
     DS_ASSIGN(run.tree, parse_tree_spec(run.auto_tree ? usual : config.tree));
-    DS_ASSIGN(run.verify, parse_verify_spec(config.verify));
-    if (run.verify.rule == VerifyRule::typical && (config.top_p < 1 || config.top_k > 0))
-        return bad_input("--verify typical: has its own threshold; leave --top-p and --top-k out");
+    DS_ASSIGN(run.verify, make_rule(config.verify));
+    if (const RuleInfo& rule = run.verify->info();
+        rule.own_threshold && (config.top_p < 1 || config.top_k > 0))
+        return bad_input("--verify {}: has its own threshold; leave --top-p and --top-k out", rule.id);
     if (config.precision != "auto") {
         run.precision = kernels::precision_from(config.precision);
         if (!run.precision) {
@@ -274,6 +275,10 @@ Status resolve_numbers(ResolvedRun& run) {
 }
 
 }  // namespace
+
+RulePtr ResolvedRun::rule() const {
+    return rule_in_effect(acceptance ? make_simulated_rule(*acceptance, verify) : verify, config.temperature);
+}
 
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay) {
     ResolvedRun run;
@@ -318,7 +323,7 @@ Result<std::vector<ResolvedShadow>> resolve_shadows(const ResolvedRun& run) {
         DS_TRY(check_artefacts_used(run.config.artefacts, heads));
         return shadows;
     }
-    if (rule_at(run.verify, run.config.temperature) != VerifyRule::match)
+    if (run.rule()->info().losslessness != Losslessness::exact)
         return bad_input("--shadow {}: shadow heads require exact match; use --verify match",
                          run.config.shadow);
     if (!run.head)

@@ -10,6 +10,7 @@
 #include "engine/decode/session.h"
 #include "engine/heads/head.h"
 #include "engine/tree/draft_tree.h"
+#include "engine/verify/simulated_acceptance.h"
 #include "kernels/matrix.h"
 #include "profiler/cupti/tier.h"
 #include "profiler/stats/tree_choice.h"
@@ -33,7 +34,7 @@ struct ResolvedRun {
     /// --head auto: every head whose files are present; under quick, only those in `shipped`. `head` is the
     /// first until the pilot has chosen.
     std::vector<HeadCandidate> head_candidates;
-    VerifySpec verify;
+    RulePtr verify = match_rule();                  ///< --verify
     std::optional<SimulatedAcceptance> acceptance;  ///< absent = the target decides
     std::optional<HeadSpec> head;                   ///< absent for drafters without one
     HeadFiles artefacts;
@@ -45,6 +46,10 @@ struct ResolvedRun {
     bool gpu = false;                             ///< computes on a CUDA device
     int library_rows = 0;  ///< --numerics fast: minimum rows of a library's product; 0 = exact
     bool demo_model = false;
+
+    /// Returns the acceptance rule in effect: that of --verify, unless acceptance is simulated or the
+    /// temperature is 0.
+    RulePtr rule() const;
 };
 /// Checks and converts a config. `replay` allows heads that need future tokens.
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);

@@ -33,8 +33,7 @@ Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target&
                                                  const std::vector<PromptReport>& prompts) {
     if (run.library_rows == 0 || exec.device() == nullptr) return std::optional<ExactCheck>();
     DS_TRY(exec.device()->use_cublaslt(0));
-    if (run.acceptance || rule_at(run.verify, run.config.temperature) != VerifyRule::match)
-        return std::optional<ExactCheck>();
+    if (run.rule()->info().losslessness != Losslessness::exact) return std::optional<ExactCheck>();
     std::map<int, const PromptOutcome*> outcomes;
     for (const PromptReport& prompt : prompts) outcomes[prompt.ordinal] = &prompt.outcome;
     const Sampling sampling{run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};

@@ -132,7 +132,8 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {"top_p", c.top_p},
         {"top_k", c.top_k},
         {"seed", c.seed},
-        {"verify", to_text(run.verify)},
+        {"verify", run.verify->text()},
+        {std::string(losslessness_key), to_text(run.rule()->info().losslessness)},
         {"backend", c.backend},
         {"gpu_graphs", c.gpu_graphs},
         {"gpu_rounds", c.gpu_rounds},
@@ -173,7 +174,7 @@ RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierCho
     row.head = models.head() != nullptr && drafts ? to_text(*run.head) : std::string();
     row.tree = drafts ? to_text(run.tree) : std::string("none");
     row.name = row.head.empty() ? row.drafter : row.drafter + " x " + row.head;
-    row.verify = to_text(run.verify);
+    row.verify = run.verify->text();
     row.temperature = config.temperature;
     row.seed = config.seed;
     row.batch = config.batch;

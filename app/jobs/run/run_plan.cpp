@@ -88,11 +88,10 @@ DecodeOptions RunPlan::decode_options(std::span<const ShadowHead> shadows) const
     DecodeOptions options;
     options.tree = run.tree;
     options.sampling = {config.temperature, config.top_p, config.top_k, config.seed};
-    options.verify = run.verify;
+    options.rule = run.rule();
     options.batch = config.batch;
     options.rounds_there = config.gpu_rounds;
     options.max_new = config.max_new;
-    options.acceptance = run.acceptance;
     // With simulated acceptance the text is meaningless, including its end-of-text tokens.
     options.ignore_eos = config.ignore_eos || run.acceptance.has_value();
     // A full head as a shadow head measures more than a few calibration rounds.

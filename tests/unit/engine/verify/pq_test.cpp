@@ -148,6 +148,7 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
     const auto exec = kernels::make_cpu_exec(1);
     const auto q = std::make_shared<DraftDistribution>(distribution_of({}, draft, drafts));
     std::vector<int> counts(target.size(), 0);
+    const RulePtr rule = make_rule("pq").value();
     // Reused between trees: leftovers must not affect the next tree.
     DraftSampleScratch drawing;
     AcceptScratch judging;
@@ -172,7 +173,7 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
         for (const int depth : tree.depths) places.push_back({sequence, 5 + depth});
         std::vector<TargetSample> choices;
         sample_tokens(*exec, rows, rows.cols, sampling, places, choices);
-        accept_pq(*exec, tree, {rows, sampling}, places[0], choices, judging, result);
+        rule->accept(tree, {*exec, sampling, places[0], choices, rows}, judging, result);
         const TokenId token = result.path.size() > 1 ? tree.tokens[result.path[1]] : result.bonus;
         EXPECT_EQ(choices[0].token, token);
         ++counts[token];
@@ -204,7 +205,7 @@ TEST(AcceptPq, SurvivesRowsWithoutAUsableLogit) {
     sample_tokens(*exec, rows, 4, sampling, places, choices);
     AcceptScratch scratch;
     Acceptance result;
-    accept_pq(*exec, tree, {rows, sampling}, places[0], choices, scratch, result);
+    make_rule("pq").value()->accept(tree, {*exec, sampling, places[0], choices, rows}, scratch, result);
     EXPECT_EQ(result.bonus, 0);
 }
 
@@ -221,7 +222,7 @@ TEST(AcceptTypical, NanIsNeverTheBestToken) {
     sample_tokens(*exec, rows, 4, sampling, places, choices);
     AcceptScratch scratch;
     Acceptance result;
-    accept_typical(*exec, {VerifyRule::typical}, tree, {rows, sampling}, choices, scratch, result);
+    make_rule("typical").value()->accept(tree, {*exec, sampling, places[0], choices, rows}, scratch, result);
     EXPECT_EQ(result.bonus, 2);
 }
 
@@ -386,8 +387,9 @@ TEST_F(PqSession, AtTemperatureZeroEveryRuleIsExactMatch) {
     setting_.temperature = 0;
     setting_.verify = "match";
     const auto expected = fixture_.decode(setting_, prompts);
-    for (const char* rule : {"pq", "typical"}) {
-        setting_.verify = rule;
+    for (const RuleInfo* rule : rule_registry()) {
+        if (rule->is_simulated()) continue;
+        setting_.verify = rule->id;
         const auto found = fixture_.decode(setting_, prompts);
         for (std::size_t p = 0; p < prompts.size(); ++p) {
             EXPECT_EQ(found[p].tokens, expected[p].tokens);
@@ -408,9 +410,10 @@ TEST_F(PqSession, WithoutDraftsTextIsAutoregressive) {
 TEST_F(PqSession, TextsDoNotDependOnTheBatch) {
     std::vector<std::vector<TokenId>> prompts;
     for (int p = 0; p < 7; ++p) prompts.emplace_back(static_cast<std::size_t>(1 + 3 * p), p);
-    for (const char* rule : {"pq", "typical"})
+    for (const RuleInfo* rule : rule_registry())
         for (const char* drafter : {"eagle2", "eagle3", "medusa", "hydra", "ngram"}) {
-            setting_.verify = rule;
+            if (rule->is_simulated()) continue;
+            setting_.verify = rule->id;
             setting_.drafter = drafter;
             setting_.batch = 1;
             setting_.threads = 1;

@@ -23,11 +23,16 @@ DraftTree chain_with_sibling(int depth) {
 
 std::vector<int> accepted(const SimulatedAcceptance& replayed, int depth, int rounds) {
     const DraftTree tree = chain_with_sibling(depth);
-    const std::vector<TargetSample> choices(tree.tokens.size(), TargetSample{7, 0.5f, 0, 0});
+    std::vector<TargetSample> choices(tree.tokens.size(), TargetSample{7, 0.5f, 0, 0});
     std::vector<int> counts(static_cast<std::size_t>(depth) + 1, 0);
+    const RulePtr rule = make_simulated_rule(replayed, match_rule());
+    const auto exec = kernels::make_cpu_exec(1);
+    Sampling sampling;
+    sampling.seed = 3;
+    AcceptScratch scratch;
     for (int round = 0; round < rounds; ++round) {
         Acceptance found;
-        accept_simulated(replayed, tree, 3, {0, 100 * round}, choices, found);
+        rule->accept(tree, {*exec, sampling, {0, 100 * round}, choices}, scratch, found);
         EXPECT_EQ(found.bonus, 7);
         for (std::size_t i = 1; i < found.path.size(); ++i)
             EXPECT_EQ(tree.parents[found.path[i]], found.path[i - 1]);
@@ -76,6 +81,17 @@ TEST(SimulatedAcceptance, UsesHistogramOfReplayJson) {
     }
     EXPECT_NE(parse_acceptance(trace, "").error().message.find("without heads"), std::string::npos);
     std::filesystem::remove(path);
+}
+
+TEST(SimulatedAcceptance, DraftsAsTheVerifyingRule) {
+    const SimulatedAcceptance rates{{0.5}};
+    const RulePtr pq = make_simulated_rule(rates, make_rule("pq").value());
+    EXPECT_TRUE(pq->needs().sampled_drafts);
+    EXPECT_FALSE(make_simulated_rule(rates, match_rule())->needs().sampled_drafts);
+    // It is no rule of --verify, and stays in effect at temperature 0.
+    EXPECT_EQ(rule_in_effect(pq, 0), pq);
+    EXPECT_EQ(pq->info().losslessness, Losslessness::lossy);
+    EXPECT_EQ(find_rule(pq->info().id), nullptr);
 }
 
 TEST(SimulatedAcceptance, ErrorsNameTheProblem) {

@@ -1,11 +1,13 @@
-#include "engine/verify/verify.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "base/rng.h"
+#include "engine/transformer/device_logits.h"
+#include "engine/verify/acceptance_rule.h"
+#include "engine/verify/tree_path.h"
 
 namespace draftscope {
 namespace {
@@ -114,6 +116,16 @@ TEST(SampleTokens, SurvivesRowsWithoutUsableLogit) {
     EXPECT_EQ(choose({{3.0f, 1.0f}}, 2, sampled(1e-30))[0].token, 0);
 }
 
+/// Accepts by exact match, which reads only the choices.
+Acceptance accept_match(const DraftTree& tree, std::vector<TargetSample>& choices) {
+    const auto exec = kernels::make_cpu_exec(1);
+    AcceptScratch scratch;
+    Acceptance found;
+    const Sampling greedy;
+    match_rule()->accept(tree, {*exec, greedy, {}, choices}, scratch, found);
+    return found;
+}
+
 TEST(AcceptMatch, FollowsTargetTokens) {
     DraftTree tree = DraftTree::with_root(10);
     const int a = tree.add(1, 0, -1), b = tree.add(2, 0, -1);
@@ -124,16 +136,96 @@ TEST(AcceptMatch, FollowsTargetTokens) {
     choices[0].token = 2;
     choices[2].token = 4;
     choices[4].token = 9;
-    Acceptance found;
-    accept_match(tree, choices, found);
+    const Acceptance found = accept_match(tree, choices);
     EXPECT_EQ(found.path, (std::vector<int>{0, 2, 4}));
     EXPECT_EQ(found.bonus, 9);
 
     choices[0].token = 77;
-    Acceptance none;
-    accept_match(tree, choices, none);
+    const Acceptance none = accept_match(tree, choices);
     EXPECT_EQ(none.path, std::vector<int>{0});
     EXPECT_EQ(none.bonus, 77);
+}
+
+TEST(FollowPath, StopsWhereTheTextLeavesTheTree) {
+    DraftTree tree = DraftTree::with_root(10);
+    const int a = tree.add(1, 0, -1), b = tree.add(2, 0, -1);
+    tree.add(3, a, -1);
+    const int d = tree.add(3, b, -1);
+    const auto path = [&](std::vector<TokenId> text) { return follow_path(tree, text); };
+    EXPECT_EQ(path({2, 3, 4}), (std::vector<int>{0, b, d}));
+    EXPECT_EQ(path({2, 3}), (std::vector<int>{0, b, d}));
+    EXPECT_EQ(path({1, 2}), (std::vector<int>{0, a}));
+    EXPECT_EQ(path({7, 1}), std::vector<int>{0});
+    EXPECT_EQ(path({}), std::vector<int>{0});
+}
+
+TEST(RuleRegistry, NamesAreUniqueAndTextsParse) {
+    std::set<std::string_view> names;
+    for (const RuleInfo* rule : rule_registry()) {
+        SCOPED_TRACE(std::string(rule->id));
+        EXPECT_TRUE(names.insert(rule->id).second);
+        for (const std::string_view alias : rule->aliases) EXPECT_TRUE(names.insert(alias).second) << alias;
+        EXPECT_FALSE(rule->summary.empty());
+        if (rule->is_simulated()) continue;
+        const auto made = make_rule(rule->id);
+        ASSERT_TRUE(made.ok()) << made.error().message;
+        EXPECT_EQ(&(*made)->info(), rule);
+        // The canonical text has every parameter with its default.
+        const std::string_view colon = rule->parameters.empty() ? "" : ":";
+        EXPECT_EQ((*made)->text(), fmt::format("{}{}{}", rule->id, colon, rule->parameters));
+        EXPECT_EQ(make_rule((*made)->text()).value()->text(), (*made)->text());
+        for (const std::string_view alias : rule->aliases)
+            EXPECT_EQ(make_rule(alias).value()->text(), (*made)->text());
+        // At temperature 0 every published rule is greedy exact match.
+        EXPECT_EQ(rule_in_effect(*made, 0), match_rule());
+        EXPECT_EQ(rule_in_effect(*made, 0.5), *made);
+    }
+}
+
+TEST(RuleRegistry, ParametersAndErrors) {
+    EXPECT_EQ(make_rule("typical:delta=0.5").value()->text(), "typical:epsilon=0.09,delta=0.5");
+    const auto message = [](const char* text) {
+        const auto made = make_rule(text);
+        EXPECT_EQ(made.ok() ? ErrorKind::failed : made.error().kind, ErrorKind::bad_input) << text;
+        return made.ok() ? std::string() : made.error().message;
+    };
+    EXPECT_EQ(message("mostly"),
+              "--verify mostly: unknown rule; known are match, pq and typical[:epsilon=0.09,delta=0.3]");
+    EXPECT_EQ(message("simulated").substr(0, 34), "--verify simulated: unknown rule; ");
+    EXPECT_EQ(message("pq:x=1"), "--verify pq: takes no parameters, found 'x=1'");
+    for (const char* text : {"typical:", "typical:alpha=1", "typical:epsilon=0.1,"})
+        EXPECT_NE(message(text).find("known are epsilon and delta"), std::string::npos) << text;
+    for (const char* text : {"typical:epsilon=2", "typical:delta=", "typical:delta=0.3x", "typical:epsilon"})
+        EXPECT_NE(message(text).find("above 0 and at most 1"), std::string::npos) << text;
+}
+
+/// A device's answers lead to the results of the complete rows.
+TEST(TypicalRule, TakesTheDevicesPath) {
+    DraftTree tree = DraftTree::with_root(0);
+    const int a = tree.add(1, 0, -1);
+    const int b = tree.add(2, a, -1);
+    RowAnswers answers;
+    answers.best = 1;
+    answers.best_ids = {9, 5, 6, 7};
+    answers.best_logits = {0, 1, 1, 1};
+    answers.logits = {0, 0, 0.5f, 0.25f};
+    std::vector<TargetSample> choices(3, TargetSample{8, 0.5f, 2.0f, never});
+    const auto exec = kernels::make_cpu_exec(1);
+    const Sampling sampling{1.0, 1.0, 0, 1};
+    const std::vector<int> path = {0, a};
+    TreeLogits logits{*exec, sampling, {}, choices};
+    logits.answers = &answers;
+    logits.first_row = 1;
+    logits.device_path = path;
+    AcceptScratch scratch;
+    Acceptance found;
+    make_rule("typical").value()->accept(tree, logits, scratch, found);
+    EXPECT_EQ(found.path, path);
+    EXPECT_EQ(found.bonus, 6);
+    EXPECT_EQ(choices[0].token, 1);
+    EXPECT_EQ(choices[0].prob, std::exp(0.5f - 2.0f));
+    EXPECT_EQ(choices[a].prob, std::exp(1.0f - 2.0f));
+    EXPECT_EQ(choices[b].token, 7);
 }
 
 }  // namespace

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/verify/verify.h"
+
+/// Acceptance rules: one file per rule, one line in the registry.
+namespace draftscope {
+
+struct RowAnswers;
+class AcceptanceRule;
+using RulePtr = std::shared_ptr<const AcceptanceRule>;
+
+/// How the text decoded under a rule relates to the target's text.
+enum class Losslessness {
+    exact,         ///< equals autoregressive decoding, token for token
+    distribution,  ///< follows the target's distribution, with other random numbers
+    lossy,         ///< follows another distribution
+};
+/// Returns the word that captures store: "exact", "distribution" or "lossy".
+std::string_view to_text(Losslessness losslessness);
+
+/// Registry entry of a rule.
+struct RuleInfo {
+    std::string_view id;
+    std::span<const std::string_view> aliases = {};  ///< other names that --verify takes
+    std::string_view parameters = {};  ///< with their defaults, "epsilon=0.09,delta=0.3"; "" = none
+    std::string_view summary = {};     ///< for --help and the window
+    Losslessness losslessness = Losslessness::lossy;
+    bool own_threshold = false;  ///< replaces --top-p and --top-k, which must not be given
+    /// `parameters` are the texts between commas, empty without a colon. Null for simulated acceptance, which
+    /// --verify does not offer.
+    Result<RulePtr> (*make)(std::span<const std::string_view> parameters) = nullptr;
+    bool is_simulated() const { return make == nullptr; }
+};
+
+/// What a rule needs of the drafts and of the target's logits. Without `complete_rows`, a device that can
+/// compute the rest keeps the logits.
+struct RuleNeeds {
+    bool sampled_drafts = false;    ///< drafts sampled from the head's distribution, not its best tokens
+    bool one_thread = false;        ///< accept() uses one thread, so trees are verified in parallel
+    bool complete_rows = false;     ///< every logit, also if a device computed them
+    bool draft_logits = false;      ///< logit of each draft in its parent's row
+    bool entropies = false;         ///< entropy of each row, and its best token
+    bool rejections = false;        ///< rejection sampling of each node's children
+    bool device_path = false;       ///< a device may accept the path itself
+    double epsilon = 0, delta = 0;  ///< with `entropies`: thresholds of a path that a device accepts
+};
+
+/// Result of verifying one tree.
+struct Acceptance {
+    std::vector<int> path;     ///< accepted nodes, root first; accepted drafts = path.size() - 1
+    TokenId bonus = no_token;  ///< emitted after the last accepted node
+};
+/// Buffers for verifying one tree at a time; reuse them between calls.
+struct AcceptScratch {
+    // Typical acceptance, by node.
+    std::vector<double> thresholds, likelihoods;
+    std::vector<char> inner, accepted;
+    std::vector<std::size_t> wanted;  ///< inner nodes whose children are tried next
+    // Rejection sampling, by token: the residual of p, and the rest of q.
+    std::vector<float> weights, rest, left;
+    std::vector<double> sums, rest_sums;  ///< by block
+};
+
+/// The target's logits after the nodes of a tree: complete rows, or what a device computed from them.
+struct TreeLogits {
+    kernels::Exec& exec;
+    const Sampling& sampling;
+    TokenPosition position;  ///< of the token after the root
+    /// The target's choice after each node, from sample_tokens(). A rule replaces the choices that it does
+    /// not emit.
+    std::span<TargetSample> choices;
+    Rows<const float> rows = {};          ///< [nodes, vocab] without padding; empty if a device answered
+    const RowAnswers* answers = nullptr;  ///< of the device; null = read `rows`
+    int first_row = 0;                    ///< row of the root in `answers`
+    /// Index of each node in the answers' rejection sampling, -1 = no children. Empty if not requested.
+    std::span<const int> rejection_nodes = {};
+    std::span<const int> device_path = {};  ///< the path that the device accepted; empty = not known
+
+    /// Returns the logit of a node's token in its parent's row; not for the root.
+    float draft_logit(const DraftTree& tree, int node) const;
+    /// Sets the choice after `node` to `token`, whose logit in the node's row is `logit`.
+    void emit(int node, TokenId token, float logit) const;
+    /// Emits the drafts along an accepted path. The choice after its last node stays.
+    void emit_drafts(const DraftTree& tree, std::span<const int> path) const;
+};
+
+/// Decides which drafts of a tree are accepted. Stateless, so trees may be verified in parallel.
+class AcceptanceRule {
+  public:
+    explicit AcceptanceRule(const RuleInfo& info) : info_(info) {}
+    virtual ~AcceptanceRule() = default;
+
+    const RuleInfo& info() const { return info_; }
+    /// Returns the canonical text, which make_rule() parses to an equal rule.
+    virtual std::string text() const { return std::string(info_.id); }
+    virtual RuleNeeds needs() const { return {}; }
+    /// Writes the accepted path and the bonus to `out`, which keeps its memory.
+    virtual void accept(const DraftTree& tree, const TreeLogits& logits, AcceptScratch& scratch,
+                        Acceptance& out) const = 0;
+
+  private:
+    const RuleInfo& info_;
+};
+
+/// All rules in the order of --help.
+std::span<const RuleInfo* const> rule_registry();
+/// Returns the rule that --verify offers under this id or alias; null if there is none.
+const RuleInfo* find_rule(std::string_view name);
+/// Parses `--verify`: "match", "pq", "typical", "typical:epsilon=0.09,delta=0.3".
+Result<RulePtr> make_rule(std::string_view text);
+
+/// Exact match: follows the target's choices.
+RulePtr match_rule();
+/// Returns the rule in effect: at temperature 0, every rule that --verify offers is greedy exact match.
+RulePtr rule_in_effect(RulePtr rule, double temperature);
+
+}  // namespace draftscope
