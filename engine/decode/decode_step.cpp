@@ -16,9 +16,9 @@ Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     for (const auto& sequence : sequences) rounds_.add().reset(*sequence, core_.options.tree.levels() + 1);
     live_.begin(sequences);
     const std::uint64_t start = ticks_now();
-    went_there_ = false;
+    went_on_device_ = false;
     Status status = draft();
-    if (status.ok() && !went_there_) status = verify();
+    if (status.ok() && !went_on_device_) status = verify();
     if (status.ok()) {
         accept();
         live_.set_accepted(rounds_);
@@ -92,7 +92,7 @@ Status DecodeStep::draft() {
     context.coverage_wanted = core_.records.on();
     const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
     if (!shadows_due && there_.fits(context, jobs_, rounds_)) {
-        went_there_ = true;
+        went_on_device_ = true;
         DS_TRY(there_.run(context, jobs_, rounds_));
         list_positions();
         for (const Round& round : rounds_)
@@ -121,7 +121,7 @@ void DecodeStep::list_positions() {
         round.first_row = static_cast<int>(positions_.size());
         for (const int depth : round.tree.depths)
             positions_.push_back({round.sequence->number, length + depth});
-        if (!went_there_) continue;
+        if (!went_on_device_) continue;
         const int rows = there_.rows(static_cast<std::size_t>(&round - rounds_.data()));
         positions_.resize(round.first_row + rows);
     }
@@ -165,7 +165,7 @@ void DecodeStep::apply_rule(Round& round) const {
     // The root's row samples the token after the root.
     TreeLogits logits = judged_.tree_logits(round, positions_[round.first_row]);
     std::vector<int> path;
-    if (went_there_ && there_.accepted_there())
+    if (went_on_device_ && there_.accepted_there())
         path = there_.path(static_cast<std::size_t>(&round - rounds_.data()));
     logits.device_path = path;
     core_.rule->accept(round.tree, logits, round.scratch, round.acceptance);
@@ -186,7 +186,7 @@ Status DecodeStep::commit() {
     PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
-        if (went_there_) {
+        if (went_on_device_) {
             DS_TRY(there_.commit(round, static_cast<std::size_t>(&round - rounds_.data())));
         } else {
             sequence.cache.commit_path(round.acceptance.path);
@@ -196,7 +196,7 @@ Status DecodeStep::commit() {
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
     }
-    if (went_there_) there_.end_commits();
+    if (went_on_device_) there_.end_commits();
     return {};
 }
 

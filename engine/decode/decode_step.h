@@ -50,8 +50,8 @@ class DecodeStep {
     ShadowDrafter shadow_drafter_;
     JudgedRows judged_;
     RoundsThere there_;
-    bool went_there_ = false;  ///< drafting and verification of this step ran on the device
-    DraftSampling sampling_;   ///< sampling of drafts, if the rule needs sampled drafts
+    bool went_on_device_ = false;  ///< drafting and verification of this step ran on the device
+    DraftSampling sampling_;       ///< sampling of drafts, if the rule needs sampled drafts
     DecodeTotals totals_;
     // Data of the current step. Memory is reused by later steps.
     ReusableVector<Round> rounds_;

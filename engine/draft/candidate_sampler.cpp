@@ -65,7 +65,7 @@ void CandidateSampler::draw(DraftContext& context, std::span<const DraftJob* con
     const int rows = static_cast<int>(jobs.size());
     reuse_distributions(jobs.size());
     proposal_.resize(rows, k);
-    if (draw_there(context, jobs, level, k)) return;
+    if (draw_on_device(context, jobs, level, k)) return;
     const int threads = std::min(context.exec.threads(), rows);
     scratch_.resize(context.exec.threads());
     context.exec.parallel(threads, [&](int thread) {
@@ -95,8 +95,8 @@ void CandidateSampler::store_samples(std::size_t row, std::span<const SampledTok
 
 /// Samples on the run's device, so that drafts do not depend on which part of a step runs on the device.
 /// Returns false, without any effect, if no device or no memory is available.
-bool CandidateSampler::draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level,
-                                  int k) {
+bool CandidateSampler::draw_on_device(DraftContext& context, std::span<const DraftJob* const> jobs, int level,
+                                      int k) {
     kernels::Device* device = context.exec.device();
     if (device == nullptr || k > kernels::max_topk) return false;
     std::vector<std::size_t> first;
@@ -115,25 +115,25 @@ bool CandidateSampler::draw_there(DraftContext& context, std::span<const DraftJo
     const std::size_t cells = jobs.size() * static_cast<std::size_t>(k);
     std::vector<std::int32_t> drawn(2 * cells);
     const std::lock_guard lock(device->submit_mutex());
-    if (!logits_there_.reserve(*device, std::max<std::size_t>(values.size(), 1) * sizeof(float)) ||
+    if (!d_logits_.reserve(*device, std::max<std::size_t>(values.size(), 1) * sizeof(float)) ||
         !uniforms_there_.reserve(*device, uniforms.size() * sizeof(double)) ||
-        !drawn_there_.reserve(*device, (2 * cells + 2) * sizeof(std::int32_t)))
+        !drawn_on_device_.reserve(*device, (2 * cells + 2) * sizeof(std::int32_t)))
         return false;
-    device->upload(logits_there_.as<void>(), values.data(), values.size() * sizeof(float));
+    device->upload(d_logits_.as<void>(), values.data(), values.size() * sizeof(float));
     device->upload(uniforms_there_.as<void>(), uniforms.data(), uniforms.size() * sizeof(double));
-    auto* ids = drawn_there_.as<std::int32_t>();
-    auto* logprobs = drawn_there_.as<float>() + cells;
+    auto* ids = drawn_on_device_.as<std::int32_t>();
+    auto* logprobs = drawn_on_device_.as<float>() + cells;
     for (std::size_t r = 0; r < jobs.size(); ++r) {
         const auto support = static_cast<int>(support_[r].logits.size());
         const std::size_t cell = r * static_cast<std::size_t>(k);
         if (support > 0)
             device->sample_without_replacement(
-                {logits_there_.as<float>() + first[r], support, 1, support, k, context.sampled->temperature,
+                {d_logits_.as<float>() + first[r], support, 1, support, k, context.sampled->temperature,
                  context.sampled->top_k, context.sampled->top_p, uniforms_there_.as<double>() + cell,
                  ids + cell, logprobs + cell, logprobs + cells, ids + 2 * cells + 1});
     }
-    device->download(values.data(), logits_there_.as<void>(), values.size() * sizeof(float));
-    device->download(drawn.data(), drawn_there_.as<void>(), drawn.size() * sizeof(std::int32_t));
+    device->download(values.data(), d_logits_.as<void>(), values.size() * sizeof(float));
+    device->download(drawn.data(), drawn_on_device_.as<void>(), drawn.size() * sizeof(std::int32_t));
     if (!device->synchronize().ok()) return false;
     std::vector<SampledToken> row;
     for (std::size_t r = 0; r < jobs.size(); ++r) {

@@ -29,7 +29,7 @@ class CandidateSampler {
   private:
     void support_from_candidates();
     void draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
-    bool draw_there(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
+    bool draw_on_device(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
     void reuse_distributions(std::size_t rows);
     void store_samples(std::size_t row, std::span<const SampledToken> drawn);
     std::size_t at(int row, int candidate) const {
@@ -42,7 +42,7 @@ class CandidateSampler {
     std::vector<std::shared_ptr<DraftDistribution>> distributions_;  ///< every distribution allocated so far
     std::vector<std::shared_ptr<DraftDistribution>> drawn_from_;     ///< those in use at this level, by row
     std::vector<DraftSampleScratch> scratch_;                        ///< by thread
-    kernels::DeviceBuffer logits_there_, uniforms_there_, drawn_there_;  ///< scratch of draw_there()
+    kernels::DeviceBuffer d_logits_, uniforms_there_, drawn_on_device_;  ///< scratch of draw_on_device()
     std::vector<TokenId> ids_;
     std::vector<float> logprobs_;
     std::vector<int> counts_;

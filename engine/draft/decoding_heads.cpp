@@ -12,7 +12,7 @@ namespace {
 struct PathHeadState final : DrafterState {
     std::vector<float> hidden;  ///< [d] of the last verified slot; empty = not on the host
     kernels::DeviceBuffer
-        input_there;  ///< [2d] after a round on the device: the root's embedding and `hidden`
+        device_input;  ///< [2d] after a round on the device: the root's embedding and `hidden`
 };
 
 PathHeadState& state_for(const DraftJob& job) {
@@ -152,10 +152,10 @@ Status DecodingHeadDrafter::draft_there(DraftContext& run_context, std::span<Dra
     std::vector<GrowingTree> trees;
     for (DraftJob& job : jobs) {
         PathHeadState& state = state_for(job);
-        if (!state.input_there.reserve(rows_.device(), width * sizeof(float)))
+        if (!state.device_input.reserve(rows_.device(), width * sizeof(float)))
             return failed("{}: out of device memory for a sequence's state", name_);
         job.rows_per_call.clear();
-        trees.push_back({&job, {{}, state.input_there.as<float>()}});
+        trees.push_back({&job, {{}, state.device_input.as<float>()}});
     }
     // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
     if (!growth_.prepare(context, trees))
@@ -173,7 +173,7 @@ Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
     std::vector<kernels::CopyRowsOp> copies;
     for (DraftJob& job : jobs) {
         PathHeadState& state = state_for(job);
-        float* to = state.input_there.as<float>();
+        float* to = state.device_input.as<float>();
         copies.push_back({embeddings + std::ptrdiff_t{job.tokens.back()} * d, d, nullptr, 1, d, to, d});
         if (job.new_there != nullptr) {
             const float* last = job.new_there + std::ptrdiff_t{job.new_rows_there - 1} * d;

@@ -69,9 +69,9 @@ class Eagle2Model final : public EagleModel {
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
     const float* embeddings_there() override {
-        return eagle_embeddings_there(checkpoint_, target_, *device(), embeddings_);
+        return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
-    bool ask_features(const float* there, int rows) override {
+    bool enqueue_features(const float* there, int rows) override {
         if (rows == 0) return true;
         const int d = checkpoint_.shape.hidden;
         device()->copy_rows({there, d, nullptr, rows, d, on_device_.inputs() + d, 2 * d});

@@ -46,7 +46,7 @@ class Eagle3Model final : public EagleModel {
             on_device_.set_joined({on_device_.keep(input_norm_), on_device_.keep(hidden_norm_),
                                    given_out ? last : nullptr, given_out ? nullptr : last,
                                    checkpoint_.norm_before_residual});
-            if (!feature_norm_.empty()) feature_norm_there_ = on_device_.keep(feature_norm_);
+            if (!feature_norm_.empty()) feature_norm_on_device_ = on_device_.keep(feature_norm_);
         }
         return checkpoint_.check_all_used();
     }
@@ -62,7 +62,7 @@ class Eagle3Model final : public EagleModel {
     }
     void fuse_features(kernels::Exec& exec, Rows<const float>, Rows<const float> aux,
                        Rows<float> out) override {
-        if (feature_norm_there_ != nullptr) return take_features_there(aux, out);
+        if (feature_norm_on_device_ != nullptr) return take_features_on_device(aux, out);
         kernels::matmul(exec, fc_, normed_features(exec, aux), out);
     }
     void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
@@ -96,24 +96,24 @@ class Eagle3Model final : public EagleModel {
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
     const float* embeddings_there() override {
-        return eagle_embeddings_there(checkpoint_, target_, *device(), embeddings_);
+        return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
-    bool ask_features(const float* there, int rows) override {
+    bool enqueue_features(const float* there, int rows) override {
         if (rows == 0) return true;
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
         const std::size_t cells = numel(rows, fc.stride);
         const auto all = numel(rows, width);
-        const bool normed = feature_norm_there_ != nullptr;
-        if (!features_there_.reserve(*device(), cells * sizeof(kernels::half_t)) ||
-            (normed && (!rounded_there_.reserve(*device(), all * sizeof(float)) ||
-                        !zeros_there_.reserve(*device(), static_cast<std::size_t>(width) * sizeof(float))))) {
+        const bool normed = feature_norm_on_device_ != nullptr;
+        if (!d_features_.reserve(*device(), cells * sizeof(kernels::half_t)) ||
+            (normed && (!d_rounded_.reserve(*device(), all * sizeof(float)) ||
+                        !d_zeros_.reserve(*device(), static_cast<std::size_t>(width) * sizeof(float))))) {
             device()->set_out_of_memory("out of device memory for the drafter's rows");
             return true;
         }
-        auto* half = features_there_.as<kernels::half_t>();
+        auto* half = d_features_.as<kernels::half_t>();
         device()->cast({there, width, rows, width, half, fc.stride, fc.stride});
-        if (normed) ask_norms(rows, half);
+        if (normed) enqueue_norms(rows, half);
         kernels::MatmulOp op;
         op.weights = fc;
         op.x = half;
@@ -155,15 +155,15 @@ class Eagle3Model final : public EagleModel {
     }
 
     /// Normalises rounded features in place, in the order of the host.
-    void ask_norms(int rows, kernels::half_t* half) {
+    void enqueue_norms(int rows, kernels::half_t* half) {
         const int all = feature_width(), stride = fc_.device_matrix().stride;
         kernels::AddOp widen;  // to fp32
-        widen.x = zeros_there_.as<float>();
+        widen.x = d_zeros_.as<float>();
         widen.rows = rows;
         widen.cols = all;
         widen.base = half;
         widen.base_stride = stride;
-        widen.y = rounded_there_.as<float>();
+        widen.y = d_rounded_.as<float>();
         widen.y_stride = all;
         device()->add(widen);
         kernels::RmsNormOp norm;
@@ -173,8 +173,8 @@ class Eagle3Model final : public EagleModel {
         norm.eps = checkpoint_.shape.norm_eps;
         norm.half_stride = stride;
         for (int first = 0; first < all; first += norm.width) {
-            norm.x = rounded_there_.as<float>() + first;
-            norm.weight = feature_norm_there_ + first;
+            norm.x = d_rounded_.as<float>() + first;
+            norm.weight = feature_norm_on_device_ + first;
             norm.half = half + first;
             norm.half_columns = first + norm.width == all ? stride - first : norm.width;
             device()->rms_norm(norm);
@@ -183,17 +183,17 @@ class Eagle3Model final : public EagleModel {
 
     /// Fuses the host's rows on the device, with the same norms, so that every path of a round gives the same
     /// bits.
-    void take_features_there(Rows<const float> aux, Rows<float> out) {
+    void take_features_on_device(Rows<const float> aux, Rows<float> out) {
         const int d = checkpoint_.shape.hidden;
         const std::size_t cells = numel(aux.rows, aux.cols);
         const std::lock_guard lock(device()->submit_mutex());
         if (aux.rows == 0) return;
-        if (!on_device_.make_room(aux.rows) || !aux_there_.reserve(*device(), cells * sizeof(float)))
+        if (!on_device_.make_room(aux.rows) || !d_aux_.reserve(*device(), cells * sizeof(float)))
             return device()->set_out_of_memory("out of device memory for the drafter's rows");
         std::vector<RowAnywhere> rows(static_cast<std::size_t>(aux.rows));
         for (int r = 0; r < aux.rows; ++r) rows[r].here = aux.row(r);
-        bring_rows(*device(), rows, aux.cols, aux_there_.as<float>());
-        (void)ask_features(aux_there_.as<float>(), aux.rows);
+        bring_rows(*device(), rows, aux.cols, d_aux_.as<float>());
+        (void)enqueue_features(d_aux_.as<float>(), aux.rows);
         for (int r = 0; r < out.rows; ++r)
             device()->download(out.row_data(r), on_device_.inputs() + (2 * std::ptrdiff_t{r} + 1) * d,
                                static_cast<std::size_t>(d) * sizeof(float));
@@ -284,17 +284,17 @@ class Eagle3Model final : public EagleModel {
     EagleCheckpoint checkpoint_;
     const Target& target_;
     EagleOnDevice on_device_;
-    DeviceEmbeddings embeddings_;           ///< used if the checkpoint has its own embeddings
-    kernels::DeviceBuffer features_there_;  ///< rounded to bf16
-    kernels::Matrix fc_;                    ///< [d, aux layers * d]
+    DeviceEmbeddings embeddings_;       ///< used if the checkpoint has its own embeddings
+    kernels::DeviceBuffer d_features_;  ///< rounded to bf16
+    kernels::Matrix fc_;                ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_lm_head_;
     std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed LM head
-    const float* feature_norm_there_ = nullptr;
-    kernels::DeviceBuffer aux_there_;                    ///< scratch of take_features_there()
-    kernels::DeviceBuffer rounded_there_, zeros_there_;  ///< scratch of ask_norms()
-    std::vector<float> feature_norm_;                    ///< over the concatenated features; empty = none
+    const float* feature_norm_on_device_ = nullptr;
+    kernels::DeviceBuffer d_aux_;                ///< scratch of take_features_on_device()
+    kernels::DeviceBuffer d_rounded_, d_zeros_;  ///< scratch of enqueue_norms()
+    std::vector<float> feature_norm_;            ///< over the concatenated features; empty = none
     std::vector<float> normed_, features_;
 };
 

@@ -78,7 +78,7 @@ void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, st
                      Rows<float> out);
 /// Returns a device table of all embeddings: the target's, or the checkpoint's in `own`. Null if device
 /// memory is insufficient. The caller holds Device::busy().
-const float* eagle_embeddings_there(const EagleCheckpoint& checkpoint, const Target& target,
-                                    kernels::Device& device, DeviceEmbeddings& own);
+const float* eagle_device_embeddings(const EagleCheckpoint& checkpoint, const Target& target,
+                                     kernels::Device& device, DeviceEmbeddings& own);
 
 }  // namespace draftscope

@@ -58,15 +58,15 @@ class EagleDrafter final : public Drafter {
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
     void extend_cache_slices(DraftContext& context, std::span<const Slice> slices, int rows,
                              std::span<DraftJob> roots);
-    Status catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows, DeviceSpans& spans,
-                          FunctionRef<void()> inputs_known);
+    Status catch_up_on_device(DraftContext& context, std::span<const Slice> slices, int rows,
+                              DeviceSpans& spans, FunctionRef<void()> inputs_known);
     void copy_last_rows(std::span<const Slice> slices, const float* from, int width,
                         kernels::DeviceBuffer EagleState::*to) const;
     bool upload_slices(std::span<const Slice> slices, int rows);
     Status download_output(EagleState& state) const;
     void gather_level(std::span<EagleExpansion*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
-    Result<bool> grow_there(DraftContext& context, std::span<EagleExpansion* const> active);
+    Result<bool> grow_on_device(DraftContext& context, std::span<EagleExpansion* const> active);
     void run_level(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
     void list_rows(std::span<EagleExpansion*> active, int level);
     void propose(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
@@ -94,7 +94,7 @@ class EagleDrafter final : public Drafter {
     const LmHead* begun_head_ = nullptr;  ///< head whose level 0 has begun, and the sequences
     std::vector<const DrafterState*> begun_for_;
     std::vector<TokenId> tokens_;
-    kernels::DeviceBuffer tokens_there_, features_there_;  ///< of the slots being processed
+    kernels::DeviceBuffer tokens_there_, d_features_;  ///< of the slots being processed
 };
 
 Status EagleDrafter::check_catch_up(const DraftJob& job) const {
@@ -204,7 +204,7 @@ void EagleDrafter::extend_cache_slices(DraftContext& context, std::span<const Sl
         state.remember(state.outputs, outputs.slice(row, slice.rows));
         row += slice.rows;
         copy_row(outputs.row(row - 1), state.output);
-        state.is_there = false;
+        state.state_on_device = false;
     }
     scope.add_bytes(pass_bytes());
 }
@@ -236,7 +236,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (EagleExpansion& expansion : expansions_) {
         if (expansion.job->tree.nodes > 1) active_.push_back(&expansion);
     }
-    DS_ASSIGN(const bool grown, grow_there(context, active_));
+    DS_ASSIGN(const bool grown, grow_on_device(context, active_));
     if (grown) {
         begun_head_ = nullptr;
         return rerank_all(context, expansions_);
@@ -264,18 +264,18 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
 
 /// Downloads the root's output after a round that ran on the device alone.
 Status EagleDrafter::download_output(EagleState& state) const {
-    if (!state.is_there) return {};
+    if (!state.state_on_device) return {};
     const std::lock_guard lock(model_->device()->submit_mutex());
-    model_->device()->download(state.output.data(), state.output_there.as<float>(),
+    model_->device()->download(state.output.data(), state.device_output.as<float>(),
                                state.output.size() * sizeof(float));
-    model_->device()->download(state.input.data(), state.input_there.as<float>(),
+    model_->device()->download(state.input.data(), state.device_input.as<float>(),
                                state.input.size() * sizeof(float));
-    state.is_there = false;
+    state.state_on_device = false;
     return model_->device()->synchronize();
 }
 
 /// Returns false if the trees continue level by level on the host.
-Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<EagleExpansion* const> active) {
+Result<bool> EagleDrafter::grow_on_device(DraftContext& context, std::span<EagleExpansion* const> active) {
     if (model_->device() == nullptr || context.sampled != nullptr) return false;
     std::vector<GrowingTree> trees;
     std::vector<const DraftJob*> jobs;
@@ -295,7 +295,7 @@ Result<bool> EagleDrafter::grow_there(DraftContext& context, std::span<EagleExpa
 }
 
 bool EagleDrafter::fits_there(const DraftContext& context, std::span<const DraftJob> jobs) {
-    if (model_->on_device() == nullptr || context.head == nullptr || !model_->ask_features(nullptr, 0))
+    if (model_->on_device() == nullptr || context.head == nullptr || !model_->enqueue_features(nullptr, 0))
         return false;
     std::vector<const DraftJob*> all;
     for (const DraftJob& job : jobs) {
@@ -321,13 +321,13 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
             return failed("{}: a tree of depth {} at position {} exceeds its {} positions; clip the tree",
                           name_, job.tree.depth, committed, model_->rope().positions);
         const std::size_t bytes = static_cast<std::size_t>(hidden()) * sizeof(float);
-        if (!state.output_there.reserve(device, bytes) || !state.input_there.reserve(device, 2 * bytes))
+        if (!state.device_output.reserve(device, bytes) || !state.device_input.reserve(device, 2 * bytes))
             return failed("{}: out of device memory for a sequence's state", name_);
         job.rows_per_call.clear();
         trees.push_back({&job,
-                         {{}, state.input_there.as<float>()},
+                         {{}, state.device_input.as<float>()},
                          nullptr,
-                         {{}, state.output_there.as<float>()},
+                         {{}, state.device_output.as<float>()},
                          &state.cache,
                          committed,
                          committed});
@@ -344,7 +344,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
         const auto begin = [&] {
             if (left == 0) growth_.begin(context, trees, spans, &step);
         };
-        if (rows > 0) DS_TRY(catch_up_there(context, slices, rows, spans, begin));
+        if (rows > 0) DS_TRY(catch_up_on_device(context, slices, rows, spans, begin));
         slices.clear();
         rows = 0;
         return {};
@@ -367,11 +367,11 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     kernels::Device& device = *model_->device();
     const auto width = static_cast<std::size_t>(model_->feature_width());
     if (!tokens_there_.reserve(device, static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
-        !features_there_.reserve(device, static_cast<std::size_t>(rows) * width * sizeof(float)))
+        !d_features_.reserve(device, static_cast<std::size_t>(rows) * width * sizeof(float)))
         return false;
     tokens_.clear();
     std::vector<kernels::CopyRowsOp> copies;
-    float* to = features_there_.as<float>();
+    float* to = d_features_.as<float>();
     for (const Slice& slice : slices) {
         const DraftJob& job = *slice.job;
         // Slot i pairs the hidden of token i with the embedding of token i + 1.
@@ -400,8 +400,8 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
 
 /// Enqueues extend_cache_slices() without waiting. A sequence occurs at most once. `inputs_known` runs after
 /// the states' inputs are written and before the pass.
-Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice> slices, int rows,
-                                    DeviceSpans& spans, FunctionRef<void()> inputs_known) {
+Status EagleDrafter::catch_up_on_device(DraftContext& context, std::span<const Slice> slices, int rows,
+                                        DeviceSpans& spans, FunctionRef<void()> inputs_known) {
     kernels::Device& device = *model_->device();
     EagleOnDevice& layer = *model_->on_device();
     const int d = hidden();
@@ -417,15 +417,15 @@ Status EagleDrafter::catch_up_there(DraftContext& context, std::span<const Slice
         DeviceSpans::Scope scope(spans, context.phases, Phase::backbone, 0, rows, pass_bytes());
         device.copy_rows({model_->embeddings_there(), d, tokens_there_.as<std::int32_t>(), rows, d,
                           layer.inputs(), 2 * d});
-        (void)model_->ask_features(features_there_.as<float>(), rows);
-        copy_last_rows(slices, layer.inputs(), 2 * d, &EagleState::input_there);
+        (void)model_->enqueue_features(d_features_.as<float>(), rows);
+        copy_last_rows(slices, layer.inputs(), 2 * d, &EagleState::device_input);
         inputs_known();
         DS_TRY(layer.ask_chain(batch_));
     }
-    copy_last_rows(slices, layer.outputs(), d, &EagleState::output_there);
+    copy_last_rows(slices, layer.outputs(), d, &EagleState::device_output);
     for (const Slice& slice : slices) {
         EagleState& state = state_for(*slice.job);
-        state.is_there = true;
+        state.state_on_device = true;
         state.commit(slice.rows);
     }
     return {};

@@ -25,10 +25,10 @@ struct EagleState final : DrafterState {
           output(static_cast<std::size_t>(shape.hidden)) {}
     KvCache cache;
     /// `output` and `input` on the device, after a round drafted without the host.
-    kernels::DeviceBuffer output_there, input_there;
-    bool is_there = false;      ///< the host's copies are outdated
-    std::vector<float> input;   ///< [2d] of the last verified slot
-    std::vector<float> output;  ///< [d] of the last verified slot; gives the root's candidates
+    kernels::DeviceBuffer device_output, device_input;
+    bool state_on_device = false;  ///< the host's copies are outdated
+    std::vector<float> input;      ///< [2d] of the last verified slot
+    std::vector<float> output;     ///< [d] of the last verified slot; gives the root's candidates
 
     // If the state can be rewound (Drafter::enable_rewind): everything it has processed.
     bool keep_history = false;

@@ -66,8 +66,8 @@ void LinearProposer::propose(ProposeContext& context, const kernels::Matrix& row
                              int support, std::span<const TokenId> ids, Rows<const float> hidden, int k,
                              std::uint64_t bytes, Proposal& out) {
     const int kept = std::min(k, support);
-    if (stays_there(context, rows, support, kept, hidden.rows))
-        return propose_there(
+    if (stays_on_device(context, rows, support, kept, hidden.rows))
+        return propose_on_device(
             context, support, hidden.rows, k, bytes,
             [&](Rows<std::int32_t> best, Rows<float> logits) {
                 kernels::head_candidates(rows, hidden, bias, support, kept, best, logits, out.logsumexp);
@@ -101,14 +101,15 @@ void LinearProposer::propose(ProposeContext& context, const kernels::Matrix& row
     std::fill(out.counts.begin(), out.counts.end(), kept);
 }
 
-bool LinearProposer::stays_there(const ProposeContext& context, const kernels::Matrix& rows, int support,
-                                 int k, int hidden_rows) {
+bool LinearProposer::stays_on_device(const ProposeContext& context, const kernels::Matrix& rows, int support,
+                                     int k, int hidden_rows) {
     return context.support == nullptr && hidden_rows > 0 && kernels::selects_on_device(rows, support, k);
 }
 
-void LinearProposer::propose_there(ProposeContext& context, int support, int hidden_rows, int k,
-                                   std::uint64_t bytes,
-                                   FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make, Proposal& out) {
+void LinearProposer::propose_on_device(ProposeContext& context, int support, int hidden_rows, int k,
+                                       std::uint64_t bytes,
+                                       FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make,
+                                       Proposal& out) {
     PhaseScope scope(context.phases, Phase::head, context.level, hidden_rows, bytes);
     const int kept = std::min(k, support);
     out.resize(hidden_rows, k);
@@ -120,8 +121,8 @@ void LinearProposer::propose_there(ProposeContext& context, int support, int hid
 bool LinearProposer::propose_low_rank(ProposeContext& context, const kernels::Matrix& down,
                                       const kernels::Matrix& up, int support, Rows<const float> hidden, int k,
                                       Proposal& out) {
-    if (!stays_there(context, up, support, std::min(k, support), hidden.rows)) return false;
-    propose_there(
+    if (!stays_on_device(context, up, support, std::min(k, support), hidden.rows)) return false;
+    propose_on_device(
         context, support, hidden.rows, k, down.bytes() + up.bytes(),
         [&](Rows<std::int32_t> best, Rows<float> logits) {
             kernels::head_candidates(down, up, hidden, support, best.cols, best, logits, out.logsumexp);

@@ -36,10 +36,10 @@ class LinearProposer {
 
   private:
     /// Product and selection as one pass on a device, recorded as phase head; `make` runs it.
-    void propose_there(ProposeContext& context, int support, int hidden_rows, int k, std::uint64_t bytes,
-                       FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make, Proposal& out);
-    static bool stays_there(const ProposeContext& context, const kernels::Matrix& rows, int support, int k,
-                            int hidden_rows);
+    void propose_on_device(ProposeContext& context, int support, int hidden_rows, int k, std::uint64_t bytes,
+                           FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make, Proposal& out);
+    static bool stays_on_device(const ProposeContext& context, const kernels::Matrix& rows, int support,
+                                int k, int hidden_rows);
 
     kernels::PartialTopK partials_;
     std::vector<float> logits_;

@@ -126,7 +126,7 @@ void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
                              Rows<const std::int32_t> chosen, bool per_row,
                              std::span<HeadState* const> states, int k, Proposal& out) {
     out.resize(hidden.rows, k);
-    const bool there = propose_there(context, hidden, chosen, per_row, out);
+    const bool there = propose_on_device(context, hidden, chosen, per_row, out);
     for (int first = 0; first < hidden.rows && !there;) {
         const int end = per_row ? first + 1 : hidden.rows;
         read(context, hidden, chosen, first, end, out);
@@ -183,8 +183,8 @@ std::uint64_t ClusteredVocab::call_bytes(Rows<const std::int32_t> chosen, bool p
 
 /// On a device, product and selection share one wait, recorded as phase head. Returns false, without any
 /// effect, if the host needs the logits.
-bool ClusteredVocab::propose_there(ProposeContext& context, Rows<const float> hidden,
-                                   Rows<const std::int32_t> chosen, bool per_row, Proposal& out) {
+bool ClusteredVocab::propose_on_device(ProposeContext& context, Rows<const float> hidden,
+                                       Rows<const std::int32_t> chosen, bool per_row, Proposal& out) {
     if (context.support != nullptr || hidden.rows == 0) return false;
     const int count = chosen.cols;
     if (!there_.fits(rows_, count, out.k)) return false;
@@ -201,7 +201,7 @@ bool ClusteredVocab::propose_there(ProposeContext& context, Rows<const float> hi
     return true;
 }
 
-void ClusteredVocab::ask_there(LevelThere& call, int count, bool per_row) {
+void ClusteredVocab::enqueue_on_device(LevelThere& call, int count, bool per_row) {
     for (const SequenceThere& sequence : call.sequences) {
         if (sequence.set == nullptr) continue;
         const std::ptrdiff_t first = std::ptrdiff_t{sequence.first_row} * count;
@@ -217,7 +217,7 @@ void ClusteredVocab::ask_there(LevelThere& call, int count, bool per_row) {
                    call.sums);
 }
 
-void ClusteredVocab::collect_there(const LevelBack& back, int count, bool per_row) {
+void ClusteredVocab::collect_on_device(const LevelBack& back, int count, bool per_row) {
     const Rows<const std::int32_t> chosen(back.notes.data(), back.rows, count);
     std::vector<HeadState*> states;
     for (const SequenceThere& sequence : back.sequences)
@@ -226,28 +226,28 @@ void ClusteredVocab::collect_there(const LevelBack& back, int count, bool per_ro
     back.spans.add_bytes(Phase::head, back.level, call_bytes(chosen, per_row));
 }
 
-bool ClustersThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
+bool DeviceClusterHead::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
     for (int level = 0; level < levels; ++level)
         if (!vocab_in_use_.fits_there(chosen_at(level), k)) return false;
     return true;
 }
 
-DrawnColumns ClustersThere::drawn_columns(int levels) const {
+DrawnColumns DeviceClusterHead::drawn_columns(int levels) const {
     int max_count = 0;
     for (int level = 0; level < levels; ++level)
-        max_count = std::max(max_count, vocab_in_use_.tokens_there(1, chosen_at(level)));
+        max_count = std::max(max_count, vocab_in_use_.num_tokens_on_device(1, chosen_at(level)));
     return {max_count, max_count, true};
 }
 
-bool ClustersThere::reserve(kernels::Device&, int levels, int rows, int k) {
+bool DeviceClusterHead::reserve(kernels::Device&, int levels, int rows, int k) {
     for (int level = 0; level < levels; ++level)
-        if (!vocab_in_use_.reserve_there(rows, chosen_at(level), k)) return false;
-    return router_there().reserve(rows);
+        if (!vocab_in_use_.reserve_on_device(rows, chosen_at(level), k)) return false;
+    return router_on_device().reserve(rows);
 }
 
-void ClustersThere::ask(LevelThere& call) {
-    choose_there(call);
-    vocab_in_use_.ask_there(call, chosen_at(call.level), reads_per_row_);
+void DeviceClusterHead::ask(LevelThere& call) {
+    choose_on_device(call);
+    vocab_in_use_.enqueue_on_device(call, chosen_at(call.level), reads_per_row_);
 }
 
 void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,

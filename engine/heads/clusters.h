@@ -48,11 +48,11 @@ class ClusteredVocab {
     bool fits_there(int count, int k) const {
         return there_.fits(rows_, count, k) && there_.least_tokens(count) >= k;
     }
-    bool reserve_there(int rows, int count, int k) { return there_.reserve(rows_, rows, count, k); }
-    int tokens_there(int rows, int count) const { return there_.most_tokens(rows * count); }
+    bool reserve_on_device(int rows, int count, int k) { return there_.reserve(rows_, rows, count, k); }
+    int num_tokens_on_device(int rows, int count) const { return there_.most_tokens(rows * count); }
     /// The call's notes are the clusters that each row chose.
-    void ask_there(LevelThere& call, int count, bool per_row);
-    void collect_there(const LevelBack& back, int count, bool per_row);
+    void enqueue_on_device(LevelThere& call, int count, bool per_row);
+    void collect_on_device(const LevelBack& back, int count, bool per_row);
 
     /// Returns whether the state's rows chose the token's cluster at this level; false before they chose.
     /// After the last head call of the round, that call counts.
@@ -68,8 +68,8 @@ class ClusteredVocab {
     };
     void read(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen, int first,
               int end, Proposal& out);
-    bool propose_there(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
-                       bool per_row, Proposal& out);
+    bool propose_on_device(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
+                           bool per_row, Proposal& out);
     void note(int level, Rows<const std::int32_t> chosen, bool per_row,
               std::span<HeadState* const> states) const;
     std::uint64_t call_bytes(Rows<const std::int32_t> chosen, bool per_row) const;
@@ -94,26 +94,26 @@ class ClusteredVocab {
 };
 
 /// The device calls of a clustered head; derived heads choose the clusters.
-class ClustersThere : public HeadThere {
+class DeviceClusterHead : public HeadThere {
   public:
-    ClustersThere(ClusteredVocab& vocab, bool per_row) : vocab_in_use_(vocab), reads_per_row_(per_row) {}
+    DeviceClusterHead(ClusteredVocab& vocab, bool per_row) : vocab_in_use_(vocab), reads_per_row_(per_row) {}
     bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) final;
     DrawnColumns drawn_columns(int levels) const final;
     bool reserve(kernels::Device& device, int levels, int rows, int k) final;
     int set_room(int level, int rows) const final {
-        return vocab_in_use_.tokens_there(rows, chosen_at(level));
+        return vocab_in_use_.num_tokens_on_device(rows, chosen_at(level));
     }
     int note_room(int level, int rows) const final { return rows * chosen_at(level); }
     void ask(LevelThere& call) final;
     void collect(const LevelBack& back) final {
-        vocab_in_use_.collect_there(back, chosen_at(back.level), reads_per_row_);
+        vocab_in_use_.collect_on_device(back, chosen_at(back.level), reads_per_row_);
     }
 
   protected:
     virtual int chosen_at(int level) const = 0;  ///< number of clusters per row
-    virtual ClusterRouter& router_there() = 0;
+    virtual ClusterRouter& router_on_device() = 0;
     /// Writes the clusters of the call's rows to its notes, [rows, chosen_at()], ascending.
-    virtual void choose_there(LevelThere& call) = 0;
+    virtual void choose_on_device(LevelThere& call) = 0;
 
   private:
     ClusteredVocab& vocab_in_use_;

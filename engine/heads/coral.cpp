@@ -14,10 +14,10 @@ namespace {
 /// CORAL's LM-head router (arXiv 2502.16880). A feed-forward network over the drafter's hidden selects a few
 /// of N disjoint groups of the vocabulary, and only their rows are multiplied. The construction of the
 /// groups, N, the number selected and the router's activation are not confirmed: our defaults.
-class CoralHead final : public LmHead, public ClustersThere {
+class CoralHead final : public LmHead, public DeviceClusterHead {
   public:
     CoralHead(HeadArtefact artefact, int groups, int active, bool per_row)
-        : ClustersThere(vocab_, per_row),
+        : DeviceClusterHead(vocab_, per_row),
           artefact_(std::move(artefact)),
           groups_(groups),
           active_(active),
@@ -81,8 +81,8 @@ class CoralHead final : public LmHead, public ClustersThere {
 
   protected:
     int chosen_at(int) const override { return active_; }
-    ClusterRouter& router_there() override { return router_; }
-    void choose_there(LevelThere& call) override {
+    ClusterRouter& router_on_device() override { return router_; }
+    void choose_on_device(LevelThere& call) override {
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
                                        router_.bytes());
         router_.ask_best(call.x, call.rows, active_, call.notes);

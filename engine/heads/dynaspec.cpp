@@ -32,10 +32,10 @@ struct Budget {
 /// DynaSpec (arXiv 2510.13847, section 4): a router over the token's embedding and the drafter's previous
 /// hidden selects token clusters for each row. It does not depend on the current block, so it runs
 /// concurrently with the backbone. On the CPU it has its own thread where the paper has a second CUDA stream.
-class DynaSpecHead final : public LmHead, public ClustersThere {
+class DynaSpecHead final : public LmHead, public DeviceClusterHead {
   public:
     DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, bool per_row)
-        : ClustersThere(vocab_, per_row),
+        : DeviceClusterHead(vocab_, per_row),
           artefact_(std::move(artefact)),
           clusters_(clusters),
           budget_(budget),
@@ -135,8 +135,8 @@ class DynaSpecHead final : public LmHead, public ClustersThere {
 
   protected:
     int chosen_at(int level) const override { return budget_.at(level); }
-    ClusterRouter& router_there() override { return router_; }
-    void choose_there(LevelThere& call) override {
+    ClusterRouter& router_on_device() override { return router_; }
+    void choose_on_device(LevelThere& call) override {
         // This time is the router's exposed part.
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
                                        router_.bytes());

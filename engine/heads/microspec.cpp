@@ -97,12 +97,12 @@ struct MicroSpecState final : HeadState {
     ~MicroSpecState() override { side_stream->wait_discard(refill); }
 
     RecentTokenWindow stream;
-    bool changed = true;                      ///< whether the stream changed since rows were packed
-    std::vector<TokenId> ids;                 ///< of the packed rows, ascending
-    std::vector<TokenId> listed;              ///< the active set, while it is compared with `ids`
-    std::vector<TokenId> lm_head_rows;        ///< rows of `ids`, if the LM head is trimmed
-    kernels::DeviceArray<TokenId> ids_there;  ///< copy of said_ids on the device of the rows
-    std::vector<TokenId> said_ids;            ///< ids last uploaded
+    bool changed = true;                       ///< whether the stream changed since rows were packed
+    std::vector<TokenId> ids;                  ///< of the packed rows, ascending
+    std::vector<TokenId> listed;               ///< the active set, while it is compared with `ids`
+    std::vector<TokenId> lm_head_rows;         ///< rows of `ids`, if the LM head is trimmed
+    kernels::DeviceArray<TokenId> device_ids;  ///< copy of said_ids on the device of the rows
+    std::vector<TokenId> said_ids;             ///< ids last uploaded
     kernels::DeviceArray<TokenId>
         rows_there;                ///< row count, then row numbers; only if the rows are not packed
     kernels::GatheredMatrix rows;  ///< with ids: used by the side stream while `refill` is pending
@@ -239,10 +239,10 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         if (!indexed())
             return scratch_.resize_at_least(device, kernels::matmul_topk_scratch_bytes(rows, max_tokens, k));
         return scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, max_tokens, k)) &&
-               logits_there_.resize_at_least(device, numel(rows, max_tokens));
+               d_logits_.resize_at_least(device, numel(rows, max_tokens));
     }
     void ask(LevelThere& call) override {
-        if (indexed()) return ask_indexed(call);
+        if (indexed()) return enqueue_indexed(call);
         {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, call.level, call.rows, 0);
             call.device.join_side_stream();
@@ -263,7 +263,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
             }
             call.device.matmul_topk({matrix, x, sequence.rows, n, call.k, nullptr, ids,
                                      call.logits + first * call.k, call.sums + first, scratch_.as<void>()});
-            call.device.remap_ids({ids, cells, nullptr, own.ids_there.as<TokenId>(), ids});
+            call.device.remap_ids({ids, cells, nullptr, own.device_ids.as<TokenId>(), ids});
         }
     }
 
@@ -325,7 +325,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         return std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size());
     }
     /// Reads the scattered rows in place, at every level.
-    void ask_indexed(LevelThere& call) {
+    void enqueue_indexed(LevelThere& call) {
         for (const SequenceThere& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             const int n = static_cast<int>(own.ids.size());
@@ -346,9 +346,9 @@ class MicroSpecHead final : public LmHead, public HeadThere {
             }
             std::int32_t* const ids = call.ids + cell;
             kernels::ask_candidates(call.device, store_,
-                                    {at, n, x, sequence.rows, call.k, logits_there_.as<float>(),
+                                    {at, n, x, sequence.rows, call.k, d_logits_.as<float>(),
                                      scratch_.as<void>(), ids, call.logits + cell, call.sums + first});
-            call.device.remap_ids({ids, sequence.rows * call.k, nullptr, own.ids_there.as<TokenId>(), ids});
+            call.device.remap_ids({ids, sequence.rows * call.k, nullptr, own.device_ids.as<TokenId>(), ids});
         }
     }
     /// Writes the support logits that a sequence's drafts are sampled from: a product over its tokens.
@@ -358,7 +358,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         product.y = call.drawn_from + to;
         product.y_stride = call.drawn_stride;
         call.device.matmul(product);
-        call.device.copy_rows(copy_of_words(own.ids_there.as<TokenId>(), 0, sequence.rows,
+        call.device.copy_rows(copy_of_words(own.device_ids.as<TokenId>(), 0, sequence.rows,
                                             static_cast<int>(own.ids.size()), call.drawn_tokens + to,
                                             call.drawn_stride));
     }
@@ -409,7 +409,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
             rows = lm_head_row_indices(weights_, own.ids);
             rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
         }
-        if (!own.ids_there.upload(device, own.ids) || (indexed() && !own.rows_there.upload(device, rows))) {
+        if (!own.device_ids.upload(device, own.ids) || (indexed() && !own.rows_there.upload(device, rows))) {
             device.set_out_of_memory("out of device memory");
             return false;
         }
@@ -455,7 +455,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
     std::vector<TokenId> candidates_;  ///< pending entries of a stream
     Proposal whole_;                   ///< result over several sequences
     kernels::DeviceArray<std::byte> scratch_;
-    kernels::DeviceArray<float> logits_there_;
+    kernels::DeviceArray<float> d_logits_;
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
                     artefact_.path(), speculator_.token(row));
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         together_ = kernels::TokenSetUnion(weights.vocab);
-        name_tokens_there();
+        name_tokens_on_device();
         full_ = make_full_head();
         return full_->prepare(exec, weights);
     }
@@ -62,7 +62,8 @@ class SpecVocabHead final : public LmHead, public HeadThere {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
-        if (stays_there(context, hidden.rows, k)) return propose_there(context, hidden, states, k, out);
+        if (stays_on_device(context, hidden.rows, k))
+            return propose_on_device(context, hidden, states, k, out);
         choose(context, hidden);
         out.resize(hidden.rows, k);
         if (per_row_) {
@@ -246,7 +247,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     }
 
     /// Uploads the token ids of the speculator's and the exact head's rows, if either is trimmed.
-    void name_tokens_there() {
+    void name_tokens_on_device() {
         std::vector<std::int32_t> rows;
         if (!weights_.row_ids.empty()) {
             rows.assign(weights_.vocab, 0);
@@ -258,14 +259,14 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     }
 
     /// Returns whether a device can do the complete call, from the router to the candidates.
-    bool stays_there(const ProposeContext& context, int rows, int k) const {
+    bool stays_on_device(const ProposeContext& context, int rows, int k) const {
         return rows > 0 && context.support == nullptr &&
                kernels::DeviceShortlists::fits(speculator_.up(context.level), store_, size_at(context.level),
                                                k);
     }
 
-    void propose_there(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states,
-                       int k, Proposal& out) {
+    void propose_on_device(ProposeContext& context, Rows<const float> hidden,
+                           std::span<HeadState* const> states, int k, Proposal& out) {
         const kernels::Matrix& up = speculator_.up(context.level);
         const int level = context.level, rows = hidden.rows, size = chosen_size_ = size_at(level);
         kernels::Device& device = up.device();
