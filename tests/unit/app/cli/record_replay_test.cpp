@@ -305,7 +305,7 @@ TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     const ProcessResult live =
         go(run_words() + Arguments{"--head-weights", "slimspec=" + artefact, "--shadow", "slimspec"});
     ASSERT_EQ(live.exit_code, 0) << live.err;
-    EXPECT_NE(live.err.find("was fitted on 8 of the run's 8 prompts"), std::string::npos) << live.err;
+    EXPECT_NE(live.err.find("were fitted on 8 of the run's 8 prompts"), std::string::npos) << live.err;
     expect_one_line_error(go(replay_words() + with + Arguments{"slimspec:rank=8"}), {"rank=16", "rank=8"});
     expect_one_line_error(go(fit_words("slimspec", artefact)), {artefact, "--overwrite"});
 }
