@@ -51,11 +51,11 @@ TEST_F(Artefact, RejectsOtherModelDrafterOrShapeByName) {
         const char* message;
     };
     const Change changes[] = {
-        {[](ArtefactInfo& i) { i.vocab = 300; }, "a vocabulary of 300, the run has 301"},
+        {[](ArtefactInfo& i) { i.vocab = 300; }, "vocabulary size 300, but the run has 301"},
         {[](ArtefactInfo& i) { i.hidden = 32; }, "hidden size 32, but the run has 64"},
         {[](ArtefactInfo& i) { i.tokenizer = 78; }, "tokenizer 000000000000004e"},
         {[](ArtefactInfo& i) { i.target = "other"; }, "target other, but the run has tiny"},
-        {[](ArtefactInfo& i) { i.drafter = "medusa"; }, "drafter medusa, the run has eagle2"},
+        {[](ArtefactInfo& i) { i.drafter = "medusa"; }, "drafter medusa, but the run has eagle2"},
         {[](ArtefactInfo& i) { i.drafter_hash = "ff"; }, "drafter weights ff"},
     };
     for (const Change& change : changes) {

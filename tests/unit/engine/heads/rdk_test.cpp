@@ -152,7 +152,7 @@ TEST_F(Rdk, RejectsInvalidAffinities) {
     EXPECT_THAT(error_after([](Tensors& t) {
                     t.floats("weights", {vocab, 3}, std::vector<float>(vocab * 3, -1.0f));
                 }),
-                ::testing::HasSubstr("holds -1"));
+                ::testing::HasSubstr("contains -1"));
     EXPECT_THAT(error_after([](Tensors& t) {
                     t.floats("weights", {vocab, 2}, std::vector<float>(vocab * 2, 0.5f));
                 }),
@@ -160,7 +160,7 @@ TEST_F(Rdk, RejectsInvalidAffinities) {
     EXPECT_THAT(error_after([](Tensors& t) {
                     t.integers("neighbours", {vocab, 3}, std::vector<std::int32_t>(vocab * 3, vocab));
                 }),
-                ::testing::HasSubstr("holds 301"));
+                ::testing::HasSubstr("contains 301"));
     EXPECT_THAT(error_after([](Tensors& t) { t.remove("neighbours"); }),
                 ::testing::HasSubstr("'neighbours' is missing"));
     save_affinity(HeadFixture::info("slimspec"), tensors_);

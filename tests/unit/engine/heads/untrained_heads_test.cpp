@@ -251,7 +251,7 @@ TEST_F(UntrainedHeads, BclRejectsRankingsWithoutUsableCounts) {
     use_ranking({1, 2, 3}, {0, 0, 0});
     EXPECT_THAT(error_message("bcl"), ::testing::HasSubstr("only zeros"));
     use_ranking({1, 2, 3}, {3, 2, -1});
-    EXPECT_THAT(error_message("bcl"), ::testing::HasSubstr("holds -1"));
+    EXPECT_THAT(error_message("bcl"), ::testing::HasSubstr("contains -1"));
     EXPECT_EQ(error_message("bcl:alpha=1.5"), "head bcl: alpha=1.5 is outside 0..1");
 }
 
