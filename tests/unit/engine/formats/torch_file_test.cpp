@@ -75,7 +75,7 @@ TEST_F(TorchFiles, CodeIsNeverRun) {
     // A pickle can name any callable. All except those that rebuild tensors are rejected without being
     // called.
     EXPECT_THAT(open_error(changed("torch._utils\n_rebuild_tensor_v2", "os_module.xx\n_system_of_a_shell")),
-                HasSubstr("makes a 'os_module.xx _system_of_a_shell', which is not read"));
+                HasSubstr("creates a 'os_module.xx _system_of_a_shell', which is not supported"));
     EXPECT_THAT(open_error(changed("collections\nOrderedDict", "collections\nOrderedDicx")),
                 HasSubstr("'collections OrderedDicx'"));
     EXPECT_THAT(open_error(changed("FloatStorage", "ComplStorage")), HasSubstr("'torch ComplStorage'"));

@@ -168,7 +168,7 @@ TEST(DraftTree, FinishNamesTheInvalidNode) {
     DraftTree tree = DraftTree::with_root(root);
     tree.add(A, 0, -0.1f);
     tree.add(A, 0, -0.2f);
-    EXPECT_NE(tree.finish().error().message.find("token 1 twice"), std::string::npos);
+    EXPECT_NE(tree.finish().error().message.find("two children with token 1"), std::string::npos);
 
     DraftTree backwards = DraftTree::with_root(root);
     backwards.add(A, 0, -0.1f);

@@ -25,7 +25,7 @@ struct Recorded {
 };
 
 std::vector<Recorded> read_pool() {
-    std::ifstream file(DS_SOURCE_DIR "/tests/unit/profiler/data/demo_conversations.csv");
+    std::ifstream file(DS_SOURCE_DIR "/tests/unit/profiler/stats/data/demo_conversations.csv");
     std::string line, cell;
     std::vector<std::string> names;
     std::getline(file, line);
