@@ -74,7 +74,7 @@ TEST(FitGolden, EagleGradientsMatchTorch) {
         std::vector<Dense> d_head(static_cast<std::size_t>(steps), Dense(slots, hidden));
         double loss = 0;
         for (int step = 0; step < steps; ++step) {
-            const auto rows = pass.head_rows(step);
+            const auto rows = pass.lm_head_input(step);
             heads.insert(heads.end(), rows.data, rows.data + rows.rows * rows.cols);
             Dense logits(slots, lm_head.rows);
             kernels::gemm(*exec, kernels::Operand::plain, rows, kernels::Operand::transposed, lm_head.view(),
