@@ -31,9 +31,10 @@ if [ -f gpu-headers.tar.xz ]; then
 fi
 
 device_code=$(cd kernels && ls cuda/*.cu)
-host_code=(base/cpus base/python_wheels base/rng engine/transformer/ancestor_mask engine/tree/draft_tree engine/tree/expansion
+host_code=(base/cpus base/mapped_file base/python_wheels base/rng engine/formats/json_file engine/transformer/ancestor_mask engine/tree/draft_tree engine/tree/expansion
     engine/tree/published_choices engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec engine/verify/sample
-    engine/verify/match engine/verify/pq engine/verify/residuals engine/verify/typical engine/verify/tree_path kernels/cpu/exec
+    engine/verify/match engine/verify/pq engine/verify/registry engine/verify/residuals engine/verify/simulated_acceptance
+    engine/verify/tree_logits engine/verify/typical engine/verify/tree_path kernels/cpu/exec
     kernels/cpu/exp_sums kernels/cpu/isa kernels/cpu/rope kernels/cpu/vector/row_kernels_portable kernels/cpu/topk kernels/cuda/bench
     kernels/cuda/cuda_device kernels/cuda/library_product kernels/device/arena kernels/device/device
     tests/gpu/kernel_bench)
