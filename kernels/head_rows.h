@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "kernels/ops.h"
 #include "kernels/matrix.h"
+#include "kernels/ops.h"
 #include "kernels/row_major_matrix.h"
 
 /// What a draft head needs of a product, without the logits leaving the device that computed them.
