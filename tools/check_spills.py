@@ -79,7 +79,7 @@ def main():
     arguments = [a for a in sys.argv[1:] if a != "--all"]
     folder = Path(arguments[0] if arguments else "build/release")
     every = "--all" in sys.argv
-    objects = sorted(folder.glob("kernels/**/cpu/*.cpp.o"))
+    objects = sorted(folder.glob("kernels/**/cpu/**/*.cpp.o"))
     if not objects:
         print(f"check_spills: no object files of the kernels under {folder}; build first", file=sys.stderr)
         return 2

@@ -36,7 +36,7 @@ SMALLER = [
 ]
 # Lines that are the set-up itself: .ci/run has run them before this test.
 SET_UP = re.compile(r"^(\./run\b|python3 -m venv\b|export PATH=)")
-NEEDS_TORCH = re.compile(r"train_drafter\.py|record_trace\.py")
+NEEDS_TORCH = re.compile(r"train_drafter\.py|record_decode\.py")
 
 
 def prompts(*texts):
