@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-$(mktemp -d)}
-mirror=$(sed -nE 's/^(URIs: |deb (\[[^]]*\] )?)(https?:\/\/[^ ]+).*/\3/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
+mirror=$(find /etc/apt \( -name '*.list' -o -name '*.sources' \) -exec cat {} + |
+    sed -nE 's/^(URIs: |deb (\[[^]]*\] )?)(https?:\/\/[^ ]+).*/\3/p' | head -n 1)
 leave() {
     umount -q "$folder/proc" "$folder/dev/shm" "$folder/dev" || true
     [ $# -gt 0 ] && [ -n "$1" ] || rm -rf --one-file-system "$folder"
