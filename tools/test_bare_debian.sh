@@ -13,8 +13,9 @@ leave() {
 trap 'leave "${1:-}"' EXIT
 [ -x "$folder/bin/bash" ] || debootstrap --variant=minbase bookworm "$folder" "$mirror"
 cp -L /etc/resolv.conf "$folder/etc/resolv.conf"
-for file in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/pip.conf /etc/hosts; do
-    [ -e "$file" ] && cp -rT "$file" "$folder$file"
+# The way to the network: mirrors, proxies and certificates of this machine.
+for file in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/pip.conf /etc/hosts /usr/local/share/ca-certificates; do
+    [ ! -e "$file" ] || cp -rT "$file" "$folder$file"
 done
 mount --bind /dev "$folder/dev"
 mount -t tmpfs tmpfs "$folder/dev/shm"
