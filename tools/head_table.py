@@ -104,7 +104,7 @@ class Runner:
 
     def replay(self, trace, drafter):
         # No result depends on the number of threads; one each is the most that a machine gives.
-        return self.run(["replay", "--trace", trace, "--drafter", drafter, "--heads", self.options.heads], threads=1)
+        return self.run(["replay", "--recording", trace, "--drafter", drafter, "--heads", self.options.heads], threads=1)
 
 
 def head_of(document, head):

@@ -44,7 +44,7 @@ def main():
         for drafter in options.drafters.split(","):
             heads = table.setdefault(drafter, {})
             for length in range(1, options.chains + 1):
-                replayed = json.loads(run(options.binary, "replay", "--trace", trace, "--drafter", drafter, "--heads",
+                replayed = json.loads(run(options.binary, "replay", "--recording", trace, "--drafter", drafter, "--heads",
                                           options.heads, "--tree", f"chain={length}", "--no-mass", "--json", "--quiet"))
                 for head in replayed["heads"]:
                     heads.setdefault(head["head"], {})[f"chain={length}"] = round(head["tau"], 3)

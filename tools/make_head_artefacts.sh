@@ -36,7 +36,7 @@ if [ -z "${TRACES:-}" ]; then
 fi
 from=()
 for folder in $TRACES; do
-    if [ -f "$folder/trace.json" ]; then from+=(--trace "$folder"); fi
+    if [ -f "$folder/trace.json" ]; then from+=(--recording "$folder"); fi
 done
 [ ${#from[@]} -gt 0 ] || { echo "make_head_artefacts: no traces in TRACES=$TRACES" >&2; exit 1; }
 

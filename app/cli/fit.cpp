@@ -92,7 +92,7 @@ constexpr OptionUse option_uses[] = {
     {"--seed", &FitRecipe::reads_drafts},
     {"--drafter", &FitRecipe::fits_weights},
     {"--precision", &FitRecipe::fits_weights},
-    {"--trace", &FitRecipe::reads_recording},
+    {"--recording", &FitRecipe::reads_recording},
     {"--model", &FitRecipe::reads_model},
 };
 
@@ -225,11 +225,11 @@ void add_fit(CLI::App& program, Action& action) {
     const std::string names = head_names(&FitRecipe::fits);
     CLI::App* command = program.add_subcommand("fit", "Fit the weights of a draft LM head on a recording");
     command->footer(
-        "Example: draftscope fit slimspec --trace demo.trace --drafter eagle3 --rank 72 --out "
+        "Example: draftscope fit slimspec --recording demo.recording --drafter eagle3 --rank 72 --out "
         "slimspec.safetensors");
     command->add_option("HEAD", config.head, "one of " + names)->required();
     command
-        ->add_option("--trace", config.recordings,
+        ->add_option("--recording,--trace", config.recordings,
                      "recording, a folder that draftscope record wrote (repeatable: recordings are "
                      "concatenated)")
         ->allow_extra_args(false);

@@ -73,7 +73,7 @@ void add_record(CLI::App& program, Action& action) {
     command->footer(
         "Example: draftscope record --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
         "--out "
-        "demo.trace");
+        "demo.recording");
     auto* prompt = command->add_option("--prompt", run.prompt, "one prompt");
     auto* prompts = command->add_option("--prompts", run.prompts_file, "JSONL with prompt or turns per line");
     prompts->excludes(prompt);

@@ -249,10 +249,11 @@ void add_replay(CLI::App& program, Action& action) {
         "Compute the exact acceptance of heads, drafters and trees along a recording, without "
         "the target");
     command->footer(
-        "Example: draftscope replay --trace demo.trace --heads full,fr-spec:v=8192,microspec --drafter "
+        "Example: draftscope replay --recording demo.recording --heads full,fr-spec:v=8192,microspec "
+        "--drafter "
         "eagle3 --tree depth=3,topk=4,nodes=12");
     command
-        ->add_option("--trace", config.recording,
+        ->add_option("--recording,--trace", config.recording,
                      "recording, a folder that draftscope record or "
                      "record_decode.py wrote")
         ->required();

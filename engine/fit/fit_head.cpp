@@ -134,7 +134,7 @@ std::unique_ptr<const ApproximationTarget> make_trimmed_target(const FitInputs& 
 
 Result<Samples> collect(const FitInputs& in, const CollectOptions& options, const Hooks& hooks) {
     if (in.drafter == nullptr || in.texts == nullptr)
-        return bad_input("this head is fitted on a drafter's hidden states; give --drafter and --trace");
+        return bad_input("this head is fitted on a drafter's hidden states; give --drafter and --recording");
     return collect_samples(in.exec, *in.drafter, in.weights, in.context, *in.texts, options, hooks);
 }
 

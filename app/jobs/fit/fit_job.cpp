@@ -68,7 +68,7 @@ Status check_config(const FitConfig& config) {
         if (!fs::is_regular_file(config.text, error))
             return bad_input("--text {}: no such file", config.text);
     } else if (config.recordings.empty()) {
-        return bad_input("fit {}: give --trace FOLDER; draftscope record writes one", config.head);
+        return bad_input("fit {}: give --recording FOLDER; draftscope record writes one", config.head);
     }
     if (config.joint && !head->fit.trains_by_divergence())
         return bad_input("fit {}: --joint trains only {}", config.head,

@@ -198,7 +198,7 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& h
         report.heads.push_back({to_text(*run.head), machine_estimates(info, report.precision, report.isa)});
         if (find_head(run.head->id)->replay_only)
             report.heads.back().estimates.push_back("hypothetical: this head knows the recorded text");
-        if (const std::string warning = overlap_warning(*run.head, run.artefacts, hashes, "the trace");
+        if (const std::string warning = overlap_warning(*run.head, run.artefacts, hashes, "the recording");
             !warning.empty())
             report.warnings.push_back(warning);
     }

@@ -84,6 +84,11 @@ TEST_F(CommandOptions, HelpShowsOnlyCurrentNames) {
         EXPECT_NE(help.find(current), std::string::npos) << current;
     for (const char* former : {"--stratify", "--never-wait", "--artefact", "--acceptance"})
         EXPECT_EQ(help.find(former), std::string::npos) << former;
+    for (const char* command : {"fit", "replay"}) {
+        const std::string options = run(folder_, {command, "--help"}).out;
+        EXPECT_NE(options.find("--recording"), std::string::npos) << command;
+        EXPECT_EQ(options.find("--trace"), std::string::npos) << command;
+    }
     expect_one_line_error(run(folder_, {"trace", "--uot", "x"}), {"draftscope record --help"});
 }
 

@@ -71,7 +71,7 @@ class RecordReplay : public ::testing::Test {
     static std::string recording_folder() { return folder_->file("recorded"); }
     static Arguments replay_words() {
         return {"replay",
-                "--trace",
+                "--recording",
                 recording_folder(),
                 "--model",
                 model_,
@@ -100,9 +100,9 @@ class RecordReplay : public ::testing::Test {
                 "--json"};
     }
     static Arguments fit_words(const std::string& head, const std::string& out) {
-        return {"fit",     head,   "--trace",   recording_folder(),
-                "--model", model_, "--drafter", "eagle2:" + folder_->file("eagle2"),
-                "--out",   out,    "--threads", "1",
+        return {"fit",     head,   "--recording", recording_folder(),
+                "--model", model_, "--drafter",   "eagle2:" + folder_->file("eagle2"),
+                "--out",   out,    "--threads",   "1",
                 "--quiet"};
     }
     static Arguments ranking() {
@@ -335,7 +335,7 @@ TEST_F(RecordReplay, FitsOnSeveralRecordings) {
     const std::string again = folder_->file("again"), out = folder_->file("both.safetensors");
     fs::copy(recording_folder(), again);
     const Arguments both =
-        fit_words("slimspec", out) + Arguments{"--trace", again, "--rank", "16", "--epochs", "0"};
+        fit_words("slimspec", out) + Arguments{"--recording", again, "--rank", "16", "--epochs", "0"};
     const ProcessResult done = go(both + Arguments{"--json"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(json::parse(done.out, nullptr, false)["fit"]["texts"], 16);
@@ -356,7 +356,8 @@ TEST_F(RecordReplay, SmallTargetsAreRecordedWithThreeAuxLayers) {
 }
 
 TEST_F(RecordReplay, BadRecordings) {
-    expect_one_line_error(go({"replay", "--trace", folder_->file("nothing")}), {folder_->file("nothing")});
+    expect_one_line_error(go({"replay", "--recording", folder_->file("nothing")}),
+                          {folder_->file("nothing")});
     const std::string copy = folder_->file("spoilt");
     const auto spoil = [&](const std::string& name, const std::function<std::string(std::string)>& change) {
         fs::remove_all(copy);
