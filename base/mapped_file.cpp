@@ -41,7 +41,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     if (S_ISDIR(info.st_mode)) return bad_input("{}: is a folder, expected {}", path, kind);
     if (!S_ISREG(info.st_mode)) return bad_input("{}: is not a regular file, expected {}", path, kind);
     if (info.st_size == 0) return bad_input("{}: is empty, expected {}", path, kind);
-    const auto size = static_cast<std::size_t>(info.st_size);
+    const std::size_t size = info.st_size;
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
     if (data == MAP_FAILED)
         return failed("{}: {} bytes cannot be mapped into memory: {}", path, size, reason(errno));
@@ -50,11 +50,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
 }
 
 MappedFile::MappedFile(std::string path, const std::uint8_t* data, const struct stat& info)
-    : path_(std::move(path)),
-      data_(data),
-      size_(static_cast<std::size_t>(info.st_size)),
-      device_(info.st_dev),
-      inode_(info.st_ino) {}
+    : path_(std::move(path)), data_(data), size_(info.st_size), device_(info.st_dev), inode_(info.st_ino) {}
 
 bool MappedFile::is_same_file(const struct stat& info) const {
     return info.st_dev == device_ && info.st_ino == inode_ && static_cast<std::size_t>(info.st_size) == size_;

@@ -186,7 +186,7 @@ Status Replay::load_vocabs() {
             vocab->id = row.vocab_id;
             state_.vocabs[row.vocab_id] = vocab;
         }
-        const auto index = static_cast<std::size_t>(row.token_id);
+        const std::size_t index = row.token_id;
         while (vocab->rows.size() < index) {
             VocabRow gap;
             gap.vocab_id = row.vocab_id;

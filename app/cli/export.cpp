@@ -87,7 +87,7 @@ Status export_to_stdout(const Options& options) {
         std::ifstream whole(file, std::ios::binary);
         std::vector<char> bytes(1 << 20);
         while (whole.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), whole.gcount() > 0)
-            if (std::fwrite(bytes.data(), 1, static_cast<std::size_t>(whole.gcount()), stdout) == 0) break;
+            if (std::fwrite(bytes.data(), 1, whole.gcount(), stdout) == 0) break;
     }
     fs::remove_all(name, error);
     return written;

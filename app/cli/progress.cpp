@@ -26,8 +26,7 @@ void ProgressBar::update(double fraction, const std::string& what) {
     } else {
         constexpr int width = 24;
         const int filled = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * width);
-        const std::string bar = std::string(static_cast<std::size_t>(filled), '#') +
-                                std::string(static_cast<std::size_t>(width - filled), '.');
+        const std::string bar = std::string(filled, '#') + std::string(width - filled, '.');
         std::fprintf(stderr, "\r\033[K[%s] %3.0f%% %s", bar.c_str(), 100.0 * fraction, what.c_str());
     }
     std::fflush(stderr);

@@ -76,7 +76,7 @@ Result<std::optional<std::size_t>> chosen_round(const Snapshot& snapshot, RowId 
     if (wanted < 0 || wanted > static_cast<int>(span.size()))
         return bad_input("--round {}: no such round; run {} has rounds 1 to {}", wanted, run, span.size());
     if (span.size() == 0) return std::optional<std::size_t>();
-    if (wanted > 0) return std::optional(span.first + static_cast<std::size_t>(wanted) - 1);
+    if (wanted > 0) return std::optional(span.first + wanted - 1);
     std::size_t best = span.first;
     for (std::size_t i = span.first; i < span.end; ++i)
         if (snapshot.rounds[i].row.committed > snapshot.rounds[best].row.committed) best = i;

@@ -244,8 +244,7 @@ Value indent(const Value& subject, const Arguments& arguments) {
                                  : width.is_text()
                                      ? 0
                                      : std::clamp<std::int64_t>(width.integer("indent"), 0, 200);
-    const std::string margin =
-        width.is_text() ? width.text() : std::string(static_cast<std::size_t>(columns), ' ');
+    const std::string margin = width.is_text() ? width.text() : std::string(columns, ' ');
     const bool with_first = arguments.get(1, "first").truth(), with_blank = arguments.get(2, "blank").truth();
     const std::string source = subject.to_text();
     std::string out = with_first ? margin : "";

@@ -186,7 +186,7 @@ Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope, std::s
     const auto count = static_cast<std::int64_t>(items.size());
     for (std::int64_t i = 0; i < count; ++i) {
         const Step step(*this, statement.line);
-        const auto at = static_cast<std::size_t>(i);
+        const std::size_t at = i;
         const auto inner = std::make_shared<Scope>(Scope{{}, scope});
         Dict state;
         state.set("index", i + 1);
@@ -200,7 +200,7 @@ Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope, std::s
         if (i + 1 < count) state.set("nextitem", items[at + 1]);
         state.set("cycle", Function([i](const Arguments& given) {
                       if (given.positional.empty()) fail("loop.cycle: no items given");
-                      return given.positional[static_cast<std::size_t>(i) % given.positional.size()];
+                      return given.positional[i % given.positional.size()];
                   }));
         inner->values["loop"] = Value(std::move(state));
         assign(statement.targets, items[at], inner);
@@ -348,8 +348,7 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b) {
     }
     if (op == "*" && a.is_text() && b.is_int()) {
         std::string out;
-        check_length(a.text().size() * static_cast<std::size_t>(
-                                           std::clamp<std::int64_t>(b.integer("the operand"), 0, 1 << 26)));
+        check_length(a.text().size() * (std::clamp<std::int64_t>(b.integer("the operand"), 0, 1 << 26)));
         for (std::int64_t i = 0; i < b.integer("the operand") && !a.text().empty(); ++i) out += a.text();
         return out;
     }

@@ -149,7 +149,7 @@ class JsonWriter {
         out += brackets[1];
     }
     void new_line(int depth) {
-        if (indent_ >= 0) out.append("\n").append(static_cast<std::size_t>(indent_ * depth), ' ');
+        if (indent_ >= 0) out.append("\n").append(indent_ * depth, ' ');
     }
 
     int indent_;

@@ -122,7 +122,7 @@ void DecodeStep::list_positions() {
         for (const int depth : round.tree.depths)
             positions_.push_back({round.sequence->number, length + depth});
         if (!went_on_device_) continue;
-        const int rows = there_.rows(static_cast<std::size_t>(&round - rounds_.data()));
+        const int rows = there_.rows(&round - rounds_.data());
         positions_.resize(round.first_row + rows);
     }
 }
@@ -165,8 +165,7 @@ void DecodeStep::apply_rule(Round& round) const {
     // The root's row samples the token after the root.
     TreeLogits logits = judged_.tree_logits(round, positions_[round.first_row]);
     std::vector<int> path;
-    if (went_on_device_ && there_.accepted_there())
-        path = there_.path(static_cast<std::size_t>(&round - rounds_.data()));
+    if (went_on_device_ && there_.accepted_there()) path = there_.path(&round - rounds_.data());
     logits.device_path = path;
     core_.rule->accept(round.tree, logits, round.scratch, round.acceptance);
 }
@@ -187,7 +186,7 @@ Status DecodeStep::commit() {
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
         if (went_on_device_) {
-            DS_TRY(there_.commit(round, static_cast<std::size_t>(&round - rounds_.data())));
+            DS_TRY(there_.commit(round, &round - rounds_.data()));
         } else {
             sequence.cache.commit_path(round.acceptance.path);
             core_.store_features(sequence, round.first_row, round.acceptance.path);
@@ -217,7 +216,7 @@ void DecodeStep::make_round_rows(Round& round) {
     const int shown = nodes ? std::min(num_top_tokens, core_.vocab) : 0;
     round.best_k =
         std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->verify_topk(), core_.vocab));
-    const auto width = static_cast<std::size_t>(round.best_k);
+    const std::size_t width = round.best_k;
     round.best.reserve(numel(core_.options.tree.levels() + 1, width));
     if (round.best_k > 0)
         find_top_tokens(core_.exec, outcome, round.acceptance.path, round.best_k, scratch_, round.best);
@@ -237,8 +236,7 @@ void DecodeStep::make_round_rows(Round& round) {
     if (core_.drafting_head() == nullptr) return;
     HeadEvalRow& row = record.head_evals.emplace_back();
     if (round.job >= 0)
-        row = head_row(*core_.head, jobs_, static_cast<std::size_t>(round.job), core_.records.head_text(),
-                       HeadMode::drive);
+        row = head_row(*core_.head, jobs_, round.job, core_.records.head_text(), HeadMode::drive);
     else
         row.head = core_.records.head_text();
     row.accepted = round.accepted();
@@ -277,8 +275,7 @@ void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
         outcome.committed += out.committed;
         outcome.decode_ns += row.end_ns - row.start_ns - row.paused_ns;
         if (round.job >= 0 && !round.record.head_evals.empty())
-            round.record.head_evals.front().head_ns =
-                split_evenly(head_ns, static_cast<std::size_t>(round.job), jobs_.size());
+            round.record.head_evals.front().head_ns = split_evenly(head_ns, round.job, jobs_.size());
     }
     count(row);
     push_records(row);

@@ -116,7 +116,7 @@ Result<std::string> prefill_sequence(DecodeContext& core, Sequence& sequence) {
         sequence.outcome.finish = Finish::cancelled;
         return std::string();
     }
-    std::vector<int> rows(static_cast<std::size_t>(sequence.outcome.prompt_tokens));
+    std::vector<int> rows(sequence.outcome.prompt_tokens);
     std::iota(rows.begin(), rows.end(), 0);
     core.store_features(sequence, 0, rows);
 

@@ -122,7 +122,7 @@ Status RoundsThere::commit(Round& round, std::size_t index) {
     kernels::Device& device = *core_.exec.device();
     const std::lock_guard lock(device.submit_mutex());
     const int width = core_.feature_width();
-    const std::size_t row_bytes = static_cast<std::size_t>(width) * sizeof(float);
+    const std::size_t row_bytes = width * sizeof(float);
     if (!sequence.features_there.reserve(device, numel(step_.there().width, row_bytes)))
         return failed("out of device memory for the features of {} slots", count);
     if (!accepted_there_) step_.set_path(static_cast<int>(index), path);

@@ -21,7 +21,7 @@ void Sequence::store_features(kernels::Exec& exec, const ForwardOutput& forward,
                               std::span<const int> rows, int d, int aux_width) {
     const auto gather = [&](const std::vector<float>& from, int columns, std::vector<float>& to) {
         if (columns == 0) return;
-        const auto width = static_cast<std::size_t>(columns);
+        const std::size_t width = columns;
         to.resize(rows.size() * width);
         for (std::size_t i = 0; i < rows.size(); ++i)
             std::memcpy(to.data() + i * width, from.data() + row_offset(first + rows[i], width),
@@ -36,7 +36,7 @@ void Sequence::store_features(kernels::Exec& exec, const ForwardOutput& forward,
 
 std::pair<std::size_t, Finish> truncate_at_stop(const Sequence& sequence, std::span<const TokenId> emitted,
                                                 const TextLimits& limits) {
-    const auto generated = static_cast<std::size_t>(sequence.generated());
+    const std::size_t generated = sequence.generated();
     for (std::size_t count = 1; count <= emitted.size(); ++count) {
         if (limits.eos != nullptr && limits.eos->is_eos(emitted[count - 1])) return {count, Finish::eos};
         if (generated + count >= static_cast<std::size_t>(limits.max_new)) return {count, Finish::length};

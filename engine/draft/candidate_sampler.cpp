@@ -39,7 +39,7 @@ void CandidateSampler::support_from_candidates() {
     support_.clear();
     for (std::size_t r = 0; r < proposal_.counts.size(); ++r) {
         const std::size_t first = at(static_cast<int>(r), 0);
-        const auto count = static_cast<std::size_t>(proposal_.counts[r]);
+        const std::size_t count = proposal_.counts[r];
         const auto ids = std::span(proposal_.ids).subspan(first, count);
         const auto logits = std::span(proposal_.logits).subspan(first, count);
         SparseLogits& row = support_.add();
@@ -70,7 +70,7 @@ void CandidateSampler::draw(DraftContext& context, std::span<const DraftJob* con
     scratch_.resize(context.exec.threads());
     context.exec.parallel(threads, [&](int thread) {
         for (int row = thread; row < rows; row += threads) {
-            const auto r = static_cast<std::size_t>(row);
+            const std::size_t r = row;
             const DraftJob& job = *jobs[r];
             DraftSampleScratch& scratch = scratch_[thread];
             DraftDistribution& q = *drawn_from_[r];
@@ -112,7 +112,7 @@ bool CandidateSampler::draw_on_device(DraftContext& context, std::span<const Dra
                                              static_cast<std::uint64_t>(jobs[r]->sequence), position, order));
     }
     // Per row: the columns and their log-probabilities, followed by the two words of the top-k/top-p cut.
-    const std::size_t cells = jobs.size() * static_cast<std::size_t>(k);
+    const std::size_t cells = jobs.size() * k;
     std::vector<std::int32_t> drawn(2 * cells);
     const std::lock_guard lock(device->submit_mutex());
     if (!d_logits_.reserve(*device, std::max<std::size_t>(values.size(), 1) * sizeof(float)) ||
@@ -125,7 +125,7 @@ bool CandidateSampler::draw_on_device(DraftContext& context, std::span<const Dra
     auto* logprobs = drawn_on_device_.as<float>() + cells;
     for (std::size_t r = 0; r < jobs.size(); ++r) {
         const auto support = static_cast<int>(support_[r].logits.size());
-        const std::size_t cell = r * static_cast<std::size_t>(k);
+        const std::size_t cell = r * k;
         if (support > 0)
             device->sample_without_replacement(
                 {d_logits_.as<float>() + first[r], support, 1, support, k, context.sampled->temperature,
@@ -155,13 +155,13 @@ bool CandidateSampler::draw_on_device(DraftContext& context, std::span<const Dra
 }
 
 void CandidateSampler::extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk) {
-    const auto width = static_cast<std::size_t>(topk);
+    const std::size_t width = topk;
     ids_.assign(numel(parents, width), no_token);
     logprobs_.assign(ids_.size(), 0.0f);
     counts_.assign(parents, 0);
     for (int p = 0; p < parents; ++p) {
         const int row = first + p * step;
-        const auto r = static_cast<std::size_t>(row), parent = static_cast<std::size_t>(p);
+        const std::size_t r = row, parent = p;
         counts_[parent] = std::min(proposal_.counts[r], topk);
         for (int c = 0; c < counts_[parent]; ++c) {
             // A device that is out of memory returns no token ids, and a missing token has no embedding for
@@ -170,14 +170,14 @@ void CandidateSampler::extend(BeamExpansion& beam, int level, int parents, int f
                 counts_[parent] = c;
                 break;
             }
-            const std::size_t to = parent * width + static_cast<std::size_t>(c);
+            const std::size_t to = parent * width + c;
             ids_[to] = proposal_.ids[at(row, c)];
             logprobs_[to] = proposal_.logits[at(row, c)] - proposal_.logsumexp[r];
         }
         if (!drawn_from_.empty()) beam.set_distribution(parent, drawn_from_[r]);
     }
     if (level > 0) return beam.extend(ids_, logprobs_, counts_);
-    const auto count = static_cast<std::size_t>(counts_[0]);
+    const std::size_t count = counts_[0];
     beam.start({ids_.data(), count}, {logprobs_.data(), count});
 }
 

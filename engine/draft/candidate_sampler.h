@@ -32,9 +32,7 @@ class CandidateSampler {
     bool draw_on_device(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
     void reuse_distributions(std::size_t rows);
     void store_samples(std::size_t row, std::span<const SampledToken> drawn);
-    std::size_t at(int row, int candidate) const {
-        return numel(row, proposal_.k) + static_cast<std::size_t>(candidate);
-    }
+    std::size_t at(int row, int candidate) const { return numel(row, proposal_.k) + candidate; }
 
     Proposal proposal_;
     std::vector<HeadState*> states_;

@@ -235,7 +235,7 @@ void DecodingHeadDrafter::list_rows(std::span<Expansion*> active) {
     row_jobs_.clear();
     head_states_.clear();
     for (const Expansion* expansion : active) {
-        const auto mine = static_cast<std::size_t>(expansion->rows);
+        const std::size_t mine = expansion->rows;
         row_jobs_.insert(row_jobs_.end(), mine, expansion->job);
         head_states_.insert(head_states_.end(), mine, expansion->job->head_state);
     }

@@ -107,7 +107,7 @@ class Eagle3Model final : public EagleModel {
         const bool normed = feature_norm_on_device_ != nullptr;
         if (!d_features_.reserve(*device(), cells * sizeof(kernels::half_t)) ||
             (normed && (!d_rounded_.reserve(*device(), all * sizeof(float)) ||
-                        !d_zeros_.reserve(*device(), static_cast<std::size_t>(width) * sizeof(float))))) {
+                        !d_zeros_.reserve(*device(), width * sizeof(float))))) {
             device()->set_out_of_memory("out of device memory for the drafter's rows");
             return true;
         }
@@ -190,13 +190,13 @@ class Eagle3Model final : public EagleModel {
         if (aux.rows == 0) return;
         if (!on_device_.make_room(aux.rows) || !d_aux_.reserve(*device(), cells * sizeof(float)))
             return device()->set_out_of_memory("out of device memory for the drafter's rows");
-        std::vector<RowAnywhere> rows(static_cast<std::size_t>(aux.rows));
+        std::vector<RowAnywhere> rows(aux.rows);
         for (int r = 0; r < aux.rows; ++r) rows[r].here = aux.row(r);
         bring_rows(*device(), rows, aux.cols, d_aux_.as<float>());
         (void)enqueue_features(d_aux_.as<float>(), aux.rows);
         for (int r = 0; r < out.rows; ++r)
             device()->download(out.row_data(r), on_device_.inputs() + (2 * std::ptrdiff_t{r} + 1) * d,
-                               static_cast<std::size_t>(d) * sizeof(float));
+                               d * sizeof(float));
         (void)device()->synchronize();  // the error stays set and fails the next forward
     }
 
@@ -207,7 +207,7 @@ class Eagle3Model final : public EagleModel {
         const int width = checkpoint_.fc_norm ? checkpoint_.target_hidden : aux.cols;
         for (int first = 0; first < aux.cols; first += width) {
             const Rows<const float> from(aux.data + first, aux.rows, width, aux.stride);
-            const std::span<const float> norm(feature_norm_.data() + first, static_cast<std::size_t>(width));
+            const std::span<const float> norm(feature_norm_.data() + first, width);
             kernels::rms_norm(exec, from, norm, checkpoint_.shape.norm_eps,
                               Rows<float>(out.data + first, aux.rows, width, out.stride));
         }
@@ -271,7 +271,7 @@ class Eagle3Model final : public EagleModel {
         for (const std::int64_t mark : marked) count += mark != 0 ? 1 : 0;
         bool agree = count == head_ids_.size();
         for (const TokenId id : head_ids_) {
-            const auto i = static_cast<std::size_t>(id);
+            const std::size_t i = id;
             agree = agree && i < marked.size() && marked[i] != 0;
         }
         if (agree) return {};

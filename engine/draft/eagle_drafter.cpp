@@ -320,7 +320,7 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
         if (committed + job.tree.depth > model_->rope().positions)
             return failed("{}: a tree of depth {} at position {} exceeds its {} positions; clip the tree",
                           name_, job.tree.depth, committed, model_->rope().positions);
-        const std::size_t bytes = static_cast<std::size_t>(hidden()) * sizeof(float);
+        const std::size_t bytes = hidden() * sizeof(float);
         if (!state.device_output.reserve(device, bytes) || !state.device_input.reserve(device, 2 * bytes))
             return failed("{}: out of device memory for a sequence's state", name_);
         job.rows_per_call.clear();
@@ -365,9 +365,9 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
 /// Uploads tokens and features of the slots; slices are contiguous.
 bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     kernels::Device& device = *model_->device();
-    const auto width = static_cast<std::size_t>(model_->feature_width());
+    const std::size_t width = model_->feature_width();
     if (!tokens_there_.reserve(device, static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
-        !d_features_.reserve(device, static_cast<std::size_t>(rows) * width * sizeof(float)))
+        !d_features_.reserve(device, rows * width * sizeof(float)))
         return false;
     tokens_.clear();
     std::vector<kernels::CopyRowsOp> copies;
@@ -446,7 +446,7 @@ void EagleDrafter::copy_last_rows(std::span<const Slice> slices, const float* fr
 
 void EagleDrafter::gather_level(std::span<EagleExpansion*> active, int level, int rows) {
     const int d = hidden();
-    const auto width = static_cast<std::size_t>(level);
+    const std::size_t width = level;
     const Rows<float> inputs = inputs_.rows(rows, 2 * d);
     batch_.clear();
     for (EagleExpansion* expansion : active) {
@@ -463,8 +463,7 @@ void EagleDrafter::gather_level(std::span<EagleExpansion*> active, int level, in
                      mine.row(static_cast<int>(b)).subspan(d));
             int* tail = expansion->next_ancestor_slots.data() + b * width;
             if (level > 1) {
-                const int* above =
-                    expansion->ancestor_slots.data() + static_cast<std::size_t>(parent) * (width - 1);
+                const int* above = expansion->ancestor_slots.data() + parent * (width - 1);
                 std::copy_n(above, width - 1, tail);
             }
             const int slot = expansion->free_slot + expansion->slots_used++;
@@ -501,7 +500,7 @@ void EagleDrafter::list_rows(std::span<EagleExpansion*> active, int level) {
     row_jobs_.clear();
     head_states_.clear();
     for (const EagleExpansion* expansion : active) {
-        const auto mine = static_cast<std::size_t>(level == 0 ? 1 : expansion->rows());
+        const std::size_t mine = level == 0 ? 1 : expansion->rows();
         row_jobs_.insert(row_jobs_.end(), mine, expansion->job);
         head_states_.insert(head_states_.end(), mine, expansion->job->head_state);
     }

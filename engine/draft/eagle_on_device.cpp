@@ -57,7 +57,7 @@ bool EagleOnDevice::begin(const DecoderBatch& batch, Rows<const float> inputs) {
         staging_.resize(count(rows, inputs.cols));
         for (int r = 0; r < rows; ++r)
             std::memcpy(staging_.data() + count(r, inputs.cols), inputs.row_data(r),
-                        static_cast<std::size_t>(inputs.cols) * sizeof(float));
+                        inputs.cols * sizeof(float));
         data = staging_.data();
     }
     on.upload(inputs_.as<float>(), data, count(rows, inputs.cols) * sizeof(float));
@@ -65,7 +65,7 @@ bool EagleOnDevice::begin(const DecoderBatch& batch, Rows<const float> inputs) {
 }
 
 void EagleOnDevice::end(Rows<float> out) {
-    const auto width = static_cast<std::size_t>(out.cols) * sizeof(float);
+    const auto width = out.cols * sizeof(float);
     if (out.stride == out.cols) {
         device().download(out.data, decoder_.residual(), numel(out.rows, width));
     } else {

@@ -20,9 +20,7 @@ namespace draftscope {
 /// their inputs are the drafter's own predictions.
 struct EagleState final : DrafterState {
     EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Device* device)
-        : cache(1, slots, shape.kv_width(), type, device),
-          input(static_cast<std::size_t>(2 * shape.hidden)),
-          output(static_cast<std::size_t>(shape.hidden)) {}
+        : cache(1, slots, shape.kv_width(), type, device), input(2 * shape.hidden), output(shape.hidden) {}
     KvCache cache;
     /// `output` and `input` on the device, after a round drafted without the host.
     kernels::DeviceBuffer device_output, device_input;
@@ -56,7 +54,7 @@ struct EagleState final : DrafterState {
         const int count = std::clamp(known - cache.length(), 0, wanted);
         if (count == 0) return 0;
         cache.commit(count);
-        const auto last = static_cast<std::size_t>(cache.length() - 1);
+        const std::size_t last = cache.length() - 1;
         std::copy_n(inputs.data() + last * input.size(), input.size(), input.data());
         std::copy_n(outputs.data() + last * output.size(), output.size(), output.data());
         return count;

@@ -67,7 +67,7 @@ class PositionTable {
 /// The latest occurrence of each n-gram of the text that has a successor.
 struct NgramState final : DrafterState {
     NgramState(NgramOptions options, int tokens)
-        : follows(static_cast<std::size_t>(options.max - options.min + 1), PositionTable(tokens)) {}
+        : follows(options.max - options.min + 1, PositionTable(tokens)) {}
     std::vector<PositionTable> follows;  ///< per length: the position after the n-gram
     int indexed = 0;                     ///< number of tokens whose preceding n-grams are indexed
 

@@ -27,7 +27,7 @@ Status PathHeadsOnDevice::prepare(kernels::Device* device, const DecodingHeadWei
             widest_ = std::max(widest_, block.weight.device_matrix().stride);
             biases.insert(biases.end(), block.bias.begin(), block.bias.end());
             biases.insert(biases.end(), block.shortcut_bias.begin(), block.shortcut_bias.end());
-            if (block.shortcut.empty()) biases.resize(biases.size() + static_cast<std::size_t>(hidden));
+            if (block.shortcut.empty()) biases.resize(biases.size() + hidden);
         }
     }
     const std::lock_guard lock(device->submit_mutex());

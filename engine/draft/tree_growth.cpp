@@ -20,7 +20,7 @@ constexpr std::size_t most_drawn_bytes = std::size_t{1} << 30;
 
 /// Of each level the nodes that are drafted from, the root's first.
 std::vector<int> widths_of(const TreeSpec& tree) {
-    std::vector<int> widths(static_cast<std::size_t>(tree.levels()), tree.choices ? 0 : tree.topk);
+    std::vector<int> widths(tree.levels(), tree.choices ? 0 : tree.topk);
     widths[0] = 1;
     if (tree.choices)
         for (const TreeChoices::Node& node : tree.choices->nodes)
@@ -50,7 +50,7 @@ int max_levels(std::span<const GrowingTree> trees) {
 }  // namespace
 
 void bring_rows(kernels::Device& device, std::span<const RowAnywhere> rows, int width, float* to) {
-    const auto cols = static_cast<std::size_t>(width);
+    const std::size_t cols = width;
     std::vector<float> here;
     std::vector<kernels::CopyRowsOp> copies;
     for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -121,24 +121,24 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     const int levels = levels_ = max_levels(trees);
     // Drafts are drawn for each node.
     const int most_rows = rows_.shared_logits() && sampled_ == nullptr ? count_of_trees : most_nodes;
-    const auto nodes = static_cast<std::size_t>(most_nodes), rows = static_cast<std::size_t>(most_rows);
+    const std::size_t nodes = most_nodes, rows = most_rows;
     bool enough = rows_.make_room(count_of_trees, most_nodes) &&
                   head_->reserve(device, levels, most_rows, topk_) && place_notes(trees) &&
                   place_choices(trees) && (sampled_ == nullptr || place_draws(trees));
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
-    words(best_, rows * static_cast<std::size_t>(topk_));
-    words(logits_, rows * static_cast<std::size_t>(topk_));
+    words(best_, rows * topk_);
+    words(logits_, rows * topk_);
     words(sums_, rows);
     words(scores_, trees.size() * kernels::max_topk);
     words(places_, trees.size() * kernels::max_topk);
     words(tokens_, nodes);
     words(parents_, nodes);
     words(pool_, 5 * cells_);
-    words(roots_, 2 * trees.size() * static_cast<std::size_t>(rows_.hidden()));
+    words(roots_, 2 * trees.size() * rows_.hidden());
     const void* before[] = {ancestor_slots(0), ancestor_slots(1)};
-    for (kernels::DeviceBuffer& one : tails_) words(one, nodes * static_cast<std::size_t>(levels));
+    for (kernels::DeviceBuffer& one : tails_) words(one, nodes * levels);
     if (before[0] != ancestor_slots(0) || before[1] != ancestor_slots(1)) rows_.tails_moved();
     return enough;
 }
@@ -164,10 +164,10 @@ bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
             const int mine = rows_at(trees[i], level);
             rows += mine;
             first = static_cast<std::int32_t>(set_words_);
-            set_words_ += static_cast<std::size_t>(head_->set_room(level, mine));
+            set_words_ += head_->set_room(level, mine);
         }
         note_first_.push_back(words_);
-        if (level < levels_) words_ += static_cast<std::size_t>(head_->note_room(call, rows));
+        if (level < levels_) words_ += head_->note_room(call, rows);
     }
     kernels::Device& device = rows_.device();
     return left_there_.resize_at_least(device, words_) && sets_there_.resize_at_least(device, set_words_);
@@ -190,7 +190,7 @@ bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
             const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
             const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
             const int size = columns_.own ? head_->drawn_size(level, tree.job->head_state) : 0;
-            drawn_sizes_.insert(drawn_sizes_.end(), static_cast<std::size_t>(nodes), size);
+            drawn_sizes_.insert(drawn_sizes_.end(), nodes, size);
             for (int node = 0; node < nodes; ++node)
                 for (int order = 0; order < topk_; ++order)
                     uniforms_.push_back(draft_uniform(sampled_->seed, sequence, position, order));
@@ -234,7 +234,7 @@ bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
                 sibling = first_child ? 0 : sibling + 1;
                 // Of draws the first, as BeamExpansion has it.
                 const int at = above * topk_ + (sampled_ != nullptr ? sibling : node.rank);
-                choices_[first + static_cast<std::size_t>(at)] = 1;
+                choices_[first + at] = 1;
                 if (!node.inner) continue;
                 row_of[next] = rows++;
                 choices_.push_back(at);
@@ -367,8 +367,7 @@ void TreeGrowth::collect() {
             const std::size_t at = set_at(sequence.place, asked.level);
             const int room = head_->set_room(asked.level, sequence.rows);
             sizes.push_back(std::clamp(left_[at], 0, room));
-            sets.push_back(sets_here_ ? std::span<const TokenId>(left_).subspan(
-                                            words_ + static_cast<std::size_t>(set_first_[at]), room)
+            sets.push_back(sets_here_ ? std::span<const TokenId>(left_).subspan(words_ + set_first_[at], room)
                                       : std::span<const TokenId>());
         }
         head_->collect({*spans_, asked.level, asked.rows, asked.sequences, sets, sizes,
@@ -520,7 +519,7 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
     op.logits = logits_.as<float>() + first;
     op.logsumexp = sums_.as<float>() + tree.first_row;
     op.tokens = names_;
-    const std::size_t at = tree.pool + static_cast<std::size_t>(tree.proposed);
+    const std::size_t at = tree.pool + tree.proposed;
     op.pool_tokens = pool + at;
     op.pool_logprobs = pool_.as<float>() + cells_ + at;
     op.pool_scores = pool_.as<float>() + 2 * cells_ + at;
@@ -555,12 +554,12 @@ void TreeGrowth::fill(std::span<GrowingTree> trees) {
     std::vector<float> logprobs;
     for (GrowingTree& tree : trees) {
         // A tree may want fewer of each row than another one.
-        const auto wanted = static_cast<std::size_t>(tree.job->tree.topk);
+        const std::size_t wanted = tree.job->tree.topk;
         for (int level = 0; level < tree.job->tree.levels(); ++level) {
-            const auto nodes = static_cast<std::size_t>(nodes_at(tree, level));
+            const std::size_t nodes = nodes_at(tree, level);
             tokens.resize(nodes * wanted);
             logprobs.resize(nodes * wanted);
-            for (std::size_t n = 0; n < nodes; ++n, at += static_cast<std::size_t>(topk_)) {
+            for (std::size_t n = 0; n < nodes; ++n, at += topk_) {
                 std::copy_n(candidates_.data() + at, wanted, tokens.data() + n * wanted);
                 std::memcpy(logprobs.data() + n * wanted, candidates_.data() + cells_ + at,
                             wanted * sizeof(float));

@@ -120,9 +120,7 @@ class TreeGrowth {
     bool place_draws(std::span<const GrowingTree> trees);
     void draw(DraftContext& context, std::span<GrowingTree* const> active, int level);
     void give_each_node_a_row(std::span<GrowingTree* const> active, int level);
-    std::size_t set_at(int place, int level) const {
-        return numel(place, levels_ + 1) + static_cast<std::size_t>(level);
-    }
+    std::size_t set_at(int place, int level) const { return numel(place, levels_ + 1) + level; }
     void begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
                     const float* inputs);
     void ask_head(DraftContext& context, int rows);

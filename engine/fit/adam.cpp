@@ -20,7 +20,7 @@ std::size_t parts_of(std::size_t size) {
 double squared_norm(kernels::Exec& exec, std::span<const float> values) {
     std::vector<double> sums(parts_of(values.size()));
     exec.parallel(static_cast<int>(sums.size()), [&](int part) {
-        const auto p = static_cast<std::size_t>(part);
+        const std::size_t p = part;
         const std::size_t end = std::min(values.size(), (p + 1) * part_size);
         // Independent partial sums: a single one would wait for every addition.
         constexpr std::size_t lanes = 8;

@@ -20,7 +20,7 @@ struct Lane final : HeadState {
 
     /// The text's token at draft level `level` of the round; absent after the end of the text.
     std::optional<TokenId> next(int level) const {
-        const auto at = static_cast<std::size_t>(anchor + 1 + level);
+        const std::size_t at = anchor + 1 + level;
         if (at >= text.tokens.size()) return std::nullopt;
         return text.tokens[at];
     }
@@ -61,12 +61,12 @@ class CollectingHead final : public LmHead {
     void propose_text(Rows<const float> hidden, std::span<HeadState* const> states, int level,
                       Proposal& out) {
         for (int r = 0; r < hidden.rows; ++r) {
-            const auto i = static_cast<std::size_t>(r);
+            const std::size_t i = r;
             const Lane& lane = static_cast<const Lane&>(*states[i]);
             const std::optional<TokenId> token = lane.next(level);
             out.counts[i] = token ? 1 : 0;
             if (!token) continue;
-            const std::size_t first = i * static_cast<std::size_t>(out.k);
+            const std::size_t first = i * out.k;
             out.ids[first] = *token;
             out.logits[first] = 0.0f;
             out.logsumexp[i] = 0.0f;
@@ -91,17 +91,16 @@ class CollectingHead final : public LmHead {
         kernels::topk(context.exec, real, best, {ids_.data(), hidden.rows, best},
                       {values_.data(), hidden.rows, best});
         for (int r = 0; r < hidden.rows; ++r) {
-            const auto i = static_cast<std::size_t>(r);
+            const std::size_t i = r;
             const auto token = [&](int c) {
-                const std::int32_t row =
-                    ids_[i * static_cast<std::size_t>(best) + static_cast<std::size_t>(c)];
+                const std::int32_t row = ids_[i * best + c];
                 return weights_.row_ids.empty() ? row : weights_.row_ids[row];
             };
             out.counts[i] = std::min(k, best);
             for (int c = 0; c < out.counts[i]; ++c) {
-                const std::size_t to = i * static_cast<std::size_t>(out.k) + static_cast<std::size_t>(c);
+                const std::size_t to = i * out.k + c;
                 out.ids[to] = token(c);
-                out.logits[to] = values_[i * static_cast<std::size_t>(best) + static_cast<std::size_t>(c)];
+                out.logits[to] = values_[i * best + c];
             }
             keep(out_.drafted, hidden.row(r), static_cast<const Lane&>(*states[i]), r, context.level);
             for (int c = 0; c < options_.label_topk; ++c)
@@ -250,7 +249,7 @@ Status Collector::round(std::span<Lane* const> lanes) {
 
 Result<Samples> Collector::run() {
     DS_TRY(plan());
-    std::vector<Lane> lanes(static_cast<std::size_t>(std::max(1, options_.lanes)));
+    std::vector<Lane> lanes(std::max(1, options_.lanes));
     std::vector<Lane*> active;
     for (Lane& lane : lanes) {
         DS_ASSIGN(const bool filled, fill(lane));

@@ -30,7 +30,7 @@ void linear_back(kernels::Exec& exec, Rows<const float> x, const Dense& weights,
 /// Gradients of y = norm(x) * weight: adds to d_weight and replaces d_x, which may be d_y.
 void norm_back(Rows<const float> x, const Dense& weight, float eps, Rows<const float> d_y, Dense& d_weight,
                Rows<float> d_x) {
-    const auto n = static_cast<std::size_t>(x.cols);
+    const std::size_t n = x.cols;
     const float* w = weight.data.data();
     std::vector<double> sums(n);
     for (int r = 0; r < x.rows; ++r) {
@@ -100,7 +100,7 @@ EaglePass::EaglePass(const EagleShape& shape, EagleWeights& weights, const kerne
 }
 
 void EaglePass::rotate(kernels::Exec& exec, Dense& rows, int heads, int step, bool back) {
-    std::vector<int> positions(static_cast<std::size_t>(rows.rows));
+    std::vector<int> positions(rows.rows);
     for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int>(i) + step;
     kernels::rope(exec, rows.view(), heads, back ? back_rope_ : rope_, positions);
 }
@@ -268,7 +268,7 @@ void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed)
             for (int j = 1; j <= step; ++j) {
                 const auto value = columns(std::as_const(steps_[j].v), kv, hd).row(r);
                 const auto d_value = columns(d_v_[j], kv, hd).row(r);
-                const auto at = static_cast<std::size_t>(slots_ + j - 1);
+                const std::size_t at = slots_ + j - 1;
                 float dot = 0;
                 for (std::size_t i = 0; i < value.size(); ++i) {
                     dot += d_out.row(r)[i] * value[i];
@@ -301,7 +301,7 @@ void EaglePass::back_attend(kernels::Exec& exec, int step, const Dense& d_mixed)
 /// Gradient of the input of q, k and v.
 void EaglePass::back_project(kernels::Exec& exec, int step, Dense& d_input) {
     Step& s = steps_[step];
-    const auto i = static_cast<std::size_t>(step);
+    const std::size_t i = step;
     rotate(exec, d_q_[i], shape_.heads, step, true);
     rotate(exec, d_k_[i], shape_.kv_heads, step, true);
     const Rows<const float> x = shape_.eagle3 ? s.joined.view() : s.residual.view();
@@ -352,7 +352,7 @@ void EaglePass::backward(kernels::Exec& exec, std::span<const Dense> d_head) {
         if (shape_.norm_before_residual) {
             for (int r = 0; r < slots_; ++r)
                 for (std::size_t j = 0; j < static_cast<std::size_t>(d); ++j)
-                    d_input.row(r)[static_cast<std::size_t>(d) + j] += d_residual.row(r)[j];
+                    d_input.row(r)[d + j] += d_residual.row(r)[j];
         }
         norm_back(s.embedding.view(), weights_.input_norm, shape_.norm_eps,
                   columns(std::as_const(d_input), 0, d), gradients_.input_norm, d_embedding.view());

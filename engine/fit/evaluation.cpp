@@ -129,8 +129,7 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
         for (std::size_t i = 0; i < which.size(); ++i) {
             const TokenId* wanted = rows.top.data() + row_offset(which[i], rows.topk);
             for (int c = 0; c < k; ++c) {
-                const std::int32_t column =
-                    best[i * static_cast<std::size_t>(k) + static_cast<std::size_t>(c)];
+                const std::int32_t column = best[i * k + c];
                 const TokenId token = support.empty() ? column : support[column];
                 found += std::find(wanted, wanted + k, token) != wanted + k ? 1 : 0;
                 top1 += c == 0 && token == wanted[0] ? 1 : 0;
@@ -160,7 +159,7 @@ class GroupChoices {
         kernels::topk(exec_, scores, chosen_, {best_.data(), scores.rows, chosen_}, values_.view());
     }
     std::span<const std::int32_t> groups(std::size_t row) const {
-        return std::span(best_).subspan(row * static_cast<std::size_t>(chosen_), chosen_);
+        return std::span(best_).subspan(row * chosen_, chosen_);
     }
     bool holds(std::size_t row, TokenId token) const {
         if (std::find(always_.begin(), always_.end(), token) != always_.end()) return true;
@@ -193,7 +192,7 @@ Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher&
 Report evaluate_router(kernels::Exec& exec, const Samples& samples, RouterWeights& router, RouterInput input,
                        std::span<const std::int32_t> group_of, int chosen, std::span<const TokenId> always) {
     Report report;
-    std::vector<double> sizes(static_cast<std::size_t>(router.out.rows));
+    std::vector<double> sizes(router.out.rows);
     for (const std::int32_t group : group_of)
         if (group >= 0) ++sizes[group];
     GroupChoices choices(exec, router, input, group_of, chosen, always);

@@ -68,9 +68,9 @@ Int8Matrix to_int8(const Dense& dense) {
             float max_abs = 0;
             for (int c = first; c < last; ++c) max_abs = std::max(max_abs, std::abs(row[c]));
             const float scale = f16_to_f32(f32_to_f16(max_abs / 127));
-            out.scales[numel(r, out.groups) + static_cast<std::size_t>(g)] = scale;
+            out.scales[numel(r, out.groups) + g] = scale;
             for (int c = first; c < last && scale > 0; ++c)
-                out.values[numel(r, dense.cols) + static_cast<std::size_t>(c)] =
+                out.values[numel(r, dense.cols) + c] =
                     static_cast<std::int8_t>(std::clamp(std::lround(row[c] / scale), -127l, 127l));
         }
     return out;
@@ -81,9 +81,8 @@ void round_to_stored(Dense& dense, bool int8) {
     const Int8Matrix stored = to_int8(dense);
     for (int r = 0; r < dense.rows; ++r)
         for (int c = 0; c < dense.cols; ++c)
-            dense.row(r)[c] =
-                static_cast<float>(stored.values[numel(r, dense.cols) + static_cast<std::size_t>(c)]) *
-                stored.scales[numel(r, stored.groups) + static_cast<std::size_t>(c / 64)];
+            dense.row(r)[c] = static_cast<float>(stored.values[numel(r, dense.cols) + c]) *
+                              stored.scales[numel(r, stored.groups) + c / 64];
 }
 
 /// The rows of a packed matrix as floats, as matmul reads them.
@@ -196,19 +195,19 @@ void note_stage(const char* stage, const Report& report, Report& notes) {
 /// Counts how often each row's token is the text's or among the full head's best, without held-out rows.
 /// Every token has a minimum (our default).
 std::vector<double> token_importance(const Samples& samples, const std::vector<TokenId>& ids, int support) {
-    std::vector<double> counts(static_cast<std::size_t>(support));
+    std::vector<double> counts(support);
     const auto count = [&](TokenId token, double share) {
         if (token == no_token) return;
-        std::size_t row = static_cast<std::size_t>(token);
+        std::size_t row = token;
         if (!ids.empty()) {
             const auto found = std::lower_bound(ids.begin(), ids.end(), token);
             if (found == ids.end() || *found != token) return;
-            row = static_cast<std::size_t>(found - ids.begin());
+            row = found - ids.begin();
         }
         counts[row] += share;
     };
     for (const int row : samples.text.indices(false)) count(samples.text.token[row], 1.0);
-    const auto k = static_cast<std::size_t>(samples.drafted.topk);
+    const std::size_t k = samples.drafted.topk;
     for (const int row : samples.drafted.indices(false))
         for (std::size_t c = 0; c < k; ++c)
             count(samples.drafted.top[numel(row, k) + c], 1.0 / static_cast<double>(k));
@@ -252,7 +251,7 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
 Result<std::vector<TokenId>> select_tokens(const FitInputs& in, int size) {
     if (static_cast<int>(in.ranking.size()) < size)
         return bad_input("v={}, but the ranking has only {} tokens", size, in.ranking.size());
-    std::vector<bool> kept(static_cast<std::size_t>(in.weights.vocab));
+    std::vector<bool> kept(in.weights.vocab);
     int count = 0;
     const auto keep = [&](TokenId id) {
         if (count == size || !lm_head_has(in.weights, id) || kept[id]) return;

@@ -128,7 +128,7 @@ bool JointTrainer::run_drafter(const FitText& text) {
     slots_ = std::min(tokens - 2, options_.max_slots);
     if (slots_ < 1 || text.prompt_tokens > slots_ + 1) return false;
     // Steps after the text's end read its last token; their outputs are not used.
-    std::vector<TokenId> fed(static_cast<std::size_t>(slots_ + options_.steps));
+    std::vector<TokenId> fed(slots_ + options_.steps);
     for (std::size_t j = 0; j < fed.size(); ++j)
         fed[j] = text.tokens[std::min(j + 1, text.tokens.size() - 1)];
     embeddings_.resize(static_cast<int>(fed.size()), drafter_.shape.hidden);
@@ -145,7 +145,7 @@ void JointTrainer::gather_positions(const FitText& text) {
         for (int slot = 0; slot < slots_; ++slot)
             if (slot + 2 + step >= text.prompt_tokens && slot + 2 + step < tokens)
                 positions_.push_back({step, slot});
-    const auto limit = static_cast<std::size_t>(options_.max_rows);
+    const std::size_t limit = options_.max_rows;
     if (positions_.size() > limit) {
         std::vector<Position> kept;
         for (std::size_t i = 0; i < limit; ++i) kept.push_back(positions_[i * positions_.size() / limit]);
@@ -214,7 +214,7 @@ Result<double> JointTrainer::text_loss(int index, bool learn) {
     score_teacher(text);
     const double loss = head_loss(learn);
     if (!learn) return loss;
-    std::vector<Dense> d_head(static_cast<std::size_t>(options_.steps), Dense(slots_, drafter_.shape.hidden));
+    std::vector<Dense> d_head(options_.steps, Dense(slots_, drafter_.shape.hidden));
     for (std::size_t r = 0; r < positions_.size(); ++r) {
         const auto from = d_hidden_.row(static_cast<int>(r));
         const auto to = d_head[positions_[r].step].row(positions_[r].slot);

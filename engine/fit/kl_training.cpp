@@ -39,7 +39,7 @@ class LowRankStudent final : public Student {
         kernels::gemm(exec, Operand::plain, d_logits, Operand::plain, factors_.up.view(), d_inner_.view());
         for (Dense& gradient : d_down_) std::fill(gradient.data.begin(), gradient.data.end(), 0.0f);
         for_each_run(levels, [&](int first, int count, int slot) {
-            const auto s = static_cast<std::size_t>(slot);
+            const std::size_t s = slot;
             const Rows<float> d_mine = part(d_inner_, first, count, slot);
             kernels::gemm(exec, Operand::transposed, d_mine, Operand::plain, hidden.slice(first, count),
                           d_down_[s].view(), true);
@@ -215,11 +215,10 @@ class Trainer {
 
   private:
     int batches(std::size_t rows) const {
-        return static_cast<int>((rows + static_cast<std::size_t>(options_.batch) - 1) /
-                                static_cast<std::size_t>(options_.batch));
+        return static_cast<int>((rows + options_.batch - 1) / options_.batch);
     }
     std::vector<RowRef> slice(const std::vector<RowRef>& rows, int batch) const {
-        const auto size = static_cast<std::size_t>(options_.batch);
+        const std::size_t size = options_.batch;
         const std::size_t first = numel(batch, size);
         const std::size_t last = std::min(rows.size(), first + size);
         return {rows.begin() + static_cast<std::ptrdiff_t>(first),

@@ -40,7 +40,7 @@ void score(kernels::Exec& exec, const Dense& unit, const Dense& centres, int fir
 Dense choose_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions& options) {
     Rng rng(options.seed, 2);
     Dense centres(options.clusters, unit.cols);
-    std::vector<double> distance(static_cast<std::size_t>(unit.rows), 2.0);
+    std::vector<double> distance(unit.rows, 2.0);
     auto chosen = static_cast<int>(rng.below(static_cast<std::uint32_t>(unit.rows)));
     Dense newest(1, unit.cols), cosines;
     for (int c = 0; c < options.clusters; ++c) {
@@ -91,7 +91,7 @@ Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
 }
 
 void update(const Dense& unit, const std::vector<std::int32_t>& cluster_of, Dense& centres) {
-    const auto width = static_cast<std::size_t>(unit.cols);
+    const std::size_t width = unit.cols;
     std::vector<double> sums(numel(centres.rows, width));
     for (int r = 0; r < unit.rows; ++r) {
         double* sum = sums.data() + row_offset(cluster_of[r], width);
@@ -136,10 +136,10 @@ std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float>
     const Dense unit = normalise_rows(weights);
     const int groups = clusters.centres.rows;
     const int room = (weights.rows + groups - 1) / groups;
-    std::vector<int> used(static_cast<std::size_t>(groups));
-    std::vector<std::int32_t> cluster_of(static_cast<std::size_t>(weights.rows), -1);
+    std::vector<int> used(groups);
+    std::vector<std::int32_t> cluster_of(weights.rows, -1);
     Dense rows, cosines;
-    std::vector<int> preference(static_cast<std::size_t>(groups));
+    std::vector<int> preference(groups);
     for (std::size_t first = 0; first < order.size(); first += block) {
         const std::size_t count = std::min<std::size_t>(block, order.size() - first);
         rows.resize(static_cast<int>(count), unit.cols);

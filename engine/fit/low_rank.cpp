@@ -26,7 +26,7 @@ std::vector<double> SecondMoment::mean() const {
 }
 
 std::vector<double> identity_moment(int width) {
-    const auto n = static_cast<std::size_t>(width);
+    const std::size_t n = width;
     std::vector<double> identity(n * n);
     for (std::size_t i = 0; i < n; ++i) identity[i * n + i] = 1.0;
     return identity;
@@ -47,7 +47,7 @@ std::vector<double> gram(kernels::Exec& exec, Rows<const float> weights) {
 
 /// The rows minus their mean, weighted by importance.
 Dense subtract_mean(Rows<const float> rows, std::span<const double> importance) {
-    const auto width = static_cast<std::size_t>(rows.cols);
+    const std::size_t width = rows.cols;
     std::vector<double> mean(width);
     double total = 0;
     for (int v = 0; v < rows.rows; ++v) {
@@ -97,7 +97,7 @@ Result<LowRankWeights> low_rank_factors(kernels::Exec& exec, Rows<const float> r
     LowRankWeights result{{}, Dense(weights.rows, rank)};
     Dense whole(rank, d);  // V_r^T C^-1/2
     Dense lift(rank, d);   // V_r^T C^1/2
-    const auto n = static_cast<std::size_t>(d);
+    const std::size_t n = d;
     for (int i = 0; i < rank; ++i) {
         const double* vector = m.vectors.data() + row_offset(i, n);
         for (std::size_t j = 0; j < n; ++j) {

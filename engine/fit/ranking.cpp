@@ -34,7 +34,7 @@ double ranking_coverage(const Ranking& ranking, int size, const Ranking& counted
         kept[ranking.ids[i]] = true;
     std::int64_t covered = 0;
     for (std::size_t i = 0; i < counted.ids.size(); ++i) {
-        const auto id = static_cast<std::size_t>(counted.ids[i]);
+        const std::size_t id = counted.ids[i];
         if (id < kept.size() && kept[id]) covered += counted.counts[i];
     }
     return static_cast<double>(covered) / static_cast<double>(counted.tokens);

@@ -17,7 +17,7 @@ struct Ranking {
 
 class TokenCounter {
   public:
-    explicit TokenCounter(int vocab) : counts_(static_cast<std::size_t>(vocab)) {}
+    explicit TokenCounter(int vocab) : counts_(vocab) {}
     /// Ids outside the vocabulary are ignored.
     void add(std::span<const TokenId> tokens);
     Ranking ranking() const;

@@ -34,8 +34,8 @@ void sum_columns(const Dense& rows, std::vector<float>& out) {
 }
 
 RouterWeights make_router(int inputs, int width, int groups) {
-    return {Dense(width, inputs), std::vector<float>(static_cast<std::size_t>(width)), Dense(groups, width),
-            std::vector<float>(static_cast<std::size_t>(groups))};
+    return {Dense(width, inputs), std::vector<float>(width), Dense(groups, width),
+            std::vector<float>(groups)};
 }
 
 void start(RouterWeights& router, std::uint64_t seed) {
@@ -95,7 +95,7 @@ void router_inputs(const SampleRows& rows, std::span<const int> which, RouterInp
     const int d = rows.hidden.width();
     const bool pair = input == RouterInput::embedding_and_parent;
     out.resize(static_cast<int>(which.size()), pair ? 2 * d : d);
-    const auto width = static_cast<std::size_t>(d);
+    const std::size_t width = d;
     for (std::size_t i = 0; i < which.size(); ++i) {
         const auto row = out.row(static_cast<int>(i));
         if (!pair) {
@@ -114,7 +114,7 @@ void router_labels(const SampleRows& rows, std::span<const int> which, std::span
     for (std::size_t i = 0; i < which.size(); ++i) {
         const auto row = out.row(static_cast<int>(i));
         for (int c = 0; c < rows.topk; ++c) {
-            const TokenId token = rows.top[numel(which[i], rows.topk) + static_cast<std::size_t>(c)];
+            const TokenId token = rows.top[numel(which[i], rows.topk) + c];
             if (token != no_token) row[group_of[token]] = 1.0f;
         }
     }
@@ -188,7 +188,7 @@ Result<RouterWeights> train_router(kernels::Exec& exec, const SampleRows& rows, 
         scale_columns(x, scales);
         router_labels(rows, which, group_of, groups, y);
     };
-    const auto size = static_cast<std::size_t>(options.batch);
+    const std::size_t size = options.batch;
     const auto held_out_bce = [&] {
         double sum = 0;
         for (std::size_t first = 0; first < held.size(); first += size) {

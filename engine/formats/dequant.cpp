@@ -22,7 +22,7 @@ float load_f16(const std::uint8_t* data) {
 }
 
 void f32_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    std::memcpy(out, data, static_cast<std::size_t>(blocks) * sizeof(float));
+    std::memcpy(out, data, blocks * sizeof(float));
 }
 
 void f16_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {

@@ -51,7 +51,7 @@ Result<std::vector<float>> read_llama3(const JsonFile& scaling, double theta, in
 Result<std::vector<float>> read_linear(const JsonFile& scaling, int head_dim) {
     DS_ASSIGN(const auto factor, scaling.positive("factor"));
     if (!factor) return scaling.field_error("factor", "a positive number");
-    return std::vector<float>(static_cast<std::size_t>(head_dim / 2), static_cast<float>(*factor));
+    return std::vector<float>(head_dim / 2, static_cast<float>(*factor));
 }
 
 }  // namespace

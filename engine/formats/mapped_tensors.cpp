@@ -19,18 +19,17 @@ T load(const std::uint8_t* data) {
 
 template <typename T>
 void as_floats(const std::uint8_t* data, std::int64_t count, float* out) {
-    for (std::int64_t i = 0; i < count; ++i)
-        out[i] = static_cast<float>(load<T>(data + static_cast<std::size_t>(i) * sizeof(T)));
+    for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(load<T>(data + i * sizeof(T)));
 }
 
 template <typename T>
 void as_integers(const std::uint8_t* data, std::int64_t count, std::int64_t* out) {
     for (std::int64_t i = 0; i < count; ++i)
-        out[i] = static_cast<std::int64_t>(load<T>(data + static_cast<std::size_t>(i) * sizeof(T)));
+        out[i] = static_cast<std::int64_t>(load<T>(data + i * sizeof(T)));
 }
 
 void f32_floats(const std::uint8_t* data, std::int64_t count, float* out) {
-    std::memcpy(out, data, static_cast<std::size_t>(count) * sizeof(float));
+    std::memcpy(out, data, count * sizeof(float));
 }
 void f16_floats(const std::uint8_t* data, std::int64_t count, float* out) {
     for (std::int64_t i = 0; i < count; ++i) out[i] = f16_to_f32(load<std::uint16_t>(data + 2 * i));

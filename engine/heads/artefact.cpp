@@ -202,7 +202,7 @@ Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels
                          fmt::join(scales->shape, ", "), tensor.rows(), groups);
     return kernels::Matrix::pack(exec, precision, static_cast<int>(tensor.rows()),
                                  static_cast<int>(tensor.cols()), [&](int row, float* out) {
-                                     std::vector<float> scale(static_cast<std::size_t>(groups));
+                                     std::vector<float> scale(groups);
                                      tensors_->read_row(*scales, row, scale.data());
                                      tensors_->read_row(tensor, row, out);
                                      for (std::int64_t c = 0; c < tensor.cols(); ++c)
@@ -211,7 +211,7 @@ Result<kernels::Matrix> HeadArtefact::scaled_matrix(kernels::Exec& exec, kernels
 }
 
 Result<std::vector<float>> HeadArtefact::vector_or_zeros(const std::string& name, int size) const {
-    std::vector<float> values(static_cast<std::size_t>(size), 0.0f);
+    std::vector<float> values(size, 0.0f);
     const TensorInfo* tensor = tensors_->find(name);
     if (tensor == nullptr) return values;
     if (tensor->shape.size() != 1 || tensor->cols() != size)

@@ -41,10 +41,10 @@ struct KeepOrder {
 };
 
 KeepOrder keep_order(const CountedRanking& ranking, const HeadWeights& weights) {
-    const auto vocab = static_cast<std::size_t>(weights.vocab);
+    const std::size_t vocab = weights.vocab;
     std::vector<std::int64_t> counts_by_token(vocab, -1);  // -1 = used, or not in the ranking
     for (std::size_t i = 0; i < ranking.ids.size(); ++i) {
-        const auto id = static_cast<std::size_t>(ranking.ids[i]);
+        const std::size_t id = ranking.ids[i];
         if (id < vocab && counts_by_token[id] < 0) counts_by_token[id] = ranking.counts[i];
     }
     std::vector<bool> taken(vocab, false);

@@ -28,7 +28,7 @@ Rows<float> as_matrix(std::vector<float>& memory, int rows, int columns) {
 
 void Proposal::resize(int rows, int k_in) {
     k = k_in;
-    const auto r = static_cast<std::size_t>(rows), cells = r * static_cast<std::size_t>(k_in);
+    const std::size_t r = rows, cells = r * k_in;
     ids.assign(cells, no_token);
     logits.assign(cells, -std::numeric_limits<float>::infinity());
     logsumexp.assign(r, 0.0f);

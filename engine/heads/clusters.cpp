@@ -221,7 +221,7 @@ void ClusteredVocab::collect_on_device(const LevelBack& back, int count, bool pe
     const Rows<const std::int32_t> chosen(back.notes.data(), back.rows, count);
     std::vector<HeadState*> states;
     for (const SequenceThere& sequence : back.sequences)
-        states.insert(states.end(), static_cast<std::size_t>(sequence.rows), sequence.state);
+        states.insert(states.end(), sequence.rows, sequence.state);
     note(back.level, chosen, per_row, states);
     back.spans.add_bytes(Phase::head, back.level, call_bytes(chosen, per_row));
 }
@@ -289,7 +289,7 @@ void ClusteredVocab::select_row(ProposeContext& context, const float* logits,
     };
     for (const int cluster : chosen) take(cluster);
     take(clusters_);
-    const auto r = static_cast<std::size_t>(row), cell = r * static_cast<std::size_t>(out.k);
+    const std::size_t r = row, cell = r * out.k;
     const int support = static_cast<int>(row_logits_.size()), kept = std::min(out.k, support);
     out.counts[r] = kept;
     if (support == 0) {

@@ -50,7 +50,7 @@ bool DirectThere::keep_ids(kernels::Device& device, std::span<const TokenId> ids
 
 /// Brought over once: it does not change as long as the head lives.
 bool DirectThere::keep_bias(kernels::Device& device, int level, std::span<const float> bias) {
-    const auto at = static_cast<std::size_t>(level);
+    const std::size_t at = level;
     if (biases_.size() <= at) biases_.resize(at + 1);
     if (bias.empty() || biases_[at].as<void>() != nullptr) return true;
     if (!biases_[at].reserve(device, bias.size_bytes())) return false;

@@ -146,12 +146,12 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
   private:
     /// Runs on the side stream: scores, then the clusters of each row.
     void route(kernels::Exec& exec, int rows, int d) {
-        const auto count = static_cast<std::size_t>(rows);
+        const std::size_t count = rows;
         const Rows<const float> inputs(inputs_.data(), rows, 2 * d);
-        scores_.resize(count * static_cast<std::size_t>(clusters_));
+        scores_.resize(count * clusters_);
         const Rows<float> scores(scores_.data(), rows, clusters_);
         (side_queue_ != nullptr ? side_queue_router_ : router_).run(exec, inputs, scores);
-        chosen_.resize(count * static_cast<std::size_t>(routed_));
+        chosen_.resize(count * routed_);
         best_clusters(scores, Rows<std::int32_t>(chosen_.data(), rows, routed_), order_);
     }
     /// Opens a second device queue, which owns its memory, for levels driven by the host. It needs its own

@@ -34,7 +34,7 @@ Result<kernels::Matrix> load_up(kernels::Exec& exec, kernels::Precision precisio
         return bad_input("{}: tensor '{}' has {} rows, expected {}", artefact.path(), name, tensor->rows(),
                          rows);
     return kernels::Matrix::pack(exec, precision, rows, columns, [&](int row, float* out) {
-        std::vector<float> all(static_cast<std::size_t>(tensor->cols()));
+        std::vector<float> all(tensor->cols());
         artefact.tensors().read_row(*tensor, row, all.data());
         std::copy_n(all.begin(), columns, out);
     });

@@ -18,10 +18,7 @@
 namespace draftscope {
 
 RecentTokenWindow::RecentTokenWindow(int vocab, int window)
-    : window_(static_cast<std::size_t>(window)),
-      times_(static_cast<std::size_t>(vocab)),
-      marked_(static_cast<std::size_t>(vocab)),
-      bits_((static_cast<std::size_t>(vocab) + 63) / 64) {
+    : window_(window), times_(vocab), marked_(vocab), bits_((static_cast<std::size_t>(vocab) + 63) / 64) {
     ring_.reserve(window_);
 }
 
@@ -37,12 +34,12 @@ void RecentTokenWindow::append(TokenId id) {
 }
 
 void RecentTokenWindow::enter(TokenId id) {
-    const auto i = static_cast<std::size_t>(id);
+    const std::size_t i = id;
     if (times_[i]++ == 0) bits_[i / 64] |= std::uint64_t{1} << (i % 64);
 }
 
 void RecentTokenWindow::leave(TokenId id) {
-    const auto i = static_cast<std::size_t>(id);
+    const std::size_t i = id;
     if (--times_[i] == 0) bits_[i / 64] &= ~(std::uint64_t{1} << (i % 64));
 }
 
@@ -68,7 +65,7 @@ void RecentTokenWindow::active(std::vector<TokenId>& out) const {
     out.clear();
     for (std::size_t w = 0; w < bits_.size(); ++w)
         for (std::uint64_t left = bits_[w]; left != 0; left &= left - 1)
-            out.push_back(static_cast<TokenId>(w * 64 + static_cast<std::size_t>(std::countr_zero(left))));
+            out.push_back(static_cast<TokenId>(w * 64 + std::countr_zero(left)));
 }
 
 namespace {
@@ -168,7 +165,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         candidates_.clear();
         const bool whole = options_.branch == Branch::tree;
         const std::span<const TokenId> best = whole ? outcome.tree_topk : outcome.path_topk;
-        const auto width = static_cast<std::size_t>(outcome.top_k);
+        const std::size_t width = outcome.top_k;
         const std::size_t nodes = width == 0 ? 0 : best.size() / width;
         for (std::size_t i = options_.branch == Branch::last && nodes > 0 ? nodes - 1 : 0; i < nodes; ++i) {
             const auto row =

@@ -27,7 +27,7 @@ class PaFrHead final : public LmHead {
         levels_.clear();
         for (const int size : sizes) {
             const auto known = std::find(distinct.begin(), distinct.end(), size);
-            levels_.push_back(static_cast<std::size_t>(known - distinct.begin()));
+            levels_.push_back(known - distinct.begin());
             if (known != distinct.end()) continue;
             distinct.push_back(size);
             DS_ASSIGN(StaticVocab vocab, StaticVocab::make(exec, weights, ranking_, size, "pa-fr"));

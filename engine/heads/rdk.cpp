@@ -27,8 +27,8 @@ class AffinityMatrix {
     }
     /// Tokens from which `token` receives probability.
     std::span<const TokenId> sources(TokenId token) const {
-        const auto first = static_cast<std::size_t>(sources_.first[token]);
-        const auto end = static_cast<std::size_t>(sources_.first[static_cast<std::size_t>(token) + 1]);
+        const std::size_t first = sources_.first[token];
+        const std::size_t end = sources_.first[static_cast<std::size_t>(token) + 1];
         return std::span(sources_.tokens).subspan(first, end - first);
     }
     const RdkThere::Givers& all_sources() const { return sources_; }
@@ -54,10 +54,10 @@ Status AffinityMatrix::load(const HeadArtefact& artefact, int vocab) {
     DS_ASSIGN(const auto neighbours, artefact.tensors().read_integers("neighbours"));
     if (weights == nullptr || weights->shape.size() != 2 || weights->cols() < 1 || weights->cols() > vocab ||
         weights->rows() != static_cast<std::int64_t>(ids.size()) ||
-        neighbours.size() != ids.size() * static_cast<std::size_t>(weights->cols()))
+        neighbours.size() != ids.size() * weights->cols())
         return bad_input("{}: tensors 'neighbours' and 'weights' must both have shape [{}, n]",
                          artefact.path(), ids.size());
-    width_ = static_cast<std::size_t>(weights->cols());
+    width_ = weights->cols();
     std::vector<float> values(width_);
     std::size_t next = 0;
     for (TokenId token = 0; token < vocab; ++token) {
@@ -93,7 +93,7 @@ Status AffinityMatrix::load(const HeadArtefact& artefact, int vocab) {
         ++next;
     }
     first_.push_back(entries_.size());
-    list_sources(static_cast<std::size_t>(vocab));
+    list_sources(vocab);
     return {};
 }
 
@@ -107,7 +107,7 @@ void AffinityMatrix::list_sources(std::size_t vocab) {
     std::vector<std::int32_t> at(first.begin(), first.end() - 1);
     for (std::size_t t = 0; t < vocab; ++t)
         for (const AffinityEntry& entry : row(static_cast<TokenId>(t))) {
-            const auto to = static_cast<std::size_t>(at[entry.to]++);
+            const std::size_t to = at[entry.to]++;
             sources_.tokens[to] = static_cast<TokenId>(t);
             sources_.weights[to] = entry.weight;
         }
@@ -232,7 +232,7 @@ class RdkHead final : public LmHead {
         }
     }
     void select_top_tokens(const SparseLogits& row, int at, Proposal& out) {
-        const auto r = static_cast<std::size_t>(at);
+        const std::size_t r = at;
         order_.resize(row.ids.size());
         for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
         const std::size_t kept = std::min(static_cast<std::size_t>(out.k), order_.size());
@@ -245,8 +245,8 @@ class RdkHead final : public LmHead {
         for (const float logit : row.logits) sum += std::exp(static_cast<double>(logit));
         out.logsumexp[r] = row.logits.empty() ? 0.0f : static_cast<float>(std::log(sum));
         for (std::size_t i = 0; i < kept; ++i) {
-            out.ids[r * static_cast<std::size_t>(out.k) + i] = row.ids[order_[i]];
-            out.logits[r * static_cast<std::size_t>(out.k) + i] = row.logits[order_[i]];
+            out.ids[r * out.k + i] = row.ids[order_[i]];
+            out.logits[r * out.k + i] = row.logits[order_[i]];
         }
     }
 

@@ -162,8 +162,7 @@ void RdkThere::ask(LevelThere& call) {
         inner.drawn_sizes = sizes_there_.as<std::int32_t>();
         sizes_.clear();
         for (const SequenceThere& sequence : call.sequences)
-            sizes_.insert(sizes_.end(), static_cast<std::size_t>(sequence.rows),
-                          base_->drawn_size(call.level, sequence.state));
+            sizes_.insert(sizes_.end(), sequence.rows, base_->drawn_size(call.level, sequence.state));
         call.device.upload(sizes_there_.data(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
     }
     base_->ask(inner);
@@ -187,7 +186,7 @@ void RdkThere::ask(LevelThere& call) {
 }
 
 void RdkThere::collect(const LevelBack& back) {
-    const auto notes = static_cast<std::size_t>(base_->note_room(back.level, back.rows));
+    const std::size_t notes = base_->note_room(back.level, back.rows);
     LevelBack own = back;
     own.notes = back.notes.first(notes);
     std::vector<std::span<const TokenId>> sets;
@@ -231,7 +230,7 @@ void RdkThere::propose(kernels::Device& device, std::span<const SparseLogits> ow
     if (!device.synchronize().ok()) return;  // an error stays, and fails the next forward
     for (int r = 0; r < rows; ++r) {
         const std::size_t at = count(r, kept), to = count(r, k);
-        const auto width = static_cast<std::size_t>(kept);
+        const std::size_t width = kept;
         std::memcpy(out.ids.data() + to, best.data() + at, width * sizeof(TokenId));
         std::memcpy(out.logits.data() + to, best.data() + cells + at, width * sizeof(float));
         if (support == nullptr) continue;

@@ -19,14 +19,14 @@ void TokenBitmap::take(std::vector<TokenId>& out) {
             bits = bits << 8 | eight * gather_low_bits >> 56;
         }
         bits_[word] = bits;
-        count += static_cast<std::size_t>(std::popcount(bits));
+        count += std::popcount(bits);
     }
     std::fill(marks_.begin(), marks_.end(), std::uint8_t{0});
     out.resize(count);
     TokenId* next = out.data();
     for (std::size_t word = 0; word < bits_.size(); ++word)
         for (std::uint64_t bits = bits_[word]; bits != 0; bits &= bits - 1)
-            *next++ = static_cast<TokenId>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
+            *next++ = static_cast<TokenId>(word * 64 + std::countr_zero(bits));
 }
 
 }  // namespace draftscope

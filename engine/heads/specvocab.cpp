@@ -213,7 +213,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
 
     /// The tokens of a row of the call, ascending.
     std::span<const TokenId> shortlist(int row) const {
-        const auto size = static_cast<std::size_t>(chosen_size_);
+        const std::size_t size = chosen_size_;
         return std::span(chosen_).subspan(numel(row, size), size);
     }
 
@@ -302,7 +302,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     Rows<float> aligned_logits(int rows, int columns) {
         constexpr int line = 64 / sizeof(float);
         const std::ptrdiff_t stride = (columns + line - 1) / line * line;
-        const auto wanted = static_cast<std::size_t>(rows * stride);
+        const std::size_t wanted = rows * stride;
         if (logits_.size() < wanted + line) logits_.resize(wanted + wanted / 4 + line);
         void* at = logits_.data();
         std::size_t room = logits_.size() * sizeof(float);
@@ -330,7 +330,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
                          3 * static_cast<std::uint64_t>(rows) *
                              static_cast<std::uint64_t>(size_at(context.level)) * sizeof(float));
         const int k = out.k;
-        const auto at = static_cast<std::size_t>(first), cell = at * static_cast<std::size_t>(k);
+        const std::size_t at = first, cell = at * k;
         std::fill_n(out.counts.begin() + first, rows, std::min(k, chosen_size_));
         kernels::topk_per_set(
             context.exec, exact, together_, k, Rows<std::int32_t>(out.ids.data() + cell, rows, k),

@@ -10,7 +10,7 @@ namespace draftscope {
 
 Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& weights,
                                       const std::vector<TokenId>& ranking, int size, std::string_view head) {
-    const auto vocab = static_cast<std::size_t>(weights.vocab);
+    const std::size_t vocab = weights.vocab;
     if (size < 1 || size > weights.vocab)
         return bad_input("head {}: v={} does not fit the target, which has {} tokens; use v=1..{}", head,
                          size, weights.vocab, weights.vocab);

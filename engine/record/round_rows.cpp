@@ -33,8 +33,8 @@ void count_ranks(kernels::Exec& exec, Rows<const float> logits, RowScratch& want
 float top_token_logit(const RoundOutcome& outcome, int node, int rank, TokenId token) {
     if (outcome.there == nullptr) return outcome.logits.row_data(node)[token];
     const RowAnswers& answers = *outcome.there;
-    const auto row = static_cast<std::size_t>(outcome.first_row + node);
-    return answers.best_logits[row * static_cast<std::size_t>(answers.best) + static_cast<std::size_t>(rank)];
+    const std::size_t row = outcome.first_row + node;
+    return answers.best_logits[row * answers.best + rank];
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome,
         NodeRow& row = rows[i];
         const TargetSample& parent = outcome.choices[row.parent];
         if (outcome.there != nullptr) {
-            const auto at = static_cast<std::size_t>(outcome.first_row + row.node);
+            const std::size_t at = outcome.first_row + row.node;
             row.target_prob = target_probability(parent, outcome.sampling, outcome.there->logits[at]);
             row.target_rank = outcome.there->ranks[at];
             return;
@@ -97,15 +97,14 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome,
 
 void find_top_tokens(kernels::Exec& exec, const RoundOutcome& outcome, std::span<const int> nodes, int k,
                      RowScratch& scratch, std::vector<TokenId>& ids) {
-    const auto width = static_cast<std::size_t>(k);
+    const std::size_t width = k;
     ids.resize(nodes.size() * width);
     if (outcome.there != nullptr) {
         const RowAnswers& answers = *outcome.there;
         assert(k <= answers.best);
         for (std::size_t i = 0; i < nodes.size(); ++i) {
-            const auto row = static_cast<std::size_t>(outcome.first_row + nodes[i]);
-            std::copy_n(answers.best_ids.data() + row * static_cast<std::size_t>(answers.best), width,
-                        ids.data() + i * width);
+            const std::size_t row = outcome.first_row + nodes[i];
+            std::copy_n(answers.best_ids.data() + row * answers.best, width, ids.data() + i * width);
         }
         return;
     }
@@ -140,12 +139,12 @@ PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matri
 
 std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, std::span<const TokenId> best, int k) {
     std::vector<NodeTopRow> rows;
-    rows.reserve(outcome.path.size() * static_cast<std::size_t>(k));
+    rows.reserve(outcome.path.size() * k);
     const std::size_t width = outcome.path.empty() ? 0 : best.size() / outcome.path.size();
     for (std::size_t i = 0; i < outcome.path.size(); ++i) {
         const int node = outcome.path[i];
         for (int r = 0; r < k; ++r) {
-            const TokenId token = best[i * width + static_cast<std::size_t>(r)];
+            const TokenId token = best[i * width + r];
             rows.push_back({0, node, r, token,
                             target_probability(outcome.choices[node], outcome.sampling,
                                                top_token_logit(outcome, node, r, token))});

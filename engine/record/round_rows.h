@@ -34,7 +34,7 @@ struct RoundOutcome {
 struct RowScratch {
     /// Larger trees reallocate.
     explicit RowScratch(int tree_nodes = 0) {
-        const auto max_nodes = static_cast<std::size_t>(tree_nodes);
+        const std::size_t max_nodes = tree_nodes;
         nodes.reserve(max_nodes);
         rows.reserve(max_nodes);
         columns.reserve(max_nodes);

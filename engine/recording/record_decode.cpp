@@ -135,9 +135,9 @@ class DecodeRecorder {
     /// Computes the best tokens of each row of logits for append_row().
     void rank_rows(Rows<const float> logits) {
         const Rows<const float> real(logits.data, logits.rows, info_.target.tokens, logits.stride);
-        const auto rows = static_cast<std::size_t>(logits.rows);
+        const std::size_t rows = logits.rows;
         const int k = std::min(recording_topk, info_.target.tokens);
-        ids_.resize(rows * static_cast<std::size_t>(k));
+        ids_.resize(rows * k);
         values_.resize(ids_.size());
         norms_.resize(rows);
         kernels::topk(exec_, real, k, Rows<std::int32_t>(ids_.data(), logits.rows, k),
@@ -156,7 +156,7 @@ class DecodeRecorder {
         // If the vocabulary is smaller than the list, its last token is repeated with probability 0.
         const int k = std::min(recording_topk, info_.target.tokens);
         for (int i = 0; i < recording_topk; ++i) {
-            const std::size_t at = static_cast<std::size_t>(ranked * k + std::min(i, k - 1));
+            const std::size_t at = ranked * k + std::min(i, k - 1);
             lane.rows.topk_ids.push_back(ids_[at]);
             lane.rows.topk_logprobs.push_back(i < k ? f32_to_f16(values_[at] - norms_[ranked]) : 0xfc00u);
         }
@@ -248,13 +248,13 @@ Result<std::map<int, TimeNs>> measure_verify(Target& target, kernels::Exec& exec
     prefix = std::min(prefix, context / 2);
     KvCache cache = target.make_cache(context);
     ForwardOutput out;
-    const std::vector<TokenId> text(static_cast<std::size_t>(prefix), 0);
+    const std::vector<TokenId> text(prefix, 0);
     if (prefix > 0) DS_TRY(target.prefill(exec, cache, text, {}, out));
     std::map<int, TimeNs> times;
     const TimeNs begin = monotonic_ns();
     for (const int rows : row_counts) {
         if (prefix + rows > context || monotonic_ns() - begin > budget) break;
-        const std::vector<TokenId> tokens(static_cast<std::size_t>(rows), 0);
+        const std::vector<TokenId> tokens(rows, 0);
         const SequenceTokens sequence{&cache, tokens, {}, nullptr};
         ForwardRequest request;
         request.sequences = {&sequence, 1};

@@ -62,7 +62,7 @@ Result<DecodeRecording::Tensor> DecodeRecording::tensor(const char* name, const 
         return bad_input("{}: tensor '{}' has shape {}, expected {} according to trace.json", file(), name,
                          shape_text(found->shape), shape_text(wanted));
     const auto bytes = stored_bytes(*source_, *found);
-    return Tensor{name, bytes.data(), bytes.size() / static_cast<std::size_t>(info_.rows)};
+    return Tensor{name, bytes.data(), bytes.size() / info_.rows};
 }
 
 Status DecodeRecording::open_tensors() {
@@ -111,7 +111,7 @@ Status DecodeRecording::check_prompts() const {
 }
 
 std::vector<TokenId> DecodeRecording::tokens(const RecordedPrompt& prompt) const {
-    std::vector<TokenId> out(static_cast<std::size_t>(prompt.rows()));
+    std::vector<TokenId> out(prompt.rows());
     std::memcpy(out.data(), tokens_.data + prompt.first_row * 4, out.size() * sizeof(TokenId));
     return out;
 }
@@ -134,14 +134,14 @@ Status DecodeRecording::features(const Tensor& tensor, std::int64_t first, Rows<
 }
 
 std::vector<TokenId> DecodeRecording::best(std::int64_t row, int k) const {
-    std::vector<TokenId> out(static_cast<std::size_t>(std::min(k, recording_topk)));
+    std::vector<TokenId> out(std::min(k, recording_topk));
     std::memcpy(out.data(), topk_ids_.data + row_offset(row, topk_ids_.row_bytes),
                 out.size() * sizeof(TokenId));
     return out;
 }
 
 std::vector<float> DecodeRecording::best_logprobs(std::int64_t row, int k) const {
-    std::vector<float> out(static_cast<std::size_t>(std::min(k, recording_topk)));
+    std::vector<float> out(std::min(k, recording_topk));
     const std::uint8_t* from = topk_logprobs_.data + row_offset(row, topk_logprobs_.row_bytes);
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = f16_to_f32(load<std::uint16_t>(from + 2 * i));
     return out;

@@ -96,10 +96,8 @@ std::size_t RecordingWriter::stream_bytes(const Stream& stream) const {
 }
 
 Status RecordingWriter::append(RecordedPrompt prompt, std::int64_t place, const RecordedRows& rows) {
-    const auto n = static_cast<std::size_t>(prompt.rows());
-    const auto fits = [&](std::size_t size, int columns) {
-        return size == n * static_cast<std::size_t>(columns);
-    };
+    const std::size_t n = prompt.rows();
+    const auto fits = [&](std::size_t size, int columns) { return size == n * columns; };
     if (rows.tokens.size() != n || !fits(rows.hidden.size(), info_.target.hidden) ||
         !fits(rows.aux.size(), info_.aux_width()) || !fits(rows.topk_ids.size(), recording_topk) ||
         !fits(rows.topk_logprobs.size(), recording_topk))
@@ -112,8 +110,7 @@ Status RecordingWriter::append(RecordedPrompt prompt, std::int64_t place, const 
                            : name == "topk_ids" ? static_cast<const void*>(rows.topk_ids.data())
                            : name == "tokens"   ? rows.tokens.data()
                                                 : static_cast<const void*>(rows.topk_logprobs.data());
-        DS_TRY(write(stream, data,
-                     n * static_cast<std::size_t>(std::max(stream.columns, 1)) * stream.value_bytes));
+        DS_TRY(write(stream, data, n * (std::max(stream.columns, 1)) * stream.value_bytes));
     }
     info_.rows += prompt.rows();
     placed_.emplace_back(place, std::move(prompt));

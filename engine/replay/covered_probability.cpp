@@ -36,14 +36,14 @@ Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recor
         const std::int64_t at = prompt.first_row + covered_prob.first_row_ + first;
         DS_TRY(recording.hidden(at, in));
         kernels::matmul(exec, target.lm_head(), in, out);
-        const std::vector<TokenPosition> positions(static_cast<std::size_t>(rows));
+        const std::vector<TokenPosition> positions(rows);
         sample_tokens(exec, out, vocab, sampling, positions, choices);
         best.resize(rows);
         kernels::argmax(exec, Rows<const float>(out.data, rows, vocab, out.stride), best);
         const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
         exec.parallel(rows, [&](int r) {
             const TargetSample& choice = choices[r];
-            const std::span<float> row(out.row_data(r), static_cast<std::size_t>(vocab));
+            const std::span<float> row(out.row_data(r), vocab);
             // These are the tokens for which target_probability() returns 0.
             for (float& logit : row)
                 if (!(logit >= choice.min_logit)) logit = -std::numeric_limits<float>::infinity();

@@ -51,7 +51,7 @@ class Replayer {
         std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
             return prompts[a].generated_tokens > prompts[b].generated_tokens;
         });
-        const auto group = static_cast<std::size_t>(std::max(options_.batch, 1));
+        const std::size_t group = std::max(options_.batch, 1);
         for (std::size_t first = 0; first < order.size(); first += group) {
             const std::size_t count = std::min(group, order.size() - first);
             DS_TRY(run_group(std::span(order).subspan(first, count)));

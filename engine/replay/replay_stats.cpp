@@ -14,7 +14,7 @@ void ReplayStats::add(const HeadRound& round) {
         covered_prob_sum += *round.covered_mass;
         ++covered_prob_rounds;
     }
-    const auto bin = static_cast<std::size_t>(round.accepted);
+    const std::size_t bin = round.accepted;
     if (histogram.size() <= bin) histogram.resize(bin + 1);
     ++histogram[bin];
     add_round(depths, round.tree_depth, round.accepted, round.clipped);

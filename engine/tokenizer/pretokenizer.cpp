@@ -227,7 +227,7 @@ void PreTokenizer::Impl::split(std::string_view text, std::size_t stage, pcre2_m
             return byte;
         };
         for (const std::string_view piece : inner) {
-            const auto begin = static_cast<std::size_t>(piece.data() - spelt.data());
+            const std::size_t begin = piece.data() - spelt.data();
             const std::size_t first = bytes_to(begin);
             pieces.push_back(text.substr(first, bytes_to(begin + piece.size()) - first));
         }

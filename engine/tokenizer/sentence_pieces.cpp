@@ -71,7 +71,7 @@ Result<SentencePieces> SentencePieces::create(const TokenizerSpec& spec) {
     }
     for (const AddedToken& added : spec.added) {
         if (!added.normalised || !spec.normaliser_escapes_spaces) continue;
-        const auto i = static_cast<std::size_t>(added.id);
+        const std::size_t i = added.id;
         const std::string front(spec.space_prefix == SpacePrefix::always ? space_mark : "");
         out.user_defined_.add(front + with_marks(spec.tokens[i]), added.id,
                               spec.types[i] != type_user_defined, added.matching);

@@ -82,7 +82,7 @@ Status fit_to_embedding(TokenizerSpec& spec, int rows) {
     // create() reports this error.
     if (spec.types.size() != spec.tokens.size()) return {};
     const auto beyond = [&](TokenId id) { return id >= rows && id < static_cast<int>(spec.tokens.size()); };
-    for (auto id = static_cast<std::size_t>(rows); id < spec.tokens.size(); ++id) {
+    for (std::size_t id = rows; id < spec.tokens.size(); ++id) {
         if (spec.types[id] >= control && spec.types[id] <= unused) continue;
         return bad_input(
             "{}: the tokenizer has {} tokens, the embedding only {} rows, and token {} '{}' beyond them "

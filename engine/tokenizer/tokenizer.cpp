@@ -65,9 +65,7 @@ std::string normalised(std::string_view text) {
     const utf8proc_ssize_t length = utf8proc_map(
         reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
         &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-    std::string out(length < 0 ? text
-                               : std::string_view(reinterpret_cast<const char*>(composed),
-                                                  static_cast<std::size_t>(length)));
+    std::string out(length < 0 ? text : std::string_view(reinterpret_cast<const char*>(composed), length));
     std::free(composed);
     return out;
 }

@@ -30,7 +30,7 @@ void AncestorMask::build(const std::vector<int>& parents) {
 
 void AncestorMask::clear(int nodes) {
     nodes_ = 0;
-    const auto capacity = static_cast<std::size_t>(nodes);
+    const std::size_t capacity = nodes;
     bits_.reserve(capacity * ((capacity + 63) / 64));
 }
 

@@ -84,7 +84,7 @@ void LayerPass::prefetch_keys(int cache_layer) {
 void LayerPass::store_keys(int cache_layer) {
     const int q_width = shape_.q_width();
     const int kv_width = shape_.kv_width();
-    const std::size_t row_width = static_cast<std::size_t>(q_width + 2 * kv_width);
+    const std::size_t row_width = q_width + 2 * kv_width;
     for (std::size_t r = 0; r < batch_.places_.size(); ++r) {
         const DecoderBatch::Place& place = batch_.places_[r];
         const float* k = batch_.qkv_.data() + r * row_width + q_width;
@@ -96,7 +96,7 @@ void LayerPass::store_keys(int cache_layer) {
 }
 
 void LayerPass::attention(int cache_layer) {
-    const std::size_t q_width = static_cast<std::size_t>(shape_.q_width());
+    const std::size_t q_width = shape_.q_width();
     const std::size_t row_width = q_width + 2 * static_cast<std::size_t>(shape_.kv_width());
     batch_.queries_.resize(batch_.places_.size());
     for (std::size_t r = 0; r < batch_.places_.size(); ++r) {

@@ -144,12 +144,10 @@ Status DeviceDecoder::begin(const DecoderBatch& batch) {
             return failed("out of device memory for the keys and values of {} slots; use a smaller batch",
                           place.cache->slots());
     list_tiles();
-    const std::size_t per_row =
-        product(shape_.heads, blocks_) * static_cast<std::size_t>(shape_.head_dim + 2) * sizeof(float);
-    const std::size_t partial = std::max(
-        per_row * static_cast<std::size_t>(
-                      kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim})),
-        std::min(per_row * static_cast<std::size_t>(rows_), most_partial_bytes));
+    const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
+    const std::size_t partial =
+        std::max(per_row * (kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim})),
+                 std::min(per_row * rows_, most_partial_bytes));
     const auto addresses = [this] {
         return std::array<const void*, 3>{d_places_.data(), d_caches_.data(), partial_.data()};
     };
@@ -193,8 +191,7 @@ void DeviceDecoder::attention(int cache_layer) {
     op.partial = partial_.as<float>();
     op.y = mixed_.as<kernels::half_t>();
     op.y_stride = padded_columns(shape_.q_width());
-    const std::size_t per_row =
-        product(shape_.heads, blocks_) * static_cast<std::size_t>(shape_.head_dim + 2) * sizeof(float);
+    const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
     const int most_rows = static_cast<int>(partial_.bytes() / per_row);
     const auto tiles = tiles_.size() / 2;
     for (std::size_t first = 0; first < tiles;) {

@@ -73,7 +73,7 @@ bool DeviceLogits::lay_out(const RowQuestion& question, std::size_t tokens) {
     assert(can_answer(question));
     best_ = std::clamp(question.best, 1, question.vocab);
     tokens_ = static_cast<int>(tokens);
-    const auto rows = static_cast<std::size_t>(rows_);
+    const std::size_t rows = rows_;
     at_.best_ids = 0;
     at_.best_logits = cells(rows_, best_);
     at_.choices = 2 * at_.best_logits;
@@ -293,8 +293,8 @@ void DeviceLogits::ask_masses(const RowQuestion& question, const std::int32_t* r
 }
 
 void DeviceLogits::collect(RowAnswers& out) {
-    const auto rows = static_cast<std::size_t>(rows_), tokens = static_cast<std::size_t>(tokens_);
-    const auto width = static_cast<std::size_t>(best_);
+    const std::size_t rows = rows_, tokens = tokens_;
+    const std::size_t width = best_;
     out.best = best_;
     take(out.best_ids, answers_, at_.best_ids, rows * width);
     take(out.best_logits, answers_, at_.best_logits, rows * width);
@@ -306,7 +306,7 @@ void DeviceLogits::collect(RowAnswers& out) {
     take(out.entropies, answers_, at_.entropies, entropies_ ? rows : 0);
     take(out.logits, answers_, at_.logits, tokens);
     take(out.ranks, answers_, at_.ranks, tokens > 0 && ranks_ ? tokens : 0);
-    const auto nodes = static_cast<std::size_t>(residual_nodes_);
+    const std::size_t nodes = residual_nodes_;
     take(out.accepted, answers_, at_.accepted, nodes);
     take(out.bonus, answers_, at_.accepted + nodes, nodes);
     take(out.bonus_logits, answers_, at_.accepted + 2 * nodes, nodes);
@@ -333,7 +333,7 @@ Rows<const float> DeviceLogits::rows(int first, int count) {
     for (int r = first; r < first + count; ++r) {
         if (here_[r] != 0) continue;
         const std::size_t at = cells(r, columns_);
-        device_->download(host_.data() + at, data() + at, static_cast<std::size_t>(columns_) * sizeof(float));
+        device_->download(host_.data() + at, data() + at, columns_ * sizeof(float));
         here_[r] = 1;
         waiting = true;
     }

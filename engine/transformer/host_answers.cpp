@@ -13,9 +13,9 @@ bool HostAnswers::can_answer(const kernels::Exec& exec, const RowQuestion& quest
 
 void HostAnswers::answer(kernels::Exec& exec, const kernels::Matrix& lm_head, Rows<const float> hidden,
                          const RowQuestion& question, RowAnswers& out) {
-    const auto rows = static_cast<std::size_t>(hidden.rows);
+    const std::size_t rows = hidden.rows;
     out.best = std::min(question.best, question.vocab);
-    const auto best = static_cast<std::size_t>(out.best);
+    const std::size_t best = out.best;
     out.best_ids.resize(rows * best);
     out.best_logits.resize(rows * best);
     out.choices.resize(rows);

@@ -37,7 +37,7 @@ KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kern
 }
 
 std::size_t KvCache::row_bytes() const {
-    return static_cast<std::size_t>(kv_width_) * kernels::bytes_per_value(type_);
+    return kv_width_ * kernels::bytes_per_value(type_);
 }
 
 void KvCache::reserve_on_device() {

@@ -291,11 +291,10 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> se
         for (std::size_t a = 0; a < aux_layers.size(); ++a) {
             if (aux_layers[a] != i) continue;
             for (int r = 0; r < rows; ++r) {
-                std::memcpy(aux + numel(r, aux_width) + a * static_cast<std::size_t>(d), x.row_data(r),
-                            static_cast<std::size_t>(d) * sizeof(float));
+                std::memcpy(aux + numel(r, aux_width) + a * d, x.row_data(r), d * sizeof(float));
             }
         }
-        const auto at = static_cast<std::size_t>(i);
+        const std::size_t at = i;
         pass.run(layers[at], i, x, at + 1 < layers.size() ? &layers[at + 1].qkv : &lm_head);
     }
     kernels::rms_norm(exec, x, output_norm, shape.norm_eps, Rows<float>(hidden, rows, d));
@@ -312,8 +311,7 @@ void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& req
         if (gathered.size() < numel(rows, d)) gathered.resize(numel(rows, d));
         for (int r = 0; r < rows; ++r) {
             const int row = request.logit_rows[r];
-            std::memcpy(gathered.data() + numel(r, d), out.hidden.data() + numel(row, d),
-                        static_cast<std::size_t>(d) * sizeof(float));
+            std::memcpy(gathered.data() + numel(r, d), out.hidden.data() + numel(row, d), d * sizeof(float));
         }
         input = gathered.data();
     }
@@ -458,7 +456,7 @@ Result<std::uint64_t> Target::ask_trees(const TreesRequest& request, TreeStep& s
     Impl& impl = *impl_;
     const float* embeddings = embeddings_there();
     if (embeddings == nullptr) return failed("out of device memory for the target's embeddings");
-    const std::vector<int> ancestors(static_cast<std::size_t>(step.there().width),
+    const std::vector<int> ancestors(step.there().width,
                                      0);  // the device fills in the ancestors
     impl.batch.clear();
     for (std::size_t i = 0; i < request.caches.size(); ++i) {

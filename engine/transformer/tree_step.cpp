@@ -26,7 +26,7 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
         rows_ += plan.nodes;
         there_.width = std::max(there_.width, plan.levels + 1);
     }
-    const auto rows = static_cast<std::size_t>(rows_);
+    const std::size_t rows = rows_;
     if (!block_.resize_at_least(device, paths_at() + trees_.size() * path_cells()) ||
         !positions_.resize_at_least(device, rows) || !tail_sizes_.resize_at_least(device, rows) ||
         !tails_.resize_at_least(device, cells(rows_, there_.width)) || !place_sets(plans) ||
@@ -66,7 +66,7 @@ bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
         std::copy(plans[i].draft_uniforms.begin(), plans[i].draft_uniforms.end(),
                   table.begin() + static_cast<std::ptrdiff_t>(i * each));
     }
-    const std::size_t rows = static_cast<std::size_t>(rows_), drafts = cells(rows_, most_drafts_);
+    const std::size_t rows = rows_, drafts = cells(rows_, most_drafts_);
     if (!draft_uniforms_by_depth_.upload(*device_, table) || !drawn_rows_.resize_at_least(*device_, rows) ||
         !draft_nodes_.resize_at_least(*device_, rows) || !drafts_.resize_at_least(*device_, drafts) ||
         !children_.resize_at_least(*device_, drafts) || !draft_uniforms_.resize_at_least(*device_, drafts))
@@ -93,7 +93,7 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
                 known = seen.insert(seen.end(), {set, static_cast<std::int32_t>(ids.size())});
                 ids.insert(ids.end(), set->begin(), set->end());
             }
-            const std::size_t at = i * static_cast<std::size_t>(there_.width) + d;
+            const std::size_t at = i * there_.width + d;
             set_table_[at] = known->second;
             set_table_[table + at] = static_cast<std::int32_t>(set->size());
         }

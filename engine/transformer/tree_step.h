@@ -89,7 +89,7 @@ class TreeStep {
   private:
     std::span<const std::int32_t> part(int index, int array) const {
         const Tree& tree = trees_[index];
-        const auto from = numel(array, rows_) + static_cast<std::size_t>(tree.first_row);
+        const auto from = numel(array, rows_) + tree.first_row;
         return std::span(here_).subspan(from, tree.nodes);
     }
     bool place_sets(std::span<const TreePlan> plans);

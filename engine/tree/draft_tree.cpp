@@ -40,7 +40,7 @@ void DraftTree::reset(TokenId root, int nodes) {
 }
 
 int DraftTree::add(TokenId token, int parent, float logprob) {
-    const auto p = static_cast<std::size_t>(parent);
+    const std::size_t p = parent;
     tokens.push_back(token);
     parents.push_back(parent);
     depths.push_back(depths[p] + 1);

@@ -69,22 +69,21 @@ void BeamExpansion::extend(std::span<const TokenId> ids, std::span<const float> 
     const std::size_t first = pool_.size();
     proposing_row_.clear();
     for (std::size_t row = 0; row < beam_.size(); ++row) {
-        const std::size_t base = row * static_cast<std::size_t>(spec_.topk);
+        const std::size_t base = row * spec_.topk;
         const int count = std::min(counts[row], spec_.topk);
         for (int c = 0; c < count; ++c) {
-            const float logprob = clean_logprob(logprobs[base + static_cast<std::size_t>(c)]);
-            pool_.push_back({ids[base + static_cast<std::size_t>(c)], beam_[row].flat, -1, logprob,
-                             beam_[row].score + rank_score(logprob, c)});
+            const float logprob = clean_logprob(logprobs[base + c]);
+            pool_.push_back(
+                {ids[base + c], beam_[row].flat, -1, logprob, beam_[row].score + rank_score(logprob, c)});
             proposing_row_.push_back(static_cast<int>(row));
         }
     }
-    keep_best(first, static_cast<std::size_t>(spec_.topk));
+    keep_best(first, spec_.topk);
     beam_.clear();
     for (const int flat : order_) {
         Candidate& chosen = pool_[flat];
         chosen.row = static_cast<int>(beam_.size());
-        beam_.push_back(
-            {flat, proposing_row_[static_cast<std::size_t>(flat) - first], chosen.token, chosen.score});
+        beam_.push_back({flat, proposing_row_[flat - first], chosen.token, chosen.score});
     }
 }
 
@@ -116,7 +115,7 @@ void BeamExpansion::keep_chosen(std::span<const TokenId> ids, std::span<const fl
         if (node.parent >= 0 && parent < 0) continue;
         const int row = parent < 0 ? 0 : pool_[parent].row;
         if (rank >= counts[row]) continue;
-        const std::size_t at = numel(row, spec_.topk) + static_cast<std::size_t>(rank);
+        const std::size_t at = numel(row, spec_.topk) + rank;
         const float logprob = clean_logprob(logprobs[at]);
         const float above = parent < 0 ? 0.0f : pool_[parent].score;
         const int flat = candidates();
@@ -146,7 +145,7 @@ DraftTree BeamExpansion::rerank() {
 }
 
 void BeamExpansion::rerank(DraftTree& out) {
-    keep_best(0, static_cast<std::size_t>(std::max(spec_.nodes - 1, 0)));
+    keep_best(0, std::max(spec_.nodes - 1, 0));
     // In both orders parents precede their children.
     if (spec_.order == TreeOrder::eagle) std::sort(order_.begin(), order_.end());
     out.reset(root_, std::max(spec_.nodes, 1));

@@ -37,7 +37,7 @@ void keep_entries(const DraftDistribution& q, const DraftSampling& settings,
         sorted = count;
     };
     if (settings.top_k > 0 && static_cast<std::size_t>(settings.top_k) < order.size()) {
-        sort_up_to(static_cast<std::size_t>(settings.top_k));
+        sort_up_to(settings.top_k);
         order.resize(sorted);
     }
     if (settings.top_p >= 1.0) return;

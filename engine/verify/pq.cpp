@@ -36,7 +36,7 @@ class Residual {
     }
 
     double probability(TokenId token) const {
-        const auto i = static_cast<std::size_t>(token);
+        const std::size_t i = token;
         if (weights_.empty()) return static_cast<double>(target_probability(choice_, sampling_, logits_[i]));
         return sum_ > 0 ? static_cast<double>(weights_[i]) / sum_ : 0.0;
     }
@@ -153,10 +153,10 @@ class RemainingDraftProbs {
 
   private:
     std::size_t find_index(TokenId token) const {
-        if (q_.ids.empty()) return static_cast<std::size_t>(token);
+        if (q_.ids.empty()) return token;
         const auto found = std::find(q_.ids.begin(), q_.ids.end(), token);
         assert(found != q_.ids.end());
-        return static_cast<std::size_t>(found - q_.ids.begin());
+        return found - q_.ids.begin();
     }
 
     const DraftDistribution& q_;

@@ -14,8 +14,7 @@ void add_drawn_from(const DraftDistribution* q, kernels::RejectionNode& node, Re
         question.probs.push_back(0.0f);
         return;
     }
-    const auto some = static_cast<std::size_t>(
-        std::count_if(q->probs.begin(), q->probs.end(), [](float p) { return p > 0; }));
+    const std::size_t some = std::count_if(q->probs.begin(), q->probs.end(), [](float p) { return p > 0; });
     if (q->ids.empty() && 2 * some > q->probs.size()) {
         node.first_id = -1;
         node.support = static_cast<std::int32_t>(q->probs.size());

@@ -135,8 +135,7 @@ class TopKTopPFilter {
     }
     /// Best first; valid until the next call.
     std::span<TokenId> row(int r, const RowSampler& sampler) {
-        const std::span<TokenId> best(scratch_.best.data() + row_offset(r, width_),
-                                      static_cast<std::size_t>(width_));
+        const std::span<TokenId> best(scratch_.best.data() + row_offset(r, width_), width_);
         if (sampling_.top_p >= 1.0) return best;
         const double sum = limit_ == width_ ? sampler.total(best) : sampler.total();
         std::span<TokenId> found = best;
@@ -169,12 +168,12 @@ class TopKTopPFilter {
 void choose_sampled(kernels::Exec& exec, Rows<const float> logits, const Sampling& sampling,
                     std::span<const TokenPosition> places, TargetSampleScratch& scratch,
                     std::vector<TargetSample>& out) {
-    const auto rows = static_cast<std::size_t>(logits.rows);
+    const std::size_t rows = logits.rows;
     const int blocks = (logits.cols + kernels::exp_sums_block - 1) / kernels::exp_sums_block;
     const float inverse = inverse_temperature(sampling);
     std::vector<float>& tops = scratch.tops;
     tops.resize(rows);
-    scratch.sums.resize(rows * static_cast<std::size_t>(blocks));
+    scratch.sums.resize(rows * blocks);
     const Rows<float> by_block(scratch.sums.data(), logits.rows, blocks);
     kernels::exp_sums(exec, logits, inverse, tops, by_block);
     const auto make_sampler = [&](int r) {
@@ -204,14 +203,13 @@ void sample_greedy(kernels::Exec& exec, Rows<const float> logits, std::vector<Ta
     float log_norm[rows_at_once];
     for (int end = logits.rows; end > 0; end -= rows_at_once) {
         const int first = std::max(0, end - rows_at_once);
-        const auto count = static_cast<std::size_t>(end - first);
+        const std::size_t count = end - first;
         const Rows<const float> rows = logits.slice(first, end - first);
         kernels::argmax(exec, rows, std::span(best, count));
         kernels::logsumexp(exec, rows, std::span(log_norm, count));
         for (std::size_t i = 0; i < count; ++i) {
             const float logit = rows.row_data(static_cast<int>(i))[best[i]];
-            out[static_cast<std::size_t>(first) + i] = {best[i], std::exp(logit - log_norm[i]), log_norm[i],
-                                                        minus_infinity};
+            out[first + i] = {best[i], std::exp(logit - log_norm[i]), log_norm[i], minus_infinity};
         }
     }
 }

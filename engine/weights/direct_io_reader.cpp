@@ -37,9 +37,9 @@ std::size_t total_bytes(const DirectIoReader::Group& group) {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return -1;
         if (got == 0) break;
-        done += static_cast<std::size_t>(got);
+        done += got;
         // A partial block is the end of the file; reading on from an unaligned offset would fail.
-        if (static_cast<std::size_t>(got) % disk_block != 0) break;
+        if (got % disk_block != 0) break;
     }
     return static_cast<::ssize_t>(done);
 }
@@ -127,7 +127,7 @@ void DirectIoReader::release_buffers(Read& read) {
 }
 
 Status DirectIoReader::read(const File& file, std::span<const std::uint8_t> range, Read& out) {
-    const auto first = static_cast<std::size_t>(range.data() - file.mapped->bytes().data());
+    const std::size_t first = range.data() - file.mapped->bytes().data();
     const std::size_t before = first % disk_block;
     const std::size_t size = up(before + range.size(), disk_block);
     const Buffer buffer = acquire_buffer(size);
@@ -187,7 +187,7 @@ double cached_fraction(std::span<const DirectIoReader::Group> groups) {
     constexpr std::size_t wanted = 256;
     std::size_t bytes = 0;
     for (const DirectIoReader::Group& group : groups) bytes += total_bytes(group);
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t page = ::sysconf(_SC_PAGESIZE);
     const std::size_t step = std::max(page, bytes / wanted);
     std::size_t looked = 0, cached = 0, at = 0;
     for (const DirectIoReader::Group& group : groups) {

@@ -85,7 +85,7 @@ Result<kernels::Matrix> pack_stacked(kernels::Exec& exec, kernels::Precision pre
 Result<std::vector<float>> read_vector(const WeightSource& source, const std::string& name, int size,
                                        std::string_view reason) {
     DS_ASSIGN(const TensorInfo* info, require_tensor(source, name, {size}, reason));
-    std::vector<float> values(static_cast<std::size_t>(size));
+    std::vector<float> values(size);
     source.read_row(*info, 0, values.data());
     return values;
 }

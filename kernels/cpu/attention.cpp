@@ -101,8 +101,8 @@ class Call {
     void split_by_chunk(int threads) {
         const int count = static_cast<int>(queries_.size());
         const std::size_t per_query = partial_floats(max_chunks_);
-        const std::size_t per_head = per_query * static_cast<std::size_t>(count);
-        const auto heads = static_cast<std::size_t>(shape_.kv_heads);
+        const std::size_t per_head = per_query * count;
+        const std::size_t heads = shape_.kv_heads;
         std::byte* scratch =
             exec_.shared_scratch(per_head * heads * sizeof(float) + heads * sizeof(std::int32_t));
         auto* partials = reinterpret_cast<float*>(scratch);

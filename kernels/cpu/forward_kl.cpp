@@ -12,7 +12,7 @@ void forward_kl(Exec& exec, Rows<const float> teacher, Rows<const float> student
                 std::span<const float> weights, std::span<float> kl, Rows<float> gradient) {
     assert(teacher.rows == student.rows && teacher.cols == student.cols);
     assert(gradient.rows == student.rows && gradient.cols == student.cols);
-    const auto rows = static_cast<std::size_t>(student.rows);
+    const std::size_t rows = student.rows;
     assert(weights.size() == rows && kl.size() == rows);
     std::vector<float> sums(2 * rows);
     const std::span<float> teacher_sum = std::span(sums).first(rows);
@@ -24,7 +24,7 @@ void forward_kl(Exec& exec, Rows<const float> teacher, Rows<const float> student
     const std::int64_t operations = std::int64_t{student.rows} * student.cols * operations_per_value;
     split_range(exec, student.rows, operations, [&](int, int begin, int end) {
         for (int r = begin; r < end; ++r) {
-            const auto i = static_cast<std::size_t>(r);
+            const std::size_t i = r;
             kl[i] = kernels.forward_kl(teacher.row_data(r), teacher_sum[i], student.row_data(r),
                                        student_sum[i], student.cols, weights[i], gradient.row_data(r));
         }

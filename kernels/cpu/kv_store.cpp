@@ -11,9 +11,8 @@ namespace draftscope::kernels {
 namespace {
 
 std::size_t key_at(int width, int slot, int d) {
-    const auto block = static_cast<std::size_t>(slot / key_lanes);
-    return (block * static_cast<std::size_t>(width) + static_cast<std::size_t>(d)) * key_lanes +
-           static_cast<std::size_t>(slot % key_lanes);
+    const std::size_t block = slot / key_lanes;
+    return (block * width + d) * key_lanes + slot % key_lanes;
 }
 
 template <typename T>

@@ -36,11 +36,10 @@ class LogitsChunks {
           activations_(kernels_, weights.precision(), x),
           blocks_(ceil_div(weights.n(), lanes)),
           streamed_(exceeds_l2(block_bytes(packing_.precision, weights.k()) *
-                               static_cast<std::size_t>(ceil_div(blocks_, exec.threads())))) {
+                               (ceil_div(blocks_, exec.threads())))) {
         work_.weights = weights.data();
         work_.scales = reinterpret_cast<const std::uint16_t*>(
-            weights.data() +
-            static_cast<std::size_t>(blocks_) * block_bytes(packing_.precision, weights.k()));
+            weights.data() + blocks_ * block_bytes(packing_.precision, weights.k()));
         work_.n = weights.n();
         work_.k = weights.k();
         work_.rows = x.rows;
@@ -104,7 +103,7 @@ class LogitsChunks {
 
   private:
     MatmulWork rows_from(MatmulWork part, int first) const {
-        const auto skipped = static_cast<std::size_t>(first);
+        const std::size_t skipped = first;
         part.weights += skipped * block_bytes(packing_.precision, part.k);
         part.scales += skipped * scale_bytes(packing_, part.k) / sizeof(std::uint16_t);
         part.n -= first * lanes;
@@ -147,10 +146,10 @@ void matmul_topk(Exec& exec, const Matrix& weights, Rows<const float> x, int sup
     out.k = k;
     out.parts = ceil_div(support, segment);
     out.lists = std::min(exec.threads(), out.parts);
-    const auto rows = static_cast<std::size_t>(x.rows);
+    const std::size_t rows = x.rows;
     const std::size_t row_keys = numel(out.lists, k);
     out.keys.assign(rows * row_keys, std::uint64_t{0});
-    out.sums.resize(rows * static_cast<std::size_t>(out.parts));
+    out.sums.resize(rows * out.parts);
     if (x.rows == 0) return;
     LogitsChunks product(exec, weights, x, bias);
     product.prepare(exec.shared_scratch(product.shared_bytes()));
@@ -160,7 +159,7 @@ void matmul_topk(Exec& exec, const Matrix& weights, Rows<const float> x, int sup
         if (!shares.any_left()) return;
         // Each thread builds its lists in its own memory: sharing a cache line with another thread slows
         // writes.
-        const std::size_t own_keys = rows * static_cast<std::size_t>(k);
+        const std::size_t own_keys = rows * k;
         std::byte* scratch = exec.scratch(thread, product.own_bytes() + rows * segment * sizeof(float) +
                                                       aligned(own_keys * sizeof(std::uint64_t)));
         const MatmulWork own = product.own(scratch);
@@ -175,16 +174,15 @@ void matmul_topk(Exec& exec, const Matrix& weights, Rows<const float> x, int sup
                 for (std::size_t r = 0; r < rows; ++r) {
                     const float* row = y + r * segment;
                     const SumPart part = sum_part(kernels, row, count);
-                    out.sums[r * static_cast<std::size_t>(out.parts) + static_cast<std::size_t>(s)] = {
-                        part.top, part.sum};
-                    BestKeys best{lists + r * static_cast<std::size_t>(k), k, std::min(k, seen)};
+                    out.sums[r * out.parts + s] = {part.top, part.sum};
+                    BestKeys best{lists + r * k, k, std::min(k, seen)};
                     best.add(kernels, row, first, count, rising);
                 }
                 seen += count;
             }
         });
         for (std::size_t r = 0; r < rows; ++r)
-            std::copy_n(lists + r * static_cast<std::size_t>(k), k,
+            std::copy_n(lists + r * k, k,
                         out.keys.data() + r * row_keys + static_cast<std::size_t>(thread * k));
     });
 }
@@ -192,7 +190,7 @@ void matmul_topk(Exec& exec, const Matrix& weights, Rows<const float> x, int sup
 void finish_logsumexp(const PartialTopK& partials, std::span<float> out) {
     const FlushDenormals mode;
     for (std::size_t r = 0; r < out.size(); ++r) {
-        const auto* sums = partials.sums.data() + r * static_cast<std::size_t>(partials.parts);
+        const auto* sums = partials.sums.data() + r * partials.parts;
         out[r] = join_sums(partials.parts, [&](int s) { return SumPart{sums[s].first, sums[s].second}; });
     }
 }
@@ -217,28 +215,24 @@ class SurvivorLists {
   public:
     SurvivorLists(int threads, int rows, int room)
         : threads_(threads),
-          rows_(static_cast<std::size_t>(rows)),
-          room_(aligned(static_cast<std::size_t>(room + SetScratch::slack) * sizeof(float)) / sizeof(float)),
+          rows_(rows),
+          room_(aligned((room + SetScratch::slack) * sizeof(float)) / sizeof(float)),
           counts_(aligned(rows_ * sizeof(int)) / sizeof(int)) {}
     std::size_t bytes() const {
-        return static_cast<std::size_t>(threads_) *
-               (rows_ * room_ * (sizeof(float) + sizeof(std::int32_t)) + counts_ * sizeof(int));
+        return threads_ * (rows_ * room_ * (sizeof(float) + sizeof(std::int32_t)) + counts_ * sizeof(int));
     }
     void place(std::byte* at) {
         values_ = reinterpret_cast<float*>(at);
-        index_ =
-            reinterpret_cast<std::int32_t*>(values_ + static_cast<std::size_t>(threads_) * rows_ * room_);
-        count_ = reinterpret_cast<int*>(index_ + static_cast<std::size_t>(threads_) * rows_ * room_);
+        index_ = reinterpret_cast<std::int32_t*>(values_ + threads_ * rows_ * room_);
+        count_ = reinterpret_cast<int*>(index_ + threads_ * rows_ * room_);
         std::fill_n(count_, numel(threads_, counts_), 0);
     }
     Survivors of(int thread, int row) const {
-        const std::size_t list = numel(thread, rows_) + static_cast<std::size_t>(row);
+        const std::size_t list = numel(thread, rows_) + row;
         return {values_ + list * room_, index_ + list * room_};
     }
     /// On a cache line that no other thread writes.
-    int& count(int thread, int row) const {
-        return count_[numel(thread, counts_) + static_cast<std::size_t>(row)];
-    }
+    int& count(int thread, int row) const { return count_[numel(thread, counts_) + row]; }
     /// Capacity of a list; a few more entries may be written.
     int room() const { return static_cast<int>(room_) - SetScratch::slack; }
     int threads() const { return threads_; }
@@ -322,7 +316,7 @@ void keep_best(Exec& exec, const Matrix& weights, Rows<const float> x, int k, in
     SurvivorLists lists(std::min(exec.threads(), segments), rows, 2 * k + 2 * segment);
     // Every thread computes the bounds of a few rows itself, which is cheaper than a barrier.
     const bool meet = rows > max_rows_quantised_per_thread;
-    const std::size_t row_bounds = aligned(static_cast<std::size_t>(rows) * sizeof(float));
+    const std::size_t row_bounds = aligned(rows * sizeof(float));
     const std::size_t samples_bytes = static_cast<std::size_t>(rows) * bound_samples * sizeof(float);
     std::byte* shared =
         exec.shared_scratch(product.shared_bytes() + lists.bytes() + row_bounds + (meet ? samples_bytes : 0));

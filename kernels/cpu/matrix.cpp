@@ -24,8 +24,8 @@ struct RowAddress {
 
 RowAddress locate_row(std::byte* data, Packing packing, int n, int k, int row) {
     const Precision precision = packing.precision;
-    const std::size_t block = static_cast<std::size_t>(row / lanes);
-    const std::size_t blocks = static_cast<std::size_t>(ceil_div(n, lanes));
+    const std::size_t block = row / lanes;
+    const std::size_t blocks = ceil_div(n, lanes);
     std::byte* scales = data + blocks * block_bytes(precision, k) + block * scale_bytes(packing, k);
     return {data + block * block_bytes(precision, k), reinterpret_cast<std::uint16_t*>(scales), row % lanes};
 }
@@ -33,8 +33,7 @@ RowAddress locate_row(std::byte* data, Packing packing, int n, int k, int row) {
 /// Position of input `i` of lane `lane` in a block, in elements.
 std::size_t element(Precision precision, int i, int lane) {
     const int group = precision == Precision::f32 ? 1 : precision == Precision::bf16 ? 2 : 4;
-    return (numel(i / group, lanes) + static_cast<std::size_t>(lane)) * static_cast<std::size_t>(group) +
-           static_cast<std::size_t>(i % group);
+    return (numel(i / group, lanes) + lane) * group + i % group;
 }
 
 void write_int8_row(const RowAddress& place, std::span<const float> values) {
@@ -64,9 +63,8 @@ struct NibbleAddress {
     int shift;
 };
 NibbleAddress nibble(int i, int lane) {
-    const auto group = static_cast<std::size_t>(i / 8);
-    return {(group * lanes + static_cast<std::size_t>(lane)) * 4 + static_cast<std::size_t>(i % 4),
-            i % 8 < 4 ? 0 : 4};
+    const std::size_t group = i / 8;
+    return {(group * lanes + lane) * 4 + i % 4, i % 8 < 4 ? 0 : 4};
 }
 
 /// Stores `row` and its scales, with inputs padded with zeros.
@@ -117,10 +115,7 @@ bool is_symmetric(const Int4Row& row) {
 /// Memory for one row in four bits.
 class Int4Buffer {
   public:
-    explicit Int4Buffer(int k)
-        : q_(static_cast<std::size_t>(k)),
-          scales_(static_cast<std::size_t>(ceil_div(k, int4_block))),
-          minimums_(scales_.size()) {}
+    explicit Int4Buffer(int k) : q_(k), scales_(ceil_div(k, int4_block)), minimums_(scales_.size()) {}
     Int4Row row() { return {q_, scales_, minimums_}; }
 
   private:
@@ -190,8 +185,7 @@ Matrix MatrixAccess::allocate(Packing packing, int n, int k) {
     matrix.n_ = n;
     matrix.k_ = k;
     matrix.packing_ = packing;
-    matrix.bytes_ = static_cast<std::size_t>(ceil_div(n, lanes)) *
-                    (block_bytes(packing.precision, k) + scale_bytes(packing, k));
+    matrix.bytes_ = ceil_div(n, lanes) * (block_bytes(packing.precision, k) + scale_bytes(packing, k));
     matrix.data_.reset(allocate_weights(matrix.bytes_ + tile_bytes));
     std::memset(matrix.data_.get() + matrix.bytes_, 0, tile_bytes);
     return matrix;
@@ -236,8 +230,7 @@ void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to
     for (std::size_t g = 0; g < groups; ++g) out[g * lanes] = in[g * lanes];
     const std::size_t scales = scale_bytes(from.packing_, from.k_) / (lanes * sizeof(std::uint16_t));
     for (std::size_t b = 0; b < scales; ++b)
-        target.scales[b * lanes + static_cast<std::size_t>(target.lane)] =
-            source.scales[b * lanes + static_cast<std::size_t>(source.lane)];
+        target.scales[b * lanes + target.lane] = source.scales[b * lanes + source.lane];
 }
 
 Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource source) {
@@ -257,7 +250,7 @@ bool fill_int4(Exec& exec, Matrix& matrix, RowSource source, Int4Source stored) 
     const bool symmetric = matrix.packing().symmetric;
     std::atomic<bool> fits{true};
     for_each_row(exec, n, [&](int first, int last) {
-        std::vector<float> values(static_cast<std::size_t>(k));
+        std::vector<float> values(k);
         Int4Buffer buffer(k);
         for (int r = first; r < last && fits.load(std::memory_order_relaxed); ++r) {
             if (r >= n || !stored(r, buffer.row())) {
@@ -289,7 +282,7 @@ Matrix Matrix::gather_rows(Exec& exec, std::span<const TokenId> ids) const {
     if (on_device()) return DeviceMatrixAccess::gather_rows(*this, ids);
     const int n = static_cast<int>(ids.size());
     Matrix matrix = MatrixAccess::allocate(packing_, n, k_);
-    const std::vector<float> zeros(static_cast<std::size_t>(k_), 0.0f);
+    const std::vector<float> zeros(k_, 0.0f);
     for_each_row(exec, n, [&](int first, int last) {
         for (int r = first; r < last; ++r) {
             if (r < n) {

@@ -23,7 +23,7 @@ RopeTable make_rope_table(int head_dim, float theta, int positions, std::span<co
         double frequency = std::pow(static_cast<double>(theta), -2.0 * j / head_dim);
         if (!divisors.empty()) frequency /= static_cast<double>(divisors[j]);
         for (int p = 0; p < positions; ++p) {
-            const std::size_t at = numel(p, half) + static_cast<std::size_t>(j);
+            const std::size_t at = numel(p, half) + j;
             table.cos[at] = static_cast<float>(std::cos(p * frequency));
             table.sin[at] = static_cast<float>(std::sin(p * frequency));
         }

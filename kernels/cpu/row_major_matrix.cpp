@@ -17,7 +17,7 @@ namespace {
 /// Address of block `block` of a packed matrix of `n` rows.
 struct BlockAddress {
     BlockAddress(const std::byte* data, Packing packing, int n, int k, int block) {
-        const auto b = static_cast<std::size_t>(block);
+        const std::size_t b = block;
         const std::size_t size = block_bytes(packing.precision, k);
         values = reinterpret_cast<const std::uint32_t*>(data + b * size);
         scales = reinterpret_cast<const std::uint16_t*>(data + row_offset(ceil_div(n, lanes), size) +
@@ -57,9 +57,8 @@ void RowMajorMatrix::Free::operator()(std::byte* p) const {
 
 void MatrixAccess::set_rows(Matrix& matrix, int n) {
     matrix.n_ = n;
-    matrix.bytes_ =
-        static_cast<std::size_t>(ceil_div(n, lanes)) *
-        (block_bytes(matrix.packing_.precision, matrix.k_) + scale_bytes(matrix.packing_, matrix.k_));
+    matrix.bytes_ = ceil_div(n, lanes) * (block_bytes(matrix.packing_.precision, matrix.k_) +
+                                          scale_bytes(matrix.packing_, matrix.k_));
 }
 
 RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
@@ -72,17 +71,17 @@ RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
         // A device matrix is already row-major.
         store.device_ = &matrix.device();
         store.on_device_ = matrix.device_matrix();
-        store.row_bytes_ = static_cast<std::size_t>(store.on_device_.stride) * sizeof(half_t);
+        store.row_bytes_ = store.on_device_.stride * sizeof(half_t);
         return store;
     }
     store.row_bytes_ = shape.bytes();
-    store.data_.reset(allocate_weights(store.row_bytes_ * static_cast<std::size_t>(store.n_)));
+    store.data_.reset(allocate_weights(store.row_bytes_ * store.n_));
     split_range(
         exec, ceil_div(store.n_, lanes), std::int64_t{store.n_} * store.k_, [&](int, int begin, int end) {
             for (int row = begin * lanes; row < std::min(end * lanes, store.n_); ++row) {
                 const BlockAddress from(matrix.data(), store.packing_, store.n_, store.k_, row / lanes);
                 std::byte* to = store.data_.get() + row_offset(row, store.row_bytes_);
-                const auto lane = static_cast<std::size_t>(row % lanes);
+                const std::size_t lane = row % lanes;
                 for (std::size_t g = 0; g < shape.groups; ++g)
                     std::memcpy(to + 4 * g, &from.values[g * lanes + lane], 4);
                 to += 4 * shape.groups;

@@ -76,7 +76,7 @@ void topk_per_set(Exec& exec, Rows<const float> x, const TokenSetUnion& sets, in
     const int n = sets.row_set_size(), kept = std::min(k, n), parts = ceil_div(n, segment);
     const auto width = static_cast<std::size_t>(n);
     const std::size_t keys_bytes = std::max(width, static_cast<std::size_t>(k)) * sizeof(std::uint64_t);
-    const std::size_t parts_bytes = static_cast<std::size_t>(parts) * sizeof(SumPart);
+    const std::size_t parts_bytes = parts * sizeof(SumPart);
     // One comparison per column, one exponential per column of a row's own.
     const std::int64_t operations = std::int64_t{x.rows} * (x.cols + 24 * std::int64_t{n});
     split_range(exec, x.rows, operations, [&](int thread, int begin, int end) {

@@ -17,8 +17,8 @@ void topk_by_heaps(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> id
     const RowKernels& kernels = row_kernels(exec);
     const int segments = ceil_div(x.cols, segment);
     const std::size_t per_row = numel(segments, k);
-    auto* heaps = reinterpret_cast<std::uint64_t*>(
-        exec.shared_scratch(per_row * static_cast<std::size_t>(x.rows) * sizeof(std::uint64_t)));
+    auto* heaps =
+        reinterpret_cast<std::uint64_t*>(exec.shared_scratch(per_row * x.rows * sizeof(std::uint64_t)));
     constexpr std::int64_t operations_per_value = 4;
     const std::int64_t operations = std::int64_t{x.rows} * x.cols * operations_per_value;
     split_range(exec, x.rows * segments, operations, [&](int, int begin, int end) {
@@ -173,8 +173,7 @@ void topk(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids, Rows<f
     if (k <= max_heap) return topk_by_heaps(exec, x, k, ids, values);
     const RowKernels& kernels = row_kernels(exec);
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
-        auto* keys = reinterpret_cast<std::uint64_t*>(
-            exec.scratch(thread, static_cast<std::size_t>(x.cols) * sizeof(std::uint64_t)));
+        auto* keys = reinterpret_cast<std::uint64_t*>(exec.scratch(thread, x.cols * sizeof(std::uint64_t)));
         for (int r = begin; r < end; ++r) {
             const int found = keys_by_sample(kernels, x.row_data(r), x.cols, k, keys);
             std::nth_element(keys, keys + k - 1, keys + found, std::greater<>{});
@@ -187,7 +186,7 @@ void topk_set(Exec& exec, Rows<const float> x, int k, Rows<std::int32_t> ids) {
     assert(k > 0 && k <= x.cols && ids.rows == x.rows && ids.cols == k);
     const RowKernels& kernels = row_kernels(exec);
     split_range(exec, x.rows, std::int64_t{x.rows} * x.cols, [&](int thread, int begin, int end) {
-        const auto room = static_cast<std::size_t>(std::max(x.cols, bound_samples) + SetScratch::slack);
+        const std::size_t room = std::max(x.cols, bound_samples) + SetScratch::slack;
         std::byte* scratch = exec.scratch(thread, room * (sizeof(float) + sizeof(std::int32_t)));
         const SetScratch own{reinterpret_cast<float*>(scratch),
                              reinterpret_cast<std::int32_t*>(scratch + room * sizeof(float))};

@@ -231,7 +231,7 @@ CuptiProbe CounterLibrary::open(std::span<const char* const> names, std::size_t 
         return found;
     }
     auto chip = DS_PARAMS(CUpti_Device_GetChipName_Params);
-    chip.deviceIndex = static_cast<std::size_t>(device);
+    chip.deviceIndex = device;
     if (const int code = entries_.chip_name(&chip); code != CUPTI_SUCCESS)
         return refused(code, "reading the chip's name");
     if (const int code = schedule(chip.pChipName); code != 0) return refused(code, "choosing counters");

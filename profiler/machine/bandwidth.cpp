@@ -117,7 +117,7 @@ ProbedRate measure_rates(int threads, std::size_t words_each, double bytes_each,
     struct alignas(64) Span {
         TimeNs begin, end;
     };
-    std::vector<Span> spans(static_cast<std::size_t>(threads));
+    std::vector<Span> spans(threads);
     std::barrier<> line(threads + 1), readers(threads);
     std::atomic<std::uint64_t> sink{0};
     std::atomic<bool> failed{false}, done{false};
@@ -159,8 +159,7 @@ ProbedRate measure_rates(int threads, std::size_t words_each, double bytes_each,
 }
 
 std::size_t words_of_share(int threads, int megabytes) {
-    return static_cast<std::size_t>(std::max(1, megabytes)) * 1024 * 1024 / sizeof(std::uint64_t) /
-           static_cast<std::size_t>(threads);
+    return static_cast<std::size_t>(std::max(1, megabytes)) * 1024 * 1024 / sizeof(std::uint64_t) / threads;
 }
 std::size_t between_share(int threads, int megabytes) {
     return megabytes <= 0 ? 0 : words_of_share(threads, megabytes);

@@ -17,7 +17,7 @@ constexpr double large_difference = 0.05;
 
 std::size_t verify_phase_index() {
     static const auto found = std::ranges::find(phase_rows, std::string_view("verify"), &PhaseRow::name);
-    return static_cast<std::size_t>(found->id);
+    return found->id;
 }
 
 VerifyShape verify_shape(const Snapshot& snapshot, const StepEntry& step) {

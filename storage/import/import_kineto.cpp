@@ -24,7 +24,7 @@ Result<std::string> read_text(const std::string& path) {
         const std::size_t size = text.size();
         text.resize(size + piece);
         count = gzread(file, text.data() + size, static_cast<unsigned>(piece));
-        text.resize(size + static_cast<std::size_t>(std::max(count, 0)));
+        text.resize(size + (std::max(count, 0)));
     } while (count > 0);
     const bool whole = gzclose(file) == Z_OK && count == 0;
     if (!whole) return bad_input("{}: the compressed data is damaged or incomplete", path);

@@ -103,7 +103,7 @@ TimelineFormat detect_timeline_format(const std::string& path) {
     std::array<char, 4096> bytes{};
     const int count = gzread(file, bytes.data(), static_cast<unsigned>(bytes.size()));
     gzclose(file);
-    const std::string_view head(bytes.data(), static_cast<std::size_t>(std::max(count, 0)));
+    const std::string_view head(bytes.data(), std::max(count, 0));
     // Captures are SQLite files, too; byte 68 holds their application id.
     if (head.starts_with(std::string_view("SQLite format 3\0", 16)))
         return head.size() > 72 && head.substr(68, 4) == "DSCP" ? TimelineFormat::none : TimelineFormat::nsys;

@@ -150,7 +150,7 @@ void CoverageIndex::add(Counts& counts, std::optional<int> rank, bool covered) {
     if (covered) ++counts.covered;
     if (!rank || *rank < 0) return;
     ++counts.ranked;
-    const auto at = static_cast<std::size_t>(*rank);
+    const std::size_t at = *rank;
     if (at >= counts.by_rank.size()) {
         counts.by_rank.resize(at + 1, 0);
         counts.missed_by_rank.resize(at + 1, 0);

@@ -249,7 +249,7 @@ float separation(const Contour& above, const Contour& next) {
 void merge(Contour& into, const Contour& next, float shift) {
     if (into.top.empty()) into.depth = next.depth;
     for (std::size_t i = 0; i < next.top.size(); ++i) {
-        const auto at = static_cast<std::size_t>(next.depth + static_cast<int>(i) - into.depth);
+        const std::size_t at = next.depth + static_cast<int>(i) - into.depth;
         if (at >= into.top.size()) {
             into.top.push_back(next.top[i] + shift);
             into.bottom.push_back(next.bottom[i] + shift);
@@ -318,7 +318,7 @@ std::vector<float> layout_growing_tree(const std::vector<TreeBox>& boxes) {
         std::vector<std::size_t> next;
         for (const std::size_t i : level) {
             const TreeBox& box = boxes[i];
-            const auto depth = static_cast<std::size_t>(box.depth);
+            const std::size_t depth = box.depth;
             if (free_from.size() <= depth) free_from.resize(depth + 1, 0);
             const float parent_y = box.parent < 0 ? 0 : y[box.parent];
             y[i] = std::max(free_from[depth] + box.rows / 2, parent_y);

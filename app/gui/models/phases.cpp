@@ -195,7 +195,7 @@ PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t f
     first = std::min(first, last);
     out.first_step = first;
     out.last_step = last;
-    const auto room = static_cast<std::size_t>(std::max(max_bars, 1));
+    const std::size_t room = std::max(max_bars, 1);
     out.steps_per_bar = static_cast<int>(std::max<std::size_t>((last - first + room - 1) / room, 1));
     PhaseBar bar;
     const auto flush = [&] {

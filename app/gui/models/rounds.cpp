@@ -30,8 +30,7 @@ void set_dominant(RoundCell& cell, const StepPhases& phases) {
 std::size_t RoundsModel::find_cell(std::size_t round_index) const {
     const auto cell = std::lower_bound(cells.begin(), cells.end(), round_index,
                                        [](const RoundCell& c, std::size_t index) { return c.index < index; });
-    return cell == cells.end() || cell->index != round_index ? cells.size()
-                                                             : static_cast<std::size_t>(cell - cells.begin());
+    return cell == cells.end() || cell->index != round_index ? cells.size() : cell - cells.begin();
 }
 
 void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {

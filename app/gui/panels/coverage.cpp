@@ -27,13 +27,13 @@ constexpr std::uint32_t category_rgb[] = {0x0072B2, 0xE69F00, 0x009E73, 0xCC79A7
                                           0x56B4E9, 0xD55E00, 0xF0E442};
 
 int format_rank(double value, char* buffer, int size, void*) {
-    if (value >= 1000) return std::snprintf(buffer, static_cast<std::size_t>(size), "%gk", value / 1000);
-    return std::snprintf(buffer, static_cast<std::size_t>(size), "%g", value);
+    if (value >= 1000) return std::snprintf(buffer, size, "%gk", value / 1000);
+    return std::snprintf(buffer, size, "%g", value);
 }
 
 /// Leaves ticks above 100 % unlabelled: that space is for marks.
 int format_percent(double value, char* buffer, int size, void*) {
-    if (value < 100.01) return std::snprintf(buffer, static_cast<std::size_t>(size), "%g", value);
+    if (value < 100.01) return std::snprintf(buffer, size, "%g", value);
     *buffer = 0;
     return 0;
 }

@@ -126,8 +126,7 @@ void draw_log(PanelContext& c) {
     if (panel_state.shown.empty()) draw_empty_text(c.style, "No messages.");
     const float top = ImGui::GetScrollY(), bottom = top + ImGui::GetWindowHeight();
     const auto first = std::upper_bound(panel_state.bottoms.begin(), panel_state.bottoms.end(), top);
-    for (auto i = static_cast<std::size_t>(first - panel_state.bottoms.begin()); i < panel_state.shown.size();
-         ++i) {
+    for (std::size_t i = first - panel_state.bottoms.begin(); i < panel_state.shown.size(); ++i) {
         const float y = i == 0 ? 0 : panel_state.bottoms[i - 1];
         if (y > bottom) break;
         draw_line(c, *panel_state.shown[i], panel_state.start, panel_state.width, y);

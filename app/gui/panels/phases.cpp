@@ -325,7 +325,7 @@ void draw_phases(PanelContext& context) {
 
     const float width = ImGui::GetContentRegionAvail().x;
     const int room = std::max(static_cast<int>(width - 3.2f * style.em) / 6, 8);
-    const StepWindow window = shown_steps(context, static_cast<std::size_t>(room));
+    const StepWindow window = shown_steps(context, room);
     const std::size_t all_steps = context.snapshot.steps.size();
     const std::uint64_t bars_key =
         run_key * 1000003u + window.first * 8191u + window.last * 31u + static_cast<std::uint64_t>(room);

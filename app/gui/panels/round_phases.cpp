@@ -34,7 +34,7 @@ float line_height(const Style& style) {
 std::vector<Line> make_lines(const RoundPhasesState& panel_state, const PhaseBar& bar, std::size_t room) {
     std::vector<Line> lines;
     for (const PhaseRow& phase : phase_rows) {
-        const auto id = static_cast<std::size_t>(phase.id);
+        const std::size_t id = phase.id;
         if (bar.part_ns[id] > 0) lines.push_back({phase.id, bar.part_ns[id], panel_state.median_ns[id]});
     }
     while (lines.size() > room)

@@ -163,14 +163,13 @@ void draw_strip(PanelContext& c, RoundsState& panel_state, const Strip& wanted, 
     if (valid && over)
         ImGui::SetTooltip(
             "%s", on_flight ? describe_in_flight(*panel_state.in_flight, *c.snapshot.in_flight).c_str()
-                            : describe_round(panel_state.cell(static_cast<std::size_t>(under))).c_str());
+                            : describe_round(panel_state.cell(under)).c_str());
     if (valid && held) {
         panel_state.shown = static_cast<std::size_t>(under);
         if (on_flight)
             c.ui.select_in_flight();
         else
-            c.ui.select_round(panel_state.cell(static_cast<std::size_t>(under)).index,
-                              c.snapshot.rounds.size());
+            c.ui.select_round(panel_state.cell(under).index, c.snapshot.rounds.size());
     }
     if (ImGui::IsItemFocused()) {
         if (ImGui::IsKeyPressed(ImGuiKey_LeftArrow)) step_selection(c.snapshot, c.ui, -1);

@@ -12,7 +12,7 @@ namespace draftscope {
 inline Image read_gl_pixels(int width, int height) {
     Image image{width, height, {}};
     const std::size_t row = static_cast<std::size_t>(width) * 3;
-    std::vector<std::uint8_t> flipped(row * static_cast<std::size_t>(height));
+    std::vector<std::uint8_t> flipped(row * height);
     glPixelStorei(GL_PACK_ALIGNMENT, 1);
     glReadPixels(0, 0, width, height, GL_RGB, GL_UNSIGNED_BYTE, flipped.data());
     for (int y = height; y-- > 0;) {

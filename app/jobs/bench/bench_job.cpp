@@ -57,7 +57,7 @@ class Bench {
                 for (int i = 0; i < methods && !report_.cancelled; ++i) {
                     const int m = (r + b) % 2 == 0 ? i : methods - 1 - i;
                     report_progress(static_cast<double>(done++) / turns, r, b, blocks, m);
-                    DS_TRY(run_block(r, b, static_cast<std::size_t>(m)));
+                    DS_TRY(run_block(r, b, m));
                 }
                 discard_unfinished(r, b);
             }
@@ -132,8 +132,7 @@ class Bench {
         for (std::size_t c = 0; c < conversations.size(); ++c) {
             first_prompt_.push_back(report_.samples.prompts.size());
             for (std::size_t t = 0; t < conversations[c].turns.size(); ++t)
-                report_.samples.prompts.push_back(
-                    {conversations[c].category, c, c / static_cast<std::size_t>(config_.block)});
+                report_.samples.prompts.push_back({conversations[c].category, c, c / config_.block});
         }
         first_prompt_.push_back(report_.samples.prompts.size());
         tokens_.resize(report_.samples.prompts.size());
@@ -190,7 +189,7 @@ class Bench {
         for (const DrivenPrompt& prompt : driven_prompts(*snapshot, row.id)) {
             const PromptRow* about = snapshot->prompt(prompt.prompt_id);
             if (about == nullptr) continue;
-            const std::size_t place = first + static_cast<std::size_t>(about->ordinal);
+            const std::size_t place = first + about->ordinal;
             auto& samples = report_.samples.methods[m];
             samples.units[repetition][place] = prompt.unit;
             samples.verify[repetition][place] = std::move(verified[prompt.prompt_id]);
@@ -222,7 +221,7 @@ class Bench {
     void record_finished(const RunReport& done, int repetition, std::size_t first, std::size_t m) {
         for (const PromptReport& prompt : done.prompts) {
             if (prompt.outcome.finish == Finish::cancelled) continue;
-            const std::size_t place = first + static_cast<std::size_t>(prompt.ordinal);
+            const std::size_t place = first + prompt.ordinal;
             finished_[m][place] = true;
             if (repetition > 0) continue;
             auto& known = tokens_[place];
@@ -241,8 +240,8 @@ class Bench {
 
     /// Removes the samples of conversations that some methods did not finish, because the texts would differ.
     void discard_unfinished(int repetition, int block) {
-        const auto first = static_cast<std::size_t>(block * config_.block);
-        const auto end = std::min(first + static_cast<std::size_t>(config_.block), first_prompt_.size() - 1);
+        const std::size_t first = block * config_.block;
+        const auto end = std::min(first + config_.block, first_prompt_.size() - 1);
         for (std::size_t c = first; c < end; ++c) {
             const bool whole = !report_.cancelled || finished_by_all(c);
             if (whole && repetition == 0) ++report_.finished_conversations;

@@ -107,7 +107,7 @@ class Bench {
         std::vector<float> middle(numel(rows, rank));
         const Rows<float> out(y.data(), rows, v);
         const auto pick = [](std::vector<Matrix>& all, int call) -> Matrix& {
-            return all[static_cast<std::size_t>(call) % all.size()];
+            return all[call % all.size()];
         };
         std::vector<Matrix> full = copies(precision, v, d);
         measure("head", name, rows, static_cast<double>(full[0].bytes()),
@@ -141,14 +141,14 @@ class Bench {
     void measure_layer(Precision precision, int rows) {
         const int d = options_.hidden, ffn = (8 * d / 3 + 31) / 32 * 32;
         const std::string_view name = kernels::to_text(precision);
-        const auto m = static_cast<std::size_t>(rows);
-        const std::vector<float> x = normal(m * static_cast<std::size_t>(std::max(d, ffn)), 2);
-        const std::vector<float> norm = normal(static_cast<std::size_t>(d), 3);
-        std::vector<float> y(m * static_cast<std::size_t>(2 * ffn)), sum(m * static_cast<std::size_t>(d));
+        const std::size_t m = rows;
+        const std::vector<float> x = normal(m * (std::max(d, ffn)), 2);
+        const std::vector<float> norm = normal(d, 3);
+        std::vector<float> y(m * (2 * ffn)), sum(m * d);
         const auto timed = [&](const std::string& op, int n, int k, auto expect, auto call) {
             const std::vector<Matrix> all = copies(precision, n, k);
             measure(op, name, rows, static_cast<double>(all[0].bytes()), [&](int number) {
-                const auto at = static_cast<std::size_t>(number);
+                const std::size_t at = number;
                 expect(all[(at + 1) % all.size()]);
                 call(all[at % all.size()], Rows<const float>(x.data(), rows, k),
                      Rows<float>(y.data(), rows, n));
@@ -178,8 +178,7 @@ class Bench {
         constexpr int positions = 512, head_dim = 64, layers = 8;
         const int heads = std::max(1, options_.hidden / head_dim), width = heads * head_dim;
         const std::size_t cells = numel(positions, width);
-        const std::vector<float> keys = normal(cells, 4),
-                                 q = normal(static_cast<std::size_t>(rows * width), 5);
+        const std::vector<float> keys = normal(cells, 4), q = normal(rows * width, 5);
         std::vector<std::byte> stored_keys(kernels::key_bytes(type, width, positions)),
             stored_values(cells * bytes_per_value(type));
         for (int p = 0; p < positions; ++p) {
@@ -193,11 +192,11 @@ class Bench {
             kept.push_back(stored_values);
         }
         std::vector<float> out(q.size());
-        std::vector<kernels::AttentionQuery> queries(static_cast<std::size_t>(rows));
+        std::vector<kernels::AttentionQuery> queries(rows);
         measure(fmt::format("attention of {} heads over {}", heads, positions),
                 type == kernels::KvType::f32 ? "f32" : "f16", rows,
                 static_cast<double>(stored_keys.size() + stored_values.size()), [&](int call) {
-                    const auto at = static_cast<std::size_t>(2 * (call % layers));
+                    const std::size_t at = 2 * (call % layers);
                     for (int r = 0; r < rows; ++r) {
                         kernels::AttentionQuery& query = queries[r];
                         query.q = q.data() + std::ptrdiff_t{r} * width;
@@ -263,7 +262,7 @@ class Bench {
         const Rows<const float> in(x.data(), rows, v);
         const auto cells = numel(rows, k);
         std::vector<std::int32_t> ids(cells);
-        std::vector<float> values(cells), sums(static_cast<std::size_t>(rows));
+        std::vector<float> values(cells), sums(rows);
         const double bytes = static_cast<double>(x.size() * sizeof(float));
         measure(fmt::format("top-k k={}", k), "f32", rows, bytes, [&](int) {
             kernels::topk(exec_, in, k, Rows<std::int32_t>(ids.data(), rows, k),

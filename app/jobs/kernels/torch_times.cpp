@@ -42,7 +42,7 @@ Result<std::string> capture_output(std::vector<std::string> words) {
         const ssize_t count = read(ends[0], piece.data(), piece.size());
         if (count < 0 && errno == EINTR) continue;
         if (count <= 0) break;
-        output.append(piece.data(), static_cast<std::size_t>(count));
+        output.append(piece.data(), count);
     }
     close(ends[0]);
     int status = 0;

@@ -71,7 +71,7 @@ Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const Run
         return run.forecasts.empty() || to_text(one.spec) == run.forecasts.front().head;
     };
     const auto best = std::find_if(run.head_candidates.begin(), run.head_candidates.end(), is_best);
-    DS_TRY(use(static_cast<std::size_t>(best - run.head_candidates.begin())));
+    DS_TRY(use(best - run.head_candidates.begin()));
     return {};
 }
 

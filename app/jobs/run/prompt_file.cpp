@@ -69,7 +69,7 @@ std::vector<Conversation> select_balanced(std::vector<Conversation> all, std::si
     std::vector<std::vector<std::size_t>> members;
     for (std::size_t i = 0; i < all.size(); ++i) {
         const auto found = std::find(categories.begin(), categories.end(), all[i].category);
-        const auto c = static_cast<std::size_t>(found - categories.begin());
+        const std::size_t c = found - categories.begin();
         if (found == categories.end()) {
             categories.push_back(all[i].category);
             members.emplace_back();
@@ -110,7 +110,7 @@ Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int 
         all.push_back(std::move(conversation));
     }
     if (all.empty()) return bad_input("prompt file {}: contains no prompt", path);
-    const std::size_t wanted = limit > 0 ? static_cast<std::size_t>(limit) : all.size();
+    const std::size_t wanted = limit > 0 ? limit : all.size();
     if (balanced) return select_balanced(std::move(all), wanted);
     if (all.size() > wanted) all.resize(wanted);
     return all;

@@ -123,7 +123,7 @@ Result<std::vector<std::pair<int, double>>> time_verifications(const AutotuneInp
     for (const int rows : verified_rows)
         if (rows <= max_rows && rows <= room) sizes.push_back(rows);
     std::vector<TokenId> tokens;
-    for (int i = 0; i < max_rows; ++i) tokens.push_back(prompt[static_cast<std::size_t>(i) % prompt.size()]);
+    for (int i = 0; i < max_rows; ++i) tokens.push_back(prompt[i % prompt.size()]);
     // Sizes alternate, so that a temporary slowdown of the machine does not affect only one size.
     std::vector<std::vector<double>> took(sizes.size());
     for (int repeat = 0; repeat < repeats; ++repeat) {

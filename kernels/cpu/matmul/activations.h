@@ -42,9 +42,9 @@ class Activations {
           int4_(precision == Precision::int4),
           bf16_(precision == Precision::bf16 && kernels.bf16_activations),
           x_(x),
-          rows_(static_cast<std::size_t>(x.rows > rows_padding ? round_up(x.rows, rows_padding) : x.rows)),
-          groups_(static_cast<std::size_t>(ceil_div(x.cols, int4_ ? int4_block : quant_block))),
-          pairs_(static_cast<std::size_t>(ceil_div(x.cols, 2))) {}
+          rows_(x.rows > rows_padding ? round_up(x.rows, rows_padding) : x.rows),
+          groups_(ceil_div(x.cols, int4_ ? int4_block : quant_block)),
+          pairs_(ceil_div(x.cols, 2)) {}
 
     bool needed() const { return int8_ || bf16_ || normed(); }
     std::size_t bytes() const {
@@ -60,7 +60,7 @@ class Activations {
 
     void prepare(std::byte* buffer, int begin, int end, std::byte* row_scratch = nullptr) const {
         for (int r = begin; r < end; ++r) {
-            const auto row = static_cast<std::size_t>(r);
+            const std::size_t row = r;
             const float* x = x_.row_data(r);
             if (normed()) {
                 auto* out = int8_ || bf16_ ? reinterpret_cast<float*>(row_scratch)
@@ -97,7 +97,7 @@ class Activations {
 
   private:
     bool normed() const { return row_kernels_ != nullptr; }
-    std::size_t row_floats() const { return static_cast<std::size_t>(round_up(x_.cols, lanes)); }
+    std::size_t row_floats() const { return round_up(x_.cols, lanes); }
     /// Bytes of one group of one row.
     std::size_t row_bytes() const { return int4_ ? int4_block : 2 * quant_block; }
     std::int8_t* q(std::byte* buffer) const { return reinterpret_cast<std::int8_t*>(buffer); }

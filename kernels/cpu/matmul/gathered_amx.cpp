@@ -149,10 +149,8 @@ void run(const GatheredWork& work, int begin, int end) {
 struct Int8Rows {
     static long lines(int k) { return num_chunks(k, tile_inputs); }
     /// Bytes of the tiles of one group of activations and of their scales, with P repeated to fill a vector.
-    static std::size_t group_bytes(int k) {
-        return static_cast<std::size_t>(lines(k) * tile_stride + scale_groups(k) * line);
-    }
-    static std::size_t rest_bytes(int k) { return static_cast<std::size_t>((scale_groups(k) + 1) * line); }
+    static std::size_t group_bytes(int k) { return lines(k) * tile_stride + scale_groups(k) * line; }
+    static std::size_t rest_bytes(int k) { return (scale_groups(k) + 1) * line; }
 
     template <int P>
     static TileConfig config(int) {
@@ -166,7 +164,7 @@ struct Int8Rows {
     static void prepare(const MatmulWork& work, std::byte* out) {
         const long groups = scale_groups(work.k), width = groups * quant_block;
         const int columns = num_tile_columns(work.rows);
-        std::memset(out, 0, static_cast<std::size_t>(groups_of_rows(work.rows)) * group_bytes(work.k));
+        std::memset(out, 0, groups_of_rows(work.rows) * group_bytes(work.k));
         for (int first = 0; first < work.rows; first += x_rows, out += group_bytes(work.k)) {
             const int rows = work.rows - first < x_rows ? work.rows - first : x_rows;
             for (int t = 0; t < rows; ++t)
@@ -267,7 +265,7 @@ struct Int8Rows {
 struct Bf16Rows {
     static constexpr int chunk = 32;
     static long lines(int k) { return num_chunks(k, chunk); }
-    static std::size_t group_bytes(int k) { return static_cast<std::size_t>(lines(k) * tile_stride); }
+    static std::size_t group_bytes(int k) { return lines(k) * tile_stride; }
     static std::size_t rest_bytes(int) { return 0; }
 
     template <int P>
@@ -286,7 +284,7 @@ struct Bf16Rows {
 
     static void prepare(const MatmulWork& work, std::byte* out) {
         const long pairs = (work.k + 1) / 2;
-        std::memset(out, 0, static_cast<std::size_t>(groups_of_rows(work.rows)) * group_bytes(work.k));
+        std::memset(out, 0, groups_of_rows(work.rows) * group_bytes(work.k));
         for (int first = 0; first < work.rows; first += x_rows, out += group_bytes(work.k)) {
             const int rows = work.rows - first < x_rows ? work.rows - first : x_rows;
             for (int t = 0; t < rows; ++t)
@@ -323,7 +321,7 @@ struct Bf16Rows {
 
 template <typename Product>
 std::size_t x_bytes(int k, int rows) {
-    return static_cast<std::size_t>(groups_of_rows(rows)) * Product::group_bytes(k);
+    return groups_of_rows(rows) * Product::group_bytes(k);
 }
 template <typename Product>
 std::size_t scratch_bytes(int k, std::size_t bytes_of_row) {

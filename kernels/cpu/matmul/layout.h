@@ -55,7 +55,7 @@ inline constexpr std::size_t block_bytes(Precision precision, int k) {
 inline constexpr std::size_t scale_bytes(Packing packing, int k) {
     const std::size_t row = packing.symmetric ? 1 : 2;
     if (packing.precision == Precision::int4)
-        return static_cast<std::size_t>(ceil_div(k, int4_block)) * row * lanes * sizeof(std::uint16_t);
+        return ceil_div(k, int4_block) * row * lanes * sizeof(std::uint16_t);
     if (packing.precision != Precision::int8) return 0;
     return static_cast<std::size_t>(ceil_div(k, quant_block)) * lanes * sizeof(std::uint16_t);
 }

@@ -49,7 +49,7 @@ std::size_t l2_budget() {
     second_cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 #endif
     constexpr long smallest = 512 << 10;  // used if the system does not report a size
-    return static_cast<std::size_t>(std::max(second_cache, smallest) / 4 * 3);
+    return std::max(second_cache, smallest) / 4 * 3;
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ class MatmulTask {
         const int share = ceil_div(count_, threads);
         // A forward pass announces its next product; each of its matrices is read from memory, however small.
         streamed_ = fusion_.chosen != nullptr || exec_.next_weights().weights != nullptr ||
-                    exceeds_l2(block_ * static_cast<std::size_t>(share));
+                    exceeds_l2(block_ * share);
         WorkStealingRange shares(count_, threads,
                                  streamed_ ? WorkStealingRange::default_min_blocks
                                            : std::max(share, WorkStealingRange::default_min_blocks));

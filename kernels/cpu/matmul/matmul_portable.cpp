@@ -21,8 +21,8 @@ void store_block(const MatmulWork& work, int block, int row, const float (&sum)[
 
 void f32_blocks(const MatmulWork& work, int begin, int end) {
     for (int block = begin; block < end; ++block) {
-        const auto* w = reinterpret_cast<const float*>(
-            work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::f32, work.k));
+        const auto* w =
+            reinterpret_cast<const float*>(work.weights + block * block_bytes(Precision::f32, work.k));
         for (int row = 0; row < work.rows; ++row) {
             const float* x = work.x + row * work.x_stride;
             float sum[lanes] = {};
@@ -36,8 +36,8 @@ void f32_blocks(const MatmulWork& work, int begin, int end) {
 
 void bf16_blocks(const MatmulWork& work, int begin, int end) {
     for (int block = begin; block < end; ++block) {
-        const auto* w = reinterpret_cast<const std::uint32_t*>(
-            work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::bf16, work.k));
+        const auto* w = reinterpret_cast<const std::uint32_t*>(work.weights +
+                                                               block * block_bytes(Precision::bf16, work.k));
         for (int row = 0; row < work.rows; ++row) {
             const float* x = work.x + row * work.x_stride;
             float sum[lanes] = {};
@@ -57,8 +57,8 @@ void int8_blocks(const MatmulWork& work, int begin, int end) {
     const int padded = round_up(work.k, int8_padding);
     const auto width = numel(groups, quant_block);
     for (int block = begin; block < end; ++block) {
-        const auto* w = reinterpret_cast<const std::int8_t*>(
-            work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::int8, work.k));
+        const auto* w =
+            reinterpret_cast<const std::int8_t*>(work.weights + block * block_bytes(Precision::int8, work.k));
         const std::uint16_t* scales = work.scales + static_cast<std::size_t>(block) * groups * lanes;
         for (int row = 0; row < work.rows; ++row) {
             const std::int8_t* high = work.x_int8 + static_cast<std::size_t>(row) * 2 * width;
@@ -70,7 +70,7 @@ void int8_blocks(const MatmulWork& work, int begin, int end) {
                 for (int l = 0; l < lanes; ++l) {
                     std::int32_t dot = 0;
                     for (int i = first; i < std::min(first + quant_block, padded); ++i) {
-                        const std::size_t at = static_cast<std::size_t>(i / 4 * lanes * 4 + l * 4 + i % 4);
+                        const std::size_t at = i / 4 * lanes * 4 + l * 4 + i % 4;
                         dot += static_cast<std::int32_t>(w[at]) * (high[i] * (1 << int8_low_bits) + low[i]);
                     }
                     sum[l] += static_cast<float>(dot) * (from_bf16(scales[g * lanes + l]) * x_scale);
@@ -86,8 +86,8 @@ void int4_blocks(const MatmulWork& work, int begin, int end) {
     const int groups = ceil_div(work.k, int4_block);
     constexpr int scale_rows = Symmetric ? 1 : 2;
     for (int block = begin; block < end; ++block) {
-        const auto* w = reinterpret_cast<const std::uint8_t*>(
-            work.weights + static_cast<std::size_t>(block) * block_bytes(Precision::int4, work.k));
+        const auto* w = reinterpret_cast<const std::uint8_t*>(work.weights +
+                                                              block * block_bytes(Precision::int4, work.k));
         const std::uint16_t* scales =
             work.scales + static_cast<std::size_t>(block) * groups * scale_rows * lanes;
         for (int row = 0; row < work.rows; ++row) {

@@ -78,7 +78,7 @@ class GatheredBlocks {
             rows[lane] = groups_of(at);
             ahead[lane] = groups_of(at + rows_ahead_);
         }
-        const auto offset = static_cast<std::size_t>(b);
+        const std::size_t offset = b;
         write_block(interleave_, shape_, rows.data(),
                     reinterpret_cast<std::uint32_t*>(values + offset * block_),
                     reinterpret_cast<std::uint16_t*>(scales + offset * scales_),

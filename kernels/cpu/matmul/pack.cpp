@@ -37,7 +37,7 @@ void encode_int8(const float* values, int k, std::int8_t* out, std::uint16_t* sc
         const float step = from_bf16(scale);
         scales[first / quant_block * lanes] = scale;
         if (!(step > 0.0f)) {
-            std::memset(out + first, 0, static_cast<std::size_t>(count));
+            std::memset(out + first, 0, count);
             continue;
         }
         for (int i = 0; i < count; ++i) {
@@ -66,16 +66,14 @@ class BlockWriter {
           k_(matrix.k()) {}
 
     int blocks() const { return blocks_; }
-    std::size_t scratch_bytes() const {
-        return lanes * stride_ + round_up_bytes(static_cast<std::size_t>(k_) * sizeof(float));
-    }
+    std::size_t scratch_bytes() const { return lanes * stride_ + round_up_bytes(k_ * sizeof(float)); }
     std::byte* row(std::byte* scratch, int lane) const { return scratch + row_offset(lane, stride_); }
     /// Memory for one row of floats.
     float* values(std::byte* scratch) const { return reinterpret_cast<float*>(scratch + lanes * stride_); }
     void clear(std::byte* scratch, int lane) const { std::memset(row(scratch, lane), 0, stride_); }
     std::uint16_t* scales(int block) const {
-        const std::size_t at = static_cast<std::size_t>(blocks_) * block_bytes(packing_.precision, k_) +
-                               static_cast<std::size_t>(block) * scale_bytes(packing_, k_);
+        const std::size_t at =
+            blocks_ * block_bytes(packing_.precision, k_) + block * scale_bytes(packing_, k_);
         return reinterpret_cast<std::uint16_t*>(data_ + at);
     }
     void write(std::byte* scratch, int block) const {
@@ -83,8 +81,7 @@ class BlockWriter {
         for (int lane = 0; lane < lanes; ++lane)
             rows[lane] = reinterpret_cast<const std::uint32_t*>(row(scratch, lane));
         interleave_(rows, static_cast<int>(shape_.groups),
-                    reinterpret_cast<std::uint32_t*>(data_ + static_cast<std::size_t>(block) *
-                                                                 block_bytes(packing_.precision, k_)),
+                    reinterpret_cast<std::uint32_t*>(data_ + block * block_bytes(packing_.precision, k_)),
                     nullptr);
     }
 
@@ -119,8 +116,7 @@ void for_each_block(Exec& exec, const Matrix& matrix, const BlockWriter& writer,
                 writer.clear(scratch, lane);
                 const std::size_t scales =
                     scale_bytes(matrix.packing(), matrix.k()) / (lanes * sizeof(std::uint16_t));
-                for (std::size_t s = 0; s < scales; ++s)
-                    writer.scales(block)[s * lanes + static_cast<std::size_t>(lane)] = 0;
+                for (std::size_t s = 0; s < scales; ++s) writer.scales(block)[s * lanes + lane] = 0;
             }
             writer.write(scratch, block);
         }
@@ -162,7 +158,7 @@ Matrix pack_bf16(Exec& exec, int n, int k, Bf16Source stored) {
     const BlockWriter writer(exec, matrix);
     for_each_block(exec, matrix, writer, [&](int row, int lane, int, std::byte* scratch) {
         auto* out = reinterpret_cast<std::uint16_t*>(writer.row(scratch, lane));
-        std::memcpy(out, stored(row), static_cast<std::size_t>(k) * sizeof(std::uint16_t));
+        std::memcpy(out, stored(row), k * sizeof(std::uint16_t));
         if (k % 2 != 0) out[k] = 0;
     });
     return matrix;

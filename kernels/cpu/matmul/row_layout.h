@@ -38,7 +38,7 @@ inline void write_block(Interleave16 interleave, const RowShape& shape, const st
         for (int lane = 0; lane < lanes; ++lane) __builtin_prefetch(ahead[lane] + at, 0, 2);
     for (std::size_t s = 0; s < shape.scales; ++s)
         for (int lane = 0; lane < lanes; ++lane)
-            std::memcpy(&scales[s * lanes + static_cast<std::size_t>(lane)],
+            std::memcpy(&scales[s * lanes + lane],
                         reinterpret_cast<const std::byte*>(rows[lane] + shape.groups) + 2 * s, 2);
 }
 
