@@ -2,12 +2,12 @@
 
 #include <fstream>
 
-#include "tests/unit/engine/heads/head_fixture.h"
+#include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
 namespace {
 
-class Artefact : public HeadFixture {
+class Artefact : public LmHeadFixture {
   protected:
     static Tensors slim(int rank = 8) {
         const auto r = static_cast<std::size_t>(rank);
@@ -19,7 +19,7 @@ class Artefact : public HeadFixture {
 };
 
 TEST_F(Artefact, ReadsBackMetadataAndTensors) {
-    ArtefactInfo info = HeadFixture::info("slimspec");
+    ArtefactInfo info = LmHeadFixture::info("slimspec");
     info.tokenizer = 0xfedcba9876543210u;
     info.joint = true;
     info.drafter_weights = "slimspec.drafter";
@@ -59,14 +59,14 @@ TEST_F(Artefact, RejectsOtherModelDrafterOrShapeByName) {
         {[](ArtefactInfo& i) { i.drafter_hash = "ff"; }, "drafter weights ff"},
     };
     for (const Change& change : changes) {
-        ArtefactInfo info = HeadFixture::info("slimspec");
+        ArtefactInfo info = LmHeadFixture::info("slimspec");
         change.error_after(info);
         save(info, slim());
         EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr(change.message));
         EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr(artefacts_.artefact_path));
     }
     // Fields that the artefact leaves empty match any value.
-    ArtefactInfo any = HeadFixture::info("slimspec");
+    ArtefactInfo any = LmHeadFixture::info("slimspec");
     any.drafter.clear();
     any.drafter_hash.clear();
     save(any, slim());
@@ -75,7 +75,7 @@ TEST_F(Artefact, RejectsOtherModelDrafterOrShapeByName) {
 
 TEST_F(Artefact, RejectsOtherHeadOrFormat) {
     EXPECT_THAT(error_message("slimspec"), ::testing::HasSubstr("draftscope fit slimspec"));
-    save(HeadFixture::info("specvocab"), slim());
+    save(LmHeadFixture::info("specvocab"), slim());
     EXPECT_THAT(error_message("slimspec"),
                 ::testing::HasSubstr("artefact of head specvocab, expected head slimspec"));
     artefacts_.artefact_path = "/nowhere/file.safetensors";
@@ -119,7 +119,7 @@ TEST_F(Artefact, RejectsOtherHeadOrFormat) {
 }
 
 TEST_F(Artefact, RejectsTruncatedFiles) {
-    save(HeadFixture::info("slimspec"), slim());
+    save(LmHeadFixture::info("slimspec"), slim());
     std::ifstream file(artefacts_.artefact_path, std::ios::binary);
     const std::string whole((std::istreambuf_iterator<char>(file)), {});
     for (const std::size_t length : {whole.size() - 1, whole.size() / 2, std::size_t{100}, std::size_t{7}}) {
@@ -131,16 +131,17 @@ TEST_F(Artefact, RejectsTruncatedFiles) {
 
 TEST_F(Artefact, FailedWriteLeavesNoFile) {
     const Tensors tensors = slim();
-    EXPECT_FALSE(save_artefact("/nowhere/x.safetensors", HeadFixture::info("slimspec"), tensors.list()).ok());
+    EXPECT_FALSE(
+        save_artefact("/nowhere/x.safetensors", LmHeadFixture::info("slimspec"), tensors.list()).ok());
     std::vector<TensorToSave> wrong = tensors.list();
     wrong[0].shape = {9, hidden};
     ScratchFolder folder;
-    EXPECT_FALSE(save_artefact(folder.file("x"), HeadFixture::info("slimspec"), wrong).ok());
+    EXPECT_FALSE(save_artefact(folder.file("x"), LmHeadFixture::info("slimspec"), wrong).ok());
     wrong = tensors.list();
     wrong[1].name = wrong[0].name;
     wrong[1].shape = wrong[0].shape;
     wrong[1].data = wrong[0].data;
-    EXPECT_FALSE(save_artefact(folder.file("x"), HeadFixture::info("slimspec"), wrong).ok());
+    EXPECT_FALSE(save_artefact(folder.file("x"), LmHeadFixture::info("slimspec"), wrong).ok());
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 

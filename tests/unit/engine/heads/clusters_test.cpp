@@ -4,7 +4,7 @@
 #include <set>
 
 #include "kernels/matmul.h"
-#include "tests/unit/engine/heads/head_fixture.h"
+#include "tests/support/lm_head_fixture.h"
 
 /// CORAL and DynaSpec: heads whose router selects parts of a partition.
 namespace draftscope::testing {
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int groups = 11;
 
-class Clusters : public HeadFixture {
+class Clusters : public LmHeadFixture {
   protected:
     std::vector<std::int32_t> map_;
     std::vector<float> in_, in_bias_, out_, out_bias_;
@@ -40,7 +40,7 @@ class Clusters : public HeadFixture {
         tensors.floats("router.in.bias", {width}, in_bias_);
         tensors.floats("router.out.weight", {groups, width}, out_);
         tensors.floats("router.out.bias", {groups}, out_bias_);
-        ArtefactInfo about = HeadFixture::info(head);
+        ArtefactInfo about = LmHeadFixture::info(head);
         about.parameters = {{head == "coral" ? "groups" : "clusters", std::to_string(groups)},
                             {"activation", activation}};
         save(about, tensors);

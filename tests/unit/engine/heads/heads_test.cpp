@@ -1,106 +1,37 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
-#include "base/numel.h"
-#include "base/rng.h"
 #include "engine/heads/registry.h"
-#include "kernels/matmul.h"
+#include "tests/support/lm_head_fixture.h"
 #include "tests/support/ranking_file.h"
 
-namespace draftscope {
+namespace draftscope::testing {
 namespace {
 
-constexpr int vocab = 301, padded = 304, hidden = 64;
-
-using testing::RankingFile;
-
-std::vector<std::int32_t> descending_ids() {
-    std::vector<std::int32_t> ids;
-    for (int i = vocab - 1; i >= 0; --i) ids.push_back(i);
-    return ids;
-}
-
-class Heads : public ::testing::TestWithParam<kernels::Precision> {
+class Heads : public LmHeadFixture, public ::testing::WithParamInterface<kernels::Precision> {
   protected:
-    void SetUp() override {
-        exec_ = kernels::make_cpu_exec(2);
-        matrix_ = kernels::Matrix::pack(*exec_, GetParam(), padded, hidden, [](int row, float* out) {
-            Rng rng(11, static_cast<std::uint64_t>(row));
-            // Rows 40 and 41 are equal: a tie in every logit.
-            if (row == 41) rng = Rng(11, 40);
-            for (int k = 0; k < hidden; ++k)
-                out[k] = row >= vocab ? 100.0f : static_cast<float>(rng.normal());
-        });
-        weights_.lm_head = &matrix_;
-        weights_.always_active = {0, 2};
-        weights_.vocab = vocab;
-        weights_.hidden = hidden;
-        Rng rng(3);
-        inputs_.resize(rows_ * hidden);
-        for (float& value : inputs_) value = static_cast<float>(rng.normal());
-        logits_.resize(rows_ * padded);
-        kernels::matmul(*exec_, matrix_, input(),
-                        Rows<float>(logits_.data(), static_cast<int>(rows_), padded));
-    }
+    Heads() : LmHeadFixture(GetParam()) {}
 
-    Rows<const float> input() const { return {inputs_.data(), static_cast<int>(rows_), hidden}; }
-    float logit(int row, TokenId id) const {
-        return logits_[numel(row, padded) + static_cast<std::size_t>(id)];
-    }
-    std::unique_ptr<LmHead> make(const std::string& text, const HeadFiles& artefacts = {}) {
-        auto head = make_head(parse_head_spec(text).value(), artefacts);
-        EXPECT_TRUE(head.ok()) << head.error().message;
-        const Status ready = (*head)->prepare(*exec_, weights_);
-        EXPECT_TRUE(ready.ok()) << ready.error().message;
-        return std::move(head).value();
+    std::unique_ptr<LmHead> make(const std::string& spec, const std::string& ranking = "") {
+        artefacts_.ranking_path = ranking;
+        return LmHeadFixture::make(spec);
     }
     /// Proposes and checks order, ties, support and logsumexp against the dense logits.
     void check(LmHead& head, const std::vector<TokenId>& support, int k) {
-        PhaseRecorder phases;
-        ProposeContext context{*exec_, phases, 2};
-        Proposal out;
-        head.propose(context, input(), {}, k, out);
-        ASSERT_EQ(out.k, k);
-        const int kept = std::min<int>(k, static_cast<int>(support.size()));
-        for (int r = 0; r < static_cast<int>(rows_); ++r) {
-            std::vector<TokenId> order = support;
-            std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
-                return logit(r, a) != logit(r, b) ? logit(r, a) > logit(r, b) : a < b;
-            });
-            ASSERT_EQ(out.counts[r], kept);
-            double sum = 0;
-            for (const TokenId id : support) sum += std::exp(static_cast<double>(logit(r, id)));
-            EXPECT_NEAR(out.logsumexp[r], std::log(sum), 1e-4);
-            for (int i = 0; i < kept; ++i) {
-                const auto cell = static_cast<std::size_t>(r * k + i);
-                EXPECT_EQ(out.ids[cell], order[i]) << "row " << r << " rank " << i;
-                EXPECT_EQ(out.logits[cell], logit(r, order[i]));
-            }
-        }
-        events_.clear();
-        phases.drain(events_);
-    }
-    bool saw(Phase phase) const {
-        return std::any_of(events_.begin(), events_.end(),
-                           [&](const SpanEvent& e) { return e.phase == phase; });
+        const Proposal found = propose(head, 2, k);
+        ASSERT_EQ(found.k, k);
+        for (int r = 0; r < rows; ++r) expect_row(found, r, logits_[r], support);
     }
 
-    static constexpr std::size_t rows_ = 5;
-    std::unique_ptr<kernels::Exec> exec_;
-    kernels::Matrix matrix_;
-    HeadWeights weights_;
-    std::vector<float> inputs_, logits_;
-    std::vector<SpanEvent> events_;
+    const std::vector<std::vector<float>> logits_ = dense();
 };
 
 TEST_P(Heads, FullProposesTheBestRealTokens) {
     const auto head = make("full");
     std::vector<TokenId> support(vocab);
-    for (int i = 0; i < vocab; ++i) support[i] = i;
+    std::iota(support.begin(), support.end(), 0);
     check(*head, support, 10);
     check(*head, support, vocab);
     EXPECT_TRUE(saw(Phase::head) && saw(Phase::topk) && saw(Phase::softmax));
@@ -113,7 +44,7 @@ TEST_P(Heads, FullProposesTheBestRealTokens) {
 
 TEST_P(Heads, FrSpecLogitsMatchFullHeadBitForBit) {
     const RankingFile ranking(descending_ids());
-    const auto head = make("fr-spec:v=40", {ranking.path()});
+    const auto head = make("fr-spec:v=40", ranking.path());
     std::vector<TokenId> support = {0, 2};  // always active, in place of the two least frequent tokens
     for (int i = vocab - 38; i < vocab; ++i) support.push_back(i);
     check(*head, support, 10);
@@ -123,13 +54,12 @@ TEST_P(Heads, FrSpecLogitsMatchFullHeadBitForBit) {
                   std::find(support.begin(), support.end(), id) != support.end());
     EXPECT_EQ(head->cost(1).active_rows, 40);
 
-    std::vector<float> scores(rows_ * vocab, 0.0f);
-    head->scores(*exec_, input(), nullptr, 0, Rows<float>(scores.data(), static_cast<int>(rows_), vocab));
-    for (int r = 0; r < static_cast<int>(rows_); ++r)
+    const std::vector<float> found = scores(*head);
+    for (int r = 0; r < rows; ++r)
         for (TokenId id = 0; id < vocab; ++id) {
-            const float score = scores[r * vocab + id];
+            const float score = found[r * vocab + id];
             if (head->covers(nullptr, id, 0))
-                EXPECT_EQ(score, logit(r, id));
+                EXPECT_EQ(score, logits_[r][id]);
             else
                 EXPECT_TRUE(std::isinf(score) && score < 0);
         }
@@ -138,54 +68,52 @@ TEST_P(Heads, FrSpecLogitsMatchFullHeadBitForBit) {
 /// A ranking in FR-Spec's published format: a list of ids saved by torch.
 TEST_P(Heads, FrSpecReadsItsPublishedRankings) {
     const std::string path = std::string(DS_SOURCE_DIR) + "/tests/golden/drafters/freq_4.pt";
-    check(*make("fr-spec:v=5", {path}), {0, 2, 5, 3, 200}, 5);
-    check(*make("fr-spec:v=6", {path}), {0, 2, 5, 3, 200, 7}, 6);
+    check(*make("fr-spec:v=5", path), {0, 2, 5, 3, 200}, 5);
+    check(*make("fr-spec:v=6", path), {0, 2, 5, 3, 200, 7}, 6);
 }
 
 TEST_P(Heads, FrSpecTiesGoToLowerIdForAnyRanking) {
     std::vector<std::int32_t> ids = {41, 40, 41, 40, 7, 9};  // duplicates count once
     const RankingFile ranking(ids);
-    check(*make("fr-spec:v=6", {ranking.path()}), {0, 2, 41, 40, 7, 9}, 6);
+    check(*make("fr-spec:v=6", ranking.path()), {0, 2, 41, 40, 7, 9}, 6);
 }
 
 TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
     // The 300 rows are tokens 1 .. 300: token 0 is not in the drafter's vocabulary.
-    std::vector<TokenId> rows(vocab - 1);
-    for (int i = 0; i < vocab - 1; ++i) rows[i] = i + 1;
-    const kernels::Matrix trimmed = matrix_.gather_rows(*exec_, rows);
+    std::vector<TokenId> ids(vocab - 1);
+    std::iota(ids.begin(), ids.end(), 1);
+    const kernels::Matrix trimmed = matrix_.gather_rows(*exec_, ids);
     weights_.lm_head = &trimmed;
-    weights_.row_ids = rows;
-    check(*make("full"), rows, 10);
+    weights_.row_ids = ids;
+    check(*make("full"), ids, 10);
     EXPECT_TRUE(saw(Phase::remap));
     EXPECT_FALSE(make("full")->covers(nullptr, 0, 0));
     const RankingFile ranking(descending_ids());
-    check(*make("fr-spec:v=3", {ranking.path()}), {2, vocab - 2, vocab - 1}, 3);
+    check(*make("fr-spec:v=3", ranking.path()), {2, vocab - 2, vocab - 1}, 3);
 }
 
 TEST_P(Heads, ShortlistsSmallerThanKAreClipped) {
     const RankingFile ranking(descending_ids());
-    check(*make("fr-spec:v=3", {ranking.path()}), {0, 2, vocab - 1}, 10);
+    check(*make("fr-spec:v=3", ranking.path()), {0, 2, vocab - 1}, 10);
 }
 
 TEST_P(Heads, FrSpecKeepsAQuarterByDefault) {
     const RankingFile ranking(descending_ids());
-    EXPECT_EQ(make("fr-spec", {ranking.path()})->cost(1).active_rows, 128);  // 301 / 4, in steps of 64
+    EXPECT_EQ(make("fr-spec", ranking.path())->cost(1).active_rows, 128);  // 301 / 4, in steps of 64
 }
 
 TEST_P(Heads, RejectsMismatchedRankings) {
-    const auto error_message = [&](const std::string& text, const HeadFiles& artefacts) {
-        auto head = make_head(parse_head_spec(text).value(), artefacts);
-        if (!head.ok()) return head.error().message;
-        const Status ready = (*head)->prepare(*exec_, weights_);
-        return ready.ok() ? std::string() : ready.error().message;
+    const auto error_message = [&](const std::string& spec, const std::string& ranking) {
+        artefacts_.ranking_path = ranking;
+        return LmHeadFixture::error_message(spec);
     };
     const RankingFile good(descending_ids()), foreign({1, 2, vocab}), small({5, 6, 7}), wrong({1}, "freq");
-    EXPECT_THAT(error_message("fr-spec:v=302", {good.path()}), ::testing::HasSubstr("v=302"));
-    EXPECT_THAT(error_message("fr-spec:v=2", {foreign.path()}), ::testing::HasSubstr("token 301"));
-    EXPECT_THAT(error_message("fr-spec:v=9", {small.path()}),
+    EXPECT_THAT(error_message("fr-spec:v=302", good.path()), ::testing::HasSubstr("v=302"));
+    EXPECT_THAT(error_message("fr-spec:v=2", foreign.path()), ::testing::HasSubstr("token 301"));
+    EXPECT_THAT(error_message("fr-spec:v=9", small.path()),
                 ::testing::HasSubstr("has only 5 distinct tokens"));
-    EXPECT_THAT(error_message("fr-spec:v=9", {wrong.path()}), ::testing::HasSubstr("'ids'"));
-    EXPECT_THAT(error_message("fr-spec:v=9", {}), ::testing::HasSubstr("--head-weights fr-spec=FILE"));
+    EXPECT_THAT(error_message("fr-spec:v=9", wrong.path()), ::testing::HasSubstr("'ids'"));
+    EXPECT_THAT(error_message("fr-spec:v=9", ""), ::testing::HasSubstr("--head-weights fr-spec=FILE"));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllPrecisions, Heads,
@@ -246,4 +174,4 @@ TEST(HeadRegistry, AgreesWithPublishedTraits) {
 }
 
 }  // namespace
-}  // namespace draftscope
+}  // namespace draftscope::testing

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/rng.h"
-#include "tests/unit/engine/heads/head_fixture.h"
+#include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
 namespace {
@@ -73,7 +73,7 @@ struct ReferenceMicroSpec {
 
 std::vector<TokenId> random_ids(Rng& rng, int count) {
     std::vector<TokenId> ids;
-    for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(rng.below(HeadFixture::vocab)));
+    for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(rng.below(LmHeadFixture::vocab)));
     return ids;
 }
 
@@ -91,7 +91,7 @@ std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(R
     return {best, flat};
 }
 
-class MicroSpec : public HeadFixture {
+class MicroSpec : public LmHeadFixture {
   protected:
     /// Calls begin_round() for one sequence, as the session does.
     void begin(LmHead& head, HeadState* state) {

@@ -1,11 +1,11 @@
 #include "engine/heads/oracle.h"
 
-#include "tests/unit/engine/heads/head_fixture.h"
+#include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
 namespace {
 
-class Oracle : public HeadFixture {};
+class Oracle : public LmHeadFixture {};
 
 TEST_F(Oracle, ProposesTargetsBestTokensOfEachPosition) {
     const auto head = make("oracle:m=3");

@@ -3,13 +3,13 @@
 #include <map>
 #include <numeric>
 
+#include "tests/support/lm_head_fixture.h"
 #include "tests/support/ranking_file.h"
-#include "tests/unit/engine/heads/head_fixture.h"
 
 namespace draftscope::testing {
 namespace {
 
-class Rdk : public HeadFixture {
+class Rdk : public LmHeadFixture {
   protected:
     Rdk() { artefacts_.ranking_path = ranking_.path(); }
 
@@ -32,7 +32,7 @@ class Rdk : public HeadFixture {
         tensors_.integers("neighbours", {rows_of, 3}, neighbours);
         tensors_.floats("weights", {rows_of, 3}, weights);
         if (!every_row) tensors_.integers("ids", ids);
-        save_affinity(HeadFixture::info("rdk"), tensors_);
+        save_affinity(LmHeadFixture::info("rdk"), tensors_);
         every_row_ = every_row;
     }
     /// Reference for q' M: the probability that each token receives from the softmax of `logits` over
@@ -142,7 +142,7 @@ TEST_F(Rdk, RejectsInvalidAffinities) {
         make_affinity(true);
         Tensors tensors = tensors_;
         change(tensors);
-        save_affinity(HeadFixture::info("rdk"), tensors);
+        save_affinity(LmHeadFixture::info("rdk"), tensors);
         return error_message("full+rdk");
     };
     EXPECT_THAT(error_after([](Tensors& t) {
@@ -163,7 +163,7 @@ TEST_F(Rdk, RejectsInvalidAffinities) {
                 ::testing::HasSubstr("contains 301"));
     EXPECT_THAT(error_after([](Tensors& t) { t.remove("neighbours"); }),
                 ::testing::HasSubstr("'neighbours' is missing"));
-    save_affinity(HeadFixture::info("slimspec"), tensors_);
+    save_affinity(LmHeadFixture::info("slimspec"), tensors_);
     EXPECT_THAT(error_message("full+rdk"),
                 ::testing::HasSubstr("artefact of head slimspec, expected head rdk"));
 }

@@ -1,12 +1,12 @@
 #include <numeric>
 
 #include "kernels/matmul.h"
-#include "tests/unit/engine/heads/head_fixture.h"
+#include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
 namespace {
 
-class SlimSpec : public HeadFixture {
+class SlimSpec : public LmHeadFixture {
   protected:
     /// Reference for z = up (down h) with the kernels' matmul, without columns of `up` beyond the rank.
     std::vector<std::vector<float>> expected(const std::vector<float>& down, int rank,
@@ -39,7 +39,7 @@ TEST_F(SlimSpec, ProposesFromTheLowRankLogitsOfEveryToken) {
     Tensors tensors;
     tensors.floats("down", {8, hidden}, down);
     tensors.floats("up", {vocab, 8}, up);
-    save(HeadFixture::info("slimspec"), tensors);
+    save(LmHeadFixture::info("slimspec"), tensors);
     const auto head = make("slimspec");
     const auto dense = expected(down, 8, up, 8, vocab);
     for (const int level : {0, 3}) {
@@ -63,7 +63,7 @@ TEST_F(SlimSpec, RanksPerLevelShareOneUpProjection) {
     tensors.floats("down.0", {8, hidden}, down0);
     tensors.floats("down.1", {4, hidden}, down1);
     tensors.floats("up", {vocab, 8}, up);
-    ArtefactInfo info = HeadFixture::info("slimspec");
+    ArtefactInfo info = LmHeadFixture::info("slimspec");
     info.parameters = {{"rank", "8/4"}};
     save(info, tensors);
     const auto head = make("slimspec:rank=8/4");
@@ -85,7 +85,7 @@ TEST_F(SlimSpec, EachMedusaHeadHasItsOwnFactors) {
         tensors.floats("down." + std::to_string(head), {8, hidden}, downs.back());
         tensors.floats("up." + std::to_string(head), {vocab, 8}, ups.back());
     }
-    ArtefactInfo about = HeadFixture::info("slimspec");
+    ArtefactInfo about = LmHeadFixture::info("slimspec");
     about.parameters = {{"rank", "8"}};  // one number for all levels
     save(about, tensors);
     const auto head = make("slimspec:rank=8");
@@ -106,7 +106,7 @@ TEST_F(SlimSpec, AnArtefactMayScoreSomeTokensOnly) {
     tensors.floats("down", {8, hidden}, down);
     tensors.floats("up", {n, 8}, up);
     tensors.integers("ids", ids);
-    save(HeadFixture::info("slimspec"), tensors);
+    save(LmHeadFixture::info("slimspec"), tensors);
     const auto head = make("slimspec");
     EXPECT_EQ(covered(*head, 0), ids);
     const auto dense = expected(down, 8, up, 8, n);
@@ -123,7 +123,7 @@ TEST_F(SlimSpec, RowsAreIndependent) {
     Tensors tensors;
     tensors.floats("down", {8, hidden}, random(8 * hidden, 1));
     tensors.floats("up", {vocab, 8}, random(vocab * 8, 2));
-    save(HeadFixture::info("slimspec"), tensors);
+    save(LmHeadFixture::info("slimspec"), tensors);
     const auto head = make("slimspec");
     const Proposal together = propose(*head, 1, 7);
     for (int r = 0; r < rows; ++r)
@@ -134,7 +134,7 @@ TEST_F(SlimSpec, RejectsMismatchedArtefacts) {
     Tensors good;
     good.floats("down", {8, hidden}, random(8 * hidden, 1));
     good.floats("up", {vocab, 8}, random(vocab * 8, 2));
-    ArtefactInfo info = HeadFixture::info("slimspec");
+    ArtefactInfo info = LmHeadFixture::info("slimspec");
     info.parameters = {{"rank", "8"}};
     save(info, good);
     EXPECT_THAT(error_message("slimspec:rank=4"), ::testing::HasSubstr("was fitted with rank=8, not rank=4"));

@@ -4,12 +4,12 @@
 #include <set>
 
 #include "kernels/matmul.h"
-#include "tests/unit/engine/heads/head_fixture.h"
+#include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
 namespace {
 
-class SpecVocab : public HeadFixture {
+class SpecVocab : public LmHeadFixture {
   protected:
     static constexpr int rank = 8;
     const std::vector<float> down_ = random(rank * hidden, 1), table_ = random(vocab * rank, 2);
@@ -18,7 +18,7 @@ class SpecVocab : public HeadFixture {
         Tensors tensors;
         tensors.floats("down", {rank, hidden}, down_);
         tensors.floats("vocab", {vocab, rank}, table_);
-        ArtefactInfo info = HeadFixture::info("specvocab");
+        ArtefactInfo info = LmHeadFixture::info("specvocab");
         info.parameters = {{"rank", "8"}};
         save(info, tensors);
     }
@@ -136,7 +136,7 @@ TEST_F(SpecVocab, TrimmedDrafterHeadNeedsMatchingArtefact) {
     tensors.floats("down", {rank, hidden}, down_);
     tensors.floats("vocab", {static_cast<int>(held.size()), rank}, random(held.size() * rank, 2));
     tensors.integers("ids", held);
-    save(HeadFixture::info("specvocab"), tensors);
+    save(LmHeadFixture::info("specvocab"), tensors);
     const auto head = make("specvocab:k=151");
     const Proposal found = propose(*head, 0, 9);
     for (int r = 0; r < rows; ++r) expect_row(found, r, logits[r], held);

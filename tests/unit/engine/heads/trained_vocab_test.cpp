@@ -1,10 +1,10 @@
 #include "kernels/matmul.h"
-#include "tests/unit/engine/heads/head_fixture.h"
+#include "tests/support/lm_head_fixture.h"
 
 namespace draftscope::testing {
 namespace {
 
-class TrainedVocab : public HeadFixture {
+class TrainedVocab : public LmHeadFixture {
   protected:
     static std::vector<std::int32_t> ids() {
         std::vector<std::int32_t> ids = {0, 2};
@@ -21,7 +21,7 @@ class TrainedVocab : public HeadFixture {
         for (std::size_t i = 0; i < seeds.size(); ++i)
             tensors.floats(seeds.size() == 1 ? "weight" : "weight." + std::to_string(i), {size(), hidden},
                            weight(seeds[i]));
-        save(HeadFixture::info(head), tensors);
+        save(LmHeadFixture::info(head), tensors);
     }
     std::vector<std::vector<float>> expected(std::uint64_t seed) {
         const auto values = weight(seed);
@@ -64,9 +64,9 @@ TEST_F(TrainedVocab, EachMedusaHeadHasItsOwnWeights) {
 }
 
 /// Weights that packing does not change, so that the rows equal the full head's bit for bit.
-class ExactWeights : public HeadFixture {
+class ExactWeights : public LmHeadFixture {
   protected:
-    ExactWeights() : HeadFixture(kernels::Precision::f32) {}
+    ExactWeights() : LmHeadFixture(kernels::Precision::f32) {}
     std::vector<float> head_rows() const {
         std::vector<float> rows_of(static_cast<std::size_t>(vocab * hidden));
         for (int r = 0; r < vocab; ++r) matrix_.unpack_row(r, std::span(rows_of).subspan(r * hidden, hidden));
@@ -85,7 +85,7 @@ TEST_F(ExactWeights, TrainedFullVocabularyEqualsFullHead) {
     Tensors tensors;
     tensors.integers("ids", ids);
     tensors.floats("weight", {vocab, hidden}, head_rows());
-    save(HeadFixture::info("vocabtrim-t"), tensors);
+    save(LmHeadFixture::info("vocabtrim-t"), tensors);
     expect_full(*make("vocabtrim-t"));
 }
 
@@ -95,7 +95,7 @@ TEST_F(ExactWeights, SlimSpecOfFullRankEqualsFullHead) {
     Tensors tensors;
     tensors.floats("down", {hidden, hidden}, same);
     tensors.floats("up", {vocab, hidden}, head_rows());
-    save(HeadFixture::info("slimspec"), tensors);
+    save(LmHeadFixture::info("slimspec"), tensors);
     expect_full(*make("slimspec"));
 }
 
@@ -109,10 +109,10 @@ TEST_F(TrainedVocab, RejectsMismatchedArtefacts) {
     tensors.integers("ids", ids());
     tensors.floats("weight", {size() - 1, hidden},
                    random(static_cast<std::size_t>((size() - 1) * hidden), 1));
-    save(HeadFixture::info("vocabtrim-t"), tensors);
+    save(LmHeadFixture::info("vocabtrim-t"), tensors);
     EXPECT_THAT(error_message("vocabtrim-t"), ::testing::HasSubstr("tensor 'weight' has shape"));
     tensors.remove("weight");
-    save(HeadFixture::info("vocabtrim-t"), tensors);
+    save(LmHeadFixture::info("vocabtrim-t"), tensors);
     EXPECT_THAT(error_message("vocabtrim-t"), ::testing::HasSubstr("'weight' is missing"));
 }
 

@@ -1,6 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -9,9 +6,9 @@
 #include "engine/formats/model_file.h"
 #include "engine/heads/bcl.h"
 #include "engine/record/round_rows.h"
-#include "kernels/matmul.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/head_specs.h"
+#include "tests/support/lm_head_fixture.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/support/tiny_model.h"
@@ -20,77 +17,22 @@
 namespace draftscope::testing {
 namespace {
 
-constexpr int vocab = 301, padded = 304, hidden = 64, rows = 5;
+constexpr int vocab = LmHeadFixture::vocab;
 
-std::vector<std::int32_t> descending_ids() {
-    std::vector<std::int32_t> ids(vocab);
-    std::iota(ids.rbegin(), ids.rend(), 0);
-    return ids;
-}
-
-class UntrainedHeads : public ::testing::Test {
+class UntrainedHeads : public LmHeadFixture {
   protected:
-    UntrainedHeads() : ranking_(std::make_unique<RankingFile>(descending_ids())) {
-        matrix_ =
-            kernels::Matrix::pack(*exec_, kernels::Precision::int8, padded, hidden, [](int row, float* out) {
-                Rng rng(11, static_cast<std::uint64_t>(row));
-                for (int k = 0; k < hidden; ++k)
-                    out[k] = row >= vocab ? 100.0f : static_cast<float>(rng.normal());
-            });
-        weights_.lm_head = &matrix_;
-        weights_.always_active = {0, 2};
-        weights_.vocab = vocab;
-        weights_.hidden = hidden;
-        Rng rng(3);
-        inputs_.resize(rows * hidden);
-        for (float& value : inputs_) value = static_cast<float>(rng.normal());
-    }
+    UntrainedHeads() { use_ranking(std::make_unique<RankingFile>(descending_ids())); }
 
-    Rows<const float> input() const { return {inputs_.data(), rows, hidden}; }
-    std::unique_ptr<LmHead> make(const std::string& text) {
-        auto head = make_head(parse_head_spec(text).value(), {ranking_->path()});
-        EXPECT_TRUE(head.ok()) << head.error().message;
-        const Status ready = (*head)->prepare(*exec_, weights_);
-        EXPECT_TRUE(ready.ok()) << ready.error().message;
-        return std::move(head).value();
-    }
-    std::string error_message(const std::string& text) {
-        auto head = make_head(parse_head_spec(text).value(), {ranking_->path()});
-        if (!head.ok()) return head.error().message;
-        const Status ready = (*head)->prepare(*exec_, weights_);
-        return ready.ok() ? std::string() : ready.error().message;
+    void use_ranking(std::unique_ptr<RankingFile> ranking) {
+        ranking_ = std::move(ranking);
+        artefacts_.ranking_path = ranking_->path();
     }
     void use_ranking(const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& counts) {
-        ranking_ = std::make_unique<RankingFile>(ids, counts);
-    }
-    Proposal propose(LmHead& head, int level, int k, HeadState* state = nullptr) {
-        PhaseRecorder phases;
-        ProposeContext context{*exec_, phases, level};
-        const std::vector<HeadState*> states(rows, state);
-        Proposal out;
-        head.propose(context, input(), states, k, out);
-        events_.clear();
-        phases.drain(events_);
-        return out;
-    }
-    std::vector<TokenId> covered(const LmHead& head, int level, const HeadState* state = nullptr) {
-        std::vector<TokenId> ids;
-        for (TokenId id = -1; id <= vocab; ++id)
-            if (head.covers(state, id, level)) ids.push_back(id);
-        return ids;
-    }
-    std::vector<float> scores(LmHead& head) {
-        std::vector<float> found(static_cast<std::size_t>(rows * vocab));
-        head.scores(*exec_, input(), nullptr, 0, Rows<float>(found.data(), rows, vocab));
-        return found;
+        use_ranking(std::make_unique<RankingFile>(ids, counts));
     }
 
-    std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
-    kernels::Matrix matrix_;
-    HeadWeights weights_;
-    std::vector<float> inputs_;
+  private:
     std::unique_ptr<RankingFile> ranking_;
-    std::vector<SpanEvent> events_;
 };
 
 void expect_equal(const Proposal& found, const Proposal& expected) {

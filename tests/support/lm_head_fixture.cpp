@@ -1,8 +1,8 @@
-#include "tests/unit/engine/heads/head_fixture.h"
+#include "tests/support/lm_head_fixture.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <numeric>
 
 #include "base/numel.h"
 #include "base/rng.h"
@@ -19,7 +19,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-HeadFixture::HeadFixture(kernels::Precision precision) : inputs_(random(rows * hidden, 3)) {
+LmHeadFixture::LmHeadFixture(kernels::Precision precision) : inputs_(random(rows * hidden, 3)) {
     matrix_ = kernels::Matrix::pack(*exec_, precision, padded, hidden, [](int row, float* out) {
         // Rows 40 and 41 are equal: a tie in every logit. Padding rows would win if they were read.
         Rng rng(11, static_cast<std::uint64_t>(row == 41 ? 40 : row));
@@ -35,14 +35,20 @@ HeadFixture::HeadFixture(kernels::Precision precision) : inputs_(random(rows * h
     weights_.drafter_hash = "0123456789abcdef";
 }
 
-std::vector<float> HeadFixture::random(std::size_t count, std::uint64_t seed, float scale) {
+std::vector<float> LmHeadFixture::random(std::size_t count, std::uint64_t seed, float scale) {
     Rng rng(seed);
     std::vector<float> values(count);
     for (float& value : values) value = scale * static_cast<float>(rng.normal());
     return values;
 }
 
-ArtefactInfo HeadFixture::info(const std::string& head) {
+std::vector<std::int32_t> LmHeadFixture::descending_ids() {
+    std::vector<std::int32_t> ids(vocab);
+    std::iota(ids.rbegin(), ids.rend(), 0);
+    return ids;
+}
+
+ArtefactInfo LmHeadFixture::info(const std::string& head) {
     ArtefactInfo info;
     info.head = head;
     info.target = "tiny";
@@ -54,40 +60,40 @@ ArtefactInfo HeadFixture::info(const std::string& head) {
     return info;
 }
 
-void HeadFixture::Tensors::floats(const std::string& name, std::vector<std::int64_t> shape,
-                                  const std::vector<float>& values) {
+void LmHeadFixture::Tensors::floats(const std::string& name, std::vector<std::int64_t> shape,
+                                    const std::vector<float>& values) {
     remove(name);
     all_.push_back({name, "F32", std::move(shape), bytes_of(values)});
 }
-void HeadFixture::Tensors::integers(const std::string& name, const std::vector<std::int32_t>& values) {
+void LmHeadFixture::Tensors::integers(const std::string& name, const std::vector<std::int32_t>& values) {
     integers(name, {static_cast<std::int64_t>(values.size())}, values);
 }
-void HeadFixture::Tensors::integers(const std::string& name, std::vector<std::int64_t> shape,
-                                    const std::vector<std::int32_t>& values) {
+void LmHeadFixture::Tensors::integers(const std::string& name, std::vector<std::int64_t> shape,
+                                      const std::vector<std::int32_t>& values) {
     remove(name);
     all_.push_back({name, "I32", std::move(shape), bytes_of(values)});
 }
-void HeadFixture::Tensors::remove(const std::string& name) {
+void LmHeadFixture::Tensors::remove(const std::string& name) {
     std::erase_if(all_, [&](const One& one) { return one.name == name; });
 }
-std::vector<TensorToSave> HeadFixture::Tensors::list() const {
+std::vector<TensorToSave> LmHeadFixture::Tensors::list() const {
     std::vector<TensorToSave> list;
     for (const One& one : all_) list.push_back({one.name, one.type, one.shape, one.data});
     return list;
 }
 
-void HeadFixture::save(const ArtefactInfo& info, const Tensors& tensors) {
+void LmHeadFixture::save(const ArtefactInfo& info, const Tensors& tensors) {
     artefacts_.artefact_path = folder_.file(info.head + ".safetensors");
     const Status saved = save_artefact(artefacts_.artefact_path, info, tensors.list());
     ASSERT_TRUE(saved.ok()) << saved.error().message;
 }
-void HeadFixture::save_affinity(const ArtefactInfo& info, const Tensors& tensors) {
+void LmHeadFixture::save_affinity(const ArtefactInfo& info, const Tensors& tensors) {
     artefacts_.affinity_path = folder_.file("affinity.safetensors");
     const Status saved = save_artefact(artefacts_.affinity_path, info, tensors.list());
     ASSERT_TRUE(saved.ok()) << saved.error().message;
 }
 
-std::unique_ptr<LmHead> HeadFixture::make(const std::string& spec) {
+std::unique_ptr<LmHead> LmHeadFixture::make(const std::string& spec) {
     auto head = make_head(parse_head_spec(spec).value(), artefacts_);
     EXPECT_TRUE(head.ok()) << head.error().message;
     const Status ready = (*head)->prepare(*exec_, weights_);
@@ -95,19 +101,19 @@ std::unique_ptr<LmHead> HeadFixture::make(const std::string& spec) {
     return std::move(head).value();
 }
 
-std::string HeadFixture::error_message(const std::string& spec) {
+std::string LmHeadFixture::error_message(const std::string& spec) {
     auto head = make_head(parse_head_spec(spec).value(), artefacts_);
     if (!head.ok()) return head.error().message;
     const Status ready = (*head)->prepare(*exec_, weights_);
     return ready.ok() ? std::string() : ready.error().message;
 }
 
-Proposal HeadFixture::propose(LmHead& head, int level, int k, std::vector<HeadState*> states) {
+Proposal LmHeadFixture::propose(LmHead& head, int level, int k, std::vector<HeadState*> states) {
     return propose(head, input(), level, k, std::move(states));
 }
 
-Proposal HeadFixture::propose(LmHead& head, Rows<const float> input, int level, int k,
-                              std::vector<HeadState*> states) {
+Proposal LmHeadFixture::propose(LmHead& head, Rows<const float> input, int level, int k,
+                                std::vector<HeadState*> states) {
     states.resize(input.rows, nullptr);
     PhaseRecorder phases;
     ProposeContext context{*exec_, phases, level};
@@ -118,9 +124,9 @@ Proposal HeadFixture::propose(LmHead& head, Rows<const float> input, int level, 
     return out;
 }
 
-Proposal HeadFixture::propose_begun(LmHead& head, Rows<const float> embeddings, Rows<const float> parents,
-                                    Rows<const float> input, int level, int k,
-                                    const std::vector<HeadState*>& states) {
+Proposal LmHeadFixture::propose_begun(LmHead& head, Rows<const float> embeddings, Rows<const float> parents,
+                                      Rows<const float> input, int level, int k,
+                                      const std::vector<HeadState*>& states) {
     PhaseRecorder phases;
     ProposeContext context{*exec_, phases, level};
     Proposal out;
@@ -131,20 +137,20 @@ Proposal HeadFixture::propose_begun(LmHead& head, Rows<const float> embeddings, 
     return out;
 }
 
-std::vector<TokenId> HeadFixture::covered(const LmHead& head, int level, const HeadState* state) const {
+std::vector<TokenId> LmHeadFixture::covered(const LmHead& head, int level, const HeadState* state) const {
     std::vector<TokenId> ids;
     for (TokenId id = -1; id <= vocab; ++id)
         if (head.covers(state, id, level)) ids.push_back(id);
     return ids;
 }
 
-std::vector<float> HeadFixture::scores(LmHead& head, int level, const HeadState* state) {
+std::vector<float> LmHeadFixture::scores(LmHead& head, int level, const HeadState* state) {
     std::vector<float> found(static_cast<std::size_t>(rows * vocab));
     head.scores(*exec_, input(), state, level, Rows<float>(found.data(), rows, vocab));
     return found;
 }
 
-std::vector<std::vector<float>> HeadFixture::dense() {
+std::vector<std::vector<float>> LmHeadFixture::dense() {
     std::vector<float> logits(numel(rows, padded));
     kernels::matmul(*exec_, matrix_, input(), Rows<float>(logits.data(), rows, padded));
     std::vector<std::vector<float>> found;
@@ -153,7 +159,7 @@ std::vector<std::vector<float>> HeadFixture::dense() {
     return found;
 }
 
-bool HeadFixture::saw(Phase phase, Lane lane) const {
+bool LmHeadFixture::saw(Phase phase, Lane lane) const {
     return std::any_of(events_.begin(), events_.end(),
                        [&](const SpanEvent& e) { return e.phase == phase && e.lane == lane; });
 }

@@ -14,16 +14,18 @@
 namespace draftscope::testing {
 
 /// Fixture for single heads: a random LM head of 301 tokens and artefacts made for it.
-class HeadFixture : public ::testing::Test {
+class LmHeadFixture : public ::testing::Test {
   public:
     static constexpr int vocab = 301, padded = 304, hidden = 64, rows = 5;
 
-    explicit HeadFixture(kernels::Precision precision = kernels::Precision::int8);
+    explicit LmHeadFixture(kernels::Precision precision = kernels::Precision::int8);
 
     Rows<const float> input() const { return {inputs_.data(), rows, hidden}; }
     /// Returns the values of a random tensor; the same seed gives the same values.
     static std::vector<float> random(std::size_t count, std::uint64_t seed, float scale = 1.0f);
 
+    /// Ranks the tokens from the highest id to the lowest.
+    static std::vector<std::int32_t> descending_ids();
     /// Returns valid metadata for an artefact of `head`; tests modify it.
     static ArtefactInfo info(const std::string& head);
     /// Tensors of an artefact under construction; owns their values.
