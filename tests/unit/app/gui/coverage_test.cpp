@@ -6,14 +6,15 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include "tests/unit/app/gui/hand_built.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using test::HandBuilt;
-using test::token;
-using testing::HasSubstr;
+using testing::CaptureBuilder;
+using ::testing::HasSubstr;
+using testing::token;
+using testing::vocabulary;
 
 std::vector<std::string> numbered_words(int n) {
     std::vector<std::string> words;
@@ -21,7 +22,7 @@ std::vector<std::string> numbered_words(int n) {
     return words;
 }
 
-CoverageModel make_model(HandBuilt& built, std::optional<std::size_t> round = std::nullopt) {
+CoverageModel make_model(CaptureBuilder& built, std::optional<std::size_t> round = std::nullopt) {
     const Snapshot snapshot = built.snapshot();
     CoverageIndex index;
     index.update(snapshot, 1);
@@ -31,11 +32,10 @@ CoverageModel make_model(HandBuilt& built, std::optional<std::size_t> round = st
 RC_GTEST_PROP(Coverage, CurveTailAndMinSizeEqualCounting, ()) {
     const int vocab = *rc::gen::inRange(1, 300);
     const auto ids = *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, vocab)));
-    HandBuilt built(numbered_words(vocab));
-    built.prompt(1);
+    CaptureBuilder built(vocabulary(numbered_words(vocab)));
     RoundRecord round;
     for (const int id : ids) round.tokens.push_back(token(id, 1, id % 3 != 0));
-    built.step(round, {}, 0, 10);
+    built.step(0, 10, {}, round);
     const CoverageModel model = make_model(built);
     RC_ASSERT(model.curves.size() == 1u);
     const auto counted = [&](double v) {
@@ -60,11 +60,10 @@ RC_GTEST_PROP(Coverage, CurveTailAndMinSizeEqualCounting, ()) {
 }
 
 TEST(Coverage, SkipsThePrefillTokenAndCountsUnrankedTokens) {
-    HandBuilt built(numbered_words(10));
-    built.prompt(1);
+    CaptureBuilder built(vocabulary(numbered_words(10)));
     RoundRecord round;
     round.tokens = {token(0, 0, true, TokenSource::prefill), token(1, 1), token(99, 2, false)};
-    built.step(round, {}, 0, 10);
+    built.step(0, 10, {}, round);
     const CoverageModel model = make_model(built);
     EXPECT_EQ(model.curves[0].tokens, 2);
     EXPECT_EQ(model.unranked, 1);
@@ -73,15 +72,15 @@ TEST(Coverage, SkipsThePrefillTokenAndCountsUnrankedTokens) {
 }
 
 TEST(Coverage, CategoryCurvesMatchWhenBuiltIncrementally) {
-    HandBuilt built(numbered_words(8));
-    built.prompt(1, "code");
-    built.prompt(2, "chat");
+    CaptureBuilder built(vocabulary(numbered_words(8)));
+    built.prompt("code");
+    built.prompt("chat");
     CoverageIndex grown;
     for (int i = 0; i < 12; ++i) {
         RoundRecord round;
         round.round.prompt_id = 1 + i % 2;
         round.tokens = {token(i % 8, 1)};
-        built.step(round, {}, i * 10, i * 10 + 10);
+        built.step(i * 10, i * 10 + 10, {}, round);
         grown.update(built.snapshot(), 1);
     }
     const Snapshot snapshot = built.snapshot();
@@ -96,8 +95,7 @@ TEST(Coverage, CategoryCurvesMatchWhenBuiltIncrementally) {
 }
 
 TEST(Coverage, MarksTheDrivingHeadAndTheRoundsTokens) {
-    HandBuilt built(numbered_words(8));
-    built.prompt(1);
+    CaptureBuilder built(vocabulary(numbered_words(8)));
     RoundRecord round;
     round.tokens = {token(2, 1), token(7, 2, false)};
     HeadEvalRow eval;
@@ -106,7 +104,7 @@ TEST(Coverage, MarksTheDrivingHeadAndTheRoundsTokens) {
     eval.committed = 2;
     eval.covered = 1;
     round.head_evals = {eval};
-    built.step(round, {}, 0, 10);
+    built.step(0, 10, {}, round);
     const CoverageModel model = make_model(built, 0);
     ASSERT_EQ(model.heads.size(), 1u);
     EXPECT_DOUBLE_EQ(model.heads[0].coverage, 0.5);
@@ -118,8 +116,7 @@ TEST(Coverage, MarksTheDrivingHeadAndTheRoundsTokens) {
 }
 
 TEST(Coverage, MarksShadowHeadsAndFollowsThemRoundByRound) {
-    HandBuilt built(numbered_words(8));
-    built.prompt(1);
+    CaptureBuilder built(vocabulary(numbered_words(8)));
     const auto eval = [](const char* head, HeadMode mode, int covered) {
         HeadEvalRow row;
         row.head = head;
@@ -136,7 +133,7 @@ TEST(Coverage, MarksShadowHeadsAndFollowsThemRoundByRound) {
         round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, 2), eval("full", HeadMode::calibration, 2),
                             eval("microspec", HeadMode::selfpaced, i < 20 ? 0 : 2),
                             eval("coral", HeadMode::aligned, 1)};
-        built.step(round, {}, i * 10, i * 10 + 10);
+        built.step(i * 10, i * 10 + 10, {}, round);
     }
     const CoverageModel model = make_model(built);
     ASSERT_EQ(model.heads.size(), 3u);
@@ -160,17 +157,17 @@ TEST(Coverage, MarksShadowHeadsAndFollowsThemRoundByRound) {
 TEST(Coverage, ExplainsWhatIsMissing) {
     EXPECT_THAT(build_coverage(Snapshot(), CoverageIndex(), std::nullopt).empty_text,
                 HasSubstr("No run yet"));
-    HandBuilt built(numbered_words(4), false);
-    built.prompt(1);
+    CaptureBuilder built(vocabulary(numbered_words(4), false));
+    built.prompt();
     EXPECT_THAT(make_model(built).empty_text, HasSubstr("No round has emitted"));
     RoundRecord round;
     round.tokens = {token(1, 1)};
-    built.step(round, {}, 0, 10);
+    built.step(0, 10, {}, round);
     EXPECT_THAT(make_model(built).ranking_text, HasSubstr("No token ranking"));
 }
 
 TEST(Coverage, ShortlistSizesAreDistinctAndReachTheVocabulary) {
-    EXPECT_THAT(log_sizes(1, 50), testing::ElementsAre(1));
+    EXPECT_THAT(log_sizes(1, 50), ::testing::ElementsAre(1));
     const std::vector<int> sizes = log_sizes(49152, 160);
     EXPECT_EQ(sizes.front(), 1);
     EXPECT_EQ(sizes.back(), 49152);

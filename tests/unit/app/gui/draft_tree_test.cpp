@@ -8,15 +8,16 @@
 #include <algorithm>
 #include <map>
 
-#include "tests/unit/app/gui/hand_built.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using test::HandBuilt;
-using test::node;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::CaptureBuilder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::node;
+using testing::vocabulary;
 
 const std::vector<std::string> words = {" the", " a", " cat", " sat", "\n", " on"};
 
@@ -36,9 +37,8 @@ RoundRecord small_round() {
 }
 
 DraftTreeModel make_model(const RoundRecord& round) {
-    HandBuilt built(words);
-    built.prompt(1);
-    built.step(round, {}, 0, 100);
+    CaptureBuilder built(vocabulary(words));
+    built.step(0, 100, {}, round);
     return build_draft_tree(built.snapshot(), 0);
 }
 
@@ -159,7 +159,7 @@ RC_GTEST_PROP(DraftTreeLayout, GrowingTreeNodesDoNotMove, ()) {
 }
 
 TEST(DraftTree, RoundInFlightReservesColumnsForItsMaxDepth) {
-    HandBuilt built(words);
+    CaptureBuilder built(vocabulary(words));
     LiveRound live;
     live.active = true;
     live.levels = 5;
@@ -169,7 +169,7 @@ TEST(DraftTree, RoundInFlightReservesColumnsForItsMaxDepth) {
         n.accepted = false;
         n.target_token_id = no_token;
     }
-    built.capture().apply(live);
+    built.add(live);
     const DraftTreeModel model = build_live_draft_tree(built.snapshot());
     EXPECT_TRUE(model.growing);
     EXPECT_EQ(model.max_depth, 2);
@@ -241,15 +241,14 @@ TEST(DraftTree, WorksWithoutADraft) {
 
 TEST(DraftTree, ExplainsAnEmptyTree) {
     EXPECT_THAT(build_draft_tree(Snapshot(), 0).empty_text, HasSubstr("No rounds yet"));
-    HandBuilt built(words);
-    built.prompt(1);
-    built.step({}, {}, 0, 10);
+    CaptureBuilder built(vocabulary(words));
+    built.step(0, 10, {}, {});
     EXPECT_THAT(build_draft_tree(built.snapshot(), 7).empty_text, HasSubstr("Select a round"));
     EXPECT_THAT(build_draft_tree(built.snapshot(), 0).empty_text, HasSubstr("no stored draft tree"));
 }
 
 TEST(DraftTree, ShowsARoundInFlightAsNotVerified) {
-    HandBuilt built(words);
+    CaptureBuilder built(vocabulary(words));
     LiveRound live;
     live.active = true;
     live.partial = small_round();
@@ -258,7 +257,7 @@ TEST(DraftTree, ShowsARoundInFlightAsNotVerified) {
         n.accepted = false;
         n.target_token_id = no_token;
     }
-    built.capture().apply(live);
+    built.add(live);
     const DraftTreeModel model = build_live_draft_tree(built.snapshot());
     EXPECT_TRUE(model.live);
     EXPECT_EQ(model.headline, "round in flight: 4 drafted to depth 2, not yet verified");
@@ -285,14 +284,13 @@ TEST(DraftTree, LabelsLeaveOutQuotesAndMarkSpaces) {
 }
 
 TEST(DraftTree, ShowsInvalidUtf8AsHexBytes) {
-    HandBuilt built({"\xF0\x9F", "\x99", " \xE2\x82", "", "\xF0\x9F\x99\x82", " on"});
-    built.prompt(1);
-    built.step(small_round(), {}, 0, 100);
+    CaptureBuilder built(vocabulary({"\xF0\x9F", "\x99", " \xE2\x82", "", "\xF0\x9F\x99\x82", " on"}));
+    built.step(0, 100, {}, small_round());
     DraftTreeModel model = build_draft_tree(built.snapshot(), 0);
     EXPECT_EQ(model.headline,
               "rejected at depth 2: the target chose <99> (p 0.41, rank 2); the drafter's top token was "
               "\" <E2 82>\" (p 0.70)");
-    EXPECT_THAT(describe_node(model, 1)[0], testing::StartsWith("<F0 9F>  id 0"));
+    EXPECT_THAT(describe_node(model, 1)[0], ::testing::StartsWith("<F0 9F>  id 0"));
     EXPECT_EQ(token_label(built.snapshot(), &built.snapshot().runs[0], 3), "#3") << "no bytes: its id";
     EXPECT_EQ(model.nodes[target_node(model).parent].top[0].text, "\"\xF0\x9F\x99\x82\"");
     replace_missing_glyphs(model, [](char32_t) { return false; });

@@ -6,14 +6,14 @@
 #include <numeric>
 
 #include "base/phase_names.h"
-#include "tests/unit/app/gui/hand_built.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using test::HandBuilt;
-using test::span;
-using testing::HasSubstr;
+using testing::CaptureBuilder;
+using ::testing::HasSubstr;
+using testing::span;
 
 enum : std::size_t { backbone = 2, head = 4, topk = 5, softmax = 6, verify = 10, remainder = 13 };
 
@@ -29,13 +29,12 @@ double sum(const PhaseBar& bar) {
 }
 
 TEST(PhaseBars, PartsAddUpToTheStep) {
-    HandBuilt built;
-    built.prompt(1);
-    built.step({}, spans_at(0), 0, 100);
+    CaptureBuilder built;
+    built.step(0, 100, spans_at(0), {});
     std::vector<SpanRow> with_side = spans_at(200);
     with_side.push_back(
         span(3, 230, 295, 1));  // router on the side thread: exposed while the main thread idles
-    built.step({}, with_side, 200, 300, Excluded::warmup);
+    built.step(200, 300, with_side, {}, Excluded::warmup);
     const PhaseBars bars = build_phase_bars(built.snapshot(), 1, 0, 2, 100);
     ASSERT_EQ(bars.bars.size(), 2u);
     for (const PhaseBar& bar : bars.bars) {
@@ -52,25 +51,23 @@ TEST(PhaseBars, PartsAddUpToTheStep) {
 }
 
 TEST(PhaseTable, OmitsSharesWithoutCountedSteps) {
-    HandBuilt built;
-    built.prompt(1);
-    built.step({}, spans_at(0), 0, 100, Excluded::warmup);
+    CaptureBuilder built;
+    built.step(0, 100, spans_at(0), {}, Excluded::warmup);
     const PhasesModel before = PhasesBuilder().build(built.snapshot(), 1);
     EXPECT_EQ(before.caption, "no counted steps yet; 1 warm-up excluded");
     EXPECT_EQ(before.shares_text, "");
-    built.step({}, spans_at(200), 200, 300);
+    built.step(200, 300, spans_at(200), {});
     const PhasesModel after = PhasesBuilder().build(built.snapshot(), 1);
     EXPECT_EQ(after.caption, "1 step; 1 warm-up excluded");
     EXPECT_EQ(after.shares_text, "; drafting 36 % (head 16 %)");
 }
 
 TEST(PhaseBars, ManyStepsBecomeMeansOfNeighbours) {
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     for (int i = 0; i < 10; ++i) {
         RoundRecord round;
         round.round.accepted = i;
-        built.step(round, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1));
+        built.step(i * 1000, i * 1000 + 100 * (i + 1), spans_at(i * 1000, i + 1), round);
     }
     const PhaseBars bars = build_phase_bars(built.snapshot(), 1, 0, 10, 4);
     ASSERT_EQ(bars.bars.size(), 4u);
@@ -84,14 +81,14 @@ TEST(PhaseBars, ManyStepsBecomeMeansOfNeighbours) {
 }
 
 TEST(PhasesBuilder, IncrementalBuildEqualsFullBuildAndReadsStepsOnce) {
-    HandBuilt built;
-    built.prompt(1, "chat");
-    built.prompt(2, "code");
+    CaptureBuilder built;
+    built.prompt("chat");
+    built.prompt("code");
     PhasesBuilder builder;
     for (int i = 0; i < 60; ++i) {
         RoundRecord round;
         round.round.prompt_id = 1 + i % 2;
-        built.step(round, spans_at(i * 10000, 1 + i % 7), i * 10000, i * 10000 + 100 * (1 + i % 7),
+        built.step(i * 10000, i * 10000 + 100 * (1 + i % 7), spans_at(i * 10000, 1 + i % 7), round,
                    i % 5 == 0 ? Excluded::warmup : Excluded::no);
         if (i % 9 != 8) continue;
         const Snapshot snapshot = built.snapshot();
@@ -121,9 +118,8 @@ TEST(PhasesBuilder, IncrementalBuildEqualsFullBuildAndReadsStepsOnce) {
 }
 
 TEST(PhaseBars, WindowSurroundsTheSelectedStep) {
-    HandBuilt built;
-    built.prompt(1);
-    for (int i = 0; i < 50; ++i) built.step({}, {}, i * 10, i * 10 + 10);
+    CaptureBuilder built;
+    for (int i = 0; i < 50; ++i) built.step(i * 10, i * 10 + 10, {}, {});
     const Snapshot snapshot = built.snapshot();
     const auto window = [&](std::optional<std::size_t> at, std::size_t count) {
         const StepWindow w = step_window(snapshot, 1, at, count);
@@ -140,10 +136,9 @@ TEST(PhaseBars, WindowSurroundsTheSelectedStep) {
 }
 
 TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     for (int i = 0; i < 4; ++i)
-        built.step({}, spans_at(i * 1000), i * 1000, i * 1000 + 100,
+        built.step(i * 1000, i * 1000 + 100, spans_at(i * 1000), {},
                    i == 0 ? Excluded::warmup : Excluded::no);
     const PhasesModel model = PhasesBuilder().build(built.snapshot(), 1);
     EXPECT_EQ(model.counted_steps, 3);
@@ -157,8 +152,8 @@ TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {
         EXPECT_EQ(row.child, row.name == "softmax");
         EXPECT_FALSE(row.p90_us.has_value()) << "3 samples are not enough";
     }
-    EXPECT_THAT(names,
-                testing::ElementsAre("backbone", "head", "topk", "softmax", "gather", "verify", "remainder"));
+    EXPECT_THAT(names, ::testing::ElementsAre("backbone", "head", "topk", "softmax", "gather", "verify",
+                                              "remainder"));
     EXPECT_NEAR(share, 1, 1e-9);
     EXPECT_NEAR(model.draft_share, 0.36, 1e-9);
     EXPECT_NEAR(model.head_share, 0.16, 1e-9);
@@ -168,14 +163,12 @@ TEST(PhaseTable, KeepsFirstClassPhasesAndTheRemainder) {
 }
 
 TEST(PhaseTable, RangeCountsOnlyItsSteps) {
-    HandBuilt whole, part;
-    whole.prompt(1);
-    part.prompt(1);
+    CaptureBuilder whole, part;
     for (int i = 0; i < 8; ++i) {
         const Excluded excluded = i == 3 ? Excluded::shadow : Excluded::no;
-        whole.step({}, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1), excluded);
+        whole.step(i * 1000, i * 1000 + 100 * (i + 1), spans_at(i * 1000, i + 1), {}, excluded);
         if (i >= 2 && i <= 5)
-            part.step({}, spans_at(i * 1000, i + 1), i * 1000, i * 1000 + 100 * (i + 1), excluded);
+            part.step(i * 1000, i * 1000 + 100 * (i + 1), spans_at(i * 1000, i + 1), {}, excluded);
     }
     const PhasesModel in_range = PhasesBuilder().build(whole.snapshot(), 1, TimeRange{2050, 5010});
     const PhasesModel alone = PhasesBuilder().build(part.snapshot(), 1);
@@ -188,13 +181,13 @@ TEST(PhaseTable, RangeCountsOnlyItsSteps) {
 }
 
 TEST(PhaseTable, SplitsDraftingByCategory) {
-    HandBuilt built;
-    built.prompt(1, "code");
-    built.prompt(2, "chat");
+    CaptureBuilder built;
+    built.prompt("code");
+    built.prompt("chat");
     for (int i = 0; i < 4; ++i) {
         RoundRecord round;
         round.round.prompt_id = 1 + i % 2;
-        built.step(round, spans_at(i * 1000), i * 1000, i * 1000 + (i % 2 == 0 ? 100 : 200));
+        built.step(i * 1000, i * 1000 + (i % 2 == 0 ? 100 : 200), spans_at(i * 1000), round);
     }
     const PhasesModel model = PhasesBuilder().build(built.snapshot(), 1);
     ASSERT_EQ(model.categories.size(), 2u);
@@ -206,9 +199,9 @@ TEST(PhaseTable, SplitsDraftingByCategory) {
 
 TEST(PhaseTable, ExplainsAnEmptyTable) {
     EXPECT_THAT(PhasesBuilder().build(Snapshot(), 1).empty_text, HasSubstr("No run yet"));
-    HandBuilt built;
+    CaptureBuilder built;
     EXPECT_THAT(PhasesBuilder().build(built.snapshot(), 1).empty_text, HasSubstr("no steps yet"));
-    built.capture().apply(RunEnded{1, RunEnd::ok, 100, {}});
+    built.add(RunEnded{1, RunEnd::ok, 100, {}});
     EXPECT_THAT(PhasesBuilder().build(built.snapshot(), 1).empty_text, HasSubstr("No steps were recorded"));
 }
 

@@ -9,13 +9,13 @@
 #include <cmath>
 
 #include "app/gui/models/label_placer.h"
-#include "tests/unit/app/gui/hand_built.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using test::HandBuilt;
-using testing::HasSubstr;
+using testing::CaptureBuilder;
+using ::testing::HasSubstr;
 
 double between(double low, double high) {
     return low + (high - low) * (*rc::gen::inRange(0, 10001) / 10000.0);
@@ -58,14 +58,14 @@ HeadEvalRow eval(std::string head, HeadMode mode, int committed, TimeNs ns) {
 }
 
 TEST(Plane, PlacesTheDrivingHeadAgainstSelfPacedFull) {
-    HandBuilt built;
-    for (RowId prompt = 1; prompt <= 6; ++prompt) built.prompt(prompt);
+    CaptureBuilder built;
+    for (int i = 0; i < 6; ++i) built.prompt();
     for (int i = 0; i < 24; ++i) {
         RoundRecord round;
         round.round.prompt_id = 1 + i % 6;
         round.head_evals = {eval("slimspec:rank=72", HeadMode::drive, 3, 100),
                             eval("full", HeadMode::selfpaced, 4, 400)};
-        built.step(round, {}, i * 1000, i * 1000 + 900);
+        built.step(i * 1000, i * 1000 + 900, {}, round);
     }
     const PlaneModel model = build_plane(built.snapshot(), 1);
     EXPECT_EQ(model.missing_text, "");
@@ -84,16 +84,15 @@ TEST(Plane, PlacesTheDrivingHeadAgainstSelfPacedFull) {
 }
 
 TEST(Plane, FullHeadAloneRequestsNoMoreRounds) {
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     RoundRecord round;
     round.head_evals = {eval("full", HeadMode::drive, 3, 100)};
-    built.step(round, {}, 0, 900);
+    built.step(0, 900, {}, round);
     const PlaneModel alone = build_plane(built.snapshot(), 1);
     ASSERT_EQ(alone.points.size(), 1u);
     EXPECT_THAT(alone.interval_text, HasSubstr("by definition"));
     round.head_evals.push_back(eval("slimspec:rank=72", HeadMode::selfpaced, 2, 50));
-    built.step(round, {}, 1000, 1900);
+    built.step(1000, 1900, {}, round);
     EXPECT_THAT(build_plane(built.snapshot(), 1).interval_text,
                 HasSubstr("no error bars: 1 conversation: intervals need at least 6"));
 }
@@ -101,15 +100,14 @@ TEST(Plane, FullHeadAloneRequestsNoMoreRounds) {
 TEST(Plane, TauOfPartialHeadsIsScaledToTheWholeRun) {
     // Both heads commit two tokens in calibration rounds; the driving head commits five in the others. tau of
     // both is 3 over the run.
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     TimeNs now = 0;
     for (const int committed : {2, 2, 5}) {
         RoundRecord round;
         round.round.committed = committed;
         round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, committed, 100)};
         if (committed == 2) round.head_evals.push_back(eval("full", HeadMode::calibration, 2, 400));
-        built.step(round, {}, now, now + 900, committed == 2 ? Excluded::shadow : Excluded::no);
+        built.step(now, now + 900, {}, round, committed == 2 ? Excluded::shadow : Excluded::no);
         now += 1000;
     }
     const PlaneModel model = build_plane(built.snapshot(), 1);
@@ -123,11 +121,10 @@ TEST(Plane, TauOfPartialHeadsIsScaledToTheWholeRun) {
 
 TEST(Plane, ExplainsAMissingReference) {
     EXPECT_THAT(build_plane(Snapshot(), 0).missing_text, HasSubstr("No run yet"));
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     RoundRecord round;
     round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, 3, 100)};
-    built.step(round, {}, 0, 900);
+    built.step(0, 900, {}, round);
     const PlaneModel model = build_plane(built.snapshot(), 1);
     EXPECT_TRUE(model.points.empty());
     EXPECT_THAT(model.missing_text, HasSubstr("calibration rounds with the full head"));

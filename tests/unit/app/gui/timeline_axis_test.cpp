@@ -5,32 +5,31 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include "tests/unit/app/gui/hand_built.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using test::HandBuilt;
-using test::span;
+using testing::CaptureBuilder;
+using testing::span;
 
-void pause(HandBuilt& built, TimeNs start, TimeNs length) {
-    built.capture().apply(CounterRow{1, start, std::string(pause_counter), static_cast<double>(length)});
+void pause(CaptureBuilder& built, TimeNs start, TimeNs length) {
+    built.add(CounterRow{1, start, std::string(pause_counter), static_cast<double>(length)});
 }
 
 /// A step with 62 ms of work and pauses of 3.5 s.
-HandBuilt looked_at() {
-    HandBuilt built;
-    built.prompt(1);
+CaptureBuilder looked_at() {
+    CaptureBuilder built;
     const TimeNs ms = ns_per_ms;
-    built.step({}, {span(2, 0, 40 * ms)}, 0, 40 * ms);
+    built.step(0, 40 * ms, {span(2, 0, 40 * ms)}, {});
     pause(built, 70 * ms, 3500 * ms);
-    built.step({}, {span(2, 40 * ms, 70 * ms), span(10, 3570 * ms, 3602 * ms)}, 40 * ms, 3602 * ms,
+    built.step(40 * ms, 3602 * ms, {span(2, 40 * ms, 70 * ms), span(10, 3570 * ms, 3602 * ms)}, {},
                Excluded::paused, 3500 * ms);
     return built;
 }
 
 TEST(FoldedAxis, PauseIsASmallPartOfItsStep) {
-    HandBuilt built = looked_at();
+    CaptureBuilder built = looked_at();
     FoldedAxis axis;
     axis.update(built.snapshot(), 1);
     ASSERT_EQ(axis.folds().size(), 1u);
@@ -53,9 +52,8 @@ TEST(FoldedAxis, PauseIsASmallPartOfItsStep) {
 }
 
 TEST(FoldedAxis, RunWithoutPausesIsUnchanged) {
-    HandBuilt built;
-    built.prompt(1);
-    built.step({}, {}, 0, 100);
+    CaptureBuilder built;
+    built.step(0, 100, {}, {});
     FoldedAxis axis;
     axis.update(built.snapshot(), 1);
     EXPECT_EQ(axis.position(77), 77);
@@ -64,8 +62,7 @@ TEST(FoldedAxis, RunWithoutPausesIsUnchanged) {
 }
 
 TEST(FoldedAxis, PhasesFillAStepWithManyPauses) {
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     TimeNs now = 0;
     constexpr int phases = 24;
     for (int i = 0; i < phases; ++i) {
@@ -73,7 +70,7 @@ TEST(FoldedAxis, PhasesFillAStepWithManyPauses) {
         pause(built, now, ns_per_s);
         now += ns_per_s;
     }
-    built.step({}, {}, 0, now, Excluded::paused, phases * ns_per_s);
+    built.step(0, now, {}, {}, Excluded::paused, phases * ns_per_s);
     FoldedAxis axis;
     axis.update(built.snapshot(), 1);
     EXPECT_EQ(axis.folds().size(), static_cast<std::size_t>(phases));
@@ -81,8 +78,7 @@ TEST(FoldedAxis, PhasesFillAStepWithManyPauses) {
 }
 
 RC_GTEST_PROP(FoldedAxis, PositionAndTimeAreInverse, ()) {
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     TimeNs now = 0;
     for (int i = *rc::gen::inRange(0, 20); i > 0; --i) {
         const TimeNs start = now;
@@ -91,7 +87,7 @@ RC_GTEST_PROP(FoldedAxis, PositionAndTimeAreInverse, ()) {
         pause(built, now, held);
         now += held;
         now += *rc::gen::inRange<TimeNs>(0, 5000);
-        built.step({}, {}, start, now, Excluded::paused, held);
+        built.step(start, now, {}, {}, Excluded::paused, held);
     }
     FoldedAxis axis;
     axis.update(built.snapshot(), 1);
@@ -131,9 +127,8 @@ TEST(TimelineTicks, LabelsAreDistinct) {
 }
 
 TEST(TimelineTicks, CountFromTheSelectedStepIfVisible) {
-    HandBuilt built;
-    built.prompt(1);
-    for (int i = 0; i < 200; ++i) built.step({}, {}, i * 1000, i * 1000 + 1000);
+    CaptureBuilder built;
+    for (int i = 0; i < 200; ++i) built.step(i * 1000, i * 1000 + 1000, {}, {});
     const Snapshot snapshot = built.snapshot();
     const StepRow& selected = snapshot.steps[7].row;
     EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 6000, 9000).time, 7000);
@@ -142,7 +137,7 @@ TEST(TimelineTicks, CountFromTheSelectedStepIfVisible) {
         << "the step is not visible";
     EXPECT_EQ(axis_origin(snapshot, 1, FoldedAxis(), &selected, 0, 200'000).time, 0)
         << "the step is too short for the view";
-    HandBuilt held = looked_at();
+    CaptureBuilder held = looked_at();
     const Snapshot paused = held.snapshot();
     FoldedAxis axis;
     axis.update(paused, 1);

@@ -10,13 +10,13 @@
 #include <cmath>
 #include <map>
 
-#include "tests/unit/app/gui/hand_built.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using test::HandBuilt;
-using test::span;
+using testing::CaptureBuilder;
+using testing::span;
 
 struct Random {
     TimelineRow row;
@@ -193,26 +193,24 @@ std::vector<std::string> lane_texts(const TimelineIndex& index) {
 }
 
 TEST(TimelineIndex, NestsByIntervalInAnyArrivalOrder) {
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     // Inner scopes end first, so a child is recorded before its parent.
-    built.step({}, {span(6, 12, 15), span(5, 10, 20), span(10, 30, 90), span(3, 11, 40, 1)}, 5, 100);
+    built.step(5, 100, {span(6, 12, 15), span(5, 10, 20), span(10, 30, 90), span(3, 11, 40, 1)}, {});
     TimelineIndex index;
     index.update(built.snapshot(), 1);
     EXPECT_THAT(lane_texts(index),
-                testing::ElementsAre("steps0: 5-100", "levels0: 10-20", "main thread0: 10-20 30-90",
-                                     "main thread1: 12-15", "side thread0: 11-40"));
+                ::testing::ElementsAre("steps0: 5-100", "levels0: 10-20", "main thread0: 10-20 30-90",
+                                       "main thread1: 12-15", "side thread0: 11-40"));
     EXPECT_EQ(index.begin(), 5);
     EXPECT_EQ(index.end(), 100);
 }
 
 TEST(TimelineIndex, IncrementalBuildEqualsFullBuildWithLateSpans) {
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     TimelineIndex grown;
     for (int i = 0; i < 20; ++i) {
         const TimeNs t = i * 100;
-        built.step({}, {span(2, t + 10, t + 30), span(10, t + 40, t + 90)}, t, t + 100);
+        built.step(t, t + 100, {span(2, t + 10, t + 30), span(10, t + 40, t + 90)}, {});
         grown.update(built.snapshot(), 1);
     }
     SpansRecorded late;
@@ -220,7 +218,7 @@ TEST(TimelineIndex, IncrementalBuildEqualsFullBuildWithLateSpans) {
         late.spans.push_back(span(4, start + 31, start + 39));
         late.spans.back().run_id = 1;
     }
-    built.capture().apply(late);
+    built.add(late);
     grown.update(built.snapshot(), 1);
     TimelineIndex whole;
     whole.update(built.snapshot(), 1);
@@ -243,8 +241,7 @@ std::vector<Interval> wild_intervals() {
 
 RC_GTEST_PROP(TimelineIndex, ContainsEverySpanOnceAtEveryZoom, ()) {
     const std::vector<Interval> all = wild_intervals();
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     TimelineIndex index;
     PhaseSums expected{};
     for (std::size_t i = 0; i < all.size();) {  // with their step, late, or all at once
@@ -254,7 +251,7 @@ RC_GTEST_PROP(TimelineIndex, ContainsEverySpanOnceAtEveryZoom, ()) {
             some.spans.back().run_id = 1;
             expected[all[i].phase] += std::max<TimeNs>(all[i].end - all[i].start, 0);
         }
-        built.capture().apply(some);
+        built.add(some);
         index.update(built.snapshot(), 1);
     }
     PhaseSums sums{};
@@ -281,13 +278,12 @@ RC_GTEST_PROP(TimelineIndex, ContainsEverySpanOnceAtEveryZoom, ()) {
 }
 
 TEST(TimelineIndex, JoinsTheDraftSpansOfALevel) {
-    HandBuilt built;
-    built.prompt(1);
+    CaptureBuilder built;
     std::vector<SpanRow> spans = {span(2, 0, 10),  span(4, 12, 20), span(2, 20, 30),
                                   span(4, 30, 38), span(9, 38, 40), span(10, 40, 90)};
     spans[2].level = spans[3].level = 1;
-    built.step({}, spans, 0, 100);
-    built.step({}, {span(2, 100, 110)}, 100, 200);
+    built.step(0, 100, spans, {});
+    built.step(100, 200, {span(2, 100, 110)}, {});
     TimelineIndex index;
     index.update(built.snapshot(), 1);
     EXPECT_EQ(lane_texts(index)[1], "levels0: 0-20 20-38 100-110");
@@ -299,9 +295,8 @@ TEST(TimelineIndex, JoinsTheDraftSpansOfALevel) {
 }
 
 TEST(TimelineIndex, StartsOverForAnotherRun) {
-    HandBuilt built;
-    built.prompt(1);
-    built.step({}, {span(2, 10, 30)}, 0, 100);
+    CaptureBuilder built;
+    built.step(0, 100, {span(2, 10, 30)}, {});
     TimelineIndex index;
     index.update(built.snapshot(), 1);
     EXPECT_FALSE(index.empty());
@@ -311,16 +306,15 @@ TEST(TimelineIndex, StartsOverForAnotherRun) {
 }
 
 TEST(TimelineIndex, StartsOverWhenANewCaptureUsesTheSameRunId) {
-    HandBuilt first, second;
-    for (HandBuilt* built : {&first, &second}) built->prompt(1);
-    first.step({}, {span(2, 10, 30)}, 0, 100);
-    second.step({}, {span(2, 40, 60)}, 0, 100);
+    CaptureBuilder first, second;
+    first.step(0, 100, {span(2, 10, 30)}, {});
+    second.step(0, 100, {span(2, 40, 60)}, {});
     TimelineIndex index;
     index.update(first.snapshot(), 1);
     Snapshot later = second.snapshot();
     later.runs[0].started_monotonic = 5;
     index.update(later, 1);
-    EXPECT_THAT(lane_texts(index), testing::Contains("main thread0: 40-60"));
+    EXPECT_THAT(lane_texts(index), ::testing::Contains("main thread0: 40-60"));
 }
 
 TEST(TimelineView, ZoomKeepsTheTimeUnderThePointer) {
@@ -350,10 +344,9 @@ TEST(TimelineView, DurationsHaveThreeDigits) {
 }
 
 TEST(TimelineHit, FindsIntervalsAndTheirRounds) {
-    HandBuilt built;
-    built.prompt(1);
-    built.step({}, {span(2, 10, 30), span(10, 40, 90, 0, 500)}, 0, 100);
-    built.step({}, {span(2, 110, 130)}, 100, 200);
+    CaptureBuilder built;
+    built.step(0, 100, {span(2, 10, 30), span(10, 40, 90, 0, 500)}, {});
+    built.step(100, 200, {span(2, 110, 130)}, {});
     const Snapshot snapshot = built.snapshot();
     TimelineIndex index;
     index.update(snapshot, 1);
