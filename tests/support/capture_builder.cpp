@@ -90,10 +90,6 @@ StepRecord RecordBuilder::step(StepRecord record) {
         link(round.run_id, step.run_id);
         link(round.step_id, step.id);
         link(round.prompt_id, ids_.prompt);
-        if (round.end_ns == 0) {
-            round.start_ns = step.start_ns;
-            round.end_ns = step.end_ns;
-        }
         for (NodeRow& row : each.nodes) link(row.round_id, round.id);
         for (NodeTopRow& row : each.tops) link(row.round_id, round.id);
         for (TokenRow& row : each.tokens) {

@@ -36,7 +36,7 @@ class RecordBuilder {
     /// Starts a run; the following records belong to it.
     RunStarted run(RunRow row, std::shared_ptr<const Vocab> vocab = nullptr, ClockAnchorRow anchor = {});
     PromptStarted prompt(PromptRow row = {});
-    /// Its rounds without a prompt belong to the newest one, and have the times of the step.
+    /// Its rounds without a prompt belong to the newest one.
     StepRecord step(StepRecord record);
     std::vector<SpanRow> spans(std::vector<SpanRow> rows, RowId step_id = 0);
     /// The ids that were given last.

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "capture/queries.h"
-#include "tests/unit/capture/builders.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using testing::RunBuilder;
+using testing::CaptureBuilder;
 using testing::span;
 
 TEST(Capture, RoundEntriesIndexTheirRows) {
@@ -42,7 +42,9 @@ TEST(Capture, RoundEntriesIndexTheirRows) {
 }
 
 TEST(Capture, LookupsDoNotAssumeThatIdsStartAtOne) {
-    const Snapshot snapshot = RunBuilder(41).snapshot();
+    CaptureBuilder builder(nullptr, {.run = 40, .prompt = 40});
+    builder.prompt();
+    const Snapshot snapshot = builder.snapshot();
     ASSERT_NE(snapshot.run(41), nullptr);
     EXPECT_EQ(snapshot.run(41)->id, 41);
     EXPECT_EQ(snapshot.run(1), nullptr);
@@ -53,18 +55,18 @@ TEST(Capture, LookupsDoNotAssumeThatIdsStartAtOne) {
 }
 
 TEST(Capture, PromptTextGrowsWithoutChangingEarlierSnapshots) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     PromptProgress progress;
-    progress.prompt_id = 1;
+    progress.prompt_id = builder.prompt();
     progress.output = "Rivers";
     progress.generated_tokens = 1;
     progress.prefill_ns = 50;
     progress.tokens.resize(1);
-    builder.capture().apply(progress);
+    builder.add(progress);
     const Snapshot before = builder.snapshot();
     progress.output = "Rivers: Rhine";
     progress.tokens.clear();
-    builder.capture().apply(progress);
+    builder.add(progress);
     builder.end_prompt(9, 51);
 
     EXPECT_EQ(before.prompt(1)->output, "Rivers");
@@ -74,12 +76,12 @@ TEST(Capture, PromptTextGrowsWithoutChangingEarlierSnapshots) {
 }
 
 TEST(Capture, LateSpansAreFoundByTheirStep) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     builder.step(0, 100, {span(2, 0, 40)});
     SpansRecorded late;
     late.spans = {span(1, -500, -10), span(10, 40, 90)};
     late.spans[1].step_id = 1;
-    builder.capture().apply(late);
+    builder.add(late);
     const Snapshot snapshot = builder.snapshot();
     ASSERT_EQ(snapshot.late_spans.size(), 1u);  // the prefill span belongs to no step
     const StepPhases phases = step_phases(snapshot, 0);
@@ -88,24 +90,24 @@ TEST(Capture, LateSpansAreFoundByTheirStep) {
 }
 
 TEST(Capture, RoundInFlightIsRemovedWhenItsStepArrives) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     LiveRound live;
     live.active = true;
     live.at.level = 2;
-    builder.capture().apply(live);
+    builder.add(live);
     ASSERT_NE(builder.snapshot().live, nullptr);
     EXPECT_EQ(builder.snapshot().live->at.level, 2);
-    builder.step(0, 10, {});
+    builder.step(0, 10);
     EXPECT_EQ(builder.snapshot().live, nullptr);
-    builder.capture().apply(live);
+    builder.add(live);
     live.active = false;
-    builder.capture().apply(live);
+    builder.add(live);
     EXPECT_EQ(builder.snapshot().live, nullptr);
 }
 
 TEST(Capture, RoundInFlightIsNotCounted) {
-    RunBuilder builder;
-    builder.step(0, 100, {});
+    CaptureBuilder builder;
+    builder.step(0, 100);
     const Snapshot before = builder.snapshot();
     LiveRound live;
     live.active = true;
@@ -116,14 +118,10 @@ TEST(Capture, RoundInFlightIsNotCounted) {
     live.partial.round.id = 2;
     live.partial.round.run_id = 1;
     live.partial.nodes = {NodeRow{}};
-    SpanRow span;
-    span.run_id = 1;
-    span.step_id = 2;
-    span.phase_id = 2;
-    span.start_ns = 110;
-    span.end_ns = 150;
-    live.spans = {span};
-    builder.capture().apply(live);
+    live.spans = {span(2, 110, 150)};
+    live.spans[0].run_id = 1;
+    live.spans[0].step_id = 2;
+    builder.add(live);
     const Snapshot snapshot = builder.snapshot();
     ASSERT_NE(snapshot.in_flight, nullptr);
     const Snapshot& flight = *snapshot.in_flight;
@@ -137,7 +135,7 @@ TEST(Capture, RoundInFlightIsNotCounted) {
     EXPECT_EQ(snapshot.steps.size(), before.steps.size());
     EXPECT_EQ(snapshot.rounds.size(), before.rounds.size());
     EXPECT_EQ(snapshot.spans.size(), before.spans.size());
-    builder.step(100, 200, {});
+    builder.step(100, 200);
     EXPECT_EQ(builder.snapshot().in_flight, nullptr);
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/capture_builder.h"
+
 namespace draftscope {
 namespace {
 
@@ -24,24 +26,19 @@ TEST(Conversations, TurnsWithoutAnIdAreSeparate) {
 
 TEST(Conversations, FollowThePromptFileOrder) {
     // In a batch, the second turn of one conversation can start after the first turn of the next.
-    Capture capture;
-    RunStarted started;
-    started.run.id = 1;
-    capture.apply(started);
-    const auto begin = [&](RowId id, int ordinal, const char* name, int turn) {
+    testing::CaptureBuilder builder;
+    const auto begin = [&](int ordinal, const char* name, int turn) {
         PromptRow prompt;
-        prompt.id = id;
-        prompt.run_id = 1;
         prompt.ordinal = ordinal;
         prompt.external_id = name;
         prompt.turn = turn;
-        capture.apply(PromptStarted{prompt});
+        builder.prompt(prompt);
     };
-    begin(1, 0, "a", 0);
-    begin(2, 2, "a", 0);
-    begin(3, 1, "a", 1);
-    begin(4, 3, "a", 1);
-    const Snapshot snapshot = capture.snapshot(1);
+    begin(0, "a", 0);
+    begin(2, "a", 0);
+    begin(1, "a", 1);
+    begin(3, "a", 1);
+    const Snapshot snapshot = builder.snapshot();
     const Conversations conversations(snapshot, 1);
     EXPECT_EQ(conversations.count(), 2u);
     EXPECT_EQ(conversations.find(1), conversations.find(3));

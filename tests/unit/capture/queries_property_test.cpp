@@ -5,12 +5,12 @@
 #include <set>
 
 #include "capture/queries.h"
-#include "tests/unit/capture/builders.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using testing::RunBuilder;
+using testing::CaptureBuilder;
 using testing::span;
 
 // Arbitrary spans inside the step: nested, overlapping or disjoint.
@@ -24,7 +24,7 @@ std::vector<SpanRow> any_spans(TimeNs step_end) {
 
 RC_GTEST_PROP(StepPhasesProperty, PhasesAndRemainderAddUpToTheStep, ()) {
     const auto end = *rc::gen::inRange<TimeNs>(1, 200);
-    RunBuilder builder;
+    CaptureBuilder builder;
     builder.step(0, end, any_spans(end));
     const StepPhases phases = step_phases(builder.snapshot(), 0);
     TimeNs sum = 0;
@@ -42,13 +42,13 @@ RC_GTEST_PROP(StepPhasesProperty, RemainderIsTheTimeNoSpanCovers, ()) {
     std::set<TimeNs> covered;
     for (const SpanRow& each : spans)
         for (TimeNs t = each.start_ns; t < each.end_ns; ++t) covered.insert(t);
-    RunBuilder builder;
+    CaptureBuilder builder;
     builder.step(0, end, spans);
     RC_ASSERT(step_phases(builder.snapshot(), 0).remainder_ns == end - static_cast<TimeNs>(covered.size()));
 }
 
 RC_GTEST_PROP(PhaseStatsProperty, SharesAddUpToOne, ()) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     const int steps = *rc::gen::inRange(1, 6);
     for (int i = 0; i < steps; ++i) {
         const auto end = *rc::gen::inRange<TimeNs>(1, 100);

@@ -3,23 +3,29 @@
 #include <gtest/gtest.h>
 
 #include "capture/quantile.h"
-#include "tests/unit/capture/builders.h"
+#include "tests/support/capture_builder.h"
 
 // Comments derive the expected values by hand. The SQL views are tested with the same values.
 namespace draftscope {
 namespace {
 
-using testing::find_phase;
-using testing::RunBuilder;
+using testing::CaptureBuilder;
+using testing::round_of;
 using testing::span;
 
 constexpr int backbone = 2, router = 3, head = 4, topk = 5, softmax = 6, gather = 7, verify = 10,
               remainder = 13;
 
+const PhaseStats* find_phase(const std::vector<PhaseStats>& rows, int id) {
+    for (const PhaseStats& row : rows)
+        if (row.phase_id == id) return &row;
+    return nullptr;
+}
+
 TEST(StepPhases, ParentHasSelfTimeAndTheRestIsRemainder) {
     // topk [30,60) contains softmax [35,50): 15 self time and 15 softmax. Union 10..60 and 70..95 = 75 of
     // 100.
-    RunBuilder builder;
+    CaptureBuilder builder;
     builder.step(
         0, 100,
         {span(backbone, 10, 30, 0, 400), span(softmax, 35, 50), span(topk, 30, 60), span(verify, 70, 95)});
@@ -35,8 +41,8 @@ TEST(StepPhases, ParentHasSelfTimeAndTheRestIsRemainder) {
 }
 
 TEST(StepPhases, RemainderExcludesPausedTime) {
-    RunBuilder builder;
-    builder.step(1000, 2000, {span(verify, 1000, 1100)}, 1, Excluded::paused, 850);
+    CaptureBuilder builder;
+    builder.step(1000, 2000, {span(verify, 1000, 1100)}, round_of(1), Excluded::paused, 850);
     const StepPhases phases = step_phases(builder.snapshot(), 0);
     EXPECT_EQ(phases.step_ns, 150);
     EXPECT_EQ(phases.remainder_ns, 50);
@@ -44,7 +50,7 @@ TEST(StepPhases, RemainderExcludesPausedTime) {
 
 TEST(StepPhases, SideLaneIsExposedOnlyWhereTheCriticalLaneIsIdle) {
     // Router [10,40) on the side lane; critical lane busy in [0,20) and [30,50): 10 of its 30 are exposed.
-    RunBuilder builder;
+    CaptureBuilder builder;
     builder.step(0, 50, {span(backbone, 0, 20), span(verify, 30, 50), span(router, 10, 40, 1)});
     const StepPhases phases = step_phases(builder.snapshot(), 0);
     EXPECT_EQ(phases.ns[router], 10);
@@ -56,12 +62,12 @@ TEST(StepPhases, SideLaneIsExposedOnlyWhereTheCriticalLaneIsIdle) {
 
 TEST(PhaseStats, SampleIsThePhaseWithinOneStep) {
     // Backbone: step 1 has 10 + 20 = 30, step 2 has 50, step 3 none. Steps 100, 100, 200; step 4 is excluded.
-    RunBuilder builder;
+    CaptureBuilder builder;
     builder.step(0, 100,
                  {span(backbone, 0, 10, 0, 100), span(backbone, 20, 40, 0, 100), span(verify, 40, 90)});
     builder.step(100, 200, {span(backbone, 100, 150, 0, 200)});
     builder.step(200, 400, {span(verify, 200, 300)});
-    builder.step(400, 900, {span(backbone, 400, 900)}, 1, Excluded::warmup);
+    builder.step(400, 900, {span(backbone, 400, 900)}, round_of(1), Excluded::warmup);
     const auto rows = phase_stats(builder.snapshot(), 1);
 
     const PhaseStats& row = *find_phase(rows, backbone);
@@ -82,7 +88,7 @@ TEST(PhaseStats, SampleIsThePhaseWithinOneStep) {
 }
 
 TEST(PhaseStats, FirstClassPhasesHaveARowEvenWithoutTime) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     builder.step(0, 10, {span(verify, 0, 10)});
     const auto rows = phase_stats(builder.snapshot(), 1);
     for (const int id : {backbone, head, topk, gather, verify, remainder})
@@ -93,7 +99,7 @@ TEST(PhaseStats, FirstClassPhasesHaveARowEvenWithoutTime) {
 }
 
 TEST(PhaseStats, P90FromThirtySixSamplesOn) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     for (int i = 0; i < 35; ++i)
         builder.step(i * 100, i * 100 + 100, {span(verify, i * 100, i * 100 + 1 + i)});
     EXPECT_FALSE(find_phase(phase_stats(builder.snapshot(), 1), verify)->p90_ns.has_value());
@@ -105,10 +111,10 @@ TEST(PhaseStats, P90FromThirtySixSamplesOn) {
 }
 
 TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
-    RunBuilder builder;
-    builder.step(0, 1'000'000'000, {}, 3, Excluded::warmup);
-    builder.step(1'000'000'000, 3'000'000'000, {}, 1, Excluded::paused, 1'500'000'000);
-    builder.step(3'000'000'000, 3'500'000'000, {}, 2, Excluded::shadow);
+    CaptureBuilder builder;
+    builder.step(0, 1'000'000'000, {}, round_of(3), Excluded::warmup);
+    builder.step(1'000'000'000, 3'000'000'000, {}, round_of(1), Excluded::paused, 1'500'000'000);
+    builder.step(3'000'000'000, 3'500'000'000, {}, round_of(2), Excluded::shadow);
     builder.end_prompt(7, 500'000'000);
     const RunTotals totals = run_totals(builder.snapshot(), 1);
     EXPECT_EQ(totals.steps, 3);
@@ -130,34 +136,34 @@ TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
 TEST(RunTotals, BothSpeedsUseTheSameSteps) {
     // Slow warm-up and calibration steps and a fast counted one. Prefill lowers the speed, whatever the
     // excluded steps took.
-    RunBuilder builder;
-    builder.step(0, 9'000'000, {}, 3, Excluded::warmup);
-    builder.step(9'000'000, 18'000'000, {}, 3, Excluded::shadow);
-    builder.step(18'000'000, 19'000'000, {}, 2);
+    CaptureBuilder builder;
+    builder.step(0, 9'000'000, {}, round_of(3), Excluded::warmup);
+    builder.step(9'000'000, 18'000'000, {}, round_of(3), Excluded::shadow);
+    builder.step(18'000'000, 19'000'000, {}, round_of(2));
     builder.end_prompt(9, 2'000'000);
     RunTotals totals = run_totals(builder.snapshot(), 1);
     EXPECT_DOUBLE_EQ(totals.tokens_per_second, 2000);
     EXPECT_DOUBLE_EQ(totals.tokens_per_second_e2e, 9 / (8 / 2000.0 + 0.002));
     // The reverse: fast warm-up.
-    RunBuilder slow;
-    slow.step(0, 1'000'000, {}, 5, Excluded::warmup);
-    slow.step(1'000'000, 9'000'000, {}, 1);
+    CaptureBuilder slow;
+    slow.step(0, 1'000'000, {}, round_of(5), Excluded::warmup);
+    slow.step(1'000'000, 9'000'000, {}, round_of(1));
     slow.end_prompt(7, 10'000'000);
     totals = run_totals(slow.snapshot(), 1);
     EXPECT_LT(totals.tokens_per_second_e2e, totals.tokens_per_second);
 }
 
 TEST(RunTotals, NoRoundsGiveNoSpeed) {
-    const RunTotals totals = run_totals(RunBuilder().snapshot(), 1);
+    const RunTotals totals = run_totals(CaptureBuilder().snapshot(), 1);
     EXPECT_EQ(totals.tau, 0);
     EXPECT_EQ(totals.tokens_per_second, 0);
 }
 
 TEST(HeadStats, AcceptanceIsOverAllRoundsAndTimeOverCountedOnes) {
-    RunBuilder builder;
-    builder.step(0, 500, {}, 2, Excluded::warmup, 0, {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}});
-    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)}, 3, Excluded::no, 0,
-                 {{"fr-spec:v=8", HeadMode::drive, 30, 3, 2, 8, 0.25}});
+    CaptureBuilder builder;
+    builder.step(0, 500, {}, round_of(2, {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}}), Excluded::warmup);
+    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)},
+                 round_of(3, {{"fr-spec:v=8", HeadMode::drive, 30, 3, 2, 8, 0.25}}));
     const auto rows = head_stats(builder.snapshot(), 1);
     ASSERT_EQ(rows.size(), 1u);
     EXPECT_EQ(rows[0].rounds, 2);

@@ -15,6 +15,8 @@
 #include "capture/queries.h"
 #include "profiler/stats/speedup.h"
 #include "tests/gui/synthetic.h"
+#include "tests/support/capture_builder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope::test {
 namespace {
@@ -92,39 +94,28 @@ TEST(Selection, StepsStayInsideTheRun) {
 }
 
 TEST(Selection, PausedBatchShowsTheSequenceOfTheSelectedRound) {
-    Capture capture;
+    testing::CaptureBuilder capture(nullptr, {.prompt = 3});
     RunRow run;
-    run.id = 1;
     run.batch = 2;
-    capture.apply(RunStarted{run, nullptr, {}});
-    for (const RowId prompt : {4, 5}) {
-        PromptRow row;
-        row.id = prompt;
-        row.run_id = 1;
-        capture.apply(PromptStarted{row});
-    }
+    capture.run(run);
     StepRecord step;
-    step.step.id = step.step.run_id = 1;
-    for (const RowId id : {1, 2}) {
-        RoundRecord round;
-        round.round.id = id;
-        round.round.run_id = round.round.step_id = 1;
-        round.round.prompt_id = id + 3;
-        step.rounds.push_back(round);
+    for (int i = 0; i < 2; ++i) {
+        step.rounds.emplace_back();
+        step.rounds.back().round.prompt_id = capture.prompt();
     }
-    capture.apply(step);
+    capture.step(step);
     UiState ui;
     ui.run_id = 1;
     ui.follow = false;
     ui.round = 1;
-    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 5);
+    EXPECT_EQ(watched_prompt(capture.snapshot(), ui), 5);
     ui.round = 0;
-    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 4);
+    EXPECT_EQ(watched_prompt(capture.snapshot(), ui), 4);
     ui.follow = true;
-    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 0);
+    EXPECT_EQ(watched_prompt(capture.snapshot(), ui), 0);
     ui.follow = false;
-    capture.apply(RunEnded{1, RunEnd::ok, 9, {}});
-    EXPECT_EQ(watched_prompt(capture.snapshot(1), ui), 0);
+    capture.add(RunEnded{1, RunEnd::ok, 9, {}});
+    EXPECT_EQ(watched_prompt(capture.snapshot(), ui), 0);
 }
 
 TEST(Selection, NeverDangles) {
@@ -403,19 +394,16 @@ TEST(Session, StoredRunShowsItsRecordedSettings) {
     EXPECT_FALSE(recorded_settings(snapshot, 2).has_value());
 }
 
-class Folders : public testing::Test {
+class Folders : public ::testing::Test {
   protected:
-    void SetUp() override {
-        std::string pattern = (std::filesystem::temp_directory_path() / "draftscope-test-XXXXXX").string();
-        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-        folder_ = pattern;
+    Folders() {
         std::filesystem::create_directories(folder_ + "/sub");
         std::filesystem::create_directories(folder_ + "/.hidden");
         for (const char* name : {"b.dscope", "a.dscope", "notes.txt", ".x.dscope"})
             std::ofstream(folder_ + "/" + name) << "12345";
     }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
-    std::string folder_;
+    const testing::ScratchFolder scratch_;
+    const std::string& folder_ = scratch_.path();
 };
 
 TEST_F(Folders, ListsFoldersFirstThenWantedFiles) {

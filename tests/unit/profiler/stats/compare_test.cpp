@@ -5,13 +5,15 @@
 
 #include "base/rng.h"
 #include "profiler/stats/compare_text.h"
-#include "tests/unit/capture/builders.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
+using testing::CaptureBuilder;
 using ::testing::HasSubstr;
 using testing::span;
+using testing::token;
 
 constexpr const char* one_machine = R"({"cpu": "X", "cores": 2, "isa": "avx2"})";
 
@@ -40,53 +42,35 @@ RunRow usual_run() {
 
 /// Prompts of different weight: a backbone of 100 us, the head and verification, 20 rounds each.
 Snapshot make_run(const Shape& shape) {
-    Capture capture;
-    RunStarted started;
-    started.run = shape.run.id == 0 ? usual_run() : shape.run;
-    capture.apply(started);
+    CaptureBuilder builder;
+    builder.run(shape.run.id == 0 ? usual_run() : shape.run);
     Rng weights(99), rng(shape.seed), chance(shape.seed + 77);
     TimeNs now = 0;
-    RowId step_id = 0;
     for (int p = 0; p < shape.prompts; ++p) {
         PromptRow prompt;
-        prompt.id = p + 1;
-        prompt.run_id = 1;
         prompt.external_id = std::to_string(p);
         prompt.text = "prompt " + std::to_string(p);
-        capture.apply(PromptStarted{prompt});
+        builder.prompt(prompt);
         const double weight = 0.5 + weights.uniform();
         for (int r = 0; r < 20; ++r) {
-            ++step_id;
             const int committed = shape.committed - (chance.uniform() < shape.fewer ? 1 : 0);
             const auto jitter = [&] { return 1 + shape.noise * (2 * rng.uniform() - 1); };
             const auto backbone = static_cast<TimeNs>(shape.backbone_ns * weight * jitter());
             const auto head = static_cast<TimeNs>(shape.head_ns * weight * jitter());
             const auto verify = static_cast<TimeNs>(shape.verify_ns * weight * jitter());
-            StepRecord record;
-            record.step = {step_id,     1, static_cast<int>(step_id), now, now + backbone + head + verify, 0,
-                           Excluded::no};
-            record.spans = {span(2, now, now + backbone), span(4, now + backbone, now + backbone + head),
-                            span(10, now + backbone + head, record.step.end_ns)};
-            for (SpanRow& row : record.spans) row.step_id = step_id;
+            const TimeNs to_head = now + backbone, to_verify = to_head + head, end = to_verify + verify;
             RoundRecord round;
-            round.round.id = round.round.step_id = step_id;
-            round.round.run_id = 1;
-            round.round.prompt_id = p + 1;
             round.round.committed = committed;
             round.round.tree_nodes = shape.tree_nodes;
-            for (int t = 0; t < committed; ++t) {
-                TokenRow token;
-                token.prompt_id = p + 1;
-                token.token_id = 7 * p + r;
-                round.tokens.push_back(token);
-            }
-            record.rounds.push_back(round);
-            now = record.step.end_ns;
-            capture.apply(record);
+            round.tokens.assign(static_cast<std::size_t>(committed), token(7 * p + r, 0));
+            builder.step(now, end,
+                         {span(2, now, to_head), span(4, to_head, to_verify), span(10, to_verify, end)},
+                         round);
+            now = end;
         }
     }
-    capture.apply(RunEnded{1, RunEnd::ok, now, {}});
-    return capture.snapshot(1);
+    builder.add(RunEnded{1, RunEnd::ok, now, {}});
+    return builder.snapshot();
 }
 
 Comparison compared(const Snapshot& a, const Snapshot& b, bool force = false) {

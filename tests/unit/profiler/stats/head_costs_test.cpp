@@ -3,28 +3,31 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/capture/builders.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
+using testing::CaptureBuilder;
 using ::testing::HasSubstr;
-using testing::RunBuilder;
+using testing::round_of;
 using testing::span;
 
 constexpr int head = 4;
 
-RunBuilder calibrated_run() {
+CaptureBuilder calibrated_run() {
     // Shadow step: full calibrates with T_head 40 and 3 tokens, and the live head commits 2; the live head's
     // row of that step has no time. Counted: steps of 120 and 80, T_head 10 and 30, committed 2 and 3
     // (covered 2 and 2).
-    RunBuilder builder;
-    builder.step(0, 500, {}, 2, Excluded::shadow, 0,
-                 {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2}, {"full", HeadMode::calibration, 40, 3, 3, 64}});
-    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)}, 2, Excluded::no, 0,
-                 {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2, 8, 0.75}});
-    builder.step(620, 700, {span(head, 620, 625), span(head, 630, 635)}, 3, Excluded::no, 0,
-                 {{"fr-spec:v=8", HeadMode::drive, 30, 3, 2, 8, 0.25}});
+    CaptureBuilder builder;
+    builder.step(0, 500, {},
+                 round_of(2, {{"fr-spec:v=8", HeadMode::drive, 99, 2, 2},
+                              {"full", HeadMode::calibration, 40, 3, 3, 64}}),
+                 Excluded::shadow);
+    builder.step(500, 620, {span(head, 500, 505), span(head, 510, 515)},
+                 round_of(2, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2, 8, 0.75}}));
+    builder.step(620, 700, {span(head, 620, 625), span(head, 630, 635)},
+                 round_of(3, {{"fr-spec:v=8", HeadMode::drive, 30, 3, 2, 8, 0.25}}));
     return builder;
 }
 
@@ -112,8 +115,8 @@ TEST(HeadTraffic, UsesTheProbeOfEachKindOfRead) {
 }
 
 TEST(HeadCosts, RatiosNeedAFullHead) {
-    RunBuilder builder;
-    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 1}});
+    CaptureBuilder builder;
+    builder.step(0, 100, {}, round_of(2, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 1}}));
     const auto rows = head_costs(builder.snapshot(), 1);
     ASSERT_EQ(rows.size(), 1u);
     EXPECT_EQ(rows[0].reference, FullReference::none);
@@ -124,8 +127,11 @@ TEST(HeadCosts, RatiosNeedAFullHead) {
 }
 
 TEST(HeadCosts, FullDrivingIsItsOwnReference) {
-    RunBuilder builder(1, "full");
-    builder.step(0, 100, {}, 2, Excluded::no, 0, {{"full", HeadMode::drive, 20, 2, 2}});
+    CaptureBuilder builder;
+    RunRow run;
+    run.head = "full";
+    builder.run(run);
+    builder.step(0, 100, {}, round_of(2, {{"full", HeadMode::drive, 20, 2, 2}}));
     const auto rows = head_costs(builder.snapshot(), 1);
     ASSERT_EQ(rows.size(), 1u);
     EXPECT_EQ(rows[0].reference, FullReference::drive);
@@ -138,10 +144,11 @@ TEST(HeadCosts, FullDrivingIsItsOwnReference) {
 /// Warm-up rounds are rounds of the text, so tau of the driving head includes them, like that of a self-paced
 /// head.
 TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     const auto step = [&](TimeNs start, int committed, Excluded excluded) {
-        builder.step(start, start + 100, {}, committed, excluded, 0,
-                     {{"fr-spec:v=8", HeadMode::drive, 10, committed, committed}});
+        builder.step(start, start + 100, {},
+                     round_of(committed, {{"fr-spec:v=8", HeadMode::drive, 10, committed, committed}}),
+                     excluded);
     };
     step(0, 1, Excluded::warmup);
     step(100, 1, Excluded::shadow);
@@ -154,7 +161,7 @@ TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
     full.round_id = builder.snapshot().rounds[2].row.id;
     for (const int committed : {3, 3}) {
         full.committed = committed;
-        builder.capture().apply(HeadEvaluated{{full}});
+        builder.add(HeadEvaluated{{full}});
     }
     const auto rows = head_costs(builder.snapshot(), 1);
     ASSERT_EQ(rows.size(), 2u);
@@ -167,53 +174,26 @@ TEST(HeadCosts, SelfPacedHeadsAreComparedOverTheWholeText) {
 
 /// Conversations of two turns. Each turn has a calibration round and a counted one.
 Snapshot calibrated_conversations(int conversations, int with_calibration) {
-    Capture capture;
-    RunStarted started;
-    started.run.id = 1;
-    started.run.head = "fr-spec:v=8";
-    capture.apply(started);
-    RowId id = 0;
+    CaptureBuilder builder;
+    TimeNs now = 0;
     for (int c = 0; c < conversations; ++c)
         for (int turn = 0; turn < 2; ++turn) {
             PromptRow prompt;
-            prompt.id = 2 * c + turn + 1;
-            prompt.run_id = 1;
             prompt.ordinal = 2 * c + turn;
             prompt.external_id = std::to_string(c);
             prompt.turn = turn;
-            capture.apply(PromptStarted{prompt});
-            for (const bool shadow : {true, false}) {
-                if (shadow && c >= with_calibration) continue;
-                StepRecord step;
-                step.step.id = ++id;
-                step.step.run_id = 1;
-                step.step.start_ns = id * 1000;
-                step.step.end_ns = id * 1000 + 900;
-                step.step.excluded = shadow ? Excluded::shadow : Excluded::no;
-                RoundRecord round;
-                round.round.id = round.round.step_id = id;
-                round.round.run_id = 1;
-                round.round.prompt_id = prompt.id;
-                round.round.committed = 2 + c % 2;
-                HeadEvalRow row;
-                row.run_id = 1;
-                row.round_id = id;
-                row.head = "fr-spec:v=8";
-                row.head_ns = 100 + c;
-                row.committed = round.round.committed;
-                round.head_evals.push_back(row);
-                if (shadow) {
-                    row.head = "full";
-                    row.mode = HeadMode::calibration;
-                    row.head_ns = 400;
-                    row.committed = 3;
-                    round.head_evals.push_back(row);
-                }
-                step.rounds.push_back(round);
-                capture.apply(step);
+            builder.prompt(prompt);
+            const int committed = 2 + c % 2;
+            const testing::Eval live = {"fr-spec:v=8", HeadMode::drive, 100 + c, committed, 0};
+            const testing::Eval full = {"full", HeadMode::calibration, 400, 3, 0};
+            now += 1000;
+            if (c < with_calibration) {
+                builder.step(now, now + 900, {}, round_of(committed, {live, full}), Excluded::shadow);
+                now += 1000;
             }
+            builder.step(now, now + 900, {}, round_of(committed, {live}));
         }
-    return capture.snapshot(1);
+    return builder.snapshot();
 }
 
 TEST(HeadCosts, IntervalsResampleConversations) {
@@ -244,44 +224,24 @@ class AnotherRun : public ::testing::Test {
     /// A run of the full head: 4 tokens in one step of 200 with T_head 40.
     void add_full_run(RowId id, const std::string& drafter, const std::string& text,
                       const std::string& settings = "{}", std::uint64_t seed = 0) {
-        RunStarted started;
-        started.run.config_json = settings;
-        started.run.seed = seed;
-        started.run.id = id;
-        started.run.head = "full";
-        started.run.target = "tiny";
-        started.run.drafter = drafter;
-        builder_.capture().apply(started);
+        RunRow run;
+        run.config_json = settings;
+        run.seed = seed;
+        run.id = id;
+        run.head = "full";
+        run.target = "tiny";
+        run.drafter = drafter;
+        builder_.run(run);
         PromptRow prompt;
-        prompt.id = 100 + id;
-        prompt.run_id = id;
         prompt.text = text;
-        builder_.capture().apply(PromptStarted{prompt});
-        StepRecord step;
-        step.step.id = 100 + id;
-        step.step.run_id = id;
-        step.step.end_ns = 200;
-        RoundRecord round;
-        round.round.id = 100 + id;
-        round.round.run_id = id;
-        round.round.step_id = step.step.id;
-        round.round.prompt_id = prompt.id;
-        round.round.committed = 4;
-        HeadEvalRow row;
-        row.run_id = id;
-        row.round_id = round.round.id;
-        row.head = "full";
-        row.head_ns = 40;
-        row.committed = 4;
-        round.head_evals = {row};
-        step.rounds = {round};
-        builder_.capture().apply(step);
+        builder_.prompt(prompt);
+        builder_.step(0, 200, {}, round_of(4, {{"full", HeadMode::drive, 40, 4, 0}}));
     }
-    RunBuilder builder_;
+    CaptureBuilder builder_;
 };
 
 TEST_F(AnotherRun, IsAReferenceIfOnlyTheHeadDiffers) {
-    builder_.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
+    builder_.step(0, 100, {}, round_of(2, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}}));
     const std::string text = builder_.snapshot().prompts.front()->text;
     add_full_run(2, "another", text);
     EXPECT_EQ(head_costs(builder_.snapshot(), 1)[0].reference, FullReference::none);
@@ -299,7 +259,7 @@ TEST_F(AnotherRun, IsAReferenceIfOnlyTheHeadDiffers) {
 }
 
 TEST_F(AnotherRun, IsNoReferenceWithAnotherLength) {
-    builder_.step(0, 100, {}, 2, Excluded::no, 0, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}});
+    builder_.step(0, 100, {}, round_of(2, {{"fr-spec:v=8", HeadMode::drive, 10, 2, 2}}));
     const std::string text = builder_.snapshot().prompts.front()->text;
     for (const char* settings : {R"({"max_new": 8})", R"({"ignore_eos": true})", R"({"model_hash": "ab"})"})
         add_full_run(static_cast<RowId>(builder_.snapshot().runs.size()) + 1, "", text, settings);

@@ -5,12 +5,13 @@
 #include "base/rng.h"
 #include "capture/quantile.h"
 #include "profiler/stats/run_statistics.h"
-#include "tests/unit/capture/builders.h"
+#include "tests/support/capture_builder.h"
 
 namespace draftscope {
 namespace {
 
-using testing::RunBuilder;
+using testing::CaptureBuilder;
+using testing::round_of;
 using testing::span;
 
 TEST(Summary, EqualsNumpy) {
@@ -157,40 +158,22 @@ TEST(Warmup, IsNotSeenInNoiseNorInAFewSteps) {
 
 /// Makes 200 steps of 1000 ns with `per_step` rounds each; the prompts take turns.
 Snapshot make_steps(int prompts, int per_step) {
-    Capture capture;
-    RunStarted started;
-    started.run.id = 1;
-    capture.apply(started);
-    for (int p = 0; p < prompts; ++p) {
-        PromptRow prompt;
-        prompt.id = p + 1;
-        prompt.run_id = 1;
-        prompt.ordinal = p;
-        capture.apply(PromptStarted{prompt});
-    }
+    CaptureBuilder builder;
+    for (int p = 0; p < prompts; ++p) builder.prompt();
     Rng rng(2);
-    RowId round = 0;
     for (int i = 0; i < 200; ++i) {
         StepRecord step;
         const TimeNs now = i * 1000, verify = 600 + static_cast<TimeNs>(rng.below(100));
-        step.step.id = i + 1;
-        step.step.run_id = 1;
         step.step.start_ns = now;
         step.step.end_ns = now + 1000;
         step.spans = {span(2, now, now + 200), span(10, now + 200, now + 200 + verify)};
-        for (SpanRow& row : step.spans) row.step_id = step.step.id;
         for (int r = 0; r < per_step; ++r) {
-            RoundRecord one;
-            one.round.id = ++round;
-            one.round.run_id = 1;
-            one.round.step_id = step.step.id;
-            one.round.prompt_id = 1 + (i + r) % prompts;
-            one.round.committed = 2 + i % 2;
-            step.rounds.push_back(one);
+            step.rounds.push_back(round_of(2 + i % 2));
+            step.rounds.back().round.prompt_id = 1 + (i + r) % prompts;
         }
-        capture.apply(step);
+        builder.step(step);
     }
-    return capture.snapshot(1);
+    return builder.snapshot();
 }
 
 TEST(RunStatistics, OneConversationHasNoIntervalHoweverManySteps) {
@@ -223,18 +206,18 @@ TEST(RunStatistics, ConversationsAreResampledInABatchToo) {
 }
 
 TEST(RunStatistics, EqualsTheViewsNumbers) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     TimeNs now = 0;
     Rng rng(2);
     for (int i = 0; i < 60; ++i) {
         builder.step(now, now + 1000,
-                     {span(2, now, now + 100 + rng.below(300)), span(4, now + 500, now + 700)}, 1,
+                     {span(2, now, now + 100 + rng.below(300)), span(4, now + 500, now + 700)}, round_of(1),
                      i % 9 == 0 ? Excluded::warmup : Excluded::no);
         now += 1000;
     }
     const Snapshot snapshot = builder.snapshot();
-    const RunStatistics s = run_statistics(snapshot, builder.run());
-    const std::vector<PhaseStats> view = phase_stats(snapshot, builder.run());
+    const RunStatistics s = run_statistics(snapshot, 1);
+    const std::vector<PhaseStats> view = phase_stats(snapshot, 1);
     ASSERT_EQ(s.phases.size(), view.size());
     for (std::size_t i = 0; i < view.size(); ++i) {
         EXPECT_EQ(s.phases[i].phase_id, view[i].phase_id);
@@ -246,27 +229,27 @@ TEST(RunStatistics, EqualsTheViewsNumbers) {
 }
 
 TEST(RunSamples, IncrementalUpdatesMatchOneRead) {
-    RunBuilder builder;
+    CaptureBuilder builder;
     RunSamples growing;
     TimeNs now = 0;
     Rng rng(9);
     for (int i = 0; i < 80; ++i) {
         builder.step(now, now + 1000,
-                     {span(2, now, now + 100 + rng.below(300)), span(4, now + 500, now + 700)}, 1,
+                     {span(2, now, now + 100 + rng.below(300)), span(4, now + 500, now + 700)}, round_of(1),
                      rng.below(5) == 0 ? Excluded::warmup : Excluded::no);
         now += 1000;
         if (rng.below(3) == 0 && i > 2) {  // device work of an earlier step arrives
             SpansRecorded late;
             late.spans = {span(10, now - 2300, now - 2100)};
             late.spans[0].step_id = i - 1;
-            late.spans[0].run_id = builder.run();
-            builder.capture().apply(late);
+            late.spans[0].run_id = 1;
+            builder.add(late);
         }
-        if (rng.below(2) == 0) growing.update(builder.snapshot(), builder.run());
+        if (rng.below(2) == 0) growing.update(builder.snapshot(), 1);
     }
-    growing.update(builder.snapshot(), builder.run());
+    growing.update(builder.snapshot(), 1);
     RunSamples whole;
-    whole.update(builder.snapshot(), builder.run());
+    whole.update(builder.snapshot(), 1);
     EXPECT_EQ(growing.steps(), whole.steps());
     EXPECT_EQ(growing.total_ns(), whole.total_ns());
     for (int phase = 0; phase < max_phases; ++phase) {
@@ -277,9 +260,9 @@ TEST(RunSamples, IncrementalUpdatesMatchOneRead) {
             EXPECT_EQ(growing.phase_samples(phase)[i].exposed_ns, whole.phase_samples(phase)[i].exposed_ns);
         }
     }
-    RunBuilder other;
+    CaptureBuilder other;
     other.step(0, 10, {span(2, 0, 5)});
-    growing.update(other.snapshot(), other.run());
+    growing.update(other.snapshot(), 1);
     EXPECT_EQ(growing.steps().size(), 1u);
 }
 
