@@ -31,22 +31,40 @@ if(DRAFTSCOPE_SANITIZE)
     add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
-# ds_library(NAME SOURCES... [LINK libs...]): a static library of ours.
+# ds_find_sources(OUT FILES...): a name with * stands for all files that match. Every build looks for new ones.
+function(ds_find_sources out)
+    set(sources)
+    foreach(name ${ARGN})
+        if(name MATCHES "[*]")
+            file(GLOB found CONFIGURE_DEPENDS ${name})
+            list(APPEND sources ${found})
+        else()
+            list(APPEND sources ${name})
+        endif()
+    endforeach()
+    set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+# ds_library(NAME [SOURCES files...] [LINK libs...]): a static library of ours, by default of all files in the folder.
 function(ds_library name)
     cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
     if(NOT arg_SOURCES)
-        add_library(${name} INTERFACE)
-        target_link_libraries(${name} INTERFACE ds_settings ${arg_LINK})
-        return()
+        set(arg_SOURCES *.cpp)
     endif()
-    add_library(${name} STATIC ${arg_SOURCES})
+    ds_find_sources(sources ${arg_SOURCES})
+    add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC ds_settings ${arg_LINK})
 endfunction()
 
-# ds_test(NAME SOURCES... [LINK libs...] [LABELS ...]): a GoogleTest program; every test becomes a ctest test.
+# ds_test(NAME [SOURCES files...] [LINK libs...] [LABELS ...]): a GoogleTest program, by default of all files in the
+# folder. Every test becomes a ctest test.
 function(ds_test name)
     cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
-    add_executable(${name} ${arg_SOURCES})
+    if(NOT arg_SOURCES)
+        set(arg_SOURCES *.cpp)
+    endif()
+    ds_find_sources(sources ${arg_SOURCES})
+    add_executable(${name} ${sources})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     target_link_libraries(${name} PRIVATE ds_settings ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
     target_compile_definitions(${name} PRIVATE DS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" DS_BINARY_DIR="${CMAKE_BINARY_DIR}")

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -20,24 +19,25 @@
 
 namespace draftscope::cli {
 
-std::span<const Subcommand> subcommands() {
-    static constexpr std::array<Subcommand, 13> table = {{
-        {"gui", add_gui},
-        {"run", add_run},
-        {"bench", add_bench},
-        {"record", add_record},
-        {"replay", add_replay},
-        {"fit", add_fit},
-        {"stats", add_stats},
-        {"compare", add_compare},
-        {"merge", add_merge},
-        {"check", add_check},
-        {"export", add_export},
-        {"doctor", add_doctor},
-        {"kernels", add_kernels},
-    }};
-    return table;
-}
+// One line per command, in the order of --help. add_NAME() is defined in the command's file.
+#define DS_COMMANDS(COMMAND) \
+    COMMAND(gui)             \
+    COMMAND(run)             \
+    COMMAND(bench)           \
+    COMMAND(record)          \
+    COMMAND(replay)          \
+    COMMAND(fit)             \
+    COMMAND(stats)           \
+    COMMAND(compare)         \
+    COMMAND(merge)           \
+    COMMAND(check)           \
+    COMMAND(export)          \
+    COMMAND(doctor)          \
+    COMMAND(kernels)
+
+#define DS_DECLARE_COMMAND(name) void add_##name(CLI::App& program, Action& action);
+DS_COMMANDS(DS_DECLARE_COMMAND)
+#undef DS_DECLARE_COMMAND
 
 int exit_code(const Error& error) {
     switch (error.kind) {
@@ -57,6 +57,16 @@ int report(const Error& error) {
 }
 
 namespace {
+
+/// A command: `add` adds its options to the parser. If the command is selected, its callback sets `action`.
+struct Subcommand {
+    const char* name;
+    void (*add)(CLI::App& program, Action& action);
+};
+
+#define DS_LIST_COMMAND(name) {#name, add_##name},
+constexpr Subcommand subcommands[] = {DS_COMMANDS(DS_LIST_COMMAND)};
+#undef DS_LIST_COMMAND
 
 /// Prints the first name of each option and command. Further names, such as former ones, also work.
 class FirstNameFormatter : public CLI::Formatter {
@@ -97,7 +107,7 @@ std::string suggestion(const CLI::App& program, const std::vector<std::string>& 
     std::vector<std::string> names;
     if (chosen.empty() && unknown.front().front() != '-') {
         misspelt = unknown.begin();
-        for (const Subcommand& subcommand : subcommands()) names.emplace_back(subcommand.name);
+        for (const Subcommand& subcommand : subcommands) names.emplace_back(subcommand.name);
     } else if (misspelt != unknown.end()) {
         names = option_names(chosen.empty() ? program : *chosen.front());
     }
@@ -158,7 +168,7 @@ int run_program(int argc, char** argv) {
     program.require_subcommand(0, 1);
     program.formatter(std::make_shared<FirstNameFormatter>());
     Action action = open_window;
-    for (const Subcommand& subcommand : subcommands()) subcommand.add(program, action);
+    for (const Subcommand& subcommand : subcommands) subcommand.add(program, action);
     try {
         program.parse(argc, argv);
     } catch (const CLI::Success& requested) {  // --help, --version

@@ -228,26 +228,26 @@ void ClusteredVocab::collect_on_device(const LevelBack& back, int count, bool pe
 
 bool DeviceClusterHead::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
     for (int level = 0; level < levels; ++level)
-        if (!vocab_in_use_.fits_there(chosen_at(level), k)) return false;
+        if (!vocab_.fits_there(chosen_at(level), k)) return false;
     return true;
 }
 
 DrawnColumns DeviceClusterHead::drawn_columns(int levels) const {
     int max_count = 0;
     for (int level = 0; level < levels; ++level)
-        max_count = std::max(max_count, vocab_in_use_.num_tokens_on_device(1, chosen_at(level)));
+        max_count = std::max(max_count, vocab_.num_tokens_on_device(1, chosen_at(level)));
     return {max_count, max_count, true};
 }
 
 bool DeviceClusterHead::reserve(kernels::Device&, int levels, int rows, int k) {
     for (int level = 0; level < levels; ++level)
-        if (!vocab_in_use_.reserve_on_device(rows, chosen_at(level), k)) return false;
+        if (!vocab_.reserve_on_device(rows, chosen_at(level), k)) return false;
     return router_on_device().reserve(rows);
 }
 
 void DeviceClusterHead::ask(LevelThere& call) {
     choose_on_device(call);
-    vocab_in_use_.enqueue_on_device(call, chosen_at(call.level), reads_per_row_);
+    vocab_.enqueue_on_device(call, chosen_at(call.level), per_row_);
 }
 
 void ClusteredVocab::read(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,

@@ -93,20 +93,21 @@ class ClusteredVocab {
     kernels::DeviceClusters there_;
 };
 
-/// The device calls of a clustered head; derived heads choose the clusters.
+/// A clustered LM head with its device calls; derived heads choose the clusters.
 class DeviceClusterHead : public HeadThere {
   public:
-    DeviceClusterHead(ClusteredVocab& vocab, bool per_row) : vocab_in_use_(vocab), reads_per_row_(per_row) {}
+    /// `per_row`: as in ClusteredVocab::propose().
+    explicit DeviceClusterHead(bool per_row) : per_row_(per_row) {}
     bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) final;
     DrawnColumns drawn_columns(int levels) const final;
     bool reserve(kernels::Device& device, int levels, int rows, int k) final;
     int set_room(int level, int rows) const final {
-        return vocab_in_use_.num_tokens_on_device(rows, chosen_at(level));
+        return vocab_.num_tokens_on_device(rows, chosen_at(level));
     }
     int note_room(int level, int rows) const final { return rows * chosen_at(level); }
     void ask(LevelThere& call) final;
     void collect(const LevelBack& back) final {
-        vocab_in_use_.collect_on_device(back, chosen_at(back.level), reads_per_row_);
+        vocab_.collect_on_device(back, chosen_at(back.level), per_row_);
     }
 
   protected:
@@ -115,9 +116,8 @@ class DeviceClusterHead : public HeadThere {
     /// Writes the clusters of the call's rows to its notes, [rows, chosen_at()], ascending.
     virtual void choose_on_device(LevelThere& call) = 0;
 
-  private:
-    ClusteredVocab& vocab_in_use_;
-    bool reads_per_row_;
+    bool per_row_;
+    ClusteredVocab vocab_;
 };
 
 /// Writes the `out.cols` best clusters of each row of scores, ascending; ties go to the lower cluster.

@@ -17,11 +17,7 @@ namespace {
 class CoralHead final : public LmHead, public DeviceClusterHead {
   public:
     CoralHead(HeadArtefact artefact, int groups, int active, bool per_row)
-        : DeviceClusterHead(vocab_, per_row),
-          artefact_(std::move(artefact)),
-          groups_(groups),
-          active_(active),
-          per_row_(per_row) {}
+        : DeviceClusterHead(per_row), artefact_(std::move(artefact)), groups_(groups), active_(active) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "coral"));
@@ -103,8 +99,6 @@ class CoralHead final : public LmHead, public DeviceClusterHead {
 
     HeadArtefact artefact_;
     int groups_, active_;
-    bool per_row_;
-    ClusteredVocab vocab_;
     ClusterRouter router_;
     std::unique_ptr<LmHead> full_;
     std::vector<float> scores_;

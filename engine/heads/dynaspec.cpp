@@ -35,11 +35,7 @@ struct Budget {
 class DynaSpecHead final : public LmHead, public DeviceClusterHead {
   public:
     DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, bool per_row)
-        : DeviceClusterHead(vocab_, per_row),
-          artefact_(std::move(artefact)),
-          clusters_(clusters),
-          budget_(budget),
-          per_row_(per_row) {}
+        : DeviceClusterHead(per_row), artefact_(std::move(artefact)), clusters_(clusters), budget_(budget) {}
     ~DynaSpecHead() override { side_stream_.reset(); }  // first: its work uses the members below
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
@@ -207,8 +203,6 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
     HeadArtefact artefact_;
     int clusters_;
     Budget budget_;
-    bool per_row_;
-    ClusteredVocab vocab_;
     std::unique_ptr<LmHead> full_;
     /// The router's device queue: its inputs and results are host rows, so the two queues need no ordering.
     std::unique_ptr<kernels::Exec> side_queue_;

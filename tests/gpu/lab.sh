@@ -32,13 +32,11 @@ fi
 
 device_code=$(cd kernels && ls cuda/*.cu)
 host_code=(base/cpus base/mapped_file base/python_wheels base/rng engine/formats/json_file engine/transformer/ancestor_mask engine/tree/draft_tree engine/tree/expansion
-    engine/tree/published_choices engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec engine/verify/sample
-    engine/verify/match engine/verify/pq engine/verify/registry engine/verify/residuals engine/verify/simulated_acceptance
-    engine/verify/tree_logits engine/verify/typical engine/verify/tree_path kernels/cpu/exec
+    engine/tree/published_choices engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec kernels/cpu/exec
     kernels/cpu/exp_sums kernels/cpu/isa kernels/cpu/rope kernels/cpu/vector/row_kernels_portable kernels/cpu/topk kernels/cuda/bench
     kernels/cuda/cuda_device kernels/cuda/library_product kernels/device/arena kernels/device/device
     tests/gpu/kernel_bench)
-for one in tests/support/twin_*.cpp tests/gpu/*_test.cpp; do host_code+=("${one%.cpp}"); done
+for one in engine/verify/*.cpp tests/support/twin_*.cpp tests/gpu/*_test.cpp; do host_code+=("${one%.cpp}"); done
 
 host_flags=(-std=c++20 -O2 -DFMT_HEADER_ONLY -DDS_HAVE_CUDA -DDS_GPU_ONLY "${includes[@]}")
 device_flags=(-std=c++20 -O3 --expt-relaxed-constexpr -Xcompiler -fPIC -lineinfo -I. "-gencode=arch=compute_$arch,code=sm_$arch")

@@ -17,7 +17,8 @@ NOT_OURS = re.compile(r"kernels/cpu/.*_(avx|amx|vnni|bf16).*|kernels/cuda/absent
 def lab_sources():
     text = (ROOT / "tests/gpu/lab.sh").read_text()
     listed = set(re.search(r"^host_code=\((.*?)\)", text, re.M | re.S).group(1).split())
-    return listed | {f"tests/support/{path.stem}" for path in (ROOT / "tests/support").glob("twin_*.cpp")}
+    patterns = ("engine/verify/*.cpp", "tests/support/twin_*.cpp")
+    return listed | {path.relative_to(ROOT).with_suffix("").as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
 
 
 def source_of(build, path):

@@ -33,7 +33,6 @@ void TinyArtefacts::save(const std::string& head, const std::map<std::string, st
     const Status saved = save_artefact(folder_.file(head), info, list);
     if (!saved.ok()) ADD_FAILURE() << saved.error().message;
     fixture_.use_artefact(head, folder_.file(head));
-    saved_.insert(head);
 }
 
 TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
@@ -43,9 +42,6 @@ TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
         fixture.target().lm_head().unpack_row(r, std::span(head).subspan(r * hidden_, hidden_));
     std::vector<float> same = random(hidden_ * hidden_, 3, 0.05f);
     for (int i = 0; i < hidden_; ++i) same[i * hidden_ + i] += 1.0f;
-    const std::vector<std::int64_t> square = {hidden_, hidden_}, whole = {vocab_, hidden_};
-    save("slimspec", {}, {{"down", square, same}, {"up", whole, head}});
-    save("specvocab", {}, {{"down", square, same}, {"vocab", whole, head}});
     std::vector<std::int32_t> ids, groups;
     std::vector<float> kept;
     for (int id = 0; id < vocab_; ++id) {
@@ -55,17 +51,34 @@ TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
         kept.insert(kept.end(), head.begin() + id * hidden_, head.begin() + (id + 1) * hidden_);
     }
     const auto size = static_cast<std::int64_t>(ids.size());
-    for (const std::string name : {"vocabtrim-t", "bcl"})
-        save(name, {}, {{"ids", {size}, {}, ids}, {"weight", {size, hidden_}, kept}});
-    const auto router = [](int inputs) {
-        return std::vector<Tensor>{{"router.in.weight", {16, inputs}, random(16 * inputs, 5, 0.2f)},
-                                   {"router.out.weight", {5, 16}, random(5 * 16, 6, 1.0f)}};
+    const auto save_routed = [&](const std::string& id, const std::string& map, int inputs) {
+        save(id, {{map, "5"}},
+             {{"router.in.weight", {16, inputs}, random(16 * inputs, 5, 0.2f)},
+              {"router.out.weight", {5, 16}, random(5 * 16, 6, 1.0f)},
+              {map, {vocab_}, {}, groups}});
     };
-    std::vector<Tensor> coral = router(hidden_), dynaspec = router(2 * hidden_);
-    coral.push_back({"groups", {vocab_}, {}, groups});
-    dynaspec.push_back({"clusters", {vocab_}, {}, groups});
-    save("coral", {{"groups", "5"}}, coral);
-    save("dynaspec", {{"clusters", "5"}}, dynaspec);
+    for (const HeadInfo& info : head_registry()) {
+        const std::string id(info.id);
+        switch (info.fit.weights) {
+            case FitRecipe::Weights::low_rank:
+                save(id, {},
+                     {{"down", {hidden_, hidden_}, same},
+                      {std::string(info.fit.up), {vocab_, hidden_}, head}});
+                break;
+            case FitRecipe::Weights::kept_rows:
+                save(id, {}, {{"ids", {size}, {}, ids}, {"weight", {size, hidden_}, kept}});
+                break;
+            case FitRecipe::Weights::groups:
+                save_routed(id, "groups", hidden_);
+                break;
+            case FitRecipe::Weights::clusters:
+                save_routed(id, "clusters", 2 * hidden_);
+                break;
+            case FitRecipe::Weights::affinity:
+            case FitRecipe::Weights::none:
+                EXPECT_FALSE(info.accepts_artefact()) << "no tiny weights of " << id;
+        }
+    }
     // Every token keeps a part and gives the rest to two others.
     std::vector<std::int32_t> neighbours;
     std::vector<float> weights;
@@ -74,8 +87,6 @@ TinyArtefacts::TinyArtefacts(DecodeFixture& fixture)
             neighbours.push_back((t + step) % vocab_);
             weights.push_back(step == 0 ? 0.5f : step == 1 ? 0.3f : 0.2f);
         }
-    for (const HeadInfo& info : head_registry())
-        EXPECT_TRUE(!info.accepts_artefact() || saved_.contains(info.id)) << "no tiny weights of " << info.id;
     save("rdk", {}, {{"neighbours", {vocab_, 3}, {}, neighbours}, {"weights", {vocab_, 3}, weights}});
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -32,7 +31,6 @@ class TinyArtefacts {
     DecodeFixture& fixture_;
     int vocab_, hidden_;
     ScratchFolder folder_;
-    std::set<std::string, std::less<>> saved_;
 };
 
 }  // namespace draftscope::testing

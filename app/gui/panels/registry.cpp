@@ -1,37 +1,33 @@
 #include <algorithm>
-#include <array>
 
 #include "app/gui/panels/panel.h"
 
 namespace draftscope {
 
-// One line per panel.
-void draw_session(PanelContext& context);
-void draw_text(PanelContext& context);
-void draw_draft_tree(PanelContext& context);
-void draw_plane(PanelContext& context);
-void draw_timeline(PanelContext& context);
-void draw_phases(PanelContext& context);
-void draw_coverage(PanelContext& context);
-void draw_compare(PanelContext& context);
-void draw_rounds(PanelContext& context);
-void draw_kernels(PanelContext& context);
-void draw_log(PanelContext& context);
+// One line per panel, in the order of the View menu: id, title, place, order of its tab, open by default,
+// least width and height in em. draw_ID() is defined in the panel's file.
+#define DS_PANELS(PANEL)                                              \
+    PANEL(session, "Session", left_top, 0, true, 13, 8)               \
+    PANEL(text, "Text", left_bottom, 0, true, 12, 8)                  \
+    PANEL(draft_tree, "Draft tree", centre, 0, true, 18, 10)          \
+    PANEL(plane, "Acceptance-cost plane", right_top, 0, true, 15, 19) \
+    PANEL(timeline, "Timeline", bottom_left, 0, true, 18, 11)         \
+    PANEL(phases, "Phases", bottom_middle, 0, true, 19, 13)           \
+    PANEL(coverage, "Coverage", bottom_right, 0, true, 16, 18)        \
+    PANEL(kernels, "Kernels", bottom_right, 1, true, 19, 8)           \
+    PANEL(compare, "Compare", centre, 1, true, 18, 12)                \
+    PANEL(rounds, "Rounds", strip, 0, true, 22, 5.5f)                 \
+    PANEL(log, "Log", left_bottom, 1, true, 12, 6)
+
+#define DS_DECLARE_PANEL(id, ...) void draw_##id(PanelContext& context);
+DS_PANELS(DS_DECLARE_PANEL)
+#undef DS_DECLARE_PANEL
 
 std::span<const Panel> panels() {
-    static constexpr std::array table = {
-        Panel{"session", "Session", DockPlace::left_top, 0, true, draw_session, 13, 8},
-        Panel{"text", "Text", DockPlace::left_bottom, 0, true, draw_text, 12, 8},
-        Panel{"draft_tree", "Draft tree", DockPlace::centre, 0, true, draw_draft_tree, 18, 10},
-        Panel{"plane", "Acceptance-cost plane", DockPlace::right_top, 0, true, draw_plane, 15, 19},
-        Panel{"timeline", "Timeline", DockPlace::bottom_left, 0, true, draw_timeline, 18, 11},
-        Panel{"phases", "Phases", DockPlace::bottom_middle, 0, true, draw_phases, 19, 13},
-        Panel{"coverage", "Coverage", DockPlace::bottom_right, 0, true, draw_coverage, 16, 18},
-        Panel{"kernels", "Kernels", DockPlace::bottom_right, 1, true, draw_kernels, 19, 8},
-        Panel{"compare", "Compare", DockPlace::centre, 1, true, draw_compare, 18, 12},
-        Panel{"rounds", "Rounds", DockPlace::strip, 0, true, draw_rounds, 22, 5.5f},
-        Panel{"log", "Log", DockPlace::left_bottom, 1, true, draw_log, 12, 6},
-    };
+#define DS_LIST_PANEL(id, title, place, order, open, width, height) \
+    Panel{#id, title, DockPlace::place, order, open, draw_##id, width, height},
+    static constexpr Panel table[] = {DS_PANELS(DS_LIST_PANEL)};
+#undef DS_LIST_PANEL
     return table;
 }
 
