@@ -57,6 +57,7 @@ TEST_F(Resize, EveryPanelFitsOrScrolls) {
             window_.draw_frames(6);
             const float em = ImGui::GetFontSize();
             for (const Panel& panel : panels()) {
+                if (!window_.app().ui().open.at(panel.id)) continue;
                 const ImGuiWindow& shown = find_panel_window(panel.id);
                 if (!shown.DockTabIsVisible) continue;
                 const std::string what = fmt::format("{} {} {}x{}", panel.id, layout, width, height);
