@@ -129,7 +129,7 @@ void add_benchmarks() {
                 ->Unit(benchmark::kMillisecond);
         };
         add("prefill:256", [=](benchmark::State& state) { prefill(state, precision, 256); });
-        for (const int rows : {1, 4, 8, 12, 24}) {
+        for (const int rows : {1, 2, 4, 8, 12, 16, 24}) {
             add("verify:" + std::to_string(rows),
                 [=](benchmark::State& state) { verify(state, precision, rows); });
         }

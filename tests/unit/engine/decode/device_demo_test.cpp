@@ -5,7 +5,7 @@
 
 #include "engine/transformer/target.h"
 #include "tests/support/demo_model.h"
-#include "tests/unit/engine/decode/device_rig.h"
+#include "tests/support/device_rig.h"
 
 /// The demo model on a device against the CPU at the same precision, on the CPU's own tokens.
 namespace draftscope::testing {

@@ -10,10 +10,10 @@
 #include "engine/verify/verify.h"
 #include "kernels/topk.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/device_rig.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_drafter.h"
-#include "tests/unit/engine/decode/device_rig.h"
 
 /// What the engine does with a device, on a twin that computes here: same logits as the CPU to bf16's
 /// rounding, and speculative text equal to plain text for every drafter and head.

@@ -4,10 +4,10 @@
 
 #include "engine/transformer/device_embeddings.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/device_rig.h"
 #include "tests/support/ranking_file.h"
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_drafter.h"
-#include "tests/unit/engine/decode/device_rig.h"
 
 /// What is left behind where a device's memory is out: the session ends with an error, the device goes on.
 namespace draftscope::testing {

@@ -7,10 +7,10 @@
 #include "engine/decode/exact_check.h"
 #include "kernels/matmul.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/device_rig.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/support/tiny_model.h"
-#include "tests/unit/engine/decode/device_rig.h"
 
 /// --numerics fast on a device: a library's products where rows are many, and what the run says about them.
 namespace draftscope::testing {

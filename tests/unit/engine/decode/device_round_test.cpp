@@ -1,15 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "tests/support/decode_fixture.h"
-#include "tests/support/ranking_file.h"
-#include "tests/support/scratch_folder.h"
+#include "tests/support/device_rig.h"
+#include "tests/support/round_fixture.h"
 #include "tests/support/simt_device.h"
-#include "tests/support/tiny_artefacts.h"
-#include "tests/support/tiny_drafter.h"
-#include "tests/unit/engine/decode/device_rig.h"
-#include "tests/unit/engine/decode/device_round_cases.h"
 
 /// Rounds that run on a device from the catch-up to the acceptance equal those that the host drives, node by
 /// node. Each takes one wait.
@@ -22,67 +15,26 @@ TwinExec exec_of(const std::string& kind) {
     return TwinExec(kind);
 }
 
-/// A device and models for it. `kind` is that of TwinExec, or "simt" with the order of threads.
-class RoundFixture {
+/// A device with a RoundFixture on it. `kind` is that of TwinExec, or "simt" with the order of threads.
+class DeviceFixture {
   public:
-    explicit RoundFixture(const std::string& kind);
-    std::vector<StepRecord> steps(DecodeCase setting, bool on_device);
+    explicit DeviceFixture(const std::string& kind)
+        : on_(exec_of(kind)), rounds_(*on_.exec, kernels::Precision::bf16), fixture_(&rounds_.engine()) {}
+    std::vector<StepRecord> steps(DecodeCase setting, bool on_device) {
+        setting.rounds_there = on_device;
+        return rounds_.steps(setting, prompts_);
+    }
     /// Decodes with rounds on the device and with the host driving it, and compares every node.
     void expect_host_rounds(const DecodeCase& setting);
     void expect_host_rounds(const CaseGroup& group);
 
   protected:
-    /// Replaces the names of the case tables by what the engine reads: checkpoints and the fixed tree.
-    DecodeCase resolve(DecodeCase setting) const;
-
     TwinExec on_;
-    ScratchFolder folder_;
+    RoundFixture rounds_;
+    DecodeFixture* fixture_;
     int nodes_ = 0, accepted_ = 0;
-    std::optional<TinyEagle2> eagle_;
-    std::optional<TinyEagle3> eagle3_, eagle3_normed_;
-    std::optional<TinyDecodingHeads> medusa_, hydra_, medusa_whole_, hydra_whole_;
-    RankingFile ranking_ = RankingFile::shuffled(vocab);
-    std::optional<DecodeFixture> fixture_;
-    std::optional<TinyArtefacts> artefacts_;
     std::vector<std::vector<TokenId>> prompts_ = prompts();
 };
-
-RoundFixture::RoundFixture(const std::string& kind) : on_(exec_of(kind)) {
-    auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on_.exec.get());
-    const ModelConfig& config = target->config();
-    eagle_.emplace(config, 77);
-    eagle3_.emplace(config, 78, vocab);
-    eagle3_normed_.emplace(config, 83, 0, true);
-    medusa_.emplace(config, false, 79);
-    hydra_.emplace(config, true, 80);
-    medusa_whole_.emplace(config, false, 81, 3, true);
-    hydra_whole_.emplace(config, true, 82, 3, true);
-    fixture_.emplace(std::move(target),
-                     std::map<std::string, std::string>{{"eagle2", eagle_->folder()},
-                                                        {"eagle3", eagle3_->folder()},
-                                                        {"medusa", medusa_->folder()},
-                                                        {"hydra", hydra_->folder()}},
-                     ranking_.path());
-    fixture_->run_on(*on_.exec);
-    artefacts_.emplace(*fixture_);
-    std::ofstream(folder_.file("tree.json"))
-        << "[[0],[1],[2],[3],[0,0],[0,1],[0,2],[1,0],[3,2],[0,0,0],[0,0,1],[0,2,3],[1,0,0]]";
-}
-
-DecodeCase RoundFixture::resolve(DecodeCase setting) const {
-    if (setting.drafter == "eagle3_normed") setting.drafter = "eagle3:" + eagle3_normed_->folder();
-    if (setting.drafter == "medusa_whole") setting.drafter = "medusa:" + medusa_whole_->folder();
-    if (setting.drafter == "hydra_whole") setting.drafter = "hydra:" + hydra_whole_->folder();
-    if (setting.tree == fixed.tree) setting.tree = "choices:" + folder_.file("tree.json");
-    return setting;
-}
-
-std::vector<StepRecord> RoundFixture::steps(DecodeCase setting, bool on_device) {
-    RecordList list;
-    setting.rounds_there = on_device;
-    (void)fixture_->decode(resolve(setting), prompts_, &list);
-    return RecordList::of<StepRecord>(list.take());
-}
 
 void expect_same_round(const RoundRecord& found, const RoundRecord& expected) {
     EXPECT_EQ(found.round.accepted, expected.round.accepted);
@@ -110,7 +62,7 @@ void expect_same_round(const RoundRecord& found, const RoundRecord& expected) {
     }
 }
 
-void RoundFixture::expect_host_rounds(const DecodeCase& setting) {
+void DeviceFixture::expect_host_rounds(const DecodeCase& setting) {
     SCOPED_TRACE(to_text(setting));
     const auto found = steps(setting, true), expected = steps(setting, false);
     ASSERT_EQ(found.size(), expected.size());
@@ -124,7 +76,7 @@ void RoundFixture::expect_host_rounds(const DecodeCase& setting) {
     }
 }
 
-void RoundFixture::expect_host_rounds(const CaseGroup& group) {
+void DeviceFixture::expect_host_rounds(const CaseGroup& group) {
     for (const DecodeCase& setting : group.cases) {
         expect_host_rounds(setting);
         if (::testing::Test::HasFatalFailure()) return;
@@ -133,9 +85,9 @@ void RoundFixture::expect_host_rounds(const CaseGroup& group) {
 
 /// Runs a test on each device, and skips it where the device does not open.
 template <typename Param>
-class OnDevice : public RoundFixture, public ::testing::TestWithParam<Param> {
+class OnDevice : public DeviceFixture, public ::testing::TestWithParam<Param> {
   protected:
-    explicit OnDevice(const std::string& kind) : RoundFixture(kind) {}
+    explicit OnDevice(const std::string& kind) : DeviceFixture(kind) {}
     void SetUp() override {
         if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
     }
@@ -185,13 +137,14 @@ class DeviceRoundDetails : public OnDevice<std::string> {
 /// Rules that read distributions get them from the device's logits. The reference is an engine without a
 /// device, whose logits differ by fp16's rounding: a few random numbers fall between the two.
 TEST_P(DeviceRoundDetails, RulesMatchTheHosts) {
-    const std::map<std::string, std::string> drafters = {{"eagle2", eagle_->folder()}};
+    const std::map<std::string, std::string> drafters = {{"eagle2", rounds_.eagle2_folder()}};
     TwinExec on = exec_of(GetParam());
     on.exec->device()->set_dtype(kernels::Float16Kind::f16);
     DecodeFixture on_device(DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get()), drafters,
-                            ranking_.path());
+                            rounds_.ranking_path());
     on_device.run_on(*on.exec);
-    DecodeFixture host(DecodeFixture::build(tiny(), kernels::Precision::f32), drafters, ranking_.path());
+    DecodeFixture host(DecodeFixture::build(tiny(), kernels::Precision::f32), drafters,
+                       rounds_.ranking_path());
     int texts = 0, same = 0, accepted = 0;
     for (const char* drafter : {"eagle2", "ngram"})
         for (const char* verify : {"match", "typical", "typical:epsilon=0.3,delta=0.9", "pq"})

@@ -7,7 +7,7 @@
 #include "base/numel.h"
 #include "kernels/head_shortlists.h"
 #include "kernels/matmul.h"
-#include "tests/unit/engine/decode/device_rig.h"
+#include "tests/support/device_rig.h"
 
 /// SpecVocab's call on a device beside products of whole matrices there, also where the router ranks some
 /// tokens alone and the exact head has rows for some.
