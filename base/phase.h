@@ -92,6 +92,7 @@ class PhaseRecorder {
     /// For work whose times are known later: the caller opens and closes its ranges here and calls record().
     RangeSink* range_sink() const { return range_sink_; }
     void set_observer(PhaseObserver* observer) { observer_ = observer; }
+    PhaseObserver* observer() const { return observer_; }
     void set_enabled(bool enabled) { enabled_ = enabled; }
     bool enabled() const { return enabled_; }
     std::uint32_t thread_id() const { return thread_id_; }

@@ -129,9 +129,6 @@ class Device {
     virtual void graph(std::uint64_t key, FunctionRef<void()> work) = 0;
     /// Returns an unused key for graph().
     virtual std::uint64_t new_graph_key() = 0;
-    /// Creates another stream on this device; null if unsupported. It runs concurrently with this stream and
-    /// owns what is allocated through it. Destroy it before this device.
-    virtual std::unique_ptr<Device> create_stream() { return nullptr; }
     /// Requests L2 persistence for `data`. Returns false if the device does not support it.
     virtual bool set_l2_persisting(const void* /*data*/, std::size_t /*bytes*/) { return false; }
     /// Uses a library (--numerics fast) for products of at least `min_rows` rows; 0 = off. The library's

@@ -7,19 +7,18 @@
 
 namespace draftscope::kernels {
 
-/// A router of two layers on a device, out act(in x + bias) + bias, with values of 16 bits between them as a
-/// product reads them. The caller holds Device::busy(), but for run().
+/// A two-layer router on a device: scores = out act(in x + bias) + bias. The values between the layers are
+/// rounded to 16 bits. The caller holds Device::submit_mutex().
 class DeviceRouter {
   public:
     void set(std::vector<float> in_bias, std::vector<float> out_bias, Activation activation);
-    /// Memory for up to `rows` rows; false when there is none.
+    /// Uploads the biases and reserves memory for up to `rows` rows. Returns false if memory runs out.
     bool reserve(const Matrix& in, const Matrix& out, int rows);
-    /// Scores [rows, out.n()], there until the next call; x as `in` reads it. Behind reserve().
+    /// Enqueues the router over x [rows, stride of `in`] and returns the scores, [rows, out.n()]. They are in
+    /// device memory and valid until the next call. Call reserve() before.
     const float* ask(const Matrix& in, const Matrix& out, const half_t* x, int rows);
-    /// The same of rows of floats there, [rows, in.k()].
+    /// The same for f32 rows in device memory, [rows, in.k()].
     const float* ask(const Matrix& in, const Matrix& out, const float* x, int rows);
-    /// Of host rows to host rows, with one wait.
-    void run(const Matrix& in, const Matrix& out, Rows<const float> x, Rows<float> scores);
 
   private:
     std::vector<float> in_bias_, out_bias_;

@@ -24,7 +24,7 @@ REPLACED_PATH = (
     "engine/decode/judged_rows", "engine/decode/rounds_there", "engine/draft/eagle_on_device", "engine/draft/eagle_rows",
     "engine/draft/path_heads_on_device", "engine/draft/tree_growth", "engine/heads/device_spans", "engine/heads/direct_there",
     "engine/heads/head_there", "engine/heads/rdk_there", "engine/transformer/device_", "engine/transformer/fused_argmax",
-    "engine/transformer/host_answers", "engine/transformer/target_on_device", "engine/transformer/tree_step", "engine/verify/residuals",
+    "engine/transformer/host_answers", "engine/transformer/target_on_device", "engine/transformer/tree_step",
     "kernels/device/", "kernels/head_", "tests/support/twin_", "tests/unit/engine/decode/device_",
 )
 # Identifiers whose word another library or plain English gave them.

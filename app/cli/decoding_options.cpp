@@ -127,8 +127,8 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         ->capture_default_str();
     command.add_flag("!--no-gpu-graphs", config.gpu_graphs,
                      "launch the GPU's ops individually instead of as CUDA graphs");
-    command.add_flag("!--no-gpu-rounds", config.gpu_rounds,
-                     "run each round's decisions on the host: more synchronisations with the GPU");
+    // Accepted as before: every round runs on the GPU now.
+    command.add_flag("--no-gpu-rounds")->group("");
     command.add_flag("--l2-window", config.l2_window,
                      "keep a head's packed rows in the GPU's L2 with an access-policy window");
     command

@@ -16,9 +16,8 @@ Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     for (const auto& sequence : sequences) rounds_.add().reset(*sequence, core_.options.tree.levels() + 1);
     live_.begin(sequences);
     const std::uint64_t start = ticks_now();
-    went_on_device_ = false;
     Status status = draft();
-    if (status.ok() && !went_on_device_) status = verify();
+    if (status.ok() && !on_device()) status = verify();
     if (status.ok()) {
         accept();
         live_.set_accepted(rounds_);
@@ -84,22 +83,25 @@ void DecodeStep::begin_head() {
 
 Status DecodeStep::draft() {
     DS_TRY(make_jobs());
-    if (jobs_.empty()) return {};
-    if (core_.head != nullptr) begin_head();
+    if (jobs_.empty() && !on_device()) return {};
+    if (core_.head != nullptr && !jobs_.empty()) begin_head();
     DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
     const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
-    if (!shadows_due && there_.fits(context, jobs_, rounds_)) {
-        went_on_device_ = true;
+    if (on_device()) {
         DS_TRY(there_.run(context, jobs_, rounds_));
         list_positions();
         for (const Round& round : rounds_)
             if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
-        return {};
+    } else {
+        DS_TRY(draft_on_host(context));
     }
-    DS_TRY(there_.bring_features(jobs_, rounds_, drafting_));
+    return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
+}
+
+Status DecodeStep::draft_on_host(DraftContext& context) {
     DS_TRY(core_.drafter.extend_cache(context, jobs_));
     DS_TRY(core_.drafter.expand(context, jobs_));
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
@@ -111,7 +113,7 @@ Status DecodeStep::draft() {
         }
         if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
     }
-    return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
+    return {};
 }
 
 void DecodeStep::list_positions() {
@@ -121,7 +123,7 @@ void DecodeStep::list_positions() {
         round.first_row = static_cast<int>(positions_.size());
         for (const int depth : round.tree.depths)
             positions_.push_back({round.sequence->number, length + depth});
-        if (!went_on_device_) continue;
+        if (!on_device()) continue;
         const int rows = there_.rows(&round - rounds_.data());
         positions_.resize(round.first_row + rows);
     }
@@ -138,7 +140,7 @@ Status DecodeStep::verify() {
     request.sequences = sequences_;
     request.aux_layers = core_.drafter.aux_layers();
     request.all_logits = true;
-    request.question = judged_.ask(rounds_, positions_);
+    request.question = judged_.ask(rounds_);
     DS_TRY(core_.target.forward(core_.exec, request, core_.forward));
     scope.add_bytes(core_.forward.bytes);
     return {};
@@ -165,7 +167,7 @@ void DecodeStep::apply_rule(Round& round) const {
     // The root's row samples the token after the root.
     TreeLogits logits = judged_.tree_logits(round, positions_[round.first_row]);
     std::vector<int> path;
-    if (went_on_device_ && there_.accepted_there()) path = there_.path(&round - rounds_.data());
+    if (on_device() && there_.accepted_there()) path = there_.path(&round - rounds_.data());
     logits.device_path = path;
     core_.rule->accept(round.tree, logits, round.scratch, round.acceptance);
 }
@@ -185,7 +187,7 @@ Status DecodeStep::commit() {
     PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
-        if (went_on_device_) {
+        if (on_device()) {
             DS_TRY(there_.commit(round, &round - rounds_.data()));
         } else {
             sequence.cache.commit_path(round.acceptance.path);
@@ -195,7 +197,7 @@ Status DecodeStep::commit() {
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
     }
-    if (went_on_device_) there_.end_commits();
+    if (on_device()) there_.end_commits();
     return {};
 }
 
@@ -215,12 +217,12 @@ void DecodeStep::make_round_rows(Round& round) {
     const bool nodes = core_.records.on() && core_.options.record_nodes;
     const int shown = nodes ? std::min(num_top_tokens, core_.vocab) : 0;
     round.best_k =
-        std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->verify_topk(), core_.vocab));
+        std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->target_tokens().at_verified, core_.vocab));
     const std::size_t width = round.best_k;
     round.best.reserve(numel(core_.options.tree.levels() + 1, width));
     if (round.best_k > 0)
         find_top_tokens(core_.exec, outcome, round.acceptance.path, round.best_k, scratch_, round.best);
-    if (core_.head != nullptr && core_.head->verify_whole_tree() && round.best_k > 0) {
+    if (core_.head != nullptr && core_.head->target_tokens().whole_tree && round.best_k > 0) {
         nodes_.resize(round.tree.size());
         std::iota(nodes_.begin(), nodes_.end(), 0);
         find_top_tokens(core_.exec, outcome, nodes_, round.best_k, scratch_, round.tree_best);
@@ -242,7 +244,9 @@ void DecodeStep::make_round_rows(Round& round) {
     row.accepted = round.accepted();
     row.committed = static_cast<int>(round.emitted.size());
     row.covered = row.committed - round.uncovered;
-    if (nodes) row.covered_mass = covered_mass(core_.exec, outcome, active);
+    // A device measures the sets of the rounds that it drafted.
+    if (nodes && (round.job >= 0 || !on_device()))
+        row.covered_mass = covered_mass(core_.exec, outcome, active);
 }
 
 void DecodeStep::record(std::uint64_t start, std::uint64_t end) {

@@ -30,7 +30,9 @@ class DecodeStep {
     const DecodeTotals& totals() const { return totals_; }
 
   private:
+    bool on_device() const { return core_.exec.device() != nullptr; }
     Status draft();
+    Status draft_on_host(DraftContext& context);
     Status make_jobs();
     void begin_head();
     Status verify();
@@ -50,7 +52,6 @@ class DecodeStep {
     ShadowDrafter shadow_drafter_;
     JudgedRows judged_;
     RoundsThere there_;
-    bool went_on_device_ = false;  ///< drafting and verification of this step ran on the device
     DraftSampling sampling_;       ///< sampling of drafts, if the rule needs sampled drafts
     DecodeTotals totals_;
     // Data of the current step. Memory is reused by later steps.

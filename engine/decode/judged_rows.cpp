@@ -7,29 +7,23 @@
 #include "base/rng.h"
 #include "engine/heads/head_there.h"
 #include "engine/shadow/shadow_evaluator.h"
-#include "engine/verify/residuals.h"
 
 namespace draftscope {
 
 JudgedRows::JudgedRows(DecodeContext& core) : core_(core) {
     if (core.records.on() && core.options.record_nodes) best_ = num_top_tokens;
-    if (core.head != nullptr) best_ = std::max(best_, core.head->verify_topk());
+    if (core.head != nullptr) best_ = std::max(best_, core.head->target_tokens().at_verified);
     if (can_evaluate_shadows(core))
         for (const ShadowHead& shadow : core.options.shadows)
-            best_ = std::max({best_, shadow.head->prefill_topk(), shadow.head->verify_topk()});
+            best_ = std::max({best_, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
     best_ = std::min(best_, core.vocab);
-}
-
-bool JudgedRows::answers_suffice() const {
-    return core_.exec.device() != nullptr && !core_.rule->needs().complete_rows &&
-           can_answer(choices_asked());
 }
 
 bool JudgedRows::accepts_there() const {
     return core_.rule->needs().device_path;
 }
 
-/// The part that is the same for all rows and steps.
+/// Returns the part of a query that depends only on the session.
 RowQuestion JudgedRows::choices_asked() const {
     const Sampling& sampling = core_.options.sampling;
     RowQuestion question;
@@ -46,13 +40,15 @@ RowQuestion JudgedRows::choices_asked() const {
     return question;
 }
 
-const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans) {
+const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans,
+                                         bool grown) {
     const Sampling& sampling = core_.options.sampling;
     question_ = choices_asked();
     question_.ranks = core_.records.on() && core_.options.record_nodes;
     question_.drafts = question_.ranks || core_.rule->needs().draft_logits;
     const bool wants_sets = question_.ranks && core_.drafting_head() != nullptr;
-    const bool come = wants_sets && core_.head->there() != nullptr && core_.head->there()->set_room(0, 1) > 0;
+    const bool come = grown && wants_sets && core_.head->there() != nullptr &&
+                      core_.head->there()->set_room(0, 1) > 0;
     bool any = false;
     for (std::size_t i = 0; i < plans.size(); ++i) {
         plans[i].sets_come = come;
@@ -81,69 +77,21 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
     return &question_;
 }
 
-const RowQuestion* JudgedRows::ask(std::span<const Round> rounds, std::span<const TokenPosition> places) {
-    const Sampling& sampling = core_.options.sampling;
+const RowQuestion* JudgedRows::ask(std::span<const Round> rounds) {
     question_ = choices_asked();
-    if (core_.exec.device() == nullptr) return choices_suffice(rounds) ? &question_ : nullptr;
-    const RuleNeeds needs = core_.rule->needs();
-    if (needs.complete_rows) return nullptr;
-    uniforms_.clear();
-    if (sampling.temperature > 0) {
-        for (const TokenPosition& place : places)
-            uniforms_.push_back(
-                token_uniform(sampling.seed, place.sequence, static_cast<std::uint64_t>(place.position)));
-        question_.uniforms = uniforms_;
-    }
-    if (needs.rejections) list_residuals(rounds, places);
-    question_.ranks = core_.records.on() && core_.options.record_nodes;
-    if (question_.ranks || needs.draft_logits) list_drafts(rounds);
-    if (question_.ranks && core_.drafting_head() != nullptr) list_sets(rounds);
-    return &question_;
+    return choices_suffice(rounds) ? &question_ : nullptr;
 }
 
-/// Without a device that keeps the rows: is no more wanted than greedy choices and best tokens? Drafts that
-/// are recorded are looked up in their parents' rows, heads beside the driving one in whole rows.
+/// Returns whether greedy choices and best tokens suffice. Recorded drafts are looked up in their parents'
+/// rows, and shadow heads read complete rows.
 bool JudgedRows::choices_suffice(std::span<const Round> rounds) const {
-    // Simulated acceptance times rounds of any rule, so it keeps the complete rows.
+    // Simulated acceptance measures the round time of any rule, so it computes complete rows.
     if (core_.options.sampling.temperature > 0 || core_.rule->info().is_simulated() ||
         !core_.options.shadows.empty())
         return false;
     if (!core_.records.on() || !core_.options.record_nodes) return true;
     return core_.drafting_head() == nullptr &&
            std::all_of(rounds.begin(), rounds.end(), [](const Round& r) { return r.tree.size() == 1; });
-}
-
-/// One question per row, so that a node's answer lies at its row; the root's is not looked at.
-void JudgedRows::list_drafts(std::span<const Round> rounds) {
-    rows_.clear();
-    tokens_.clear();
-    for (const Round& round : rounds) {
-        const DraftTree& tree = round.tree;
-        for (std::size_t i = 0; i < tree.tokens.size(); ++i) {
-            rows_.push_back(round.first_row + std::max(tree.parents[i], 0));
-            tokens_.push_back(tree.tokens[i]);
-        }
-    }
-    question_.rows = rows_;
-    question_.tokens = tokens_;
-}
-
-/// A token after a node of depth t was drafted at level t, if at all.
-void JudgedRows::list_sets(std::span<const Round> rounds) {
-    sets_.clear();
-    for (const Round& round : rounds)
-        for (const int depth : round.tree.depths)
-            sets_.push_back(round.sequence->active->restricted_ids(depth));
-    question_.sets = sets_;
-}
-
-void JudgedRows::list_residuals(std::span<const Round> rounds, std::span<const TokenPosition> places) {
-    residual_ = {};
-    residual_of_.clear();
-    for (const Round& round : rounds)
-        add_residuals(round.tree, round.first_row, core_.options.sampling.seed, places[round.first_row],
-                      residual_, residual_of_);
-    question_.residual = &residual_;
 }
 
 TreeLogits JudgedRows::tree_logits(const Round& round, const TokenPosition& position) const {

@@ -9,7 +9,7 @@ namespace {
 
 /// Passes the prompt to the head. Returns the bytes of logits that only the head needs.
 std::uint64_t begin_head(DecodeContext& core, Sequence& sequence) {
-    const int k = std::min(core.head->prefill_topk(), core.vocab);
+    const int k = std::min(core.head->target_tokens().at_prompt, core.vocab);
     const PromptTopTokens best =
         find_prompt_top_tokens(core.exec, core.target.lm_head(), core.forward, core.vocab, k);
     core.head->begin_prompt(sequence.head.get(), sequence.tokens, best.rows());

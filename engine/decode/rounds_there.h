@@ -9,40 +9,40 @@
 
 namespace draftscope {
 
-/// Steps that a device runs from the drafter's catch-up to the acceptance: the host asks for all of it, waits
-/// once and reads a few kilobytes. The rounds are those that the host would have made, node by node.
+/// Runs steps on a device, from the drafter's catch-up to the acceptance. The host enqueues a whole step,
+/// synchronizes once and downloads a few kilobytes. With an active observer, each phase is synchronized.
 class RoundsThere {
   public:
     RoundsThere(DecodeContext& core, JudgedRows& judged) : core_(core), judged_(judged) {}
 
-    /// For drafters that say so (Drafter::fits_there), every rule, steps in which nobody watches and
-    /// nothing drafts or is judged beside.
-    bool fits(const DraftContext& context, std::span<const DraftJob> jobs,
-              std::span<const Round> rounds) const;
-    /// Where a step does not fit, the host needs the features that stayed there; jobs[j] is of rounds[of[j]].
-    Status bring_features(std::span<DraftJob> jobs, std::span<const Round> rounds,
-                          std::span<const std::size_t> of);
-    /// Trees, and the target's answers about them in core.forward; job j is round j's.
+    /// Drafts the rounds' trees and verifies them; the target's results are in core.forward. Round::job is
+    /// the index of a round's job. Running out of device memory and too large a vocabulary are errors.
     Status run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds);
-    /// Of round `index` of the latest run() in the target's pass: its tree's, and some behind them that count
-    /// for nothing.
+    /// Returns the number of rows of round `index` in the target's pass: its tree's, then unused ones.
     int rows(std::size_t index) const { return step_.trees()[index].nodes; }
-    /// Was the path of the latest run() accepted there too, its keys and values moved together?
+    /// Returns whether the device accepted the paths of the latest run() and compacted their keys and values.
     bool accepted_there() const { return accepted_there_; }
     /// Returns the path that the device accepted in round `index`.
     std::vector<int> path(std::size_t index) const { return step_.path(static_cast<int>(index)); }
-    /// Commits round `index` of the latest run(); its features stay there once all commits have ended.
+    /// Commits round `index` of the latest run(). end_commits() enqueues the copies of the rounds' features,
+    /// which stay in device memory.
     Status commit(Round& round, std::size_t index);
     void end_commits();
 
   private:
-    Status ask(DraftContext& context, std::span<DraftJob> jobs, const TreesRequest& request);
+    Status draft_on_host(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds);
+    std::vector<TreePlan> plan(const DraftContext& context, std::span<DraftJob> jobs,
+                               std::span<const Round> rounds) const;
+    Status ask(DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds,
+               const TreesRequest& request);
+    /// Returns whether a round's tree grows on the device.
+    bool grows(const Round& round) const { return round.job >= 0 && core_.drafter.drafts_there(); }
 
     DecodeContext& core_;
     JudgedRows& judged_;
     TreeStep step_;
     DeviceSpans spans_;
-    std::vector<kernels::CopyRowsOp> moves_;  ///< of features, of the step's rounds
+    std::vector<kernels::CopyRowsOp> moves_;  ///< copies of the features of the step's rounds
     bool accepted_there_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/decode/sequence.h"
 
 #include <cstring>
+#include <mutex>
 
 #include "base/numel.h"
 #include "kernels/elementwise.h"
@@ -15,6 +16,19 @@ std::size_t Sequence::append(std::span<const TokenId> added) {
     }
     row.generated_tokens = generated();
     return outcome.text.size() - before;
+}
+
+Status Sequence::download_features(kernels::Exec& exec, int width, std::vector<float>& to) const {
+    const std::size_t first = to.size();
+    to.resize(first + numel(rows_there, width));
+    kernels::Device& device = *exec.device();
+    {
+        const std::lock_guard lock(device.submit_mutex());
+        device.download(to.data() + first, features_there.as<float>(), (to.size() - first) * sizeof(float));
+        DS_TRY(device.synchronize());
+    }
+    kernels::cast_to_dtype(exec, Rows<float>(to.data() + first, rows_there, width));
+    return {};
 }
 
 void Sequence::store_features(kernels::Exec& exec, const ForwardOutput& forward, int first,

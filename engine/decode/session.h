@@ -37,7 +37,6 @@ struct DecodeOptions {
     /// Rounds of each prompt in which the full head also drafts (every second one), as a reference.
     int calibration_rounds = 0;
     bool record_nodes = true;
-    bool rounds_there = true;  ///< on a device, run complete rounds there if supported (RoundsThere)
     /// Evaluated by exact match: they need a recorded run under that rule and a drafter that uses a head.
     std::vector<ShadowHead> shadows;
 };

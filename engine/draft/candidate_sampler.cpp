@@ -1,7 +1,6 @@
 #include "engine/draft/candidate_sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <memory>
 #include <utility>
@@ -65,7 +64,6 @@ void CandidateSampler::draw(DraftContext& context, std::span<const DraftJob* con
     const int rows = static_cast<int>(jobs.size());
     reuse_distributions(jobs.size());
     proposal_.resize(rows, k);
-    if (draw_on_device(context, jobs, level, k)) return;
     const int threads = std::min(context.exec.threads(), rows);
     scratch_.resize(context.exec.threads());
     context.exec.parallel(threads, [&](int thread) {
@@ -93,67 +91,6 @@ void CandidateSampler::store_samples(std::size_t row, std::span<const SampledTok
     }
 }
 
-/// Samples on the run's device, so that drafts do not depend on which part of a step runs on the device.
-/// Returns false, without any effect, if no device or no memory is available.
-bool CandidateSampler::draw_on_device(DraftContext& context, std::span<const DraftJob* const> jobs, int level,
-                                      int k) {
-    kernels::Device* device = context.exec.device();
-    if (device == nullptr || k > kernels::max_topk) return false;
-    std::vector<std::size_t> first;
-    std::vector<float> values;
-    std::vector<double> uniforms;
-    for (std::size_t r = 0; r < jobs.size(); ++r) {
-        if (support_[r].logits.size() > kernels::max_sample_columns) return false;
-        first.push_back(values.size());
-        values.insert(values.end(), support_[r].logits.begin(), support_[r].logits.end());
-        const auto position = static_cast<std::int64_t>(jobs[r]->tokens.size()) + level;
-        for (int order = 0; order < k; ++order)
-            uniforms.push_back(draft_uniform(context.sampled->seed,
-                                             static_cast<std::uint64_t>(jobs[r]->sequence), position, order));
-    }
-    // Per row: the columns and their log-probabilities, followed by the two words of the top-k/top-p cut.
-    const std::size_t cells = jobs.size() * k;
-    std::vector<std::int32_t> drawn(2 * cells);
-    const std::lock_guard lock(device->submit_mutex());
-    if (!d_logits_.reserve(*device, std::max<std::size_t>(values.size(), 1) * sizeof(float)) ||
-        !uniforms_there_.reserve(*device, uniforms.size() * sizeof(double)) ||
-        !drawn_on_device_.reserve(*device, (2 * cells + 2) * sizeof(std::int32_t)))
-        return false;
-    device->upload(d_logits_.as<void>(), values.data(), values.size() * sizeof(float));
-    device->upload(uniforms_there_.as<void>(), uniforms.data(), uniforms.size() * sizeof(double));
-    auto* ids = drawn_on_device_.as<std::int32_t>();
-    auto* logprobs = drawn_on_device_.as<float>() + cells;
-    for (std::size_t r = 0; r < jobs.size(); ++r) {
-        const auto support = static_cast<int>(support_[r].logits.size());
-        const std::size_t cell = r * k;
-        if (support > 0)
-            device->sample_without_replacement(
-                {d_logits_.as<float>() + first[r], support, 1, support, k, context.sampled->temperature,
-                 context.sampled->top_k, context.sampled->top_p, uniforms_there_.as<double>() + cell,
-                 ids + cell, logprobs + cell, logprobs + cells, ids + 2 * cells + 1});
-    }
-    device->download(values.data(), d_logits_.as<void>(), values.size() * sizeof(float));
-    device->download(drawn.data(), drawn_on_device_.as<void>(), drawn.size() * sizeof(std::int32_t));
-    if (!device->synchronize().ok()) return false;
-    std::vector<SampledToken> row;
-    for (std::size_t r = 0; r < jobs.size(); ++r) {
-        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first[r]);
-        const auto end = begin + static_cast<std::ptrdiff_t>(support_[r].logits.size());
-        DraftDistribution& q = *drawn_from_[r];
-        std::swap(q.ids, support_[r].ids);
-        q.probs.assign(begin, end);
-        row.clear();
-        for (std::size_t cell = r * static_cast<std::size_t>(k); row.size() < static_cast<std::size_t>(k);
-             ++cell) {
-            if (q.probs.empty() || drawn[cell] < 0) break;
-            row.push_back(
-                {q.id_at(static_cast<std::size_t>(drawn[cell])), std::bit_cast<float>(drawn[cells + cell])});
-        }
-        store_samples(r, row);
-    }
-    return true;
-}
-
 void CandidateSampler::extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk) {
     const std::size_t width = topk;
     ids_.assign(numel(parents, width), no_token);
@@ -164,12 +101,6 @@ void CandidateSampler::extend(BeamExpansion& beam, int level, int parents, int f
         const std::size_t r = row, parent = p;
         counts_[parent] = std::min(proposal_.counts[r], topk);
         for (int c = 0; c < counts_[parent]; ++c) {
-            // A device that is out of memory returns no token ids, and a missing token has no embedding for
-            // the next level.
-            if (proposal_.ids[at(row, c)] == no_token) {
-                counts_[parent] = c;
-                break;
-            }
             const std::size_t to = parent * width + c;
             ids_[to] = proposal_.ids[at(row, c)];
             logprobs_[to] = proposal_.logits[at(row, c)] - proposal_.logsumexp[r];

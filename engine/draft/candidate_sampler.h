@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -9,7 +8,6 @@
 #include "base/reusable_vector.h"
 #include "engine/draft/drafter.h"
 #include "engine/tree/expansion.h"
-#include "kernels/device.h"
 
 namespace draftscope {
 
@@ -29,7 +27,6 @@ class CandidateSampler {
   private:
     void support_from_candidates();
     void draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
-    bool draw_on_device(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k);
     void reuse_distributions(std::size_t rows);
     void store_samples(std::size_t row, std::span<const SampledToken> drawn);
     std::size_t at(int row, int candidate) const { return numel(row, proposal_.k) + candidate; }
@@ -40,7 +37,6 @@ class CandidateSampler {
     std::vector<std::shared_ptr<DraftDistribution>> distributions_;  ///< every distribution allocated so far
     std::vector<std::shared_ptr<DraftDistribution>> drawn_from_;     ///< those in use at this level, by row
     std::vector<DraftSampleScratch> scratch_;                        ///< by thread
-    kernels::DeviceBuffer d_logits_, uniforms_there_, drawn_on_device_;  ///< scratch of draw_on_device()
     std::vector<TokenId> ids_;
     std::vector<float> logprobs_;
     std::vector<int> counts_;
@@ -71,14 +67,7 @@ Status rerank_all(const DraftContext& context, ReusableVector<Expansion>& expans
     PhaseScope scope(context.phases, Phase::rerank, 0, candidates);
     for (Expansion& expansion : expansions) {
         expansion.beam.rerank(expansion.job->out);
-        Status finished = expansion.job->out.finish();
-        kernels::Device* device = context.exec.device();
-        // A device that is out of memory returns no valid candidates. Its error is reported first.
-        if (!finished.ok() && device != nullptr) {
-            const std::lock_guard lock(device->submit_mutex());
-            DS_TRY(device->synchronize());
-        }
-        DS_TRY(finished);
+        DS_TRY(expansion.job->out.finish());
     }
     return {};
 }

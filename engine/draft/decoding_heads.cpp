@@ -4,15 +4,16 @@
 
 #include "base/numel.h"
 #include "engine/draft/candidate_sampler.h"
+#include "engine/draft/grown_trees.h"
 #include "engine/draft/path_heads_on_device.h"
 
 namespace draftscope {
 namespace {
 
 struct PathHeadState final : DrafterState {
-    std::vector<float> hidden;  ///< [d] of the last verified slot; empty = not on the host
-    kernels::DeviceBuffer
-        device_input;  ///< [2d] after a round on the device: the root's embedding and `hidden`
+    std::vector<float> hidden;  ///< [d] of the last verified slot
+    /// On a device, in its place: [2d], the root's embedding and the hidden.
+    kernels::DeviceBuffer device_input;
 };
 
 PathHeadState& state_for(const DraftJob& job) {
@@ -61,6 +62,10 @@ class DecodingHeadDrafter final : public Drafter {
     bool needs_hidden() const override { return true; }
     std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
     Status extend_cache(DraftContext&, std::span<DraftJob> jobs) override {
+        if (drafts_there()) {
+            const std::lock_guard lock(rows_.device().submit_mutex());
+            return gather_inputs(jobs);
+        }
         for (DraftJob& job : jobs) {
             if (job.new_hidden.rows == 0) continue;
             const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
@@ -69,7 +74,8 @@ class DecodingHeadDrafter final : public Drafter {
         return {};
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    bool fits_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    bool drafts_there() const override { return heads_->on_device() != nullptr; }
+    Status check_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
     Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                        DeviceSpans& spans) override;
     void drafted_there() override { growth_.collect(); }
@@ -84,6 +90,7 @@ class DecodingHeadDrafter final : public Drafter {
         return own;
     }
     Status gather_inputs(std::span<DraftJob> jobs);
+    std::vector<GrowingTree> plan_trees(std::span<DraftJob> jobs) const;
     void compute_rows(DraftContext& context, std::span<Expansion*> active, int level);
     void begin_level(DraftContext& context, std::span<Expansion*> active, Rows<const TokenId> paths,
                      int level);
@@ -95,7 +102,8 @@ class DecodingHeadDrafter final : public Drafter {
     const Target& target_;
     std::string name_;
     PathRows rows_;
-    TreeGrowth growth_;  ///< trees on a device
+    TreeGrowth growth_;     ///< trees on a device
+    GrownTrees own_trees_;  ///< of expand() on a device
     std::vector<float> hidden_, embeddings_, out_;
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
     std::vector<TokenId> paths_;   ///< [rows, level + 1]
@@ -109,6 +117,12 @@ class DecodingHeadDrafter final : public Drafter {
 Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
     DraftContext context = head_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
+    if (drafts_there()) {
+        for (DraftJob& job : jobs)
+            if (job.tree.nodes > 1) job.tree = clip_tree(job.tree, heads_->heads());
+        return own_trees_.expand(context, jobs, growth_, rows_.device(),
+                                 [&](std::span<DraftJob> drafting) { return plan_trees(drafting); });
+    }
     expansions_.clear();
     active_.clear();
     for (DraftJob& job : jobs) {
@@ -131,60 +145,54 @@ Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob
     return rerank_all(context, expansions_);
 }
 
-bool DecodingHeadDrafter::fits_there(const DraftContext& run_context, std::span<const DraftJob> jobs) {
+Status DecodingHeadDrafter::check_there(const DraftContext& run_context, std::span<const DraftJob> jobs) {
     const DraftContext context = head_context(run_context);
-    if (heads_->on_device() == nullptr || context.head == nullptr) return false;
-    std::vector<const DraftJob*> all;
-    for (const DraftJob& job : jobs) {
-        const int slots = job.new_there != nullptr ? job.new_rows_there : job.new_hidden.rows;
-        if (!TreeGrowth::fits_step(job) || job.tree.levels() > heads_->heads() || slots == 0) return false;
-        all.push_back(&job);
+    if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
+    return growth_.check(context, jobs);
+}
+
+std::vector<GrowingTree> DecodingHeadDrafter::plan_trees(std::span<DraftJob> jobs) const {
+    std::vector<GrowingTree> trees;
+    for (DraftJob& job : jobs) {
+        job.rows_per_call.clear();
+        trees.push_back({&job, state_for(job).device_input.as<float>()});
     }
-    if (!growth_.fits(context, all)) return false;
-    const std::lock_guard lock(rows_.device().submit_mutex());
-    return target_.embeddings_there() != nullptr;
+    return trees;
 }
 
 Status DecodingHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
                                         DeviceSpans& spans) {
     DraftContext context = head_context(run_context);
-    const std::size_t width = 2 * static_cast<std::size_t>(heads_->hidden());
-    std::vector<GrowingTree> trees;
-    for (DraftJob& job : jobs) {
-        PathHeadState& state = state_for(job);
-        if (!state.device_input.reserve(rows_.device(), width * sizeof(float)))
-            return failed("{}: out of device memory for a sequence's state", name_);
-        job.rows_per_call.clear();
-        trees.push_back({&job, {{}, state.device_input.as<float>()}});
-    }
-    // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
+    DS_TRY(gather_inputs(jobs));
+    std::vector<GrowingTree> trees = plan_trees(jobs);
     if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
-    DS_TRY(gather_inputs(jobs));
-    growth_.begin(context, trees, spans, &step);
-    return growth_.ask(context, trees, &step);
+    growth_.begin(context, trees, spans, step);
+    return growth_.ask(context, trees, step);
 }
 
-/// Catch-up of a device round: writes the roots' embeddings and the hiddens.
+/// Catch-up on a device: writes the roots' embeddings and the hiddens.
 Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
     kernels::Device& device = rows_.device();
     const float* embeddings = target_.embeddings_there();
+    if (embeddings == nullptr) return failed("{}: out of device memory for the embeddings", name_);
     const int d = heads_->hidden();
     std::vector<kernels::CopyRowsOp> copies;
     for (DraftJob& job : jobs) {
         PathHeadState& state = state_for(job);
+        if (!state.device_input.reserve(device, 2 * numel(1, d) * sizeof(float)))
+            return failed("{}: out of device memory for a sequence's state", name_);
         float* to = state.device_input.as<float>();
         copies.push_back({embeddings + std::ptrdiff_t{job.tokens.back()} * d, d, nullptr, 1, d, to, d});
         if (job.new_there != nullptr) {
             const float* last = job.new_there + std::ptrdiff_t{job.new_rows_there - 1} * d;
             copies.push_back({last, d, nullptr, 1, d, to + d, d});
-        } else {
+        } else if (job.new_hidden.rows > 0) {
             const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
             if (last.size() != static_cast<std::size_t>(d))
                 return failed("{}: target features have width {}, expected {}", name_, last.size(), d);
             device.upload(to + d, last.data(), last.size_bytes());
         }
-        state.hidden.clear();
     }
     device.copy_rows(copies);
     return {};

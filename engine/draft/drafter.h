@@ -54,12 +54,13 @@ struct DraftJob {
     std::span<const TokenId> tokens;
     Rows<const float> new_hidden;  ///< [new, d]
     Rows<const float> new_aux;     ///< [new, 3d] or empty
-    /// The same features on the target's device, in place of both; only draft_there() reads them.
+    /// The same features on the target's device, in place of both.
     const float* new_there = nullptr;
     int new_rows_there = 0;
     DrafterState* state = nullptr;
     HeadState* head_state = nullptr;
     TreeSpec tree;  ///< context.tree, clipped near the context limit
+    int tree_index = 0;  ///< of its tree in a device's step
     DraftTree out;  ///< filled by expand()
     std::vector<int>
         rows_per_call;  ///< rows of this sequence in each head call, level by level; filled by expand()
@@ -99,11 +100,13 @@ class Drafter {
     /// Drafts one tree per job. Does not change the committed state: another head may draft in the same
     /// round.
     virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
-    /// Returns whether draft_there() can replace extend_cache() and expand() for these jobs, and reserves its
-    /// memory.
-    virtual bool fits_there(const DraftContext&, std::span<const DraftJob>) { return false; }
-    /// Enqueues all drafting of a round on a device and returns without waiting. The trees, one per job,
-    /// become rows of `step`; `out` stays empty. The caller holds Device::busy().
+    /// Returns whether it drafts on the target's device: then check_there() and draft_there() replace
+    /// extend_cache() and expand() in a round. Else `out` is uploaded.
+    virtual bool drafts_there() const { return false; }
+    /// Checks these jobs before the device is locked, and makes room in their caches.
+    virtual Status check_there(const DraftContext&, std::span<const DraftJob>) { return {}; }
+    /// Enqueues all drafting of a round on a device and returns without waiting. The trees become rows of
+    /// `step`; `out` stays empty. The caller holds Device::busy().
     virtual Status draft_there(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
         return failed("this drafter does not draft on a device alone");
     }

@@ -54,7 +54,6 @@ class Eagle2Model final : public EagleModel {
         }
     }
     void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
-        if (on_device_.ready()) return on_device_.run(batch, inputs, out);
         kernels::matmul(exec, fc_, inputs, out, fc_bias_.empty() ? nullptr : fc_bias_.data());
         LayerPass pass(exec, checkpoint_.shape, checkpoint_.rope, batch);
         pass.attend(layer_, 0, out, out);
@@ -71,11 +70,9 @@ class Eagle2Model final : public EagleModel {
     const float* embeddings_there() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
-    bool enqueue_features(const float* there, int rows) override {
-        if (rows == 0) return true;
+    void enqueue_features(const float* there, int rows) override {
         const int d = checkpoint_.shape.hidden;
         device()->copy_rows({there, d, nullptr, rows, d, on_device_.inputs() + d, 2 * d});
-        return true;
     }
 
   private:

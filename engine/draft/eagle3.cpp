@@ -62,11 +62,9 @@ class Eagle3Model final : public EagleModel {
     }
     void fuse_features(kernels::Exec& exec, Rows<const float>, Rows<const float> aux,
                        Rows<float> out) override {
-        if (feature_norm_on_device_ != nullptr) return take_features_on_device(aux, out);
         kernels::matmul(exec, fc_, normed_features(exec, aux), out);
     }
     void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
-        if (on_device_.ready()) return on_device_.run(batch, inputs, out);
         const int d = checkpoint_.shape.hidden;
         const float eps = checkpoint_.shape.norm_eps;
         const Rows<float> embedding(inputs.data, inputs.rows, d, inputs.stride);
@@ -98,8 +96,7 @@ class Eagle3Model final : public EagleModel {
     const float* embeddings_there() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
-    bool enqueue_features(const float* there, int rows) override {
-        if (rows == 0) return true;
+    void enqueue_features(const float* there, int rows) override {
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
         const std::size_t cells = numel(rows, fc.stride);
@@ -109,7 +106,7 @@ class Eagle3Model final : public EagleModel {
             (normed && (!d_rounded_.reserve(*device(), all * sizeof(float)) ||
                         !d_zeros_.reserve(*device(), width * sizeof(float))))) {
             device()->set_out_of_memory("out of device memory for the drafter's rows");
-            return true;
+            return;
         }
         auto* half = d_features_.as<kernels::half_t>();
         device()->cast({there, width, rows, width, half, fc.stride, fc.stride});
@@ -121,7 +118,6 @@ class Eagle3Model final : public EagleModel {
         op.y = on_device_.inputs() + d;
         op.y_stride = 2 * d;
         device()->matmul(op);
-        return true;
     }
 
   private:
@@ -179,25 +175,6 @@ class Eagle3Model final : public EagleModel {
             norm.half_columns = first + norm.width == all ? stride - first : norm.width;
             device()->rms_norm(norm);
         }
-    }
-
-    /// Fuses the host's rows on the device, with the same norms, so that every path of a round gives the same
-    /// bits.
-    void take_features_on_device(Rows<const float> aux, Rows<float> out) {
-        const int d = checkpoint_.shape.hidden;
-        const std::size_t cells = numel(aux.rows, aux.cols);
-        const std::lock_guard lock(device()->submit_mutex());
-        if (aux.rows == 0) return;
-        if (!on_device_.make_room(aux.rows) || !d_aux_.reserve(*device(), cells * sizeof(float)))
-            return device()->set_out_of_memory("out of device memory for the drafter's rows");
-        std::vector<RowAnywhere> rows(aux.rows);
-        for (int r = 0; r < aux.rows; ++r) rows[r].here = aux.row(r);
-        bring_rows(*device(), rows, aux.cols, d_aux_.as<float>());
-        (void)enqueue_features(d_aux_.as<float>(), aux.rows);
-        for (int r = 0; r < out.rows; ++r)
-            device()->download(out.row_data(r), on_device_.inputs() + (2 * std::ptrdiff_t{r} + 1) * d,
-                               d * sizeof(float));
-        (void)device()->synchronize();  // the error stays set and fails the next forward
     }
 
     Rows<const float> normed_features(kernels::Exec& exec, Rows<const float> aux) {
@@ -292,7 +269,6 @@ class Eagle3Model final : public EagleModel {
     kernels::Matrix own_lm_head_;
     std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed LM head
     const float* feature_norm_on_device_ = nullptr;
-    kernels::DeviceBuffer d_aux_;                ///< scratch of take_features_on_device()
     kernels::DeviceBuffer d_rounded_, d_zeros_;  ///< scratch of enqueue_norms()
     std::vector<float> feature_norm_;            ///< over the concatenated features; empty = none
     std::vector<float> normed_, features_;

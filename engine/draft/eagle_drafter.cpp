@@ -9,6 +9,7 @@
 #include "engine/draft/candidate_sampler.h"
 #include "engine/draft/eagle_rows.h"
 #include "engine/draft/eagle_state.h"
+#include "engine/draft/grown_trees.h"
 
 namespace draftscope {
 namespace {
@@ -34,7 +35,8 @@ class EagleDrafter final : public Drafter {
     void rewind(DrafterState& state) const override { static_cast<EagleState&>(state).cache.clear(); }
     Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    bool fits_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    bool drafts_there() const override { return model_->device() != nullptr; }
+    Status check_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
     Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                        DeviceSpans& spans) override;
     void drafted_there() override { growth_.collect(); }
@@ -63,10 +65,14 @@ class EagleDrafter final : public Drafter {
     void copy_last_rows(std::span<const Slice> slices, const float* from, int width,
                         kernels::DeviceBuffer EagleState::*to) const;
     bool upload_slices(std::span<const Slice> slices, int rows);
-    Status download_output(EagleState& state) const;
+    Status reserve_states(std::span<DraftJob> jobs) const;
+    std::vector<GrowingTree> plan_trees(std::span<DraftJob> jobs, bool extended) const;
+    Status extend_there(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
+                        FunctionRef<void()> last_inputs_known);
+    Status extend_cache_there(DraftContext& context, std::span<DraftJob> jobs);
+    Status expand_there(DraftContext& context, std::span<DraftJob> jobs);
     void gather_level(std::span<EagleExpansion*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
-    Result<bool> grow_on_device(DraftContext& context, std::span<EagleExpansion* const> active);
     void run_level(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
     void list_rows(std::span<EagleExpansion*> active, int level);
     void propose(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
@@ -95,6 +101,8 @@ class EagleDrafter final : public Drafter {
     std::vector<const DrafterState*> begun_for_;
     std::vector<TokenId> tokens_;
     kernels::DeviceBuffer tokens_there_, d_features_;  ///< of the slots being processed
+    GrownTrees own_trees_;                             ///< of expand() on a device
+    DeviceSpans own_spans_;
 };
 
 Status EagleDrafter::check_catch_up(const DraftJob& job) const {
@@ -117,6 +125,7 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
 
 Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
+    if (drafts_there()) return extend_cache_there(context, jobs);
     int rows = 0, left = 0;
     recalled_.clear();
     for (const DraftJob& job : jobs) {
@@ -204,7 +213,6 @@ void EagleDrafter::extend_cache_slices(DraftContext& context, std::span<const Sl
         state.remember(state.outputs, outputs.slice(row, slice.rows));
         row += slice.rows;
         copy_row(outputs.row(row - 1), state.output);
-        state.state_on_device = false;
     }
     scope.add_bytes(pass_bytes());
 }
@@ -225,21 +233,16 @@ Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& j
 
 Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_expand(context, job));
+    if (drafts_there()) return expand_there(context, jobs);
     expansions_.clear();
     for (DraftJob& job : jobs) {
         expansions_.add().reset(context, job);
         state_for(job).make_room(job.tree.drafting_nodes());
         job.rows_per_call.clear();
     }
-    for (DraftJob& job : jobs) DS_TRY(download_output(state_for(job)));
     active_.clear();
     for (EagleExpansion& expansion : expansions_) {
         if (expansion.job->tree.nodes > 1) active_.push_back(&expansion);
-    }
-    DS_ASSIGN(const bool grown, grow_on_device(context, active_));
-    if (grown) {
-        begun_head_ = nullptr;
-        return rerank_all(context, expansions_);
     }
     // The catch-up began level 0 for another head or for other sequences.
     if (begun_head_ != context.head ||
@@ -262,87 +265,69 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     return rerank_all(context, expansions_);
 }
 
-/// Downloads the root's output after a round that ran on the device alone.
-Status EagleDrafter::download_output(EagleState& state) const {
-    if (!state.state_on_device) return {};
-    const std::lock_guard lock(model_->device()->submit_mutex());
-    model_->device()->download(state.output.data(), state.device_output.as<float>(),
-                               state.output.size() * sizeof(float));
-    model_->device()->download(state.input.data(), state.device_input.as<float>(),
-                               state.input.size() * sizeof(float));
-    state.state_on_device = false;
-    return model_->device()->synchronize();
-}
-
-/// Returns false if the trees continue level by level on the host.
-Result<bool> EagleDrafter::grow_on_device(DraftContext& context, std::span<EagleExpansion* const> active) {
-    if (model_->device() == nullptr || context.sampled != nullptr) return false;
-    std::vector<GrowingTree> trees;
-    std::vector<const DraftJob*> jobs;
-    for (EagleExpansion* expansion : active) {
-        EagleState& state = state_for(*expansion->job);
-        jobs.push_back(expansion->job);
-        trees.push_back({expansion->job,
-                         {state.input},
-                         &expansion->beam,
-                         {state.output},
-                         &state.cache,
-                         expansion->committed,
-                         expansion->free_slot});
-    }
-    if (!growth_.fits(context, jobs)) return false;
-    return growth_.grow(context, trees);
-}
-
-bool EagleDrafter::fits_there(const DraftContext& context, std::span<const DraftJob> jobs) {
-    if (model_->on_device() == nullptr || context.head == nullptr || !model_->enqueue_features(nullptr, 0))
-        return false;
-    std::vector<const DraftJob*> all;
+Status EagleDrafter::check_there(const DraftContext& context, std::span<const DraftJob> jobs) {
+    if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     for (const DraftJob& job : jobs) {
-        if (!TreeGrowth::fits_step(job) || state_for(job).keep_history || new_slots(job) == 0) return false;
-        all.push_back(&job);
+        DS_TRY(check_catch_up(job));
+        const int committed = state_for(job).cache.length() + new_slots(job);
+        if (committed + job.tree.depth > model_->rope().positions)
+            return failed("{}: a tree of depth {} at position {} exceeds its {} positions; clip the tree",
+                          name_, job.tree.depth, committed, model_->rope().positions);
     }
-    if (!growth_.fits(context, all)) return false;
+    DS_TRY(growth_.check(context, jobs));
     for (const DraftJob& job : jobs)
         state_for(job).cache.ensure_free(new_slots(job) + job.tree.drafting_nodes());
-    const std::lock_guard lock(model_->device()->submit_mutex());
-    return model_->embeddings_there() != nullptr;
+    return {};
+}
+
+Status EagleDrafter::reserve_states(std::span<DraftJob> jobs) const {
+    const std::size_t bytes = hidden() * sizeof(float);
+    for (DraftJob& job : jobs) {
+        EagleState& state = state_for(job);
+        if (!state.device_output.reserve(*model_->device(), bytes) ||
+            !state.device_input.reserve(*model_->device(), 2 * bytes))
+            return failed("{}: out of device memory for a sequence's state", name_);
+    }
+    if (model_->embeddings_there() == nullptr)
+        return failed("{}: out of device memory for its embeddings", name_);
+    return {};
+}
+
+/// `extended`: the jobs' new slots are in the caches already.
+std::vector<GrowingTree> EagleDrafter::plan_trees(std::span<DraftJob> jobs, bool extended) const {
+    std::vector<GrowingTree> trees;
+    for (DraftJob& job : jobs) {
+        job.rows_per_call.clear();
+        EagleState& state = state_for(job);
+        const int committed = state.cache.length() + (extended ? 0 : new_slots(job));
+        trees.push_back({&job, state.device_input.as<float>(), state.device_output.as<float>(), &state.cache,
+                         committed, committed});
+    }
+    return trees;
 }
 
 Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                                  DeviceSpans& spans) {
-    kernels::Device& device = *model_->device();
-    std::vector<GrowingTree> trees;
-    for (DraftJob& job : jobs) {
-        DS_TRY(check_catch_up(job));
-        EagleState& state = state_for(job);
-        const int committed = state.cache.length() + new_slots(job);
-        if (committed + job.tree.depth > model_->rope().positions)
-            return failed("{}: a tree of depth {} at position {} exceeds its {} positions; clip the tree",
-                          name_, job.tree.depth, committed, model_->rope().positions);
-        const std::size_t bytes = hidden() * sizeof(float);
-        if (!state.device_output.reserve(device, bytes) || !state.device_input.reserve(device, 2 * bytes))
-            return failed("{}: out of device memory for a sequence's state", name_);
-        job.rows_per_call.clear();
-        trees.push_back({&job,
-                         {{}, state.device_input.as<float>()},
-                         nullptr,
-                         {{}, state.device_output.as<float>()},
-                         &state.cache,
-                         committed,
-                         committed});
-    }
+    DS_TRY(reserve_states(jobs));
+    std::vector<GrowingTree> trees = plan_trees(jobs, false);
     // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
     if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
+    DS_TRY(extend_there(context, jobs, spans, [&] { growth_.begin(context, trees, spans, step); }));
+    return growth_.ask(context, trees, step);
+}
+
+/// Enqueues the catch-up. `last_inputs_known` runs within the last pass, when every root's inputs are known.
+Status EagleDrafter::extend_there(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
+                                  FunctionRef<void()> last_inputs_known) {
     std::vector<Slice> slices;
     int rows = 0, left = 0;
     for (const DraftJob& job : jobs) left += new_slots(job);
+    if (left == 0) last_inputs_known();
     const auto flush = [&]() -> Status {
         left -= rows;
-        // The head starts together with the last pass: by then every root's inputs are complete.
         const auto begin = [&] {
-            if (left == 0) growth_.begin(context, trees, spans, &step);
+            if (left == 0) last_inputs_known();
         };
         if (rows > 0) DS_TRY(catch_up_on_device(context, slices, rows, spans, begin));
         slices.clear();
@@ -357,9 +342,31 @@ Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs
             first += take;
             if (rows == max_extend_rows) DS_TRY(flush());
         }
-    DS_TRY(flush());
-    begun_head_ = nullptr;
-    return growth_.ask(context, trees, &step);
+    return flush();
+}
+
+/// The catch-up alone, with a wait.
+Status EagleDrafter::extend_cache_there(DraftContext& context, std::span<DraftJob> jobs) {
+    kernels::Device& device = *model_->device();
+    for (const DraftJob& job : jobs)
+        state_for(job).cache.ensure_free(new_slots(job) + job.tree.drafting_nodes());
+    const std::lock_guard lock(device.submit_mutex());
+    DS_TRY(reserve_states(jobs));
+    own_spans_.begin(device);
+    const Status enqueued = extend_there(context, jobs, own_spans_, [] {});
+    const Status finished = device.synchronize();
+    DS_TRY(enqueued);
+    DS_TRY(finished);
+    own_spans_.record(context.phases);
+    return {};
+}
+
+/// Trees without a target's pass, with a wait.
+Status EagleDrafter::expand_there(DraftContext& context, std::span<DraftJob> jobs) {
+    for (const DraftJob& job : jobs) state_for(job).make_room(job.tree.drafting_nodes());
+    return own_trees_.expand(context, jobs, growth_, *model_->device(), [&](std::span<DraftJob> drafting) {
+        return plan_trees(drafting, true);
+    });
 }
 
 /// Uploads tokens and features of the slots; slices are contiguous.
@@ -417,7 +424,7 @@ Status EagleDrafter::catch_up_on_device(DraftContext& context, std::span<const S
         DeviceSpans::Scope scope(spans, context.phases, Phase::backbone, 0, rows, pass_bytes());
         device.copy_rows({model_->embeddings_there(), d, tokens_there_.as<std::int32_t>(), rows, d,
                           layer.inputs(), 2 * d});
-        (void)model_->enqueue_features(d_features_.as<float>(), rows);
+        model_->enqueue_features(d_features_.as<float>(), rows);
         copy_last_rows(slices, layer.inputs(), 2 * d, &EagleState::device_input);
         inputs_known();
         DS_TRY(layer.ask_chain(batch_));
@@ -425,7 +432,6 @@ Status EagleDrafter::catch_up_on_device(DraftContext& context, std::span<const S
     copy_last_rows(slices, layer.outputs(), d, &EagleState::device_output);
     for (const Slice& slice : slices) {
         EagleState& state = state_for(*slice.job);
-        state.state_on_device = true;
         state.commit(slice.rows);
     }
     return {};

@@ -44,9 +44,7 @@ class EagleModel {
     /// Device::busy().
     virtual const float* embeddings_there() { return nullptr; }
     /// Device version of fuse_features(): reads [rows, feature_width()] and writes on_device()'s inputs.
-    /// Returns false, without enqueuing anything, if the model only supports the host path. 0 rows only
-    /// report support.
-    virtual bool enqueue_features(const float* /*there*/, int /*rows*/) { return false; }
+    virtual void enqueue_features(const float* /*there*/, int /*rows*/) {}
 };
 
 /// Creates the EAGLE-2/EAGLE-3 drafter around a model (EAGLE-2, arXiv 2406.16858, sections 4.1 and 4.2).

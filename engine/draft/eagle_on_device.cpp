@@ -1,7 +1,5 @@
 #include "engine/draft/eagle_on_device.h"
 
-#include <cstring>
-
 #include "base/numel.h"
 
 namespace draftscope {
@@ -45,47 +43,10 @@ bool EagleOnDevice::make_room(int rows) {
     return enough;
 }
 
-bool EagleOnDevice::begin(const DecoderBatch& batch, Rows<const float> inputs) {
-    kernels::Device& on = device();
-    const int rows = inputs.rows;
-    if (!decoder_.begin(batch).ok() || !make_room(rows)) {
-        on.set_out_of_memory("out of device memory for the drafter's rows");
-        return false;
-    }
-    const float* data = inputs.data;
-    if (inputs.stride != inputs.cols) {
-        staging_.resize(count(rows, inputs.cols));
-        for (int r = 0; r < rows; ++r)
-            std::memcpy(staging_.data() + count(r, inputs.cols), inputs.row_data(r),
-                        inputs.cols * sizeof(float));
-        data = staging_.data();
-    }
-    on.upload(inputs_.as<float>(), data, count(rows, inputs.cols) * sizeof(float));
-    return true;
-}
-
-void EagleOnDevice::end(Rows<float> out) {
-    const auto width = out.cols * sizeof(float);
-    if (out.stride == out.cols) {
-        device().download(out.data, decoder_.residual(), numel(out.rows, width));
-    } else {
-        for (int r = 0; r < out.rows; ++r)
-            device().download(out.row_data(r), decoder_.residual() + count(r, out.cols), width);
-    }
-    (void)device().synchronize();
-}
-
-void EagleOnDevice::run(const DecoderBatch& batch, Rows<const float> inputs, Rows<float> out) {
-    const std::lock_guard lock(device().submit_mutex());
-    if (inputs.rows == 0 || !begin(batch, inputs)) return;
-    decoder_.replay({}, [&] { ask_layer(inputs.rows); });
-    end(out);
-}
-
 Status EagleOnDevice::ask(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag) {
     DS_TRY(decoder_.begin(batch));
     decoder_.use_tails(ancestor_slots);
-    // No pass of run() has a tag.
+    // Passes of enqueue_chain() have no tag.
     decoder_.replay({&tag, 1}, [&] { ask_layer(batch.rows()); });
     return {};
 }

@@ -11,15 +11,17 @@ Status EagleRows::ask(const Level& level, FunctionRef<void(const float*)> inputs
     kernels::Device& device = *model_.device();
     EagleOnDevice& layer = *model_.on_device();
     const int d = hidden(), rows = level.rows;
-    if (level.level == 0) {  // the layer over the roots was the catch-up
+    if (level.level == 0) {  // the catch-up ran the layer over the roots
         roots_.clear();
-        for (const GrowingTree* tree : level.trees) roots_.push_back(tree->output);
-        bring_rows(device, roots_, d, layer.outputs());
+        for (const GrowingTree* tree : level.trees)
+            roots_.push_back({tree->output, d, nullptr, 1, d,
+                              layer.outputs() + std::ptrdiff_t{tree->first_row} * d, d});
+        device.copy_rows(roots_);
         return {};
     }
     const int above = level.level - 1;
     batch_.clear();
-    slots_.assign(level.level, 0);  // the device knows which
+    slots_.assign(level.level, 0);  // placeholders for level.ancestor_slots
     for (const GrowingTree* tree : level.trees)
         for (int b = 0; b < tree->nodes; ++b)
             batch_.add_row(*tree->cache, tree->free_slot + tree->slots + b, tree->committed + above,
@@ -30,7 +32,7 @@ Status EagleRows::ask(const Level& level, FunctionRef<void(const float*)> inputs
     device.copy_rows({embeddings_, d, level.tokens, rows, d, layer.inputs(), 2 * d});
     device.copy_rows({layer.outputs(), d, level.parents, rows, d, layer.inputs() + d, 2 * d});
     inputs_known(layer.inputs());
-    // The tails of a level and of the next lie apart.
+    // Consecutive levels use different arrays of ancestor slots.
     return layer.ask(batch_, level.ancestor_slots, above % 2);
 }
 

@@ -8,10 +8,10 @@
 
 namespace draftscope {
 
-/// Rows of EAGLE trees: the drafter's layer over the nodes' embeddings and the rows of their parents.
+/// Computes the rows of EAGLE trees: the drafter's layer over the nodes' embeddings and their parents' rows.
 class EagleRows final : public LevelRows {
   public:
-    /// `model` lies on a device when trees are to grow.
+    /// Trees can grow only if `model` is on a device. It must outlive this object.
     explicit EagleRows(EagleModel& model) : model_(model) {}
     kernels::Device& device() override { return *model_.device(); }
     int hidden() const override { return model_.shape().hidden; }
@@ -25,9 +25,9 @@ class EagleRows final : public LevelRows {
   private:
     EagleModel& model_;
     DecoderBatch batch_;
-    const float* embeddings_ = nullptr;  ///< there
+    const float* embeddings_ = nullptr;  ///< [V, d] in device memory
     std::vector<int> slots_;
-    std::vector<RowAnywhere> roots_;
+    std::vector<kernels::CopyRowsOp> roots_;
 };
 
 }  // namespace draftscope

@@ -22,11 +22,10 @@ struct EagleState final : DrafterState {
     EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Device* device)
         : cache(1, slots, shape.kv_width(), type, device), input(2 * shape.hidden), output(shape.hidden) {}
     KvCache cache;
-    /// `output` and `input` on the device, after a round drafted without the host.
+    std::vector<float> input;   ///< [2d] of the last verified slot
+    std::vector<float> output;  ///< [d] of the last verified slot; gives the root's candidates
+    /// The same on a device, in place of both.
     kernels::DeviceBuffer device_output, device_input;
-    bool state_on_device = false;  ///< the host's copies are outdated
-    std::vector<float> input;      ///< [2d] of the last verified slot
-    std::vector<float> output;     ///< [d] of the last verified slot; gives the root's candidates
 
     // If the state can be rewound (Drafter::enable_rewind): everything it has processed.
     bool keep_history = false;

@@ -31,7 +31,6 @@ class HydraHeads final : public DecodingHeads {
             std::memcpy(inputs.row_data(r), hidden.row_data(r), hidden.row(r).size_bytes());
             target_.embed(paths.row(r), Rows<float>(inputs.row_data(r) + d, level + 1, d));
         }
-        if (on_device_.ready()) return on_device_.run(level, inputs, out);
         run_blocks(exec, weights_.heads[level], inputs, scratch_, out);
     }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }

@@ -19,7 +19,6 @@ class MedusaHeads final : public DecodingHeads {
     int hidden() const override { return hidden_; }
     void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId>,
               Rows<float> out) override {
-        if (on_device_.ready()) return on_device_.run(level, hidden, out);
         run_blocks(exec, weights_.heads[level], hidden, scratch_, out);
     }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }

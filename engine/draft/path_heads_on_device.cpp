@@ -1,7 +1,6 @@
 #include "engine/draft/path_heads_on_device.h"
 
 #include <algorithm>
-#include <cassert>
 #include <iterator>
 #include <mutex>
 
@@ -93,19 +92,6 @@ void PathHeadsOnDevice::ask_blocks(int level, int rows) {
     }
 }
 
-void PathHeadsOnDevice::run(int level, Rows<const float> x, Rows<float> out) {
-    assert(x.stride == x.cols && out.stride == out.cols);
-    const std::lock_guard lock(device_->submit_mutex());
-    const std::size_t cells = count(x.rows, x.cols);
-    if (!make_room(x.rows) || !staging_.reserve(*device_, cells * sizeof(float)))
-        return device_->set_out_of_memory("out of device memory for the drafter's rows");
-    device_->upload(staging_.as<float>(), x.data, cells * sizeof(float));
-    device_->cast({staging_.as<float>(), x.cols, x.rows, x.cols, inputs(), stride(level), stride(level)});
-    ask(level, x.rows);
-    device_->download(out.data, out_.as<float>(), count(out.rows, out.cols) * sizeof(float));
-    (void)device_->synchronize();
-}
-
 bool PathRows::make_room(int trees, int nodes) {
     PathHeadsOnDevice& there = *heads_.on_device();
     const bool sees = heads_.uses_path();
@@ -135,15 +121,15 @@ Status PathRows::ask(const Level& level, FunctionRef<void(const float*)> inputs_
     return {};
 }
 
-/// What each row starts from. A row that stands for all nodes of its tree starts from the root.
+/// Gathers each row's token embedding and hidden. A row shared by all nodes of its tree has the root's token.
 void PathRows::bring_inputs(const Level& level) {
     const int d = hidden(), stride = 2 * d;
     const bool by_node = level.level > 0 && heads_.uses_path();
     copies_.clear();
     for (const GrowingTree* tree : level.trees) {
-        const float* from = tree->input.there;
+        const float* from = tree->input;
         float* to = rows_.as<float>() + count(tree->first_row, stride);
-        // From the same row each time.
+        // Stride 0: every node gets the same hidden.
         if (by_node)
             copies_.push_back({from + d, 0, nullptr, tree->nodes, d, to + d, stride});
         else
@@ -154,7 +140,7 @@ void PathRows::bring_inputs(const Level& level) {
         device().copy_rows({embeddings_, d, level.tokens, level.rows, d, rows_.as<float>(), stride});
 }
 
-/// The embeddings of each row's path, root first: its parent's, and its own token's.
+/// Returns the embeddings of each row's path, root first: its parent's path and its own token.
 const float* PathRows::bring_path(const Level& level) {
     const int d = hidden(), before = level.level * d, width = before + d;
     float* to = paths_[level.level % 2].as<float>();

@@ -11,28 +11,26 @@
 
 namespace draftscope {
 
-/// The residual blocks of Medusa's or Hydra's heads on a device. One pass at a time; the caller holds
-/// Device::busy() around what asks.
+/// The residual blocks of Medusa's or Hydra's heads on a device, one pass at a time. The caller holds
+/// Device::submit_mutex(), except in prepare().
 class PathHeadsOnDevice {
   public:
-    /// `weights` lie there and stay where they are; without a device, nothing.
+    /// Uploads the biases; does nothing if `device` is null. `weights` are in device memory and must outlive
+    /// this object. Fails if memory runs out.
     Status prepare(kernels::Device* device, const DecodingHeadWeights& weights, int hidden);
     bool ready() const { return device_ != nullptr; }
     kernels::Device& device() const { return *device_; }
     int levels() const { return static_cast<int>(weights_->heads.size()); }
 
-    /// Memory for passes of up to `rows` rows; false when there is none.
+    /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
     bool make_room(int rows);
-    /// [rows, stride(level)] of a pass: the hidden first, then what the head sees of the path, then zeros.
+    /// Input of a pass, [rows, stride(level)]: the hidden, the path's embeddings if used, then zeros.
     kernels::half_t* inputs() const { return inputs_.as<kernels::half_t>(); }
     int stride(int level) const { return first_block(level).weight.device_matrix().stride; }
-    /// The head of `level` over inputs() of `rows` rows.
+    /// Enqueues the head of `level` over `rows` rows of inputs().
     void ask(int level, int rows);
-    /// What it gives, as the LM head reads it, [rows, padded_columns(d)].
+    /// Output of the latest pass as input of the LM head, [rows, padded_columns(d)].
     const kernels::half_t* head_rows() const { return half_.as<kernels::half_t>(); }
-
-    /// A pass from host rows [rows, inputs of the level] to host rows [rows, d].
-    void run(int level, Rows<const float> x, Rows<float> out);
 
   private:
     const ResidualBlock& first_block(int level) const { return weights_->heads[level].front(); }
@@ -41,17 +39,17 @@ class PathHeadsOnDevice {
     kernels::Device* device_ = nullptr;
     const DecodingHeadWeights* weights_ = nullptr;
     int hidden_ = 0, widest_ = 0;
-    kernels::DeviceBuffer biases_;         ///< of all blocks, then of their shortcuts, [d] each
-    std::vector<std::size_t> first_bias_;  ///< of each head's blocks
-    kernels::DeviceBuffer inputs_, half_, gate_, out_, staging_;
+    kernels::DeviceBuffer biases_;         ///< of each block and then its shortcut, [d] each
+    std::vector<std::size_t> first_bias_;  ///< of each head, in biases_
+    kernels::DeviceBuffer inputs_, half_, gate_, out_;
     std::map<std::pair<int, int>, std::uint64_t> keys_;  ///< of graphs, by level and rows
 };
 
-/// Rows of Medusa's and Hydra's trees: what head `level` makes of the target's hidden and, where it sees the
-/// path, of the embeddings of its tokens.
+/// Computes the rows of Medusa's and Hydra's trees with the head of each level. Its input is the target's
+/// hidden and, if uses_path(), the embeddings of the path's tokens.
 class PathRows final : public LevelRows {
   public:
-    /// Its heads lie on a device when trees are to grow.
+    /// Trees can grow only if `heads` are on a device. Both arguments must outlive this object.
     PathRows(DecodingHeads& heads, const Target& target) : heads_(heads), target_(target) {}
     kernels::Device& device() override { return heads_.on_device()->device(); }
     int hidden() const override { return heads_.hidden(); }
@@ -66,10 +64,10 @@ class PathRows final : public LevelRows {
 
     DecodingHeads& heads_;
     const Target& target_;
-    const float* embeddings_ = nullptr;  ///< [V, d] there
+    const float* embeddings_ = nullptr;  ///< [V, d] in device memory
     std::vector<kernels::CopyRowsOp> copies_;
-    kernels::DeviceBuffer rows_;      ///< [rows, 2d]: the embedding a row starts from, the target's hidden
-    kernels::DeviceBuffer paths_[2];  ///< [nodes, (level + 1) d]: the embeddings of a path, of two levels
+    kernels::DeviceBuffer rows_;      ///< [rows, 2d]: a row's token embedding, the target's hidden
+    kernels::DeviceBuffer paths_[2];  ///< [nodes, (level + 1) d]: embeddings of the paths; levels alternate
 };
 
 }  // namespace draftscope

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -15,10 +14,7 @@ std::size_t count(int rows, int cols) {
     return numel(rows, cols);
 }
 
-/// What drafts of a step are drawn from, and as much room beside it, may take so much of a device's memory.
-constexpr std::size_t most_drawn_bytes = std::size_t{1} << 30;
-
-/// Of each level the nodes that are drafted from, the root's first.
+/// Returns the number of nodes drafted from at each level, starting with the root's.
 std::vector<int> widths_of(const TreeSpec& tree) {
     std::vector<int> widths(tree.levels(), tree.choices ? 0 : tree.topk);
     widths[0] = 1;
@@ -28,17 +24,22 @@ std::vector<int> widths_of(const TreeSpec& tree) {
     return widths;
 }
 
-/// Rows with `topk` candidates each that a tree's levels make.
+/// Returns the number of rows of all levels.
 int rows_of(std::span<const int> widths) {
     return std::accumulate(widths.begin(), widths.end(), 0);
 }
 
-/// Does a tree whose rows have so many candidates each fit the device's ops?
-bool fits_ops(const TreeSpec& tree, int topk) {
+/// Checks a tree whose rows have `topk` candidates each against the limits of the device's ops.
+Status check_ops(const TreeSpec& tree, int topk) {
     const std::vector<int> widths = widths_of(tree);
     const int widest = *std::max_element(widths.begin(), widths.end()), candidates = rows_of(widths) * topk;
-    return topk <= kernels::max_topk && widest <= kernels::max_topk && widest * topk <= kernels::max_beam &&
-           kernels::can_rerank(candidates, std::min(tree.nodes, candidates + 1));
+    if (topk > kernels::max_topk || widest > kernels::max_topk)
+        return bad_input("--tree: a device grows at most {} candidates and nodes per level, found {}",
+                         kernels::max_topk, std::max(topk, widest));
+    if (!kernels::can_rerank(candidates, std::min(tree.nodes, candidates + 1)))
+        return bad_input("--tree: {} candidates, but a device re-ranks at most {}; use a smaller depth or topk",
+                         candidates, kernels::max_candidates);
+    return {};
 }
 
 int max_levels(std::span<const GrowingTree> trees) {
@@ -49,21 +50,9 @@ int max_levels(std::span<const GrowingTree> trees) {
 
 }  // namespace
 
-void bring_rows(kernels::Device& device, std::span<const RowAnywhere> rows, int width, float* to) {
-    const std::size_t cols = width;
-    std::vector<float> here;
-    std::vector<kernels::CopyRowsOp> copies;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        if (rows[r].there != nullptr) {
-            copies.push_back({rows[r].there, width, nullptr, 1, width, to + r * cols, width});
-            continue;
-        }
-        here.resize(rows.size() * cols);
-        std::copy(rows[r].here.begin(), rows[r].here.end(),
-                  here.begin() + static_cast<std::ptrdiff_t>(r * cols));
-    }
-    if (!here.empty()) device.upload(to, here.data(), here.size() * sizeof(float));
-    device.copy_rows(copies);
+TreePlan TreeGrowth::plan(const TreeSpec& tree) {
+    const int candidates = tree.topk + tree.depth * tree.topk * tree.topk;
+    return {tree.choices ? tree.nodes : std::min(tree.nodes - 1, candidates) + 1, tree.levels()};
 }
 
 HeadThere& TreeGrowth::there_of(LmHead& head) {
@@ -72,38 +61,27 @@ HeadThere& TreeGrowth::there_of(LmHead& head) {
     return direct_;
 }
 
-bool TreeGrowth::fits(const DraftContext& context, std::span<const DraftJob* const> jobs) {
-    if (jobs.empty() || (context.observer != nullptr && context.observer->observing())) return false;
-    const TreeSpec& first = jobs.front()->tree;
-    static_assert(kernels::max_topk * kernels::max_topk <= kernels::max_beam);
-    int levels = 0, rows = 0, topk = 0;
+Status TreeGrowth::check(const DraftContext& context, std::span<const DraftJob> jobs) {
+    int levels = 0, topk = 0;
     std::vector<HeadState*> states;
-    for (const DraftJob* job : jobs) {
-        states.push_back(job->head_state);
-        rows += rows_of(widths_of(job->tree));
-        // Near a text's end a fixed tree may have lost its widest level.
-        if ((job->tree.choices == nullptr) != (first.choices == nullptr) ||
-            (!first.choices && job->tree.topk != first.topk))
-            return false;
-        levels = std::max(levels, job->tree.levels());
-        topk = std::max(topk, job->tree.topk);
+    for (const DraftJob& job : jobs) {
+        states.push_back(job.head_state);
+        levels = std::max(levels, job.tree.levels());
+        topk = std::max(topk, job.tree.topk);
     }
-    for (const DraftJob* job : jobs)
-        if (topk > kernels::max_topk || (first.choices && !fits_ops(job->tree, topk))) return false;
+    for (const DraftJob& job : jobs) DS_TRY(check_ops(job.tree, topk));
     ProposeContext call{context.exec, context.phases};
     HeadThere& head = there_of(*context.head);
-    if (!head.fits(call, levels, topk, states)) return false;
-    if (context.sampled == nullptr) return true;
-    const DrawnColumns columns = head.drawn_columns(levels);
-    return columns.support > 0 && columns.support <= kernels::max_sample_columns &&
-           (columns.own ? 3 : 2) * count(rows, columns.stride) * sizeof(float) <= most_drawn_bytes;
+    head.finish_begin_round(call, states);
+    if (context.sampled == nullptr) return {};
+    const int support = head.drawn_columns(levels).support;
+    if (support > kernels::max_sample_columns)
+        return bad_input("a device samples drafts from at most {} tokens, but the head has {}",
+                         kernels::max_sample_columns, support);
+    return {};
 }
 
-bool TreeGrowth::fits_step(const DraftJob& job) {
-    return job.tree.nodes > 1 && fits_ops(job.tree, job.tree.topk);
-}
-
-/// Memory for all levels, before the first: what moves later would lose what it held.
+/// Reserves memory for all levels before the first, because a buffer loses its contents when it grows.
 bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> trees) {
     kernels::Device& device = rows_.device();
     topk_ = 0;
@@ -119,7 +97,7 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     sampled_ = context.sampled;
     const int count_of_trees = static_cast<int>(trees.size());
     const int levels = levels_ = max_levels(trees);
-    // Drafts are drawn for each node.
+    // Drafts are sampled separately for each node.
     const int most_rows = rows_.shared_logits() && sampled_ == nullptr ? count_of_trees : most_nodes;
     const std::size_t nodes = most_nodes, rows = most_rows;
     bool enough = rows_.make_room(count_of_trees, most_nodes) &&
@@ -143,7 +121,7 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     return enough;
 }
 
-/// Places of what the head leaves there, and memory for it.
+/// Assigns indices to the values that the head stores, and reserves memory for them.
 bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
     const std::size_t table = trees.size() * (static_cast<std::size_t>(levels_) + 1);
     set_first_.assign(table, 0);
@@ -151,7 +129,7 @@ bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
     words_ = table;
     note_first_.clear();
     for (int level = 0; level <= levels_; ++level) {
-        // Behind its last head call, a sequence's set is that call's.
+        // After its last head call, a sequence keeps the set of that call.
         const int call = std::min(level, levels_ - 1);
         int rows = 0;
         for (std::size_t i = 0; i < trees.size(); ++i) {
@@ -173,7 +151,7 @@ bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
     return left_there_.resize_at_least(device, words_) && sets_there_.resize_at_least(device, set_words_);
 }
 
-/// Numbers of all draws, in the order of the rows that they are made from, and memory for those.
+/// Generates the uniforms of all samples, in the order of their rows, and reserves memory for the rows.
 bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
     kernels::Device& device = rows_.device();
     columns_ = head_->drawn_columns(levels_);
@@ -198,7 +176,7 @@ bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
         widest = std::max(widest, rows);
         first_drawn_.push_back(first_drawn_.back() + rows);
     }
-    // The acceptance's room is as large, and lies behind; until then it holds what left_at() puts there.
+    // The second half is scratch memory of the acceptance. Until then it holds the shared rows of left_at().
     const int rows = first_drawn_.back();
     if (!drawn_from_.reserve(device, 2 * count(rows, columns_.stride) * sizeof(float)) ||
         !uniforms_there_.upload(device, uniforms_) || !lowest_.resize_at_least(device, count(widest, 1)) ||
@@ -211,15 +189,15 @@ bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
            drawn_sizes_there_.upload(device, drawn_sizes_);
 }
 
-/// Which candidates trees fixed in advance are made of. Nodes follow each other by level and then by path, as
-/// the candidates of their parents do.
+/// Lists and uploads the candidates that are nodes of static trees. Nodes are ordered by level and then by
+/// path, like the candidates of their parents.
 bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
     choices_.clear();
     choices_first_.clear();
     if (!trees.front().job->tree.choices) return true;
     for (const GrowingTree& tree : trees) {
         const std::vector<TreeChoices::Node>& nodes = tree.job->tree.choices->nodes;
-        std::vector<int> row_of(nodes.size(), 0);  // among the rows of its level
+        std::vector<int> row_of(nodes.size(), 0);  // index among the rows of its level
         std::size_t next = 0;
         for (int level = 0; level <= levels_; ++level) {
             choices_first_.push_back(choices_.size());
@@ -232,7 +210,7 @@ bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
                 const int above = node.parent < 0 ? 0 : row_of[node.parent];
                 const bool first_child = next == 0 || nodes[next - 1].parent != node.parent;
                 sibling = first_child ? 0 : sibling + 1;
-                // Of draws the first, as BeamExpansion has it.
+                // Samples are taken in order, as in BeamExpansion.
                 const int at = above * topk_ + (sampled_ != nullptr ? sibling : node.rank);
                 choices_[first + at] = 1;
                 if (!node.inner) continue;
@@ -244,7 +222,7 @@ bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
     return choices_there_.upload(rows_.device(), choices_);
 }
 
-/// Copies of the one row that a head has left of each tree: an acceptance changes what it judges by.
+/// Copies the shared row of each tree to all its nodes, because the acceptance modifies each node's row.
 void TreeGrowth::give_each_node_a_row(std::span<GrowingTree* const> active, int level) {
     const int stride = columns_.stride;
     std::vector<kernels::CopyRowsOp> copies;
@@ -264,7 +242,7 @@ void TreeGrowth::give_each_node_a_row(std::span<GrowingTree* const> active, int 
     rows_.device().copy_rows(copies);
 }
 
-/// Candidates of the level's rows, out of the logits that the head has left.
+/// Samples the candidates of the level's rows from the logits that the head stored.
 void TreeGrowth::draw(DraftContext& context, std::span<GrowingTree* const> active, int level) {
     const int rows = first_drawn(level + 1) - first_drawn(level);
     DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
@@ -291,28 +269,11 @@ void TreeGrowth::draw(DraftContext& context, std::span<GrowingTree* const> activ
     rows_.device().sample_without_replacement(op);
 }
 
-Result<bool> TreeGrowth::grow(DraftContext& context, std::span<GrowingTree> trees) {
-    assert(context.sampled == nullptr);
-    kernels::Device& device = rows_.device();
-    const std::lock_guard lock(device.submit_mutex());
-    if (!prepare(context, trees)) return false;
-    own_spans_.begin(device.timer());
-    begin(context, trees, own_spans_, nullptr);
-    DS_TRY(ask(context, trees, nullptr));
-    candidates_.resize(2 * cells_);
-    device.download(candidates_.data(), pool_.as<void>(), 2 * cells_ * sizeof(std::int32_t));
-    DS_TRY(device.synchronize());
-    collect();
-    own_spans_.record(context.phases);
-    fill(trees);
-    return true;
-}
-
 void TreeGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
-                       const TreeStep* step) {
+                       const TreeStep& step) {
     spans_ = &spans;
     asked_levels_ = 0;
-    sets_asked_ = set_words_ > 0 && step != nullptr && step->sets_come();
+    sets_asked_ = set_words_ > 0 && step.sets_come();
     wants_sets_ = set_words_ > 0 && (head_->reads_sets() || sets_asked_);
     place(trees);
     std::vector<GrowingTree*> active;
@@ -320,7 +281,7 @@ void TreeGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, Devi
     begin_head(context, active, 0, static_cast<int>(trees.size()), roots_.as<float>());
 }
 
-Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, TreeStep* step) {
+Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step) {
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
     for (int level = 0; !active.empty(); ++level) {
@@ -328,14 +289,16 @@ Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Tree
         for (const GrowingTree* tree : active) rows += rows_at(*tree, level);
         DS_TRY(ask_rows(context, active, level, rows));
         propose(context, active, level, rows);
+        if (context.observer != nullptr && context.observer->observing())
+            DS_TRY(show_level(context, trees, level));
     }
     kernels::Device& device = rows_.device();
-    if (step != nullptr && step->sets_come()) hand_sets(trees, *step);
-    if (step != nullptr && sampled_ != nullptr)
-        step->use_drafts({drawn_row(0), drawn_row(first_drawn_.back()), columns_.stride, columns_.support,
-                          columns_.own ? drawn_tokens(0) : names_,
-                          columns_.own ? drawn_sizes_there_.as<std::int32_t>() : nullptr});
-    if (step != nullptr) rerank(context.phases, trees, *step);
+    if (step.sets_come()) hand_sets(trees, step);
+    if (sampled_ != nullptr)
+        step.use_drafts({drawn_row(0), drawn_row(first_drawn_.back()), columns_.stride, columns_.support,
+                         columns_.own ? drawn_tokens(0) : names_,
+                         columns_.own ? drawn_sizes_there_.as<std::int32_t>() : nullptr});
+    rerank(context.phases, trees, step);
     sets_here_ = head_->reads_sets() && context.coverage_wanted;
     left_.resize(words_ + (sets_here_ ? set_words_ : 0));
     device.download(left_.data(), left_there_.as<void>(), words_ * sizeof(std::int32_t));
@@ -344,7 +307,29 @@ Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Tree
     return {};
 }
 
-/// What the trees' rows can propose, for the target's pass.
+/// Waits for the candidates so far and reports their trees to the observer.
+Status TreeGrowth::show_level(DraftContext& context, std::span<const GrowingTree> trees, int level) {
+    std::vector<TreePlan> plans;
+    for (const GrowingTree& tree : trees)
+        plans.push_back({std::min(tree.job->tree.nodes, tree.proposed + 1),
+                         std::min(tree.job->tree.levels(), level + 1)});
+    kernels::Device& device = rows_.device();
+    if (!partial_.place(device, plans)) return failed("out of device memory for the trees of level {}", level);
+    std::vector<kernels::RerankOp> ops;
+    for (const GrowingTree& tree : trees) partial_.aim(ops.emplace_back(rerank_op(tree)), tree.place, tree.place);
+    device.rerank(ops);
+    partial_.ask_download();
+    DS_TRY(device.synchronize());
+    for (const GrowingTree& tree : trees) {
+        if (level >= tree.job->tree.levels()) continue;
+        DraftTree partial;
+        DS_TRY(partial_.read_tree(tree.place, partial));
+        context.observer->level_done(tree.job->sequence, level, [&] { return partial; });
+    }
+    return {};
+}
+
+/// Passes the tokens that the trees' rows can propose to the target's pass.
 void TreeGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
     auto* sizes = left_there_.as<std::int32_t>();
     for (const GrowingTree& tree : trees)
@@ -376,35 +361,39 @@ void TreeGrowth::collect() {
     asked_levels_ = 0;
 }
 
-/// The trees that BeamExpansion::rerank() makes of the pools, as rows.
+/// Returns the equivalent of BeamExpansion::rerank() for a tree's pool, without the destination.
+kernels::RerankOp TreeGrowth::rerank_op(const GrowingTree& tree) const {
+    kernels::RerankOp op;
+    op.candidates = tree.proposed;
+    op.by_score = tree.job->tree.order == TreeOrder::fr;
+    op.pool_tokens = pool_.as<std::int32_t>() + tree.pool;
+    op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
+    op.pool_scores = pool_.as<float>() + 2 * cells_ + tree.pool;
+    op.pool_parents = pool_.as<std::int32_t>() + 3 * cells_ + tree.pool;
+    op.sampled = sampled_ != nullptr;
+    if (op.sampled) op.pool_rows = pool_.as<std::int32_t>() + 4 * cells_ + tree.pool;
+    op.root_row = tree.place;
+    op.root = tree.job->tokens.back();
+    // The target has one slot for each token before the root.
+    op.first_slot = op.first_position = static_cast<int>(tree.job->tokens.size()) - 1;
+    return op;
+}
+
 void TreeGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step) {
     int candidates = 0;
     for (const GrowingTree& tree : trees) candidates += tree.proposed;
     DeviceSpans::Scope scope(*spans_, phases, Phase::rerank, 0, candidates, 0);
     std::vector<kernels::RerankOp> ops;
-    for (const GrowingTree& tree : trees) {
-        kernels::RerankOp& op = ops.emplace_back();
-        op.candidates = tree.proposed;
-        op.by_score = tree.job->tree.order == TreeOrder::fr;
-        op.pool_tokens = pool_.as<std::int32_t>() + tree.pool;
-        op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
-        op.pool_scores = pool_.as<float>() + 2 * cells_ + tree.pool;
-        op.pool_parents = pool_.as<std::int32_t>() + 3 * cells_ + tree.pool;
-        op.sampled = sampled_ != nullptr;
-        if (op.sampled) op.pool_rows = pool_.as<std::int32_t>() + 4 * cells_ + tree.pool;
-        op.root_row = tree.place;
-        op.root = tree.job->tokens.back();
-        // The target has as many slots as there are tokens before the root.
-        op.first_slot = op.first_position = static_cast<int>(tree.job->tokens.size()) - 1;
-        step.aim(op, tree.place);
-    }
+    for (const GrowingTree& tree : trees)
+        step.aim(ops.emplace_back(rerank_op(tree)), tree.job->tree_index, tree.place);
     rows_.device().rerank(ops);
 }
 
-/// Places in the step, and the inputs of the roots' rows.
+/// Sets the trees' indices for level 0 and gathers the inputs of the roots' rows.
 void TreeGrowth::place(std::span<GrowingTree> trees) {
     std::size_t pool = 0;
-    inputs_.clear();
+    copies_.clear();
+    const int width = 2 * rows_.hidden();
     for (std::size_t i = 0; i < trees.size(); ++i) {
         GrowingTree& tree = trees[i];
         tree.place = tree.first_node = tree.first_row = static_cast<int>(i);
@@ -412,12 +401,12 @@ void TreeGrowth::place(std::span<GrowingTree> trees) {
         tree.proposed = tree.slots = 0;
         tree.nodes = 1;
         pool += count(rows_of(tree.widths), topk_);
-        inputs_.push_back(tree.input);
+        copies_.push_back({tree.input, width, nullptr, 1, width, roots_.as<float>() + count(tree.place, width), width});
     }
-    if (head_->reads_inputs()) bring_rows(rows_.device(), inputs_, 2 * rows_.hidden(), roots_.as<float>());
+    if (head_->reads_inputs()) rows_.device().copy_rows(copies_);
 }
 
-/// The rows of the nodes that the level before has chosen.
+/// Enqueues the rows of the nodes that the previous level selected.
 Status TreeGrowth::ask_rows(DraftContext& context, std::span<GrowingTree* const> active, int level,
                             int rows) {
     LevelRows::Level asked{context, *spans_, level, rows, active, head_->reads_inputs()};
@@ -429,7 +418,7 @@ Status TreeGrowth::ask_rows(DraftContext& context, std::span<GrowingTree* const>
     return rows_.ask(asked, [&](const float* inputs) { begin_head(context, active, level, rows, inputs); });
 }
 
-/// Before the rows of the level are made.
+/// Begins the head's call. The rows of the level are computed later.
 void TreeGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
                             const float* inputs) {
     if (asked_.size() == asked_levels_) asked_.emplace_back();
@@ -479,7 +468,7 @@ void TreeGrowth::ask_head(DraftContext& context, int rows) {
     names_ = call.tokens;
 }
 
-/// Candidates of the level's rows, and the rows of the next one. Trees that end here leave `active`.
+/// Enqueues the level's candidates and the next level's nodes. Trees that end here are removed from `active`.
 void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
     ask_head(context, rows);
     if (sampled_ != nullptr) draw(context, active, level);
@@ -503,7 +492,8 @@ void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& activ
     std::erase_if(active, [&](const GrowingTree* tree) { return level >= tree->job->tree.depth; });
 }
 
-/// Puts the level's candidates into the tree's pool; where it goes on, its next nodes begin at `next_first`.
+/// Returns the op that appends the level's candidates to the tree's pool. If `goes_on`, the next level's
+/// nodes start at `next_first`.
 kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
     const int nodes = tree.nodes;
     const bool drawn = sampled_ != nullptr;
@@ -540,38 +530,11 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
     op.scores = scores_.as<float>() + count(tree.place, kernels::max_topk);
     op.next_tokens = tokens_.as<std::int32_t>() + next_first;
     op.next_rows = parents_.as<std::int32_t>() + next_first;
-    // A node of level l sees l nodes of the levels before and itself.
+    // A node of level l has l slots: its own and those of its ancestors below the root.
     op.ancestor_slots = level == 0 ? nullptr : ancestor_slots(level - 1) + count(tree.first_node, level);
     op.next_ancestor_slots = ancestor_slots(level) + count(next_first, level + 1);
     tree.proposed += nodes * topk_;
     return op;
-}
-
-/// The expansions see what the device saw, and come to the same trees.
-void TreeGrowth::fill(std::span<GrowingTree> trees) {
-    std::size_t at = 0;
-    std::vector<TokenId> tokens;
-    std::vector<float> logprobs;
-    for (GrowingTree& tree : trees) {
-        // A tree may want fewer of each row than another one.
-        const std::size_t wanted = tree.job->tree.topk;
-        for (int level = 0; level < tree.job->tree.levels(); ++level) {
-            const std::size_t nodes = nodes_at(tree, level);
-            tokens.resize(nodes * wanted);
-            logprobs.resize(nodes * wanted);
-            for (std::size_t n = 0; n < nodes; ++n, at += topk_) {
-                std::copy_n(candidates_.data() + at, wanted, tokens.data() + n * wanted);
-                std::memcpy(logprobs.data() + n * wanted, candidates_.data() + cells_ + at,
-                            wanted * sizeof(float));
-            }
-            if (level == 0) {
-                tree.beam->start(tokens, logprobs);
-            } else {
-                counts_.assign(nodes, tree.job->tree.topk);
-                tree.beam->extend(tokens, logprobs, counts_);
-            }
-        }
-    }
 }
 
 }  // namespace draftscope

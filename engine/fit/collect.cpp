@@ -48,7 +48,7 @@ class CollectingHead final : public LmHead {
         if (follow_text_) return propose_text(hidden, states, context.level, out);
         propose_best(context, hidden, states, k, out);
     }
-    HeadCost cost(int) const override { return {}; }
+    HeadCost cost_at(const HeadState*, int, int) const override { return {}; }
     bool covers(const HeadState*, TokenId, int) const override { return true; }
     void scores(kernels::Exec&, Rows<const float>, const HeadState*, int, Rows<float>) override {}
 

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/numel.h"
-#include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -66,15 +65,7 @@ void LinearProposer::propose(ProposeContext& context, const kernels::Matrix& row
                              int support, std::span<const TokenId> ids, Rows<const float> hidden, int k,
                              std::uint64_t bytes, Proposal& out) {
     const int kept = std::min(k, support);
-    if (stays_on_device(context, rows, support, kept, hidden.rows))
-        return propose_on_device(
-            context, support, hidden.rows, k, bytes,
-            [&](Rows<std::int32_t> best, Rows<float> logits) {
-                kernels::head_candidates(rows, hidden, bias, support, kept, best, logits, out.logsumexp);
-            },
-            out);
-    if (context.support != nullptr || rows.on_device() ||
-        !kernels::matmul_topk_pays_off(context.exec, support, kept)) {
+    if (context.support != nullptr || !kernels::matmul_topk_pays_off(context.exec, support, kept)) {
         const Rows<float> logits = as_matrix(logits_, hidden.rows, rows.n());
         {
             PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, bytes);
@@ -101,36 +92,6 @@ void LinearProposer::propose(ProposeContext& context, const kernels::Matrix& row
     std::fill(out.counts.begin(), out.counts.end(), kept);
 }
 
-bool LinearProposer::stays_on_device(const ProposeContext& context, const kernels::Matrix& rows, int support,
-                                     int k, int hidden_rows) {
-    return context.support == nullptr && hidden_rows > 0 && kernels::selects_on_device(rows, support, k);
-}
-
-void LinearProposer::propose_on_device(ProposeContext& context, int support, int hidden_rows, int k,
-                                       std::uint64_t bytes,
-                                       FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make,
-                                       Proposal& out) {
-    PhaseScope scope(context.phases, Phase::head, context.level, hidden_rows, bytes);
-    const int kept = std::min(k, support);
-    out.resize(hidden_rows, k);
-    make(Rows<std::int32_t>(out.ids.data(), hidden_rows, kept, k),
-         Rows<float>(out.logits.data(), hidden_rows, kept, k));
-    std::fill(out.counts.begin(), out.counts.end(), kept);
-}
-
-bool LinearProposer::propose_low_rank(ProposeContext& context, const kernels::Matrix& down,
-                                      const kernels::Matrix& up, int support, Rows<const float> hidden, int k,
-                                      Proposal& out) {
-    if (!stays_on_device(context, up, support, std::min(k, support), hidden.rows)) return false;
-    propose_on_device(
-        context, support, hidden.rows, k, down.bytes() + up.bytes(),
-        [&](Rows<std::int32_t> best, Rows<float> logits) {
-            kernels::head_candidates(down, up, hidden, support, best.cols, best, logits, out.logsumexp);
-        },
-        out);
-    return true;
-}
-
 void propose_rows(ProposeContext& context, const kernels::Matrix& rows, std::span<const TokenId> ids,
                   Rows<const float> hidden, int k, LinearProposer& dense, Proposal& out) {
     dense.propose(context, rows, nullptr, rows.n(), ids, hidden, k, rows.bytes(), out);
@@ -141,18 +102,6 @@ void propose_gathered(ProposeContext& context, const kernels::RowMajorMatrix& st
                       std::span<const TokenId> at, std::span<const TokenId> ids, Rows<const float> hidden,
                       int k, std::vector<float>& logits, Proposal& out) {
     const int n = static_cast<int>(at.size());
-    const int kept = std::min(k, n);
-    if (context.support == nullptr && hidden.rows > 0 && kernels::selects_on_device(store, n, kept)) {
-        // The device selects within the same wait, so all of it counts as phase head.
-        PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
-                         at.size() * store.row_bytes());
-        out.resize(hidden.rows, k);
-        kernels::head_candidates(*context.exec.device(), store, at, hidden, kept,
-                                 Rows<std::int32_t>(out.ids.data(), hidden.rows, kept, k),
-                                 Rows<float>(out.logits.data(), hidden.rows, kept, k), out.logsumexp);
-        std::fill(out.counts.begin(), out.counts.end(), kept);
-        return remap_ids(context, ids, hidden.rows, out);
-    }
     const Rows<float> found = as_matrix(logits, hidden.rows, n);
     {
         PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "engine/heads/head.h"
 #include "kernels/matmul_topk.h"
 #include "kernels/row_major_matrix.h"
@@ -21,26 +20,15 @@ void select_candidates(ProposeContext& context, Rows<const float> logits, int su
 
 /// Proposes from the first `support` outputs of a matrix; the result equals select_candidates() of the
 /// product. If no draft is sampled and it pays off, one fused pass avoids writing the logits. Ids are row
-/// numbers. Records phases head and topk with its child softmax; on a device, selection is part of phase
-/// head. Passes the logits of sampled drafts to store_support_logits() with `ids`.
+/// numbers. Records phases head and topk with its child softmax. Passes the logits of sampled drafts to
+/// store_support_logits() with `ids`.
 class LinearProposer {
   public:
     void propose(ProposeContext& context, const kernels::Matrix& rows, const float* bias, int support,
                  std::span<const TokenId> ids, Rows<const float> hidden, int k, std::uint64_t bytes,
                  Proposal& out);
 
-    /// Proposes from up (down h) without downloading the intermediate rows. Returns false, without any
-    /// effect, unless both factors are on one device.
-    bool propose_low_rank(ProposeContext& context, const kernels::Matrix& down, const kernels::Matrix& up,
-                          int support, Rows<const float> hidden, int k, Proposal& out);
-
   private:
-    /// Product and selection as one pass on a device, recorded as phase head; `make` runs it.
-    void propose_on_device(ProposeContext& context, int support, int hidden_rows, int k, std::uint64_t bytes,
-                           FunctionRef<void(Rows<std::int32_t>, Rows<float>)> make, Proposal& out);
-    static bool stays_on_device(const ProposeContext& context, const kernels::Matrix& rows, int support,
-                                int k, int hidden_rows);
-
     kernels::PartialTopK partials_;
     std::vector<float> logits_;
 };

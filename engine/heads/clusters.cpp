@@ -71,6 +71,9 @@ void best_clusters(Rows<const float> scores, Rows<std::int32_t> out, std::vector
 Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeights& weights,
                                             const HeadArtefact& artefact, const std::string& name,
                                             int clusters) {
+    if (weights.lm_head->on_device() && clusters >= kernels::max_clusters)
+        return bad_input("{}: {} clusters, but a device selects among at most {}; fit fewer",
+                         artefact.path(), clusters, kernels::max_clusters - 1);
     ClusteredVocab result;
     result.weights_ = weights;
     result.clusters_ = clusters;
@@ -126,8 +129,7 @@ void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
                              Rows<const std::int32_t> chosen, bool per_row,
                              std::span<HeadState* const> states, int k, Proposal& out) {
     out.resize(hidden.rows, k);
-    const bool there = propose_on_device(context, hidden, chosen, per_row, out);
-    for (int first = 0; first < hidden.rows && !there;) {
+    for (int first = 0; first < hidden.rows;) {
         const int end = per_row ? first + 1 : hidden.rows;
         read(context, hidden, chosen, first, end, out);
         first = end;
@@ -181,26 +183,6 @@ std::uint64_t ClusteredVocab::call_bytes(Rows<const std::int32_t> chosen, bool p
     return blocks_bytes(blocks);
 }
 
-/// On a device, product and selection share one wait, recorded as phase head. Returns false, without any
-/// effect, if the host needs the logits.
-bool ClusteredVocab::propose_on_device(ProposeContext& context, Rows<const float> hidden,
-                                       Rows<const std::int32_t> chosen, bool per_row, Proposal& out) {
-    if (context.support != nullptr || hidden.rows == 0) return false;
-    const int count = chosen.cols;
-    if (!there_.fits(rows_, count, out.k)) return false;
-    PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, call_bytes(chosen, per_row));
-    for (int r = 0; r < chosen.rows; ++r) {
-        std::size_t support = parts_.back().ids.size();
-        for (const int cluster : chosen.row(r)) support += parts_[cluster].ids.size();
-        out.counts[r] = static_cast<int>(std::min(static_cast<std::size_t>(out.k), support));
-    }
-    const std::span<const std::int32_t> all(chosen.data, numel(chosen.rows, count));
-    there_.propose(rows_, hidden, all, count, per_row, out.k,
-                   Rows<std::int32_t>(out.ids.data(), hidden.rows, out.k),
-                   Rows<float>(out.logits.data(), hidden.rows, out.k), out.logsumexp);
-    return true;
-}
-
 void ClusteredVocab::enqueue_on_device(LevelThere& call, int count, bool per_row) {
     for (const SequenceThere& sequence : call.sequences) {
         if (sequence.set == nullptr) continue;
@@ -209,12 +191,13 @@ void ClusteredVocab::enqueue_on_device(LevelThere& call, int count, bool per_row
                           sequence.set_size);
     }
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, 0);
+    const kernels::DeviceClusters::Call rows{call.x, call.rows, call.notes, count, per_row};
     if (call.drawn_from != nullptr)
-        there_.ask_own(rows_, call.x, call.rows, call.notes, count, per_row, call.drawn_from,
-                       call.drawn_tokens, call.drawn_sizes, call.drawn_stride);
+        there_.ask_own(rows_, rows, call.drawn_from, call.drawn_tokens, call.drawn_sizes, call.drawn_stride);
+    else if (there_.most_tokens(count) == 0)
+        leave_no_candidates(call, 0, call.rows);
     else
-        there_.ask(rows_, call.x, call.rows, call.notes, count, per_row, call.k, call.ids, call.logits,
-                   call.sums);
+        there_.ask(rows_, rows, call.k, call.ids, call.logits, call.sums);
 }
 
 void ClusteredVocab::collect_on_device(const LevelBack& back, int count, bool per_row) {
@@ -224,12 +207,6 @@ void ClusteredVocab::collect_on_device(const LevelBack& back, int count, bool pe
         states.insert(states.end(), sequence.rows, sequence.state);
     note(back.level, chosen, per_row, states);
     back.spans.add_bytes(Phase::head, back.level, call_bytes(chosen, per_row));
-}
-
-bool DeviceClusterHead::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
-    for (int level = 0; level < levels; ++level)
-        if (!vocab_.fits_there(chosen_at(level), k)) return false;
-    return true;
 }
 
 DrawnColumns DeviceClusterHead::drawn_columns(int levels) const {

@@ -45,9 +45,6 @@ class ClusteredVocab {
     void propose(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
                  bool per_row, std::span<HeadState* const> states, int k, Proposal& out);
     // Calls on a device, for rows that choose `count` clusters each (HeadThere).
-    bool fits_there(int count, int k) const {
-        return there_.fits(rows_, count, k) && there_.least_tokens(count) >= k;
-    }
     bool reserve_on_device(int rows, int count, int k) { return there_.reserve(rows_, rows, count, k); }
     int num_tokens_on_device(int rows, int count) const { return there_.most_tokens(rows * count); }
     /// The call's notes are the clusters that each row chose.
@@ -68,8 +65,6 @@ class ClusteredVocab {
     };
     void read(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen, int first,
               int end, Proposal& out);
-    bool propose_on_device(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
-                           bool per_row, Proposal& out);
     void note(int level, Rows<const std::int32_t> chosen, bool per_row,
               std::span<HeadState* const> states) const;
     std::uint64_t call_bytes(Rows<const std::int32_t> chosen, bool per_row) const;
@@ -98,7 +93,6 @@ class DeviceClusterHead : public HeadThere {
   public:
     /// `per_row`: as in ClusteredVocab::propose().
     explicit DeviceClusterHead(bool per_row) : per_row_(per_row) {}
-    bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) final;
     DrawnColumns drawn_columns(int levels) const final;
     bool reserve(kernels::Device& device, int levels, int rows, int k) final;
     int set_room(int level, int rows) const final {

@@ -44,7 +44,6 @@ class CoralHead final : public LmHead, public DeviceClusterHead {
 
     HeadThere* there() override { return this; }
 
-    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         HeadCost cost = vocab_.cost(static_cast<const ClusterState*>(state), level,
                                     std::min<double>(groups_, static_cast<double>(active_) * rows));

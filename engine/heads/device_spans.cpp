@@ -4,8 +4,9 @@
 
 namespace draftscope {
 
-void DeviceSpans::begin(DeviceTimer* timer) {
-    timer_ = timer;
+void DeviceSpans::begin(kernels::Device& device, bool watched) {
+    timer_ = watched ? nullptr : device.timer();
+    watched_ = watched ? &device : nullptr;
     timed_.clear();
     if (timer_ != nullptr) {
         timer_->reset();
@@ -32,12 +33,14 @@ void DeviceSpans::record(PhaseRecorder& phases) {
 
 DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase, int level, int rows,
                           std::uint64_t bytes)
-    : spans_(spans) {
+    : spans_(spans), phases_(phases) {
     event_.phase = phase;
     event_.level = static_cast<std::int16_t>(level);
     event_.rows = rows;
     event_.bytes = bytes;
     event_.round = phases.round();
+    if (spans.watched() && phases.enabled()) observer_ = phases.observer();
+    if (observer_ != nullptr) observer_->phase_begins(event_);
     listener_ = phases.enabled() ? phases.range_sink() : nullptr;
     if (listener_ != nullptr) listener_->open(event_);
     event_.start_ticks = ticks_now();
@@ -45,9 +48,15 @@ DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase
 }
 
 DeviceSpans::Scope::~Scope() {
+    if (spans_.watched()) (void)spans_.watched_->synchronize();  // the round's wait returns the error, too
     const std::uint32_t to = spans_.timer_ == nullptr ? 0 : spans_.timer_->mark();
     event_.end_ticks = ticks_now();
     if (listener_ != nullptr) listener_->close(event_);
+    if (spans_.watched()) {
+        phases_.record(event_);
+        if (observer_ != nullptr) observer_->phase_ended(event_);
+        return;
+    }
     spans_.timed_.push_back({event_, from_, to});
 }
 

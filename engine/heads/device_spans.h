@@ -5,25 +5,31 @@
 
 #include "base/device_timer.h"
 #include "base/phase.h"
+#include "kernels/device.h"
 
 namespace draftscope {
 
-/// Spans of work that a device is only asked for while they are open: the host's clock says nothing about it,
-/// marks on the device's queue do.
+/// Records phase spans of work that is only enqueued while they are open. Their times are marks on the
+/// device's queue, because the host's clock would measure the enqueuing.
 class DeviceSpans {
   public:
-    /// Forgets the spans before. The queue is known to be empty now, or nearly. Null: the host's times.
-    void begin(DeviceTimer* timer);
-    /// To the spans of a phase at a level: bytes that are known later than they are read.
+    /// Discards all spans. Call it while the queue is empty or nearly empty: device times count from here. If
+    /// `watched`, each span ends with Device::synchronize(). It is then recorded, and the recorder's observer
+    /// is called.
+    void begin(kernels::Device& device, bool watched = false);
+    bool watched() const { return watched_ != nullptr; }
+    /// Adds bytes that are known only after the wait to the spans of a phase at a level. Watched spans are
+    /// recorded before that and do not change.
     void add_bytes(Phase phase, int level, std::uint64_t bytes) {
         for (Timed& timed : timed_)
             timed.event.bytes += timed.event.phase == phase && timed.event.level == level ? bytes : 0;
     }
-    /// After the device was waited for. A mark that cannot be read leaves the host's time.
+    /// Records the spans; call it after Device::synchronize(). A span whose marks cannot be read keeps the
+    /// host's times.
     void record(PhaseRecorder& phases);
 
-    /// Listeners hear of it as of any other range, so that GPU work asked for inside is known to be this
-    /// phase's.
+    /// A span, open for the lifetime of the object. It is also a range of the recorder's sink, so that GPU
+    /// work enqueued within it is attributed to this phase.
     class Scope {
       public:
         Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase, int level, int rows,
@@ -35,6 +41,8 @@ class DeviceSpans {
 
       private:
         DeviceSpans& spans_;
+        PhaseRecorder& phases_;
+        PhaseObserver* observer_ = nullptr;
         RangeSink* listener_ = nullptr;
         SpanEvent event_;
         std::uint32_t from_ = 0;
@@ -43,9 +51,10 @@ class DeviceSpans {
   private:
     struct Timed {
         SpanEvent event;
-        std::uint32_t from = 0, to = 0;  ///< marks
+        std::uint32_t from = 0, to = 0;  ///< marks of the timer
     };
     DeviceTimer* timer_ = nullptr;
+    kernels::Device* watched_ = nullptr;
     std::uint64_t start_ticks_ = 0;
     std::vector<Timed> timed_;
 };

@@ -5,75 +5,56 @@
 #include "base/numel.h"
 
 namespace draftscope {
-namespace {
 
-std::size_t count(int rows, int cols) {
-    return numel(rows, cols);
-}
-
-}  // namespace
-
-bool DirectThere::fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) {
-    if (k > kernels::max_topk) return false;
-    const TokenId* ids = nullptr;
-    for (int level = 0; level < levels; ++level) {
-        const auto direct = head_->as_linear(level);
-        if (!direct || direct->support < k || !direct->up->on_device() ||
-            (direct->down != nullptr && !direct->down->on_device()))
-            return false;
-        if (level > 0 && direct->ids.data() != ids) return false;
-        ids = direct->ids.data();
-    }
-    return true;
-}
-
-/// The same support at every level: what a column is does not depend on its level then.
+/// If all levels have the same tokens, they share one table. Otherwise each row has its own.
 DrawnColumns DirectThere::drawn_columns(int levels) const {
     DrawnColumns columns;
+    const LinearHead first = linear(0);
     for (int level = 0; level < levels; ++level) {
-        const LinearHead direct = *head_->as_linear(level);
-        if (level > 0 && direct.support != columns.support) return {};
-        columns.support = direct.support;
-        columns.stride = std::max(columns.stride, direct.up->n());
+        const LinearHead one = linear(level);
+        columns.support = std::max(columns.support, one.support);
+        columns.stride = std::max(columns.stride, one.up->n());
+        columns.own = columns.own || one.support != first.support || one.ids.data() != first.ids.data();
     }
     return columns;
 }
 
-bool DirectThere::keep_ids(kernels::Device& device, std::span<const TokenId> ids) {
-    if (std::equal(ids.begin(), ids.end(), ids_.begin(), ids_.end())) return true;
-    ids_.clear();  // what lies there is lost, also where memory is out
-    if (!ids_there_.reserve(device, std::max<std::size_t>(ids.size_bytes(), 4))) return false;
-    device.upload(ids_there_.as<void>(), ids.data(), ids.size_bytes());
-    ids_.assign(ids.begin(), ids.end());
-    return true;
-}
-
-/// Brought over once: it does not change as long as the head lives.
-bool DirectThere::keep_bias(kernels::Device& device, int level, std::span<const float> bias) {
+/// Uploads the bias once, because it is constant, and the ids when they change.
+bool DirectThere::upload_level(kernels::Device& device, int level) {
     const std::size_t at = level;
-    if (biases_.size() <= at) biases_.resize(at + 1);
-    if (bias.empty() || biases_[at].as<void>() != nullptr) return true;
-    if (!biases_[at].reserve(device, bias.size_bytes())) return false;
-    device.upload(biases_[at].as<void>(), bias.data(), bias.size_bytes());
+    if (levels_.size() <= at) levels_.resize(at + 1);
+    Level& kept = levels_[at];
+    const LinearHead one = linear(level);
+    if (!one.bias.empty() && kept.bias.empty() && !kept.bias.upload_exact(device, one.bias)) return false;
+    if (std::equal(one.ids.begin(), one.ids.end(), kept.ids.begin(), kept.ids.end())) return true;
+    kept.ids.clear();
+    if (!kept.d_ids.upload_exact(device, one.ids)) return false;
+    kept.ids.assign(one.ids.begin(), one.ids.end());
     return true;
 }
 
 bool DirectThere::reserve(kernels::Device& device, int levels, int rows, int k) {
+    own_ = drawn_columns(levels).own;
     for (int level = 0; level < levels; ++level) {
-        const LinearHead direct = *head_->as_linear(level);
-        if (!keep_bias(device, level, direct.bias)) return false;
-        const int narrow = direct.down == nullptr ? 0 : direct.down->n();
-        if ((narrow > 0 && (!narrow_.reserve(device, count(rows, narrow) * sizeof(float)) ||
-                            !narrow_half_.reserve(device, count(rows, kernels::padded_columns(narrow)) *
+        const LinearHead one = linear(level);
+        const int narrow = one.down == nullptr ? 0 : one.down->n();
+        if (!upload_level(device, level) ||
+            (narrow > 0 && (!narrow_.reserve(device, numel(rows, narrow) * sizeof(float)) ||
+                            !narrow_half_.reserve(device, numel(rows, kernels::padded_columns(narrow)) *
                                                               sizeof(kernels::half_t)))) ||
-            !scratch_.reserve(device, kernels::matmul_topk_scratch_bytes(rows, direct.support, k)))
+            !scratch_.reserve(device, kernels::matmul_topk_scratch_bytes(rows, one.support, k)))
             return false;
     }
-    return keep_ids(device, head_->as_linear(0)->ids);
+    return true;
+}
+
+void DirectThere::copy_tokens(LevelThere& call, int support) const {
+    call.device.copy_rows(copy_of_words(levels_[call.level].d_ids.data(), 0, call.rows, support,
+                                        call.drawn_tokens, call.drawn_stride));
 }
 
 void DirectThere::ask(LevelThere& call) {
-    const LinearHead direct = *head_->as_linear(call.level);
+    const LinearHead direct = linear(call.level);
     const std::uint64_t bytes = direct.up->bytes() + (direct.down == nullptr ? 0 : direct.down->bytes());
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, bytes);
     const kernels::half_t* x = call.x;
@@ -90,8 +71,9 @@ void DirectThere::ask(LevelThere& call) {
                           narrow_half_.as<kernels::half_t>(), stride, stride});
         x = narrow_half_.as<kernels::half_t>();
     }
-    const float* bias = biases_[call.level].as<float>();
-    call.tokens = ids_.empty() ? nullptr : ids_there_.as<std::int32_t>();
+    const Level& kept = levels_[call.level];
+    const float* bias = kept.bias.data();
+    call.tokens = kept.ids.empty() ? nullptr : kept.d_ids.data();
     if (call.drawn_from != nullptr) {
         kernels::MatmulOp up;
         up.weights = direct.up->device_matrix();
@@ -100,7 +82,9 @@ void DirectThere::ask(LevelThere& call) {
         up.y = call.drawn_from;
         up.y_stride = call.drawn_stride;
         up.bias = bias;
-        return call.device.matmul(up);
+        call.device.matmul(up);
+        if (own_) copy_tokens(call, direct.support);
+        return;
     }
     call.device.matmul_topk({direct.up->device_matrix(), x, call.rows, direct.support, call.k, bias, call.ids,
                              call.logits, call.sums, scratch_.as<void>()});

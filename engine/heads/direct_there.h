@@ -3,29 +3,39 @@
 #include <vector>
 
 #include "engine/heads/head_there.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
 
-/// Levels of a head that is one product (Head::direct).
+/// Device implementation of heads that are a single product (LmHead::as_linear()).
 class DirectThere final : public HeadThere {
   public:
+    /// `head` outlives this object.
     void use(const LmHead& head) {
-        if (head_ != &head) biases_.clear();
+        if (head_ != &head) levels_.clear();
         head_ = &head;
     }
-    bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) override;
     DrawnColumns drawn_columns(int levels) const override;
+    int drawn_size(int level, const HeadState*) const override { return linear(level).support; }
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
     void ask(LevelThere& call) override;
 
   private:
-    bool keep_ids(kernels::Device& device, std::span<const TokenId> ids);
-    bool keep_bias(kernels::Device& device, int level, std::span<const float> bias);
+    /// Constants of a level in device memory.
+    struct Level {
+        std::vector<TokenId> ids;  ///< as uploaded; empty = outputs are tokens
+        kernels::DeviceArray<TokenId> d_ids;
+        kernels::DeviceArray<float> bias;
+    };
+    LinearHead linear(int level) const { return *head_->as_linear(level); }
+    bool upload_level(kernels::Device& device, int level);
+    /// Enqueues the copy of the level's tokens to each row, for rows that have columns of their own.
+    void copy_tokens(LevelThere& call, int support) const;
 
     const LmHead* head_ = nullptr;
-    std::vector<TokenId> ids_;  ///< as they lie there
-    kernels::DeviceBuffer ids_there_, narrow_, narrow_half_, scratch_;
-    std::vector<kernels::DeviceBuffer> biases_;  ///< of the levels; empty = not there, or none
+    bool own_ = false;  ///< the levels have different tokens
+    std::vector<Level> levels_;
+    kernels::DeviceBuffer narrow_, narrow_half_, scratch_;
 };
 
 }  // namespace draftscope

@@ -47,9 +47,6 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
             return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.max_clusters,
                              clusters_, clusters_);
         DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "clusters", clusters_));
-        side_queue_router_ = ClusterRouter();
-        side_queue_.reset();
-        weights_ = weights;
         DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
         side_stream_ = std::make_unique<SideStream>(exec, Phase::router);
         full_ = make_full_head();
@@ -65,8 +62,6 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
     void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> parent_hiddens,
                      std::span<HeadState* const>) override {
         side_stream_->wait_discard(running_);
-        clear_side_queue_errors();
-        if (const Status opened = open_side_queue(context.exec); !opened.ok()) refuse(context.exec, opened);
         const int rows = embeddings.rows, d = embeddings.cols;
         inputs_.resize(2 * static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
         const Rows<float> inputs(inputs_.data(), rows, 2 * d);
@@ -86,7 +81,6 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
         side_stream_->wait(context, running_);
-        if (const Status routed = take_side_queue_errors(); !routed.ok()) refuse(context.exec, routed);
         if (running_ == 0 || chosen().rows != hidden.rows) choose_all(hidden.rows);
         running_ = 0;
         vocab_.propose(context, hidden, chosen(), per_row_, states, k, out);
@@ -101,7 +95,6 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
              count = budget_.at(call.level)] { router_.ask_best(inputs, rows, count, notes); });
     }
 
-    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         HeadCost cost =
             vocab_.cost(static_cast<const ClusterState*>(state), level,
@@ -146,47 +139,9 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
         const Rows<const float> inputs(inputs_.data(), rows, 2 * d);
         scores_.resize(count * clusters_);
         const Rows<float> scores(scores_.data(), rows, clusters_);
-        (side_queue_ != nullptr ? side_queue_router_ : router_).run(exec, inputs, scores);
+        router_.run(exec, inputs, scores);
         chosen_.resize(count * routed_);
         best_clusters(scores, Rows<std::int32_t>(chosen_.data(), rows, routed_), order_);
-    }
-    /// Opens a second device queue, which owns its memory, for levels driven by the host. It needs its own
-    /// copy of the router.
-    Status open_side_queue(kernels::Exec& exec) {
-        if (side_queue_ != nullptr || exec.device() == nullptr) return {};
-        auto queue = exec.device()->create_stream();
-        if (queue == nullptr) return {};
-        side_queue_ = kernels::make_device_exec(1, std::move(queue));
-        Result<ClusterRouter> loaded =
-            ClusterRouter::load(*side_queue_, weights_, artefact_, 2 * weights_.hidden, clusters_);
-        Status found = take_side_queue_errors();
-        if (found.ok() && !loaded.ok()) found = loaded.error();
-        if (found.ok()) {
-            side_queue_router_ = std::move(*loaded);
-            return {};
-        }
-        loaded = ClusterRouter();  // release before the queue is destroyed
-        side_queue_.reset();
-        return found;
-    }
-    /// Errors of this queue surface only here.
-    Status take_side_queue_errors() {
-        if (side_queue_ == nullptr) return {};
-        kernels::Device& queue = *side_queue_->device();
-        const std::lock_guard lock(queue.submit_mutex());
-        Status found = queue.synchronize();
-        queue.clear_out_of_memory();
-        return found;
-    }
-    /// Clears errors of a level that was not used or of an earlier session.
-    void clear_side_queue_errors() {
-        if (side_queue_ == nullptr) return;
-        const std::lock_guard lock(side_queue_->device()->submit_mutex());
-        side_queue_->device()->clear_out_of_memory();
-    }
-    static void refuse(kernels::Exec& exec, const Status& why) {
-        const std::lock_guard lock(exec.device()->submit_mutex());
-        exec.device()->set_out_of_memory(why.error().message);
     }
     void choose_all(int rows) {
         routed_ = clusters_;
@@ -204,12 +159,8 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
     int clusters_;
     Budget budget_;
     std::unique_ptr<LmHead> full_;
-    /// The router's device queue: its inputs and results are host rows, so the two queues need no ordering.
-    std::unique_ptr<kernels::Exec> side_queue_;
     // Used by the side stream between begin_level() and propose().
-    ClusterRouter side_queue_router_;  ///< copy for the second queue
     ClusterRouter router_;
-    HeadWeights weights_;
     std::vector<float> inputs_;  ///< [rows, 2d]
     std::vector<float> scores_;
     std::vector<std::int32_t> chosen_, order_;

@@ -33,7 +33,7 @@ class FullHead final : public LmHead {
         return LinearHead{nullptr, weights_.lm_head, support_, weights_.row_ids};
     }
 
-    HeadCost cost(int) const override {
+    HeadCost cost_at(const HeadState*, int, int) const override {
         const kernels::Matrix& head = *weights_.lm_head;
         return {static_cast<double>(head.n()), head.bytes(),
                 2.0 * static_cast<double>(head.n()) * static_cast<double>(head.k()), Lane::critical};

@@ -102,8 +102,15 @@ struct Outcome {
     TokenId bonus = no_token;
     std::span<const TokenId> path_topk;  ///< [path, top_k] target ids at the path's nodes, best first
     int top_k = 0;
-    /// [nodes of the tree, top_k] if the head requests them (verify_whole_tree()), else empty.
+    /// [nodes of the tree, top_k] if the head requests them (target_tokens()), else empty.
     std::span<const TokenId> tree_topk = {};
+};
+
+/// The target's best tokens that a head takes in, in numbers per position.
+struct TargetTokens {
+    int at_prompt = 0;        ///< each costs an LM-head call per prompt position
+    int at_verified = 0;      ///< at the nodes of the accepted path
+    bool whole_tree = false;  ///< at every node instead. Recordings lack these, so the head is not replayable
 };
 
 /// A draft LM-head strategy.
@@ -116,13 +123,8 @@ class LmHead {
     /// Starts a sequence. Takes the prompt ids and the target's top-K ids at each prompt position ([prompt,
     /// K], may be empty).
     virtual void begin_prompt(HeadState*, std::span<const TokenId>, Rows<const TokenId>) {}
-    /// Top-K sizes for begin_prompt() and on_verified(). A prompt top-K costs one LM-head call per prompt
-    /// position.
-    virtual int prefill_topk() const { return 0; }
-    virtual int verify_topk() const { return 0; }
-    /// Returns whether on_verified() needs the best tokens at every node of the tree instead of the accepted
-    /// path. Recordings do not contain them, so such a head cannot be replayed.
-    virtual bool verify_whole_tree() const { return false; }
+    /// The target's tokens for begin_prompt() and on_verified().
+    virtual TargetTokens target_tokens() const { return {}; }
     /// Called before the drafter's catch-up, once per step, with the states of the sequences that draft in
     /// it.
     virtual void begin_round(ProposeContext&, std::span<HeadState* const> /*states*/) {}
@@ -144,11 +146,11 @@ class LmHead {
     virtual HeadThere* there() { return nullptr; }
     /// Called after each verification with the sequence's tree and its outcome.
     virtual void on_verified(HeadState*, const DraftTree&, const Outcome&) {}
-    /// Upper bound on the cost of a level-0 call with `rows` rows.
-    virtual HeadCost cost(int rows) const = 0;
-    /// Cost of a call at one draft level of one sequence, for heads whose calls differ. With a state, the
-    /// cost of the latest call at that level.
-    virtual HeadCost cost_at(const HeadState*, int rows, int /*level*/) const { return cost(rows); }
+    /// Upper bound on the cost of a call with `rows` rows at a draft level. With a state, the cost of the
+    /// sequence's latest call at that level.
+    virtual HeadCost cost_at(const HeadState*, int rows, int level) const = 0;
+    /// Upper bound on the cost of a level-0 call.
+    HeadCost cost(int rows) const { return cost_at(nullptr, rows, 0); }
     /// Returns whether `token` is in the active set of this sequence at draft level `level`. If each row of a
     /// level has its own shortlist, any row's counts.
     virtual bool covers(const HeadState*, TokenId token, int level) const = 0;

@@ -7,21 +7,22 @@
 #include "engine/heads/head.h"
 #include "kernels/device.h"
 
-/// A head whose calls stay on a device: a level is asked for and not waited for, so that trees grow from one
-/// to the next without the host. What the host has to know of a level comes with the round's only wait.
+/// LM heads on a device. A level is enqueued without waiting, so that trees grow from level to level without
+/// the host. Values that the host needs are downloaded and valid after the round's only
+/// Device::synchronize().
 namespace draftscope {
 
-/// The rows of one sequence in a call: neighbours.
+/// The adjacent rows of one sequence in a call.
 struct SequenceThere {
     HeadState* state = nullptr;  ///< null for stateless heads
-    int place = 0;               ///< of the sequence among those of the step, the same at all levels
+    int place = 0;               ///< index of the sequence in the step, the same at all levels
     int first_row = 0, rows = 0;
-    /// Where the tokens that its rows can propose go, rising, and their number; null = not wanted.
-    TokenId* set = nullptr;  ///< [set_room()]; the head may keep more behind the tokens
+    /// Receives the tokens that the rows can propose, ascending, and their number; null = not requested.
+    TokenId* set = nullptr;  ///< [set_room()]; the head may store other values after the tokens
     std::int32_t* set_size = nullptr;
 };
 
-/// A level of a step over the rows of all its sequences; whoever asks holds Device::busy().
+/// A level of a step over the rows of all its sequences. The caller holds Device::submit_mutex().
 struct LevelThere {
     kernels::Device& device;
     PhaseRecorder& phases;
@@ -29,77 +30,79 @@ struct LevelThere {
     int level = 0, rows = 0, k = 0;
     std::span<const SequenceThere> sequences;
     const float* inputs =
-        nullptr;  ///< where reads_inputs(): [rows, 2d], token and hidden as in Head::begin_level
+        nullptr;  ///< if reads_inputs(): [rows, 2d], embedding and hidden as in LmHead::begin_level()
     const kernels::half_t* x =
-        nullptr;  ///< of ask() alone: hidden rows as the LM head reads them, [rows, padded_columns(d)]
-    std::int32_t* notes = nullptr;  ///< [note_room()]: what collect() reads
-    bool sets_asked = false;        ///< somebody beside the head wants what goes to SequenceThere::set
-    /// Where drafts are drawn: in place of the answer below but for `tokens`, the logits of all columns,
-    /// [rows, drawn_stride]. Where rows have columns of their own also their tokens, rising, and where
-    /// drawn_size() does not say it, how many there are of each row.
+        nullptr;  ///< for enqueue() only: input of the LM head in 16 bits, [rows, padded_columns(d)]
+    std::int32_t* notes = nullptr;  ///< [note_room()] values that the head downloads for collect()
+    bool sets_asked = false;        ///< DeviceSequence::set is also read outside the head
+    /// For sampled drafts: receives the logits of all columns, [rows, drawn_stride], and of the results below
+    /// only `tokens` is set. Rows with columns of their own also store their tokens, ascending. They store
+    /// their number of columns if drawn_size() is size_on_device.
     float* drawn_from = nullptr;
     int drawn_stride = 0;
     std::int32_t* drawn_tokens = nullptr;
     std::int32_t* drawn_sizes = nullptr;
-    double temperature = 0;  ///< of the draws; 0 = none are made
-    // The answer: the k best of each row as MatmulTopKOp leaves them.
+    double temperature = 0;  ///< of sampling; 0 = drafts are not sampled
+    // Results: the k best of each row, as from MatmulTopKOp; missing candidates have id -1.
     std::int32_t* ids = nullptr;
     float* logits = nullptr;
     float* sums = nullptr;
-    const std::int32_t* tokens = nullptr;  ///< of the ids, there; null = they are tokens. Set by ask()
+    const std::int32_t* tokens = nullptr;  ///< set by enqueue(): token of each id; null = ids are tokens
 };
 
-/// What came back of it.
+/// Downloaded results of a level.
 struct LevelBack {
     DeviceSpans& spans;
     int level = 0, rows = 0;
     std::span<const SequenceThere> sequences;
-    // Of each sequence, where reads_sets(): what lies at SequenceThere::set, all set_room() of it, which
-    // comes where somebody asks for what a head covers (else empty), and how many tokens there are.
+    // For each sequence, if reads_sets(): all set_room() values at DeviceSequence::set, and the number of its
+    // tokens. The values are downloaded only if the step reports what the head covered; else they are empty.
     std::span<const std::span<const TokenId>> sets;
     std::span<const std::int32_t> set_sizes;
     std::span<const std::int32_t> notes;
 };
 
-/// Columns of logits that a head leaves of each row, the first `support` of which count, at every level;
-/// with `own` columns at most so many, of tokens that the row says.
+/// Size of the logits that a head stores for each row, at every level: `stride` columns, `support` of them
+/// valid. With `own`, each row has its own tokens, and `support` is their maximum number.
 struct DrawnColumns {
     int stride = 0, support = 0;
     bool own = false;
 };
 inline constexpr int said_there = -1;
-/// Rows of `cols` numbers of four bytes, of which copy_rows() keeps every bit.
+/// Returns the op that copies rows of `cols` 4-byte integers; copy_rows() preserves their bits.
 inline kernels::CopyRowsOp copy_of_words(const std::int32_t* from, std::int64_t from_stride, int rows,
                                          int cols, std::int32_t* to, std::int64_t to_stride) {
     return {reinterpret_cast<const float*>(from), from_stride, nullptr, rows, cols,
             reinterpret_cast<float*>(to),         to_stride};
 }
 
+/// Enqueues the results of rows without candidates: ids -1, logits -inf. Sampled drafts need none.
+void leave_no_candidates(LevelThere& call, int first_row, int rows);
+
 class HeadThere {
   public:
     virtual ~HeadThere() = default;
-    /// Can it answer every level up to `levels` - 1 with k candidates for each row of these sequences,
-    /// whatever the rows are? Behind Head::begin_round(); what that began is done then.
-    virtual bool fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) = 0;
-    /// Of a head that fits() for so many levels and can leave the logits of all that its rows can propose; no
-    /// columns = drafts from it are drawn on the host.
-    virtual DrawnColumns drawn_columns(int /*levels*/) const { return {}; }
-    /// Of rows with columns of their own: how many a row of that sequence has at `level`, or said_there.
+    /// Completes LmHead::begin_round() for these sequences. Call it before Device::submit_mutex() is locked.
+    virtual void finish_begin_round(ProposeContext& /*context*/, std::span<HeadState* const> /*states*/) {}
+    /// Returns the columns of the logits that drafts of `levels` levels are sampled from.
+    virtual DrawnColumns drawn_columns(int levels) const = 0;
+    /// Returns the number of columns of a sequence's rows at `level`, or size_on_device. Called only for rows
+    /// with columns of their own.
     virtual int drawn_size(int /*level*/, const HeadState* /*state*/) const { return said_there; }
-    /// Memory for calls of up to `rows` rows of `sequences` sequences; false when there is none.
+    /// Reserves memory for calls of up to `rows` rows with `k` candidates. Returns false if memory runs out.
     virtual bool reserve(kernels::Device& device, int levels, int rows, int k) = 0;
-    /// Most tokens that `rows` rows of one sequence can propose at `level`, where that is decided there; 0 =
-    /// the host knows them before the round.
+    /// Returns the capacity of DeviceSequence::set for `rows` rows of one sequence at `level`. 0 = the tokens
+    /// are known on the host before the round.
     virtual int set_room(int /*level*/, int /*rows*/) const { return 0; }
-    /// Does collect() want these tokens, or at least their number?
+    /// Returns whether collect() reads these tokens, or at least their number.
     virtual bool reads_sets() const { return false; }
     virtual int note_room(int /*level*/, int /*rows*/) const { return 0; }
     virtual bool reads_inputs() const { return false; }
-    /// Before the drafter's layer makes the rows: what may run beside it is asked for with Device::aside().
-    /// The inputs stay as they are until ask().
+    /// Called before the drafter's layer computes the rows. Work that may run concurrently with it is
+    /// enqueued with Device::on_side_stream(). The inputs do not change before enqueue().
     virtual void begin(LevelThere&) {}
     virtual void ask(LevelThere& call) = 0;
-    /// After the wait, level by level.
+    /// Called after Device::synchronize(), for one level after another.
     virtual void collect(const LevelBack&) {}
 };
 

@@ -7,11 +7,10 @@
 #include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
-#include "engine/heads/head_there.h"
+#include "engine/heads/listed_rows.h"
 #include "engine/heads/side_stream.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/device_array.h"
-#include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/row_major_matrix.h"
 
@@ -134,10 +133,10 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         return std::make_unique<MicroSpecState>(weights_.vocab, options_.window, max_active(), side_stream_);
     }
 
-    int prefill_topk() const override { return options_.from_prompt ? options_.prompt_k : 0; }
-    int verify_topk() const override { return options_.from_rounds ? options_.verify_k : 0; }
-    bool verify_whole_tree() const override {
-        return options_.from_rounds && options_.branch == Branch::tree;
+    TargetTokens target_tokens() const override {
+        return {.at_prompt = options_.from_prompt ? options_.prompt_k : 0,
+                .at_verified = options_.from_rounds ? options_.verify_k : 0,
+                .whole_tree = options_.from_rounds && options_.branch == Branch::tree};
     }
 
     void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
@@ -214,29 +213,20 @@ class MicroSpecHead final : public LmHead, public HeadThere {
     }
 
     HeadThere* there() override { return this; }
-    bool fits(ProposeContext& context, int, int k, std::span<HeadState* const> states) override {
-        if (!store_.on_device() || k > kernels::max_topk ||
-            (indexed() && !kernels::can_topk(max_active(), k)))
-            return false;
-        bool enough = true;
+    void finish_begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
         for (HeadState* state : states) {
             MicroSpecState& own = of(state);
             side_stream_->wait(context, own.refill);
             refresh(context, own, 1);
-            enough = enough && static_cast<int>(own.ids.size()) >= k;
         }
-        return enough;
     }
     DrawnColumns drawn_columns(int) const override { return {max_active(), max_active(), true}; }
     int drawn_size(int, const HeadState* state) const override {
         return static_cast<int>(of(state).ids.size());
     }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
-        const int max_tokens = max_active();
-        if (!indexed())
-            return scratch_.resize_at_least(device, kernels::matmul_topk_scratch_bytes(rows, max_tokens, k));
-        return scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, max_tokens, k)) &&
-               d_logits_.resize_at_least(device, numel(rows, max_tokens));
+        if (indexed()) return listed_.reserve(device, rows, max_active(), k);
+        return scratch_.resize_at_least(device, kernels::matmul_topk_scratch_bytes(rows, max_active(), k));
     }
     void ask(LevelThere& call) override {
         if (indexed()) return enqueue_indexed(call);
@@ -246,6 +236,10 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         }
         for (const SequenceThere& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
+            if (own.ids.empty()) {
+                leave_no_candidates(call, sequence.first_row, sequence.rows);
+                continue;
+            }
             const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
             const int n = matrix.n, cells = sequence.rows * call.k;
             const std::ptrdiff_t first = sequence.first_row;
@@ -255,7 +249,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
             if (matrix.data == nullptr || !say_ids(call.device, own)) return;
             const kernels::half_t* const x = call.x + first * matrix.stride;
             if (call.drawn_from != nullptr) {
-                leave_own(call, sequence, {matrix, x, sequence.rows});
+                enqueue_support(call, sequence, tokens_of(own), {matrix, x, sequence.rows});
                 continue;
             }
             call.device.matmul_topk({matrix, x, sequence.rows, n, call.k, nullptr, ids,
@@ -264,11 +258,10 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         }
     }
 
-    /// Upper bound: the window without duplicates.
-    HeadCost cost(int) const override { return rows_cost(std::min(options_.window, weights_.vocab)); }
-    /// Cost of the rows packed for the round, plus the packing if propose() did it at this level.
-    HeadCost cost_at(const HeadState* state, int rows, int level) const override {
-        if (state == nullptr) return cost(rows);
+    /// Cost of the rows packed for the round, plus the packing if propose() did it at this level. Without a
+    /// state, an upper bound: the window without duplicates.
+    HeadCost cost_at(const HeadState* state, int, int level) const override {
+        if (state == nullptr) return rows_cost(std::min(options_.window, weights_.vocab));
         const MicroSpecState& own = of(state);
         side_stream_->wait_discard(own.refill);
         HeadCost cost = rows_cost(static_cast<int>(own.ids.size()));
@@ -325,39 +318,12 @@ class MicroSpecHead final : public LmHead, public HeadThere {
     void enqueue_indexed(LevelThere& call) {
         for (const SequenceThere& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
-            const int n = static_cast<int>(own.ids.size());
-            const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
-            const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
-                                           own.ids.size() * store_.row_bytes());
             if (!say_ids(call.device, own)) return;
-            const auto* at = own.rows_there.as<std::int32_t>();
-            const kernels::DeviceMatrix matrix = store_.device_matrix();
-            const kernels::half_t* const x = call.x + first * matrix.stride;
-            if (call.drawn_from != nullptr) {
-                kernels::MatmulOp product{matrix, x, sequence.rows};
-                product.chosen_count = at;
-                product.chosen = at + 1;
-                product.max_chosen = n;
-                leave_own(call, sequence, product);
-                continue;
-            }
-            std::int32_t* const ids = call.ids + cell;
-            kernels::ask_candidates(call.device, store_,
-                                    {at, n, x, sequence.rows, call.k, d_logits_.as<float>(),
-                                     scratch_.as<void>(), ids, call.logits + cell, call.sums + first});
-            call.device.remap_ids({ids, sequence.rows * call.k, nullptr, own.device_ids.as<TokenId>(), ids});
+            listed_.enqueue(call, sequence, store_, tokens_of(own));
         }
     }
-    /// Writes the support logits that a sequence's drafts are sampled from: a product over its tokens.
-    static void leave_own(LevelThere& call, const SequenceThere& sequence, kernels::MatmulOp product) {
-        const MicroSpecState& own = of(sequence.state);
-        const std::ptrdiff_t to = std::ptrdiff_t{sequence.first_row} * call.drawn_stride;
-        product.y = call.drawn_from + to;
-        product.y_stride = call.drawn_stride;
-        call.device.matmul(product);
-        call.device.copy_rows(copy_of_words(own.device_ids.as<TokenId>(), 0, sequence.rows,
-                                            static_cast<int>(own.ids.size()), call.drawn_tokens + to,
-                                            call.drawn_stride));
+    static ListedTokens tokens_of(const MicroSpecState& own) {
+        return {own.device_ids.data(), own.rows_there.data(), static_cast<int>(own.ids.size())};
     }
 
     HeadCost rows_cost(int rows) const {
@@ -452,7 +418,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
     std::vector<TokenId> candidates_;  ///< pending entries of a stream
     Proposal whole_;                   ///< result over several sequences
     kernels::DeviceArray<std::byte> scratch_;
-    kernels::DeviceArray<float> d_logits_;
+    ListedRows listed_;
 };
 
 }  // namespace

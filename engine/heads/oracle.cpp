@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/numel.h"
 #include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/listed_rows.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/row_major_matrix.h"
 
@@ -22,7 +24,7 @@ struct OracleState final : HeadState {
 
 /// The target's own top m as shortlist: the upper bound of every dynamic shortlist of size m (DynaSpec's
 /// lemma 2). A what-if for replay, because the target's choices must be known in advance.
-class OracleHead final : public LmHead {
+class OracleHead final : public LmHead, public HeadThere {
   public:
     explicit OracleHead(int size) : size_(size) {}
 
@@ -58,7 +60,28 @@ class OracleHead final : public LmHead {
         out = std::move(whole);
     }
 
-    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
+    HeadThere* there() override { return this; }
+    DrawnColumns drawn_columns(int) const override { return {size_, size_, true}; }
+    int drawn_size(int level, const HeadState* state) const override {
+        return static_cast<int>(shortlist(state, level).size());
+    }
+    bool reserve(kernels::Device& device, int, int rows, int k) override {
+        return listed_.reserve(device, rows, size_, k) && d_ids_.resize_at_least(device, numel(size_, 1)) &&
+               d_rows_.resize_at_least(device, numel(size_ + 1, 1));
+    }
+    void ask(LevelThere& call) override {
+        for (const SequenceThere& sequence : call.sequences) {
+            const std::vector<TokenId> ids = shortlist(sequence.state, call.level);
+            std::vector<TokenId> rows = lm_head_row_indices(weights_, ids);
+            rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
+            // Both arrays have their memory since reserve(); calls use them one after another.
+            (void)d_ids_.upload(call.device, ids);
+            (void)d_rows_.upload(call.device, rows);
+            listed_.enqueue(call, sequence, store_,
+                            {d_ids_.data(), d_rows_.data(), static_cast<int>(ids.size())});
+        }
+    }
+
     HeadCost cost_at(const HeadState* state, int, int level) const override {
         const double rows = state == nullptr ? size_ : static_cast<double>(shortlist(state, level).size());
         const auto bytes = static_cast<std::uint64_t>(rows * static_cast<double>(store_.row_bytes()));
@@ -100,6 +123,8 @@ class OracleHead final : public LmHead {
     kernels::RowMajorMatrix store_;
     std::unique_ptr<LmHead> full_;
     std::vector<float> logits_;
+    ListedRows listed_;
+    kernels::DeviceArray<std::int32_t> d_ids_, d_rows_;
 };
 
 }  // namespace

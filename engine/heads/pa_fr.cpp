@@ -42,7 +42,11 @@ class PaFrHead final : public LmHead {
         propose_rows(context, vocab.rows(), vocab.ids(), hidden, k, dense_, out);
     }
 
-    HeadCost cost(int) const override { return matrix_cost(at(0).rows()); }
+    std::optional<LinearHead> as_linear(int level) const override {
+        const StaticVocab& vocab = at(level);
+        return LinearHead{nullptr, &vocab.rows(), vocab.size(), vocab.ids()};
+    }
+
     HeadCost cost_at(const HeadState*, int, int level) const override {
         return matrix_cost(at(level).rows());
     }

@@ -133,9 +133,7 @@ class RdkHead final : public LmHead {
     void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
         base_->begin_prompt(state, prompt, best);
     }
-    int prefill_topk() const override { return base_->prefill_topk(); }
-    int verify_topk() const override { return base_->verify_topk(); }
-    bool verify_whole_tree() const override { return base_->verify_whole_tree(); }
+    TargetTokens target_tokens() const override { return base_->target_tokens(); }
     void begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
         base_->begin_round(context, states);
     }
@@ -155,9 +153,6 @@ class RdkHead final : public LmHead {
         base_->propose(inner, hidden, states, k, out);
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows);
         const float temperature = context.temperature > 0 ? static_cast<float>(context.temperature) : 1.0f;
-        if (kernels::Device* device = context.exec.device())
-            return there_.propose(*device, {base_support_.data(), base_support_.size()}, temperature, k, out,
-                                  context.support);
         out.resize(hidden.rows, k);
         for (int r = 0; r < hidden.rows; ++r) {
             const SparseLogits& row = base_support_[r];
@@ -171,7 +166,6 @@ class RdkHead final : public LmHead {
     }
 
     HeadThere* there() override { return &there_; }
-    HeadCost cost(int rows) const override { return with_affinity(base_->cost(rows)); }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         return with_affinity(base_->cost_at(state, rows, level));
     }

@@ -15,31 +15,8 @@ std::size_t count(int rows, int cols) {
     return numel(rows, cols);
 }
 
-/// Of the rows that are spread at a time, in doubles: enough of them to keep a device busy.
+/// Size of the scratch memory of rows that are redistributed together: enough to use the whole device.
 constexpr std::size_t most_mass_bytes = std::size_t{64} << 20;
-
-/// Rows of different lengths as a table of equal ones.
-struct Staged {
-    explicit Staged(std::span<const SparseLogits> rows) {
-        for (const SparseLogits& row : rows) {
-            sizes.push_back(static_cast<std::int32_t>(row.logits.size()));
-            widest = std::max(widest, sizes.back());
-        }
-        logits.resize(count(static_cast<int>(rows.size()), widest));
-        tokens.resize(logits.size());
-        for (std::size_t r = 0; r < rows.size(); ++r) {
-            const auto at = static_cast<std::ptrdiff_t>(count(static_cast<int>(r), widest));
-            std::copy(rows[r].logits.begin(), rows[r].logits.end(), logits.begin() + at);
-            if (rows[r].ids.empty())
-                std::iota(tokens.begin() + at, tokens.begin() + at + sizes[r], 0);
-            else
-                std::copy(rows[r].ids.begin(), rows[r].ids.end(), tokens.begin() + at);
-        }
-    }
-    int widest = 1;
-    std::vector<float> logits;
-    std::vector<std::int32_t> tokens, sizes;
-};
 
 }  // namespace
 
@@ -50,17 +27,12 @@ void RdkThere::set(LmHead& base, Givers sources) {
     fresh_ = true;
 }
 
-bool RdkThere::fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) {
-    return kernels::can_topk(vocab(), k) && base_->fits(context, levels, 1, states) &&
-           base_->drawn_columns(levels).support > 0;
-}
-
 int RdkThere::set_room(int level, int rows) const {
     const int own = base_->set_room(level, rows);
     return own == 0 ? 0 : vocab() + own;
 }
 
-/// Behind the head's own notes: how large its sets are.
+/// The sizes of the base head's sets follow the values that it downloads itself.
 int RdkThere::note_room(int level, int rows) const {
     return base_->note_room(level, rows) + (base_->set_room(level, 1) == 0 ? 0 : rows);
 }
@@ -199,48 +171,6 @@ void RdkThere::collect(const LevelBack& back) {
     own.sets = sets;
     own.set_sizes = sizes;
     base_->collect(own);
-}
-
-void RdkThere::propose(kernels::Device& device, std::span<const SparseLogits> own, float temperature, int k,
-                       Proposal& out, ReusableVector<SparseLogits>* support) {
-    const Staged staged(own);
-    const int rows = static_cast<int>(own.size()), kept = std::min({k, vocab(), kernels::max_topk});
-    out.resize(rows, k);
-    const std::size_t cells = count(rows, kept), all = count(rows, vocab());
-    std::vector<std::int32_t> best(2 * cells + own.size());
-    std::vector<float> whole(support == nullptr ? 0 : all);
-    const std::lock_guard lock(device.submit_mutex());
-    if (!reserve_rows(device, rows, staged.widest, kept) || !packed_.resize_at_least(device, best.size()))
-        return device.set_out_of_memory("out of device memory for the head's rows");
-    device.upload(logits_.as<void>(), staged.logits.data(), staged.logits.size() * sizeof(float));
-    device.upload(tokens_.as<void>(), staged.tokens.data(), staged.tokens.size() * sizeof(TokenId));
-    device.upload(sizes_there_.as<void>(), staged.sizes.data(), staged.sizes.size() * sizeof(std::int32_t));
-    kernels::RedistributeOp op;
-    op.stride = op.token_stride = op.support = staged.widest;
-    op.rows = rows;
-    op.temperature = temperature;
-    op.tokens = tokens_.as<std::int32_t>();
-    op.sizes = sizes_there_.as<std::int32_t>();
-    spread(device, op, spread_.as<float>(), vocab());
-    auto* ids = packed_.as<std::int32_t>();
-    auto* logits = packed_.as<float>() + cells;
-    select(device, rows, kept, ids, logits, logits + cells);
-    packed_.download(device, best);
-    if (support != nullptr) device.download(whole.data(), spread_.as<void>(), all * sizeof(float));
-    if (!device.synchronize().ok()) return;  // an error stays, and fails the next forward
-    for (int r = 0; r < rows; ++r) {
-        const std::size_t at = count(r, kept), to = count(r, k);
-        const std::size_t width = kept;
-        std::memcpy(out.ids.data() + to, best.data() + at, width * sizeof(TokenId));
-        std::memcpy(out.logits.data() + to, best.data() + cells + at, width * sizeof(float));
-        if (support == nullptr) continue;
-        const auto row = whole.begin() + static_cast<std::ptrdiff_t>(count(r, vocab()));
-        SparseLogits& whole_row = support->add();
-        whole_row.ids.clear();
-        whole_row.logits.assign(row, row + vocab());
-    }
-    std::memcpy(out.logsumexp.data(), best.data() + 2 * cells, own.size() * sizeof(float));
-    std::fill(out.counts.begin(), out.counts.end(), kept);
 }
 
 }  // namespace draftscope

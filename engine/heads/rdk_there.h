@@ -9,21 +9,23 @@
 
 namespace draftscope {
 
-/// What +rdk does on a device: rows of a head spread over the vocabulary there, for calls of the host and for
-/// levels that stay there. Where the head underneath decides there what its rows can propose, that set is
-/// spread, too: the level's set is what the head's own gives to, and behind it lies the head's own.
+/// +rdk on a device: redistributes the rows of a base head over the vocabulary. If the base head selects its
+/// tokens on the device, the level's set holds the tokens that receive probability from them. The base head's
+/// own set is stored after it.
 class RdkThere final : public HeadThere {
   public:
-    /// Of token t, tokens[first[t]] .. tokens[first[t + 1] - 1] give it something, and `weights` what part.
+    /// The transposed affinity matrix. Token t gets weights[i] of tokens[i] if first[t] <= i < first[t + 1].
     struct Givers {
         std::vector<std::int32_t> first;  ///< [V + 1]
         std::vector<TokenId> tokens;
         std::vector<float> weights;
     };
-    /// Before the first call. `base` lives as long.
+    /// Call it before any other function, with a prepared `base` that outlives this object.
     void set(LmHead& base, Givers givers);
 
-    bool fits(ProposeContext& context, int levels, int k, std::span<HeadState* const> states) override;
+    void finish_begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
+        base_->finish_begin_round(context, states);
+    }
     DrawnColumns drawn_columns(int) const override { return {vocab(), vocab()}; }
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
     int set_room(int level, int rows) const override;
@@ -34,19 +36,15 @@ class RdkThere final : public HeadThere {
     void ask(LevelThere& call) override;
     void collect(const LevelBack& back) override;
 
-    /// Rows of the host, with one wait: the best of each, and where there is a `support` all of them.
-    void propose(kernels::Device& device, std::span<const SparseLogits> own, float temperature, int k,
-                 Proposal& out, ReusableVector<SparseLogits>* support);
-
   private:
     int vocab() const { return static_cast<int>(givers_.first.size()) - 1; }
-    /// The call's sequences as the head underneath sees them: its sets lie behind what they reach.
+    /// Returns the call's sequences for the base head, whose sets follow the tokens that they reach.
     std::span<const SequenceThere> own_sequences(const LevelThere& call);
     void reach(kernels::Device& device, const SequenceThere& own, int room, const SequenceThere& to);
     int rows_at_a_time() const;
     bool bring_givers(kernels::Device& device);
     bool reserve_rows(kernels::Device& device, int rows, int columns, int k);
-    /// Of rows in logits_ to `out`, or to spread_.
+    /// Enqueues the redistribution of the rows in logits_ to `out`.
     void spread(kernels::Device& device, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
     void select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits, float* sums);
 
@@ -54,10 +52,10 @@ class RdkThere final : public HeadThere {
     HeadThere* base_ = &direct_;
     Givers givers_;
     bool fresh_ = false;
-    DrawnColumns columns_;  ///< of the base
+    DrawnColumns columns_;  ///< of the base head
     std::vector<std::int32_t> sizes_;
     std::vector<SequenceThere> own_;
-    kernels::DeviceArray<std::int32_t> first_there_, givers_there_, tokens_, sizes_there_, packed_;
+    kernels::DeviceArray<std::int32_t> first_there_, givers_there_, tokens_, sizes_there_;
     kernels::DeviceArray<float> weights_there_, logits_, spread_;
     kernels::DeviceArray<double> mass_;
     kernels::DeviceArray<std::uint32_t> bits_;

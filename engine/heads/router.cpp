@@ -34,7 +34,6 @@ double ClusterRouter::flops_per_row() const {
 }
 
 void ClusterRouter::run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores) {
-    if (in_.on_device()) return there_.run(in_, out_, x, scores);
     middle_.resize(numel(x.rows, in_.n()));
     const Rows<float> middle(middle_.data(), x.rows, in_.n());
     kernels::matmul(exec, in_, x, middle, in_bias_.data());

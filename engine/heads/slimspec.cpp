@@ -26,11 +26,6 @@ class SlimSpecHead final : public LmHead {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
                  Proposal& out) override {
-        if (dense_.propose_low_rank(context, factors_.down(context.level), factors_.up(context.level),
-                                    factors_.rows(), hidden, k, out)) {
-            if (!factors_.ids().empty()) remap_ids(context, factors_.ids(), hidden.rows, out);
-            return;
-        }
         Rows<const float> narrow;
         {
             PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows,
@@ -46,7 +41,6 @@ class SlimSpecHead final : public LmHead {
         return LinearHead{&factors_.down(level), &factors_.up(level), factors_.rows(), factors_.ids()};
     }
 
-    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState*, int, int level) const override {
         return {static_cast<double>(factors_.rows()), factors_.bytes(level), factors_.flops_per_row(level),
                 Lane::critical};

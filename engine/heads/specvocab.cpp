@@ -12,7 +12,6 @@
 #include "engine/heads/shortlists.h"
 #include "engine/heads/static_vocab.h"
 #include "engine/heads/synthetic_artefact.h"
-#include "kernels/head_rows.h"
 #include "kernels/head_shortlists.h"
 #include "kernels/matmul_topk.h"
 #include "kernels/token_set_union.h"
@@ -48,6 +47,11 @@ class SpecVocabHead final : public LmHead, public HeadThere {
                     "token {}, which the drafter's LM head "
                     "does not have; fit one for this drafter",
                     artefact_.path(), speculator_.token(row));
+        for (const int size : sizes_)
+            if (weights.lm_head->on_device() &&
+                !kernels::can_route(speculator_.rows(), std::min(size, speculator_.rows())))
+                return bad_input("head specvocab: a device cannot select k={} of {} tokens; use a smaller k", size,
+                                 speculator_.rows());
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         together_ = kernels::TokenSetUnion(weights.vocab);
         name_tokens_on_device();
@@ -62,8 +66,6 @@ class SpecVocabHead final : public LmHead, public HeadThere {
 
     void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
                  Proposal& out) override {
-        if (stays_on_device(context, hidden.rows, k))
-            return propose_on_device(context, hidden, states, k, out);
         choose(context, hidden);
         out.resize(hidden.rows, k);
         if (per_row_) {
@@ -83,12 +85,6 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     }
 
     HeadThere* there() override { return this; }
-    bool fits(ProposeContext&, int levels, int k, std::span<HeadState* const>) override {
-        for (int level = 0; level < levels; ++level)
-            if (!kernels::DeviceShortlists::fits(speculator_.up(level), store_, size_at(level), k))
-                return false;
-        return true;
-    }
     DrawnColumns drawn_columns(int levels) const override {
         int max_count = 0;
         for (int level = 0; level < levels; ++level) max_count = std::max(max_count, size_at(level));
@@ -155,7 +151,6 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     }
 
     /// Upper bound: no token is shared by two rows.
-    HeadCost cost(int rows) const override { return cost_at(nullptr, rows, 0); }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
         const int size = size_at(level);
@@ -230,15 +225,9 @@ class SpecVocabHead final : public LmHead, public HeadThere {
             // The best scores are selected while they are computed.
             PhaseScope router(context.phases, Phase::router, context.level, hidden.rows,
                               speculator_.bytes(context.level));
-            const kernels::Matrix& up = speculator_.up(context.level);
-            const Rows<std::int32_t> chosen(chosen_.data(), hidden.rows, size);
-            if (up.on_device()) {
-                kernels::device_top_set(speculator_.down(context.level), up, hidden, size, chosen);
-            } else {
-                kernels::matmul_topk_set(context.exec, up,
-                                         speculator_.narrow(context.exec, context.level, hidden), size,
-                                         chosen, logits_);
-            }
+            kernels::matmul_topk_set(context.exec, speculator_.up(context.level),
+                                     speculator_.narrow(context.exec, context.level, hidden), size,
+                                     Rows<std::int32_t>(chosen_.data(), hidden.rows, size), logits_);
         }
         if (speculator_.ids().empty()) return;
         PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows,
@@ -256,46 +245,6 @@ class SpecVocabHead final : public LmHead, public HeadThere {
                     rows[id] = static_cast<std::int32_t>(i);
         }
         there_.set_names({speculator_.ids(), rows, weights_.vocab});
-    }
-
-    /// Returns whether a device can do the complete call, from the router to the candidates.
-    bool stays_on_device(const ProposeContext& context, int rows, int k) const {
-        return rows > 0 && context.support == nullptr &&
-               kernels::DeviceShortlists::fits(speculator_.up(context.level), store_, size_at(context.level),
-                                               k);
-    }
-
-    void propose_on_device(ProposeContext& context, Rows<const float> hidden,
-                           std::span<HeadState* const> states, int k, Proposal& out) {
-        const kernels::Matrix& up = speculator_.up(context.level);
-        const int level = context.level, rows = hidden.rows, size = chosen_size_ = size_at(level);
-        kernels::Device& device = up.device();
-        out.resize(rows, k);
-        const std::lock_guard lock(device.submit_mutex());
-        spans_.begin(device.timer());
-        {
-            DeviceSpans::Scope scope(spans_, context.phases, Phase::router, level, rows,
-                                     speculator_.bytes(level));
-            there_.ask_router(&speculator_.down(level), up, hidden, size);
-        }
-        {
-            DeviceSpans::Scope scope(spans_, context.phases, Phase::head, level, rows, 0);
-            there_.ask_exact(store_, per_row_);
-        }
-        {
-            DeviceSpans::Scope scope(
-                spans_, context.phases, Phase::topk, level, rows,
-                3 * static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(size) * sizeof(float));
-            there_.ask_best(k);
-        }
-        there_.bring(Rows<std::int32_t>(out.ids.data(), rows, k), Rows<float>(out.logits.data(), rows, k),
-                     out.logsumexp, chosen_, union_);
-        // The size of the union is known only after it was read.
-        const double read = per_row_ ? static_cast<double>(rows) * size : static_cast<double>(union_.size());
-        spans_.add_bytes(Phase::head, level, rows_bytes(read));
-        spans_.record(context.phases);
-        std::fill(out.counts.begin(), out.counts.end(), k);
-        note(context.exec, states, level);
     }
 
     /// Logits whose rows begin at cache lines: blocks of 16 are stored whole.
@@ -381,7 +330,6 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     int chosen_size_ = 0;
     std::vector<TokenId> union_, union_rows_;
     kernels::DeviceShortlists there_;
-    DeviceSpans spans_;
 };
 
 constexpr HeadParam params[] = {

@@ -38,7 +38,7 @@ class StaticVocab {
 bool lm_head_has(const HeadWeights& weights, TokenId id);
 /// Returns the LM head's rows of tokens that it has.
 std::vector<TokenId> lm_head_row_indices(const HeadWeights& weights, std::span<const TokenId> ids);
-/// Same as head_rows() without a copy: returns `ids` if row i is token i, else fills `rows`.
+/// Same as lm_head_row_indices() without a copy: returns `ids` if row i is token i, else fills `rows`.
 std::span<const TokenId> lm_head_row_indices(const HeadWeights& weights, std::span<const TokenId> ids,
                                              std::vector<TokenId>& rows);
 

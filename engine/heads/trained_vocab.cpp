@@ -41,7 +41,6 @@ class TrainedVocabHead final : public LmHead {
         return LinearHead{nullptr, &at(level), at(level).n(), ids_};
     }
 
-    HeadCost cost(int) const override { return matrix_cost(at(0)); }
     HeadCost cost_at(const HeadState*, int, int level) const override { return matrix_cost(at(level)); }
 
     bool covers(const HeadState*, TokenId token, int) const override {

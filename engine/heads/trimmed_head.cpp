@@ -31,7 +31,7 @@ class TrimmedHead final : public LmHead {
         return LinearHead{nullptr, &vocab_.rows(), vocab_.rows().n(), vocab_.ids()};
     }
 
-    HeadCost cost(int) const override { return matrix_cost(vocab_.rows()); }
+    HeadCost cost_at(const HeadState*, int, int) const override { return matrix_cost(vocab_.rows()); }
 
     bool covers(const HeadState*, TokenId token, int) const override { return vocab_.has(token); }
 

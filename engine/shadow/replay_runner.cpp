@@ -14,10 +14,10 @@ constexpr int max_known = 1 << 16;  // limit for the best tokens: all that the t
 }  // namespace
 
 Status ReplayRunner::check(const LmHead& head, int known) {
-    if (head.prefill_topk() > known || head.verify_topk() > known)
+    if (head.target_tokens().at_prompt > known || head.target_tokens().at_verified > known)
         return bad_input("it needs the target's {} best tokens per position, but a recording holds {}",
-                         std::max(head.prefill_topk(), head.verify_topk()), known);
-    if (head.verify_whole_tree())
+                         std::max(head.target_tokens().at_prompt, head.target_tokens().at_verified), known);
+    if (head.target_tokens().whole_tree)
         return bad_input(
             "it needs the target's best tokens at every node of its trees, but a recording holds one path");
     return {};
@@ -28,7 +28,7 @@ void ReplayRunner::begin(ReplayCursor& cursor) const {
     cursor.drafted.reset();
     if (head_ == nullptr) return;
     cursor.head = head_->make_state();
-    const int k = std::min(head_->prefill_topk(), vocab_);
+    const int k = std::min(head_->target_tokens().at_prompt, vocab_);
     std::vector<TokenId> best;
     for (int row = 0; k > 0 && row < cursor.text.prompt_tokens; ++row) {
         const std::vector<TokenId> ids = cursor.text.best(row, k);
@@ -117,7 +117,7 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
         round.active_rows = cost.active_rows;
         round.bytes = static_cast<std::uint64_t>(cost.bytes);
         if (decided) {
-            const int k = std::min(head_->verify_topk(), vocab_);
+            const int k = std::min(head_->target_tokens().at_verified, vocab_);
             std::vector<TokenId> best;
             for (std::size_t i = 0; k > 0 && i < path.size(); ++i) {
                 const std::vector<TokenId> ids = cursor.text.best(cursor.prefix - 1 + static_cast<int>(i), k);

@@ -24,7 +24,7 @@ ShadowEvaluator::ShadowEvaluator(DecodeContext& core) : core_(core) {
     if (!can_evaluate_shadows(core)) return;
     aligned_ = aligned_heads(core.options);
     for (const ShadowHead& shadow : core.options.shadows) {
-        best_k_ = std::max({best_k_, shadow.head->prefill_topk(), shadow.head->verify_topk()});
+        best_k_ = std::max({best_k_, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
         if (shadow.aligned) continue;
         heads_.push_back({&shadow,
                           ReplayRunner(core.drafter, ReplayHead{shadow.head, false}, core.exec, core.phases,
@@ -41,7 +41,7 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
         find_prompt_top_tokens(core_.exec, core_.target.lm_head(), core_.forward, core_.vocab, best_k_).ids;
     begin_aligned(sequence);
     if (heads_.empty()) return {};
-    append_features(sequence);
+    DS_TRY(append_features(sequence));
     const int slots = sequence.cache.slots();
     shadows.lanes.resize(heads_.size());
     for (std::size_t i = 0; i < heads_.size(); ++i) {
@@ -73,7 +73,7 @@ void ShadowEvaluator::begin_aligned(Sequence& sequence) {
     const int prompt = sequence.outcome.prompt_tokens;
     for (const ShadowHead* shadow : aligned_) {
         auto& state = shadows.aligned.emplace_back(shadow->head->make_state());
-        const int k = std::min(shadow->head->prefill_topk(), core_.vocab);
+        const int k = std::min(shadow->head->target_tokens().at_prompt, core_.vocab);
         std::vector<TokenId> best;
         for (int row = 0; k > 0 && row < prompt; ++row) {
             const auto first = shadows.best.begin() + static_cast<std::ptrdiff_t>(row) * best_k_;
@@ -85,10 +85,14 @@ void ShadowEvaluator::begin_aligned(Sequence& sequence) {
 }
 
 /// The sequence itself keeps only the features of the slots verified last.
-void ShadowEvaluator::append_features(Sequence& sequence) {
+Status ShadowEvaluator::append_features(Sequence& sequence) {
     SequenceShadows& shadows = *sequence.shadows;
+    if (sequence.rows_there > 0)
+        return sequence.download_features(core_.exec, core_.feature_width(),
+                                          core_.drafter.needs_hidden() ? shadows.hidden : shadows.aux);
     shadows.hidden.insert(shadows.hidden.end(), sequence.hidden.begin(), sequence.hidden.end());
     shadows.aux.insert(shadows.aux.end(), sequence.aux.begin(), sequence.aux.end());
+    return {};
 }
 
 /// Keeps complete logits of the nodes that committed a token, because other heads' sets are read later.
@@ -117,7 +121,7 @@ Status ShadowEvaluator::after_step(std::span<const Round> rounds) {
         return {};
     }
     for (const Round& round : rounds) {
-        if (!heads_.empty()) append_features(*round.sequence);
+        if (!heads_.empty()) DS_TRY(append_features(*round.sequence));
         if (keeps_logits()) append_logits(round);
         std::vector<TokenId> ids;
         if (best_k_ > 0) {
@@ -143,7 +147,7 @@ void ShadowEvaluator::observe_aligned(const Round& round, std::span<const TokenI
     const std::vector<int>& path = round.acceptance.path;
     for (std::size_t i = 0; i < aligned_.size(); ++i) {
         LmHead& head = *aligned_[i]->head;
-        const int k = std::min(head.verify_topk(), core_.vocab);
+        const int k = std::min(head.target_tokens().at_verified, core_.vocab);
         std::vector<TokenId> mine;
         for (std::size_t p = 0; k > 0 && p < path.size(); ++p) {
             const auto first = best.begin() + static_cast<std::ptrdiff_t>(p) * best_k_;

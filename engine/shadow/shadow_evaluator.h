@@ -49,7 +49,7 @@ class ShadowEvaluator {
     void begin_aligned(Sequence& sequence);
     void observe_aligned(const Round& round, std::span<const TokenId> best);
     void evaluate_aligned(Sequence& sequence, bool at_end);
-    void append_features(Sequence& sequence);
+    Status append_features(Sequence& sequence);
     void append_logits(const Round& round);
     void drop_logits(Sequence& sequence);
     HeadEvalRow make_row(std::size_t index, const HeadRound& round, TimeNs head_ns) const;

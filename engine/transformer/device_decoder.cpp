@@ -12,9 +12,9 @@ namespace {
 
 using kernels::padded_columns;
 
-/// Memory for the partial sums of attention; longer passes go through it in several parts.
+/// Memory for the partial sums of attention; passes that need more run attention in several parts.
 constexpr std::size_t most_partial_bytes = std::size_t{256} << 20;
-/// Passes of different shapes whose graphs are kept.
+/// Number of pass shapes above which all graphs are discarded.
 constexpr std::size_t most_graphs = 96;
 
 std::size_t product(std::int64_t a, std::int64_t b) {
@@ -27,7 +27,7 @@ const float* DeviceDecoder::keep(std::span<const float> values) {
     if (values.empty()) return nullptr;
     kernels::DeviceBuffer buffer;
     if (!buffer.reserve(*device_, values.size_bytes())) {
-        // A missing norm would look like one that the layer does not have.
+        // Without the error, a null norm would mean that the layer has none.
         device_->set_error("out of device memory for norms and biases");
         return nullptr;
     }
@@ -80,7 +80,7 @@ bool DeviceDecoder::reserve(int rows) {
     return enough;
 }
 
-/// Lists the caches of the rows' sequences, and how many blocks of positions attention covers.
+/// Lists the caches of the rows' sequences and computes the number of attention blocks.
 void DeviceDecoder::list_sequences(const DecoderBatch& batch) {
     caches_.clear();
     row_sequences_.clear();
@@ -115,7 +115,7 @@ void DeviceDecoder::list_tiles() {
     }
 }
 
-/// Graphs name these addresses: they depend only on the numbers of rows and tiles while the memory stays.
+/// Graphs contain these addresses. They depend only on the numbers of rows and tiles until a reallocation.
 bool DeviceDecoder::upload_places(const DecoderBatch& batch) {
     using Place = DecoderBatch::Place;
     const std::vector<Place>& rows = batch.places_;
@@ -155,7 +155,7 @@ Status DeviceDecoder::begin(const DecoderBatch& batch) {
     if (!reserve(rows_) || !partial_.resize_at_least(*device_, partial / sizeof(float)) ||
         !upload_places(batch))
         return failed("out of device memory for a pass of {} rows; use a smaller batch or tree", rows_);
-    // What a graph names must not have moved.
+    // Graphs contain these addresses, so a reallocation invalidates them.
     if (before != addresses()) keys_.clear();
     return {};
 }
@@ -291,7 +291,7 @@ void DeviceDecoder::run(int layer) {
 }
 
 void DeviceDecoder::replay(std::span<const int> extra, FunctionRef<void()> work) {
-    // Ops differ between passes by their rows and by how the rows are tiled.
+    // The ops of a pass depend on its rows, attention blocks and tiles.
     std::vector<std::int64_t> shape{rows_, blocks_};
     shape.insert(shape.end(), tiles_.begin(), tiles_.end());
     shape.insert(shape.end(), extra.begin(), extra.end());

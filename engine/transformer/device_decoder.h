@@ -11,52 +11,57 @@
 
 namespace draftscope {
 
-/// LayerPass on a device: what a pass over decoder layers asks of it, with all activations in its memory.
-/// The layers' matrices lie there already; the decoder adds their vectors and the rotation table. One pass at
-/// a time; the caller holds Device::busy() around it.
+/// LayerPass on a device: runs decoder layers with all activations in device memory. The layers' matrices
+/// are already in device memory; the decoder uploads their vectors and the rotation table. It supports one
+/// pass at a time, during which the caller holds Device::submit_mutex().
 class DeviceDecoder {
   public:
-    /// `layers` and `rope` stay alive as long as the decoder. `input_width` is what attention of the first
-    /// layer reads, when that is not the hidden size (EAGLE-3).
+    /// Uploads the vectors; locks Device::submit_mutex() itself. `layers` must outlive the decoder.
+    /// `input_width` is the width of the first layer's attention input if that is not the hidden size
+    /// (EAGLE-3). Returns an error if out of device memory.
     Status prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, int input_width = 0);
     bool ready() const { return device_ != nullptr; }
     kernels::Device& device() { return *device_; }
 
-    /// A vector that the caller needs there, such as a norm; null when memory is out.
+    /// Uploads a vector, such as a norm, to memory that the decoder owns. Returns null if `values` is empty.
+    /// If out of memory, returns null and sets the device's error.
     const float* keep(std::span<const float> values);
 
-    /// Places the rows of `batch`, whose caches lie on the device.
+    /// Begins a pass: uploads the layout of the rows of `batch`, whose caches are in device memory. Returns
+    /// an error if out of device memory.
     Status begin(const DecoderBatch& batch);
-    /// The rows' tree ancestors come from an array there, [as begin() placed them], instead of the batch's.
+    /// Replaces the ancestor slots of begin() by an array in device memory with the same layout.
     void use_tails(const std::int32_t* there) { places_.ancestor_slots = there; }
-    /// So do the rows' positions and how many ancestors they have; as many as begin() was told at most.
+    /// Also replaces positions and ancestor counts. The counts must not exceed those of the batch.
     void use_places(const kernels::TreeRows& there) {
         places_.position = there.positions;
         places_.ancestor_count = there.ancestor_counts;
         places_.ancestor_slots = there.ancestor_slots;
     }
-    /// Memory for passes of `rows` rows: smaller ones then leave what others wrote. False when there is none.
+    /// Reserves memory for passes of `rows` rows, so that smaller passes do not reallocate and discard
+    /// results. Returns false if out of memory.
     bool make_room(int rows) { return reserve(rows); }
     int rows() const { return rows_; }
-    /// [rows, hidden] f32: what the layers add to.
+    /// The residual stream, [rows, hidden] f32.
     float* residual() const { return residual_.as<float>(); }
-    /// [rows, padded_columns(input width or hidden)]: scratch for what a matmul reads.
+    /// Scratch for the input of a matmul, [rows, padded_columns(larger of input width and hidden)].
     kernels::half_t* input() const { return input_.as<kernels::half_t>(); }
     int hidden_stride() const { return kernels::padded_columns(shape_.hidden); }
 
-    /// residual += W_o attention(W_qkv x); x is bf16 with the stride of the layer's qkv matrix.
+    /// residual += W_o attention(W_qkv x). `x` is in the device's 16-bit format, with the stride of the
+    /// layer's qkv matrix.
     void attend(int layer, int cache_layer, const kernels::half_t* x);
     void feed_forward(int layer);
-    /// A whole layer.
+    /// Runs both halves of a layer, with equal indices of layer and cache layer.
     void run(int layer);
-    /// input() = the residual, normed by `norm` or plain when null.
+    /// Sets input() to the residual, normalised with `norm` [hidden] in device memory; null = only cast.
     void take_residual(const float* norm);
 
-    /// To be called when memory that such a pass names has moved.
+    /// Discards the graphs. Call it when memory used by the `work` of replay() has moved.
     void forget_graphs() { keys_.clear(); }
-    /// Replays `work`, which asks for the ops of this pass, as a graph when an equal pass was made before.
-    /// `extra` tells passes apart that do more than run the rows through the layers.
+    /// Runs `work`, which enqueues the ops of this pass, through Device::graph(); equal passes share a graph.
+    /// `extra` distinguishes passes whose other ops differ.
     void replay(std::span<const int> extra, FunctionRef<void()> work);
 
   private:
@@ -87,16 +92,16 @@ class DeviceDecoder {
     const float* sin_ = nullptr;
 
     int rows_ = 0, capacity_ = 0;
-    int blocks_ = 0;                           ///< of attention, a power of two
+    int blocks_ = 0;                           ///< attention blocks of a row, a power of two
     std::vector<std::int32_t> row_sequences_;  ///< index of each row's sequence
-    std::vector<std::int32_t> tiles_;          ///< first row, rows
-    std::vector<kernels::KvPlanes> caches_;    ///< of the sequences
+    std::vector<std::int32_t> tiles_;          ///< [tiles, 2] first row, rows
+    std::vector<kernels::KvPlanes> caches_;    ///< [sequences]
     kernels::AttentionBatch places_;
-    kernels::DeviceStruct d_places_;  ///< the arrays of places_, other than the caches
+    kernels::DeviceStruct d_places_;  ///< the arrays of places_ except the caches
     kernels::DeviceArray<kernels::KvPlanes> d_caches_;
     kernels::DeviceArray<float> partial_;
     kernels::DeviceBuffer residual_, input_, qkv_, mixed_, gate_up_, active_, projected_;
-    std::map<std::vector<std::int64_t>, std::uint64_t> keys_;  ///< of graphs, by what tells passes apart
+    std::map<std::vector<std::int64_t>, std::uint64_t> keys_;  ///< graph keys by the shape of a pass
 };
 
 }  // namespace draftscope

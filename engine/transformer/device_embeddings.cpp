@@ -8,7 +8,7 @@
 namespace draftscope {
 namespace {
 
-/// Rows that travel together.
+/// Rows per upload.
 constexpr int batch_rows = 1024;
 
 std::size_t count(int rows, int cols) {

@@ -9,17 +9,18 @@
 
 namespace draftscope {
 
-/// A table of token embeddings in a device's memory, f32, made when it is first asked for: V x d x 4 bytes.
+/// A table of all token embeddings in device memory, f32 [vocab, d], created on first use.
 class DeviceEmbeddings {
   public:
-    /// [vocab, d] there; null when there is no room, which is not looked for again in the same session (until
-    /// Device::forgive()). `embed` gives rows of tokens. The caller holds Device::busy().
+    /// Returns the table, which this object owns; null if out of memory. Allocation is retried only after
+    /// Device::clear_out_of_memory(). `embed` writes the embeddings of tokens, [tokens, d]. The caller holds
+    /// Device::submit_mutex().
     const float* get(kernels::Device& device, int vocab, int d,
                      FunctionRef<void(std::span<const TokenId>, Rows<float>)> embed);
 
   private:
     kernels::DeviceBuffer table_;
-    int refused_ = -1;  ///< Device::forgiven() when there was no room
+    int refused_ = -1;  ///< Device::oom_epoch() when memory ran out
 };
 
 }  // namespace draftscope

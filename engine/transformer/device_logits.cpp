@@ -15,7 +15,7 @@ std::size_t cells(int rows, int cols) {
     return numel(rows, cols);
 }
 
-/// Of one piece of rejection sampling: a multiple of what the processors need to be busy.
+/// Maximum weights of one rejection-sampling op: several times the nodes that occupy all processors.
 constexpr std::size_t most_weight_bytes = std::size_t{256} << 20;
 
 template <typename T>
@@ -40,40 +40,12 @@ bool DeviceLogits::reserve(kernels::Device& device, int rows, int columns) {
     return logits_.reserve(device, cells(rows, columns) * sizeof(float));
 }
 
-bool DeviceLogits::upload_question(const RowQuestion& question) {
-    asked_.assign(question.rows.begin(), question.rows.end());
-    asked_.insert(asked_.end(), question.tokens.begin(), question.tokens.end());
-    mass_rows_.clear();
-    std::vector<std::int32_t> ids, first, size;
-    const std::vector<TokenId>* latest = nullptr;
-    for (std::size_t r = 0; r < question.sets.size(); ++r) {
-        const std::vector<TokenId>* set = question.sets[r];
-        if (set == nullptr) continue;
-        // Siblings share a set, and usually follow each other.
-        const bool again = set == latest;
-        first.push_back(again ? first.back() : static_cast<std::int32_t>(ids.size()));
-        size.push_back(static_cast<std::int32_t>(set->size()));
-        mass_rows_.push_back(static_cast<int>(r));
-        if (!again) ids.insert(ids.end(), set->begin(), set->end());
-        latest = set;
-    }
-    asked_.insert(asked_.end(), mass_rows_.begin(), mass_rows_.end());
-    asked_.insert(asked_.end(), first.begin(), first.end());
-    asked_.insert(asked_.end(), size.begin(), size.end());
-    // A head without state has the same sets in every round. Nothing lies there where memory was out.
-    if (ids != ids_ || ids_there_.empty()) {
-        ids_ = std::move(ids);
-        if (!ids_there_.upload(*device_, ids_)) return false;
-    }
-    return asked_there_.upload(*device_, asked_) && uniforms_there_.upload(*device_, question.uniforms);
-}
-
-/// Places of the answers, and memory for them.
-bool DeviceLogits::lay_out(const RowQuestion& question, std::size_t tokens) {
+/// Computes the positions of the results and reserves memory for them.
+bool DeviceLogits::lay_out(const RowQuestion& question) {
     assert(can_answer(question));
     best_ = std::clamp(question.best, 1, question.vocab);
-    tokens_ = static_cast<int>(tokens);
-    const std::size_t rows = rows_;
+    tokens_ = question.drafts ? rows_ : 0;
+    const std::size_t rows = rows_, tokens = tokens_;
     at_.best_ids = 0;
     at_.best_logits = cells(rows_, best_);
     at_.choices = 2 * at_.best_logits;
@@ -86,15 +58,13 @@ bool DeviceLogits::lay_out(const RowQuestion& question, std::size_t tokens) {
     at_.ranks = at_.logits + tokens;
     at_.masses = at_.ranks + tokens;
     at_.accepted = at_.masses + rows;
-    residual_nodes_ = question.residuals             ? rows_
-                      : question.residual == nullptr ? 0
-                                                     : static_cast<int>(question.residual->nodes.size());
+    residual_nodes_ = question.residuals ? rows_ : 0;
     at_.end = at_.accepted + cells(3, residual_nodes_);
     const std::size_t scratch = kernels::topk_scratch_bytes(rows_, question.vocab, best_);
     return answers_there_.resize_at_least(*device_, at_.end) && scratch_.resize_at_least(*device_, scratch);
 }
 
-/// Best tokens and choices; `uniforms` null = the best tokens are the choices.
+/// Enqueues best tokens and choices; `uniforms` null = the best tokens are the choices.
 void DeviceLogits::ask_choices(const RowQuestion& question, const double* uniforms) {
     auto* ints = answers_there_.as<std::int32_t>();
     auto* floats = answers_there_.as<float>();
@@ -109,7 +79,7 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
     select.k = best_;
     select.ids = ints + at_.best_ids;
     select.values = floats + at_.best_logits;
-    // The sum at temperature 1 is the norm of greedy rows; drawn ones have their own.
+    // The norm of greedy rows is at temperature 1. For sampled rows, sampling overwrites this result.
     select.logsumexp = floats + (drawn_ ? at_.choice_logits : at_.log_norm);
     select.scratch = scratch_.as<void>();
     device_->topk(select);
@@ -148,41 +118,11 @@ void DeviceLogits::ask_draws(const RowQuestion& question, const double* uniforms
     device_->sample(draw);
 }
 
-/// After the draws, whose norms it needs. Uploads the drafts and what they were drawn from.
-bool DeviceLogits::ask_residual(const RowQuestion& question) {
-    const ResidualQuestion& asked = *question.residual;
-    const std::size_t drafts = asked.drafts.size();
-    // Nodes, the drafts' numbers, the drafts: each begins where values of its size may.
-    const std::size_t uniforms_at = asked.nodes.size() * sizeof(kernels::RejectionNode);
-    const std::size_t drafts_at = uniforms_at + drafts * sizeof(double);
-    if (!residual_there_.resize_at_least(*device_, drafts_at + drafts * sizeof(std::int32_t)) ||
-        !ids_of_q_.upload(*device_, asked.ids) ||
-        !probs_of_q_.resize_at_least(*device_, 2 * asked.probs.size()))
-        return false;
-    auto* there = residual_there_.as<std::byte>();
-    device_->upload(there, asked.nodes.data(), uniforms_at);
-    device_->upload(there + uniforms_at, asked.uniforms.data(), drafts * sizeof(double));
-    device_->upload(there + drafts_at, asked.drafts.data(), drafts * sizeof(std::int32_t));
-    device_->upload(probs_of_q_.data(), asked.probs.data(), asked.probs.size() * sizeof(float));
-    kernels::RejectionSampleOp op;
-    op.nodes = reinterpret_cast<const kernels::RejectionNode*>(there);
-    op.uniforms = reinterpret_cast<const double*>(there + uniforms_at);
-    op.drafts = reinterpret_cast<const std::int32_t*>(there + drafts_at);
-    op.ids = ids_of_q_.as<std::int32_t>();
-    op.probs = probs_of_q_.as<float>();
-    op.saved = op.probs + asked.probs.size();
-    return ask_in_pieces(question, op);
-}
-
-bool DeviceLogits::ask_residual_of(const RowQuestion& question, TreeStep& step) {
+/// Enqueued after sampling, whose norms it reads. The memory for weights limits the nodes of one op; nodes
+/// are independent.
+bool DeviceLogits::ask_residuals(const RowQuestion& question, TreeStep& step) {
     kernels::RejectionSampleOp op;
     step.ask_drafts(op);
-    return ask_in_pieces(question, op);
-}
-
-/// `op` says which nodes there are and what their drafts were drawn from. As many nodes at a time as there is
-/// room for the weights of; they do not look at each other.
-bool DeviceLogits::ask_in_pieces(const RowQuestion& question, kernels::RejectionSampleOp op) {
     const std::size_t node_bytes = cells(1, question.vocab) * sizeof(float);
     const int most = std::clamp(static_cast<int>(most_weight_bytes / node_bytes), 1, residual_nodes_);
     if (!weights_.resize_at_least(*device_, cells(most, question.vocab))) return false;
@@ -212,32 +152,14 @@ void DeviceLogits::ask_download() {
     answers_there_.download(*device_, answers_);
 }
 
-bool DeviceLogits::ask(const RowQuestion& question) {
-    assert(question.rows.size() == question.tokens.size());
-    assert(question.residual == nullptr || !question.uniforms.empty());
-    assert(question.uniforms.empty() || static_cast<int>(question.uniforms.size()) == rows_);
-    if (!lay_out(question, question.tokens.size()) || !upload_question(question)) return false;
-    ask_choices(question, question.uniforms.empty() ? nullptr : uniforms_there_.as<double>());
-    const auto* asked = asked_there_.as<std::int32_t>();
-    if (tokens_ > 0) ask_tokens(question, asked, asked + tokens_);
-    if (!mass_rows_.empty()) {
-        const auto* rows = asked + 2 * tokens_;
-        const std::size_t count = mass_rows_.size();
-        ask_masses(question, rows, rows + count, rows + 2 * count, ids_there_.as<std::int32_t>());
-    }
-    if (residual_nodes_ > 0 && !ask_residual(question)) return false;
-    ask_download();
-    return true;
-}
-
 bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool accept) {
     assert(step.rows() == rows_);
-    if (!lay_out(question, question.drafts ? static_cast<std::size_t>(rows_) : 0)) return false;
+    if (!lay_out(question)) return false;
     const auto* ints = answers_there_.as<std::int32_t>();
     const kernels::TreeRows& there = step.there();
     ask_choices(question, there.uniforms);
-    if (question.drafts) ask_tokens(question, there.parents, there.tokens);
-    if (question.residuals && !ask_residual_of(question, step)) return false;
+    if (question.drafts) ask_drafts(question, there);
+    if (question.residuals && !ask_residuals(question, step)) return false;
     if (accept && question.residuals) {
         step.ask_kept(ints + at_.accepted);
     } else if (accept && question.entropies) {
@@ -255,38 +177,32 @@ bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool a
     } else if (accept) {
         step.ask_acceptance(ints + (drawn_ ? at_.choices : at_.best_ids), drawn_ ? 1 : best_);
     }
-    mass_rows_.clear();
-    if (step.has_sets()) {
-        for (int r = 0; r < rows_; ++r) mass_rows_.push_back(r);
-        ask_masses(question, nullptr, there.set_first, there.set_size, step.set_ids());
-    }
+    masses_ = step.has_sets();
+    if (masses_) ask_masses(question, step);
     ask_download();
     return true;
 }
 
-/// Of tokens_ tokens the logits in their rows, and where they stand there.
-void DeviceLogits::ask_tokens(const RowQuestion& question, const std::int32_t* rows,
-                              const std::int32_t* tokens) {
+/// Enqueues the logit and the rank of each row's token in its parent's row.
+void DeviceLogits::ask_drafts(const RowQuestion& question, const kernels::TreeRows& trees) {
     ranks_ = question.ranks;
-    device_->rank({data(), columns_, question.vocab, tokens_, rows, tokens,
+    device_->rank({data(), columns_, question.vocab, tokens_, trees.parents, trees.tokens,
                    answers_there_.as<float>() + at_.logits,
                    ranks_ ? answers_there_.as<std::int32_t>() + at_.ranks : nullptr});
 }
 
-/// Of mass_rows_, which `rows` has there (null: all rows). Row i's set is size[i] of `ids` from first[i] on.
-void DeviceLogits::ask_masses(const RowQuestion& question, const std::int32_t* rows,
-                              const std::int32_t* first, const std::int32_t* size, const TokenId* ids) {
+/// Enqueues the probability of each row's token set.
+void DeviceLogits::ask_masses(const RowQuestion& question, const TreeStep& step) {
     auto* floats = answers_there_.as<float>();
     kernels::SetProbabilityOp mass;
     mass.logits = data();
     mass.stride = columns_;
-    mass.count = static_cast<int>(mass_rows_.size());
+    mass.count = rows_;
     mass.inv_temperature = drawn_ ? question.scale : 1.0f;
     mass.log_norm = floats + at_.log_norm;
-    mass.rows = rows;
-    mass.first = first;
-    mass.size = size;
-    mass.ids = ids;
+    mass.first = step.there().set_first;
+    mass.size = step.there().set_size;
+    mass.ids = step.set_ids();
     mass.out = floats + at_.masses;
     mass.min_logit = cut_ ? floats + at_.lowest : nullptr;
     device_->sum_set_probability(mass);
@@ -322,8 +238,7 @@ void DeviceLogits::collect(RowAnswers& out) {
         }
     }
     out.masses.assign(rows, 0.0f);
-    for (std::size_t i = 0; i < mass_rows_.size(); ++i)
-        std::memcpy(&out.masses[mass_rows_[i]], &answers_[at_.masses + i], sizeof(float));
+    if (masses_) take(out.masses, answers_, at_.masses, rows);
 }
 
 Rows<const float> DeviceLogits::rows(int first, int count) {
@@ -337,7 +252,7 @@ Rows<const float> DeviceLogits::rows(int first, int count) {
         here_[r] = 1;
         waiting = true;
     }
-    if (waiting) (void)device_->synchronize();  // an error stays, and fails the next forward
+    if (waiting) (void)device_->synchronize();  // the error persists and fails the next forward pass
     return {host_.data() + cells(first, columns_), count, columns_};
 }
 

@@ -6,8 +6,7 @@
 namespace draftscope {
 
 bool HostAnswers::can_answer(const kernels::Exec& exec, const RowQuestion& question) {
-    return question.uniforms.empty() && question.scale == 1.0f && question.tokens.empty() &&
-           question.sets.empty() && !question.drafts && !question.entropies && question.residual == nullptr &&
+    return question.scale == 1.0f && !question.drafts && !question.entropies && !question.residuals &&
            kernels::matmul_topk_pays_off(exec, question.vocab, std::min(question.best, question.vocab));
 }
 

@@ -5,13 +5,14 @@
 
 namespace draftscope {
 
-/// Answers about rows of logits from one pass over the LM head, which never writes them: each row's best
-/// tokens and the log of its sum of exponentials are taken from a stretch of logits while it is in a cache.
+/// Answers a query on the CPU in one pass over the LM head that does not store the logits. Each row's best
+/// tokens and logsumexp are computed from chunks of logits while these are in cache.
 class HostAnswers {
   public:
-    /// Greedy choices and best tokens; draws, ranks and masses need whole rows.
+    /// Returns whether the query only requests greedy choices and best tokens, and this pass is faster.
+    /// Sampling, ranks and set probabilities need complete rows.
     static bool can_answer(const kernels::Exec& exec, const RowQuestion& question);
-    /// The bits of logsumexp() and topk() over the logits of `hidden` [rows, d].
+    /// Writes the results for `hidden` [rows, d], bit-identical to logsumexp() and topk() over its logits.
     void answer(kernels::Exec& exec, const kernels::Matrix& lm_head, Rows<const float> hidden,
                 const RowQuestion& question, RowAnswers& out);
 

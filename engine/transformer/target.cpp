@@ -143,10 +143,9 @@ struct Target::Impl {
     Status check_sequence(const SequenceTokens& sequence) const;
     void add_rows(const SequenceTokens& sequence);
     /// Runs the rows of `sequences` through all layers and the final norm. `aux` may be null. Only a device
-    /// fills `logits` [rows, V] and `answers`.
+    /// fills `logits` [rows, V].
     Status run(kernels::Exec& exec, std::span<const SequenceTokens> sequences,
-               std::span<const int> aux_layers, float* hidden, float* aux, float* logits = nullptr,
-               const RowQuestion* question = nullptr, RowAnswers* answers = nullptr);
+               std::span<const int> aux_layers, float* hidden, float* aux, float* logits = nullptr);
     void compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
@@ -269,8 +268,7 @@ void Target::Impl::add_rows(const SequenceTokens& sequence) {
 }
 
 Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> sequences,
-                         std::span<const int> aux_layers, float* hidden, float* aux, float* logits,
-                         const RowQuestion* question, RowAnswers* answers) {
+                         std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
     batch.clear();
     for (const SequenceTokens& sequence : sequences) add_rows(sequence);
     const int rows = batch.rows();
@@ -284,7 +282,7 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> se
         embed(sequence.tokens, x.slice(first, n));
         first += n;
     }
-    if (on_device.ready()) return on_device.run(batch, x, aux_layers, hidden, aux, logits, question, answers);
+    if (on_device.ready()) return on_device.run(batch, x, aux_layers, hidden, aux, logits);
     LayerPass pass(exec, shape, rope, batch);
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     for (int i = 0; i < file.config.layers; ++i) {
@@ -408,7 +406,7 @@ KvCache Target::make_cache(int slots) const {
 }
 const float* Target::embeddings_there() const {
     Impl& impl = *impl_;
-    if (!impl.on_device.ready()) return nullptr;
+    if (impl.device() == nullptr) return nullptr;
     return impl.embeddings_there.get(
         *impl.device(), config().vocab, impl.shape.hidden,
         [&](std::span<const TokenId> tokens, Rows<float> out) { impl.embed(tokens, out); });
@@ -427,13 +425,11 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     out.hidden.resize(numel(rows, d));
     out.aux.resize(numel(rows, aux_width));
     const bool with_logits = impl_->on_device.ready() && request.all_logits;
-    const bool answered = with_logits && request.question != nullptr && can_answer(*request.question);
-    out.there = answered ? &impl_->on_device.logits() : nullptr;
-    out.answered = answered;
-    if (with_logits && !answered) out.logits.resize(numel(rows, impl_->lm_head.n()));
+    out.there = nullptr;
+    out.answered = false;
+    if (with_logits) out.logits.resize(numel(rows, impl_->lm_head.n()));
     DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
-                      with_logits && !answered ? out.logits.data() : nullptr,
-                      answered ? request.question : nullptr, &out.answers));
+                      with_logits ? out.logits.data() : nullptr));
     out.bytes = impl_->layer_bytes + impl_->kv_bytes();
     if (with_logits) {
         out.bytes += impl_->lm_head.bytes();

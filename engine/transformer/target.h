@@ -12,7 +12,7 @@
 #include "base/spans.h"
 #include "engine/formats/model_config.h"
 #include "engine/formats/model_file.h"
-#include "engine/transformer/ancestor_mask.h"
+#include "engine/tree/ancestor_mask.h"
 #include "engine/transformer/device_logits.h"
 #include "engine/transformer/kv_cache.h"
 #include "engine/weights/weight_loader.h"
@@ -45,7 +45,7 @@ struct ForwardOutput {
     std::uint64_t bytes = 0;        ///< weights, keys and values read by this call
 };
 
-/// A forward pass over trees that a device expands, rows in the order of the step's trees.
+/// A forward pass over trees in device memory, rows in the order of the step's trees.
 struct TreesRequest {
     std::span<KvCache* const> caches;  ///< each tree's sequence
     std::span<const int> aux_layers;
@@ -59,8 +59,8 @@ struct ForwardRequest {
     /// Rows (over all sequences) that need logits; ignored if `all_logits` is set.
     std::span<const int> logit_rows;
     bool all_logits = false;
-    /// Queries about all rows; requires all_logits. A device that can answer keeps the logits. If a single
-    /// pass over the LM head answers (HostAnswers), no logits are stored. Otherwise the logits are returned.
+    /// Queries about all rows; requires all_logits. If a single pass over the LM head answers (HostAnswers), no
+    /// logits are stored. Otherwise, and on a device, the logits are returned.
     const RowQuestion* question = nullptr;
 };
 

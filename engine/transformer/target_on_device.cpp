@@ -36,29 +36,23 @@ bool TargetOnDevice::reserve(int rows, int aux_width, bool logits) {
 }
 
 Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddings,
-                           std::span<const int> aux_layers, float* hidden, float* aux, float* logits,
-                           const RowQuestion* question, RowAnswers* answers) {
+                           std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
     kernels::Device& device = decoder_.device();
     const std::lock_guard lock(device.submit_mutex());
     const int rows = batch.rows(), d = shape_.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     if (rows == 0) return {};
-    const bool with_logits = logits != nullptr || question != nullptr;
+    const bool with_logits = logits != nullptr;
     if (!reserve(rows, aux_width, with_logits))
         return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
     DS_TRY(decoder_.begin(batch));
     device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
     ask_layers(rows, aux_layers, with_logits, with_logits ? 1 : 0);
-    // First what may fail: a download that nobody waits for arrives when its memory may be gone.
-    if (question != nullptr && !logits_.ask(*question))
-        return failed("out of device memory for choices of {} rows", rows);
     device.download(hidden, hidden_.as<float>(), floats(rows, d));
     if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
-    if (question == nullptr && logits != nullptr)
+    if (with_logits)
         device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
-    DS_TRY(device.synchronize());
-    if (question != nullptr) logits_.collect(*answers);
-    return {};
+    return device.synchronize();
 }
 
 Status TargetOnDevice::ask_trees(const DecoderBatch& batch, const float* embeddings,
@@ -83,8 +77,8 @@ Status TargetOnDevice::ask_trees(const DecoderBatch& batch, const float* embeddi
     return {};
 }
 
-/// All layers, the final norm and, if wanted, the LM head. `tag` tells passes apart that find their rows'
-/// places elsewhere.
+/// Enqueues all layers, the final norm and, with `with_logits`, the LM head. `tag` distinguishes passes whose
+/// row positions are in different memory.
 void TargetOnDevice::ask_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag) {
     kernels::Device& device = decoder_.device();
     const int d = shape_.hidden, aux_width = static_cast<int>(aux_layers.size()) * d;

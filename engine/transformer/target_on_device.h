@@ -7,26 +7,25 @@
 
 namespace draftscope {
 
-/// A target's layers, final norm and LM head on a device: host rows in, host rows out, everything between
-/// stays there.
+/// A target's layers, final norm and LM head on a device, with all activations in device memory.
 class TargetOnDevice {
   public:
-    /// `lm_head` and what DeviceDecoder::prepare() takes stay alive as long as this.
+    /// Uploads the vectors; locks Device::submit_mutex() itself. `layers` and `lm_head` must outlive this
+    /// object.
     Status prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, std::span<const float> output_norm,
                    const kernels::Matrix& lm_head);
     bool ready() const { return decoder_.ready(); }
-    /// Rows of `batch` from their embeddings [rows, d] to `hidden` [rows, d] and, where they are not null,
-    /// `aux` [rows, aux_layers * d] and `logits` [rows, V]. With a question, the logits stay there, in
-    /// logits(), and `answers` are what leaves.
+    /// Runs the rows of `batch` from their `embeddings` [rows, d], in host memory. Writes `hidden` [rows, d],
+    /// `aux` [rows, aux_layers * d] and `logits` [rows, V] to host memory. `logits` may be null, and so may
+    /// `aux` without aux layers. Locks Device::submit_mutex() and synchronizes.
     Status run(const DecoderBatch& batch, Rows<const float> embeddings, std::span<const int> aux_layers,
-               float* hidden, float* aux, float* logits, const RowQuestion* question = nullptr,
-               RowAnswers* answers = nullptr);
+               float* hidden, float* aux, float* logits);
     DeviceLogits& logits() { return logits_; }
 
-    /// The same for trees that are grown there: rows of `batch` are placed with `step.there().width`
-    /// ancestors each, `embeddings` [V, d] lies there. hidden_there() and aux_there() stay there. Asks and
-    /// does not wait; the caller holds Device::busy().
+    /// Enqueues the same pass for the trees of `step`, then the ops for `question` and, if `accept`, the
+    /// acceptance. Rows of `batch` have `step.rows_on_device().width` ancestors each. `embeddings` [V, d] is
+    /// in device memory, and so are the features below. The caller holds Device::submit_mutex().
     Status ask_trees(const DecoderBatch& batch, const float* embeddings, std::span<const int> aux_layers,
                      TreeStep& step, const RowQuestion& question, bool accept);
     const float* hidden_there() const { return hidden_.as<float>(); }  ///< [rows, d]
@@ -43,7 +42,7 @@ class TargetOnDevice {
     const kernels::Matrix* lm_head_ = nullptr;
     kernels::DeviceBuffer hidden_, aux_;
     DeviceLogits logits_;
-    kernels::TreeRows latest_;  ///< whose addresses graphs may name
+    kernels::TreeRows latest_;  ///< graphs may contain its addresses
 };
 
 }  // namespace draftscope

@@ -1,8 +1,8 @@
 #include "engine/transformer/tree_step.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
-#include <cstring>
 #include <utility>
 
 #include "base/numel.h"
@@ -44,7 +44,8 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
 bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
     drawn_ = !plans.front().uniforms.empty();
     if (!drawn_) return true;
-    std::vector<double> table(cells(static_cast<int>(plans.size()), there_.width), 0.0);
+    std::vector<double>& table = uniform_table_;
+    table.assign(cells(static_cast<int>(plans.size()), there_.width), 0.0);
     for (std::size_t i = 0; i < plans.size(); ++i) {
         assert(static_cast<int>(plans[i].uniforms.size()) == plans[i].levels + 1);
         std::copy(plans[i].uniforms.begin(), plans[i].uniforms.end(),
@@ -103,7 +104,7 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
     there_.set_first = row_sets_.as<std::int32_t>();
     there_.set_size = there_.set_first + rows_;
     if (sets_come_) return true;
-    if (ids != ids_ || set_ids_.empty()) {  // a head without state has the same in every round
+    if (ids != ids_ || set_ids_.empty()) {  // the sets of a stateless head are equal in every round
         if (!set_ids_.upload(*device_, ids)) return false;
         ids_ = std::move(ids);
     }
@@ -111,13 +112,13 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
 }
 
 void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes) {
-    assert(sets_come_ && first.size() == cells(static_cast<int>(trees_.size()), there_.width));
+    assert(sets_come_ && first.size() <= cells(static_cast<int>(trees_.size()), there_.width));
     come_ids_ = ids;
     come_sizes_ = sizes;
     device_->upload(sets_by_depth_.as<void>(), first.data(), first.size_bytes());
 }
 
-void TreeStep::aim(kernels::RerankOp& op, int index) const {
+void TreeStep::aim(kernels::RerankOp& op, int index, int grown) const {
     const Tree& tree = trees_[index];
     const std::size_t by_depth = cells(index, there_.width);
     op.nodes = tree.nodes;
@@ -125,13 +126,59 @@ void TreeStep::aim(kernels::RerankOp& op, int index) const {
     op.rows = there_;
     if (drawn_) op.uniforms = uniforms_by_depth_.as<double>() + by_depth;
     if (!has_sets_) return;
-    op.set_first = sets_by_depth_.as<std::int32_t>() + by_depth;
-    op.set_size = sets_come_ ? come_sizes_ + by_depth
+    const std::size_t sets = sets_come_ ? cells(grown, there_.width) : by_depth;
+    op.set_first = sets_by_depth_.as<std::int32_t>() + sets;
+    op.set_size = sets_come_ ? come_sizes_ + sets
                              : op.set_first + cells(static_cast<int>(trees_.size()), there_.width);
 }
 
-const std::int32_t* TreeStep::path_there(int index) const {
+void TreeStep::upload_tree(int index, const DraftTree& tree, int position) {
+    const int first = trees_[index].first_row, nodes = trees_[index].nodes, width = there_.width;
+    assert(tree.size() == nodes && tree.max_depth() < width);
+    std::vector<std::int32_t> parents, positions, counts, slots(cells(nodes, width), 0), rows;
+    std::vector<double> uniforms;
+    std::vector<std::int32_t> set_first, set_size;
+    const std::size_t by_depth = cells(index, width), table = cells(static_cast<int>(trees_.size()), width);
+    std::vector<int> path;
+    for (int n = 0; n < nodes; ++n) {
+        const int depth = tree.depths[n];
+        parents.push_back(first + std::max(tree.parents[n], 0));
+        positions.push_back(position + depth);
+        counts.push_back(depth + 1);
+        rows.push_back(first + n);
+        tree.mask.path(n, path);
+        for (std::size_t i = 0; i < path.size(); ++i) slots[cells(n, width) + i] = position + path[i];
+        if (drawn_) uniforms.push_back(uniform_table_[by_depth + depth]);
+        if (!has_sets_) continue;
+        set_first.push_back(sets_come_ ? 0 : set_table_[by_depth + depth]);
+        set_size.push_back(sets_come_ ? 0 : set_table_[table + by_depth + depth]);
+    }
+    const auto upload = [&](auto* to, const auto& values, std::size_t at) {
+        if (to != nullptr) device_->upload(to + at, values.data(), values.size() * sizeof(values[0]));
+    };
+    upload(there_.tokens, tree.tokens, first);
+    upload(there_.parents, parents, first);
+    upload(there_.logprobs, tree.logprobs, first);
+    upload(there_.positions, positions, first);
+    upload(there_.ancestor_counts, counts, first);
+    upload(there_.ancestor_slots, slots, cells(first, width));
+    upload(there_.uniforms, uniforms, first);
+    upload(there_.set_first, set_first, first);
+    upload(there_.set_size, set_size, first);
+    upload(there_.sampled_rows, rows, first);
+}
+
+bool TreeStep::use_certain_drafts() {
+    if (!certain_.resize_at_least(*device_, cells(2, rows_))) return false;
+    use_drafts({certain_.data(), certain_.data() + rows_, 1, 0, nullptr, nullptr});
+    return true;
+}
+
+std::int32_t* TreeStep::path_of(int index) const {
     return block_.as<std::int32_t>() + paths_at() + row_offset(index, path_cells());
+}
+const std::int32_t* TreeStep::path_there(int index) const {
+    return path_of(index);
 }
 const std::int32_t* TreeStep::path_count_there(int index) const {
     return path_there(index) + there_.width;
@@ -139,13 +186,13 @@ const std::int32_t* TreeStep::path_count_there(int index) const {
 
 void TreeStep::set_path(int index, std::span<const int> path) {
     assert(static_cast<int>(path.size()) <= there_.width);
-    device_->upload(const_cast<std::int32_t*>(path_there(index)), path.data(), path.size_bytes());
+    device_->upload(path_of(index), path.data(), path.size_bytes());
 }
 
 void TreeStep::ask_acceptance(const std::int32_t* choices, std::int64_t stride) {
     std::vector<kernels::FollowArgmaxOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
-        auto* path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
+        std::int32_t* path = path_of(static_cast<int>(i));
         ops.push_back(
             {there_, trees_[i].first_row, trees_[i].nodes, choices, stride, path, path + there_.width});
     }
@@ -184,7 +231,7 @@ void TreeStep::ask_drafts(kernels::RejectionSampleOp& op) {
 void TreeStep::ask_kept(const std::int32_t* accepted) {
     std::vector<kernels::FollowAcceptedOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
-        auto* path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
+        std::int32_t* path = path_of(static_cast<int>(i));
         ops.push_back({trees_[i].first_row, most_drafts_, there_.width, accepted,
                        children_.as<std::int32_t>(), path, path + there_.width});
     }
@@ -197,7 +244,7 @@ void TreeStep::ask_typical(kernels::AcceptTypicalOp op) {
         op.rows = there_;
         op.first_row = trees_[i].first_row;
         op.nodes = trees_[i].nodes;
-        op.path = const_cast<std::int32_t*>(path_there(static_cast<int>(i)));
+        op.path = path_of(static_cast<int>(i));
         op.count = op.path + there_.width;
         ops.push_back(op);
     }
@@ -209,11 +256,19 @@ void TreeStep::ask_download() {
     block_.download(*device_, here_);
 }
 
-std::vector<float> TreeStep::logprobs(int index) const {
-    const std::span<const std::int32_t> bits = part(index, 2);
-    std::vector<float> values(bits.size());
-    std::memcpy(values.data(), bits.data(), bits.size_bytes());
-    return values;
+Status TreeStep::read_tree(int index, DraftTree& out) const {
+    const std::span<const std::int32_t> tokens = part(index, 0), parents = part(index, 1),
+                                        logprobs = part(index, 2);
+    const int first = trees_[index].first_row, nodes = trees_[index].nodes;
+    out.reset(tokens[0], nodes);
+    for (int n = 1; n < nodes; ++n) {
+        // Missing candidates are the last nodes, each its own parent.
+        if (parents[n] == first + n) break;
+        if (parents[n] < first || parents[n] > first + n)
+            return failed("the device's draft tree: node {} has no parent before it", n);
+        out.add(tokens[n], parents[n] - first, std::bit_cast<float>(logprobs[n]));
+    }
+    return out.finish();
 }
 
 std::vector<int> TreeStep::path(int index) const {

@@ -5,88 +5,99 @@
 #include <vector>
 
 #include "base/numel.h"
+#include "base/result.h"
 #include "base/units.h"
+#include "engine/tree/draft_tree.h"
 #include "kernels/device_array.h"
 
 namespace draftscope {
 
-/// What is known of a tree before it is grown on a device, and what its rows will be asked.
+/// The size of a tree before it grows on a device, and the inputs of its rows by depth.
 struct TreePlan {
-    int nodes = 1;                 ///< root included
+    int nodes = 1;                 ///< including the root
     int levels = 0;                ///< below the root
-    std::vector<double> uniforms;  ///< of the choice after a node, by its depth; empty = the best token
-    /// Tokens whose probability after a node is wanted, by its depth; null = not there. May be empty.
-    std::vector<const std::vector<TokenId>*> sets;
-    /// Of drawn drafts, whose growth says what they were drawn from (TreeStep::use_drafts): most children of
-    /// a node, and the uniforms of their acceptance, [levels + 1, most_drafts] by the node's depth. 0 = not
-    /// drawn.
+    std::vector<double> uniforms = {};  ///< [levels + 1] for the choice after a node, by its depth; empty = greedy
+    /// Token sets whose probability after a node is requested, by its depth; null = none. May be empty.
+    std::vector<const std::vector<TokenId>*> sets = {};
+    /// Maximum children of a node for sampled drafts and rejection sampling; 0 = not used. The uniforms of
+    /// their acceptance are [levels + 1, max_drafts], by the node's depth. See TreeStep::use_drafts().
     int most_drafts = 0;
     std::vector<double> draft_uniforms = {};
-    /// In place of them: whoever grows the trees says the sets (TreeStep::use_sets). Of all plans or none.
+    /// The sets are computed on the device and set by TreeStep::use_sets(). Equal in all plans of a step.
     bool sets_come = false;
 };
 
-/// What drawn drafts were drawn from, on a device: q of row r lies from probs + r * stride on, `support`
-/// values, each of the token that `ids` says (null: of its own number).
+/// Distributions of sampled drafts, in device memory. Row r has `support` probabilities from probs + r *
+/// stride on. Value i is the probability of token ids[i], or of token i if `ids` is null.
 struct DrawnFrom {
-    float* probs = nullptr;  ///< [rows, stride], the acceptance's to change
-    float* room = nullptr;   ///< for as many values
+    float* probs = nullptr;  ///< [rows, stride], modified by the acceptance
+    float* room = nullptr;   ///< scratch, as many values
     std::int64_t stride = 0;
     int support = 0;
     const TokenId* ids = nullptr;
-    // Of rows with columns of their own, `stride` ids each: how many; null = all have these.
+    // [rows] number of values of each row, if `ids` is [rows, stride]; null = all rows share `ids`.
     const std::int32_t* sizes = nullptr;
 };
 
-/// Trees of a step as rows on a device, which grows them, runs them through the target and accepts a path of
-/// each before the host sees any of it. The caller holds Device::busy() around what asks for ops.
+/// The trees of a step as rows in device memory. The device grows them, runs them through the target and
+/// accepts a path of each before the host reads them. The caller holds Device::submit_mutex() while it
+/// enqueues ops.
 class TreeStep {
   public:
     struct Tree {
         int first_row = 0, nodes = 0, levels = 0;
     };
 
-    /// Makes room and brings over what the plans say; false when memory is out.
+    /// Reserves memory for the trees and uploads the inputs of `plans`. Returns false if out of memory.
     bool place(kernels::Device& device, std::span<const TreePlan> plans);
     int rows() const { return rows_; }
     std::span<const Tree> trees() const { return trees_; }
     const kernels::TreeRows& there() const { return there_; }
     const TokenId* set_ids() const { return sets_come_ ? come_ids_ : set_ids_.as<TokenId>(); }
     bool sets_come() const { return sets_come_; }
-    /// Before aim(), where the sets come: of tree i at depth t the tokens at ids + first[i * width + t], as
-    /// many as sizes[i * width + t] says there; `width` is that of there().
+    /// Sets the token sets if the device computes them; call it before aim(). Grown tree i has at depth t the
+    /// sizes[i * width + t] tokens at ids + first[i * width + t]; `width` is that of rows_on_device(). `ids`
+    /// and `sizes` are in device memory.
     void use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes);
     bool drawn() const { return drawn_; }
-    /// Before the acceptance, where drafts are drawn: TreeRows::sampled_rows of nodes with children are rows
-    /// of it.
+    /// Sets the distributions of sampled drafts; call it before the acceptance. TreeRows::sampled_rows of
+    /// nodes with children are indices of its rows.
     void use_drafts(const DrawnFrom& from) { drawn_from_ = from; }
     bool drafts_drawn() const { return most_drafts_ > 0; }
     bool has_sets() const { return has_sets_; }
-    /// Where tree `index` goes: the part of `op` that is not of the pool.
-    void aim(kernels::RerankOp& op, int index) const;
-    /// Follows the choices of all rows, of row r at choices[r * stride].
+    /// Sets the fields of `op` that depend on the step's rows, for tree `index`. `grown` is the tree's index
+    /// in use_sets().
+    void aim(kernels::RerankOp& op, int index, int grown) const;
+    /// Uploads a tree from host memory instead of growing it, with the nodes and levels of its plan.
+    /// `position` is that of the root. Its drafts are certain.
+    void upload_tree(int index, const DraftTree& tree, int position);
+    /// Sets certain drafts, for rejection sampling of a step without grown trees; replaces use_drafts().
+    /// Returns false if out of memory.
+    bool use_certain_drafts();
+    /// Enqueues exact-match acceptance of all trees. The choice of row r is choices[r * stride].
     void ask_acceptance(const std::int32_t* choices, std::int64_t stride);
-    /// Typical acceptance of all trees: `op` is what they have in common, its arrays of all rows.
+    /// Enqueues typical acceptance of all trees. `op` has the fields common to them, with arrays of all rows.
     void ask_typical(kernels::AcceptTypicalOp op);
-    /// Lists the drafts of all rows: `op` gets what they are, and what they were drawn from. Node i of it is
-    /// row i.
+    /// Enqueues the listing of all rows' drafts and sets the drafts and distributions of `op`. Node i of `op`
+    /// is row i.
     void ask_drafts(kernels::RejectionSampleOp& op);
-    /// Follows the drafts that were kept, of row r accepted[r].
+    /// Enqueues following the accepted drafts, accepted[r] of row r, after the listing.
     void ask_kept(const std::int32_t* accepted);
-    /// Of a path that was accepted there, or that the host says.
+    /// Device addresses of a tree's path [width] and of its length [1]. Acceptance on the device writes both;
+    /// set_path() uploads only the path.
     const std::int32_t* path_there(int index) const;
     const std::int32_t* path_count_there(int index) const;
     void set_path(int index, std::span<const int> path);
-    /// Asks for the trees and paths; they are here after Device::finish().
+    /// Enqueues the download of the trees and paths; they are valid after Device::synchronize().
     void ask_download();
 
-    // After the wait, of tree `index`: [nodes].
-    std::span<const std::int32_t> tokens(int index) const { return part(index, 0); }
-    std::span<const std::int32_t> parents(int index) const { return part(index, 1); }  ///< rows of the step
-    std::vector<float> logprobs(int index) const;
+    // After Device::synchronize():
+    /// Reads tree `index` without its missing nodes and finishes it. Invalid parents are an error.
+    Status read_tree(int index, DraftTree& out) const;
     std::vector<int> path(int index) const;
 
   private:
+    std::int32_t* path_of(int index) const;
     std::span<const std::int32_t> part(int index, int array) const {
         const Tree& tree = trees_[index];
         const auto from = numel(array, rows_) + tree.first_row;
@@ -104,20 +115,22 @@ class TreeStep {
     int most_drafts_ = 0;
     DrawnFrom drawn_from_;
     kernels::DeviceArray<std::int32_t> drawn_rows_, drafts_, children_;
+    kernels::DeviceArray<float> certain_;  ///< [2, rows] probabilities and scratch of certain drafts
     kernels::DeviceArray<double> draft_uniforms_by_depth_, draft_uniforms_;
     kernels::DeviceArray<kernels::RejectionNode> draft_nodes_;
     const TokenId* come_ids_ = nullptr;
     const std::int32_t* come_sizes_ = nullptr;
     std::vector<Tree> trees_;
     kernels::TreeRows there_;
-    /// Of all rows tokens, parents, log-probabilities; then of all trees the path and its length: what comes
-    /// back.
+    /// The values that are downloaded: tokens, parents and log-probabilities of all rows, then each tree's
+    /// path and its length.
     kernels::DeviceArray<std::int32_t> block_;
     kernels::DeviceArray<std::int32_t> positions_, tail_sizes_, tails_, row_sets_, sets_by_depth_, set_ids_;
     kernels::DeviceArray<double> uniforms_, uniforms_by_depth_;
-    std::vector<TokenId> ids_;             ///< of the sets, one behind the other; as uploaded
-    std::vector<std::int32_t> set_table_;  ///< [trees, width] first, then sizes
-    std::vector<std::int32_t> here_;       ///< the block, as downloaded
+    std::vector<TokenId> ids_;             ///< uploaded tokens of the sets, one after another
+    std::vector<std::int32_t> set_table_;  ///< [2, trees, width] first indices, then sizes
+    std::vector<double> uniform_table_;    ///< [trees, width]
+    std::vector<std::int32_t> here_;       ///< downloaded copy of block_
 };
 
 }  // namespace draftscope

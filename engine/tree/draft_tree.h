@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
-#include "engine/transformer/ancestor_mask.h"
+#include "engine/tree/ancestor_mask.h"
 #include "engine/tree/sampled_drafts.h"
 #include "engine/tree/tree_choices.h"
 

@@ -39,12 +39,10 @@ struct RuleInfo {
     bool is_simulated() const { return make == nullptr; }
 };
 
-/// What a rule needs of the drafts and of the target's logits. Without `complete_rows`, a device that can
-/// compute the rest keeps the logits.
+/// What a rule needs of the drafts and of the target's logits. A device computes it and keeps the logits.
 struct RuleNeeds {
     bool sampled_drafts = false;    ///< drafts sampled from the head's distribution, not its best tokens
     bool one_thread = false;        ///< accept() uses one thread, so trees are verified in parallel
-    bool complete_rows = false;     ///< every logit, also if a device computed them
     bool draft_logits = false;      ///< logit of each draft in its parent's row
     bool entropies = false;         ///< entropy of each row, and its best token
     bool rejections = false;        ///< rejection sampling of each node's children

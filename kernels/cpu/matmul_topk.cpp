@@ -12,7 +12,6 @@
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/vector/selection.h"
 #include "kernels/cpu/work_stealing.h"
-#include "kernels/head_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -384,8 +383,7 @@ void matmul_topk_set(Exec& exec, const Matrix& weights, Rows<const float> x, int
     const int rows = x.rows, n = weights.n();
     assert(x.cols == weights.k() && k > 0 && k <= n && ids.rows == rows && ids.cols == k);
     if (rows == 0) return;
-    if (weights.on_device()) return device_top_set(weights, x, k, ids);
-    const int place = bound_place(n, k);
+    const int place = weights.on_device() ? 0 : bound_place(n, k);
     if (place > 0) keep_best(exec, weights, x, k, place, ids);
     // Rows whose sample was wrong, and all rows of a small matrix, use all their logits.
     for (int r = 0; r < rows; ++r) {

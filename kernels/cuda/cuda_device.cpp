@@ -277,18 +277,6 @@ class CudaDeviceImpl final : public CudaDevice {
     DeviceTimer* timer() override { return &timer_; }
     DeviceStats stats() const override { return use_; }
 
-    std::unique_ptr<Device> create_stream() override {
-        enter();
-        cudaStream_t stream = nullptr;
-        if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) {
-            (void)cudaGetLastError();
-            return nullptr;
-        }
-        auto made = std::make_unique<CudaDeviceImpl>(stream, info_, options_);
-        made->set_dtype(dtype());
-        return made;
-    }
-
     void set_dtype(Float16Kind dtype) override {
         enter();
         if (dtype != this->dtype()) drop_graphs();

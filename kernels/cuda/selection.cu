@@ -187,7 +187,7 @@ __global__ void toggle_kernel(const UpdateIndexSetOp op) {
 __global__ void remap_ids_kernel(const RemapIdsOp op) {
     const int i = static_cast<int>(blockIdx.x) * mark_threads + static_cast<int>(threadIdx.x);
     const int count = op.d_count == nullptr ? op.count : min(*op.d_count, op.count);
-    if (i < count) op.out[i] = op.table[op.ids[i]];
+    if (i < count) op.out[i] = op.ids[i] < 0 ? op.ids[i] : op.table[op.ids[i]];
 }
 
 constexpr int list_threads = 1024;

@@ -1,3 +1,4 @@
+#include <cfloat>
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
@@ -10,11 +11,13 @@ constexpr int beam_warps = 8;
 constexpr int beam_threads = beam_warps * warp_size;
 static_assert(beam_threads * held == max_beam);
 
-/// What candidate `at` of a level adds to its row's score.
-__device__ __forceinline__ float candidate_score(const BeamOp& op, int at, bool none, float logprob) {
+/// Score of candidate `at` of a level. Only missing candidates have -inf.
+__device__ __forceinline__ float candidate_score(const BeamOp& op, int at, bool none, float logprob,
+                                                 float above) {
     if (none) return -INFINITY;
-    if (op.static_mask != nullptr) return op.static_mask[at] != 0 ? 0.0f : -INFINITY;
-    return op.sampled ? -1.0f - static_cast<float>(at % op.k) : logprob;
+    if (op.static_mask != nullptr) return above;
+    const float own = op.sampled ? -1.0f - static_cast<float>(at % op.k) : logprob;
+    return fmaxf(above + own, -FLT_MAX);
 }
 
 /// One block per sequence: one level of BeamExpansion, in the same arithmetic.
@@ -44,15 +47,16 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
             op.sampled ? op.logits[from] : op.logits[from] - op.logsumexp[op.shared_logits ? 0 : row];
         logprob = logprob == logprob ? fminf(logprob, 0.0f) : -INFINITY;
         const int id = op.ids[from];
-        const bool none = op.sampled && (id < 0 || above[row] == -INFINITY);
-        op.pool_tokens[at] = none ? 0 : op.tokens == nullptr ? id : op.tokens[id];
+        const bool none = id < 0 || above[row] == -INFINITY ||
+                          (op.static_mask != nullptr && op.static_mask[at] == 0);
+        op.pool_tokens[at] = none ? -1 : op.tokens == nullptr ? id : op.tokens[id];
         op.pool_logprobs[at] = logprob;
-        const float total = above[row] + candidate_score(op, at, none, logprob);
+        const float total = candidate_score(op, at, none, logprob, above[row]);
         if (op.pool_scores != nullptr) op.pool_scores[at] = total;
         if (op.pool_parents != nullptr) op.pool_parents[at] = places[row];
         if (op.pool_rows != nullptr) op.pool_rows[at] = -1;
         // At the first level, candidates keep their order, whatever their values.
-        const float score = op.level == 0 && !op.sampled ? -static_cast<float>(at) : total;
+        const float score = op.level == 0 && !op.sampled && !none ? -static_cast<float>(at) : total;
         keys[i] = rank_key(score, static_cast<std::uint32_t>(at));
     }
     if (op.keep == 0) return;  // uniform across the block
@@ -61,21 +65,19 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
     const auto place_at = [&](int b) {
         return op.static_next == nullptr ? static_cast<int>(key_index(best[b])) : op.static_next[b];
     };
-    const auto is_none = [&](int at) {
-        return op.sampled && (op.ids[op.shared_logits ? at % op.k : at] < 0 || above[at / op.k] == -INFINITY);
-    };
+    const auto is_none = [&](int at) { return op.pool_tokens[at] < 0; };
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads)
         if (!is_none(place_at(b))) atomicMax(&first_real, op.keep - b);
     __syncthreads();
     for (int b = static_cast<int>(threadIdx.x); b < op.keep; b += beam_threads) {
         const int at = place_at(b);
         const bool none = is_none(at);
-        op.scores[b] = above[at / op.k] + candidate_score(op, at, none, op.pool_logprobs[at]);
+        op.scores[b] = candidate_score(op, at, none, op.pool_logprobs[at], above[at / op.k]);
         if (op.pool_rows != nullptr) op.pool_rows[at] = op.next_first_row + b;
         if (op.row_indices != nullptr) op.row_indices[b] = op.first_index + at;
         const int like = none && first_real > 0 ? place_at(op.keep - first_real) : at;
         const int row = like / op.k;
-        op.next_tokens[b] = op.pool_tokens[like];
+        op.next_tokens[b] = max(op.pool_tokens[like], 0);
         op.next_rows[b] = op.first_row + row;
         std::int32_t* tail = op.next_ancestor_slots + static_cast<std::int64_t>(b) * (op.level + 1);
         for (int l = 0; l < op.level; ++l)
@@ -120,10 +122,10 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
     for (int i = thread; i < keep; i += rerank_threads)
         node_of[key_index(keys[i])] = static_cast<std::int16_t>(op.by_score ? i + 1 : 1);
     __syncthreads();
-    const auto is_none = [&](int i) { return op.sampled && op.pool_scores[i] == -INFINITY; };
+    const auto is_none = [&](int i) { return op.pool_tokens[i] < 0; };
     int before = 0;
     // Missing candidates come last.
-    for (int turn = 0; !op.by_score && turn < (op.sampled ? 2 : 1); ++turn) {
+    for (int turn = 0; !op.by_score && turn < 2; ++turn) {
         const int each = (op.candidates + rerank_threads - 1) / rerank_threads;
         const int first = min(thread * each, op.candidates), end = min(first + each, op.candidates);
         const auto counts = [&](int i) { return node_of[i] != 0 && is_none(i) == (turn == 1); };
@@ -145,7 +147,7 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         for (int at = i; at >= 0 && !none; at = op.pool_parents[at]) ++depth;
         const std::int64_t row = op.first_row + node;
         const int parent = none ? node : i < 0 || op.pool_parents[i] < 0 ? 0 : node_of[op.pool_parents[i]];
-        rows.tokens[row] = i < 0 ? op.root : op.pool_tokens[i];
+        rows.tokens[row] = i < 0 ? op.root : max(op.pool_tokens[i], 0);
         rows.parents[row] = op.first_row + parent;
         rows.positions[row] = op.first_position + depth;
         rows.ancestor_counts[row] = depth + 1;
@@ -246,7 +248,8 @@ __global__ void __launch_bounds__(typical_threads)
         const auto p =
             static_cast<double>(kept_probability(logit, op.inv_temperature, op.log_norm[parent], lowest));
         const double threshold = fmin(op.epsilon, op.delta * exp(-static_cast<double>(op.entropies[parent])));
-        likelihood[i] = p > threshold ? log(p) : refused;
+        // A missing candidate is its own parent.
+        likelihood[i] = p > threshold && parent != op.first_row + i ? log(p) : refused;
     }
     __syncthreads();
     if (threadIdx.x != 0) return;

@@ -30,14 +30,14 @@ std::map<std::byte*, Arena::Piece>::iterator Arena::piece_of(std::byte* data) {
 void* Arena::allocate(std::size_t bytes) {
     const std::size_t wanted = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
     const bool own = wanted >= own_piece_bytes;
-    // The smallest gap that is large enough.
+    // Best fit.
     auto best = free_.end();
     if (!own)
         for (auto it = free_.begin(); it != free_.end(); ++it)
             if (it->second >= wanted && (best == free_.end() || it->second < best->second)) best = it;
     if (best == free_.end()) {
         std::byte* piece = own ? nullptr : take_piece(piece_bytes, false);
-        // Where a whole piece is not left, what is wanted may be.
+        // The device may lack memory for a whole piece, but have enough for this request.
         if (piece == nullptr) piece = take_piece(wanted, true);
         if (piece == nullptr) return nullptr;
         best = free_.find(piece);
@@ -63,7 +63,7 @@ void Arena::release(void* address) {
     std::byte* const begin = piece->first;
     std::byte* const end = begin + piece->second.bytes;
     piece->second.used -= bytes;
-    // Gaps of one piece that touch become one.
+    // Merges adjacent gaps of the same piece.
     if (const auto after = free_.find(data + bytes); after != free_.end() && after->first < end) {
         bytes += after->second;
         free_.erase(after);

@@ -6,34 +6,34 @@
 
 namespace draftscope::kernels {
 
-/// Memory of a device handed out from large pieces, so that a buffer that grows in the middle of a round asks
-/// neither the driver for memory nor everything under way to end. Knows addresses alone. What is released may
-/// be handed out again at once: its users are ordered by the queue that they run on.
+/// Suballocates device memory from large pieces, so that small buffers grow without a driver call. A driver
+/// call could wait for all pending work. The arena works on addresses only. Released memory
+/// may be allocated again at once, because the queue orders its users.
 class Arena {
   public:
     static constexpr std::size_t alignment = 256;
     static constexpr std::size_t piece_bytes = std::size_t{64} << 20;
-    /// Requests from this size on get a piece of their own, which goes back with them.
+    /// Requests of at least this size get a piece of their own, which is freed with them.
     static constexpr std::size_t own_piece_bytes = std::size_t{16} << 20;
 
-    /// `take` may return null; what it gives is aligned.
+    /// `take` returns aligned memory or null; `give` frees it.
     Arena(std::function<void*(std::size_t)> take, std::function<void(void*)> give);
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
-    /// Null when there is no memory left.
+    /// Returns aligned memory, or null if memory runs out.
     void* allocate(std::size_t bytes);
-    /// Of something that allocate() gave.
+    /// Frees memory from allocate().
     void release(void* data);
-    std::size_t used() const { return used_; }  ///< handed out
-    std::size_t held() const { return held_; }  ///< taken
+    std::size_t used() const { return used_; }  ///< bytes allocated
+    std::size_t held() const { return held_; }  ///< bytes of all pieces
     int pieces() const { return static_cast<int>(pieces_.size()); }
 
   private:
     struct Piece {
         std::size_t bytes = 0;
-        bool own = false;  ///< of one request
+        bool own = false;  ///< holds a single request
         std::size_t used = 0;
     };
     std::byte* take_piece(std::size_t bytes, bool own);

@@ -7,7 +7,7 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Threads for what stays on the host, and the device that they feed.
+/// A CPU thread pool for host work, together with a device.
 class DeviceExec final : public Exec {
   public:
     DeviceExec(int threads, std::unique_ptr<Device> device)

@@ -14,10 +14,10 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Rows packed on the host before they travel together.
+/// Size of an upload of packed rows.
 constexpr std::size_t upload_bytes = std::size_t{32} << 20;
 
-/// Where the values of contiguous rows can be read; strided ones are gathered first.
+/// Returns the values of contiguous rows; strided ones are copied to `scratch` first.
 const float* contiguous(Rows<const float> from, std::vector<float>& scratch) {
     if (from.stride == from.cols) return from.data;
     const auto cols = static_cast<std::size_t>(from.cols);
@@ -100,7 +100,7 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSou
     return matrix;
 }
 
-/// False when there is nothing to fill, or nowhere.
+/// Sets the number of rows of `to`. Returns false if it is 0 or `to` has no data.
 bool DeviceMatrixAccess::set_rows(Matrix& to, const DeviceMatrix& from, std::size_t rows) {
     to.n_ = static_cast<int>(rows);
     to.on_device_.n = to.n_;
@@ -132,7 +132,7 @@ void DeviceMatrixAccess::fill_async(Matrix& to, const DeviceMatrix& from, std::s
     Device& device = *to.device_;
     const std::lock_guard lock(device.submit_mutex());
     if (!set_rows(to, from, ids.size())) return;
-    if (set.range != from.n) set = {};  // fresh memory has no bit set
+    if (set.range != from.n) set = {};  // new memory is zeroed
     set.range = from.n;
     std::vector<std::int32_t> toggled;
     std::set_symmetric_difference(ids.begin(), ids.end(), set.host_list.begin(), set.host_list.end(),
@@ -158,7 +158,7 @@ Matrix DeviceMatrixAccess::gather_rows(const Matrix& from, std::span<const Token
     std::string missing = allocate(device, static_cast<int>(ids.size()), from.k_, matrix);
     if (missing.empty() && !ask_gather(matrix, from.on_device_, ids))
         missing = fmt::format("no memory for the list of {} rows of a matrix", ids.size());
-    // Who has the matrix keeps it longer than a session, whose beginning forgives what was refused.
+    // The matrix may outlive a session, and the start of the next one clears out-of-memory errors.
     if (!missing.empty()) device.set_error(std::move(missing));
     return matrix;
 }
@@ -176,59 +176,35 @@ void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float
 
 void DeviceMatrixAccess::reserve_rows(Matrix& matrix, Device& device, int rows, int k) {
     const std::lock_guard lock(device.submit_mutex());
-    // The memory before goes while the device is ours. What is packed ends with its sequence.
+    // The lock also covers the release of the old memory. Packed rows do not outlive their sequence, so this
+    // is an out-of-memory error only.
     if (std::string missing = allocate(device, rows, k, matrix); !missing.empty())
         return device.set_out_of_memory(std::move(missing));
-    // Rows packed for a head are read again in every call (MicroSpec): the ones that may be worth L2.
+    // Every call of a head reads its packed rows again (MicroSpec), so L2 persistence may pay off.
     (void)device.set_l2_persisting(matrix.on_device_.data, matrix.device_data_.bytes());
 }
 
-void DeviceMatrixAccess::run(Device& device, const DeviceMatrix& weights,
-                             const std::vector<std::int32_t>* chosen, Rows<const float> x, Rows<float> y,
-                             const float* bias) {
+void DeviceMatrixAccess::matmul(const Matrix& weights, Rows<const float> x, Rows<float> y,
+                                const float* bias) {
+    Device& device = *weights.device_;
     const std::lock_guard lock(device.submit_mutex());
     DeviceWorkspace& space = device.workspace();
     MatmulOp op;
-    op.weights = weights;
+    op.weights = weights.on_device_;
     op.rows = x.rows;
-    op.x = space.upload_rounded(device, weights, x);
+    op.x = space.upload_rounded(device, op.weights, x);
     op.y = space.reserve<float>(device, space.y, numel(x.rows, y.cols));
     op.y_stride = y.cols;
-    if (op.x == nullptr || op.y == nullptr || weights.data == nullptr) return;
+    if (op.x == nullptr || op.y == nullptr || op.weights.data == nullptr) return;
     if (bias != nullptr) {
-        const auto count = static_cast<std::size_t>(weights.n);
+        const auto count = static_cast<std::size_t>(op.weights.n);
         auto* copy = space.reserve<float>(device, space.bias, count);
         if (copy == nullptr) return;
         device.upload(copy, bias, count * sizeof(float));
         op.bias = copy;
     }
-    if (chosen != nullptr) {
-        auto* list = space.reserve<std::int32_t>(device, space.list, chosen->size());
-        if (list == nullptr) return;
-        device.upload(list, chosen->data(), chosen->size() * sizeof(std::int32_t));
-        op.chosen_count = list;
-        op.chosen = list + 1;
-        op.max_chosen = y.cols;
-    }
     device.matmul(op);
     download_rows(device, op.y, y, y.cols, space.rows);
-}
-
-void DeviceMatrixAccess::matmul(const Matrix& weights, const std::span<const int>* blocks,
-                                Rows<const float> x, Rows<float> y, const float* bias) {
-    if (blocks == nullptr) return run(*weights.device_, weights.on_device_, nullptr, x, y, bias);
-    // Outputs past the matrix's last are read as its last: nobody looks at them.
-    std::vector<std::int32_t> chosen(1, y.cols);
-    for (const int block : *blocks)
-        for (int i = 0; i < lanes; ++i) chosen.push_back(std::min(block * lanes + i, weights.n_ - 1));
-    run(*weights.device_, weights.on_device_, &chosen, x, y, bias);
-}
-
-void DeviceMatrixAccess::matmul_rows(Device& device, const DeviceMatrix& weights,
-                                     std::span<const TokenId> ids, Rows<const float> x, Rows<float> y) {
-    std::vector<std::int32_t> chosen(1, y.cols);
-    chosen.insert(chosen.end(), ids.begin(), ids.end());
-    run(device, weights, &chosen, x, y, nullptr);
 }
 
 }  // namespace draftscope::kernels

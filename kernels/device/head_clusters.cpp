@@ -1,12 +1,10 @@
 #include "kernels/head_clusters.h"
 
 #include <algorithm>
-#include <mutex>
+#include <functional>
 #include <utility>
 
 #include "base/numel.h"
-#include "kernels/device/ask_rows.h"
-#include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -15,7 +13,7 @@ std::size_t count_of(int rows, int cols) {
     return numel(rows, cols);
 }
 
-/// Sums of the first 0, 1, .. of `sizes`, each with `always`.
+/// Returns the sums of the first 0, 1, .. of `sizes`, each plus `always`.
 std::vector<int> sums_of(const std::vector<int>& sizes, int always) {
     std::vector<int> sums = {always};
     for (const int size : sizes) sums.push_back(sums.back() + size);
@@ -28,18 +26,11 @@ void DeviceClusters::set_parts(Parts parts) {
     parts_ = std::move(parts);
     fresh_ = true;
     std::vector<int> sizes(parts_.sizes.begin(), parts_.sizes.end() - 1);
-    std::sort(sizes.begin(), sizes.end());
+    std::sort(sizes.begin(), sizes.end(), std::greater<>());
     const int always = parts_.sizes.back();
-    least_ = sums_of(sizes, always);
-    std::reverse(sizes.begin(), sizes.end());
     tokens_ = sums_of(sizes, always);
     for (int& size : sizes) size = padded_cluster_rows(size);
     columns_ = sums_of(sizes, padded_cluster_rows(always));
-}
-
-bool DeviceClusters::fits(const Matrix& rows, int count, int k) const {
-    return rows.on_device() && static_cast<int>(parts_.sizes.size()) <= max_clusters &&
-           most_tokens(count) >= 1 && can_topk(most_tokens(count), k);
 }
 
 bool DeviceClusters::bring_parts(Device& device) {
@@ -54,7 +45,7 @@ bool DeviceClusters::bring_parts(Device& device) {
 bool DeviceClusters::reserve(const Matrix& rows, int x_rows, int count, int k) {
     Device& device = rows.device();
     const int columns = most_columns(x_rows, count, false);
-    // Columns and their number, ends, shifts.
+    // The number of columns, the columns, the ends and the shifts of the runs.
     const std::size_t lists = static_cast<std::size_t>(columns) + 1 + 2 * count_of(x_rows, count + 1);
     const std::size_t vocab = parts_.cluster_of.size();
     return bring_parts(device) && lists_.resize_at_least(device, lists) &&
@@ -94,14 +85,16 @@ MatmulOp DeviceClusters::product_of(const Matrix& rows, const half_t* x, const C
     return product;
 }
 
-void DeviceClusters::ask(const Matrix& rows, const half_t* x, int x_rows, const std::int32_t* chosen,
-                         int count, bool per_row, int k, std::int32_t* ids, float* values, float* sums) {
-    Device& device = rows.device();
-    const int columns = most_columns(x_rows, count, per_row), together = per_row ? 1 : x_rows;
-    for (int first = 0; first < x_rows; first += together) {
-        const ClustersOp list = list_of(chosen + count_of(first, count), together, count, columns);
+void DeviceClusters::ask(const Matrix& matrix, const Call& call, int k, std::int32_t* ids, float* values,
+                         float* sums) {
+    Device& device = matrix.device();
+    const int count = call.count, columns = most_columns(call.rows, count, call.per_row);
+    const int together = call.per_row ? 1 : call.rows;
+    for (int first = 0; first < call.rows; first += together) {
+        const ClustersOp list = list_of(call.chosen + count_of(first, count), together, count, columns);
         device.clusters(list);
-        device.matmul(product_of(rows, x + count_of(first, rows.device_matrix().stride), list, columns));
+        device.matmul(
+            product_of(matrix, call.x + count_of(first, matrix.device_matrix().stride), list, columns));
         TopKOp best;
         best.logits = logits_.as<float>();
         best.stride = columns;
@@ -121,17 +114,18 @@ void DeviceClusters::ask(const Matrix& rows, const half_t* x, int x_rows, const 
     }
 }
 
-void DeviceClusters::ask_own(const Matrix& rows, const half_t* x, int x_rows, const std::int32_t* chosen,
-                             int count, bool per_row, float* logits, std::int32_t* tokens,
+void DeviceClusters::ask_own(const Matrix& matrix, const Call& call, float* logits, std::int32_t* tokens,
                              std::int32_t* sizes, int stride) {
-    Device& device = rows.device();
-    ask_tokens(device, chosen, count, tokens, sizes, x_rows, stride);
-    const int columns = most_columns(x_rows, count, per_row), together = per_row ? 1 : x_rows;
-    for (int first = 0; first < x_rows; first += together) {
-        ClustersOp list = list_of(chosen + count_of(first, count), together, count, columns);
+    Device& device = matrix.device();
+    const int count = call.count, columns = most_columns(call.rows, count, call.per_row);
+    const int together = call.per_row ? 1 : call.rows;
+    ask_tokens(device, call.chosen, count, tokens, sizes, call.rows, stride);
+    for (int first = 0; first < call.rows; first += together) {
+        ClustersOp list = list_of(call.chosen + count_of(first, count), together, count, columns);
         list.token_columns = token_columns_.as<std::int32_t>();
         device.clusters(list);
-        device.matmul(product_of(rows, x + count_of(first, rows.device_matrix().stride), list, columns));
+        device.matmul(
+            product_of(matrix, call.x + count_of(first, matrix.device_matrix().stride), list, columns));
         GatherColumnsOp own;
         own.logits = logits_.as<float>();
         own.stride = columns;
@@ -160,25 +154,6 @@ void DeviceClusters::ask_tokens(Device& device, const std::int32_t* chosen, int 
     op.sets = sets;
     op.stride = stride;
     device.cluster_tokens(op);
-}
-
-void DeviceClusters::propose(const Matrix& rows, Rows<const float> x, std::span<const std::int32_t> chosen,
-                             int count, bool per_row, int k, Rows<std::int32_t> ids, Rows<float> values,
-                             std::span<float> sums) {
-    Device& device = rows.device();
-    const std::lock_guard lock(device.submit_mutex());
-    DeviceWorkspace& space = device.workspace();
-    const std::size_t cells = count_of(x.rows, k);
-    const half_t* half = ask_rows(device, nullptr, rows, x);
-    auto* packed =
-        space.reserve<std::int32_t>(device, space.ids, 2 * cells + static_cast<std::size_t>(x.rows));
-    if (half == nullptr || packed == nullptr || !reserve(rows, x.rows, count, k) ||
-        !chosen_there_.upload(device, chosen))
-        return device.set_out_of_memory("out of device memory");
-    auto* logits = reinterpret_cast<float*>(packed + cells);
-    ask(rows, half, x.rows, chosen_there_.as<std::int32_t>(), count, per_row, k, packed, logits,
-        logits + cells);
-    bring_candidates(device, packed, x.rows, k, ids, values, sums);
 }
 
 }  // namespace draftscope::kernels

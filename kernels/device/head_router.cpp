@@ -1,10 +1,8 @@
 #include "kernels/head_router.h"
 
-#include <mutex>
 #include <utility>
 
 #include "base/numel.h"
-#include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -59,17 +57,6 @@ const float* DeviceRouter::ask(const Matrix& in, const Matrix& out, const float*
     const int stride = in.device_matrix().stride;
     in.device().cast({x, in.k(), rows, in.k(), x_.as<half_t>(), stride, stride});
     return ask(in, out, x_.as<half_t>(), rows);
-}
-
-void DeviceRouter::run(const Matrix& in, const Matrix& out, Rows<const float> x, Rows<float> scores) {
-    Device& device = in.device();
-    const std::lock_guard lock(device.submit_mutex());
-    const half_t* half = device.workspace().upload_rounded(device, in.device_matrix(), x);
-    if (half == nullptr || !reserve(in, out, x.rows)) return device.set_out_of_memory("out of device memory");
-    const float* found = ask(in, out, half, x.rows);
-    for (int r = 0; r < scores.rows; ++r)
-        device.download(scores.row_data(r), found + count(r, out.n()), scores.row(r).size_bytes());
-    (void)device.synchronize();  // an error stays, and fails the next forward
 }
 
 }  // namespace draftscope::kernels

@@ -1,11 +1,9 @@
 #include "kernels/head_shortlists.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/numel.h"
 #include "kernels/device/device_matrix.h"
-#include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -15,10 +13,6 @@ std::size_t count(int rows, int cols) {
 }
 
 }  // namespace
-
-bool DeviceShortlists::fits(const Matrix& up, const RowMajorMatrix& exact, int size, int k) {
-    return up.on_device() && exact.on_device() && can_route(up.n(), size) && k <= size && can_topk(size, k);
-}
 
 void DeviceShortlists::set_names(const Names& names) {
     tokens_of_.assign(names.tokens.begin(), names.tokens.end());
@@ -34,19 +28,13 @@ bool DeviceShortlists::bring_names() {
     return !fresh_names_;
 }
 
-/// Rows of the exact head for tokens that lie there.
+/// Returns the rows of the exact head for tokens in device memory.
 const std::int32_t* DeviceShortlists::ask_rows_of(const std::int32_t* tokens, int count,
                                                   const std::int32_t* d_count) {
     if (rows_of_.empty()) return tokens;
     device_->remap_ids(
         {tokens, count, d_count, rows_there_.as<std::int32_t>(), exact_rows_.as<std::int32_t>()});
     return exact_rows_.as<std::int32_t>();
-}
-
-/// Candidates, their logits, sums; shortlists; the union and how many it has. `k` is not known yet.
-std::size_t DeviceShortlists::block_words(int rows, int size, int most) {
-    return 2 * count(rows, max_topk) + static_cast<std::size_t>(rows) + count(rows, size) +
-           static_cast<std::size_t>(most) + 1;
 }
 
 int DeviceShortlists::most_together(int rows, int size) const {
@@ -56,7 +44,7 @@ int DeviceShortlists::most_together(int rows, int size) const {
 bool DeviceShortlists::reserve_call(const Matrix& up, int rows, int size) {
     device_ = &up.device();
     vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
-    const std::size_t block = block_words(rows, size, most_together(rows, size));
+    const std::size_t block = count(rows, size) + count(1, most_together(rows, size)) + 1;
     return bring_names() && block_.resize_at_least(*device_, block) &&
            scratch_.resize_at_least(*device_, std::max(router_scratch_bytes(rows, up.n(), size),
                                                        topk_scratch_bytes(rows, size, max_topk)));
@@ -68,7 +56,7 @@ bool DeviceShortlists::reserve_narrow(const Matrix& down, int rows) {
            narrow_half_.resize_at_least(*device_, count(rows, stride));
 }
 
-/// For logits of `columns` columns, and the exact head's rows of as many tokens as `listed`.
+/// Reserves memory for logits of `columns` columns and for `listed` row numbers of the exact head.
 bool DeviceShortlists::reserve_exact(int rows, int columns, std::size_t listed) {
     const auto vocab = static_cast<std::size_t>(vocab_);
     return bitmap_.reserve(*device_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
@@ -81,13 +69,6 @@ bool DeviceShortlists::reserve_exact(int rows, int columns, std::size_t listed) 
 bool DeviceShortlists::reserve(const Matrix& down, const Matrix& up, int rows, int size) {
     return reserve_call(up, rows, size) && reserve_narrow(down, rows) &&
            reserve_exact(rows, std::max(size, most_together(rows, size)), count(rows, size));
-}
-
-void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, Rows<const float> x, int size) {
-    device_ = &up.device();
-    const Matrix& first = down == nullptr ? up : *down;
-    const half_t* half = device_->workspace().upload_rounded(*device_, first.device_matrix(), x);
-    ask_router(down, up, half, x.rows, size);
 }
 
 void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const half_t* x, int rows, int size) {
@@ -123,7 +104,7 @@ void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const ha
                             tokens_there_.as<std::int32_t>(), op.ids});
 }
 
-/// Shortlists are lists of rows already: a product for each.
+/// Enqueues one product per row: a shortlist is already a list of columns for it.
 void DeviceShortlists::ask_each(const RowMajorMatrix& exact) {
     const auto cells = count(rows_, size_);
     if (size_said_ != size_) {
@@ -181,13 +162,6 @@ void DeviceShortlists::ask_exact(const RowMajorMatrix& exact, bool per_row, std:
     device_->matmul(op);
 }
 
-void DeviceShortlists::ask_best(int k) {
-    k_ = k;
-    auto* ids = block_.as<std::int32_t>() + count(rows_, size_) + most_ + 1;
-    auto* values = reinterpret_cast<float*>(ids + count(rows_, k));
-    ask_best(k, ids, values, values + count(rows_, k));
-}
-
 void DeviceShortlists::ask_best(int k, std::int32_t* ids, float* values, float* sums) {
     if (broken_) return;
     TopKOp op;
@@ -209,7 +183,7 @@ void DeviceShortlists::ask_best(int k, std::int32_t* ids, float* values, float* 
 void DeviceShortlists::ask_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
     if (broken_) return;
     const auto* own = block_.as<std::int32_t>();
-    // Words of four bytes: the copy keeps their bits.
+    // copy_rows() preserves the bits of 4-byte values, so it can copy ids.
     device_->copy_rows({reinterpret_cast<const float*>(own), size_, nullptr, rows_, size_,
                         reinterpret_cast<float*>(tokens), stride});
     if (per_row_)
@@ -225,27 +199,6 @@ void DeviceShortlists::ask_own(float* logits, std::int32_t* tokens, std::int64_t
     op.out = logits;
     op.out_stride = stride;
     device_->gather_columns(op);
-}
-
-void DeviceShortlists::bring(Rows<std::int32_t> ids, Rows<float> values, std::span<float> sums,
-                             std::vector<std::int32_t>& chosen, std::vector<std::int32_t>& together) {
-    const std::size_t listed = count(rows_, size_), cells = count(rows_, k_);
-    const std::size_t picked = listed + static_cast<std::size_t>(most_) + 1;
-    std::vector<std::int32_t> here(picked + 2 * cells + static_cast<std::size_t>(rows_), 0);
-    if (!broken_) block_.download(*device_, here);
-    (void)device_->synchronize();  // an error stays, and fails the next forward
-    const auto from = [&](std::size_t at) { return here.begin() + static_cast<std::ptrdiff_t>(at); };
-    chosen.assign(from(0), from(listed));
-    const int found = per_row_ ? 0 : std::clamp(here[picked - 1], 0, most_);
-    together.assign(from(listed), from(listed + static_cast<std::size_t>(found)));
-    for (int r = 0; r < rows_; ++r) {
-        const std::size_t at = picked + count(r, k_);
-        std::memcpy(ids.row_data(r), here.data() + at, static_cast<std::size_t>(k_) * sizeof(std::int32_t));
-        std::memcpy(values.row_data(r), here.data() + at + cells,
-                    static_cast<std::size_t>(k_) * sizeof(float));
-    }
-    std::memcpy(sums.data(), here.data() + picked + 2 * cells,
-                static_cast<std::size_t>(rows_) * sizeof(float));
 }
 
 }  // namespace draftscope::kernels

@@ -7,16 +7,16 @@
 
 namespace draftscope::kernels {
 
-/// Buffers that ops with operands in host memory pass through; one such op at a time (Device::busy).
+/// Staging buffers of ops with operands in host memory. The caller holds Device::submit_mutex(), so that one
+/// op uses them at a time.
 struct DeviceWorkspace {
-    DeviceBuffer x, x_half, y, bias, list, select, ids;
-    DeviceBuffer narrow, narrow_half;  ///< between two factors
-    DeviceBuffer logits;
-    std::vector<float> rows;  ///< on the host, contiguous
+    DeviceBuffer x, x_half, y, bias, list;
+    std::vector<float> rows;  ///< contiguous, in host memory
 
-    /// Rows [x.rows, matrix.stride] in bf16 on the device; null when its memory is used up.
+    /// Enqueues the upload and rounding of rows to 16 bits: [from.rows, matrix.stride]. Returns null if
+    /// memory runs out.
     const half_t* upload_rounded(Device& device, const DeviceMatrix& matrix, Rows<const float> from);
-    /// Null when the device's memory is used up; `refuse` has then been called.
+    /// Returns memory for `count` values, or null after Device::set_out_of_memory().
     template <typename T>
     T* reserve(Device& device, DeviceBuffer& buffer, std::size_t count) {
         if (!buffer.reserve(device, count * sizeof(T))) {

@@ -64,7 +64,7 @@ struct ClusterTokensOp {
 
 /// Maps ids through a table: out[i] = table[ids[i]].
 struct RemapIdsOp {
-    const std::int32_t* ids = nullptr;
+    const std::int32_t* ids = nullptr;      ///< negative ids stay as they are
     int count = 0;                          ///< upper bound of the number of ids
     const std::int32_t* d_count = nullptr;  ///< number of ids, in device memory; null = count
     const std::int32_t* table = nullptr;

@@ -9,7 +9,8 @@
 namespace draftscope::kernels {
 
 /// Selects the k largest of the first `support` logits of each row, and log(sum(exp)) of all of them. The
-/// order is descending, ties to the lower column. NaN counts as the smallest.
+/// order is descending, ties to the lower column. NaN counts as the smallest. Rows with fewer than k
+/// candidates end with id -1 and value -inf.
 struct TopKOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
@@ -48,14 +49,14 @@ constexpr std::size_t topk_scratch_bytes(int rows, int support, int k) {
 }
 
 /// A matmul fused with the selection of its k largest outputs; the logits are not written. The logits equal
-/// MatmulOp's, bit for bit. The k best of the first `support` outputs of each row are ordered as in TopKOp;
-/// logsumexp covers all of the first `support`.
+/// MatmulOp's, bit for bit. The k best of the first `support` outputs of each row, at least one, are ordered
+/// as in TopKOp; logsumexp covers all of the first `support`.
 struct MatmulTopKOp {
     DeviceMatrix weights;
     const half_t* x = nullptr;  ///< [rows, weights.stride]
     int rows = 0, support = 0, k = 0;
     const float* bias = nullptr;  ///< [n] or null
-    std::int32_t* ids = nullptr;  ///< [rows, k], k <= support
+    std::int32_t* ids = nullptr;  ///< [rows, k]
     float* values = nullptr;      ///< [rows, k]
     float* logsumexp = nullptr;   ///< [rows]
     void* scratch = nullptr;      ///< matmul_topk_scratch_bytes() bytes

@@ -9,14 +9,14 @@ namespace draftscope::kernels {
 
 /// Scores one level of a draft tree (EAGLE-2). Each of a row's k candidates gets the row's score plus its
 /// log-probability. The best `keep` of the level, ties to the earlier candidate, become the rows of the next
-/// level. Sampled candidates are scored by their order, -1 - order. Missing candidates (id < 0) and
-/// everything after them get token 0 and score -inf, so that they sort last. If one still becomes a row, that
-/// row duplicates the first valid row.
+/// level. Sampled candidates are scored by their order, -1 - order. Missing candidates (id < 0, or no node of
+/// a static tree) and everything after them get token -1 and score -inf, so that they sort last. All other
+/// scores are finite. If a missing candidate still becomes a row, that row duplicates the first valid row.
 struct BeamOp {
     bool sampled = false;            ///< candidates are sampled; logits are log-probabilities then
     int level = 0, rows = 0, k = 0;  ///< rows * k <= max_beam; level 0 has one row with score 0
     /// A static tree: the candidates that are nodes, 1 or 0 [rows, k], and the rows of the next level [keep].
-    /// Nodes have score 0, all others -inf. Null = select by score.
+    /// Nodes have score 0. Null = select by score.
     const std::int32_t* static_mask = nullptr;
     const std::int32_t* static_next = nullptr;
     const std::int32_t* ids = nullptr;     ///< [rows, k], as MatmulTopKOp leaves them
@@ -66,7 +66,7 @@ struct TreeRows {
 
 /// Re-ranks a draft tree (EAGLE-2). The `nodes` - 1 candidates with the highest scores, ties to the earlier
 /// candidate, form a tree with the root. The pool holds the candidates of all levels in order. Missing
-/// sampled candidates become the last nodes, each its own parent, at depth 1.
+/// candidates become the last nodes, each its own parent, with token 0 at depth 1.
 struct RerankOp {
     bool sampled = false;
     int candidates = 0;     ///< must satisfy can_rerank()

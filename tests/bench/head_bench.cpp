@@ -143,7 +143,7 @@ class Rounds {
         const std::unique_ptr<HeadState> state = timed.head->make_state();
         // If a prompt fills the head's window (MicroSpec), it holds as many tokens as with a decoded text,
         // though different ones.
-        const int k = timed.head->prefill_topk();
+        const int k = timed.head->target_tokens().at_prompt;
         std::vector<TokenId> seen;
         for (int i = 0; i < context * k; ++i) seen.push_back((i * 6151) % weights_.vocab);
         timed.head->begin_prompt(state.get(), prompt_,

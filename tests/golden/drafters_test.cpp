@@ -49,7 +49,9 @@ class SpyHead final : public LmHead {
         levels.push_back(std::move(rows));
         full_->propose(context, hidden, states, k, out);
     }
-    HeadCost cost(int rows) const override { return full_->cost(rows); }
+    HeadCost cost_at(const HeadState* state, int rows, int level) const override {
+        return full_->cost_at(state, rows, level);
+    }
     bool covers(const HeadState* state, TokenId token, int level) const override {
         return full_->covers(state, token, level);
     }

@@ -142,12 +142,11 @@ stage_text() {
     step text_none 40 "$right" "${synthetic[@]}" --model "$small" --drafter none "${options[@]}"
     step text_eagle3 40 "$right" "${synthetic[@]}" --model "$small" "${drafted[@]}" "${options[@]}"
     step text_no_graphs 40 "$right" "${synthetic[@]}" --model "$small" "${drafted[@]}" --no-gpu-graphs "${options[@]}"
-    step text_no_rounds 40 "$right" "${synthetic[@]}" --model "$small" "${drafted[@]}" --no-gpu-rounds "${options[@]}"
     for name in medusa hydra; do
         step "text_$name" 40 "$right" "${synthetic[@]}" --model "$small" --drafter "$name:$small" --head full "${options[@]}"
     done
-    step text_same 20 "text_none text_eagle3 text_no_graphs text_no_rounds text_medusa text_hydra" python3 "$helper" same \
-        "$logs"/text_{none,eagle3,no_graphs,no_rounds,medusa,hydra}.log
+    step text_same 20 "text_none text_eagle3 text_no_graphs text_medusa text_hydra" python3 "$helper" same \
+        "$logs"/text_{none,eagle3,no_graphs,medusa,hydra}.log
     step text_graphs_kept 20 "text_eagle3" python3 "$helper" graphs "$logs/text_eagle3.log"
 }
 

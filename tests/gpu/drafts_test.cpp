@@ -207,14 +207,15 @@ TEST_P(DraftOps, GatherColumnsReadsEachRowsCandidates) {
     }
 }
 
-/// A sampled tree on both devices, level by level, and in the host's expansion. Some nodes have few samples,
-/// or none.
+/// A tree on both devices, level by level, and in the host's expansion. Some nodes have few candidates, or
+/// none.
 struct SampledTree {
     SampledTree(kernels::Device& device_in, kernels::Device& twin_in, const TreeSpec& spec_in,
-                std::uint64_t seed)
+                std::uint64_t seed, bool sampled_in)
         : device(device_in),
           twin(twin_in),
           spec(spec_in),
+          sampled(sampled_in),
           rng(seed),
           candidates(spec.topk + spec.depth * spec.topk * spec.topk),
           width(spec.depth + 2),
@@ -242,8 +243,9 @@ struct SampledTree {
           uniforms_by_order(device, twin, numbers(width * spec.topk)),
           uniforms(device, twin, rows, -7.0),
           draft_uniforms(device, twin, rows * spec.topk, -7.0),
-          listed(device, twin, std::vector<kernels::RejectionNode>(rows)) {
-        host.reset(99, spec, true);
+          listed(device, twin, std::vector<kernels::RejectionNode>(rows)),
+          sums(device, twin, kernels::max_topk, 0.0f) {
+        host.reset(99, spec, sampled);
         for (int level = 0; level <= spec.depth; ++level) grow(level);
         make_rows(true);
         accepted.assign(rows, -1);
@@ -272,6 +274,7 @@ struct SampledTree {
     static constexpr int first_row = 3;
     kernels::Device &device, &twin;
     TreeSpec spec;
+    bool sampled;  ///< else the candidates are the best of their rows
     Rng rng;
     BeamExpansion host;
     int candidates, width, rows, proposed = 0, sampled_first = 1;
@@ -282,6 +285,7 @@ struct SampledTree {
     Both<float> row_logprobs;
     Both<double> uniforms_by_depth, uniforms_by_order, uniforms, draft_uniforms;
     Both<kernels::RejectionNode> listed;
+    Both<float> sums;
     std::unique_ptr<Both<std::int32_t>> above;
     std::vector<std::int32_t> accepted;
 };
@@ -318,7 +322,8 @@ void SampledTree::grow(int level) {
 void SampledTree::enqueue_level(bool on_twin, int level, const Both<std::int32_t>& ids,
                                 const Both<float>& logprobs, const Both<std::int32_t>& next) {
     kernels::BeamOp op;
-    op.sampled = true;
+    op.sampled = sampled;
+    op.logsumexp = sums.on(on_twin);
     op.level = level;
     op.rows = level == 0 ? 1 : spec.topk;
     op.k = spec.topk;
@@ -344,7 +349,7 @@ void SampledTree::enqueue_level(bool on_twin, int level, const Both<std::int32_t
 void SampledTree::make_rows(bool on_twin) {
     kernels::Device& on = on_twin ? twin : device;
     kernels::RerankOp op;
-    op.sampled = true;
+    op.sampled = sampled;
     op.candidates = candidates;
     op.nodes = spec.nodes;
     op.by_score = spec.order == TreeOrder::fr;
@@ -418,19 +423,19 @@ void expect_same_on_both(const SampledTree& tree) {
     }
 }
 
-TEST_P(DraftOps, SampledTreesMatchTheHost) {
+TEST_P(DraftOps, TreesWithMissingCandidatesMatchTheHost) {
     int left_out = 0, nodes_seen = 0, steps = 0;
     for (const TreeOrder order : {TreeOrder::eagle, TreeOrder::fr})
         for (const auto& [depth, topk, nodes] :
              {std::tuple(0, 1, 2), {0, 4, 5}, {2, 3, 12}, {3, 4, 30}, {4, 3, 40}, {2, 10, 60}})
-            for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+            for (std::uint64_t seed = 1; seed <= 6; ++seed) {
                 const TreeSpec spec{depth, topk, std::min(nodes, topk + depth * topk * topk + 1), order};
-                SampledTree tree(device(), twin(), spec, seed);
+                SampledTree tree(device(), twin(), spec, seed, seed % 2 == 0);
                 expect_same_on_both(tree);
                 const DraftTree expected = tree.host.rerank();
                 const auto tokens = tree.row_tokens.read(false), parents = tree.row_parents.read(false);
                 ASSERT_LE(expected.size(), spec.nodes);
-                // Missing samples come last, each its own parent.
+                // Missing candidates come last, each its own parent.
                 for (int n = 1; n < spec.nodes; ++n, ++nodes_seen) {
                     const std::size_t at = SampledTree::first_row + n;
                     const bool valid = n < expected.size();

@@ -31,7 +31,7 @@ if [ -f gpu-headers.tar.xz ]; then
 fi
 
 device_code=$(cd kernels && ls cuda/*.cu)
-host_code=(base/cpus base/mapped_file base/python_wheels base/rng engine/formats/json_file engine/transformer/ancestor_mask engine/tree/draft_tree engine/tree/expansion
+host_code=(base/cpus base/mapped_file base/python_wheels base/rng engine/formats/json_file engine/tree/ancestor_mask engine/tree/draft_tree engine/tree/expansion
     engine/tree/published_choices engine/tree/sampled_drafts engine/tree/tree_choices engine/tree/tree_spec kernels/cpu/exec
     kernels/cpu/exp_sums kernels/cpu/isa kernels/cpu/rope kernels/cpu/vector/row_kernels_portable kernels/cpu/topk kernels/cuda/bench
     kernels/cuda/cuda_device kernels/cuda/library_product kernels/device/arena kernels/device/device

@@ -1,6 +1,6 @@
 #include "base/rng.h"
+#include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
-#include "engine/verify/residuals.h"
 #include "tests/gpu/device_pair.h"
 
 namespace draftscope::testing {
@@ -38,6 +38,61 @@ DraftTree random_tree(int vocab, int nodes, bool drawn, Rng& rng) {
     return tree;
 }
 
+/// Nodes of a tree with children, and the q that these were sampled from.
+struct ResidualInputs {
+    std::vector<kernels::RejectionNode> nodes;
+    std::vector<std::int32_t> drafts;
+    std::vector<double> uniforms;  ///< for each draft
+    std::vector<std::int32_t> ids;
+    std::vector<float> probs;
+    std::vector<int> node_of;  ///< of each row, -1 = no children
+};
+
+/// Adds the tokens that q can propose, or all of q if that is shorter.
+void add_distribution(const DraftDistribution* q, kernels::RejectionNode& node, ResidualInputs& inputs) {
+    node.first_prob = static_cast<std::int64_t>(inputs.probs.size());
+    if (q == nullptr) {
+        inputs.probs.push_back(0.0f);
+        return;
+    }
+    const std::size_t some = std::count_if(q->probs.begin(), q->probs.end(), [](float p) { return p > 0; });
+    if (q->ids.empty() && 2 * some > q->probs.size()) {
+        node.first_id = -1;
+        node.support = static_cast<std::int32_t>(q->probs.size());
+        inputs.probs.insert(inputs.probs.end(), q->probs.begin(), q->probs.end());
+        return;
+    }
+    node.first_id = static_cast<std::int64_t>(inputs.ids.size());
+    node.support = static_cast<std::int32_t>(some);
+    for (std::size_t i = 0; i < q->probs.size(); ++i) {
+        if (!(q->probs[i] > 0)) continue;
+        inputs.ids.push_back(q->id_at(i));
+        inputs.probs.push_back(q->probs[i]);
+    }
+}
+
+ResidualInputs residual_inputs(const DraftTree& tree, std::uint64_t seed, const TokenPosition& place) {
+    ResidualInputs inputs;
+    for (std::size_t n = 0; n < tree.tokens.size(); ++n) {
+        const std::int64_t position = place.position + tree.depths[n];
+        kernels::RejectionNode node;
+        node.row = static_cast<int>(n);
+        node.first_draft = static_cast<std::int32_t>(inputs.drafts.size());
+        for (std::size_t i = n + 1; i < tree.tokens.size(); ++i) {
+            if (tree.parents[i] != static_cast<int>(n)) continue;
+            inputs.drafts.push_back(tree.tokens[i]);
+            inputs.uniforms.push_back(accept_uniform(seed, place.sequence, position, node.drafts++));
+        }
+        inputs.node_of.push_back(node.drafts == 0 ? -1 : static_cast<int>(inputs.nodes.size()));
+        if (node.drafts == 0) continue;
+        node.uniform = token_uniform(seed, place.sequence, static_cast<std::uint64_t>(position));
+        add_distribution(tree.child_distributions.empty() ? nullptr : tree.child_distributions[n].get(), node,
+                         inputs);
+        inputs.nodes.push_back(node);
+    }
+    return inputs;
+}
+
 class ResidualOps : public DevicePair {
   protected:
     /// Runs the op on a tree's rows and passes its results to the rule.
@@ -45,9 +100,7 @@ class ResidualOps : public DevicePair {
                               int stride, int vocab, const Sampling& sampling, const TokenPosition& place,
                               std::vector<TargetSample>& choices) {
         const int rows = tree.size();
-        ResidualQuestion inputs;
-        std::vector<int> node_of;
-        add_residuals(tree, 0, sampling.seed, place, inputs, node_of);
+        ResidualInputs inputs = residual_inputs(tree, sampling.seed, place);
         const int count = static_cast<int>(inputs.nodes.size());
         std::vector<float> norms, lowest;
         RowAnswers answers;
@@ -97,7 +150,7 @@ class ResidualOps : public DevicePair {
         const auto exec = kernels::make_cpu_exec(1);
         TreeLogits tree_logits{*exec, sampling, place, choices};
         tree_logits.answers = &answers;
-        tree_logits.rejection_nodes = node_of;
+        tree_logits.rejection_nodes = inputs.node_of;
         AcceptScratch scratch;
         Acceptance accepted;
         make_rule("pq").value()->accept(tree, tree_logits, scratch, accepted);

@@ -128,7 +128,6 @@ std::unique_ptr<DecodeSession> DecodeFixture::open(const DecodeCase& setting, Re
     options.warmup_steps = setting.warmup_steps;
     options.calibration_rounds = setting.calibration_rounds;
     options.record_nodes = setting.record_nodes;
-    options.rounds_there = setting.rounds_there;
     for (const std::string& spec : setting.shadows) {
         const bool aligned = spec.starts_with("aligned:");
         const std::string plain = aligned ? spec.substr(8) : spec;

@@ -50,7 +50,6 @@ struct DecodeCase {
     int calibration_rounds = 0;
     std::vector<std::string> shadows = {};  ///< self-paced shadow heads
     bool record_nodes = true;
-    bool rounds_there = true;
     std::string acceptance = "real";
     std::uint64_t seed = 7;
     double top_p = 1.0;

@@ -13,7 +13,7 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/twin_device.h"
 
-/// What tests of an engine with a device run: the twin that computes here, and a GPU where there is one.
+/// A tiny model, prompts and devices for engine tests: TwinDevice, and a GPU if one is available.
 namespace draftscope::testing {
 
 inline constexpr int vocab = 13;
@@ -25,7 +25,7 @@ inline ModelFile tiny() {
 }
 
 inline std::vector<std::vector<TokenId>> prompts() {
-    // The last one is longer than a prefill chunk and than an attention block.
+    // The last prompt is longer than Target::prefill_chunk and attention_block.
     std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
     for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
     Rng rng(3);
@@ -33,7 +33,8 @@ inline std::vector<std::vector<TokenId>> prompts() {
     return all;
 }
 
-/// "twin", or "cuda" where there is one; `why_not` says why it is a twin after all.
+/// An Exec on a TwinDevice, or on a GPU if `kind` is "cuda". If no GPU can be opened, the TwinDevice is used
+/// and `why_not` holds the reason.
 struct TwinExec {
     explicit TwinExec(const std::string& kind = "twin") {
         if (kind == "cuda") {
@@ -50,7 +51,7 @@ struct TwinExec {
     }
     explicit TwinExec(std::unique_ptr<kernels::Device> device)
         : exec(kernels::make_device_exec(2, std::move(device))) {}
-    TwinDevice* twin = nullptr;
+    TwinDevice* twin = nullptr;  ///< owned by `exec`; null for other devices
     std::unique_ptr<kernels::Exec> exec;
     std::string why_not;
 };

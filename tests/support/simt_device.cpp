@@ -34,7 +34,7 @@ class SimtDevice final : public Device {
     ~SimtDevice() override { drop_workspace(); }
     const DeviceInfo& info() const override { return info_; }
 
-    /// The last 16-byte chunk ends at a protected page.
+    /// The size is rounded up to 16 bytes, and the memory ends at a protected page.
     void* allocate(std::size_t bytes) override {
         const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
         const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 15) / 16 * 16;
@@ -79,7 +79,7 @@ class SimtDevice final : public Device {
     DeviceTimer* timer() override { return nullptr; }
 
   private:
-    /// `op` is an op, or a span of them.
+    /// `op` is an op or a span of ops.
     template <typename Op>
     void run(const Op& op) {
         cuda::simt::set_order(order_);

@@ -6,8 +6,8 @@
 
 namespace draftscope::testing {
 
-/// Makes a device that runs the kernels of kernels/cuda on the host, thread by thread. They are compiled for
-/// the host with kernels/cuda/simt_host.h. Access past the end of an allocation ends the program. `order`
+/// Creates a device that runs the kernels of kernels/cuda on the host, thread by thread. They are compiled
+/// for the host with kernels/cuda/simt_host.h. Access past the end of an allocation ends the program. `order`
 /// selects the order in which the threads of a block run.
 std::unique_ptr<kernels::Device> make_simt_device(unsigned order);
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-/// What the twin's ops have in common.
+/// Helpers shared by the ops of TwinDevice.
 namespace draftscope::testing {
 
 inline constexpr float lowest = -std::numeric_limits<float>::infinity();
@@ -19,7 +19,8 @@ inline std::size_t size(std::int64_t count) {
     return static_cast<std::size_t>(count);
 }
 
-/// Greater = larger value, then lower place; NaN last.
+/// Returns whether `a` at index `at` sorts before `b` at index `bt`: larger values first, ties to the lower
+/// index. NaN counts as -inf.
 inline bool better(float a, std::int64_t at, float b, std::int64_t bt) {
     if (a != a) a = lowest;
     if (b != b) b = lowest;

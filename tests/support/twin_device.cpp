@@ -15,7 +15,7 @@ namespace {
 
 using namespace kernels;
 
-/// Makes an address that no user-space access reaches.
+/// Set in device addresses, so that host code cannot dereference them.
 constexpr std::uintptr_t mark = std::uintptr_t{1} << 60;
 
 }  // namespace
@@ -37,7 +37,7 @@ TwinDevice::TwinDevice(std::size_t memory_bytes) : memory_(memory_bytes) {
 
 TwinDevice::~TwinDevice() {
     drop_workspace();
-    if (!blocks_.empty()) reject("end", "memory was not given back");
+    if (!blocks_.empty()) reject("destructor", "memory was not released");
 }
 
 void* TwinDevice::allocate(std::size_t bytes) {
@@ -53,7 +53,7 @@ void* TwinDevice::allocate(std::size_t bytes) {
 }
 
 void TwinDevice::release(void* data) {
-    join_side_stream();  // memory goes when nothing uses it any more
+    join_side_stream();  // pending work may use the memory
     auto* real = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(data) & ~mark);
     const auto found = blocks_.find(real);
     if (found == blocks_.end()) reject("release", "not an allocation");
@@ -64,7 +64,7 @@ void TwinDevice::release(void* data) {
 
 std::byte* TwinDevice::inside(const void* address, std::size_t bytes, const char* what) {
     const auto number = reinterpret_cast<std::uintptr_t>(address);
-    if ((number & mark) == 0) reject(what, address == nullptr ? "null address" : "an address of the host");
+    if ((number & mark) == 0) reject(what, address == nullptr ? "null address" : "a host address");
     auto* real = reinterpret_cast<std::byte*>(number & ~mark);
     auto after = blocks_.upper_bound(real);
     if (after == blocks_.begin()) reject(what, "outside every allocation");
@@ -91,7 +91,7 @@ void TwinDevice::copy(void* to, const void* from, std::size_t bytes) {
 }
 
 Status TwinDevice::synchronize() {
-    if (in_replay_) reject("finish", "inside a graph");
+    if (in_replay_) reject("synchronize", "inside a graph");
     ++finishes_;
     for (const auto& [to, bytes] : downloads_under_way_) std::memcpy(to, bytes.data(), bytes.size());
     downloads_under_way_.clear();
@@ -99,25 +99,25 @@ Status TwinDevice::synchronize() {
 }
 
 void TwinDevice::graph(std::uint64_t key, FunctionRef<void()> work) {
-    if (key == 0) reject("replay", "key 0");
+    if (key == 0) reject("graph", "key 0");
     in_replay_ = true;
     asked_.clear();
     work();
     in_replay_ = false;
-    // A graph made of the first pass would run that pass again.
+    // A captured graph repeats the first pass, so the ops of later passes have to be the same.
     const auto [known, fresh] = graphs_.emplace(key, asked_);
     if (!fresh && known->second != asked_) {
         std::fprintf(stderr, "asked before:\n%s\nasked now:\n%s\n", known->second.c_str(), asked_.c_str());
-        reject("replay", "a key whose ops are others than before");
+        reject("graph", "the ops of a key changed");
     }
     if (!fresh) ++replayed_;
 }
 
 void TwinDevice::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
                               std::span<const std::int32_t> toggled) {
-    if (in_replay_) reject("gather aside", "inside a graph");
+    if (in_replay_) reject("async_gather", "inside a graph");
     if (set.list != op.rows || set.count != static_cast<int>(toggled.size()))
-        reject("gather aside", "rows of another set");
+        reject("async_gather", "the rows are not those of the set");
     ++asides_;
     (void)inside(op.to, size(op.count) * size(op.from.stride) * sizeof(half_t), "gathered aside");
     aside_.push_back([this, op, set, numbers = std::vector(toggled.begin(), toggled.end())] {
@@ -128,7 +128,7 @@ void TwinDevice::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
 }
 
 void TwinDevice::on_side_stream(std::function<void()> work) {
-    if (in_replay_) reject("work aside", "inside a graph");
+    if (in_replay_) reject("on_side_stream", "inside a graph");
     ++asides_;
     aside_.push_back(std::move(work));
 }
@@ -138,16 +138,16 @@ void TwinDevice::join_side_stream() {
 }
 
 void TwinDevice::compact(const CompactOp& op) {
-    if (op.d_path != nullptr) reject("compact", "a path there beside one of the host");
+    if (op.d_path != nullptr) reject("compact", "a single op takes a path in host memory");
     move_together(op, op.path, op.count);
 }
 
 void TwinDevice::compact(std::span<const CompactOp> ops) {
     for (const CompactOp& op : ops) {
         if (op.planes != ops.front().planes || op.width != ops.front().width) reject("compact", "shapes");
-        const int count = *at(op.d_count, 1, "path's count");
-        if (count > op.count) reject("compact", "a longer path than said");
-        move_together(op, at(op.d_path, size(count), "path there"), count);
+        const int count = *at(op.d_count, 1, "d_count");
+        if (count > op.count) reject("compact", "path longer than count");
+        move_together(op, at(op.d_path, size(count), "d_path"), count);
     }
 }
 

@@ -11,7 +11,7 @@
 
 namespace draftscope::testing {
 
-// Members of TwinDevice for each op. run() is the op's reference, in plain loops (twin_*.cpp, by theme).
+// Members of TwinDevice for each op. run() is the reference implementation, in plain loops (twin_*.cpp).
 #define DS_OP(name, Op)                            \
     void enqueue(const kernels::Op& op) override { \
         run(op);                                   \
@@ -23,9 +23,9 @@ namespace draftscope::testing {
     }                                                         \
     void run(const kernels::Op& op);
 
-/// A device whose memory and arithmetic are this machine's: what the engine does with a device can be tested
-/// without one, and every kernel has something to be compared to. Its addresses cannot be read by the host
-/// and host addresses are refused by its ops, so a mix-up ends the test.
+/// A device that computes on the host, with a reference implementation of every op. Tests run the engine on
+/// it without a GPU, and compare kernels with it. The host cannot read its addresses, and its ops reject host
+/// addresses; either mistake ends the program.
 class TwinDevice final : public kernels::Device {
   public:
     explicit TwinDevice(std::size_t memory_bytes = std::size_t{8} << 30);
@@ -38,7 +38,7 @@ class TwinDevice final : public kernels::Device {
     void copy(void* to, const void* from, std::size_t bytes) override;
     Status synchronize() override;
     DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
-    /// Runs when it is joined, as late as it may: who reads the rows before then finds the old ones.
+    /// Runs at join_side_stream(), the latest possible time. Reads before the join find the old rows.
     void async_gather(const kernels::GatherOp& op, const kernels::UpdateIndexSetOp& set,
                       std::span<const std::int32_t> toggled) override;
     void on_side_stream(std::function<void()> work) override;
@@ -50,16 +50,8 @@ class TwinDevice final : public kernels::Device {
     void graph(std::uint64_t key, FunctionRef<void()> work) override;
     std::uint64_t new_graph_key() override { return ++keys_; }
     DeviceTimer* timer() override { return nullptr; }
-    /// Has a memory of its own, so that an op on the wrong queue is refused.
-    std::unique_ptr<kernels::Device> create_stream() override {
-        ++besides_;
-        auto made = std::make_unique<TwinDevice>();
-        made->set_dtype(dtype());
-        made->leave(left_beside_);
-        return made;
-    }
-    int besides() const { return besides_; }
-    /// Products of so many rows are summed in floats from the last column on: other bits, as a library has.
+    /// Emulates a library for products of at least `min_rows` rows. Sums are floats and start at the last
+    /// column, so their bits differ.
     Status use_cublaslt(int min_rows) override {
         if (min_rows != library_rows_) graphs_.clear();
         library_rows_ = min_rows;
@@ -74,18 +66,16 @@ class TwinDevice final : public kernels::Device {
     int finishes() const { return finishes_; }
     int downloads() const { return downloads_; }
     std::size_t used() const { return used_; }
-    /// Memory is out after that many allocations more.
+    /// Makes allocate() return null after `allocations` more calls.
     void leave(int allocations) { allocations_left_ = allocations; }
     int left() const { return allocations_left_; }
-    /// The same of queues beside it that come.
-    void leave_beside(int allocations) { left_beside_ = allocations; }
-    /// Downloads that were asked for and not waited for, and work aside that was not joined.
+    /// Returns the number of downloads not yet synchronized and of side-stream jobs not yet joined.
     std::size_t under_way() const { return downloads_under_way_.size() + aside_.size(); }
-    int replayed() const { return replayed_; }  ///< passes that a graph would have run
+    int replayed() const { return replayed_; }  ///< graph() calls with a known key
 
   private:
     void move_together(const kernels::CompactOp& op, const std::int32_t* path, int count);
-    /// Checks that `bytes` from a device address lie in one allocation.
+    /// Returns the host address of `bytes` bytes at a device address. Rejects a range outside an allocation.
     std::byte* inside(const void* address, std::size_t bytes, const char* what);
     template <typename T>
     T* at(T* address, std::size_t count, const char* what) {
@@ -93,13 +83,13 @@ class TwinDevice final : public kernels::Device {
     }
     float value_of(kernels::half_t half) const;
     kernels::half_t to_half(float value) const;
-    /// A row of an array, when there is one.
+    /// Returns `count` values of an array from `offset` on, checked as in inside().
     template <typename T>
     T* row(T* address, std::int64_t offset, std::size_t count, const char* what) {
         return at(address + offset, count, what);
     }
 
-    /// What an op inside replay() was asked with.
+    /// Appends an op of graph() and its operands to the description of the pass.
     template <typename... Fields>
     void note(const char* op, Fields... fields) {
         if (!in_replay_) return;
@@ -122,15 +112,14 @@ class TwinDevice final : public kernels::Device {
         void* to;
         std::vector<std::byte> bytes;
     };
-    std::vector<Download> downloads_under_way_;       ///< arrive with finish()
-    std::map<const std::byte*, std::size_t> blocks_;  ///< by true address
+    std::vector<Download> downloads_under_way_;       ///< written by synchronize()
+    std::map<const std::byte*, std::size_t> blocks_;  ///< sizes by host address
     std::size_t memory_, used_ = 0;
     int allocations_left_ = std::numeric_limits<int>::max();
-    int left_beside_ = std::numeric_limits<int>::max();
     std::uint64_t keys_ = 0;
     std::vector<std::function<void()>> aside_;
     int asides_ = 0, reaches_ = 0;
-    int finishes_ = 0, downloads_ = 0, replayed_ = 0, besides_ = 0;
+    int finishes_ = 0, downloads_ = 0, replayed_ = 0;
     bool in_replay_ = false;
     int library_rows_ = 0, library_products_ = 0;
 };

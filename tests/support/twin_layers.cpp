@@ -6,7 +6,7 @@
 #include "tests/support/twin_checks.h"
 #include "tests/support/twin_device.h"
 
-/// The references of the ops of kernels/ops/matmul.h, elementwise.h and attention.h.
+/// Reference implementations of the ops in kernels/ops/matmul.h, elementwise.h and attention.h.
 namespace draftscope::testing {
 
 using namespace kernels;
@@ -25,7 +25,7 @@ void TwinDevice::run(const MatmulOp& op) {
          op.chosen, op.chosen_count, op.max_chosen);
     const DeviceMatrix& w = op.weights;
     const int outputs = op.chosen == nullptr ? w.n : *at(op.chosen_count, 1, "chosen_count");
-    if (op.chosen != nullptr && outputs > op.max_chosen) reject("matmul", "more chosen than said");
+    if (op.chosen != nullptr && outputs > op.max_chosen) reject("matmul", "more outputs than max_chosen");
     const std::int32_t* chosen = op.chosen == nullptr ? nullptr : at(op.chosen, size(outputs), "chosen");
     const half_t* all = at(w.data, size(w.n) * size(w.stride), "matmul weights");
     std::vector<double> x(size(w.stride));
@@ -97,8 +97,8 @@ void TwinDevice::run(const RmsNormOp& op) {
 void TwinDevice::run(const CastOp& op) {
     note("round", op.x, op.x_stride, op.rows, op.cols, op.y, op.y_stride, op.y_columns, op.activation);
     for (int m = 0; m < op.rows; ++m) {
-        const float* x = row(op.x, m * op.x_stride, size(op.cols), "round x");
-        half_t* y = row(op.y, m * op.y_stride, size(op.y_columns), "round y");
+        const float* x = row(op.x, m * op.x_stride, size(op.cols), "cast x");
+        half_t* y = row(op.y, m * op.y_stride, size(op.y_columns), "cast y");
         std::transform(x, x + op.cols, y, [&](float v) { return to_half(through(op.activation, v)); });
         std::fill(y + op.cols, y + op.y_columns, half_t{0});
     }
@@ -120,8 +120,8 @@ void TwinDevice::run(const AddOp& op) {
 void TwinDevice::run(const SiluMulOp& op) {
     note("silu_mul", op.x, op.x_stride, op.rows, op.width, op.y, op.y_stride);
     for (int m = 0; m < op.rows; ++m) {
-        const float* x = row(op.x, m * op.x_stride, 2 * size(op.width), "silu x");
-        half_t* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "silu y");
+        const float* x = row(op.x, m * op.x_stride, 2 * size(op.width), "silu_mul x");
+        half_t* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "silu_mul y");
         for (int i = 0; i < op.width; ++i) y[i] = to_half(x[i] / (1.0f + std::exp(-x[i])) * x[op.width + i]);
         std::fill(y + op.width, y + op.y_stride, half_t{0});
     }
@@ -130,7 +130,7 @@ void TwinDevice::run(const SiluMulOp& op) {
 void TwinDevice::run(const CopyRowsOp& op) {
     note("copy_rows", op.from, op.from_stride, op.rows, op.count, op.cols, op.to, op.to_stride);
     for (int i = 0; i < op.count; ++i) {
-        const std::int64_t from = op.rows == nullptr ? i : *row(op.rows, i, 1, "copied rows");
+        const std::int64_t from = op.rows == nullptr ? i : *row(op.rows, i, 1, "copy_rows rows");
         std::memcpy(row(op.to, i * op.to_stride, size(op.cols), "copy_rows to"),
                     row(op.from, from * op.from_stride, size(op.cols), "copy_rows from"),
                     size(op.cols) * sizeof(float));
@@ -179,12 +179,12 @@ void TwinDevice::run(const AttentionOp& op) {
     std::vector<int> seen(size(op.rows), 0);
     for (int t = 0; t < op.tiles; ++t) {
         const std::int32_t* tile = row(op.places.tiles, 2 * std::int64_t{t}, 2, "tiles");
-        if (tile[1] < 1 || tile[1] > attention_tile_rows(s)) reject("attention", "tile too tall");
+        if (tile[1] < 1 || tile[1] > attention_tile_rows(s)) reject("attention", "rows of a tile");
         for (int m = tile[0]; m < tile[0] + tile[1]; ++m) {
             if (*row(op.places.sequence, m, 1, "sequence") !=
                 *row(op.places.sequence, tile[0], 1, "sequence"))
                 reject("attention", "a tile of two sequences");
-            if (m < op.first_row || m >= end) reject("attention", "a tile past the rows");
+            if (m < op.first_row || m >= end) reject("attention", "a tile outside the rows");
             ++seen[size(m - op.first_row)];
         }
     }
@@ -193,7 +193,7 @@ void TwinDevice::run(const AttentionOp& op) {
         const KvPlanes cache =
             *row(op.places.caches, *row(op.places.sequence, m, 1, "sequence"), 1, "caches");
         const int prefix = *row(op.places.prefix, m, 1, "prefix"),
-                  tail = *row(op.places.ancestor_count, m, 1, "tail");
+                  tail = *row(op.places.ancestor_count, m, 1, "ancestor_count");
         const int count = prefix + tail;
         if (count > op.blocks * attention_block) reject("attention", "more positions than blocks");
         std::vector<std::int64_t> slots(size(count));
@@ -202,8 +202,8 @@ void TwinDevice::run(const AttentionOp& op) {
                 p < prefix
                     ? p
                     : *row(op.places.ancestor_slots,
-                           std::int64_t{*row(op.places.ancestor_first, m, 1, "tail_first")} + p - prefix, 1,
-                           "tails");
+                           std::int64_t{*row(op.places.ancestor_first, m, 1, "first slot")} + p - prefix, 1,
+                           "ancestor_slots");
         half_t* y = row(op.y, std::int64_t{m} * op.y_stride, size(op.y_stride), "attention y");
         const half_t* keys = at(cache.keys(op.layer), size(cache.plane), "keys");
         const half_t* values = at(cache.values(op.layer), size(cache.plane), "values");

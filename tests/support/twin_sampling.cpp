@@ -7,7 +7,7 @@
 #include "tests/support/twin_checks.h"
 #include "tests/support/twin_device.h"
 
-/// The references of the ops of kernels/ops/sampling.h.
+/// Reference implementations of the ops in kernels/ops/sampling.h.
 namespace draftscope::testing {
 
 using namespace kernels;
@@ -22,12 +22,12 @@ bool is_kept(float logit, int token, float least, int last) {
 
 void TwinDevice::run(const TopKTopPMaskOp& op) {
     note("cut", op.logits, op.stride, op.rows, op.vocab, op.top_k, op.min_logit, op.last_tied_id);
-    if (op.vocab > max_sample_columns || op.vocab < 1) reject("cut", "columns");
-    if (!(op.top_p > 0) || op.top_k < 0) reject("cut", "top_p or top_k");
+    if (op.vocab > max_sample_columns || op.vocab < 1) reject("mask_top_k_top_p", "columns");
+    if (!(op.top_p > 0) || op.top_k < 0) reject("mask_top_k_top_p", "top_p or top_k");
     for (int m = 0; m < op.rows; ++m) {
-        const int vocab = op.sizes == nullptr ? op.vocab : *row(op.sizes, m, 1, "cut sizes");
-        if (vocab < 0 || vocab > op.vocab) reject("cut", "more columns than said");
-        const float* logits = row(op.logits, m * op.stride, size(vocab), "cut logits");
+        const int vocab = op.sizes == nullptr ? op.vocab : *row(op.sizes, m, 1, "mask sizes");
+        if (vocab < 0 || vocab > op.vocab) reject("mask_top_k_top_p", "more columns than the upper bound");
+        const float* logits = row(op.logits, m * op.stride, size(vocab), "mask logits");
         std::vector<int> order;
         for (int i = 0; i < vocab; ++i)
             if (logits[i] == logits[i]) order.push_back(i);
@@ -48,12 +48,12 @@ void TwinDevice::run(const TopKTopPMaskOp& op) {
             cut = sum > 0;
             order.resize(sum > 0 ? count : 0);
         }
-        float& least = *row(op.min_logit, m, 1, "cut lowest");
-        std::int32_t& last = *row(op.last_tied_id, m, 1, "cut last");
+        float& least = *row(op.min_logit, m, 1, "min_logit");
+        std::int32_t& last = *row(op.last_tied_id, m, 1, "last_tied_id");
         least = cut ? logits[order.back()] : lowest;
         last = vocab - 1;
         if (!cut) continue;
-        // Where no equal logit was cut, every id may be.
+        // If all logits equal to min_logit are kept, the mask has no limit on ids.
         if (std::count(logits, logits + vocab, least) !=
             std::count_if(order.begin(), order.end(), [&](int i) { return logits[i] == least; }))
             last = order.back();
@@ -63,16 +63,16 @@ void TwinDevice::run(const TopKTopPMaskOp& op) {
 void TwinDevice::run(const SampleOp& op) {
     note("draw", op.logits, op.stride, op.rows, op.vocab, op.uniforms, op.tokens, op.values, op.log_norm,
          op.mask.min_logit, op.mask.last_tied_id);
-    if (op.vocab > max_sample_columns) reject("draw", "too many columns");
+    if (op.vocab > max_sample_columns) reject("sample", "too many columns");
     for (int m = 0; m < op.rows; ++m) {
-        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "draw logits");
+        const float* logits = row(op.logits, m * op.stride, size(op.vocab), "sample logits");
         float most = lowest;
         for (int i = 0; i < op.vocab; ++i)
             if (logits[i] > most) most = logits[i];
         const float least =
-            op.mask.min_logit == nullptr ? lowest : *row(op.mask.min_logit, m, 1, "kept lowest");
+            op.mask.min_logit == nullptr ? lowest : *row(op.mask.min_logit, m, 1, "mask min_logit");
         const int last =
-            op.mask.min_logit == nullptr ? op.vocab : *row(op.mask.last_tied_id, m, 1, "kept last");
+            op.mask.min_logit == nullptr ? op.vocab : *row(op.mask.last_tied_id, m, 1, "mask last_tied_id");
         const auto weight = [&](int i) {
             return most != lowest && is_kept(logits[i], i, least, last)
                        ? std::exp(static_cast<double>((logits[i] - most) * op.inv_temperature))
@@ -84,20 +84,21 @@ void TwinDevice::run(const SampleOp& op) {
         int token = 0;
         for (int i = 0; i < op.vocab && before <= target; before += weight(i++))
             if (weight(i) > 0) token = i;
-        *row(op.tokens, m, 1, "drawn tokens") = token;
-        *row(op.values, m, 1, "drawn values") = logits[token];
+        *row(op.tokens, m, 1, "sampled tokens") = token;
+        *row(op.values, m, 1, "sampled values") = logits[token];
         *row(op.log_norm, m, 1, "log_norm") =
             sum > 0 ? static_cast<float>(std::log(sum) + static_cast<double>(most * op.inv_temperature))
                     : 0.0f;
     }
 }
 
-/// What the host makes of the same logits, and draws by the same numbers.
+/// Uses the host's make_distribution() and sample_drafts() on the same logits and uniforms.
 
 void TwinDevice::run(const SampleWithoutReplacementOp& op) {
     note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs, op.sizes,
          op.tokens);
-    if (op.support > max_sample_columns || op.k > max_topk || op.k < 1) reject("draft", "shape");
+    if (op.support > max_sample_columns || op.k > max_topk || op.k < 1)
+        reject("sample_without_replacement", "shape");
     static const std::unique_ptr<Exec> exec = make_cpu_exec(1);
     (void)row(op.min_logit, 0, size(op.rows), "draft scratch");
     (void)row(op.last_tied_id, 0, size(op.rows), "draft scratch");
@@ -107,7 +108,8 @@ void TwinDevice::run(const SampleWithoutReplacementOp& op) {
     settings.top_p = op.top_p;
     for (int m = 0; m < op.rows; ++m) {
         const int support = op.sizes == nullptr ? op.support : *row(op.sizes, m, 1, "draft sizes");
-        if (support < 0 || support > op.support) reject("draft", "more columns than said");
+        if (support < 0 || support > op.support)
+            reject("sample_without_replacement", "more columns than the upper bound");
         float* logits = row(op.logits, m * op.stride, size(support), "draft logits");
         DraftDistribution q{{}, {logits, logits + support}};
         DraftSampleScratch scratch;
@@ -129,10 +131,10 @@ void TwinDevice::run(const RedistributeOp& op) {
     note("spread", op.logits, op.stride, op.rows, op.support, op.sizes, op.tokens, op.token_stride, op.vocab,
          op.first, op.scratch, op.out, op.out_stride);
     for (std::int64_t m = 0; m < op.rows; ++m) {
-        const int count = op.sizes == nullptr ? op.support : *row(op.sizes, m, 1, "spread sizes");
-        if (count < 0 || count > op.support) reject("spread", "more columns than said");
-        const float* logits = row(op.logits, m * op.stride, size(count), "spread logits");
-        double* q = row(op.scratch, m * op.vocab, size(op.vocab), "spread scratch");
+        const int count = op.sizes == nullptr ? op.support : *row(op.sizes, m, 1, "redistribute sizes");
+        if (count < 0 || count > op.support) reject("redistribute", "more columns than the upper bound");
+        const float* logits = row(op.logits, m * op.stride, size(count), "redistribute logits");
+        double* q = row(op.scratch, m * op.vocab, size(op.vocab), "redistribute scratch");
         std::fill(q, q + op.vocab, 0.0);
         float most = lowest;
         for (int i = 0; i < count; ++i) most = logits[i] > most ? logits[i] : most;
@@ -144,17 +146,17 @@ void TwinDevice::run(const RedistributeOp& op) {
         for (int i = 0; i < count; ++i) sum += weight(i);
         for (int i = 0; i < count && sum > 0; ++i) {
             const std::int32_t token =
-                op.tokens == nullptr ? i : *row(op.tokens, m * op.token_stride + i, 1, "spread tokens");
-            if (token < 0 || token >= op.vocab) reject("spread", "no such token");
+                op.tokens == nullptr ? i : *row(op.tokens, m * op.token_stride + i, 1, "redistribute tokens");
+            if (token < 0 || token >= op.vocab) reject("redistribute", "token out of range");
             q[token] = weight(i) / sum;
         }
         for (int t = 0; t < op.vocab; ++t) {
             double mass = 0;
-            const std::int32_t* from = row(op.first, t, 2, "givers of a token");
+            const std::int32_t* from = row(op.first, t, 2, "first source");
             for (std::int32_t i = from[0]; i < from[1]; ++i)
-                mass += q[*row(op.sources, i, 1, "givers")] *
-                        static_cast<double>(*row(op.weights, i, 1, "what they give"));
-            *row(op.out, m * op.out_stride + t, 1, "spread rows") =
+                mass += q[*row(op.sources, i, 1, "sources")] *
+                        static_cast<double>(*row(op.weights, i, 1, "source weights"));
+            *row(op.out, m * op.out_stride + t, 1, "redistribute out") =
                 mass > 0 ? op.temperature * static_cast<float>(std::log(mass)) : lowest;
         }
     }
@@ -166,36 +168,37 @@ void TwinDevice::run(const ReachableTokensOp& op) {
          op.out_size);
     (void)at(op.bits, 2 * size((op.vocab + 31) / 32), "bits");
     const int count = *row(op.size, 0, 1, "size of a set");
-    if (count < 0 || count > op.max_count) reject("reach", "more tokens than said");
+    if (count < 0 || count > op.max_count) reject("list_reachable_tokens", "more tokens than max_count");
     std::vector<bool> in(size(op.vocab), false);
     for (int i = 0; i < count; ++i) {
         const std::int32_t token = *row(op.tokens, i, 1, "tokens of a set");
-        if (token < 0 || token >= op.vocab) reject("reach", "no such token");
+        if (token < 0 || token >= op.vocab) reject("list_reachable_tokens", "token out of range");
         in[size(token)] = true;
     }
     int found = 0;
     for (int t = 0; t < op.vocab; ++t) {
-        const std::int32_t* from = row(op.first, t, 2, "givers of a token");
+        const std::int32_t* from = row(op.first, t, 2, "first source");
         bool reached = false;
         for (std::int32_t i = from[0]; i < from[1]; ++i)
-            reached = reached || in[size(*row(op.sources, i, 1, "givers"))];
-        if (reached) *row(op.out, found++, 1, "tokens that are reached") = t;
+            reached = reached || in[size(*row(op.sources, i, 1, "sources"))];
+        if (reached) *row(op.out, found++, 1, "reachable tokens") = t;
     }
-    *row(op.out_size, 0, 1, "number of them") = found;
+    *row(op.out_size, 0, 1, "number of reachable tokens") = found;
 }
 
 void TwinDevice::run(const GatherColumnsOp& op) {
     note("own_columns", op.logits, op.stride, op.rows, op.max_count, op.tokens, op.token_stride, op.sizes,
          op.columns, op.out, op.out_stride);
     for (int m = 0; m < op.rows; ++m) {
-        const int count = op.sizes == nullptr ? op.max_count : *row(op.sizes, m, 1, "sizes of own columns");
-        if (count < 0 || count > op.max_count || count > op.out_stride) reject("own columns", "too many");
+        const int count = op.sizes == nullptr ? op.max_count : *row(op.sizes, m, 1, "gather_columns sizes");
+        if (count < 0 || count > op.max_count || count > op.out_stride)
+            reject("gather_columns", "more columns than max_count or out_stride");
         for (int i = 0; i < count; ++i) {
-            const std::int32_t token = *row(op.tokens, m * op.token_stride + i, 1, "own tokens");
-            const std::int32_t column = *row(op.columns, token, 1, "columns of tokens");
-            if (column < 0 || column >= op.stride) reject("own columns", "no such column");
-            *row(op.out, m * op.out_stride + i, 1, "own columns") =
-                *row(op.logits, m * op.stride + column, 1, "logits of own columns");
+            const std::int32_t token = *row(op.tokens, m * op.token_stride + i, 1, "gather_columns tokens");
+            const std::int32_t column = *row(op.columns, token, 1, "gather_columns columns");
+            if (column < 0 || column >= op.stride) reject("gather_columns", "column out of range");
+            *row(op.out, m * op.out_stride + i, 1, "gather_columns out") =
+                *row(op.logits, m * op.stride + column, 1, "gather_columns logits");
         }
     }
 }
@@ -220,16 +223,18 @@ void TwinDevice::run(const SetProbabilityOp& op) {
     note("mass", op.logits, op.stride, op.count, op.log_norm, op.rows, op.first, op.size, op.ids, op.out,
          op.min_logit);
     for (int i = 0; i < op.count; ++i) {
-        const std::int64_t m = op.rows == nullptr ? i : *row(op.rows, i, 1, "mass rows");
+        const std::int64_t m = op.rows == nullptr ? i : *row(op.rows, i, 1, "set rows");
         const float norm = *row(op.log_norm, m, 1, "log_norm");
-        const int first = *row(op.first, i, 1, "mass first"), count = *row(op.size, i, 1, "mass size");
-        const float least = op.min_logit == nullptr ? lowest : *row(op.min_logit, m, 1, "mass lowest");
+        const int first = *row(op.first, i, 1, "first of a set"),
+                  count = *row(op.size, i, 1, "size of a set");
+        const float least = op.min_logit == nullptr ? lowest : *row(op.min_logit, m, 1, "min_logit");
         double sum = 0;
         for (int j = first; j < first + count; ++j) {
-            const float logit = *row(op.logits, m * op.stride + *row(op.ids, j, 1, "mass ids"), 1, "logits");
+            const float logit =
+                *row(op.logits, m * op.stride + *row(op.ids, j, 1, "ids of a set"), 1, "logits");
             if (logit >= least) sum += std::exp(static_cast<double>(logit * op.inv_temperature - norm));
         }
-        *row(op.out, i, 1, "mass out") = static_cast<float>(sum);
+        *row(op.out, i, 1, "set probability") = static_cast<float>(sum);
     }
 }
 
@@ -238,7 +243,7 @@ void TwinDevice::run(const EntropyOp& op) {
     for (int m = 0; m < op.rows; ++m) {
         const float* logits = row(op.logits, m * op.stride, size(op.vocab), "entropy logits");
         const float norm = *row(op.log_norm, m, 1, "entropy log_norm");
-        const float least = op.min_logit == nullptr ? lowest : *row(op.min_logit, m, 1, "entropy lowest");
+        const float least = op.min_logit == nullptr ? lowest : *row(op.min_logit, m, 1, "entropy min_logit");
         double sum = 0;
         for (int i = 0; i < op.vocab; ++i) {
             if (!(logits[i] >= least)) continue;
@@ -252,18 +257,18 @@ void TwinDevice::run(const EntropyOp& op) {
 
 void TwinDevice::run(const RejectionSampleOp& op) {
     note("residual", op.logits, op.stride, op.vocab, op.count, op.nodes, op.probs, op.weights, op.accepted);
-    if (op.vocab > max_sample_columns) reject("residual", "too many columns");
-    (void)at(op.weights, size(op.count) * size(op.vocab), "residual weights");
+    if (op.vocab > max_sample_columns) reject("rejection_sample", "too many columns");
+    (void)at(op.weights, size(op.count) * size(op.vocab), "rejection weights");
     for (int n = 0; n < op.count; ++n) {
-        const RejectionNode node = *row(op.nodes, n, 1, "residual nodes");
-        const float* logits = row(op.logits, node.row * op.stride, size(op.vocab), "residual logits");
-        const float norm = *row(op.log_norm, node.row, 1, "residual log_norm");
+        const RejectionNode node = *row(op.nodes, n, 1, "rejection nodes");
+        const float* logits = row(op.logits, node.row * op.stride, size(op.vocab), "rejection logits");
+        const float norm = *row(op.log_norm, node.row, 1, "rejection log_norm");
         const float least =
-            op.min_logit == nullptr ? lowest : *row(op.min_logit, node.row, 1, "residual lowest");
-        float* q = row(op.probs, node.first_prob, size(std::max(node.support, 1)), "residual probs");
-        (void)row(op.saved, node.first_prob, size(std::max(node.support, 1)), "residual saved");
+            op.min_logit == nullptr ? lowest : *row(op.min_logit, node.row, 1, "rejection min_logit");
+        float* q = row(op.probs, node.first_prob, size(std::max(node.support, 1)), "rejection probs");
+        (void)row(op.saved, node.first_prob, size(std::max(node.support, 1)), "rejection saved");
         const auto id = [&](int i) {
-            return node.first_id < 0 ? i : *row(op.ids, node.first_id + i, 1, "residual ids");
+            return node.first_id < 0 ? i : *row(op.ids, node.first_id + i, 1, "rejection ids");
         };
         std::vector<double> p(size(op.vocab));
         for (int i = 0; i < op.vocab; ++i)
@@ -273,13 +278,14 @@ void TwinDevice::run(const RejectionSampleOp& op) {
         double all = 1, left = 1;
         int accepted = -1, bonus = -1;
         for (int d = 0; d < node.drafts && accepted < 0; ++d) {
-            const int token = *row(op.drafts, node.first_draft + d, 1, "residual drafts");
+            const int token = *row(op.drafts, node.first_draft + d, 1, "rejection drafts");
             int place = 0;
             while (place < node.support && id(place) != token) ++place;
-            if (node.support > 0 && place == node.support) reject("residual", "a draft that q does not have");
+            if (node.support > 0 && place == node.support)
+                reject("rejection_sample", "a draft outside the support of q");
             const double share = node.support == 0 ? 1.0 : static_cast<double>(q[place]) / left;
             const double chance = all > 0 ? p[size(token)] / all : 0.0;
-            if (*row(op.uniforms, node.first_draft + d, 1, "residual uniforms") * share < chance) {
+            if (*row(op.uniforms, node.first_draft + d, 1, "rejection uniforms") * share < chance) {
                 accepted = d;
                 break;
             }
@@ -304,9 +310,9 @@ void TwinDevice::run(const RejectionSampleOp& op) {
             for (int i = 0; i < op.vocab && before <= target; before += p[size(i++)])
                 if (p[size(i)] > 0) bonus = i;
         }
-        *row(op.accepted, n, 1, "residual accepted") = accepted;
-        *row(op.bonus, n, 1, "residual bonus") = bonus;
-        *row(op.bonus_logits, n, 1, "residual bonus logits") = bonus < 0 ? 0.0f : logits[bonus];
+        *row(op.accepted, n, 1, "rejection accepted") = accepted;
+        *row(op.bonus, n, 1, "rejection bonus") = bonus;
+        *row(op.bonus_logits, n, 1, "rejection bonus logits") = bonus < 0 ? 0.0f : logits[bonus];
     }
 }
 

@@ -6,7 +6,7 @@
 #include "tests/support/twin_checks.h"
 #include "tests/support/twin_device.h"
 
-/// The references of the ops of kernels/ops/sets.h.
+/// Reference implementations of the ops in kernels/ops/sets.h.
 namespace draftscope::testing {
 
 using namespace kernels;
@@ -32,7 +32,7 @@ void TwinDevice::run(const UpdateIndexSetOp& op) {
     std::uint32_t* bits = at(op.bits, size((op.range + 31) / 32), "bits of a set");
     for (int i = 0; i < op.count; ++i) {
         const int number = *row(op.toggled, i, 1, "toggled");
-        if (number < 0 || number >= op.range) reject("list_set", "a number outside its range");
+        if (number < 0 || number >= op.range) reject("update_index_set", "number out of range");
         bits[number / 32] ^= std::uint32_t{1} << (number % 32);
     }
     int found = 0;
@@ -44,11 +44,11 @@ void TwinDevice::run(const UpdateIndexSetOp& op) {
 void TwinDevice::run(const ClustersOp& op) {
     note("clusters", op.chosen, op.rows, op.count, op.clusters, op.first, op.sizes, op.columns,
          op.column_count, op.run_ends, op.run_shifts, op.row_tokens, op.token_columns);
-    if (op.clusters < 1 || op.clusters > max_clusters) reject("clusters", "too many");
+    if (op.clusters < 1 || op.clusters > max_clusters) reject("clusters", "number of clusters");
     std::set<int> all = {op.clusters - 1};
     for (std::int64_t i = 0; i < std::int64_t{op.rows} * op.count; ++i) {
         const int cluster = *row(op.chosen, i, 1, "chosen clusters");
-        if (cluster < 0 || cluster >= op.clusters - 1) reject("clusters", "no such cluster");
+        if (cluster < 0 || cluster >= op.clusters - 1) reject("clusters", "cluster out of range");
         all.insert(cluster);
     }
     std::map<int, int> places;
@@ -83,21 +83,21 @@ void TwinDevice::run(const ClustersOp& op) {
 void TwinDevice::run(const ClusterTokensOp& op) {
     note("cluster_tokens", op.chosen, op.count, op.clusters, op.cluster_of, op.vocab, op.bitmap, op.tokens,
          op.size, op.sets, op.stride);
-    if (op.clusters < 1 || op.clusters > max_clusters) reject("cluster tokens", "too many");
+    if (op.clusters < 1 || op.clusters > max_clusters) reject("cluster_tokens", "number of clusters");
     (void)at(op.bitmap, size(op.sets) * size((op.vocab + 31) / 32), "bitmap");
     for (std::int64_t set = 0; set < op.sets; ++set) {
         std::vector<bool> in(size(op.clusters), false);
         in.back() = true;
         for (int i = 0; i < op.count; ++i) {
             const int cluster = *row(op.chosen, set * op.count + i, 1, "chosen clusters");
-            if (cluster < 0 || cluster >= op.clusters - 1) reject("cluster tokens", "no such cluster");
+            if (cluster < 0 || cluster >= op.clusters - 1) reject("cluster_tokens", "cluster out of range");
             in[size(cluster)] = true;
         }
         int found = 0;
         for (int token = 0; token < op.vocab; ++token) {
             const int cluster = *row(op.cluster_of, token, 1, "cluster of a token");
             if (cluster < 0 || !in[size(cluster)]) continue;
-            if (op.sets > 1 && found == op.stride) reject("cluster tokens", "more than there is room for");
+            if (op.sets > 1 && found == op.stride) reject("cluster_tokens", "more tokens than stride");
             *row(op.tokens, set * op.stride + found++, 1, "tokens of clusters") = token;
         }
         *row(op.size, set, 1, "tokens of clusters") = found;
@@ -106,11 +106,12 @@ void TwinDevice::run(const ClusterTokensOp& op) {
 
 void TwinDevice::run(const RemapIdsOp& op) {
     note("translate", op.ids, op.count, op.d_count, op.table, op.out);
-    const int count = op.d_count == nullptr ? op.count : *at(op.d_count, 1, "count there");
-    if (count > op.count) reject("translate", "more ids than said");
-    const std::int32_t* ids = at(op.ids, size(count), "translated ids");
-    std::int32_t* out = at(op.out, size(count), "translation");
-    for (int i = 0; i < count; ++i) out[i] = *row(op.table, ids[i], 1, "translation table");
+    const int count = op.d_count == nullptr ? op.count : *at(op.d_count, 1, "d_count");
+    if (count > op.count) reject("remap_ids", "more ids than count");
+    const std::int32_t* ids = at(op.ids, size(count), "remapped ids");
+    std::int32_t* out = at(op.out, size(count), "remap_ids out");
+    for (int i = 0; i < count; ++i)
+        out[i] = ids[i] < 0 ? ids[i] : *row(op.table, ids[i], 1, "remap_ids table");
 }
 
 }  // namespace draftscope::testing

@@ -6,7 +6,7 @@
 #include "tests/support/twin_checks.h"
 #include "tests/support/twin_device.h"
 
-/// The references of the ops of kernels/ops/topk.h.
+/// Reference implementations of the ops in kernels/ops/topk.h.
 namespace draftscope::testing {
 
 using namespace kernels;
@@ -14,7 +14,7 @@ using namespace kernels;
 void TwinDevice::run(const TopKOp& op) {
     note("select", op.logits, op.stride, op.rows, op.support, op.k, op.ids, op.values, op.logsumexp,
          op.scratch, op.own, op.columns, op.run_ends, op.run_shifts, op.runs, op.column_rows, op.row_tokens);
-    if (op.k < 1 || op.k > max_topk) reject("select", "k");
+    if (op.k < 1 || op.k > max_topk) reject("topk", "k");
     (void)inside(op.scratch, topk_scratch_bytes(op.rows, op.support, op.k), "select scratch");
     for (int m = 0; m < op.rows; ++m) {
         std::vector<float> values(size(op.support), lowest);
@@ -33,7 +33,7 @@ void TwinDevice::run(const TopKOp& op) {
                 names[size(i)] =
                     *row(op.row_tokens, *row(op.column_rows, column, 1, "column rows"), 1, "row tokens");
             } else if (op.own != nullptr) {
-                const int token = *row(op.own, m * op.own_stride + i, 1, "own");
+                const int token = *row(op.own, m * op.own_stride + i, 1, "own tokens");
                 counts[size(i)] = token >= 0;
                 if (token < 0) continue;
                 names[size(i)] = token;
@@ -65,17 +65,18 @@ void TwinDevice::run(const TopKOp& op) {
 void TwinDevice::run(const MatmulTopKOp& op) {
     note("head", op.weights.data, op.weights.n, op.x, op.rows, op.support, op.k, op.bias, op.ids, op.values,
          op.logsumexp, op.scratch);
-    if (op.k < 1 || op.k > max_topk || op.k > op.support || op.support > op.weights.n)
-        reject("head", "k or support");
+    if (op.k < 1 || op.k > max_topk || op.support < 1 || op.support > op.weights.n)
+        reject("matmul_topk", "k or support");
     (void)inside(op.scratch, matmul_topk_scratch_bytes(op.rows, op.support, op.k), "head scratch");
     const auto stride = size(op.weights.stride);
-    const half_t* all = at(op.weights.data, size(op.weights.n) * stride, "head weights");
+    const half_t* all = at(op.weights.data, size(op.weights.n) * stride, "matmul_topk weights");
     std::vector<float> logits(size(op.support));
     std::vector<int> order(size(op.support));
     for (int m = 0; m < op.rows; ++m) {
-        const half_t* x = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "head x");
+        const half_t* x = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "matmul_topk x");
         for (int n = 0; n < op.support; ++n) {
-            double sum = op.bias == nullptr ? 0.0 : static_cast<double>(*row(op.bias, n, 1, "head bias"));
+            double sum =
+                op.bias == nullptr ? 0.0 : static_cast<double>(*row(op.bias, n, 1, "matmul_topk bias"));
             for (std::size_t k = 0; k < stride; ++k)
                 sum += static_cast<double>(value_of(x[k])) *
                        static_cast<double>(value_of(all[size(n) * stride + k]));
@@ -88,10 +89,12 @@ void TwinDevice::run(const MatmulTopKOp& op) {
         for (const float logit : logits)
             if (logit == logit) sum += std::exp(static_cast<double>(logit - logits[size(order[0])]));
         for (int i = 0; i < op.k; ++i) {
-            *row(op.ids, std::int64_t{m} * op.k + i, 1, "head ids") = order[size(i)];
-            *row(op.values, std::int64_t{m} * op.k + i, 1, "head values") = logits[size(order[size(i)])];
+            const bool valid = i < op.support;
+            *row(op.ids, std::int64_t{m} * op.k + i, 1, "matmul_topk ids") = valid ? order[size(i)] : -1;
+            *row(op.values, std::int64_t{m} * op.k + i, 1, "matmul_topk values") =
+                valid ? logits[size(order[size(i)])] : lowest;
         }
-        *row(op.logsumexp, m, 1, "head sums") =
+        *row(op.logsumexp, m, 1, "matmul_topk logsumexp") =
             static_cast<float>(static_cast<double>(logits[size(order[0])]) + std::log(sum));
     }
 }
@@ -99,19 +102,19 @@ void TwinDevice::run(const MatmulTopKOp& op) {
 void TwinDevice::run(const TopKSetOp& op) {
     note("top_set", op.x, op.stride, op.rows, op.columns, op.k, op.ids);
     for (int m = 0; m < op.rows; ++m) {
-        const float* x = row(op.x, m * op.stride, size(op.columns), "top_set x");
+        const float* x = row(op.x, m * op.stride, size(op.columns), "topk_set x");
         std::vector<int> order(size(op.columns));
         std::iota(order.begin(), order.end(), 0);
         std::sort(order.begin(), order.end(), [&](int a, int b) { return better(x[a], a, x[b], b); });
         std::sort(order.begin(), order.begin() + op.k);
-        std::copy_n(order.begin(), op.k, row(op.ids, std::int64_t{m} * op.k, size(op.k), "top_set ids"));
+        std::copy_n(order.begin(), op.k, row(op.ids, std::int64_t{m} * op.k, size(op.k), "topk_set ids"));
     }
 }
 
 void TwinDevice::run(const MatmulTopKSetOp& op) {
     note("router", op.weights.data, op.weights.n, op.x, op.rows, op.k, op.ids, op.scratch);
     const int n = op.weights.n;
-    if (!can_route(n, op.k)) reject("router", "shape");
+    if (!can_route(n, op.k)) reject("matmul_topk_set", "shape");
     auto* scratch = static_cast<std::byte*>(op.scratch);
     (void)inside(scratch, router_scratch_bytes(op.rows, n, op.k), "router scratch");
     MatmulOp product;
@@ -134,7 +137,7 @@ void TwinDevice::run(const BucketTopMOp& op) {
             std::sort(mine.begin(), mine.end(),
                       [&](int x, int y) { return better(scores[x], x, scores[y], y); });
             std::int32_t* ids =
-                row(op.ids, (std::int64_t{m} * op.buckets + b) * op.m, size(op.m), "striped ids");
+                row(op.ids, (std::int64_t{m} * op.buckets + b) * op.m, size(op.m), "bucket ids");
             for (int i = 0; i < op.m; ++i) ids[i] = i < static_cast<int>(mine.size()) ? mine[size(i)] : -1;
         }
     }

@@ -63,7 +63,6 @@ std::string to_command_line(const RunConfig& config, DrafterTraits drafter) {
     text("--backend", config.backend, defaults.backend);
     text("--numerics", config.numerics, defaults.numerics);
     flag("--no-gpu-graphs", !config.gpu_graphs);
-    flag("--no-gpu-rounds", !config.gpu_rounds);
     flag("--l2-window", config.l2_window);
     text("--simulate-acceptance", config.acceptance, defaults.acceptance);
     text("--precision", config.precision, defaults.precision);

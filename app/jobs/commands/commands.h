@@ -33,7 +33,6 @@ struct RunConfig {
     std::string backend = "cpu";      ///< cpu, cuda, auto
     std::string numerics = "exact";   ///< exact, fast, fast:ROWS
     bool gpu_graphs = true;           ///< launch passes as CUDA graphs
-    bool gpu_rounds = true;           ///< synchronise with the GPU once per round if the round fits
     bool l2_window = false;           ///< keep a head's packed rows in the GPU's L2
     std::string acceptance = "real";  ///< real, rate:R, trace:FILE
     std::string precision = "auto";   ///< f32, bf16, int8, auto

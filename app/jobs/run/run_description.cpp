@@ -136,7 +136,6 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {std::string(losslessness_key), to_text(run.rule()->info().losslessness)},
         {"backend", c.backend},
         {"gpu_graphs", c.gpu_graphs},
-        {"gpu_rounds", c.gpu_rounds},
         {"l2_window", c.l2_window},
         {"acceptance", c.acceptance},
         {"batch", c.batch},

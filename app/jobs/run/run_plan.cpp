@@ -90,7 +90,6 @@ DecodeOptions RunPlan::decode_options(std::span<const ShadowHead> shadows) const
     options.sampling = {config.temperature, config.top_p, config.top_k, config.seed};
     options.rule = run.rule();
     options.batch = config.batch;
-    options.rounds_there = config.gpu_rounds;
     options.max_new = config.max_new;
     // With simulated acceptance the text is meaningless, including its end-of-text tokens.
     options.ignore_eos = config.ignore_eos || run.acceptance.has_value();

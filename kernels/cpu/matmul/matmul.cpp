@@ -225,21 +225,12 @@ class MatmulTask {
 };
 
 /// Returns `x`, normalised if requested, in memory shared by the threads.
-Rows<const float> normed_copy(Exec& exec, const PreNorm& norm, Rows<const float> x) {
-    if (norm.weight.empty()) return x;
-    const std::size_t floats = numel(x.rows, x.cols);
-    const Rows<float> out(reinterpret_cast<float*>(exec.shared_scratch(floats * sizeof(float))), x.rows,
-                          x.cols);
-    rms_norm(exec, x, norm.weight, norm.eps, out);
-    return out;
-}
-
 }  // namespace
 
 void matmul(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<float> y, const float* bias) {
     assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
     if (x.rows == 0 || weights.n() == 0) return;
-    if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, nullptr, x, y, bias);
+    if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, x, y, bias);
     FusionSpec around;
     around.bias = bias;
     MatmulTask(exec, weights, x, y, around).run();
@@ -261,7 +252,6 @@ void matmul_blocks(Exec& exec, const Matrix& weights, std::span<const int> block
                    Rows<float> y) {
     assert(x.cols == weights.k() && y.cols == static_cast<int>(blocks.size()) * lanes && x.rows == y.rows);
     if (x.rows == 0 || blocks.empty()) return;
-    if (weights.on_device()) return DeviceMatrixAccess::matmul(weights, &blocks, x, y, nullptr);
     FusionSpec around;
     around.chosen = &blocks;
     MatmulTask(exec, weights, x, y, around).run();
@@ -271,7 +261,6 @@ void norm_matmul(Exec& exec, const Matrix& weights, const PreNorm& norm, Rows<co
                  const float* bias) {
     assert(x.cols == weights.k() && y.cols == weights.n() && x.rows == y.rows);
     if (x.rows == 0 || weights.n() == 0) return;
-    if (weights.on_device()) return matmul(exec, weights, normed_copy(exec, norm, x), y, bias);
     FusionSpec around;
     around.norm = norm;
     around.bias = bias;
@@ -282,7 +271,7 @@ void norm_matmul_silu(Exec& exec, const Matrix& gate_up, const PreNorm& norm, Ro
                       Rows<float> y) {
     assert(x.cols == gate_up.k() && y.cols == gate_up.n() && x.rows == y.rows && gate_up.n() % 2 == 0);
     if (x.rows == 0 || gate_up.n() == 0) return;
-    if (gate_up.on_device() || !gate_is_block_aligned(gate_up)) {
+    if (!gate_is_block_aligned(gate_up)) {
         const int half = gate_up.n() / 2;
         norm_matmul(exec, gate_up, norm, x, y);
         const Rows<float> gate(y.data, y.rows, half, y.stride);
@@ -299,10 +288,6 @@ void matmul_add(Exec& exec, const Matrix& weights, Rows<const float> x, Rows<flo
     assert(x.cols == weights.k() && product.cols == weights.n() && x.rows == product.rows);
     assert(sum.rows == product.rows && sum.cols == product.cols);
     if (x.rows == 0 || weights.n() == 0) return;
-    if (weights.on_device()) {
-        matmul(exec, weights, x, product);
-        return add(exec, product, sum);
-    }
     FusionSpec around;
     around.sum = sum;
     MatmulTask(exec, weights, x, product, around).run();

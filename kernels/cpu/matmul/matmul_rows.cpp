@@ -7,7 +7,6 @@
 #include "kernels/cpu/matmul/row_layout.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/work_stealing.h"
-#include "kernels/device/device_matrix.h"
 #include "kernels/row_major_matrix.h"
 
 namespace draftscope::kernels {
@@ -131,8 +130,6 @@ void matmul_rows(Exec& exec, const RowMajorMatrix& store, std::span<const TokenI
                  Rows<float> y) {
     assert(x.cols == store.k() && y.cols == static_cast<int>(ids.size()) && x.rows == y.rows);
     if (x.rows == 0 || ids.empty()) return;
-    if (store.on_device())
-        return DeviceMatrixAccess::matmul_rows(store.device(), store.device_matrix(), ids, x, y);
     const MatmulKernels& kernels = matmul_kernels_for(exec.isa());
     const MatmulBlocks kernel = blocks_kernel(kernels, store.packing());
     MatmulWork work;

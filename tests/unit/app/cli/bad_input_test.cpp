@@ -173,7 +173,7 @@ TEST_F(BadInput, BackendNumericsAndAcceptance) {
     expect_one_line_error(decode({"--numerics", "fast"}), {"--numerics fast", "exact"});
     expect_one_line_error(decode({"--numerics", "fast:0"}), {"--numerics fast:0", "1 to"});
     expect_one_line_error(decode({"--numerics", "quick"}), {"--numerics quick", "exact, fast"});
-    for (const char* of_a_gpu : {"--no-gpu-graphs", "--no-gpu-rounds", "--l2-window"})
+    for (const char* of_a_gpu : {"--no-gpu-graphs", "--l2-window"})
         expect_one_line_error(decode({of_a_gpu}), {of_a_gpu, "--backend cuda"});
     expect_one_line_error(decode({"--simulate-acceptance", "rate:2"}),
                           {"--simulate-acceptance rate:2", "from 0 to 1"});

@@ -30,7 +30,6 @@ TEST(CommandLine, ContainsEveryChangedSetting) {
     config.gpu_graphs = false;
     config.pin = true;
     config.l2_window = true;
-    config.gpu_rounds = false;
     config.verify = "pq";
     config.batch = 8;
     config.temperature = 0.7;
@@ -58,7 +57,7 @@ TEST(CommandLine, ContainsEveryChangedSetting) {
         "draftscope run --model '/models/a b.gguf' --drafter eagle2:/d --head full --head-weights "
         "fr-spec=/r.safetensors --tree chain=6 --verify pq --temperature 0.7 --top-p 0.9 --top-k 40 --seed 5 "
         "--max-new "
-        "64 --batch 8 --no-gpu-graphs --no-gpu-rounds --l2-window "
+        "64 --batch 8 --no-gpu-graphs --l2-window "
         "--precision int8 --threads 2 --pin --ignore-eos --raw --prompts p.jsonl --limit 3 --balanced "
         "--baseline "
         "2 "

@@ -7,7 +7,8 @@
 #include "tests/support/demo_model.h"
 #include "tests/support/device_rig.h"
 
-/// The demo model on a device against the CPU at the same precision, on the CPU's own tokens.
+/// Compares the demo model on a device with the CPU at the same precision. Both read the tokens that the CPU
+/// selects.
 namespace draftscope::testing {
 namespace {
 
@@ -15,7 +16,7 @@ class DeviceDemo : public ::testing::TestWithParam<std::string> {};
 
 struct Row {
     int best = 0;
-    float margin = 0;  ///< to the second best
+    float margin = 0;  ///< difference to the second-best logit
 };
 Row row_of(std::span<const float> logits) {
     Row row;
@@ -27,7 +28,7 @@ Row row_of(std::span<const float> logits) {
     return row;
 }
 
-/// Where the two best logits lie further apart than the two back ends could move them, they agree.
+/// Both back ends select the same token if its margin exceeds twice the largest difference of their logits.
 TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
     const TwinExec on(GetParam());
@@ -52,7 +53,7 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
         float difference = 0;
         for (std::size_t i = 0; i < x.logits.size(); ++i)
             difference = std::max(difference, std::fabs(x.logits[i] - y.logits[i]));
-        // Logits reach from about -10 to 30; a wrong layer moves them by more than one.
+        // Logits range from about -10 to 30; an error in a layer changes them by more than one.
         EXPECT_LT(difference, 1.0f) << "step " << step;
         if (mine.margin <= 2 * difference) {
             ++unclear;

@@ -15,8 +15,8 @@
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_drafter.h"
 
-/// What the engine does with a device, on a twin that computes here: same logits as the CPU to bf16's
-/// rounding, and speculative text equal to plain text for every drafter and head.
+/// The engine on a device. Logits equal the CPU's up to bf16 rounding, and speculative text equals plain text
+/// for every drafter and head.
 namespace draftscope::testing {
 namespace {
 
@@ -41,7 +41,7 @@ class DeviceEngine : public ::testing::TestWithParam<std::string> {
         fixture_.run_on(*on_.exec);
     }
 
-    /// Accepted drafts of a run whose text must be the plain one.
+    /// Returns the number of accepted drafts of a run and expects the text of plain decoding.
     std::int64_t accepted_by(DecodeCase setting) {
         DecodeCase plain = setting;
         plain.drafter = "none";
@@ -101,12 +101,12 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
             accepted += accepted_by(setting);
         }
     EXPECT_GT(accepted, 100);
-    EXPECT_TRUE(on_.twin == nullptr || on_.twin->besides() > 0);  // DynaSpec's router
-    EXPECT_TRUE(on_.twin == nullptr || on_.twin->asides() > 0);   // MicroSpec's gather
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->asides() > 0);  // MicroSpec's gather, DynaSpec's router
 }
 
-/// The device and the CPU on one model: chain and tree rows, twice, so that a kept graph runs too.
-/// `tolerance`: the device rounds activations to bf16, which a CPU without bf16 dot products does not.
+/// Compares a device with the CPU on one model: a prefill, and passes over a tree, repeated so that graphs
+/// are replayed. `tolerance` bounds the relative RMS error; the device rounds activations to bf16, which a
+/// CPU without bf16 dot products does not.
 void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, double tolerance) {
     const auto cpu_exec = kernels::make_cpu_exec(2);
     const auto cpu = DecodeFixture::build(std::move(on_cpu), kernels::Precision::bf16);
@@ -138,7 +138,7 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
     };
     same();
     EXPECT_EQ(static_cast<int>(y.hidden.size()), 70 * d);
-    // A tree with two branches, of which one is kept and moves.
+    // A tree with two branches. The accepted path is not contiguous, so its slots are moved.
     const std::vector<TokenId> tree = {1, 2, 3, 4, 5};
     const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
     const AncestorMask mask = AncestorMask::from_parents(parents);
@@ -157,7 +157,7 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
     EXPECT_TRUE(twin.twin == nullptr || twin.twin->replayed() > 0);
 }
 
-/// Says whether it wants to see the levels of a step: then they are the host's.
+/// Observes the levels of a step if `observing`, and counts them.
 class Watcher final : public LevelObserver {
   public:
     explicit Watcher(bool observing) : watching_(observing) {}
@@ -169,7 +169,7 @@ class Watcher final : public LevelObserver {
     bool watching_;
 };
 
-/// What a head says of a sequence's levels.
+/// What a head reports for each level of a sequence: active tokens, and the rows and bytes that it read.
 struct SaidOfLevels {
     std::vector<std::vector<TokenId>> active;
     std::vector<double> rows;
@@ -193,9 +193,9 @@ SaidOfLevels said_of(const LmHead& head, const HeadState* state, int levels) {
     return said;
 }
 
-/// Trees that grow without the host, with one wait for all their levels, are the ones that it grows level by
-/// level: tokens, shape and probabilities, for sequences that end at different depths and share a pass.
-TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
+/// Trees grown with one wait for all levels equal trees whose levels are observed: tokens, shape and
+/// probabilities. The sequences share passes and end at different depths.
+TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
     TinyArtefacts artefacts(fixture_);
     Target& target = fixture_.target();
     const int d = target.config().hidden;
@@ -259,7 +259,7 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
                 context.observer = &nobody;
                 std::vector<SpanEvent> spans;
                 phases.drain(spans);
-                for (int turn = 0; turn < 3; ++turn) {  // the second time as graphs
+                for (int turn = 0; turn < 3; ++turn) {  // from the second turn on as graphs
                     head.begin_round(at_start, of_jobs);
                     const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
                     ASSERT_TRUE(drafter.expand(context, jobs).ok());
@@ -278,7 +278,7 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
                 spans.clear();
                 phases.drain(spans);
                 int levels = context.tree.levels();
-                if (head_name.starts_with("microspec")) {  // a call for each sequence
+                if (head_name.starts_with("microspec")) {  // one head call per sequence
                     levels = 0;
                     for (const DraftJob& job : jobs) levels += job.tree.levels();
                 }
@@ -290,8 +290,37 @@ TEST_P(DeviceEngine, TreesGrownThereAreTheHosts) {
     EXPECT_GT(compared, 1000);
 }
 
-/// A forward with a question beside the same forward without one: the answers are what the host finds in the
-/// logits, and no logits leave the device.
+/// Choices, norms, entropies and the four best tokens of all rows.
+void expect_values_of_rows(kernels::Exec& exec, const RowAnswers& answers, Rows<const float> logits,
+                           std::span<const TargetSample> choices, const Sampling& sampling, bool entropies) {
+    for (int r = 0; r < logits.rows; ++r) {
+        const auto row = static_cast<std::size_t>(r);
+        EXPECT_EQ(answers.choices[row], choices[row].token) << r;
+        EXPECT_NEAR(answers.log_norm[row], choices[row].log_norm, 1e-5);
+        EXPECT_EQ(answers.choice_logits[row], logits.row_data(r)[choices[row].token]);
+        EXPECT_EQ(answers.lowest[row], choices[row].min_logit);
+        if (entropies) {
+            double entropy = 0;
+            for (int t = 0; t < logits.cols; ++t) {
+                const auto p =
+                    static_cast<double>(target_probability(choices[row], sampling, logits.row_data(r)[t]));
+                entropy -= p * std::log(p + 1e-5);
+            }
+            EXPECT_NEAR(static_cast<double>(answers.entropies[row]), entropy, 1e-5);
+        }
+        std::vector<std::int32_t> best(4);
+        std::vector<float> values(4);
+        kernels::topk(exec, logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
+                      Rows<float>(values.data(), 1, 4));
+        for (std::size_t i = 0; i < 4; ++i) {
+            EXPECT_EQ(answers.best_ids[row * 4 + i], best[i]);
+            EXPECT_EQ(answers.best_logits[row * 4 + i], values[i]);
+        }
+    }
+}
+
+/// The results of a LogitsQuery about a tree equal values computed on the host from the logits of the same
+/// forward without a query. The logits stay in device memory.
 TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     Target& target = fixture_.target();
     kernels::Exec& exec = *on_.exec;
@@ -306,88 +335,87 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     request.sequences = {&rows, 1};
     request.all_logits = true;
     const std::vector<TokenId> few = {0, 4, 7, 12};
-    const std::vector<const std::vector<TokenId>*> sets = {&few, nullptr, &few, &few, nullptr};
+    const std::vector<const std::vector<TokenId>*> sets = {&few, nullptr, &few, &few};  // by depth
+    DraftTree drafted = DraftTree::with_root(tree[0]);
+    for (std::size_t i = 1; i < tree.size(); ++i) drafted.add(tree[i], parents[i], -0.5f);
+    ASSERT_TRUE(drafted.finish().ok());
     const std::vector<std::int32_t> of = {0, 0, 0, 2, 3}, tokens = {1, 2, 3, 4, 5};
     const Sampling kinds[] = {
         {0, 1, 0, 0}, {0.7, 1, 0, 0}, {0.7, 0.6, 0, 0}, {0.7, 1, 3, 0}, {1.2, 0.8, 6, 0}};
     for (const Sampling& sampling : kinds) {
         ASSERT_TRUE(target.forward(exec, request, plain).ok());
         EXPECT_EQ(plain.there, nullptr);
+        TreePlan plan{5, 3};
+        plan.sets = sets;
         std::vector<TokenPosition> places;
-        std::vector<double> uniforms;
-        for (int i = 0; i < 5; ++i) {
-            places.push_back({3, 100 + i});
-            uniforms.push_back(token_uniform(sampling.seed, 3, static_cast<std::uint64_t>(100 + i)));
-        }
+        for (const int depth : depths) places.push_back({3, 100 + depth});
+        for (int depth = 0; depth <= 3 && sampling.temperature > 0; ++depth)
+            plan.uniforms.push_back(token_uniform(sampling.seed, 3, static_cast<std::uint64_t>(100 + depth)));
         RowQuestion question;
         question.vocab = vocab;
         question.best = 4;
+        question.drafts = true;
         if (sampling.temperature > 0) {
-            question.uniforms = uniforms;
             question.scale = inverse_temperature(sampling);
             question.top_k = sampling.top_k;
             question.top_p = sampling.top_p;
             question.entropies = true;
         }
-        question.rows = of;
-        question.tokens = tokens;
-        question.sets = sets;
-        request.question = &question;
+        KvCache* caches[] = {&cache};
+        TreesRequest trees;
+        trees.caches = caches;
+        trees.question = &question;
         const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
-        ASSERT_TRUE(target.forward(exec, request, asked).ok());
-        request.question = nullptr;
+        TreeStep step;
+        std::vector<float> hidden(plain.hidden.size());
+        {
+            kernels::Device& device = *exec.device();
+            const std::lock_guard lock(device.submit_mutex());
+            ASSERT_TRUE(step.place(device, {&plan, 1}));
+            step.upload_tree(0, drafted, cache.length());
+            ASSERT_TRUE(target.ask_trees(trees, step).ok());
+            step.ask_download();
+            device.download(hidden.data(), target.features_there(true), hidden.size() * sizeof(float));
+            ASSERT_TRUE(device.synchronize().ok());
+        }
+        target.collect_trees(step, asked);
         EXPECT_TRUE(on_.twin == nullptr || on_.twin->finishes() == before + 1);
         ASSERT_NE(asked.there, nullptr);
-        EXPECT_EQ(asked.hidden, plain.hidden);
-        const RowAnswers& answers = asked.answers;
+        EXPECT_EQ(hidden, plain.hidden);
+        DraftTree returned;
+        ASSERT_TRUE(step.read_tree(0, returned).ok());
+        EXPECT_EQ(returned.tokens, drafted.tokens);
+        EXPECT_EQ(returned.parents, drafted.parents);
+        EXPECT_EQ(returned.logprobs, drafted.logprobs);
         const Rows<const float> logits(plain.logits.data(), 5, vocab, target.config().vocab);
         std::vector<TargetSample> choices;
         sample_tokens(exec, logits, vocab, sampling, places, choices);
+        expect_values_of_rows(exec, asked.answers, logits, choices, sampling, question.entropies);
         for (int r = 0; r < 5; ++r) {
             const auto row = static_cast<std::size_t>(r);
-            EXPECT_EQ(answers.choices[row], choices[row].token) << r;
-            EXPECT_NEAR(answers.log_norm[row], choices[row].log_norm, 1e-5);
-            EXPECT_EQ(answers.choice_logits[row], logits.row_data(r)[choices[row].token]);
-            EXPECT_EQ(answers.lowest[row], choices[row].min_logit);
-            if (question.entropies) {
-                double entropy = 0;
-                for (int t = 0; t < vocab; ++t) {
-                    const auto p = static_cast<double>(
-                        target_probability(choices[row], sampling, logits.row_data(r)[t]));
-                    entropy -= p * std::log(p + 1e-5);
-                }
-                EXPECT_NEAR(static_cast<double>(answers.entropies[row]), entropy, 1e-5);
-            }
-            std::vector<std::int32_t> best(4);
-            std::vector<float> values(4);
-            kernels::topk(exec, logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
-                          Rows<float>(values.data(), 1, 4));
-            for (std::size_t i = 0; i < 4; ++i) {
-                EXPECT_EQ(answers.best_ids[row * 4 + i], best[i]);
-                EXPECT_EQ(answers.best_logits[row * 4 + i], values[i]);
-            }
             const float* parent = logits.row_data(of[row]);
-            EXPECT_EQ(answers.logits[row], parent[tokens[row]]);
+            EXPECT_EQ(asked.answers.logits[row], parent[tokens[row]]);
             int rank = 0;
             for (int t = 0; t < vocab; ++t)
                 rank +=
                     parent[t] > parent[tokens[row]] || (parent[t] == parent[tokens[row]] && t < tokens[row]);
-            EXPECT_EQ(answers.ranks[row], rank);
+            EXPECT_EQ(asked.answers.ranks[row], rank);
             double mass = 0;
             for (const TokenId id : few)
                 mass +=
                     static_cast<double>(target_probability(choices[row], sampling, logits.row_data(r)[id]));
-            EXPECT_NEAR(static_cast<double>(answers.masses[row]), sets[row] == nullptr ? 0.0 : mass, 1e-5);
+            const bool wanted = sets[static_cast<std::size_t>(depths[r])] != nullptr;
+            EXPECT_NEAR(static_cast<double>(asked.answers.masses[row]), wanted ? mass : 0.0, 1e-5);
         }
-        // A row that somebody wants in full comes on its own.
+        // Rows are downloaded in full on request.
         const Rows<const float> fetched = asked.there->rows(2, 2);
         for (int r = 0; r < 2; ++r)
             for (int t = 0; t < vocab; ++t) EXPECT_EQ(fetched.row_data(r)[t], logits.row_data(2 + r)[t]);
     }
 }
 
-/// What is recorded of rounds whose logits stayed there agrees with itself, and the text does not depend on
-/// being recorded.
+/// Records of rounds whose logits stay in device memory are consistent, and recording does not change the
+/// text.
 TEST_P(DeviceEngine, RoundsAreRecordedWithoutTheLogits) {
     for (const double temperature : {0.0, 0.8}) {
         DecodeCase setting;
@@ -451,7 +479,7 @@ TEST_P(DeviceTargets, LogitsAreTheCpusForEveryArchitecture) {
     if (!on.why_not.empty()) GTEST_SKIP() << on.why_not;
     for (const char* name : {"llama", "qwen2", "qwen3", "olmo2"}) {
         SCOPED_TRACE(name);
-        // Where the program was built is not where a GPU machine has the tree.
+        // On a GPU machine, the sources may be in another folder than at build time.
         const char* moved = std::getenv("DRAFTSCOPE_SOURCE");
         const std::string folder =
             std::string(moved != nullptr ? moved : DS_SOURCE_DIR) + "/tests/golden/models/" + name;
@@ -459,7 +487,7 @@ TEST_P(DeviceTargets, LogitsAreTheCpusForEveryArchitecture) {
         ASSERT_TRUE(first.ok() && second.ok());
         expect_same_logits(on, std::move(*first), std::move(*second), 0.03);
     }
-    // Heads that share no keys, and shapes that are no multiples of 64.
+    // Attention heads that share no keys, and sizes that are not multiples of 64.
     TinyModelOptions odd;
     odd.hidden = 40;
     odd.heads = odd.kv_heads = 5;

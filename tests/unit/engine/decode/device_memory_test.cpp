@@ -9,55 +9,24 @@
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_drafter.h"
 
-/// What is left behind where a device's memory is out: the session ends with an error, the device goes on.
+/// A session that exhausts a device's memory ends with an error, and the device stays usable.
 namespace draftscope::testing {
 namespace {
 
-TEST(DeviceMemory, ARefusedQuestionLeavesNothingUnderWayAndMayBeAskedAgain) {
-    TwinExec on;
-    const auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get());
-    KvCache cache = target->make_cache(40);
-    const std::vector<TokenId> tokens = {5, 1, 2};
-    const SequenceTokens rows{&cache, tokens, {}, nullptr};
-    ForwardRequest request;
-    request.sequences = {&rows, 1};
-    request.all_logits = true;
-    RowQuestion question;
-    question.vocab = vocab;
-    request.question = &question;
-    ForwardOutput out;
-    ASSERT_TRUE(target->forward(*on.exec, request, out).ok());
-    std::vector<TokenId> every;
-    for (TokenId id = 0; id < vocab; ++id) every.push_back(id);
-    const std::vector<const std::vector<TokenId>*> sets(3, &every);
-    question.sets = sets;
-    on.twin->leave(0);
-    const Status refused = target->forward(*on.exec, request, out);
-    ASSERT_FALSE(refused.ok());
-    EXPECT_NE(refused.error().message.find("memory"), std::string::npos) << refused.error().message;
-    EXPECT_EQ(on.twin->under_way(), 0u);
-    on.twin->leave(100);
-    ASSERT_TRUE(target->forward(*on.exec, request, out).ok());
-    for (const float mass : out.answers.masses) EXPECT_NEAR(mass, 1.0f, 1e-5f);
-}
-
-/// Wherever memory ends in a round.
+/// A configuration whose run is repeated with one more allocation allowed each time, until it succeeds.
 struct Refused {
     const char *drafter, *head;
-    bool drawn = false;  ///< drafts
-    bool there = true;   ///< rounds that the device makes alone
+    bool drawn = false;  ///< drafts are sampled
 };
 class RefusedRounds : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     const RankingFile ranking = RankingFile::shuffled(vocab);
-    DecodeCase small, setting;  // the first makes the drafter
+    DecodeCase small, setting;  // `small` creates the drafter and the head
     small.drafter = setting.drafter = GetParam().drafter;
     small.tree = "chain=1";
-    small.rounds_there = false;
     setting.tree = "depth=3,topk=4,nodes=12";
     small.head = setting.head = GetParam().head;
-    setting.rounds_there = GetParam().there;
     if (GetParam().drawn) {
         setting.temperature = 0.9;
         setting.verify = "pq";
@@ -77,7 +46,7 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
         const Error error = fixture.decode_error(setting, prompts()[1]);
         EXPECT_EQ(on.twin->under_way(), 0u) << left << " allocations: " << error.message;
         if (error.message == "no error") break;
-        if (left % 5 == 0) {  // the next session has memory again
+        if (left % 5 == 0) {  // the next session has enough memory
             on.twin->leave(1 << 20);
             EXPECT_EQ(fixture.decode_error(setting, prompts()[1]).message, "no error") << left;
         }
@@ -91,11 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Refused{"eagle2", "dynaspec:kmax=4,kmin=3", true},
                       Refused{"eagle2", "specvocab:k=5", true}, Refused{"eagle2", "full", true},
                       Refused{"hydra", "full"}, Refused{"eagle2", "microspec:wmax=9"},
-                      Refused{"eagle2", "microspec:wmax=9,gather=indexed"},
-                      Refused{"eagle2", "full", false, false}, Refused{"eagle2", "full", true, false},
-                      Refused{"eagle2", "microspec:wmax=9", false, false}));
+                      Refused{"eagle2", "microspec:wmax=9,gather=indexed"}));
 
-/// What is loaded outlives a session: no session begins as if it were there.
+/// A head outlives sessions. If its rows did not fit in memory, a session with the head ends with an error.
 TEST(DeviceMemory, RowsOfAHeadThatFoundNoMemoryAreNotForgiven) {
     const RankingFile ranking = RankingFile::shuffled(vocab);
     DecodeCase setting;
@@ -117,10 +84,10 @@ TEST(DeviceMemory, RowsOfAHeadThatFoundNoMemoryAreNotForgiven) {
             EXPECT_EQ(error.message, "no error");
             break;
         }
-        if (error.message == "no error") break;  // it needed as many
+        if (error.message == "no error") break;  // exactly `left` allocations were needed
         EXPECT_NE(error.message.find("memory"), std::string::npos) << error.message;
     }
-    EXPECT_EQ(left, 2);  // the matrix, and the list of its rows
+    EXPECT_EQ(left, 2);  // the matrix and the list of its rows
 }
 
 TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
@@ -140,7 +107,8 @@ TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
     }
 }
 
-/// In one session a table that found no room is not looked for again; the next one may have some.
+/// A table that did not fit in memory is not requested again until Device::clear_out_of_memory(), which each
+/// session calls.
 TEST(DeviceMemory, EmbeddingsAreAskedForAgainInTheNextSession) {
     TwinExec on;
     DeviceEmbeddings table;
@@ -161,32 +129,6 @@ TEST(DeviceMemory, EmbeddingsAreAskedForAgainInTheNextSession) {
     EXPECT_NE(there, nullptr);
     EXPECT_EQ(get(), there);
     EXPECT_EQ(embedded, 3);
-}
-
-/// The queue of DynaSpec's router has a memory of its own here.
-TEST(DeviceMemory, ARouterBesideThatFoundNoMemorySaysSo) {
-    const RankingFile ranking = RankingFile::shuffled(vocab);
-    DecodeCase setting;
-    setting.head = "dynaspec:kmax=4,kmin=3";
-    setting.temperature = 0.9;  // levels are the host's, and ask that queue
-    setting.verify = "pq";
-    setting.rounds_there = false;
-    int left = 0, refused_sessions = 0;
-    for (std::string message; message != "no error"; ++left) {
-        TwinExec on;
-        auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get());
-        const TinyEagle2 eagle(target->config(), 77);
-        DecodeFixture fixture(std::move(target), {{"eagle2", eagle.folder()}}, ranking.path());
-        fixture.run_on(*on.exec);
-        const TinyArtefacts artefacts(fixture);
-        on.twin->leave_beside(left);
-        const Status ready = fixture.prepare_head(setting.head, fixture.drafter("eagle2"));
-        message = ready.ok() ? fixture.decode_error(setting, prompts()[1]).message : ready.error().message;
-        refused_sessions += ready.ok() ? 1 : 0;
-        EXPECT_TRUE(message == "no error" || message.find("memory") != std::string::npos) << message;
-    }
-    EXPECT_GT(left, 4);
-    EXPECT_GT(refused_sessions, 2);
 }
 
 }  // namespace

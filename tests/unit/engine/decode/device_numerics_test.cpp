@@ -12,7 +12,8 @@
 #include "tests/support/tiny_drafter.h"
 #include "tests/support/tiny_model.h"
 
-/// --numerics fast on a device: a library's products where rows are many, and what the run says about them.
+/// --numerics fast on a device: a library computes products of many rows, and the run counts mismatches with
+/// exact kernels.
 namespace draftscope::testing {
 namespace {
 
@@ -26,7 +27,7 @@ class DeviceNumerics : public ::testing::TestWithParam<std::string> {
     }
     void SetUp() override {
         if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
-        // Without a library of products there is nothing to test; the machine's log says why.
+        // The tests need the library.
         const Status there = device().use_cublaslt(20);
         if (!there.ok()) GTEST_SKIP() << there.error().message;
         EXPECT_TRUE(device().use_cublaslt(0).ok());
@@ -59,7 +60,7 @@ class DeviceNumerics : public ::testing::TestWithParam<std::string> {
     DecodeFixture fixture_;
 };
 
-/// A text of exact kernels is theirs token for token; one that was changed is theirs up to there.
+/// check_exact() finds no mismatch in a text of exact kernels, and finds a token that was changed.
 TEST_P(DeviceNumerics, FindsTheTokensThatExactKernelsWouldNotEmit) {
     std::vector<std::vector<TokenId>> texts = decode(0);
     const ExactCheck same = check(texts, 0);
@@ -77,7 +78,7 @@ TEST_P(DeviceNumerics, FindsTheTokensThatExactKernelsWouldNotEmit) {
     EXPECT_EQ(changed.first->token, 5);
 }
 
-/// Fast runs decode, use the library, and leave the device exact when they are told to.
+/// use_cublaslt() makes decoding use the library, and after use_cublaslt(0) texts are exact again.
 TEST_P(DeviceNumerics, FastUsesALibraryAndExactNever) {
     const std::vector<std::vector<TokenId>> exact = decode(0);
     EXPECT_EQ(device().stats().library, "");
@@ -93,11 +94,11 @@ TEST_P(DeviceNumerics, FastUsesALibraryAndExactNever) {
     EXPECT_TRUE(on_.twin == nullptr || on_.twin->library_products() == asked);
     const ExactCheck found = check(fast, 0);
     EXPECT_EQ(found.texts, 3);
-    // Where nothing was counted the texts are the same, and the other way round.
+    // The texts are equal if and only if no mismatch is counted.
     EXPECT_EQ(found.mismatches == 0, fast == exact);
 }
 
-/// A product of a library is one of ours to rounding, accumulated and with a bias, at sizes of every kind.
+/// The library's products with a bias equal our kernels' up to rounding, for several shapes.
 TEST_P(DeviceNumerics, ProductsOfTheLibraryAreOurs) {
     const int k = 192;
     kernels::Device& on = device();
@@ -126,8 +127,8 @@ TEST_P(DeviceNumerics, ProductsOfTheLibraryAreOurs) {
     }
 }
 
-/// A checkpoint of fp16 is computed in fp16: nearer to its values than bf16 would be. Its text is that of
-/// plain decoding, as ever.
+/// An fp16 checkpoint is computed in fp16. Its logits are closer to those of f32 than the logits computed in
+/// bf16.
 TEST_P(DeviceNumerics, FollowsACheckpointInF16) {
     const ScratchFolder folder;
     const std::string path = folder.file("tiny.gguf");

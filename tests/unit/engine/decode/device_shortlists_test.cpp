@@ -5,12 +5,13 @@
 #include <numeric>
 
 #include "base/numel.h"
+#include "kernels/device_array.h"
 #include "kernels/head_shortlists.h"
 #include "kernels/matmul.h"
 #include "tests/support/device_rig.h"
 
-/// SpecVocab's call on a device beside products of whole matrices there, also where the router ranks some
-/// tokens alone and the exact head has rows for some.
+/// Compares kernels::DeviceShortlists with products of whole matrices on the device. Cases include a router
+/// that ranks only some tokens and an exact head with rows for only some tokens.
 namespace draftscope::testing {
 namespace {
 
@@ -63,7 +64,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 if (!some_ranked && !some_held) {
                     ranked.clear();
                 } else if (!some_ranked) {
-                    ranked = held;  // a router for what the head has
+                    ranked = held;  // a router over the tokens of the head
                 }
                 if (some_held) {
                     row_of.assign(vocab, 0);
@@ -75,18 +76,34 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                              head = matrix(some_held ? static_cast<int>(held.size()) : vocab, d, 3);
                 const auto store = kernels::RowMajorMatrix::make(*on_.exec, head);
                 const std::vector<float> x = values(rows * d, 4);
-                ASSERT_TRUE(kernels::DeviceShortlists::fits(up, store, size, k));
+                ASSERT_TRUE(kernels::can_route(up.n(), size));
 
                 kernels::DeviceShortlists there;
                 there.set_names({ranked, row_of, vocab});
-                std::vector<std::int32_t> ids(rows * k), chosen, together;
+                std::vector<std::int32_t> ids(rows * k), chosen(rows * size), together(rows * size + 1);
                 std::vector<float> logits(rows * k), sums(rows);
                 {
-                    const std::lock_guard lock(on_.exec->device()->submit_mutex());
-                    there.ask_router(&down, up, {x.data(), rows, d}, size);
-                    there.ask_exact(store, per_row);
-                    there.ask_best(k);
-                    there.bring({ids.data(), rows, k}, {logits.data(), rows, k}, sums, chosen, together);
+                    kernels::Device& device = *on_.exec->device();
+                    const std::lock_guard lock(device.submit_mutex());
+                    const int stride = down.device_matrix().stride;
+                    kernels::DeviceArray<float> d_x, d_logits, d_sums;
+                    kernels::DeviceArray<kernels::half_t> half;
+                    kernels::DeviceArray<std::int32_t> d_ids, d_union;
+                    ASSERT_TRUE(d_x.upload(device, x) && half.resize_at_least(device, numel(rows, stride)) &&
+                                d_logits.resize_at_least(device, logits.size()) &&
+                                d_sums.resize_at_least(device, sums.size()) &&
+                                d_ids.resize_at_least(device, ids.size()) &&
+                                d_union.resize_at_least(device, together.size()));
+                    device.cast({d_x.data(), d, rows, d, half.data(), stride, stride});
+                    there.ask_router(&down, up, half.data(), rows, size);
+                    there.ask_exact(store, per_row, d_union.data(), d_union.data() + 1);
+                    there.ask_best(k, d_ids.data(), d_logits.data(), d_sums.data());
+                    device.download(chosen.data(), there.shortlists(), chosen.size() * sizeof(std::int32_t));
+                    d_union.download(device, together);
+                    d_ids.download(device, ids);
+                    d_logits.download(device, logits);
+                    d_sums.download(device, sums);
+                    ASSERT_TRUE(device.synchronize().ok());
                 }
 
                 const std::vector<float> scores = product(up, product(down, x)), exact = product(head, x);
@@ -115,7 +132,9 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 }
                 std::sort(all.begin(), all.end());
                 all.erase(std::unique(all.begin(), all.end()), all.end());
-                EXPECT_EQ(together, per_row ? std::vector<std::int32_t>() : all);
+                if (per_row) continue;
+                const auto listed = together.begin() + 1;
+                EXPECT_EQ(std::vector<std::int32_t>(listed, listed + together[0]), all);
             }
 }
 

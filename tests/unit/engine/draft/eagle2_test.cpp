@@ -240,7 +240,7 @@ class ShortHead final : public LmHead {
             out.logsumexp[row] = 1.5f;
         }
     }
-    HeadCost cost(int) const override { return {}; }
+    HeadCost cost_at(const HeadState*, int, int) const override { return {}; }
     bool covers(const HeadState*, TokenId token, int) const override { return token == 5 || token == 6; }
     void scores(kernels::Exec&, Rows<const float>, const HeadState*, int, Rows<float>) override {}
 

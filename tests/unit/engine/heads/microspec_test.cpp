@@ -117,9 +117,9 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
     const auto state = head->make_state();
     const auto logits = dense();
     ReferenceMicroSpec expected = GetParam();
-    EXPECT_EQ(head->prefill_topk(), expected.source == "ext" ? 0 : expected.prompt_k);
-    EXPECT_EQ(head->verify_topk(), expected.source == "ctx" ? 0 : expected.verify_k);
-    EXPECT_EQ(head->verify_whole_tree(), expected.branch == "tree");
+    EXPECT_EQ(head->target_tokens().at_prompt, expected.source == "ext" ? 0 : expected.prompt_k);
+    EXPECT_EQ(head->target_tokens().at_verified, expected.source == "ctx" ? 0 : expected.verify_k);
+    EXPECT_EQ(head->target_tokens().whole_tree, expected.branch == "tree");
     Rng rng(23);
     for (int prompt = 0; prompt < 3; ++prompt) {
         const auto tokens = random_ids(rng, 4 + 9 * prompt);

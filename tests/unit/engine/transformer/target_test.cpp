@@ -339,8 +339,7 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         const bool again = target->forward(*exec, request, queried).ok();
         EXPECT_EQ(testing::total_allocations() - before, 0);
         EXPECT_TRUE(again);
-        const std::vector<double> uniforms(rows, 0.5);
-        question.uniforms = uniforms;
+        question.drafts = true;
         ASSERT_TRUE(target->forward(*exec, request, queried).ok());
         EXPECT_FALSE(queried.answered);
         EXPECT_EQ(queried.logits, whole.logits);

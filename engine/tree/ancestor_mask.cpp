@@ -1,4 +1,4 @@
-#include "engine/transformer/ancestor_mask.h"
+#include "engine/tree/ancestor_mask.h"
 
 #include <bit>
 #include <cassert>

@@ -1,0 +1,52 @@
+#include "engine/heads/listed_rows.h"
+
+#include "base/numel.h"
+
+namespace draftscope {
+
+bool ListedRows::reserve(kernels::Device& device, int rows, int tokens, int k) {
+    return scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, tokens, k)) &&
+           logits_.resize_at_least(device, numel(rows, tokens));
+}
+
+void ListedRows::enqueue(LevelThere& call, const SequenceThere& sequence,
+                         const kernels::RowMajorMatrix& store, const ListedTokens& tokens) {
+    if (tokens.count == 0) return leave_no_candidates(call, sequence.first_row, sequence.rows);
+    const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
+    const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
+                                   numel(tokens.count, store.row_bytes()));
+    kernels::MatmulOp product;
+    product.weights = store.device_matrix();
+    product.x = call.x + first * product.weights.stride;
+    product.rows = sequence.rows;
+    product.chosen_count = tokens.rows;
+    product.chosen = tokens.rows + 1;
+    product.max_chosen = tokens.count;
+    if (call.drawn_from != nullptr) return enqueue_support(call, sequence, tokens, product);
+    product.y = logits_.data();
+    product.y_stride = tokens.count;
+    call.device.matmul(product);
+    kernels::TopKOp select;
+    select.logits = product.y;
+    select.stride = select.support = tokens.count;
+    select.rows = sequence.rows;
+    select.k = call.k;
+    select.ids = call.ids + cell;
+    select.values = call.logits + cell;
+    select.logsumexp = call.sums + first;
+    select.scratch = scratch_.data();
+    call.device.topk(select);
+    call.device.remap_ids({select.ids, sequence.rows * call.k, nullptr, tokens.ids, select.ids});
+}
+
+void enqueue_support(LevelThere& call, const SequenceThere& sequence, const ListedTokens& tokens,
+                     kernels::MatmulOp product) {
+    const std::ptrdiff_t to = std::ptrdiff_t{sequence.first_row} * call.drawn_stride;
+    product.y = call.drawn_from + to;
+    product.y_stride = call.drawn_stride;
+    call.device.matmul(product);
+    call.device.copy_rows(copy_of_words(tokens.ids, 0, sequence.rows, tokens.count, call.drawn_tokens + to,
+                                        call.drawn_stride));
+}
+
+}  // namespace draftscope
