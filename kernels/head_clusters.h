@@ -23,7 +23,7 @@ class DeviceClusters {
     /// Sets the clusters; call it before any other function.
     void set_parts(Parts parts);
     /// Returns the number of tokens in the `count` largest clusters and the last one.
-    int most_tokens(int count) const { return tokens_[largest(count)]; }
+    int max_tokens(int count) const { return tokens_[largest(count)]; }
 
     /// Reserves memory for calls of up to `x_rows` rows with `count` clusters each. Returns false if memory
     /// runs out.
@@ -39,24 +39,25 @@ class DeviceClusters {
     };
     /// Enqueues the k best of each row: `ids` and `values` [rows, k]. `sums` [rows] receives log(sum(exp))
     /// over the row's clusters. Ids are tokens; missing candidates have id -1.
-    void ask(const Matrix& matrix, const Call& call, int k, std::int32_t* ids, float* values, float* sums);
+    void enqueue(const Matrix& matrix, const Call& call, int k, std::int32_t* ids, float* values,
+                 float* sums);
     /// Enqueues all logits of each row's clusters and their tokens, ascending, [rows, stride]. `sizes` [rows]
     /// receives their number.
-    void ask_own(const Matrix& matrix, const Call& call, float* logits, std::int32_t* tokens,
-                 std::int32_t* sizes, int stride);
+    void enqueue_own(const Matrix& matrix, const Call& call, float* logits, std::int32_t* tokens,
+                     std::int32_t* sizes, int stride);
     /// Enqueues the list of tokens of `count` clusters and the last one, ascending, and its size. The lists
     /// of several sets are `stride` apart. Call reserve() before.
-    void ask_tokens(Device& device, const std::int32_t* chosen, int count, std::int32_t* tokens,
-                    std::int32_t* size, int sets = 1, int stride = 0);
+    void enqueue_tokens(Device& device, const std::int32_t* chosen, int count, std::int32_t* tokens,
+                        std::int32_t* size, int sets = 1, int stride = 0);
 
   private:
     std::size_t largest(int count) const {
         return std::min(static_cast<std::size_t>(count), tokens_.size() - 1);
     }
-    int most_columns(int x_rows, int count, bool per_row) const {
+    int max_columns(int x_rows, int count, bool per_row) const {
         return columns_[largest(per_row ? count : x_rows * count)];
     }
-    bool bring_parts(Device& device);
+    bool upload_parts(Device& device);
     ClustersOp list_of(const std::int32_t* chosen, int x_rows, int count, int columns) const;
     MatmulOp product_of(const Matrix& rows, const half_t* x, const ClustersOp& list, int columns) const;
 
@@ -64,7 +65,7 @@ class DeviceClusters {
     // Entry i: number of tokens, and of matrix rows, in the i largest clusters and the last one.
     std::vector<int> tokens_ = {0}, columns_ = {0};
     bool fresh_ = false;
-    DeviceArray<std::int32_t> tokens_there_, first_there_, sizes_there_, cluster_of_there_;
+    DeviceArray<std::int32_t> d_tokens_, d_first_, d_sizes_, d_cluster_of_;
     DeviceArray<std::int32_t> lists_, token_columns_;
     DeviceArray<float> logits_;
     DeviceArray<std::uint32_t> bitmap_;

@@ -16,14 +16,14 @@ class DeviceRouter {
     bool reserve(const Matrix& in, const Matrix& out, int rows);
     /// Enqueues the router over x [rows, stride of `in`] and returns the scores, [rows, out.n()]. They are in
     /// device memory and valid until the next call. Call reserve() before.
-    const float* ask(const Matrix& in, const Matrix& out, const half_t* x, int rows);
+    const float* enqueue(const Matrix& in, const Matrix& out, const half_t* x, int rows);
     /// The same for f32 rows in device memory, [rows, in.k()].
-    const float* ask(const Matrix& in, const Matrix& out, const float* x, int rows);
+    const float* enqueue(const Matrix& in, const Matrix& out, const float* x, int rows);
 
   private:
     std::vector<float> in_bias_, out_bias_;
     Activation activation_ = Activation::none;
-    DeviceArray<float> in_bias_there_, out_bias_there_, middle_, scores_;
+    DeviceArray<float> d_in_bias_, d_out_bias_, middle_, scores_;
     DeviceArray<half_t> x_, middle_half_;
 };
 

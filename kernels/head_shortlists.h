@@ -29,35 +29,35 @@ class DeviceShortlists {
     bool reserve(const Matrix& down, const Matrix& up, int rows, int size);
     /// Enqueues the selection of each row's `size` best tokens, ascending, by the scores up (down x). Null
     /// `down` = up x. `x`, [rows, stride of the first matrix], must not change before enqueue_exact().
-    void ask_router(const Matrix* down, const Matrix& up, const half_t* x, int rows, int size);
+    void enqueue_router(const Matrix* down, const Matrix& up, const half_t* x, int rows, int size);
     /// Enqueues the list of tokens of rows [first, first + rows), ascending, and its size. `tokens` has
     /// capacity for all. Call it before enqueue_exact(), which keeps its columns in the same memory.
-    void ask_union(int first, int rows, std::int32_t* tokens, std::int32_t* size);
+    void enqueue_union(int first, int rows, std::int32_t* tokens, std::int32_t* size);
     /// Enqueues the logits over the union of the rows' shortlists, or, if `per_row`, over each row's own.
     /// Both give the same bits. The union and its size are stored in `tokens` and `size`; null = not
     /// requested. With `per_row` neither is stored.
-    void ask_exact(const RowMajorMatrix& exact, bool per_row, std::int32_t* size = nullptr,
-                   std::int32_t* tokens = nullptr);
+    void enqueue_exact(const RowMajorMatrix& exact, bool per_row, std::int32_t* size = nullptr,
+                       std::int32_t* tokens = nullptr);
     /// Enqueues the k best of each row's shortlist: `ids` and `values` [rows, k]. `sums` [rows] receives
     /// log(sum(exp)) over the shortlist. Ids are tokens; missing candidates have id -1.
-    void ask_best(int k, std::int32_t* ids, float* values, float* sums);
+    void enqueue_best(int k, std::int32_t* ids, float* values, float* sums);
     /// Replaces enqueue_best(): all logits of each row's shortlist, [rows, stride], and their tokens,
     /// ascending.
-    void ask_own(float* logits, std::int32_t* tokens, std::int64_t stride);
+    void enqueue_own(float* logits, std::int32_t* tokens, std::int64_t stride);
     /// Shortlists of the latest enqueue_router(), [rows, size], in device memory.
     const std::int32_t* shortlists() const { return block_.data(); }
 
   private:
-    bool bring_names();
-    int most_together(int rows, int size) const;
+    bool upload_names();
+    int max_union(int rows, int size) const;
     bool reserve_call(const Matrix& up, int rows, int size);
     bool reserve_narrow(const Matrix& down, int rows);
     bool reserve_exact(int rows, int columns, std::size_t listed);
-    void ask_each(const RowMajorMatrix& exact);
-    const std::int32_t* ask_rows_of(const std::int32_t* tokens, int count, const std::int32_t* d_count);
+    void enqueue_each(const RowMajorMatrix& exact);
+    const std::int32_t* enqueue_rows_of(const std::int32_t* tokens, int count, const std::int32_t* d_count);
 
     Device* device_ = nullptr;
-    int rows_ = 0, size_ = 0, vocab_ = 0, most_ = 0;
+    int rows_ = 0, size_ = 0, vocab_ = 0, max_union_ = 0;
     const half_t* x_ = nullptr;
     DeviceArray<float> narrow_;  ///< down x
     DeviceArray<half_t> narrow_half_;
@@ -66,8 +66,8 @@ class DeviceShortlists {
     bool fresh_names_ = false;
     std::vector<std::int32_t> tokens_of_, rows_of_;
     int named_vocab_ = 0;
-    DeviceArray<std::int32_t> tokens_there_, rows_there_, exact_rows_;
-    DeviceBuffer size_there_, bitmap_, columns_;
+    DeviceArray<std::int32_t> d_tokens_, d_rows_of_tokens_, exact_rows_;
+    DeviceBuffer d_size_, bitmap_, columns_;
     int size_said_ = 0;                ///< value in d_size_
     DeviceArray<std::int32_t> block_;  ///< shortlists, their union and its size
     DeviceArray<std::byte> scratch_;

@@ -5,7 +5,6 @@ sentences that stay short in comments, documentation and Markdown.
 usage: tools/check_language.py [--root FOLDER] [PATH...]    exit code 1 and one line per finding when a rule is broken
 """
 import argparse
-import functools
 import re
 import subprocess
 import sys
@@ -18,15 +17,6 @@ WORDS = {
     "beside": "shadow_, side_stream or overlay_", "aside": "side_stream", "judged": "evaluated", "anew": "rebuilt",
 }
 PROSE_WORDS = {"anew": "again", "whoever": "the caller", "beside": "next to, or the noun of its role"}
-# Path prefixes of the second execution path, which one round over one set of ops replaces: their
-# identifiers keep the words until then, and so do other files where they use one of these identifiers.
-REPLACED_PATH = (
-    "engine/decode/judged_rows", "engine/decode/rounds_there", "engine/draft/eagle_on_device", "engine/draft/eagle_rows",
-    "engine/draft/path_heads_on_device", "engine/draft/tree_growth", "engine/heads/device_spans", "engine/heads/direct_there",
-    "engine/heads/head_there", "engine/heads/rdk_there", "engine/transformer/device_", "engine/transformer/fused_argmax",
-    "engine/transformer/host_answers", "engine/transformer/target_on_device", "engine/transformer/tree_step",
-    "kernels/device/", "kernels/head_", "tests/support/twin_", "tests/unit/engine/decode/device_",
-)
 # Identifiers whose word another library or plain English gave them.
 ALLOWED_NAMES = {
     "GetTopMostPopupModal": "Dear ImGui's", "ImGuiWindowFlags_NoBringToFrontOnFocus": "Dear ImGui's",
@@ -135,21 +125,10 @@ def check_prose(name, blocks, header):
         yield f"{name}: {sum(counts) / len(counts):.1f} words a sentence (max {MAX_AVERAGE})"
 
 
-@functools.cache
-def replaced_names(root):
-    """Identifiers of the files of REPLACED_PATH that contain one of the words."""
-    found = set()
-    for path in (path for folder in ("engine", "kernels", "tests") for path in (Path(root) / folder).rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if name.startswith(REPLACED_PATH) and path.suffix in CODE:
-            found |= {value for kind, value, _ in tokens(path.read_text(encoding="utf-8")) if kind == "identifier"}
-    return {value for value in found if WORDS.keys() & set(parts(value))}
-
-
-def check_identifiers(name, text, root):
+def check_identifiers(name, text):
     seen = set()
     for kind, value, line in tokens(text):
-        if kind != "identifier" or value in seen or value in ALLOWED_NAMES or value in replaced_names(root):
+        if kind != "identifier" or value in seen or value in ALLOWED_NAMES:
             continue
         if any(part in value for part in ALLOWED_PARTS):
             continue
@@ -160,14 +139,11 @@ def check_identifiers(name, text, root):
                 break
 
 
-
-
-def check_file(name, text, root):
+def check_file(name, text):
     suffix = Path(name).suffix
     if suffix in CODE:
-        if not name.startswith(REPLACED_PATH):
-            yield from check_identifiers(name, text, root)
-            yield from check_prose(name, comment_blocks(text), suffix in {".h", ".cuh"})
+        yield from check_identifiers(name, text)
+        yield from check_prose(name, comment_blocks(text), suffix in {".h", ".cuh"})
     elif suffix == ".md" and not name.startswith(tuple(ALLOWED_PROSE)):
         yield from check_prose(name, paragraphs(text), False)
 
@@ -182,7 +158,7 @@ def main():
     findings = []
     for name in filter(None, listed.stdout.split("\n")):
         if Path(name).suffix in CODE | {".md"} and (root / name).is_file():
-            findings += check_file(name, (root / name).read_text(encoding="utf-8"), root)
+            findings += check_file(name, (root / name).read_text(encoding="utf-8"))
     for finding in findings:
         print(finding)
     print("language: clean" if not findings else f"language: {len(findings)} finding(s)")

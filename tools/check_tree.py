@@ -173,7 +173,7 @@ def main():
                 for one in defined_types(text):
                     types.setdefault(one, []).append(name)
         if not is_data:
-            findings += check_language.check_file(name, text, root)
+            findings += check_language.check_file(name, text)
         if not is_data and name != "tools/check_tree.py":
             for number, line in enumerate(text.splitlines(), 1):
                 for pattern, what in FORBIDDEN_TEXT:

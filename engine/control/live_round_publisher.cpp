@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/decode/judged_rows.h"
+#include "engine/decode/logits_queries.h"
 #include "engine/record/round_rows.h"
 
 namespace draftscope {

@@ -59,8 +59,8 @@ struct DecodeContext {
     /// device are downloaded, so call it only for rows that are read in full.
     Rows<const float> logits(int first, int count) {
         const int columns = target.config().vocab;
-        if (forward.there != nullptr) {
-            const Rows<const float> rows = forward.there->rows(first, count);
+        if (forward.device_logits != nullptr) {
+            const Rows<const float> rows = forward.device_logits->rows(first, count);
             return {rows.data, count, vocab, rows.stride};
         }
         return {forward.logits.data() + static_cast<std::ptrdiff_t>(first) * columns, count, vocab, columns};

@@ -61,9 +61,9 @@ Status DecodeStep::make_jobs() {
             job.new_hidden = Rows<const float>(sequence.hidden.data(), sequence.new_slots, d);
         if (!sequence.aux.empty())
             job.new_aux = Rows<const float>(sequence.aux.data(), sequence.new_slots, aux_width);
-        if (sequence.rows_there > 0) {
-            job.new_there = sequence.features_there.as<float>();
-            job.new_rows_there = sequence.rows_there;
+        if (sequence.device_rows > 0) {
+            job.device_features = sequence.device_features.as<float>();
+            job.device_rows = sequence.device_rows;
         }
         job.state = sequence.drafter.get();
         job.head_state = sequence.head.get();
@@ -91,7 +91,7 @@ Status DecodeStep::draft() {
     context.coverage_wanted = core_.records.on();
     const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
     if (on_device()) {
-        DS_TRY(there_.run(context, jobs_, rounds_));
+        DS_TRY(device_step_.run(context, jobs_, rounds_));
         list_positions();
         for (const Round& round : rounds_)
             if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
@@ -124,7 +124,7 @@ void DecodeStep::list_positions() {
         for (const int depth : round.tree.depths)
             positions_.push_back({round.sequence->number, length + depth});
         if (!on_device()) continue;
-        const int rows = there_.rows(&round - rounds_.data());
+        const int rows = device_step_.rows(&round - rounds_.data());
         positions_.resize(round.first_row + rows);
     }
 }
@@ -140,7 +140,7 @@ Status DecodeStep::verify() {
     request.sequences = sequences_;
     request.aux_layers = core_.drafter.aux_layers();
     request.all_logits = true;
-    request.question = judged_.ask(rounds_);
+    request.query = queries_.query(rounds_);
     DS_TRY(core_.target.forward(core_.exec, request, core_.forward));
     scope.add_bytes(core_.forward.bytes);
     return {};
@@ -149,7 +149,7 @@ Status DecodeStep::verify() {
 void DecodeStep::accept() {
     PhaseScope scope(core_.phases, Phase::accept, 0, core_.forward.rows);
     if (core_.forward.answered)
-        judged_.choose(choices_);
+        queries_.choose(choices_);
     else
         sample_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
                       positions_, choosing_, choices_);
@@ -165,9 +165,9 @@ void DecodeStep::accept() {
 
 void DecodeStep::apply_rule(Round& round) const {
     // The root's row samples the token after the root.
-    TreeLogits logits = judged_.tree_logits(round, positions_[round.first_row]);
+    TreeLogits logits = queries_.tree_logits(round, positions_[round.first_row]);
     std::vector<int> path;
-    if (on_device() && there_.accepted_there()) path = there_.path(&round - rounds_.data());
+    if (on_device() && device_step_.accepted_on_device()) path = device_step_.path(&round - rounds_.data());
     logits.device_path = path;
     core_.rule->accept(round.tree, logits, round.scratch, round.acceptance);
 }
@@ -188,7 +188,7 @@ Status DecodeStep::commit() {
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
         if (on_device()) {
-            DS_TRY(there_.commit(round, &round - rounds_.data()));
+            DS_TRY(device_step_.commit(round, &round - rounds_.data()));
         } else {
             sequence.cache.commit_path(round.acceptance.path);
             core_.store_features(sequence, round.first_row, round.acceptance.path);
@@ -197,7 +197,7 @@ Status DecodeStep::commit() {
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
     }
-    if (on_device()) there_.end_commits();
+    if (on_device()) device_step_.end_commits();
     return {};
 }
 
@@ -216,8 +216,8 @@ void DecodeStep::make_round_rows(Round& round) {
     const RoundOutcome outcome = make_round_outcome(core_, round);
     const bool nodes = core_.records.on() && core_.options.record_nodes;
     const int shown = nodes ? std::min(num_top_tokens, core_.vocab) : 0;
-    round.best_k =
-        std::max(shown, core_.head == nullptr ? 0 : std::min(core_.head->target_tokens().at_verified, core_.vocab));
+    round.best_k = std::max(
+        shown, core_.head == nullptr ? 0 : std::min(core_.head->target_tokens().at_verified, core_.vocab));
     const std::size_t width = round.best_k;
     round.best.reserve(numel(core_.options.tree.levels() + 1, width));
     if (round.best_k > 0)

@@ -2,9 +2,9 @@
 
 #include "base/reusable_vector.h"
 #include "engine/control/live_round_publisher.h"
-#include "engine/decode/judged_rows.h"
+#include "engine/decode/device_step.h"
+#include "engine/decode/logits_queries.h"
 #include "engine/decode/round.h"
-#include "engine/decode/rounds_there.h"
 #include "engine/record/round_rows.h"
 #include "engine/shadow/shadow_drafter.h"
 
@@ -18,8 +18,8 @@ class DecodeStep {
         : core_(core),
           live_(core),
           shadow_drafter_(core),
-          judged_(core),
-          there_(core, judged_),
+          queries_(core),
+          device_step_(core, queries_),
           sampling_{core.options.sampling.temperature, core.options.sampling.seed,
                     core.options.sampling.top_p, core.options.sampling.top_k},
           scratch_(core.options.tree.nodes) {}
@@ -50,9 +50,9 @@ class DecodeStep {
     DecodeContext& core_;
     LiveRoundPublisher live_;
     ShadowDrafter shadow_drafter_;
-    JudgedRows judged_;
-    RoundsThere there_;
-    DraftSampling sampling_;       ///< sampling of drafts, if the rule needs sampled drafts
+    LogitsQueries queries_;
+    DeviceStep device_step_;
+    DraftSampling sampling_;  ///< sampling of drafts, if the rule needs sampled drafts
     DecodeTotals totals_;
     // Data of the current step. Memory is reused by later steps.
     ReusableVector<Round> rounds_;

@@ -20,14 +20,14 @@ std::size_t Sequence::append(std::span<const TokenId> added) {
 
 Status Sequence::download_features(kernels::Exec& exec, int width, std::vector<float>& to) const {
     const std::size_t first = to.size();
-    to.resize(first + numel(rows_there, width));
+    to.resize(first + numel(device_rows, width));
     kernels::Device& device = *exec.device();
     {
         const std::lock_guard lock(device.submit_mutex());
-        device.download(to.data() + first, features_there.as<float>(), (to.size() - first) * sizeof(float));
+        device.download(to.data() + first, device_features.as<float>(), (to.size() - first) * sizeof(float));
         DS_TRY(device.synchronize());
     }
-    kernels::cast_to_dtype(exec, Rows<float>(to.data() + first, rows_there, width));
+    kernels::cast_to_dtype(exec, Rows<float>(to.data() + first, device_rows, width));
     return {};
 }
 
@@ -43,7 +43,7 @@ void Sequence::store_features(kernels::Exec& exec, const ForwardOutput& forward,
         kernels::cast_to_dtype(exec, Rows<float>(to.data(), static_cast<int>(rows.size()), columns));
     };
     new_slots = static_cast<int>(rows.size());
-    rows_there = 0;
+    device_rows = 0;
     gather(forward.hidden, d, hidden);
     gather(forward.aux, aux_width, aux);
 }

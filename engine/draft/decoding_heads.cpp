@@ -62,7 +62,7 @@ class DecodingHeadDrafter final : public Drafter {
     bool needs_hidden() const override { return true; }
     std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
     Status extend_cache(DraftContext&, std::span<DraftJob> jobs) override {
-        if (drafts_there()) {
+        if (drafts_on_device()) {
             const std::lock_guard lock(rows_.device().submit_mutex());
             return gather_inputs(jobs);
         }
@@ -74,11 +74,11 @@ class DecodingHeadDrafter final : public Drafter {
         return {};
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    bool drafts_there() const override { return heads_->on_device() != nullptr; }
-    Status check_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
-    Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
-                       DeviceSpans& spans) override;
-    void drafted_there() override { growth_.collect(); }
+    bool drafts_on_device() const override { return heads_->on_device() != nullptr; }
+    Status check_on_device(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    Status enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
+                         DeviceSpans& spans) override;
+    void collect_draft() override { growth_.collect(); }
     std::size_t weight_bytes() const override { return heads_->weight_bytes(0); }
     int max_levels() const override { return heads_->heads(); }
 
@@ -117,7 +117,7 @@ class DecodingHeadDrafter final : public Drafter {
 Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
     DraftContext context = head_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    if (drafts_there()) {
+    if (drafts_on_device()) {
         for (DraftJob& job : jobs)
             if (job.tree.nodes > 1) job.tree = clip_tree(job.tree, heads_->heads());
         return own_trees_.expand(context, jobs, growth_, rows_.device(),
@@ -145,7 +145,7 @@ Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob
     return rerank_all(context, expansions_);
 }
 
-Status DecodingHeadDrafter::check_there(const DraftContext& run_context, std::span<const DraftJob> jobs) {
+Status DecodingHeadDrafter::check_on_device(const DraftContext& run_context, std::span<const DraftJob> jobs) {
     const DraftContext context = head_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     return growth_.check(context, jobs);
@@ -160,21 +160,21 @@ std::vector<GrowingTree> DecodingHeadDrafter::plan_trees(std::span<DraftJob> job
     return trees;
 }
 
-Status DecodingHeadDrafter::draft_there(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
-                                        DeviceSpans& spans) {
+Status DecodingHeadDrafter::enqueue_draft(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
+                                          DeviceSpans& spans) {
     DraftContext context = head_context(run_context);
     DS_TRY(gather_inputs(jobs));
     std::vector<GrowingTree> trees = plan_trees(jobs);
     if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
     growth_.begin(context, trees, spans, step);
-    return growth_.ask(context, trees, step);
+    return growth_.enqueue(context, trees, step);
 }
 
 /// Catch-up on a device: writes the roots' embeddings and the hiddens.
 Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
     kernels::Device& device = rows_.device();
-    const float* embeddings = target_.embeddings_there();
+    const float* embeddings = target_.device_embeddings();
     if (embeddings == nullptr) return failed("{}: out of device memory for the embeddings", name_);
     const int d = heads_->hidden();
     std::vector<kernels::CopyRowsOp> copies;
@@ -184,8 +184,8 @@ Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
             return failed("{}: out of device memory for a sequence's state", name_);
         float* to = state.device_input.as<float>();
         copies.push_back({embeddings + std::ptrdiff_t{job.tokens.back()} * d, d, nullptr, 1, d, to, d});
-        if (job.new_there != nullptr) {
-            const float* last = job.new_there + std::ptrdiff_t{job.new_rows_there - 1} * d;
+        if (job.device_features != nullptr) {
+            const float* last = job.device_features + std::ptrdiff_t{job.device_rows - 1} * d;
             copies.push_back({last, d, nullptr, 1, d, to + d, d});
         } else if (job.new_hidden.rows > 0) {
             const auto last = job.new_hidden.row(job.new_hidden.rows - 1);

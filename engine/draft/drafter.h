@@ -55,13 +55,13 @@ struct DraftJob {
     Rows<const float> new_hidden;  ///< [new, d]
     Rows<const float> new_aux;     ///< [new, 3d] or empty
     /// The same features on the target's device, in place of both.
-    const float* new_there = nullptr;
-    int new_rows_there = 0;
+    const float* device_features = nullptr;
+    int device_rows = 0;
     DrafterState* state = nullptr;
     HeadState* head_state = nullptr;
-    TreeSpec tree;  ///< context.tree, clipped near the context limit
+    TreeSpec tree;       ///< context.tree, clipped near the context limit
     int tree_index = 0;  ///< of its tree in a device's step
-    DraftTree out;  ///< filled by expand()
+    DraftTree out;       ///< filled by expand()
     std::vector<int>
         rows_per_call;  ///< rows of this sequence in each head call, level by level; filled by expand()
 
@@ -102,16 +102,16 @@ class Drafter {
     virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
     /// Returns whether it drafts on the target's device: then check_there() and draft_there() replace
     /// extend_cache() and expand() in a round. Else `out` is uploaded.
-    virtual bool drafts_there() const { return false; }
+    virtual bool drafts_on_device() const { return false; }
     /// Checks these jobs before the device is locked, and makes room in their caches.
-    virtual Status check_there(const DraftContext&, std::span<const DraftJob>) { return {}; }
+    virtual Status check_on_device(const DraftContext&, std::span<const DraftJob>) { return {}; }
     /// Enqueues all drafting of a round on a device and returns without waiting. The trees become rows of
     /// `step`; `out` stays empty. The caller holds Device::busy().
-    virtual Status draft_there(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
+    virtual Status enqueue_draft(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
         return failed("this drafter does not draft on a device alone");
     }
     /// Called after the wait that follows draft_there(): heads read what they chose on the device.
-    virtual void drafted_there() {}
+    virtual void collect_draft() {}
     /// The LM head that this drafter was trained with; null = the target's.
     virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
     /// Target id of each row of a trimmed own_lm_head(), ascending; empty = row i is token i.

@@ -67,12 +67,12 @@ class Eagle2Model final : public EagleModel {
 
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
-    const float* embeddings_there() override {
+    const float* device_embeddings() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
-    void enqueue_features(const float* there, int rows) override {
+    void enqueue_features(const float* d_features, int rows) override {
         const int d = checkpoint_.shape.hidden;
-        device()->copy_rows({there, d, nullptr, rows, d, on_device_.inputs() + d, 2 * d});
+        device()->copy_rows({d_features, d, nullptr, rows, d, on_device_.inputs() + d, 2 * d});
     }
 
   private:

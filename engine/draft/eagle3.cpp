@@ -93,10 +93,10 @@ class Eagle3Model final : public EagleModel {
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
-    const float* embeddings_there() override {
+    const float* device_embeddings() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
-    void enqueue_features(const float* there, int rows) override {
+    void enqueue_features(const float* d_features, int rows) override {
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
         const std::size_t cells = numel(rows, fc.stride);
@@ -109,7 +109,7 @@ class Eagle3Model final : public EagleModel {
             return;
         }
         auto* half = d_features_.as<kernels::half_t>();
-        device()->cast({there, width, rows, width, half, fc.stride, fc.stride});
+        device()->cast({d_features, width, rows, width, half, fc.stride, fc.stride});
         if (normed) enqueue_norms(rows, half);
         kernels::MatmulOp op;
         op.weights = fc;

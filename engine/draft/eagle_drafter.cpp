@@ -35,11 +35,11 @@ class EagleDrafter final : public Drafter {
     void rewind(DrafterState& state) const override { static_cast<EagleState&>(state).cache.clear(); }
     Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    bool drafts_there() const override { return model_->device() != nullptr; }
-    Status check_there(const DraftContext& context, std::span<const DraftJob> jobs) override;
-    Status draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
-                       DeviceSpans& spans) override;
-    void drafted_there() override { growth_.collect(); }
+    bool drafts_on_device() const override { return model_->device() != nullptr; }
+    Status check_on_device(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    Status enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
+                         DeviceSpans& spans) override;
+    void collect_draft() override { growth_.collect(); }
     const kernels::Matrix* own_lm_head() const override { return model_->own_lm_head(); }
     std::span<const TokenId> own_lm_head_ids() const override { return model_->own_lm_head_ids(); }
     std::size_t weight_bytes() const override { return model_->weight_bytes(); }
@@ -53,7 +53,7 @@ class EagleDrafter final : public Drafter {
 
     int hidden() const { return model_->shape().hidden; }
     int new_slots(const DraftJob& job) const {
-        if (job.new_there != nullptr) return job.new_rows_there;
+        if (job.device_features != nullptr) return job.device_rows;
         return needs_hidden() ? job.new_hidden.rows : job.new_aux.rows;
     }
     Status check_catch_up(const DraftJob& job) const;
@@ -67,10 +67,10 @@ class EagleDrafter final : public Drafter {
     bool upload_slices(std::span<const Slice> slices, int rows);
     Status reserve_states(std::span<DraftJob> jobs) const;
     std::vector<GrowingTree> plan_trees(std::span<DraftJob> jobs, bool extended) const;
-    Status extend_there(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
-                        FunctionRef<void()> last_inputs_known);
-    Status extend_cache_there(DraftContext& context, std::span<DraftJob> jobs);
-    Status expand_there(DraftContext& context, std::span<DraftJob> jobs);
+    Status enqueue_extend(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
+                          FunctionRef<void()> last_inputs_known);
+    Status extend_cache_on_device(DraftContext& context, std::span<DraftJob> jobs);
+    Status expand_on_device(DraftContext& context, std::span<DraftJob> jobs);
     void gather_level(std::span<EagleExpansion*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
     void run_level(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
@@ -100,15 +100,15 @@ class EagleDrafter final : public Drafter {
     const LmHead* begun_head_ = nullptr;  ///< head whose level 0 has begun, and the sequences
     std::vector<const DrafterState*> begun_for_;
     std::vector<TokenId> tokens_;
-    kernels::DeviceBuffer tokens_there_, d_features_;  ///< of the slots being processed
-    GrownTrees own_trees_;                             ///< of expand() on a device
+    kernels::DeviceBuffer d_tokens_, d_features_;  ///< of the slots being processed
+    GrownTrees own_trees_;                         ///< of expand() on a device
     DeviceSpans own_spans_;
 };
 
 Status EagleDrafter::check_catch_up(const DraftJob& job) const {
     const int width = model_->feature_width();
     const Rows<const float>& features = needs_hidden() ? job.new_hidden : job.new_aux;
-    if (job.new_there == nullptr && features.rows > 0 && features.cols != width) {
+    if (job.device_features == nullptr && features.rows > 0 && features.cols != width) {
         return failed("{}: target features have width {}, expected {}", name_, features.cols, width);
     }
     const int slots = state_for(job).cache.length() + new_slots(job);
@@ -125,7 +125,7 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
 
 Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
-    if (drafts_there()) return extend_cache_there(context, jobs);
+    if (drafts_on_device()) return extend_cache_on_device(context, jobs);
     int rows = 0, left = 0;
     recalled_.clear();
     for (const DraftJob& job : jobs) {
@@ -233,7 +233,7 @@ Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& j
 
 Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_expand(context, job));
-    if (drafts_there()) return expand_there(context, jobs);
+    if (drafts_on_device()) return expand_on_device(context, jobs);
     expansions_.clear();
     for (DraftJob& job : jobs) {
         expansions_.add().reset(context, job);
@@ -265,7 +265,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     return rerank_all(context, expansions_);
 }
 
-Status EagleDrafter::check_there(const DraftContext& context, std::span<const DraftJob> jobs) {
+Status EagleDrafter::check_on_device(const DraftContext& context, std::span<const DraftJob> jobs) {
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     for (const DraftJob& job : jobs) {
         DS_TRY(check_catch_up(job));
@@ -288,7 +288,7 @@ Status EagleDrafter::reserve_states(std::span<DraftJob> jobs) const {
             !state.device_input.reserve(*model_->device(), 2 * bytes))
             return failed("{}: out of device memory for a sequence's state", name_);
     }
-    if (model_->embeddings_there() == nullptr)
+    if (model_->device_embeddings() == nullptr)
         return failed("{}: out of device memory for its embeddings", name_);
     return {};
 }
@@ -306,20 +306,20 @@ std::vector<GrowingTree> EagleDrafter::plan_trees(std::span<DraftJob> jobs, bool
     return trees;
 }
 
-Status EagleDrafter::draft_there(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
-                                 DeviceSpans& spans) {
+Status EagleDrafter::enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
+                                   DeviceSpans& spans) {
     DS_TRY(reserve_states(jobs));
     std::vector<GrowingTree> trees = plan_trees(jobs, false);
     // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
     if (!growth_.prepare(context, trees))
         return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
-    DS_TRY(extend_there(context, jobs, spans, [&] { growth_.begin(context, trees, spans, step); }));
-    return growth_.ask(context, trees, step);
+    DS_TRY(enqueue_extend(context, jobs, spans, [&] { growth_.begin(context, trees, spans, step); }));
+    return growth_.enqueue(context, trees, step);
 }
 
 /// Enqueues the catch-up. `last_inputs_known` runs within the last pass, when every root's inputs are known.
-Status EagleDrafter::extend_there(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
-                                  FunctionRef<void()> last_inputs_known) {
+Status EagleDrafter::enqueue_extend(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
+                                    FunctionRef<void()> last_inputs_known) {
     std::vector<Slice> slices;
     int rows = 0, left = 0;
     for (const DraftJob& job : jobs) left += new_slots(job);
@@ -346,14 +346,14 @@ Status EagleDrafter::extend_there(DraftContext& context, std::span<DraftJob> job
 }
 
 /// The catch-up alone, with a wait.
-Status EagleDrafter::extend_cache_there(DraftContext& context, std::span<DraftJob> jobs) {
+Status EagleDrafter::extend_cache_on_device(DraftContext& context, std::span<DraftJob> jobs) {
     kernels::Device& device = *model_->device();
     for (const DraftJob& job : jobs)
         state_for(job).cache.ensure_free(new_slots(job) + job.tree.drafting_nodes());
     const std::lock_guard lock(device.submit_mutex());
     DS_TRY(reserve_states(jobs));
     own_spans_.begin(device);
-    const Status enqueued = extend_there(context, jobs, own_spans_, [] {});
+    const Status enqueued = enqueue_extend(context, jobs, own_spans_, [] {});
     const Status finished = device.synchronize();
     DS_TRY(enqueued);
     DS_TRY(finished);
@@ -362,18 +362,17 @@ Status EagleDrafter::extend_cache_there(DraftContext& context, std::span<DraftJo
 }
 
 /// Trees without a target's pass, with a wait.
-Status EagleDrafter::expand_there(DraftContext& context, std::span<DraftJob> jobs) {
+Status EagleDrafter::expand_on_device(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) state_for(job).make_room(job.tree.drafting_nodes());
-    return own_trees_.expand(context, jobs, growth_, *model_->device(), [&](std::span<DraftJob> drafting) {
-        return plan_trees(drafting, true);
-    });
+    return own_trees_.expand(context, jobs, growth_, *model_->device(),
+                             [&](std::span<DraftJob> drafting) { return plan_trees(drafting, true); });
 }
 
 /// Uploads tokens and features of the slots; slices are contiguous.
 bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
     kernels::Device& device = *model_->device();
     const std::size_t width = model_->feature_width();
-    if (!tokens_there_.reserve(device, static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
+    if (!d_tokens_.reserve(device, static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
         !d_features_.reserve(device, rows * width * sizeof(float)))
         return false;
     tokens_.clear();
@@ -386,10 +385,10 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         const auto next = job.tokens.subspan(static_cast<std::size_t>(slot) + 1, slice.rows);
         tokens_.insert(tokens_.end(), next.begin(), next.end());
         const std::size_t values = numel(slice.rows, width);
-        if (job.new_there != nullptr) {
+        if (job.device_features != nullptr) {
             const auto cols = static_cast<int>(width);
-            copies.push_back(
-                {job.new_there + row_offset(slice.first, width), cols, nullptr, slice.rows, cols, to, cols});
+            copies.push_back({job.device_features + row_offset(slice.first, width), cols, nullptr, slice.rows,
+                              cols, to, cols});
         } else {
             const Rows<const float> mine =
                 (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
@@ -401,7 +400,7 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         to += values;
     }
     device.copy_rows(copies);
-    device.upload(tokens_there_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
+    device.upload(d_tokens_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
     return true;
 }
 
@@ -422,12 +421,12 @@ Status EagleDrafter::catch_up_on_device(DraftContext& context, std::span<const S
     }
     {
         DeviceSpans::Scope scope(spans, context.phases, Phase::backbone, 0, rows, pass_bytes());
-        device.copy_rows({model_->embeddings_there(), d, tokens_there_.as<std::int32_t>(), rows, d,
-                          layer.inputs(), 2 * d});
+        device.copy_rows(
+            {model_->device_embeddings(), d, d_tokens_.as<std::int32_t>(), rows, d, layer.inputs(), 2 * d});
         model_->enqueue_features(d_features_.as<float>(), rows);
         copy_last_rows(slices, layer.inputs(), 2 * d, &EagleState::device_input);
         inputs_known();
-        DS_TRY(layer.ask_chain(batch_));
+        DS_TRY(layer.enqueue_chain(batch_));
     }
     copy_last_rows(slices, layer.outputs(), d, &EagleState::device_output);
     for (const Slice& slice : slices) {

@@ -43,21 +43,21 @@ bool EagleOnDevice::make_room(int rows) {
     return enough;
 }
 
-Status EagleOnDevice::ask(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag) {
+Status EagleOnDevice::enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag) {
     DS_TRY(decoder_.begin(batch));
     decoder_.use_tails(ancestor_slots);
     // Passes of enqueue_chain() have no tag.
-    decoder_.replay({&tag, 1}, [&] { ask_layer(batch.rows()); });
+    decoder_.replay({&tag, 1}, [&] { enqueue_layer(batch.rows()); });
     return {};
 }
 
-Status EagleOnDevice::ask_chain(const DecoderBatch& batch) {
+Status EagleOnDevice::enqueue_chain(const DecoderBatch& batch) {
     DS_TRY(decoder_.begin(batch));
-    decoder_.replay({}, [&] { ask_layer(batch.rows()); });
+    decoder_.replay({}, [&] { enqueue_layer(batch.rows()); });
     return {};
 }
 
-const kernels::half_t* EagleOnDevice::ask_head_rows(int rows) {
+const kernels::half_t* EagleOnDevice::enqueue_head_rows(int rows) {
     const int stride = hidden_stride();
     if (norms_.head == nullptr) {
         device().cast({outputs(), shape_.hidden, rows, shape_.hidden, decoder_.input(), stride, stride});
@@ -76,14 +76,14 @@ const kernels::half_t* EagleOnDevice::ask_head_rows(int rows) {
     return decoder_.input();
 }
 
-void EagleOnDevice::ask_layer(int rows) {
+void EagleOnDevice::enqueue_layer(int rows) {
     if (fc_ != nullptr)
-        ask_fused(rows);
+        enqueue_fused(rows);
     else
-        ask_joined(rows);
+        enqueue_joined(rows);
 }
 
-void EagleOnDevice::ask_fused(int rows) {
+void EagleOnDevice::enqueue_fused(int rows) {
     kernels::Device& on = device();
     const int stride = fc_->device_matrix().stride, width = 2 * shape_.hidden;
     on.cast({inputs(), width, rows, width, fused_.as<kernels::half_t>(), stride, stride});
@@ -100,7 +100,7 @@ void EagleOnDevice::ask_fused(int rows) {
     decoder_.feed_forward(0);
 }
 
-void EagleOnDevice::ask_joined(int rows) {
+void EagleOnDevice::enqueue_joined(int rows) {
     kernels::Device& on = device();
     const int d = shape_.hidden, stride = kernels::padded_columns(2 * d);
     kernels::RmsNormOp norm;

@@ -40,16 +40,16 @@ class EagleOnDevice {
     int hidden_stride() const { return decoder_.hidden_stride(); }
     /// Enqueues a pass over inputs(). `ancestor_slots`, in device memory, replaces the slots of the batch.
     /// Each array of slots needs its own `tag`, which is part of the graph's key.
-    Status ask(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag);
+    Status enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag);
     /// Enqueues a pass over inputs() whose rows have no ancestor slots.
-    Status ask_chain(const DecoderBatch& batch);
+    Status enqueue_chain(const DecoderBatch& batch);
     /// Enqueues and returns the first `rows` outputs as input of the LM head, [rows, hidden_stride()].
-    const kernels::half_t* ask_head_rows(int rows);
+    const kernels::half_t* enqueue_head_rows(int rows);
 
   private:
-    void ask_layer(int rows);
-    void ask_fused(int rows);
-    void ask_joined(int rows);
+    void enqueue_layer(int rows);
+    void enqueue_fused(int rows);
+    void enqueue_joined(int rows);
 
     DeviceDecoder decoder_;
     LayerShape shape_;

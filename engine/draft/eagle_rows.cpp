@@ -3,19 +3,19 @@
 namespace draftscope {
 
 bool EagleRows::make_room(int, int nodes) {
-    embeddings_ = model_.embeddings_there();
+    embeddings_ = model_.device_embeddings();
     return embeddings_ != nullptr && model_.on_device()->make_room(nodes);
 }
 
-Status EagleRows::ask(const Level& level, FunctionRef<void(const float*)> inputs_known) {
+Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
     kernels::Device& device = *model_.device();
     EagleOnDevice& layer = *model_.on_device();
     const int d = hidden(), rows = level.rows;
     if (level.level == 0) {  // the catch-up ran the layer over the roots
         roots_.clear();
         for (const GrowingTree* tree : level.trees)
-            roots_.push_back({tree->output, d, nullptr, 1, d,
-                              layer.outputs() + std::ptrdiff_t{tree->first_row} * d, d});
+            roots_.push_back(
+                {tree->output, d, nullptr, 1, d, layer.outputs() + std::ptrdiff_t{tree->first_row} * d, d});
         device.copy_rows(roots_);
         return {};
     }
@@ -26,14 +26,14 @@ Status EagleRows::ask(const Level& level, FunctionRef<void(const float*)> inputs
         for (int b = 0; b < tree->nodes; ++b)
             batch_.add_row(*tree->cache, tree->free_slot + tree->slots + b, tree->committed + above,
                            tree->committed, slots_);
-    DeviceSpans::Scope asked(
+    DeviceSpans::Scope enqueued(
         level.spans, level.context.phases, Phase::backbone, level.level, rows,
         model_.weight_bytes() + batch_.kv_bytes(model_.shape().kv_width(), sizeof(kernels::half_t)));
     device.copy_rows({embeddings_, d, level.tokens, rows, d, layer.inputs(), 2 * d});
     device.copy_rows({layer.outputs(), d, level.parents, rows, d, layer.inputs() + d, 2 * d});
     inputs_known(layer.inputs());
     // Consecutive levels use different arrays of ancestor slots.
-    return layer.ask(batch_, level.ancestor_slots, above % 2);
+    return layer.enqueue(batch_, level.ancestor_slots, above % 2);
 }
 
 }  // namespace draftscope

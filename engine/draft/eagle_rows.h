@@ -17,9 +17,9 @@ class EagleRows final : public LevelRows {
     int hidden() const override { return model_.shape().hidden; }
     bool make_room(int trees, int nodes) override;
     void tails_moved() override { model_.on_device()->forget_graphs(); }
-    Status ask(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    const kernels::half_t* ask_head_rows(int rows) override {
-        return model_.on_device()->ask_head_rows(rows);
+    Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
+    const kernels::half_t* enqueue_head_rows(int rows) override {
+        return model_.on_device()->enqueue_head_rows(rows);
     }
 
   private:

@@ -52,8 +52,8 @@ Status GrownTrees::enqueue(DraftContext& context, std::span<DraftJob> jobs, Tree
         return failed("out of device memory for the drafts' levels; use a smaller batch or tree");
     spans_.begin(device);
     growth.begin(context, trees, spans_, step_);
-    DS_TRY(growth.ask(context, trees, step_));
-    step_.ask_download();
+    DS_TRY(growth.enqueue(context, trees, step_));
+    step_.enqueue_download();
     return {};
 }
 

@@ -49,13 +49,13 @@ bool PathHeadsOnDevice::make_room(int rows) {
     return enough;
 }
 
-void PathHeadsOnDevice::ask(int level, int rows) {
+void PathHeadsOnDevice::enqueue(int level, int rows) {
     std::uint64_t& key = keys_[{level, rows}];
     if (key == 0) key = device_->new_graph_key();
-    device_->graph(key, [&] { ask_blocks(level, rows); });
+    device_->graph(key, [&] { enqueue_blocks(level, rows); });
 }
 
-void PathHeadsOnDevice::ask_blocks(int level, int rows) {
+void PathHeadsOnDevice::enqueue_blocks(int level, int rows) {
     const int d = hidden_, narrow = kernels::padded_columns(d);
     const float* bias = biases_.as<float>() + first_bias_[level];
     const kernels::half_t* x = inputs();
@@ -93,36 +93,36 @@ void PathHeadsOnDevice::ask_blocks(int level, int rows) {
 }
 
 bool PathRows::make_room(int trees, int nodes) {
-    PathHeadsOnDevice& there = *heads_.on_device();
+    PathHeadsOnDevice& heads = *heads_.on_device();
     const bool sees = heads_.uses_path();
     const int d = hidden(), rows = sees ? nodes : trees;
-    embeddings_ = target_.embeddings_there();
-    bool enough = embeddings_ != nullptr && there.make_room(rows) &&
+    embeddings_ = target_.device_embeddings();
+    bool enough = embeddings_ != nullptr && heads.make_room(rows) &&
                   rows_.reserve(device(), count(rows, 2 * d) * sizeof(float));
     for (kernels::DeviceBuffer& path : paths_)
-        enough = enough && (!sees || path.reserve(device(), count(rows, there.levels() * d) * sizeof(float)));
+        enough = enough && (!sees || path.reserve(device(), count(rows, heads.levels() * d) * sizeof(float)));
     return enough;
 }
 
-Status PathRows::ask(const Level& level, FunctionRef<void(const float*)> inputs_known) {
-    PathHeadsOnDevice& there = *heads_.on_device();
-    const int d = hidden(), rows = level.rows, stride = there.stride(level.level);
-    const DeviceSpans::Scope asked(level.spans, level.context.phases, Phase::backbone, level.level, rows,
-                                   heads_.weight_bytes(level.level));
-    bring_inputs(level);
+Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
+    PathHeadsOnDevice& heads = *heads_.on_device();
+    const int d = hidden(), rows = level.rows, stride = heads.stride(level.level);
+    const DeviceSpans::Scope enqueued(level.spans, level.context.phases, Phase::backbone, level.level, rows,
+                                      heads_.weight_bytes(level.level));
+    gather_inputs(level);
     const bool sees = heads_.uses_path();
-    device().cast({rows_.as<float>() + d, 2 * d, rows, d, there.inputs(), stride, sees ? d : stride});
+    device().cast({rows_.as<float>() + d, 2 * d, rows, d, heads.inputs(), stride, sees ? d : stride});
     if (sees) {
         const int width = (level.level + 1) * d;
-        device().cast({bring_path(level), width, rows, width, there.inputs() + d, stride, stride - d});
+        device().cast({gather_path(level), width, rows, width, heads.inputs() + d, stride, stride - d});
     }
     if (level.level > 0) inputs_known(rows_.as<float>());
-    there.ask(level.level, rows);
+    heads.enqueue(level.level, rows);
     return {};
 }
 
 /// Gathers each row's token embedding and hidden. A row shared by all nodes of its tree has the root's token.
-void PathRows::bring_inputs(const Level& level) {
+void PathRows::gather_inputs(const Level& level) {
     const int d = hidden(), stride = 2 * d;
     const bool by_node = level.level > 0 && heads_.uses_path();
     copies_.clear();
@@ -141,7 +141,7 @@ void PathRows::bring_inputs(const Level& level) {
 }
 
 /// Returns the embeddings of each row's path, root first: its parent's path and its own token.
-const float* PathRows::bring_path(const Level& level) {
+const float* PathRows::gather_path(const Level& level) {
     const int d = hidden(), before = level.level * d, width = before + d;
     float* to = paths_[level.level % 2].as<float>();
     if (level.level == 0) {

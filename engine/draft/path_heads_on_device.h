@@ -28,13 +28,13 @@ class PathHeadsOnDevice {
     kernels::half_t* inputs() const { return inputs_.as<kernels::half_t>(); }
     int stride(int level) const { return first_block(level).weight.device_matrix().stride; }
     /// Enqueues the head of `level` over `rows` rows of inputs().
-    void ask(int level, int rows);
+    void enqueue(int level, int rows);
     /// Output of the latest pass as input of the LM head, [rows, padded_columns(d)].
     const kernels::half_t* head_rows() const { return half_.as<kernels::half_t>(); }
 
   private:
     const ResidualBlock& first_block(int level) const { return weights_->heads[level].front(); }
-    void ask_blocks(int level, int rows);
+    void enqueue_blocks(int level, int rows);
 
     kernels::Device* device_ = nullptr;
     const DecodingHeadWeights* weights_ = nullptr;
@@ -55,12 +55,12 @@ class PathRows final : public LevelRows {
     int hidden() const override { return heads_.hidden(); }
     bool shared_logits() const override { return !heads_.uses_path(); }
     bool make_room(int trees, int nodes) override;
-    Status ask(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    const kernels::half_t* ask_head_rows(int) override { return heads_.on_device()->head_rows(); }
+    Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
+    const kernels::half_t* enqueue_head_rows(int) override { return heads_.on_device()->head_rows(); }
 
   private:
-    void bring_inputs(const Level& level);
-    const float* bring_path(const Level& level);
+    void gather_inputs(const Level& level);
+    const float* gather_path(const Level& level);
 
     DecodingHeads& heads_;
     const Target& target_;

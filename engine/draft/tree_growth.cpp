@@ -37,8 +37,9 @@ Status check_ops(const TreeSpec& tree, int topk) {
         return bad_input("--tree: a device grows at most {} candidates and nodes per level, found {}",
                          kernels::max_topk, std::max(topk, widest));
     if (!kernels::can_rerank(candidates, std::min(tree.nodes, candidates + 1)))
-        return bad_input("--tree: {} candidates, but a device re-ranks at most {}; use a smaller depth or topk",
-                         candidates, kernels::max_candidates);
+        return bad_input(
+            "--tree: {} candidates, but a device re-ranks at most {}; use a smaller depth or topk",
+            candidates, kernels::max_candidates);
     return {};
 }
 
@@ -55,8 +56,8 @@ TreePlan TreeGrowth::plan(const TreeSpec& tree) {
     return {tree.choices ? tree.nodes : std::min(tree.nodes - 1, candidates) + 1, tree.levels()};
 }
 
-HeadThere& TreeGrowth::there_of(LmHead& head) {
-    if (HeadThere* own = head.there()) return *own;
+DeviceHead& TreeGrowth::find_device_head(LmHead& head) {
+    if (DeviceHead* own = head.device_head()) return *own;
     direct_.use(head);
     return direct_;
 }
@@ -71,10 +72,10 @@ Status TreeGrowth::check(const DraftContext& context, std::span<const DraftJob> 
     }
     for (const DraftJob& job : jobs) DS_TRY(check_ops(job.tree, topk));
     ProposeContext call{context.exec, context.phases};
-    HeadThere& head = there_of(*context.head);
+    DeviceHead& head = find_device_head(*context.head);
     head.finish_begin_round(call, states);
     if (context.sampled == nullptr) return {};
-    const int support = head.drawn_columns(levels).support;
+    const int support = head.support_columns(levels).support;
     if (support > kernels::max_sample_columns)
         return bad_input("a device samples drafts from at most {} tokens, but the head has {}",
                          kernels::max_sample_columns, support);
@@ -85,24 +86,24 @@ Status TreeGrowth::check(const DraftContext& context, std::span<const DraftJob> 
 bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> trees) {
     kernels::Device& device = rows_.device();
     topk_ = 0;
-    int most_nodes = 0;
+    int max_nodes = 0;
     cells_ = 0;
     for (GrowingTree& tree : trees) {
         topk_ = std::max(topk_, tree.job->tree.topk);
         tree.widths = widths_of(tree.job->tree);
-        most_nodes += *std::max_element(tree.widths.begin(), tree.widths.end());
+        max_nodes += *std::max_element(tree.widths.begin(), tree.widths.end());
     }
     for (const GrowingTree& tree : trees) cells_ += count(rows_of(tree.widths), topk_);
-    head_ = &there_of(*context.head);
+    head_ = &find_device_head(*context.head);
     sampled_ = context.sampled;
     const int count_of_trees = static_cast<int>(trees.size());
     const int levels = levels_ = max_levels(trees);
     // Drafts are sampled separately for each node.
-    const int most_rows = rows_.shared_logits() && sampled_ == nullptr ? count_of_trees : most_nodes;
-    const std::size_t nodes = most_nodes, rows = most_rows;
-    bool enough = rows_.make_room(count_of_trees, most_nodes) &&
-                  head_->reserve(device, levels, most_rows, topk_) && place_notes(trees) &&
-                  place_choices(trees) && (sampled_ == nullptr || place_draws(trees));
+    const int max_rows = rows_.shared_logits() && sampled_ == nullptr ? count_of_trees : max_nodes;
+    const std::size_t nodes = max_nodes, rows = max_rows;
+    bool enough = rows_.make_room(count_of_trees, max_nodes) &&
+                  head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees) &&
+                  place_choices(trees) && (sampled_ == nullptr || place_samples(trees));
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
@@ -122,12 +123,12 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
 }
 
 /// Assigns indices to the values that the head stores, and reserves memory for them.
-bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
+bool TreeGrowth::place_downloads(std::span<const GrowingTree> trees) {
     const std::size_t table = trees.size() * (static_cast<std::size_t>(levels_) + 1);
     set_first_.assign(table, 0);
     set_words_ = 0;
     words_ = table;
-    note_first_.clear();
+    download_first_.clear();
     for (int level = 0; level <= levels_; ++level) {
         // After its last head call, a sequence keeps the set of that call.
         const int call = std::min(level, levels_ - 1);
@@ -142,22 +143,22 @@ bool TreeGrowth::place_notes(std::span<const GrowingTree> trees) {
             const int mine = rows_at(trees[i], level);
             rows += mine;
             first = static_cast<std::int32_t>(set_words_);
-            set_words_ += head_->set_room(level, mine);
+            set_words_ += head_->max_set_size(level, mine);
         }
-        note_first_.push_back(words_);
-        if (level < levels_) words_ += head_->note_room(call, rows);
+        download_first_.push_back(words_);
+        if (level < levels_) words_ += head_->num_downloads(call, rows);
     }
     kernels::Device& device = rows_.device();
-    return left_there_.resize_at_least(device, words_) && sets_there_.resize_at_least(device, set_words_);
+    return d_left_.resize_at_least(device, words_) && d_sets_.resize_at_least(device, set_words_);
 }
 
 /// Generates the uniforms of all samples, in the order of their rows, and reserves memory for the rows.
-bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
+bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
     kernels::Device& device = rows_.device();
-    columns_ = head_->drawn_columns(levels_);
+    columns_ = head_->support_columns(levels_);
     uniforms_.clear();
-    drawn_sizes_.clear();
-    first_drawn_.assign(1, 0);
+    support_sizes_.clear();
+    first_sampled_rows_.assign(1, 0);
     int widest = 0;
     for (int level = 0; level < levels_; ++level) {
         int rows = 0;
@@ -167,26 +168,27 @@ bool TreeGrowth::place_draws(std::span<const GrowingTree> trees) {
             rows += nodes;
             const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
             const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
-            const int size = columns_.own ? head_->drawn_size(level, tree.job->head_state) : 0;
-            drawn_sizes_.insert(drawn_sizes_.end(), nodes, size);
+            const int size = columns_.own ? head_->support_size(level, tree.job->head_state) : 0;
+            support_sizes_.insert(support_sizes_.end(), nodes, size);
             for (int node = 0; node < nodes; ++node)
                 for (int order = 0; order < topk_; ++order)
                     uniforms_.push_back(draft_uniform(sampled_->seed, sequence, position, order));
         }
         widest = std::max(widest, rows);
-        first_drawn_.push_back(first_drawn_.back() + rows);
+        first_sampled_rows_.push_back(first_sampled_rows_.back() + rows);
     }
     // The second half is scratch memory of the acceptance. Until then it holds the shared rows of left_at().
-    const int rows = first_drawn_.back();
-    if (!drawn_from_.reserve(device, 2 * count(rows, columns_.stride) * sizeof(float)) ||
-        !uniforms_there_.upload(device, uniforms_) || !lowest_.resize_at_least(device, count(widest, 1)) ||
+    const int rows = first_sampled_rows_.back();
+    if (!support_logits_.reserve(device, 2 * count(rows, columns_.stride) * sizeof(float)) ||
+        !d_uniforms_.upload(device, uniforms_) || !lowest_.resize_at_least(device, count(widest, 1)) ||
         !last_.resize_at_least(device, count(widest, 1)))
         return false;
     if (!columns_.own) return true;
     const auto trees_more = static_cast<int>(trees.size());
-    drawn_sizes_.resize(drawn_sizes_.size() + trees.size());
-    return drawn_tokens_.reserve(device, count(rows + trees_more, columns_.stride) * sizeof(std::int32_t)) &&
-           drawn_sizes_there_.upload(device, drawn_sizes_);
+    support_sizes_.resize(support_sizes_.size() + trees.size());
+    return support_tokens_.reserve(device,
+                                   count(rows + trees_more, columns_.stride) * sizeof(std::int32_t)) &&
+           d_support_sizes_.upload(device, support_sizes_);
 }
 
 /// Lists and uploads the candidates that are nodes of static trees. Nodes are ordered by level and then by
@@ -219,37 +221,37 @@ bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
             }
         }
     }
-    return choices_there_.upload(rows_.device(), choices_);
+    return d_choices_.upload(rows_.device(), choices_);
 }
 
 /// Copies the shared row of each tree to all its nodes, because the acceptance modifies each node's row.
 void TreeGrowth::give_each_node_a_row(std::span<GrowingTree* const> active, int level) {
     const int stride = columns_.stride;
     std::vector<kernels::CopyRowsOp> copies;
-    int from = left_at(level) - 1, to = first_drawn(level), nodes = 0;
+    int from = left_at(level) - 1, to = first_sampled_row(level), nodes = 0;
     for (const GrowingTree* tree : active) {
         to += nodes;
         nodes = tree->nodes;
         ++from;
-        copies.push_back({drawn_row(from), 0, nullptr, nodes, columns_.support, drawn_row(to), stride});
+        copies.push_back({support_row(from), 0, nullptr, nodes, columns_.support, support_row(to), stride});
         if (!columns_.own) continue;
         copies.push_back(
-            copy_of_words(drawn_tokens(from), 0, nodes, columns_.support, drawn_tokens(to), stride));
-        auto* sizes = drawn_sizes_there_.as<std::int32_t>();
-        if (head_->drawn_size(level, tree->job->head_state) == said_there)
+            copy_of_words(support_tokens(from), 0, nodes, columns_.support, support_tokens(to), stride));
+        auto* sizes = d_support_sizes_.as<std::int32_t>();
+        if (head_->support_size(level, tree->job->head_state) == size_on_device)
             copies.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
     }
     rows_.device().copy_rows(copies);
 }
 
 /// Samples the candidates of the level's rows from the logits that the head stored.
-void TreeGrowth::draw(DraftContext& context, std::span<GrowingTree* const> active, int level) {
-    const int rows = first_drawn(level + 1) - first_drawn(level);
-    DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
-                             count(rows, columns_.support) * sizeof(float));
-    if (left_at(level) != first_drawn(level)) give_each_node_a_row(active, level);
+void TreeGrowth::sample(DraftContext& context, std::span<GrowingTree* const> active, int level) {
+    const int rows = first_sampled_row(level + 1) - first_sampled_row(level);
+    DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
+                                count(rows, columns_.support) * sizeof(float));
+    if (left_at(level) != first_sampled_row(level)) give_each_node_a_row(active, level);
     kernels::SampleWithoutReplacementOp op;
-    op.logits = drawn_row(first_drawn(level));
+    op.logits = support_row(first_sampled_row(level));
     op.stride = columns_.stride;
     op.rows = rows;
     op.support = columns_.support;
@@ -257,14 +259,14 @@ void TreeGrowth::draw(DraftContext& context, std::span<GrowingTree* const> activ
     op.temperature = sampled_->temperature;
     op.top_k = sampled_->top_k;
     op.top_p = sampled_->top_p;
-    op.uniforms = uniforms_there_.as<double>() + count(first_drawn(level), topk_);
+    op.uniforms = d_uniforms_.as<double>() + count(first_sampled_row(level), topk_);
     op.ids = best_.as<std::int32_t>();
     op.logprobs = logits_.as<float>();
     op.min_logit = lowest_.as<float>();
     op.last_tied_id = last_.as<std::int32_t>();
     if (columns_.own) {
-        op.sizes = drawn_sizes_there_.as<std::int32_t>() + first_drawn(level);
-        op.tokens = drawn_tokens(first_drawn(level));
+        op.sizes = d_support_sizes_.as<std::int32_t>() + first_sampled_row(level);
+        op.tokens = support_tokens(first_sampled_row(level));
     }
     rows_.device().sample_without_replacement(op);
 }
@@ -272,22 +274,22 @@ void TreeGrowth::draw(DraftContext& context, std::span<GrowingTree* const> activ
 void TreeGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
                        const TreeStep& step) {
     spans_ = &spans;
-    asked_levels_ = 0;
-    sets_asked_ = set_words_ > 0 && step.sets_come();
-    wants_sets_ = set_words_ > 0 && (head_->reads_sets() || sets_asked_);
+    num_calls_ = 0;
+    sets_requested_ = set_words_ > 0 && step.sets_come();
+    wants_sets_ = set_words_ > 0 && (head_->reads_sets() || sets_requested_);
     place(trees);
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
     begin_head(context, active, 0, static_cast<int>(trees.size()), roots_.as<float>());
 }
 
-Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step) {
+Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step) {
     std::vector<GrowingTree*> active;
     for (GrowingTree& tree : trees) active.push_back(&tree);
     for (int level = 0; !active.empty(); ++level) {
         int rows = 0;
         for (const GrowingTree* tree : active) rows += rows_at(*tree, level);
-        DS_TRY(ask_rows(context, active, level, rows));
+        DS_TRY(enqueue_rows(context, active, level, rows));
         propose(context, active, level, rows);
         if (context.observer != nullptr && context.observer->observing())
             DS_TRY(show_level(context, trees, level));
@@ -295,15 +297,15 @@ Status TreeGrowth::ask(DraftContext& context, std::span<GrowingTree> trees, Tree
     kernels::Device& device = rows_.device();
     if (step.sets_come()) hand_sets(trees, step);
     if (sampled_ != nullptr)
-        step.use_drafts({drawn_row(0), drawn_row(first_drawn_.back()), columns_.stride, columns_.support,
-                         columns_.own ? drawn_tokens(0) : names_,
-                         columns_.own ? drawn_sizes_there_.as<std::int32_t>() : nullptr});
+        step.use_drafts({support_row(0), support_row(first_sampled_rows_.back()), columns_.stride,
+                         columns_.support, columns_.own ? support_tokens(0) : names_,
+                         columns_.own ? d_support_sizes_.as<std::int32_t>() : nullptr});
     rerank(context.phases, trees, step);
     sets_here_ = head_->reads_sets() && context.coverage_wanted;
     left_.resize(words_ + (sets_here_ ? set_words_ : 0));
-    device.download(left_.data(), left_there_.as<void>(), words_ * sizeof(std::int32_t));
+    device.download(left_.data(), d_left_.as<void>(), words_ * sizeof(std::int32_t));
     if (sets_here_)
-        device.download(left_.data() + words_, sets_there_.as<void>(), set_words_ * sizeof(std::int32_t));
+        device.download(left_.data() + words_, d_sets_.as<void>(), set_words_ * sizeof(std::int32_t));
     return {};
 }
 
@@ -314,11 +316,13 @@ Status TreeGrowth::show_level(DraftContext& context, std::span<const GrowingTree
         plans.push_back({std::min(tree.job->tree.nodes, tree.proposed + 1),
                          std::min(tree.job->tree.levels(), level + 1)});
     kernels::Device& device = rows_.device();
-    if (!partial_.place(device, plans)) return failed("out of device memory for the trees of level {}", level);
+    if (!partial_.place(device, plans))
+        return failed("out of device memory for the trees of level {}", level);
     std::vector<kernels::RerankOp> ops;
-    for (const GrowingTree& tree : trees) partial_.aim(ops.emplace_back(rerank_op(tree)), tree.place, tree.place);
+    for (const GrowingTree& tree : trees)
+        partial_.aim(ops.emplace_back(rerank_op(tree)), tree.place, tree.place);
     device.rerank(ops);
-    partial_.ask_download();
+    partial_.enqueue_download();
     DS_TRY(device.synchronize());
     for (const GrowingTree& tree : trees) {
         if (level >= tree.job->tree.levels()) continue;
@@ -331,34 +335,35 @@ Status TreeGrowth::show_level(DraftContext& context, std::span<const GrowingTree
 
 /// Passes the tokens that the trees' rows can propose to the target's pass.
 void TreeGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
-    auto* sizes = left_there_.as<std::int32_t>();
+    auto* sizes = d_left_.as<std::int32_t>();
     for (const GrowingTree& tree : trees)
         for (int level = tree.job->tree.levels(); level <= levels_; ++level)
             rows_.device().copy(sizes + set_at(tree.place, level),
                                 sizes + set_at(tree.place, tree.job->tree.levels() - 1),
                                 sizeof(std::int32_t));
-    step.use_sets(sets_there_.as<TokenId>(), set_first_, sizes);
+    step.use_sets(d_sets_.as<TokenId>(), set_first_, sizes);
 }
 
 void TreeGrowth::collect() {
     std::vector<std::span<const TokenId>> sets;
     std::vector<std::int32_t> sizes;
-    for (std::size_t i = 0; i < asked_levels_; ++i) {
-        const Asked& asked = asked_[i];
+    for (std::size_t i = 0; i < num_calls_; ++i) {
+        const Call& enqueued = calls_[i];
         sets.clear();
         sizes.clear();
-        for (const SequenceThere& sequence : asked.sequences) {
+        for (const DeviceSequence& sequence : enqueued.sequences) {
             if (!head_->reads_sets()) break;
-            const std::size_t at = set_at(sequence.place, asked.level);
-            const int room = head_->set_room(asked.level, sequence.rows);
+            const std::size_t at = set_at(sequence.place, enqueued.level);
+            const int room = head_->max_set_size(enqueued.level, sequence.rows);
             sizes.push_back(std::clamp(left_[at], 0, room));
             sets.push_back(sets_here_ ? std::span<const TokenId>(left_).subspan(words_ + set_first_[at], room)
                                       : std::span<const TokenId>());
         }
-        head_->collect({*spans_, asked.level, asked.rows, asked.sequences, sets, sizes,
-                        std::span<const std::int32_t>(left_).subspan(asked.notes, asked.note_count)});
+        head_->collect(
+            {*spans_, enqueued.level, enqueued.rows, enqueued.sequences, sets, sizes,
+             std::span<const std::int32_t>(left_).subspan(enqueued.downloads, enqueued.download_count)});
     }
-    asked_levels_ = 0;
+    num_calls_ = 0;
 }
 
 /// Returns the equivalent of BeamExpansion::rerank() for a tree's pool, without the destination.
@@ -401,79 +406,82 @@ void TreeGrowth::place(std::span<GrowingTree> trees) {
         tree.proposed = tree.slots = 0;
         tree.nodes = 1;
         pool += count(rows_of(tree.widths), topk_);
-        copies_.push_back({tree.input, width, nullptr, 1, width, roots_.as<float>() + count(tree.place, width), width});
+        copies_.push_back(
+            {tree.input, width, nullptr, 1, width, roots_.as<float>() + count(tree.place, width), width});
     }
     if (head_->reads_inputs()) rows_.device().copy_rows(copies_);
 }
 
 /// Enqueues the rows of the nodes that the previous level selected.
-Status TreeGrowth::ask_rows(DraftContext& context, std::span<GrowingTree* const> active, int level,
-                            int rows) {
-    LevelRows::Level asked{context, *spans_, level, rows, active, head_->reads_inputs()};
+Status TreeGrowth::enqueue_rows(DraftContext& context, std::span<GrowingTree* const> active, int level,
+                                int rows) {
+    LevelRows::Level enqueued{context, *spans_, level, rows, active, head_->reads_inputs()};
     if (level > 0) {
-        asked.tokens = tokens_.as<std::int32_t>();
-        asked.parents = parents_.as<std::int32_t>();
-        asked.ancestor_slots = ancestor_slots(level - 1);
+        enqueued.tokens = tokens_.as<std::int32_t>();
+        enqueued.parents = parents_.as<std::int32_t>();
+        enqueued.ancestor_slots = ancestor_slots(level - 1);
     }
-    return rows_.ask(asked, [&](const float* inputs) { begin_head(context, active, level, rows, inputs); });
+    return rows_.enqueue(enqueued,
+                         [&](const float* inputs) { begin_head(context, active, level, rows, inputs); });
 }
 
 /// Begins the head's call. The rows of the level are computed later.
 void TreeGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
                             const float* inputs) {
-    if (asked_.size() == asked_levels_) asked_.emplace_back();
-    Asked& asked = asked_[asked_levels_++];
-    asked.level = level;
-    asked.rows = rows;
-    asked.notes = note_first_[level];
-    asked.note_count = note_first_[static_cast<std::size_t>(level) + 1] - asked.notes;
-    asked.sequences.clear();
+    if (calls_.size() == num_calls_) calls_.emplace_back();
+    Call& enqueued = calls_[num_calls_++];
+    enqueued.level = level;
+    enqueued.rows = rows;
+    enqueued.downloads = download_first_[level];
+    enqueued.download_count = download_first_[static_cast<std::size_t>(level) + 1] - enqueued.downloads;
+    enqueued.sequences.clear();
     for (const GrowingTree* tree : active) {
         const std::size_t at = set_at(tree->place, level);
-        SequenceThere& one = asked.sequences.emplace_back();
+        DeviceSequence& one = enqueued.sequences.emplace_back();
         one = {tree->job->head_state, tree->place, tree->first_row, rows_at(*tree, level)};
         if (!wants_sets_) continue;
-        one.set = sets_there_.as<TokenId>() + set_first_[at];
-        one.set_size = left_there_.as<std::int32_t>() + at;
+        one.set = d_sets_.as<TokenId>() + set_first_[at];
+        one.set_size = d_left_.as<std::int32_t>() + at;
     }
-    LevelThere call = call_of(context, asked);
+    DeviceLevel call = call_of(context, enqueued);
     if (head_->reads_inputs()) call.inputs = inputs;
     head_->begin(call);
 }
 
-LevelThere TreeGrowth::call_of(DraftContext& context, const Asked& asked) {
-    LevelThere call{rows_.device(), context.phases, *spans_, asked.level, asked.rows, topk_, asked.sequences};
-    call.notes = left_there_.as<std::int32_t>() + asked.notes;
-    call.sets_asked = sets_asked_;
+DeviceLevel TreeGrowth::call_of(DraftContext& context, const Call& enqueued) {
+    DeviceLevel call{rows_.device(), context.phases, *spans_,           enqueued.level,
+                     enqueued.rows,  topk_,          enqueued.sequences};
+    call.downloads = d_left_.as<std::int32_t>() + enqueued.downloads;
+    call.sets_requested = sets_requested_;
     call.ids = best_.as<std::int32_t>();
     call.logits = logits_.as<float>();
     call.sums = sums_.as<float>();
     return call;
 }
 
-void TreeGrowth::ask_head(DraftContext& context, int rows) {
-    LevelThere call = call_of(context, asked_[asked_levels_ - 1]);
+void TreeGrowth::enqueue_head(DraftContext& context, int rows) {
+    DeviceLevel call = call_of(context, calls_[num_calls_ - 1]);
     if (sampled_ != nullptr) {
         const int at = left_at(call.level);
-        call.drawn_from = drawn_row(at);
-        call.drawn_stride = columns_.stride;
+        call.support_logits = support_row(at);
+        call.support_stride = columns_.stride;
         call.temperature = sampled_->temperature;
         if (columns_.own) {
-            call.drawn_tokens = drawn_tokens(at);
-            call.drawn_sizes = drawn_sizes_there_.as<std::int32_t>() + at;
+            call.support_tokens = support_tokens(at);
+            call.support_sizes = d_support_sizes_.as<std::int32_t>() + at;
         }
     }
-    call.x = rows_.ask_head_rows(rows);
-    head_->ask(call);
+    call.x = rows_.enqueue_head_rows(rows);
+    head_->enqueue(call);
     names_ = call.tokens;
 }
 
 /// Enqueues the level's candidates and the next level's nodes. Trees that end here are removed from `active`.
 void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
-    ask_head(context, rows);
-    if (sampled_ != nullptr) draw(context, active, level);
-    DeviceSpans::Scope asked(*spans_, context.phases, Phase::topk, level, rows,
-                             count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
+    enqueue_head(context, rows);
+    if (sampled_ != nullptr) sample(context, active, level);
+    DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
+                                count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_node = 0, next_row = 0;
     beams_.clear();
     for (GrowingTree* tree : active) {
@@ -516,13 +524,13 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
     op.pool_parents = pool + 3 * cells_ + at;
     if (drawn) {
         op.pool_rows = pool + 4 * cells_ + at;
-        op.next_first_row = first_drawn(level + 1) + next_first;
+        op.next_first_row = first_sampled_row(level + 1) + next_first;
     }
     op.row_indices = places_.as<std::int32_t>() + count(tree.place, kernels::max_topk);
     op.first_index = tree.proposed;
     op.keep = goes_on ? nodes_at(tree, level + 1) : 0;
     if (!choices_first_.empty()) {
-        op.static_mask = choices_there_.as<std::int32_t>() + choices_first_[set_at(tree.place, level)];
+        op.static_mask = d_choices_.as<std::int32_t>() + choices_first_[set_at(tree.place, level)];
         op.static_next = op.static_mask + count(nodes, topk_);
     }
     op.first_row = tree.first_node;

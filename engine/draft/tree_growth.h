@@ -9,7 +9,7 @@
 #include "base/phase.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/device_spans.h"
-#include "engine/heads/direct_there.h"
+#include "engine/heads/linear_device_head.h"
 #include "engine/transformer/tree_step.h"
 #include "kernels/device_array.h"
 
@@ -62,9 +62,9 @@ class LevelRows {
     /// Enqueues the rows of a level. `inputs_known` is called after their inputs are enqueued and before the
     /// long-running work, but not at level 0, whose inputs are known before. It gets [rows, 2d] as in
     /// LmHead::begin_level(), complete if inputs_wanted.
-    virtual Status ask(const Level& level, FunctionRef<void(const float* inputs)> inputs_known) = 0;
+    virtual Status enqueue(const Level& level, FunctionRef<void(const float* inputs)> inputs_known) = 0;
     /// Enqueues and returns the rows as input of the LM head, [rows, padded_columns(d)].
-    virtual const kernels::half_t* ask_head_rows(int rows) = 0;
+    virtual const kernels::half_t* enqueue_head_rows(int rows) = 0;
 };
 
 /// Grows trees level by level on a device, without the host in between. Candidates, the next level's nodes,
@@ -87,88 +87,88 @@ class TreeGrowth {
     void begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, const TreeStep& step);
     /// Enqueues all levels and re-ranks the trees into the rows of `step`. Sets DraftJob::rows_per_call.
     /// Waits only if the context's observer observes the levels.
-    Status ask(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step);
+    Status enqueue(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step);
     /// Passes the downloaded values to the head. Call it after Device::synchronize().
     void collect();
 
   private:
-    struct Asked {
+    struct Call {
         int level, rows;
-        std::vector<SequenceThere> sequences;
-        std::size_t notes, note_count;
+        std::vector<DeviceSequence> sequences;
+        std::size_t downloads, download_count;
     };
     static int nodes_at(const GrowingTree& tree, int level) { return tree.widths[level]; }
     int rows_at(const GrowingTree& tree, int level) const {
         return rows_.shared_logits() ? 1 : nodes_at(tree, level);
     }
     bool place_choices(std::span<const GrowingTree> trees);
-    HeadThere& there_of(LmHead& head);
-    bool place_notes(std::span<const GrowingTree> trees);
-    bool place_draws(std::span<const GrowingTree> trees);
-    void draw(DraftContext& context, std::span<GrowingTree* const> active, int level);
+    DeviceHead& find_device_head(LmHead& head);
+    bool place_downloads(std::span<const GrowingTree> trees);
+    bool place_samples(std::span<const GrowingTree> trees);
+    void sample(DraftContext& context, std::span<GrowingTree* const> active, int level);
     void give_each_node_a_row(std::span<GrowingTree* const> active, int level);
     std::size_t set_at(int place, int level) const { return numel(place, levels_ + 1) + level; }
     void begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
                     const float* inputs);
-    void ask_head(DraftContext& context, int rows);
-    LevelThere call_of(DraftContext& context, const Asked& asked);
+    void enqueue_head(DraftContext& context, int rows);
+    DeviceLevel call_of(DraftContext& context, const Call& enqueued);
     void hand_sets(std::span<const GrowingTree> trees, TreeStep& step);
     Status show_level(DraftContext& context, std::span<const GrowingTree> trees, int level);
     kernels::RerankOp rerank_op(const GrowingTree& tree) const;
     void place(std::span<GrowingTree> trees);
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
-    Status ask_rows(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
+    Status enqueue_rows(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
     void propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows);
     kernels::BeamOp extend(GrowingTree& tree, int level, bool goes_on, int next_first);
 
     std::int32_t* ancestor_slots(int level) const { return tails_[level % 2].as<std::int32_t>(); }
 
     /// Index of the level's first row among the rows that drafts are sampled from.
-    int first_drawn(int level) const { return first_drawn_[level]; }
-    float* drawn_row(int row) const {
-        return drawn_from_.as<float>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
+    int first_sampled_row(int level) const { return first_sampled_rows_[level]; }
+    float* support_row(int row) const {
+        return support_logits_.as<float>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
     }
-    std::int32_t* drawn_tokens(int row) const {
-        return drawn_tokens_.as<std::int32_t>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
+    std::int32_t* support_tokens(int row) const {
+        return support_tokens_.as<std::int32_t>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
     }
     /// Index at which a head stores a level's rows: after all others if one row serves several nodes.
     int left_at(int level) const {
-        return level > 0 && rows_.shared_logits() ? first_drawn_.back() : first_drawn(level);
+        return level > 0 && rows_.shared_logits() ? first_sampled_rows_.back() : first_sampled_row(level);
     }
 
     LevelRows& rows_;
     // For sampled drafts. The rows of all levels are stored one level after another.
     const DraftSampling* sampled_ = nullptr;
-    DrawnColumns columns_;
-    std::vector<int> first_drawn_;           ///< [levels_ + 1]
-    std::vector<double> uniforms_;           ///< [rows, topk_]
-    std::vector<std::int32_t> drawn_sizes_;  ///< of rows with columns of their own
-    kernels::DeviceBuffer drawn_from_, drawn_tokens_;
-    kernels::DeviceArray<double> uniforms_there_;
+    SupportColumns columns_;
+    std::vector<int> first_sampled_rows_;      ///< [levels_ + 1]
+    std::vector<double> uniforms_;             ///< [rows, topk_]
+    std::vector<std::int32_t> support_sizes_;  ///< of rows with columns of their own
+    kernels::DeviceBuffer support_logits_, support_tokens_;
+    kernels::DeviceArray<double> d_uniforms_;
     kernels::DeviceArray<float> lowest_;
-    kernels::DeviceArray<std::int32_t> last_, drawn_sizes_there_;
+    kernels::DeviceArray<std::int32_t> last_, d_support_sizes_;
     std::vector<kernels::BeamOp> beams_;  ///< of a level
     std::vector<kernels::CopyRowsOp> copies_;
-    TreeStep partial_;            ///< the trees of an observed level
+    TreeStep partial_;              ///< the trees of an observed level
     DeviceSpans* spans_ = nullptr;  ///< of the round
     int topk_ = 0;                  ///< candidates per row, the maximum over the trees
-    DirectThere direct_;
-    HeadThere* head_ = nullptr;            ///< of the round, until collect()
+    LinearDeviceHead direct_;
+    DeviceHead* head_ = nullptr;           ///< of the round, until collect()
     const std::int32_t* names_ = nullptr;  ///< tokens of the level's ids
-    std::vector<Asked> asked_;             ///< by level; the first num_calls_ are valid
-    std::size_t asked_levels_ = 0;
+    std::vector<Call> calls_;              ///< by level; the first num_calls_ are valid
+    std::size_t num_calls_ = 0;
     int levels_ = 0;
     // Four-byte values that the head stores: sizes of sets, values that it downloads by level, then the sets.
-    std::vector<std::int32_t> set_first_;  ///< [trees, levels_ + 1] indices in the sets
-    std::vector<std::size_t> note_first_;  ///< [levels_ + 1]
+    std::vector<std::int32_t> set_first_;      ///< [trees, levels_ + 1] indices in the sets
+    std::vector<std::size_t> download_first_;  ///< [levels_ + 1]
     std::size_t words_ = 0, set_words_ = 0;
     std::vector<std::int32_t> left_;  ///< downloaded values
-    bool wants_sets_ = false, sets_asked_ = false, sets_here_ = false;
+    bool wants_sets_ = false, sets_requested_ = false, sets_here_ = false;
     std::size_t cells_ = 0;  ///< candidates of all levels
     // For static trees, one after another: BeamOp::static_mask and then static_next of each level.
     std::vector<std::int32_t> choices_;
     std::vector<std::size_t> choices_first_;  ///< [trees, levels_ + 1]
-    kernels::DeviceArray<std::int32_t> choices_there_, left_there_, sets_there_;
+    kernels::DeviceArray<std::int32_t> d_choices_, d_left_, d_sets_;
     kernels::DeviceBuffer best_, logits_, sums_, scores_, places_, tokens_, parents_, pool_, roots_,
         tails_[2];
 };

@@ -72,8 +72,8 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
                                             const HeadArtefact& artefact, const std::string& name,
                                             int clusters) {
     if (weights.lm_head->on_device() && clusters >= kernels::max_clusters)
-        return bad_input("{}: {} clusters, but a device selects among at most {}; fit fewer",
-                         artefact.path(), clusters, kernels::max_clusters - 1);
+        return bad_input("{}: {} clusters, but a device selects among at most {}; fit fewer", artefact.path(),
+                         clusters, kernels::max_clusters - 1);
     ClusteredVocab result;
     result.weights_ = weights;
     result.clusters_ = clusters;
@@ -106,7 +106,7 @@ Result<ClusteredVocab> ClusteredVocab::make(kernels::Exec& exec, const HeadWeigh
         parts.sizes.push_back(static_cast<std::int32_t>(part.ids.size()));
     }
     parts.cluster_of.assign(result.cluster_of_.begin(), result.cluster_of_.end());
-    result.there_.set_parts(std::move(parts));
+    result.device_.set_parts(std::move(parts));
     result.row_logits_.reserve(weights.vocab);
     result.row_ids_.reserve(weights.vocab);
     result.blocks_.reserve(result.rows_.n() / block);
@@ -183,33 +183,34 @@ std::uint64_t ClusteredVocab::call_bytes(Rows<const std::int32_t> chosen, bool p
     return blocks_bytes(blocks);
 }
 
-void ClusteredVocab::enqueue_on_device(LevelThere& call, int count, bool per_row) {
-    for (const SequenceThere& sequence : call.sequences) {
+void ClusteredVocab::enqueue_on_device(DeviceLevel& call, int count, bool per_row) {
+    for (const DeviceSequence& sequence : call.sequences) {
         if (sequence.set == nullptr) continue;
         const std::ptrdiff_t first = std::ptrdiff_t{sequence.first_row} * count;
-        there_.ask_tokens(call.device, call.notes + first, sequence.rows * count, sequence.set,
-                          sequence.set_size);
+        device_.enqueue_tokens(call.device, call.downloads + first, sequence.rows * count, sequence.set,
+                               sequence.set_size);
     }
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, 0);
-    const kernels::DeviceClusters::Call rows{call.x, call.rows, call.notes, count, per_row};
-    if (call.drawn_from != nullptr)
-        there_.ask_own(rows_, rows, call.drawn_from, call.drawn_tokens, call.drawn_sizes, call.drawn_stride);
-    else if (there_.most_tokens(count) == 0)
+    const kernels::DeviceClusters::Call rows{call.x, call.rows, call.downloads, count, per_row};
+    if (call.support_logits != nullptr)
+        device_.enqueue_own(rows_, rows, call.support_logits, call.support_tokens, call.support_sizes,
+                            call.support_stride);
+    else if (device_.max_tokens(count) == 0)
         leave_no_candidates(call, 0, call.rows);
     else
-        there_.ask(rows_, rows, call.k, call.ids, call.logits, call.sums);
+        device_.enqueue(rows_, rows, call.k, call.ids, call.logits, call.sums);
 }
 
-void ClusteredVocab::collect_on_device(const LevelBack& back, int count, bool per_row) {
-    const Rows<const std::int32_t> chosen(back.notes.data(), back.rows, count);
+void ClusteredVocab::collect_on_device(const DeviceLevelResult& back, int count, bool per_row) {
+    const Rows<const std::int32_t> chosen(back.downloads.data(), back.rows, count);
     std::vector<HeadState*> states;
-    for (const SequenceThere& sequence : back.sequences)
+    for (const DeviceSequence& sequence : back.sequences)
         states.insert(states.end(), sequence.rows, sequence.state);
     note(back.level, chosen, per_row, states);
     back.spans.add_bytes(Phase::head, back.level, call_bytes(chosen, per_row));
 }
 
-DrawnColumns DeviceClusterHead::drawn_columns(int levels) const {
+SupportColumns DeviceClusterHead::support_columns(int levels) const {
     int max_count = 0;
     for (int level = 0; level < levels; ++level)
         max_count = std::max(max_count, vocab_.num_tokens_on_device(1, chosen_at(level)));
@@ -222,7 +223,7 @@ bool DeviceClusterHead::reserve(kernels::Device&, int levels, int rows, int k) {
     return router_on_device().reserve(rows);
 }
 
-void DeviceClusterHead::ask(LevelThere& call) {
+void DeviceClusterHead::enqueue(DeviceLevel& call) {
     choose_on_device(call);
     vocab_.enqueue_on_device(call, chosen_at(call.level), per_row_);
 }

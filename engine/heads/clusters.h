@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/heads/artefact.h"
-#include "engine/heads/head_there.h"
+#include "engine/heads/device_head.h"
 #include "engine/heads/router.h"
 #include "engine/heads/shortlists.h"
 #include "kernels/head_clusters.h"
@@ -45,11 +45,11 @@ class ClusteredVocab {
     void propose(ProposeContext& context, Rows<const float> hidden, Rows<const std::int32_t> chosen,
                  bool per_row, std::span<HeadState* const> states, int k, Proposal& out);
     // Calls on a device, for rows that choose `count` clusters each (HeadThere).
-    bool reserve_on_device(int rows, int count, int k) { return there_.reserve(rows_, rows, count, k); }
-    int num_tokens_on_device(int rows, int count) const { return there_.most_tokens(rows * count); }
+    bool reserve_on_device(int rows, int count, int k) { return device_.reserve(rows_, rows, count, k); }
+    int num_tokens_on_device(int rows, int count) const { return device_.max_tokens(rows * count); }
     /// The call's notes are the clusters that each row chose.
-    void enqueue_on_device(LevelThere& call, int count, bool per_row);
-    void collect_on_device(const LevelBack& back, int count, bool per_row);
+    void enqueue_on_device(DeviceLevel& call, int count, bool per_row);
+    void collect_on_device(const DeviceLevelResult& back, int count, bool per_row);
 
     /// Returns whether the state's rows chose the token's cluster at this level; false before they chose.
     /// After the last head call of the round, that call counts.
@@ -85,22 +85,22 @@ class ClusteredVocab {
     std::vector<float> logits_, row_logits_;
     std::vector<TokenId> row_ids_;
     std::vector<std::size_t> order_;  ///< ascending order of the row's ids
-    kernels::DeviceClusters there_;
+    kernels::DeviceClusters device_;
 };
 
 /// A clustered LM head with its device calls; derived heads choose the clusters.
-class DeviceClusterHead : public HeadThere {
+class DeviceClusterHead : public DeviceHead {
   public:
     /// `per_row`: as in ClusteredVocab::propose().
     explicit DeviceClusterHead(bool per_row) : per_row_(per_row) {}
-    DrawnColumns drawn_columns(int levels) const final;
+    SupportColumns support_columns(int levels) const final;
     bool reserve(kernels::Device& device, int levels, int rows, int k) final;
-    int set_room(int level, int rows) const final {
+    int max_set_size(int level, int rows) const final {
         return vocab_.num_tokens_on_device(rows, chosen_at(level));
     }
-    int note_room(int level, int rows) const final { return rows * chosen_at(level); }
-    void ask(LevelThere& call) final;
-    void collect(const LevelBack& back) final {
+    int num_downloads(int level, int rows) const final { return rows * chosen_at(level); }
+    void enqueue(DeviceLevel& call) final;
+    void collect(const DeviceLevelResult& back) final {
         vocab_.collect_on_device(back, chosen_at(back.level), per_row_);
     }
 
@@ -108,7 +108,7 @@ class DeviceClusterHead : public HeadThere {
     virtual int chosen_at(int level) const = 0;  ///< number of clusters per row
     virtual ClusterRouter& router_on_device() = 0;
     /// Writes the clusters of the call's rows to its notes, [rows, chosen_at()], ascending.
-    virtual void choose_on_device(LevelThere& call) = 0;
+    virtual void choose_on_device(DeviceLevel& call) = 0;
 
     bool per_row_;
     ClusteredVocab vocab_;

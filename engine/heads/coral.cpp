@@ -42,7 +42,7 @@ class CoralHead final : public LmHead, public DeviceClusterHead {
         vocab_.propose(context, hidden, choose(context, hidden), per_row_, states, k, out);
     }
 
-    HeadThere* there() override { return this; }
+    DeviceHead* device_head() override { return this; }
 
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         HeadCost cost = vocab_.cost(static_cast<const ClusterState*>(state), level,
@@ -77,10 +77,10 @@ class CoralHead final : public LmHead, public DeviceClusterHead {
   protected:
     int chosen_at(int) const override { return active_; }
     ClusterRouter& router_on_device() override { return router_; }
-    void choose_on_device(LevelThere& call) override {
+    void choose_on_device(DeviceLevel& call) override {
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
                                        router_.bytes());
-        router_.ask_best(call.x, call.rows, active_, call.notes);
+        router_.enqueue_best(call.x, call.rows, active_, call.downloads);
     }
 
   private:

@@ -86,13 +86,13 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
         vocab_.propose(context, hidden, chosen(), per_row_, states, k, out);
     }
 
-    HeadThere* there() override { return this; }
+    DeviceHead* device_head() override { return this; }
     bool reads_inputs() const override { return true; }
     /// On a device, too, the router runs concurrently with the drafter's layer.
-    void begin(LevelThere& call) override {
+    void begin(DeviceLevel& call) override {
         call.device.on_side_stream(
-            [this, inputs = call.inputs, rows = call.rows, notes = call.notes,
-             count = budget_.at(call.level)] { router_.ask_best(inputs, rows, count, notes); });
+            [this, inputs = call.inputs, rows = call.rows, downloads = call.downloads,
+             count = budget_.at(call.level)] { router_.enqueue_best(inputs, rows, count, downloads); });
     }
 
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
@@ -125,7 +125,7 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
   protected:
     int chosen_at(int level) const override { return budget_.at(level); }
     ClusterRouter& router_on_device() override { return router_; }
-    void choose_on_device(LevelThere& call) override {
+    void choose_on_device(DeviceLevel& call) override {
         // This time is the router's exposed part.
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
                                        router_.bytes());

@@ -81,7 +81,7 @@ struct LinearHead {
         {};  ///< per output of `up`, or empty; must stay valid and constant while the head exists
 };
 
-class HeadThere;
+class DeviceHead;
 
 /// One draft level of a step, over the rows of all sequences.
 struct ProposeContext {
@@ -143,7 +143,7 @@ class LmHead {
     /// Returns propose() at `level` as a single product, if it is one.
     virtual std::optional<LinearHead> as_linear(int /*level*/) const { return std::nullopt; }
     /// Device implementation for heads that are not a single product; null if the head has none.
-    virtual HeadThere* there() { return nullptr; }
+    virtual DeviceHead* device_head() { return nullptr; }
     /// Called after each verification with the sequence's tree and its outcome.
     virtual void on_verified(HeadState*, const DraftTree&, const Outcome&) {}
     /// Upper bound on the cost of a call with `rows` rows at a draft level. With a state, the cost of the

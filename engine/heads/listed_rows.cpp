@@ -9,7 +9,7 @@ bool ListedRows::reserve(kernels::Device& device, int rows, int tokens, int k) {
            logits_.resize_at_least(device, numel(rows, tokens));
 }
 
-void ListedRows::enqueue(LevelThere& call, const SequenceThere& sequence,
+void ListedRows::enqueue(DeviceLevel& call, const DeviceSequence& sequence,
                          const kernels::RowMajorMatrix& store, const ListedTokens& tokens) {
     if (tokens.count == 0) return leave_no_candidates(call, sequence.first_row, sequence.rows);
     const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
@@ -22,7 +22,7 @@ void ListedRows::enqueue(LevelThere& call, const SequenceThere& sequence,
     product.chosen_count = tokens.rows;
     product.chosen = tokens.rows + 1;
     product.max_chosen = tokens.count;
-    if (call.drawn_from != nullptr) return enqueue_support(call, sequence, tokens, product);
+    if (call.support_logits != nullptr) return enqueue_support(call, sequence, tokens, product);
     product.y = logits_.data();
     product.y_stride = tokens.count;
     call.device.matmul(product);
@@ -39,14 +39,14 @@ void ListedRows::enqueue(LevelThere& call, const SequenceThere& sequence,
     call.device.remap_ids({select.ids, sequence.rows * call.k, nullptr, tokens.ids, select.ids});
 }
 
-void enqueue_support(LevelThere& call, const SequenceThere& sequence, const ListedTokens& tokens,
+void enqueue_support(DeviceLevel& call, const DeviceSequence& sequence, const ListedTokens& tokens,
                      kernels::MatmulOp product) {
-    const std::ptrdiff_t to = std::ptrdiff_t{sequence.first_row} * call.drawn_stride;
-    product.y = call.drawn_from + to;
-    product.y_stride = call.drawn_stride;
+    const std::ptrdiff_t to = std::ptrdiff_t{sequence.first_row} * call.support_stride;
+    product.y = call.support_logits + to;
+    product.y_stride = call.support_stride;
     call.device.matmul(product);
-    call.device.copy_rows(copy_of_words(tokens.ids, 0, sequence.rows, tokens.count, call.drawn_tokens + to,
-                                        call.drawn_stride));
+    call.device.copy_rows(copy_of_words(tokens.ids, 0, sequence.rows, tokens.count, call.support_tokens + to,
+                                        call.support_stride));
 }
 
 }  // namespace draftscope

@@ -100,7 +100,7 @@ struct MicroSpecState final : HeadState {
     kernels::DeviceArray<TokenId> device_ids;  ///< copy of said_ids on the device of the rows
     std::vector<TokenId> said_ids;             ///< ids last uploaded
     kernels::DeviceArray<TokenId>
-        rows_there;                ///< row count, then row numbers; only if the rows are not packed
+        device_rows;               ///< row count, then row numbers; only if the rows are not packed
     kernels::GatheredMatrix rows;  ///< with ids: used by the side stream while `refill` is pending
     SideStream::Ticket refill = 0;
     std::shared_ptr<SideStream> side_stream;
@@ -112,7 +112,7 @@ struct MicroSpecState final : HeadState {
 /// MicroSpec (arXiv 2605.26444, Algorithm 1): the LM head trimmed to candidate tokens from the prompt, the
 /// recent draft trees and the target's top tokens. The window's rows are packed into a separate buffer while
 /// the drafter's first backbone pass runs (section 3.3).
-class MicroSpecHead final : public LmHead, public HeadThere {
+class MicroSpecHead final : public LmHead, public DeviceHead {
   public:
     explicit MicroSpecHead(MicroSpecOptions options) : options_(options) {}
 
@@ -212,7 +212,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         std::swap(out, whole_);
     }
 
-    HeadThere* there() override { return this; }
+    DeviceHead* device_head() override { return this; }
     void finish_begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
         for (HeadState* state : states) {
             MicroSpecState& own = of(state);
@@ -220,21 +220,21 @@ class MicroSpecHead final : public LmHead, public HeadThere {
             refresh(context, own, 1);
         }
     }
-    DrawnColumns drawn_columns(int) const override { return {max_active(), max_active(), true}; }
-    int drawn_size(int, const HeadState* state) const override {
+    SupportColumns support_columns(int) const override { return {max_active(), max_active(), true}; }
+    int support_size(int, const HeadState* state) const override {
         return static_cast<int>(of(state).ids.size());
     }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
         if (indexed()) return listed_.reserve(device, rows, max_active(), k);
         return scratch_.resize_at_least(device, kernels::matmul_topk_scratch_bytes(rows, max_active(), k));
     }
-    void ask(LevelThere& call) override {
+    void enqueue(DeviceLevel& call) override {
         if (indexed()) return enqueue_indexed(call);
         {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, call.level, call.rows, 0);
             call.device.join_side_stream();
         }
-        for (const SequenceThere& sequence : call.sequences) {
+        for (const DeviceSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             if (own.ids.empty()) {
                 leave_no_candidates(call, sequence.first_row, sequence.rows);
@@ -248,7 +248,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
                                            own.rows.matrix().bytes());
             if (matrix.data == nullptr || !say_ids(call.device, own)) return;
             const kernels::half_t* const x = call.x + first * matrix.stride;
-            if (call.drawn_from != nullptr) {
+            if (call.support_logits != nullptr) {
                 enqueue_support(call, sequence, tokens_of(own), {matrix, x, sequence.rows});
                 continue;
             }
@@ -315,15 +315,15 @@ class MicroSpecHead final : public LmHead, public HeadThere {
         return std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size());
     }
     /// Reads the scattered rows in place, at every level.
-    void enqueue_indexed(LevelThere& call) {
-        for (const SequenceThere& sequence : call.sequences) {
+    void enqueue_indexed(DeviceLevel& call) {
+        for (const DeviceSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             if (!say_ids(call.device, own)) return;
             listed_.enqueue(call, sequence, store_, tokens_of(own));
         }
     }
     static ListedTokens tokens_of(const MicroSpecState& own) {
-        return {own.device_ids.data(), own.rows_there.data(), static_cast<int>(own.ids.size())};
+        return {own.device_ids.data(), own.device_rows.data(), static_cast<int>(own.ids.size())};
     }
 
     HeadCost rows_cost(int rows) const {
@@ -372,7 +372,7 @@ class MicroSpecHead final : public LmHead, public HeadThere {
             rows = lm_head_row_indices(weights_, own.ids);
             rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
         }
-        if (!own.device_ids.upload(device, own.ids) || (indexed() && !own.rows_there.upload(device, rows))) {
+        if (!own.device_ids.upload(device, own.ids) || (indexed() && !own.device_rows.upload(device, rows))) {
             device.set_out_of_memory("out of device memory");
             return false;
         }

@@ -24,7 +24,7 @@ struct OracleState final : HeadState {
 
 /// The target's own top m as shortlist: the upper bound of every dynamic shortlist of size m (DynaSpec's
 /// lemma 2). A what-if for replay, because the target's choices must be known in advance.
-class OracleHead final : public LmHead, public HeadThere {
+class OracleHead final : public LmHead, public DeviceHead {
   public:
     explicit OracleHead(int size) : size_(size) {}
 
@@ -60,17 +60,17 @@ class OracleHead final : public LmHead, public HeadThere {
         out = std::move(whole);
     }
 
-    HeadThere* there() override { return this; }
-    DrawnColumns drawn_columns(int) const override { return {size_, size_, true}; }
-    int drawn_size(int level, const HeadState* state) const override {
+    DeviceHead* device_head() override { return this; }
+    SupportColumns support_columns(int) const override { return {size_, size_, true}; }
+    int support_size(int level, const HeadState* state) const override {
         return static_cast<int>(shortlist(state, level).size());
     }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
         return listed_.reserve(device, rows, size_, k) && d_ids_.resize_at_least(device, numel(size_, 1)) &&
                d_rows_.resize_at_least(device, numel(size_ + 1, 1));
     }
-    void ask(LevelThere& call) override {
-        for (const SequenceThere& sequence : call.sequences) {
+    void enqueue(DeviceLevel& call) override {
+        for (const DeviceSequence& sequence : call.sequences) {
             const std::vector<TokenId> ids = shortlist(sequence.state, call.level);
             std::vector<TokenId> rows = lm_head_row_indices(weights_, ids);
             rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "engine/heads/rdk_there.h"
+#include "engine/heads/rdk_device_head.h"
 #include "engine/heads/registry.h"
 
 namespace draftscope {
@@ -31,7 +31,7 @@ class AffinityMatrix {
         const std::size_t end = sources_.first[static_cast<std::size_t>(token) + 1];
         return std::span(sources_.tokens).subspan(first, end - first);
     }
-    const RdkThere::Givers& all_sources() const { return sources_; }
+    const RdkDeviceHead::Givers& all_sources() const { return sources_; }
     std::uint64_t bytes_per_row() const { return width_ * sizeof(AffinityEntry); }
 
   private:
@@ -40,7 +40,7 @@ class AffinityMatrix {
     std::size_t width_ = 1;
     std::vector<AffinityEntry> entries_;
     std::vector<std::size_t> first_;  ///< [V + 1]
-    RdkThere::Givers sources_;
+    RdkDeviceHead::Givers sources_;
 };
 
 Status AffinityMatrix::load(const HeadArtefact& artefact, int vocab) {
@@ -125,7 +125,7 @@ class RdkHead final : public LmHead {
         mass_.assign(vocab_, 0.0);
         affinity_ = {};
         DS_TRY(affinity_.load(artefact_, vocab_));
-        there_.set(*base_, affinity_.all_sources());
+        device_head_.set(*base_, affinity_.all_sources());
         return {};
     }
 
@@ -165,7 +165,7 @@ class RdkHead final : public LmHead {
         }
     }
 
-    HeadThere* there() override { return &there_; }
+    DeviceHead* device_head() override { return &device_head_; }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         return with_affinity(base_->cost_at(state, rows, level));
     }
@@ -247,7 +247,7 @@ class RdkHead final : public LmHead {
     std::unique_ptr<LmHead> base_;
     HeadArtefact artefact_;
     AffinityMatrix affinity_;
-    RdkThere there_;
+    RdkDeviceHead device_head_;
     int vocab_ = 0;
     std::vector<double> mass_;  ///< [V] scratch, zeros between rows
     // Scratch of single calls.

@@ -25,7 +25,7 @@ Result<ClusterRouter> ClusterRouter::load(kernels::Exec& exec, const HeadWeights
     router.activation_ = activation == "silu"   ? kernels::Activation::silu
                          : activation == "relu" ? kernels::Activation::relu
                                                 : kernels::Activation::none;
-    router.there_.set(router.in_bias_, router.out_bias_, router.activation_);
+    router.device_.set(router.in_bias_, router.out_bias_, router.activation_);
     return router;
 }
 

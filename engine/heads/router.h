@@ -21,12 +21,12 @@ class ClusterRouter {
     /// Computes scores [x.rows, outputs].
     void run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores);
     /// Calls on the router's device. The caller holds Device::busy() and reserves memory first.
-    bool reserve(int rows) { return there_.reserve(in_, out_, rows); }
+    bool reserve(int rows) { return device_.reserve(in_, out_, rows); }
     /// Enqueues the selection of the `count` best outputs per row, ascending, [rows, count]; x as in
     /// kernels::DeviceRouter.
     template <typename X>
-    void ask_best(const X* x, int rows, int count, std::int32_t* best) {
-        const float* scores = there_.ask(in_, out_, x, rows);
+    void enqueue_best(const X* x, int rows, int count, std::int32_t* best) {
+        const float* scores = device_.enqueue(in_, out_, x, rows);
         in_.device().topk_set({scores, out_.n(), rows, out_.n(), count, best});
     }
 
@@ -34,7 +34,7 @@ class ClusterRouter {
     kernels::Matrix in_, out_;
     std::vector<float> in_bias_, out_bias_;
     kernels::Activation activation_ = kernels::Activation::silu;
-    kernels::DeviceRouter there_;
+    kernels::DeviceRouter device_;
     std::vector<float> middle_;
 };
 

@@ -5,9 +5,9 @@
 
 #include "base/numel.h"
 #include "engine/heads/candidates.h"
+#include "engine/heads/device_head.h"
 #include "engine/heads/device_spans.h"
 #include "engine/heads/factories.h"
-#include "engine/heads/head_there.h"
 #include "engine/heads/low_rank.h"
 #include "engine/heads/shortlists.h"
 #include "engine/heads/static_vocab.h"
@@ -21,7 +21,7 @@ namespace {
 
 /// SpecVocab (arXiv 2602.13836, section 3). A low-rank speculator ranks all tokens, and the exact head scores
 /// the k best of each row. The draft distribution is the softmax over these alone.
-class SpecVocabHead final : public LmHead, public HeadThere {
+class SpecVocabHead final : public LmHead, public DeviceHead {
   public:
     /// Empty `sizes`: the paper's 2048 at every level.
     SpecVocabHead(HeadArtefact artefact, std::vector<int> sizes, bool per_row)
@@ -50,8 +50,8 @@ class SpecVocabHead final : public LmHead, public HeadThere {
         for (const int size : sizes_)
             if (weights.lm_head->on_device() &&
                 !kernels::can_route(speculator_.rows(), std::min(size, speculator_.rows())))
-                return bad_input("head specvocab: a device cannot select k={} of {} tokens; use a smaller k", size,
-                                 speculator_.rows());
+                return bad_input("head specvocab: a device cannot select k={} of {} tokens; use a smaller k",
+                                 size, speculator_.rows());
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         together_ = kernels::TokenSetUnion(weights.vocab);
         name_tokens_on_device();
@@ -84,59 +84,60 @@ class SpecVocabHead final : public LmHead, public HeadThere {
         note(context.exec, states, context.level);
     }
 
-    HeadThere* there() override { return this; }
-    DrawnColumns drawn_columns(int levels) const override {
+    DeviceHead* device_head() override { return this; }
+    SupportColumns support_columns(int levels) const override {
         int max_count = 0;
         for (int level = 0; level < levels; ++level) max_count = std::max(max_count, size_at(level));
         return {max_count, max_count, true};
     }
-    int drawn_size(int level, const HeadState*) const override { return size_at(level); }
+    int support_size(int level, const HeadState*) const override { return size_at(level); }
     bool reserve(kernels::Device&, int levels, int rows, int) override {
         for (int level = 0; level < levels; ++level)
-            if (!there_.reserve(speculator_.down(level), speculator_.up(level), rows, size_at(level)))
+            if (!shortlists_.reserve(speculator_.down(level), speculator_.up(level), rows, size_at(level)))
                 return false;
         return true;
     }
-    int set_room(int level, int rows) const override {
+    int max_set_size(int level, int rows) const override {
         return static_cast<int>(
             std::min<std::int64_t>(std::int64_t{rows} * size_at(level), speculator_.rows()));
     }
     bool reads_sets() const override { return true; }
-    int note_room(int, int) const override { return 1; }  ///< size of the call's union
-    void ask(LevelThere& call) override {
+    int num_downloads(int, int) const override { return 1; }  ///< size of the call's union
+    void enqueue(DeviceLevel& call) override {
         const int level = call.level, size = size_at(level);
         {
             DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, level, call.rows,
                                      speculator_.bytes(level));
-            there_.ask_router(&speculator_.down(level), speculator_.up(level), call.x, call.rows, size);
+            shortlists_.enqueue_router(&speculator_.down(level), speculator_.up(level), call.x, call.rows,
+                                       size);
         }
         // With one sequence, its set is what the call reads.
         const bool one = !per_row_ && call.sequences.size() == 1;
-        for (const SequenceThere& sequence : call.sequences) {
+        for (const DeviceSequence& sequence : call.sequences) {
             if (one) break;
             DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, level, sequence.rows, 0);
-            there_.ask_union(sequence.first_row, sequence.rows, sequence.set, sequence.set_size);
+            shortlists_.enqueue_union(sequence.first_row, sequence.rows, sequence.set, sequence.set_size);
         }
         {
             DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, level, call.rows,
                                      per_row_ ? rows_bytes(static_cast<double>(call.rows) * size) : 0);
             if (one)
-                there_.ask_exact(store_, false, call.sequences[0].set_size, call.sequences[0].set);
+                shortlists_.enqueue_exact(store_, false, call.sequences[0].set_size, call.sequences[0].set);
             else
-                there_.ask_exact(store_, per_row_, call.notes);
+                shortlists_.enqueue_exact(store_, per_row_, call.downloads);
         }
         DeviceSpans::Scope scope(
             call.spans, call.phases, Phase::topk, level, call.rows,
             3 * static_cast<std::uint64_t>(call.rows) * static_cast<std::uint64_t>(size) * sizeof(float));
-        if (call.drawn_from != nullptr)
-            there_.ask_own(call.drawn_from, call.drawn_tokens, call.drawn_stride);
+        if (call.support_logits != nullptr)
+            shortlists_.enqueue_own(call.support_logits, call.support_tokens, call.support_stride);
         else
-            there_.ask_best(call.k, call.ids, call.logits, call.sums);
+            shortlists_.enqueue_best(call.k, call.ids, call.logits, call.sums);
     }
-    void collect(const LevelBack& back) override {
+    void collect(const DeviceLevelResult& back) override {
         chosen_size_ = size_at(back.level);
         for (std::size_t i = 0; i < back.sequences.size(); ++i) {
-            const SequenceThere& sequence = back.sequences[i];
+            const DeviceSequence& sequence = back.sequences[i];
             if (sequence.state == nullptr) continue;
             ShortlistState::Level& seen = static_cast<ShortlistState&>(*sequence.state).levels[back.level];
             const auto set =
@@ -146,8 +147,9 @@ class SpecVocabHead final : public LmHead, public HeadThere {
         }
         const bool one = back.sequences.size() == 1;
         if (!per_row_)
-            back.spans.add_bytes(Phase::head, back.level,
-                                 rows_bytes(static_cast<double>(one ? back.set_sizes[0] : back.notes[0])));
+            back.spans.add_bytes(
+                Phase::head, back.level,
+                rows_bytes(static_cast<double>(one ? back.set_sizes[0] : back.downloads[0])));
     }
 
     /// Upper bound: no token is shared by two rows.
@@ -244,7 +246,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
                 if (const TokenId id = weights_.row_ids[i]; id >= 0 && id < weights_.vocab)
                     rows[id] = static_cast<std::int32_t>(i);
         }
-        there_.set_names({speculator_.ids(), rows, weights_.vocab});
+        shortlists_.set_names({speculator_.ids(), rows, weights_.vocab});
     }
 
     /// Logits whose rows begin at cache lines: blocks of 16 are stored whole.
@@ -301,7 +303,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     void note(const kernels::Exec& exec, std::span<HeadState* const> states, int level) {
         for_each_sequence(states, [&](ShortlistState& state, int first, int end) {
             ShortlistState::Level& seen = state.levels[level];
-            seen.ids.reserve(set_room(level, end - first));
+            seen.ids.reserve(max_set_size(level, end - first));
             if (!per_row_ && static_cast<std::size_t>(end - first) == states.size()) {
                 seen.ids = union_;  // one sequence: the union of the call
             } else {
@@ -329,7 +331,7 @@ class SpecVocabHead final : public LmHead, public HeadThere {
     std::vector<TokenId> chosen_;  ///< [rows, chosen_size_], the shortlists of the call
     int chosen_size_ = 0;
     std::vector<TokenId> union_, union_rows_;
-    kernels::DeviceShortlists there_;
+    kernels::DeviceShortlists shortlists_;
 };
 
 constexpr HeadParam params[] = {

@@ -31,8 +31,8 @@ void count_ranks(kernels::Exec& exec, Rows<const float> logits, RowScratch& want
 }
 
 float top_token_logit(const RoundOutcome& outcome, int node, int rank, TokenId token) {
-    if (outcome.there == nullptr) return outcome.logits.row_data(node)[token];
-    const RowAnswers& answers = *outcome.there;
+    if (outcome.device_result == nullptr) return outcome.logits.row_data(node)[token];
+    const LogitsResult& answers = *outcome.device_result;
     const std::size_t row = outcome.first_row + node;
     return answers.best_logits[row * answers.best + rank];
 }
@@ -69,10 +69,10 @@ std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome,
     const auto fill_child = [&](std::size_t i) {
         NodeRow& row = rows[i];
         const TargetSample& parent = outcome.choices[row.parent];
-        if (outcome.there != nullptr) {
+        if (outcome.device_result != nullptr) {
             const std::size_t at = outcome.first_row + row.node;
-            row.target_prob = target_probability(parent, outcome.sampling, outcome.there->logits[at]);
-            row.target_rank = outcome.there->ranks[at];
+            row.target_prob = target_probability(parent, outcome.sampling, outcome.device_result->logits[at]);
+            row.target_rank = outcome.device_result->ranks[at];
             return;
         }
         const std::span<const float> logits = outcome.logits.row(row.parent);
@@ -99,8 +99,8 @@ void find_top_tokens(kernels::Exec& exec, const RoundOutcome& outcome, std::span
                      RowScratch& scratch, std::vector<TokenId>& ids) {
     const std::size_t width = k;
     ids.resize(nodes.size() * width);
-    if (outcome.there != nullptr) {
-        const RowAnswers& answers = *outcome.there;
+    if (outcome.device_result != nullptr) {
+        const LogitsResult& answers = *outcome.device_result;
         assert(k <= answers.best);
         for (std::size_t i = 0; i < nodes.size(); ++i) {
             const std::size_t row = outcome.first_row + nodes[i];
@@ -202,9 +202,9 @@ double covered_mass(const kernels::Exec& exec, const RoundOutcome& outcome, Draf
     double sum = 0;
     for (std::size_t i = 0; i < nodes; ++i) {
         const int node = outcome.path[i];
-        if (outcome.there != nullptr) {
+        if (outcome.device_result != nullptr) {
             const auto level = static_cast<int>(i);
-            const float covered_prob = outcome.there->masses[outcome.first_row + node];
+            const float covered_prob = outcome.device_result->masses[outcome.first_row + node];
             sum += active.restricted_ids(level) == nullptr ? 1.0
                                                            : std::min(static_cast<double>(covered_prob), 1.0);
             continue;

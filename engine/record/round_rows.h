@@ -26,7 +26,7 @@ struct RoundOutcome {
     const Sampling& sampling;
     /// If set, the logits stayed on a device. `there` has the answers for all rows of the step, from
     /// `first_row` on for this tree.
-    const RowAnswers* there = nullptr;
+    const LogitsResult* device_result = nullptr;
     int first_row = 0;
 };
 

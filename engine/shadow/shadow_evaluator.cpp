@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/decode/judged_rows.h"
+#include "engine/decode/logits_queries.h"
 #include "engine/record/round_rows.h"
 #include "engine/shadow/shadow_drafter.h"
 
@@ -24,7 +24,8 @@ ShadowEvaluator::ShadowEvaluator(DecodeContext& core) : core_(core) {
     if (!can_evaluate_shadows(core)) return;
     aligned_ = aligned_heads(core.options);
     for (const ShadowHead& shadow : core.options.shadows) {
-        best_k_ = std::max({best_k_, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
+        best_k_ = std::max(
+            {best_k_, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
         if (shadow.aligned) continue;
         heads_.push_back({&shadow,
                           ReplayRunner(core.drafter, ReplayHead{shadow.head, false}, core.exec, core.phases,
@@ -87,7 +88,7 @@ void ShadowEvaluator::begin_aligned(Sequence& sequence) {
 /// The sequence itself keeps only the features of the slots verified last.
 Status ShadowEvaluator::append_features(Sequence& sequence) {
     SequenceShadows& shadows = *sequence.shadows;
-    if (sequence.rows_there > 0)
+    if (sequence.device_rows > 0)
         return sequence.download_features(core_.exec, core_.feature_width(),
                                           core_.drafter.needs_hidden() ? shadows.hidden : shadows.aux);
     shadows.hidden.insert(shadows.hidden.end(), sequence.hidden.begin(), sequence.hidden.end());

@@ -13,9 +13,9 @@ namespace {
 using kernels::padded_columns;
 
 /// Memory for the partial sums of attention; passes that need more run attention in several parts.
-constexpr std::size_t most_partial_bytes = std::size_t{256} << 20;
+constexpr std::size_t max_partial_bytes = std::size_t{256} << 20;
 /// Number of pass shapes above which all graphs are discarded.
-constexpr std::size_t most_graphs = 96;
+constexpr std::size_t max_graphs = 96;
 
 std::size_t product(std::int64_t a, std::int64_t b) {
     return numel(a, b);
@@ -147,7 +147,7 @@ Status DeviceDecoder::begin(const DecoderBatch& batch) {
     const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
     const std::size_t partial =
         std::max(per_row * (kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim})),
-                 std::min(per_row * rows_, most_partial_bytes));
+                 std::min(per_row * rows_, max_partial_bytes));
     const auto addresses = [this] {
         return std::array<const void*, 3>{d_places_.data(), d_caches_.data(), partial_.data()};
     };
@@ -192,13 +192,13 @@ void DeviceDecoder::attention(int cache_layer) {
     op.y = mixed_.as<kernels::half_t>();
     op.y_stride = padded_columns(shape_.q_width());
     const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
-    const int most_rows = static_cast<int>(partial_.bytes() / per_row);
+    const int max_rows = static_cast<int>(partial_.bytes() / per_row);
     const auto tiles = tiles_.size() / 2;
     for (std::size_t first = 0; first < tiles;) {
         std::size_t end = first;
         op.first_row = tiles_[2 * first];
         op.rows = 0;
-        while (end < tiles && op.rows + tiles_[2 * end + 1] <= most_rows) op.rows += tiles_[2 * end++ + 1];
+        while (end < tiles && op.rows + tiles_[2 * end + 1] <= max_rows) op.rows += tiles_[2 * end++ + 1];
         op.places.tiles = places_.tiles + 2 * first;
         op.tiles = static_cast<int>(end - first);
         device_->attention(op);
@@ -295,7 +295,7 @@ void DeviceDecoder::replay(std::span<const int> extra, FunctionRef<void()> work)
     std::vector<std::int64_t> shape{rows_, blocks_};
     shape.insert(shape.end(), tiles_.begin(), tiles_.end());
     shape.insert(shape.end(), extra.begin(), extra.end());
-    if (keys_.size() > most_graphs) keys_.clear();
+    if (keys_.size() > max_graphs) keys_.clear();
     std::uint64_t& key = keys_[shape];
     if (key == 0) key = device_->new_graph_key();
     device_->graph(key, work);

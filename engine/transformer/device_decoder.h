@@ -32,12 +32,12 @@ class DeviceDecoder {
     /// an error if out of device memory.
     Status begin(const DecoderBatch& batch);
     /// Replaces the ancestor slots of begin() by an array in device memory with the same layout.
-    void use_tails(const std::int32_t* there) { places_.ancestor_slots = there; }
+    void use_tails(const std::int32_t* d_values) { places_.ancestor_slots = d_values; }
     /// Also replaces positions and ancestor counts. The counts must not exceed those of the batch.
-    void use_places(const kernels::TreeRows& there) {
-        places_.position = there.positions;
-        places_.ancestor_count = there.ancestor_counts;
-        places_.ancestor_slots = there.ancestor_slots;
+    void use_places(const kernels::TreeRows& d_values) {
+        places_.position = d_values.positions;
+        places_.ancestor_count = d_values.ancestor_counts;
+        places_.ancestor_slots = d_values.ancestor_slots;
     }
     /// Reserves memory for passes of `rows` rows, so that smaller passes do not reallocate and discard
     /// results. Returns false if out of memory.

@@ -16,7 +16,7 @@ std::size_t cells(int rows, int cols) {
 }
 
 /// Maximum weights of one rejection-sampling op: several times the nodes that occupy all processors.
-constexpr std::size_t most_weight_bytes = std::size_t{256} << 20;
+constexpr std::size_t max_weight_bytes = std::size_t{256} << 20;
 
 template <typename T>
 void take(std::vector<T>& to, const std::vector<std::int32_t>& from, std::size_t first, std::size_t count) {
@@ -27,9 +27,9 @@ void take(std::vector<T>& to, const std::vector<std::int32_t>& from, std::size_t
 
 }  // namespace
 
-bool can_answer(const RowQuestion& question) {
-    return question.vocab <= kernels::max_sample_columns &&
-           kernels::can_topk(question.vocab, std::min(question.best, question.vocab));
+bool can_answer(const LogitsQuery& query) {
+    return query.vocab <= kernels::max_sample_columns &&
+           kernels::can_topk(query.vocab, std::min(query.best, query.vocab));
 }
 
 bool DeviceLogits::reserve(kernels::Device& device, int rows, int columns) {
@@ -41,10 +41,10 @@ bool DeviceLogits::reserve(kernels::Device& device, int rows, int columns) {
 }
 
 /// Computes the positions of the results and reserves memory for them.
-bool DeviceLogits::lay_out(const RowQuestion& question) {
-    assert(can_answer(question));
-    best_ = std::clamp(question.best, 1, question.vocab);
-    tokens_ = question.drafts ? rows_ : 0;
+bool DeviceLogits::lay_out(const LogitsQuery& query) {
+    assert(can_answer(query));
+    best_ = std::clamp(query.best, 1, query.vocab);
+    tokens_ = query.drafts ? rows_ : 0;
     const std::size_t rows = rows_, tokens = tokens_;
     at_.best_ids = 0;
     at_.best_logits = cells(rows_, best_);
@@ -58,24 +58,24 @@ bool DeviceLogits::lay_out(const RowQuestion& question) {
     at_.ranks = at_.logits + tokens;
     at_.masses = at_.ranks + tokens;
     at_.accepted = at_.masses + rows;
-    residual_nodes_ = question.residuals ? rows_ : 0;
+    residual_nodes_ = query.residuals ? rows_ : 0;
     at_.end = at_.accepted + cells(3, residual_nodes_);
-    const std::size_t scratch = kernels::topk_scratch_bytes(rows_, question.vocab, best_);
-    return answers_there_.resize_at_least(*device_, at_.end) && scratch_.resize_at_least(*device_, scratch);
+    const std::size_t scratch = kernels::topk_scratch_bytes(rows_, query.vocab, best_);
+    return d_answers_.resize_at_least(*device_, at_.end) && scratch_.resize_at_least(*device_, scratch);
 }
 
 /// Enqueues best tokens and choices; `uniforms` null = the best tokens are the choices.
-void DeviceLogits::ask_choices(const RowQuestion& question, const double* uniforms) {
-    auto* ints = answers_there_.as<std::int32_t>();
-    auto* floats = answers_there_.as<float>();
+void DeviceLogits::enqueue_choices(const LogitsQuery& query, const double* uniforms) {
+    auto* ints = d_answers_.as<std::int32_t>();
+    auto* floats = d_answers_.as<float>();
     drawn_ = uniforms != nullptr;
-    cut_ = drawn_ && (question.top_p < 1 || (question.top_k > 0 && question.top_k < question.vocab));
-    entropies_ = question.entropies;
+    cut_ = drawn_ && (query.top_p < 1 || (query.top_k > 0 && query.top_k < query.vocab));
+    entropies_ = query.entropies;
     kernels::TopKOp select;
     select.logits = data();
     select.stride = columns_;
     select.rows = rows_;
-    select.support = question.vocab;
+    select.support = query.vocab;
     select.k = best_;
     select.ids = ints + at_.best_ids;
     select.values = floats + at_.best_logits;
@@ -83,34 +83,34 @@ void DeviceLogits::ask_choices(const RowQuestion& question, const double* unifor
     select.logsumexp = floats + (drawn_ ? at_.choice_logits : at_.log_norm);
     select.scratch = scratch_.as<void>();
     device_->topk(select);
-    if (drawn_) ask_draws(question, uniforms);
+    if (drawn_) enqueue_draws(query, uniforms);
     if (!entropies_) return;
     kernels::EntropyOp entropy;
     entropy.logits = data();
     entropy.stride = columns_;
     entropy.rows = rows_;
-    entropy.vocab = question.vocab;
-    entropy.inv_temperature = drawn_ ? question.scale : 1.0f;
+    entropy.vocab = query.vocab;
+    entropy.inv_temperature = drawn_ ? query.scale : 1.0f;
     entropy.log_norm = floats + at_.log_norm;
     entropy.min_logit = cut_ ? floats + at_.lowest : nullptr;
     entropy.out = floats + at_.entropies;
     device_->entropy(entropy);
 }
 
-void DeviceLogits::ask_draws(const RowQuestion& question, const double* uniforms) {
-    auto* ints = answers_there_.as<std::int32_t>();
-    auto* floats = answers_there_.as<float>();
+void DeviceLogits::enqueue_draws(const LogitsQuery& query, const double* uniforms) {
+    auto* ints = d_answers_.as<std::int32_t>();
+    auto* floats = d_answers_.as<float>();
     kernels::SampleOp draw;
     if (cut_) {
-        device_->mask_top_k_top_p({data(), columns_, rows_, question.vocab, question.scale, question.top_k,
-                                   question.top_p, floats + at_.lowest, ints + at_.last});
+        device_->mask_top_k_top_p({data(), columns_, rows_, query.vocab, query.scale, query.top_k,
+                                   query.top_p, floats + at_.lowest, ints + at_.last});
         draw.mask = {floats + at_.lowest, ints + at_.last};
     }
     draw.logits = data();
     draw.stride = columns_;
     draw.rows = rows_;
-    draw.vocab = question.vocab;
-    draw.inv_temperature = question.scale;
+    draw.vocab = query.vocab;
+    draw.inv_temperature = query.scale;
     draw.uniforms = uniforms;
     draw.tokens = ints + at_.choices;
     draw.values = floats + at_.choice_logits;
@@ -120,24 +120,24 @@ void DeviceLogits::ask_draws(const RowQuestion& question, const double* uniforms
 
 /// Enqueued after sampling, whose norms it reads. The memory for weights limits the nodes of one op; nodes
 /// are independent.
-bool DeviceLogits::ask_residuals(const RowQuestion& question, TreeStep& step) {
+bool DeviceLogits::enqueue_residuals(const LogitsQuery& query, TreeStep& step) {
     kernels::RejectionSampleOp op;
-    step.ask_drafts(op);
-    const std::size_t node_bytes = cells(1, question.vocab) * sizeof(float);
-    const int most = std::clamp(static_cast<int>(most_weight_bytes / node_bytes), 1, residual_nodes_);
-    if (!weights_.resize_at_least(*device_, cells(most, question.vocab))) return false;
-    auto* floats = answers_there_.as<float>();
-    auto* ints = answers_there_.as<std::int32_t>();
+    step.enqueue_drafts(op);
+    const std::size_t node_bytes = cells(1, query.vocab) * sizeof(float);
+    const int max_count = std::clamp(static_cast<int>(max_weight_bytes / node_bytes), 1, residual_nodes_);
+    if (!weights_.resize_at_least(*device_, cells(max_count, query.vocab))) return false;
+    auto* floats = d_answers_.as<float>();
+    auto* ints = d_answers_.as<std::int32_t>();
     const kernels::RejectionNode* nodes = op.nodes;
     op.logits = data();
     op.stride = columns_;
-    op.vocab = question.vocab;
-    op.inv_temperature = question.scale;
+    op.vocab = query.vocab;
+    op.inv_temperature = query.scale;
     op.log_norm = floats + at_.log_norm;
     op.min_logit = cut_ ? floats + at_.lowest : nullptr;
     op.weights = weights_.as<float>();
-    for (int first = 0; first < residual_nodes_; first += most) {
-        op.count = std::min(most, residual_nodes_ - first);
+    for (int first = 0; first < residual_nodes_; first += max_count) {
+        op.count = std::min(max_count, residual_nodes_ - first);
         op.nodes = nodes + first;
         op.accepted = ints + at_.accepted + first;
         op.bonus = op.accepted + residual_nodes_;
@@ -147,68 +147,68 @@ bool DeviceLogits::ask_residuals(const RowQuestion& question, TreeStep& step) {
     return true;
 }
 
-void DeviceLogits::ask_download() {
+void DeviceLogits::enqueue_download() {
     answers_.resize(at_.end);
-    answers_there_.download(*device_, answers_);
+    d_answers_.download(*device_, answers_);
 }
 
-bool DeviceLogits::ask_trees(const RowQuestion& question, TreeStep& step, bool accept) {
+bool DeviceLogits::enqueue_trees(const LogitsQuery& query, TreeStep& step, bool accept) {
     assert(step.rows() == rows_);
-    if (!lay_out(question)) return false;
-    const auto* ints = answers_there_.as<std::int32_t>();
-    const kernels::TreeRows& there = step.there();
-    ask_choices(question, there.uniforms);
-    if (question.drafts) ask_drafts(question, there);
-    if (question.residuals && !ask_residuals(question, step)) return false;
-    if (accept && question.residuals) {
-        step.ask_kept(ints + at_.accepted);
-    } else if (accept && question.entropies) {
-        assert(question.drafts && drawn_);
-        const auto* floats = answers_there_.as<float>();
+    if (!lay_out(query)) return false;
+    const auto* ints = d_answers_.as<std::int32_t>();
+    const kernels::TreeRows& trees = step.rows_on_device();
+    enqueue_choices(query, trees.uniforms);
+    if (query.drafts) enqueue_drafts(query, trees);
+    if (query.residuals && !enqueue_residuals(query, step)) return false;
+    if (accept && query.residuals) {
+        step.enqueue_kept(ints + at_.accepted);
+    } else if (accept && query.entropies) {
+        assert(query.drafts && drawn_);
+        const auto* floats = d_answers_.as<float>();
         kernels::AcceptTypicalOp op;
-        op.inv_temperature = question.scale;
-        op.epsilon = question.epsilon;
-        op.delta = question.delta;
+        op.inv_temperature = query.scale;
+        op.epsilon = query.epsilon;
+        op.delta = query.delta;
         op.draft_logits = floats + at_.logits;
         op.log_norm = floats + at_.log_norm;
         op.min_logit = cut_ ? floats + at_.lowest : nullptr;
         op.entropies = floats + at_.entropies;
-        step.ask_typical(op);
+        step.enqueue_typical(op);
     } else if (accept) {
-        step.ask_acceptance(ints + (drawn_ ? at_.choices : at_.best_ids), drawn_ ? 1 : best_);
+        step.enqueue_acceptance(ints + (drawn_ ? at_.choices : at_.best_ids), drawn_ ? 1 : best_);
     }
     masses_ = step.has_sets();
-    if (masses_) ask_masses(question, step);
-    ask_download();
+    if (masses_) enqueue_masses(query, step);
+    enqueue_download();
     return true;
 }
 
 /// Enqueues the logit and the rank of each row's token in its parent's row.
-void DeviceLogits::ask_drafts(const RowQuestion& question, const kernels::TreeRows& trees) {
-    ranks_ = question.ranks;
-    device_->rank({data(), columns_, question.vocab, tokens_, trees.parents, trees.tokens,
-                   answers_there_.as<float>() + at_.logits,
-                   ranks_ ? answers_there_.as<std::int32_t>() + at_.ranks : nullptr});
+void DeviceLogits::enqueue_drafts(const LogitsQuery& query, const kernels::TreeRows& trees) {
+    ranks_ = query.ranks;
+    device_->rank({data(), columns_, query.vocab, tokens_, trees.parents, trees.tokens,
+                   d_answers_.as<float>() + at_.logits,
+                   ranks_ ? d_answers_.as<std::int32_t>() + at_.ranks : nullptr});
 }
 
 /// Enqueues the probability of each row's token set.
-void DeviceLogits::ask_masses(const RowQuestion& question, const TreeStep& step) {
-    auto* floats = answers_there_.as<float>();
+void DeviceLogits::enqueue_masses(const LogitsQuery& query, const TreeStep& step) {
+    auto* floats = d_answers_.as<float>();
     kernels::SetProbabilityOp mass;
     mass.logits = data();
     mass.stride = columns_;
     mass.count = rows_;
-    mass.inv_temperature = drawn_ ? question.scale : 1.0f;
+    mass.inv_temperature = drawn_ ? query.scale : 1.0f;
     mass.log_norm = floats + at_.log_norm;
-    mass.first = step.there().set_first;
-    mass.size = step.there().set_size;
+    mass.first = step.rows_on_device().set_first;
+    mass.size = step.rows_on_device().set_size;
     mass.ids = step.set_ids();
     mass.out = floats + at_.masses;
     mass.min_logit = cut_ ? floats + at_.lowest : nullptr;
     device_->sum_set_probability(mass);
 }
 
-void DeviceLogits::collect(RowAnswers& out) {
+void DeviceLogits::collect(LogitsResult& out) {
     const std::size_t rows = rows_, tokens = tokens_;
     const std::size_t width = best_;
     out.best = best_;

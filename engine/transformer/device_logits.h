@@ -14,7 +14,7 @@ namespace draftscope {
 
 /// A query about the logits of a forward pass. The results suffice for acceptance and for recording the
 /// drafts' target probabilities, without the logits themselves.
-struct RowQuestion {
+struct LogitsQuery {
     int vocab = 0;  ///< columns without padding
     int best = 1;   ///< number of best tokens of each row, at least 1
     /// For sampled choices: 1 / temperature, then top-k and top-p as in Sampling. The random numbers are
@@ -33,10 +33,10 @@ struct RowQuestion {
 };
 
 /// Returns whether a device supports the query's `vocab` and `best`.
-bool can_answer(const RowQuestion& question);
+bool can_answer(const LogitsQuery& query);
 
 /// The results of a LogitsQuery, in host memory.
-struct RowAnswers {
+struct LogitsResult {
     int best = 0;
     std::vector<std::int32_t> best_ids;  ///< [rows, best], descending, ties to the lower id
     std::vector<float> best_logits;      ///< [rows, best]
@@ -64,8 +64,8 @@ class DeviceLogits {
     /// Enqueues the ops that answer `question` for the rows of `step` and, if `accept`, those that accept its
     /// paths. Returns false if out of device memory. The caller holds Device::submit_mutex(), and calls
     /// collect() after Device::synchronize().
-    bool ask_trees(const RowQuestion& question, TreeStep& step, bool accept);
-    void collect(RowAnswers& out);
+    bool enqueue_trees(const LogitsQuery& query, TreeStep& step, bool accept);
+    void collect(LogitsResult& out);
 
     /// Returns rows [first, first + count) in host memory, with padding columns; valid until the next pass.
     /// Downloads rows at first use, for which it locks Device::submit_mutex() and synchronizes.
@@ -77,19 +77,19 @@ class DeviceLogits {
         std::size_t best_ids = 0, best_logits = 0, choices = 0, choice_logits = 0, log_norm = 0, lowest = 0,
                     last = 0, entropies = 0, logits = 0, ranks = 0, masses = 0, accepted = 0, end = 0;
     };
-    bool lay_out(const RowQuestion& question);
-    void ask_choices(const RowQuestion& question, const double* uniforms);
-    void ask_draws(const RowQuestion& question, const double* uniforms);
-    bool ask_residuals(const RowQuestion& question, TreeStep& step);
-    void ask_drafts(const RowQuestion& question, const kernels::TreeRows& trees);
-    void ask_masses(const RowQuestion& question, const TreeStep& step);
-    void ask_download();
+    bool lay_out(const LogitsQuery& query);
+    void enqueue_choices(const LogitsQuery& query, const double* uniforms);
+    void enqueue_draws(const LogitsQuery& query, const double* uniforms);
+    bool enqueue_residuals(const LogitsQuery& query, TreeStep& step);
+    void enqueue_drafts(const LogitsQuery& query, const kernels::TreeRows& trees);
+    void enqueue_masses(const LogitsQuery& query, const TreeStep& step);
+    void enqueue_download();
 
     kernels::Device* device_ = nullptr;
     int rows_ = 0, columns_ = 0;
     kernels::DeviceArray<std::byte> scratch_;
     kernels::DeviceArray<float> weights_;
-    kernels::DeviceArray<std::int32_t> answers_there_;
+    kernels::DeviceArray<std::int32_t> d_answers_;
     kernels::DeviceBuffer logits_;
     int residual_nodes_ = 0;
     Layout at_;

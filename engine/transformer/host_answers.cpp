@@ -5,15 +5,15 @@
 
 namespace draftscope {
 
-bool HostAnswers::can_answer(const kernels::Exec& exec, const RowQuestion& question) {
-    return question.scale == 1.0f && !question.drafts && !question.entropies && !question.residuals &&
-           kernels::matmul_topk_pays_off(exec, question.vocab, std::min(question.best, question.vocab));
+bool HostAnswers::can_answer(const kernels::Exec& exec, const LogitsQuery& query) {
+    return query.scale == 1.0f && !query.drafts && !query.entropies && !query.residuals &&
+           kernels::matmul_topk_pays_off(exec, query.vocab, std::min(query.best, query.vocab));
 }
 
 void HostAnswers::answer(kernels::Exec& exec, const kernels::Matrix& lm_head, Rows<const float> hidden,
-                         const RowQuestion& question, RowAnswers& out) {
+                         const LogitsQuery& query, LogitsResult& out) {
     const std::size_t rows = hidden.rows;
-    out.best = std::min(question.best, question.vocab);
+    out.best = std::min(query.best, query.vocab);
     const std::size_t best = out.best;
     out.best_ids.resize(rows * best);
     out.best_logits.resize(rows * best);
@@ -25,7 +25,7 @@ void HostAnswers::answer(kernels::Exec& exec, const kernels::Matrix& lm_head, Ro
     out.logits.clear();
     out.ranks.clear();
     out.masses.clear();
-    kernels::matmul_topk(exec, lm_head, hidden, question.vocab, out.best, nullptr, partials_);
+    kernels::matmul_topk(exec, lm_head, hidden, query.vocab, out.best, nullptr, partials_);
     kernels::finish_logsumexp(partials_, out.log_norm);
     kernels::finish_topk(partials_, Rows<std::int32_t>(out.best_ids.data(), hidden.rows, out.best),
                          Rows<float>(out.best_logits.data(), hidden.rows, out.best));

@@ -11,10 +11,10 @@ class HostAnswers {
   public:
     /// Returns whether the query only requests greedy choices and best tokens, and this pass is faster.
     /// Sampling, ranks and set probabilities need complete rows.
-    static bool can_answer(const kernels::Exec& exec, const RowQuestion& question);
+    static bool can_answer(const kernels::Exec& exec, const LogitsQuery& query);
     /// Writes the results for `hidden` [rows, d], bit-identical to logsumexp() and topk() over its logits.
     void answer(kernels::Exec& exec, const kernels::Matrix& lm_head, Rows<const float> hidden,
-                const RowQuestion& question, RowAnswers& out);
+                const LogitsQuery& query, LogitsResult& out);
 
   private:
     kernels::PartialTopK partials_;

@@ -127,7 +127,7 @@ struct Target::Impl {
     kernels::RopeTable rope;
     std::size_t layer_bytes = 0;
     TargetOnDevice on_device;  ///< ready if the weights are on a device
-    DeviceEmbeddings embeddings_there;
+    DeviceEmbeddings device_embeddings;
 
     DecoderBatch batch;
     HostAnswers host_answers;
@@ -404,10 +404,10 @@ KvCache Target::make_cache(int slots) const {
     return KvCache(config().layers, slots, impl_->shape.kv_width(), kv_type_for(impl_->precision),
                    impl_->device());
 }
-const float* Target::embeddings_there() const {
+const float* Target::device_embeddings() const {
     Impl& impl = *impl_;
     if (impl.device() == nullptr) return nullptr;
-    return impl.embeddings_there.get(
+    return impl.device_embeddings.get(
         *impl.device(), config().vocab, impl.shape.hidden,
         [&](std::span<const TokenId> tokens, Rows<float> out) { impl.embed(tokens, out); });
 }
@@ -425,7 +425,7 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     out.hidden.resize(numel(rows, d));
     out.aux.resize(numel(rows, aux_width));
     const bool with_logits = impl_->on_device.ready() && request.all_logits;
-    out.there = nullptr;
+    out.device_logits = nullptr;
     out.answered = false;
     if (with_logits) out.logits.resize(numel(rows, impl_->lm_head.n()));
     DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
@@ -435,11 +435,11 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
         out.bytes += impl_->lm_head.bytes();
         return {};
     }
-    if (request.all_logits && request.question != nullptr && rows > 0 &&
-        HostAnswers::can_answer(exec, *request.question)) {
+    if (request.all_logits && request.query != nullptr && rows > 0 &&
+        HostAnswers::can_answer(exec, *request.query)) {
         kernels::prefetch_next(exec, nullptr);
         impl_->host_answers.answer(exec, impl_->lm_head, Rows<const float>(out.hidden.data(), rows, d),
-                                   *request.question, out.answers);
+                                   *request.query, out.answers);
         out.answered = true;
         out.bytes += impl_->lm_head.bytes();
         return {};
@@ -448,11 +448,11 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     return {};
 }
 
-Result<std::uint64_t> Target::ask_trees(const TreesRequest& request, TreeStep& step) {
+Result<std::uint64_t> Target::enqueue_trees(const TreesRequest& request, TreeStep& step) {
     Impl& impl = *impl_;
-    const float* embeddings = embeddings_there();
+    const float* embeddings = device_embeddings();
     if (embeddings == nullptr) return failed("out of device memory for the target's embeddings");
-    const std::vector<int> ancestors(step.there().width,
+    const std::vector<int> ancestors(step.rows_on_device().width,
                                      0);  // the device fills in the ancestors
     impl.batch.clear();
     for (std::size_t i = 0; i < request.caches.size(); ++i) {
@@ -466,13 +466,14 @@ Result<std::uint64_t> Target::ask_trees(const TreesRequest& request, TreeStep& s
         for (int n = 0; n < tree.nodes; ++n)
             impl.batch.add_row(cache, committed + n, committed, committed, ancestors);
     }
-    DS_TRY(impl.on_device.ask_trees(impl.batch, embeddings, request.aux_layers, step, *request.question,
-                                    request.accept));
+    DS_TRY(impl.on_device.enqueue_trees(impl.batch, embeddings, request.aux_layers, step, *request.query,
+                                        request.accept));
     std::vector<kernels::CompactOp> moves;
     for (std::size_t i = 0; request.accept && i < request.caches.size(); ++i) {
         const auto index = static_cast<int>(i);
-        moves.push_back(request.caches[i]->path_move(step.path_there(index), step.path_count_there(index),
-                                                     std::min(step.there().width, step.trees()[i].nodes)));
+        moves.push_back(
+            request.caches[i]->path_move(step.device_path(index), step.device_path_count(index),
+                                         std::min(step.rows_on_device().width, step.trees()[i].nodes)));
     }
     if (!moves.empty()) impl.device()->compact(moves);
     return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
@@ -482,14 +483,14 @@ void Target::collect_trees(const TreeStep& step, ForwardOutput& out) {
     out.rows = step.rows();
     out.hidden.clear();
     out.aux.clear();
-    out.there = &impl_->on_device.logits();
+    out.device_logits = &impl_->on_device.logits();
     out.answered = true;
     impl_->on_device.logits().collect(out.answers);
     out.bytes = impl_->layer_bytes + impl_->kv_bytes() + impl_->lm_head.bytes();
 }
 
-const float* Target::features_there(bool hidden) const {
-    return hidden ? impl_->on_device.hidden_there() : impl_->on_device.aux_there();
+const float* Target::device_features(bool hidden) const {
+    return hidden ? impl_->on_device.device_hidden() : impl_->on_device.device_aux();
 }
 
 Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,
@@ -504,7 +505,7 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     out.rows = n;
     out.hidden.resize(numel(n, d));
     out.aux.resize(numel(n, aux_width));
-    out.there = nullptr;
+    out.device_logits = nullptr;
     out.answered = false;
     out.bytes = 0;
     const int max_rows = exec.device() == nullptr ? prefill_chunk : device_prefill_chunk;

@@ -12,9 +12,9 @@
 #include "base/spans.h"
 #include "engine/formats/model_config.h"
 #include "engine/formats/model_file.h"
-#include "engine/tree/ancestor_mask.h"
 #include "engine/transformer/device_logits.h"
 #include "engine/transformer/kv_cache.h"
+#include "engine/tree/ancestor_mask.h"
 #include "engine/weights/weight_loader.h"
 #include "kernels/matrix.h"
 #include "kernels/rope.h"
@@ -36,20 +36,21 @@ struct SequenceTokens {
 /// The outputs of a forward pass; rows of all sequences in order. Buffers are reused between calls.
 struct ForwardOutput {
     int rows = 0;
-    std::vector<float> hidden;      ///< [rows, d], after the final norm: EAGLE's feature
-    std::vector<float> aux;         ///< [rows, 3d] if requested: EAGLE-3's three residual-stream snapshots
-    std::vector<float> logits;      ///< [logit_rows, V], unless in `there` or answered
-    DeviceLogits* there = nullptr;  ///< device logits, valid until the next forward; null = in `logits`
-    bool answered = false;          ///< `answers` is set; the logits are in `there` or were not stored
-    RowAnswers answers;             ///< answers to the request's question if `answered`
-    std::uint64_t bytes = 0;        ///< weights, keys and values read by this call
+    std::vector<float> hidden;  ///< [rows, d], after the final norm: EAGLE's feature
+    std::vector<float> aux;     ///< [rows, 3d] if requested: EAGLE-3's three residual-stream snapshots
+    std::vector<float> logits;  ///< [logit_rows, V], unless in `there` or answered
+    DeviceLogits* device_logits =
+        nullptr;              ///< device logits, valid until the next forward; null = in `logits`
+    bool answered = false;    ///< `answers` is set; the logits are in `there` or were not stored
+    LogitsResult answers;     ///< answers to the request's question if `answered`
+    std::uint64_t bytes = 0;  ///< weights, keys and values read by this call
 };
 
 /// A forward pass over trees in device memory, rows in the order of the step's trees.
 struct TreesRequest {
     std::span<KvCache* const> caches;  ///< each tree's sequence
     std::span<const int> aux_layers;
-    const RowQuestion* question = nullptr;
+    const LogitsQuery* query = nullptr;
     bool accept = false;  ///< walk the accepted path on the device and compact its keys and values
 };
 
@@ -59,9 +60,9 @@ struct ForwardRequest {
     /// Rows (over all sequences) that need logits; ignored if `all_logits` is set.
     std::span<const int> logit_rows;
     bool all_logits = false;
-    /// Queries about all rows; requires all_logits. If a single pass over the LM head answers (HostAnswers), no
-    /// logits are stored. Otherwise, and on a device, the logits are returned.
-    const RowQuestion* question = nullptr;
+    /// Queries about all rows; requires all_logits. If a single pass over the LM head answers (HostAnswers),
+    /// no logits are stored. Otherwise, and on a device, the logits are returned.
+    const LogitsQuery* query = nullptr;
 };
 
 /// A llama-family transformer with packed weights. Immutable after load except for scratch memory; supports
@@ -97,7 +98,7 @@ class Target {
     KvCache make_cache(int slots) const;
     /// Embeddings of all tokens [V, d] on the weights' device; null without a device or if its memory runs
     /// out. The caller holds Device::busy().
-    const float* embeddings_there() const;
+    const float* device_embeddings() const;
     std::size_t weight_bytes() const;  ///< bytes read by one forward pass, LM head included
 
     /// Runs rows after each cache's committed slots without committing them. If a cache has too few free
@@ -116,11 +117,11 @@ class Target {
     /// Enqueues a forward pass over trees that are in device memory by then; see forward(). Commits nothing.
     /// The caller holds Device::busy(), enqueues the rest of its round, synchronizes, and calls
     /// collect_trees(). Returns the bytes to be read.
-    Result<std::uint64_t> ask_trees(const TreesRequest& request, TreeStep& step);
+    Result<std::uint64_t> enqueue_trees(const TreesRequest& request, TreeStep& step);
     /// Returns the outputs of forward() after synchronization; features stay on the device.
     void collect_trees(const TreeStep& step, ForwardOutput& out);
     /// Features of the latest ask_trees(): hidden [rows, d], or with aux layers [rows, layers * d].
-    const float* features_there(bool hidden) const;
+    const float* device_features(bool hidden) const;
 
   private:
     struct Impl;

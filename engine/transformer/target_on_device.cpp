@@ -47,39 +47,38 @@ Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddin
         return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
     DS_TRY(decoder_.begin(batch));
     device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
-    ask_layers(rows, aux_layers, with_logits, with_logits ? 1 : 0);
+    enqueue_layers(rows, aux_layers, with_logits, with_logits ? 1 : 0);
     device.download(hidden, hidden_.as<float>(), floats(rows, d));
     if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
-    if (with_logits)
-        device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
+    if (with_logits) device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
     return device.synchronize();
 }
 
-Status TargetOnDevice::ask_trees(const DecoderBatch& batch, const float* embeddings,
-                                 std::span<const int> aux_layers, TreeStep& step, const RowQuestion& question,
-                                 bool accept) {
+Status TargetOnDevice::enqueue_trees(const DecoderBatch& batch, const float* embeddings,
+                                     std::span<const int> aux_layers, TreeStep& step,
+                                     const LogitsQuery& query, bool accept) {
     kernels::Device& device = decoder_.device();
     const int rows = batch.rows(), d = shape_.hidden;
-    const kernels::TreeRows& there = step.there();
+    const kernels::TreeRows& trees = step.rows_on_device();
     if (!reserve(rows, static_cast<int>(aux_layers.size()) * d, true))
         return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
     DS_TRY(decoder_.begin(batch));
-    if (there.positions != latest_.positions || there.ancestor_counts != latest_.ancestor_counts ||
-        there.ancestor_slots != latest_.ancestor_slots)
+    if (trees.positions != latest_.positions || trees.ancestor_counts != latest_.ancestor_counts ||
+        trees.ancestor_slots != latest_.ancestor_slots)
         decoder_.forget_graphs();
-    latest_ = there;
-    decoder_.use_places(there);
-    device.copy_rows({embeddings, d, there.tokens, rows, d, decoder_.residual(), d});
-    constexpr int grown_there = 2;
-    ask_layers(rows, aux_layers, true, grown_there);
-    if (!logits_.ask_trees(question, step, accept))
+    latest_ = trees;
+    decoder_.use_places(trees);
+    device.copy_rows({embeddings, d, trees.tokens, rows, d, decoder_.residual(), d});
+    constexpr int tree_rows = 2;
+    enqueue_layers(rows, aux_layers, true, tree_rows);
+    if (!logits_.enqueue_trees(query, step, accept))
         return failed("out of device memory for choices of {} rows", rows);
     return {};
 }
 
 /// Enqueues all layers, the final norm and, with `with_logits`, the LM head. `tag` distinguishes passes whose
 /// row positions are in different memory.
-void TargetOnDevice::ask_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag) {
+void TargetOnDevice::enqueue_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag) {
     kernels::Device& device = decoder_.device();
     const int d = shape_.hidden, aux_width = static_cast<int>(aux_layers.size()) * d;
     std::vector<int> extra(aux_layers.begin(), aux_layers.end());

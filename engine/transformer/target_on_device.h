@@ -26,14 +26,14 @@ class TargetOnDevice {
     /// Enqueues the same pass for the trees of `step`, then the ops for `question` and, if `accept`, the
     /// acceptance. Rows of `batch` have `step.rows_on_device().width` ancestors each. `embeddings` [V, d] is
     /// in device memory, and so are the features below. The caller holds Device::submit_mutex().
-    Status ask_trees(const DecoderBatch& batch, const float* embeddings, std::span<const int> aux_layers,
-                     TreeStep& step, const RowQuestion& question, bool accept);
-    const float* hidden_there() const { return hidden_.as<float>(); }  ///< [rows, d]
-    const float* aux_there() const { return aux_.as<float>(); }        ///< [rows, aux_layers * d]
+    Status enqueue_trees(const DecoderBatch& batch, const float* embeddings, std::span<const int> aux_layers,
+                         TreeStep& step, const LogitsQuery& query, bool accept);
+    const float* device_hidden() const { return hidden_.as<float>(); }  ///< [rows, d]
+    const float* device_aux() const { return aux_.as<float>(); }        ///< [rows, aux_layers * d]
 
   private:
     bool reserve(int rows, int aux_width, bool logits);
-    void ask_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag);
+    void enqueue_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag);
 
     DeviceDecoder decoder_;
     LayerShape shape_;

@@ -20,24 +20,24 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
     device_ = &device;
     trees_.clear();
     rows_ = 0;
-    there_ = {};
+    rows_on_device_ = {};
     for (const TreePlan& plan : plans) {
         trees_.push_back({rows_, plan.nodes, plan.levels});
         rows_ += plan.nodes;
-        there_.width = std::max(there_.width, plan.levels + 1);
+        rows_on_device_.width = std::max(rows_on_device_.width, plan.levels + 1);
     }
     const std::size_t rows = rows_;
     if (!block_.resize_at_least(device, paths_at() + trees_.size() * path_cells()) ||
         !positions_.resize_at_least(device, rows) || !tail_sizes_.resize_at_least(device, rows) ||
-        !tails_.resize_at_least(device, cells(rows_, there_.width)) || !place_sets(plans) ||
+        !tails_.resize_at_least(device, cells(rows_, rows_on_device_.width)) || !place_sets(plans) ||
         !place_uniforms(plans) || !place_drafts(plans))
         return false;
-    there_.tokens = block_.as<std::int32_t>();
-    there_.parents = there_.tokens + rows;
-    there_.logprobs = block_.as<float>() + 2 * rows;
-    there_.positions = positions_.as<std::int32_t>();
-    there_.ancestor_counts = tail_sizes_.as<std::int32_t>();
-    there_.ancestor_slots = tails_.as<std::int32_t>();
+    rows_on_device_.tokens = block_.as<std::int32_t>();
+    rows_on_device_.parents = rows_on_device_.tokens + rows;
+    rows_on_device_.logprobs = block_.as<float>() + 2 * rows;
+    rows_on_device_.positions = positions_.as<std::int32_t>();
+    rows_on_device_.ancestor_counts = tail_sizes_.as<std::int32_t>();
+    rows_on_device_.ancestor_slots = tails_.as<std::int32_t>();
     return true;
 }
 
@@ -45,34 +45,34 @@ bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
     drawn_ = !plans.front().uniforms.empty();
     if (!drawn_) return true;
     std::vector<double>& table = uniform_table_;
-    table.assign(cells(static_cast<int>(plans.size()), there_.width), 0.0);
+    table.assign(cells(static_cast<int>(plans.size()), rows_on_device_.width), 0.0);
     for (std::size_t i = 0; i < plans.size(); ++i) {
         assert(static_cast<int>(plans[i].uniforms.size()) == plans[i].levels + 1);
         std::copy(plans[i].uniforms.begin(), plans[i].uniforms.end(),
-                  table.begin() + static_cast<std::ptrdiff_t>(i) * there_.width);
+                  table.begin() + static_cast<std::ptrdiff_t>(i) * rows_on_device_.width);
     }
     if (!uniforms_.resize_at_least(*device_, cells(rows_, 1)) || !uniforms_by_depth_.upload(*device_, table))
         return false;
-    there_.uniforms = uniforms_.as<double>();
+    rows_on_device_.uniforms = uniforms_.as<double>();
     return true;
 }
 
 bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
-    most_drafts_ = plans.front().most_drafts;
-    if (most_drafts_ == 0) return true;
-    const std::size_t each = cells(there_.width, most_drafts_);
+    max_drafts_ = plans.front().max_drafts;
+    if (max_drafts_ == 0) return true;
+    const std::size_t each = cells(rows_on_device_.width, max_drafts_);
     std::vector<double> table(plans.size() * each, 0.0);
     for (std::size_t i = 0; i < plans.size(); ++i) {
-        assert(plans[i].most_drafts == most_drafts_ && plans[i].draft_uniforms.size() <= each);
+        assert(plans[i].max_drafts == max_drafts_ && plans[i].draft_uniforms.size() <= each);
         std::copy(plans[i].draft_uniforms.begin(), plans[i].draft_uniforms.end(),
                   table.begin() + static_cast<std::ptrdiff_t>(i * each));
     }
-    const std::size_t rows = rows_, drafts = cells(rows_, most_drafts_);
+    const std::size_t rows = rows_, drafts = cells(rows_, max_drafts_);
     if (!draft_uniforms_by_depth_.upload(*device_, table) || !drawn_rows_.resize_at_least(*device_, rows) ||
         !draft_nodes_.resize_at_least(*device_, rows) || !drafts_.resize_at_least(*device_, drafts) ||
         !children_.resize_at_least(*device_, drafts) || !draft_uniforms_.resize_at_least(*device_, drafts))
         return false;
-    there_.sampled_rows = drawn_rows_.as<std::int32_t>();
+    rows_on_device_.sampled_rows = drawn_rows_.as<std::int32_t>();
     return true;
 }
 
@@ -80,7 +80,7 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
     sets_come_ = plans.front().sets_come;
     has_sets_ = sets_come_ || !plans.front().sets.empty();
     if (!has_sets_) return true;
-    const std::size_t table = cells(static_cast<int>(plans.size()), there_.width);
+    const std::size_t table = cells(static_cast<int>(plans.size()), rows_on_device_.width);
     set_table_.assign(2 * table, 0);
     std::vector<TokenId> ids;
     std::vector<std::pair<const std::vector<TokenId>*, std::int32_t>> seen;
@@ -94,15 +94,15 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
                 known = seen.insert(seen.end(), {set, static_cast<std::int32_t>(ids.size())});
                 ids.insert(ids.end(), set->begin(), set->end());
             }
-            const std::size_t at = i * there_.width + d;
+            const std::size_t at = i * rows_on_device_.width + d;
             set_table_[at] = known->second;
             set_table_[table + at] = static_cast<std::int32_t>(set->size());
         }
     if (!row_sets_.resize_at_least(*device_, cells(rows_, 2)) ||
         !sets_by_depth_.resize_at_least(*device_, 2 * table))
         return false;
-    there_.set_first = row_sets_.as<std::int32_t>();
-    there_.set_size = there_.set_first + rows_;
+    rows_on_device_.set_first = row_sets_.as<std::int32_t>();
+    rows_on_device_.set_size = rows_on_device_.set_first + rows_;
     if (sets_come_) return true;
     if (ids != ids_ || set_ids_.empty()) {  // the sets of a stateless head are equal in every round
         if (!set_ids_.upload(*device_, ids)) return false;
@@ -112,7 +112,7 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
 }
 
 void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes) {
-    assert(sets_come_ && first.size() <= cells(static_cast<int>(trees_.size()), there_.width));
+    assert(sets_come_ && first.size() <= cells(static_cast<int>(trees_.size()), rows_on_device_.width));
     come_ids_ = ids;
     come_sizes_ = sizes;
     device_->upload(sets_by_depth_.as<void>(), first.data(), first.size_bytes());
@@ -120,20 +120,20 @@ void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first,
 
 void TreeStep::aim(kernels::RerankOp& op, int index, int grown) const {
     const Tree& tree = trees_[index];
-    const std::size_t by_depth = cells(index, there_.width);
+    const std::size_t by_depth = cells(index, rows_on_device_.width);
     op.nodes = tree.nodes;
     op.first_row = tree.first_row;
-    op.rows = there_;
+    op.rows = rows_on_device_;
     if (drawn_) op.uniforms = uniforms_by_depth_.as<double>() + by_depth;
     if (!has_sets_) return;
-    const std::size_t sets = sets_come_ ? cells(grown, there_.width) : by_depth;
+    const std::size_t sets = sets_come_ ? cells(grown, rows_on_device_.width) : by_depth;
     op.set_first = sets_by_depth_.as<std::int32_t>() + sets;
     op.set_size = sets_come_ ? come_sizes_ + sets
-                             : op.set_first + cells(static_cast<int>(trees_.size()), there_.width);
+                             : op.set_first + cells(static_cast<int>(trees_.size()), rows_on_device_.width);
 }
 
 void TreeStep::upload_tree(int index, const DraftTree& tree, int position) {
-    const int first = trees_[index].first_row, nodes = trees_[index].nodes, width = there_.width;
+    const int first = trees_[index].first_row, nodes = trees_[index].nodes, width = rows_on_device_.width;
     assert(tree.size() == nodes && tree.max_depth() < width);
     std::vector<std::int32_t> parents, positions, counts, slots(cells(nodes, width), 0), rows;
     std::vector<double> uniforms;
@@ -156,16 +156,16 @@ void TreeStep::upload_tree(int index, const DraftTree& tree, int position) {
     const auto upload = [&](auto* to, const auto& values, std::size_t at) {
         if (to != nullptr) device_->upload(to + at, values.data(), values.size() * sizeof(values[0]));
     };
-    upload(there_.tokens, tree.tokens, first);
-    upload(there_.parents, parents, first);
-    upload(there_.logprobs, tree.logprobs, first);
-    upload(there_.positions, positions, first);
-    upload(there_.ancestor_counts, counts, first);
-    upload(there_.ancestor_slots, slots, cells(first, width));
-    upload(there_.uniforms, uniforms, first);
-    upload(there_.set_first, set_first, first);
-    upload(there_.set_size, set_size, first);
-    upload(there_.sampled_rows, rows, first);
+    upload(rows_on_device_.tokens, tree.tokens, first);
+    upload(rows_on_device_.parents, parents, first);
+    upload(rows_on_device_.logprobs, tree.logprobs, first);
+    upload(rows_on_device_.positions, positions, first);
+    upload(rows_on_device_.ancestor_counts, counts, first);
+    upload(rows_on_device_.ancestor_slots, slots, cells(first, width));
+    upload(rows_on_device_.uniforms, uniforms, first);
+    upload(rows_on_device_.set_first, set_first, first);
+    upload(rows_on_device_.set_size, set_size, first);
+    upload(rows_on_device_.sampled_rows, rows, first);
 }
 
 bool TreeStep::use_certain_drafts() {
@@ -177,38 +177,38 @@ bool TreeStep::use_certain_drafts() {
 std::int32_t* TreeStep::path_of(int index) const {
     return block_.as<std::int32_t>() + paths_at() + row_offset(index, path_cells());
 }
-const std::int32_t* TreeStep::path_there(int index) const {
+const std::int32_t* TreeStep::device_path(int index) const {
     return path_of(index);
 }
-const std::int32_t* TreeStep::path_count_there(int index) const {
-    return path_there(index) + there_.width;
+const std::int32_t* TreeStep::device_path_count(int index) const {
+    return device_path(index) + rows_on_device_.width;
 }
 
 void TreeStep::set_path(int index, std::span<const int> path) {
-    assert(static_cast<int>(path.size()) <= there_.width);
+    assert(static_cast<int>(path.size()) <= rows_on_device_.width);
     device_->upload(path_of(index), path.data(), path.size_bytes());
 }
 
-void TreeStep::ask_acceptance(const std::int32_t* choices, std::int64_t stride) {
+void TreeStep::enqueue_acceptance(const std::int32_t* choices, std::int64_t stride) {
     std::vector<kernels::FollowArgmaxOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         std::int32_t* path = path_of(static_cast<int>(i));
-        ops.push_back(
-            {there_, trees_[i].first_row, trees_[i].nodes, choices, stride, path, path + there_.width});
+        ops.push_back({rows_on_device_, trees_[i].first_row, trees_[i].nodes, choices, stride, path,
+                       path + rows_on_device_.width});
     }
     device_->follow_argmax(ops);
 }
 
-void TreeStep::ask_drafts(kernels::RejectionSampleOp& op) {
+void TreeStep::enqueue_drafts(kernels::RejectionSampleOp& op) {
     assert(drafts_drawn() && drawn_from_.probs != nullptr);
     std::vector<kernels::ListChildrenOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         kernels::ListChildrenOp& list = ops.emplace_back();
-        list.rows = there_;
+        list.rows = rows_on_device_;
         list.first_row = trees_[i].first_row;
         list.nodes = trees_[i].nodes;
-        list.max_count = most_drafts_;
-        list.uniforms = draft_uniforms_by_depth_.as<double>() + i * cells(there_.width, most_drafts_);
+        list.max_count = max_drafts_;
+        list.uniforms = draft_uniforms_by_depth_.as<double>() + i * cells(rows_on_device_.width, max_drafts_);
         list.stride = drawn_from_.stride;
         list.support = drawn_from_.support;
         list.first_id = drawn_from_.ids == nullptr ? -1 : 0;
@@ -228,30 +228,30 @@ void TreeStep::ask_drafts(kernels::RejectionSampleOp& op) {
     op.saved = drawn_from_.room;
 }
 
-void TreeStep::ask_kept(const std::int32_t* accepted) {
+void TreeStep::enqueue_kept(const std::int32_t* accepted) {
     std::vector<kernels::FollowAcceptedOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         std::int32_t* path = path_of(static_cast<int>(i));
-        ops.push_back({trees_[i].first_row, most_drafts_, there_.width, accepted,
-                       children_.as<std::int32_t>(), path, path + there_.width});
+        ops.push_back({trees_[i].first_row, max_drafts_, rows_on_device_.width, accepted,
+                       children_.as<std::int32_t>(), path, path + rows_on_device_.width});
     }
     device_->follow_accepted(ops);
 }
 
-void TreeStep::ask_typical(kernels::AcceptTypicalOp op) {
+void TreeStep::enqueue_typical(kernels::AcceptTypicalOp op) {
     std::vector<kernels::AcceptTypicalOp> ops;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
-        op.rows = there_;
+        op.rows = rows_on_device_;
         op.first_row = trees_[i].first_row;
         op.nodes = trees_[i].nodes;
         op.path = path_of(static_cast<int>(i));
-        op.count = op.path + there_.width;
+        op.count = op.path + rows_on_device_.width;
         ops.push_back(op);
     }
     device_->accept_typical(ops);
 }
 
-void TreeStep::ask_download() {
+void TreeStep::enqueue_download() {
     here_.resize(paths_at() + trees_.size() * path_cells());
     block_.download(*device_, here_);
 }
@@ -273,7 +273,7 @@ Status TreeStep::read_tree(int index, DraftTree& out) const {
 
 std::vector<int> TreeStep::path(int index) const {
     const std::int32_t* from = here_.data() + paths_at() + row_offset(index, path_cells());
-    return {from, from + from[there_.width]};
+    return {from, from + from[rows_on_device_.width]};
 }
 
 }  // namespace draftscope

@@ -14,14 +14,15 @@ namespace draftscope {
 
 /// The size of a tree before it grows on a device, and the inputs of its rows by depth.
 struct TreePlan {
-    int nodes = 1;                 ///< including the root
-    int levels = 0;                ///< below the root
-    std::vector<double> uniforms = {};  ///< [levels + 1] for the choice after a node, by its depth; empty = greedy
+    int nodes = 1;   ///< including the root
+    int levels = 0;  ///< below the root
+    std::vector<double> uniforms =
+        {};  ///< [levels + 1] for the choice after a node, by its depth; empty = greedy
     /// Token sets whose probability after a node is requested, by its depth; null = none. May be empty.
     std::vector<const std::vector<TokenId>*> sets = {};
     /// Maximum children of a node for sampled drafts and rejection sampling; 0 = not used. The uniforms of
     /// their acceptance are [levels + 1, max_drafts], by the node's depth. See TreeStep::use_drafts().
-    int most_drafts = 0;
+    int max_drafts = 0;
     std::vector<double> draft_uniforms = {};
     /// The sets are computed on the device and set by TreeStep::use_sets(). Equal in all plans of a step.
     bool sets_come = false;
@@ -52,7 +53,7 @@ class TreeStep {
     bool place(kernels::Device& device, std::span<const TreePlan> plans);
     int rows() const { return rows_; }
     std::span<const Tree> trees() const { return trees_; }
-    const kernels::TreeRows& there() const { return there_; }
+    const kernels::TreeRows& rows_on_device() const { return rows_on_device_; }
     const TokenId* set_ids() const { return sets_come_ ? come_ids_ : set_ids_.as<TokenId>(); }
     bool sets_come() const { return sets_come_; }
     /// Sets the token sets if the device computes them; call it before aim(). Grown tree i has at depth t the
@@ -63,7 +64,7 @@ class TreeStep {
     /// Sets the distributions of sampled drafts; call it before the acceptance. TreeRows::sampled_rows of
     /// nodes with children are indices of its rows.
     void use_drafts(const DrawnFrom& from) { drawn_from_ = from; }
-    bool drafts_drawn() const { return most_drafts_ > 0; }
+    bool drafts_drawn() const { return max_drafts_ > 0; }
     bool has_sets() const { return has_sets_; }
     /// Sets the fields of `op` that depend on the step's rows, for tree `index`. `grown` is the tree's index
     /// in use_sets().
@@ -75,21 +76,21 @@ class TreeStep {
     /// Returns false if out of memory.
     bool use_certain_drafts();
     /// Enqueues exact-match acceptance of all trees. The choice of row r is choices[r * stride].
-    void ask_acceptance(const std::int32_t* choices, std::int64_t stride);
+    void enqueue_acceptance(const std::int32_t* choices, std::int64_t stride);
     /// Enqueues typical acceptance of all trees. `op` has the fields common to them, with arrays of all rows.
-    void ask_typical(kernels::AcceptTypicalOp op);
+    void enqueue_typical(kernels::AcceptTypicalOp op);
     /// Enqueues the listing of all rows' drafts and sets the drafts and distributions of `op`. Node i of `op`
     /// is row i.
-    void ask_drafts(kernels::RejectionSampleOp& op);
+    void enqueue_drafts(kernels::RejectionSampleOp& op);
     /// Enqueues following the accepted drafts, accepted[r] of row r, after the listing.
-    void ask_kept(const std::int32_t* accepted);
+    void enqueue_kept(const std::int32_t* accepted);
     /// Device addresses of a tree's path [width] and of its length [1]. Acceptance on the device writes both;
     /// set_path() uploads only the path.
-    const std::int32_t* path_there(int index) const;
-    const std::int32_t* path_count_there(int index) const;
+    const std::int32_t* device_path(int index) const;
+    const std::int32_t* device_path_count(int index) const;
     void set_path(int index, std::span<const int> path);
     /// Enqueues the download of the trees and paths; they are valid after Device::synchronize().
-    void ask_download();
+    void enqueue_download();
 
     // After Device::synchronize():
     /// Reads tree `index` without its missing nodes and finishes it. Invalid parents are an error.
@@ -107,12 +108,12 @@ class TreeStep {
     bool place_uniforms(std::span<const TreePlan> plans);
     bool place_drafts(std::span<const TreePlan> plans);
     std::size_t paths_at() const { return 3 * static_cast<std::size_t>(rows_); }
-    std::size_t path_cells() const { return static_cast<std::size_t>(there_.width) + 1; }
+    std::size_t path_cells() const { return static_cast<std::size_t>(rows_on_device_.width) + 1; }
 
     kernels::Device* device_ = nullptr;
     int rows_ = 0;
     bool drawn_ = false, has_sets_ = false, sets_come_ = false;
-    int most_drafts_ = 0;
+    int max_drafts_ = 0;
     DrawnFrom drawn_from_;
     kernels::DeviceArray<std::int32_t> drawn_rows_, drafts_, children_;
     kernels::DeviceArray<float> certain_;  ///< [2, rows] probabilities and scratch of certain drafts
@@ -121,7 +122,7 @@ class TreeStep {
     const TokenId* come_ids_ = nullptr;
     const std::int32_t* come_sizes_ = nullptr;
     std::vector<Tree> trees_;
-    kernels::TreeRows there_;
+    kernels::TreeRows rows_on_device_;
     /// The values that are downloaded: tokens, parents and log-probabilities of all rows, then each tree's
     /// path and its length.
     kernels::DeviceArray<std::int32_t> block_;

@@ -12,7 +12,7 @@
 /// Acceptance rules: one file per rule, one line in the registry.
 namespace draftscope {
 
-struct RowAnswers;
+struct LogitsResult;
 class AcceptanceRule;
 using RulePtr = std::shared_ptr<const AcceptanceRule>;
 
@@ -74,9 +74,9 @@ struct TreeLogits {
     /// The target's choice after each node, from sample_tokens(). A rule replaces the choices that it does
     /// not emit.
     std::span<TargetSample> choices;
-    Rows<const float> rows = {};          ///< [nodes, vocab] without padding; empty if a device answered
-    const RowAnswers* answers = nullptr;  ///< of the device; null = read `rows`
-    int first_row = 0;                    ///< row of the root in `answers`
+    Rows<const float> rows = {};            ///< [nodes, vocab] without padding; empty if a device answered
+    const LogitsResult* answers = nullptr;  ///< of the device; null = read `rows`
+    int first_row = 0;                      ///< row of the root in `answers`
     /// Index of each node in the answers' rejection sampling, -1 = no children. Empty if not requested.
     std::span<const int> rejection_nodes = {};
     std::span<const int> device_path = {};  ///< the path that the device accepted; empty = not known

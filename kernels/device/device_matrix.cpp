@@ -111,10 +111,10 @@ bool DeviceMatrixAccess::set_rows(Matrix& to, const DeviceMatrix& from, std::siz
 
 void DeviceMatrixAccess::fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
     const std::lock_guard lock(to.device_->submit_mutex());
-    (void)ask_gather(to, from, ids);
+    (void)enqueue_gather(to, from, ids);
 }
 
-bool DeviceMatrixAccess::ask_gather(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
+bool DeviceMatrixAccess::enqueue_gather(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
     Device& device = *to.device_;
     if (!set_rows(to, from, ids.size())) return ids.empty();
     DeviceWorkspace& space = device.workspace();
@@ -156,7 +156,7 @@ Matrix DeviceMatrixAccess::gather_rows(const Matrix& from, std::span<const Token
     const std::lock_guard lock(device.submit_mutex());
     Matrix matrix;
     std::string missing = allocate(device, static_cast<int>(ids.size()), from.k_, matrix);
-    if (missing.empty() && !ask_gather(matrix, from.on_device_, ids))
+    if (missing.empty() && !enqueue_gather(matrix, from.on_device_, ids))
         missing = fmt::format("no memory for the list of {} rows of a matrix", ids.size());
     // The matrix may outlive a session, and the start of the next one clears out-of-memory errors.
     if (!missing.empty()) device.set_error(std::move(missing));

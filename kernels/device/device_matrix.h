@@ -34,7 +34,7 @@ struct DeviceMatrixAccess {
     /// Allocates `matrix` without filling its rows. Returns a message if memory runs out, else "".
     static std::string allocate(Device& device, int rows, int k, Matrix& matrix);
     /// Enqueues fill(). Returns false if memory runs out.
-    static bool ask_gather(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
+    static bool enqueue_gather(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
     static bool set_rows(Matrix& to, const DeviceMatrix& from, std::size_t rows);
 };
 

@@ -33,24 +33,23 @@ void DeviceClusters::set_parts(Parts parts) {
     columns_ = sums_of(sizes, padded_cluster_rows(always));
 }
 
-bool DeviceClusters::bring_parts(Device& device) {
+bool DeviceClusters::upload_parts(Device& device) {
     if (!fresh_) return true;
-    fresh_ = !(tokens_there_.upload_exact(device, parts_.tokens) &&
-               first_there_.upload_exact(device, parts_.first) &&
-               sizes_there_.upload_exact(device, parts_.sizes) &&
-               cluster_of_there_.upload_exact(device, parts_.cluster_of));
+    fresh_ = !(d_tokens_.upload_exact(device, parts_.tokens) && d_first_.upload_exact(device, parts_.first) &&
+               d_sizes_.upload_exact(device, parts_.sizes) &&
+               d_cluster_of_.upload_exact(device, parts_.cluster_of));
     return !fresh_;
 }
 
 bool DeviceClusters::reserve(const Matrix& rows, int x_rows, int count, int k) {
     Device& device = rows.device();
-    const int columns = most_columns(x_rows, count, false);
+    const int columns = max_columns(x_rows, count, false);
     // The number of columns, the columns, the ends and the shifts of the runs.
     const std::size_t lists = static_cast<std::size_t>(columns) + 1 + 2 * count_of(x_rows, count + 1);
     const std::size_t vocab = parts_.cluster_of.size();
-    return bring_parts(device) && lists_.resize_at_least(device, lists) &&
+    return upload_parts(device) && lists_.resize_at_least(device, lists) &&
            logits_.resize_at_least(device, count_of(x_rows, columns)) &&
-           scratch_.resize_at_least(device, topk_scratch_bytes(x_rows, most_tokens(count), k)) &&
+           scratch_.resize_at_least(device, topk_scratch_bytes(x_rows, max_tokens(count), k)) &&
            bitmap_.resize_at_least(device, numel(x_rows, (vocab + 31) / 32)) &&
            token_columns_.resize_at_least(device, vocab);
 }
@@ -61,13 +60,13 @@ ClustersOp DeviceClusters::list_of(const std::int32_t* chosen, int x_rows, int c
     list.rows = x_rows;
     list.count = count;
     list.clusters = static_cast<int>(parts_.sizes.size());
-    list.first = first_there_.as<std::int32_t>();
-    list.sizes = sizes_there_.as<std::int32_t>();
+    list.first = d_first_.as<std::int32_t>();
+    list.sizes = d_sizes_.as<std::int32_t>();
     list.column_count = lists_.as<std::int32_t>();
     list.columns = list.column_count + 1;
     list.run_ends = list.columns + columns;
     list.run_shifts = list.run_ends + count_of(x_rows, count + 1);
-    list.row_tokens = tokens_there_.as<std::int32_t>();
+    list.row_tokens = d_tokens_.as<std::int32_t>();
     return list;
 }
 
@@ -85,10 +84,10 @@ MatmulOp DeviceClusters::product_of(const Matrix& rows, const half_t* x, const C
     return product;
 }
 
-void DeviceClusters::ask(const Matrix& matrix, const Call& call, int k, std::int32_t* ids, float* values,
-                         float* sums) {
+void DeviceClusters::enqueue(const Matrix& matrix, const Call& call, int k, std::int32_t* ids, float* values,
+                             float* sums) {
     Device& device = matrix.device();
-    const int count = call.count, columns = most_columns(call.rows, count, call.per_row);
+    const int count = call.count, columns = max_columns(call.rows, count, call.per_row);
     const int together = call.per_row ? 1 : call.rows;
     for (int first = 0; first < call.rows; first += together) {
         const ClustersOp list = list_of(call.chosen + count_of(first, count), together, count, columns);
@@ -99,7 +98,7 @@ void DeviceClusters::ask(const Matrix& matrix, const Call& call, int k, std::int
         best.logits = logits_.as<float>();
         best.stride = columns;
         best.rows = together;
-        best.support = most_tokens(count);
+        best.support = max_tokens(count);
         best.k = k;
         best.ids = ids + count_of(first, k);
         best.values = values + count_of(first, k);
@@ -114,12 +113,12 @@ void DeviceClusters::ask(const Matrix& matrix, const Call& call, int k, std::int
     }
 }
 
-void DeviceClusters::ask_own(const Matrix& matrix, const Call& call, float* logits, std::int32_t* tokens,
-                             std::int32_t* sizes, int stride) {
+void DeviceClusters::enqueue_own(const Matrix& matrix, const Call& call, float* logits, std::int32_t* tokens,
+                                 std::int32_t* sizes, int stride) {
     Device& device = matrix.device();
-    const int count = call.count, columns = most_columns(call.rows, count, call.per_row);
+    const int count = call.count, columns = max_columns(call.rows, count, call.per_row);
     const int together = call.per_row ? 1 : call.rows;
-    ask_tokens(device, call.chosen, count, tokens, sizes, call.rows, stride);
+    enqueue_tokens(device, call.chosen, count, tokens, sizes, call.rows, stride);
     for (int first = 0; first < call.rows; first += together) {
         ClustersOp list = list_of(call.chosen + count_of(first, count), together, count, columns);
         list.token_columns = token_columns_.as<std::int32_t>();
@@ -130,7 +129,7 @@ void DeviceClusters::ask_own(const Matrix& matrix, const Call& call, float* logi
         own.logits = logits_.as<float>();
         own.stride = columns;
         own.rows = together;
-        own.max_count = most_tokens(count);
+        own.max_count = max_tokens(count);
         own.tokens = tokens + count_of(first, stride);
         own.token_stride = own.out_stride = stride;
         own.sizes = sizes + first;
@@ -140,13 +139,13 @@ void DeviceClusters::ask_own(const Matrix& matrix, const Call& call, float* logi
     }
 }
 
-void DeviceClusters::ask_tokens(Device& device, const std::int32_t* chosen, int count, std::int32_t* tokens,
-                                std::int32_t* size, int sets, int stride) {
+void DeviceClusters::enqueue_tokens(Device& device, const std::int32_t* chosen, int count,
+                                    std::int32_t* tokens, std::int32_t* size, int sets, int stride) {
     ClusterTokensOp op;
     op.chosen = chosen;
     op.count = count;
     op.clusters = static_cast<int>(parts_.sizes.size());
-    op.cluster_of = cluster_of_there_.as<std::int32_t>();
+    op.cluster_of = d_cluster_of_.as<std::int32_t>();
     op.vocab = static_cast<int>(parts_.cluster_of.size());
     op.bitmap = bitmap_.as<std::uint32_t>();
     op.tokens = tokens;

@@ -21,31 +21,31 @@ void DeviceShortlists::set_names(const Names& names) {
     fresh_names_ = true;
 }
 
-bool DeviceShortlists::bring_names() {
+bool DeviceShortlists::upload_names() {
     if (!fresh_names_) return true;
     fresh_names_ =
-        !(tokens_there_.upload_exact(*device_, tokens_of_) && rows_there_.upload_exact(*device_, rows_of_));
+        !(d_tokens_.upload_exact(*device_, tokens_of_) && d_rows_of_tokens_.upload_exact(*device_, rows_of_));
     return !fresh_names_;
 }
 
 /// Returns the rows of the exact head for tokens in device memory.
-const std::int32_t* DeviceShortlists::ask_rows_of(const std::int32_t* tokens, int count,
-                                                  const std::int32_t* d_count) {
+const std::int32_t* DeviceShortlists::enqueue_rows_of(const std::int32_t* tokens, int count,
+                                                      const std::int32_t* d_count) {
     if (rows_of_.empty()) return tokens;
     device_->remap_ids(
-        {tokens, count, d_count, rows_there_.as<std::int32_t>(), exact_rows_.as<std::int32_t>()});
+        {tokens, count, d_count, d_rows_of_tokens_.as<std::int32_t>(), exact_rows_.as<std::int32_t>()});
     return exact_rows_.as<std::int32_t>();
 }
 
-int DeviceShortlists::most_together(int rows, int size) const {
+int DeviceShortlists::max_union(int rows, int size) const {
     return static_cast<int>(std::min<std::size_t>(count(rows, size), static_cast<std::size_t>(vocab_)));
 }
 
 bool DeviceShortlists::reserve_call(const Matrix& up, int rows, int size) {
     device_ = &up.device();
     vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
-    const std::size_t block = count(rows, size) + count(1, most_together(rows, size)) + 1;
-    return bring_names() && block_.resize_at_least(*device_, block) &&
+    const std::size_t block = count(rows, size) + count(1, max_union(rows, size)) + 1;
+    return upload_names() && block_.resize_at_least(*device_, block) &&
            scratch_.resize_at_least(*device_, std::max(router_scratch_bytes(rows, up.n(), size),
                                                        topk_scratch_bytes(rows, size, max_topk)));
 }
@@ -61,23 +61,24 @@ bool DeviceShortlists::reserve_exact(int rows, int columns, std::size_t listed) 
     const auto vocab = static_cast<std::size_t>(vocab_);
     return bitmap_.reserve(*device_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
            columns_.reserve(*device_, vocab * sizeof(std::int32_t)) &&
-           size_there_.reserve(*device_, sizeof(std::int32_t)) &&
+           d_size_.reserve(*device_, sizeof(std::int32_t)) &&
            logits_.resize_at_least(*device_, count(rows, columns)) &&
            (rows_of_.empty() || exact_rows_.resize_at_least(*device_, listed));
 }
 
 bool DeviceShortlists::reserve(const Matrix& down, const Matrix& up, int rows, int size) {
     return reserve_call(up, rows, size) && reserve_narrow(down, rows) &&
-           reserve_exact(rows, std::max(size, most_together(rows, size)), count(rows, size));
+           reserve_exact(rows, std::max(size, max_union(rows, size)), count(rows, size));
 }
 
-void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const half_t* x, int rows, int size) {
+void DeviceShortlists::enqueue_router(const Matrix* down, const Matrix& up, const half_t* x, int rows,
+                                      int size) {
     rows_ = rows;
     size_ = size;
     x_ = x;
     broken_ =
         !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || x == nullptr;
-    most_ = most_together(rows, size);
+    max_union_ = max_union(rows, size);
     if (broken_) return device_->set_out_of_memory("out of device memory");
     MatmulTopKSetOp op;
     op.weights = up.device_matrix();
@@ -100,18 +101,18 @@ void DeviceShortlists::ask_router(const Matrix* down, const Matrix& up, const ha
     }
     device_->matmul_topk_set(op);
     if (!tokens_of_.empty())
-        device_->remap_ids({op.ids, static_cast<int>(count(rows_, size_)), nullptr,
-                            tokens_there_.as<std::int32_t>(), op.ids});
+        device_->remap_ids(
+            {op.ids, static_cast<int>(count(rows_, size_)), nullptr, d_tokens_.as<std::int32_t>(), op.ids});
 }
 
 /// Enqueues one product per row: a shortlist is already a list of columns for it.
-void DeviceShortlists::ask_each(const RowMajorMatrix& exact) {
+void DeviceShortlists::enqueue_each(const RowMajorMatrix& exact) {
     const auto cells = count(rows_, size_);
     if (size_said_ != size_) {
         const std::int32_t size = size_said_ = size_;
-        device_->upload(size_there_.as<void>(), &size, sizeof size);
+        device_->upload(d_size_.as<void>(), &size, sizeof size);
     }
-    const std::int32_t* rows = ask_rows_of(block_.as<std::int32_t>(), static_cast<int>(cells), nullptr);
+    const std::int32_t* rows = enqueue_rows_of(block_.as<std::int32_t>(), static_cast<int>(cells), nullptr);
     for (int r = 0; r < rows_; ++r) {
         MatmulOp op;
         op.weights = exact.device_matrix();
@@ -120,14 +121,14 @@ void DeviceShortlists::ask_each(const RowMajorMatrix& exact) {
         op.y = logits_.as<float>() + count(r, size_);
         op.y_stride = size_;
         op.chosen = rows + count(r, size_);
-        op.chosen_count = size_there_.as<std::int32_t>();
+        op.chosen_count = d_size_.as<std::int32_t>();
         op.max_chosen = size_;
         device_->matmul(op);
     }
 }
 
-void DeviceShortlists::ask_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
-    broken_ = broken_ || !reserve_exact(rows_, most_, count(rows_, size_));
+void DeviceShortlists::enqueue_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
+    broken_ = broken_ || !reserve_exact(rows_, max_union_, count(rows_, size_));
     if (broken_) return device_->set_out_of_memory("out of device memory");
     UniqueTokensOp unite;
     unite.ids = block_.as<std::int32_t>() + count(first, size_);
@@ -140,33 +141,33 @@ void DeviceShortlists::ask_union(int first, int rows, std::int32_t* tokens, std:
     device_->list_unique_tokens(unite);
 }
 
-void DeviceShortlists::ask_exact(const RowMajorMatrix& exact, bool per_row, std::int32_t* size,
-                                 std::int32_t* tokens) {
+void DeviceShortlists::enqueue_exact(const RowMajorMatrix& exact, bool per_row, std::int32_t* size,
+                                     std::int32_t* tokens) {
     per_row_ = per_row;
-    broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : most_, count(rows_, size_));
+    broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : max_union_, count(rows_, size_));
     if (broken_) return device_->set_out_of_memory("out of device memory");
-    if (per_row) return ask_each(exact);
+    if (per_row) return enqueue_each(exact);
     auto* together = block_.as<std::int32_t>() + count(rows_, size_);
     if (tokens == nullptr) tokens = together;
-    if (size == nullptr) size = together + most_;
-    ask_union(0, rows_, tokens, size);
+    if (size == nullptr) size = together + max_union_;
+    enqueue_union(0, rows_, tokens, size);
     MatmulOp op;
     op.weights = exact.device_matrix();
     op.x = x_;
     op.rows = rows_;
     op.y = logits_.as<float>();
-    op.y_stride = most_;
-    op.chosen = ask_rows_of(tokens, most_, size);
+    op.y_stride = max_union_;
+    op.chosen = enqueue_rows_of(tokens, max_union_, size);
     op.chosen_count = size;
-    op.max_chosen = most_;
+    op.max_chosen = max_union_;
     device_->matmul(op);
 }
 
-void DeviceShortlists::ask_best(int k, std::int32_t* ids, float* values, float* sums) {
+void DeviceShortlists::enqueue_best(int k, std::int32_t* ids, float* values, float* sums) {
     if (broken_) return;
     TopKOp op;
     op.logits = logits_.as<float>();
-    op.stride = per_row_ ? size_ : most_;
+    op.stride = per_row_ ? size_ : max_union_;
     op.rows = rows_;
     op.support = size_;
     op.k = k;
@@ -180,7 +181,7 @@ void DeviceShortlists::ask_best(int k, std::int32_t* ids, float* values, float* 
     device_->topk(op);
 }
 
-void DeviceShortlists::ask_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
+void DeviceShortlists::enqueue_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
     if (broken_) return;
     const auto* own = block_.as<std::int32_t>();
     // copy_rows() preserves the bits of 4-byte values, so it can copy ids.
@@ -190,7 +191,7 @@ void DeviceShortlists::ask_own(float* logits, std::int32_t* tokens, std::int64_t
         return device_->copy_rows({logits_.as<float>(), size_, nullptr, rows_, size_, logits, stride});
     GatherColumnsOp op;
     op.logits = logits_.as<float>();
-    op.stride = most_;
+    op.stride = max_union_;
     op.rows = rows_;
     op.max_count = size_;
     op.tokens = own;

@@ -103,7 +103,7 @@ class ResidualOps : public DevicePair {
         ResidualInputs inputs = residual_inputs(tree, sampling.seed, place);
         const int count = static_cast<int>(inputs.nodes.size());
         std::vector<float> norms, lowest;
-        RowAnswers answers;
+        LogitsResult answers;
         for (int n = 0; n < rows; ++n) {
             norms.push_back(choices[n].log_norm);
             lowest.push_back(choices[n].min_logit);

@@ -46,7 +46,7 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                 paths(device(), twin(), 5 * (width + 1), -7);
             const Both<float> d_logits(device(), twin(), logits), d_norms(device(), twin(), norms),
                 d_min_logit(device(), twin(), lowest), d_entropies(device(), twin(), entropies);
-            RowAnswers answers;
+            LogitsResult answers;
             answers.best = 1;
             answers.best_ids.assign(logits.size(), 0);
             answers.best_logits.assign(logits.size(), 0.0f);

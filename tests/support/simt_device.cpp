@@ -65,9 +65,9 @@ class SimtDevice final : public Device {
 
     DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
     void compact(const CompactOp& op) override {
-        CompactOp there = op;
-        there.d_path = op.path;
-        compact({&there, 1});
+        CompactOp moved = op;
+        moved.d_path = op.path;
+        compact({&moved, 1});
     }
     void compact(std::span<const CompactOp> ops) override {
         cuda::simt::set_order(order_);

@@ -101,13 +101,14 @@ Status TwinDevice::synchronize() {
 void TwinDevice::graph(std::uint64_t key, FunctionRef<void()> work) {
     if (key == 0) reject("graph", "key 0");
     in_replay_ = true;
-    asked_.clear();
+    requested_.clear();
     work();
     in_replay_ = false;
     // A captured graph repeats the first pass, so the ops of later passes have to be the same.
-    const auto [known, fresh] = graphs_.emplace(key, asked_);
-    if (!fresh && known->second != asked_) {
-        std::fprintf(stderr, "asked before:\n%s\nasked now:\n%s\n", known->second.c_str(), asked_.c_str());
+    const auto [known, fresh] = graphs_.emplace(key, requested_);
+    if (!fresh && known->second != requested_) {
+        std::fprintf(stderr, "asked before:\n%s\nasked now:\n%s\n", known->second.c_str(),
+                     requested_.c_str());
         reject("graph", "the ops of a key changed");
     }
     if (!fresh) ++replayed_;
@@ -118,9 +119,9 @@ void TwinDevice::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
     if (in_replay_) reject("async_gather", "inside a graph");
     if (set.list != op.rows || set.count != static_cast<int>(toggled.size()))
         reject("async_gather", "the rows are not those of the set");
-    ++asides_;
+    ++side_ops_;
     (void)inside(op.to, size(op.count) * size(op.from.stride) * sizeof(half_t), "gathered aside");
-    aside_.push_back([this, op, set, numbers = std::vector(toggled.begin(), toggled.end())] {
+    side_work_.push_back([this, op, set, numbers = std::vector(toggled.begin(), toggled.end())] {
         upload(const_cast<std::int32_t*>(set.toggled), numbers.data(), numbers.size() * sizeof(std::int32_t));
         update_index_set(set);
         gather(op);
@@ -129,12 +130,12 @@ void TwinDevice::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
 
 void TwinDevice::on_side_stream(std::function<void()> work) {
     if (in_replay_) reject("on_side_stream", "inside a graph");
-    ++asides_;
-    aside_.push_back(std::move(work));
+    ++side_ops_;
+    side_work_.push_back(std::move(work));
 }
 
 void TwinDevice::join_side_stream() {
-    for (const std::function<void()>& work : std::exchange(aside_, {})) work();
+    for (const std::function<void()>& work : std::exchange(side_work_, {})) work();
 }
 
 void TwinDevice::compact(const CompactOp& op) {

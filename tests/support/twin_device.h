@@ -43,7 +43,7 @@ class TwinDevice final : public kernels::Device {
                       std::span<const std::int32_t> toggled) override;
     void on_side_stream(std::function<void()> work) override;
     void join_side_stream() override;
-    int asides() const { return asides_; }
+    int side_ops() const { return side_ops_; }
     int reaches() const { return reaches_; }
     void compact(const kernels::CompactOp& op) override;
     void compact(std::span<const kernels::CompactOp> ops) override;
@@ -70,7 +70,7 @@ class TwinDevice final : public kernels::Device {
     void leave(int allocations) { allocations_left_ = allocations; }
     int left() const { return allocations_left_; }
     /// Returns the number of downloads not yet synchronized and of side-stream jobs not yet joined.
-    std::size_t under_way() const { return downloads_under_way_.size() + aside_.size(); }
+    std::size_t under_way() const { return downloads_under_way_.size() + side_work_.size(); }
     int replayed() const { return replayed_; }  ///< graph() calls with a known key
 
   private:
@@ -93,9 +93,9 @@ class TwinDevice final : public kernels::Device {
     template <typename... Fields>
     void note(const char* op, Fields... fields) {
         if (!in_replay_) return;
-        asked_ += op;
-        ((asked_ += fmt::format(" {}", number(fields))), ...);
-        asked_ += "\n";
+        requested_ += op;
+        ((requested_ += fmt::format(" {}", number(fields))), ...);
+        requested_ += "\n";
     }
     template <typename T>
     static std::int64_t number(T field) {
@@ -106,7 +106,7 @@ class TwinDevice final : public kernels::Device {
     }
 
     kernels::DeviceInfo info_;
-    std::string asked_;
+    std::string requested_;
     std::map<std::uint64_t, std::string> graphs_;
     struct Download {
         void* to;
@@ -117,8 +117,8 @@ class TwinDevice final : public kernels::Device {
     std::size_t memory_, used_ = 0;
     int allocations_left_ = std::numeric_limits<int>::max();
     std::uint64_t keys_ = 0;
-    std::vector<std::function<void()>> aside_;
-    int asides_ = 0, reaches_ = 0;
+    std::vector<std::function<void()>> side_work_;
+    int side_ops_ = 0, reaches_ = 0;
     int finishes_ = 0, downloads_ = 0, replayed_ = 0;
     bool in_replay_ = false;
     int library_rows_ = 0, library_products_ = 0;

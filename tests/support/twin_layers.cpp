@@ -213,16 +213,16 @@ void TwinDevice::run(const AttentionOp& op) {
         for (int h = 0; h < s.heads; ++h) {
             const float* q = row(op.q, m * op.q_stride + std::int64_t{h} * s.head_dim, size(s.head_dim), "q");
             const std::int64_t column = std::int64_t{h / group} * s.head_dim;
-            double most = -1e300, sum = 0;
+            double max_value = -1e300, sum = 0;
             for (int p = 0; p < count; ++p) {
                 const half_t* k = keys + slots[size(p)] * kv + column;
                 double dot = 0;
                 for (int i = 0; i < s.head_dim; ++i)
                     dot += static_cast<double>(q[i]) * static_cast<double>(value_of(k[i]));
                 weights[size(p)] = dot * static_cast<double>(op.scale);
-                most = std::max(most, weights[size(p)]);
+                max_value = std::max(max_value, weights[size(p)]);
             }
-            for (double& w : weights) sum += (w = std::exp(w - most));
+            for (double& w : weights) sum += (w = std::exp(w - max_value));
             std::vector<double> out(size(s.head_dim), 0.0);
             for (int p = 0; p < count; ++p) {
                 const half_t* v = values + slots[size(p)] * kv + column;

@@ -66,16 +66,16 @@ void TwinDevice::run(const SampleOp& op) {
     if (op.vocab > max_sample_columns) reject("sample", "too many columns");
     for (int m = 0; m < op.rows; ++m) {
         const float* logits = row(op.logits, m * op.stride, size(op.vocab), "sample logits");
-        float most = lowest;
+        float max_value = lowest;
         for (int i = 0; i < op.vocab; ++i)
-            if (logits[i] > most) most = logits[i];
+            if (logits[i] > max_value) max_value = logits[i];
         const float least =
             op.mask.min_logit == nullptr ? lowest : *row(op.mask.min_logit, m, 1, "mask min_logit");
         const int last =
             op.mask.min_logit == nullptr ? op.vocab : *row(op.mask.last_tied_id, m, 1, "mask last_tied_id");
         const auto weight = [&](int i) {
-            return most != lowest && is_kept(logits[i], i, least, last)
-                       ? std::exp(static_cast<double>((logits[i] - most) * op.inv_temperature))
+            return max_value != lowest && is_kept(logits[i], i, least, last)
+                       ? std::exp(static_cast<double>((logits[i] - max_value) * op.inv_temperature))
                        : 0.0;
         };
         double sum = 0, before = 0;
@@ -87,7 +87,7 @@ void TwinDevice::run(const SampleOp& op) {
         *row(op.tokens, m, 1, "sampled tokens") = token;
         *row(op.values, m, 1, "sampled values") = logits[token];
         *row(op.log_norm, m, 1, "log_norm") =
-            sum > 0 ? static_cast<float>(std::log(sum) + static_cast<double>(most * op.inv_temperature))
+            sum > 0 ? static_cast<float>(std::log(sum) + static_cast<double>(max_value * op.inv_temperature))
                     : 0.0f;
     }
 }
@@ -118,11 +118,11 @@ void TwinDevice::run(const SampleWithoutReplacementOp& op) {
         const double* uniforms = row(op.uniforms, std::int64_t{m} * op.k, size(op.k), "draft uniforms");
         const std::span<const SampledToken> drawn = sample_drafts(q, {uniforms, size(op.k)}, scratch);
         for (int d = 0; d < op.k; ++d) {
-            const bool there = size(d) < drawn.size();
-            std::int32_t id = there ? drawn[size(d)].token : -1;
-            if (there && op.tokens != nullptr) id = *row(op.tokens, m * op.stride + id, 1, "draft tokens");
+            const bool valid = size(d) < drawn.size();
+            std::int32_t id = valid ? drawn[size(d)].token : -1;
+            if (valid && op.tokens != nullptr) id = *row(op.tokens, m * op.stride + id, 1, "draft tokens");
             *row(op.ids, m * op.k + d, 1, "draft ids") = id;
-            *row(op.logprobs, m * op.k + d, 1, "draft logprobs") = there ? drawn[size(d)].logprob : lowest;
+            *row(op.logprobs, m * op.k + d, 1, "draft logprobs") = valid ? drawn[size(d)].logprob : lowest;
         }
     }
 }
@@ -136,11 +136,11 @@ void TwinDevice::run(const RedistributeOp& op) {
         const float* logits = row(op.logits, m * op.stride, size(count), "redistribute logits");
         double* q = row(op.scratch, m * op.vocab, size(op.vocab), "redistribute scratch");
         std::fill(q, q + op.vocab, 0.0);
-        float most = lowest;
-        for (int i = 0; i < count; ++i) most = logits[i] > most ? logits[i] : most;
+        float max_value = lowest;
+        for (int i = 0; i < count; ++i) max_value = logits[i] > max_value ? logits[i] : max_value;
         const auto weight = [&](int i) {
-            const bool none = most == lowest || logits[i] != logits[i];
-            return none ? 0.0 : std::exp(static_cast<double>((logits[i] - most) / op.temperature));
+            const bool none = max_value == lowest || logits[i] != logits[i];
+            return none ? 0.0 : std::exp(static_cast<double>((logits[i] - max_value) / op.temperature));
         };
         double sum = 0;
         for (int i = 0; i < count; ++i) sum += weight(i);

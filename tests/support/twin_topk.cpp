@@ -48,17 +48,18 @@ void TwinDevice::run(const TopKOp& op) {
             return better(values[size(a)], names[size(a)], values[size(b)], names[size(b)]);
         });
         double sum = 0;
-        const float most = order.empty() ? 0.0f : values[size(order[0])];
+        const float max_value = order.empty() ? 0.0f : values[size(order[0])];
         for (const int i : order)
             if (values[size(i)] == values[size(i)])
-                sum += std::exp(static_cast<double>(values[size(i)] - most));
+                sum += std::exp(static_cast<double>(values[size(i)] - max_value));
         for (int i = 0; i < op.k; ++i) {
-            const bool there = i < static_cast<int>(order.size());
-            *row(op.ids, std::int64_t{m} * op.k + i, 1, "ids") = there ? names[size(order[size(i)])] : -1;
+            const bool valid = i < static_cast<int>(order.size());
+            *row(op.ids, std::int64_t{m} * op.k + i, 1, "ids") = valid ? names[size(order[size(i)])] : -1;
             *row(op.values, std::int64_t{m} * op.k + i, 1, "values") =
-                there ? values[size(order[size(i)])] : lowest;
+                valid ? values[size(order[size(i)])] : lowest;
         }
-        *row(op.logsumexp, m, 1, "logsumexp") = static_cast<float>(static_cast<double>(most) + std::log(sum));
+        *row(op.logsumexp, m, 1, "logsumexp") =
+            static_cast<float>(static_cast<double>(max_value) + std::log(sum));
     }
 }
 

@@ -33,19 +33,19 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
     const TwinExec on(GetParam());
     if (!on.why_not.empty()) GTEST_SKIP() << on.why_not;
-    const auto& there_exec = on.exec;
+    const auto& device_exec = on.exec;
     const auto here_exec = kernels::make_cpu_exec(2);
     auto here = Target::load(demo_model_path(), *here_exec, kernels::Precision::bf16);
-    auto there = Target::load(demo_model_path(), *there_exec, std::nullopt);
+    auto on_device = Target::load(demo_model_path(), *device_exec, std::nullopt);
     ASSERT_TRUE(here.ok()) << here.error().message;
-    ASSERT_TRUE(there.ok()) << there.error().message;
+    ASSERT_TRUE(on_device.ok()) << on_device.error().message;
     const std::vector<TokenId> prompt = (*here)->tokenizer()->encode("The lighthouse stood", false);
     const int steps = GetParam() == "cuda" ? 200 : 3;
     const int slots = static_cast<int>(prompt.size()) + steps + 1;
-    KvCache a = (*here)->make_cache(slots), b = (*there)->make_cache(slots);
+    KvCache a = (*here)->make_cache(slots), b = (*on_device)->make_cache(slots);
     ForwardOutput x, y;
     ASSERT_TRUE((*here)->prefill(*here_exec, a, prompt, {}, x).ok());
-    const Status done = (*there)->prefill(*there_exec, b, prompt, {}, y);
+    const Status done = (*on_device)->prefill(*device_exec, b, prompt, {}, y);
     ASSERT_TRUE(done.ok()) << done.error().message;
     int unclear = 0, exceptions = 0;
     for (int step = 0; step <= steps; ++step) {
@@ -68,7 +68,7 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
             cache.commit(1);
         };
         forward(**here, *here_exec, a, x);
-        forward(**there, *there_exec, b, y);
+        forward(**on_device, *device_exec, b, y);
     }
     EXPECT_EQ(exceptions, 0);
     RecordProperty("unclear", unclear);

@@ -101,7 +101,7 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
             accepted += accepted_by(setting);
         }
     EXPECT_GT(accepted, 100);
-    EXPECT_TRUE(on_.twin == nullptr || on_.twin->asides() > 0);  // MicroSpec's gather, DynaSpec's router
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->side_ops() > 0);  // MicroSpec's gather, DynaSpec's router
 }
 
 /// Compares a device with the CPU on one model: a prefill, and passes over a tree, repeated so that graphs
@@ -110,17 +110,18 @@ TEST_P(DeviceEngine, TextIsThatOfPlainDecodingForEveryHead) {
 void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, double tolerance) {
     const auto cpu_exec = kernels::make_cpu_exec(2);
     const auto cpu = DecodeFixture::build(std::move(on_cpu), kernels::Precision::bf16);
-    const auto there = DecodeFixture::build(std::move(on_twin), kernels::Precision::bf16, twin.exec.get());
+    const auto on_device =
+        DecodeFixture::build(std::move(on_twin), kernels::Precision::bf16, twin.exec.get());
     const int tokens = cpu->config().vocab, d = cpu->config().hidden;
     std::vector<TokenId> prompt;
     Rng rng(9);
     for (int i = 0; i < 70; ++i)
         prompt.push_back(static_cast<TokenId>(rng.below(static_cast<unsigned>(tokens))));
-    KvCache a = cpu->make_cache(120), b = there->make_cache(90);
+    KvCache a = cpu->make_cache(120), b = on_device->make_cache(90);
     ForwardOutput x, y;
     const std::vector<int> aux = {0, 1};
     ASSERT_TRUE(cpu->prefill(*cpu_exec, a, prompt, aux, x).ok());
-    ASSERT_TRUE(there->prefill(*twin.exec, b, prompt, aux, y).ok());
+    ASSERT_TRUE(on_device->prefill(*twin.exec, b, prompt, aux, y).ok());
     const auto compare = [&](const std::vector<float>& p, const std::vector<float>& q, const char* what) {
         ASSERT_EQ(p.size(), q.size()) << what;
         double power = 0, difference = 0;
@@ -147,7 +148,7 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
         ForwardRequest request{{&cpu_rows, 1}, aux, {}, true};
         ASSERT_TRUE(cpu->forward(*cpu_exec, request, x).ok());
         request.sequences = {&twin_rows, 1};
-        const Status done = there->forward(*twin.exec, request, y);
+        const Status done = on_device->forward(*twin.exec, request, y);
         ASSERT_TRUE(done.ok()) << done.error().message;
         same();
         a.commit_path(std::vector<int>{0, 2, 3, 4});
@@ -211,7 +212,7 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
                  {"chain=1", "chain=5", "depth=3,topk=4,nodes=12", "depth=4,topk=5,nodes=40"}) {
                 Drafter& drafter = fixture_.drafter(name);
                 LmHead& head = fixture_.head(head_name, drafter);
-                ASSERT_TRUE(head.as_linear(0).has_value() || head.there() != nullptr) << head_name;
+                ASSERT_TRUE(head.as_linear(0).has_value() || head.device_head() != nullptr) << head_name;
                 PhaseRecorder phases;
                 Watcher hosts(true), nobody(false);
                 DraftContext context{*on_.exec, phases, &head, *parse_tree_spec(tree), &hosts};
@@ -291,7 +292,7 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
 }
 
 /// Choices, norms, entropies and the four best tokens of all rows.
-void expect_values_of_rows(kernels::Exec& exec, const RowAnswers& answers, Rows<const float> logits,
+void expect_values_of_rows(kernels::Exec& exec, const LogitsResult& answers, Rows<const float> logits,
                            std::span<const TargetSample> choices, const Sampling& sampling, bool entropies) {
     for (int r = 0; r < logits.rows; ++r) {
         const auto row = static_cast<std::size_t>(r);
@@ -328,7 +329,7 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     const std::vector<int> parents = {-1, 0, 0, 2, 3}, depths = {0, 1, 1, 2, 3};
     const AncestorMask mask = AncestorMask::from_parents(parents);
     KvCache cache = target.make_cache(40);
-    ForwardOutput plain, asked;
+    ForwardOutput plain, queried;
     ASSERT_TRUE(target.prefill(exec, cache, prompt, {}, plain).ok());
     const SequenceTokens rows{&cache, tree, depths, &mask};
     ForwardRequest request;
@@ -344,27 +345,27 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
         {0, 1, 0, 0}, {0.7, 1, 0, 0}, {0.7, 0.6, 0, 0}, {0.7, 1, 3, 0}, {1.2, 0.8, 6, 0}};
     for (const Sampling& sampling : kinds) {
         ASSERT_TRUE(target.forward(exec, request, plain).ok());
-        EXPECT_EQ(plain.there, nullptr);
+        EXPECT_EQ(plain.device_logits, nullptr);
         TreePlan plan{5, 3};
         plan.sets = sets;
         std::vector<TokenPosition> places;
         for (const int depth : depths) places.push_back({3, 100 + depth});
         for (int depth = 0; depth <= 3 && sampling.temperature > 0; ++depth)
             plan.uniforms.push_back(token_uniform(sampling.seed, 3, static_cast<std::uint64_t>(100 + depth)));
-        RowQuestion question;
-        question.vocab = vocab;
-        question.best = 4;
-        question.drafts = true;
+        LogitsQuery query;
+        query.vocab = vocab;
+        query.best = 4;
+        query.drafts = true;
         if (sampling.temperature > 0) {
-            question.scale = inverse_temperature(sampling);
-            question.top_k = sampling.top_k;
-            question.top_p = sampling.top_p;
-            question.entropies = true;
+            query.scale = inverse_temperature(sampling);
+            query.top_k = sampling.top_k;
+            query.top_p = sampling.top_p;
+            query.entropies = true;
         }
         KvCache* caches[] = {&cache};
         TreesRequest trees;
         trees.caches = caches;
-        trees.question = &question;
+        trees.query = &query;
         const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
         TreeStep step;
         std::vector<float> hidden(plain.hidden.size());
@@ -373,14 +374,14 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
             const std::lock_guard lock(device.submit_mutex());
             ASSERT_TRUE(step.place(device, {&plan, 1}));
             step.upload_tree(0, drafted, cache.length());
-            ASSERT_TRUE(target.ask_trees(trees, step).ok());
-            step.ask_download();
-            device.download(hidden.data(), target.features_there(true), hidden.size() * sizeof(float));
+            ASSERT_TRUE(target.enqueue_trees(trees, step).ok());
+            step.enqueue_download();
+            device.download(hidden.data(), target.device_features(true), hidden.size() * sizeof(float));
             ASSERT_TRUE(device.synchronize().ok());
         }
-        target.collect_trees(step, asked);
+        target.collect_trees(step, queried);
         EXPECT_TRUE(on_.twin == nullptr || on_.twin->finishes() == before + 1);
-        ASSERT_NE(asked.there, nullptr);
+        ASSERT_NE(queried.device_logits, nullptr);
         EXPECT_EQ(hidden, plain.hidden);
         DraftTree returned;
         ASSERT_TRUE(step.read_tree(0, returned).ok());
@@ -390,25 +391,25 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
         const Rows<const float> logits(plain.logits.data(), 5, vocab, target.config().vocab);
         std::vector<TargetSample> choices;
         sample_tokens(exec, logits, vocab, sampling, places, choices);
-        expect_values_of_rows(exec, asked.answers, logits, choices, sampling, question.entropies);
+        expect_values_of_rows(exec, queried.answers, logits, choices, sampling, query.entropies);
         for (int r = 0; r < 5; ++r) {
             const auto row = static_cast<std::size_t>(r);
             const float* parent = logits.row_data(of[row]);
-            EXPECT_EQ(asked.answers.logits[row], parent[tokens[row]]);
+            EXPECT_EQ(queried.answers.logits[row], parent[tokens[row]]);
             int rank = 0;
             for (int t = 0; t < vocab; ++t)
                 rank +=
                     parent[t] > parent[tokens[row]] || (parent[t] == parent[tokens[row]] && t < tokens[row]);
-            EXPECT_EQ(asked.answers.ranks[row], rank);
+            EXPECT_EQ(queried.answers.ranks[row], rank);
             double mass = 0;
             for (const TokenId id : few)
                 mass +=
                     static_cast<double>(target_probability(choices[row], sampling, logits.row_data(r)[id]));
             const bool wanted = sets[static_cast<std::size_t>(depths[r])] != nullptr;
-            EXPECT_NEAR(static_cast<double>(asked.answers.masses[row]), wanted ? mass : 0.0, 1e-5);
+            EXPECT_NEAR(static_cast<double>(queried.answers.masses[row]), wanted ? mass : 0.0, 1e-5);
         }
         // Rows are downloaded in full on request.
-        const Rows<const float> fetched = asked.there->rows(2, 2);
+        const Rows<const float> fetched = queried.device_logits->rows(2, 2);
         for (int r = 0; r < 2; ++r)
             for (int t = 0; t < vocab; ++t) EXPECT_EQ(fetched.row_data(r)[t], logits.row_data(2 + r)[t]);
     }
@@ -514,13 +515,13 @@ TEST(DeviceMatrix, OpsOfMatricesAreTheCpus) {
         for (int i = 0; i < k; ++i) out[i] = static_cast<float>(rng.normal());
     };
     const auto here = kernels::Matrix::pack(*cpu, kernels::Precision::bf16, n, k, source);
-    const auto there = kernels::Matrix::pack(*on.exec, kernels::Precision::bf16, n, k, source);
+    const auto on_device = kernels::Matrix::pack(*on.exec, kernels::Precision::bf16, n, k, source);
     std::vector<float> a(k), b(k);
     here.unpack_row(n - 1, a);
-    there.unpack_row(n - 1, b);
+    on_device.unpack_row(n - 1, b);
     EXPECT_EQ(a, b);
     const std::vector<TokenId> ids = {36, 0, 7, 7};
-    there.gather_rows(*on.exec, ids).unpack_row(2, b);
+    on_device.gather_rows(*on.exec, ids).unpack_row(2, b);
     here.unpack_row(7, a);
     EXPECT_EQ(a, b);
 }

@@ -54,13 +54,14 @@ TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     }
     EXPECT_GT(left, 20);
 }
-INSTANTIATE_TEST_SUITE_P(
-    Heads, RefusedRounds,
-    ::testing::Values(Refused{"eagle2", "full"}, Refused{"eagle2", "dynaspec:kmax=4,kmin=3"},
-                      Refused{"eagle2", "dynaspec:kmax=4,kmin=3", true},
-                      Refused{"eagle2", "specvocab:k=5", true}, Refused{"eagle2", "full", true},
-                      Refused{"hydra", "full"}, Refused{"eagle2", "microspec:wmax=9"},
-                      Refused{"eagle2", "microspec:wmax=9,gather=indexed"}));
+INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds,
+                         ::testing::Values(Refused{"eagle2", "full"},
+                                           Refused{"eagle2", "dynaspec:kmax=4,kmin=3"},
+                                           Refused{"eagle2", "dynaspec:kmax=4,kmin=3", true},
+                                           Refused{"eagle2", "specvocab:k=5", true},
+                                           Refused{"eagle2", "full", true}, Refused{"hydra", "full"},
+                                           Refused{"eagle2", "microspec:wmax=9"},
+                                           Refused{"eagle2", "microspec:wmax=9,gather=indexed"}));
 
 /// A head outlives sessions. If its rows did not fit in memory, a session with the head ends with an error.
 TEST(DeviceMemory, RowsOfAHeadThatFoundNoMemoryAreNotForgiven) {
@@ -109,7 +110,7 @@ TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
 
 /// A table that did not fit in memory is not requested again until Device::clear_out_of_memory(), which each
 /// session calls.
-TEST(DeviceMemory, EmbeddingsAreAskedForAgainInTheNextSession) {
+TEST(DeviceMemory, EmbeddingsAreRequestedAgainInTheNextSession) {
     TwinExec on;
     DeviceEmbeddings table;
     int embedded = 0;
@@ -125,9 +126,9 @@ TEST(DeviceMemory, EmbeddingsAreAskedForAgainInTheNextSession) {
     on.twin->leave(100);
     EXPECT_EQ(get(), nullptr);
     on.twin->clear_out_of_memory();
-    const float* there = get();
-    EXPECT_NE(there, nullptr);
-    EXPECT_EQ(get(), there);
+    const float* table_address = get();
+    EXPECT_NE(table_address, nullptr);
+    EXPECT_EQ(get(), table_address);
     EXPECT_EQ(embedded, 3);
 }
 

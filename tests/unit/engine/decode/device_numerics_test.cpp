@@ -28,8 +28,8 @@ class DeviceNumerics : public ::testing::TestWithParam<std::string> {
     void SetUp() override {
         if (!on_.why_not.empty()) GTEST_SKIP() << on_.why_not;
         // The tests need the library.
-        const Status there = device().use_cublaslt(20);
-        if (!there.ok()) GTEST_SKIP() << there.error().message;
+        const Status on_device = device().use_cublaslt(20);
+        if (!on_device.ok()) GTEST_SKIP() << on_device.error().message;
         EXPECT_TRUE(device().use_cublaslt(0).ok());
     }
     kernels::Device& device() { return *on_.exec->device(); }
@@ -89,9 +89,9 @@ TEST_P(DeviceNumerics, FastUsesALibraryAndExactNever) {
     else
         EXPECT_GT(device().stats().library_products, 0);
     ASSERT_TRUE(device().use_cublaslt(0).ok());
-    const int asked = on_.twin != nullptr ? on_.twin->library_products() : 0;
+    const int products = on_.twin != nullptr ? on_.twin->library_products() : 0;
     EXPECT_EQ(decode(0), exact);
-    EXPECT_TRUE(on_.twin == nullptr || on_.twin->library_products() == asked);
+    EXPECT_TRUE(on_.twin == nullptr || on_.twin->library_products() == products);
     const ExactCheck found = check(fast, 0);
     EXPECT_EQ(found.texts, 3);
     // The texts are equal if and only if no mismatch is counted.
@@ -151,10 +151,10 @@ TEST_P(DeviceNumerics, FollowsACheckpointInF16) {
     const std::vector<float> truth = logits(**exact, *cpu);
     const auto error_of = [&](std::optional<kernels::Precision> precision, kernels::Float16Kind dtype) {
         const TwinExec on(GetParam());
-        const auto there = Target::load(path, *on.exec, precision);
-        EXPECT_TRUE(there.ok());
+        const auto on_device = Target::load(path, *on.exec, precision);
+        EXPECT_TRUE(on_device.ok());
         EXPECT_EQ(on.exec->device()->dtype(), dtype);
-        const std::vector<float> found = logits(**there, *on.exec);
+        const std::vector<float> found = logits(**on_device, *on.exec);
         double sum = 0;
         for (std::size_t i = 0; i < truth.size(); ++i)
             sum += static_cast<double>((found[i] - truth[i]) * (found[i] - truth[i]));

@@ -78,8 +78,8 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 const std::vector<float> x = values(rows * d, 4);
                 ASSERT_TRUE(kernels::can_route(up.n(), size));
 
-                kernels::DeviceShortlists there;
-                there.set_names({ranked, row_of, vocab});
+                kernels::DeviceShortlists shortlists;
+                shortlists.set_names({ranked, row_of, vocab});
                 std::vector<std::int32_t> ids(rows * k), chosen(rows * size), together(rows * size + 1);
                 std::vector<float> logits(rows * k), sums(rows);
                 {
@@ -95,10 +95,11 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                                 d_ids.resize_at_least(device, ids.size()) &&
                                 d_union.resize_at_least(device, together.size()));
                     device.cast({d_x.data(), d, rows, d, half.data(), stride, stride});
-                    there.ask_router(&down, up, half.data(), rows, size);
-                    there.ask_exact(store, per_row, d_union.data(), d_union.data() + 1);
-                    there.ask_best(k, d_ids.data(), d_logits.data(), d_sums.data());
-                    device.download(chosen.data(), there.shortlists(), chosen.size() * sizeof(std::int32_t));
+                    shortlists.enqueue_router(&down, up, half.data(), rows, size);
+                    shortlists.enqueue_exact(store, per_row, d_union.data(), d_union.data() + 1);
+                    shortlists.enqueue_best(k, d_ids.data(), d_logits.data(), d_sums.data());
+                    device.download(chosen.data(), shortlists.shortlists(),
+                                    chosen.size() * sizeof(std::int32_t));
                     d_union.download(device, together);
                     d_ids.download(device, ids);
                     d_logits.download(device, logits);

@@ -311,14 +311,14 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, vocab));
         const std::vector<TokenId> tokens = random_tokens(rng, rows, vocab);
         const SequenceTokens chain{&cache, tokens, {}, nullptr};
-        RowQuestion question;
-        question.vocab = vocab;
-        question.best = best;
+        LogitsQuery query;
+        query.vocab = vocab;
+        query.best = best;
         ForwardRequest request{{&chain, 1}, {}, {}, true};
         ForwardOutput whole, queried;
         ASSERT_TRUE(target->forward(*exec, request, whole).ok());
         EXPECT_FALSE(whole.answered);
-        request.question = &question;
+        request.query = &query;
         ASSERT_TRUE(target->forward(*exec, request, queried).ok());
         ASSERT_TRUE(queried.answered);
         EXPECT_TRUE(queried.logits.empty());
@@ -339,7 +339,7 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         const bool again = target->forward(*exec, request, queried).ok();
         EXPECT_EQ(testing::total_allocations() - before, 0);
         EXPECT_TRUE(again);
-        question.drafts = true;
+        query.drafts = true;
         ASSERT_TRUE(target->forward(*exec, request, queried).ok());
         EXPECT_FALSE(queried.answered);
         EXPECT_EQ(queried.logits, whole.logits);

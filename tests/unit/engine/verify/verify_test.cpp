@@ -206,7 +206,7 @@ TEST(TypicalRule, TakesTheDevicesPath) {
     DraftTree tree = DraftTree::with_root(0);
     const int a = tree.add(1, 0, -1);
     const int b = tree.add(2, a, -1);
-    RowAnswers answers;
+    LogitsResult answers;
     answers.best = 1;
     answers.best_ids = {9, 5, 6, 7};
     answers.best_logits = {0, 1, 1, 1};

@@ -1,61 +1,62 @@
-#include "engine/decode/judged_rows.h"
+#include "engine/decode/logits_queries.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "base/rng.h"
-#include "engine/heads/head_there.h"
+#include "engine/heads/device_head.h"
 #include "engine/shadow/shadow_evaluator.h"
 
 namespace draftscope {
 
-JudgedRows::JudgedRows(DecodeContext& core) : core_(core) {
+LogitsQueries::LogitsQueries(DecodeContext& core) : core_(core) {
     if (core.records.on() && core.options.record_nodes) best_ = num_top_tokens;
     if (core.head != nullptr) best_ = std::max(best_, core.head->target_tokens().at_verified);
     if (can_evaluate_shadows(core))
         for (const ShadowHead& shadow : core.options.shadows)
-            best_ = std::max({best_, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
+            best_ = std::max(
+                {best_, shadow.head->target_tokens().at_prompt, shadow.head->target_tokens().at_verified});
     best_ = std::min(best_, core.vocab);
 }
 
-bool JudgedRows::accepts_there() const {
+bool LogitsQueries::accepts_on_device() const {
     return core_.rule->needs().device_path;
 }
 
 /// Returns the part of a query that depends only on the session.
-RowQuestion JudgedRows::choices_asked() const {
+LogitsQuery LogitsQueries::base_query() const {
     const Sampling& sampling = core_.options.sampling;
-    RowQuestion question;
-    question.vocab = core_.vocab;
-    question.best = best_;
-    if (sampling.temperature <= 0) return question;
-    question.scale = inverse_temperature(sampling);
-    question.top_k = sampling.top_k;
-    question.top_p = sampling.top_p;
+    LogitsQuery query;
+    query.vocab = core_.vocab;
+    query.best = best_;
+    if (sampling.temperature <= 0) return query;
+    query.scale = inverse_temperature(sampling);
+    query.top_k = sampling.top_k;
+    query.top_p = sampling.top_p;
     const RuleNeeds needs = core_.rule->needs();
-    question.entropies = needs.entropies;
-    question.epsilon = needs.epsilon;
-    question.delta = needs.delta;
-    return question;
+    query.entropies = needs.entropies;
+    query.epsilon = needs.epsilon;
+    query.delta = needs.delta;
+    return query;
 }
 
-const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans,
-                                         bool grown) {
+const LogitsQuery* LogitsQueries::tree_query(std::span<const Round> rounds, std::span<TreePlan> plans,
+                                             bool grown) {
     const Sampling& sampling = core_.options.sampling;
-    question_ = choices_asked();
-    question_.ranks = core_.records.on() && core_.options.record_nodes;
-    question_.drafts = question_.ranks || core_.rule->needs().draft_logits;
-    const bool wants_sets = question_.ranks && core_.drafting_head() != nullptr;
-    const bool come = grown && wants_sets && core_.head->there() != nullptr &&
-                      core_.head->there()->set_room(0, 1) > 0;
+    query_ = base_query();
+    query_.ranks = core_.records.on() && core_.options.record_nodes;
+    query_.drafts = query_.ranks || core_.rule->needs().draft_logits;
+    const bool wants_sets = query_.ranks && core_.drafting_head() != nullptr;
+    const bool come = grown && wants_sets && core_.head->device_head() != nullptr &&
+                      core_.head->device_head()->max_set_size(0, 1) > 0;
     bool any = false;
     for (std::size_t i = 0; i < plans.size(); ++i) {
         plans[i].sets_come = come;
         const Sequence& sequence = *rounds[i].sequence;
         for (int depth = 0; depth <= plans[i].levels; ++depth) {
             const std::uint64_t position = sequence.tokens.size() + static_cast<std::uint64_t>(depth);
-            for (int order = 0; order < plans[i].most_drafts; ++order)
+            for (int order = 0; order < plans[i].max_drafts; ++order)
                 plans[i].draft_uniforms.push_back(accept_uniform(sampling.seed, sequence.number,
                                                                  static_cast<std::int64_t>(position), order));
             if (sampling.temperature > 0)
@@ -67,24 +68,24 @@ const RowQuestion* JudgedRows::ask_trees(std::span<const Round> rounds, std::spa
     }
     for (TreePlan& plan : plans)
         if (!any) plan.sets.clear();
-    question_.residuals = core_.rule->needs().rejections;
-    if (question_.residuals) {
+    query_.residuals = core_.rule->needs().rejections;
+    if (query_.residuals) {
         int rows = 0;
         for (const TreePlan& plan : plans) rows += plan.nodes;
-        residual_of_.resize(rows);
-        std::iota(residual_of_.begin(), residual_of_.end(), 0);
+        rejection_nodes_.resize(rows);
+        std::iota(rejection_nodes_.begin(), rejection_nodes_.end(), 0);
     }
-    return &question_;
+    return &query_;
 }
 
-const RowQuestion* JudgedRows::ask(std::span<const Round> rounds) {
-    question_ = choices_asked();
-    return choices_suffice(rounds) ? &question_ : nullptr;
+const LogitsQuery* LogitsQueries::query(std::span<const Round> rounds) {
+    query_ = base_query();
+    return choices_suffice(rounds) ? &query_ : nullptr;
 }
 
 /// Returns whether greedy choices and best tokens suffice. Recorded drafts are looked up in their parents'
 /// rows, and shadow heads read complete rows.
-bool JudgedRows::choices_suffice(std::span<const Round> rounds) const {
+bool LogitsQueries::choices_suffice(std::span<const Round> rounds) const {
     // Simulated acceptance measures the round time of any rule, so it computes complete rows.
     if (core_.options.sampling.temperature > 0 || core_.rule->info().is_simulated() ||
         !core_.options.shadows.empty())
@@ -94,7 +95,7 @@ bool JudgedRows::choices_suffice(std::span<const Round> rounds) const {
            std::all_of(rounds.begin(), rounds.end(), [](const Round& r) { return r.tree.size() == 1; });
 }
 
-TreeLogits JudgedRows::tree_logits(const Round& round, const TokenPosition& position) const {
+TreeLogits LogitsQueries::tree_logits(const Round& round, const TokenPosition& position) const {
     TreeLogits logits{core_.exec, core_.options.sampling, position, round.choices};
     if (!core_.forward.answered) {
         logits.rows = core_.logits(round.first_row, round.tree.size());
@@ -103,12 +104,13 @@ TreeLogits JudgedRows::tree_logits(const Round& round, const TokenPosition& posi
     logits.answers = &core_.forward.answers;
     logits.first_row = round.first_row;
     if (core_.rule->needs().rejections)
-        logits.rejection_nodes = std::span(residual_of_).subspan(round.first_row, round.tree.tokens.size());
+        logits.rejection_nodes =
+            std::span(rejection_nodes_).subspan(round.first_row, round.tree.tokens.size());
     return logits;
 }
 
-void JudgedRows::choose(std::vector<TargetSample>& out) const {
-    const RowAnswers& answers = core_.forward.answers;
+void LogitsQueries::choose(std::vector<TargetSample>& out) const {
+    const LogitsResult& answers = core_.forward.answers;
     out.resize(answers.choices.size());
     for (std::size_t r = 0; r < out.size(); ++r) {
         TargetSample& choice = out[r];
@@ -120,14 +122,14 @@ void JudgedRows::choose(std::vector<TargetSample>& out) const {
 }
 
 RoundOutcome make_round_outcome(DecodeContext& core, const Round& round) {
-    const bool there = core.forward.answered;
+    const bool on_device = core.forward.answered;
     return {round.tree,
             round.choices,
             round.acceptance.path,
             round.emitted,
-            there ? Rows<const float>() : core.logits(round.first_row, round.tree.size()),
+            on_device ? Rows<const float>() : core.logits(round.first_row, round.tree.size()),
             core.options.sampling,
-            there ? &core.forward.answers : nullptr,
+            on_device ? &core.forward.answers : nullptr,
             round.first_row};
 }
 

@@ -2,23 +2,23 @@
 
 #include <vector>
 
-#include "engine/heads/head_there.h"
+#include "engine/heads/device_head.h"
 #include "kernels/device_array.h"
 
 namespace draftscope {
 
 /// Device implementation of heads that are a single product (LmHead::as_linear()).
-class DirectThere final : public HeadThere {
+class LinearDeviceHead final : public DeviceHead {
   public:
     /// `head` outlives this object.
     void use(const LmHead& head) {
         if (head_ != &head) levels_.clear();
         head_ = &head;
     }
-    DrawnColumns drawn_columns(int levels) const override;
-    int drawn_size(int level, const HeadState*) const override { return linear(level).support; }
+    SupportColumns support_columns(int levels) const override;
+    int support_size(int level, const HeadState*) const override { return linear(level).support; }
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
-    void ask(LevelThere& call) override;
+    void enqueue(DeviceLevel& call) override;
 
   private:
     /// Constants of a level in device memory.
@@ -30,7 +30,7 @@ class DirectThere final : public HeadThere {
     LinearHead linear(int level) const { return *head_->as_linear(level); }
     bool upload_level(kernels::Device& device, int level);
     /// Enqueues the copy of the level's tokens to each row, for rows that have columns of their own.
-    void copy_tokens(LevelThere& call, int support) const;
+    void copy_tokens(DeviceLevel& call, int support) const;
 
     const LmHead* head_ = nullptr;
     bool own_ = false;  ///< the levels have different tokens

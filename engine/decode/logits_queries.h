@@ -11,32 +11,32 @@ namespace draftscope {
 
 /// Builds the queries about a step's rows of logits that accompany the target's forward pass. Their results
 /// are what acceptance, recorder and heads read, so the logits stay on the device.
-class JudgedRows {
+class LogitsQueries {
   public:
-    explicit JudgedRows(DecodeContext& core);
+    explicit LogitsQueries(DecodeContext& core);
 
     /// Returns the query for the rows of a step on the CPU; valid until the next call. Null if complete rows
     /// are needed: for sampling, simulated acceptance, shadow heads, and recorded drafts or coverage.
-    const RowQuestion* ask(std::span<const Round> rounds);
+    const LogitsQuery* query(std::span<const Round> rounds);
     /// Returns the query for trees in device memory; valid until the next call. Adds random numbers and token
     /// sets to `plans`, one per round. `grown`: the trees grow on the device, which may compute the sets.
-    const RowQuestion* ask_trees(std::span<const Round> rounds, std::span<TreePlan> plans, bool grown);
+    const LogitsQuery* tree_query(std::span<const Round> rounds, std::span<TreePlan> plans, bool grown);
     /// Returns the logits of the latest forward pass after the nodes of a round's tree. `position` is that of
     /// the token after the root.
     TreeLogits tree_logits(const Round& round, const TokenPosition& position) const;
     /// Returns whether the device accepts the paths. If not, the host accepts them from the results.
-    bool accepts_there() const;
+    bool accepts_on_device() const;
     /// Writes the target's choices [rows], from the results of the latest forward pass.
     void choose(std::vector<TargetSample>& out) const;
 
   private:
     bool choices_suffice(std::span<const Round> rounds) const;
-    RowQuestion choices_asked() const;
+    LogitsQuery base_query() const;
 
     DecodeContext& core_;
     int best_ = 1;
-    RowQuestion question_;
-    std::vector<int> residual_of_;  ///< [rows] node of each row in the rejection sampling
+    LogitsQuery query_;
+    std::vector<int> rejection_nodes_;  ///< [rows] node of each row in the rejection sampling
 };
 
 /// Returns the outcome of a round after its acceptance. Includes the logits of its rows unless a query was

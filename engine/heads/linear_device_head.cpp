@@ -1,4 +1,4 @@
-#include "engine/heads/direct_there.h"
+#include "engine/heads/linear_device_head.h"
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 namespace draftscope {
 
 /// If all levels have the same tokens, they share one table. Otherwise each row has its own.
-DrawnColumns DirectThere::drawn_columns(int levels) const {
-    DrawnColumns columns;
+SupportColumns LinearDeviceHead::support_columns(int levels) const {
+    SupportColumns columns;
     const LinearHead first = linear(0);
     for (int level = 0; level < levels; ++level) {
         const LinearHead one = linear(level);
@@ -20,7 +20,7 @@ DrawnColumns DirectThere::drawn_columns(int levels) const {
 }
 
 /// Uploads the bias once, because it is constant, and the ids when they change.
-bool DirectThere::upload_level(kernels::Device& device, int level) {
+bool LinearDeviceHead::upload_level(kernels::Device& device, int level) {
     const std::size_t at = level;
     if (levels_.size() <= at) levels_.resize(at + 1);
     Level& kept = levels_[at];
@@ -33,8 +33,8 @@ bool DirectThere::upload_level(kernels::Device& device, int level) {
     return true;
 }
 
-bool DirectThere::reserve(kernels::Device& device, int levels, int rows, int k) {
-    own_ = drawn_columns(levels).own;
+bool LinearDeviceHead::reserve(kernels::Device& device, int levels, int rows, int k) {
+    own_ = support_columns(levels).own;
     for (int level = 0; level < levels; ++level) {
         const LinearHead one = linear(level);
         const int narrow = one.down == nullptr ? 0 : one.down->n();
@@ -48,12 +48,12 @@ bool DirectThere::reserve(kernels::Device& device, int levels, int rows, int k) 
     return true;
 }
 
-void DirectThere::copy_tokens(LevelThere& call, int support) const {
+void LinearDeviceHead::copy_tokens(DeviceLevel& call, int support) const {
     call.device.copy_rows(copy_of_words(levels_[call.level].d_ids.data(), 0, call.rows, support,
-                                        call.drawn_tokens, call.drawn_stride));
+                                        call.support_tokens, call.support_stride));
 }
 
-void DirectThere::ask(LevelThere& call) {
+void LinearDeviceHead::enqueue(DeviceLevel& call) {
     const LinearHead direct = linear(call.level);
     const std::uint64_t bytes = direct.up->bytes() + (direct.down == nullptr ? 0 : direct.down->bytes());
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, bytes);
@@ -74,13 +74,13 @@ void DirectThere::ask(LevelThere& call) {
     const Level& kept = levels_[call.level];
     const float* bias = kept.bias.data();
     call.tokens = kept.ids.empty() ? nullptr : kept.d_ids.data();
-    if (call.drawn_from != nullptr) {
+    if (call.support_logits != nullptr) {
         kernels::MatmulOp up;
         up.weights = direct.up->device_matrix();
         up.x = x;
         up.rows = call.rows;
-        up.y = call.drawn_from;
-        up.y_stride = call.drawn_stride;
+        up.y = call.support_logits;
+        up.y_stride = call.support_stride;
         up.bias = bias;
         call.device.matmul(up);
         if (own_) copy_tokens(call, direct.support);

@@ -1,4 +1,4 @@
-#include "engine/heads/head_there.h"
+#include "engine/heads/device_head.h"
 
 #include <limits>
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace draftscope {
 
-void leave_no_candidates(LevelThere& call, int first_row, int rows) {
-    if (call.drawn_from != nullptr) return;  // the row's size is 0
+void leave_no_candidates(DeviceLevel& call, int first_row, int rows) {
+    if (call.support_logits != nullptr) return;  // the row's size is 0
     const std::size_t cells = numel(rows, call.k);
     const std::ptrdiff_t first = std::ptrdiff_t{first_row} * call.k;
     const std::vector<std::int32_t> ids(cells, -1);

@@ -1,4 +1,4 @@
-#include "engine/decode/rounds_there.h"
+#include "engine/decode/device_step.h"
 
 #include <algorithm>
 #include <mutex>
@@ -10,7 +10,7 @@
 namespace draftscope {
 
 /// Drafts trees with a drafter that runs on the host.
-Status RoundsThere::draft_on_host(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds) {
+Status DeviceStep::draft_on_host(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds) {
     DS_TRY(core_.drafter.extend_cache(context, jobs));
     DS_TRY(core_.drafter.expand(context, jobs));
     for (Round& round : rounds)
@@ -18,8 +18,8 @@ Status RoundsThere::draft_on_host(DraftContext& context, std::span<DraftJob> job
     return {};
 }
 
-std::vector<TreePlan> RoundsThere::plan(const DraftContext& context, std::span<DraftJob> jobs,
-                                        std::span<const Round> rounds) const {
+std::vector<TreePlan> DeviceStep::plan(const DraftContext& context, std::span<DraftJob> jobs,
+                                       std::span<const Round> rounds) const {
     std::vector<TreePlan> plans;
     int max_drafts = context.sampled != nullptr || core_.rule->needs().rejections ? 1 : 0;
     for (const DraftJob& job : jobs)
@@ -31,37 +31,37 @@ std::vector<TreePlan> RoundsThere::plan(const DraftContext& context, std::span<D
         } else {
             plans.push_back({rounds[i].tree.size(), rounds[i].tree.max_depth()});
         }
-        plans.back().most_drafts = max_drafts;
+        plans.back().max_drafts = max_drafts;
     }
     return plans;
 }
 
 /// Enqueues a whole step and its downloads. The caller holds Device::submit_mutex() and synchronizes.
-Status RoundsThere::ask(DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds,
-                        const TreesRequest& request) {
+Status DeviceStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds,
+                           const TreesRequest& request) {
     spans_.begin(*core_.exec.device(), context.observer != nullptr && context.observer->observing());
     for (std::size_t i = 0; i < rounds.size(); ++i)
         if (!grows(rounds[i]))
             step_.upload_tree(static_cast<int>(i), rounds[i].tree,
                               static_cast<int>(rounds[i].sequence->tokens.size()) - 1);
-    if (core_.drafter.drafts_there() && !jobs.empty()) {
-        DS_TRY(core_.drafter.draft_there(context, jobs, step_, spans_));
+    if (core_.drafter.drafts_on_device() && !jobs.empty()) {
+        DS_TRY(core_.drafter.enqueue_draft(context, jobs, step_, spans_));
     } else if (core_.rule->needs().rejections && !step_.use_certain_drafts()) {
         return failed("out of device memory for the step's drafts; use a smaller batch or tree");
     }
     {
         DeviceSpans::Scope scope(spans_, core_.phases, Phase::verify, 0, step_.rows(), 0);
-        DS_ASSIGN(const std::uint64_t bytes, core_.target.ask_trees(request, step_));
+        DS_ASSIGN(const std::uint64_t bytes, core_.target.enqueue_trees(request, step_));
         scope.add_bytes(bytes);
     }
-    step_.ask_download();
+    step_.enqueue_download();
     return {};
 }
 
-Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds) {
-    const bool grown = core_.drafter.drafts_there() && !jobs.empty();
+Status DeviceStep::run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds) {
+    const bool grown = core_.drafter.drafts_on_device() && !jobs.empty();
     if (grown)
-        DS_TRY(core_.drafter.check_there(context, jobs));
+        DS_TRY(core_.drafter.check_on_device(context, jobs));
     else if (!jobs.empty())
         DS_TRY(draft_on_host(context, jobs, rounds));
     kernels::Device& device = *core_.exec.device();
@@ -71,36 +71,36 @@ Status RoundsThere::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     TreesRequest request;
     request.caches = caches;
     request.aux_layers = core_.drafter.aux_layers();
-    request.question = judged_.ask_trees(rounds, plans, grown);
-    if (!can_answer(*request.question))
+    request.query = queries_.tree_query(rounds, plans, grown);
+    if (!can_answer(*request.query))
         return bad_input("a device verifies vocabularies of at most {} tokens, the target has {}",
-                         kernels::max_sample_columns, request.question->vocab);
-    request.accept = accepted_there_ = judged_.accepts_there();
+                         kernels::max_sample_columns, request.query->vocab);
+    request.accept = accepted_on_device_ = queries_.accepts_on_device();
     {
         const std::lock_guard lock(device.submit_mutex());
         if (!step_.place(device, plans))
             return failed("out of device memory for the step's trees; use a smaller batch or tree");
-        const Status asked = ask(context, jobs, rounds, request);
+        const Status enqueued = enqueue(context, jobs, rounds, request);
         // Also after an error, because downloads enqueued before it still write to host memory.
         const Status finished = device.synchronize();
-        DS_TRY(asked);
+        DS_TRY(enqueued);
         DS_TRY(finished);
     }
-    if (grown) core_.drafter.drafted_there();
+    if (grown) core_.drafter.collect_draft();
     spans_.record(core_.phases);
     core_.target.collect_trees(step_, core_.forward);
     for (std::size_t i = 0; i < rounds.size(); ++i) {
         if (grows(rounds[i])) DS_TRY(step_.read_tree(static_cast<int>(i), rounds[i].tree));
-        rounds[i].sequence->rows_there = 0;
+        rounds[i].sequence->device_rows = 0;
     }
     return {};
 }
 
-Status RoundsThere::commit(Round& round, std::size_t index) {
+Status DeviceStep::commit(Round& round, std::size_t index) {
     Sequence& sequence = *round.sequence;
     const std::span<const int> path = round.acceptance.path;
     const auto count = static_cast<int>(path.size());
-    if (accepted_there_)
+    if (accepted_on_device_)
         sequence.cache.commit(count);
     else
         sequence.cache.commit_path(path);
@@ -108,22 +108,22 @@ Status RoundsThere::commit(Round& round, std::size_t index) {
     const std::lock_guard lock(device.submit_mutex());
     const int width = core_.feature_width();
     sequence.new_slots = count;
-    if (!accepted_there_) step_.set_path(static_cast<int>(index), path);
+    if (!accepted_on_device_) step_.set_path(static_cast<int>(index), path);
     if (width == 0) return {};
     const std::size_t row_bytes = width * sizeof(float);
-    if (!sequence.features_there.reserve(device, numel(step_.there().width, row_bytes)))
+    if (!sequence.device_features.reserve(device, numel(step_.rows_on_device().width, row_bytes)))
         return failed("out of device memory for the features of {} slots", count);
-    const float* features = core_.target.features_there(core_.drafter.needs_hidden()) +
+    const float* features = core_.target.device_features(core_.drafter.needs_hidden()) +
                             static_cast<std::ptrdiff_t>(step_.trees()[index].first_row) * width;
-    moves_.push_back({features, width, step_.path_there(static_cast<int>(index)), count, width,
-                      sequence.features_there.as<float>(), width});
-    sequence.rows_there = count;
+    moves_.push_back({features, width, step_.device_path(static_cast<int>(index)), count, width,
+                      sequence.device_features.as<float>(), width});
+    sequence.device_rows = count;
     sequence.hidden.clear();
     sequence.aux.clear();
     return {};
 }
 
-void RoundsThere::end_commits() {
+void DeviceStep::end_commits() {
     kernels::Device& device = *core_.exec.device();
     const std::lock_guard lock(device.submit_mutex());
     device.copy_rows(moves_);
