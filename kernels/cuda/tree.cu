@@ -1,4 +1,3 @@
-#include <cfloat>
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
@@ -11,13 +10,12 @@ constexpr int beam_warps = 8;
 constexpr int beam_threads = beam_warps * warp_size;
 static_assert(beam_threads * held == max_beam);
 
-/// Score of candidate `at` of a level. Only missing candidates have -inf.
+/// Score of candidate `at` of a level; NaN = missing.
 __device__ __forceinline__ float candidate_score(const BeamOp& op, int at, bool none, float logprob,
                                                  float above) {
-    if (none) return -INFINITY;
+    if (none) return NAN;
     if (op.static_mask != nullptr) return above;
-    const float own = op.sampled ? -1.0f - static_cast<float>(at % op.k) : logprob;
-    return fmaxf(above + own, -FLT_MAX);
+    return above + (op.sampled ? -1.0f - static_cast<float>(at % op.k) : logprob);
 }
 
 /// One block per sequence: one level of BeamExpansion, in the same arithmetic.
@@ -47,8 +45,8 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
             op.sampled ? op.logits[from] : op.logits[from] - op.logsumexp[op.shared_logits ? 0 : row];
         logprob = logprob == logprob ? fminf(logprob, 0.0f) : -INFINITY;
         const int id = op.ids[from];
-        const bool none = id < 0 || above[row] == -INFINITY ||
-                          (op.static_mask != nullptr && op.static_mask[at] == 0);
+        const bool none =
+            id < 0 || above[row] != above[row] || (op.static_mask != nullptr && op.static_mask[at] == 0);
         op.pool_tokens[at] = none ? -1 : op.tokens == nullptr ? id : op.tokens[id];
         op.pool_logprobs[at] = logprob;
         const float total = candidate_score(op, at, none, logprob, above[row]);

@@ -10,8 +10,8 @@ namespace draftscope::kernels {
 /// Scores one level of a draft tree (EAGLE-2). Each of a row's k candidates gets the row's score plus its
 /// log-probability. The best `keep` of the level, ties to the earlier candidate, become the rows of the next
 /// level. Sampled candidates are scored by their order, -1 - order. Missing candidates (id < 0, or no node of
-/// a static tree) and everything after them get token -1 and score -inf, so that they sort last. All other
-/// scores are finite. If a missing candidate still becomes a row, that row duplicates the first valid row.
+/// a static tree) and everything after them get token -1 and score NaN, which sorts last. If a missing
+/// candidate still becomes a row, that row duplicates the first valid row.
 struct BeamOp {
     bool sampled = false;            ///< candidates are sampled; logits are log-probabilities then
     int level = 0, rows = 0, k = 0;  ///< rows * k <= max_beam; level 0 has one row with score 0

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -11,6 +10,15 @@
 namespace draftscope::testing {
 
 using namespace kernels;
+
+namespace {
+
+/// NaN, the score of a missing candidate, sorts last.
+bool ranks_before(float a, float b) {
+    return !std::isnan(a) && (std::isnan(b) || a > b);
+}
+
+}  // namespace
 
 void TwinDevice::run(const BeamOp& op) {
     note("beam", op.level, op.rows, op.k, op.ids, op.logits, op.logsumexp, op.shared_logits, op.tokens,
@@ -31,7 +39,7 @@ void TwinDevice::run(const BeamOp& op) {
         float logprob = *row(op.logits, from, 1, "logits");
         if (!op.sampled) logprob -= *row(op.logsumexp, op.shared_logits ? 0 : i / op.k, 1, "logsumexp");
         const float above = op.level == 0 ? 0.0f : *row(op.scores, i / op.k, 1, "scores");
-        const bool none = id < 0 || above == lowest ||
+        const bool none = id < 0 || std::isnan(above) ||
                           (op.static_mask != nullptr && *row(op.static_mask, i, 1, "static_mask") == 0);
         logprob = logprob == logprob ? std::min(logprob, 0.0f) : lowest;
         *row(op.pool_tokens, i, 1, "pool") = none                   ? -1
@@ -44,7 +52,7 @@ void TwinDevice::run(const BeamOp& op) {
         if (op.pool_rows != nullptr) *row(op.pool_rows, i, 1, "pool rows") = -1;
         float own = op.sampled ? -1.0f - static_cast<float>(i % op.k) : logprob;
         if (op.static_mask != nullptr) own = 0.0f;
-        scores[size(i)] = none ? lowest : std::max(above + own, std::numeric_limits<float>::lowest());
+        scores[size(i)] = none ? std::nanf("") : above + own;
     }
     if (op.pool_scores != nullptr)
         std::copy(scores.begin(), scores.end(), row(op.pool_scores, 0, scores.size(), "pool scores"));
@@ -52,7 +60,7 @@ void TwinDevice::run(const BeamOp& op) {
         std::copy_n(row(op.static_next, 0, size(op.keep), "static_next"), op.keep, order.begin());
     else if (op.level > 0 || op.sampled)
         std::stable_sort(order.begin(), order.end(),
-                         [&](int a, int b) { return scores[size(a)] > scores[size(b)]; });
+                         [&](int a, int b) { return ranks_before(scores[size(a)], scores[size(b)]); });
     else
         std::stable_partition(order.begin(), order.end(), [&](int i) { return !is_none(i); });
     // A missing candidate that becomes a row duplicates the first valid row.
@@ -85,7 +93,8 @@ void TwinDevice::run(const RerankOp& op) {
     const std::int32_t* parents = row(op.pool_parents, 0, size(op.candidates), "pool parents");
     std::vector<int> order(size(op.candidates)), node_of(size(op.candidates), -1);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return ranks_before(scores[a], scores[b]); });
     order.resize(size(op.nodes - 1));
     const auto is_none = [&](int i) { return *row(op.pool_tokens, i, 1, "pool") < 0; };
     if (!op.by_score) std::sort(order.begin(), order.end());
