@@ -145,6 +145,14 @@ void handle_keys_and_wheel(TimelineState& panel_state, const PanelContext& conte
     if (context.ui.fit_requested) fit_view(panel_state, context);
 }
 
+/// True if the left button's drag is longer than a click's. In a slow frame, the release comes with the last
+/// move, which ImGui's drag distance leaves out.
+bool is_drag(const ImGuiIO& io) {
+    const ImVec2 start = io.MouseClickedPos[ImGuiMouseButton_Left];
+    const float x = io.MousePos.x - start.x, y = io.MousePos.y - start.y;
+    return std::max(io.MouseDragMaxDistanceSqr[ImGuiMouseButton_Left], x * x + y * y) >= 16;
+}
+
 /// Left drag selects a range; middle or right drag moves the view.
 void handle_drags(TimelineState& panel_state, PanelContext& context, const LaneArea& area) {
     const ImGuiIO& io = ImGui::GetIO();
@@ -159,12 +167,14 @@ void handle_drags(TimelineState& panel_state, PanelContext& context, const LaneA
         }
     const TimeScale scale = panel_state.scale(area);
     if (ImGui::IsItemActivated()) panel_state.drag_from = static_cast<double>(scale.to_time(io.MousePos.x));
-    if (!panel_state.drag_from || !ImGui::IsItemActive()) {
+    const bool released = ImGui::IsItemDeactivated();
+    if (!panel_state.drag_from || !(ImGui::IsItemActive() || released)) {
         panel_state.drag_from.reset();
         return;
     }
-    if (io.MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] < 16) return;
     const auto from = static_cast<TimeNs>(*panel_state.drag_from);
+    if (released) panel_state.drag_from.reset();
+    if (!is_drag(io)) return;
     const TimeNs to = scale.to_time(io.MousePos.x);
     if (from != to) context.ui.range = TimeRange{std::min(from, to), std::max(from, to)};
 }
@@ -431,9 +441,7 @@ void show_hover_tooltip(const PanelContext& context, const TimelineState& panel_
 void select_on_click(PanelContext& context, TimelineState& panel_state,
                      const std::optional<LaneHover>& hover) {
     const ImGuiIO& io = ImGui::GetIO();
-    if (!ImGui::IsItemHovered() || !ImGui::IsMouseReleased(ImGuiMouseButton_Left) ||
-        io.MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] >= 16)
-        return;
+    if (!ImGui::IsItemHovered() || !ImGui::IsMouseReleased(ImGuiMouseButton_Left) || is_drag(io)) return;
     context.ui.range.reset();
     if (!hover) return;
     if (hover->snapshot == context.snapshot.in_flight.get()) {
