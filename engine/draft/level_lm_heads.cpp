@@ -28,7 +28,9 @@ class LevelLmHeads final : public LmHead {
         return direct;
     }
 
-    HeadCost cost_at(const HeadState*, int, int) const override { return matrix_cost(*heads_.front().matrix); }
+    HeadCost cost_at(const HeadState*, int, int) const override {
+        return matrix_cost(*heads_.front().matrix);
+    }
     bool covers(const HeadState*, TokenId token, int) const override { return token >= 0 && token < tokens_; }
 
     void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,

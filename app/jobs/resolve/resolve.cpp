@@ -169,8 +169,8 @@ Status resolve_backend(ResolvedRun& run) {
     RunConfig& config = run.config;
     DS_ASSIGN(run.library_rows, parse_numerics(config.numerics));
     const auto check_cpu = [&]() -> Status {
-        for (const auto& [given, flag] : {std::pair(!config.gpu_graphs, "--no-gpu-graphs"),
-                                          {config.l2_window, "--l2-window"}})
+        for (const auto& [given, flag] :
+             {std::pair(!config.gpu_graphs, "--no-gpu-graphs"), {config.l2_window, "--l2-window"}})
             if (given)
                 return bad_input("{}: has no effect on the CPU; leave it out, or use --backend cuda", flag);
         if (run.library_rows == 0) return {};

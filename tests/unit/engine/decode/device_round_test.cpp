@@ -153,7 +153,9 @@ TEST_P(KernelRounds, MatchTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, KernelRounds, ::testing::ValuesIn(kernel_groups()),
-                         [](const ::testing::TestParamInfo<CaseGroup>& instance) { return instance.param.name; });
+                         [](const ::testing::TestParamInfo<CaseGroup>& instance) {
+                             return instance.param.name;
+                         });
 
 class DeviceRoundDetails : public OnDevice<std::string> {
   protected:
