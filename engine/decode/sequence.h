@@ -35,7 +35,7 @@ struct Sequence {
     std::unique_ptr<DraftVocab> private_active;  ///< only for a head with state
     std::vector<float> hidden, aux;  ///< features of the slots verified since the drafter's last call
     int new_slots = 0;
-    kernels::DeviceBuffer device_features;  ///< [rows_there, width], replaces both after a round on a device
+    kernels::DeviceBuffer device_features;  ///< [device_rows, width], replaces both after a round on a device
     int device_rows = 0;
     std::optional<TextStream> text;
     PendingShadowTrees aligned;

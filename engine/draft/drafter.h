@@ -100,7 +100,7 @@ class Drafter {
     /// Drafts one tree per job. Does not change the committed state: another head may draft in the same
     /// round.
     virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
-    /// Returns whether it drafts on the target's device: then check_there() and draft_there() replace
+    /// Returns whether it drafts on the target's device: then check_on_device() and enqueue_draft() replace
     /// extend_cache() and expand() in a round. Else `out` is uploaded.
     virtual bool drafts_on_device() const { return false; }
     /// Checks these jobs before the device is locked, and makes room in their caches.
@@ -110,7 +110,7 @@ class Drafter {
     virtual Status enqueue_draft(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
         return failed("this drafter does not draft on a device alone");
     }
-    /// Called after the wait that follows draft_there(): heads read what they chose on the device.
+    /// Called after the wait that follows enqueue_draft(): heads read what they chose on the device.
     virtual void collect_draft() {}
     /// The LM head that this drafter was trained with; null = the target's.
     virtual const kernels::Matrix* own_lm_head() const { return nullptr; }

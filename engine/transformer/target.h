@@ -120,7 +120,7 @@ class Target {
     Result<std::uint64_t> enqueue_trees(const TreesRequest& request, TreeStep& step);
     /// Returns the outputs of forward() after synchronization; features stay on the device.
     void collect_trees(const TreeStep& step, ForwardOutput& out);
-    /// Features of the latest ask_trees(): hidden [rows, d], or with aux layers [rows, layers * d].
+    /// Features of the latest enqueue_trees(): hidden [rows, d], or with aux layers [rows, layers * d].
     const float* device_features(bool hidden) const;
 
   private:
