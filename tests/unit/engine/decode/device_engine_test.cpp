@@ -498,6 +498,31 @@ TEST_P(DeviceTargets, LogitsAreTheCpusForEveryArchitecture) {
     expect_same_logits(on, make_tiny_model(5, odd), make_tiny_model(5, odd), 0.03);
 }
 
+TEST_P(DeviceTargets, AChunkedPromptGivesWhatItsPartsGive) {
+    TwinExec on(GetParam());
+    if (!on.why_not.empty()) GTEST_SKIP() << on.why_not;
+    TinyModelOptions options;
+    options.context = 1024;
+    const auto target =
+        DecodeFixture::build(make_tiny_model(5, options), kernels::Precision::bf16, on.exec.get());
+    const int length = Target::device_prefill_chunk + 188, first = 200, d = target->config().hidden;
+    std::vector<TokenId> prompt;
+    Rng rng(9);
+    for (int i = 0; i < length; ++i)
+        prompt.push_back(static_cast<TokenId>(rng.below(static_cast<unsigned>(options.vocab))));
+    const std::span<const TokenId> tokens(prompt);
+    KvCache whole = target->make_cache(length), parts = target->make_cache(length);
+    ForwardOutput all, begin, end;
+    ASSERT_TRUE(target->prefill(*on.exec, whole, tokens, {}, all).ok());
+    ASSERT_TRUE(target->prefill(*on.exec, parts, tokens.first(first), {}, begin).ok());
+    ASSERT_TRUE(target->prefill(*on.exec, parts, tokens.subspan(first), {}, end).ok());
+    EXPECT_EQ(whole.length(), length);
+    EXPECT_EQ(static_cast<int>(all.hidden.size()), length * d);
+    begin.hidden.insert(begin.hidden.end(), end.hidden.begin(), end.hidden.end());
+    EXPECT_EQ(all.hidden, begin.hidden);
+    EXPECT_EQ(all.logits, end.logits);
+}
+
 TEST(DeviceTarget, SaysWhenMemoryIsOut) {
     auto small = std::make_unique<TwinDevice>(std::size_t{1} << 16);
     const auto exec = kernels::make_device_exec(1, std::move(small));
