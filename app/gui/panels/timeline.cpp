@@ -241,9 +241,13 @@ void draw_range_label(PanelContext& context, const TimelineState& panel_state, c
     const TimeNs held = panel_state.axis.paused(range.start_ns, range.end_ns);
     std::string text = duration_text(range.end_ns - range.start_ns - held);
     if (held > 0) text += fmt::format(" (without {} of pauses)", duration_text(held));
-    text += ": tables and plots count only this range";
     const float button = ImGui::GetFrameHeight(), gap = 0.3f * style.em;
-    const float width = button + ImGui::CalcTextSize(text.c_str()).x + 2 * gap;
+    const auto width_of = [&](const std::string& label) {
+        return button + ImGui::CalcTextSize(label.c_str()).x + 2 * gap;
+    };
+    const std::string whole = text + ": tables and plots count only this range";
+    if (width_of(whole) <= area.width()) text = whole;
+    const float width = width_of(text);
     const float wanted = panel_state.scale(area).to_x(range.start_ns) + gap;
     const ImVec2 at(std::max(std::min(wanted, area.max.x - width), area.min.x),
                     area.max.y - ImGui::GetTextLineHeightWithSpacing());
@@ -252,7 +256,7 @@ void draw_range_label(PanelContext& context, const TimelineState& panel_state, c
     const ImVec2 after = ImGui::GetCursorScreenPos();
     ImGui::SetCursorScreenPos(at);
     if (ImGui::SmallButton("x##leave_range")) context.ui.range.reset();
-    show_tooltip(style, "Clear the range: tables and plots show the whole run again (Esc)");
+    show_tooltip(style, "Tables and plots count only this range. Click to show the whole run again (Esc).");
     ImGui::SameLine(0, gap);
     ImGui::TextUnformatted(text.c_str());
     ImGui::SetCursorScreenPos(after);
