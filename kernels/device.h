@@ -105,6 +105,9 @@ class Device {
     /// Waits for all enqueued ops. An error names the op that failed first; the device is unusable
     /// afterwards.
     virtual Status synchronize() = 0;
+    /// Runs `enqueue` with submit_mutex() held and waits, also after its error: downloads enqueued before it
+    /// still write to host memory. Returns the first error.
+    Status submit(FunctionRef<Status()> enqueue);
 
     // For each op of the list in kernels/ops.h, `enqueue(op)` and `name(op)`, which is the same.
     DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)

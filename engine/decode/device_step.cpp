@@ -76,16 +76,11 @@ Status DeviceStep::run(DraftContext& context, std::span<DraftJob> jobs, std::spa
         return bad_input("a device verifies vocabularies of at most {} tokens, the target has {}",
                          kernels::max_sample_columns, request.query->vocab);
     request.accept = accepted_on_device_ = queries_.accepts_on_device();
-    {
-        const std::lock_guard lock(device.submit_mutex());
+    DS_TRY(device.submit([&]() -> Status {
         if (!step_.place(device, plans))
             return failed("out of device memory for the step's trees; use a smaller batch or tree");
-        const Status enqueued = enqueue(context, jobs, rounds, request);
-        // Also after an error, because downloads enqueued before it still write to host memory.
-        const Status finished = device.synchronize();
-        DS_TRY(enqueued);
-        DS_TRY(finished);
-    }
+        return enqueue(context, jobs, rounds, request);
+    }));
     if (grown) core_.drafter.collect_draft();
     spans_.record(core_.phases);
     core_.target.collect_trees(step_, core_.forward);

@@ -1,7 +1,6 @@
 #include "engine/decode/logits_queries.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "base/rng.h"

@@ -106,7 +106,7 @@ class Drafter {
     /// Checks these jobs before the device is locked, and makes room in their caches.
     virtual Status check_on_device(const DraftContext&, std::span<const DraftJob>) { return {}; }
     /// Enqueues all drafting of a round on a device and returns without waiting. The trees become rows of
-    /// `step`; `out` stays empty. The caller holds Device::busy().
+    /// `step`; `out` stays empty. The caller holds Device::submit_mutex().
     virtual Status enqueue_draft(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
         return failed("this drafter does not draft on a device alone");
     }

@@ -350,13 +350,12 @@ Status EagleDrafter::extend_cache_on_device(DraftContext& context, std::span<Dra
     kernels::Device& device = *model_->device();
     for (const DraftJob& job : jobs)
         state_for(job).cache.ensure_free(new_slots(job) + job.tree.drafting_nodes());
-    const std::lock_guard lock(device.submit_mutex());
-    DS_TRY(reserve_states(jobs));
-    own_spans_.begin(device);
-    const Status enqueued = enqueue_extend(context, jobs, own_spans_, [] {});
-    const Status finished = device.synchronize();
-    DS_TRY(enqueued);
-    DS_TRY(finished);
+    const Status extended = device.submit([&]() -> Status {
+        DS_TRY(reserve_states(jobs));
+        own_spans_.begin(device);
+        return enqueue_extend(context, jobs, own_spans_, [] {});
+    });
+    DS_TRY(extended);
     own_spans_.record(context.phases);
     return {};
 }

@@ -41,7 +41,7 @@ class EagleModel {
     /// The layer on device(); null if there is no device.
     virtual EagleOnDevice* on_device() { return nullptr; }
     /// Device table of embed() for all tokens, [vocab, d]; null if memory is insufficient. The caller holds
-    /// Device::busy().
+    /// Device::submit_mutex().
     virtual const float* device_embeddings() { return nullptr; }
     /// Device version of fuse_features(): reads [rows, feature_width()] and writes on_device()'s inputs.
     virtual void enqueue_features(const float* /*there*/, int /*rows*/) {}

@@ -21,7 +21,7 @@ Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> in
     }
     const int above = level.level - 1;
     batch_.clear();
-    slots_.assign(level.level, 0);  // placeholders for level.ancestor_slots
+    slots_.assign(level.level, 0);  // level.ancestor_slots replaces them on the device
     for (const GrowingTree* tree : level.trees)
         for (int b = 0; b < tree->nodes; ++b)
             batch_.add_row(*tree->cache, tree->free_slot + tree->slots + b, tree->committed + above,

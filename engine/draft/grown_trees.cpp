@@ -1,6 +1,5 @@
 #include "engine/draft/grown_trees.h"
 
-#include <mutex>
 #include <utility>
 
 namespace draftscope {
@@ -23,13 +22,7 @@ Status GrownTrees::expand(DraftContext& context, std::span<DraftJob> jobs, TreeG
     }
     if (drafting.empty()) return {};
     Status status = growth.check(context, drafting);
-    if (status.ok()) {
-        const std::lock_guard lock(device.submit_mutex());
-        status = enqueue(context, drafting, growth, device, plan);
-        // Also after an error: downloads that were enqueued before it arrive in memory of these objects.
-        const Status finished = device.synchronize();
-        if (status.ok()) status = finished;
-    }
+    if (status.ok()) status = device.submit([&] { return enqueue(context, drafting, growth, device, plan); });
     if (status.ok()) {
         growth.collect();
         spans_.record(context.phases);

@@ -7,14 +7,6 @@
 #include "base/numel.h"
 
 namespace draftscope {
-namespace {
-
-std::size_t count(int rows, int cols) {
-    return numel(rows, cols);
-}
-
-}  // namespace
-
 Status PathHeadsOnDevice::prepare(kernels::Device* device, const DecodingHeadWeights& weights, int hidden) {
     if (device == nullptr) return {};
     weights_ = &weights;
@@ -39,10 +31,10 @@ Status PathHeadsOnDevice::prepare(kernels::Device* device, const DecodingHeadWei
 
 bool PathHeadsOnDevice::make_room(int rows) {
     const void* before[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
-    const std::size_t cells = count(rows, hidden_);
+    const std::size_t cells = numel(rows, hidden_);
     const bool enough =
-        inputs_.reserve(*device_, count(rows, widest_) * sizeof(kernels::half_t)) &&
-        half_.reserve(*device_, count(rows, kernels::padded_columns(hidden_)) * sizeof(kernels::half_t)) &&
+        inputs_.reserve(*device_, numel(rows, widest_) * sizeof(kernels::half_t)) &&
+        half_.reserve(*device_, numel(rows, kernels::padded_columns(hidden_)) * sizeof(kernels::half_t)) &&
         gate_.reserve(*device_, cells * sizeof(float)) && out_.reserve(*device_, cells * sizeof(float));
     const void* after[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
@@ -98,9 +90,9 @@ bool PathRows::make_room(int trees, int nodes) {
     const int d = hidden(), rows = sees ? nodes : trees;
     embeddings_ = target_.device_embeddings();
     bool enough = embeddings_ != nullptr && heads.make_room(rows) &&
-                  rows_.reserve(device(), count(rows, 2 * d) * sizeof(float));
+                  rows_.reserve(device(), numel(rows, 2 * d) * sizeof(float));
     for (kernels::DeviceBuffer& path : paths_)
-        enough = enough && (!sees || path.reserve(device(), count(rows, heads.levels() * d) * sizeof(float)));
+        enough = enough && (!sees || path.reserve(device(), numel(rows, heads.levels() * d) * sizeof(float)));
     return enough;
 }
 
@@ -128,7 +120,7 @@ void PathRows::gather_inputs(const Level& level) {
     copies_.clear();
     for (const GrowingTree* tree : level.trees) {
         const float* from = tree->input;
-        float* to = rows_.as<float>() + count(tree->first_row, stride);
+        float* to = rows_.as<float>() + numel(tree->first_row, stride);
         // Stride 0: every node gets the same hidden.
         if (by_node)
             copies_.push_back({from + d, 0, nullptr, tree->nodes, d, to + d, stride});

@@ -10,10 +10,6 @@
 namespace draftscope {
 namespace {
 
-std::size_t count(int rows, int cols) {
-    return numel(rows, cols);
-}
-
 /// Returns the number of nodes drafted from at each level, starting with the root's.
 std::vector<int> widths_of(const TreeSpec& tree) {
     std::vector<int> widths(tree.levels(), tree.choices ? 0 : tree.topk);
@@ -93,7 +89,7 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
         tree.widths = widths_of(tree.job->tree);
         max_nodes += *std::max_element(tree.widths.begin(), tree.widths.end());
     }
-    for (const GrowingTree& tree : trees) cells_ += count(rows_of(tree.widths), topk_);
+    for (const GrowingTree& tree : trees) cells_ += numel(rows_of(tree.widths), topk_);
     head_ = &find_device_head(*context.head);
     sampled_ = context.sampled;
     const int count_of_trees = static_cast<int>(trees.size());
@@ -179,15 +175,15 @@ bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
     }
     // The second half is scratch memory of the acceptance. Until then it holds the shared rows of left_at().
     const int rows = first_sampled_rows_.back();
-    if (!support_logits_.reserve(device, 2 * count(rows, columns_.stride) * sizeof(float)) ||
-        !d_uniforms_.upload(device, uniforms_) || !lowest_.resize_at_least(device, count(widest, 1)) ||
-        !last_.resize_at_least(device, count(widest, 1)))
+    if (!support_logits_.reserve(device, 2 * numel(rows, columns_.stride) * sizeof(float)) ||
+        !d_uniforms_.upload(device, uniforms_) || !lowest_.resize_at_least(device, numel(widest, 1)) ||
+        !last_.resize_at_least(device, numel(widest, 1)))
         return false;
     if (!columns_.own) return true;
     const auto trees_more = static_cast<int>(trees.size());
     support_sizes_.resize(support_sizes_.size() + trees.size());
     return support_tokens_.reserve(device,
-                                   count(rows + trees_more, columns_.stride) * sizeof(std::int32_t)) &&
+                                   numel(rows + trees_more, columns_.stride) * sizeof(std::int32_t)) &&
            d_support_sizes_.upload(device, support_sizes_);
 }
 
@@ -205,7 +201,7 @@ bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
             choices_first_.push_back(choices_.size());
             if (level > tree.job->tree.depth) continue;
             const std::size_t first = choices_.size();
-            choices_.resize(first + count(nodes_at(tree, level), topk_), 0);
+            choices_.resize(first + numel(nodes_at(tree, level), topk_), 0);
             int rows = 0, sibling = 0;
             for (; next < nodes.size() && nodes[next].depth == level + 1; ++next) {
                 const TreeChoices::Node& node = nodes[next];
@@ -248,7 +244,7 @@ void TreeGrowth::give_each_node_a_row(std::span<GrowingTree* const> active, int 
 void TreeGrowth::sample(DraftContext& context, std::span<GrowingTree* const> active, int level) {
     const int rows = first_sampled_row(level + 1) - first_sampled_row(level);
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
-                                count(rows, columns_.support) * sizeof(float));
+                                numel(rows, columns_.support) * sizeof(float));
     if (left_at(level) != first_sampled_row(level)) give_each_node_a_row(active, level);
     kernels::SampleWithoutReplacementOp op;
     op.logits = support_row(first_sampled_row(level));
@@ -259,7 +255,7 @@ void TreeGrowth::sample(DraftContext& context, std::span<GrowingTree* const> act
     op.temperature = sampled_->temperature;
     op.top_k = sampled_->top_k;
     op.top_p = sampled_->top_p;
-    op.uniforms = d_uniforms_.as<double>() + count(first_sampled_row(level), topk_);
+    op.uniforms = d_uniforms_.as<double>() + numel(first_sampled_row(level), topk_);
     op.ids = best_.as<std::int32_t>();
     op.logprobs = logits_.as<float>();
     op.min_logit = lowest_.as<float>();
@@ -405,9 +401,9 @@ void TreeGrowth::place(std::span<GrowingTree> trees) {
         tree.pool = pool;
         tree.proposed = tree.slots = 0;
         tree.nodes = 1;
-        pool += count(rows_of(tree.widths), topk_);
+        pool += numel(rows_of(tree.widths), topk_);
         copies_.push_back(
-            {tree.input, width, nullptr, 1, width, roots_.as<float>() + count(tree.place, width), width});
+            {tree.input, width, nullptr, 1, width, roots_.as<float>() + numel(tree.place, width), width});
     }
     if (head_->reads_inputs()) rows_.device().copy_rows(copies_);
 }
@@ -481,7 +477,7 @@ void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& activ
     enqueue_head(context, rows);
     if (sampled_ != nullptr) sample(context, active, level);
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
-                                count(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
+                                numel(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_node = 0, next_row = 0;
     beams_.clear();
     for (GrowingTree* tree : active) {
@@ -505,7 +501,7 @@ void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& activ
 kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
     const int nodes = tree.nodes;
     const bool drawn = sampled_ != nullptr;
-    const std::size_t first = count(drawn ? tree.first_node : tree.first_row, topk_);
+    const std::size_t first = numel(drawn ? tree.first_node : tree.first_row, topk_);
     auto* pool = pool_.as<std::int32_t>();
     kernels::BeamOp op;
     op.level = level;
@@ -526,21 +522,21 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
         op.pool_rows = pool + 4 * cells_ + at;
         op.next_first_row = first_sampled_row(level + 1) + next_first;
     }
-    op.row_indices = places_.as<std::int32_t>() + count(tree.place, kernels::max_topk);
+    op.row_indices = places_.as<std::int32_t>() + numel(tree.place, kernels::max_topk);
     op.first_index = tree.proposed;
     op.keep = goes_on ? nodes_at(tree, level + 1) : 0;
     if (!choices_first_.empty()) {
         op.static_mask = d_choices_.as<std::int32_t>() + choices_first_[set_at(tree.place, level)];
-        op.static_next = op.static_mask + count(nodes, topk_);
+        op.static_next = op.static_mask + numel(nodes, topk_);
     }
     op.first_row = tree.first_node;
     op.first_slot = tree.free_slot + tree.slots + (level == 0 ? 0 : nodes);
-    op.scores = scores_.as<float>() + count(tree.place, kernels::max_topk);
+    op.scores = scores_.as<float>() + numel(tree.place, kernels::max_topk);
     op.next_tokens = tokens_.as<std::int32_t>() + next_first;
     op.next_rows = parents_.as<std::int32_t>() + next_first;
     // A node of level l has l slots: its own and those of its ancestors below the root.
-    op.ancestor_slots = level == 0 ? nullptr : ancestor_slots(level - 1) + count(tree.first_node, level);
-    op.next_ancestor_slots = ancestor_slots(level) + count(next_first, level + 1);
+    op.ancestor_slots = level == 0 ? nullptr : ancestor_slots(level - 1) + numel(tree.first_node, level);
+    op.next_ancestor_slots = ancestor_slots(level) + numel(next_first, level + 1);
     tree.proposed += nodes * topk_;
     return op;
 }

@@ -1,19 +1,12 @@
 #include "engine/heads/rdk_device_head.h"
 
 #include <algorithm>
-#include <cstring>
-#include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "base/numel.h"
 
 namespace draftscope {
 namespace {
-
-std::size_t count(int rows, int cols) {
-    return numel(rows, cols);
-}
 
 /// Size of the scratch memory of rows that are redistributed together: enough to use the whole device.
 constexpr std::size_t max_mass_bytes = std::size_t{64} << 20;
@@ -38,7 +31,7 @@ int RdkDeviceHead::num_downloads(int level, int rows) const {
 }
 
 int RdkDeviceHead::rows_at_a_time() const {
-    return static_cast<int>(std::max<std::size_t>(max_mass_bytes / (count(1, vocab()) * sizeof(double)), 1));
+    return static_cast<int>(std::max<std::size_t>(max_mass_bytes / (numel(1, vocab()) * sizeof(double)), 1));
 }
 
 bool RdkDeviceHead::upload_sources(kernels::Device& device) {
@@ -49,19 +42,16 @@ bool RdkDeviceHead::upload_sources(kernels::Device& device) {
     return !fresh_;
 }
 
-bool RdkDeviceHead::reserve_rows(kernels::Device& device, int rows, int columns, int k) {
-    const std::size_t cells = count(rows, columns);
-    return upload_sources(device) && logits_.resize_at_least(device, cells) &&
-           tokens_.resize_at_least(device, cells) && d_sizes_.resize_at_least(device, count(rows, 1)) &&
-           mass_.resize_at_least(device, count(std::min(rows, rows_at_a_time()), vocab())) &&
-           spread_.resize_at_least(device, count(rows, vocab())) &&
-           scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, vocab(), k)) &&
-           bits_.resize_at_least(device, count(2, (vocab() + 31) / 32));
-}
-
 bool RdkDeviceHead::reserve(kernels::Device& device, int levels, int rows, int k) {
     columns_ = base_->support_columns(levels);
-    return base_->reserve(device, levels, rows, 1) && reserve_rows(device, rows, columns_.stride, k);
+    const std::size_t cells = numel(rows, columns_.stride);
+    return base_->reserve(device, levels, rows, 1) && upload_sources(device) &&
+           logits_.resize_at_least(device, cells) && tokens_.resize_at_least(device, cells) &&
+           d_sizes_.resize_at_least(device, numel(rows, 1)) &&
+           mass_.resize_at_least(device, numel(std::min(rows, rows_at_a_time()), vocab())) &&
+           spread_.resize_at_least(device, numel(rows, vocab())) &&
+           scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, vocab(), k)) &&
+           bits_.resize_at_least(device, numel(2, (vocab() + 31) / 32));
 }
 
 void RdkDeviceHead::spread(kernels::Device& device, kernels::RedistributeOp op, float* out,
@@ -82,20 +72,6 @@ void RdkDeviceHead::spread(kernels::Device& device, kernels::RedistributeOp op, 
         op.out = out + first * out_stride;
         device.redistribute(op);
     }
-}
-
-void RdkDeviceHead::select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits,
-                           float* sums) {
-    kernels::TopKOp op;
-    op.logits = spread_.as<float>();
-    op.stride = op.support = vocab();
-    op.rows = rows;
-    op.k = k;
-    op.ids = ids;
-    op.values = logits;
-    op.logsumexp = sums;
-    op.scratch = scratch_.as<void>();
-    device.topk(op);
 }
 
 std::span<const DeviceSequence> RdkDeviceHead::own_sequences(const DeviceLevel& call) {
@@ -156,7 +132,16 @@ void RdkDeviceHead::enqueue(DeviceLevel& call) {
     if (call.support_logits != nullptr)
         return spread(call.device, op, call.support_logits, call.support_stride);
     spread(call.device, op, spread_.as<float>(), vocab());
-    select(call.device, call.rows, call.k, call.ids, call.logits, call.sums);
+    kernels::TopKOp select;
+    select.logits = spread_.as<float>();
+    select.stride = select.support = vocab();
+    select.rows = call.rows;
+    select.k = call.k;
+    select.ids = call.ids;
+    select.values = call.logits;
+    select.logsumexp = call.sums;
+    select.scratch = scratch_.as<void>();
+    call.device.topk(select);
 }
 
 void RdkDeviceHead::collect(const DeviceLevelResult& back) {

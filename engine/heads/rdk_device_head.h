@@ -43,10 +43,8 @@ class RdkDeviceHead final : public DeviceHead {
     void reach(kernels::Device& device, const DeviceSequence& own, int room, const DeviceSequence& to);
     int rows_at_a_time() const;
     bool upload_sources(kernels::Device& device);
-    bool reserve_rows(kernels::Device& device, int rows, int columns, int k);
     /// Enqueues the redistribution of the rows in logits_ to `out`.
     void spread(kernels::Device& device, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
-    void select(kernels::Device& device, int rows, int k, std::int32_t* ids, float* logits, float* sums);
 
     LinearDeviceHead direct_;
     DeviceHead* base_ = &direct_;

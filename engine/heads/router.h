@@ -20,7 +20,7 @@ class ClusterRouter {
     double flops_per_row() const;
     /// Computes scores [x.rows, outputs].
     void run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores);
-    /// Calls on the router's device. The caller holds Device::busy() and reserves memory first.
+    /// Calls on the router's device. The caller holds Device::submit_mutex() and reserves memory first.
     bool reserve(int rows) { return device_.reserve(in_, out_, rows); }
     /// Enqueues the selection of the `count` best outputs per row, ascending, [rows, count]; x as in
     /// kernels::DeviceRouter.

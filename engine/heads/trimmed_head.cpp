@@ -1,6 +1,5 @@
 #include "engine/heads/trimmed_head.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/heads/candidates.h"

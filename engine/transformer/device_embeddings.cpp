@@ -11,27 +11,23 @@ namespace {
 /// Rows per upload.
 constexpr int batch_rows = 1024;
 
-std::size_t count(int rows, int cols) {
-    return numel(rows, cols);
-}
-
 }  // namespace
 
 const float* DeviceEmbeddings::get(kernels::Device& device, int vocab, int d,
                                    FunctionRef<void(std::span<const TokenId>, Rows<float>)> embed) {
     if (refused_ == device.oom_epoch() || table_.as<float>() != nullptr) return table_.as<float>();
-    if (!table_.reserve(device, count(vocab, d) * sizeof(float))) {
+    if (!table_.reserve(device, numel(vocab, d) * sizeof(float))) {
         refused_ = device.oom_epoch();
         return nullptr;
     }
     std::vector<TokenId> tokens;
-    std::vector<float> rows(count(batch_rows, d));
+    std::vector<float> rows(numel(batch_rows, d));
     for (int first = 0; first < vocab; first += batch_rows) {
         const int n = std::min(batch_rows, vocab - first);
         tokens.clear();
         for (int i = 0; i < n; ++i) tokens.push_back(first + i);
         embed(tokens, Rows<float>(rows.data(), n, d));
-        device.upload(table_.as<float>() + count(first, d), rows.data(), count(n, d) * sizeof(float));
+        device.upload(table_.as<float>() + numel(first, d), rows.data(), numel(n, d) * sizeof(float));
     }
     return table_.as<float>();
 }

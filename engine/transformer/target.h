@@ -97,7 +97,7 @@ class Target {
     const kernels::RopeTable& rope() const;
     KvCache make_cache(int slots) const;
     /// Embeddings of all tokens [V, d] on the weights' device; null without a device or if its memory runs
-    /// out. The caller holds Device::busy().
+    /// out. The caller holds Device::submit_mutex().
     const float* device_embeddings() const;
     std::size_t weight_bytes() const;  ///< bytes read by one forward pass, LM head included
 
@@ -115,7 +115,7 @@ class Target {
     static constexpr int device_prefill_chunk = 512;
 
     /// Enqueues a forward pass over trees that are in device memory by then; see forward(). Commits nothing.
-    /// The caller holds Device::busy(), enqueues the rest of its round, synchronizes, and calls
+    /// The caller holds Device::submit_mutex(), enqueues the rest of its round, synchronizes, and calls
     /// collect_trees(). Returns the bytes to be read.
     Result<std::uint64_t> enqueue_trees(const TreesRequest& request, TreeStep& step);
     /// Returns the outputs of forward() after synchronization; features stay on the device.

@@ -41,6 +41,13 @@ void Device::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
     gather(op);
 }
 
+Status Device::submit(FunctionRef<Status()> enqueue) {
+    const std::lock_guard lock(submit_mutex_);
+    Status enqueued = enqueue();
+    Status finished = synchronize();
+    return enqueued.ok() ? finished : enqueued;
+}
+
 Status Device::use_cublaslt(int min_rows) {
     if (min_rows == 0) return {};
     return bad_input("{} has no library of products; use --numerics exact", info().name);
