@@ -2,28 +2,31 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 
 namespace draftscope::cli {
 namespace {
 
-volatile std::sig_atomic_t interrupts = 0;
+/// The watching thread reads it, so it has to be atomic, not only `volatile std::sig_atomic_t`.
+std::atomic<int> interrupts{0};
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void on_interrupt(int) {
-    interrupts = interrupts + 1;
-    if (interrupts > 2) _exit(130);  // third Ctrl-C: exit without cleaning up
+    if (interrupts.fetch_add(1, std::memory_order_relaxed) == 2)
+        _exit(130);  // third Ctrl-C: exit without cleaning up
 }
 
 }  // namespace
 
 InterruptWatch::InterruptWatch(DebugGate& gate) {
-    interrupts = 0;
+    interrupts.store(0, std::memory_order_relaxed);
     std::signal(SIGINT, on_interrupt);
     std::signal(SIGTERM, on_interrupt);
     watcher_ = std::thread([this, &gate] {
         while (!done_.load(std::memory_order_relaxed)) {
-            if (interrupts > 0) gate.cancel();
+            if (interrupts.load(std::memory_order_relaxed) > 0) gate.cancel();
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
         }
     });
