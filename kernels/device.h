@@ -47,6 +47,22 @@ struct DeviceStats {
 
 struct DeviceWorkspace;
 
+/// Where device memory comes from.
+class DeviceMemory {
+  public:
+    virtual ~DeviceMemory() = default;
+    /// Returns zeroed memory, aligned to 256 bytes, or null if there is too little.
+    virtual void* allocate(std::size_t bytes) = 0;
+    /// Frees memory from allocate().
+    virtual void release(void* data) = 0;
+    /// The memory that buffers come from. It outlives them.
+    virtual DeviceMemory& memory() { return *this; }
+};
+/// The host's memory, as of Exec::backend() on the CPU. It outlives every Exec.
+DeviceMemory& host_memory();
+/// Device::compact() of a cache in host memory, with a path in host memory.
+void compact_on_host(const CompactOp& op);
+
 // Members of Device for each op.
 #define DS_OP(name, Op)                     \
     virtual void enqueue(const Op& op) = 0; \
@@ -63,11 +79,19 @@ struct DeviceWorkspace;
     }
 
 /// A stream of ops on a device, with the memory allocated through it.
-class Device {
+class Device : public DeviceMemory {
   public:
     Device();
-    virtual ~Device();
+    ~Device() override;
     virtual const DeviceInfo& info() const = 0;
+    /// Returns whether this is the CPU. Its memory is the host's, ops run at once, and graphs are not kept.
+    virtual bool is_host() const { return false; }
+    std::size_t activation_bytes() const { return is_host() ? sizeof(float) : sizeof(half_t); }
+    /// Returns the address `count` activations after `first`.
+    half_t* advance(half_t* first, std::ptrdiff_t count) const {
+        return reinterpret_cast<half_t*>(reinterpret_cast<std::byte*>(first) +
+                                         count * static_cast<std::ptrdiff_t>(activation_bytes()));
+    }
     /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's).
     std::mutex& submit_mutex() { return submit_mutex_; }
     /// Staging memory for ops with operands on the host.
@@ -93,10 +117,6 @@ class Device {
     Float16Kind dtype() const { return dtype_; }
     virtual void set_dtype(Float16Kind dtype) { dtype_ = dtype; }
 
-    /// Returns zeroed memory, aligned to 256 bytes, or null if the device has too little.
-    virtual void* allocate(std::size_t bytes) = 0;
-    /// Frees memory from allocate().
-    virtual void release(void* data) = 0;
     /// The host memory may change as soon as upload() returns. The result of download() is valid after
     /// synchronize().
     virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
@@ -112,6 +132,8 @@ class Device {
     // For each op of the list in kernels/ops.h, `enqueue(op)` and `name(op)`, which is the same.
     DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
 
+    /// Runs a product and the ops around it; see FusedMatmulOp.
+    virtual void fused_matmul(const FusedMatmulOp& op);
     /// Uploads `toggled` to set.toggled, updates the set and gathers its members; op.rows is the set's list.
     /// If the device has a side stream, these ops run on it: after everything enqueued so far, and
     /// concurrently with later ops until join_side_stream(). Their inputs must not change until then.
@@ -162,13 +184,12 @@ class Device {
 class DeviceBuffer {
   public:
     DeviceBuffer() = default;
-    explicit DeviceBuffer(Device& device) : device_(&device) {}
     DeviceBuffer(DeviceBuffer&& other) noexcept;
     DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
     ~DeviceBuffer();
 
-    /// Returns false if the device has too little memory; the buffer is empty then.
-    bool reserve(Device& device, std::size_t bytes);
+    /// Returns false if there is too little memory; the buffer is empty then.
+    bool reserve(DeviceMemory& memory, std::size_t bytes);
     std::size_t bytes() const { return bytes_; }
     template <typename T>
     T* as() const {
@@ -176,10 +197,13 @@ class DeviceBuffer {
     }
 
   private:
-    Device* device_ = nullptr;
+    DeviceMemory* memory_ = nullptr;
     void* data_ = nullptr;
     std::size_t bytes_ = 0;
 };
+
+/// Creates the device of a CPU, whose ops run on the pool of `exec`. See Exec::backend().
+std::unique_ptr<Device> make_cpu_device(Exec& exec);
 
 /// Creates a CPU thread pool with `device`, which it owns. Matrices are kept on the device in bf16.
 std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Device> device);

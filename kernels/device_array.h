@@ -49,9 +49,10 @@ class DeviceStruct {
     /// Starts over, with room for `count` values. Returns false if out of memory.
     bool begin(Device& device, std::size_t count) {
         values_.clear();
-        values_.reserve(count);
         count_ = count;
-        return memory_.resize_at_least(device, count);
+        // Counts vary with the shapes of trees, so room for twice as many seldom has to grow.
+        if (values_.capacity() < count) values_.reserve(std::bit_ceil(2 * count));
+        return memory_.resize_at_least(device, values_.capacity());
     }
     /// Appends `values` and returns their address in device memory.
     const std::int32_t* add(std::span<const std::int32_t> values) {

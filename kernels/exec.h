@@ -35,9 +35,12 @@ struct PrefetchHint {
 
 class Exec {
   public:
-    virtual ~Exec() = default;
+    Exec();
+    virtual ~Exec();
     /// The device that holds matrices and computes products; null = host memory and the pool's threads.
     virtual Device* device() { return nullptr; }
+    /// The device that ops run on: device(), or the CPU. Not thread-safe at its first call.
+    Device& backend();
     virtual int threads() const = 0;
     virtual Isa isa() const = 0;
     /// Number of workers pinned to a CPU of their own.
@@ -69,6 +72,7 @@ class Exec {
 
   private:
     NextWeights next_weights_;
+    std::unique_ptr<Device> cpu_;
 };
 
 /// Creates a CPU worker pool of `threads` threads, including the caller. Workers spin briefly, then sleep.

@@ -18,10 +18,10 @@ struct PreNorm {
 void norm_matmul(Exec& exec, const Matrix& weights, const PreNorm& norm, Rows<const float> x, Rows<float> y,
                  const float* bias = nullptr);
 
-/// y[M, 2 F] = norm(x) W^T for gate and up stacked in one matrix [2 F, K]. The first F columns of y then
-/// become silu(gate) * up; the others are scratch.
+/// out[M, F] = silu(gate) * up, where [gate | up] = norm(x) W^T. Gate and up are stacked in one matrix [2 F,
+/// K]. y[M, 2 F] is scratch, and `out` may be its first F columns.
 void norm_matmul_silu(Exec& exec, const Matrix& gate_up, const PreNorm& norm, Rows<const float> x,
-                      Rows<float> y);
+                      Rows<float> y, Rows<float> out);
 /// Calls prefetch_next() for the weights that norm_matmul_silu() reads.
 void prefetch_next_gated(Exec& exec, const Matrix& gate_up);
 

@@ -60,7 +60,10 @@ class Matrix {
     bool on_device() const { return device_ != nullptr; }
     /// The device of a matrix with on_device().
     Device& device() const { return *device_; }
-    const DeviceMatrix& device_matrix() const { return on_device_; }
+    /// This matrix as an operand of ops. It must not move while the operand is in use.
+    DeviceMatrix device_matrix() const {
+        return on_device() ? on_device_ : DeviceMatrix{nullptr, n_, k_, padded_columns(k_), this};
+    }
 
   private:
     struct Free {

@@ -185,10 +185,6 @@ Status check_config(const DrafterFiles& files, const Target& target, DecodingHea
     return {};
 }
 
-float silu(float x) {
-    return x / (1.0f + std::exp(-x));
-}
-
 }  // namespace
 
 std::size_t DecodingHeadWeights::bytes(int head) const {
@@ -222,28 +218,6 @@ Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std
     }
     DS_TRY(check_drafter_memory(*files.weights, target.precision()));
     return Reader(kind, *files.weights, target, exec).read();
-}
-
-void run_blocks(kernels::Exec& exec, std::span<const ResidualBlock> blocks, Rows<const float> x,
-                std::vector<float>& scratch, Rows<float> out) {
-    scratch.resize(numel(out.rows, out.cols));
-    const Rows<float> gate(scratch.data(), out.rows, out.cols);
-    for (std::size_t b = 0; b < blocks.size(); ++b) {
-        const ResidualBlock& block = blocks[b];
-        const Rows<const float> input = b == 0 ? x : Rows<const float>(out);
-        kernels::matmul(exec, block.weight, input, gate, block.bias.data());
-        if (!block.shortcut.empty()) {
-            kernels::matmul(exec, block.shortcut, input, out, block.shortcut_bias.data());
-        } else if (b == 0) {
-            for (int r = 0; r < out.rows; ++r)
-                std::memcpy(out.row_data(r), x.row_data(r), out.row(r).size_bytes());
-        }
-        for (int r = 0; r < out.rows; ++r) {
-            const auto row = out.row(r);
-            const auto added = gate.row(r);
-            for (std::size_t j = 0; j < row.size(); ++j) row[j] += silu(added[j]);
-        }
-    }
 }
 
 }  // namespace draftscope

@@ -1,11 +1,12 @@
 #include "engine/draft/decoding_heads.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/numel.h"
 #include "engine/draft/candidate_sampler.h"
 #include "engine/draft/grown_trees.h"
-#include "engine/draft/path_heads_on_device.h"
+#include "engine/draft/path_heads.h"
 
 namespace draftscope {
 namespace {
@@ -74,7 +75,7 @@ class DecodingHeadDrafter final : public Drafter {
         return {};
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    bool drafts_on_device() const override { return heads_->on_device() != nullptr; }
+    bool drafts_on_device() const override { return !heads_->pass().on_host(); }
     Status check_on_device(const DraftContext& context, std::span<const DraftJob> jobs) override;
     Status enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                          DeviceSpans& spans) override;
@@ -91,7 +92,8 @@ class DecodingHeadDrafter final : public Drafter {
     }
     Status gather_inputs(std::span<DraftJob> jobs);
     std::vector<GrowingTree> plan_trees(std::span<DraftJob> jobs) const;
-    void compute_rows(DraftContext& context, std::span<Expansion*> active, int level);
+    Status compute_rows(DraftContext& context, std::span<Expansion*> active, int level);
+    Rows<const float> gather_pass_inputs(Rows<const float> hidden, Rows<const TokenId> paths);
     void begin_level(DraftContext& context, std::span<Expansion*> active, Rows<const TokenId> paths,
                      int level);
     void list_rows(std::span<Expansion*> active);
@@ -105,6 +107,7 @@ class DecodingHeadDrafter final : public Drafter {
     TreeGrowth growth_;     ///< trees on a device
     GrownTrees own_trees_;  ///< of expand() on a device
     std::vector<float> hidden_, embeddings_, out_;
+    std::vector<float> inputs_;    ///< of a level's head
     std::vector<TokenId> tokens_;  ///< of the rows, for their embeddings
     std::vector<TokenId> paths_;   ///< [rows, level + 1]
     CandidateSampler candidates_;
@@ -135,7 +138,7 @@ Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob
         if (expansion.job->tree.nodes > 1) active_.push_back(&expansion);
     }
     for (int level = 0; !active_.empty(); ++level) {
-        compute_rows(context, active_, level);
+        DS_TRY(compute_rows(context, active_, level));
         propose(context, active_, level);
         std::erase_if(active_, [&](const Expansion* expansion) {
             return level + 1 >= heads_->heads() || level + 1 > expansion->job->tree.depth ||
@@ -198,7 +201,7 @@ Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
     return {};
 }
 
-void DecodingHeadDrafter::compute_rows(DraftContext& context, std::span<Expansion*> active, int level) {
+Status DecodingHeadDrafter::compute_rows(DraftContext& context, std::span<Expansion*> active, int level) {
     const int d = heads_->hidden();
     PhaseScope scope(context.phases, Phase::backbone, level);
     paths_.clear();
@@ -219,8 +222,22 @@ void DecodingHeadDrafter::compute_rows(DraftContext& context, std::span<Expansio
     out_.resize(numel(rows, d));
     scope.set_rows(rows);
     scope.add_bytes(heads_->weight_bytes(level));
-    heads_->rows(context.exec, level, Rows<const float>(hidden_.data(), rows, d), paths,
-                 Rows<float>(out_.data(), rows, d));
+    const Rows<const float> inputs = gather_pass_inputs(Rows<const float>(hidden_.data(), rows, d), paths);
+    return heads_->pass().run(context.exec.backend(), level, inputs, Rows<float>(out_.data(), rows, d));
+}
+
+/// Returns the rows that the level's head reads: the hidden and, if used, the embeddings of the path.
+Rows<const float> DecodingHeadDrafter::gather_pass_inputs(Rows<const float> hidden,
+                                                          Rows<const TokenId> paths) {
+    if (!heads_->uses_path()) return hidden;
+    const int d = hidden.cols, width = (paths.cols + 1) * d;
+    inputs_.resize(numel(hidden.rows, width));
+    const Rows<float> inputs(inputs_.data(), hidden.rows, width);
+    for (int r = 0; r < hidden.rows; ++r) {
+        std::memcpy(inputs.row_data(r), hidden.row_data(r), hidden.row(r).size_bytes());
+        target_.embed(paths.row(r), Rows<float>(inputs.row_data(r) + d, paths.cols, d));
+    }
+    return inputs;
 }
 
 /// Begins the head's level. A row continues from the last token of its path and the target's hidden, where

@@ -10,7 +10,7 @@
 
 namespace draftscope {
 
-class PathHeadsOnDevice;
+class PathHeads;
 
 /// The LM head of one draft level: published Medusa and Hydra checkpoints have one per level.
 struct LevelLmHead {
@@ -26,16 +26,12 @@ class DecodingHeads {
     virtual int heads() const = 0;
     /// False: one row serves every node of a level (Medusa's heads do not depend on the path).
     virtual bool uses_path() const = 0;
-    /// Computes the rows of a level. paths is [rows, level + 1] (level 0: the root alone); hidden and out are
-    /// [rows, d].
-    virtual void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId> paths,
-                      Rows<float> out) = 0;
     virtual std::size_t weight_bytes(int level) const = 0;  ///< of that level's head, without the LM head
     /// LM heads per level; empty = the run's draft head proposes. If present, they replace the run's head.
     virtual std::span<const LevelLmHead> lm_heads() const { return {}; }
     virtual int hidden() const = 0;
-    /// The heads on a device; null = host memory.
-    virtual PathHeadsOnDevice* on_device() = 0;
+    /// Computes the rows of a level.
+    virtual PathHeads& pass() = 0;
 };
 
 /// Creates the drafter around such heads: level l's candidates come from head l. The tree is expanded and
@@ -73,9 +69,5 @@ enum class DecodingHeadKind { medusa, hydra };
 /// equals the target's.
 Result<DecodingHeadWeights> load_decoding_heads(DecodingHeadKind kind, const std::string& drafter_source,
                                                 const Target& target, kernels::Exec& exec);
-
-/// Runs `blocks` over x [rows, inputs] into out [rows, d]. `scratch` is reused between calls.
-void run_blocks(kernels::Exec& exec, std::span<const ResidualBlock> blocks, Rows<const float> x,
-                std::vector<float>& scratch, Rows<float> out);
 
 }  // namespace draftscope

@@ -4,10 +4,9 @@
 
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
-#include "engine/draft/eagle_on_device.h"
+#include "engine/draft/eagle_layer.h"
 #include "engine/draft/registry.h"
 #include "engine/weights/weight_packing.h"
-#include "kernels/matmul.h"
 
 namespace draftscope {
 namespace {
@@ -34,10 +33,8 @@ class Eagle2Model final : public EagleModel {
             DS_ASSIGN(fc_bias_, read_vector(source, bias, d));
         }
         DS_ASSIGN(layer_, load_eagle_layer(exec, precision, checkpoint_, d));
-        if (kernels::Device* device = exec.device()) {
-            DS_TRY(on_device_.prepare(*device, checkpoint_.shape, checkpoint_.rope, layer_, d));
-            on_device_.set_fused(fc_, on_device_.keep(fc_bias_));
-        }
+        DS_TRY(pass_.prepare(exec.backend(), checkpoint_.shape, checkpoint_.rope, layer_, d));
+        pass_.set_fused(fc_, pass_.keep(fc_bias_));
         return checkpoint_.check_all_used();
     }
 
@@ -53,12 +50,7 @@ class Eagle2Model final : public EagleModel {
             std::memcpy(out.row_data(r), hidden.row_data(r), out.row(r).size_bytes());
         }
     }
-    void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
-        kernels::matmul(exec, fc_, inputs, out, fc_bias_.empty() ? nullptr : fc_bias_.data());
-        LayerPass pass(exec, checkpoint_.shape, checkpoint_.rope, batch);
-        pass.attend(layer_, 0, out, out);
-        pass.feed_forward(layer_, out);
-    }
+    EagleLayer& layer() override { return pass_; }
     Rows<const float> lm_head_input(kernels::Exec&, Rows<const float> out) override { return out; }
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override {
@@ -66,19 +58,18 @@ class Eagle2Model final : public EagleModel {
     }
 
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
-    EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
     const float* device_embeddings() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
     void enqueue_features(const float* d_features, int rows) override {
         const int d = checkpoint_.shape.hidden;
-        device()->copy_rows({d_features, d, nullptr, rows, d, on_device_.inputs() + d, 2 * d});
+        device()->copy_rows({d_features, d, nullptr, rows, d, pass_.inputs() + d, 2 * d});
     }
 
   private:
     EagleCheckpoint checkpoint_;
     const Target& target_;
-    EagleOnDevice on_device_;
+    EagleLayer pass_;
     DeviceEmbeddings embeddings_;  ///< used if the checkpoint has its own embeddings
     kernels::Matrix fc_;           ///< [d, 2d], embedding columns first
     std::vector<float> fc_bias_;   ///< [d] or empty

@@ -6,7 +6,7 @@
 #include "base/numel.h"
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/eagle_drafter.h"
-#include "engine/draft/eagle_on_device.h"
+#include "engine/draft/eagle_layer.h"
 #include "engine/draft/registry.h"
 #include "engine/draft/tree_growth.h"
 #include "engine/weights/weight_packing.h"
@@ -39,15 +39,12 @@ class Eagle3Model final : public EagleModel {
         DS_ASSIGN(final_norm_, norm("norm.weight", d));
         DS_TRY(load_feature_norms());
         DS_TRY(load_head(exec, precision));
-        if (kernels::Device* device = exec.device()) {
-            DS_TRY(on_device_.prepare(*device, checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
-            const float* last = on_device_.keep(final_norm_);
-            const bool given_out = checkpoint_.norm_output;
-            on_device_.set_joined({on_device_.keep(input_norm_), on_device_.keep(hidden_norm_),
-                                   given_out ? last : nullptr, given_out ? nullptr : last,
-                                   checkpoint_.norm_before_residual});
-            if (!feature_norm_.empty()) feature_norm_on_device_ = on_device_.keep(feature_norm_);
-        }
+        DS_TRY(pass_.prepare(exec.backend(), checkpoint_.shape, checkpoint_.rope, layer_, 2 * d));
+        const float* last = pass_.keep(final_norm_);
+        const bool given_out = checkpoint_.norm_output;
+        pass_.set_joined({pass_.keep(input_norm_), pass_.keep(hidden_norm_), given_out ? last : nullptr,
+                          given_out ? nullptr : last, checkpoint_.norm_before_residual});
+        if (!feature_norm_.empty()) feature_norm_on_device_ = pass_.keep(feature_norm_);
         return checkpoint_.check_all_used();
     }
 
@@ -64,20 +61,7 @@ class Eagle3Model final : public EagleModel {
                        Rows<float> out) override {
         kernels::matmul(exec, fc_, normed_features(exec, aux), out);
     }
-    void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) override {
-        const int d = checkpoint_.shape.hidden;
-        const float eps = checkpoint_.shape.norm_eps;
-        const Rows<float> embedding(inputs.data, inputs.rows, d, inputs.stride);
-        const Rows<float> hidden(inputs.data + d, inputs.rows, d, inputs.stride);
-        if (!checkpoint_.norm_before_residual) copy_rows(hidden, out);
-        kernels::rms_norm(exec, embedding, input_norm_, eps, embedding);
-        kernels::rms_norm(exec, hidden, hidden_norm_, eps, hidden);
-        if (checkpoint_.norm_before_residual) copy_rows(hidden, out);
-        LayerPass pass(exec, checkpoint_.shape, checkpoint_.rope, batch);
-        pass.attend(layer_, 0, inputs, out);
-        pass.feed_forward(layer_, out);
-        if (checkpoint_.norm_output) kernels::rms_norm(exec, out, final_norm_, eps, out);
-    }
+    EagleLayer& layer() override { return pass_; }
     Rows<const float> lm_head_input(kernels::Exec& exec, Rows<const float> out) override {
         if (checkpoint_.norm_output) return out;
         normed_.resize(numel(out.rows, out.cols));
@@ -92,7 +76,6 @@ class Eagle3Model final : public EagleModel {
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
     kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
-    EagleOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
     const float* device_embeddings() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
@@ -115,17 +98,12 @@ class Eagle3Model final : public EagleModel {
         op.weights = fc;
         op.x = half;
         op.rows = rows;
-        op.y = on_device_.inputs() + d;
+        op.y = pass_.inputs() + d;
         op.y_stride = 2 * d;
         device()->matmul(op);
     }
 
   private:
-    static void copy_rows(Rows<const float> from, Rows<float> to) {
-        for (int r = 0; r < to.rows; ++r)
-            std::memcpy(to.row_data(r), from.row_data(r), to.row(r).size_bytes());
-    }
-
     /// Loads the norms before fc that some checkpoints have: one over all features, or one per feature.
     Status load_feature_norms() {
         const WeightSource& source = *checkpoint_.weights;
@@ -260,7 +238,7 @@ class Eagle3Model final : public EagleModel {
 
     EagleCheckpoint checkpoint_;
     const Target& target_;
-    EagleOnDevice on_device_;
+    EagleLayer pass_;
     DeviceEmbeddings embeddings_;       ///< used if the checkpoint has its own embeddings
     kernels::DeviceBuffer d_features_;  ///< rounded to bf16
     kernels::Matrix fc_;                ///< [d, aux layers * d]

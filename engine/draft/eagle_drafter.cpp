@@ -7,6 +7,7 @@
 
 #include "base/numel.h"
 #include "engine/draft/candidate_sampler.h"
+#include "engine/draft/eagle_layer.h"
 #include "engine/draft/eagle_rows.h"
 #include "engine/draft/eagle_state.h"
 #include "engine/draft/grown_trees.h"
@@ -58,8 +59,8 @@ class EagleDrafter final : public Drafter {
     }
     Status check_catch_up(const DraftJob& job) const;
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
-    void extend_cache_slices(DraftContext& context, std::span<const Slice> slices, int rows,
-                             std::span<DraftJob> roots);
+    Status extend_cache_slices(DraftContext& context, std::span<const Slice> slices, int rows,
+                               std::span<DraftJob> roots);
     Status catch_up_on_device(DraftContext& context, std::span<const Slice> slices, int rows,
                               DeviceSpans& spans, FunctionRef<void()> inputs_known);
     void copy_last_rows(std::span<const Slice> slices, const float* from, int width,
@@ -73,7 +74,7 @@ class EagleDrafter final : public Drafter {
     Status expand_on_device(DraftContext& context, std::span<DraftJob> jobs);
     void gather_level(std::span<EagleExpansion*> active, int level, int rows);
     void begin_root(DraftContext& context, std::span<DraftJob> jobs);
-    void run_level(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
+    Status run_level(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
     void list_rows(std::span<EagleExpansion*> active, int level);
     void propose(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows);
     std::uint64_t pass_bytes() const {
@@ -133,12 +134,14 @@ Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> job
         left += new_slots(job) - recalled_.back();
     }
     slices_.clear();
-    const auto flush = [&] {
+    const auto flush = [&]() -> Status {
         left -= rows;
         // Only the last pass may overlap with the head: by then every root's inputs are known.
-        if (rows > 0) extend_cache_slices(context, slices_, rows, left == 0 ? jobs : std::span<DraftJob>{});
+        if (rows > 0)
+            DS_TRY(extend_cache_slices(context, slices_, rows, left == 0 ? jobs : std::span<DraftJob>{}));
         slices_.clear();
         rows = 0;
+        return {};
     };
     for (std::size_t j = 0; j < jobs.size(); ++j) {
         DraftJob& job = jobs[j];
@@ -148,11 +151,10 @@ Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> job
             slices_.push_back({&job, first, take});
             rows += take;
             first += take;
-            if (rows == max_extend_rows) flush();
+            if (rows == max_extend_rows) DS_TRY(flush());
         }
     }
-    flush();
-    return {};
+    return flush();
 }
 
 /// Begins level 0 of the head for the sequences that will draft.
@@ -177,8 +179,8 @@ void EagleDrafter::begin_root(DraftContext& context, std::span<DraftJob> jobs) {
 }
 
 /// `roots`: the sequences whose level 0 begins with this pass.
-void EagleDrafter::extend_cache_slices(DraftContext& context, std::span<const Slice> slices, int rows,
-                                       std::span<DraftJob> roots) {
+Status EagleDrafter::extend_cache_slices(DraftContext& context, std::span<const Slice> slices, int rows,
+                                         std::span<DraftJob> roots) {
     PhaseScope scope(context.phases, Phase::backbone, 0, rows);
     const int d = hidden();
     const Rows<float> inputs = inputs_.rows(rows, 2 * d);
@@ -198,14 +200,13 @@ void EagleDrafter::extend_cache_slices(DraftContext& context, std::span<const Sl
         model_->fuse_features(context.exec, part(slice.job->new_hidden), part(slice.job->new_aux),
                               Rows<float>(mine.data + d, slice.rows, d, mine.stride));
         for (int i = 0; i < slice.rows; ++i) batch_.add_row(cache, slot + i, slot + i, slot + i + 1);
-        // The pass may overwrite its inputs, so the last slot's are copied first.
         EagleState& state = state_for(*slice.job);
         copy_row(mine.row(slice.rows - 1), state.input);
         state.remember(state.inputs, mine);
         row += slice.rows;
     }
     if (context.head != nullptr && !roots.empty()) begin_root(context, roots);
-    model_->run(context.exec, batch_, inputs, outputs);
+    DS_TRY(model_->layer().run(context.exec.backend(), batch_, inputs, outputs));
     row = 0;
     for (const Slice& slice : slices) {
         EagleState& state = state_for(*slice.job);
@@ -215,6 +216,7 @@ void EagleDrafter::extend_cache_slices(DraftContext& context, std::span<const Sl
         copy_row(outputs.row(row - 1), state.output);
     }
     scope.add_bytes(pass_bytes());
+    return {};
 }
 
 Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& job) const {
@@ -257,7 +259,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
             expansion->first_row = rows;
             rows += level == 0 ? 1 : expansion->rows();
         }
-        run_level(context, active_, level, rows);
+        DS_TRY(run_level(context, active_, level, rows));
         propose(context, active_, level, rows);
         std::erase_if(active_,
                       [&](const EagleExpansion* expansion) { return !expansion->expands(level + 1); });
@@ -408,7 +410,7 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
 Status EagleDrafter::catch_up_on_device(DraftContext& context, std::span<const Slice> slices, int rows,
                                         DeviceSpans& spans, FunctionRef<void()> inputs_known) {
     kernels::Device& device = *model_->device();
-    EagleOnDevice& layer = *model_->on_device();
+    EagleLayer& layer = model_->layer();
     const int d = hidden();
     if (!layer.make_room(rows) || !upload_slices(slices, rows))
         return failed("{}: out of device memory for {} verified slots", name_, rows);
@@ -479,14 +481,15 @@ void EagleDrafter::gather_level(std::span<EagleExpansion*> active, int level, in
     }
 }
 
-void EagleDrafter::run_level(DraftContext& context, std::span<EagleExpansion*> active, int level, int rows) {
+Status EagleDrafter::run_level(DraftContext& context, std::span<EagleExpansion*> active, int level,
+                               int rows) {
     const int d = hidden();
     if (level == 0) {
         // The catch-up was the backbone pass of this level.
         const Rows<float> outputs = outputs_.rows(rows, d);
         for (const EagleExpansion* expansion : active)
             copy_row(state_for(*expansion->job).output, outputs.row(expansion->first_row));
-        return;
+        return {};
     }
     PhaseScope scope(context.phases, Phase::backbone, level, rows);
     outputs_.swap(previous_);
@@ -496,8 +499,9 @@ void EagleDrafter::run_level(DraftContext& context, std::span<EagleExpansion*> a
     ProposeContext propose_context{context.exec, context.phases, level};
     context.head->begin_level(propose_context, Rows<const float>(inputs.data, rows, d, inputs.stride),
                               Rows<const float>(inputs.data + d, rows, d, inputs.stride), head_states_);
-    model_->run(context.exec, batch_, inputs, outputs_.rows(rows, d));
+    DS_TRY(model_->layer().run(context.exec.backend(), batch_, inputs, outputs_.rows(rows, d)));
     scope.add_bytes(pass_bytes());
+    return {};
 }
 
 void EagleDrafter::list_rows(std::span<EagleExpansion*> active, int level) {

@@ -9,7 +9,7 @@
 
 namespace draftscope {
 
-class EagleOnDevice;
+class EagleLayer;
 
 /// The model of one EAGLE generation: how target features enter, and the layer. A drafter row pairs the
 /// hidden of a token with the embedding of the *next* token; d is the drafter's hidden size.
@@ -26,9 +26,8 @@ class EagleModel {
     /// is not empty, else `hidden`.
     virtual void fuse_features(kernels::Exec& exec, Rows<const float> hidden, Rows<const float> aux,
                                Rows<float> out) = 0;
-    /// Runs one pass over `batch`. `inputs` is [rows, 2d], embedding first; `out` [rows, d] is the next
-    /// level's hidden.
-    virtual void run(kernels::Exec& exec, DecoderBatch& batch, Rows<float> inputs, Rows<float> out) = 0;
+    /// The decoder layer. Its inputs are [embedding; hidden], its outputs the next level's hidden.
+    virtual EagleLayer& layer() = 0;
     /// Returns the rows for the LM head: `out`, or a normed copy in the model's buffer.
     virtual Rows<const float> lm_head_input(kernels::Exec& exec, Rows<const float> out) = 0;
     virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
@@ -36,15 +35,13 @@ class EagleModel {
     virtual std::span<const TokenId> own_lm_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;
     virtual kernels::KvType kv_type() const = 0;
-    /// Device that holds run()'s keys and values; null = host memory.
+    /// Device that holds the layer's keys and values; null = host memory.
     virtual kernels::Device* device() const { return nullptr; }
-    /// The layer on device(); null if there is no device.
-    virtual EagleOnDevice* on_device() { return nullptr; }
     /// Device table of embed() for all tokens, [vocab, d]; null if memory is insufficient. The caller holds
     /// Device::submit_mutex().
     virtual const float* device_embeddings() { return nullptr; }
-    /// Device version of fuse_features(): reads [rows, feature_width()] and writes on_device()'s inputs.
-    virtual void enqueue_features(const float* /*there*/, int /*rows*/) {}
+    /// Device version of fuse_features(): reads [rows, feature_width()] and writes layer()'s inputs.
+    virtual void enqueue_features(const float* /*d_features*/, int /*rows*/) {}
 };
 
 /// Creates the EAGLE-2/EAGLE-3 drafter around a model (EAGLE-2, arXiv 2406.16858, sections 4.1 and 4.2).

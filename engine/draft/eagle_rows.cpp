@@ -4,12 +4,12 @@ namespace draftscope {
 
 bool EagleRows::make_room(int, int nodes) {
     embeddings_ = model_.device_embeddings();
-    return embeddings_ != nullptr && model_.on_device()->make_room(nodes);
+    return embeddings_ != nullptr && model_.layer().make_room(nodes);
 }
 
 Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
     kernels::Device& device = *model_.device();
-    EagleOnDevice& layer = *model_.on_device();
+    EagleLayer& layer = model_.layer();
     const int d = hidden(), rows = level.rows;
     if (level.level == 0) {  // the catch-up ran the layer over the roots
         roots_.clear();

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/draft/eagle_drafter.h"
-#include "engine/draft/eagle_on_device.h"
+#include "engine/draft/eagle_layer.h"
 #include "engine/draft/tree_growth.h"
 
 namespace draftscope {
@@ -16,10 +16,10 @@ class EagleRows final : public LevelRows {
     kernels::Device& device() override { return *model_.device(); }
     int hidden() const override { return model_.shape().hidden; }
     bool make_room(int trees, int nodes) override;
-    void tails_moved() override { model_.on_device()->forget_graphs(); }
+    void tails_moved() override { model_.layer().forget_graphs(); }
     Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
     const kernels::half_t* enqueue_head_rows(int rows) override {
-        return model_.on_device()->enqueue_head_rows(rows);
+        return model_.layer().enqueue_head_rows(rows);
     }
 
   private:

@@ -1,8 +1,5 @@
-#include <cstring>
-
-#include "base/numel.h"
 #include "engine/draft/decoding_heads.h"
-#include "engine/draft/path_heads_on_device.h"
+#include "engine/draft/path_heads.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope {
@@ -16,33 +13,20 @@ class HydraHeads final : public DecodingHeads {
         : weights_(std::move(weights)), target_(target) {
         lm_heads_ = level_lm_heads(weights_);
     }
-    Status prepare(kernels::Exec& exec) { return on_device_.prepare(exec.device(), weights_, hidden()); }
+    Status prepare(kernels::Exec& exec) { return pass_.prepare(exec.backend(), weights_, hidden()); }
 
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool uses_path() const override { return true; }
     int hidden() const override { return target_.config().hidden; }
-    void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId> paths,
-              Rows<float> out) override {
-        const int d = target_.config().hidden;
-        const int width = (level + 2) * d;
-        inputs_.resize(numel(hidden.rows, width));
-        const Rows<float> inputs(inputs_.data(), hidden.rows, width);
-        for (int r = 0; r < hidden.rows; ++r) {
-            std::memcpy(inputs.row_data(r), hidden.row_data(r), hidden.row(r).size_bytes());
-            target_.embed(paths.row(r), Rows<float>(inputs.row_data(r) + d, level + 1, d));
-        }
-        run_blocks(exec, weights_.heads[level], inputs, scratch_, out);
-    }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
     std::span<const LevelLmHead> lm_heads() const override { return lm_heads_; }
-    PathHeadsOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
+    PathHeads& pass() override { return pass_; }
 
   private:
     DecodingHeadWeights weights_;
-    PathHeadsOnDevice on_device_;
+    PathHeads pass_;
     std::vector<LevelLmHead> lm_heads_;
     const Target& target_;
-    std::vector<float> inputs_, scratch_;
 };
 
 /// `path`: a folder or file in a published layout, or "synthetic:NAME".

@@ -1,5 +1,5 @@
 #include "engine/draft/decoding_heads.h"
-#include "engine/draft/path_heads_on_device.h"
+#include "engine/draft/path_heads.h"
 #include "engine/draft/registry.h"
 
 namespace draftscope {
@@ -12,25 +12,20 @@ class MedusaHeads final : public DecodingHeads {
     MedusaHeads(DecodingHeadWeights weights, int hidden) : weights_(std::move(weights)), hidden_(hidden) {
         lm_heads_ = level_lm_heads(weights_);
     }
-    Status prepare(kernels::Exec& exec) { return on_device_.prepare(exec.device(), weights_, hidden_); }
+    Status prepare(kernels::Exec& exec) { return pass_.prepare(exec.backend(), weights_, hidden_); }
 
     int heads() const override { return static_cast<int>(weights_.heads.size()); }
     bool uses_path() const override { return false; }
     int hidden() const override { return hidden_; }
-    void rows(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<const TokenId>,
-              Rows<float> out) override {
-        run_blocks(exec, weights_.heads[level], hidden, scratch_, out);
-    }
     std::size_t weight_bytes(int level) const override { return weights_.bytes(level); }
     std::span<const LevelLmHead> lm_heads() const override { return lm_heads_; }
-    PathHeadsOnDevice* on_device() override { return on_device_.ready() ? &on_device_ : nullptr; }
+    PathHeads& pass() override { return pass_; }
 
   private:
     DecodingHeadWeights weights_;
-    PathHeadsOnDevice on_device_;
+    PathHeads pass_;
     std::vector<LevelLmHead> lm_heads_;
     int hidden_;
-    std::vector<float> scratch_;
 };
 
 /// `path`: a folder or file in a published layout, or "synthetic:NAME".

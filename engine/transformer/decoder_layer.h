@@ -4,11 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "base/spans.h"
 #include "engine/transformer/kv_cache.h"
-#include "kernels/attention.h"
 #include "kernels/matrix.h"
-#include "kernels/rope.h"
 
 /// A llama decoder layer, shared by targets and by drafters that consist of such layers.
 namespace draftscope {
@@ -42,8 +39,7 @@ struct DecoderLayer {
     std::size_t bytes() const;  ///< weights read by one pass
 };
 
-/// The rows of one pass through the layers, with each row's cache slot and visible slots. Owns the scratch
-/// memory of a pass, which grows to the largest batch and is reused.
+/// The rows of one pass through the layers, with each row's cache slot and visible slots. Memory is reused.
 class DecoderBatch {
   public:
     void clear();
@@ -65,44 +61,8 @@ class DecoderBatch {
     std::vector<Place> places_;
     std::vector<int> positions_;
     std::vector<int> tails_;
-    std::vector<kernels::AttentionQuery> queries_;
-    std::vector<float> qkv_, attention_, gate_up_, projected_;
 
-    friend class LayerPass;
-    friend class DeviceDecoder;
-};
-
-/// Runs the two halves of a layer over a batch. `residual` is [rows, d] and is updated in place.
-class LayerPass {
-  public:
-    LayerPass(kernels::Exec& exec, const LayerShape& shape, const kernels::RopeTable& rope,
-              DecoderBatch& batch)
-        : exec_(exec), shape_(shape), rope_(rope), batch_(batch) {}
-
-    /// residual += W_o attention(W_qkv input). Stores keys and values as layer `cache_layer` of the caches.
-    void attend(const DecoderLayer& layer, int cache_layer, Rows<const float> input, Rows<float> residual);
-    /// residual += down(silu(gate x) * up x), where x = RMSNorm(residual), or the residual itself without
-    /// ffn_norm.
-    void feed_forward(const DecoderLayer& layer, Rows<float> residual, const kernels::Matrix* next = nullptr);
-    /// Runs both halves. `next` is the matrix of the following product, if known, for prefetching.
-    void run(const DecoderLayer& layer, int cache_layer, Rows<float> residual,
-             const kernels::Matrix* next = nullptr);
-
-  private:
-    /// Applies `norm` to the input unless it is empty.
-    void attend(const DecoderLayer& layer, int cache_layer, const std::vector<float>& norm,
-                Rows<const float> input, Rows<float> residual);
-    void norm_qk(const DecoderLayer& layer, Rows<float> qkv);
-    void prefetch_keys(int cache_layer);
-    void store_keys(int cache_layer);
-    void attention(int cache_layer);
-    void add_output(const kernels::Matrix& weights, Rows<const float> input,
-                    const std::vector<float>& post_norm, Rows<float> residual);
-
-    kernels::Exec& exec_;
-    const LayerShape& shape_;
-    const kernels::RopeTable& rope_;
-    DecoderBatch& batch_;
+    friend class Decoder;
 };
 
 }  // namespace draftscope

@@ -10,11 +10,10 @@
 #include "engine/transformer/decoder_layer.h"
 #include "engine/transformer/device_embeddings.h"
 #include "engine/transformer/host_answers.h"
-#include "engine/transformer/target_on_device.h"
+#include "engine/transformer/target_pass.h"
 #include "engine/weights/memory_check.h"
 #include "engine/weights/weight_packing.h"
 #include "kernels/matmul.h"
-#include "kernels/norm.h"
 
 namespace draftscope {
 namespace {
@@ -126,7 +125,7 @@ struct Target::Impl {
     kernels::Matrix lm_head;
     kernels::RopeTable rope;
     std::size_t layer_bytes = 0;
-    TargetOnDevice on_device;  ///< ready if the weights are on a device
+    TargetPass pass;
     DeviceEmbeddings device_embeddings;
 
     DecoderBatch batch;
@@ -185,8 +184,8 @@ Status Target::Impl::load_weights(kernels::Exec& exec, const ProgressFn& progres
     DS_ASSIGN(lm_head, loader.next());
     if (progress && loader.writing()) progress(1.0, "waiting for the packed weights to be on disk");
     load_report = loader.finish();
-    if (kernels::Device* device = exec.device(); device != nullptr && !is_head_only(config))
-        DS_TRY(on_device.prepare(*device, shape, rope, layers, output_norm, lm_head));
+    if (!is_head_only(config))
+        DS_TRY(pass.prepare(exec.backend(), shape, rope, layers, output_norm, lm_head));
     if (progress) progress(1.0, "target ready");
     return {};
 }
@@ -282,21 +281,7 @@ Status Target::Impl::run(kernels::Exec& exec, std::span<const SequenceTokens> se
         embed(sequence.tokens, x.slice(first, n));
         first += n;
     }
-    if (on_device.ready()) return on_device.run(batch, x, aux_layers, hidden, aux, logits);
-    LayerPass pass(exec, shape, rope, batch);
-    const int aux_width = static_cast<int>(aux_layers.size()) * d;
-    for (int i = 0; i < file.config.layers; ++i) {
-        for (std::size_t a = 0; a < aux_layers.size(); ++a) {
-            if (aux_layers[a] != i) continue;
-            for (int r = 0; r < rows; ++r) {
-                std::memcpy(aux + numel(r, aux_width) + a * d, x.row_data(r), d * sizeof(float));
-            }
-        }
-        const std::size_t at = i;
-        pass.run(layers[at], i, x, at + 1 < layers.size() ? &layers[at + 1].qkv : &lm_head);
-    }
-    kernels::rms_norm(exec, x, output_norm, shape.norm_eps, Rows<float>(hidden, rows, d));
-    return {};
+    return pass.run(exec.backend(), batch, x, aux_layers, hidden, aux, logits);
 }
 
 void Target::Impl::compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out) {
@@ -424,7 +409,7 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     out.rows = rows;
     out.hidden.resize(numel(rows, d));
     out.aux.resize(numel(rows, aux_width));
-    const bool with_logits = impl_->on_device.ready() && request.all_logits;
+    const bool with_logits = impl_->device() != nullptr && request.all_logits;
     out.device_logits = nullptr;
     out.answered = false;
     if (with_logits) out.logits.resize(numel(rows, impl_->lm_head.n()));
@@ -466,8 +451,8 @@ Result<std::uint64_t> Target::enqueue_trees(const TreesRequest& request, TreeSte
         for (int n = 0; n < tree.nodes; ++n)
             impl.batch.add_row(cache, committed + n, committed, committed, ancestors);
     }
-    DS_TRY(impl.on_device.enqueue_trees(impl.batch, embeddings, request.aux_layers, step, *request.query,
-                                        request.accept));
+    DS_TRY(impl.pass.enqueue_trees(impl.batch, embeddings, request.aux_layers, step, *request.query,
+                                   request.accept));
     std::vector<kernels::CompactOp> moves;
     for (std::size_t i = 0; request.accept && i < request.caches.size(); ++i) {
         const auto index = static_cast<int>(i);
@@ -483,14 +468,14 @@ void Target::collect_trees(const TreeStep& step, ForwardOutput& out) {
     out.rows = step.rows();
     out.hidden.clear();
     out.aux.clear();
-    out.device_logits = &impl_->on_device.logits();
+    out.device_logits = &impl_->pass.logits();
     out.answered = true;
-    impl_->on_device.logits().collect(out.answers);
+    impl_->pass.logits().collect(out.answers);
     out.bytes = impl_->layer_bytes + impl_->kv_bytes() + impl_->lm_head.bytes();
 }
 
 const float* Target::device_features(bool hidden) const {
-    return hidden ? impl_->on_device.device_hidden() : impl_->on_device.device_aux();
+    return hidden ? impl_->pass.device_hidden() : impl_->pass.device_aux();
 }
 
 Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const TokenId> tokens,

@@ -59,27 +59,60 @@ Status Device::failure() const {
     return failed("{}: {}", info().name, what);
 }
 
+void Device::fused_matmul(const FusedMatmulOp& op) {
+    const MatmulOp& product = op.product;
+    const int stride = product.weights.stride, width = product.weights.k;
+    half_t* x = const_cast<half_t*>(product.x);
+    if (op.norm.x != nullptr && op.norm.weight == nullptr) {
+        cast({op.norm.x, op.norm.x_stride, product.rows, width, x, stride, stride});
+    } else if (op.norm.x != nullptr) {
+        RmsNormOp norm;
+        norm.x = op.norm.x;
+        norm.x_stride = op.norm.x_stride;
+        norm.rows = product.rows;
+        norm.width = width;
+        norm.weight = op.norm.weight;
+        norm.eps = op.norm.eps;
+        norm.half = x;
+        norm.half_stride = norm.half_columns = stride;
+        rms_norm(norm);
+    }
+    matmul(product);
+    if (op.gated != nullptr)
+        silu_mul(
+            {product.y, product.y_stride, product.rows, product.weights.n / 2, op.gated, op.gated_stride});
+}
+
+Exec::Exec() = default;
+Exec::~Exec() = default;
+
+Device& Exec::backend() {
+    if (Device* own = device()) return *own;
+    if (cpu_ == nullptr) cpu_ = make_cpu_device(*this);
+    return *cpu_;
+}
+
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
-    : device_(other.device_),
+    : memory_(other.memory_),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)) {}
 
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
-    std::swap(device_, other.device_);
+    std::swap(memory_, other.memory_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     return *this;
 }
 
 DeviceBuffer::~DeviceBuffer() {
-    if (data_ != nullptr) device_->release(data_);
+    if (data_ != nullptr) memory_->release(data_);
 }
 
-bool DeviceBuffer::reserve(Device& device, std::size_t bytes) {
+bool DeviceBuffer::reserve(DeviceMemory& memory, std::size_t bytes) {
     if (bytes <= bytes_ && data_ != nullptr) return true;
-    if (data_ != nullptr) device_->release(data_);
-    device_ = &device;
-    data_ = device.allocate(bytes);
+    if (data_ != nullptr) memory_->release(data_);
+    memory_ = &memory.memory();
+    data_ = memory_->allocate(bytes);
     bytes_ = data_ == nullptr ? 0 : bytes;
     return data_ != nullptr;
 }

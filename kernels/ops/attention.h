@@ -2,15 +2,18 @@
 
 #include <cstdint>
 
+#include "kernels/kv_type.h"
 #include "kernels/ops/matrix.h"
 
 /// KV caches, RoPE and attention.
 namespace draftscope::kernels {
 
-/// KV cache of a sequence: for each layer a plane of keys [slots, kv_width], then a plane of values.
+/// KV cache of a sequence: for each layer a plane of keys, then a plane of values. On a GPU both are [slots,
+/// kv_width]. On the CPU they are in the layouts of store_key() and store_value().
 struct KvPlanes {
     half_t* data = nullptr;
-    std::int64_t plane = 0;  ///< values per plane
+    std::int64_t plane = 0;     ///< distance of planes, in values of 16 bits
+    KvType type = KvType::f16;  ///< f16 on a GPU, in its 16-bit format
     constexpr const half_t* keys(int layer) const { return data + 2 * layer * plane; }
     constexpr const half_t* values(int layer) const { return data + (2 * layer + 1) * plane; }
 };

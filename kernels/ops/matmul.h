@@ -22,6 +22,32 @@ struct MatmulOp {
     int max_chosen = 0;  ///< upper bound of *chosen_count, known when the op is enqueued
 };
 
+/// RMSNorm of `width` values per row.
+struct NormSpec {
+    const float* x = nullptr;  ///< [rows, x_stride]
+    std::int64_t x_stride = 0;
+    const float* weight = nullptr;  ///< [width]; null = no norm
+    float eps = 0;
+};
+
+struct RopeStoreOp;
+
+/// A product of a decoder layer with the ops around it. The CPU fuses them, and a GPU enqueues them one by
+/// one (Device::fused_matmul()).
+struct FusedMatmulOp {
+    MatmulOp product;
+    /// If its x is set, its result is the product's input, and product.x is scratch.
+    NormSpec norm;
+    /// If set, silu(first half of the outputs) * second half is written to [rows, gated_stride], and
+    /// product.y is scratch.
+    half_t* gated = nullptr;
+    int gated_stride = 0;
+    // Hints of what later ops access, for prefetching.
+    DeviceMatrix next;           ///< weights of the next product
+    bool next_is_gated = false;  ///< whether that product is gated
+    const RopeStoreOp* store = nullptr;
+};
+
 /// Gathers matrix rows: to[i] = from[rows[i]].
 struct GatherOp {
     DeviceMatrix from;

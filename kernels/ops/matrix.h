@@ -4,17 +4,23 @@
 
 #include "kernels/float16.h"
 
-/// 16-bit values and matrices in device memory.
+/// Activations and matrices as operands of ops.
 namespace draftscope::kernels {
 
-using half_t = std::uint16_t;  ///< upper half of a float; fp16 if the device's dtype() says so
+class Matrix;
 
-/// Weights [n, k], row-major. `stride` is the distance between rows; columns k .. stride - 1 are zero.
+/// An activation in the format of its device (Device::activation_bytes()): bf16, fp16 if dtype() says so, or
+/// f32 on the CPU. Only devices look at the values.
+using half_t = std::uint16_t;
+
+/// Weights [n, k], row-major. `stride` is the distance between rows; columns k .. stride - 1 are zero. Rows
+/// of activations that the matrix is multiplied with have the same stride.
 struct DeviceMatrix {
     const half_t* data = nullptr;
     int n = 0;
     int k = 0;
     int stride = 0;
+    const Matrix* packed = nullptr;  ///< on the CPU, in place of `data`
 };
 /// Row stride for `k` bf16 values: a multiple of 64, so that no kernel handles a remainder in k.
 constexpr int padded_columns(int k) {

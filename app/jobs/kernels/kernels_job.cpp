@@ -164,7 +164,8 @@ class Bench {
             fmt::format("norm + gate and up {}x{} + silu", 2 * ffn, d), 2 * ffn, d,
             [&](const Matrix& next) { kernels::prefetch_next_gated(exec_, next); },
             [&](const Matrix& w, Rows<const float> in, Rows<float> out) {
-                kernels::norm_matmul_silu(exec_, w, {norm, norm_eps}, in, out);
+                kernels::norm_matmul_silu(exec_, w, {norm, norm_eps}, in, out,
+                                          Rows<float>(out.data, rows, ffn, out.stride));
             });
         timed(fmt::format("{}x{} + residual", d, ffn), d, ffn, plain,
               [&](const Matrix& w, Rows<const float> in, Rows<float> out) {

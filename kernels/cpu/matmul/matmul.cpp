@@ -83,8 +83,8 @@ bool gate_is_block_aligned(const Matrix& gate_up) {
 struct FusionSpec {
     PreNorm norm;
     const float* bias = nullptr;
-    Rows<float> sum;     ///< the outputs are added to it; null data = none
-    bool gated = false;  ///< outputs of the first half become silu(first) * second
+    Rows<float> sum;    ///< the outputs are added to it; null data = none
+    Rows<float> gated;  ///< takes silu(first half of the outputs) * second half; null data = none
     /// Blocks of outputs, ascending and contiguous in y; null = all.
     const std::span<const int>* chosen = nullptr;
 };
@@ -102,9 +102,9 @@ class MatmulTask {
           fusion_(around),
           activations_(kernels_, weights.precision(), x, &row_kernels_, around.norm) {
         const int all = ceil_div(weights.n(), lanes);
-        count_ = around.chosen != nullptr ? static_cast<int>(around.chosen->size())
-                 : around.gated           ? all / 2
-                                          : all;
+        count_ = around.chosen != nullptr       ? static_cast<int>(around.chosen->size())
+                 : around.gated.data != nullptr ? all / 2
+                                                : all;
         work_.weights = weights.data();
         work_.scales = reinterpret_cast<const std::uint16_t*>(weights.data() + row_offset(all, block_));
         work_.n = weights.n();
@@ -127,7 +127,7 @@ class MatmulTask {
                         });
         }
         const std::int64_t operations =
-            std::int64_t{work_.rows} * count_ * lanes * work_.k * (fusion_.gated ? 2 : 1);
+            std::int64_t{work_.rows} * count_ * lanes * work_.k * (gated() ? 2 : 1);
         const int threads = WorkStealingRange::threads_for(exec_, count_, operations);
         const int share = ceil_div(count_, threads);
         // A forward pass announces its next product; each of its matrices is read from memory, however small.
@@ -162,7 +162,7 @@ class MatmulTask {
         } else {
             shares.take_all(thread, [&](int begin, int end, bool) {
                 kernel_(work, begin, end);
-                if (fusion_.gated) kernel_(work, count_ + begin, count_ + end);
+                if (gated()) kernel_(work, count_ + begin, count_ + end);
                 finish(begin, end);
             });
         }
@@ -176,7 +176,7 @@ class MatmulTask {
             work.stream = own != nullptr ? own->get() : &others;
             kernel_(work, from, to);
         };
-        if (!fusion_.gated) return run(begin, end);
+        if (!gated()) return run(begin, end);
         if (own != nullptr) own->enter(at(begin), at(end), at(count_ + begin));
         run(begin, end);
         if (own != nullptr) own->enter(at(count_ + begin), at(count_ + end), end < last ? at(end) : nullptr);
@@ -186,17 +186,19 @@ class MatmulTask {
 
     /// Runs the fused ops while the outputs of blocks [begin, end) are in the thread's cache.
     void finish(int begin, int end) const {
-        if (!fusion_.gated && fusion_.sum.data == nullptr) return;
+        if (!gated() && fusion_.sum.data == nullptr) return;
         const int first = begin * lanes, columns = std::min(end * lanes, work_.n) - first;
         for (int r = 0; r < work_.rows; ++r) {
             float* y = work_.y + r * work_.y_stride + first;
-            if (fusion_.gated) {
-                row_kernels_.silu_mul(y, y + count_ * lanes, columns, y);
+            if (gated()) {
+                row_kernels_.silu_mul(y, y + count_ * lanes, columns, fusion_.gated.row_data(r) + first);
             } else {
                 row_kernels_.add(y, columns, fusion_.sum.row_data(r) + first);
             }
         }
     }
+
+    bool gated() const { return fusion_.gated.data != nullptr; }
 
     void run_chosen(MatmulWork work, int begin, int end) const {
         const std::span<const int>& chosen = *fusion_.chosen;
@@ -268,18 +270,19 @@ void norm_matmul(Exec& exec, const Matrix& weights, const PreNorm& norm, Rows<co
 }
 
 void norm_matmul_silu(Exec& exec, const Matrix& gate_up, const PreNorm& norm, Rows<const float> x,
-                      Rows<float> y) {
+                      Rows<float> y, Rows<float> out) {
     assert(x.cols == gate_up.k() && y.cols == gate_up.n() && x.rows == y.rows && gate_up.n() % 2 == 0);
+    assert(out.rows == y.rows && 2 * out.cols == y.cols);
     if (x.rows == 0 || gate_up.n() == 0) return;
     if (!gate_is_block_aligned(gate_up)) {
         const int half = gate_up.n() / 2;
         norm_matmul(exec, gate_up, norm, x, y);
-        const Rows<float> gate(y.data, y.rows, half, y.stride);
-        return silu_mul(exec, gate, Rows<const float>(y.data + half, y.rows, half, y.stride), gate);
+        return silu_mul(exec, Rows<const float>(y.data, y.rows, half, y.stride),
+                        Rows<const float>(y.data + half, y.rows, half, y.stride), out);
     }
     FusionSpec around;
     around.norm = norm;
-    around.gated = true;
+    around.gated = out;
     MatmulTask(exec, gate_up, x, y, around).run();
 }
 

@@ -71,7 +71,7 @@ TEST(Fused, GatedMatmulMatchesSeparateOps) {
             silu_mul(exec, half(expected, 0), half(expected, ffn), half(expected, 0));
             for (const bool announced : {false, true}) {
                 if (announced) prefetch_next_gated(exec, matrix);
-                norm_matmul_silu(exec, matrix, make_norm(norm), x.view(), found.view());
+                norm_matmul_silu(exec, matrix, make_norm(norm), x.view(), found.view(), half(found, 0));
                 for (int r = 0; r < rows; ++r)
                     ASSERT_TRUE(same_bits(found.row(r), expected.row(r), ffn))
                         << "ffn " << ffn << " row " << r << (announced ? " announced" : "");
@@ -105,7 +105,7 @@ TEST(Fused, AcceptsZeroRows) {
     const Matrix matrix = pack_table(*exec, Precision::int8, hard_table(32, 64, 1));
     Table x(0, 64), y(0, 32), sum(0, 32);
     norm_matmul(*exec, matrix, {}, x.view(), y.view());
-    norm_matmul_silu(*exec, matrix, {}, x.view(), y.view());
+    norm_matmul_silu(*exec, matrix, {}, x.view(), y.view(), Rows<float>(y.data.data(), 0, 16, 32));
     matmul_add(*exec, matrix, x.view(), y.view(), sum.view());
 }
 

@@ -464,6 +464,13 @@ TEST(Target, RejectsAConfigThatTheWeightsContradict) {
     EXPECT_NE(target.error().message.find("[80, 64]"), std::string::npos) << target.error().message;
 }
 
+std::byte* keys(KvCache& cache, int layer) {
+    return reinterpret_cast<std::byte*>(const_cast<kernels::half_t*>(cache.planes().keys(layer)));
+}
+std::byte* values(KvCache& cache, int layer) {
+    return reinterpret_cast<std::byte*>(const_cast<kernels::half_t*>(cache.planes().values(layer)));
+}
+
 TEST(KvCache, CommitsAPathAndGrows) {
     constexpr int width = 3, slots = 24;
     const auto exec = kernels::make_cpu_exec(1);
@@ -474,8 +481,8 @@ TEST(KvCache, CommitsAPathAndGrows) {
             row[d] = static_cast<float>(1000 * layer + 10 * number + d);
             other[d] = -row[d];
         }
-        kernels::store_key(*exec, to.type(), row.data(), width, slot, to.keys(layer));
-        kernels::store_value(*exec, to.type(), other.data(), width, slot, to.values(layer));
+        kernels::store_key(*exec, to.type(), row.data(), width, slot, keys(to, layer));
+        kernels::store_value(*exec, to.type(), other.data(), width, slot, values(to, layer));
     };
     for (int layer = 0; layer < 2; ++layer)
         for (int slot = 0; slot < slots; ++slot) put(cache, layer, slot, slot);
@@ -494,9 +501,9 @@ TEST(KvCache, CommitsAPathAndGrows) {
         for (int slot = 0; slot < 18; ++slot)
             for (int d = 0; d < width; ++d) {
                 const int key = (slot / 16 * width + d) * 16 + slot % 16;
-                EXPECT_EQ(floats(cache.keys(layer))[key], floats(expected.keys(layer))[key]);
-                EXPECT_EQ(floats(cache.values(layer))[slot * width + d],
-                          floats(expected.values(layer))[slot * width + d]);
+                EXPECT_EQ(floats(keys(cache, layer))[key], floats(keys(expected, layer))[key]);
+                EXPECT_EQ(floats(values(cache, layer))[slot * width + d],
+                          floats(values(expected, layer))[slot * width + d]);
             }
     }
     cache.truncate(1);
@@ -509,7 +516,8 @@ TEST(KvCache, StoresF16UnlessWeightsAreF32) {
     KvCache floats = exact->make_cache(8), halves = narrow->make_cache(8);
     EXPECT_EQ(floats.type(), kernels::KvType::f32);
     EXPECT_EQ(halves.type(), kernels::KvType::f16);
-    EXPECT_EQ(floats.row_bytes(), 2 * halves.row_bytes());
+    EXPECT_EQ(kernels::bytes_per_value(floats.type()), 2 * kernels::bytes_per_value(halves.type()));
+    const std::size_t row_bytes = halves.kv_width() * kernels::bytes_per_value(halves.type());
 
     const std::vector<TokenId> tokens{1, 2, 3};
     ForwardOutput out;
@@ -519,13 +527,13 @@ TEST(KvCache, StoresF16UnlessWeightsAreF32) {
 
     // Compaction moves complete rows of either type.
     ASSERT_TRUE(narrow->prefill(*exec, halves, tokens, {}, out).ok());
-    const std::vector<std::byte> before(halves.values(0), halves.values(0) + 3 * halves.row_bytes());
+    const std::vector<std::byte> before(values(halves, 0), values(halves, 0) + 3 * row_bytes);
     halves.truncate(1);
     halves.commit_path(std::vector<int>{1});
     halves.ensure_free(40);
-    EXPECT_TRUE(std::equal(halves.values(0), halves.values(0) + halves.row_bytes(), before.begin()));
-    EXPECT_TRUE(std::equal(halves.values(0) + halves.row_bytes(), halves.values(0) + 2 * halves.row_bytes(),
-                           before.begin() + static_cast<std::ptrdiff_t>(2 * halves.row_bytes())));
+    EXPECT_TRUE(std::equal(values(halves, 0), values(halves, 0) + row_bytes, before.begin()));
+    EXPECT_TRUE(std::equal(values(halves, 0) + row_bytes, values(halves, 0) + 2 * row_bytes,
+                           before.begin() + static_cast<std::ptrdiff_t>(2 * row_bytes)));
 }
 
 TEST(AncestorMask, MatchesParentTraversal) {

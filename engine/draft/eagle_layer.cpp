@@ -1,4 +1,4 @@
-#include "engine/draft/eagle_on_device.h"
+#include "engine/draft/eagle_layer.h"
 
 #include "base/numel.h"
 
@@ -11,39 +11,51 @@ std::size_t count(int rows, int cols) {
 
 }  // namespace
 
-Status EagleOnDevice::prepare(kernels::Device& device, const LayerShape& shape,
-                              const kernels::RopeTable& rope, const DecoderLayer& layer, int input_width) {
+Status EagleLayer::prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+                           const DecoderLayer& layer, int input_width) {
     shape_ = shape;
     layer_ = {&layer, 1};
     return decoder_.prepare(device, shape, rope, layer_, input_width);
 }
 
-const float* EagleOnDevice::keep(std::span<const float> values) {
+const float* EagleLayer::keep(std::span<const float> values) {
     const std::lock_guard lock(device().submit_mutex());
     return decoder_.keep(values);
 }
 
-void EagleOnDevice::set_fused(const kernels::Matrix& fc, const float* bias) {
+void EagleLayer::set_fused(const kernels::Matrix& fc, const float* bias) {
     fc_ = &fc;
     fc_bias_ = bias;
 }
 
-void EagleOnDevice::set_joined(const Norms& norms) {
+void EagleLayer::set_joined(const Norms& norms) {
     norms_ = norms;
 }
 
-bool EagleOnDevice::make_room(int rows) {
+bool EagleLayer::make_room(int rows) {
     kernels::Device& on = device();
     const int width = 2 * shape_.hidden;
     const void* before[] = {inputs_.as<void>(), fused_.as<void>()};
     const bool enough =
         decoder_.make_room(rows) && inputs_.reserve(on, count(rows, width) * sizeof(float)) &&
-        fused_.reserve(on, count(rows, kernels::padded_columns(width)) * sizeof(kernels::half_t));
+        fused_.reserve(on, count(rows, kernels::padded_columns(width)) * on.activation_bytes());
     if (before[0] != inputs_.as<void>() || before[1] != fused_.as<void>()) decoder_.forget_graphs();
     return enough;
 }
 
-Status EagleOnDevice::enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag) {
+Status EagleLayer::run(kernels::Device& device, const DecoderBatch& batch, Rows<const float> inputs,
+                       Rows<float> out) {
+    const std::lock_guard lock(device.submit_mutex());
+    decoder_.use(device);
+    if (!make_room(inputs.rows))
+        return failed("out of memory for {} rows of the drafter's layer", inputs.rows);
+    device.upload(inputs_.as<float>(), inputs.data, count(inputs.rows, inputs.cols) * sizeof(float));
+    DS_TRY(enqueue_chain(batch));
+    device.download(out.data, outputs(), count(out.rows, out.cols) * sizeof(float));
+    return device.synchronize();
+}
+
+Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag) {
     DS_TRY(decoder_.begin(batch));
     decoder_.use_tails(ancestor_slots);
     // Passes of enqueue_chain() have no tag.
@@ -51,13 +63,13 @@ Status EagleOnDevice::enqueue(const DecoderBatch& batch, const std::int32_t* anc
     return {};
 }
 
-Status EagleOnDevice::enqueue_chain(const DecoderBatch& batch) {
+Status EagleLayer::enqueue_chain(const DecoderBatch& batch) {
     DS_TRY(decoder_.begin(batch));
     decoder_.replay({}, [&] { enqueue_layer(batch.rows()); });
     return {};
 }
 
-const kernels::half_t* EagleOnDevice::enqueue_head_rows(int rows) {
+const kernels::half_t* EagleLayer::enqueue_head_rows(int rows) {
     const int stride = hidden_stride();
     if (norms_.head == nullptr) {
         device().cast({outputs(), shape_.hidden, rows, shape_.hidden, decoder_.input(), stride, stride});
@@ -76,31 +88,29 @@ const kernels::half_t* EagleOnDevice::enqueue_head_rows(int rows) {
     return decoder_.input();
 }
 
-void EagleOnDevice::enqueue_layer(int rows) {
+void EagleLayer::enqueue_layer(int rows) {
     if (fc_ != nullptr)
         enqueue_fused(rows);
     else
         enqueue_joined(rows);
 }
 
-void EagleOnDevice::enqueue_fused(int rows) {
+void EagleLayer::enqueue_fused(int rows) {
     kernels::Device& on = device();
-    const int stride = fc_->device_matrix().stride, width = 2 * shape_.hidden;
-    on.cast({inputs(), width, rows, width, fused_.as<kernels::half_t>(), stride, stride});
-    kernels::MatmulOp op;
-    op.weights = fc_->device_matrix();
-    op.x = fused_.as<kernels::half_t>();
-    op.rows = rows;
-    op.y = decoder_.residual();
-    op.y_stride = shape_.hidden;
-    op.bias = fc_bias_;
-    on.matmul(op);
-    decoder_.take_residual(nullptr);
-    decoder_.attend(0, 0, decoder_.input());
+    kernels::FusedMatmulOp op;
+    op.product.weights = fc_->device_matrix();
+    op.product.x = fused_.as<kernels::half_t>();
+    op.product.rows = rows;
+    op.product.y = decoder_.residual();
+    op.product.y_stride = shape_.hidden;
+    op.product.bias = fc_bias_;
+    op.norm = {inputs(), 2 * shape_.hidden, nullptr, 0};
+    on.fused_matmul(op);
+    decoder_.attend_residual(0, 0, nullptr);
     decoder_.feed_forward(0);
 }
 
-void EagleOnDevice::enqueue_joined(int rows) {
+void EagleLayer::enqueue_joined(int rows) {
     kernels::Device& on = device();
     const int d = shape_.hidden, stride = kernels::padded_columns(2 * d);
     kernels::RmsNormOp norm;
@@ -116,7 +126,7 @@ void EagleOnDevice::enqueue_joined(int rows) {
     on.rms_norm(norm);
     norm.x = inputs() + d;
     norm.weight = norms_.hidden;
-    norm.half = fused_.as<kernels::half_t>() + d;
+    norm.half = on.advance(fused_.as<kernels::half_t>(), d);
     norm.half_columns = stride - d;
     if (norms_.before_residual) {
         norm.y = decoder_.residual();

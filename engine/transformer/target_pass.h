@@ -2,25 +2,25 @@
 
 #include <span>
 
-#include "engine/transformer/device_decoder.h"
+#include "engine/transformer/decoder.h"
 #include "engine/transformer/device_logits.h"
 
 namespace draftscope {
 
 /// A target's layers, final norm and LM head on a device, with all activations in device memory.
-class TargetOnDevice {
+class TargetPass {
   public:
-    /// Uploads the vectors; locks Device::submit_mutex() itself. `layers` and `lm_head` must outlive this
-    /// object.
+    /// Uploads the vectors; locks Device::submit_mutex() itself. All spans, `rope` and `lm_head` must outlive
+    /// this object.
     Status prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, std::span<const float> output_norm,
                    const kernels::Matrix& lm_head);
-    bool ready() const { return decoder_.ready(); }
     /// Runs the rows of `batch` from their `embeddings` [rows, d], in host memory. Writes `hidden` [rows, d],
     /// `aux` [rows, aux_layers * d] and `logits` [rows, V] to host memory. `logits` may be null, and so may
-    /// `aux` without aux layers. Locks Device::submit_mutex() and synchronizes.
-    Status run(const DecoderBatch& batch, Rows<const float> embeddings, std::span<const int> aux_layers,
-               float* hidden, float* aux, float* logits);
+    /// `aux` without aux layers. Locks Device::submit_mutex() and synchronizes. `device` is that of
+    /// prepare(), or another pool of the same CPU.
+    Status run(kernels::Device& device, const DecoderBatch& batch, Rows<const float> embeddings,
+               std::span<const int> aux_layers, float* hidden, float* aux, float* logits);
     DeviceLogits& logits() { return logits_; }
 
     /// Enqueues the same pass for the trees of `step`, then the ops for `question` and, if `accept`, the
@@ -35,13 +35,14 @@ class TargetOnDevice {
     bool reserve(int rows, int aux_width, bool logits);
     void enqueue_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag);
 
-    DeviceDecoder decoder_;
+    Decoder decoder_;
     LayerShape shape_;
-    int layers_ = 0;
+    std::span<const DecoderLayer> layers_;
     const float* output_norm_ = nullptr;
     const kernels::Matrix* lm_head_ = nullptr;
     kernels::DeviceBuffer hidden_, aux_;
     DeviceLogits logits_;
+    std::vector<int> extra_;    ///< distinguishes the graphs of passes
     kernels::TreeRows latest_;  ///< graphs may contain its addresses
 };
 

@@ -8,24 +8,27 @@
 #include "base/result.h"
 #include "engine/transformer/decoder_layer.h"
 #include "kernels/device_array.h"
+#include "kernels/rope.h"
 
 namespace draftscope {
 
-/// LayerPass on a device: runs decoder layers with all activations in device memory. The layers' matrices
-/// are already in device memory; the decoder uploads their vectors and the rotation table. It supports one
-/// pass at a time, during which the caller holds Device::submit_mutex().
-class DeviceDecoder {
+/// Runs decoder layers on a device, with all activations in its memory. The layers' matrices belong to the
+/// device; the decoder uploads their vectors and the rotation table. It supports one pass at a time, during
+/// which the caller holds Device::submit_mutex().
+class Decoder {
   public:
-    /// Uploads the vectors; locks Device::submit_mutex() itself. `layers` must outlive the decoder.
-    /// `input_width` is the width of the first layer's attention input if that is not the hidden size
-    /// (EAGLE-3). Returns an error if out of device memory.
+    /// Uploads the vectors; locks Device::submit_mutex() itself. `layers` and `rope` must outlive the
+    /// decoder. `input_width` is the width of the first layer's attention input if that is not the hidden
+    /// size (EAGLE-3). Returns an error if out of device memory.
     Status prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, int input_width = 0);
-    bool ready() const { return device_ != nullptr; }
+    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
+    void use(kernels::Device& device) { device_ = &device; }
     kernels::Device& device() { return *device_; }
 
-    /// Uploads a vector, such as a norm, to memory that the decoder owns. Returns null if `values` is empty.
-    /// If out of memory, returns null and sets the device's error.
+    /// Uploads a vector, such as a norm, to memory that the decoder owns. The CPU uses `values` themselves,
+    /// which must outlive the decoder. Returns null if `values` is empty. If out of memory, returns null and
+    /// sets the device's error.
     const float* keep(std::span<const float> values);
 
     /// Begins a pass: uploads the layout of the rows of `batch`, whose caches are in device memory. Returns
@@ -49,14 +52,19 @@ class DeviceDecoder {
     kernels::half_t* input() const { return input_.as<kernels::half_t>(); }
     int hidden_stride() const { return kernels::padded_columns(shape_.hidden); }
 
-    /// residual += W_o attention(W_qkv x). `x` is in the device's 16-bit format, with the stride of the
-    /// layer's qkv matrix.
+    /// residual += W_o attention(W_qkv x). `x` has the stride of the layer's qkv matrix.
     void attend(int layer, int cache_layer, const kernels::half_t* x);
-    void feed_forward(int layer);
+    /// The same with x = RMSNorm(residual). `norm` [hidden] is in device memory; null = no norm.
+    void attend_residual(int layer, int cache_layer, const float* norm);
+    /// residual += down(silu(gate x) * up x), where x = RMSNorm(residual), or the residual itself without
+    /// ffn_norm. `next` is the matrix of the following product, if known, for prefetching.
+    void feed_forward(int layer, const kernels::Matrix* next = nullptr);
     /// Runs both halves of a layer, with equal indices of layer and cache layer.
-    void run(int layer);
-    /// Sets input() to the residual, normalised with `norm` [hidden] in device memory; null = only cast.
-    void take_residual(const float* norm);
+    void run(int layer, const kernels::Matrix* next);
+    /// The residual as the input of a product, normalised with `norm` [hidden]; null = no norm.
+    kernels::NormSpec normed_residual(const float* norm) const {
+        return {residual(), shape_.hidden, norm, shape_.norm_eps};
+    }
 
     /// Discards the graphs. Call it when memory used by the `work` of replay() has moved.
     void forget_graphs() { keys_.clear(); }
@@ -79,8 +87,12 @@ class DeviceDecoder {
     void list_sequences(const DecoderBatch& batch);
     void list_tiles();
     bool upload_places(const DecoderBatch& batch);
+    std::size_t partial_floats() const;
+    void attend(int layer, int cache_layer, const kernels::half_t* x, const kernels::NormSpec& norm);
+    void norm_queries_and_keys(const Vectors& vectors);
     void attention(int cache_layer);
-    void add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm);
+    void add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm,
+                    const kernels::Matrix* next, bool next_is_gated);
 
     kernels::Device* device_ = nullptr;
     LayerShape shape_;
@@ -93,6 +105,7 @@ class DeviceDecoder {
 
     int rows_ = 0, capacity_ = 0;
     int blocks_ = 0;                           ///< attention blocks of a row, a power of two
+    std::vector<const KvCache*> listed_;       ///< caches of the pass
     std::vector<std::int32_t> row_sequences_;  ///< index of each row's sequence
     std::vector<std::int32_t> tiles_;          ///< [tiles, 2] first row, rows
     std::vector<kernels::KvPlanes> caches_;    ///< [sequences]

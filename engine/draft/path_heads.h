@@ -11,15 +11,19 @@
 
 namespace draftscope {
 
-/// The residual blocks of Medusa's or Hydra's heads on a device, one pass at a time. The caller holds
-/// Device::submit_mutex(), except in prepare().
-class PathHeadsOnDevice {
+/// The residual blocks of Medusa's or Hydra's heads, one pass at a time. The caller holds
+/// Device::submit_mutex(), except in prepare() and run().
+class PathHeads {
   public:
-    /// Uploads the biases; does nothing if `device` is null. `weights` are in device memory and must outlive
-    /// this object. Fails if memory runs out.
-    Status prepare(kernels::Device* device, const DecodingHeadWeights& weights, int hidden);
-    bool ready() const { return device_ != nullptr; }
+    /// Uploads the biases. `weights` belong to `device` and must outlive this object. Fails if memory runs
+    /// out.
+    Status prepare(kernels::Device& device, const DecodingHeadWeights& weights, int hidden);
+    /// Whether the host's own memory holds the heads.
+    bool on_host() const { return on_host_; }
     kernels::Device& device() const { return *device_; }
+    /// Runs the head of `level` over `x` [rows, inputs] and writes `out` [rows, d]. Heads on the host only;
+    /// `device` is any pool of the CPU.
+    Status run(kernels::Device& device, int level, Rows<const float> x, Rows<float> out);
     int levels() const { return static_cast<int>(weights_->heads.size()); }
 
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
@@ -37,6 +41,7 @@ class PathHeadsOnDevice {
     void enqueue_blocks(int level, int rows);
 
     kernels::Device* device_ = nullptr;
+    bool on_host_ = true;
     const DecodingHeadWeights* weights_ = nullptr;
     int hidden_ = 0, widest_ = 0;
     kernels::DeviceBuffer biases_;         ///< of each block and then its shortcut, [d] each
@@ -51,12 +56,12 @@ class PathRows final : public LevelRows {
   public:
     /// Trees can grow only if `heads` are on a device. Both arguments must outlive this object.
     PathRows(DecodingHeads& heads, const Target& target) : heads_(heads), target_(target) {}
-    kernels::Device& device() override { return heads_.on_device()->device(); }
+    kernels::Device& device() override { return heads_.pass().device(); }
     int hidden() const override { return heads_.hidden(); }
     bool shared_logits() const override { return !heads_.uses_path(); }
     bool make_room(int trees, int nodes) override;
     Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
-    const kernels::half_t* enqueue_head_rows(int) override { return heads_.on_device()->head_rows(); }
+    const kernels::half_t* enqueue_head_rows(int) override { return heads_.pass().head_rows(); }
 
   private:
     void gather_inputs(const Level& level);

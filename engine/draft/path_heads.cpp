@@ -1,4 +1,4 @@
-#include "engine/draft/path_heads_on_device.h"
+#include "engine/draft/path_heads.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,8 +7,10 @@
 #include "base/numel.h"
 
 namespace draftscope {
-Status PathHeadsOnDevice::prepare(kernels::Device* device, const DecodingHeadWeights& weights, int hidden) {
-    if (device == nullptr) return {};
+
+Status PathHeads::prepare(kernels::Device& device, const DecodingHeadWeights& weights, int hidden) {
+    device_ = &device;
+    on_host_ = device.is_host();
     weights_ = &weights;
     hidden_ = hidden;
     std::vector<float> biases;
@@ -21,33 +23,43 @@ Status PathHeadsOnDevice::prepare(kernels::Device* device, const DecodingHeadWei
             if (block.shortcut.empty()) biases.resize(biases.size() + hidden);
         }
     }
-    const std::lock_guard lock(device->submit_mutex());
-    if (!biases_.reserve(*device, biases.size() * sizeof(float)))
+    const std::lock_guard lock(device.submit_mutex());
+    if (!biases_.reserve(device, biases.size() * sizeof(float)))
         return failed("out of device memory for the drafter's heads");
-    device->upload(biases_.as<void>(), biases.data(), biases.size() * sizeof(float));
-    device_ = device;
+    device.upload(biases_.as<void>(), biases.data(), biases.size() * sizeof(float));
     return {};
 }
 
-bool PathHeadsOnDevice::make_room(int rows) {
+Status PathHeads::run(kernels::Device& device, int level, Rows<const float> x, Rows<float> out) {
+    const std::lock_guard lock(device.submit_mutex());
+    device_ = &device;
+    if (!make_room(x.rows)) return failed("out of memory for {} rows of the drafter's heads", x.rows);
+    device.cast({x.data, x.stride, x.rows, x.cols, inputs(), stride(level), stride(level)});
+    enqueue_blocks(level, x.rows);
+    device.copy_rows({out_.as<float>(), hidden_, nullptr, x.rows, hidden_, out.data, out.stride});
+    return device.synchronize();
+}
+
+bool PathHeads::make_room(int rows) {
     const void* before[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     const std::size_t cells = numel(rows, hidden_);
     const bool enough =
-        inputs_.reserve(*device_, numel(rows, widest_) * sizeof(kernels::half_t)) &&
-        half_.reserve(*device_, numel(rows, kernels::padded_columns(hidden_)) * sizeof(kernels::half_t)) &&
+        inputs_.reserve(*device_, numel(rows, widest_) * device_->activation_bytes()) &&
+        half_.reserve(*device_,
+                      numel(rows, kernels::padded_columns(hidden_)) * device_->activation_bytes()) &&
         gate_.reserve(*device_, cells * sizeof(float)) && out_.reserve(*device_, cells * sizeof(float));
     const void* after[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
     return enough;
 }
 
-void PathHeadsOnDevice::enqueue(int level, int rows) {
+void PathHeads::enqueue(int level, int rows) {
     std::uint64_t& key = keys_[{level, rows}];
     if (key == 0) key = device_->new_graph_key();
     device_->graph(key, [&] { enqueue_blocks(level, rows); });
 }
 
-void PathHeadsOnDevice::enqueue_blocks(int level, int rows) {
+void PathHeads::enqueue_blocks(int level, int rows) {
     const int d = hidden_, narrow = kernels::padded_columns(d);
     const float* bias = biases_.as<float>() + first_bias_[level];
     const kernels::half_t* x = inputs();
@@ -85,7 +97,7 @@ void PathHeadsOnDevice::enqueue_blocks(int level, int rows) {
 }
 
 bool PathRows::make_room(int trees, int nodes) {
-    PathHeadsOnDevice& heads = *heads_.on_device();
+    PathHeads& heads = heads_.pass();
     const bool sees = heads_.uses_path();
     const int d = hidden(), rows = sees ? nodes : trees;
     embeddings_ = target_.device_embeddings();
@@ -97,7 +109,7 @@ bool PathRows::make_room(int trees, int nodes) {
 }
 
 Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
-    PathHeadsOnDevice& heads = *heads_.on_device();
+    PathHeads& heads = heads_.pass();
     const int d = hidden(), rows = level.rows, stride = heads.stride(level.level);
     const DeviceSpans::Scope enqueued(level.spans, level.context.phases, Phase::backbone, level.level, rows,
                                       heads_.weight_bytes(level.level));

@@ -1,4 +1,4 @@
-#include "engine/transformer/device_decoder.h"
+#include "engine/transformer/decoder.h"
 
 #include <algorithm>
 #include <array>
@@ -23,8 +23,8 @@ std::size_t product(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-const float* DeviceDecoder::keep(std::span<const float> values) {
-    if (values.empty()) return nullptr;
+const float* Decoder::keep(std::span<const float> values) {
+    if (values.empty() || device_->is_host()) return values.empty() ? nullptr : values.data();
     kernels::DeviceBuffer buffer;
     if (!buffer.reserve(*device_, values.size_bytes())) {
         // Without the error, a null norm would mean that the layer has none.
@@ -36,9 +36,8 @@ const float* DeviceDecoder::keep(std::span<const float> values) {
     return kept_.back().as<float>();
 }
 
-Status DeviceDecoder::prepare(kernels::Device& device, const LayerShape& shape,
-                              const kernels::RopeTable& rope, std::span<const DecoderLayer> layers,
-                              int input_width) {
+Status Decoder::prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+                        std::span<const DecoderLayer> layers, int input_width) {
     device_ = &device;
     shape_ = shape;
     input_width_ = input_width > 0 ? input_width : shape.hidden;
@@ -62,18 +61,19 @@ Status DeviceDecoder::prepare(kernels::Device& device, const LayerShape& shape,
     return device.synchronize();
 }
 
-bool DeviceDecoder::reserve(int rows) {
+bool Decoder::reserve(int rows) {
     if (rows <= capacity_) return true;
     const int room = std::max(rows, 2 * capacity_);
     const std::int64_t qkv = shape_.q_width() + 2 * shape_.kv_width();
     const int input = padded_columns(std::max(input_width_, shape_.hidden));
+    const std::size_t activation = device_->activation_bytes();
     const bool enough =
         residual_.reserve(*device_, product(room, shape_.hidden) * sizeof(float)) &&
-        input_.reserve(*device_, product(room, input) * sizeof(kernels::half_t)) &&
+        input_.reserve(*device_, product(room, input) * activation) &&
         qkv_.reserve(*device_, product(room, qkv) * sizeof(float)) &&
-        mixed_.reserve(*device_, product(room, padded_columns(shape_.q_width())) * sizeof(kernels::half_t)) &&
+        mixed_.reserve(*device_, product(room, padded_columns(shape_.q_width())) * activation) &&
         gate_up_.reserve(*device_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
-        active_.reserve(*device_, product(room, padded_columns(shape_.ffn)) * sizeof(kernels::half_t)) &&
+        active_.reserve(*device_, product(room, padded_columns(shape_.ffn)) * activation) &&
         projected_.reserve(*device_, product(room, shape_.hidden) * sizeof(float));
     capacity_ = enough ? room : 0;
     keys_.clear();
@@ -81,19 +81,19 @@ bool DeviceDecoder::reserve(int rows) {
 }
 
 /// Lists the caches of the rows' sequences and computes the number of attention blocks.
-void DeviceDecoder::list_sequences(const DecoderBatch& batch) {
+void Decoder::list_sequences(const DecoderBatch& batch) {
     caches_.clear();
     row_sequences_.clear();
-    std::vector<const KvCache*> caches;
+    listed_.clear();
     std::int64_t longest = 0;
     for (const DecoderBatch::Place& place : batch.places_) {
-        auto found = std::find(caches.rbegin(), caches.rend(), place.cache);
-        if (found == caches.rend()) {
-            caches.push_back(place.cache);
+        auto found = std::find(listed_.rbegin(), listed_.rend(), place.cache);
+        if (found == listed_.rend()) {
+            listed_.push_back(place.cache);
             caches_.push_back(place.cache->planes());
-            found = caches.rbegin();
+            found = listed_.rbegin();
         }
-        row_sequences_.push_back(static_cast<std::int32_t>(std::distance(found, caches.rend()) - 1));
+        row_sequences_.push_back(static_cast<std::int32_t>(std::distance(found, listed_.rend()) - 1));
         longest = std::max<std::int64_t>(longest, place.prefix + place.ancestor_count);
     }
     const auto needed =
@@ -101,7 +101,7 @@ void DeviceDecoder::list_sequences(const DecoderBatch& batch) {
     blocks_ = static_cast<int>(std::bit_ceil(std::max(needed, 1u)));
 }
 
-void DeviceDecoder::list_tiles() {
+void Decoder::list_tiles() {
     const int tallest = kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim});
     tiles_.clear();
     for (int r = 0; r < rows_; ++r) {
@@ -116,7 +116,7 @@ void DeviceDecoder::list_tiles() {
 }
 
 /// Graphs contain these addresses. They depend only on the numbers of rows and tiles until a reallocation.
-bool DeviceDecoder::upload_places(const DecoderBatch& batch) {
+bool Decoder::upload_places(const DecoderBatch& batch) {
     using Place = DecoderBatch::Place;
     const std::vector<Place>& rows = batch.places_;
     if (!d_places_.begin(*device_, 6 * rows.size() + tiles_.size() + batch.tails_.size()) ||
@@ -135,7 +135,16 @@ bool DeviceDecoder::upload_places(const DecoderBatch& batch) {
     return true;
 }
 
-Status DeviceDecoder::begin(const DecoderBatch& batch) {
+/// Returns the partial sums of attention that a pass needs at once. The CPU has scratch memory of its own.
+std::size_t Decoder::partial_floats() const {
+    if (device_->is_host()) return 0;
+    const kernels::AttentionHeads heads{shape_.heads, shape_.kv_heads, shape_.head_dim};
+    const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2);
+    return std::max(per_row * kernels::attention_tile_rows(heads),
+                    std::min(per_row * rows_, max_partial_bytes / sizeof(float)));
+}
+
+Status Decoder::begin(const DecoderBatch& batch) {
     rows_ = batch.rows();
     if (rows_ == 0) return {};
     list_sequences(batch);
@@ -144,41 +153,18 @@ Status DeviceDecoder::begin(const DecoderBatch& batch) {
             return failed("out of device memory for the keys and values of {} slots; use a smaller batch",
                           place.cache->slots());
     list_tiles();
-    const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
-    const std::size_t partial =
-        std::max(per_row * (kernels::attention_tile_rows({shape_.heads, shape_.kv_heads, shape_.head_dim})),
-                 std::min(per_row * rows_, max_partial_bytes));
     const auto addresses = [this] {
         return std::array<const void*, 3>{d_places_.data(), d_caches_.data(), partial_.data()};
     };
     const auto before = addresses();
-    if (!reserve(rows_) || !partial_.resize_at_least(*device_, partial / sizeof(float)) ||
-        !upload_places(batch))
+    if (!reserve(rows_) || !partial_.resize_at_least(*device_, partial_floats()) || !upload_places(batch))
         return failed("out of device memory for a pass of {} rows; use a smaller batch or tree", rows_);
     // Graphs contain these addresses, so a reallocation invalidates them.
     if (before != addresses()) keys_.clear();
     return {};
 }
 
-void DeviceDecoder::take_residual(const float* norm) {
-    const int stride = hidden_stride();
-    if (norm == nullptr) {
-        device_->cast({residual(), shape_.hidden, rows_, shape_.hidden, input(), stride, stride});
-        return;
-    }
-    kernels::RmsNormOp op;
-    op.x = residual();
-    op.x_stride = shape_.hidden;
-    op.rows = rows_;
-    op.width = shape_.hidden;
-    op.weight = norm;
-    op.eps = shape_.norm_eps;
-    op.half = input();
-    op.half_stride = op.half_columns = stride;
-    device_->rms_norm(op);
-}
-
-void DeviceDecoder::attention(int cache_layer) {
+void Decoder::attention(int cache_layer) {
     const kernels::AttentionHeads heads{shape_.heads, shape_.kv_heads, shape_.head_dim};
     kernels::AttentionOp op;
     op.q = qkv_.as<float>();
@@ -192,7 +178,7 @@ void DeviceDecoder::attention(int cache_layer) {
     op.y = mixed_.as<kernels::half_t>();
     op.y_stride = padded_columns(shape_.q_width());
     const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
-    const int max_rows = static_cast<int>(partial_.bytes() / per_row);
+    const int max_rows = device_->is_host() ? rows_ : static_cast<int>(partial_.bytes() / per_row);
     const auto tiles = tiles_.size() / 2;
     for (std::size_t first = 0; first < tiles;) {
         std::size_t end = first;
@@ -206,16 +192,18 @@ void DeviceDecoder::attention(int cache_layer) {
     }
 }
 
-void DeviceDecoder::add_output(const kernels::Matrix& weights, const kernels::half_t* x,
-                               const float* post_norm) {
-    kernels::MatmulOp op;
-    op.weights = weights.device_matrix();
-    op.x = x;
-    op.rows = rows_;
-    op.y = post_norm == nullptr ? residual() : projected_.as<float>();
-    op.y_stride = shape_.hidden;
-    op.accumulate = post_norm == nullptr;
-    device_->matmul(op);
+void Decoder::add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm,
+                         const kernels::Matrix* next, bool next_is_gated) {
+    kernels::FusedMatmulOp op;
+    op.product.weights = weights.device_matrix();
+    op.product.x = x;
+    op.product.rows = rows_;
+    op.product.y = post_norm == nullptr ? residual() : projected_.as<float>();
+    op.product.y_stride = shape_.hidden;
+    op.product.accumulate = post_norm == nullptr;
+    if (next != nullptr) op.next = next->device_matrix();
+    op.next_is_gated = next_is_gated;
+    device_->fused_matmul(op);
     if (post_norm == nullptr) return;
     kernels::RmsNormOp norm;
     norm.x = projected_.as<float>();
@@ -229,68 +217,80 @@ void DeviceDecoder::add_output(const kernels::Matrix& weights, const kernels::ha
     device_->rms_norm(norm);
 }
 
-void DeviceDecoder::attend(int layer, int cache_layer, const kernels::half_t* x) {
-    const DecoderLayer& weights = layers_[layer];
-    const Vectors& vectors = vectors_[layer];
-    const int width = shape_.q_width() + 2 * shape_.kv_width();
-    kernels::MatmulOp project;
-    project.weights = weights.qkv.device_matrix();
-    project.x = x;
-    project.rows = rows_;
-    project.y = qkv_.as<float>();
-    project.y_stride = width;
-    project.bias = vectors.qkv_bias;
-    device_->matmul(project);
+void Decoder::norm_queries_and_keys(const Vectors& vectors) {
     const auto norm_heads = [&](const float* weight, int span, int first, int part) {
         if (weight == nullptr) return;
         kernels::RmsNormOp op;
-        op.x = op.y = qkv_.as<float>() + first;
-        op.y = qkv_.as<float>() + first;
-        op.x_stride = op.y_stride = width;
+        op.x = qkv_.as<float>() + first;
+        op.x_stride = op.y_stride = shape_.q_width() + 2 * shape_.kv_width();
         op.rows = rows_;
         op.groups = part / span;
         op.width = span;
         op.weight = weight;
         op.eps = shape_.norm_eps;
+        op.y = qkv_.as<float>() + first;
         device_->rms_norm(op);
     };
     norm_heads(vectors.q_norm, vectors.q_norm_width, 0, shape_.q_width());
     norm_heads(vectors.k_norm, vectors.k_norm_width, shape_.q_width(), shape_.kv_width());
-    device_->rope_store({qkv_.as<float>(),
-                         width,
-                         rows_,
-                         {shape_.heads, shape_.kv_heads, shape_.head_dim},
-                         cos_,
-                         sin_,
-                         places_,
-                         cache_layer});
-    attention(cache_layer);
-    add_output(weights.attn_out, mixed_.as<kernels::half_t>(), vectors.attn_post_norm);
 }
 
-void DeviceDecoder::feed_forward(int layer) {
+void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x, const kernels::NormSpec& norm) {
     const DecoderLayer& weights = layers_[layer];
     const Vectors& vectors = vectors_[layer];
-    take_residual(vectors.ffn_norm);
-    kernels::MatmulOp project;
-    project.weights = weights.gate_up.device_matrix();
-    project.x = input();
-    project.rows = rows_;
-    project.y = gate_up_.as<float>();
-    project.y_stride = 2 * shape_.ffn;
-    device_->matmul(project);
-    device_->silu_mul({gate_up_.as<float>(), 2 * shape_.ffn, rows_, shape_.ffn, active_.as<kernels::half_t>(),
-                       padded_columns(shape_.ffn)});
-    add_output(weights.down, active_.as<kernels::half_t>(), vectors.ffn_post_norm);
+    const int width = shape_.q_width() + 2 * shape_.kv_width();
+    const kernels::AttentionHeads heads{shape_.heads, shape_.kv_heads, shape_.head_dim};
+    const kernels::RopeStoreOp store{qkv_.as<float>(), width, rows_, heads, cos_, sin_, places_, cache_layer};
+    kernels::FusedMatmulOp project;
+    project.product.weights = weights.qkv.device_matrix();
+    project.product.x = x;
+    project.product.rows = rows_;
+    project.product.y = qkv_.as<float>();
+    project.product.y_stride = width;
+    project.product.bias = vectors.qkv_bias;
+    project.norm = norm;
+    project.next = weights.attn_out.device_matrix();
+    project.store = &store;
+    device_->fused_matmul(project);
+    norm_queries_and_keys(vectors);
+    device_->rope_store(store);
+    attention(cache_layer);
+    add_output(weights.attn_out, mixed_.as<kernels::half_t>(), vectors.attn_post_norm, &weights.gate_up,
+               true);
 }
 
-void DeviceDecoder::run(int layer) {
-    take_residual(vectors_[layer].attn_norm);
-    attend(layer, layer, input());
-    feed_forward(layer);
+void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x) {
+    attend(layer, cache_layer, x, {});
 }
 
-void DeviceDecoder::replay(std::span<const int> extra, FunctionRef<void()> work) {
+void Decoder::attend_residual(int layer, int cache_layer, const float* norm) {
+    attend(layer, cache_layer, input(), normed_residual(norm));
+}
+
+void Decoder::feed_forward(int layer, const kernels::Matrix* next) {
+    const DecoderLayer& weights = layers_[layer];
+    const Vectors& vectors = vectors_[layer];
+    kernels::FusedMatmulOp project;
+    project.product.weights = weights.gate_up.device_matrix();
+    project.product.x = input();
+    project.product.rows = rows_;
+    project.product.y = gate_up_.as<float>();
+    project.product.y_stride = 2 * shape_.ffn;
+    project.norm = normed_residual(vectors.ffn_norm);
+    project.gated = active_.as<kernels::half_t>();
+    project.gated_stride = padded_columns(shape_.ffn);
+    project.next = weights.down.device_matrix();
+    device_->fused_matmul(project);
+    add_output(weights.down, active_.as<kernels::half_t>(), vectors.ffn_post_norm, next, false);
+}
+
+void Decoder::run(int layer, const kernels::Matrix* next) {
+    attend_residual(layer, layer, vectors_[layer].attn_norm);
+    feed_forward(layer, next);
+}
+
+void Decoder::replay(std::span<const int> extra, FunctionRef<void()> work) {
+    if (device_->is_host()) return work();
     // The ops of a pass depend on its rows, attention blocks and tiles.
     std::vector<std::int64_t> shape{rows_, blocks_};
     shape.insert(shape.end(), tiles_.begin(), tiles_.end());

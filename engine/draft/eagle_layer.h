@@ -2,18 +2,17 @@
 
 #include <span>
 
-#include "engine/transformer/device_decoder.h"
+#include "engine/transformer/decoder.h"
 
 namespace draftscope {
 
 /// The layer of an EAGLE drafter on a device. Either set_fused() or set_joined() selects its form.
-class EagleOnDevice {
+class EagleLayer {
   public:
     /// Uploads the layer's vectors and waits. Attention reads `input_width` values per row, d (EAGLE-2) or
-    /// 2d. Device, rope and layer must outlive this object.
+    /// 2d. Rope, layer and the vectors of keep() must outlive this object.
     Status prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
                    const DecoderLayer& layer, int input_width);
-    bool ready() const { return decoder_.ready(); }
     kernels::Device& device() { return decoder_.device(); }
     const float* keep(std::span<const float> values);
 
@@ -29,6 +28,10 @@ class EagleOnDevice {
     };
     /// EAGLE-3: attention reads [norm(embedding); norm(hidden)], and the residual starts from the hidden.
     void set_joined(const Norms& norms);
+
+    /// Runs a pass over `inputs` [rows, 2d] and writes its outputs [rows, d], both in host memory. `device`
+    /// is that of prepare(), or another pool of the same CPU. Locks Device::submit_mutex() and waits.
+    Status run(kernels::Device& device, const DecoderBatch& batch, Rows<const float> inputs, Rows<float> out);
 
     // Passes without waits in between. The caller holds Device::submit_mutex().
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
@@ -51,7 +54,7 @@ class EagleOnDevice {
     void enqueue_fused(int rows);
     void enqueue_joined(int rows);
 
-    DeviceDecoder decoder_;
+    Decoder decoder_;
     LayerShape shape_;
     std::span<const DecoderLayer> layer_;
     const kernels::Matrix* fc_ = nullptr;  ///< EAGLE-2 only

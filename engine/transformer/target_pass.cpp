@@ -1,4 +1,4 @@
-#include "engine/transformer/target_on_device.h"
+#include "engine/transformer/target_pass.h"
 
 #include <vector>
 
@@ -11,11 +11,11 @@ std::size_t floats(int rows, int cols) {
 
 }  // namespace
 
-Status TargetOnDevice::prepare(kernels::Device& device, const LayerShape& shape,
-                               const kernels::RopeTable& rope, std::span<const DecoderLayer> layers,
-                               std::span<const float> output_norm, const kernels::Matrix& lm_head) {
+Status TargetPass::prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+                           std::span<const DecoderLayer> layers, std::span<const float> output_norm,
+                           const kernels::Matrix& lm_head) {
     shape_ = shape;
-    layers_ = static_cast<int>(layers.size());
+    layers_ = layers;
     lm_head_ = &lm_head;
     DS_TRY(decoder_.prepare(device, shape, rope, layers));
     const std::lock_guard lock(device.submit_mutex());
@@ -24,7 +24,7 @@ Status TargetOnDevice::prepare(kernels::Device& device, const LayerShape& shape,
     return device.synchronize();
 }
 
-bool TargetOnDevice::reserve(int rows, int aux_width, bool logits) {
+bool TargetPass::reserve(int rows, int aux_width, bool logits) {
     kernels::Device& device = decoder_.device();
     const void* before[] = {hidden_.as<void>(), aux_.as<void>(), logits_.data()};
     const bool enough = hidden_.reserve(device, floats(rows, shape_.hidden)) &&
@@ -35,10 +35,10 @@ bool TargetOnDevice::reserve(int rows, int aux_width, bool logits) {
     return enough;
 }
 
-Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddings,
-                           std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
-    kernels::Device& device = decoder_.device();
+Status TargetPass::run(kernels::Device& device, const DecoderBatch& batch, Rows<const float> embeddings,
+                       std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
     const std::lock_guard lock(device.submit_mutex());
+    decoder_.use(device);
     const int rows = batch.rows(), d = shape_.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     if (rows == 0) return {};
@@ -54,9 +54,9 @@ Status TargetOnDevice::run(const DecoderBatch& batch, Rows<const float> embeddin
     return device.synchronize();
 }
 
-Status TargetOnDevice::enqueue_trees(const DecoderBatch& batch, const float* embeddings,
-                                     std::span<const int> aux_layers, TreeStep& step,
-                                     const LogitsQuery& query, bool accept) {
+Status TargetPass::enqueue_trees(const DecoderBatch& batch, const float* embeddings,
+                                 std::span<const int> aux_layers, TreeStep& step, const LogitsQuery& query,
+                                 bool accept) {
     kernels::Device& device = decoder_.device();
     const int rows = batch.rows(), d = shape_.hidden;
     const kernels::TreeRows& trees = step.rows_on_device();
@@ -78,18 +78,19 @@ Status TargetOnDevice::enqueue_trees(const DecoderBatch& batch, const float* emb
 
 /// Enqueues all layers, the final norm and, with `with_logits`, the LM head. `tag` distinguishes passes whose
 /// row positions are in different memory.
-void TargetOnDevice::enqueue_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag) {
+void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag) {
     kernels::Device& device = decoder_.device();
     const int d = shape_.hidden, aux_width = static_cast<int>(aux_layers.size()) * d;
-    std::vector<int> extra(aux_layers.begin(), aux_layers.end());
-    extra.push_back(tag);
-    decoder_.replay(extra, [&] {
-        for (int layer = 0; layer < layers_; ++layer) {
+    extra_.assign(aux_layers.begin(), aux_layers.end());
+    extra_.push_back(tag);
+    decoder_.replay(extra_, [&] {
+        const int count = static_cast<int>(layers_.size());
+        for (int layer = 0; layer < count; ++layer) {
             for (std::size_t a = 0; a < aux_layers.size(); ++a)
                 if (aux_layers[a] == layer)
                     device.copy_rows({decoder_.residual(), d, nullptr, rows, d,
                                       aux_.as<float>() + static_cast<std::ptrdiff_t>(a) * d, aux_width});
-            decoder_.run(layer);
+            decoder_.run(layer, layer + 1 < count ? &layers_[layer + 1].qkv : lm_head_);
         }
         kernels::RmsNormOp norm;
         norm.x = decoder_.residual();
@@ -99,8 +100,10 @@ void TargetOnDevice::enqueue_layers(int rows, std::span<const int> aux_layers, b
         norm.weight = output_norm_;
         norm.eps = shape_.norm_eps;
         norm.y = hidden_.as<float>();
-        norm.half = decoder_.input();
-        norm.half_stride = norm.half_columns = decoder_.hidden_stride();
+        if (with_logits) {
+            norm.half = decoder_.input();
+            norm.half_stride = norm.half_columns = decoder_.hidden_stride();
+        }
         device.rms_norm(norm);
         if (!with_logits) return;
         kernels::MatmulOp head;

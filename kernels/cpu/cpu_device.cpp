@@ -1,0 +1,304 @@
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/numel.h"
+#include "kernels/attention.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/split.h"
+#include "kernels/device.h"
+#include "kernels/elementwise.h"
+#include "kernels/fused.h"
+#include "kernels/matmul.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// Host memory. It outlives every Exec, so buffers may outlive the pool that filled them.
+class HostMemory final : public DeviceMemory {
+  public:
+    void* allocate(std::size_t bytes) override {
+        // Pages of a large allocation are cleared when they are first touched.
+        auto* start = static_cast<std::byte*>(std::calloc(bytes + 2 * alignment, 1));
+        if (start == nullptr) return nullptr;
+        auto address = reinterpret_cast<std::uintptr_t>(start) + sizeof(void*);
+        address = (address + alignment - 1) / alignment * alignment;
+        auto* data = reinterpret_cast<std::byte*>(address);
+        std::memcpy(data - sizeof(void*), &start, sizeof(void*));
+        return data;
+    }
+    void release(void* data) override {
+        void* start = nullptr;
+        std::memcpy(&start, static_cast<std::byte*>(data) - sizeof(void*), sizeof(void*));
+        std::free(start);
+    }
+
+  private:
+    static constexpr std::size_t alignment = 256;
+};
+
+// Activations are f32 on the CPU.
+const float* floats(const half_t* activations) {
+    return reinterpret_cast<const float*>(activations);
+}
+float* floats(half_t* activations) {
+    return reinterpret_cast<float*>(activations);
+}
+
+float activate(Activation activation, float value) {
+    switch (activation) {
+        case Activation::none:
+            break;
+        case Activation::silu:
+            return value / (1.0f + std::exp(-value));
+        case Activation::relu:
+            return std::max(value, 0.0f);
+    }
+    return value;
+}
+
+#define DS_OP(name, Op)                   \
+    void enqueue(const Op& op) override { \
+        run(op, #name);                   \
+    }
+#define DS_OP_BATCH(name, Op)                        \
+    void enqueue(std::span<const Op> ops) override { \
+        run(ops, #name);                             \
+    }
+
+class CpuDevice final : public Device {
+  public:
+    explicit CpuDevice(Exec& exec) : exec_(exec) {
+        info_.name = "CPU";
+        info_.architecture = to_text(exec.isa());
+    }
+    ~CpuDevice() override { drop_workspace(); }
+    const DeviceInfo& info() const override { return info_; }
+    bool is_host() const override { return true; }
+    DeviceMemory& memory() override { return host_memory(); }
+    void* allocate(std::size_t bytes) override { return host_memory().allocate(bytes); }
+    void release(void* data) override { host_memory().release(data); }
+    void upload(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+    void download(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+    void copy(void* to, const void* from, std::size_t bytes) override {
+        if (bytes > 0) std::memmove(to, from, bytes);
+    }
+    Status synchronize() override { return failure(); }
+    void graph(std::uint64_t /*key*/, FunctionRef<void()> work) override { work(); }
+    std::uint64_t new_graph_key() override { return ++keys_; }
+    DeviceTimer* timer() override { return nullptr; }
+
+    DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
+    void fused_matmul(const FusedMatmulOp& op) override;
+    void compact(const CompactOp& op) override { compact_on_host(op); }
+    void compact(std::span<const CompactOp> ops) override {
+        for (CompactOp op : ops) {
+            op.path = op.d_path;
+            op.count = *op.d_count;
+            compact_on_host(op);
+        }
+    }
+
+  private:
+    template <typename Op>
+    void run(const Op& /*op*/, const char* name) {
+        set_error(std::string("the CPU has no op ") + name);
+    }
+    void run(const MatmulOp& op, const char*) {
+        FusedMatmulOp alone;
+        alone.product = op;
+        fused_matmul(alone);
+    }
+    void run(const RmsNormOp& op, const char*);
+    void run(const CastOp& op, const char*);
+    void run(const AddOp& op, const char*);
+    void run(const SiluMulOp& op, const char*);
+    void run(std::span<const CopyRowsOp> ops, const char*);
+    void run(const RopeStoreOp& op, const char*);
+    void run(const AttentionOp& op, const char*);
+    void announce(const FusedMatmulOp& op);
+
+    Exec& exec_;
+    DeviceInfo info_;
+    std::uint64_t keys_ = 0;
+    std::vector<float> products_;          ///< of a product that is added to its output
+    std::vector<AttentionQuery> queries_;  ///< of an attention op
+};
+#undef DS_OP
+#undef DS_OP_BATCH
+
+/// Sets the prefetch hints of a product.
+void CpuDevice::announce(const FusedMatmulOp& op) {
+    if (op.store != nullptr) {
+        const AttentionBatch& places = op.store->places;
+        const int width = op.store->shape.kv_heads * op.store->shape.head_dim;
+        int sequence = -1, block = -1;
+        for (int r = 0; r < op.store->rows; ++r) {
+            if (places.sequence[r] == sequence && places.slot[r] / key_lanes == block) continue;
+            sequence = places.sequence[r];
+            block = places.slot[r] / key_lanes;
+            const KvPlanes& cache = places.caches[sequence];
+            prefetch_key(cache.type, width, places.slot[r], const_cast<half_t*>(cache.keys(op.store->layer)));
+        }
+    }
+    if (op.next_is_gated)
+        prefetch_next_gated(exec_, *op.next.packed);
+    else
+        prefetch_next(exec_, op.next.packed);
+}
+
+void CpuDevice::fused_matmul(const FusedMatmulOp& op) {
+    const MatmulOp& product = op.product;
+    assert(product.weights.packed != nullptr && product.chosen == nullptr);
+    const Matrix& weights = *product.weights.packed;
+    const int n = weights.n(), k = weights.k();
+    Rows<const float> x(floats(product.x), product.rows, k, product.weights.stride);
+    PreNorm norm;
+    if (op.norm.x != nullptr) {
+        x = {op.norm.x, product.rows, k, static_cast<std::ptrdiff_t>(op.norm.x_stride)};
+        if (op.norm.weight != nullptr) norm = {{op.norm.weight, static_cast<std::size_t>(k)}, op.norm.eps};
+    }
+    const Rows<float> y(product.y, product.rows, n, static_cast<std::ptrdiff_t>(product.y_stride));
+    announce(op);
+    if (op.gated != nullptr) {
+        assert(product.bias == nullptr && !product.accumulate);
+        norm_matmul_silu(exec_, weights, norm, x, y,
+                         Rows<float>(floats(op.gated), product.rows, n / 2, op.gated_stride));
+    } else if (product.accumulate) {
+        assert(product.bias == nullptr && norm.weight.empty());
+        const std::size_t size = numel(product.rows, n);
+        if (products_.size() < size) products_.resize(size);
+        matmul_add(exec_, weights, x, Rows<float>(products_.data(), product.rows, n), y);
+    } else {
+        norm_matmul(exec_, weights, norm, x, y, product.bias);
+    }
+}
+
+void CpuDevice::run(const RmsNormOp& op, const char*) {
+    const RowKernels& kernels = row_kernels(exec_);
+    const std::size_t bytes = op.width * sizeof(float);
+    const auto norm_group = [&](int thread, int row, int group) {
+        const std::int64_t first = std::int64_t{group} * op.width;
+        const float* x = op.x + row * op.x_stride + first;
+        float* y = op.y == nullptr ? nullptr : op.y + row * op.y_stride + first;
+        float* activations =
+            op.half == nullptr ? nullptr : floats(op.half) + std::int64_t{row} * op.half_stride + first;
+        float* out = op.add         ? reinterpret_cast<float*>(exec_.scratch(thread, bytes))
+                     : y != nullptr ? y
+                                    : activations;
+        kernels.rms_norm(x, op.weight, op.eps, op.width, out);
+        if (op.add) kernels.add(out, op.width, y);
+        if (activations != nullptr && activations != out) std::memcpy(activations, out, bytes);
+    };
+    split_range(exec_, op.rows, std::int64_t{op.rows} * op.groups * op.width,
+                [&](int thread, int begin, int end) {
+                    for (int r = begin; r < end; ++r)
+                        for (int g = 0; g < op.groups; ++g) norm_group(thread, r, g);
+                });
+}
+
+void CpuDevice::run(const CastOp& op, const char*) {
+    for (int r = 0; r < op.rows; ++r) {
+        const float* x = op.x + r * op.x_stride;
+        std::transform(x, x + op.cols, floats(op.y) + r * op.y_stride,
+                       [&](float value) { return activate(op.activation, value); });
+    }
+}
+
+void CpuDevice::run(const AddOp& op, const char*) {
+    for (int r = 0; r < op.rows; ++r) {
+        const float* x = op.x + r * op.x_stride;
+        float* y = op.y + r * op.y_stride;
+        const float* base = op.base == nullptr ? y : floats(op.base) + r * op.base_stride;
+        for (int c = 0; c < op.cols; ++c) y[c] = base[c] + activate(op.activation, x[c]);
+    }
+}
+
+void CpuDevice::run(const SiluMulOp& op, const char*) {
+    const std::ptrdiff_t stride = op.x_stride;
+    kernels::silu_mul(exec_, Rows<const float>(op.x, op.rows, op.width, stride),
+                      Rows<const float>(op.x + op.width, op.rows, op.width, stride),
+                      Rows<float>(floats(op.y), op.rows, op.width, op.y_stride));
+}
+
+void CpuDevice::run(std::span<const CopyRowsOp> ops, const char*) {
+    for (const CopyRowsOp& op : ops)
+        for (int i = 0; i < op.count; ++i) {
+            const std::int64_t from = op.rows == nullptr ? i : op.rows[i];
+            std::memcpy(op.to + i * op.to_stride, op.from + from * op.from_stride, op.cols * sizeof(float));
+        }
+}
+
+void CpuDevice::run(const RopeStoreOp& op, const char*) {
+    const RowKernels& kernels = row_kernels(exec_);
+    const AttentionHeads& shape = op.shape;
+    const int rotated = shape.heads + shape.kv_heads, half = shape.head_dim / 2;
+    const int width = shape.kv_heads * shape.head_dim;
+    split_range(exec_, op.rows, std::int64_t{op.rows} * rotated * shape.head_dim,
+                [&](int, int begin, int end) {
+                    for (int r = begin; r < end; ++r) {
+                        const std::int64_t at = std::int64_t{op.places.position[r]} * half;
+                        kernels.rope(op.qkv + r * op.stride, rotated, half, op.cos + at, op.sin + at);
+                    }
+                });
+    for (int r = 0; r < op.rows; ++r) {
+        const KvPlanes& cache = op.places.caches[op.places.sequence[r]];
+        const int slot = op.places.slot[r];
+        const float* key = op.qkv + r * op.stride + std::int64_t{shape.heads} * shape.head_dim;
+        store_key(exec_, cache.type, key, width, slot, const_cast<half_t*>(cache.keys(op.layer)));
+        store_value(exec_, cache.type, key + width, width, slot, const_cast<half_t*>(cache.values(op.layer)));
+    }
+}
+
+void CpuDevice::run(const AttentionOp& op, const char*) {
+    if (op.rows == 0) return;
+    const AttentionBatch& places = op.places;
+    queries_.resize(op.rows);
+    for (int i = 0; i < op.rows; ++i) {
+        const int r = op.first_row + i;
+        const KvPlanes& cache = places.caches[places.sequence[r]];
+        AttentionQuery& query = queries_[i];
+        query.q = op.q + r * op.q_stride;
+        query.out = floats(op.y) + std::int64_t{r} * op.y_stride;
+        query.keys = cache.keys(op.layer);
+        query.values = cache.values(op.layer);
+        query.prefix = places.prefix[r];
+        query.ancestor_slots = {places.ancestor_slots + places.ancestor_first[r],
+                                static_cast<std::size_t>(places.ancestor_count[r])};
+    }
+    const KvType type = places.caches[places.sequence[op.first_row]].type;
+    kernels::attention(exec_, {op.shape.heads, op.shape.kv_heads, op.shape.head_dim, op.scale, type},
+                       queries_);
+}
+
+}  // namespace
+
+DeviceMemory& host_memory() {
+    static HostMemory& memory = *new HostMemory;  // buffers of static objects may outlive any order
+    return memory;
+}
+
+void compact_on_host(const CompactOp& op) {
+    const std::size_t bytes = op.width * bytes_per_value(op.cache.type);
+    // In ascending order no source is overwritten before it is read.
+    for (int i = 0; i < op.count; ++i) {
+        const int to = op.first + i, from = op.first + op.path[i];
+        assert(from >= to && (i == 0 || op.path[i] > op.path[i - 1]));
+        if (from == to) continue;
+        for (int layer = 0; layer < op.planes / 2; ++layer) {
+            move_key(op.cache.type, op.width, const_cast<half_t*>(op.cache.keys(layer)), from, to);
+            auto* values = reinterpret_cast<std::byte*>(const_cast<half_t*>(op.cache.values(layer)));
+            std::memcpy(values + row_offset(to, bytes), values + row_offset(from, bytes), bytes);
+        }
+    }
+}
+
+std::unique_ptr<Device> make_cpu_device(Exec& exec) {
+    return std::make_unique<CpuDevice>(exec);
+}
+
+}  // namespace draftscope::kernels

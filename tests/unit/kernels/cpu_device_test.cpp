@@ -1,0 +1,145 @@
+#include <cstring>
+
+#include "base/numel.h"
+#include "kernels/device_array.h"
+#include "kernels/norm.h"
+#include "kernels_test_util.h"
+
+/// The CPU as a device: its fused ops equal the separate ones, and its ops follow the contracts of
+/// kernels/ops.
+namespace draftscope::kernels {
+namespace {
+
+half_t* activations(std::vector<float>& values) {
+    return reinterpret_cast<half_t*>(values.data());
+}
+
+/// Runs `op` fused and as Device does it by default, and compares the outputs.
+void compare_with_separate_ops(Device& cpu, FusedMatmulOp op, std::span<const float> before) {
+    const int rows = op.product.rows, n = op.product.weights.n, stride = op.product.weights.stride;
+    std::vector<float> x(numel(rows, stride)), y[2], gated[2];
+    if (op.norm.x != nullptr) op.product.x = activations(x);
+    op.product.y_stride = n;
+    for (int fused = 0; fused < 2; ++fused) {
+        y[fused].assign(before.begin(), before.end());
+        gated[fused].assign(numel(rows, padded_columns(n / 2)), 0.0f);
+        op.product.y = y[fused].data();
+        if (op.gated != nullptr) {
+            op.gated = activations(gated[fused]);
+            op.gated_stride = padded_columns(n / 2);
+        }
+        if (fused == 1)
+            cpu.fused_matmul(op);
+        else
+            cpu.Device::fused_matmul(op);
+    }
+    if (op.gated == nullptr)
+        EXPECT_TRUE(same_bits(y[0].data(), y[1].data(), rows * n));
+    else
+        EXPECT_TRUE(same_bits(gated[0].data(), gated[1].data(), rows * padded_columns(n / 2)));
+}
+
+TEST(CpuDevice, FusesProductsWithoutChangingThem) {
+    constexpr int k = 96, n = 64;
+    for (const int threads : {1, 3}) {
+        auto exec = make_cpu_exec(threads);
+        Device& cpu = exec->backend();
+        for (const Packing packing : packings) {
+            const Matrix matrix = pack_as(*exec, packing, hard_table(n, k, 1));
+            const Table norm = hard_table(1, k, 2), bias = hard_table(1, n, 3);
+            for (const int rows : {1, 5}) {
+                const Table x = hard_table(rows, k, 4), before = hard_table(rows, n, 5);
+                FusedMatmulOp op;
+                op.product.weights = matrix.device_matrix();
+                op.product.rows = rows;
+                op.norm = {x.row(0), k, norm.row(0), 1e-5f};
+                compare_with_separate_ops(cpu, op, before.data);
+                op.product.bias = bias.row(0);
+                compare_with_separate_ops(cpu, op, before.data);
+                op.norm.weight = nullptr;
+                op.next = matrix.device_matrix();
+                compare_with_separate_ops(cpu, op, before.data);
+                op.product.bias = nullptr;
+                op.gated = activations(const_cast<Table&>(x).data);  // any address; set per run
+                compare_with_separate_ops(cpu, op, before.data);
+            }
+        }
+        EXPECT_TRUE(cpu.synchronize().ok());
+    }
+}
+
+TEST(CpuDevice, AddsAProductToItsOutput) {
+    constexpr int k = 64, n = 48, rows = 3;
+    auto exec = make_cpu_exec(2);
+    const Matrix matrix = pack_table(*exec, Precision::f32, hard_table(n, k, 1));
+    const Table x = hard_table(rows, k, 2), before = hard_table(rows, n, 3);
+    Table product(rows, n), sum = before;
+    MatmulOp op;
+    op.weights = matrix.device_matrix();
+    op.x = reinterpret_cast<const half_t*>(x.row(0));
+    op.rows = rows;
+    op.y = product.data.data();
+    op.y_stride = n;
+    exec->backend().matmul(op);
+    op.y = sum.data.data();
+    op.accumulate = true;
+    exec->backend().matmul(op);
+    for (int i = 0; i < rows * n; ++i) EXPECT_EQ(sum.data[i], before.data[i] + product.data[i]) << i;
+}
+
+TEST(CpuDevice, NormsGroupsAndAddsThem) {
+    constexpr int rows = 3, groups = 2, width = 8, stride = groups * width;
+    auto exec = make_cpu_exec(1);
+    const Table x = hard_table(rows, stride, 1), weight = hard_table(1, width, 2),
+                before = hard_table(rows, stride, 3);
+    Table expected(rows, width), y = before;
+    std::vector<float> copy(numel(rows, stride));
+    RmsNormOp op;
+    op.x = x.row(0);
+    op.x_stride = op.y_stride = stride;
+    op.rows = rows;
+    op.groups = groups;
+    op.width = width;
+    op.weight = weight.row(0);
+    op.eps = 1e-5f;
+    op.y = y.data.data();
+    op.add = true;
+    op.half = activations(copy);
+    op.half_stride = op.half_columns = stride;
+    exec->backend().rms_norm(op);
+    for (int g = 0; g < groups; ++g) {
+        rms_norm(*exec, Rows<const float>(x.row(0) + g * width, rows, width, stride), {weight.row(0), width},
+                 op.eps, expected.view());
+        for (int r = 0; r < rows; ++r)
+            for (int i = 0; i < width; ++i) {
+                const int at = r * stride + g * width + i;
+                EXPECT_EQ(copy[at], expected.row(r)[i]);
+                EXPECT_NEAR(y.data[at], before.data[at] + expected.row(r)[i], f32_smallest);  // flushed to 0
+            }
+    }
+}
+
+TEST(CpuDevice, KeepsBuffersLongerThanItsPool) {
+    DeviceArray<float> array;
+    const std::vector<float> values{1, 2, 3};
+    {
+        auto exec = make_cpu_exec(1);
+        ASSERT_TRUE(array.upload(exec->backend(), values));
+    }
+    EXPECT_EQ(std::memcmp(array.data(), values.data(), 3 * sizeof(float)), 0);
+    auto other = make_cpu_exec(1);
+    ASSERT_TRUE(array.resize_at_least(other->backend(), 1000));
+    EXPECT_EQ(array.data()[999], 0.0f);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.data()) % 256, 0u);
+}
+
+TEST(CpuDevice, NamesAnOpThatItLacks) {
+    auto exec = make_cpu_exec(1);
+    exec->backend().beam(BeamOp{});
+    const Status status = exec->backend().synchronize();
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("beam"), std::string::npos) << status.error().message;
+}
+
+}  // namespace
+}  // namespace draftscope::kernels
