@@ -29,7 +29,19 @@ if(DRAFTSCOPE_SANITIZE)
     add_link_options(-fsanitize=${ds_sanitizers})
     # With instrumentation GCC 12 sees uninitialised uses in std::optional and std::variant where there are none.
     add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    add_library(ds_sanitizer_rules OBJECT ${CMAKE_CURRENT_LIST_DIR}/../tests/support/sanitizer_rules.cpp)
+    target_sources(ds_settings INTERFACE
+        $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:$<TARGET_OBJECTS:ds_sanitizer_rules>>)
+    set(ds_timeout_factor 6)
+else()
+    set(ds_timeout_factor 1)
 endif()
+
+# ds_timeout(OUT SECONDS): how long a test may run; longer in a sanitizer build.
+function(ds_timeout out seconds)
+    math(EXPR longer "${seconds} * ${ds_timeout_factor}")
+    set(${out} ${longer} PARENT_SCOPE)
+endfunction()
 
 # ds_find_sources(OUT FILES...): a name with * stands for all files that match. Every build looks for new ones.
 function(ds_find_sources out)
@@ -71,7 +83,8 @@ function(ds_test name)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 300)
     endif()
+    ds_timeout(timeout ${arg_TIMEOUT})
     # Property tests draw the same cases in every run; start a test program by hand for others.
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-        PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "RC_PARAMS=seed=20250101" LABELS "${arg_LABELS}")
+        PROPERTIES TIMEOUT ${timeout} ENVIRONMENT "RC_PARAMS=seed=20250101" LABELS "${arg_LABELS}")
 endfunction()
