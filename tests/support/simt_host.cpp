@@ -89,7 +89,8 @@ void wait_at(Barrier& barrier, const int& parties) {
     }
 }
 
-/// Not instrumented by ThreadSanitizer, whose call stack would grow with every thread, as no call of it returns.
+/// Not instrumented by ThreadSanitizer, whose call stack would grow with every thread, as no call of it
+/// returns.
 __attribute__((no_sanitize("thread"))) void fibre_main() {
     (*running)();
     Fibre& self = fibre_at(current);
