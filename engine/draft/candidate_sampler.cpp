@@ -91,25 +91,15 @@ void CandidateSampler::store_samples(std::size_t row, std::span<const SampledTok
     }
 }
 
-void CandidateSampler::extend(BeamExpansion& beam, int level, int parents, int first, int step, int topk) {
-    const std::size_t width = topk;
-    ids_.assign(numel(parents, width), no_token);
-    logprobs_.assign(ids_.size(), 0.0f);
-    counts_.assign(parents, 0);
-    for (int p = 0; p < parents; ++p) {
-        const int row = first + p * step;
-        const std::size_t r = row, parent = p;
-        counts_[parent] = std::min(proposal_.counts[r], topk);
-        for (int c = 0; c < counts_[parent]; ++c) {
-            const std::size_t to = parent * width + c;
-            ids_[to] = proposal_.ids[at(row, c)];
-            logprobs_[to] = proposal_.logits[at(row, c)] - proposal_.logsumexp[r];
-        }
-        if (!drawn_from_.empty()) beam.set_distribution(parent, drawn_from_[r]);
+void CandidateSampler::store(int k, std::int32_t* ids, float* logits, float* logsumexp) const {
+    for (std::size_t r = 0; r < proposal_.counts.size(); ++r) {
+        const std::size_t from = numel(r, proposal_.k), to = numel(r, k);
+        const int count = std::min(proposal_.counts[r], k);
+        std::copy_n(proposal_.ids.data() + from, count, ids + to);
+        std::copy_n(proposal_.logits.data() + from, count, logits + to);
+        std::fill(ids + to + count, ids + to + k, no_token);
+        logsumexp[r] = proposal_.logsumexp[r];
     }
-    if (level > 0) return beam.extend(ids_, logprobs_, counts_);
-    const std::size_t count = counts_[0];
-    beam.start({ids_.data(), count}, {logprobs_.data(), count});
 }
 
 }  // namespace draftscope

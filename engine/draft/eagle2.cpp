@@ -1,4 +1,3 @@
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -44,14 +43,7 @@ class Eagle2Model final : public EagleModel {
     void embed(std::span<const TokenId> tokens, Rows<float> out) const override {
         embed_for_eagle(checkpoint_, target_, tokens, out);
     }
-    void fuse_features(kernels::Exec&, Rows<const float> hidden, Rows<const float>,
-                       Rows<float> out) override {
-        for (int r = 0; r < out.rows; ++r) {
-            std::memcpy(out.row_data(r), hidden.row_data(r), out.row(r).size_bytes());
-        }
-    }
     EagleLayer& layer() override { return pass_; }
-    Rows<const float> lm_head_input(kernels::Exec&, Rows<const float> out) override { return out; }
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override {
         return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();
@@ -63,7 +55,7 @@ class Eagle2Model final : public EagleModel {
     }
     void enqueue_features(const float* d_features, int rows) override {
         const int d = checkpoint_.shape.hidden;
-        device()->copy_rows({d_features, d, nullptr, rows, d, pass_.inputs() + d, 2 * d});
+        pass_.device().copy_rows({d_features, d, nullptr, rows, d, pass_.inputs() + d, 2 * d});
     }
 
   private:

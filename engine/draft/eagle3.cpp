@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -8,10 +7,7 @@
 #include "engine/draft/eagle_drafter.h"
 #include "engine/draft/eagle_layer.h"
 #include "engine/draft/registry.h"
-#include "engine/draft/tree_growth.h"
 #include "engine/weights/weight_packing.h"
-#include "kernels/matmul.h"
-#include "kernels/norm.h"
 
 namespace draftscope {
 namespace {
@@ -57,18 +53,7 @@ class Eagle3Model final : public EagleModel {
     int feature_width() const override {
         return static_cast<int>(checkpoint_.aux_layers.size()) * checkpoint_.target_hidden;
     }
-    void fuse_features(kernels::Exec& exec, Rows<const float>, Rows<const float> aux,
-                       Rows<float> out) override {
-        kernels::matmul(exec, fc_, normed_features(exec, aux), out);
-    }
     EagleLayer& layer() override { return pass_; }
-    Rows<const float> lm_head_input(kernels::Exec& exec, Rows<const float> out) override {
-        if (checkpoint_.norm_output) return out;
-        normed_.resize(numel(out.rows, out.cols));
-        const Rows<float> normed(normed_.data(), out.rows, out.cols);
-        kernels::rms_norm(exec, out, final_norm_, checkpoint_.shape.norm_eps, normed);
-        return normed;
-    }
     const kernels::Matrix* own_lm_head() const override {
         return own_lm_head_.empty() ? nullptr : &own_lm_head_;
     }
@@ -80,27 +65,24 @@ class Eagle3Model final : public EagleModel {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
     void enqueue_features(const float* d_features, int rows) override {
+        kernels::Device& device = pass_.device();
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
-        const std::size_t cells = numel(rows, fc.stride);
-        const auto all = numel(rows, width);
-        const bool normed = feature_norm_on_device_ != nullptr;
-        if (!d_features_.reserve(*device(), cells * sizeof(kernels::half_t)) ||
-            (normed && (!d_rounded_.reserve(*device(), all * sizeof(float)) ||
-                        !d_zeros_.reserve(*device(), width * sizeof(float))))) {
-            device()->set_out_of_memory("out of device memory for the drafter's rows");
+        if (!d_features_.reserve(device, numel(rows, fc.stride) * device.activation_bytes())) {
+            device.set_out_of_memory("out of device memory for the drafter's rows");
             return;
         }
-        auto* half = d_features_.as<kernels::half_t>();
-        device()->cast({d_features, width, rows, width, half, fc.stride, fc.stride});
-        if (normed) enqueue_norms(rows, half);
-        kernels::MatmulOp op;
-        op.weights = fc;
-        op.x = half;
-        op.rows = rows;
-        op.y = pass_.inputs() + d;
-        op.y_stride = 2 * d;
-        device()->matmul(op);
+        kernels::FusedMatmulOp op;
+        op.product.weights = fc;
+        op.product.x = d_features_.as<kernels::half_t>();
+        op.product.rows = rows;
+        op.product.y = pass_.inputs() + d;
+        op.product.y_stride = 2 * d;
+        if (feature_norm_on_device_ == nullptr)
+            op.norm = {d_features, width, nullptr, 0};
+        else
+            enqueue_norms(d_features, rows);
+        device.fused_matmul(op);
     }
 
   private:
@@ -128,10 +110,40 @@ class Eagle3Model final : public EagleModel {
         return {};
     }
 
-    /// Normalises rounded features in place, in the order of the host.
-    void enqueue_norms(int rows, kernels::half_t* half) {
+    /// Normalises the features, rounded to activations, into d_features_.
+    void enqueue_norms(const float* d_features, int rows) {
+        kernels::Device& device = pass_.device();
         const int all = feature_width(), stride = fc_.device_matrix().stride;
-        kernels::AddOp widen;  // to fp32
+        auto* out = d_features_.as<kernels::half_t>();
+        kernels::RmsNormOp norm;
+        norm.x_stride = all;
+        norm.rows = rows;
+        norm.width = checkpoint_.fc_norm ? checkpoint_.target_hidden : all;
+        norm.eps = checkpoint_.shape.norm_eps;
+        norm.half_stride = stride;
+        const float* rounded = round_features(d_features, rows);
+        for (int first = 0; first < all && rounded != nullptr; first += norm.width) {
+            norm.x = rounded + first;
+            norm.weight = feature_norm_on_device_ + first;
+            norm.half = device.advance(out, first);
+            norm.half_columns = first + norm.width == all ? stride - first : norm.width;
+            device.rms_norm(norm);
+        }
+    }
+
+    /// Returns the features with the precision of activations. Those of the CPU have it.
+    const float* round_features(const float* d_features, int rows) {
+        kernels::Device& device = pass_.device();
+        if (device.is_host()) return d_features;
+        const int all = feature_width(), stride = fc_.device_matrix().stride;
+        if (!d_rounded_.reserve(device, numel(rows, all) * sizeof(float)) ||
+            !d_zeros_.reserve(device, all * sizeof(float))) {
+            device.set_out_of_memory("out of device memory for the drafter's rows");
+            return nullptr;
+        }
+        auto* half = d_features_.as<kernels::half_t>();
+        device.cast({d_features, all, rows, all, half, stride, stride});
+        kernels::AddOp widen;  // to f32
         widen.x = d_zeros_.as<float>();
         widen.rows = rows;
         widen.cols = all;
@@ -139,34 +151,8 @@ class Eagle3Model final : public EagleModel {
         widen.base_stride = stride;
         widen.y = d_rounded_.as<float>();
         widen.y_stride = all;
-        device()->add(widen);
-        kernels::RmsNormOp norm;
-        norm.x_stride = all;
-        norm.rows = rows;
-        norm.width = checkpoint_.fc_norm ? checkpoint_.target_hidden : all;
-        norm.eps = checkpoint_.shape.norm_eps;
-        norm.half_stride = stride;
-        for (int first = 0; first < all; first += norm.width) {
-            norm.x = d_rounded_.as<float>() + first;
-            norm.weight = feature_norm_on_device_ + first;
-            norm.half = half + first;
-            norm.half_columns = first + norm.width == all ? stride - first : norm.width;
-            device()->rms_norm(norm);
-        }
-    }
-
-    Rows<const float> normed_features(kernels::Exec& exec, Rows<const float> aux) {
-        if (feature_norm_.empty()) return aux;
-        features_.resize(numel(aux.rows, aux.cols));
-        const Rows<float> out(features_.data(), aux.rows, aux.cols);
-        const int width = checkpoint_.fc_norm ? checkpoint_.target_hidden : aux.cols;
-        for (int first = 0; first < aux.cols; first += width) {
-            const Rows<const float> from(aux.data + first, aux.rows, width, aux.stride);
-            const std::span<const float> norm(feature_norm_.data() + first, width);
-            kernels::rms_norm(exec, from, norm, checkpoint_.shape.norm_eps,
-                              Rows<float>(out.data + first, aux.rows, width, out.stride));
-        }
-        return out;
+        device.add(widen);
+        return d_rounded_.as<float>();
     }
 
     /// Loads lm_head.weight: absent (the target's is used), full, or trimmed with d2t.
@@ -240,16 +226,15 @@ class Eagle3Model final : public EagleModel {
     const Target& target_;
     EagleLayer pass_;
     DeviceEmbeddings embeddings_;       ///< used if the checkpoint has its own embeddings
-    kernels::DeviceBuffer d_features_;  ///< rounded to bf16
+    kernels::DeviceBuffer d_features_;  ///< input of fc, as activations
     kernels::Matrix fc_;                ///< [d, aux layers * d]
     DecoderLayer layer_;
     std::vector<float> hidden_norm_, input_norm_, final_norm_;
     kernels::Matrix own_lm_head_;
     std::vector<TokenId> head_ids_;  ///< target id per row of a trimmed LM head
     const float* feature_norm_on_device_ = nullptr;
-    kernels::DeviceBuffer d_rounded_, d_zeros_;  ///< scratch of enqueue_norms()
+    kernels::DeviceBuffer d_rounded_, d_zeros_;  ///< of round_features()
     std::vector<float> feature_norm_;            ///< over the concatenated features; empty = none
-    std::vector<float> normed_, features_;
 };
 
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic

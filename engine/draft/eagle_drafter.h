@@ -19,29 +19,25 @@ class EagleModel {
     virtual const LayerShape& shape() const = 0;
     virtual const kernels::RopeTable& rope() const = 0;
     virtual std::span<const int> aux_layers() const { return {}; }
-    virtual int feature_width() const = 0;  ///< width of the rows that fuse_features() reads
-    /// Writes the tokens' embeddings, [tokens, d].
+    virtual int feature_width() const = 0;  ///< width of the rows that enqueue_features() reads
+    /// Writes the tokens' embeddings, [tokens, d], in host memory.
     virtual void embed(std::span<const TokenId> tokens, Rows<float> out) const = 0;
-    /// Converts target features of verified slots to drafter hiddens [rows, d]. Reads `aux` if aux_layers()
-    /// is not empty, else `hidden`.
-    virtual void fuse_features(kernels::Exec& exec, Rows<const float> hidden, Rows<const float> aux,
-                               Rows<float> out) = 0;
     /// The decoder layer. Its inputs are [embedding; hidden], its outputs the next level's hidden.
     virtual EagleLayer& layer() = 0;
-    /// Returns the rows for the LM head: `out`, or a normed copy in the model's buffer.
-    virtual Rows<const float> lm_head_input(kernels::Exec& exec, Rows<const float> out) = 0;
     virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
     /// Target id of each row of own_lm_head(), ascending; empty = row i is token i.
     virtual std::span<const TokenId> own_lm_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;
     virtual kernels::KvType kv_type() const = 0;
-    /// Device that holds the layer's keys and values; null = host memory.
+    /// The device that holds the weights; null = the host.
     virtual kernels::Device* device() const { return nullptr; }
     /// Device table of embed() for all tokens, [vocab, d]; null if memory is insufficient. The caller holds
     /// Device::submit_mutex().
     virtual const float* device_embeddings() { return nullptr; }
-    /// Device version of fuse_features(): reads [rows, feature_width()] and writes layer()'s inputs.
-    virtual void enqueue_features(const float* /*d_features*/, int /*rows*/) {}
+    /// Converts target features of verified slots, [rows, feature_width()], to hiddens in layer()'s inputs.
+    /// They are of the target's last hidden states, or of aux_layers(). The caller holds
+    /// Device::submit_mutex().
+    virtual void enqueue_features(const float* d_features, int rows) = 0;
 };
 
 /// Creates the EAGLE-2/EAGLE-3 drafter around a model (EAGLE-2, arXiv 2406.16858, sections 4.1 and 4.2).

@@ -43,18 +43,6 @@ bool EagleLayer::make_room(int rows) {
     return enough;
 }
 
-Status EagleLayer::run(kernels::Device& device, const DecoderBatch& batch, Rows<const float> inputs,
-                       Rows<float> out) {
-    const std::lock_guard lock(device.submit_mutex());
-    decoder_.use(device);
-    if (!make_room(inputs.rows))
-        return failed("out of memory for {} rows of the drafter's layer", inputs.rows);
-    device.upload(inputs_.as<float>(), inputs.data, count(inputs.rows, inputs.cols) * sizeof(float));
-    DS_TRY(enqueue_chain(batch));
-    device.download(out.data, outputs(), count(out.rows, out.cols) * sizeof(float));
-    return device.synchronize();
-}
-
 Status EagleLayer::enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag) {
     DS_TRY(decoder_.begin(batch));
     decoder_.use_tails(ancestor_slots);

@@ -6,7 +6,7 @@
 
 namespace draftscope {
 
-/// The layer of an EAGLE drafter on a device. Either set_fused() or set_joined() selects its form.
+/// The layer of an EAGLE drafter. Either set_fused() or set_joined() selects its form.
 class EagleLayer {
   public:
     /// Uploads the layer's vectors and waits. Attention reads `input_width` values per row, d (EAGLE-2) or
@@ -29,9 +29,8 @@ class EagleLayer {
     /// EAGLE-3: attention reads [norm(embedding); norm(hidden)], and the residual starts from the hidden.
     void set_joined(const Norms& norms);
 
-    /// Runs a pass over `inputs` [rows, 2d] and writes its outputs [rows, d], both in host memory. `device`
-    /// is that of prepare(), or another pool of the same CPU. Locks Device::submit_mutex() and waits.
-    Status run(kernels::Device& device, const DecoderBatch& batch, Rows<const float> inputs, Rows<float> out);
+    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
+    void use(kernels::Device& device) { decoder_.use(device); }
 
     // Passes without waits in between. The caller holds Device::submit_mutex().
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.

@@ -11,9 +11,9 @@ namespace draftscope {
 /// Computes the rows of EAGLE trees: the drafter's layer over the nodes' embeddings and their parents' rows.
 class EagleRows final : public LevelRows {
   public:
-    /// Trees can grow only if `model` is on a device. It must outlive this object.
+    /// `model` must outlive this object.
     explicit EagleRows(EagleModel& model) : model_(model) {}
-    kernels::Device& device() override { return *model_.device(); }
+    kernels::Device& device() override { return model_.layer().device(); }
     int hidden() const override { return model_.shape().hidden; }
     bool make_room(int trees, int nodes) override;
     void tails_moved() override { model_.layer().forget_graphs(); }
@@ -21,11 +21,17 @@ class EagleRows final : public LevelRows {
     const kernels::half_t* enqueue_head_rows(int rows) override {
         return model_.layer().enqueue_head_rows(rows);
     }
+    /// Enqueues the embeddings of tokens in device memory, into the first half of the layer's inputs.
+    void enqueue_embeddings(const std::int32_t* tokens, int rows);
+    /// Returns the bytes that a pass over `batch` reads.
+    std::uint64_t pass_bytes(const DecoderBatch& batch) const {
+        return model_.weight_bytes() +
+               batch.kv_bytes(model_.shape().kv_width(), kernels::bytes_per_value(model_.kv_type()));
+    }
 
   private:
     EagleModel& model_;
     DecoderBatch batch_;
-    const float* embeddings_ = nullptr;  ///< [V, d] in device memory
     std::vector<int> slots_;
     std::vector<kernels::CopyRowsOp> roots_;
 };

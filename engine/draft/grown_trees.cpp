@@ -1,51 +1,58 @@
 #include "engine/draft/grown_trees.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace draftscope {
 
 Status GrownTrees::expand(DraftContext& context, std::span<DraftJob> jobs, TreeGrowth& growth,
-                          kernels::Device& device,
-                          FunctionRef<std::vector<GrowingTree>(std::span<DraftJob>)> plan) {
-    std::vector<DraftJob> drafting;
-    std::vector<std::size_t> places;
+                          kernels::Device& device, Plan plan) {
+    drafting_.clear();
+    places_.clear();
     for (std::size_t i = 0; i < jobs.size(); ++i) {
+        jobs[i].rows_per_call.clear();
         if (jobs[i].tree.nodes <= 1) {
-            jobs[i].rows_per_call.clear();
             jobs[i].out.reset(jobs[i].tokens.back());
             DS_TRY(jobs[i].out.finish());
             continue;
         }
-        jobs[i].tree_index = static_cast<int>(places.size());
-        places.push_back(i);
-        drafting.push_back(std::move(jobs[i]));
+        jobs[i].tree_index = static_cast<int>(places_.size());
+        places_.push_back(i);
     }
-    if (drafting.empty()) return {};
-    Status status = growth.check(context, drafting);
-    if (status.ok()) status = device.submit([&] { return enqueue(context, drafting, growth, device, plan); });
+    if (places_.empty()) return {};
+    for (const std::size_t i : places_) drafting_.push_back(std::move(jobs[i]));
+    Status status = growth.check(context, drafting_);
+    if (status.ok()) status = device.submit([&] { return enqueue(context, growth, device, plan); });
     if (status.ok()) {
         growth.collect();
         spans_.record(context.phases);
-        for (std::size_t i = 0; i < drafting.size() && status.ok(); ++i)
-            status = step_.read_tree(static_cast<int>(i), drafting[i].out);
+        for (std::size_t i = 0; i < drafting_.size() && status.ok(); ++i) {
+            status = step_.read_tree(static_cast<int>(i), drafting_[i].out);
+            growth.set_distributions(step_, static_cast<int>(i), drafting_[i].out);
+        }
     }
-    for (std::size_t i = 0; i < drafting.size(); ++i) jobs[places[i]] = std::move(drafting[i]);
+    for (std::size_t i = 0; i < drafting_.size(); ++i) jobs[places_[i]] = std::move(drafting_[i]);
     return status;
 }
 
-Status GrownTrees::enqueue(DraftContext& context, std::span<DraftJob> jobs, TreeGrowth& growth,
-                           kernels::Device& device,
-                           FunctionRef<std::vector<GrowingTree>(std::span<DraftJob>)> plan) {
-    std::vector<TreePlan> plans;
-    for (const DraftJob& job : jobs) plans.push_back(TreeGrowth::plan(job.tree));
-    if (!step_.place(device, plans))
+Status GrownTrees::enqueue(DraftContext& context, TreeGrowth& growth, kernels::Device& device, Plan plan) {
+    plans_.clear();
+    int max_drafts = 0;
+    if (context.sampled != nullptr && device.is_host())
+        for (const DraftJob& job : drafting_) max_drafts = std::max(max_drafts, job.tree.topk);
+    for (const DraftJob& job : drafting_) {
+        plans_.push_back(TreeGrowth::plan(job.tree));
+        plans_.back().max_drafts = max_drafts;
+    }
+    if (!step_.place(device, plans_))
         return failed("out of device memory for the drafts' trees; use a smaller batch or tree");
-    std::vector<GrowingTree> trees = plan(jobs);
-    if (!growth.prepare(context, trees))
+    trees_.clear();
+    plan(drafting_, trees_);
+    if (!growth.prepare(context, trees_))
         return failed("out of device memory for the drafts' levels; use a smaller batch or tree");
     spans_.begin(device);
-    growth.begin(context, trees, spans_, step_);
-    DS_TRY(growth.enqueue(context, trees, step_));
+    growth.begin(context, trees_, spans_, step_);
+    DS_TRY(growth.enqueue(context, trees_, step_));
     step_.enqueue_download();
     return {};
 }

@@ -30,16 +30,6 @@ Status PathHeads::prepare(kernels::Device& device, const DecodingHeadWeights& we
     return {};
 }
 
-Status PathHeads::run(kernels::Device& device, int level, Rows<const float> x, Rows<float> out) {
-    const std::lock_guard lock(device.submit_mutex());
-    device_ = &device;
-    if (!make_room(x.rows)) return failed("out of memory for {} rows of the drafter's heads", x.rows);
-    device.cast({x.data, x.stride, x.rows, x.cols, inputs(), stride(level), stride(level)});
-    enqueue_blocks(level, x.rows);
-    device.copy_rows({out_.as<float>(), hidden_, nullptr, x.rows, hidden_, out.data, out.stride});
-    return device.synchronize();
-}
-
 bool PathHeads::make_room(int rows) {
     const void* before[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     const std::size_t cells = numel(rows, hidden_);
@@ -100,12 +90,18 @@ bool PathRows::make_room(int trees, int nodes) {
     PathHeads& heads = heads_.pass();
     const bool sees = heads_.uses_path();
     const int d = hidden(), rows = sees ? nodes : trees;
-    embeddings_ = target_.device_embeddings();
-    bool enough = embeddings_ != nullptr && heads.make_room(rows) &&
+    bool enough = (device().is_host() || target_.device_embeddings() != nullptr) && heads.make_room(rows) &&
                   rows_.reserve(device(), numel(rows, 2 * d) * sizeof(float));
     for (kernels::DeviceBuffer& path : paths_)
         enough = enough && (!sees || path.reserve(device(), numel(rows, heads.levels() * d) * sizeof(float)));
     return enough;
+}
+
+void PathRows::enqueue_embeddings(const std::int32_t* tokens, int rows, float* to, int stride) {
+    const int d = hidden();
+    if (device().is_host())
+        return target_.embed({tokens, static_cast<std::size_t>(rows)}, Rows<float>(to, rows, d, stride));
+    device().copy_rows({target_.device_embeddings(), d, tokens, rows, d, to, stride});
 }
 
 Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
@@ -118,7 +114,8 @@ Status PathRows::enqueue(const Level& level, FunctionRef<void(const float*)> inp
     device().cast({rows_.as<float>() + d, 2 * d, rows, d, heads.inputs(), stride, sees ? d : stride});
     if (sees) {
         const int width = (level.level + 1) * d;
-        device().cast({gather_path(level), width, rows, width, heads.inputs() + d, stride, stride - d});
+        kernels::half_t* to = device().advance(heads.inputs(), d);
+        device().cast({gather_path(level), width, rows, width, to, stride, stride - d});
     }
     if (level.level > 0) inputs_known(rows_.as<float>());
     heads.enqueue(level.level, rows);
@@ -141,7 +138,7 @@ void PathRows::gather_inputs(const Level& level) {
     }
     device().copy_rows(copies_);
     if (by_node && level.inputs_wanted)
-        device().copy_rows({embeddings_, d, level.tokens, level.rows, d, rows_.as<float>(), stride});
+        enqueue_embeddings(level.tokens, level.rows, rows_.as<float>(), stride);
 }
 
 /// Returns the embeddings of each row's path, root first: its parent's path and its own token.
@@ -154,7 +151,7 @@ const float* PathRows::gather_path(const Level& level) {
     }
     const float* from = paths_[(level.level - 1) % 2].as<float>();
     device().copy_rows({from, before, level.parents, level.rows, before, to, width});
-    device().copy_rows({embeddings_, d, level.tokens, level.rows, d, to + before, width});
+    enqueue_embeddings(level.tokens, level.rows, to + before, width);
     return to;
 }
 

@@ -12,7 +12,7 @@
 namespace draftscope {
 
 /// The residual blocks of Medusa's or Hydra's heads, one pass at a time. The caller holds
-/// Device::submit_mutex(), except in prepare() and run().
+/// Device::submit_mutex(), except in prepare().
 class PathHeads {
   public:
     /// Uploads the biases. `weights` belong to `device` and must outlive this object. Fails if memory runs
@@ -21,9 +21,8 @@ class PathHeads {
     /// Whether the host's own memory holds the heads.
     bool on_host() const { return on_host_; }
     kernels::Device& device() const { return *device_; }
-    /// Runs the head of `level` over `x` [rows, inputs] and writes `out` [rows, d]. Heads on the host only;
-    /// `device` is any pool of the CPU.
-    Status run(kernels::Device& device, int level, Rows<const float> x, Rows<float> out);
+    /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
+    void use(kernels::Device& device) { device_ = &device; }
     int levels() const { return static_cast<int>(weights_->heads.size()); }
 
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
@@ -54,7 +53,7 @@ class PathHeads {
 /// hidden and, if uses_path(), the embeddings of the path's tokens.
 class PathRows final : public LevelRows {
   public:
-    /// Trees can grow only if `heads` are on a device. Both arguments must outlive this object.
+    /// Both arguments must outlive this object.
     PathRows(DecodingHeads& heads, const Target& target) : heads_(heads), target_(target) {}
     kernels::Device& device() override { return heads_.pass().device(); }
     int hidden() const override { return heads_.hidden(); }
@@ -62,6 +61,8 @@ class PathRows final : public LevelRows {
     bool make_room(int trees, int nodes) override;
     Status enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) override;
     const kernels::half_t* enqueue_head_rows(int) override { return heads_.pass().head_rows(); }
+    /// Enqueues the embeddings of tokens in device memory, one row each.
+    void enqueue_embeddings(const std::int32_t* tokens, int rows, float* to, int stride);
 
   private:
     void gather_inputs(const Level& level);
@@ -69,7 +70,6 @@ class PathRows final : public LevelRows {
 
     DecodingHeads& heads_;
     const Target& target_;
-    const float* embeddings_ = nullptr;  ///< [V, d] in device memory
     std::vector<kernels::CopyRowsOp> copies_;
     kernels::DeviceBuffer rows_;      ///< [rows, 2d]: a row's token embedding, the target's hidden
     kernels::DeviceBuffer paths_[2];  ///< [nodes, (level + 1) d]: embeddings of the paths; levels alternate

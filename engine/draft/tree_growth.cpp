@@ -10,35 +10,6 @@
 namespace draftscope {
 namespace {
 
-/// Returns the number of nodes drafted from at each level, starting with the root's.
-std::vector<int> widths_of(const TreeSpec& tree) {
-    std::vector<int> widths(tree.levels(), tree.choices ? 0 : tree.topk);
-    widths[0] = 1;
-    if (tree.choices)
-        for (const TreeChoices::Node& node : tree.choices->nodes)
-            if (node.inner) ++widths[node.depth];
-    return widths;
-}
-
-/// Returns the number of rows of all levels.
-int rows_of(std::span<const int> widths) {
-    return std::accumulate(widths.begin(), widths.end(), 0);
-}
-
-/// Checks a tree whose rows have `topk` candidates each against the limits of the device's ops.
-Status check_ops(const TreeSpec& tree, int topk) {
-    const std::vector<int> widths = widths_of(tree);
-    const int widest = *std::max_element(widths.begin(), widths.end()), candidates = rows_of(widths) * topk;
-    if (topk > kernels::max_topk || widest > kernels::max_topk)
-        return bad_input("--tree: a device grows at most {} candidates and nodes per level, found {}",
-                         kernels::max_topk, std::max(topk, widest));
-    if (!kernels::can_rerank(candidates, std::min(tree.nodes, candidates + 1)))
-        return bad_input(
-            "--tree: {} candidates, but a device re-ranks at most {}; use a smaller depth or topk",
-            candidates, kernels::max_candidates);
-    return {};
-}
-
 int max_levels(std::span<const GrowingTree> trees) {
     int levels = 0;
     for (const GrowingTree& tree : trees) levels = std::max(levels, tree.job->tree.levels());
@@ -58,7 +29,12 @@ DeviceHead& TreeGrowth::find_device_head(LmHead& head) {
     return direct_;
 }
 
+int TreeGrowth::planned_rows(const GrowingTree& tree, int level) const {
+    return rows_.shared_logits() ? 1 : width_at(tree.job->tree, level);
+}
+
 Status TreeGrowth::check(const DraftContext& context, std::span<const DraftJob> jobs) {
+    if (on_host()) return {};
     int levels = 0, topk = 0;
     std::vector<HeadState*> states;
     for (const DraftJob& job : jobs) {
@@ -84,30 +60,41 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     topk_ = 0;
     int max_nodes = 0;
     cells_ = 0;
-    for (GrowingTree& tree : trees) {
+    index_stride_ = kernels::max_topk;
+    for (const GrowingTree& tree : trees) {
+        const int widest = max_width(tree.job->tree);
         topk_ = std::max(topk_, tree.job->tree.topk);
-        tree.widths = widths_of(tree.job->tree);
-        max_nodes += *std::max_element(tree.widths.begin(), tree.widths.end());
+        index_stride_ = std::max(index_stride_, widest);
+        max_nodes += widest;
     }
-    for (const GrowingTree& tree : trees) cells_ += numel(rows_of(tree.widths), topk_);
-    head_ = &find_device_head(*context.head);
+    for (const GrowingTree& tree : trees) cells_ += numel(total_width(tree.job->tree), topk_);
+    head_ = on_host() ? nullptr : &find_device_head(*context.head);
     sampled_ = context.sampled;
     const int count_of_trees = static_cast<int>(trees.size());
     const int levels = levels_ = max_levels(trees);
     // Drafts are sampled separately for each node.
     const int max_rows = rows_.shared_logits() && sampled_ == nullptr ? count_of_trees : max_nodes;
     const std::size_t nodes = max_nodes, rows = max_rows;
+    distributions_.clear();
+    if (sampled_ != nullptr) place_sampled_rows(trees);
+    specs_.clear();
+    for (const GrowingTree& tree : trees) specs_.push_back(&tree.job->tree);
     bool enough = rows_.make_room(count_of_trees, max_nodes) &&
-                  head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees) &&
-                  place_choices(trees) && (sampled_ == nullptr || place_samples(trees));
+                  static_levels_.upload(device, specs_, topk_, sampled_ != nullptr);
+    words_ = set_words_ = 0;
+    if (head_ != nullptr)
+        enough = enough && head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees) &&
+                 (sampled_ == nullptr || place_samples(trees));
+    else
+        static_rows_.resize(numel(count_of_trees, index_stride_));
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
     words(best_, rows * topk_);
     words(logits_, rows * topk_);
     words(sums_, rows);
-    words(scores_, trees.size() * kernels::max_topk);
-    words(places_, trees.size() * kernels::max_topk);
+    words(scores_, numel(count_of_trees, index_stride_));
+    words(places_, numel(count_of_trees, index_stride_));
     words(tokens_, nodes);
     words(parents_, nodes);
     words(pool_, 5 * cells_);
@@ -136,7 +123,7 @@ bool TreeGrowth::place_downloads(std::span<const GrowingTree> trees) {
                 first = set_first_[set_at(static_cast<int>(i), last)];
                 continue;
             }
-            const int mine = rows_at(trees[i], level);
+            const int mine = planned_rows(trees[i], level);
             rows += mine;
             first = static_cast<std::int32_t>(set_words_);
             set_words_ += head_->max_set_size(level, mine);
@@ -148,20 +135,29 @@ bool TreeGrowth::place_downloads(std::span<const GrowingTree> trees) {
     return d_left_.resize_at_least(device, words_) && d_sets_.resize_at_least(device, set_words_);
 }
 
+/// Assigns rows to the nodes whose children are sampled, level by level.
+void TreeGrowth::place_sampled_rows(std::span<const GrowingTree> trees) {
+    first_sampled_rows_.assign(1, 0);
+    for (int level = 0; level < levels_; ++level) {
+        int rows = first_sampled_rows_.back();
+        for (const GrowingTree& tree : trees)
+            if (level < tree.job->tree.levels()) rows += width_at(tree.job->tree, level);
+        first_sampled_rows_.push_back(rows);
+    }
+    if (on_host()) distributions_.resize(first_sampled_rows_.back());
+}
+
 /// Generates the uniforms of all samples, in the order of their rows, and reserves memory for the rows.
 bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
     kernels::Device& device = rows_.device();
     columns_ = head_->support_columns(levels_);
     uniforms_.clear();
     support_sizes_.clear();
-    first_sampled_rows_.assign(1, 0);
     int widest = 0;
     for (int level = 0; level < levels_; ++level) {
-        int rows = 0;
         for (const GrowingTree& tree : trees) {
             if (level >= tree.job->tree.levels()) continue;
-            const int nodes = nodes_at(tree, level);
-            rows += nodes;
+            const int nodes = width_at(tree.job->tree, level);
             const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
             const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
             const int size = columns_.own ? head_->support_size(level, tree.job->head_state) : 0;
@@ -170,8 +166,7 @@ bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
                 for (int order = 0; order < topk_; ++order)
                     uniforms_.push_back(draft_uniform(sampled_->seed, sequence, position, order));
         }
-        widest = std::max(widest, rows);
-        first_sampled_rows_.push_back(first_sampled_rows_.back() + rows);
+        widest = std::max(widest, first_sampled_row(level + 1) - first_sampled_row(level));
     }
     // The second half is scratch memory of the acceptance. Until then it holds the shared rows of left_at().
     const int rows = first_sampled_rows_.back();
@@ -187,45 +182,12 @@ bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
            d_support_sizes_.upload(device, support_sizes_);
 }
 
-/// Lists and uploads the candidates that are nodes of static trees. Nodes are ordered by level and then by
-/// path, like the candidates of their parents.
-bool TreeGrowth::place_choices(std::span<const GrowingTree> trees) {
-    choices_.clear();
-    choices_first_.clear();
-    if (!trees.front().job->tree.choices) return true;
-    for (const GrowingTree& tree : trees) {
-        const std::vector<TreeChoices::Node>& nodes = tree.job->tree.choices->nodes;
-        std::vector<int> row_of(nodes.size(), 0);  // index among the rows of its level
-        std::size_t next = 0;
-        for (int level = 0; level <= levels_; ++level) {
-            choices_first_.push_back(choices_.size());
-            if (level > tree.job->tree.depth) continue;
-            const std::size_t first = choices_.size();
-            choices_.resize(first + numel(nodes_at(tree, level), topk_), 0);
-            int rows = 0, sibling = 0;
-            for (; next < nodes.size() && nodes[next].depth == level + 1; ++next) {
-                const TreeChoices::Node& node = nodes[next];
-                const int above = node.parent < 0 ? 0 : row_of[node.parent];
-                const bool first_child = next == 0 || nodes[next - 1].parent != node.parent;
-                sibling = first_child ? 0 : sibling + 1;
-                // Samples are taken in order, as in BeamExpansion.
-                const int at = above * topk_ + (sampled_ != nullptr ? sibling : node.rank);
-                choices_[first + at] = 1;
-                if (!node.inner) continue;
-                row_of[next] = rows++;
-                choices_.push_back(at);
-            }
-        }
-    }
-    return d_choices_.upload(rows_.device(), choices_);
-}
-
 /// Copies the shared row of each tree to all its nodes, because the acceptance modifies each node's row.
-void TreeGrowth::give_each_node_a_row(std::span<GrowingTree* const> active, int level) {
+void TreeGrowth::give_each_node_a_row(int level) {
     const int stride = columns_.stride;
     std::vector<kernels::CopyRowsOp> copies;
     int from = left_at(level) - 1, to = first_sampled_row(level), nodes = 0;
-    for (const GrowingTree* tree : active) {
+    for (const GrowingTree* tree : active_) {
         to += nodes;
         nodes = tree->nodes;
         ++from;
@@ -241,11 +203,11 @@ void TreeGrowth::give_each_node_a_row(std::span<GrowingTree* const> active, int 
 }
 
 /// Samples the candidates of the level's rows from the logits that the head stored.
-void TreeGrowth::sample(DraftContext& context, std::span<GrowingTree* const> active, int level) {
+void TreeGrowth::sample(DraftContext& context, int level) {
     const int rows = first_sampled_row(level + 1) - first_sampled_row(level);
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
                                 numel(rows, columns_.support) * sizeof(float));
-    if (left_at(level) != first_sampled_row(level)) give_each_node_a_row(active, level);
+    if (left_at(level) != first_sampled_row(level)) give_each_node_a_row(level);
     kernels::SampleWithoutReplacementOp op;
     op.logits = support_row(first_sampled_row(level));
     op.stride = columns_.stride;
@@ -267,6 +229,26 @@ void TreeGrowth::sample(DraftContext& context, std::span<GrowingTree* const> act
     rows_.device().sample_without_replacement(op);
 }
 
+void TreeGrowth::activate(std::span<GrowingTree> trees) {
+    active_.clear();
+    for (GrowingTree& tree : trees) active_.push_back(&tree);
+}
+
+void TreeGrowth::begin_early(DraftContext& context, std::span<GrowingTree> trees) {
+    begun_head_ = context.head;
+    begun_for_.clear();
+    for (const GrowingTree& tree : trees) begun_for_.push_back(tree.job->state);
+    if (trees.empty()) return;
+    const int rows = static_cast<int>(trees.size()), width = 2 * rows_.hidden();
+    if (!roots_.reserve(rows_.device(), numel(rows, width) * sizeof(float))) {
+        begun_head_ = nullptr;
+        return;  // prepare() reports it
+    }
+    place(trees);
+    activate(trees);
+    begin_head_on_host(context, 0, rows, roots_.as<float>());
+}
+
 void TreeGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
                        const TreeStep& step) {
     spans_ = &spans;
@@ -274,29 +256,33 @@ void TreeGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, Devi
     sets_requested_ = set_words_ > 0 && step.sets_come();
     wants_sets_ = set_words_ > 0 && (head_->reads_sets() || sets_requested_);
     place(trees);
-    std::vector<GrowingTree*> active;
-    for (GrowingTree& tree : trees) active.push_back(&tree);
-    begin_head(context, active, 0, static_cast<int>(trees.size()), roots_.as<float>());
+    activate(trees);
+    const bool begun = begun_head_ != nullptr && begun_head_ == context.head &&
+                       std::ranges::equal(begun_for_, trees, {}, {},
+                                          [](const GrowingTree& tree) { return tree.job->state; });
+    begun_head_ = nullptr;
+    if (!begun) begin_head(context, 0, static_cast<int>(trees.size()), roots_.as<float>());
 }
 
 Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step) {
-    std::vector<GrowingTree*> active;
-    for (GrowingTree& tree : trees) active.push_back(&tree);
-    for (int level = 0; !active.empty(); ++level) {
+    for (int level = 0; !active_.empty(); ++level) {
         int rows = 0;
-        for (const GrowingTree* tree : active) rows += rows_at(*tree, level);
-        DS_TRY(enqueue_rows(context, active, level, rows));
-        propose(context, active, level, rows);
-        if (context.observer != nullptr && context.observer->observing())
-            DS_TRY(show_level(context, trees, level));
+        for (const GrowingTree* tree : active_) rows += rows_of(*tree);
+        DS_TRY(enqueue_rows(context, level, rows));
+        propose(context, level, rows);
+        if (context.observer != nullptr && context.observer->observing()) DS_TRY(show_level(context, level));
+        std::erase_if(active_, [&](const GrowingTree* tree) {
+            return level >= tree->job->tree.depth || tree->nodes == 0;
+        });
     }
     kernels::Device& device = rows_.device();
     if (step.sets_come()) hand_sets(trees, step);
-    if (sampled_ != nullptr)
+    if (sampled_ != nullptr && !on_host())
         step.use_drafts({support_row(0), support_row(first_sampled_rows_.back()), columns_.stride,
                          columns_.support, columns_.own ? support_tokens(0) : names_,
                          columns_.own ? d_support_sizes_.as<std::int32_t>() : nullptr});
     rerank(context.phases, trees, step);
+    if (on_host()) return {};
     sets_here_ = head_->reads_sets() && context.coverage_wanted;
     left_.resize(words_ + (sets_here_ ? set_words_ : 0));
     device.download(left_.data(), d_left_.as<void>(), words_ * sizeof(std::int32_t));
@@ -306,27 +292,27 @@ Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, 
 }
 
 /// Waits for the candidates so far and reports their trees to the observer.
-Status TreeGrowth::show_level(DraftContext& context, std::span<const GrowingTree> trees, int level) {
-    std::vector<TreePlan> plans;
-    for (const GrowingTree& tree : trees)
-        plans.push_back({std::min(tree.job->tree.nodes, tree.proposed + 1),
-                         std::min(tree.job->tree.levels(), level + 1)});
-    kernels::Device& device = rows_.device();
-    if (!partial_.place(device, plans))
-        return failed("out of device memory for the trees of level {}", level);
-    std::vector<kernels::RerankOp> ops;
-    for (const GrowingTree& tree : trees)
-        partial_.aim(ops.emplace_back(rerank_op(tree)), tree.place, tree.place);
-    device.rerank(ops);
-    partial_.enqueue_download();
-    DS_TRY(device.synchronize());
-    for (const GrowingTree& tree : trees) {
-        if (level >= tree.job->tree.levels()) continue;
+Status TreeGrowth::show_level(DraftContext& context, int level) {
+    for (const GrowingTree* tree : active_) {
         DraftTree partial;
-        DS_TRY(partial_.read_tree(tree.place, partial));
-        context.observer->level_done(tree.job->sequence, level, [&] { return partial; });
+        DS_TRY(read_partial(*tree, level, partial));
+        context.observer->level_done(tree->job->sequence, level, [&] { return partial; });
     }
     return {};
+}
+
+/// Reads the tree of the candidates up to `level`.
+Status TreeGrowth::read_partial(const GrowingTree& tree, int level, DraftTree& out) {
+    kernels::Device& device = rows_.device();
+    const TreePlan plan{std::min(tree.job->tree.nodes, tree.proposed + 1), level + 1};
+    if (!partial_.place(device, {&plan, 1}))
+        return failed("out of device memory for the trees of level {}", level);
+    kernels::RerankOp op = rerank_op(tree);
+    partial_.aim(op, 0, 0);
+    device.rerank(op);
+    partial_.enqueue_download();
+    DS_TRY(device.synchronize());
+    return partial_.read_tree(0, out);
 }
 
 /// Passes the tokens that the trees' rows can propose to the target's pass.
@@ -362,7 +348,7 @@ void TreeGrowth::collect() {
     num_calls_ = 0;
 }
 
-/// Returns the equivalent of BeamExpansion::rerank() for a tree's pool, without the destination.
+/// Returns the op that re-ranks a tree's pool, without the destination.
 kernels::RerankOp TreeGrowth::rerank_op(const GrowingTree& tree) const {
     kernels::RerankOp op;
     op.candidates = tree.proposed;
@@ -384,10 +370,10 @@ void TreeGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tree
     int candidates = 0;
     for (const GrowingTree& tree : trees) candidates += tree.proposed;
     DeviceSpans::Scope scope(*spans_, phases, Phase::rerank, 0, candidates, 0);
-    std::vector<kernels::RerankOp> ops;
+    reranks_.clear();
     for (const GrowingTree& tree : trees)
-        step.aim(ops.emplace_back(rerank_op(tree)), tree.job->tree_index, tree.place);
-    rows_.device().rerank(ops);
+        step.aim(reranks_.emplace_back(rerank_op(tree)), tree.job->tree_index, tree.place);
+    rows_.device().rerank(reranks_);
 }
 
 /// Sets the trees' indices for level 0 and gathers the inputs of the roots' rows.
@@ -401,29 +387,27 @@ void TreeGrowth::place(std::span<GrowingTree> trees) {
         tree.pool = pool;
         tree.proposed = tree.slots = 0;
         tree.nodes = 1;
-        pool += numel(rows_of(tree.widths), topk_);
+        pool += numel(total_width(tree.job->tree), topk_);
         copies_.push_back(
             {tree.input, width, nullptr, 1, width, roots_.as<float>() + numel(tree.place, width), width});
     }
-    if (head_->reads_inputs()) rows_.device().copy_rows(copies_);
+    if (inputs_wanted()) rows_.device().copy_rows(copies_);
 }
 
 /// Enqueues the rows of the nodes that the previous level selected.
-Status TreeGrowth::enqueue_rows(DraftContext& context, std::span<GrowingTree* const> active, int level,
-                                int rows) {
-    LevelRows::Level enqueued{context, *spans_, level, rows, active, head_->reads_inputs()};
+Status TreeGrowth::enqueue_rows(DraftContext& context, int level, int rows) {
+    LevelRows::Level enqueued{context, *spans_, level, rows, active_, inputs_wanted()};
     if (level > 0) {
         enqueued.tokens = tokens_.as<std::int32_t>();
         enqueued.parents = parents_.as<std::int32_t>();
         enqueued.ancestor_slots = ancestor_slots(level - 1);
     }
-    return rows_.enqueue(enqueued,
-                         [&](const float* inputs) { begin_head(context, active, level, rows, inputs); });
+    return rows_.enqueue(enqueued, [&](const float* inputs) { begin_head(context, level, rows, inputs); });
 }
 
 /// Begins the head's call. The rows of the level are computed later.
-void TreeGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
-                            const float* inputs) {
+void TreeGrowth::begin_head(DraftContext& context, int level, int rows, const float* inputs) {
+    if (on_host()) return begin_head_on_host(context, level, rows, inputs);
     if (calls_.size() == num_calls_) calls_.emplace_back();
     Call& enqueued = calls_[num_calls_++];
     enqueued.level = level;
@@ -431,10 +415,10 @@ void TreeGrowth::begin_head(DraftContext& context, std::span<GrowingTree* const>
     enqueued.downloads = download_first_[level];
     enqueued.download_count = download_first_[static_cast<std::size_t>(level) + 1] - enqueued.downloads;
     enqueued.sequences.clear();
-    for (const GrowingTree* tree : active) {
+    for (const GrowingTree* tree : active_) {
         const std::size_t at = set_at(tree->place, level);
         DeviceSequence& one = enqueued.sequences.emplace_back();
-        one = {tree->job->head_state, tree->place, tree->first_row, rows_at(*tree, level)};
+        one = {tree->job->head_state, tree->place, tree->first_row, rows_of(*tree)};
         if (!wants_sets_) continue;
         one.set = d_sets_.as<TokenId>() + set_first_[at];
         one.set_size = d_left_.as<std::int32_t>() + at;
@@ -472,42 +456,87 @@ void TreeGrowth::enqueue_head(DraftContext& context, int rows) {
     names_ = call.tokens;
 }
 
-/// Enqueues the level's candidates and the next level's nodes. Trees that end here are removed from `active`.
-void TreeGrowth::propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows) {
-    enqueue_head(context, rows);
-    if (sampled_ != nullptr) sample(context, active, level);
+/// Lists the job and the head's state of each row.
+void TreeGrowth::list_rows() {
+    row_jobs_.clear();
+    head_states_.clear();
+    for (const GrowingTree* tree : active_) {
+        const std::size_t rows = rows_of(*tree);
+        row_jobs_.insert(row_jobs_.end(), rows, tree->job);
+        head_states_.insert(head_states_.end(), rows, tree->job->head_state);
+    }
+}
+
+void TreeGrowth::begin_head_on_host(DraftContext& context, int level, int rows, const float* inputs) {
+    const int d = rows_.hidden();
+    list_rows();
+    ProposeContext call{context.exec, context.phases, level};
+    context.head->begin_level(call, Rows<const float>(inputs, rows, d, 2 * d),
+                              Rows<const float>(inputs + d, rows, d, 2 * d), head_states_);
+}
+
+void TreeGrowth::propose_on_host(DraftContext& context, int level, int rows) {
+    const int d = rows_.hidden();
+    list_rows();
+    const auto* hidden = reinterpret_cast<const float*>(rows_.enqueue_head_rows(rows));
+    candidates_.propose(context, Rows<const float>(hidden, rows, d, kernels::padded_columns(d)), row_jobs_,
+                        level, topk_);
+    candidates_.store(topk_, best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>());
+    names_ = nullptr;
+    if (sampled_ == nullptr) return;
+    for (const GrowingTree* tree : active_)
+        for (int node = 0; node < tree->nodes; ++node)
+            distributions_[first_sampled_row(level) + tree->first_node + node] =
+                candidates_.distribution(tree->first_row + (rows_.shared_logits() ? 0 : node));
+}
+
+/// Enqueues the level's candidates and the next level's nodes.
+void TreeGrowth::propose(DraftContext& context, int level, int rows) {
+    const bool host = on_host();
+    if (host) {
+        propose_on_host(context, level, rows);
+    } else {
+        enqueue_head(context, rows);
+        if (sampled_ != nullptr) sample(context, level);
+    }
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
-                                numel(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
+                                host ? 0 : numel(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_node = 0, next_row = 0;
     beams_.clear();
-    for (GrowingTree* tree : active) {
-        tree->job->rows_per_call.push_back(rows_at(*tree, level));
+    for (GrowingTree* tree : active_) {
+        tree->job->rows_per_call.push_back(rows_of(*tree));
         const bool goes_on = level < tree->job->tree.depth;
         beams_.push_back(extend(*tree, level, goes_on, next_node));
+        const int proposing = tree->nodes;
+        counts_[0] = proposing * topk_;
+        counts_[1] = goes_on ? width_at(tree->job->tree, level + 1) : 0;
+        if (host) rows_.device().beam(beams_.back());
+        tree->proposed += counts_[0];
         tree->first_node = next_node;
         tree->first_row = next_row;
         if (!goes_on) continue;
-        tree->slots += level == 0 ? 0 : tree->nodes;
-        tree->nodes = nodes_at(*tree, level + 1);
+        tree->slots += level == 0 ? 0 : proposing;
+        tree->nodes = counts_[1];
         next_node += tree->nodes;
-        next_row += rows_at(*tree, level + 1);
+        next_row += rows_of(*tree);
     }
-    rows_.device().beam(beams_);
-    std::erase_if(active, [&](const GrowingTree* tree) { return level >= tree->job->tree.depth; });
+    if (!host) rows_.device().beam(beams_);
 }
 
 /// Returns the op that appends the level's candidates to the tree's pool. If `goes_on`, the next level's
 /// nodes start at `next_first`.
-kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, int next_first) {
+kernels::BeamOp TreeGrowth::extend(const GrowingTree& tree, int level, bool goes_on, int next_first) {
     const int nodes = tree.nodes;
     const bool drawn = sampled_ != nullptr;
-    const std::size_t first = numel(drawn ? tree.first_node : tree.first_row, topk_);
+    // A device samples the drafts of each node, the CPU those of each row.
+    const bool by_node = drawn && !on_host();
+    const std::size_t first = numel(by_node ? tree.first_node : tree.first_row, topk_);
     auto* pool = pool_.as<std::int32_t>();
     kernels::BeamOp op;
     op.level = level;
     op.rows = nodes;
     op.k = topk_;
-    op.shared_logits = rows_.shared_logits() && !drawn;
+    op.shared_logits = rows_.shared_logits() && !by_node;
     op.sampled = drawn;
     op.ids = best_.as<std::int32_t>() + first;
     op.logits = logits_.as<float>() + first;
@@ -522,23 +551,31 @@ kernels::BeamOp TreeGrowth::extend(GrowingTree& tree, int level, bool goes_on, i
         op.pool_rows = pool + 4 * cells_ + at;
         op.next_first_row = first_sampled_row(level + 1) + next_first;
     }
-    op.row_indices = places_.as<std::int32_t>() + numel(tree.place, kernels::max_topk);
+    op.row_indices = places_.as<std::int32_t>() + numel(tree.place, index_stride_);
     op.first_index = tree.proposed;
-    op.keep = goes_on ? nodes_at(tree, level + 1) : 0;
-    if (!choices_first_.empty()) {
-        op.static_mask = d_choices_.as<std::int32_t>() + choices_first_[set_at(tree.place, level)];
-        op.static_next = op.static_mask + numel(nodes, topk_);
+    op.keep = goes_on ? width_at(tree.job->tree, level + 1) : 0;
+    static_levels_.set(op, tree.place, level);
+    if (on_host()) {
+        op.counts = counts_;
+        op.static_rows = static_rows_.data() + numel(tree.place, index_stride_);
     }
     op.first_row = tree.first_node;
     op.first_slot = tree.free_slot + tree.slots + (level == 0 ? 0 : nodes);
-    op.scores = scores_.as<float>() + numel(tree.place, kernels::max_topk);
+    op.scores = scores_.as<float>() + numel(tree.place, index_stride_);
     op.next_tokens = tokens_.as<std::int32_t>() + next_first;
     op.next_rows = parents_.as<std::int32_t>() + next_first;
     // A node of level l has l slots: its own and those of its ancestors below the root.
     op.ancestor_slots = level == 0 ? nullptr : ancestor_slots(level - 1) + numel(tree.first_node, level);
     op.next_ancestor_slots = ancestor_slots(level) + numel(next_first, level + 1);
-    tree.proposed += nodes * topk_;
     return op;
+}
+
+void TreeGrowth::set_distributions(const TreeStep& step, int tree_index, DraftTree& out) const {
+    if (distributions_.empty()) return;
+    out.child_distributions.resize(out.tokens.size());
+    const std::int32_t* rows = step.rows_on_device().sampled_rows + step.trees()[tree_index].first_row;
+    for (int node = 0; node < out.size(); ++node)
+        if (rows[node] >= 0) out.child_distributions[node] = distributions_[rows[node]];
 }
 
 }  // namespace draftscope

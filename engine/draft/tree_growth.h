@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "base/numel.h"
 #include "base/phase.h"
+#include "engine/draft/candidate_sampler.h"
 #include "engine/draft/drafter.h"
+#include "engine/draft/tree_levels.h"
 #include "engine/heads/device_spans.h"
 #include "engine/heads/linear_device_head.h"
 #include "engine/transformer/tree_step.h"
@@ -15,7 +18,7 @@
 
 namespace draftscope {
 
-/// A tree that grows on a device.
+/// A tree that grows.
 struct GrowingTree {
     DraftJob* job = nullptr;
     const float* input = nullptr;  ///< [2d] of the last verified slot: embedding of the next token, hidden
@@ -25,17 +28,16 @@ struct GrowingTree {
     int committed = 0;              ///< committed slots
     int free_slot = 0;              ///< first slot for rows of the tree
     // Set by TreeGrowth:
-    std::vector<int> widths = {};  ///< nodes drafted from at each level; 1 at level 0
-    int nodes = 1;                 ///< of the current level
-    int slots = 0;                 ///< used by nodes of earlier levels, without the root
-    int place = 0;                 ///< index among the trees
-    int first_node = 0;            ///< index of its first node in the level
-    int first_row = 0;             ///< index of its first row in the level's head call
-    std::size_t pool = 0;          ///< index of its first candidate in the pool
-    int proposed = 0;              ///< number of its candidates
+    int nodes = 1;         ///< of the current level
+    int slots = 0;         ///< used by nodes of earlier levels, without the root
+    int place = 0;         ///< index among the trees
+    int first_node = 0;    ///< index of its first node in the level
+    int first_row = 0;     ///< index of its first row in the level's head call
+    std::size_t pool = 0;  ///< index of its first candidate in the pool
+    int proposed = 0;      ///< number of its candidates
 };
 
-/// Computes the rows of a level on a device: a layer over the previous level, or a head per level. EAGLE is
+/// Computes the rows of a level: a layer over the previous level, or a head per level. EAGLE is
 /// of the first kind, Medusa and Hydra of the second. The caller holds Device::submit_mutex().
 class LevelRows {
   public:
@@ -51,6 +53,7 @@ class LevelRows {
         const std::int32_t* ancestor_slots = nullptr;  ///< [nodes, level], as from BeamOp
     };
     virtual ~LevelRows() = default;
+    /// The device that computes them; on the CPU, that of the latest call.
     virtual kernels::Device& device() = 0;
     virtual int hidden() const = 0;
     /// Returns whether one row serves all nodes of a tree's level, because rows do not depend on the path.
@@ -67,10 +70,11 @@ class LevelRows {
     virtual const kernels::half_t* enqueue_head_rows(int rows) = 0;
 };
 
-/// Grows trees level by level on a device, without the host in between. Candidates, the next level's nodes,
-/// their rows and their ancestor slots are computed on the device, and the host waits once for the trees. LM
-/// heads run on the device, too (DeviceHead). The caller holds Device::submit_mutex(), except in check() and
-/// collect().
+/// Grows trees level by level (EAGLE-2, arXiv 2406.16858). Candidates, the next level's nodes, their rows and
+/// their ancestor slots are computed on the device, and the host waits once for the trees. LM heads run on a
+/// device as DeviceHead, on the CPU as LmHead::propose(). On the CPU, a level has as many rows as it has
+/// candidates; a device's levels have the rows of the plan. The caller holds Device::submit_mutex(), except
+/// in check() and collect().
 class TreeGrowth {
   public:
     explicit TreeGrowth(LevelRows& rows) : rows_(rows) {}
@@ -82,6 +86,9 @@ class TreeGrowth {
     Status check(const DraftContext& context, std::span<const DraftJob> jobs);
     /// Reserves all memory of the round; call it first. Returns false if memory runs out.
     bool prepare(const DraftContext& context, std::span<GrowingTree> trees);
+    /// Begins LmHead's first level on the CPU before the roots' outputs are computed. If begin() is called
+    /// for the same head and sequences, it does not begin the level again.
+    void begin_early(DraftContext& context, std::span<GrowingTree> trees);
     /// Begins the head's first level, concurrently with the pass that computes the roots' outputs. Call it
     /// when the roots' inputs are enqueued.
     void begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, const TreeStep& step);
@@ -90,6 +97,9 @@ class TreeGrowth {
     Status enqueue(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step);
     /// Passes the downloaded values to the head. Call it after Device::synchronize().
     void collect();
+    /// Sets the distributions that the children of `out`'s nodes were sampled from, on the CPU. `out` is the
+    /// job's tree as read from `step`.
+    void set_distributions(const TreeStep& step, int tree_index, DraftTree& out) const;
 
   private:
     struct Call {
@@ -97,29 +107,33 @@ class TreeGrowth {
         std::vector<DeviceSequence> sequences;
         std::size_t downloads, download_count;
     };
-    static int nodes_at(const GrowingTree& tree, int level) { return tree.widths[level]; }
-    int rows_at(const GrowingTree& tree, int level) const {
-        return rows_.shared_logits() ? 1 : nodes_at(tree, level);
-    }
-    bool place_choices(std::span<const GrowingTree> trees);
+    int rows_of(const GrowingTree& tree) const { return rows_.shared_logits() ? 1 : tree.nodes; }
+    int planned_rows(const GrowingTree& tree, int level) const;
+    bool inputs_wanted() const { return head_ == nullptr || head_->reads_inputs(); }
+    bool on_host() const { return rows_.device().is_host(); }
+    void activate(std::span<GrowingTree> trees);
+    void begin_head_on_host(DraftContext& context, int level, int rows, const float* inputs);
+    void propose_on_host(DraftContext& context, int level, int rows);
+    void list_rows();
     DeviceHead& find_device_head(LmHead& head);
     bool place_downloads(std::span<const GrowingTree> trees);
     bool place_samples(std::span<const GrowingTree> trees);
-    void sample(DraftContext& context, std::span<GrowingTree* const> active, int level);
-    void give_each_node_a_row(std::span<GrowingTree* const> active, int level);
+    void place_sampled_rows(std::span<const GrowingTree> trees);
+    void sample(DraftContext& context, int level);
+    void give_each_node_a_row(int level);
     std::size_t set_at(int place, int level) const { return numel(place, levels_ + 1) + level; }
-    void begin_head(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows,
-                    const float* inputs);
+    void begin_head(DraftContext& context, int level, int rows, const float* inputs);
     void enqueue_head(DraftContext& context, int rows);
     DeviceLevel call_of(DraftContext& context, const Call& enqueued);
     void hand_sets(std::span<const GrowingTree> trees, TreeStep& step);
-    Status show_level(DraftContext& context, std::span<const GrowingTree> trees, int level);
+    Status show_level(DraftContext& context, int level);
+    Status read_partial(const GrowingTree& tree, int level, DraftTree& out);
     kernels::RerankOp rerank_op(const GrowingTree& tree) const;
     void place(std::span<GrowingTree> trees);
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
-    Status enqueue_rows(DraftContext& context, std::span<GrowingTree* const> active, int level, int rows);
-    void propose(DraftContext& context, std::vector<GrowingTree*>& active, int level, int rows);
-    kernels::BeamOp extend(GrowingTree& tree, int level, bool goes_on, int next_first);
+    Status enqueue_rows(DraftContext& context, int level, int rows);
+    void propose(DraftContext& context, int level, int rows);
+    kernels::BeamOp extend(const GrowingTree& tree, int level, bool goes_on, int next_first);
 
     std::int32_t* ancestor_slots(int level) const { return tails_[level % 2].as<std::int32_t>(); }
 
@@ -137,6 +151,17 @@ class TreeGrowth {
     }
 
     LevelRows& rows_;
+    std::vector<GrowingTree*> active_;  ///< trees that the level grows
+    // On the CPU:
+    CandidateSampler candidates_;
+    std::vector<const DraftJob*> row_jobs_;
+    std::vector<HeadState*> head_states_;
+    std::int32_t counts_[2] = {};            ///< BeamOp::counts
+    std::vector<std::int32_t> static_rows_;  ///< [trees, index_stride_] BeamOp::static_rows
+    const LmHead* begun_head_ = nullptr;     ///< of begin_early(), and its sequences
+    std::vector<const DrafterState*> begun_for_;
+    /// Of sampled drafts, by sampled row.
+    std::vector<std::shared_ptr<const DraftDistribution>> distributions_;
     // For sampled drafts. The rows of all levels are stored one level after another.
     const DraftSampling* sampled_ = nullptr;
     SupportColumns columns_;
@@ -148,10 +173,14 @@ class TreeGrowth {
     kernels::DeviceArray<float> lowest_;
     kernels::DeviceArray<std::int32_t> last_, d_support_sizes_;
     std::vector<kernels::BeamOp> beams_;  ///< of a level
+    std::vector<kernels::RerankOp> reranks_;
     std::vector<kernels::CopyRowsOp> copies_;
+    std::vector<const TreeSpec*> specs_;
+    StaticLevels static_levels_;
     TreeStep partial_;              ///< the trees of an observed level
     DeviceSpans* spans_ = nullptr;  ///< of the round
     int topk_ = 0;                  ///< candidates per row, the maximum over the trees
+    int index_stride_ = 0;          ///< of scores_ and places_, at least the nodes of a tree's level
     LinearDeviceHead direct_;
     DeviceHead* head_ = nullptr;           ///< of the round, until collect()
     const std::int32_t* names_ = nullptr;  ///< tokens of the level's ids
@@ -165,10 +194,7 @@ class TreeGrowth {
     std::vector<std::int32_t> left_;  ///< downloaded values
     bool wants_sets_ = false, sets_requested_ = false, sets_here_ = false;
     std::size_t cells_ = 0;  ///< candidates of all levels
-    // For static trees, one after another: BeamOp::static_mask and then static_next of each level.
-    std::vector<std::int32_t> choices_;
-    std::vector<std::size_t> choices_first_;  ///< [trees, levels_ + 1]
-    kernels::DeviceArray<std::int32_t> d_choices_, d_left_, d_sets_;
+    kernels::DeviceArray<std::int32_t> d_left_, d_sets_;
     kernels::DeviceBuffer best_, logits_, sums_, scores_, places_, tokens_, parents_, pool_, roots_,
         tails_[2];
 };

@@ -5,6 +5,7 @@
 namespace draftscope {
 
 void DeviceSpans::begin(kernels::Device& device, bool watched) {
+    on_host_ = device.is_host();
     timer_ = watched ? nullptr : device.timer();
     watched_ = watched ? &device : nullptr;
     timed_.clear();
@@ -16,6 +17,7 @@ void DeviceSpans::begin(kernels::Device& device, bool watched) {
 }
 
 void DeviceSpans::record(PhaseRecorder& phases) {
+    if (timed_.empty()) return;
     const double ticks = 1.0 / TickScale::calibrate().ns_per_tick();
     for (Timed& timed : timed_) {
         const TimeNs from = timer_ == nullptr ? -1 : timer_->elapsed_ns(0, timed.from);
@@ -34,6 +36,10 @@ void DeviceSpans::record(PhaseRecorder& phases) {
 DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase, int level, int rows,
                           std::uint64_t bytes)
     : spans_(spans), phases_(phases) {
+    if (spans.on_host_) {
+        host_.emplace(phases, phase, level, rows, bytes);
+        return;
+    }
     event_.phase = phase;
     event_.level = static_cast<std::int16_t>(level);
     event_.rows = rows;
@@ -48,6 +54,7 @@ DeviceSpans::Scope::Scope(DeviceSpans& spans, PhaseRecorder& phases, Phase phase
 }
 
 DeviceSpans::Scope::~Scope() {
+    if (host_) return;
     if (spans_.watched()) (void)spans_.watched_->synchronize();  // the round's wait returns the error, too
     const std::uint32_t to = spans_.timer_ == nullptr ? 0 : spans_.timer_->mark();
     event_.end_ticks = ticks_now();

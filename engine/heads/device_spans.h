@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/device_timer.h"
@@ -10,7 +11,8 @@
 namespace draftscope {
 
 /// Records phase spans of work that is only enqueued while they are open. Their times are marks on the
-/// device's queue, because the host's clock would measure the enqueuing.
+/// device's queue, because the host's clock would measure the enqueuing. On the CPU, whose ops run at once, a
+/// span is a PhaseScope.
 class DeviceSpans {
   public:
     /// Discards all spans. Call it while the queue is empty or nearly empty: device times count from here. If
@@ -37,9 +39,13 @@ class DeviceSpans {
         Scope(const Scope&) = delete;
         Scope& operator=(const Scope&) = delete;
         ~Scope();
-        void add_bytes(std::uint64_t bytes) { event_.bytes += bytes; }
+        void add_bytes(std::uint64_t bytes) {
+            event_.bytes += bytes;
+            if (host_) host_->add_bytes(bytes);
+        }
 
       private:
+        std::optional<PhaseScope> host_;
         DeviceSpans& spans_;
         PhaseRecorder& phases_;
         PhaseObserver* observer_ = nullptr;
@@ -53,6 +59,7 @@ class DeviceSpans {
         SpanEvent event;
         std::uint32_t from = 0, to = 0;  ///< marks of the timer
     };
+    bool on_host_ = false;
     DeviceTimer* timer_ = nullptr;
     kernels::Device* watched_ = nullptr;
     std::uint64_t start_ticks_ = 0;

@@ -61,7 +61,8 @@ bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
     max_drafts_ = plans.front().max_drafts;
     if (max_drafts_ == 0) return true;
     const std::size_t each = cells(rows_on_device_.width, max_drafts_);
-    std::vector<double> table(plans.size() * each, 0.0);
+    std::vector<double>& table = draft_uniform_table_;
+    table.assign(plans.size() * each, 0.0);
     for (std::size_t i = 0; i < plans.size(); ++i) {
         assert(plans[i].max_drafts == max_drafts_ && plans[i].draft_uniforms.size() <= each);
         std::copy(plans[i].draft_uniforms.begin(), plans[i].draft_uniforms.end(),

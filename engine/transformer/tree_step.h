@@ -128,10 +128,11 @@ class TreeStep {
     kernels::DeviceArray<std::int32_t> block_;
     kernels::DeviceArray<std::int32_t> positions_, tail_sizes_, tails_, row_sets_, sets_by_depth_, set_ids_;
     kernels::DeviceArray<double> uniforms_, uniforms_by_depth_;
-    std::vector<TokenId> ids_;             ///< uploaded tokens of the sets, one after another
-    std::vector<std::int32_t> set_table_;  ///< [2, trees, width] first indices, then sizes
-    std::vector<double> uniform_table_;    ///< [trees, width]
-    std::vector<std::int32_t> here_;       ///< downloaded copy of block_
+    std::vector<TokenId> ids_;                 ///< uploaded tokens of the sets, one after another
+    std::vector<std::int32_t> set_table_;      ///< [2, trees, width] first indices, then sizes
+    std::vector<double> uniform_table_;        ///< [trees, width]
+    std::vector<double> draft_uniform_table_;  ///< [trees, width, max_drafts]
+    std::vector<std::int32_t> here_;           ///< downloaded copy of block_
 };
 
 }  // namespace draftscope

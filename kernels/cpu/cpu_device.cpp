@@ -10,6 +10,7 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/split.h"
+#include "kernels/cpu/tree_ops.h"
 #include "kernels/device.h"
 #include "kernels/elementwise.h"
 #include "kernels/fused.h"
@@ -120,6 +121,12 @@ class CpuDevice final : public Device {
     void run(std::span<const CopyRowsOp> ops, const char*);
     void run(const RopeStoreOp& op, const char*);
     void run(const AttentionOp& op, const char*);
+    void run(std::span<const BeamOp> ops, const char*) {
+        for (const BeamOp& op : ops) trees_.beam(op);
+    }
+    void run(std::span<const RerankOp> ops, const char*) {
+        for (const RerankOp& op : ops) trees_.rerank(op);
+    }
     void announce(const FusedMatmulOp& op);
 
     Exec& exec_;
@@ -127,6 +134,7 @@ class CpuDevice final : public Device {
     std::uint64_t keys_ = 0;
     std::vector<float> products_;          ///< of a product that is added to its output
     std::vector<AttentionQuery> queries_;  ///< of an attention op
+    TreeOps trees_;
 };
 #undef DS_OP
 #undef DS_OP_BATCH

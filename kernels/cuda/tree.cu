@@ -18,7 +18,7 @@ __device__ __forceinline__ float candidate_score(const BeamOp& op, int at, bool 
     return above + (op.sampled ? -1.0f - static_cast<float>(at % op.k) : logprob);
 }
 
-/// One block per sequence: one level of BeamExpansion, in the same arithmetic.
+/// One block per sequence: one level of a tree, in the arithmetic of the CPU's op.
 __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constant__ Many<BeamOp> many) {
     const BeamOp& op = many.ops[blockIdx.x];
     __shared__ std::uint64_t shared[beam_warps * max_topk];

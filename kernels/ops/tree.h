@@ -45,6 +45,11 @@ struct BeamOp {
     /// none.
     std::int32_t* pool_rows = nullptr;
     int next_first_row = 0;
+    // The CPU leaves missing candidates out of the pool, and rows out of a level that has too few candidates.
+    // Other devices ignore these fields, and the limits of sizes are theirs alone.
+    std::int32_t* counts = nullptr;  ///< [2] receives the candidates in the pool and the next level's rows
+    /// A static tree: the index of each row in its complete level [rows]; updated like scores.
+    std::int32_t* static_rows = nullptr;
 };
 inline constexpr int max_beam = 4096;
 
@@ -69,7 +74,7 @@ struct TreeRows {
 /// candidates become the last nodes, each its own parent, with token 0 at depth 1.
 struct RerankOp {
     bool sampled = false;
-    int candidates = 0;     ///< must satisfy can_rerank()
+    int candidates = 0;     ///< must satisfy can_rerank(), except on the CPU
     int nodes = 0;          ///< including the root; at most candidates + 1
     bool by_score = false;  ///< orders nodes by descending score, not as the candidates
     const std::int32_t* pool_tokens = nullptr;

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <set>
 
-#include "engine/tree/expansion.h"
 #include "tests/gpu/device_pair.h"
+#include "tests/support/beam_expansion.h"
 
 /// Sampled drafts and trees on a device, compared with the reference device and the host.
 namespace draftscope::testing {

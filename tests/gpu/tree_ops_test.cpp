@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/tree/expansion.h"
 #include "engine/verify/acceptance_rule.h"
 #include "tests/gpu/device_pair.h"
+#include "tests/support/beam_expansion.h"
 
 /// Re-ranking, acceptance and compaction on a device, compared with the reference device and the host.
 namespace draftscope::testing {

@@ -7,7 +7,7 @@
 
 #include "base/numel.h"
 #include "base/rng.h"
-#include "engine/tree/expansion.h"
+#include "tests/support/beam_expansion.h"
 #include "tests/support/simt_device.h"
 #include "tests/support/twin_device.h"
 

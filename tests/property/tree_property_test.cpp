@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/rng.h"
-#include "engine/tree/expansion.h"
+#include "tests/support/beam_expansion.h"
 
 namespace draftscope {
 namespace {

@@ -135,10 +135,10 @@ TEST(CpuDevice, KeepsBuffersLongerThanItsPool) {
 
 TEST(CpuDevice, NamesAnOpThatItLacks) {
     auto exec = make_cpu_exec(1);
-    exec->backend().beam(BeamOp{});
+    exec->backend().follow_argmax(FollowArgmaxOp{});
     const Status status = exec->backend().synchronize();
     ASSERT_FALSE(status.ok());
-    EXPECT_NE(status.error().message.find("beam"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("follow"), std::string::npos) << status.error().message;
 }
 
 }  // namespace

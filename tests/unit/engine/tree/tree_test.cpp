@@ -6,7 +6,7 @@
 #include <map>
 
 #include "engine/tree/draft_tree.h"
-#include "engine/tree/expansion.h"
+#include "tests/support/beam_expansion.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {

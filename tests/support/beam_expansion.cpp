@@ -1,4 +1,4 @@
-#include "engine/tree/expansion.h"
+#include "tests/support/beam_expansion.h"
 
 #include <algorithm>
 #include <cassert>
