@@ -511,7 +511,8 @@ void draw_timeline(PanelContext& context) {
     area.min = {start.x + area.names, start.y};
     area.max = {start.x + std::max(room.x, area.names + 4 * style.em), start.y + height};
     area.list = ImGui::GetWindowDrawList();
-    ImGui::SetNextItemAllowOverlap();  // for the range's button
+    // For the range's button. Items that allow overlap miss a press in the frame in which the mouse arrives.
+    if (context.ui.range) ImGui::SetNextItemAllowOverlap();
     ImGui::InvisibleButton("lanes", {area.max.x - start.x, height});
     ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
     panel_state.view.columns = std::max(static_cast<int>(area.width()), 1);

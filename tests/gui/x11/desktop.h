@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -60,6 +61,8 @@ class Desktop : public ::testing::Test {
     int wait_for_end();
     /// Kills the program with SIGKILL.
     void kill_program();
+    /// Sends a signal to the program: SIGSTOP holds its window, SIGCONT lets it go on.
+    void signal_program(int signal) { kill(program_, signal); }
     bool is_running() const;
 
     Shown shown() const;
