@@ -85,6 +85,6 @@ function(ds_test name)
     endif()
     ds_timeout(timeout ${arg_TIMEOUT})
     # Property tests draw the same cases in every run; start a test program by hand for others.
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
         PROPERTIES TIMEOUT ${timeout} ENVIRONMENT "RC_PARAMS=seed=20250101" LABELS "${arg_LABELS}")
 endfunction()

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -57,6 +58,12 @@ class DeviceMemory {
     virtual void release(void* data) = 0;
     /// The memory that buffers come from. It outlives them.
     virtual DeviceMemory& memory() { return *this; }
+    /// Size of the latest buffer for which there was too little memory; 0 = none so far.
+    std::size_t refused_bytes() const { return refused_bytes_; }
+    void set_refused_bytes(std::size_t bytes) { refused_bytes_ = bytes; }
+
+  private:
+    std::atomic<std::size_t> refused_bytes_ = 0;
 };
 /// The host's memory, as of Exec::backend() on the CPU. It outlives every Exec.
 DeviceMemory& host_memory();
@@ -100,10 +107,13 @@ class Device : public DeviceMemory {
     void set_error(std::string what) {
         if (error_.empty()) error_ = std::move(what);
     }
-    /// Records that memory ran out. Only the caller that requested the memory is affected; see
+    /// Returns an error that names what did not fit and the size of the refused buffer. `advice` says what to
+    /// do; "" = nothing.
+    Error out_of_memory(std::string_view what, std::string_view advice = "");
+    /// Records that memory for `what` ran out. Only the caller that requested the memory is affected; see
     /// clear_out_of_memory().
-    void set_out_of_memory(std::string what) {
-        if (out_of_memory_.empty()) out_of_memory_ = std::move(what);
+    void set_out_of_memory(std::string_view what) {
+        if (out_of_memory_.empty()) out_of_memory_ = out_of_memory(what).message;
     }
     /// Clears a pending out-of-memory error after its caller has handled it.
     void clear_out_of_memory() {

@@ -16,8 +16,7 @@ Status DecodeStep::step(std::span<const std::unique_ptr<Sequence>> sequences) {
     for (const auto& sequence : sequences) rounds_.add().reset(*sequence, core_.options.tree.levels() + 1);
     live_.begin(sequences);
     const std::uint64_t start = ticks_now();
-    Status status = draft();
-    if (status.ok() && !on_device()) status = verify();
+    Status status = draft_and_verify();
     if (status.ok()) {
         accept();
         live_.set_accepted(rounds_);
@@ -81,39 +80,20 @@ void DecodeStep::begin_head() {
     core_.head->begin_round(at_start, head_states_);
 }
 
-Status DecodeStep::draft() {
+Status DecodeStep::draft_and_verify() {
     DS_TRY(make_jobs());
-    if (jobs_.empty() && !on_device()) return {};
     if (core_.head != nullptr && !jobs_.empty()) begin_head();
     DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
     const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
-    if (on_device()) {
-        DS_TRY(device_step_.run(context, jobs_, rounds_));
-        list_positions();
+    DS_TRY(backend_step_.run(context, jobs_, rounds_, [&] {
         for (const Round& round : rounds_)
             if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
-    } else {
-        DS_TRY(draft_on_host(context));
-    }
+    }));
+    list_positions();
     return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
-}
-
-Status DecodeStep::draft_on_host(DraftContext& context) {
-    DS_TRY(core_.drafter.extend_cache(context, jobs_));
-    DS_TRY(core_.drafter.expand(context, jobs_));
-    for (std::size_t j = 0; j < jobs_.size(); ++j) {
-        Round& round = rounds_[drafting_[j]];
-        std::swap(round.tree, jobs_[j].out);
-        if (round.tree.mask.nodes() != round.tree.size()) {
-            PhaseScope scope(core_.phases, Phase::rerank, 0, round.tree.size());
-            DS_TRY(round.tree.finish());
-        }
-        if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
-    }
-    return {};
 }
 
 void DecodeStep::list_positions() {
@@ -123,27 +103,8 @@ void DecodeStep::list_positions() {
         round.first_row = static_cast<int>(positions_.size());
         for (const int depth : round.tree.depths)
             positions_.push_back({round.sequence->number, length + depth});
-        if (!on_device()) continue;
-        const int rows = device_step_.rows(&round - rounds_.data());
-        positions_.resize(round.first_row + rows);
+        positions_.resize(round.first_row + backend_step_.rows(&round - rounds_.data()));
     }
-}
-
-Status DecodeStep::verify() {
-    list_positions();
-    sequences_.clear();
-    for (Round& round : rounds_)
-        sequences_.push_back(
-            {&round.sequence->cache, round.tree.tokens, round.tree.depths, &round.tree.mask});
-    PhaseScope scope(core_.phases, Phase::verify, 0, static_cast<int>(positions_.size()));
-    ForwardRequest request;
-    request.sequences = sequences_;
-    request.aux_layers = core_.drafter.aux_layers();
-    request.all_logits = true;
-    request.query = queries_.query(rounds_);
-    DS_TRY(core_.target.forward(core_.exec, request, core_.forward));
-    scope.add_bytes(core_.forward.bytes);
-    return {};
 }
 
 void DecodeStep::accept() {
@@ -167,7 +128,7 @@ void DecodeStep::apply_rule(Round& round) const {
     // The root's row samples the token after the root.
     TreeLogits logits = queries_.tree_logits(round, positions_[round.first_row]);
     std::vector<int> path;
-    if (on_device() && device_step_.accepted_on_device()) path = device_step_.path(&round - rounds_.data());
+    if (backend_step_.accepted_on_device()) path = backend_step_.path(&round - rounds_.data());
     logits.device_path = path;
     core_.rule->accept(round.tree, logits, round.scratch, round.acceptance);
 }
@@ -187,17 +148,12 @@ Status DecodeStep::commit() {
     PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
-        if (on_device()) {
-            DS_TRY(device_step_.commit(round, &round - rounds_.data()));
-        } else {
-            sequence.cache.commit_path(round.acceptance.path);
-            core_.store_features(sequence, round.first_row, round.acceptance.path);
-        }
+        DS_TRY(backend_step_.commit(round, &round - rounds_.data()));
         if (core_.records.on() || sequence.head != nullptr) make_round_rows(round);
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
     }
-    if (on_device()) device_step_.end_commits();
+    backend_step_.end_commits();
     return {};
 }
 

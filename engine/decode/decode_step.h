@@ -2,7 +2,7 @@
 
 #include "base/reusable_vector.h"
 #include "engine/control/live_round_publisher.h"
-#include "engine/decode/device_step.h"
+#include "engine/decode/backend_step.h"
 #include "engine/decode/logits_queries.h"
 #include "engine/decode/round.h"
 #include "engine/record/round_rows.h"
@@ -19,7 +19,7 @@ class DecodeStep {
           live_(core),
           shadow_drafter_(core),
           queries_(core),
-          device_step_(core, queries_),
+          backend_step_(core, queries_),
           sampling_{core.options.sampling.temperature, core.options.sampling.seed,
                     core.options.sampling.top_p, core.options.sampling.top_k},
           scratch_(core.options.tree.nodes) {}
@@ -31,11 +31,9 @@ class DecodeStep {
 
   private:
     bool on_device() const { return core_.exec.device() != nullptr; }
-    Status draft();
-    Status draft_on_host(DraftContext& context);
+    Status draft_and_verify();
     Status make_jobs();
     void begin_head();
-    Status verify();
     void list_positions();
     void accept();
     void accept_round(Round& round);
@@ -51,16 +49,15 @@ class DecodeStep {
     LiveRoundPublisher live_;
     ShadowDrafter shadow_drafter_;
     LogitsQueries queries_;
-    DeviceStep device_step_;
+    BackendStep backend_step_;
     DraftSampling sampling_;  ///< sampling of drafts, if the rule needs sampled drafts
     DecodeTotals totals_;
     // Data of the current step. Memory is reused by later steps.
     ReusableVector<Round> rounds_;
-    std::vector<TokenPosition> positions_;   ///< of every row
-    std::vector<TargetSample> choices_;      ///< of every row
-    std::vector<SequenceTokens> sequences_;  ///< rows of each round
-    ReusableVector<DraftJob> jobs_;          ///< one for each round that drafts
-    std::vector<std::size_t> drafting_;      ///< index of each job's round
+    std::vector<TokenPosition> positions_;  ///< of every row
+    std::vector<TargetSample> choices_;     ///< of every row
+    ReusableVector<DraftJob> jobs_;         ///< one for each round that drafts
+    std::vector<std::size_t> drafting_;     ///< index of each job's round
     std::vector<Sequence*> drafting_sequences_;
     std::vector<HeadState*> head_states_;  ///< one for each job
     std::vector<int> nodes_;               ///< node indices of one tree

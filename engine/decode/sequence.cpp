@@ -21,7 +21,7 @@ std::size_t Sequence::append(std::span<const TokenId> added) {
 Status Sequence::download_features(kernels::Exec& exec, int width, std::vector<float>& to) const {
     const std::size_t first = to.size();
     to.resize(first + numel(device_rows, width));
-    kernels::Device& device = *exec.device();
+    kernels::Device& device = exec.backend();
     {
         const std::lock_guard lock(device.submit_mutex());
         device.download(to.data() + first, device_features.as<float>(), (to.size() - first) * sizeof(float));

@@ -35,7 +35,7 @@ struct Sequence {
     std::unique_ptr<DraftVocab> private_active;  ///< only for a head with state
     std::vector<float> hidden, aux;  ///< features of the slots verified since the drafter's last call
     int new_slots = 0;
-    kernels::DeviceBuffer device_features;  ///< [device_rows, width], replaces both after a round on a device
+    kernels::DeviceBuffer device_features;  ///< [device_rows, width], replaces both after a round
     int device_rows = 0;
     std::optional<TextStream> text;
     PendingShadowTrees aligned;
@@ -47,7 +47,8 @@ struct Sequence {
     int generated() const { return static_cast<int>(tokens.size()) - outcome.prompt_tokens; }
     /// Appends the printable text that became complete to the outcome. Returns its bytes.
     std::size_t append(std::span<const TokenId> added);
-    /// Downloads the features that a round left on the device and appends them to `to`, rounded to bf16.
+    /// Downloads the features that a round left in the backend's memory and appends them to `to`, rounded to
+    /// bf16.
     Status download_features(kernels::Exec& exec, int width, std::vector<float>& to) const;
     /// Copies rows first + rows[i] of a forward pass's features, rounded to bf16: `d` wide hidden states and
     /// `aux_width` wide aux features; 0 = not needed.

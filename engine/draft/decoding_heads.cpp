@@ -33,11 +33,13 @@ class DecodingHeadDrafter final : public Drafter {
         return gather_inputs(jobs);
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    bool drafts_on_device() const override { return !heads_->pass().on_host(); }
-    Status check_on_device(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    bool grows_trees() const override { return true; }
+    Status check_draft(const DraftContext& context, std::span<const DraftJob> jobs) override;
     Status enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                          DeviceSpans& spans) override;
-    void collect_draft() override { growth_.collect(); }
+    Status collect_draft(const TreeStep& step, std::span<DraftJob> jobs) override {
+        return growth_.collect(step, jobs);
+    }
     std::size_t weight_bytes() const override { return heads_->weight_bytes(0); }
     int max_levels() const override { return heads_->heads(); }
 
@@ -65,7 +67,7 @@ class DecodingHeadDrafter final : public Drafter {
 
 /// Selects the device that later ops of the call run on.
 kernels::Device& DecodingHeadDrafter::select_device(const DraftContext& context) {
-    if (!drafts_on_device()) heads_->pass().use(context.exec.backend());
+    if (heads_->pass().on_host()) heads_->pass().use(context.exec.backend());
     return rows_.device();
 }
 
@@ -84,7 +86,7 @@ Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob
         [&](std::span<DraftJob> drafting, std::vector<GrowingTree>& trees) { plan_trees(drafting, trees); });
 }
 
-Status DecodingHeadDrafter::check_on_device(const DraftContext& run_context, std::span<const DraftJob> jobs) {
+Status DecodingHeadDrafter::check_draft(const DraftContext& run_context, std::span<const DraftJob> jobs) {
     const DraftContext context = head_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     return growth_.check(context, jobs);
@@ -101,10 +103,12 @@ void DecodingHeadDrafter::plan_trees(std::span<DraftJob> jobs, std::vector<Growi
 Status DecodingHeadDrafter::enqueue_draft(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
                                           DeviceSpans& spans) {
     DraftContext context = head_context(run_context);
+    select_device(context);
     DS_TRY(gather_inputs(jobs));
     plan_trees(jobs, trees_);
     if (!growth_.prepare(context, trees_))
-        return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
+        return rows_.device().out_of_memory(fmt::format("the trees of {}", name_),
+                                            "use a smaller batch or tree");
     growth_.begin(context, trees_, spans, step);
     return growth_.enqueue(context, trees_, step);
 }
@@ -113,7 +117,7 @@ Status DecodingHeadDrafter::enqueue_draft(DraftContext& run_context, std::span<D
 Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
     kernels::Device& device = rows_.device();
     if (!device.is_host() && target_.device_embeddings() == nullptr)
-        return failed("{}: out of device memory for the embeddings", name_);
+        return device.out_of_memory(fmt::format("the embeddings of {}", name_));
     const int d = heads_->hidden();
     copies_.clear();
     for (DraftJob& job : jobs) {
@@ -121,7 +125,7 @@ Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
         PathHeadState& state = state_for(job);
         if (!is_new && state.input.bytes() == 0) continue;
         if (!state.input.reserve(device, 2 * numel(1, d) * sizeof(float)))
-            return failed("{}: out of device memory for a sequence's state", name_);
+            return device.out_of_memory(fmt::format("a sequence's state of {}", name_));
         float* to = state.input.as<float>();
         if (device.is_host())
             target_.embed({&job.tokens.back(), 1}, Rows<float>(to, 1, d));

@@ -54,16 +54,16 @@ struct DraftJob {
     std::span<const TokenId> tokens;
     Rows<const float> new_hidden;  ///< [new, d]
     Rows<const float> new_aux;     ///< [new, 3d] or empty
-    /// The same features on the target's device, in place of both.
+    /// The same features in the backend's memory, in place of both.
     const float* device_features = nullptr;
     int device_rows = 0;
     DrafterState* state = nullptr;
     HeadState* head_state = nullptr;
     TreeSpec tree;       ///< context.tree, clipped near the context limit
-    int tree_index = 0;  ///< of its tree in a device's step
-    DraftTree out;       ///< filled by expand()
-    std::vector<int>
-        rows_per_call;  ///< rows of this sequence in each head call, level by level; filled by expand()
+    int tree_index = 0;  ///< of its tree in the TreeStep
+    // Filled by expand() or collect_draft():
+    DraftTree out;
+    std::vector<int> rows_per_call;  ///< rows of this sequence in each head call, level by level
 
     /// Resets the job and keeps the memory of what expand() fills in.
     void reset() {
@@ -100,18 +100,19 @@ class Drafter {
     /// Drafts one tree per job. Does not change the committed state: another head may draft in the same
     /// round.
     virtual Status expand(DraftContext& context, std::span<DraftJob> jobs) = 0;
-    /// Returns whether it drafts on the target's device: then check_on_device() and enqueue_draft() replace
-    /// extend_cache() and expand() in a round. Else `out` is uploaded.
-    virtual bool drafts_on_device() const { return false; }
+    /// Returns whether its trees grow on the backend that runs the target. Then check_draft() and
+    /// enqueue_draft() replace extend_cache() and expand() in a round; else `out` is uploaded.
+    virtual bool grows_trees() const { return false; }
     /// Checks these jobs before the device is locked, and makes room in their caches.
-    virtual Status check_on_device(const DraftContext&, std::span<const DraftJob>) { return {}; }
-    /// Enqueues all drafting of a round on a device and returns without waiting. The trees become rows of
-    /// `step`; `out` stays empty. The caller holds Device::submit_mutex().
+    virtual Status check_draft(const DraftContext&, std::span<const DraftJob>) { return {}; }
+    /// Enqueues all drafting of a round and returns without waiting. The trees become rows of `step`. The
+    /// caller holds Device::submit_mutex().
     virtual Status enqueue_draft(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
-        return failed("this drafter does not draft on a device alone");
+        return failed("this drafter grows no trees");
     }
-    /// Called after the wait that follows enqueue_draft(): heads read what they chose on the device.
-    virtual void collect_draft() {}
+    /// Called after the wait that follows enqueue_draft() and TreeStep::enqueue_download(). Heads read what
+    /// they chose on the device, and the jobs get their trees.
+    virtual Status collect_draft(const TreeStep&, std::span<DraftJob>) { return {}; }
     /// The LM head that this drafter was trained with; null = the target's.
     virtual const kernels::Matrix* own_lm_head() const { return nullptr; }
     /// Target id of each row of a trimmed own_lm_head(), ascending; empty = row i is token i.

@@ -69,7 +69,7 @@ class Eagle3Model final : public EagleModel {
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
         if (!d_features_.reserve(device, numel(rows, fc.stride) * device.activation_bytes())) {
-            device.set_out_of_memory("out of device memory for the drafter's rows");
+            device.set_out_of_memory("the drafter's rows");
             return;
         }
         kernels::FusedMatmulOp op;
@@ -138,7 +138,7 @@ class Eagle3Model final : public EagleModel {
         const int all = feature_width(), stride = fc_.device_matrix().stride;
         if (!d_rounded_.reserve(device, numel(rows, all) * sizeof(float)) ||
             !d_zeros_.reserve(device, all * sizeof(float))) {
-            device.set_out_of_memory("out of device memory for the drafter's rows");
+            device.set_out_of_memory("the drafter's rows");
             return nullptr;
         }
         auto* half = d_features_.as<kernels::half_t>();

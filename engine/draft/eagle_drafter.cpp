@@ -35,11 +35,13 @@ class EagleDrafter final : public Drafter {
     void rewind(DrafterState& state) const override { static_cast<EagleState&>(state).cache.clear(); }
     Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override;
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
-    bool drafts_on_device() const override { return model_->device() != nullptr; }
-    Status check_on_device(const DraftContext& context, std::span<const DraftJob> jobs) override;
+    bool grows_trees() const override { return true; }
+    Status check_draft(const DraftContext& context, std::span<const DraftJob> jobs) override;
     Status enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                          DeviceSpans& spans) override;
-    void collect_draft() override { growth_.collect(); }
+    Status collect_draft(const TreeStep& step, std::span<DraftJob> jobs) override {
+        return growth_.collect(step, jobs);
+    }
     const kernels::Matrix* own_lm_head() const override { return model_->own_lm_head(); }
     std::span<const TokenId> own_lm_head_ids() const override { return model_->own_lm_head_ids(); }
     std::size_t weight_bytes() const override { return model_->weight_bytes(); }
@@ -51,6 +53,7 @@ class EagleDrafter final : public Drafter {
         int rows;
     };
 
+    bool on_host() const { return model_->device() == nullptr; }
     int hidden() const { return model_->shape().hidden; }
     int new_slots(const DraftJob& job) const {
         if (job.device_features != nullptr) return job.device_rows;
@@ -107,7 +110,7 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
 
 /// Selects the device that later ops of the call run on.
 kernels::Device& EagleDrafter::select_device(DraftContext& context) {
-    if (!drafts_on_device()) model_->layer().use(context.exec.backend());
+    if (on_host()) model_->layer().use(context.exec.backend());
     return model_->layer().device();
 }
 
@@ -138,7 +141,7 @@ Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> job
 /// Begins level 0 of the head on the CPU for the sequences that will draft, while the last pass of the
 /// catch-up runs.
 void EagleDrafter::begin_head(DraftContext& context, std::span<DraftJob> jobs) {
-    if (drafts_on_device() || context.head == nullptr) return;
+    if (!on_host() || context.head == nullptr) return;
     plan_trees(jobs, true, trees_);
     std::erase_if(trees_, [](const GrowingTree& tree) { return tree.job->tree.nodes <= 1; });
     growth_.begin_early(context, trees_);
@@ -169,7 +172,7 @@ Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
                              });
 }
 
-Status EagleDrafter::check_on_device(const DraftContext& context, std::span<const DraftJob> jobs) {
+Status EagleDrafter::check_draft(const DraftContext& context, std::span<const DraftJob> jobs) {
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
     for (const DraftJob& job : jobs) {
         DS_TRY(check_catch_up(job));
@@ -188,9 +191,9 @@ Status EagleDrafter::reserve_states(std::span<DraftJob> jobs) const {
     kernels::Device& device = model_->layer().device();
     for (DraftJob& job : jobs)
         if (!state_for(job).reserve(device))
-            return failed("{}: out of device memory for a sequence's state", name_);
+            return device.out_of_memory(fmt::format("a sequence's state of {}", name_));
     if (!device.is_host() && model_->device_embeddings() == nullptr)
-        return failed("{}: out of device memory for its embeddings", name_);
+        return device.out_of_memory(fmt::format("the embeddings of {}", name_));
     return {};
 }
 
@@ -208,12 +211,14 @@ void EagleDrafter::plan_trees(std::span<DraftJob> jobs, bool extended, std::vect
 
 Status EagleDrafter::enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                                    DeviceSpans& spans) {
+    select_device(context);
     DS_TRY(reserve_states(jobs));
     recall(jobs);
     plan_trees(jobs, false, trees_);
     // Memory is reserved before anything is enqueued: a buffer that grows later loses its contents.
     if (!growth_.prepare(context, trees_))
-        return failed("{}: out of device memory for its trees; use a smaller batch or tree", name_);
+        return model_->layer().device().out_of_memory(fmt::format("the trees of {}", name_),
+                                                      "use a smaller batch or tree");
     DS_TRY(enqueue_extend(context, jobs, spans, [&] { growth_.begin(context, trees_, spans, step); }));
     return growth_.enqueue(context, trees_, step);
 }
@@ -289,7 +294,7 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<const Slice> slic
     EagleLayer& layer = model_->layer();
     const int d = hidden();
     if (!layer.make_room(rows) || !upload_slices(slices, rows))
-        return failed("{}: out of device memory for {} verified slots", name_, rows);
+        return layer.device().out_of_memory(fmt::format("{} verified slots of {}", rows, name_));
     batch_.clear();
     for (const Slice& slice : slices) {
         EagleState& state = state_for(*slice.job);
@@ -306,7 +311,7 @@ Status EagleDrafter::catch_up(DraftContext& context, std::span<const Slice> slic
     }
     copy_last_rows(slices, layer.outputs(), d, &EagleState::output);
     for (const Slice& slice : slices) state_for(*slice.job).commit(slice.rows);
-    if (!drafts_on_device()) remember_rows(slices);
+    if (on_host()) remember_rows(slices);
     return {};
 }
 

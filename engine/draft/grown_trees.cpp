@@ -24,12 +24,8 @@ Status GrownTrees::expand(DraftContext& context, std::span<DraftJob> jobs, TreeG
     Status status = growth.check(context, drafting_);
     if (status.ok()) status = device.submit([&] { return enqueue(context, growth, device, plan); });
     if (status.ok()) {
-        growth.collect();
+        status = growth.collect(step_, drafting_);
         spans_.record(context.phases);
-        for (std::size_t i = 0; i < drafting_.size() && status.ok(); ++i) {
-            status = step_.read_tree(static_cast<int>(i), drafting_[i].out);
-            growth.set_distributions(step_, static_cast<int>(i), drafting_[i].out);
-        }
     }
     for (std::size_t i = 0; i < drafting_.size(); ++i) jobs[places_[i]] = std::move(drafting_[i]);
     return status;
@@ -45,11 +41,11 @@ Status GrownTrees::enqueue(DraftContext& context, TreeGrowth& growth, kernels::D
         plans_.back().max_drafts = max_drafts;
     }
     if (!step_.place(device, plans_))
-        return failed("out of device memory for the drafts' trees; use a smaller batch or tree");
+        return device.out_of_memory("the drafts' trees", "use a smaller batch or tree");
     trees_.clear();
     plan(drafting_, trees_);
     if (!growth.prepare(context, trees_))
-        return failed("out of device memory for the drafts' levels; use a smaller batch or tree");
+        return device.out_of_memory("the drafts' levels", "use a smaller batch or tree");
     spans_.begin(device);
     growth.begin(context, trees_, spans_, step_);
     DS_TRY(growth.enqueue(context, trees_, step_));

@@ -25,7 +25,7 @@ Status PathHeads::prepare(kernels::Device& device, const DecodingHeadWeights& we
     }
     const std::lock_guard lock(device.submit_mutex());
     if (!biases_.reserve(device, biases.size() * sizeof(float)))
-        return failed("out of device memory for the drafter's heads");
+        return device.out_of_memory("the drafter's heads");
     device.upload(biases_.as<void>(), biases.data(), biases.size() * sizeof(float));
     return {};
 }

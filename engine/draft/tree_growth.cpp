@@ -23,12 +23,6 @@ TreePlan TreeGrowth::plan(const TreeSpec& tree) {
     return {tree.choices ? tree.nodes : std::min(tree.nodes - 1, candidates) + 1, tree.levels()};
 }
 
-DeviceHead& TreeGrowth::find_device_head(LmHead& head) {
-    if (DeviceHead* own = head.device_head()) return *own;
-    direct_.use(head);
-    return direct_;
-}
-
 int TreeGrowth::planned_rows(const GrowingTree& tree, int level) const {
     return rows_.shared_logits() ? 1 : width_at(tree.job->tree, level);
 }
@@ -44,7 +38,7 @@ Status TreeGrowth::check(const DraftContext& context, std::span<const DraftJob> 
     }
     for (const DraftJob& job : jobs) DS_TRY(check_ops(job.tree, topk));
     ProposeContext call{context.exec, context.phases};
-    DeviceHead& head = find_device_head(*context.head);
+    DeviceHead& head = *context.head->device_head();
     head.finish_begin_round(call, states);
     if (context.sampled == nullptr) return {};
     const int support = head.support_columns(levels).support;
@@ -68,7 +62,7 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
         max_nodes += widest;
     }
     for (const GrowingTree& tree : trees) cells_ += numel(total_width(tree.job->tree), topk_);
-    head_ = on_host() ? nullptr : &find_device_head(*context.head);
+    head_ = on_host() ? nullptr : context.head->device_head();
     sampled_ = context.sampled;
     const int count_of_trees = static_cast<int>(trees.size());
     const int levels = levels_ = max_levels(trees);
@@ -306,7 +300,7 @@ Status TreeGrowth::read_partial(const GrowingTree& tree, int level, DraftTree& o
     kernels::Device& device = rows_.device();
     const TreePlan plan{std::min(tree.job->tree.nodes, tree.proposed + 1), level + 1};
     if (!partial_.place(device, {&plan, 1}))
-        return failed("out of device memory for the trees of level {}", level);
+        return device.out_of_memory(fmt::format("the trees of level {}", level));
     kernels::RerankOp op = rerank_op(tree);
     partial_.aim(op, 0, 0);
     device.rerank(op);
@@ -326,7 +320,7 @@ void TreeGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
     step.use_sets(d_sets_.as<TokenId>(), set_first_, sizes);
 }
 
-void TreeGrowth::collect() {
+Status TreeGrowth::collect(const TreeStep& step, std::span<DraftJob> jobs) {
     std::vector<std::span<const TokenId>> sets;
     std::vector<std::int32_t> sizes;
     for (std::size_t i = 0; i < num_calls_; ++i) {
@@ -346,6 +340,11 @@ void TreeGrowth::collect() {
              std::span<const std::int32_t>(left_).subspan(enqueued.downloads, enqueued.download_count)});
     }
     num_calls_ = 0;
+    for (DraftJob& job : jobs) {
+        DS_TRY(step.read_tree(job.tree_index, job.out));
+        set_distributions(step, job.tree_index, job.out);
+    }
+    return {};
 }
 
 /// Returns the op that re-ranks a tree's pool, without the destination.
@@ -570,6 +569,7 @@ kernels::BeamOp TreeGrowth::extend(const GrowingTree& tree, int level, bool goes
     return op;
 }
 
+/// Sets the distributions that the children of `out`'s nodes were sampled from, on the CPU.
 void TreeGrowth::set_distributions(const TreeStep& step, int tree_index, DraftTree& out) const {
     if (distributions_.empty()) return;
     out.child_distributions.resize(out.tokens.size());

@@ -11,8 +11,8 @@
 #include "engine/draft/candidate_sampler.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/tree_levels.h"
+#include "engine/heads/device_head.h"
 #include "engine/heads/device_spans.h"
-#include "engine/heads/linear_device_head.h"
 #include "engine/transformer/tree_step.h"
 #include "kernels/device_array.h"
 
@@ -95,11 +95,9 @@ class TreeGrowth {
     /// Enqueues all levels and re-ranks the trees into the rows of `step`. Sets DraftJob::rows_per_call.
     /// Waits only if the context's observer observes the levels.
     Status enqueue(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step);
-    /// Passes the downloaded values to the head. Call it after Device::synchronize().
-    void collect();
-    /// Sets the distributions that the children of `out`'s nodes were sampled from, on the CPU. `out` is the
-    /// job's tree as read from `step`.
-    void set_distributions(const TreeStep& step, int tree_index, DraftTree& out) const;
+    /// Passes the downloaded values to the head and reads the jobs' trees from `step`. Call it after
+    /// Device::synchronize().
+    Status collect(const TreeStep& step, std::span<DraftJob> jobs);
 
   private:
     struct Call {
@@ -115,7 +113,6 @@ class TreeGrowth {
     void begin_head_on_host(DraftContext& context, int level, int rows, const float* inputs);
     void propose_on_host(DraftContext& context, int level, int rows);
     void list_rows();
-    DeviceHead& find_device_head(LmHead& head);
     bool place_downloads(std::span<const GrowingTree> trees);
     bool place_samples(std::span<const GrowingTree> trees);
     void place_sampled_rows(std::span<const GrowingTree> trees);
@@ -133,6 +130,7 @@ class TreeGrowth {
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
     Status enqueue_rows(DraftContext& context, int level, int rows);
     void propose(DraftContext& context, int level, int rows);
+    void set_distributions(const TreeStep& step, int tree_index, DraftTree& out) const;
     kernels::BeamOp extend(const GrowingTree& tree, int level, bool goes_on, int next_first);
 
     std::int32_t* ancestor_slots(int level) const { return tails_[level % 2].as<std::int32_t>(); }
@@ -177,11 +175,10 @@ class TreeGrowth {
     std::vector<kernels::CopyRowsOp> copies_;
     std::vector<const TreeSpec*> specs_;
     StaticLevels static_levels_;
-    TreeStep partial_;              ///< the trees of an observed level
-    DeviceSpans* spans_ = nullptr;  ///< of the round
-    int topk_ = 0;                  ///< candidates per row, the maximum over the trees
-    int index_stride_ = 0;          ///< of scores_ and places_, at least the nodes of a tree's level
-    LinearDeviceHead direct_;
+    TreeStep partial_;                     ///< the trees of an observed level
+    DeviceSpans* spans_ = nullptr;         ///< of the round
+    int topk_ = 0;                         ///< candidates per row, the maximum over the trees
+    int index_stride_ = 0;                 ///< of scores_ and places_, at least the nodes of a tree's level
     DeviceHead* head_ = nullptr;           ///< of the round, until collect()
     const std::int32_t* names_ = nullptr;  ///< tokens of the level's ids
     std::vector<Call> calls_;              ///< by level; the first num_calls_ are valid

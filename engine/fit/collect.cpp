@@ -50,7 +50,6 @@ class CollectingHead final : public LmHead {
     }
     HeadCost cost_at(const HeadState*, int, int) const override { return {}; }
     bool covers(const HeadState*, TokenId, int) const override { return true; }
-    void scores(kernels::Exec&, Rows<const float>, const HeadState*, int, Rows<float>) override {}
 
   private:
     static void copy_rows(Rows<const float> from, Dense& to) {

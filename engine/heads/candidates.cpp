@@ -8,17 +8,6 @@
 #include "kernels/topk.h"
 
 namespace draftscope {
-namespace {
-
-Rows<const float> compute_logits(kernels::Exec& exec, const kernels::Matrix& rows, Rows<const float> hidden,
-                                 std::vector<float>& memory) {
-    const Rows<float> logits = as_matrix(memory, hidden.rows, rows.n());
-    kernels::matmul(exec, rows, hidden, logits);
-    return logits;
-}
-
-}  // namespace
-
 Rows<float> as_matrix(std::vector<float>& memory, int rows, int columns) {
     const std::size_t cells = numel(rows, columns);
     if (memory.size() < cells) memory.resize(cells + cells / 4);
@@ -118,16 +107,6 @@ void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, 
     PhaseScope remap(context.phases, Phase::remap, context.level, rows, out.ids.size() * 2 * sizeof(TokenId));
     for (TokenId& id : out.ids)
         if (id != no_token) id = ids[id];
-}
-
-void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<const TokenId> ids,
-                Rows<const float> hidden, std::vector<float>& logits, Rows<float> out) {
-    const Rows<const float> found = compute_logits(exec, rows, hidden, logits);
-    for (int r = 0; r < out.rows; ++r) {
-        const std::span<float> row = out.row(r);
-        std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
-        for (std::size_t i = 0; i < ids.size(); ++i) row[ids[i]] = found.row_data(r)[i];
-    }
 }
 
 HeadCost matrix_cost(const kernels::Matrix& rows) {

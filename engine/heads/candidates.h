@@ -48,9 +48,6 @@ void propose_gathered(ProposeContext& context, const kernels::RowMajorMatrix& st
                       int k, std::vector<float>& logits, Proposal& out);
 /// Replaces row numbers in `out` by tokens ids[row]. Records gather with its child remap.
 void remap_ids(ProposeContext& context, std::span<const TokenId> ids, int rows, Proposal& out);
-/// Writes the logits of `rows` to their tokens' columns of `out` [rows, vocab], and -inf elsewhere.
-void score_rows(kernels::Exec& exec, const kernels::Matrix& rows, std::span<const TokenId> ids,
-                Rows<const float> hidden, std::vector<float>& logits, Rows<float> out);
 /// Returns the cost of one call that reads all of `rows`.
 HeadCost matrix_cost(const kernels::Matrix& rows);
 

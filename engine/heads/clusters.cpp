@@ -119,12 +119,6 @@ bool ClusteredVocab::has(TokenId token) const {
     return token >= 0 && token < weights_.vocab && cluster_of_[token] >= 0;
 }
 
-bool ClusteredVocab::in_support(TokenId token, std::span<const int> chosen) const {
-    if (!has(token)) return false;
-    const int cluster = cluster_of_[token];
-    return cluster == clusters_ || std::binary_search(chosen.begin(), chosen.end(), cluster);
-}
-
 void ClusteredVocab::propose(ProposeContext& context, Rows<const float> hidden,
                              Rows<const std::int32_t> chosen, bool per_row,
                              std::span<HeadState* const> states, int k, Proposal& out) {

@@ -36,8 +36,6 @@ class ClusteredVocab {
 
     int clusters() const { return clusters_; }  ///< without the always-active cluster
     bool has(TokenId token) const;
-    /// Returns whether `token` is in the support of a row that chose clusters `chosen` (ascending).
-    bool in_support(TokenId token, std::span<const int> chosen) const;
 
     /// Proposes from the clusters that each row chose (rows of `chosen`, ascending) and the always-active
     /// tokens. Reads the union over the rows once, or, if `per_row`, each row's clusters; the result of a row

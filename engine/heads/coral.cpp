@@ -1,4 +1,3 @@
-#include <limits>
 #include <utility>
 
 #include "base/numel.h"
@@ -27,8 +26,7 @@ class CoralHead final : public LmHead, public DeviceClusterHead {
                              groups_);
         DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "groups", groups_));
         DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact_, weights.hidden, groups_));
-        full_ = make_full_head();
-        return full_->prepare(exec, weights);
+        return {};
     }
 
     std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ClusterState>(); }
@@ -60,20 +58,6 @@ class CoralHead final : public LmHead, public DeviceClusterHead {
         return state != nullptr && vocab_.active_ids(static_cast<const ClusterState&>(*state), level, out);
     }
 
-    /// Selects groups as propose() does.
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
-                Rows<float> out) override {
-        PhaseRecorder unheard;
-        unheard.set_enabled(false);
-        ProposeContext context{exec, unheard, level};
-        const Rows<const std::int32_t> chosen = choose(context, hidden);
-        full_->scores(exec, hidden, nullptr, level, out);
-        for (int r = 0; r < out.rows; ++r)
-            for (TokenId id = 0; id < out.cols; ++id)
-                if (!vocab_.in_support(id, chosen.row(r)))
-                    out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
-    }
-
   protected:
     int chosen_at(int) const override { return active_; }
     ClusterRouter& router_on_device() override { return router_; }
@@ -99,7 +83,6 @@ class CoralHead final : public LmHead, public DeviceClusterHead {
     HeadArtefact artefact_;
     int groups_, active_;
     ClusterRouter router_;
-    std::unique_ptr<LmHead> full_;
     std::vector<float> scores_;
     std::vector<std::int32_t> chosen_, order_;
 };

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -49,8 +48,7 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
         DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "clusters", clusters_));
         DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
         side_stream_ = std::make_unique<SideStream>(exec, Phase::router);
-        full_ = make_full_head();
-        return full_->prepare(exec, weights);
+        return {};
     }
 
     std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ClusterState>(); }
@@ -112,16 +110,6 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
         return state != nullptr && vocab_.active_ids(static_cast<const ClusterState&>(*state), level, out);
     }
 
-    /// Covers the clusters that the sequence's rows chose at this level, because the router inputs of a
-    /// single row are not available.
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
-                Rows<float> out) override {
-        full_->scores(exec, hidden, nullptr, level, out);
-        for (int r = 0; r < out.rows; ++r)
-            for (TokenId id = 0; id < out.cols; ++id)
-                if (!covers(state, id, level)) out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
-    }
-
   protected:
     int chosen_at(int level) const override { return budget_.at(level); }
     ClusterRouter& router_on_device() override { return router_; }
@@ -158,7 +146,6 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
     HeadArtefact artefact_;
     int clusters_;
     Budget budget_;
-    std::unique_ptr<LmHead> full_;
     // Used by the side stream between begin_level() and propose().
     ClusterRouter router_;
     std::vector<float> inputs_;  ///< [rows, 2d]

@@ -1,17 +1,13 @@
 #pragma once
 
-#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "engine/heads/head.h"
 #include "engine/heads/registry.h"
 
-/// What the heads' files share: their parameters' readers, and the full head.
+/// What the heads' files share: the readers of their parameters.
 namespace draftscope {
-
-/// The exact head, with which heads with a dynamic support score the whole vocabulary.
-std::unique_ptr<LmHead> make_full_head();
 
 /// Returns parameter `name`, or `fallback` if absent.
 Result<double> number_param(const HeadSpec& spec, std::string_view name, double fallback);

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,17 +69,6 @@ struct SparseLogits {
     std::vector<float> logits;
 };
 
-/// A head that is a single product: logits = up (down h), or up h, plus bias. A device can run such a head at
-/// every level without the host.
-struct LinearHead {
-    const kernels::Matrix* down = nullptr;  ///< null = logits are up h
-    const kernels::Matrix* up = nullptr;
-    int support = 0;               ///< number of valid outputs of `up`
-    std::span<const TokenId> ids;  ///< token of each output; empty = output i is token i
-    std::span<const float> bias =
-        {};  ///< per output of `up`, or empty; must stay valid and constant while the head exists
-};
-
 class DeviceHead;
 
 /// One draft level of a step, over the rows of all sequences.
@@ -124,7 +112,7 @@ class LmHead {
     /// K], may be empty).
     virtual void begin_prompt(HeadState*, std::span<const TokenId>, Rows<const TokenId>) {}
     /// The target's tokens for begin_prompt() and on_verified().
-    virtual TargetTokens target_tokens() const { return {}; }
+    const TargetTokens& target_tokens() const { return target_tokens_; }
     /// Called before the drafter's catch-up, once per step, with the states of the sequences that draft in
     /// it.
     virtual void begin_round(ProposeContext&, std::span<HeadState* const> /*states*/) {}
@@ -140,9 +128,7 @@ class LmHead {
     /// rows of one sequence are adjacent.
     virtual void propose(ProposeContext& context, Rows<const float> hidden,
                          std::span<HeadState* const> states, int k, Proposal& out) = 0;
-    /// Returns propose() at `level` as a single product, if it is one.
-    virtual std::optional<LinearHead> as_linear(int /*level*/) const { return std::nullopt; }
-    /// Device implementation for heads that are not a single product; null if the head has none.
+    /// Returns the implementation for devices; null if the head runs on the CPU only.
     virtual DeviceHead* device_head() { return nullptr; }
     /// Called after each verification with the sequence's tree and its outcome.
     virtual void on_verified(HeadState*, const DraftTree&, const Outcome&) {}
@@ -159,11 +145,12 @@ class LmHead {
     virtual bool active_ids(const HeadState*, int /*level*/, std::vector<TokenId>& /*out*/) const {
         return false;
     }
-    /// Writes every logit of the full vocabulary at draft level `level`, -inf outside the support, [rows,
-    /// vocab]. Slow: for debugging and fitting. All rows are of one sequence. If its state is null, a head
-    /// with a dynamic support leaves nothing out.
-    virtual void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
-                        Rows<float> out) = 0;
+
+  protected:
+    explicit LmHead(TargetTokens target_tokens = {}) : target_tokens_(target_tokens) {}
+
+  private:
+    TargetTokens target_tokens_;
 };
 
 /// Parsed `--head` text: "fr-spec:v=8192", "fr-spec:v=8192+rdk".

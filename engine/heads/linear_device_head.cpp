@@ -3,15 +3,16 @@
 #include <algorithm>
 
 #include "base/numel.h"
+#include "engine/heads/linear_lm_head.h"
 
 namespace draftscope {
 
 /// If all levels have the same tokens, they share one table. Otherwise each row has its own.
 SupportColumns LinearDeviceHead::support_columns(int levels) const {
     SupportColumns columns;
-    const LinearHead first = linear(0);
+    const HeadProduct first = head_.product(0);
     for (int level = 0; level < levels; ++level) {
-        const LinearHead one = linear(level);
+        const HeadProduct one = head_.product(level);
         columns.support = std::max(columns.support, one.support);
         columns.stride = std::max(columns.stride, one.up->n());
         columns.own = columns.own || one.support != first.support || one.ids.data() != first.ids.data();
@@ -19,12 +20,16 @@ SupportColumns LinearDeviceHead::support_columns(int levels) const {
     return columns;
 }
 
+int LinearDeviceHead::support_size(int level, const HeadState*) const {
+    return head_.product(level).support;
+}
+
 /// Uploads the bias once, because it is constant, and the ids when they change.
 bool LinearDeviceHead::upload_level(kernels::Device& device, int level) {
     const std::size_t at = level;
     if (levels_.size() <= at) levels_.resize(at + 1);
     Level& kept = levels_[at];
-    const LinearHead one = linear(level);
+    const HeadProduct one = head_.product(level);
     if (!one.bias.empty() && kept.bias.empty() && !kept.bias.upload_exact(device, one.bias)) return false;
     if (std::equal(one.ids.begin(), one.ids.end(), kept.ids.begin(), kept.ids.end())) return true;
     kept.ids.clear();
@@ -36,7 +41,7 @@ bool LinearDeviceHead::upload_level(kernels::Device& device, int level) {
 bool LinearDeviceHead::reserve(kernels::Device& device, int levels, int rows, int k) {
     own_ = support_columns(levels).own;
     for (int level = 0; level < levels; ++level) {
-        const LinearHead one = linear(level);
+        const HeadProduct one = head_.product(level);
         const int narrow = one.down == nullptr ? 0 : one.down->n();
         if (!upload_level(device, level) ||
             (narrow > 0 && (!narrow_.reserve(device, numel(rows, narrow) * sizeof(float)) ||
@@ -54,7 +59,7 @@ void LinearDeviceHead::copy_tokens(DeviceLevel& call, int support) const {
 }
 
 void LinearDeviceHead::enqueue(DeviceLevel& call) {
-    const LinearHead direct = linear(call.level);
+    const HeadProduct direct = head_.product(call.level);
     const std::uint64_t bytes = direct.up->bytes() + (direct.down == nullptr ? 0 : direct.down->bytes());
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows, bytes);
     const kernels::half_t* x = call.x;

@@ -7,16 +7,15 @@
 
 namespace draftscope {
 
-/// Device implementation of heads that are a single product (LmHead::as_linear()).
+class LinearLmHead;
+
+/// Device implementation of a head that is a single product.
 class LinearDeviceHead final : public DeviceHead {
   public:
     /// `head` outlives this object.
-    void use(const LmHead& head) {
-        if (head_ != &head) levels_.clear();
-        head_ = &head;
-    }
+    explicit LinearDeviceHead(const LinearLmHead& head) : head_(head) {}
     SupportColumns support_columns(int levels) const override;
-    int support_size(int level, const HeadState*) const override { return linear(level).support; }
+    int support_size(int level, const HeadState*) const override;
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
     void enqueue(DeviceLevel& call) override;
 
@@ -27,12 +26,11 @@ class LinearDeviceHead final : public DeviceHead {
         kernels::DeviceArray<TokenId> d_ids;
         kernels::DeviceArray<float> bias;
     };
-    LinearHead linear(int level) const { return *head_->as_linear(level); }
     bool upload_level(kernels::Device& device, int level);
     /// Enqueues the copy of the level's tokens to each row, for rows that have columns of their own.
     void copy_tokens(DeviceLevel& call, int support) const;
 
-    const LmHead* head_ = nullptr;
+    const LinearLmHead& head_;
     bool own_ = false;  ///< the levels have different tokens
     std::vector<Level> levels_;
     kernels::DeviceBuffer narrow_, narrow_half_, scratch_;

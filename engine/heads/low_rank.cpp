@@ -91,10 +91,6 @@ Rows<const float> LowRankScorer::narrow(kernels::Exec& exec, int level, Rows<con
     return {narrow_.data(), hidden.rows, r};
 }
 
-void LowRankScorer::run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores) {
-    kernels::matmul(exec, up(level), narrow(exec, level, hidden), scores);
-}
-
 double LowRankScorer::flops_per_row(int level) const {
     const Level& factors = at(level);
     const auto cells = [](const kernels::Matrix& m) { return 2.0 * m.n() * m.k(); };

@@ -26,8 +26,6 @@ class LowRankScorer {
     const std::vector<TokenId>& ids() const { return ids_; }
     TokenId token(int row) const { return ids_.empty() ? row : ids_[row]; }
     bool has(TokenId token) const;
-    /// Computes scores [hidden.rows, rows()].
-    void run(kernels::Exec& exec, int level, Rows<const float> hidden, Rows<float> scores);
     /// The factors separately: W_down h, [hidden.rows, rank], valid until the next call, and the matrix to
     /// multiply it by.
     Rows<const float> narrow(kernels::Exec& exec, int level, Rows<const float> hidden);

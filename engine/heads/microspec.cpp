@@ -1,7 +1,6 @@
 #include "engine/heads/microspec.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/numel.h"
@@ -114,7 +113,11 @@ struct MicroSpecState final : HeadState {
 /// the drafter's first backbone pass runs (section 3.3).
 class MicroSpecHead final : public LmHead, public DeviceHead {
   public:
-    explicit MicroSpecHead(MicroSpecOptions options) : options_(options) {}
+    explicit MicroSpecHead(MicroSpecOptions options)
+        : LmHead({.at_prompt = options.from_prompt ? options.prompt_k : 0,
+                  .at_verified = options.from_rounds ? options.verify_k : 0,
+                  .whole_tree = options.from_rounds && options.branch == Branch::tree}),
+          options_(options) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "microspec"));
@@ -125,18 +128,11 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
                 if (lm_head_has(weights, id)) ends_.push_back(id);
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         side_stream_ = std::make_shared<SideStream>(exec, Phase::gather);
-        full_ = make_full_head();
-        return full_->prepare(exec, weights);
+        return {};
     }
 
     std::unique_ptr<HeadState> make_state() const override {
         return std::make_unique<MicroSpecState>(weights_.vocab, options_.window, max_active(), side_stream_);
-    }
-
-    TargetTokens target_tokens() const override {
-        return {.at_prompt = options_.from_prompt ? options_.prompt_k : 0,
-                .at_verified = options_.from_rounds ? options_.verify_k : 0,
-                .whole_tree = options_.from_rounds && options_.branch == Branch::tree};
     }
 
     void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
@@ -284,13 +280,6 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
         out = of(state).ids;
         return true;
     }
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
-                Rows<float> out) override {
-        full_->scores(exec, hidden, nullptr, level, out);
-        for (int r = 0; r < out.rows; ++r)
-            for (TokenId id = 0; id < std::min(weights_.vocab, out.cols); ++id)
-                if (!covers(state, id, level)) out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
-    }
 
   private:
     static MicroSpecState& of(HeadState* state) { return static_cast<MicroSpecState&>(*state); }
@@ -373,7 +362,7 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
             rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
         }
         if (!own.device_ids.upload(device, own.ids) || (indexed() && !own.device_rows.upload(device, rows))) {
-            device.set_out_of_memory("out of device memory");
+            device.set_out_of_memory("the ids of a head's rows");
             return false;
         }
         own.said_ids = own.ids;
@@ -412,7 +401,6 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
     std::vector<TokenId> ends_;
     kernels::RowMajorMatrix store_;
     std::shared_ptr<SideStream> side_stream_;
-    std::unique_ptr<LmHead> full_;
     LinearProposer dense_;
     std::vector<float> logits_;
     std::vector<TokenId> candidates_;  ///< pending entries of a stream

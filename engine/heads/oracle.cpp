@@ -1,7 +1,6 @@
 #include "engine/heads/oracle.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -32,8 +31,7 @@ class OracleHead final : public LmHead, public DeviceHead {
         DS_TRY(check_weights(weights, "oracle"));
         weights_ = weights;
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
-        full_ = make_full_head();
-        return full_->prepare(exec, weights);
+        return {};
     }
 
     std::unique_ptr<HeadState> make_state() const override { return std::make_unique<OracleState>(); }
@@ -98,13 +96,6 @@ class OracleHead final : public LmHead, public DeviceHead {
         out = shortlist(state, level);
         return true;
     }
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
-                Rows<float> out) override {
-        full_->scores(exec, hidden, nullptr, level, out);
-        for (int r = 0; r < out.rows; ++r)
-            for (TokenId id = 0; id < out.cols; ++id)
-                if (!covers(state, id, level)) out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
-    }
 
   private:
     std::vector<TokenId> shortlist(const HeadState* state, int level) const {
@@ -121,7 +112,6 @@ class OracleHead final : public LmHead, public DeviceHead {
     int size_;
     HeadWeights weights_;
     kernels::RowMajorMatrix store_;
-    std::unique_ptr<LmHead> full_;
     std::vector<float> logits_;
     ListedRows listed_;
     kernels::DeviceArray<std::int32_t> d_ids_, d_rows_;

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/linear_lm_head.h"
 #include "engine/heads/static_vocab.h"
 #include "engine/heads/trimmed_head.h"
 
@@ -12,7 +12,7 @@ namespace {
 /// PA-FR (DynaSpec, appendix A.1): FR-Spec with one size per draft level, larger where a draft is more likely
 /// to be reached. The paper stores one matrix and multiplies a prefix of it. Here each size has a matrix with
 /// ascending ids, so that ties go to the lower token. Both read the same bytes per level.
-class PaFrHead final : public LmHead {
+class PaFrHead final : public LinearLmHead {
   public:
     PaFrHead(std::vector<TokenId> ranking, std::vector<int> sizes)
         : ranking_(std::move(ranking)), sizes_(std::move(sizes)) {}
@@ -36,26 +36,9 @@ class PaFrHead final : public LmHead {
         return {};
     }
 
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
-                 Proposal& out) override {
-        const StaticVocab& vocab = at(context.level);
-        propose_rows(context, vocab.rows(), vocab.ids(), hidden, k, dense_, out);
-    }
-
-    std::optional<LinearHead> as_linear(int level) const override {
+    HeadProduct product(int level) const override {
         const StaticVocab& vocab = at(level);
-        return LinearHead{nullptr, &vocab.rows(), vocab.size(), vocab.ids()};
-    }
-
-    HeadCost cost_at(const HeadState*, int, int level) const override {
-        return matrix_cost(at(level).rows());
-    }
-
-    bool covers(const HeadState*, TokenId token, int level) const override { return at(level).has(token); }
-
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
-                Rows<float> out) override {
-        score_rows(exec, at(level).rows(), at(level).ids(), hidden, logits_, out);
+        return {nullptr, &vocab.rows(), vocab.size(), vocab.ids()};
     }
 
   private:
@@ -68,8 +51,6 @@ class PaFrHead final : public LmHead {
     std::vector<int> sizes_;  ///< per level, the last one for all deeper levels; empty = our default
     std::vector<StaticVocab> vocabs_;
     std::vector<std::size_t> levels_;  ///< index into vocabs_ per level
-    LinearProposer dense_;
-    std::vector<float> logits_;
 };
 
 // The paper's schedule is not published, except that early levels are larger and that the mean is 31,739 of

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "engine/heads/rdk_device_head.h"
@@ -116,7 +115,7 @@ void AffinityMatrix::list_sources(std::size_t vocab) {
 class RdkHead final : public LmHead {
   public:
     RdkHead(std::unique_ptr<LmHead> base, HeadArtefact artefact)
-        : base_(std::move(base)), artefact_(std::move(artefact)) {}
+        : LmHead(base->target_tokens()), base_(std::move(base)), artefact_(std::move(artefact)) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(base_->prepare(exec, weights));
@@ -133,7 +132,6 @@ class RdkHead final : public LmHead {
     void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
         base_->begin_prompt(state, prompt, best);
     }
-    TargetTokens target_tokens() const override { return base_->target_tokens(); }
     void begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
         base_->begin_round(context, states);
     }
@@ -174,22 +172,6 @@ class RdkHead final : public LmHead {
         const auto sources = affinity_.sources(token);
         return std::any_of(sources.begin(), sources.end(),
                            [&](TokenId giver) { return base_->covers(state, giver, level); });
-    }
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
-                Rows<float> out) override {
-        base_->scores(exec, hidden, state, level, out);
-        for (int r = 0; r < out.rows; ++r) {
-            SparseLogits row;
-            for (TokenId id = 0; id < std::min(vocab_, out.cols); ++id) {
-                if (std::isinf(out.row_data(r)[id])) continue;
-                row.ids.push_back(id);
-                row.logits.push_back(out.row_data(r)[id]);
-            }
-            redistribute(row, 1.0f);
-            take(1.0f, row);
-            std::fill(out.row(r).begin(), out.row(r).end(), -std::numeric_limits<float>::infinity());
-            for (std::size_t i = 0; i < row.ids.size(); ++i) out.row_data(r)[row.ids[i]] = row.logits[i];
-        }
     }
 
   private:

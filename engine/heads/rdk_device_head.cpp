@@ -14,8 +14,7 @@ constexpr std::size_t max_mass_bytes = std::size_t{64} << 20;
 }  // namespace
 
 void RdkDeviceHead::set(LmHead& base, Givers sources) {
-    direct_.use(base);
-    base_ = base.device_head() != nullptr ? base.device_head() : &direct_;
+    base_ = base.device_head();
     givers_ = std::move(sources);
     fresh_ = true;
 }

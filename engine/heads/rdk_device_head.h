@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/heads/linear_device_head.h"
+#include "engine/heads/device_head.h"
 #include "kernels/device_array.h"
 
 namespace draftscope {
@@ -46,8 +46,7 @@ class RdkDeviceHead final : public DeviceHead {
     /// Enqueues the redistribution of the rows in logits_ to `out`.
     void spread(kernels::Device& device, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
 
-    LinearDeviceHead direct_;
-    DeviceHead* base_ = &direct_;
+    DeviceHead* base_ = nullptr;
     Givers givers_;
     bool fresh_ = false;
     SupportColumns columns_;  ///< of the base head

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <utility>
 
@@ -55,8 +54,7 @@ class SpecVocabHead final : public LmHead, public DeviceHead {
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         together_ = kernels::TokenSetUnion(weights.vocab);
         name_tokens_on_device();
-        full_ = make_full_head();
-        return full_->prepare(exec, weights);
+        return {};
     }
 
     std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ShortlistState>(); }
@@ -175,27 +173,6 @@ class SpecVocabHead final : public LmHead, public DeviceHead {
         out.reserve(seen->ids.capacity());  // capacity for the level: the sets vary in size
         out = seen->ids;
         return true;
-    }
-
-    /// Selects shortlists as propose() does.
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
-                Rows<float> out) override {
-        PhaseRecorder unheard;
-        unheard.set_enabled(false);
-        ProposeContext context{exec, unheard, level};
-        choose(context, hidden);
-        full_->scores(exec, hidden, nullptr, level, out);
-        for (int r = 0; r < out.rows; ++r) {
-            const auto own = shortlist(r);
-            auto next = own.begin();
-            for (TokenId id = 0; id < out.cols; ++id) {
-                if (next != own.end() && *next == id) {
-                    ++next;
-                } else {
-                    out.row_data(r)[id] = -std::numeric_limits<float>::infinity();
-                }
-            }
-        }
     }
 
   private:
@@ -325,7 +302,6 @@ class SpecVocabHead final : public LmHead, public DeviceHead {
     HeadWeights weights_;
     LowRankScorer speculator_;
     kernels::RowMajorMatrix store_;
-    std::unique_ptr<LmHead> full_;
     kernels::TokenSetUnion together_;
     std::vector<float> logits_;
     std::vector<TokenId> chosen_;  ///< [rows, chosen_size_], the shortlists of the call

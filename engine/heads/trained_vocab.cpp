@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "engine/heads/artefact.h"
-#include "engine/heads/candidates.h"
+#include "engine/heads/linear_lm_head.h"
 
 namespace draftscope {
 namespace {
 
-class TrainedVocabHead final : public LmHead {
+class TrainedVocabHead final : public LinearLmHead {
   public:
     explicit TrainedVocabHead(HeadArtefact artefact) : artefact_(std::move(artefact)) {}
 
@@ -32,29 +32,7 @@ class TrainedVocabHead final : public LmHead {
         return {};
     }
 
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
-                 Proposal& out) override {
-        propose_rows(context, at(context.level), ids_, hidden, k, dense_, out);
-    }
-
-    std::optional<LinearHead> as_linear(int level) const override {
-        return LinearHead{nullptr, &at(level), at(level).n(), ids_};
-    }
-
-    HeadCost cost_at(const HeadState*, int, int level) const override { return matrix_cost(at(level)); }
-
-    bool covers(const HeadState*, TokenId token, int) const override {
-        return std::binary_search(ids_.begin(), ids_.end(), token);
-    }
-    bool active_ids(const HeadState*, int, std::vector<TokenId>& out) const override {
-        out = ids_;
-        return true;
-    }
-
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int level,
-                Rows<float> out) override {
-        score_rows(exec, at(level), ids_, hidden, logits_, out);
-    }
+    HeadProduct product(int level) const override { return {nullptr, &at(level), at(level).n(), ids_}; }
 
   private:
     const kernels::Matrix& at(int level) const {
@@ -64,8 +42,6 @@ class TrainedVocabHead final : public LmHead {
     HeadArtefact artefact_;
     std::vector<TokenId> ids_;
     std::vector<kernels::Matrix> rows_;  ///< per level; the last one for all deeper levels
-    LinearProposer dense_;
-    std::vector<float> logits_;
 };
 
 }  // namespace

@@ -2,14 +2,14 @@
 
 #include <utility>
 
-#include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/linear_lm_head.h"
 #include "engine/heads/static_vocab.h"
 
 namespace draftscope {
 namespace {
 
-class TrimmedHead final : public LmHead {
+class TrimmedHead final : public LinearLmHead {
   public:
     TrimmedHead(std::string id, std::vector<TokenId> ranking, SizeRule size)
         : id_(std::move(id)), ranking_(std::move(ranking)), size_(std::move(size)) {}
@@ -21,36 +21,13 @@ class TrimmedHead final : public LmHead {
         return {};
     }
 
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>, int k,
-                 Proposal& out) override {
-        propose_rows(context, vocab_.rows(), vocab_.ids(), hidden, k, dense_, out);
-    }
-
-    std::optional<LinearHead> as_linear(int) const override {
-        return LinearHead{nullptr, &vocab_.rows(), vocab_.rows().n(), vocab_.ids()};
-    }
-
-    HeadCost cost_at(const HeadState*, int, int) const override { return matrix_cost(vocab_.rows()); }
-
-    bool covers(const HeadState*, TokenId token, int) const override { return vocab_.has(token); }
-
-    bool active_ids(const HeadState*, int, std::vector<TokenId>& out) const override {
-        out = vocab_.ids();
-        return true;
-    }
-
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState*, int,
-                Rows<float> out) override {
-        score_rows(exec, vocab_.rows(), vocab_.ids(), hidden, logits_, out);
-    }
+    HeadProduct product(int) const override { return {nullptr, &vocab_.rows(), vocab_.size(), vocab_.ids()}; }
 
   private:
     std::string id_;
     std::vector<TokenId> ranking_;
     SizeRule size_;
     StaticVocab vocab_;
-    LinearProposer dense_;
-    std::vector<float> logits_;
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ const float* Decoder::keep(std::span<const float> values) {
     kernels::DeviceBuffer buffer;
     if (!buffer.reserve(*device_, values.size_bytes())) {
         // Without the error, a null norm would mean that the layer has none.
-        device_->set_error("out of device memory for norms and biases");
+        device_->set_error(device_->out_of_memory("norms and biases").message);
         return nullptr;
     }
     device_->upload(buffer.as<float>(), values.data(), values.size_bytes());
@@ -150,15 +150,15 @@ Status Decoder::begin(const DecoderBatch& batch) {
     list_sequences(batch);
     for (const DecoderBatch::Place& place : batch.places_)
         if (place.cache->planes().data == nullptr)
-            return failed("out of device memory for the keys and values of {} slots; use a smaller batch",
-                          place.cache->slots());
+            return device_->out_of_memory(
+                fmt::format("the keys and values of {} slots", place.cache->slots()), "use a smaller batch");
     list_tiles();
     const auto addresses = [this] {
         return std::array<const void*, 3>{d_places_.data(), d_caches_.data(), partial_.data()};
     };
     const auto before = addresses();
     if (!reserve(rows_) || !partial_.resize_at_least(*device_, partial_floats()) || !upload_places(batch))
-        return failed("out of device memory for a pass of {} rows; use a smaller batch or tree", rows_);
+        return device_->out_of_memory(fmt::format("a pass of {} rows", rows_), "use a smaller batch or tree");
     // Graphs contain these addresses, so a reallocation invalidates them.
     if (before != addresses()) keys_.clear();
     return {};

@@ -130,6 +130,10 @@ struct Target::Impl {
 
     DecoderBatch batch;
     HostAnswers host_answers;
+    LogitsResult answers;   ///< of trees on the CPU
+    bool answered = false;  ///< whether the latest trees' query is answered
+    std::vector<int> no_slots;
+    std::vector<kernels::CompactOp> moves;
     std::vector<float> residual;  ///< [rows, d]
     std::vector<float> gathered;  ///< [logit rows, d], gathered
     std::vector<int> node_path;
@@ -147,6 +151,8 @@ struct Target::Impl {
                std::span<const int> aux_layers, float* hidden, float* aux, float* logits = nullptr);
     void compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
+    Status add_trees(const TreesRequest& request, const TreeStep& step);
+    Status answer_on_host(kernels::Exec& exec, const LogitsQuery* query, int rows);
     kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
     /// Bytes of keys and values of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
@@ -420,58 +426,95 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
         out.bytes += impl_->lm_head.bytes();
         return {};
     }
-    if (request.all_logits && request.query != nullptr && rows > 0 &&
-        HostAnswers::can_answer(exec, *request.query)) {
-        kernels::prefetch_next(exec, nullptr);
-        impl_->host_answers.answer(exec, impl_->lm_head, Rows<const float>(out.hidden.data(), rows, d),
-                                   *request.query, out.answers);
-        out.answered = true;
-        out.bytes += impl_->lm_head.bytes();
-        return {};
-    }
     impl_->compute_logits(exec, request, out);
     return {};
 }
 
-Result<std::uint64_t> Target::enqueue_trees(const TreesRequest& request, TreeStep& step) {
-    Impl& impl = *impl_;
-    const float* embeddings = device_embeddings();
-    if (embeddings == nullptr) return failed("out of device memory for the target's embeddings");
-    const std::vector<int> ancestors(step.rows_on_device().width,
-                                     0);  // the device fills in the ancestors
-    impl.batch.clear();
+/// Adds the trees' rows to `batch`. On a device, their positions and ancestors are not known yet.
+Status Target::Impl::add_trees(const TreesRequest& request, const TreeStep& step) {
+    const kernels::TreeRows& rows = step.rows_on_device();
+    const bool host = device() == nullptr;
+    if (!host) no_slots.assign(rows.width, 0);
+    batch.clear();
     for (std::size_t i = 0; i < request.caches.size(); ++i) {
         KvCache& cache = *request.caches[i];
         const TreeStep::Tree& tree = step.trees()[i];
         const int committed = cache.length();
-        if (tree.nodes > cache.free_slots() || committed + tree.levels >= config().context)
+        if (tree.nodes > cache.free_slots() || committed + tree.levels >= file.config.context)
             return failed(
                 "target forward: a tree of {} nodes and {} levels does not fit after {} of {} slots",
                 tree.nodes, tree.levels, committed, cache.slots());
-        for (int n = 0; n < tree.nodes; ++n)
-            impl.batch.add_row(cache, committed + n, committed, committed, ancestors);
+        for (int n = 0; n < tree.nodes; ++n) {
+            const int row = tree.first_row + n;
+            std::span<const int> slots = no_slots;
+            if (host)
+                slots = {rows.ancestor_slots + row_offset(row, rows.width),
+                         static_cast<std::size_t>(rows.ancestor_counts[row])};
+            batch.add_row(cache, committed + n, host ? rows.positions[row] : committed, committed, slots);
+        }
     }
-    DS_TRY(impl.pass.enqueue_trees(impl.batch, embeddings, request.aux_layers, step, *request.query,
-                                   request.accept));
-    std::vector<kernels::CompactOp> moves;
+    return {};
+}
+
+/// Answers the query from the latest trees' hidden states, or stores their logits.
+Status Target::Impl::answer_on_host(kernels::Exec& exec, const LogitsQuery* query, int rows) {
+    const Rows<const float> hidden(pass.device_hidden(), rows, shape.hidden);
+    kernels::prefetch_next(exec, nullptr);
+    answered = query != nullptr && HostAnswers::can_answer(exec, *query);
+    if (answered) {
+        host_answers.answer(exec, lm_head, hidden, *query, answers);
+        return {};
+    }
+    DeviceLogits& logits = pass.logits();
+    if (!logits.reserve(exec.backend(), rows, lm_head.n()))
+        return exec.backend().out_of_memory(fmt::format("the logits of {} rows", rows),
+                                            "use a smaller batch or tree");
+    kernels::matmul(exec, lm_head, hidden, Rows<float>(logits.data(), rows, lm_head.n()));
+    return {};
+}
+
+Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
+                                            TreeStep& step) {
+    Impl& impl = *impl_;
+    kernels::Device& device = exec.backend();
+    const bool host = device.is_host();
+    const float* embeddings = host ? nullptr : device_embeddings();
+    if (!host && embeddings == nullptr) return device.out_of_memory("the target's embeddings");
+    DS_TRY(impl.add_trees(request, step));
+    const int rows = step.rows(), d = impl.shape.hidden;
+    const TokenId* tokens = step.rows_on_device().tokens;
+    DS_TRY(impl.pass.enqueue_trees(
+        device, impl.batch,
+        [&](float* to) {
+            if (host) return impl.embed({tokens, static_cast<std::size_t>(rows)}, Rows<float>(to, rows, d));
+            device.copy_rows({embeddings, d, tokens, rows, d, to, d});
+        },
+        request.aux_layers, step, host ? nullptr : request.query, request.accept));
+    if (host) DS_TRY(impl.answer_on_host(exec, request.query, rows));
+    impl.moves.clear();
     for (std::size_t i = 0; request.accept && i < request.caches.size(); ++i) {
         const auto index = static_cast<int>(i);
-        moves.push_back(
+        impl.moves.push_back(
             request.caches[i]->path_move(step.device_path(index), step.device_path_count(index),
                                          std::min(step.rows_on_device().width, step.trees()[i].nodes)));
     }
-    if (!moves.empty()) impl.device()->compact(moves);
+    if (!impl.moves.empty()) device.compact(impl.moves);
     return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
 }
 
 void Target::collect_trees(const TreeStep& step, ForwardOutput& out) {
+    Impl& impl = *impl_;
+    const bool host = impl.device() == nullptr;
     out.rows = step.rows();
     out.hidden.clear();
     out.aux.clear();
-    out.device_logits = &impl_->pass.logits();
-    out.answered = true;
-    impl_->pass.logits().collect(out.answers);
-    out.bytes = impl_->layer_bytes + impl_->kv_bytes() + impl_->lm_head.bytes();
+    out.answered = !host || impl.answered;
+    out.device_logits = host && impl.answered ? nullptr : &impl.pass.logits();
+    if (!host)
+        impl.pass.logits().collect(out.answers);
+    else if (impl.answered)
+        out.answers = impl.answers;
+    out.bytes = impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
 }
 
 const float* Target::device_features(bool hidden) const {

@@ -38,20 +38,22 @@ struct ForwardOutput {
     int rows = 0;
     std::vector<float> hidden;  ///< [rows, d], after the final norm: EAGLE's feature
     std::vector<float> aux;     ///< [rows, 3d] if requested: EAGLE-3's three residual-stream snapshots
-    std::vector<float> logits;  ///< [logit_rows, V], unless in `there` or answered
-    DeviceLogits* device_logits =
-        nullptr;              ///< device logits, valid until the next forward; null = in `logits`
-    bool answered = false;    ///< `answers` is set; the logits are in `there` or were not stored
-    LogitsResult answers;     ///< answers to the request's question if `answered`
-    std::uint64_t bytes = 0;  ///< weights, keys and values read by this call
+    std::vector<float> logits;  ///< [logit_rows, V]
+    // Of trees, in place of `hidden`, `aux` and `logits`:
+    DeviceLogits* device_logits = nullptr;  ///< valid until the next pass; null = not stored
+    bool answered = false;                  ///< `answers` is set
+    LogitsResult answers;                   ///< results of the request's query
+    std::uint64_t bytes = 0;                ///< weights, keys and values read by this call
 };
 
-/// A forward pass over trees in device memory, rows in the order of the step's trees.
+/// A forward pass over the trees of a TreeStep, rows in the order of its trees.
 struct TreesRequest {
     std::span<KvCache* const> caches;  ///< each tree's sequence
     std::span<const int> aux_layers;
+    /// Query about all rows. The CPU answers it only if that is one pass over the LM head (HostAnswers);
+    /// otherwise, and without a query, it stores the logits.
     const LogitsQuery* query = nullptr;
-    bool accept = false;  ///< walk the accepted path on the device and compact its keys and values
+    bool accept = false;  ///< follow the accepted path on the device and compact its keys and values
 };
 
 struct ForwardRequest {
@@ -60,9 +62,6 @@ struct ForwardRequest {
     /// Rows (over all sequences) that need logits; ignored if `all_logits` is set.
     std::span<const int> logit_rows;
     bool all_logits = false;
-    /// Queries about all rows; requires all_logits. If a single pass over the LM head answers (HostAnswers),
-    /// no logits are stored. Otherwise, and on a device, the logits are returned.
-    const LogitsQuery* query = nullptr;
 };
 
 /// A llama-family transformer with packed weights. Immutable after load except for scratch memory; supports
@@ -114,11 +113,11 @@ class Target {
     /// Larger on a device, because few rows leave its tensor cores idle; our default, not measured.
     static constexpr int device_prefill_chunk = 512;
 
-    /// Enqueues a forward pass over trees that are in device memory by then; see forward(). Commits nothing.
-    /// The caller holds Device::submit_mutex(), enqueues the rest of its round, synchronizes, and calls
-    /// collect_trees(). Returns the bytes to be read.
-    Result<std::uint64_t> enqueue_trees(const TreesRequest& request, TreeStep& step);
-    /// Returns the outputs of forward() after synchronization; features stay on the device.
+    /// Enqueues a forward pass over trees that are in the backend's memory by then; see forward(). Commits
+    /// nothing. The caller holds Device::submit_mutex(), enqueues the rest of its round, synchronizes, and
+    /// calls collect_trees(). Returns the bytes to be read.
+    Result<std::uint64_t> enqueue_trees(kernels::Exec& exec, const TreesRequest& request, TreeStep& step);
+    /// Writes the results after synchronization; features and logits stay in the backend's memory.
     void collect_trees(const TreeStep& step, ForwardOutput& out);
     /// Features of the latest enqueue_trees(): hidden [rows, d], or with aux layers [rows, layers * d].
     const float* device_features(bool hidden) const;

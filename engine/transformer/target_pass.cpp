@@ -20,7 +20,7 @@ Status TargetPass::prepare(kernels::Device& device, const LayerShape& shape, con
     DS_TRY(decoder_.prepare(device, shape, rope, layers));
     const std::lock_guard lock(device.submit_mutex());
     output_norm_ = decoder_.keep(output_norm);
-    if (output_norm_ == nullptr) return failed("out of device memory for the target's weights");
+    if (output_norm_ == nullptr) return decoder_.device().out_of_memory("the target's weights");
     return device.synchronize();
 }
 
@@ -44,7 +44,8 @@ Status TargetPass::run(kernels::Device& device, const DecoderBatch& batch, Rows<
     if (rows == 0) return {};
     const bool with_logits = logits != nullptr;
     if (!reserve(rows, aux_width, with_logits))
-        return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
+        return decoder_.device().out_of_memory(fmt::format("{} rows of the target", rows),
+                                               "use a smaller batch or tree");
     DS_TRY(decoder_.begin(batch));
     device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
     enqueue_layers(rows, aux_layers, with_logits, with_logits ? 1 : 0);
@@ -54,26 +55,32 @@ Status TargetPass::run(kernels::Device& device, const DecoderBatch& batch, Rows<
     return device.synchronize();
 }
 
-Status TargetPass::enqueue_trees(const DecoderBatch& batch, const float* embeddings,
-                                 std::span<const int> aux_layers, TreeStep& step, const LogitsQuery& query,
+Status TargetPass::enqueue_trees(kernels::Device& device, const DecoderBatch& batch,
+                                 FunctionRef<void(float*)> enqueue_embeddings,
+                                 std::span<const int> aux_layers, TreeStep& step, const LogitsQuery* query,
                                  bool accept) {
-    kernels::Device& device = decoder_.device();
-    const int rows = batch.rows(), d = shape_.hidden;
-    const kernels::TreeRows& trees = step.rows_on_device();
-    if (!reserve(rows, static_cast<int>(aux_layers.size()) * d, true))
-        return failed("out of device memory for {} rows of the target; use a smaller batch or tree", rows);
+    decoder_.use(device);
+    const int rows = batch.rows();
+    const bool with_logits = query != nullptr;
+    if (!reserve(rows, static_cast<int>(aux_layers.size()) * shape_.hidden, with_logits))
+        return device.out_of_memory(fmt::format("{} rows of the target", rows),
+                                    "use a smaller batch or tree");
     DS_TRY(decoder_.begin(batch));
+    if (!device.is_host()) use_places(step.rows_on_device());
+    enqueue_embeddings(decoder_.residual());
+    constexpr int tree_rows = 2;
+    enqueue_layers(rows, aux_layers, with_logits, tree_rows);
+    if (with_logits && !logits_.enqueue_trees(*query, step, accept))
+        return device.out_of_memory(fmt::format("the choices of {} rows", rows));
+    return {};
+}
+
+void TargetPass::use_places(const kernels::TreeRows& trees) {
     if (trees.positions != latest_.positions || trees.ancestor_counts != latest_.ancestor_counts ||
         trees.ancestor_slots != latest_.ancestor_slots)
         decoder_.forget_graphs();
     latest_ = trees;
     decoder_.use_places(trees);
-    device.copy_rows({embeddings, d, trees.tokens, rows, d, decoder_.residual(), d});
-    constexpr int tree_rows = 2;
-    enqueue_layers(rows, aux_layers, true, tree_rows);
-    if (!logits_.enqueue_trees(query, step, accept))
-        return failed("out of device memory for choices of {} rows", rows);
-    return {};
 }
 
 /// Enqueues all layers, the final norm and, with `with_logits`, the LM head. `tag` distinguishes passes whose

@@ -26,6 +26,8 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
         rows_ += plan.nodes;
         rows_on_device_.width = std::max(rows_on_device_.width, plan.levels + 1);
     }
+    // Trees are seldom uploaded, and a later step must not allocate for it.
+    uploaded_.reserve(rows_, rows_on_device_.width);
     const std::size_t rows = rows_;
     if (!block_.resize_at_least(device, paths_at() + trees_.size() * path_cells()) ||
         !positions_.resize_at_least(device, rows) || !tail_sizes_.resize_at_least(device, rows) ||
@@ -133,40 +135,54 @@ void TreeStep::aim(kernels::RerankOp& op, int index, int grown) const {
                              : op.set_first + cells(static_cast<int>(trees_.size()), rows_on_device_.width);
 }
 
+void TreeStep::UploadedRows::reserve(int max_rows, int width) {
+    for (auto* values : {&parents, &positions, &counts, &rows, &set_first, &set_size})
+        values->reserve(max_rows);
+    slots.reserve(cells(max_rows, width));
+    uniforms.reserve(max_rows);
+    path.reserve(width);
+}
+
+void TreeStep::UploadedRows::clear() {
+    for (auto* values : {&parents, &positions, &counts, &slots, &rows, &set_first, &set_size})
+        values->clear();
+    uniforms.clear();
+}
+
 void TreeStep::upload_tree(int index, const DraftTree& tree, int position) {
     const int first = trees_[index].first_row, nodes = trees_[index].nodes, width = rows_on_device_.width;
     assert(tree.size() == nodes && tree.max_depth() < width);
-    std::vector<std::int32_t> parents, positions, counts, slots(cells(nodes, width), 0), rows;
-    std::vector<double> uniforms;
-    std::vector<std::int32_t> set_first, set_size;
+    UploadedRows& all = uploaded_;
+    all.clear();
+    all.slots.resize(cells(nodes, width), 0);
     const std::size_t by_depth = cells(index, width), table = cells(static_cast<int>(trees_.size()), width);
-    std::vector<int> path;
     for (int n = 0; n < nodes; ++n) {
         const int depth = tree.depths[n];
-        parents.push_back(first + std::max(tree.parents[n], 0));
-        positions.push_back(position + depth);
-        counts.push_back(depth + 1);
-        rows.push_back(first + n);
-        tree.mask.path(n, path);
-        for (std::size_t i = 0; i < path.size(); ++i) slots[cells(n, width) + i] = position + path[i];
-        if (drawn_) uniforms.push_back(uniform_table_[by_depth + depth]);
+        all.parents.push_back(first + std::max(tree.parents[n], 0));
+        all.positions.push_back(position + depth);
+        all.counts.push_back(depth + 1);
+        all.rows.push_back(first + n);
+        tree.mask.path(n, all.path);
+        for (std::size_t i = 0; i < all.path.size(); ++i)
+            all.slots[cells(n, width) + i] = position + all.path[i];
+        if (drawn_) all.uniforms.push_back(uniform_table_[by_depth + depth]);
         if (!has_sets_) continue;
-        set_first.push_back(sets_come_ ? 0 : set_table_[by_depth + depth]);
-        set_size.push_back(sets_come_ ? 0 : set_table_[table + by_depth + depth]);
+        all.set_first.push_back(sets_come_ ? 0 : set_table_[by_depth + depth]);
+        all.set_size.push_back(sets_come_ ? 0 : set_table_[table + by_depth + depth]);
     }
     const auto upload = [&](auto* to, const auto& values, std::size_t at) {
         if (to != nullptr) device_->upload(to + at, values.data(), values.size() * sizeof(values[0]));
     };
     upload(rows_on_device_.tokens, tree.tokens, first);
-    upload(rows_on_device_.parents, parents, first);
+    upload(rows_on_device_.parents, all.parents, first);
     upload(rows_on_device_.logprobs, tree.logprobs, first);
-    upload(rows_on_device_.positions, positions, first);
-    upload(rows_on_device_.ancestor_counts, counts, first);
-    upload(rows_on_device_.ancestor_slots, slots, cells(first, width));
-    upload(rows_on_device_.uniforms, uniforms, first);
-    upload(rows_on_device_.set_first, set_first, first);
-    upload(rows_on_device_.set_size, set_size, first);
-    upload(rows_on_device_.sampled_rows, rows, first);
+    upload(rows_on_device_.positions, all.positions, first);
+    upload(rows_on_device_.ancestor_counts, all.counts, first);
+    upload(rows_on_device_.ancestor_slots, all.slots, cells(first, width));
+    upload(rows_on_device_.uniforms, all.uniforms, first);
+    upload(rows_on_device_.set_first, all.set_first, first);
+    upload(rows_on_device_.set_size, all.set_size, first);
+    upload(rows_on_device_.sampled_rows, all.rows, first);
 }
 
 bool TreeStep::use_certain_drafts() {

@@ -133,6 +133,15 @@ class TreeStep {
     std::vector<double> uniform_table_;        ///< [trees, width]
     std::vector<double> draft_uniform_table_;  ///< [trees, width, max_drafts]
     std::vector<std::int32_t> here_;           ///< downloaded copy of block_
+    /// Rows of upload_tree(), reused.
+    struct UploadedRows {
+        std::vector<std::int32_t> parents, positions, counts, slots, rows, set_first, set_size;
+        std::vector<double> uniforms;
+        std::vector<int> path;
+        void reserve(int rows, int width);
+        void clear();
+    };
+    UploadedRows uploaded_;
 };
 
 }  // namespace draftscope

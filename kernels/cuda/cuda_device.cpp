@@ -232,7 +232,7 @@ class CudaDeviceImpl final : public CudaDevice {
         for (std::int32_t& slot : path) slot -= kept;
         if (!path_.reserve(*this, path.size() * sizeof(std::int32_t)) ||
             !moved_.reserve(*this, cuda::compact_scratch({&moved, 1}) * sizeof(half_t)))
-            return set_out_of_memory("out of device memory for KV compaction");
+            return set_out_of_memory("KV compaction");
         upload(path_.as<void>(), path.data(), path.size() * sizeof(std::int32_t));
         moved.d_path = path_.as<std::int32_t>();
         cuda::launch_compact({&moved, 1}, moved_.as<half_t>(), stream_);
@@ -242,7 +242,7 @@ class CudaDeviceImpl final : public CudaDevice {
     void compact(std::span<const CompactOp> ops) override {
         enter();
         if (!moved_.reserve(*this, cuda::compact_scratch(ops) * sizeof(half_t)))
-            return set_out_of_memory("out of device memory for KV compaction");
+            return set_out_of_memory("KV compaction");
         cuda::launch_compact(ops, moved_.as<half_t>(), stream_);
         check(cudaPeekAtLastError(), "compact");
     }

@@ -1,5 +1,7 @@
 #include "kernels/device.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "kernels/device/workspace.h"
@@ -39,6 +41,14 @@ void Device::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
     upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
     update_index_set(set);
     gather(op);
+}
+
+Error Device::out_of_memory(std::string_view what, std::string_view advice) {
+    const auto bytes = static_cast<double>(memory().refused_bytes());
+    const std::string size = bytes < 1024.0 * 1024.0 ? fmt::format("{:.1f} KiB", bytes / 1024.0)
+                                                     : fmt::format("{:.1f} MiB", bytes / 1024.0 / 1024.0);
+    return failed("out of {} for {}: {} did not fit{}{}", is_host() ? "memory" : "device memory", what, size,
+                  advice.empty() ? "" : "; ", advice);
 }
 
 Status Device::submit(FunctionRef<Status()> enqueue) {
@@ -114,6 +124,7 @@ bool DeviceBuffer::reserve(DeviceMemory& memory, std::size_t bytes) {
     memory_ = &memory.memory();
     data_ = memory_->allocate(bytes);
     bytes_ = data_ == nullptr ? 0 : bytes;
+    if (data_ == nullptr) memory_->set_refused_bytes(bytes);
     return data_ != nullptr;
 }
 

@@ -139,7 +139,7 @@ void DeviceMatrixAccess::fill_async(Matrix& to, const DeviceMatrix& from, std::s
                                   std::back_inserter(toggled));
     if (!set.bits.resize_at_least(device, (static_cast<std::size_t>(from.n) + 31) / 32) ||
         !set.list.resize_at_least(device, ids.size()) || !set.toggled.resize_at_least(device, toggled.size()))
-        return device.set_out_of_memory("out of device memory");
+        return device.set_out_of_memory("a weight matrix");
     set.host_list.assign(ids.begin(), ids.end());
     const UpdateIndexSetOp op{set.toggled.as<std::int32_t>(), static_cast<int>(toggled.size()), from.n,
                               set.bits.as<std::uint32_t>(), set.list.as<std::int32_t>()};

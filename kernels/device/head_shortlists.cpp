@@ -79,7 +79,7 @@ void DeviceShortlists::enqueue_router(const Matrix* down, const Matrix& up, cons
     broken_ =
         !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || x == nullptr;
     max_union_ = max_union(rows, size);
-    if (broken_) return device_->set_out_of_memory("out of device memory");
+    if (broken_) return device_->set_out_of_memory("a head's shortlists");
     MatmulTopKSetOp op;
     op.weights = up.device_matrix();
     op.rows = rows_;
@@ -129,7 +129,7 @@ void DeviceShortlists::enqueue_each(const RowMajorMatrix& exact) {
 
 void DeviceShortlists::enqueue_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
     broken_ = broken_ || !reserve_exact(rows_, max_union_, count(rows_, size_));
-    if (broken_) return device_->set_out_of_memory("out of device memory");
+    if (broken_) return device_->set_out_of_memory("a head's shortlists");
     UniqueTokensOp unite;
     unite.ids = block_.as<std::int32_t>() + count(first, size_);
     unite.count = static_cast<std::int64_t>(count(rows, size_));
@@ -145,7 +145,7 @@ void DeviceShortlists::enqueue_exact(const RowMajorMatrix& exact, bool per_row, 
                                      std::int32_t* tokens) {
     per_row_ = per_row;
     broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : max_union_, count(rows_, size_));
-    if (broken_) return device_->set_out_of_memory("out of device memory");
+    if (broken_) return device_->set_out_of_memory("a head's shortlists");
     if (per_row) return enqueue_each(exact);
     auto* together = block_.as<std::int32_t>() + count(rows_, size_);
     if (tokens == nullptr) tokens = together;

@@ -20,7 +20,7 @@ struct DeviceWorkspace {
     template <typename T>
     T* reserve(Device& device, DeviceBuffer& buffer, std::size_t count) {
         if (!buffer.reserve(device, count * sizeof(T))) {
-            device.set_out_of_memory("out of device memory");
+            device.set_out_of_memory("an op's operands");
             return nullptr;
         }
         return buffer.as<T>();

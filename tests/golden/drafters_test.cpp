@@ -55,10 +55,6 @@ class SpyHead final : public LmHead {
     bool covers(const HeadState* state, TokenId token, int level) const override {
         return full_->covers(state, token, level);
     }
-    void scores(kernels::Exec& exec, Rows<const float> hidden, const HeadState* state, int level,
-                Rows<float> out) override {
-        full_->scores(exec, hidden, state, level, out);
-    }
 
     std::vector<std::vector<std::vector<float>>> levels;  ///< level, row
     std::vector<std::pair<int, int>> begun, proposed;     ///< level, rows

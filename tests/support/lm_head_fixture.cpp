@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/numel.h"
@@ -144,9 +145,18 @@ std::vector<TokenId> LmHeadFixture::covered(const LmHead& head, int level, const
     return ids;
 }
 
-std::vector<float> LmHeadFixture::scores(LmHead& head, int level, const HeadState* state) {
-    std::vector<float> found(static_cast<std::size_t>(rows * vocab));
-    head.scores(*exec_, input(), state, level, Rows<float>(found.data(), rows, vocab));
+std::vector<float> LmHeadFixture::scores(LmHead& head, int level, HeadState* state) {
+    PhaseRecorder phases;
+    ReusableVector<SparseLogits> support;
+    ProposeContext context{*exec_, phases, level, &support};
+    Proposal out;
+    head.propose(context, input(), std::vector<HeadState*>(rows, state), 1, out);
+    std::vector<float> found(numel(rows, vocab), -std::numeric_limits<float>::infinity());
+    for (int r = 0; r < rows; ++r)
+        for (std::size_t i = 0; i < support[r].logits.size(); ++i) {
+            const std::size_t token = support[r].ids.empty() ? i : support[r].ids[i];
+            found[numel(r, vocab) + token] = support[r].logits[i];
+        }
     return found;
 }
 

@@ -61,7 +61,8 @@ class LmHeadFixture : public ::testing::Test {
     Proposal propose_begun(LmHead& head, Rows<const float> embeddings, Rows<const float> parents,
                            Rows<const float> input, int level, int k, const std::vector<HeadState*>& states);
     std::vector<TokenId> covered(const LmHead& head, int level, const HeadState* state = nullptr) const;
-    std::vector<float> scores(LmHead& head, int level = 0, const HeadState* state = nullptr);
+    /// Returns the logits that drafts would be sampled from, [rows, vocab]; -inf outside the support.
+    std::vector<float> scores(LmHead& head, int level = 0, HeadState* state = nullptr);
     /// Returns the dense logits of the LM head over the fixture's input, [rows][vocab].
     std::vector<std::vector<float>> dense();
     bool saw(Phase phase, Lane lane = Lane::critical) const;

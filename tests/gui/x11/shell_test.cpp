@@ -37,6 +37,7 @@ TEST_F(Desktop, HeldKeyRepeats) {
 TEST_F(Desktop, TreeAsTextTakesEveryKey) {
     write_settings(R"({"session": {"tree": "choices:mc_sim_7b_63"}})");
     start({capture(), "--no-demo"});
+    ASSERT_TRUE(wait_until("the capture is read", [](const Shown& s) { return !s.value("round").empty(); }));
     const std::string round = shown().value("round");
     click("##spec", "session");
     xdotool({"key", "ctrl+a", "type", "--args", "1", "--delay", "0", "depth=6,topk=10,nodes=60"});

@@ -242,7 +242,6 @@ class ShortHead final : public LmHead {
     }
     HeadCost cost_at(const HeadState*, int, int) const override { return {}; }
     bool covers(const HeadState*, TokenId token, int) const override { return token == 5 || token == 6; }
-    void scores(kernels::Exec&, Rows<const float>, const HeadState*, int, Rows<float>) override {}
 
     int silent_from = 100;
     std::vector<std::pair<int, int>> begun, proposed;  ///< level, rows

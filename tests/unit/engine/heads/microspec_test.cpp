@@ -254,7 +254,7 @@ TEST_F(MicroSpec, FullWindowEqualsFullHead) {
     begin(*head, state.get());
     const Proposal found = call_head(*head, state.get(), 1, 10), expected = propose(*full, 1, 10);
     for (int r = 0; r < rows; ++r) expect_same_row(found, r, expected, r);
-    EXPECT_EQ(scores(*head), scores(*full));
+    EXPECT_EQ(scores(*head, 0, state.get()), scores(*full));
     EXPECT_EQ(covered(*head, 0), covered(*full, 0));
 }
 

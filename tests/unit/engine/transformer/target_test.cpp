@@ -310,19 +310,35 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         const auto target = make_target(*exec, Precision::int8, options);
         KvCache cache = prefilled(*target, *exec, random_tokens(rng, 12, vocab));
         const std::vector<TokenId> tokens = random_tokens(rng, rows, vocab);
-        const SequenceTokens chain{&cache, tokens, {}, nullptr};
+        DraftTree tree = DraftTree::with_root(tokens[0]);
+        for (int i = 1; i < rows; ++i) tree.add(tokens[i], i - 1, -0.5f);
+        ASSERT_TRUE(tree.finish().ok());
+        const SequenceTokens chain{&cache, tokens, tree.depths, &tree.mask};
         LogitsQuery query;
         query.vocab = vocab;
         query.best = best;
-        ForwardRequest request{{&chain, 1}, {}, {}, true};
         ForwardOutput whole, queried;
-        ASSERT_TRUE(target->forward(*exec, request, whole).ok());
-        EXPECT_FALSE(whole.answered);
-        request.query = &query;
-        ASSERT_TRUE(target->forward(*exec, request, queried).ok());
+        ASSERT_TRUE(target->forward(*exec, {{&chain, 1}, {}, {}, true}, whole).ok());
+        KvCache* const caches[] = {&cache};
+        TreesRequest request{caches, {}, &query, false};
+        const TreePlan plan{rows, rows - 1};
+        TreeStep step;
+        const auto run = [&] {
+            kernels::Device& device = exec->backend();
+            const Status done = device.submit([&]() -> Status {
+                if (!step.place(device, {&plan, 1})) return failed("no memory");
+                step.upload_tree(0, tree, cache.length());
+                DS_ASSIGN([[maybe_unused]] const auto bytes, target->enqueue_trees(*exec, request, step));
+                return {};
+            });
+            target->collect_trees(step, queried);
+            return done.ok();
+        };
+        ASSERT_TRUE(run());
         ASSERT_TRUE(queried.answered);
-        EXPECT_TRUE(queried.logits.empty());
-        EXPECT_EQ(queried.hidden, whole.hidden);
+        EXPECT_EQ(queried.device_logits, nullptr);
+        const float* hidden = target->device_features(true);
+        EXPECT_TRUE(std::equal(whole.hidden.begin(), whole.hidden.end(), hidden));
         EXPECT_EQ(queried.bytes, whole.bytes);
         const Rows<const float> logits(whole.logits.data(), rows, vocab, options.vocab);
         std::vector<std::int32_t> ids(rows * best), choices(rows);
@@ -336,13 +352,15 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         EXPECT_EQ(queried.answers.choices, choices);
         EXPECT_EQ(queried.answers.log_norm, sums);
         const std::int64_t before = testing::total_allocations();
-        const bool again = target->forward(*exec, request, queried).ok();
+        const bool again = run();
         EXPECT_EQ(testing::total_allocations() - before, 0);
         EXPECT_TRUE(again);
         query.drafts = true;
-        ASSERT_TRUE(target->forward(*exec, request, queried).ok());
+        ASSERT_TRUE(run());
         EXPECT_FALSE(queried.answered);
-        EXPECT_EQ(queried.logits, whole.logits);
+        ASSERT_NE(queried.device_logits, nullptr);
+        const Rows<const float> stored = queried.device_logits->rows(0, rows);
+        EXPECT_TRUE(std::equal(whole.logits.begin(), whole.logits.end(), stored.data));
     }
 }
 
