@@ -13,14 +13,19 @@ namespace {
 
 constexpr std::string_view smaller = "use a smaller batch or tree";
 
+/// Moves the jobs' trees to their rounds. Both keep their memory.
+void take_trees(std::span<DraftJob> jobs, std::span<Round> rounds) {
+    for (Round& round : rounds)
+        if (round.job >= 0) std::swap(round.tree, jobs[round.job].out);
+}
+
 }  // namespace
 
 /// Drafts trees with a drafter that runs on the host.
 Status BackendStep::draft_on_host(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds) {
     DS_TRY(core_.drafter.extend_cache(context, jobs));
     DS_TRY(core_.drafter.expand(context, jobs));
-    for (Round& round : rounds)
-        if (round.job >= 0) std::swap(round.tree, jobs[round.job].out);
+    take_trees(jobs, rounds);
     return {};
 }
 
@@ -79,8 +84,7 @@ Status BackendStep::enqueue_verify(const TreesRequest& request) {
 Status BackendStep::collect_drafts(std::span<DraftJob> jobs, std::span<Round> rounds) {
     if (!core_.drafter.grows_trees() || jobs.empty()) return {};
     DS_TRY(core_.drafter.collect_draft(step_, jobs));
-    for (Round& round : rounds)
-        if (round.job >= 0) std::swap(round.tree, jobs[round.job].out);
+    take_trees(jobs, rounds);
     return {};
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/numel.h"
 #include "kernels/matmul.h"
 
 namespace draftscope {
@@ -13,9 +12,7 @@ void LinearLmHead::propose(ProposeContext& context, Rows<const float> hidden, st
     Rows<const float> input = hidden;
     if (own.down != nullptr) {
         PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, own.down->bytes());
-        const int width = own.down->n();
-        narrow_.resize(numel(hidden.rows, width));
-        const Rows<float> narrow(narrow_.data(), hidden.rows, width);
+        const Rows<float> narrow = as_matrix(narrow_, hidden.rows, own.down->n());
         kernels::matmul(context.exec, *own.down, hidden, narrow);
         input = narrow;
     }

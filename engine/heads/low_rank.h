@@ -21,13 +21,11 @@ class LowRankScorer {
 
     /// Number of scored rows, which is the row count of W_up.
     int rows() const { return rows_; }
-    int rank(int level) const { return at(level).down->n(); }
     /// Token of each row, ascending; empty = row i is token i.
     const std::vector<TokenId>& ids() const { return ids_; }
     TokenId token(int row) const { return ids_.empty() ? row : ids_[row]; }
     bool has(TokenId token) const;
-    /// The factors separately: W_down h, [hidden.rows, rank], valid until the next call, and the matrix to
-    /// multiply it by.
+    /// Returns W_down h, [hidden.rows, rank], valid until the next call; up() multiplies it.
     Rows<const float> narrow(kernels::Exec& exec, int level, Rows<const float> hidden);
     const kernels::Matrix& down(int level) const { return *at(level).down; }
     const kernels::Matrix& up(int level) const { return *at(level).up; }

@@ -74,11 +74,7 @@ class TwoTrees {
         op.candidates = static_cast<int>(pool_tokens_.size());
         op.nodes = nodes;
         op.by_score = spec_.order == TreeOrder::fr;
-        op.pool_tokens = pool_tokens_.data();
-        op.pool_logprobs = pool_logprobs_.data();
-        op.pool_scores = pool_scores_.data();
-        op.pool_parents = pool_parents_.data();
-        op.pool_rows = pool_rows_.data();
+        use_pool(op, 0);
         op.root = root;
         op.root_row = 5;
         op.first_row = first_row;
@@ -132,7 +128,22 @@ class TwoTrees {
         reference_.start({ids.data(), count}, {logprobs.data(), count});
     }
 
-    /// Lists the nodes of a static tree at `level`, as TreeGrowth does.
+    void resize_pool(std::size_t size) {
+        for (auto* values : {&pool_tokens_, &pool_parents_, &pool_rows_}) values->resize(size);
+        for (auto* values : {&pool_logprobs_, &pool_scores_}) values->resize(size);
+    }
+
+    /// Sets the pool of an op, from its candidate `first` on.
+    template <typename Op>
+    void use_pool(Op& op, int first) {
+        op.pool_tokens = pool_tokens_.data() + first;
+        op.pool_logprobs = pool_logprobs_.data() + first;
+        op.pool_scores = pool_scores_.data() + first;
+        op.pool_parents = pool_parents_.data() + first;
+        op.pool_rows = pool_rows_.data() + first;
+    }
+
+    /// Lists the nodes of a static tree at `level`, as StaticLevels does.
     void list_choices(int level) {
         const std::vector<TreeChoices::Node>& nodes = spec_.choices->nodes;
         const int above = level == 0 ? 1 : static_cast<int>(next_.size());
@@ -156,11 +167,7 @@ class TwoTrees {
         const int k = spec_.topk, first_index = static_cast<int>(pool_tokens_.size()), first_row = 3;
         const bool last = level == spec_.depth;
         const std::size_t size = first_index + numel(rows, k);
-        pool_tokens_.resize(size);
-        pool_logprobs_.resize(size);
-        pool_scores_.resize(size);
-        pool_parents_.resize(size);
-        pool_rows_.resize(size);
+        resize_pool(size);
         std::int32_t counts[2] = {-1, -1};
         kernels::BeamOp op;
         if (spec_.choices) {
@@ -179,11 +186,7 @@ class TwoTrees {
         op.logits = found.logits.data();
         op.logsumexp = found.logsumexp.data();
         op.shared_logits = shared_logits_;
-        op.pool_tokens = pool_tokens_.data() + first_index;
-        op.pool_logprobs = pool_logprobs_.data() + first_index;
-        op.pool_scores = pool_scores_.data() + first_index;
-        op.pool_parents = pool_parents_.data() + first_index;
-        op.pool_rows = pool_rows_.data() + first_index;
+        use_pool(op, first_index);
         op.next_first_row = 20 * (level + 1);
         op.row_indices = row_indices_.data();
         op.first_index = first_index;
@@ -198,11 +201,7 @@ class TwoTrees {
         device_.beam(op);
         const auto grown = static_cast<std::size_t>(first_index + counts[0]);
         RC_ASSERT(grown == static_cast<std::size_t>(reference_.candidates()));
-        pool_tokens_.resize(grown);
-        pool_logprobs_.resize(grown);
-        pool_scores_.resize(grown);
-        pool_parents_.resize(grown);
-        pool_rows_.resize(grown);
+        resize_pool(grown);
         slots_ = std::move(next_slots);
         if (last) {
             RC_ASSERT(counts[1] == 0);
