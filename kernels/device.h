@@ -67,8 +67,6 @@ class DeviceMemory {
 };
 /// The host's memory, as of Exec::backend() on the CPU. It outlives every Exec.
 DeviceMemory& host_memory();
-/// Device::compact() of a cache in host memory, with a path in host memory.
-void compact_on_host(const CompactOp& op);
 
 // Members of Device for each op.
 #define DS_OP(name, Op)                     \
@@ -144,6 +142,18 @@ class Device : public DeviceMemory {
 
     /// Runs a product and the ops around it; see FusedMatmulOp.
     virtual void fused_matmul(const FusedMatmulOp& op);
+    /// Returns whether matmul_topk() of `n` outputs is faster than a product and topk(). If the logits are
+    /// not needed, they are not stored then.
+    virtual bool prefers_matmul_topk(int /*n*/, int /*k*/) const { return false; }
+    /// Verifies trees by rejection sampling. Lists their drafts, samples every node and follows the accepted
+    /// drafts. op.weights has memory for `max_nodes` nodes. The CPU samples the paths' nodes only and needs
+    /// no weights.
+    virtual void sample_and_follow(const RejectionSampleOp& op, int max_nodes,
+                                   std::span<const ListChildrenOp> lists,
+                                   std::span<const FollowAcceptedOp> paths);
+    /// Verifies trees by typical acceptance, with the entropies of `entropy`. The CPU computes only those
+    /// that it needs, and does not store them.
+    virtual void accept_typical_trees(const EntropyOp& entropy, std::span<const AcceptTypicalOp> trees);
     /// Uploads `toggled` to set.toggled, updates the set and gathers its members; op.rows is the set's list.
     /// If the device has a side stream, these ops run on it: after everything enqueued so far, and
     /// concurrently with later ops until join_side_stream(). Their inputs must not change until then.
@@ -154,9 +164,7 @@ class Device : public DeviceMemory {
     virtual void on_side_stream(std::function<void()> work) { work(); }
     /// Makes later ops wait for the side stream.
     virtual void join_side_stream() {}
-    /// Compacts a KV cache by a path in host memory, or caches by paths in device memory. All `ops` have
-    /// equal `planes` and `width`. Compaction is not in the list of ops because it allocates.
-    virtual void compact(const CompactOp& op) = 0;
+    /// Compacts KV caches of equal `planes` and `width`. It is not in the list of ops because it allocates.
     virtual void compact(std::span<const CompactOp> ops) = 0;
 
     /// Runs `work`, which only enqueues ops. The same key promises the same ops on the same addresses, so

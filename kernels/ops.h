@@ -44,7 +44,7 @@
     SINGLE(gather_columns, GatherColumnsOp)                        \
     SINGLE(rejection_sample, RejectionSampleOp)                    \
     SINGLE(rank, RankOp)                                           \
-    SINGLE(sum_set_probability, SetProbabilityOp)                  \
+    BATCH(sum_set_probability, SetProbabilityOp)                   \
     SINGLE(entropy, EntropyOp)                                     \
     SINGLE(redistribute, RedistributeOp)                           \
     SINGLE(list_reachable_tokens, ReachableTokensOp)               \

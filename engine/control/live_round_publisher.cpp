@@ -63,12 +63,8 @@ void LiveRoundPublisher::fill_nodes(RoundRecord& partial) const {
         return;
     }
     const RoundOutcome outcome = make_round_outcome(core_, *accepted_);
-    const int shown = std::min(num_top_tokens, core_.vocab);
-    RowScratch scratch;
-    std::vector<TokenId> best;
-    find_top_tokens(core_.exec, outcome, outcome.path, shown, scratch, best);
-    partial.nodes = node_rows(core_.exec, outcome, *watched_->active, best, scratch);
-    partial.tops = top_rows(outcome, best, shown);
+    partial.nodes = node_rows(outcome, *watched_->active);
+    partial.tops = top_rows(outcome, std::min(num_top_tokens, core_.vocab));
     partial.round.accepted = accepted_->accepted();
 }
 

@@ -32,31 +32,31 @@ Status BackendStep::draft_on_host(DraftContext& context, std::span<DraftJob> job
 /// Lists the sizes of the step's trees.
 void BackendStep::plan(const DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds) {
     plans_.clear();
-    const bool host = core_.exec.backend().is_host();
-    int max_drafts = context.sampled != nullptr || (!host && core_.rule->needs().rejections) ? 1 : 0;
+    int max_drafts = context.sampled != nullptr || core_.rule->needs().rejections ? 1 : 0;
     for (const DraftJob& job : jobs)
         if (context.sampled != nullptr) max_drafts = std::max(max_drafts, job.tree.topk);
     for (std::size_t i = 0; i < rounds.size(); ++i) {
         if (grows(rounds[i])) {
             jobs[rounds[i].job].tree_index = static_cast<int>(i);
-            plans_.push_back(TreeGrowth::plan(jobs[rounds[i].job].tree));
+            const TreePlan shape = TreeGrowth::plan(jobs[rounds[i].job].tree);
+            plans_.add().reset(shape.nodes, shape.levels);
         } else {
-            plans_.push_back({rounds[i].tree.size(), rounds[i].tree.max_depth()});
+            plans_.add().reset(rounds[i].tree.size(), rounds[i].tree.max_depth());
         }
-        plans_.back().max_drafts = max_drafts;
+        plans_[i].max_drafts = max_drafts;
     }
 }
 
 Status BackendStep::place() {
     kernels::Device& device = core_.exec.backend();
-    if (step_.place(device, plans_)) return {};
+    if (step_.place(device, plans())) return {};
     return device.out_of_memory("the step's trees", smaller);
 }
 
-/// Uploads the trees that do not grow on the backend, or all of them.
-void BackendStep::upload_trees(std::span<const Round> rounds, bool all) {
+/// Uploads the trees that do not grow on the backend.
+void BackendStep::upload_trees(std::span<const Round> rounds) {
     for (std::size_t i = 0; i < rounds.size(); ++i)
-        if (all || !grows(rounds[i]))
+        if (!grows(rounds[i]))
             step_.upload_tree(static_cast<int>(i), rounds[i].tree,
                               static_cast<int>(rounds[i].sequence->tokens.size()) - 1);
 }
@@ -65,19 +65,22 @@ Status BackendStep::enqueue_drafts(DraftContext& context, std::span<DraftJob> jo
                                    std::span<const Round> rounds) {
     kernels::Device& device = core_.exec.backend();
     spans_.begin(device, context.observer != nullptr && context.observer->observing());
-    upload_trees(rounds, false);
+    upload_trees(rounds);
     if (core_.drafter.grows_trees() && !jobs.empty())
         return core_.drafter.enqueue_draft(context, jobs, step_, spans_);
-    if (!device.is_host() && core_.rule->needs().rejections && !step_.use_certain_drafts())
+    if (core_.rule->needs().rejections && !step_.use_certain_drafts())
         return device.out_of_memory("the step's drafts", smaller);
     return {};
 }
 
 Status BackendStep::enqueue_verify(const TreesRequest& request) {
-    DeviceSpans::Scope scope(spans_, core_.phases, Phase::verify, 0, step_.rows(), 0);
-    DS_ASSIGN(const std::uint64_t bytes, core_.target.enqueue_trees(core_.exec, request, step_));
-    scope.add_bytes(bytes);
-    return {};
+    {
+        DeviceSpans::Scope scope(spans_, core_.phases, Phase::verify, 0, step_.rows(), 0);
+        DS_ASSIGN(const std::uint64_t bytes, core_.target.enqueue_trees(core_.exec, request, step_));
+        scope.add_bytes(bytes);
+    }
+    DeviceSpans::Scope scope(spans_, core_.phases, Phase::accept, 0, step_.rows(), 0);
+    return core_.target.enqueue_answers(core_.exec, request, step_);
 }
 
 /// Reads the trees that grew, after their download.
@@ -91,14 +94,28 @@ Status BackendStep::collect_drafts(std::span<DraftJob> jobs, std::span<Round> ro
 /// Places the trees again if candidates were missing, so that the target's pass has a row for each node only.
 Status BackendStep::drop_missing_rows(std::span<const Round> rounds) {
     bool missing = false;
+    const std::int32_t* sampled = step_.rows_on_device().sampled_rows;
+    sampled_rows_.clear();
     for (std::size_t i = 0; i < rounds.size(); ++i) {
-        missing = missing || rounds[i].tree.size() < plans_[i].nodes;
-        plans_[i].nodes = rounds[i].tree.size();
-        plans_[i].levels = rounds[i].tree.max_depth();
+        TreePlan& plan = plans_[i];
+        missing = missing || rounds[i].tree.size() < plan.nodes;
+        plan.nodes = rounds[i].tree.size();
+        plan.levels = rounds[i].tree.max_depth();
+        if (!plan.uniforms.empty()) plan.uniforms.resize(static_cast<std::size_t>(plan.levels) + 1);
+        plan.draft_uniforms.resize(numel(plan.levels + 1, plan.max_drafts));
+        plan.max_path = std::min(plan.max_path, plan.levels + 1);
+        if (sampled != nullptr)
+            sampled_rows_.insert(sampled_rows_.end(), sampled + step_.trees()[i].first_row,
+                                 sampled + step_.trees()[i].first_row + plan.nodes);
     }
     if (!missing) return {};
     DS_TRY(place());
-    upload_trees(rounds, true);
+    for (std::size_t i = 0; i < rounds.size(); ++i) {
+        std::span<const std::int32_t> rows = sampled_rows_;
+        if (!rows.empty()) rows = rows.subspan(step_.trees()[i].first_row, plans_[i].nodes);
+        step_.upload_tree(static_cast<int>(i), rounds[i].tree,
+                          static_cast<int>(rounds[i].sequence->tokens.size()) - 1, rows);
+    }
     return {};
 }
 
@@ -114,10 +131,12 @@ Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std
         DS_TRY(collect_drafts(jobs, rounds));
         DS_TRY(drop_missing_rows(rounds));
         drafted();
-        request.query = queries_.query(rounds);
     }
+    queries_.list_sets(rounds, plans());
+    if (!step_.place_sets(plans()))
+        return core_.exec.backend().out_of_memory("the step's token sets", smaller);
     DS_TRY(enqueue_verify(request));
-    if (!host) step_.enqueue_download();
+    step_.enqueue_download();
     return {};
 }
 
@@ -136,14 +155,10 @@ Status BackendStep::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     TreesRequest request;
     request.caches = caches_;
     request.aux_layers = core_.drafter.aux_layers();
-    accepted_on_device_ = !host && queries_.accepts_on_device();
-    request.accept = accepted_on_device_;
-    if (!host) {
-        request.query = queries_.tree_query(rounds, plans_, grown);
-        if (!can_answer(*request.query))
-            return bad_input("a device verifies vocabularies of at most {} tokens, the target has {}",
-                             kernels::max_sample_columns, request.query->vocab);
-    }
+    request.query = queries_.query(rounds, plans(), grown);
+    if (!host && !can_answer(request.query))
+        return bad_input("a device verifies vocabularies of at most {} tokens, the target has {}",
+                         kernels::max_sample_columns, request.query.vocab);
     DS_TRY(device.submit([&] { return enqueue(context, jobs, rounds, request, drafted); }));
     if (!host) DS_TRY(collect_drafts(jobs, rounds));
     spans_.record(core_.phases);
@@ -157,15 +172,11 @@ Status BackendStep::commit(Round& round, std::size_t index) {
     Sequence& sequence = *round.sequence;
     const std::span<const int> path = round.acceptance.path;
     const auto count = static_cast<int>(path.size());
-    if (accepted_on_device_)
-        sequence.cache.commit(count);
-    else
-        sequence.cache.commit_path(path);
+    sequence.cache.commit(count);
     kernels::Device& device = core_.exec.backend();
     const std::lock_guard lock(device.submit_mutex());
     const int width = core_.feature_width();
     sequence.new_slots = count;
-    if (!accepted_on_device_) step_.set_path(static_cast<int>(index), path);
     if (width == 0) return {};
     const std::size_t row_bytes = width * sizeof(float);
     const std::size_t max_rows = core_.options.tree.levels() + 1;

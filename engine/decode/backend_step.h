@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/reusable_vector.h"
 #include "engine/decode/decode_context.h"
 #include "engine/decode/logits_queries.h"
 #include "engine/decode/round.h"
@@ -13,7 +14,7 @@ namespace draftscope {
 /// The part of a step that runs on the backend. It has the drafter's catch-up, the trees, the target's pass
 /// and the acceptance. The host enqueues it, synchronizes once and downloads a few kilobytes. With an active
 /// observer, each phase is synchronized. The CPU's ops run at once, so the host knows the trees before the
-/// target's pass, asks for complete logits if it needs them, and accepts.
+/// target's pass, which has a row for each node.
 class BackendStep {
   public:
     BackendStep(DecodeContext& core, LogitsQueries& queries) : core_(core), queries_(queries) {}
@@ -25,10 +26,8 @@ class BackendStep {
                FunctionRef<void()> drafted);
     /// Returns the number of rows of round `index` in the target's pass: its tree's, then unused ones.
     int rows(std::size_t index) const { return step_.trees()[index].nodes; }
-    /// Returns whether the device accepted the paths of the latest run() and compacted their keys and values.
-    bool accepted_on_device() const { return accepted_on_device_; }
-    /// Returns the path that the device accepted in round `index`.
-    std::vector<int> path(std::size_t index) const { return step_.path(static_cast<int>(index)); }
+    /// Returns the path that was accepted in round `index`. Its keys and values are compacted.
+    std::span<const int> path(std::size_t index) const { return step_.path(static_cast<int>(index)); }
     /// Commits round `index` of the latest run(). Then end_commits() copies the rounds' features, which stay
     /// in the backend's memory.
     Status commit(Round& round, std::size_t index);
@@ -38,13 +37,14 @@ class BackendStep {
     Status draft_on_host(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds);
     void plan(const DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds);
     Status place();
-    void upload_trees(std::span<const Round> rounds, bool all);
+    void upload_trees(std::span<const Round> rounds);
     Status enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds);
     Status enqueue_verify(const TreesRequest& request);
     Status enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
                    TreesRequest& request, FunctionRef<void()> drafted);
     Status collect_drafts(std::span<DraftJob> jobs, std::span<Round> rounds);
     Status drop_missing_rows(std::span<const Round> rounds);
+    std::span<TreePlan> plans() { return {plans_.data(), plans_.size()}; }
     /// Returns whether a round's tree grows on the backend.
     bool grows(const Round& round) const { return round.job >= 0 && core_.drafter.grows_trees(); }
 
@@ -52,9 +52,9 @@ class BackendStep {
     LogitsQueries& queries_;
     TreeStep step_;
     DeviceSpans spans_;
-    bool accepted_on_device_ = false;
     // Reused by every step:
-    std::vector<TreePlan> plans_;
+    std::vector<std::int32_t> sampled_rows_;  ///< of trees that are placed again
+    ReusableVector<TreePlan> plans_;
     std::vector<KvCache*> caches_;
     std::vector<kernels::CopyRowsOp> moves_;  ///< copies of the features of the step's rounds
 };

@@ -5,6 +5,7 @@
 
 #include "base/numel.h"
 #include "engine/record/round_rows.h"
+#include "engine/verify/verification.h"
 
 namespace draftscope {
 
@@ -87,50 +88,28 @@ Status DecodeStep::draft_and_verify() {
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
+    context.vocab = core_.vocab;
     const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
     DS_TRY(backend_step_.run(context, jobs_, rounds_, [&] {
         for (const Round& round : rounds_)
             if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
     }));
-    list_positions();
     return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
 }
 
-void DecodeStep::list_positions() {
-    positions_.clear();
-    for (Round& round : rounds_) {
-        const auto length = static_cast<std::int64_t>(round.sequence->tokens.size());
-        round.first_row = static_cast<int>(positions_.size());
-        for (const int depth : round.tree.depths)
-            positions_.push_back({round.sequence->number, length + depth});
-        positions_.resize(round.first_row + backend_step_.rows(&round - rounds_.data()));
-    }
-}
-
+/// Takes over the paths that the backend accepted.
 void DecodeStep::accept() {
-    PhaseScope scope(core_.phases, Phase::accept, 0, core_.forward.rows);
-    if (core_.forward.answered)
-        queries_.choose(choices_);
-    else
-        sample_tokens(core_.exec, core_.logits(0, core_.forward.rows), core_.vocab, core_.options.sampling,
-                      positions_, choosing_, choices_);
-    for (Round& round : rounds_)
+    read_choices(core_.forward.answers, core_.options.sampling, choices_);
+    int first_row = 0;
+    for (Round& round : rounds_) {
+        round.index = static_cast<int>(&round - rounds_.data());
+        round.first_row = first_row;
+        first_row += backend_step_.rows(round.index);
         round.choices = std::span(choices_).subspan(round.first_row, round.tree.size());
-    if (core_.rule->needs().one_thread) {
-        core_.exec.parallel(static_cast<int>(rounds_.size()), [&](int i) { apply_rule(rounds_[i]); });
-    } else {
-        for (Round& round : rounds_) apply_rule(round);
+        core_.rule->accept(round.tree, queries_.tree_logits(round), backend_step_.path(round.index),
+                           round.acceptance);
+        accept_round(round);
     }
-    for (Round& round : rounds_) accept_round(round);
-}
-
-void DecodeStep::apply_rule(Round& round) const {
-    // The root's row samples the token after the root.
-    TreeLogits logits = queries_.tree_logits(round, positions_[round.first_row]);
-    std::vector<int> path;
-    if (backend_step_.accepted_on_device()) path = backend_step_.path(&round - rounds_.data());
-    logits.device_path = path;
-    core_.rule->accept(round.tree, logits, round.scratch, round.acceptance);
 }
 
 void DecodeStep::accept_round(Round& round) {
@@ -148,7 +127,7 @@ Status DecodeStep::commit() {
     PhaseScope scope(core_.phases, Phase::commit, 0, static_cast<int>(rows));
     for (Round& round : rounds_) {
         Sequence& sequence = *round.sequence;
-        DS_TRY(backend_step_.commit(round, &round - rounds_.data()));
+        DS_TRY(backend_step_.commit(round, round.index));
         if (core_.records.on() || sequence.head != nullptr) make_round_rows(round);
         round.new_text = sequence.append(round.emitted);
         sequence.outcome.finish = round.finish;
@@ -176,20 +155,19 @@ void DecodeStep::make_round_rows(Round& round) {
         shown, core_.head == nullptr ? 0 : std::min(core_.head->target_tokens().at_verified, core_.vocab));
     const std::size_t width = round.best_k;
     round.best.reserve(numel(core_.options.tree.levels() + 1, width));
-    if (round.best_k > 0)
-        find_top_tokens(core_.exec, outcome, round.acceptance.path, round.best_k, scratch_, round.best);
+    if (round.best_k > 0) find_top_tokens(outcome, round.acceptance.path, round.best_k, round.best);
     if (core_.head != nullptr && core_.head->target_tokens().whole_tree && round.best_k > 0) {
         nodes_.resize(round.tree.size());
         std::iota(nodes_.begin(), nodes_.end(), 0);
-        find_top_tokens(core_.exec, outcome, nodes_, round.best_k, scratch_, round.tree_best);
+        find_top_tokens(outcome, nodes_, round.best_k, round.tree_best);
     }
     if (!core_.records.on()) return;
     RoundRecord& record = round.record;
     record.tokens = token_rows(outcome, active, sequence.row.id, sequence.generated(), core_.records.ranks());
     for (const TokenRow& token : record.tokens) round.uncovered += token.covered ? 0 : 1;
     if (nodes) {
-        record.nodes = node_rows(core_.exec, outcome, active, round.best, scratch_);
-        record.tops = top_rows(outcome, round.best, shown);
+        record.nodes = node_rows(outcome, active);
+        record.tops = top_rows(outcome, shown);
     }
     if (core_.drafting_head() == nullptr) return;
     HeadEvalRow& row = record.head_evals.emplace_back();
@@ -201,8 +179,7 @@ void DecodeStep::make_round_rows(Round& round) {
     row.committed = static_cast<int>(round.emitted.size());
     row.covered = row.committed - round.uncovered;
     // A device measures the sets of the rounds that it drafted.
-    if (nodes && (round.job >= 0 || !on_device()))
-        row.covered_mass = covered_mass(core_.exec, outcome, active);
+    if (nodes && (round.job >= 0 || !on_device())) row.covered_mass = covered_mass(outcome, active);
 }
 
 void DecodeStep::record(std::uint64_t start, std::uint64_t end) {

@@ -21,8 +21,7 @@ class DecodeStep {
           queries_(core),
           backend_step_(core, queries_),
           sampling_{core.options.sampling.temperature, core.options.sampling.seed,
-                    core.options.sampling.top_p, core.options.sampling.top_k},
-          scratch_(core.options.tree.nodes) {}
+                    core.options.sampling.top_p, core.options.sampling.top_k} {}
 
     /// Runs and records a step. Afterwards rounds() has the outcomes in the order of `sequences`.
     Status step(std::span<const std::unique_ptr<Sequence>> sequences);
@@ -34,10 +33,8 @@ class DecodeStep {
     Status draft_and_verify();
     Status make_jobs();
     void begin_head();
-    void list_positions();
     void accept();
     void accept_round(Round& round);
-    void apply_rule(Round& round) const;
     Status commit();
     void observe();
     void make_round_rows(Round& round);
@@ -54,15 +51,12 @@ class DecodeStep {
     DecodeTotals totals_;
     // Data of the current step. Memory is reused by later steps.
     ReusableVector<Round> rounds_;
-    std::vector<TokenPosition> positions_;  ///< of every row
-    std::vector<TargetSample> choices_;     ///< of every row
-    ReusableVector<DraftJob> jobs_;         ///< one for each round that drafts
-    std::vector<std::size_t> drafting_;     ///< index of each job's round
+    std::vector<TargetSample> choices_;  ///< of every row
+    ReusableVector<DraftJob> jobs_;      ///< one for each round that drafts
+    std::vector<std::size_t> drafting_;  ///< index of each job's round
     std::vector<Sequence*> drafting_sequences_;
     std::vector<HeadState*> head_states_;  ///< one for each job
     std::vector<int> nodes_;               ///< node indices of one tree
-    RowScratch scratch_;
-    TargetSampleScratch choosing_;
 };
 
 }  // namespace draftscope

@@ -1,11 +1,9 @@
 #include "engine/decode/draft_vocab.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <span>
 
-#include "kernels/exp_sums.h"
+#include "kernels/sampling.h"
 
 namespace draftscope {
 
@@ -52,19 +50,7 @@ double DraftVocab::covered_prob(const kernels::Exec& exec, const float* logits, 
     const Set& set = at(level);
     if (set.everything) return 1.0;
     const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
-    std::array<float, 512> some;
-    double sum = 0;
-    for (std::size_t first = 0; first < set.ids.size(); first += some.size()) {
-        const std::size_t count = std::min(some.size(), set.ids.size() - first);
-        for (std::size_t i = 0; i < count; ++i) {
-            const float logit = logits[set.ids[first + i]];
-            some[i] = logit >= choice.min_logit ? logit : -std::numeric_limits<float>::infinity();
-        }
-        const std::span<float> now(some.data(), count);
-        kernels::exp_row(exec, now, choice.log_norm / inverse, inverse, now);
-        for (const float p : now) sum += static_cast<double>(std::min(p, 1.0f));
-    }
-    return std::min(sum, 1.0);
+    return kernels::set_probability(exec, logits, set.ids, {inverse, choice.log_norm, choice.min_logit});
 }
 
 }  // namespace draftscope

@@ -15,9 +15,8 @@ struct Round {
     /// Prepares the object for another round in the same memory. `longest_path` bounds the accepted nodes.
     void reset(Sequence& of, int longest_path) {
         sequence = &of;
+        index = 0;
         job = -1;
-        // Returns the last tree's draft distributions to the sampler, which reuses them.
-        tree.child_distributions.clear();
         acceptance.path.reserve(longest_path);
         emitted.clear();
         emitted.reserve(longest_path);
@@ -31,12 +30,12 @@ struct Round {
     }
 
     Sequence* sequence = nullptr;
-    int job = -1;  ///< index of the draft job; -1 = no room to draft
+    int index = 0;  ///< of its tree in the step
+    int job = -1;   ///< index of the draft job; -1 = no room to draft
     DraftTree tree;
     int first_row = 0;                ///< first row in the step's target forward pass
     std::span<TargetSample> choices;  ///< the target's choices for this tree's rows
     Acceptance acceptance;
-    AcceptScratch scratch;           ///< scratch memory of the acceptance rule
     std::vector<TokenId> emitted;    ///< committed tokens, after clipping
     std::vector<TokenId> best;       ///< [path, best_k] top tokens of the path, if needed
     std::vector<TokenId> tree_best;  ///< [nodes, best_k], for heads that need the whole tree

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <memory>
-#include <utility>
 
 #include "base/numel.h"
 
@@ -20,7 +18,6 @@ void CandidateSampler::propose(DraftContext& context, Rows<const float> hidden,
     assert(static_cast<int>(jobs.size()) == hidden.rows);
     states_.clear();
     for (const DraftJob* job : jobs) states_.push_back(job->head_state);
-    drawn_from_.clear();
     ProposeContext call{context.exec, context.phases, level};
     if (context.sampled != nullptr) {
         support_.clear();
@@ -31,7 +28,6 @@ void CandidateSampler::propose(DraftContext& context, Rows<const float> hidden,
     context.head->propose(call, hidden, states_, std::max(context.tree.topk, min_candidates_to_sample),
                           proposal_);
     if (support_.size() != jobs.size()) support_from_candidates();
-    draw(context, jobs, level, k);
 }
 
 void CandidateSampler::support_from_candidates() {
@@ -44,50 +40,6 @@ void CandidateSampler::support_from_candidates() {
         SparseLogits& row = support_.add();
         row.ids.assign(ids.begin(), ids.end());
         row.logits.assign(logits.begin(), logits.end());
-    }
-}
-
-/// Selects one distribution per row for drawn_from_, reusing those that no tree holds any longer.
-void CandidateSampler::reuse_distributions(std::size_t rows) {
-    drawn_from_.clear();
-    // Another thread may have released the last reference, and use_count() orders nothing. lock()
-    // synchronises with that thread. A fence would do as well, but ThreadSanitizer does not support fences.
-    for (const auto& one : distributions_)
-        if (drawn_from_.size() < rows && one.use_count() == 1)
-            drawn_from_.push_back(std::weak_ptr(one).lock());
-    while (drawn_from_.size() < rows)
-        drawn_from_.push_back(distributions_.emplace_back(std::make_shared<DraftDistribution>()));
-}
-
-void CandidateSampler::draw(DraftContext& context, std::span<const DraftJob* const> jobs, int level, int k) {
-    PhaseScope scope(context.phases, Phase::topk, level, static_cast<int>(jobs.size()));
-    const int rows = static_cast<int>(jobs.size());
-    reuse_distributions(jobs.size());
-    proposal_.resize(rows, k);
-    const int threads = std::min(context.exec.threads(), rows);
-    scratch_.resize(context.exec.threads());
-    context.exec.parallel(threads, [&](int thread) {
-        for (int row = thread; row < rows; row += threads) {
-            const std::size_t r = row;
-            const DraftJob& job = *jobs[r];
-            DraftSampleScratch& scratch = scratch_[thread];
-            DraftDistribution& q = *drawn_from_[r];
-            std::swap(q.ids, support_[r].ids);
-            std::swap(q.probs, support_[r].logits);
-            make_distribution(context.exec, *context.sampled, scratch, q);
-            const auto position = static_cast<std::int64_t>(job.tokens.size()) + level;
-            store_samples(r, sample_drafts(q, k, *context.sampled, static_cast<std::uint64_t>(job.sequence),
-                                           position, scratch));
-        }
-    });
-}
-
-void CandidateSampler::store_samples(std::size_t row, std::span<const SampledToken> drawn) {
-    proposal_.counts[row] = static_cast<int>(drawn.size());
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-        const std::size_t cell = at(static_cast<int>(row), static_cast<int>(i));
-        proposal_.ids[cell] = drawn[i].token;
-        proposal_.logits[cell] = drawn[i].logprob;
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -69,7 +70,6 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     // Drafts are sampled separately for each node.
     const int max_rows = rows_.shared_logits() && sampled_ == nullptr ? count_of_trees : max_nodes;
     const std::size_t nodes = max_nodes, rows = max_rows;
-    distributions_.clear();
     if (sampled_ != nullptr) place_sampled_rows(trees);
     specs_.clear();
     for (const GrowingTree& tree : trees) specs_.push_back(&tree.job->tree);
@@ -77,10 +77,15 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
                   static_levels_.upload(device, specs_, topk_, sampled_ != nullptr);
     words_ = set_words_ = 0;
     if (head_ != nullptr)
-        enough = enough && head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees) &&
-                 (sampled_ == nullptr || place_samples(trees));
+        enough = enough && head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees);
     else
         static_rows_.resize(numel(count_of_trees, index_stride_));
+    if (sampled_ != nullptr) {
+        // On the CPU, each row has tokens of its own, up to the whole vocabulary.
+        columns_ =
+            on_host() ? SupportColumns{context.vocab, context.vocab, true} : head_->support_columns(levels);
+        enough = enough && place_samples(trees);
+    }
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
@@ -138,13 +143,11 @@ void TreeGrowth::place_sampled_rows(std::span<const GrowingTree> trees) {
             if (level < tree.job->tree.levels()) rows += width_at(tree.job->tree, level);
         first_sampled_rows_.push_back(rows);
     }
-    if (on_host()) distributions_.resize(first_sampled_rows_.back());
 }
 
 /// Generates the uniforms of all samples, in the order of their rows, and reserves memory for the rows.
 bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
     kernels::Device& device = rows_.device();
-    columns_ = head_->support_columns(levels_);
     uniforms_.clear();
     support_sizes_.clear();
     int widest = 0;
@@ -152,13 +155,10 @@ bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
         for (const GrowingTree& tree : trees) {
             if (level >= tree.job->tree.levels()) continue;
             const int nodes = width_at(tree.job->tree, level);
-            const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
-            const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
-            const int size = columns_.own ? head_->support_size(level, tree.job->head_state) : 0;
+            const int size =
+                columns_.own && !on_host() ? head_->support_size(level, tree.job->head_state) : 0;
             support_sizes_.insert(support_sizes_.end(), nodes, size);
-            for (int node = 0; node < nodes; ++node)
-                for (int order = 0; order < topk_; ++order)
-                    uniforms_.push_back(draft_uniform(sampled_->seed, sequence, position, order));
+            add_uniforms(tree, level, nodes);
         }
         widest = std::max(widest, first_sampled_row(level + 1) - first_sampled_row(level));
     }
@@ -176,31 +176,49 @@ bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
            d_support_sizes_.upload(device, support_sizes_);
 }
 
+/// Adds the uniforms of the drafts of `nodes` nodes of a level.
+void TreeGrowth::add_uniforms(const GrowingTree& tree, int level, int nodes) {
+    const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
+    const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
+    for (int node = 0; node < nodes; ++node)
+        for (int order = 0; order < topk_; ++order)
+            uniforms_.push_back(draft_uniform(sampled_->seed, sequence, position, order));
+}
+
 /// Copies the shared row of each tree to all its nodes, because the acceptance modifies each node's row.
 void TreeGrowth::give_each_node_a_row(int level) {
     const int stride = columns_.stride;
-    std::vector<kernels::CopyRowsOp> copies;
+    copies_.clear();
     int from = left_at(level) - 1, to = first_sampled_row(level), nodes = 0;
     for (const GrowingTree* tree : active_) {
         to += nodes;
         nodes = tree->nodes;
         ++from;
-        copies.push_back({support_row(from), 0, nullptr, nodes, columns_.support, support_row(to), stride});
+        copies_.push_back({support_row(from), 0, nullptr, nodes, columns_.support, support_row(to), stride});
         if (!columns_.own) continue;
-        copies.push_back(
+        copies_.push_back(
             copy_of_words(support_tokens(from), 0, nodes, columns_.support, support_tokens(to), stride));
         auto* sizes = d_support_sizes_.as<std::int32_t>();
-        if (head_->support_size(level, tree->job->head_state) == size_on_device)
-            copies.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
+        if (on_host() || head_->support_size(level, tree->job->head_state) == size_on_device)
+            copies_.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
     }
-    rows_.device().copy_rows(copies);
+    rows_.device().copy_rows(copies_);
 }
 
 /// Samples the candidates of the level's rows from the logits that the head stored.
 void TreeGrowth::sample(DraftContext& context, int level) {
-    const int rows = first_sampled_row(level + 1) - first_sampled_row(level);
+    int rows = 0;
+    for (const GrowingTree* tree : active_) rows += tree->nodes;
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
-                                numel(rows, columns_.support) * sizeof(float));
+                                on_host() ? 0 : numel(rows, columns_.support) * sizeof(float));
+    const std::size_t first_uniform = numel(first_sampled_row(level), topk_);
+    if (on_host()) {
+        // Trees whose candidates were missing have fewer nodes than planned.
+        uniforms_.clear();
+        for (const GrowingTree* tree : active_) add_uniforms(*tree, level, tree->nodes);
+        rows_.device().upload(d_uniforms_.data() + first_uniform, uniforms_.data(),
+                              uniforms_.size() * sizeof(double));
+    }
     if (left_at(level) != first_sampled_row(level)) give_each_node_a_row(level);
     kernels::SampleWithoutReplacementOp op;
     op.logits = support_row(first_sampled_row(level));
@@ -211,7 +229,7 @@ void TreeGrowth::sample(DraftContext& context, int level) {
     op.temperature = sampled_->temperature;
     op.top_k = sampled_->top_k;
     op.top_p = sampled_->top_p;
-    op.uniforms = d_uniforms_.as<double>() + numel(first_sampled_row(level), topk_);
+    op.uniforms = d_uniforms_.data() + first_uniform;
     op.ids = best_.as<std::int32_t>();
     op.logprobs = logits_.as<float>();
     op.min_logit = lowest_.as<float>();
@@ -271,7 +289,7 @@ Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, 
     }
     kernels::Device& device = rows_.device();
     if (step.sets_come()) hand_sets(trees, step);
-    if (sampled_ != nullptr && !on_host())
+    if (sampled_ != nullptr)
         step.use_drafts({support_row(0), support_row(first_sampled_rows_.back()), columns_.stride,
                          columns_.support, columns_.own ? support_tokens(0) : names_,
                          columns_.own ? d_support_sizes_.as<std::int32_t>() : nullptr});
@@ -302,7 +320,7 @@ Status TreeGrowth::read_partial(const GrowingTree& tree, int level, DraftTree& o
     if (!partial_.place(device, {&plan, 1}))
         return device.out_of_memory(fmt::format("the trees of level {}", level));
     kernels::RerankOp op = rerank_op(tree);
-    partial_.aim(op, 0, 0);
+    partial_.aim(op, 0);
     device.rerank(op);
     partial_.enqueue_download();
     DS_TRY(device.synchronize());
@@ -317,7 +335,9 @@ void TreeGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
             rows_.device().copy(sizes + set_at(tree.place, level),
                                 sizes + set_at(tree.place, tree.job->tree.levels() - 1),
                                 sizeof(std::int32_t));
-    step.use_sets(d_sets_.as<TokenId>(), set_first_, sizes);
+    std::vector<int> indices;
+    for (const GrowingTree& tree : trees) indices.push_back(tree.job->tree_index);
+    step.use_sets(d_sets_.as<TokenId>(), set_first_, sizes, indices);
 }
 
 Status TreeGrowth::collect(const TreeStep& step, std::span<DraftJob> jobs) {
@@ -340,10 +360,7 @@ Status TreeGrowth::collect(const TreeStep& step, std::span<DraftJob> jobs) {
              std::span<const std::int32_t>(left_).subspan(enqueued.downloads, enqueued.download_count)});
     }
     num_calls_ = 0;
-    for (DraftJob& job : jobs) {
-        DS_TRY(step.read_tree(job.tree_index, job.out));
-        set_distributions(step, job.tree_index, job.out);
-    }
+    for (DraftJob& job : jobs) DS_TRY(step.read_tree(job.tree_index, job.out));
     return {};
 }
 
@@ -371,7 +388,7 @@ void TreeGrowth::rerank(PhaseRecorder& phases, std::span<const GrowingTree> tree
     DeviceSpans::Scope scope(*spans_, phases, Phase::rerank, 0, candidates, 0);
     reranks_.clear();
     for (const GrowingTree& tree : trees)
-        step.aim(reranks_.emplace_back(rerank_op(tree)), tree.job->tree_index, tree.place);
+        step.aim(reranks_.emplace_back(rerank_op(tree)), tree.job->tree_index);
     rows_.device().rerank(reranks_);
 }
 
@@ -480,24 +497,36 @@ void TreeGrowth::propose_on_host(DraftContext& context, int level, int rows) {
     const auto* hidden = reinterpret_cast<const float*>(rows_.enqueue_head_rows(rows));
     candidates_.propose(context, Rows<const float>(hidden, rows, d, kernels::padded_columns(d)), row_jobs_,
                         level, topk_);
-    candidates_.store(topk_, best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>());
     names_ = nullptr;
-    if (sampled_ == nullptr) return;
-    for (const GrowingTree* tree : active_)
-        for (int node = 0; node < tree->nodes; ++node)
-            distributions_[first_sampled_row(level) + tree->first_node + node] =
-                candidates_.distribution(tree->first_row + (rows_.shared_logits() ? 0 : node));
+    if (sampled_ == nullptr)
+        candidates_.store(topk_, best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>());
+    else
+        store_support(level);
+}
+
+/// Copies the logits that drafts are sampled from to the level's rows.
+void TreeGrowth::store_support(int level) {
+    int row = left_at(level);
+    for (const SparseLogits& support : candidates_.support()) {
+        const std::size_t count = support.logits.size();
+        assert(static_cast<int>(count) <= columns_.support);
+        std::copy_n(support.logits.data(), count, support_row(row));
+        std::copy(support.ids.begin(), support.ids.end(), support_tokens(row));
+        std::fill(support_row(row) + count, support_row(row) + columns_.support,
+                  -std::numeric_limits<float>::infinity());
+        d_support_sizes_.data()[row++] =
+            support.ids.empty() ? kernels::whole_vocabulary : static_cast<std::int32_t>(count);
+    }
 }
 
 /// Enqueues the level's candidates and the next level's nodes.
 void TreeGrowth::propose(DraftContext& context, int level, int rows) {
     const bool host = on_host();
-    if (host) {
+    if (host)
         propose_on_host(context, level, rows);
-    } else {
+    else
         enqueue_head(context, rows);
-        if (sampled_ != nullptr) sample(context, level);
-    }
+    if (sampled_ != nullptr) sample(context, level);
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
                                 host ? 0 : numel(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_node = 0, next_row = 0;
@@ -527,15 +556,14 @@ void TreeGrowth::propose(DraftContext& context, int level, int rows) {
 kernels::BeamOp TreeGrowth::extend(const GrowingTree& tree, int level, bool goes_on, int next_first) {
     const int nodes = tree.nodes;
     const bool drawn = sampled_ != nullptr;
-    // A device samples the drafts of each node, the CPU those of each row.
-    const bool by_node = drawn && !on_host();
-    const std::size_t first = numel(by_node ? tree.first_node : tree.first_row, topk_);
+    // Drafts are sampled separately for each node.
+    const std::size_t first = numel(drawn ? tree.first_node : tree.first_row, topk_);
     auto* pool = pool_.as<std::int32_t>();
     kernels::BeamOp op;
     op.level = level;
     op.rows = nodes;
     op.k = topk_;
-    op.shared_logits = rows_.shared_logits() && !by_node;
+    op.shared_logits = rows_.shared_logits() && !drawn;
     op.sampled = drawn;
     op.ids = best_.as<std::int32_t>() + first;
     op.logits = logits_.as<float>() + first;
@@ -567,15 +595,6 @@ kernels::BeamOp TreeGrowth::extend(const GrowingTree& tree, int level, bool goes
     op.ancestor_slots = level == 0 ? nullptr : ancestor_slots(level - 1) + numel(tree.first_node, level);
     op.next_ancestor_slots = ancestor_slots(level) + numel(next_first, level + 1);
     return op;
-}
-
-/// Sets the distributions that the children of `out`'s nodes were sampled from, on the CPU.
-void TreeGrowth::set_distributions(const TreeStep& step, int tree_index, DraftTree& out) const {
-    if (distributions_.empty()) return;
-    out.child_distributions.resize(out.tokens.size());
-    const std::int32_t* rows = step.rows_on_device().sampled_rows + step.trees()[tree_index].first_row;
-    for (int node = 0; node < out.size(); ++node)
-        if (rows[node] >= 0) out.child_distributions[node] = distributions_[rows[node]];
 }
 
 }  // namespace draftscope

@@ -111,6 +111,8 @@ class TreeGrowth {
     bool on_host() const { return rows_.device().is_host(); }
     void activate(std::span<GrowingTree> trees);
     void begin_head_on_host(DraftContext& context, int level, int rows, const float* inputs);
+    void store_support(int level);
+    void add_uniforms(const GrowingTree& tree, int level, int nodes);
     void propose_on_host(DraftContext& context, int level, int rows);
     void list_rows();
     bool place_downloads(std::span<const GrowingTree> trees);
@@ -130,7 +132,6 @@ class TreeGrowth {
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
     Status enqueue_rows(DraftContext& context, int level, int rows);
     void propose(DraftContext& context, int level, int rows);
-    void set_distributions(const TreeStep& step, int tree_index, DraftTree& out) const;
     kernels::BeamOp extend(const GrowingTree& tree, int level, bool goes_on, int next_first);
 
     std::int32_t* ancestor_slots(int level) const { return tails_[level % 2].as<std::int32_t>(); }
@@ -158,8 +159,6 @@ class TreeGrowth {
     std::vector<std::int32_t> static_rows_;  ///< [trees, index_stride_] BeamOp::static_rows
     const LmHead* begun_head_ = nullptr;     ///< of begin_early(), and its sequences
     std::vector<const DrafterState*> begun_for_;
-    /// Of sampled drafts, by sampled row.
-    std::vector<std::shared_ptr<const DraftDistribution>> distributions_;
     // For sampled drafts. The rows of all levels are stored one level after another.
     const DraftSampling* sampled_ = nullptr;
     SupportColumns columns_;

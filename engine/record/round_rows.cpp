@@ -6,38 +6,9 @@
 
 #include "base/numel.h"
 #include "kernels/matmul.h"
-#include "kernels/ranks.h"
 #include "kernels/topk.h"
 
 namespace draftscope {
-namespace {
-
-/// Computes the ranks that `best` does not give, with one pass over the parent's logits for all siblings.
-void count_ranks(kernels::Exec& exec, Rows<const float> logits, RowScratch& wanted,
-                 std::vector<NodeRow>& rows) {
-    std::sort(wanted.nodes.begin(), wanted.nodes.end(), [&](std::size_t a, std::size_t b) {
-        return rows[a].parent != rows[b].parent ? rows[a].parent < rows[b].parent : a < b;
-    });
-    wanted.rows.clear();
-    wanted.columns.clear();
-    for (const std::size_t node : wanted.nodes) {
-        wanted.rows.push_back(rows[node].parent);
-        wanted.columns.push_back(rows[node].token_id);
-    }
-    wanted.ranks.resize(wanted.nodes.size());
-    kernels::token_ranks(exec, logits, wanted.rows, wanted.columns, wanted.ranks);
-    for (std::size_t i = 0; i < wanted.ranks.size(); ++i) rows[wanted.nodes[i]].target_rank = wanted.ranks[i];
-}
-
-float top_token_logit(const RoundOutcome& outcome, int node, int rank, TokenId token) {
-    if (outcome.device_result == nullptr) return outcome.logits.row_data(node)[token];
-    const LogitsResult& answers = *outcome.device_result;
-    const std::size_t row = outcome.first_row + node;
-    return answers.best_logits[row * answers.best + rank];
-}
-
-}  // namespace
-
 std::vector<NodeRow> draft_rows(const DraftTree& tree) {
     std::vector<NodeRow> rows(tree.tokens.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -51,67 +22,35 @@ std::vector<NodeRow> draft_rows(const DraftTree& tree) {
     return rows;
 }
 
-std::vector<NodeRow> node_rows(kernels::Exec& exec, const RoundOutcome& outcome, const DraftVocab& active,
-                               std::span<const TokenId> best, RowScratch& scratch) {
+std::vector<NodeRow> node_rows(const RoundOutcome& outcome, const DraftVocab& active) {
     std::vector<NodeRow> rows = draft_rows(outcome.tree);
-    const std::size_t width = outcome.path.empty() ? 0 : best.size() / outcome.path.size();
-    const auto known_rank = [&](int parent, TokenId token) -> std::optional<int> {
-        if (outcome.sampling.temperature <= 0 && outcome.choices[parent].token == token) return 0;
-        const auto on_path = std::find(outcome.path.begin(), outcome.path.end(), parent);
-        if (on_path == outcome.path.end()) return std::nullopt;
-        const auto known = best.subspan(numel(on_path - outcome.path.begin(), width), width);
-        const auto found = std::find(known.begin(), known.end(), token);
-        if (found == known.end()) return std::nullopt;
-        return static_cast<int>(found - known.begin());
-    };
-    scratch.nodes.clear();
-    const auto fill_child = [&](std::size_t i) {
-        NodeRow& row = rows[i];
-        const TargetSample& parent = outcome.choices[row.parent];
-        if (outcome.device_result != nullptr) {
-            const std::size_t at = outcome.first_row + row.node;
-            row.target_prob = target_probability(parent, outcome.sampling, outcome.device_result->logits[at]);
-            row.target_rank = outcome.device_result->ranks[at];
-            return;
-        }
-        const std::span<const float> logits = outcome.logits.row(row.parent);
-        row.target_prob = target_probability(parent, outcome.sampling, logits[row.token_id]);
-        row.target_rank = known_rank(row.parent, row.token_id);
-        if (!row.target_rank) scratch.nodes.push_back(i);
-    };
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        NodeRow& row = rows[i];
-        const TargetSample& own = outcome.choices[i];
+    for (NodeRow& row : rows) {
+        const TargetSample& own = outcome.choices[row.node];
         row.target_token_id = own.token;
         row.target_token_prob = own.prob;
         row.target_covered = active.covers(own.token, row.depth);
-        if (row.parent >= 0) fill_child(i);
+        if (row.parent < 0) continue;
+        const std::size_t at = outcome.first_row + row.node;
+        row.target_prob =
+            target_probability(outcome.choices[row.parent], outcome.sampling, outcome.answers.logits[at]);
+        row.target_rank = outcome.answers.ranks[at];
     }
-    if (!scratch.nodes.empty()) count_ranks(exec, outcome.logits, scratch, rows);
     // The i-th draft on the path is token i of the round, so a node is accepted if its token was committed.
     const std::size_t kept = std::min(outcome.path.size(), outcome.emitted.size() + 1);
     for (std::size_t i = 0; i < kept; ++i) rows[outcome.path[i]].accepted = true;
     return rows;
 }
 
-void find_top_tokens(kernels::Exec& exec, const RoundOutcome& outcome, std::span<const int> nodes, int k,
-                     RowScratch& scratch, std::vector<TokenId>& ids) {
-    const std::size_t width = k;
-    ids.resize(nodes.size() * width);
-    if (outcome.device_result != nullptr) {
-        const LogitsResult& answers = *outcome.device_result;
-        assert(k <= answers.best);
-        for (std::size_t i = 0; i < nodes.size(); ++i) {
-            const std::size_t row = outcome.first_row + nodes[i];
-            std::copy_n(answers.best_ids.data() + row * answers.best, width, ids.data() + i * width);
-        }
-        return;
+void find_top_tokens(const RoundOutcome& outcome, std::span<const int> nodes, int k,
+                     std::vector<TokenId>& ids) {
+    const LogitsResult& answers = outcome.answers;
+    assert(k <= answers.best);
+    ids.clear();
+    for (const int node : nodes) {
+        const auto first = answers.best_ids.begin() +
+                           static_cast<std::ptrdiff_t>(row_offset(outcome.first_row + node, answers.best));
+        ids.insert(ids.end(), first, first + k);
     }
-    scratch.logits.resize(width);
-    for (std::size_t i = 0; i < nodes.size(); ++i)
-        kernels::topk(exec, outcome.logits.slice(nodes[i], 1), k,
-                      Rows<std::int32_t>(ids.data() + i * width, 1, k),
-                      Rows<float>(scratch.logits.data(), 1, k));
 }
 
 PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matrix& lm_head,
@@ -136,18 +75,16 @@ PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matri
     return best;
 }
 
-std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, std::span<const TokenId> best, int k) {
+std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, int k) {
+    const LogitsResult& answers = outcome.answers;
     std::vector<NodeTopRow> rows;
     rows.reserve(outcome.path.size() * k);
-    const std::size_t width = outcome.path.empty() ? 0 : best.size() / outcome.path.size();
-    for (std::size_t i = 0; i < outcome.path.size(); ++i) {
-        const int node = outcome.path[i];
-        for (int r = 0; r < k; ++r) {
-            const TokenId token = best[i * width + r];
-            rows.push_back({0, node, r, token,
+    for (const int node : outcome.path) {
+        const std::size_t first = row_offset(outcome.first_row + node, answers.best);
+        for (int rank = 0; rank < k; ++rank)
+            rows.push_back({0, node, rank, answers.best_ids[first + rank],
                             target_probability(outcome.choices[node], outcome.sampling,
-                                               top_token_logit(outcome, node, r, token))});
-        }
+                                               answers.best_logits[first + rank])});
     }
     return rows;
 }
@@ -196,20 +133,17 @@ HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::si
     return row;
 }
 
-double covered_mass(const kernels::Exec& exec, const RoundOutcome& outcome, DraftVocab& active) {
+double covered_mass(const RoundOutcome& outcome, DraftVocab& active) {
+    const LogitsResult& answers = outcome.answers;
     const std::size_t nodes = std::min(outcome.path.size(), outcome.emitted.size());
     double sum = 0;
     for (std::size_t i = 0; i < nodes; ++i) {
-        const int node = outcome.path[i];
-        if (outcome.device_result != nullptr) {
-            const auto level = static_cast<int>(i);
-            const float covered_prob = outcome.device_result->masses[outcome.first_row + node];
-            sum += active.restricted_ids(level) == nullptr ? 1.0
-                                                           : std::min(static_cast<double>(covered_prob), 1.0);
-            continue;
-        }
-        sum += active.covered_prob(exec, outcome.logits.row_data(node), outcome.choices[node],
-                                   outcome.sampling, static_cast<int>(i));
+        const bool restricted = active.restricted_ids(static_cast<int>(i)) != nullptr;
+        sum +=
+            restricted
+                ? std::min(static_cast<double>(answers.masses[row_offset(outcome.index, answers.width) + i]),
+                           1.0)
+                : 1.0;
     }
     return nodes == 0 ? 0.0 : sum / static_cast<double>(nodes);
 }

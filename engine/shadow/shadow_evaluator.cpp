@@ -127,8 +127,7 @@ Status ShadowEvaluator::after_step(std::span<const Round> rounds) {
         std::vector<TokenId> ids;
         if (best_k_ > 0) {
             const RoundOutcome outcome = make_round_outcome(core_, round);
-            RowScratch scratch;
-            find_top_tokens(core_.exec, outcome, round.acceptance.path, best_k_, scratch, ids);
+            find_top_tokens(outcome, round.acceptance.path, best_k_, ids);
             SequenceShadows& shadows = *round.sequence->shadows;
             shadows.best.insert(shadows.best.end(), ids.begin(), ids.end());
         }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/numel.h"
+#include "kernels/matrix.h"
 
 namespace draftscope {
 namespace {
@@ -28,7 +29,7 @@ void take(std::vector<T>& to, const std::vector<std::int32_t>& from, std::size_t
 
 bool can_answer(const LogitsQuery& query) {
     return query.vocab <= kernels::max_sample_columns &&
-           kernels::can_topk(query.vocab, std::min(query.best, query.vocab));
+           kernels::can_topk(query.vocab, std::clamp(query.best, 1, query.vocab));
 }
 
 bool DeviceLogits::reserve(kernels::Device& device, int rows, int columns) {
@@ -39,12 +40,28 @@ bool DeviceLogits::reserve(kernels::Device& device, int rows, int columns) {
     return logits_.reserve(device, cells(rows, columns) * sizeof(float));
 }
 
+bool DeviceLogits::begin(kernels::Device& device, int columns, const LogitsQuery& query,
+                         const TreeStep& step) {
+    assert(device.is_host() || can_answer(query));
+    device_ = &device;
+    query_ = query;
+    rows_ = step.rows();
+    columns_ = columns;
+    sampled_ = step.samples_choices();
+    masked_ = sampled_ && (query.top_p < 1 || (query.top_k > 0 && query.top_k < query.vocab));
+    best_ = std::clamp(query.best, sampled_ ? 0 : 1, query.vocab);
+    masses_ = step.has_sets();
+    const bool best_suffice = !sampled_ && !query.drafts && !query.complete && !masses_;
+    stored_ = !best_suffice || !device.prefers_matmul_topk(query.vocab, best_);
+    return (!stored_ || reserve(device, rows_, columns)) && lay_out(step);
+}
+
 /// Computes the positions of the results and reserves memory for them.
-bool DeviceLogits::lay_out(const LogitsQuery& query) {
-    assert(can_answer(query));
-    best_ = std::clamp(query.best, 1, query.vocab);
-    tokens_ = query.drafts ? rows_ : 0;
-    const std::size_t rows = rows_, tokens = tokens_;
+bool DeviceLogits::lay_out(const TreeStep& step) {
+    tokens_ = query_.drafts ? rows_ : 0;
+    trees_ = static_cast<int>(step.trees().size());
+    width_ = step.rows_on_device().width;
+    const std::size_t rows = rows_, tokens = tokens_, nodes = query_.rejections ? rows : 0;
     at_.best_ids = 0;
     at_.best_logits = cells(rows_, best_);
     at_.choices = 2 * at_.best_logits;
@@ -52,180 +69,177 @@ bool DeviceLogits::lay_out(const LogitsQuery& query) {
     at_.log_norm = at_.choice_logits + rows;
     at_.lowest = at_.log_norm + rows;
     at_.last = at_.lowest + rows;
-    at_.entropies = at_.last + rows;
-    at_.logits = at_.entropies + rows;
+    at_.logits = at_.last + rows;
     at_.ranks = at_.logits + tokens;
     at_.masses = at_.ranks + tokens;
-    at_.accepted = at_.masses + rows;
-    residual_nodes_ = query.residuals ? rows_ : 0;
-    at_.end = at_.accepted + cells(3, residual_nodes_);
-    const std::size_t scratch = kernels::topk_scratch_bytes(rows_, query.vocab, best_);
+    at_.bonus = at_.masses + cells(trees_, width_);
+    at_.bonus_logits = at_.bonus + nodes;
+    at_.end = at_.bonus_logits + nodes;
+    const std::size_t scratch = best_ == 0 ? 0 : kernels::topk_scratch_bytes(rows_, query_.vocab, best_);
     return d_answers_.resize_at_least(*device_, at_.end) && scratch_.resize_at_least(*device_, scratch);
 }
 
-/// Enqueues best tokens and choices; `uniforms` null = the best tokens are the choices.
-void DeviceLogits::enqueue_choices(const LogitsQuery& query, const double* uniforms) {
-    auto* ints = d_answers_.as<std::int32_t>();
-    auto* floats = d_answers_.as<float>();
-    drawn_ = uniforms != nullptr;
-    cut_ = drawn_ && (query.top_p < 1 || (query.top_k > 0 && query.top_k < query.vocab));
-    entropies_ = query.entropies;
-    kernels::TopKOp select;
-    select.logits = data();
-    select.stride = columns_;
-    select.rows = rows_;
-    select.support = query.vocab;
-    select.k = best_;
-    select.ids = ints + at_.best_ids;
-    select.values = floats + at_.best_logits;
-    // The norm of greedy rows is at temperature 1. For sampled rows, sampling overwrites this result.
-    select.logsumexp = floats + (drawn_ ? at_.choice_logits : at_.log_norm);
-    select.scratch = scratch_.as<void>();
-    device_->topk(select);
-    if (drawn_) enqueue_draws(query, uniforms);
-    if (!entropies_) return;
+void DeviceLogits::enqueue_best(const kernels::Matrix& lm_head, const kernels::half_t* x) {
+    assert(!stored_);
+    kernels::MatmulTopKOp op;
+    op.weights = lm_head.device_matrix();
+    op.x = x;
+    op.rows = rows_;
+    op.support = query_.vocab;
+    op.k = best_;
+    op.ids = ints(at_.best_ids);
+    op.values = floats(at_.best_logits);
+    op.logsumexp = floats(at_.log_norm);
+    op.scratch = scratch_.as<void>();
+    device_->matmul_topk(op);
+}
+
+void DeviceLogits::enqueue_topk() {
+    kernels::TopKOp op;
+    op.logits = data();
+    op.stride = columns_;
+    op.rows = rows_;
+    op.support = query_.vocab;
+    op.k = best_;
+    op.ids = ints(at_.best_ids);
+    op.values = floats(at_.best_logits);
+    // The norm of greedy rows is at temperature 1. Sampling computes that of sampled rows.
+    op.logsumexp = sampled_ ? nullptr : floats(at_.log_norm);
+    op.scratch = scratch_.as<void>();
+    device_->topk(op);
+}
+
+void DeviceLogits::enqueue_samples(const double* uniforms) {
+    kernels::SampleOp op;
+    if (masked_) {
+        device_->mask_top_k_top_p({data(), columns_, rows_, query_.vocab, query_.scale, query_.top_k,
+                                   query_.top_p, floats(at_.lowest), ints(at_.last)});
+        op.mask = {floats(at_.lowest), ints(at_.last)};
+    }
+    op.logits = data();
+    op.stride = columns_;
+    op.rows = rows_;
+    op.vocab = query_.vocab;
+    op.inv_temperature = query_.scale;
+    op.uniforms = uniforms;
+    op.tokens = ints(at_.choices);
+    op.values = floats(at_.choice_logits);
+    op.log_norm = floats(at_.log_norm);
+    device_->sample(op);
+}
+
+/// Enqueued after sampling, whose norms it reads.
+bool DeviceLogits::accept_by_rejection(TreeStep& step) {
+    int max_nodes = rows_;
+    if (!device_->is_host()) {
+        const std::size_t node_bytes = cells(1, query_.vocab) * sizeof(float);
+        max_nodes = std::clamp(static_cast<int>(max_weight_bytes / node_bytes), 1, rows_);
+        if (!weights_.resize_at_least(*device_, cells(max_nodes, query_.vocab))) return false;
+    }
+    if (!accepted_.resize_at_least(*device_, cells(rows_, 1))) return false;
+    kernels::RejectionSampleOp op;
+    op.logits = data();
+    op.stride = columns_;
+    op.vocab = query_.vocab;
+    op.count = rows_;
+    op.inv_temperature = query_.scale;
+    op.log_norm = floats(at_.log_norm);
+    op.min_logit = min_logits();
+    op.weights = weights_.data();
+    op.accepted = accepted_.data();
+    op.bonus = ints(at_.bonus);
+    op.bonus_logits = floats(at_.bonus_logits);
+    step.accept_by_rejection(op, max_nodes);
+    return true;
+}
+
+bool DeviceLogits::accept_typical(TreeStep& step) {
+    assert(sampled_);
+    if (!device_->is_host() && !entropies_.resize_at_least(*device_, cells(rows_, 1))) return false;
     kernels::EntropyOp entropy;
     entropy.logits = data();
     entropy.stride = columns_;
     entropy.rows = rows_;
-    entropy.vocab = query.vocab;
-    entropy.inv_temperature = drawn_ ? query.scale : 1.0f;
-    entropy.log_norm = floats + at_.log_norm;
-    entropy.min_logit = cut_ ? floats + at_.lowest : nullptr;
-    entropy.out = floats + at_.entropies;
-    device_->entropy(entropy);
-}
-
-void DeviceLogits::enqueue_draws(const LogitsQuery& query, const double* uniforms) {
-    auto* ints = d_answers_.as<std::int32_t>();
-    auto* floats = d_answers_.as<float>();
-    kernels::SampleOp draw;
-    if (cut_) {
-        device_->mask_top_k_top_p({data(), columns_, rows_, query.vocab, query.scale, query.top_k,
-                                   query.top_p, floats + at_.lowest, ints + at_.last});
-        draw.mask = {floats + at_.lowest, ints + at_.last};
-    }
-    draw.logits = data();
-    draw.stride = columns_;
-    draw.rows = rows_;
-    draw.vocab = query.vocab;
-    draw.inv_temperature = query.scale;
-    draw.uniforms = uniforms;
-    draw.tokens = ints + at_.choices;
-    draw.values = floats + at_.choice_logits;
-    draw.log_norm = floats + at_.log_norm;
-    device_->sample(draw);
-}
-
-/// Enqueued after sampling, whose norms it reads. The memory for weights limits the nodes of one op; nodes
-/// are independent.
-bool DeviceLogits::enqueue_residuals(const LogitsQuery& query, TreeStep& step) {
-    kernels::RejectionSampleOp op;
-    step.enqueue_drafts(op);
-    const std::size_t node_bytes = cells(1, query.vocab) * sizeof(float);
-    const int max_count = std::clamp(static_cast<int>(max_weight_bytes / node_bytes), 1, residual_nodes_);
-    if (!weights_.resize_at_least(*device_, cells(max_count, query.vocab))) return false;
-    auto* floats = d_answers_.as<float>();
-    auto* ints = d_answers_.as<std::int32_t>();
-    const kernels::RejectionNode* nodes = op.nodes;
-    op.logits = data();
-    op.stride = columns_;
-    op.vocab = query.vocab;
-    op.inv_temperature = query.scale;
-    op.log_norm = floats + at_.log_norm;
-    op.min_logit = cut_ ? floats + at_.lowest : nullptr;
-    op.weights = weights_.as<float>();
-    for (int first = 0; first < residual_nodes_; first += max_count) {
-        op.count = std::min(max_count, residual_nodes_ - first);
-        op.nodes = nodes + first;
-        op.accepted = ints + at_.accepted + first;
-        op.bonus = op.accepted + residual_nodes_;
-        op.bonus_logits = floats + at_.accepted + first + 2 * residual_nodes_;
-        device_->rejection_sample(op);
-    }
+    entropy.vocab = query_.vocab;
+    entropy.inv_temperature = query_.scale;
+    entropy.log_norm = floats(at_.log_norm);
+    entropy.min_logit = min_logits();
+    entropy.out = entropies_.data();
+    kernels::AcceptTypicalOp op;
+    op.inv_temperature = query_.scale;
+    op.epsilon = query_.epsilon;
+    op.delta = query_.delta;
+    op.draft_logits = floats(at_.logits);
+    op.log_norm = floats(at_.log_norm);
+    op.min_logit = min_logits();
+    op.entropies = entropies_.data();
+    step.accept_typical(entropy, op);
     return true;
 }
 
-void DeviceLogits::enqueue_download() {
+bool DeviceLogits::enqueue_answers(TreeStep& step) {
+    assert(step.rows() == rows_ && step.has_sets() == masses_);
+    const kernels::TreeRows& trees = step.rows_on_device();
+    if (stored_ && best_ > 0) enqueue_topk();
+    if (sampled_) enqueue_samples(trees.uniforms);
+    if (query_.drafts) enqueue_drafts(trees);
+    if (query_.rejections) {
+        if (!accept_by_rejection(step)) return false;
+    } else if (query_.typical) {
+        if (!accept_typical(step)) return false;
+    } else {
+        step.accept_by_choices(query_.first_children ? nullptr : ints(sampled_ ? at_.choices : at_.best_ids),
+                               sampled_ ? 1 : best_);
+    }
+    if (masses_) enqueue_masses(step);
     answers_.resize(at_.end);
     d_answers_.download(*device_, answers_);
-}
-
-bool DeviceLogits::enqueue_trees(const LogitsQuery& query, TreeStep& step, bool accept) {
-    assert(step.rows() == rows_);
-    if (!lay_out(query)) return false;
-    const auto* ints = d_answers_.as<std::int32_t>();
-    const kernels::TreeRows& trees = step.rows_on_device();
-    enqueue_choices(query, trees.uniforms);
-    if (query.drafts) enqueue_drafts(query, trees);
-    if (query.residuals && !enqueue_residuals(query, step)) return false;
-    if (accept && query.residuals) {
-        step.enqueue_kept(ints + at_.accepted);
-    } else if (accept && query.entropies) {
-        assert(query.drafts && drawn_);
-        const auto* floats = d_answers_.as<float>();
-        kernels::AcceptTypicalOp op;
-        op.inv_temperature = query.scale;
-        op.epsilon = query.epsilon;
-        op.delta = query.delta;
-        op.draft_logits = floats + at_.logits;
-        op.log_norm = floats + at_.log_norm;
-        op.min_logit = cut_ ? floats + at_.lowest : nullptr;
-        op.entropies = floats + at_.entropies;
-        step.enqueue_typical(op);
-    } else if (accept) {
-        step.enqueue_acceptance(ints + (drawn_ ? at_.choices : at_.best_ids), drawn_ ? 1 : best_);
-    }
-    masses_ = step.has_sets();
-    if (masses_) enqueue_masses(query, step);
-    enqueue_download();
     return true;
 }
 
 /// Enqueues the logit and the rank of each row's token in its parent's row.
-void DeviceLogits::enqueue_drafts(const LogitsQuery& query, const kernels::TreeRows& trees) {
-    ranks_ = query.ranks;
-    device_->rank({data(), columns_, query.vocab, tokens_, trees.parents, trees.tokens,
-                   d_answers_.as<float>() + at_.logits,
-                   ranks_ ? d_answers_.as<std::int32_t>() + at_.ranks : nullptr});
+void DeviceLogits::enqueue_drafts(const kernels::TreeRows& trees) {
+    device_->rank({data(), columns_, query_.vocab, tokens_, trees.parents, trees.tokens, floats(at_.logits),
+                   query_.ranks ? ints(at_.ranks) : nullptr});
 }
 
-/// Enqueues the probability of each row's token set.
-void DeviceLogits::enqueue_masses(const LogitsQuery& query, const TreeStep& step) {
-    auto* floats = d_answers_.as<float>();
-    kernels::SetProbabilityOp mass;
-    mass.logits = data();
-    mass.stride = columns_;
-    mass.count = rows_;
-    mass.inv_temperature = drawn_ ? query.scale : 1.0f;
-    mass.log_norm = floats + at_.log_norm;
-    mass.first = step.rows_on_device().set_first;
-    mass.size = step.rows_on_device().set_size;
-    mass.ids = step.set_ids();
-    mass.out = floats + at_.masses;
-    mass.min_logit = cut_ ? floats + at_.lowest : nullptr;
-    device_->sum_set_probability(mass);
+/// Enqueues the probability of the token sets along the accepted paths.
+void DeviceLogits::enqueue_masses(const TreeStep& step) {
+    mass_ops_.clear();
+    no_sets_.clear();
+    for (int tree = 0; tree < trees_; ++tree) {
+        kernels::SetProbabilityOp op;
+        if (!step.aim(op, tree)) {
+            no_sets_.push_back(tree);
+            continue;
+        }
+        op.logits = data();
+        op.stride = columns_;
+        op.inv_temperature = sampled_ ? query_.scale : 1.0f;
+        op.log_norm = floats(at_.log_norm);
+        op.min_logit = min_logits();
+        op.out = floats(at_.masses) + row_offset(tree, width_);
+        mass_ops_.push_back(op);
+    }
+    device_->sum_set_probability(mass_ops_);
 }
 
 void DeviceLogits::collect(LogitsResult& out) {
-    const std::size_t rows = rows_, tokens = tokens_;
-    const std::size_t width = best_;
+    const std::size_t rows = rows_, tokens = tokens_, width = best_;
     out.best = best_;
     take(out.best_ids, answers_, at_.best_ids, rows * width);
     take(out.best_logits, answers_, at_.best_logits, rows * width);
     take(out.log_norm, answers_, at_.log_norm, rows);
-    if (cut_)
+    if (masked_)
         take(out.lowest, answers_, at_.lowest, rows);
     else
         out.lowest.assign(rows, -std::numeric_limits<float>::infinity());
-    take(out.entropies, answers_, at_.entropies, entropies_ ? rows : 0);
     take(out.logits, answers_, at_.logits, tokens);
-    take(out.ranks, answers_, at_.ranks, tokens > 0 && ranks_ ? tokens : 0);
-    const std::size_t nodes = residual_nodes_;
-    take(out.accepted, answers_, at_.accepted, nodes);
-    take(out.bonus, answers_, at_.accepted + nodes, nodes);
-    take(out.bonus_logits, answers_, at_.accepted + 2 * nodes, nodes);
-    if (drawn_) {
+    take(out.ranks, answers_, at_.ranks, query_.ranks ? tokens : 0);
+    const std::size_t nodes = query_.rejections ? rows : 0;
+    take(out.bonus, answers_, at_.bonus, nodes);
+    take(out.bonus_logits, answers_, at_.bonus_logits, nodes);
+    if (sampled_) {
         take(out.choices, answers_, at_.choices, rows);
         take(out.choice_logits, answers_, at_.choice_logits, rows);
     } else {
@@ -236,8 +250,10 @@ void DeviceLogits::collect(LogitsResult& out) {
             out.choice_logits[r] = out.best_logits[r * width];
         }
     }
-    out.masses.assign(rows, 0.0f);
-    if (masses_) take(out.masses, answers_, at_.masses, rows);
+    out.width = width_;
+    take(out.masses, answers_, at_.masses, masses_ ? cells(trees_, width_) : 0);
+    if (!masses_) return;
+    for (const int tree : no_sets_) std::fill_n(out.masses.begin() + row_offset(tree, width_), width_, 0.0f);
 }
 
 Rows<const float> DeviceLogits::rows(int first, int count) {

@@ -38,18 +38,6 @@ void KvCache::commit(int count) {
     length_ += count;
 }
 
-void KvCache::commit_path(std::span<const int> path) {
-    assert(static_cast<int>(path.size()) <= free_slots());
-    const auto count = static_cast<int>(path.size());
-    const kernels::CompactOp move{planes(), 2 * layers_, kv_width_, length_, path.data(), count};
-    const auto lock = lock_queue(device_);
-    if (device_ == nullptr)
-        kernels::compact_on_host(move);
-    else
-        device_->compact(move);
-    length_ += count;
-}
-
 kernels::CompactOp KvCache::path_move(const std::int32_t* path, const std::int32_t* count,
                                       int max_count) const {
     kernels::CompactOp op;
@@ -57,9 +45,9 @@ kernels::CompactOp KvCache::path_move(const std::int32_t* path, const std::int32
     op.planes = 2 * layers_;
     op.width = kv_width_;
     op.first = length_;
-    op.count = max_count;
-    op.d_path = path;
-    op.d_count = count;
+    op.max_count = max_count;
+    op.path = path;
+    op.count = count;
     return op;
 }
 

@@ -14,7 +14,8 @@ constexpr kernels::KvType kv_type_for(kernels::Precision precision) {
 }
 
 /// Keys and values of one sequence, in memory of a device. The first `length` slots are committed and hold
-/// their logical positions. A forward pass writes its rows after them, and commit_path() keeps some of those.
+/// their logical positions. A forward pass writes its rows after them; path_move() and commit() keep some of
+/// those.
 class KvCache {
   public:
     /// Allocates all slots. Pages of the host are touched only when rows are written. If memory runs out, the
@@ -33,11 +34,9 @@ class KvCache {
 
     /// Commits the `count` rows written after the committed slots (prefill, chains).
     void commit(int count);
-    /// Keeps the rows of `path` out of those just written and moves them next to each other. `path` holds
-    /// ascending node indices, root first.
-    void commit_path(std::span<const int> path);
-    /// Returns the op for commit_path(); it commits nothing. `path` and `count` (at most `max_count`) are in
-    /// device memory. The caller calls commit() once it knows the count.
+    /// Returns the op that moves the rows of `path` next to each other; it commits nothing. `path` has the
+    /// ascending indices of rows just written, root first. It and `count` (at most `max_count`) are in device
+    /// memory. The caller calls commit() once it knows the count.
     kernels::CompactOp path_move(const std::int32_t* path, const std::int32_t* count, int max_count) const;
     void clear() { length_ = 0; }
     void truncate(int length) { length_ = length; }

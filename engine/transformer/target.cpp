@@ -9,7 +9,6 @@
 #include "engine/formats/head_only_model.h"
 #include "engine/transformer/decoder_layer.h"
 #include "engine/transformer/device_embeddings.h"
-#include "engine/transformer/host_answers.h"
 #include "engine/transformer/target_pass.h"
 #include "engine/weights/memory_check.h"
 #include "engine/weights/weight_packing.h"
@@ -129,9 +128,6 @@ struct Target::Impl {
     DeviceEmbeddings device_embeddings;
 
     DecoderBatch batch;
-    HostAnswers host_answers;
-    LogitsResult answers;   ///< of trees on the CPU
-    bool answered = false;  ///< whether the latest trees' query is answered
     std::vector<int> no_slots;
     std::vector<kernels::CompactOp> moves;
     std::vector<float> residual;  ///< [rows, d]
@@ -152,7 +148,6 @@ struct Target::Impl {
     void compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     Status add_trees(const TreesRequest& request, const TreeStep& step);
-    Status answer_on_host(kernels::Exec& exec, const LogitsQuery* query, int rows);
     kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
     /// Bytes of keys and values of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
@@ -417,7 +412,6 @@ Status Target::forward(kernels::Exec& exec, const ForwardRequest& request, Forwa
     out.aux.resize(numel(rows, aux_width));
     const bool with_logits = impl_->device() != nullptr && request.all_logits;
     out.device_logits = nullptr;
-    out.answered = false;
     if (with_logits) out.logits.resize(numel(rows, impl_->lm_head.n()));
     DS_TRY(impl_->run(exec, request.sequences, request.aux_layers, out.hidden.data(), out.aux.data(),
                       with_logits ? out.logits.data() : nullptr));
@@ -456,25 +450,8 @@ Status Target::Impl::add_trees(const TreesRequest& request, const TreeStep& step
     return {};
 }
 
-/// Answers the query from the latest trees' hidden states, or stores their logits.
-Status Target::Impl::answer_on_host(kernels::Exec& exec, const LogitsQuery* query, int rows) {
-    const Rows<const float> hidden(pass.device_hidden(), rows, shape.hidden);
-    kernels::prefetch_next(exec, nullptr);
-    answered = query != nullptr && HostAnswers::can_answer(exec, *query);
-    if (answered) {
-        host_answers.answer(exec, lm_head, hidden, *query, answers);
-        return {};
-    }
-    DeviceLogits& logits = pass.logits();
-    if (!logits.reserve(exec.backend(), rows, lm_head.n()))
-        return exec.backend().out_of_memory(fmt::format("the logits of {} rows", rows),
-                                            "use a smaller batch or tree");
-    kernels::matmul(exec, lm_head, hidden, Rows<float>(logits.data(), rows, lm_head.n()));
-    return {};
-}
-
 Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
-                                            TreeStep& step) {
+                                            const TreeStep& step) {
     Impl& impl = *impl_;
     kernels::Device& device = exec.backend();
     const bool host = device.is_host();
@@ -489,31 +466,33 @@ Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequ
             if (host) return impl.embed({tokens, static_cast<std::size_t>(rows)}, Rows<float>(to, rows, d));
             device.copy_rows({embeddings, d, tokens, rows, d, to, d});
         },
-        request.aux_layers, step, host ? nullptr : request.query, request.accept));
-    if (host) DS_TRY(impl.answer_on_host(exec, request.query, rows));
+        request.aux_layers, step, request.query));
+    return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
+}
+
+Status Target::enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step) {
+    Impl& impl = *impl_;
+    kernels::Device& device = exec.backend();
+    if (!impl.pass.logits().enqueue_answers(step))
+        return device.out_of_memory(fmt::format("the choices of {} rows", step.rows()));
     impl.moves.clear();
-    for (std::size_t i = 0; request.accept && i < request.caches.size(); ++i) {
+    for (std::size_t i = 0; i < request.caches.size(); ++i) {
         const auto index = static_cast<int>(i);
         impl.moves.push_back(
             request.caches[i]->path_move(step.device_path(index), step.device_path_count(index),
                                          std::min(step.rows_on_device().width, step.trees()[i].nodes)));
     }
-    if (!impl.moves.empty()) device.compact(impl.moves);
-    return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
+    device.compact(impl.moves);
+    return {};
 }
 
 void Target::collect_trees(const TreeStep& step, ForwardOutput& out) {
     Impl& impl = *impl_;
-    const bool host = impl.device() == nullptr;
     out.rows = step.rows();
     out.hidden.clear();
     out.aux.clear();
-    out.answered = !host || impl.answered;
-    out.device_logits = host && impl.answered ? nullptr : &impl.pass.logits();
-    if (!host)
-        impl.pass.logits().collect(out.answers);
-    else if (impl.answered)
-        out.answers = impl.answers;
+    out.device_logits = &impl.pass.logits();
+    impl.pass.logits().collect(out.answers);
     out.bytes = impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
 }
 
@@ -534,7 +513,6 @@ Status Target::prefill(kernels::Exec& exec, KvCache& cache, std::span<const Toke
     out.hidden.resize(numel(n, d));
     out.aux.resize(numel(n, aux_width));
     out.device_logits = nullptr;
-    out.answered = false;
     out.bytes = 0;
     const int max_rows = exec.device() == nullptr ? prefill_chunk : device_prefill_chunk;
     for (int first = 0; first < n; first += max_rows) {

@@ -40,8 +40,7 @@ struct ForwardOutput {
     std::vector<float> aux;     ///< [rows, 3d] if requested: EAGLE-3's three residual-stream snapshots
     std::vector<float> logits;  ///< [logit_rows, V]
     // Of trees, in place of `hidden`, `aux` and `logits`:
-    DeviceLogits* device_logits = nullptr;  ///< valid until the next pass; null = not stored
-    bool answered = false;                  ///< `answers` is set
+    DeviceLogits* device_logits = nullptr;  ///< valid until the next pass
     LogitsResult answers;                   ///< results of the request's query
     std::uint64_t bytes = 0;                ///< weights, keys and values read by this call
 };
@@ -50,10 +49,7 @@ struct ForwardOutput {
 struct TreesRequest {
     std::span<KvCache* const> caches;  ///< each tree's sequence
     std::span<const int> aux_layers;
-    /// Query about all rows. The CPU answers it only if that is one pass over the LM head (HostAnswers);
-    /// otherwise, and without a query, it stores the logits.
-    const LogitsQuery* query = nullptr;
-    bool accept = false;  ///< follow the accepted path on the device and compact its keys and values
+    LogitsQuery query;
 };
 
 struct ForwardRequest {
@@ -114,9 +110,13 @@ class Target {
     static constexpr int device_prefill_chunk = 512;
 
     /// Enqueues a forward pass over trees that are in the backend's memory by then; see forward(). Commits
-    /// nothing. The caller holds Device::submit_mutex(), enqueues the rest of its round, synchronizes, and
-    /// calls collect_trees(). Returns the bytes to be read.
-    Result<std::uint64_t> enqueue_trees(kernels::Exec& exec, const TreesRequest& request, TreeStep& step);
+    /// nothing. The caller holds Device::submit_mutex(), calls enqueue_answers(), enqueues the rest of its
+    /// round, synchronizes, and calls collect_trees(). Returns the bytes to be read.
+    Result<std::uint64_t> enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
+                                        const TreeStep& step);
+    /// Enqueues the answers to the query and the acceptance of the trees' paths. Then it compacts the keys
+    /// and values of accepted nodes.
+    Status enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step);
     /// Writes the results after synchronization; features and logits stay in the backend's memory.
     void collect_trees(const TreeStep& step, ForwardOutput& out);
     /// Features of the latest enqueue_trees(): hidden [rows, d], or with aux layers [rows, layers * d].

@@ -48,7 +48,7 @@ Status TargetPass::run(kernels::Device& device, const DecoderBatch& batch, Rows<
                                                "use a smaller batch or tree");
     DS_TRY(decoder_.begin(batch));
     device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
-    enqueue_layers(rows, aux_layers, with_logits, with_logits ? 1 : 0);
+    enqueue_layers(rows, aux_layers, with_logits, with_logits, with_logits ? 1 : 0);
     device.download(hidden, hidden_.as<float>(), floats(rows, d));
     if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
     if (with_logits) device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
@@ -57,21 +57,22 @@ Status TargetPass::run(kernels::Device& device, const DecoderBatch& batch, Rows<
 
 Status TargetPass::enqueue_trees(kernels::Device& device, const DecoderBatch& batch,
                                  FunctionRef<void(float*)> enqueue_embeddings,
-                                 std::span<const int> aux_layers, TreeStep& step, const LogitsQuery* query,
-                                 bool accept) {
+                                 std::span<const int> aux_layers, const TreeStep& step,
+                                 const LogitsQuery& query) {
     decoder_.use(device);
     const int rows = batch.rows();
-    const bool with_logits = query != nullptr;
-    if (!reserve(rows, static_cast<int>(aux_layers.size()) * shape_.hidden, with_logits))
+    const void* before = logits_.data();
+    if (!logits_.begin(device, lm_head_->n(), query, step) ||
+        !reserve(rows, static_cast<int>(aux_layers.size()) * shape_.hidden, false))
         return device.out_of_memory(fmt::format("{} rows of the target", rows),
                                     "use a smaller batch or tree");
+    if (logits_.data() != before) decoder_.forget_graphs();
     DS_TRY(decoder_.begin(batch));
     if (!device.is_host()) use_places(step.rows_on_device());
     enqueue_embeddings(decoder_.residual());
     constexpr int tree_rows = 2;
-    enqueue_layers(rows, aux_layers, with_logits, tree_rows);
-    if (with_logits && !logits_.enqueue_trees(*query, step, accept))
-        return device.out_of_memory(fmt::format("the choices of {} rows", rows));
+    enqueue_layers(rows, aux_layers, true, logits_.stored(), tree_rows);
+    if (!logits_.stored()) logits_.enqueue_best(*lm_head_, decoder_.input());
     return {};
 }
 
@@ -83,9 +84,10 @@ void TargetPass::use_places(const kernels::TreeRows& trees) {
     decoder_.use_places(trees);
 }
 
-/// Enqueues all layers, the final norm and, with `with_logits`, the LM head. `tag` distinguishes passes whose
-/// row positions are in different memory.
-void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag) {
+/// Enqueues all layers and the final norm, with `head_input` also as input of the LM head, and with
+/// `with_logits` the LM head. `tag` distinguishes passes whose row positions are in different memory.
+void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool head_input, bool with_logits,
+                                int tag) {
     kernels::Device& device = decoder_.device();
     const int d = shape_.hidden, aux_width = static_cast<int>(aux_layers.size()) * d;
     extra_.assign(aux_layers.begin(), aux_layers.end());
@@ -107,7 +109,7 @@ void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool 
         norm.weight = output_norm_;
         norm.eps = shape_.norm_eps;
         norm.y = hidden_.as<float>();
-        if (with_logits) {
+        if (head_input) {
             norm.half = decoder_.input();
             norm.half_stride = norm.half_columns = decoder_.hidden_stride();
         }

@@ -24,21 +24,21 @@ class TargetPass {
                std::span<const int> aux_layers, float* hidden, float* aux, float* logits);
     DeviceLogits& logits() { return logits_; }
 
-    /// Enqueues the same pass for the trees of `step`, then the ops for `query` and, if `accept`, the
-    /// acceptance. On a device, rows of `batch` have `step.rows_on_device().width` ancestors each, and `step`
-    /// has their positions. `enqueue_embeddings` writes the rows' embeddings [rows, d]. The features below
-    /// are in the device's memory. Without a query, no logits are computed. The caller holds
-    /// Device::submit_mutex().
+    /// Enqueues the same pass for the trees of `step`, up to the logits or best tokens that `query` needs.
+    /// Then logits() answers it. On a device, rows of `batch` have `step.rows_on_device().width` ancestors
+    /// each, and `step` has their positions. `enqueue_embeddings` writes the rows' embeddings [rows, d]. The
+    /// features below are in the device's memory. The caller holds Device::submit_mutex().
     Status enqueue_trees(kernels::Device& device, const DecoderBatch& batch,
                          FunctionRef<void(float*)> enqueue_embeddings, std::span<const int> aux_layers,
-                         TreeStep& step, const LogitsQuery* query, bool accept);
+                         const TreeStep& step, const LogitsQuery& query);
     const float* device_hidden() const { return hidden_.as<float>(); }  ///< [rows, d]
     const float* device_aux() const { return aux_.as<float>(); }        ///< [rows, aux_layers * d]
 
   private:
     bool reserve(int rows, int aux_width, bool logits);
     void use_places(const kernels::TreeRows& trees);
-    void enqueue_layers(int rows, std::span<const int> aux_layers, bool with_logits, int tag);
+    void enqueue_layers(int rows, std::span<const int> aux_layers, bool head_input, bool with_logits,
+                        int tag);
 
     Decoder decoder_;
     LayerShape shape_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <numeric>
 #include <utility>
 
 #include "base/numel.h"
@@ -22,17 +23,21 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
     rows_ = 0;
     rows_on_device_ = {};
     for (const TreePlan& plan : plans) {
-        trees_.push_back({rows_, plan.nodes, plan.levels});
+        trees_.push_back(
+            {rows_, plan.nodes, plan.levels, plan.max_path > 0 ? plan.max_path : plan.levels + 1});
         rows_ += plan.nodes;
         rows_on_device_.width = std::max(rows_on_device_.width, plan.levels + 1);
     }
+    sets_come_ = plans.front().sets_come;
+    has_sets_ = false;
+    const std::size_t set_table = 2 * cells(static_cast<int>(plans.size()), rows_on_device_.width);
     // Trees are seldom uploaded, and a later step must not allocate for it.
     uploaded_.reserve(rows_, rows_on_device_.width);
     const std::size_t rows = rows_;
     if (!block_.resize_at_least(device, paths_at() + trees_.size() * path_cells()) ||
         !positions_.resize_at_least(device, rows) || !tail_sizes_.resize_at_least(device, rows) ||
-        !tails_.resize_at_least(device, cells(rows_, rows_on_device_.width)) || !place_sets(plans) ||
-        !place_uniforms(plans) || !place_drafts(plans))
+        !tails_.resize_at_least(device, cells(rows_, rows_on_device_.width)) ||
+        !sets_by_depth_.resize_at_least(device, set_table) || !place_uniforms(plans) || !place_drafts(plans))
         return false;
     rows_on_device_.tokens = block_.as<std::int32_t>();
     rows_on_device_.parents = rows_on_device_.tokens + rows;
@@ -80,13 +85,16 @@ bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
 }
 
 bool TreeStep::place_sets(std::span<const TreePlan> plans) {
-    sets_come_ = plans.front().sets_come;
-    has_sets_ = sets_come_ || !plans.front().sets.empty();
-    if (!has_sets_) return true;
+    if (sets_come_ || plans.front().sets.empty()) return true;
+    has_sets_ = true;
+    set_index_.resize(trees_.size());
+    std::iota(set_index_.begin(), set_index_.end(), 0);
     const std::size_t table = cells(static_cast<int>(plans.size()), rows_on_device_.width);
     set_table_.assign(2 * table, 0);
-    std::vector<TokenId> ids;
-    std::vector<std::pair<const std::vector<TokenId>*, std::int32_t>> seen;
+    std::vector<TokenId>& ids = next_ids_;
+    auto& seen = seen_sets_;
+    ids.clear();
+    seen.clear();
     for (std::size_t i = 0; i < plans.size(); ++i)
         for (std::size_t d = 0; d < plans[i].sets.size(); ++d) {
             const std::vector<TokenId>* set = plans[i].sets[d];
@@ -101,74 +109,76 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
             set_table_[at] = known->second;
             set_table_[table + at] = static_cast<std::int32_t>(set->size());
         }
-    if (!row_sets_.resize_at_least(*device_, cells(rows_, 2)) ||
-        !sets_by_depth_.resize_at_least(*device_, 2 * table))
-        return false;
-    rows_on_device_.set_first = row_sets_.as<std::int32_t>();
-    rows_on_device_.set_size = rows_on_device_.set_first + rows_;
-    if (sets_come_) return true;
     if (ids != ids_ || set_ids_.empty()) {  // the sets of a stateless head are equal in every round
         if (!set_ids_.upload(*device_, ids)) return false;
-        ids_ = std::move(ids);
+        std::swap(ids_, ids);
     }
     return sets_by_depth_.upload(*device_, set_table_);
 }
 
-void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes) {
+void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes,
+                        std::span<const int> trees) {
     assert(sets_come_ && first.size() <= cells(static_cast<int>(trees_.size()), rows_on_device_.width));
+    has_sets_ = true;
     come_ids_ = ids;
     come_sizes_ = sizes;
+    set_index_.assign(trees_.size(), -1);
+    for (std::size_t i = 0; i < trees.size(); ++i) set_index_[trees[i]] = static_cast<int>(i);
     device_->upload(sets_by_depth_.as<void>(), first.data(), first.size_bytes());
 }
 
-void TreeStep::aim(kernels::RerankOp& op, int index, int grown) const {
+void TreeStep::aim(kernels::RerankOp& op, int index) const {
     const Tree& tree = trees_[index];
-    const std::size_t by_depth = cells(index, rows_on_device_.width);
     op.nodes = tree.nodes;
     op.first_row = tree.first_row;
     op.rows = rows_on_device_;
-    if (drawn_) op.uniforms = uniforms_by_depth_.as<double>() + by_depth;
-    if (!has_sets_) return;
-    const std::size_t sets = sets_come_ ? cells(grown, rows_on_device_.width) : by_depth;
-    op.set_first = sets_by_depth_.as<std::int32_t>() + sets;
-    op.set_size = sets_come_ ? come_sizes_ + sets
-                             : op.set_first + cells(static_cast<int>(trees_.size()), rows_on_device_.width);
+    if (drawn_) op.uniforms = uniforms_by_depth_.data() + cells(index, rows_on_device_.width);
+}
+
+bool TreeStep::aim(kernels::SetProbabilityOp& op, int index) const {
+    if (!has_sets_ || set_index_[index] < 0) return false;
+    const std::size_t table = cells(static_cast<int>(trees_.size()), rows_on_device_.width);
+    const std::size_t at = cells(set_index_[index], rows_on_device_.width);
+    op.count = rows_on_device_.width;
+    op.rows = device_path(index);
+    op.d_count = device_path_count(index);
+    op.first_row = trees_[index].first_row;
+    op.first = sets_by_depth_.data() + at;
+    op.size = sets_come_ ? come_sizes_ + at : op.first + table;
+    op.ids = sets_come_ ? come_ids_ : set_ids_.data();
+    return true;
 }
 
 void TreeStep::UploadedRows::reserve(int max_rows, int width) {
-    for (auto* values : {&parents, &positions, &counts, &rows, &set_first, &set_size})
-        values->reserve(max_rows);
+    for (auto* values : {&parents, &positions, &counts, &rows}) values->reserve(max_rows);
     slots.reserve(cells(max_rows, width));
     uniforms.reserve(max_rows);
     path.reserve(width);
 }
 
 void TreeStep::UploadedRows::clear() {
-    for (auto* values : {&parents, &positions, &counts, &slots, &rows, &set_first, &set_size})
-        values->clear();
+    for (auto* values : {&parents, &positions, &counts, &slots, &rows}) values->clear();
     uniforms.clear();
 }
 
-void TreeStep::upload_tree(int index, const DraftTree& tree, int position) {
+void TreeStep::upload_tree(int index, const DraftTree& tree, int position,
+                           std::span<const std::int32_t> sampled_rows) {
     const int first = trees_[index].first_row, nodes = trees_[index].nodes, width = rows_on_device_.width;
     assert(tree.size() == nodes && tree.max_depth() < width);
     UploadedRows& all = uploaded_;
     all.clear();
     all.slots.resize(cells(nodes, width), 0);
-    const std::size_t by_depth = cells(index, width), table = cells(static_cast<int>(trees_.size()), width);
+    const std::size_t by_depth = cells(index, width);
     for (int n = 0; n < nodes; ++n) {
         const int depth = tree.depths[n];
         all.parents.push_back(first + std::max(tree.parents[n], 0));
         all.positions.push_back(position + depth);
         all.counts.push_back(depth + 1);
-        all.rows.push_back(first + n);
+        all.rows.push_back(sampled_rows.empty() ? first + n : sampled_rows[n]);
         tree.mask.path(n, all.path);
         for (std::size_t i = 0; i < all.path.size(); ++i)
             all.slots[cells(n, width) + i] = position + all.path[i];
         if (drawn_) all.uniforms.push_back(uniform_table_[by_depth + depth]);
-        if (!has_sets_) continue;
-        all.set_first.push_back(sets_come_ ? 0 : set_table_[by_depth + depth]);
-        all.set_size.push_back(sets_come_ ? 0 : set_table_[table + by_depth + depth]);
     }
     const auto upload = [&](auto* to, const auto& values, std::size_t at) {
         if (to != nullptr) device_->upload(to + at, values.data(), values.size() * sizeof(values[0]));
@@ -180,8 +190,6 @@ void TreeStep::upload_tree(int index, const DraftTree& tree, int position) {
     upload(rows_on_device_.ancestor_counts, all.counts, first);
     upload(rows_on_device_.ancestor_slots, all.slots, cells(first, width));
     upload(rows_on_device_.uniforms, all.uniforms, first);
-    upload(rows_on_device_.set_first, all.set_first, first);
-    upload(rows_on_device_.set_size, all.set_size, first);
     upload(rows_on_device_.sampled_rows, all.rows, first);
 }
 
@@ -201,26 +209,22 @@ const std::int32_t* TreeStep::device_path_count(int index) const {
     return device_path(index) + rows_on_device_.width;
 }
 
-void TreeStep::set_path(int index, std::span<const int> path) {
-    assert(static_cast<int>(path.size()) <= rows_on_device_.width);
-    device_->upload(path_of(index), path.data(), path.size_bytes());
-}
-
-void TreeStep::enqueue_acceptance(const std::int32_t* choices, std::int64_t stride) {
-    std::vector<kernels::FollowArgmaxOp> ops;
+void TreeStep::accept_by_choices(const std::int32_t* choices, std::int64_t stride) {
+    follow_choices_.clear();
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         std::int32_t* path = path_of(static_cast<int>(i));
-        ops.push_back({rows_on_device_, trees_[i].first_row, trees_[i].nodes, choices, stride, path,
-                       path + rows_on_device_.width});
+        follow_choices_.push_back({rows_on_device_, trees_[i].first_row, trees_[i].nodes, choices, stride,
+                                   trees_[i].max_path, path, path + rows_on_device_.width});
     }
-    device_->follow_argmax(ops);
+    device_->follow_argmax(follow_choices_);
 }
 
-void TreeStep::enqueue_drafts(kernels::RejectionSampleOp& op) {
-    assert(drafts_drawn() && drawn_from_.probs != nullptr);
-    std::vector<kernels::ListChildrenOp> ops;
+void TreeStep::accept_by_rejection(kernels::RejectionSampleOp op, int max_nodes) {
+    assert(max_drafts_ > 0 && drawn_from_.probs != nullptr);
+    lists_.clear();
+    follow_accepted_.clear();
     for (std::size_t i = 0; i < trees_.size(); ++i) {
-        kernels::ListChildrenOp& list = ops.emplace_back();
+        kernels::ListChildrenOp& list = lists_.emplace_back();
         list.rows = rows_on_device_;
         list.first_row = trees_[i].first_row;
         list.nodes = trees_[i].nodes;
@@ -235,37 +239,30 @@ void TreeStep::enqueue_drafts(kernels::RejectionSampleOp& op) {
         list.drafts = drafts_.as<std::int32_t>();
         list.draft_uniforms = draft_uniforms_.as<double>();
         list.children = children_.as<std::int32_t>();
+        std::int32_t* path = path_of(static_cast<int>(i));
+        follow_accepted_.push_back({trees_[i].first_row, max_drafts_, rows_on_device_.width, op.accepted,
+                                    children_.as<std::int32_t>(), path, path + rows_on_device_.width});
     }
-    device_->list_children(ops);
     op.nodes = draft_nodes_.as<kernels::RejectionNode>();
     op.drafts = drafts_.as<std::int32_t>();
     op.uniforms = draft_uniforms_.as<double>();
     op.ids = drawn_from_.ids;
     op.probs = drawn_from_.probs;
     op.saved = drawn_from_.room;
+    device_->sample_and_follow(op, max_nodes, lists_, follow_accepted_);
 }
 
-void TreeStep::enqueue_kept(const std::int32_t* accepted) {
-    std::vector<kernels::FollowAcceptedOp> ops;
-    for (std::size_t i = 0; i < trees_.size(); ++i) {
-        std::int32_t* path = path_of(static_cast<int>(i));
-        ops.push_back({trees_[i].first_row, max_drafts_, rows_on_device_.width, accepted,
-                       children_.as<std::int32_t>(), path, path + rows_on_device_.width});
-    }
-    device_->follow_accepted(ops);
-}
-
-void TreeStep::enqueue_typical(kernels::AcceptTypicalOp op) {
-    std::vector<kernels::AcceptTypicalOp> ops;
+void TreeStep::accept_typical(const kernels::EntropyOp& entropy, kernels::AcceptTypicalOp op) {
+    typical_.clear();
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         op.rows = rows_on_device_;
         op.first_row = trees_[i].first_row;
         op.nodes = trees_[i].nodes;
         op.path = path_of(static_cast<int>(i));
         op.count = op.path + rows_on_device_.width;
-        ops.push_back(op);
+        typical_.push_back(op);
     }
-    device_->accept_typical(ops);
+    device_->accept_typical_trees(entropy, typical_);
 }
 
 void TreeStep::enqueue_download() {
@@ -288,9 +285,9 @@ Status TreeStep::read_tree(int index, DraftTree& out) const {
     return out.finish();
 }
 
-std::vector<int> TreeStep::path(int index) const {
+std::span<const int> TreeStep::path(int index) const {
     const std::int32_t* from = here_.data() + paths_at() + row_offset(index, path_cells());
-    return {from, from + from[rows_on_device_.width]};
+    return {from, static_cast<std::size_t>(from[rows_on_device_.width])};
 }
 
 }  // namespace draftscope

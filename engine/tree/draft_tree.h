@@ -22,9 +22,6 @@ struct DraftTree {
     std::vector<float> logprobs;      ///< over the head's support; 0 at the root
     std::vector<float> cum_logprobs;  ///< sum along the path
     AncestorMask mask;                ///< filled by finish()
-    /// Sampled trees: the distribution that each node's children were sampled from, null at leaves. Empty:
-    /// the drafts are the draft distribution's best tokens.
-    std::vector<std::shared_ptr<const DraftDistribution>> child_distributions;
 
     static DraftTree with_root(TokenId root);
     /// Resets the tree to its root and reserves memory for `nodes` nodes; keeps its buffers.

@@ -39,15 +39,15 @@ struct RuleInfo {
     bool is_simulated() const { return make == nullptr; }
 };
 
-/// What a rule needs of the drafts and of the target's logits. A device computes it and keeps the logits.
+/// What a rule needs of the drafts and of the target's logits. The backend computes it and accepts the path;
+/// see LogitsQuery.
 struct RuleNeeds {
     bool sampled_drafts = false;    ///< drafts sampled from the head's distribution, not its best tokens
-    bool one_thread = false;        ///< accept() uses one thread, so trees are verified in parallel
+    int best_tokens = 0;            ///< number of best tokens of each row, if choices are sampled
     bool draft_logits = false;      ///< logit of each draft in its parent's row
-    bool entropies = false;         ///< entropy of each row, and its best token
+    bool entropies = false;         ///< typical acceptance, by the entropy of each row
     bool rejections = false;        ///< rejection sampling of each node's children
-    bool device_path = false;       ///< a device may accept the path itself
-    double epsilon = 0, delta = 0;  ///< with `entropies`: thresholds of a path that a device accepts
+    double epsilon = 0, delta = 0;  ///< with `entropies`: thresholds
 };
 
 /// Result of verifying one tree.
@@ -55,41 +55,24 @@ struct Acceptance {
     std::vector<int> path;     ///< accepted nodes, root first; accepted drafts = path.size() - 1
     TokenId bonus = no_token;  ///< emitted after the last accepted node
 };
-/// Buffers for verifying one tree at a time; reuse them between calls.
-struct AcceptScratch {
-    // Typical acceptance, by node.
-    std::vector<double> thresholds, likelihoods;
-    std::vector<char> inner, accepted;
-    std::vector<std::size_t> wanted;  ///< inner nodes whose children are tried next
-    // Rejection sampling, by token: the residual of p, and the rest of q.
-    std::vector<float> weights, rest, left;
-    std::vector<double> sums, rest_sums;  ///< by block
-};
 
-/// The target's logits after the nodes of a tree: complete rows, or what a device computed from them.
+/// The results about the target's logits after the nodes of a tree.
 struct TreeLogits {
-    kernels::Exec& exec;
     const Sampling& sampling;
-    TokenPosition position;  ///< of the token after the root
-    /// The target's choice after each node, from sample_tokens(). A rule replaces the choices that it does
-    /// not emit.
+    /// The target's choice after each node. A rule replaces the choices that it does not emit.
     std::span<TargetSample> choices;
-    Rows<const float> rows = {};            ///< [nodes, vocab] without padding; empty if a device answered
-    const LogitsResult* answers = nullptr;  ///< of the device; null = read `rows`
-    int first_row = 0;                      ///< row of the root in `answers`
-    /// Index of each node in the answers' rejection sampling, -1 = no children. Empty if not requested.
-    std::span<const int> rejection_nodes = {};
-    std::span<const int> device_path = {};  ///< the path that the device accepted; empty = not known
+    const LogitsResult& answers;
+    int first_row = 0;  ///< row of the root in `answers`
 
     /// Returns the logit of a node's token in its parent's row; not for the root.
-    float draft_logit(const DraftTree& tree, int node) const;
+    float draft_logit(int node) const;
     /// Sets the choice after `node` to `token`, whose logit in the node's row is `logit`.
     void emit(int node, TokenId token, float logit) const;
     /// Emits the drafts along an accepted path. The choice after its last node stays.
     void emit_drafts(const DraftTree& tree, std::span<const int> path) const;
 };
 
-/// Decides which drafts of a tree are accepted. Stateless, so trees may be verified in parallel.
+/// Decides which drafts of a tree are accepted. The backend accepts the path by needs(). Stateless.
 class AcceptanceRule {
   public:
     explicit AcceptanceRule(const RuleInfo& info) : info_(info) {}
@@ -99,9 +82,19 @@ class AcceptanceRule {
     /// Returns the canonical text, which make_rule() parses to an equal rule.
     virtual std::string text() const { return std::string(info_.id); }
     virtual RuleNeeds needs() const { return {}; }
-    /// Writes the accepted path and the bonus to `out`, which keeps its memory.
-    virtual void accept(const DraftTree& tree, const TreeLogits& logits, AcceptScratch& scratch,
-                        Acceptance& out) const = 0;
+    /// Returns the drafts that may be accepted of a path with `levels` drafts. `place` is that of the token
+    /// after the root.
+    virtual int max_accepted(const Sampling&, const TokenPosition& /*place*/, int levels) const {
+        return levels;
+    }
+    /// Sets `out` to the accepted `path` and its bonus, and the choices along the path to what is emitted.
+    /// `out` keeps its memory.
+    void accept(const DraftTree& tree, const TreeLogits& logits, std::span<const int> path,
+                Acceptance& out) const;
+
+  protected:
+    /// Replaces choices that are not emitted after an accepted path.
+    virtual void emit(const DraftTree&, const TreeLogits&, std::span<const int> /*path*/) const {}
 
   private:
     const RuleInfo& info_;

@@ -1,7 +1,4 @@
-#include <cassert>
-
 #include "engine/verify/acceptance_rule.h"
-#include "engine/verify/tree_path.h"
 
 namespace draftscope {
 
@@ -13,15 +10,6 @@ namespace {
 class MatchRule final : public AcceptanceRule {
   public:
     MatchRule() : AcceptanceRule(match_info) {}
-
-    RuleNeeds needs() const override { return {.device_path = true}; }
-    void accept(const DraftTree& tree, const TreeLogits& logits, AcceptScratch&,
-                Acceptance& out) const override {
-        assert(logits.choices.size() == tree.tokens.size());
-        const auto next_token = [&](std::span<const int> path) { return logits.choices[path.back()].token; };
-        follow_path(tree, next_token, out.path);
-        out.bonus = next_token(out.path);
-    }
 };
 
 constexpr std::string_view aliases[] = {"exact", "greedy"};

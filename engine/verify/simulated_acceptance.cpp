@@ -106,20 +106,13 @@ class SimulatedRule final : public AcceptanceRule {
     }
 
     RuleNeeds needs() const override { return {.sampled_drafts = verify_->needs().sampled_drafts}; }
-    void accept(const DraftTree& tree, const TreeLogits& logits, AcceptScratch&,
-                Acceptance& out) const override {
-        assert(logits.choices.size() == tree.tokens.size());
-        out.path.assign(1, 0);
-        std::size_t depth = 0;
-        for (int node = 1; node < tree.size(); ++node) {
-            if (tree.parents[node] != out.path.back()) continue;
-            const double rate = rates_[std::min(depth, rates_.size() - 1)];
-            const auto position = logits.position.position + static_cast<std::int64_t>(depth);
-            if (accept_uniform(logits.sampling.seed, logits.position.sequence, position, 0) >= rate) break;
-            ++depth;
-            out.path.push_back(node);
+    int max_accepted(const Sampling& sampling, const TokenPosition& place, int levels) const override {
+        for (int depth = 0; depth < levels; ++depth) {
+            const double rate = rates_[std::min(static_cast<std::size_t>(depth), rates_.size() - 1)];
+            if (accept_uniform(sampling.seed, place.sequence, place.position + depth, 0) >= rate)
+                return depth;
         }
-        out.bonus = logits.choices[out.path.back()].token;
+        return levels;
     }
 
   private:

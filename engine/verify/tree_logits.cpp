@@ -3,9 +3,8 @@
 
 namespace draftscope {
 
-float TreeLogits::draft_logit(const DraftTree& tree, int node) const {
-    if (answers != nullptr) return answers->logits[first_row + node];
-    return rows.row_data(tree.parents[node])[tree.tokens[node]];
+float TreeLogits::draft_logit(int node) const {
+    return answers.logits[first_row + node];
 }
 
 void TreeLogits::emit(int node, TokenId token, float logit) const {
@@ -16,7 +15,14 @@ void TreeLogits::emit(int node, TokenId token, float logit) const {
 
 void TreeLogits::emit_drafts(const DraftTree& tree, std::span<const int> path) const {
     for (std::size_t i = 1; i < path.size(); ++i)
-        emit(path[i - 1], tree.tokens[path[i]], draft_logit(tree, path[i]));
+        emit(path[i - 1], tree.tokens[path[i]], draft_logit(path[i]));
+}
+
+void AcceptanceRule::accept(const DraftTree& tree, const TreeLogits& logits, std::span<const int> path,
+                            Acceptance& out) const {
+    out.path.assign(path.begin(), path.end());
+    emit(tree, logits, path);
+    out.bonus = logits.choices[path.back()].token;
 }
 
 }  // namespace draftscope

@@ -20,6 +20,8 @@ struct Sampling {
 
 /// Returns 1 / temperature, bounded against overflow.
 float inverse_temperature(const Sampling& sampling);
+/// Returns whether top-k or top-p can leave out tokens.
+bool masks_tokens(const Sampling& sampling, int vocab);
 
 /// The target's token after one node.
 struct TargetSample {
@@ -39,21 +41,11 @@ struct TokenPosition {
     std::int64_t position = 0;  ///< absolute, 0 = first prompt token
 };
 
-/// Buffers of sample_tokens(); reuse them between calls.
-struct TargetSampleScratch {
-    std::vector<float> tops, sums;    ///< maxima and sums of rows, and of their blocks
-    std::vector<TokenId> best, more;  ///< tokens that top-k and top-p may keep
-    std::vector<float> values;        ///< logits of these tokens
-};
-
 /// Chooses the target's token for each row of `logits` [rows, vocab padded]. Greedy: argmax, ties to the
 /// lower id. Otherwise: inverse CDF in id order with token_uniform(seed, places[row]). `vocab` excludes
 /// padding columns. Sampling applies temperature, then top-k, then top-p: the smallest set of the remaining
-/// tokens that reaches it, best first, ties to the lower id.
-void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
-                   std::span<const TokenPosition> places, TargetSampleScratch& scratch,
-                   std::vector<TargetSample>& out);
-/// Same as above, with temporary buffers.
+/// tokens that reaches it, best first, ties to the lower id. Allocates; a step asks for its choices with a
+/// LogitsQuery.
 void sample_tokens(kernels::Exec& exec, Rows<const float> logits, int vocab, const Sampling& sampling,
                    std::span<const TokenPosition> places, std::vector<TargetSample>& out);
 

@@ -3,11 +3,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "base/numel.h"
 #include "kernels/attention.h"
+#include "kernels/cpu/accept_ops.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/tree_ops.h"
@@ -15,6 +18,10 @@
 #include "kernels/elementwise.h"
 #include "kernels/fused.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_topk.h"
+#include "kernels/ranks.h"
+#include "kernels/sampling.h"
+#include "kernels/topk.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -73,7 +80,7 @@ float activate(Activation activation, float value) {
 
 class CpuDevice final : public Device {
   public:
-    explicit CpuDevice(Exec& exec) : exec_(exec) {
+    explicit CpuDevice(Exec& exec) : exec_(exec), acceptance_(exec) {
         info_.name = "CPU";
         info_.architecture = to_text(exec.isa());
     }
@@ -95,14 +102,16 @@ class CpuDevice final : public Device {
 
     DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
     void fused_matmul(const FusedMatmulOp& op) override;
-    void compact(const CompactOp& op) override { compact_on_host(op); }
-    void compact(std::span<const CompactOp> ops) override {
-        for (CompactOp op : ops) {
-            op.path = op.d_path;
-            op.count = *op.d_count;
-            compact_on_host(op);
-        }
+    bool prefers_matmul_topk(int n, int k) const override { return matmul_topk_pays_off(exec_, n, k); }
+    void sample_and_follow(const RejectionSampleOp& op, int /*max_nodes*/,
+                           std::span<const ListChildrenOp> lists,
+                           std::span<const FollowAcceptedOp> paths) override {
+        acceptance_.sample_and_follow(op, lists, paths);
     }
+    void accept_typical_trees(const EntropyOp& entropy_op, std::span<const AcceptTypicalOp> trees) override {
+        for (const AcceptTypicalOp& op : trees) acceptance_.accept_typical(op, &entropy_op);
+    }
+    void compact(std::span<const CompactOp> ops) override;
 
   private:
     template <typename Op>
@@ -121,11 +130,32 @@ class CpuDevice final : public Device {
     void run(std::span<const CopyRowsOp> ops, const char*);
     void run(const RopeStoreOp& op, const char*);
     void run(const AttentionOp& op, const char*);
+    void run(const TopKOp& op, const char*) { select_topk(exec_, op); }
+    void run(const MatmulTopKOp& op, const char*);
+    void run(const TopKTopPMaskOp& op, const char*) { kernels::mask_top_k_top_p(exec_, op, sampling_); }
+    void run(const SampleOp& op, const char*) { kernels::sample(exec_, op, sampling_); }
+    void run(const SampleWithoutReplacementOp& op, const char*);
+    void run(const RejectionSampleOp& op, const char*) { acceptance_.rejection_sample(op); }
+    void run(const RankOp& op, const char*);
+    void run(const EntropyOp& op, const char*);
+    void run(std::span<const SetProbabilityOp> ops, const char*);
     void run(std::span<const BeamOp> ops, const char*) {
         for (const BeamOp& op : ops) trees_.beam(op);
     }
     void run(std::span<const RerankOp> ops, const char*) {
         for (const RerankOp& op : ops) trees_.rerank(op);
+    }
+    void run(std::span<const FollowArgmaxOp> ops, const char*) {
+        for (const FollowArgmaxOp& op : ops) AcceptOps::follow_argmax(op);
+    }
+    void run(std::span<const AcceptTypicalOp> ops, const char*) {
+        for (const AcceptTypicalOp& op : ops) acceptance_.accept_typical(op, nullptr);
+    }
+    void run(std::span<const ListChildrenOp> ops, const char*) {
+        for (const ListChildrenOp& op : ops) AcceptOps::list_children(op);
+    }
+    void run(std::span<const FollowAcceptedOp> ops, const char*) {
+        for (const FollowAcceptedOp& op : ops) AcceptOps::follow_accepted(op);
     }
     void announce(const FusedMatmulOp& op);
 
@@ -135,6 +165,11 @@ class CpuDevice final : public Device {
     std::vector<float> products_;          ///< of a product that is added to its output
     std::vector<AttentionQuery> queries_;  ///< of an attention op
     TreeOps trees_;
+    AcceptOps acceptance_;
+    SampleScratch sampling_;
+    std::vector<DraftSampleScratch> draft_sampling_;  ///< by thread
+    PartialTopK partials_;
+    std::vector<std::int32_t> order_, rank_rows_, rank_tokens_, ranks_;  ///< of a rank op
 };
 #undef DS_OP
 #undef DS_OP_BATCH
@@ -283,26 +318,105 @@ void CpuDevice::run(const AttentionOp& op, const char*) {
                        queries_);
 }
 
+void CpuDevice::run(const MatmulTopKOp& op, const char*) {
+    assert(op.weights.packed != nullptr);
+    const Matrix& weights = *op.weights.packed;
+    const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
+    prefetch_next(exec_, nullptr);
+    kernels::matmul_topk(exec_, weights, x, op.support, op.k, op.bias, partials_);
+    finish_logsumexp(partials_, std::span(op.logsumexp, op.rows));
+    finish_topk(partials_, Rows<std::int32_t>(op.ids, op.rows, op.k), Rows<float>(op.values, op.rows, op.k));
+}
+
+void CpuDevice::run(const SampleWithoutReplacementOp& op, const char*) {
+    draft_sampling_.resize(exec_.threads());
+    run_threads(exec_, std::min(exec_.threads(), op.rows), [&](int thread) {
+        for (int r = thread; r < op.rows; r += std::min(exec_.threads(), op.rows)) {
+            const std::int64_t first = r * op.stride;
+            const bool own = op.sizes != nullptr && op.sizes[r] != whole_vocabulary;
+            const std::size_t size = own ? op.sizes[r] : op.support;
+            DraftProbs q{{op.logits + first, size}};
+            if (own && op.tokens != nullptr) q.ids = {op.tokens + first, size};
+            DraftSampleScratch& scratch = draft_sampling_[thread];
+            make_distribution(exec_, op.temperature, op.top_k, op.top_p, scratch, q);
+            const std::int64_t out = std::int64_t{r} * op.k;
+            const std::size_t count = op.k;
+            sample_drafts(q, {op.uniforms + out, count}, scratch, {op.ids + out, count},
+                          {op.logprobs + out, count});
+        }
+    });
+}
+
+/// Counts the ranks of the tokens of one row in one pass over it.
+void CpuDevice::run(const RankOp& op, const char*) {
+    for (int i = 0; i < op.count; ++i) op.values[i] = op.logits[op.rows[i] * op.stride + op.tokens[i]];
+    if (op.ranks == nullptr) return;
+    order_.resize(op.count);
+    std::iota(order_.begin(), order_.end(), 0);
+    std::ranges::sort(
+        order_, [&](int a, int b) { return op.rows[a] != op.rows[b] ? op.rows[a] < op.rows[b] : a < b; });
+    rank_rows_.clear();
+    rank_tokens_.clear();
+    for (const int i : order_) {
+        rank_rows_.push_back(op.rows[i]);
+        rank_tokens_.push_back(op.tokens[i]);
+    }
+    ranks_.resize(op.count);
+    const int rows = rank_rows_.empty() ? 0 : rank_rows_.back() + 1;
+    token_ranks(exec_, Rows<const float>(op.logits, rows, op.vocab, static_cast<std::ptrdiff_t>(op.stride)),
+                rank_rows_, rank_tokens_, ranks_);
+    for (int i = 0; i < op.count; ++i) op.ranks[order_[i]] = ranks_[i];
+}
+
+void CpuDevice::run(const EntropyOp& op, const char*) {
+    split_range(exec_, op.rows, std::int64_t{op.rows} * op.vocab, [&](int, int begin, int end) {
+        for (int r = begin; r < end; ++r) {
+            const float least =
+                op.min_logit == nullptr ? -std::numeric_limits<float>::infinity() : op.min_logit[r];
+            op.out[r] = static_cast<float>(
+                kernels::entropy({op.logits + r * op.stride, static_cast<std::size_t>(op.vocab)},
+                                 {op.inv_temperature, op.log_norm[r], least}));
+        }
+    });
+}
+
+void CpuDevice::run(std::span<const SetProbabilityOp> ops, const char*) {
+    for (const SetProbabilityOp& op : ops) {
+        const int count = op.d_count == nullptr ? op.count : *op.d_count;
+        for (int i = 0; i < count; ++i) {
+            const int row = op.first_row + op.rows[i];
+            const float least =
+                op.min_logit == nullptr ? -std::numeric_limits<float>::infinity() : op.min_logit[row];
+            op.out[i] = static_cast<float>(
+                set_probability(exec_, op.logits + row * op.stride,
+                                {op.ids + op.first[i], static_cast<std::size_t>(op.size[i])},
+                                {op.inv_temperature, op.log_norm[row], least}));
+        }
+    }
+}
+
+void CpuDevice::compact(std::span<const CompactOp> ops) {
+    for (const CompactOp& op : ops) {
+        const std::size_t bytes = op.width * bytes_per_value(op.cache.type);
+        // In ascending order no source is overwritten before it is read.
+        for (int i = 0; i < *op.count; ++i) {
+            const int to = op.first + i, from = op.first + op.path[i];
+            assert(from >= to && (i == 0 || op.path[i] > op.path[i - 1]));
+            if (from == to) continue;
+            for (int layer = 0; layer < op.planes / 2; ++layer) {
+                move_key(op.cache.type, op.width, const_cast<half_t*>(op.cache.keys(layer)), from, to);
+                auto* values = reinterpret_cast<std::byte*>(const_cast<half_t*>(op.cache.values(layer)));
+                std::memcpy(values + row_offset(to, bytes), values + row_offset(from, bytes), bytes);
+            }
+        }
+    }
+}
+
 }  // namespace
 
 DeviceMemory& host_memory() {
     static HostMemory& memory = *new HostMemory;  // buffers of static objects may outlive any order
     return memory;
-}
-
-void compact_on_host(const CompactOp& op) {
-    const std::size_t bytes = op.width * bytes_per_value(op.cache.type);
-    // In ascending order no source is overwritten before it is read.
-    for (int i = 0; i < op.count; ++i) {
-        const int to = op.first + i, from = op.first + op.path[i];
-        assert(from >= to && (i == 0 || op.path[i] > op.path[i - 1]));
-        if (from == to) continue;
-        for (int layer = 0; layer < op.planes / 2; ++layer) {
-            move_key(op.cache.type, op.width, const_cast<half_t*>(op.cache.keys(layer)), from, to);
-            auto* values = reinterpret_cast<std::byte*>(const_cast<half_t*>(op.cache.values(layer)));
-            std::memcpy(values + row_offset(to, bytes), values + row_offset(from, bytes), bytes);
-        }
-    }
 }
 
 std::unique_ptr<Device> make_cpu_device(Exec& exec) {

@@ -136,9 +136,6 @@ void TreeOps::rerank(const RerankOp& op) {
         if (rows.sampled_rows != nullptr)
             rows.sampled_rows[r] = node == 0 ? op.root_row : missing ? -1 : op.pool_rows[index];
         if (rows.uniforms != nullptr) rows.uniforms[r] = op.uniforms[depth];
-        if (rows.set_first == nullptr) continue;
-        rows.set_first[r] = op.set_first[depth];
-        rows.set_size[r] = op.set_size[depth];
     }
 }
 

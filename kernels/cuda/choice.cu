@@ -119,11 +119,14 @@ __global__ void __launch_bounds__(threads) rank_kernel(const RankOp op) {
     op.ranks[i] = sum;
 }
 
-/// One block per sum.
-__global__ void __launch_bounds__(threads) set_probability_kernel(const SetProbabilityOp op) {
+/// One block per sum; grid: the largest count, ops.
+__global__ void __launch_bounds__(threads)
+    set_probability_kernel(const __grid_constant__ Many<SetProbabilityOp> many) {
+    const SetProbabilityOp& op = many.ops[blockIdx.y];
     __shared__ float sums[warps];
     const int i = static_cast<int>(blockIdx.x);
-    const std::int64_t row = op.rows == nullptr ? i : op.rows[i];
+    if (i >= (op.d_count == nullptr ? op.count : *op.d_count)) return;
+    const std::int64_t row = op.first_row + op.rows[i];
     const float* logits = op.logits + row * op.stride;
     const float norm = op.log_norm[row];
     const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[row];
@@ -198,9 +201,14 @@ void launch(const RankOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
         DS_LAUNCH(rank_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
 }
 
-void launch(const SetProbabilityOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
-    if (op.count == 0) return;
-    DS_LAUNCH(set_probability_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
+void launch(std::span<const SetProbabilityOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+    in_batches(ops, [&](const Many<SetProbabilityOp>& many, unsigned count) {
+        int sets = 0;
+        for (unsigned i = 0; i < count; ++i) sets = std::max(sets, many.ops[i].count);
+        if (sets == 0) return;
+        DS_LAUNCH(set_probability_kernel, (dim3(static_cast<unsigned>(sets), count)), threads, 0, stream,
+                  many);
+    });
 }
 
 void launch(const EntropyOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {

@@ -118,7 +118,6 @@ class CudaDeviceImpl final : public CudaDevice {
         cudaStreamSynchronize(stream_);
         if (side_stream_ != nullptr) cudaStreamSynchronize(side_stream_);
         drop_workspace();
-        path_ = DeviceBuffer();
         moved_ = DeviceBuffer();
         drop_graphs();
         library_.reset();
@@ -217,26 +216,6 @@ class CudaDeviceImpl final : public CudaDevice {
         enter();
         if (std::exchange(must_join_, false))
             check(cudaStreamWaitEvent(stream_, after_side_, 0), "joining the side stream");
-    }
-
-    void compact(const CompactOp& op) override {
-        enter();
-        // Entries that are already in place stay.
-        int kept = 0;
-        while (kept < op.count && op.path[kept] == kept) ++kept;
-        if (kept == op.count) return;
-        CompactOp moved = op;
-        moved.first += kept;
-        moved.count -= kept;
-        std::vector<std::int32_t> path(op.path + kept, op.path + op.count);
-        for (std::int32_t& slot : path) slot -= kept;
-        if (!path_.reserve(*this, path.size() * sizeof(std::int32_t)) ||
-            !moved_.reserve(*this, cuda::compact_scratch({&moved, 1}) * sizeof(half_t)))
-            return set_out_of_memory("KV compaction");
-        upload(path_.as<void>(), path.data(), path.size() * sizeof(std::int32_t));
-        moved.d_path = path_.as<std::int32_t>();
-        cuda::launch_compact({&moved, 1}, moved_.as<half_t>(), stream_);
-        check(cudaPeekAtLastError(), "compact");
     }
 
     void compact(std::span<const CompactOp> ops) override {
@@ -426,7 +405,7 @@ class CudaDeviceImpl final : public CudaDevice {
     Staging up_, down_;
     std::vector<Arrival> arriving_;
     Arena arena_{take, free_memory};  ///< destroyed after all buffers below
-    DeviceBuffer path_, moved_;
+    DeviceBuffer moved_;
     std::unique_ptr<cuda::LibraryProduct> library_;
     int library_rows_ = 0;
     std::map<std::uint64_t, Graph> graphs_;

@@ -17,13 +17,13 @@ DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
 #undef DS_OP_BATCH
 /// MatmulOp's values for many rows and all outputs.
 void launch_wide_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream);
-/// For ops with paths in device memory. Rows are copied through `scratch`, compact_scratch() values, because
+/// Rows are copied through `scratch`, compact_scratch() values, because
 /// sources may also be destinations.
 void launch_compact(std::span<const CompactOp> ops, half_t* scratch, cudaStream_t stream);
 inline std::size_t compact_scratch(std::span<const CompactOp> ops) {
     std::size_t values = 0;
     for (const CompactOp& op : ops)
-        values += static_cast<std::size_t>(op.planes) * static_cast<std::size_t>(op.count) *
+        values += static_cast<std::size_t>(op.planes) * static_cast<std::size_t>(op.max_count) *
                   static_cast<std::size_t>(op.width);
     return values;
 }

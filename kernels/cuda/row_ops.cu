@@ -151,12 +151,12 @@ __global__ void compact_many_kernel(const __grid_constant__ Many<CompactOp> many
     const CompactOp& op = many.ops[blockIdx.z];
     const auto plane = static_cast<std::int64_t>(blockIdx.y);
     const int i = static_cast<int>(blockIdx.x);
-    if (i >= op.count || (op.d_count != nullptr && i >= *op.d_count)) return;
+    if (i >= *op.count) return;
     for (unsigned z = 0; z < blockIdx.z; ++z)
-        scratch += static_cast<std::int64_t>(many.ops[z].planes) * many.ops[z].count * many.ops[z].width;
-    const int slot = op.first + (out ? i : op.d_path[i]);
+        scratch += static_cast<std::int64_t>(many.ops[z].planes) * many.ops[z].max_count * many.ops[z].width;
+    const int slot = op.first + (out ? i : op.path[i]);
     half_t* target_row = op.cache.data + plane * op.cache.plane + static_cast<std::int64_t>(slot) * op.width;
-    half_t* kept = scratch + (plane * op.count + i) * op.width;
+    half_t* kept = scratch + (plane * op.max_count + i) * op.width;
     for (int c = static_cast<int>(threadIdx.x); c < op.width; c += threads) {
         if (out)
             target_row[c] = kept[c];
@@ -241,7 +241,7 @@ void launch_compact(std::span<const CompactOp> ops, half_t* scratch, cudaStream_
     in_batches(ops, [&](const Many<CompactOp>& many, unsigned count) {
         int max_moved = 0, planes = 0;
         for (unsigned i = 0; i < count; ++i) {
-            max_moved = many.ops[i].count > max_moved ? many.ops[i].count : max_moved;
+            max_moved = many.ops[i].max_count > max_moved ? many.ops[i].max_count : max_moved;
             planes = many.ops[i].planes;
         }
         if (max_moved == 0) return;

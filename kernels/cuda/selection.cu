@@ -127,7 +127,8 @@ __global__ void __launch_bounds__(select_threads) merge_kernel(const TopKOp op, 
         const float maximum = scratch.sums[2 * (first + c)];
         if (maximum != -INFINITY) total += scratch.sums[2 * (first + c) + 1] * expf(maximum - max_value);
     }
-    op.logsumexp[row] = max_value == -INFINITY ? -INFINITY : max_value + logf(total);
+    if (op.logsumexp != nullptr)
+        op.logsumexp[row] = max_value == -INFINITY ? -INFINITY : max_value + logf(total);
 }
 
 /// One block per row.

@@ -156,14 +156,10 @@ __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_con
         tail[0] = op.first_slot;
         if (rows.sampled_rows != nullptr) rows.sampled_rows[row] = i < 0 ? op.root_row : op.pool_rows[i];
         if (rows.uniforms != nullptr) rows.uniforms[row] = op.uniforms[depth];
-        if (rows.set_first == nullptr) continue;
-        rows.set_first[row] = op.set_first[depth];
-        rows.set_size[row] = op.set_size[depth];
     }
 }
 
-/// One warp per sequence: its lanes search for the next node together. A node has at most one child per
-/// token.
+/// One warp per sequence: its lanes search for the next node together, the first that follows.
 __global__ void __launch_bounds__(warp_size)
     follow_argmax_kernel(const __grid_constant__ Many<FollowArgmaxOp> many) {
     const FollowArgmaxOp& op = many.ops[blockIdx.x];
@@ -172,13 +168,16 @@ __global__ void __launch_bounds__(warp_size)
     if (lane == 0) op.path[0] = 0;
     while (true) {
         const int parent = op.first_row + at;
-        const std::int32_t token = op.choices[parent * op.choice_stride];
-        std::uint64_t found = 0;
+        const bool any = op.choices == nullptr;
+        const std::int32_t token = any ? 0 : op.choices[parent * op.choice_stride];
+        int found = 0;  // nodes from the child on
         for (int i = at + 1 + lane; i < op.nodes; i += warp_size)
-            if (op.rows.parents[op.first_row + i] == parent && op.rows.tokens[op.first_row + i] == token)
-                found = static_cast<std::uint64_t>(i);
-        at = static_cast<int>(warp_max(found));
-        if (at == 0 || count == op.rows.width) break;
+            if (found == 0 && op.rows.parents[op.first_row + i] == parent &&
+                (any || op.rows.tokens[op.first_row + i] == token))
+                found = op.nodes - i;
+        found = static_cast<int>(warp_max(static_cast<std::uint64_t>(found)));
+        if (found == 0 || count == op.max_count) break;
+        at = op.nodes - found;
         if (lane == 0) op.path[count] = at;
         ++count;
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/device/workspace.h"
@@ -91,6 +92,28 @@ void Device::fused_matmul(const FusedMatmulOp& op) {
     if (op.gated != nullptr)
         silu_mul(
             {product.y, product.y_stride, product.rows, product.weights.n / 2, op.gated, op.gated_stride});
+}
+
+/// The nodes are independent, so the memory for weights only limits how many one op samples.
+void Device::sample_and_follow(const RejectionSampleOp& op, int max_nodes,
+                               std::span<const ListChildrenOp> lists,
+                               std::span<const FollowAcceptedOp> paths) {
+    list_children(lists);
+    for (int first = 0; first < op.count; first += max_nodes) {
+        RejectionSampleOp part = op;
+        part.count = std::min(max_nodes, op.count - first);
+        part.nodes += first;
+        part.accepted += first;
+        part.bonus += first;
+        part.bonus_logits += first;
+        rejection_sample(part);
+    }
+    follow_accepted(paths);
+}
+
+void Device::accept_typical_trees(const EntropyOp& entropy_op, std::span<const AcceptTypicalOp> trees) {
+    entropy(entropy_op);
+    accept_typical(trees);
 }
 
 Exec::Exec() = default;

@@ -79,11 +79,9 @@ struct AttentionOp {
 struct CompactOp {
     KvPlanes cache;
     int planes = 0, width = 0, first = 0;
-    const std::int32_t* path = nullptr;  ///< in host memory
-    int count = 0;
-    /// Replaces `path` with an array in device memory. *d_count <= count entries are valid; null = all.
-    const std::int32_t* d_path = nullptr;
-    const std::int32_t* d_count = nullptr;
+    int max_count = 0;                    ///< upper bound of `count`
+    const std::int32_t* path = nullptr;   ///< [count]
+    const std::int32_t* count = nullptr;  ///< [1]
 };
 
 }  // namespace draftscope::kernels

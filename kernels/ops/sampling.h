@@ -70,6 +70,8 @@ struct SampleWithoutReplacementOp {
     const std::int32_t* sizes = nullptr;
     const std::int32_t* tokens = nullptr;
 };
+/// On the CPU, a row's number of columns can be this: all `support` columns, and column i is token i.
+inline constexpr std::int32_t whole_vocabulary = -1;
 
 /// Gathers the logits of each row's candidates into contiguous columns. For i < sizes[m], out[m, i] is the
 /// logit of token tokens[m, i], which column columns[token] of the row holds.
@@ -132,20 +134,22 @@ struct RankOp {
 };
 
 /// Sums the probability of token sets. Set i is ids[first[i]] .. ids[first[i] + size[i] - 1]; out[i] is the
-/// sum of exp(logit * inv_temperature - log_norm) of row rows[i] over it. Logits below the row's `min_logit`
-/// count as 0.
+/// sum of exp(logit * inv_temperature - log_norm) of row first_row + rows[i] over it. Logits below the row's
+/// `min_logit` count as 0.
 struct SetProbabilityOp {
     const float* logits = nullptr;
     std::int64_t stride = 0;
-    int count = 0;
+    int count = 0;  ///< upper bound of the number of sets
     float inv_temperature = 1;
     const float* log_norm = nullptr;     ///< for each row of the logits
-    const std::int32_t* rows = nullptr;  ///< [count]; null = 0, 1, ..
+    const std::int32_t* rows = nullptr;  ///< [count]
     const std::int32_t* first = nullptr;
     const std::int32_t* size = nullptr;
     const std::int32_t* ids = nullptr;
-    float* out = nullptr;              ///< [count]
-    const float* min_logit = nullptr;  ///< for each row of the logits; null = no mask
+    float* out = nullptr;                   ///< [count]
+    const float* min_logit = nullptr;       ///< for each row of the logits; null = no mask
+    int first_row = 0;                      ///< added to `rows`
+    const std::int32_t* d_count = nullptr;  ///< number of sets, in device memory; null = count
 };
 
 /// Computes the entropy of each row as Medusa's code does: -sum(p * log(p + 1e-5)). p = exp(logit *

@@ -17,7 +17,7 @@ struct TopKOp {
     int rows = 0, support = 0, k = 0;
     std::int32_t* ids = nullptr;  ///< [rows, k]
     float* values = nullptr;      ///< [rows, k]
-    float* logsumexp = nullptr;   ///< [rows]
+    float* logsumexp = nullptr;   ///< [rows], or null
     void* scratch = nullptr;      ///< topk_scratch_bytes() bytes
     /// Per-row candidates: row m's are the tokens own[m * own_stride + i], i < support, ascending. The logit
     /// of token t is in column columns[t], or in column i if `columns` is null. Ids are tokens; negative

@@ -63,10 +63,7 @@ struct TreeRows {
     int width = 0;                           ///< at least the number of levels of the deepest tree
     float* logprobs = nullptr;
     std::int32_t* sampled_rows = nullptr;  ///< if sampled: the row that yielded a node's children
-    // Inputs of sampling and of token sets for each row, by depth; null = not requested.
-    double* uniforms = nullptr;
-    std::int32_t* set_first = nullptr;
-    std::int32_t* set_size = nullptr;
+    double* uniforms = nullptr;            ///< for sampling after each row, by depth; null = not requested
 };
 
 /// Re-ranks a draft tree (EAGLE-2). The `nodes` - 1 candidates with the highest scores, ties to the earlier
@@ -86,10 +83,7 @@ struct RerankOp {
     std::int32_t root = 0;                    ///< token
     int first_row = 0, first_slot = 0, first_position = 0;
     TreeRows rows;
-    // By depth, [width of rows]; needed if the arrays in `rows` are set.
-    const double* uniforms = nullptr;
-    const std::int32_t* set_first = nullptr;
-    const std::int32_t* set_size = nullptr;
+    const double* uniforms = nullptr;  ///< by depth, [width of rows]; needed if those of `rows` are set
 };
 inline constexpr int max_candidates = 4096;
 /// Whether RerankOp supports these sizes.
@@ -101,8 +95,9 @@ constexpr bool can_rerank(int candidates, int nodes) {
 struct FollowArgmaxOp {
     TreeRows rows;
     int first_row = 0, nodes = 0;
-    const std::int32_t* choices = nullptr;  ///< for row r at r * choice_stride
+    const std::int32_t* choices = nullptr;  ///< for row r at r * choice_stride; null = the first child
     std::int64_t choice_stride = 1;
+    int max_count = 0;              ///< of the path, at most the width of `rows`
     std::int32_t* path = nullptr;   ///< [width of rows] nodes, root first, ascending
     std::int32_t* count = nullptr;  ///< [1]
 };

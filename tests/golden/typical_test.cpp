@@ -3,7 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/verify/acceptance_rule.h"
+#include "tests/support/tree_verifier.h"
 
 /// Compares typical acceptance with its published form over root-to-leaf paths
 /// (tools/make_typical_golden.py).
@@ -19,8 +19,6 @@ TEST(TypicalGolden, MatchesThePublishedRule) {
     EXPECT_EQ(document["delta"].get<double>(), rule->needs().delta);
     const auto exec = kernels::make_cpu_exec(1);
     int drafts = 0, forks = 0;
-    AcceptScratch scratch;
-    Acceptance found;
     for (const auto& one : document["cases"]) {
         const auto tokens = one["tokens"].get<std::vector<TokenId>>();
         const auto parents = one["parents"].get<std::vector<int>>();
@@ -33,10 +31,8 @@ TEST(TypicalGolden, MatchesThePublishedRule) {
         const int vocab = static_cast<int>(one["logits"][0].size());
         const Rows<const float> rows(logits.data(), tree.size(), vocab);
         const Sampling sampling{one["temperature"].get<double>(), 1.0, 0, 1};
-        std::vector<TokenPosition> places(tokens.size());
-        std::vector<TargetSample> choices;
-        sample_tokens(*exec, rows, vocab, sampling, places, choices);
-        rule->accept(tree, {*exec, sampling, places[0], choices, rows}, scratch, found);
+        const auto [choices, found] =
+            testing::verify_tree(exec->backend(), *rule, tree, rows, vocab, sampling, {});
         const auto path = one["path"].get<std::vector<int>>();
         EXPECT_EQ(found.path, path);
         EXPECT_EQ(found.bonus, one["bonus"].get<TokenId>());

@@ -316,9 +316,9 @@ TEST_P(DeviceOps, RanksAndSetProbabilities) {
             kernels::Device& on = on_twin ? twin() : device();
             on.rank({logits.on(on_twin), stride, vocab, count, d_rows.on(on_twin), d_tokens.on(on_twin),
                      found.on(on_twin), ranks.on(on_twin)});
-            on.sum_set_probability({logits.on(on_twin), stride, count, 0.7f, norms.on(on_twin),
-                                    d_rows.on(on_twin), d_first.on(on_twin), d_sizes.on(on_twin),
-                                    d_ids.on(on_twin), masses.on(on_twin)});
+            on.sum_set_probability(kernels::SetProbabilityOp{
+                logits.on(on_twin), stride, count, 0.7f, norms.on(on_twin), d_rows.on(on_twin),
+                d_first.on(on_twin), d_sizes.on(on_twin), d_ids.on(on_twin), masses.on(on_twin)});
         }
         EXPECT_EQ(ranks.read(false), ranks.read(true)) << vocab;
         if (vocab > 1) expect_close(found.read(false), found.read(true), 0, "logits of tokens");

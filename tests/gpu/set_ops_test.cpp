@@ -88,6 +88,8 @@ TEST_P(SetOps, RowsAreCopiedAndCompacted) {
     const int planes = 6, slots = 40, width = 24, first = 11;
     const std::vector<std::int32_t> path = {0, 1, 3, 4, 9, 12};
     const Both<half_t> cache(device(), twin(), random_halves(planes * slots * width / 64, 64, 4));
+    const int moved = static_cast<int>(path.size());
+    const Both<std::int32_t> d_path(device(), twin(), path), path_size(device(), twin(), {moved});
     for (const bool on_twin : {false, true}) {
         kernels::Device& on = on_twin ? twin() : device();
         on.gather({{from.on(on_twin), n, k, stride}, rows.on(on_twin), count, to.on(on_twin)});
@@ -99,12 +101,14 @@ TEST_P(SetOps, RowsAreCopiedAndCompacted) {
                             i % 3 == 0 ? 70 : 9, pieces.on(on_twin) + i * 360, 72});
         on.copy_rows(many);
         on.copy_rows(std::span<const kernels::CopyRowsOp>());
-        on.compact({{cache.on(on_twin), slots * width},
-                    planes,
-                    width,
-                    first,
-                    path.data(),
-                    static_cast<int>(path.size())});
+        const kernels::CompactOp compact{{cache.on(on_twin), slots * width},
+                                         planes,
+                                         width,
+                                         first,
+                                         moved + 2,
+                                         d_path.on(on_twin),
+                                         path_size.on(on_twin)};
+        on.compact(std::span(&compact, 1));
     }
     EXPECT_EQ(to.read(false), to.read(true));
     EXPECT_EQ(copied.read(false), copied.read(true));

@@ -6,6 +6,7 @@
 #include "engine/verify/acceptance_rule.h"
 #include "tests/gpu/device_pair.h"
 #include "tests/support/beam_expansion.h"
+#include "tests/support/tree_verifier.h"
 
 /// Re-ranking, acceptance and compaction on a device, compared with the reference device and the host.
 namespace draftscope::testing {
@@ -64,22 +65,17 @@ struct StepRows {
           positions(device, twin, rows, -7),
           sizes(device, twin, rows, -7),
           ancestor_slots(device, twin, rows * width, -7),
-          first(device, twin, rows, -7),
-          count(device, twin, rows, -7),
           logprobs(device, twin, rows, -7.0f),
           uniforms(device, twin, rows, -7.0) {}
     kernels::TreeRows on(bool twin, bool with_sampling) const {
         kernels::TreeRows rows{tokens.on(twin),  parents.on(twin),        positions.on(twin),
                                sizes.on(twin),   ancestor_slots.on(twin), width,
                                logprobs.on(twin)};
-        if (!with_sampling) return rows;
-        rows.uniforms = uniforms.on(twin);
-        rows.set_first = first.on(twin);
-        rows.set_size = count.on(twin);
+        if (with_sampling) rows.uniforms = uniforms.on(twin);
         return rows;
     }
     int width;
-    Both<std::int32_t> tokens, parents, positions, sizes, ancestor_slots, first, count;
+    Both<std::int32_t> tokens, parents, positions, sizes, ancestor_slots;
     Both<float> logprobs;
     Both<double> uniforms;
 };
@@ -101,14 +97,8 @@ TEST_P(TreeOps, RerankMatchesTheHost) {
         const Both<float> logprobs(device(), twin(), pool.logprobs), scores(device(), twin(), pool.scores);
         const StepRows rows(device(), twin(), first_row + n + 2, width);
         std::vector<double> uniforms;
-        std::vector<std::int32_t> firsts, sizes;
-        for (int d = 0; d < width; ++d) {
-            uniforms.push_back(d / 64.0);
-            firsts.push_back(100 + d);
-            sizes.push_back(1000 + d);
-        }
+        for (int d = 0; d < width; ++d) uniforms.push_back(d / 64.0);
         const Both<double> by_depth(device(), twin(), uniforms);
-        const Both<std::int32_t> first(device(), twin(), firsts), count(device(), twin(), sizes);
         for (const bool on_twin : {false, true}) {
             kernels::RerankOp op;
             op.candidates = static_cast<int>(pool.tokens.size());
@@ -124,8 +114,6 @@ TEST_P(TreeOps, RerankMatchesTheHost) {
             op.first_position = 70;
             op.rows = rows.on(on_twin, spec.topk != 4);
             op.uniforms = by_depth.on(on_twin);
-            op.set_first = first.on(on_twin);
-            op.set_size = count.on(on_twin);
             (on_twin ? twin() : device()).rerank(std::span(&op, 1));
         }
         EXPECT_EQ(rows.tokens.read(false), rows.tokens.read(true));
@@ -133,8 +121,6 @@ TEST_P(TreeOps, RerankMatchesTheHost) {
         EXPECT_EQ(rows.positions.read(false), rows.positions.read(true));
         EXPECT_EQ(rows.sizes.read(false), rows.sizes.read(true));
         EXPECT_EQ(rows.ancestor_slots.read(false), rows.ancestor_slots.read(true));
-        EXPECT_EQ(rows.first.read(false), rows.first.read(true));
-        EXPECT_EQ(rows.count.read(false), rows.count.read(true));
         EXPECT_EQ(rows.logprobs.read(false), rows.logprobs.read(true));
         EXPECT_EQ(rows.uniforms.read(false), rows.uniforms.read(true));
         const auto found = rows.tokens.read(false), above = rows.parents.read(false),
@@ -179,18 +165,20 @@ TEST_P(TreeOps, AcceptanceAndCompactionMatchTheHost) {
             tokens[first_row + i] = tree.tokens[i];
             chosen[3 * (first_row + i)] = choices[i].token;
         }
-        const auto exec = kernels::make_cpu_exec(1);
-        const Sampling greedy;
-        AcceptScratch scratch;
-        Acceptance expected;
-        match_rule()->accept(tree, {*exec, greedy, {}, choices}, scratch, expected);
+        const Acceptance expected = follow_choices(tree, choices);
         longest = std::max(longest, expected.path.size());
         const int width = n + 1, planes = 4, kv = 24, slots = first_row + n + 9;
         const Both<std::int32_t> above(device(), twin(), parents), ids(device(), twin(), tokens),
             wanted(device(), twin(), chosen), path(device(), twin(), width, -7),
-            count(device(), twin(), 1, -7);
+            count(device(), twin(), 1, -7), firsts(device(), twin(), width, -7),
+            first_count(device(), twin(), 1, -7);
+        // Without choices, the first children up to a number of nodes.
+        const int max_count = 1 + turn % 5;
+        std::vector<std::int32_t> first_children = {0};
+        for (int i = 1; i < n && static_cast<int>(first_children.size()) < max_count; ++i)
+            if (tree.parents[i] == first_children.back()) first_children.push_back(i);
         const std::vector<half_t> before = random_halves(planes * slots, kv, 4);
-        const Both<half_t> cache(device(), twin(), before), other(device(), twin(), before);
+        const Both<half_t> cache(device(), twin(), before);
         for (const bool on_twin : {false, true}) {
             kernels::Device& on = on_twin ? twin() : device();
             kernels::FollowArgmaxOp op;
@@ -201,28 +189,33 @@ TEST_P(TreeOps, AcceptanceAndCompactionMatchTheHost) {
             op.nodes = n;
             op.choices = wanted.on(on_twin);
             op.choice_stride = 3;
+            op.max_count = width;
             op.path = path.on(on_twin);
             op.count = count.on(on_twin);
             on.follow_argmax(std::span(&op, 1));
-            kernels::CompactOp moved{
-                {cache.on(on_twin), std::int64_t{slots} * kv}, planes, kv, 5, nullptr, n};
-            moved.d_path = path.on(on_twin);
-            moved.d_count = count.on(on_twin);
+            op.choices = nullptr;
+            op.max_count = std::min(max_count, width);
+            op.path = firsts.on(on_twin);
+            op.count = first_count.on(on_twin);
+            on.follow_argmax(std::span(&op, 1));
+            const kernels::CompactOp moved{{cache.on(on_twin), std::int64_t{slots} * kv},
+                                           planes,
+                                           kv,
+                                           5,
+                                           n,
+                                           path.on(on_twin),
+                                           count.on(on_twin)};
             on.compact(std::span(&moved, 1));
-            const std::vector<std::int32_t> here(expected.path.begin(), expected.path.end());
-            on.compact({{other.on(on_twin), std::int64_t{slots} * kv},
-                        planes,
-                        kv,
-                        5,
-                        here.data(),
-                        static_cast<int>(here.size())});
         }
         for (const bool on_twin : {false, true}) {
             std::vector<std::int32_t> found = path.read(on_twin);
             ASSERT_EQ(count.read(on_twin)[0], static_cast<std::int32_t>(expected.path.size()));
             found.resize(expected.path.size());
             EXPECT_EQ(found, std::vector<std::int32_t>(expected.path.begin(), expected.path.end()));
-            EXPECT_EQ(cache.read(on_twin), other.read(on_twin));
+            std::vector<std::int32_t> first_path = firsts.read(on_twin);
+            ASSERT_EQ(first_count.read(on_twin)[0], static_cast<std::int32_t>(first_children.size()));
+            first_path.resize(first_children.size());
+            EXPECT_EQ(first_path, first_children);
         }
         EXPECT_EQ(cache.read(false), cache.read(true));
     }
@@ -274,16 +267,16 @@ TEST_P(TreeOps, ManySequencesShareACall) {
             tree.rows = rows.on(on_twin, false);
             std::int32_t* path = paths.on(on_twin) + std::ptrdiff_t{s} * (width + 1);
             acceptances.push_back(
-                {tree.rows, tree.first_row, nodes, chosen.on(on_twin), 1, path, path + width});
+                {tree.rows, tree.first_row, nodes, chosen.on(on_twin), 1, width, path, path + width});
             kernels::CompactOp& move = moves.emplace_back();
             move.cache = {caches.on(on_twin) + std::ptrdiff_t{s} * planes * slots * 64,
                           std::int64_t{slots} * kv};
             move.planes = planes;
             move.width = kv;
             move.first = tree.first_slot;
-            move.count = width;
-            move.d_path = path;
-            move.d_count = path + width;
+            move.max_count = width;
+            move.path = path;
+            move.count = path + width;
         }
         on.rerank(trees);
         on.follow_argmax(acceptances);

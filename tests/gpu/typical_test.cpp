@@ -1,4 +1,3 @@
-#include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
 #include "tests/gpu/device_pair.h"
 
@@ -12,7 +11,6 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
     Rng rng(4);
     int longer = 0, apart = 0, trees_seen = 0;
     const auto exec = kernels::make_cpu_exec(1);
-    AcceptScratch scratch;
     for (const bool cut : {false, true})
         for (const int max_nodes : {1, 2, 9, 60, 300}) {
             const RulePtr rule = make_rule(cut ? "typical:delta=0.9" : "typical").value();
@@ -46,14 +44,9 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                 paths(device(), twin(), 5 * (width + 1), -7);
             const Both<float> d_logits(device(), twin(), logits), d_norms(device(), twin(), norms),
                 d_min_logit(device(), twin(), lowest), d_entropies(device(), twin(), entropies);
-            LogitsResult answers;
-            answers.best = 1;
-            answers.best_ids.assign(logits.size(), 0);
-            answers.best_logits.assign(logits.size(), 0.0f);
-            answers.logits = logits;
-            answers.entropies = entropies;
+            std::vector<std::int32_t> expected(5 * (width + 1), -7);
             for (const bool on_twin : {false, true}) {
-                std::vector<kernels::AcceptTypicalOp> ops;
+                std::vector<kernels::AcceptTypicalOp> ops, on_host;
                 int first = 0;
                 for (int t = 0; t < 5; ++t) {
                     kernels::AcceptTypicalOp op;
@@ -72,26 +65,27 @@ TEST_P(TypicalOps, PathsMatchTheHost) {
                     op.path = paths.on(on_twin) + t * (width + 1);
                     op.count = op.path + width;
                     ops.push_back(op);
+                    op.rows.parents = parents.data();
+                    op.rows.ancestor_counts = sizes.data();
+                    op.draft_logits = logits.data();
+                    op.log_norm = norms.data();
+                    op.min_logit = cut ? lowest.data() : nullptr;
+                    op.entropies = entropies.data();
+                    op.path = expected.data() + t * (width + 1);
+                    op.count = op.path + width;
+                    on_host.push_back(op);
                     first += op.nodes;
                 }
                 (on_twin ? twin() : device()).accept_typical(ops);
+                exec->backend().accept_typical(on_host);
                 const std::vector<std::int32_t> found = paths.read(on_twin);
-                first = 0;
                 for (int t = 0; t < 5; ++t) {
-                    const DraftTree& tree = trees[t];
-                    std::vector<TargetSample> choices(tree.size());
-                    for (TargetSample& choice : choices) choice = {0, 0.5f, 2.5f, lowest[first]};
-                    TreeLogits tree_logits{*exec, sampling, {}, choices};
-                    tree_logits.answers = &answers;
-                    tree_logits.first_row = first;
-                    Acceptance expected;
-                    rule->accept(tree, tree_logits, scratch, expected);
                     const auto* path = found.data() + t * (width + 1);
+                    const auto* reference = expected.data() + t * (width + 1);
                     const std::vector<int> mine(path, path + path[width]);
                     ++trees_seen;
                     longer += mine.size() > 3;
-                    apart += mine != expected.path;
-                    first += tree.size();
+                    apart += mine != std::vector<int>(reference, reference + reference[width]);
                 }
             }
         }

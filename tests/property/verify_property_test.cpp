@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "engine/verify/acceptance_rule.h"
+#include "tests/support/tree_verifier.h"
 
 namespace draftscope {
 namespace {
@@ -31,11 +31,7 @@ RC_GTEST_PROP(AcceptProperty, PathIsLongestMatchOfTargetTokens, ()) {
     std::vector<TargetSample> choices(tree.tokens.size());
     for (auto& choice : choices)
         choice.token = static_cast<TokenId>(rng.below(static_cast<std::uint32_t>(tokens)));
-    const auto exec = kernels::make_cpu_exec(1);
-    const Sampling greedy;
-    AcceptScratch scratch;
-    Acceptance found;
-    match_rule()->accept(tree, {*exec, greedy, {}, choices}, scratch, found);
+    const Acceptance found = testing::follow_choices(tree, choices);
 
     // Every node whose ancestors all match is on the path, and the path starts at the root.
     std::vector<bool> correct(tree.tokens.size(), false);

@@ -37,11 +37,6 @@ void BeamExpansion::reset(TokenId root, const TreeSpec& spec, bool sampled) {
     pool_.clear();
     beam_.clear();
     chosen_flat_.clear();
-    distributions_.clear();
-}
-
-void BeamExpansion::set_distribution(std::size_t row, std::shared_ptr<const DraftDistribution> q) {
-    distributions_.emplace_back(pool_.empty() ? -1 : beam_[row].flat, std::move(q));
 }
 
 void BeamExpansion::start(std::span<const TokenId> ids, std::span<const float> logprobs) {
@@ -156,12 +151,6 @@ void BeamExpansion::rerank(DraftTree& out) {
         // A parent scores no less than its child and has a smaller index, so it was selected, too.
         assert(parent >= 0);
         node_of_[flat] = out.add(candidate.token, parent, candidate.logprob);
-    }
-    if (!sampled_) return;
-    out.child_distributions.resize(out.tokens.size());
-    for (const auto& [flat, q] : distributions_) {
-        const int node = flat < 0 ? 0 : node_of_[flat];
-        if (node >= 0) out.child_distributions[node] = q;
     }
 }
 

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -36,9 +34,6 @@ class BeamExpansion {
     /// Takes the candidates of every beam row, `counts[r]` of them at ids[r * topk], and selects the next
     /// beam.
     void extend(std::span<const TokenId> ids, std::span<const float> logprobs, std::span<const int> counts);
-    /// Sets the distribution of the candidates of row `row`. Call it before the start() or extend() that
-    /// takes them.
-    void set_distribution(std::size_t row, std::shared_ptr<const DraftDistribution> q);
     const std::vector<BeamNode>& beam() const { return beam_; }
     /// Returns the rows of earlier forwards that beam node `b` descends from, oldest first: one (level, row)
     /// per level. Rows of level l are in the order of beam(l) at that time.
@@ -69,8 +64,6 @@ class BeamExpansion {
     std::vector<Candidate> pool_;
     std::vector<BeamNode> beam_;
     std::vector<int> chosen_flat_;  ///< flat index per node of `choices`; -1 = left out
-    std::vector<std::pair<int, std::shared_ptr<const DraftDistribution>>>
-        distributions_;  ///< by flat index; -1 = the root
     // Scratch of single calls.
     std::vector<int> order_;          ///< flat indices
     std::vector<int> proposing_row_;  ///< per candidate of the level

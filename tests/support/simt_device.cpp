@@ -64,11 +64,6 @@ class SimtDevice final : public Device {
     Status synchronize() override { return failure(); }
 
     DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
-    void compact(const CompactOp& op) override {
-        CompactOp moved = op;
-        moved.d_path = op.path;
-        compact({&moved, 1});
-    }
     void compact(std::span<const CompactOp> ops) override {
         cuda::simt::set_order(order_);
         std::vector<half_t> scratch(cuda::compact_scratch(ops));

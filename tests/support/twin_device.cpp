@@ -138,17 +138,12 @@ void TwinDevice::join_side_stream() {
     for (const std::function<void()>& work : std::exchange(side_work_, {})) work();
 }
 
-void TwinDevice::compact(const CompactOp& op) {
-    if (op.d_path != nullptr) reject("compact", "a single op takes a path in host memory");
-    move_together(op, op.path, op.count);
-}
-
 void TwinDevice::compact(std::span<const CompactOp> ops) {
     for (const CompactOp& op : ops) {
         if (op.planes != ops.front().planes || op.width != ops.front().width) reject("compact", "shapes");
-        const int count = *at(op.d_count, 1, "d_count");
-        if (count > op.count) reject("compact", "path longer than count");
-        move_together(op, at(op.d_path, size(count), "d_path"), count);
+        const int count = *at(op.count, 1, "count");
+        if (count > op.max_count) reject("compact", "path longer than max_count");
+        move_together(op, at(op.path, size(count), "path"), count);
     }
 }
 

@@ -45,7 +45,6 @@ class TwinDevice final : public kernels::Device {
     void join_side_stream() override;
     int side_ops() const { return side_ops_; }
     int reaches() const { return reaches_; }
-    void compact(const kernels::CompactOp& op) override;
     void compact(std::span<const kernels::CompactOp> ops) override;
     void graph(std::uint64_t key, FunctionRef<void()> work) override;
     std::uint64_t new_graph_key() override { return ++keys_; }

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/tree/sampled_drafts.h"
+#include "kernels/sampling.h"
 #include "tests/support/twin_checks.h"
 #include "tests/support/twin_device.h"
 
@@ -92,8 +92,7 @@ void TwinDevice::run(const SampleOp& op) {
     }
 }
 
-/// Uses the host's make_distribution() and sample_drafts() on the same logits and uniforms.
-
+/// Uses the CPU's make_distribution() and sample_drafts() on the same logits and uniforms.
 void TwinDevice::run(const SampleWithoutReplacementOp& op) {
     note("draft", op.logits, op.stride, op.rows, op.support, op.k, op.uniforms, op.ids, op.logprobs, op.sizes,
          op.tokens);
@@ -102,28 +101,21 @@ void TwinDevice::run(const SampleWithoutReplacementOp& op) {
     static const std::unique_ptr<Exec> exec = make_cpu_exec(1);
     (void)row(op.min_logit, 0, size(op.rows), "draft scratch");
     (void)row(op.last_tied_id, 0, size(op.rows), "draft scratch");
-    DraftSampling settings;
-    settings.temperature = op.temperature;
-    settings.top_k = op.top_k;
-    settings.top_p = op.top_p;
     for (int m = 0; m < op.rows; ++m) {
         const int support = op.sizes == nullptr ? op.support : *row(op.sizes, m, 1, "draft sizes");
         if (support < 0 || support > op.support)
             reject("sample_without_replacement", "more columns than the upper bound");
         float* logits = row(op.logits, m * op.stride, size(support), "draft logits");
-        DraftDistribution q{{}, {logits, logits + support}};
+        const DraftProbs q{{logits, size(support)}};
         DraftSampleScratch scratch;
-        make_distribution(*exec, settings, scratch, q);
-        std::copy(q.probs.begin(), q.probs.end(), logits);
+        make_distribution(*exec, op.temperature, op.top_k, op.top_p, scratch, q);
         const double* uniforms = row(op.uniforms, std::int64_t{m} * op.k, size(op.k), "draft uniforms");
-        const std::span<const SampledToken> drawn = sample_drafts(q, {uniforms, size(op.k)}, scratch);
-        for (int d = 0; d < op.k; ++d) {
-            const bool valid = size(d) < drawn.size();
-            std::int32_t id = valid ? drawn[size(d)].token : -1;
-            if (valid && op.tokens != nullptr) id = *row(op.tokens, m * op.stride + id, 1, "draft tokens");
-            *row(op.ids, m * op.k + d, 1, "draft ids") = id;
-            *row(op.logprobs, m * op.k + d, 1, "draft logprobs") = valid ? drawn[size(d)].logprob : lowest;
-        }
+        std::int32_t* ids = row(op.ids, std::int64_t{m} * op.k, size(op.k), "draft ids");
+        float* logprobs = row(op.logprobs, std::int64_t{m} * op.k, size(op.k), "draft logprobs");
+        sample_drafts(q, {uniforms, size(op.k)}, scratch, {ids, size(op.k)}, {logprobs, size(op.k)});
+        for (int d = 0; d < op.k; ++d)
+            if (ids[d] >= 0 && op.tokens != nullptr)
+                ids[d] = *row(op.tokens, m * op.stride + ids[d], 1, "draft tokens");
     }
 }
 
@@ -221,9 +213,11 @@ void TwinDevice::run(const RankOp& op) {
 
 void TwinDevice::run(const SetProbabilityOp& op) {
     note("mass", op.logits, op.stride, op.count, op.log_norm, op.rows, op.first, op.size, op.ids, op.out,
-         op.min_logit);
-    for (int i = 0; i < op.count; ++i) {
-        const std::int64_t m = op.rows == nullptr ? i : *row(op.rows, i, 1, "set rows");
+         op.min_logit, op.first_row, op.d_count);
+    const int sets = op.d_count == nullptr ? op.count : *row(op.d_count, 0, 1, "number of sets");
+    if (sets > op.count) reject("mass", "count");
+    for (int i = 0; i < sets; ++i) {
+        const std::int64_t m = op.first_row + *row(op.rows, i, 1, "set rows");
         const float norm = *row(op.log_norm, m, 1, "log_norm");
         const int first = *row(op.first, i, 1, "first of a set"),
                   count = *row(op.size, i, 1, "size of a set");

@@ -58,6 +58,7 @@ void TwinDevice::run(const TopKOp& op) {
             *row(op.values, std::int64_t{m} * op.k + i, 1, "values") =
                 valid ? values[size(order[size(i)])] : lowest;
         }
+        if (op.logsumexp == nullptr) continue;
         *row(op.logsumexp, m, 1, "logsumexp") =
             static_cast<float>(static_cast<double>(max_value) + std::log(sum));
     }

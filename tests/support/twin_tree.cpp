@@ -127,20 +127,18 @@ void TwinDevice::run(const RerankOp& op) {
                 place < 0 ? op.root_row : *row(op.pool_rows, place, 1, "pool rows");
         if (op.rows.uniforms != nullptr)
             *row(op.rows.uniforms, r, 1, "uniforms") = *row(op.uniforms, depth, 1, "uniforms by depth");
-        if (op.rows.set_first == nullptr) continue;
-        *row(op.rows.set_first, r, 1, "set first") = *row(op.set_first, depth, 1, "set first by depth");
-        *row(op.rows.set_size, r, 1, "set size") = *row(op.set_size, depth, 1, "set size by depth");
     }
 }
 
 void TwinDevice::run(const FollowArgmaxOp& op) {
     if (in_replay_) reject("follow_argmax", "inside a graph");
     std::vector<std::int32_t> path = {0};
-    for (int i = 1; i < op.nodes; ++i) {
+    if (op.max_count < 1 || op.max_count > op.rows.width) reject("follow_argmax", "max_count");
+    for (int i = 1; i < op.nodes && static_cast<int>(path.size()) < op.max_count; ++i) {
         const int parent = op.first_row + path.back();
         if (*row(op.rows.parents, op.first_row + i, 1, "parents") == parent &&
-            *row(op.rows.tokens, op.first_row + i, 1, "tokens") ==
-                *row(op.choices, parent * op.choice_stride, 1, "choices"))
+            (op.choices == nullptr || *row(op.rows.tokens, op.first_row + i, 1, "tokens") ==
+                                          *row(op.choices, parent * op.choice_stride, 1, "choices")))
             path.push_back(i);
     }
     std::copy(path.begin(), path.end(), row(op.path, 0, path.size(), "path"));

@@ -133,12 +133,61 @@ TEST(CpuDevice, KeepsBuffersLongerThanItsPool) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.data()) % 256, 0u);
 }
 
+/// Ranks, and probabilities of token sets along a path, from rows with ties and masked tokens.
+TEST(CpuDevice, RanksAndSetProbabilitiesMatchTheirDefinition) {
+    constexpr int rows = 5, vocab = 5000, stride = vocab + 3;
+    for (const int threads : {1, 3}) {
+        auto exec = make_cpu_exec(threads);
+        Rng rng(7);
+        std::vector<float> logits(numel(rows, stride));
+        for (float& logit : logits) logit = static_cast<float>(rng.below(90)) / 8;
+        logits[7] = std::numeric_limits<float>::quiet_NaN();
+        std::vector<std::int32_t> of, tokens, ranks(40, -7);
+        std::vector<float> values(40);
+        for (int i = 0; i < 40; ++i) {
+            of.push_back(static_cast<std::int32_t>(rng.below(rows)));
+            tokens.push_back(8 + static_cast<std::int32_t>(rng.below(vocab - 8)));
+        }
+        exec->backend().rank(
+            {logits.data(), stride, vocab, 40, of.data(), tokens.data(), values.data(), ranks.data()});
+        for (int i = 0; i < 40; ++i) {
+            const float* row = logits.data() + of[i] * stride;
+            EXPECT_EQ(values[i], row[tokens[i]]);
+            int before = 0;
+            for (int t = 0; t < vocab; ++t)
+                before += row[t] > values[i] || (row[t] == values[i] && t < tokens[i]) ? 1 : 0;
+            EXPECT_EQ(ranks[i], before) << i;
+        }
+        // Sets of rows 1 + path; the third entry is beyond the count.
+        const std::vector<std::int32_t> path = {0, 2, 3}, count = {2}, first = {0, 5, 0}, sizes = {5, 700, 1};
+        const std::vector<float> norms = {12, 12.5f, 13, 13.5f, 14}, lowest = {9, 9, 9, 9, 9};
+        std::vector<std::int32_t> ids;
+        for (int i = 0; i < 705; ++i) ids.push_back(7 * i + 9);
+        std::vector<float> out(3, -7.0f);
+        SetProbabilityOp op{logits.data(), stride,       3,          0.9f,       norms.data(),  path.data(),
+                            first.data(),  sizes.data(), ids.data(), out.data(), lowest.data(), 1,
+                            count.data()};
+        exec->backend().sum_set_probability(op);
+        for (int i = 0; i < 2; ++i) {
+            double sum = 0;
+            for (int j = 0; j < sizes[i]; ++j) {
+                const float logit = logits[numel(1 + path[i], stride) + ids[first[i] + j]];
+                if (logit >= 9)
+                    sum += std::min(1.0, std::exp(static_cast<double>(logit * 0.9f - norms[1 + path[i]])));
+            }
+            EXPECT_NEAR(static_cast<double>(out[i]), std::min(sum, 1.0), 1e-5) << i;
+        }
+        EXPECT_EQ(out[2], -7.0f);
+        ASSERT_TRUE(exec->backend().synchronize().ok());
+    }
+}
+
 TEST(CpuDevice, NamesAnOpThatItLacks) {
     auto exec = make_cpu_exec(1);
-    exec->backend().follow_argmax(FollowArgmaxOp{});
+    exec->backend().redistribute({});
     const Status status = exec->backend().synchronize();
     ASSERT_FALSE(status.ok());
-    EXPECT_NE(status.error().message.find("follow"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("redistribute"), std::string::npos) << status.error().message;
 }
 
 }  // namespace

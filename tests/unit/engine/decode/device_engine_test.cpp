@@ -7,8 +7,9 @@
 
 #include "base/rng.h"
 #include "engine/formats/hf_folder.h"
-#include "engine/verify/verify.h"
+#include "engine/verify/verification.h"
 #include "kernels/topk.h"
+#include "tests/support/commit_path.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
 #include "tests/support/ranking_file.h"
@@ -151,8 +152,8 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
         const Status done = on_device->forward(*twin.exec, request, y);
         ASSERT_TRUE(done.ok()) << done.error().message;
         same();
-        a.commit_path(std::vector<int>{0, 2, 3, 4});
-        b.commit_path(std::vector<int>{0, 2, 3, 4});
+        commit_path(a, cpu_exec->backend(), {0, 2, 3, 4});
+        commit_path(b, *twin.exec->device(), {0, 2, 3, 4});
         b.ensure_free(30);
     }
     EXPECT_TRUE(twin.twin == nullptr || twin.twin->replayed() > 0);
@@ -291,24 +292,15 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
     EXPECT_GT(compared, 1000);
 }
 
-/// Choices, norms, entropies and the four best tokens of all rows.
+/// Choices, norms and the four best tokens of all rows.
 void expect_values_of_rows(kernels::Exec& exec, const LogitsResult& answers, Rows<const float> logits,
-                           std::span<const TargetSample> choices, const Sampling& sampling, bool entropies) {
+                           std::span<const TargetSample> choices) {
     for (int r = 0; r < logits.rows; ++r) {
         const auto row = static_cast<std::size_t>(r);
         EXPECT_EQ(answers.choices[row], choices[row].token) << r;
         EXPECT_NEAR(answers.log_norm[row], choices[row].log_norm, 1e-5);
         EXPECT_EQ(answers.choice_logits[row], logits.row_data(r)[choices[row].token]);
         EXPECT_EQ(answers.lowest[row], choices[row].min_logit);
-        if (entropies) {
-            double entropy = 0;
-            for (int t = 0; t < logits.cols; ++t) {
-                const auto p =
-                    static_cast<double>(target_probability(choices[row], sampling, logits.row_data(r)[t]));
-                entropy -= p * std::log(p + 1e-5);
-            }
-            EXPECT_NEAR(static_cast<double>(answers.entropies[row]), entropy, 1e-5);
-        }
         std::vector<std::int32_t> best(4);
         std::vector<float> values(4);
         kernels::topk(exec, logits.slice(r, 1), 4, Rows<std::int32_t>(best.data(), 1, 4),
@@ -352,20 +344,13 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
         for (const int depth : depths) places.push_back({3, 100 + depth});
         for (int depth = 0; depth <= 3 && sampling.temperature > 0; ++depth)
             plan.uniforms.push_back(token_uniform(sampling.seed, 3, static_cast<std::uint64_t>(100 + depth)));
-        LogitsQuery query;
-        query.vocab = vocab;
+        LogitsQuery query = make_query(*match_rule(), sampling, vocab);
         query.best = 4;
-        query.drafts = true;
-        if (sampling.temperature > 0) {
-            query.scale = inverse_temperature(sampling);
-            query.top_k = sampling.top_k;
-            query.top_p = sampling.top_p;
-            query.entropies = true;
-        }
+        query.drafts = query.ranks = true;
         KvCache* caches[] = {&cache};
         TreesRequest trees;
         trees.caches = caches;
-        trees.query = &query;
+        trees.query = query;
         const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
         TreeStep step;
         std::vector<float> hidden(plain.hidden.size());
@@ -374,7 +359,9 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
             const std::lock_guard lock(device.submit_mutex());
             ASSERT_TRUE(step.place(device, {&plan, 1}));
             step.upload_tree(0, drafted, cache.length());
+            ASSERT_TRUE(step.place_sets({&plan, 1}));
             ASSERT_TRUE(target.enqueue_trees(exec, trees, step).ok());
+            ASSERT_TRUE(target.enqueue_answers(exec, trees, step).ok());
             step.enqueue_download();
             device.download(hidden.data(), target.device_features(true), hidden.size() * sizeof(float));
             ASSERT_TRUE(device.synchronize().ok());
@@ -391,7 +378,7 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
         const Rows<const float> logits(plain.logits.data(), 5, vocab, target.config().vocab);
         std::vector<TargetSample> choices;
         sample_tokens(exec, logits, vocab, sampling, places, choices);
-        expect_values_of_rows(exec, queried.answers, logits, choices, sampling, query.entropies);
+        expect_values_of_rows(exec, queried.answers, logits, choices);
         for (int r = 0; r < 5; ++r) {
             const auto row = static_cast<std::size_t>(r);
             const float* parent = logits.row_data(of[row]);
@@ -401,12 +388,16 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
                 rank +=
                     parent[t] > parent[tokens[row]] || (parent[t] == parent[tokens[row]] && t < tokens[row]);
             EXPECT_EQ(queried.answers.ranks[row], rank);
+        }
+        // Masses are along the accepted path.
+        const std::span<const int> path = step.path(0);
+        for (std::size_t i = 0; i < path.size(); ++i) {
             double mass = 0;
             for (const TokenId id : few)
-                mass +=
-                    static_cast<double>(target_probability(choices[row], sampling, logits.row_data(r)[id]));
-            const bool wanted = sets[static_cast<std::size_t>(depths[r])] != nullptr;
-            EXPECT_NEAR(static_cast<double>(queried.answers.masses[row]), wanted ? mass : 0.0, 1e-5);
+                mass += static_cast<double>(
+                    target_probability(choices[path[i]], sampling, logits.row_data(path[i])[id]));
+            EXPECT_NEAR(static_cast<double>(queried.answers.masses[i]), sets[i] != nullptr ? mass : 0.0,
+                        1e-5);
         }
         // Rows are downloaded in full on request.
         const Rows<const float> fetched = queried.device_logits->rows(2, 2);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "kernels/topk.h"
+#include "tests/support/commit_path.h"
 #include "tests/support/count_allocations.h"
 #include "tests/support/tiny_model.h"
 
@@ -183,7 +184,7 @@ TEST_P(Exactness, CommittedPathContinuesLikePlainDecoding) {
         mask.path(7 + round, path);
         from_trees.append(select_rows(*target, out, path));
         for (const int node : path) text.push_back(tokens[node]);
-        cache.commit_path(path);
+        testing::commit_path(cache, exec->backend(), path);
     }
     EXPECT_EQ(cache.length(), static_cast<int>(prompt.size() + text.size()));
     EXPECT_EQ(from_trees, decode_one_by_one(*target, *exec, prompt, text));
@@ -320,7 +321,7 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         ForwardOutput whole, queried;
         ASSERT_TRUE(target->forward(*exec, {{&chain, 1}, {}, {}, true}, whole).ok());
         KvCache* const caches[] = {&cache};
-        TreesRequest request{caches, {}, &query, false};
+        TreesRequest request{caches, {}, query};
         const TreePlan plan{rows, rows - 1};
         TreeStep step;
         const auto run = [&] {
@@ -329,14 +330,13 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
                 if (!step.place(device, {&plan, 1})) return failed("no memory");
                 step.upload_tree(0, tree, cache.length());
                 DS_ASSIGN([[maybe_unused]] const auto bytes, target->enqueue_trees(*exec, request, step));
-                return {};
+                return target->enqueue_answers(*exec, request, step);
             });
             target->collect_trees(step, queried);
             return done.ok();
         };
         ASSERT_TRUE(run());
-        ASSERT_TRUE(queried.answered);
-        EXPECT_EQ(queried.device_logits, nullptr);
+        EXPECT_EQ(queried.device_logits->stored(), !exec->backend().prefers_matmul_topk(vocab, best));
         const float* hidden = target->device_features(true);
         EXPECT_TRUE(std::equal(whole.hidden.begin(), whole.hidden.end(), hidden));
         EXPECT_EQ(queried.bytes, whole.bytes);
@@ -355,10 +355,11 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         const bool again = run();
         EXPECT_EQ(testing::total_allocations() - before, 0);
         EXPECT_TRUE(again);
-        query.drafts = true;
+        request.query.complete = true;
         ASSERT_TRUE(run());
-        EXPECT_FALSE(queried.answered);
-        ASSERT_NE(queried.device_logits, nullptr);
+        ASSERT_TRUE(queried.device_logits->stored());
+        EXPECT_EQ(queried.answers.best_ids, ids);
+        EXPECT_EQ(queried.answers.log_norm, sums);
         const Rows<const float> stored = queried.device_logits->rows(0, rows);
         EXPECT_TRUE(std::equal(whole.logits.begin(), whole.logits.end(), stored.data));
     }
@@ -506,7 +507,7 @@ TEST(KvCache, CommitsAPathAndGrows) {
         for (int slot = 0; slot < slots; ++slot) put(cache, layer, slot, slot);
     cache.commit(14);
     const std::vector<int> path{0, 3, 5, 9};
-    cache.commit_path(path);
+    testing::commit_path(cache, exec->backend(), path);
     EXPECT_EQ(cache.length(), 18);
     EXPECT_EQ(cache.free_slots(), 6);
     cache.ensure_free(22);
@@ -547,7 +548,7 @@ TEST(KvCache, StoresF16UnlessWeightsAreF32) {
     ASSERT_TRUE(narrow->prefill(*exec, halves, tokens, {}, out).ok());
     const std::vector<std::byte> before(values(halves, 0), values(halves, 0) + 3 * row_bytes);
     halves.truncate(1);
-    halves.commit_path(std::vector<int>{1});
+    testing::commit_path(halves, exec->backend(), {1});
     halves.ensure_free(40);
     EXPECT_TRUE(std::equal(values(halves, 0), values(halves, 0) + row_bytes, before.begin()));
     EXPECT_TRUE(std::equal(values(halves, 0) + row_bytes, values(halves, 0) + 2 * row_bytes,

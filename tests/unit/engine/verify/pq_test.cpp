@@ -15,6 +15,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/tree_verifier.h"
 
 /// Rejection sampling: the output is distributed as the target's text, whatever was drafted.
 namespace draftscope::testing {
@@ -77,18 +78,9 @@ ChiSquare chi_square(const std::vector<double>& probabilities, const std::vector
     return result;
 }
 
-DraftDistribution distribution_of(std::vector<TokenId> ids, std::vector<float> logits,
-                                  const DraftSampling& settings) {
-    DraftDistribution q{std::move(ids), std::move(logits)};
-    DraftSampleScratch scratch;
-    make_distribution(*kernels::make_cpu_exec(1), settings, scratch, q);
-    return q;
-}
-
 TEST(SampleDrafts, SamplesWithoutReplacement) {
     const std::vector<float> logits = {0.0f, 1.0f, -1.0f, 2.0f, 0.5f};
     const DraftDistribution q = distribution_of({2, 3, 5, 7, 11}, logits, {0.8});
-    DraftSampleScratch scratch;
     EXPECT_NEAR(std::accumulate(q.probs.begin(), q.probs.end(), 0.0), 1.0, 1e-6);
     std::vector<double> pairs;
     for (std::size_t a = 0; a < 5; ++a)
@@ -99,14 +91,14 @@ TEST(SampleDrafts, SamplesWithoutReplacement) {
     std::vector<int> counts(25, 0);
     const std::map<TokenId, std::size_t> index = {{2, 0}, {3, 1}, {5, 2}, {7, 3}, {11, 4}};
     for (std::uint64_t sequence = 0; sequence < 20000; ++sequence) {
-        const auto drawn = sample_drafts(q, 2, {0.8, 9}, sequence, 17, scratch);
+        const auto drawn = sample_drafts(q, 2, {0.8, 9}, sequence, 17);
         ASSERT_EQ(drawn.size(), 2u);
         ++counts[index.at(drawn[0].token) * 5 + index.at(drawn[1].token)];
     }
     const ChiSquare fit = chi_square(pairs, counts);
     EXPECT_FALSE(fit.rejects()) << fit.statistic << " with " << fit.freedom;
     // At most as many tokens as q has, each once.
-    const auto drawn = sample_drafts(q, 9, {0.8, 9}, 3, 4, scratch);
+    const auto drawn = sample_drafts(q, 9, {0.8, 9}, 3, 4);
     std::vector<SampledToken> all(drawn.begin(), drawn.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
     ASSERT_EQ(all.size(), 5u);
@@ -131,8 +123,7 @@ TEST(DraftDistribution, AppliesTargetsTopKAndTopP) {
             EXPECT_NEAR(static_cast<double>(q.probs[by_id[i]]), expected[i], 1e-6)
                 << "T=" << sampling.temperature << " p=" << sampling.top_p << " k=" << sampling.top_k;
         // Every sample is a kept token.
-        DraftSampleScratch scratch;
-        for (const SampledToken& one : sample_drafts(q, 8, settings, 1, 2, scratch))
+        for (const SampledToken& one : sample_drafts(q, 8, settings, 1, 2))
             EXPECT_TRUE(std::isfinite(one.logprob));
     }
 }
@@ -149,13 +140,8 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
     const auto q = std::make_shared<DraftDistribution>(distribution_of({}, draft, drafts));
     std::vector<int> counts(target.size(), 0);
     const RulePtr rule = make_rule("pq").value();
-    // Reused between trees: leftovers must not affect the next tree.
-    DraftSampleScratch drawing;
-    AcceptScratch judging;
-    Acceptance result;
     for (std::uint64_t sequence = 0; sequence < 8000; ++sequence) {
-        const auto in_order = sample_drafts(*q, children, drafts, sequence, 5, drawing);
-        std::vector<SampledToken> drawn(in_order.begin(), in_order.end());
+        std::vector<SampledToken> drawn = sample_drafts(*q, children, drafts, sequence, 5);
         if (pick_best) {
             std::sort(drawn.begin(), drawn.end(),
                       [](const SampledToken& a, const SampledToken& b) { return a.logprob > b.logprob; });
@@ -164,16 +150,13 @@ ChiSquare first_token(const Sampling& sampling, int children, bool pick_best = f
         DraftTree tree = DraftTree::with_root(0);
         for (const SampledToken& one : drawn) tree.add(one.token, 0, one.logprob);
         EXPECT_TRUE(tree.finish().ok());
-        tree.child_distributions.resize(tree.tokens.size());
-        tree.child_distributions[0] = q;
+        std::vector<std::shared_ptr<DraftDistribution>> drawn_from(tree.tokens.size());
+        drawn_from[0] = q;
         std::vector<float> logits;
         for (int i = 0; i < tree.size(); ++i) logits.insert(logits.end(), target.begin(), target.end());
         const Rows<const float> rows(logits.data(), tree.size(), static_cast<int>(target.size()));
-        std::vector<TokenPosition> places;
-        for (const int depth : tree.depths) places.push_back({sequence, 5 + depth});
-        std::vector<TargetSample> choices;
-        sample_tokens(*exec, rows, rows.cols, sampling, places, choices);
-        rule->accept(tree, {*exec, sampling, places[0], choices, rows}, judging, result);
+        const auto [choices, result] =
+            verify_tree(exec->backend(), *rule, tree, rows, rows.cols, sampling, {sequence, 5}, drawn_from);
         const TokenId token = result.path.size() > 1 ? tree.tokens[result.path[1]] : result.bonus;
         EXPECT_EQ(choices[0].token, token);
         ++counts[token];
@@ -200,13 +183,9 @@ TEST(AcceptPq, SurvivesRowsWithoutAUsableLogit) {
     tree.add(3, 0, -1.0f);
     ASSERT_TRUE(tree.finish().ok());
     const Sampling sampling{1.0, 1.0, 0, 3};
-    const std::vector<TokenPosition> places = {{1, 5}, {1, 6}};
-    std::vector<TargetSample> choices;
-    sample_tokens(*exec, rows, 4, sampling, places, choices);
-    AcceptScratch scratch;
-    Acceptance result;
-    make_rule("pq").value()->accept(tree, {*exec, sampling, places[0], choices, rows}, scratch, result);
-    EXPECT_EQ(result.bonus, 0);
+    const auto verified =
+        verify_tree(exec->backend(), *make_rule("pq").value(), tree, rows, 4, sampling, {1, 5});
+    EXPECT_EQ(verified.acceptance.bonus, 0);
 }
 
 /// NaN never is the best token.
@@ -217,13 +196,9 @@ TEST(AcceptTypical, NanIsNeverTheBestToken) {
     DraftTree tree = DraftTree::with_root(0);
     ASSERT_TRUE(tree.finish().ok());
     const Sampling sampling{1.0, 1.0, 0, 3};
-    const std::vector<TokenPosition> places = {{1, 5}};
-    std::vector<TargetSample> choices;
-    sample_tokens(*exec, rows, 4, sampling, places, choices);
-    AcceptScratch scratch;
-    Acceptance result;
-    make_rule("typical").value()->accept(tree, {*exec, sampling, places[0], choices, rows}, scratch, result);
-    EXPECT_EQ(result.bonus, 2);
+    const auto verified =
+        verify_tree(exec->backend(), *make_rule("typical").value(), tree, rows, 4, sampling, {1, 5});
+    EXPECT_EQ(verified.acceptance.bonus, 2);
 }
 
 TEST(AcceptPq, DraftsSelectedByValueBiasTheOutput) {

@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
-namespace draftscope {
+#include "base/numel.h"
+#include "tests/support/tree_verifier.h"
+
+namespace draftscope::testing {
 namespace {
 
 /// A chain of `depth` drafts under a root, and a sibling of the first draft.
@@ -23,16 +26,19 @@ DraftTree chain_with_sibling(int depth) {
 
 std::vector<int> accepted(const SimulatedAcceptance& replayed, int depth, int rounds) {
     const DraftTree tree = chain_with_sibling(depth);
-    std::vector<TargetSample> choices(tree.tokens.size(), TargetSample{7, 0.5f, 0, 0});
+    // The target's token after every node is 7.
+    std::vector<float> logits(numel(tree.size(), 8), 0.0f);
+    for (int n = 0; n < tree.size(); ++n) logits[row_offset(n, 8) + 7] = 1.0f;
     std::vector<int> counts(static_cast<std::size_t>(depth) + 1, 0);
     const RulePtr rule = make_simulated_rule(replayed, match_rule());
     const auto exec = kernels::make_cpu_exec(1);
     Sampling sampling;
     sampling.seed = 3;
-    AcceptScratch scratch;
     for (int round = 0; round < rounds; ++round) {
-        Acceptance found;
-        rule->accept(tree, {*exec, sampling, {0, 100 * round}, choices}, scratch, found);
+        const Acceptance found =
+            verify_tree(exec->backend(), *rule, tree, Rows<const float>(logits.data(), tree.size(), 8), 8,
+                        sampling, {0, 100 * round})
+                .acceptance;
         EXPECT_EQ(found.bonus, 7);
         for (std::size_t i = 1; i < found.path.size(); ++i)
             EXPECT_EQ(tree.parents[found.path[i]], found.path[i - 1]);
@@ -106,4 +112,4 @@ TEST(SimulatedAcceptance, ErrorsNameTheProblem) {
 }
 
 }  // namespace
-}  // namespace draftscope
+}  // namespace draftscope::testing

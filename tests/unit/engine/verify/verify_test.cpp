@@ -8,6 +8,7 @@
 #include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
 #include "engine/verify/tree_path.h"
+#include "tests/support/tree_verifier.h"
 
 namespace draftscope {
 namespace {
@@ -116,16 +117,6 @@ TEST(SampleTokens, SurvivesRowsWithoutUsableLogit) {
     EXPECT_EQ(choose({{3.0f, 1.0f}}, 2, sampled(1e-30))[0].token, 0);
 }
 
-/// Accepts by exact match, which reads only the choices.
-Acceptance accept_match(const DraftTree& tree, std::vector<TargetSample>& choices) {
-    const auto exec = kernels::make_cpu_exec(1);
-    AcceptScratch scratch;
-    Acceptance found;
-    const Sampling greedy;
-    match_rule()->accept(tree, {*exec, greedy, {}, choices}, scratch, found);
-    return found;
-}
-
 TEST(AcceptMatch, FollowsTargetTokens) {
     DraftTree tree = DraftTree::with_root(10);
     const int a = tree.add(1, 0, -1), b = tree.add(2, 0, -1);
@@ -136,12 +127,12 @@ TEST(AcceptMatch, FollowsTargetTokens) {
     choices[0].token = 2;
     choices[2].token = 4;
     choices[4].token = 9;
-    const Acceptance found = accept_match(tree, choices);
+    const Acceptance found = testing::follow_choices(tree, choices);
     EXPECT_EQ(found.path, (std::vector<int>{0, 2, 4}));
     EXPECT_EQ(found.bonus, 9);
 
     choices[0].token = 77;
-    const Acceptance none = accept_match(tree, choices);
+    const Acceptance none = testing::follow_choices(tree, choices);
     EXPECT_EQ(none.path, std::vector<int>{0});
     EXPECT_EQ(none.bonus, 77);
 }
@@ -201,8 +192,8 @@ TEST(RuleRegistry, ParametersAndErrors) {
         EXPECT_NE(message(text).find("above 0 and at most 1"), std::string::npos) << text;
 }
 
-/// A device's answers lead to the results of the complete rows.
-TEST(TypicalRule, TakesTheDevicesPath) {
+/// Along the accepted path the choices are what is emitted, elsewhere the target's best tokens.
+TEST(TypicalRule, EmitsTheAcceptedPath) {
     DraftTree tree = DraftTree::with_root(0);
     const int a = tree.add(1, 0, -1);
     const int b = tree.add(2, a, -1);
@@ -212,16 +203,10 @@ TEST(TypicalRule, TakesTheDevicesPath) {
     answers.best_logits = {0, 1, 1, 1};
     answers.logits = {0, 0, 0.5f, 0.25f};
     std::vector<TargetSample> choices(3, TargetSample{8, 0.5f, 2.0f, never});
-    const auto exec = kernels::make_cpu_exec(1);
     const Sampling sampling{1.0, 1.0, 0, 1};
     const std::vector<int> path = {0, a};
-    TreeLogits logits{*exec, sampling, {}, choices};
-    logits.answers = &answers;
-    logits.first_row = 1;
-    logits.device_path = path;
-    AcceptScratch scratch;
     Acceptance found;
-    make_rule("typical").value()->accept(tree, logits, scratch, found);
+    make_rule("typical").value()->accept(tree, {sampling, choices, answers, 1}, path, found);
     EXPECT_EQ(found.path, path);
     EXPECT_EQ(found.bonus, 6);
     EXPECT_EQ(choices[0].token, 1);

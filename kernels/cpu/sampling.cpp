@@ -1,0 +1,230 @@
+#include "kernels/sampling.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include "base/numel.h"
+#include "kernels/exp_sums.h"
+#include "kernels/topk.h"
+
+namespace draftscope::kernels {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+/// The weights of one row. The total comes from block sums; the other steps read few tokens, in double.
+class RowWeights {
+  public:
+    RowWeights(std::span<const float> logits, float top, std::span<const float> block_sums, float inverse)
+        : logits_(logits), block_sums_(block_sums), top_(top), inverse_(inverse) {}
+
+    double weight(std::int32_t id) const {
+        const float logit = logits_[id];
+        return std::isnan(logit) ? 0.0 : static_cast<double>(std::exp((logit - top_) * inverse_));
+    }
+    double total() const {
+        double sum = 0;
+        for (const float part : block_sums_) sum += static_cast<double>(part);
+        return sum;
+    }
+    double total(std::span<const std::int32_t> ids) const {
+        double sum = 0;
+        for (const std::int32_t id : ids) sum += weight(id);
+        return sum;
+    }
+    /// Returns how many of `best` (best first) reach `mass` of `sum`; 0 if all of them do not.
+    std::size_t count_to_reach(std::span<const std::int32_t> best, double mass, double sum) const {
+        double seen = 0;
+        for (std::size_t i = 0; i < best.size(); ++i) {
+            seen += weight(best[i]);
+            if (seen >= mass * sum) return i + 1;
+        }
+        return 0;
+    }
+    /// Samples from all tokens whose weights add up to `sum`.
+    std::int32_t draw(double uniform, double sum) const {
+        const auto [block, before] = find_block(uniform * sum);
+        const std::size_t first = block * static_cast<std::size_t>(exp_sums_block);
+        const std::size_t end = std::min(logits_.size(), first + exp_sums_block);
+        return pick(uniform * sum, before, first, end,
+                    [](std::size_t i) { return static_cast<std::int32_t>(i); });
+    }
+    /// Samples from the tokens `kept`, ascending, whose weights add up to `sum`.
+    std::int32_t draw(double uniform, double sum, std::span<const std::int32_t> kept) const {
+        return pick(uniform * sum, 0.0, 0, kept.size(), [&](std::size_t i) { return kept[i]; });
+    }
+
+  private:
+    /// Returns the block that contains `target`, and the weight before it.
+    std::pair<std::size_t, double> find_block(double target) const {
+        std::size_t chosen = 0;
+        double seen = 0, before = 0;
+        for (std::size_t b = 0; b < block_sums_.size(); ++b) {
+            if (block_sums_[b] > 0 && seen <= target) {
+                chosen = b;
+                before = seen;
+            }
+            seen += static_cast<double>(block_sums_[b]);
+        }
+        return {chosen, before};
+    }
+    /// Returns the first token whose cumulative weight exceeds `target`; the last token with any weight takes
+    /// the rounding remainder.
+    template <typename IdAt>
+    std::int32_t pick(double target, double before, std::size_t first, std::size_t end, IdAt id_at) const {
+        if (first >= end) return 0;
+        std::int32_t token = id_at(first);
+        for (std::size_t i = first; i < end; ++i) {
+            const double w = weight(id_at(i));
+            if (w <= 0) continue;
+            if (before <= target) token = id_at(i);
+            before += w;
+        }
+        return token;
+    }
+
+    std::span<const float> logits_, block_sums_;
+    float top_, inverse_;
+};
+
+/// Best tokens tried first for top-p: most rows are peaked.
+constexpr int initial_top_k = 64;
+
+/// Computes the maxima and block sums of rows. Returns the block sums.
+Rows<const float> add_blocks(Exec& exec, Rows<const float> logits, float inverse, SampleScratch& scratch) {
+    const int blocks = (logits.cols + exp_sums_block - 1) / exp_sums_block;
+    scratch.tops.resize(logits.rows);
+    scratch.sums.resize(numel(logits.rows, blocks));
+    const Rows<float> sums(scratch.sums.data(), logits.rows, blocks);
+    exp_sums(exec, logits, inverse, scratch.tops, sums);
+    return Rows<const float>(sums.data, logits.rows, blocks);
+}
+
+void find_best(Exec& exec, Rows<const float> rows, int k, std::vector<std::int32_t>& ids,
+               SampleScratch& scratch) {
+    const std::size_t cells = numel(rows.rows, k);
+    ids.resize(cells);
+    scratch.values.resize(cells);
+    topk(exec, rows, k, Rows<std::int32_t>(ids.data(), rows.rows, k),
+         Rows<float>(scratch.values.data(), rows.rows, k));
+}
+
+}  // namespace
+
+/// Processes a few rows at a time, so that the second pass finds them in the cache. It starts at the last
+/// row, so that the root and its children, which later ops read again, stay in the cache.
+void select_topk(Exec& exec, const TopKOp& op) {
+    assert(op.own == nullptr && op.run_ends == nullptr);
+    constexpr int rows_at_once = 4;
+    const Rows<const float> logits(op.logits, op.rows, op.support, static_cast<std::ptrdiff_t>(op.stride));
+    for (int end = op.rows; end > 0; end -= rows_at_once) {
+        const int first = std::max(0, end - rows_at_once), count = end - first;
+        const Rows<const float> rows = logits.slice(first, count);
+        std::int32_t* ids = op.ids + row_offset(first, op.k);
+        float* values = op.values + row_offset(first, op.k);
+        if (op.k == 1) {
+            argmax(exec, rows, std::span(ids, count));
+            for (int i = 0; i < count; ++i) values[i] = rows.row_data(i)[ids[i]];
+        } else {
+            topk(exec, rows, op.k, Rows<std::int32_t>(ids, count, op.k), Rows<float>(values, count, op.k));
+        }
+        if (op.logsumexp != nullptr) logsumexp(exec, rows, std::span(op.logsumexp + first, count));
+    }
+}
+
+void mask_top_k_top_p(Exec& exec, const TopKTopPMaskOp& op, SampleScratch& scratch) {
+    assert(op.sizes == nullptr);
+    const Rows<const float> logits(op.logits, op.rows, op.vocab, static_cast<std::ptrdiff_t>(op.stride));
+    const Rows<const float> sums = add_blocks(exec, logits, op.inv_temperature, scratch);
+    const bool few = op.top_k > 0 && op.top_k < op.vocab;
+    const int limit = few ? op.top_k : op.vocab;
+    const int width = few ? limit : std::min(limit, initial_top_k);
+    find_best(exec, logits, width, scratch.best, scratch);
+    const auto kept_of = [&](int r) {
+        const std::span<const std::int32_t> best(scratch.best.data() + row_offset(r, width), width);
+        if (op.top_p >= 1.0) return best;
+        const RowWeights row(logits.row(r), scratch.tops[r], sums.row(r), op.inv_temperature);
+        const double sum = limit == width ? row.total(best) : row.total();
+        std::span<const std::int32_t> found = best;
+        for (int k = width;;) {
+            const std::size_t count = row.count_to_reach(found, op.top_p, sum);
+            if (count > 0) return found.first(count);
+            if (k == limit) return found;
+            k = static_cast<int>(std::min<std::int64_t>(limit, std::int64_t{k} * 8));
+            find_best(exec, logits.slice(r, 1), k, scratch.more, scratch);
+            found = scratch.more;
+        }
+    };
+    for (int r = 0; r < op.rows; ++r) {
+        std::span<const std::int32_t> kept = kept_of(r);
+        const float* row = logits.row_data(r);
+        while (!kept.empty() && std::isnan(row[kept.back()])) kept = kept.first(kept.size() - 1);
+        op.min_logit[r] = kept.empty() ? minus_infinity : row[kept.back()];
+        std::int32_t last = kept.empty() ? op.vocab - 1 : kept.back();
+        for (const std::int32_t id : kept)
+            if (row[id] == op.min_logit[r]) last = std::max(last, id);
+        op.last_tied_id[r] = last;
+    }
+}
+
+void sample(Exec& exec, const SampleOp& op, SampleScratch& scratch) {
+    const Rows<const float> logits(op.logits, op.rows, op.vocab, static_cast<std::ptrdiff_t>(op.stride));
+    const Rows<const float> sums = add_blocks(exec, logits, op.inv_temperature, scratch);
+    scratch.kept.reserve(op.vocab);
+    for (int r = 0; r < op.rows; ++r) {
+        const std::span<const float> values = logits.row(r);
+        const RowWeights row(values, scratch.tops[r], sums.row(r), op.inv_temperature);
+        double sum = 0;
+        if (op.mask.min_logit == nullptr) {
+            sum = row.total();
+            op.tokens[r] = row.draw(op.uniforms[r], sum);
+        } else {
+            const float least = op.mask.min_logit[r];
+            const std::int32_t last = op.mask.last_tied_id[r];
+            scratch.kept.clear();
+            for (std::int32_t id = 0; id < op.vocab; ++id)
+                if (values[id] > least || (values[id] == least && id <= last)) scratch.kept.push_back(id);
+            sum = row.total(scratch.kept);
+            op.tokens[r] = row.draw(op.uniforms[r], sum, scratch.kept);
+        }
+        op.values[r] = values[op.tokens[r]];
+        op.log_norm[r] =
+            sum > 0 ? static_cast<float>(std::log(sum)) + scratch.tops[r] * op.inv_temperature : 0.0f;
+    }
+}
+
+float RowDistribution::probability(float logit) const {
+    if (!(logit >= min_logit)) return 0.0f;
+    return std::min(std::exp(logit * inv_temperature - log_norm), 1.0f);
+}
+
+double set_probability(const Exec& exec, const float* logits, std::span<const std::int32_t> ids,
+                       const RowDistribution& row) {
+    std::array<float, probability_block> some;
+    double sum = 0;
+    for (std::size_t first = 0; first < ids.size(); first += some.size()) {
+        const std::size_t count = std::min(some.size(), ids.size() - first);
+        for (std::size_t i = 0; i < count; ++i) {
+            const float logit = logits[ids[first + i]];
+            some[i] = logit >= row.min_logit ? logit : minus_infinity;
+        }
+        const std::span<float> now(some.data(), count);
+        exp_row(exec, now, row.log_norm / row.inv_temperature, row.inv_temperature, now);
+        for (const float p : now) sum += static_cast<double>(std::min(p, 1.0f));
+    }
+    return std::min(sum, 1.0);
+}
+
+double entropy(std::span<const float> logits, const RowDistribution& row) {
+    double sum = 0;
+    for (const float logit : logits) {
+        const auto p = static_cast<double>(row.probability(logit));
+        sum -= p * std::log(p + static_cast<double>(entropy_floor));
+    }
+    return sum;
+}
+
+}  // namespace draftscope::kernels
