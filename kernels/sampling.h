@@ -34,8 +34,8 @@ struct RowDistribution {
 };
 /// Returns the probability of the tokens `ids`, at most 1. Runs on the calling thread; `exec` selects the
 /// instruction set.
-double set_probability(const Exec& exec, const float* logits, std::span<const std::int32_t> ids,
-                       const RowDistribution& row);
+float set_probability(const Exec& exec, const float* logits, std::span<const std::int32_t> ids,
+                      const RowDistribution& row);
 /// Returns the entropy of a row as EntropyOp defines it.
 double entropy(std::span<const float> logits, const RowDistribution& row);
 

@@ -50,7 +50,8 @@ double DraftVocab::covered_prob(const kernels::Exec& exec, const float* logits, 
     const Set& set = at(level);
     if (set.everything) return 1.0;
     const float inverse = sampling.temperature > 0 ? inverse_temperature(sampling) : 1.0f;
-    return kernels::set_probability(exec, logits, set.ids, {inverse, choice.log_norm, choice.min_logit});
+    return static_cast<double>(
+        kernels::set_probability(exec, logits, set.ids, {inverse, choice.log_norm, choice.min_logit}));
 }
 
 }  // namespace draftscope

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -64,28 +63,22 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     }
     for (const GrowingTree& tree : trees) cells_ += numel(total_width(tree.job->tree), topk_);
     head_ = on_host() ? nullptr : context.head->device_head();
-    sampled_ = context.sampled;
     const int count_of_trees = static_cast<int>(trees.size());
     const int levels = levels_ = max_levels(trees);
     // Drafts are sampled separately for each node.
-    const int max_rows = rows_.shared_logits() && sampled_ == nullptr ? count_of_trees : max_nodes;
+    const bool sampled = context.sampled != nullptr;
+    const int max_rows = rows_.shared_logits() && !sampled ? count_of_trees : max_nodes;
     const std::size_t nodes = max_nodes, rows = max_rows;
-    if (sampled_ != nullptr) place_sampled_rows(trees);
     specs_.clear();
     for (const GrowingTree& tree : trees) specs_.push_back(&tree.job->tree);
-    bool enough = rows_.make_room(count_of_trees, max_nodes) &&
-                  static_levels_.upload(device, specs_, topk_, sampled_ != nullptr);
+    bool enough =
+        rows_.make_room(count_of_trees, max_nodes) && static_levels_.upload(device, specs_, topk_, sampled);
     words_ = set_words_ = 0;
     if (head_ != nullptr)
         enough = enough && head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees);
     else
         static_rows_.resize(numel(count_of_trees, index_stride_));
-    if (sampled_ != nullptr) {
-        // On the CPU, each row has tokens of its own, up to the whole vocabulary.
-        columns_ =
-            on_host() ? SupportColumns{context.vocab, context.vocab, true} : head_->support_columns(levels);
-        enough = enough && place_samples(trees);
-    }
+    enough = enough && samples_.prepare(device, context, trees, levels, topk_, rows_.shared_logits(), head_);
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
@@ -132,113 +125,6 @@ bool TreeGrowth::place_downloads(std::span<const GrowingTree> trees) {
     }
     kernels::Device& device = rows_.device();
     return d_left_.resize_at_least(device, words_) && d_sets_.resize_at_least(device, set_words_);
-}
-
-/// Assigns rows to the nodes whose children are sampled, level by level.
-void TreeGrowth::place_sampled_rows(std::span<const GrowingTree> trees) {
-    first_sampled_rows_.assign(1, 0);
-    for (int level = 0; level < levels_; ++level) {
-        int rows = first_sampled_rows_.back();
-        for (const GrowingTree& tree : trees)
-            if (level < tree.job->tree.levels()) rows += width_at(tree.job->tree, level);
-        first_sampled_rows_.push_back(rows);
-    }
-}
-
-/// Generates the uniforms of all samples, in the order of their rows, and reserves memory for the rows.
-bool TreeGrowth::place_samples(std::span<const GrowingTree> trees) {
-    kernels::Device& device = rows_.device();
-    uniforms_.clear();
-    support_sizes_.clear();
-    int widest = 0;
-    for (int level = 0; level < levels_; ++level) {
-        for (const GrowingTree& tree : trees) {
-            if (level >= tree.job->tree.levels()) continue;
-            const int nodes = width_at(tree.job->tree, level);
-            const int size =
-                columns_.own && !on_host() ? head_->support_size(level, tree.job->head_state) : 0;
-            support_sizes_.insert(support_sizes_.end(), nodes, size);
-            add_uniforms(tree, level, nodes);
-        }
-        widest = std::max(widest, first_sampled_row(level + 1) - first_sampled_row(level));
-    }
-    // The second half is scratch memory of the acceptance. Until then it holds the shared rows of left_at().
-    const int rows = first_sampled_rows_.back();
-    if (!support_logits_.reserve(device, 2 * numel(rows, columns_.stride) * sizeof(float)) ||
-        !d_uniforms_.upload(device, uniforms_) || !lowest_.resize_at_least(device, numel(widest, 1)) ||
-        !last_.resize_at_least(device, numel(widest, 1)))
-        return false;
-    if (!columns_.own) return true;
-    const auto trees_more = static_cast<int>(trees.size());
-    support_sizes_.resize(support_sizes_.size() + trees.size());
-    return support_tokens_.reserve(device,
-                                   numel(rows + trees_more, columns_.stride) * sizeof(std::int32_t)) &&
-           d_support_sizes_.upload(device, support_sizes_);
-}
-
-/// Adds the uniforms of the drafts of `nodes` nodes of a level.
-void TreeGrowth::add_uniforms(const GrowingTree& tree, int level, int nodes) {
-    const auto sequence = static_cast<std::uint64_t>(tree.job->sequence);
-    const auto position = static_cast<std::int64_t>(tree.job->tokens.size()) + level;
-    for (int node = 0; node < nodes; ++node)
-        for (int order = 0; order < topk_; ++order)
-            uniforms_.push_back(draft_uniform(sampled_->seed, sequence, position, order));
-}
-
-/// Copies the shared row of each tree to all its nodes, because the acceptance modifies each node's row.
-void TreeGrowth::give_each_node_a_row(int level) {
-    const int stride = columns_.stride;
-    copies_.clear();
-    int from = left_at(level) - 1, to = first_sampled_row(level), nodes = 0;
-    for (const GrowingTree* tree : active_) {
-        to += nodes;
-        nodes = tree->nodes;
-        ++from;
-        copies_.push_back({support_row(from), 0, nullptr, nodes, columns_.support, support_row(to), stride});
-        if (!columns_.own) continue;
-        copies_.push_back(
-            copy_of_words(support_tokens(from), 0, nodes, columns_.support, support_tokens(to), stride));
-        auto* sizes = d_support_sizes_.as<std::int32_t>();
-        if (on_host() || head_->support_size(level, tree->job->head_state) == size_on_device)
-            copies_.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
-    }
-    rows_.device().copy_rows(copies_);
-}
-
-/// Samples the candidates of the level's rows from the logits that the head stored.
-void TreeGrowth::sample(DraftContext& context, int level) {
-    int rows = 0;
-    for (const GrowingTree* tree : active_) rows += tree->nodes;
-    DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
-                                on_host() ? 0 : numel(rows, columns_.support) * sizeof(float));
-    const std::size_t first_uniform = numel(first_sampled_row(level), topk_);
-    if (on_host()) {
-        // Trees whose candidates were missing have fewer nodes than planned.
-        uniforms_.clear();
-        for (const GrowingTree* tree : active_) add_uniforms(*tree, level, tree->nodes);
-        rows_.device().upload(d_uniforms_.data() + first_uniform, uniforms_.data(),
-                              uniforms_.size() * sizeof(double));
-    }
-    if (left_at(level) != first_sampled_row(level)) give_each_node_a_row(level);
-    kernels::SampleWithoutReplacementOp op;
-    op.logits = support_row(first_sampled_row(level));
-    op.stride = columns_.stride;
-    op.rows = rows;
-    op.support = columns_.support;
-    op.k = topk_;
-    op.temperature = sampled_->temperature;
-    op.top_k = sampled_->top_k;
-    op.top_p = sampled_->top_p;
-    op.uniforms = d_uniforms_.data() + first_uniform;
-    op.ids = best_.as<std::int32_t>();
-    op.logprobs = logits_.as<float>();
-    op.min_logit = lowest_.as<float>();
-    op.last_tied_id = last_.as<std::int32_t>();
-    if (columns_.own) {
-        op.sizes = d_support_sizes_.as<std::int32_t>() + first_sampled_row(level);
-        op.tokens = support_tokens(first_sampled_row(level));
-    }
-    rows_.device().sample_without_replacement(op);
 }
 
 void TreeGrowth::activate(std::span<GrowingTree> trees) {
@@ -289,10 +175,7 @@ Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, 
     }
     kernels::Device& device = rows_.device();
     if (step.sets_come()) hand_sets(trees, step);
-    if (sampled_ != nullptr)
-        step.use_drafts({support_row(0), support_row(first_sampled_rows_.back()), columns_.stride,
-                         columns_.support, columns_.own ? support_tokens(0) : names_,
-                         columns_.own ? d_support_sizes_.as<std::int32_t>() : nullptr});
+    if (samples_.active()) step.use_drafts(samples_.rows(names_));
     rerank(context.phases, trees, step);
     if (on_host()) return {};
     sets_here_ = head_->reads_sets() && context.coverage_wanted;
@@ -373,7 +256,7 @@ kernels::RerankOp TreeGrowth::rerank_op(const GrowingTree& tree) const {
     op.pool_logprobs = pool_.as<float>() + cells_ + tree.pool;
     op.pool_scores = pool_.as<float>() + 2 * cells_ + tree.pool;
     op.pool_parents = pool_.as<std::int32_t>() + 3 * cells_ + tree.pool;
-    op.sampled = sampled_ != nullptr;
+    op.sampled = samples_.active();
     if (op.sampled) op.pool_rows = pool_.as<std::int32_t>() + 4 * cells_ + tree.pool;
     op.root_row = tree.place;
     op.root = tree.job->tokens.back();
@@ -457,16 +340,7 @@ DeviceLevel TreeGrowth::call_of(DraftContext& context, const Call& enqueued) {
 
 void TreeGrowth::enqueue_head(DraftContext& context, int rows) {
     DeviceLevel call = call_of(context, calls_[num_calls_ - 1]);
-    if (sampled_ != nullptr) {
-        const int at = left_at(call.level);
-        call.support_logits = support_row(at);
-        call.support_stride = columns_.stride;
-        call.temperature = sampled_->temperature;
-        if (columns_.own) {
-            call.support_tokens = support_tokens(at);
-            call.support_sizes = d_support_sizes_.as<std::int32_t>() + at;
-        }
-    }
+    if (samples_.active()) samples_.aim(call);
     call.x = rows_.enqueue_head_rows(rows);
     head_->enqueue(call);
     names_ = call.tokens;
@@ -498,25 +372,10 @@ void TreeGrowth::propose_on_host(DraftContext& context, int level, int rows) {
     candidates_.propose(context, Rows<const float>(hidden, rows, d, kernels::padded_columns(d)), row_jobs_,
                         level, topk_);
     names_ = nullptr;
-    if (sampled_ == nullptr)
-        candidates_.store(topk_, best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>());
+    if (samples_.active())
+        samples_.store(level, candidates_.support());
     else
-        store_support(level);
-}
-
-/// Copies the logits that drafts are sampled from to the level's rows.
-void TreeGrowth::store_support(int level) {
-    int row = left_at(level);
-    for (const SparseLogits& support : candidates_.support()) {
-        const std::size_t count = support.logits.size();
-        assert(static_cast<int>(count) <= columns_.support);
-        std::copy_n(support.logits.data(), count, support_row(row));
-        std::copy(support.ids.begin(), support.ids.end(), support_tokens(row));
-        std::fill(support_row(row) + count, support_row(row) + columns_.support,
-                  -std::numeric_limits<float>::infinity());
-        d_support_sizes_.data()[row++] =
-            support.ids.empty() ? kernels::whole_vocabulary : static_cast<std::int32_t>(count);
-    }
+        candidates_.store(topk_, best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>());
 }
 
 /// Enqueues the level's candidates and the next level's nodes.
@@ -526,7 +385,8 @@ void TreeGrowth::propose(DraftContext& context, int level, int rows) {
         propose_on_host(context, level, rows);
     else
         enqueue_head(context, rows);
-    if (sampled_ != nullptr) sample(context, level);
+    if (samples_.active())
+        samples_.enqueue(context, *spans_, level, active_, best_.as<std::int32_t>(), logits_.as<float>());
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
                                 host ? 0 : numel(rows, topk_) * (sizeof(float) + sizeof(std::int32_t)));
     int next_node = 0, next_row = 0;
@@ -555,7 +415,7 @@ void TreeGrowth::propose(DraftContext& context, int level, int rows) {
 /// nodes start at `next_first`.
 kernels::BeamOp TreeGrowth::extend(const GrowingTree& tree, int level, bool goes_on, int next_first) {
     const int nodes = tree.nodes;
-    const bool drawn = sampled_ != nullptr;
+    const bool drawn = samples_.active();
     // Drafts are sampled separately for each node.
     const std::size_t first = numel(drawn ? tree.first_node : tree.first_row, topk_);
     auto* pool = pool_.as<std::int32_t>();
@@ -576,7 +436,7 @@ kernels::BeamOp TreeGrowth::extend(const GrowingTree& tree, int level, bool goes
     op.pool_parents = pool + 3 * cells_ + at;
     if (drawn) {
         op.pool_rows = pool + 4 * cells_ + at;
-        op.next_first_row = first_sampled_row(level + 1) + next_first;
+        op.next_first_row = samples_.first_row(level + 1) + next_first;
     }
     op.row_indices = places_.as<std::int32_t>() + numel(tree.place, index_stride_);
     op.first_index = tree.proposed;

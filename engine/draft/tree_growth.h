@@ -9,7 +9,8 @@
 #include "base/numel.h"
 #include "base/phase.h"
 #include "engine/draft/candidate_sampler.h"
-#include "engine/draft/drafter.h"
+#include "engine/draft/draft_samples.h"
+#include "engine/draft/growing_tree.h"
 #include "engine/draft/tree_levels.h"
 #include "engine/heads/device_head.h"
 #include "engine/heads/device_spans.h"
@@ -17,25 +18,6 @@
 #include "kernels/device_array.h"
 
 namespace draftscope {
-
-/// A tree that grows.
-struct GrowingTree {
-    DraftJob* job = nullptr;
-    const float* input = nullptr;  ///< [2d] of the last verified slot: embedding of the next token, hidden
-    // For drafters with a layer:
-    const float* output = nullptr;  ///< [d] of that slot; yields the root's candidates
-    KvCache* cache = nullptr;       ///< of the drafter
-    int committed = 0;              ///< committed slots
-    int free_slot = 0;              ///< first slot for rows of the tree
-    // Set by TreeGrowth:
-    int nodes = 1;         ///< of the current level
-    int slots = 0;         ///< used by nodes of earlier levels, without the root
-    int place = 0;         ///< index among the trees
-    int first_node = 0;    ///< index of its first node in the level
-    int first_row = 0;     ///< index of its first row in the level's head call
-    std::size_t pool = 0;  ///< index of its first candidate in the pool
-    int proposed = 0;      ///< number of its candidates
-};
 
 /// Computes the rows of a level: a layer over the previous level, or a head per level. EAGLE is
 /// of the first kind, Medusa and Hydra of the second. The caller holds Device::submit_mutex().
@@ -111,15 +93,9 @@ class TreeGrowth {
     bool on_host() const { return rows_.device().is_host(); }
     void activate(std::span<GrowingTree> trees);
     void begin_head_on_host(DraftContext& context, int level, int rows, const float* inputs);
-    void store_support(int level);
-    void add_uniforms(const GrowingTree& tree, int level, int nodes);
     void propose_on_host(DraftContext& context, int level, int rows);
     void list_rows();
     bool place_downloads(std::span<const GrowingTree> trees);
-    bool place_samples(std::span<const GrowingTree> trees);
-    void place_sampled_rows(std::span<const GrowingTree> trees);
-    void sample(DraftContext& context, int level);
-    void give_each_node_a_row(int level);
     std::size_t set_at(int place, int level) const { return numel(place, levels_ + 1) + level; }
     void begin_head(DraftContext& context, int level, int rows, const float* inputs);
     void enqueue_head(DraftContext& context, int rows);
@@ -136,19 +112,6 @@ class TreeGrowth {
 
     std::int32_t* ancestor_slots(int level) const { return tails_[level % 2].as<std::int32_t>(); }
 
-    /// Index of the level's first row among the rows that drafts are sampled from.
-    int first_sampled_row(int level) const { return first_sampled_rows_[level]; }
-    float* support_row(int row) const {
-        return support_logits_.as<float>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
-    }
-    std::int32_t* support_tokens(int row) const {
-        return support_tokens_.as<std::int32_t>() + static_cast<std::ptrdiff_t>(row) * columns_.stride;
-    }
-    /// Index at which a head stores a level's rows: after all others if one row serves several nodes.
-    int left_at(int level) const {
-        return level > 0 && rows_.shared_logits() ? first_sampled_rows_.back() : first_sampled_row(level);
-    }
-
     LevelRows& rows_;
     std::vector<GrowingTree*> active_;  ///< trees that the level grows
     // On the CPU:
@@ -159,16 +122,7 @@ class TreeGrowth {
     std::vector<std::int32_t> static_rows_;  ///< [trees, index_stride_] BeamOp::static_rows
     const LmHead* begun_head_ = nullptr;     ///< of begin_early(), and its sequences
     std::vector<const DrafterState*> begun_for_;
-    // For sampled drafts. The rows of all levels are stored one level after another.
-    const DraftSampling* sampled_ = nullptr;
-    SupportColumns columns_;
-    std::vector<int> first_sampled_rows_;      ///< [levels_ + 1]
-    std::vector<double> uniforms_;             ///< [rows, topk_]
-    std::vector<std::int32_t> support_sizes_;  ///< of rows with columns of their own
-    kernels::DeviceBuffer support_logits_, support_tokens_;
-    kernels::DeviceArray<double> d_uniforms_;
-    kernels::DeviceArray<float> lowest_;
-    kernels::DeviceArray<std::int32_t> last_, d_support_sizes_;
+    DraftSamples samples_;
     std::vector<kernels::BeamOp> beams_;  ///< of a level
     std::vector<kernels::RerankOp> reranks_;
     std::vector<kernels::CopyRowsOp> copies_;

@@ -387,10 +387,9 @@ void CpuDevice::run(std::span<const SetProbabilityOp> ops, const char*) {
             const int row = op.first_row + op.rows[i];
             const float least =
                 op.min_logit == nullptr ? -std::numeric_limits<float>::infinity() : op.min_logit[row];
-            op.out[i] = static_cast<float>(
-                set_probability(exec_, op.logits + row * op.stride,
-                                {op.ids + op.first[i], static_cast<std::size_t>(op.size[i])},
-                                {op.inv_temperature, op.log_norm[row], least}));
+            op.out[i] = set_probability(exec_, op.logits + row * op.stride,
+                                        {op.ids + op.first[i], static_cast<std::size_t>(op.size[i])},
+                                        {op.inv_temperature, op.log_norm[row], least});
         }
     }
 }

@@ -201,8 +201,8 @@ float RowDistribution::probability(float logit) const {
     return std::min(std::exp(logit * inv_temperature - log_norm), 1.0f);
 }
 
-double set_probability(const Exec& exec, const float* logits, std::span<const std::int32_t> ids,
-                       const RowDistribution& row) {
+float set_probability(const Exec& exec, const float* logits, std::span<const std::int32_t> ids,
+                      const RowDistribution& row) {
     std::array<float, probability_block> some;
     double sum = 0;
     for (std::size_t first = 0; first < ids.size(); first += some.size()) {
@@ -215,7 +215,7 @@ double set_probability(const Exec& exec, const float* logits, std::span<const st
         exp_row(exec, now, row.log_norm / row.inv_temperature, row.inv_temperature, now);
         for (const float p : now) sum += static_cast<double>(std::min(p, 1.0f));
     }
-    return std::min(sum, 1.0);
+    return static_cast<float>(std::min(sum, 1.0));
 }
 
 double entropy(std::span<const float> logits, const RowDistribution& row) {

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+
+#include "engine/draft/drafter.h"
+
+namespace draftscope {
+
+/// A tree that grows.
+struct GrowingTree {
+    DraftJob* job = nullptr;
+    const float* input = nullptr;  ///< [2d] of the last verified slot: embedding of the next token, hidden
+    // For drafters with a layer:
+    const float* output = nullptr;  ///< [d] of that slot; yields the root's candidates
+    KvCache* cache = nullptr;       ///< of the drafter
+    int committed = 0;              ///< committed slots
+    int free_slot = 0;              ///< first slot for rows of the tree
+    // Set by TreeGrowth:
+    int nodes = 1;         ///< of the current level
+    int slots = 0;         ///< used by nodes of earlier levels, without the root
+    int place = 0;         ///< index among the trees
+    int first_node = 0;    ///< index of its first node in the level
+    int first_row = 0;     ///< index of its first row in the level's head call
+    std::size_t pool = 0;  ///< index of its first candidate in the pool
+    int proposed = 0;      ///< number of its candidates
+};
+
+}  // namespace draftscope
