@@ -1,22 +1,13 @@
 #include "engine/verify/tree_path.h"
 
-#include <algorithm>
-
 namespace draftscope {
 
 std::vector<int> follow_path(const DraftTree& tree, std::span<const TokenId> text) {
-    std::vector<int> path;
-    const auto next_token = [&](const std::vector<int>& known) {
-        return known.size() <= text.size() ? text[known.size() - 1] : no_token;
-    };
-    follow_path(tree, next_token, path);
+    std::vector<int> path = {0};
+    // Children follow their parent, so one pass over the nodes finds the path.
+    for (int i = 1; i < tree.size() && path.size() <= text.size(); ++i)
+        if (tree.parents[i] == path.back() && tree.tokens[i] == text[path.size() - 1]) path.push_back(i);
     return path;
-}
-
-void path_to(const DraftTree& tree, int node, std::vector<int>& path) {
-    path.clear();
-    for (int at = node; at >= 0; at = tree.parents[at]) path.push_back(at);
-    std::reverse(path.begin(), path.end());
 }
 
 }  // namespace draftscope
