@@ -53,6 +53,13 @@ Status BackendStep::place() {
     return device.out_of_memory("the step's trees", smaller);
 }
 
+/// Uploads the sets of tokens that the rounds' heads can propose. On the CPU they may depend on the drafts.
+Status BackendStep::place_sets(std::span<const Round> rounds) {
+    queries_.list_sets(rounds, plans());
+    if (step_.place_sets(plans())) return {};
+    return core_.exec.backend().out_of_memory("the step's token sets", smaller);
+}
+
 /// Uploads the trees that do not grow on the backend.
 void BackendStep::upload_trees(std::span<const Round> rounds) {
     for (std::size_t i = 0; i < rounds.size(); ++i)
@@ -125,16 +132,15 @@ Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std
                             TreesRequest& request, FunctionRef<void()> drafted) {
     const bool host = core_.exec.backend().is_host();
     DS_TRY(place());
+    if (!host) DS_TRY(place_sets(rounds));  // no upload between the drafts and the target's pass
     DS_TRY(enqueue_drafts(context, jobs, rounds));
     if (host) {
         step_.enqueue_download();
         DS_TRY(collect_drafts(jobs, rounds));
         DS_TRY(drop_missing_rows(rounds));
         drafted();
+        DS_TRY(place_sets(rounds));
     }
-    queries_.list_sets(rounds, plans());
-    if (!step_.place_sets(plans()))
-        return core_.exec.backend().out_of_memory("the step's token sets", smaller);
     DS_TRY(enqueue_verify(request));
     step_.enqueue_download();
     return {};

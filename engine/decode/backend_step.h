@@ -37,6 +37,7 @@ class BackendStep {
     Status draft_on_host(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds);
     void plan(const DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds);
     Status place();
+    Status place_sets(std::span<const Round> rounds);
     void upload_trees(std::span<const Round> rounds);
     Status enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds);
     Status enqueue_verify(const TreesRequest& request);

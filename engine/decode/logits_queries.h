@@ -18,7 +18,7 @@ class LogitsQueries {
     /// Returns the query for the trees of a step. Adds random numbers and limits to `plans`, one per round.
     /// `grown`: the trees grow on the backend, and a device may compute their token sets.
     LogitsQuery query(std::span<const Round> rounds, std::span<TreePlan> plans, bool grown);
-    /// Adds the token sets to `plans`, after the drafts, on which they may depend.
+    /// Adds the token sets to `plans`. On the CPU, call it after the drafts, on which they may depend.
     void list_sets(std::span<const Round> rounds, std::span<TreePlan> plans) const;
     /// Returns the results about a round's tree.
     TreeLogits tree_logits(const Round& round) const;
