@@ -16,8 +16,8 @@ namespace draftscope::kernels {
 struct SampleScratch {
     std::vector<float> tops, sums;  ///< maxima of rows, and sums of their blocks
     std::vector<std::int32_t> best, more;
-    std::vector<float> values;       ///< logits of `best` or `more`
-    std::vector<std::int32_t> kept;  ///< tokens of a row, ascending
+    std::vector<float> values;                    ///< logits of `best` or `more`
+    std::vector<std::vector<std::int32_t>> kept;  ///< by thread: tokens of a row, ascending
 };
 
 /// TopKOp over all columns in order; a null `logsumexp` is not computed.

@@ -85,10 +85,10 @@ void DraftSamples::aim(DeviceLevel& call) const {
 void DraftSamples::store(int level, std::span<const SparseLogits> rows) {
     int row = stored_at(level);
     for (const SparseLogits& support : rows) {
-        const std::size_t count = support.logits.size();
-        assert(static_cast<int>(count) <= columns_.support);
+        assert(static_cast<int>(support.logits.size()) <= columns_.support);
+        const std::size_t count = std::min(support.logits.size(), static_cast<std::size_t>(columns_.support));
         std::copy_n(support.logits.data(), count, logits(row));
-        std::copy(support.ids.begin(), support.ids.end(), tokens(row));
+        std::copy_n(support.ids.data(), std::min(count, support.ids.size()), tokens(row));
         std::fill(logits(row) + count, logits(row) + columns_.support,
                   -std::numeric_limits<float>::infinity());
         d_sizes_.data()[row++] =

@@ -33,13 +33,7 @@ Status GrownTrees::expand(DraftContext& context, std::span<DraftJob> jobs, TreeG
 
 Status GrownTrees::enqueue(DraftContext& context, TreeGrowth& growth, kernels::Device& device, Plan plan) {
     plans_.clear();
-    int max_drafts = 0;
-    if (context.sampled != nullptr && device.is_host())
-        for (const DraftJob& job : drafting_) max_drafts = std::max(max_drafts, job.tree.topk);
-    for (const DraftJob& job : drafting_) {
-        plans_.push_back(TreeGrowth::plan(job.tree));
-        plans_.back().max_drafts = max_drafts;
-    }
+    for (const DraftJob& job : drafting_) plans_.push_back(TreeGrowth::plan(job.tree));
     if (!step_.place(device, plans_))
         return device.out_of_memory("the drafts' trees", "use a smaller batch or tree");
     trees_.clear();

@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "base/numel.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/split.h"
 #include "kernels/exp_sums.h"
 #include "kernels/topk.h"
 
@@ -172,28 +174,38 @@ void mask_top_k_top_p(Exec& exec, const TopKTopPMaskOp& op, SampleScratch& scrat
 
 void sample(Exec& exec, const SampleOp& op, SampleScratch& scratch) {
     const Rows<const float> logits(op.logits, op.rows, op.vocab, static_cast<std::ptrdiff_t>(op.stride));
-    const Rows<const float> sums = add_blocks(exec, logits, op.inv_temperature, scratch);
-    scratch.kept.reserve(op.vocab);
-    for (int r = 0; r < op.rows; ++r) {
-        const std::span<const float> values = logits.row(r);
-        const RowWeights row(values, scratch.tops[r], sums.row(r), op.inv_temperature);
-        double sum = 0;
-        if (op.mask.min_logit == nullptr) {
-            sum = row.total();
-            op.tokens[r] = row.draw(op.uniforms[r], sum);
-        } else {
+    const auto set = [&](int r, std::int32_t token, double sum, float top) {
+        op.tokens[r] = token;
+        op.values[r] = logits.row_data(r)[token];
+        op.log_norm[r] = sum > 0 ? static_cast<float>(std::log(sum)) + top * op.inv_temperature : 0.0f;
+    };
+    if (op.mask.min_logit == nullptr) {
+        const Rows<const float> sums = add_blocks(exec, logits, op.inv_temperature, scratch);
+        for (int r = 0; r < op.rows; ++r) {
+            const RowWeights row(logits.row(r), scratch.tops[r], sums.row(r), op.inv_temperature);
+            const double sum = row.total();
+            set(r, row.draw(op.uniforms[r], sum), sum, scratch.tops[r]);
+        }
+        return;
+    }
+    scratch.kept.resize(exec.threads());
+    for (std::vector<std::int32_t>& kept : scratch.kept) kept.reserve(op.vocab);
+    split_range(exec, op.rows, std::int64_t{op.rows} * op.vocab, [&](int thread, int begin, int end) {
+        std::vector<std::int32_t>& kept = scratch.kept[thread];
+        for (int r = begin; r < end; ++r) {
+            const std::span<const float> values = logits.row(r);
             const float least = op.mask.min_logit[r];
             const std::int32_t last = op.mask.last_tied_id[r];
-            scratch.kept.clear();
+            kept.clear();
             for (std::int32_t id = 0; id < op.vocab; ++id)
-                if (values[id] > least || (values[id] == least && id <= last)) scratch.kept.push_back(id);
-            sum = row.total(scratch.kept);
-            op.tokens[r] = row.draw(op.uniforms[r], sum, scratch.kept);
+                if (values[id] > least || (values[id] == least && id <= last)) kept.push_back(id);
+            float top = row_kernels(exec).largest(values.data(), op.vocab);
+            if (top == minus_infinity) top = 0.0f;
+            const RowWeights row(values, top, {}, op.inv_temperature);
+            const double sum = row.total(kept);
+            set(r, row.draw(op.uniforms[r], sum, kept), sum, top);
         }
-        op.values[r] = values[op.tokens[r]];
-        op.log_norm[r] =
-            sum > 0 ? static_cast<float>(std::log(sum)) + scratch.tops[r] * op.inv_temperature : 0.0f;
-    }
+    });
 }
 
 float RowDistribution::probability(float logit) const {
