@@ -182,6 +182,103 @@ TEST(CpuDevice, RanksAndSetProbabilitiesMatchTheirDefinition) {
     }
 }
 
+TEST(CpuDevice, EntropiesMatchTheirDefinition) {
+    constexpr int rows = 3, vocab = 700;
+    auto exec = make_cpu_exec(2);
+    Rng rng(5);
+    std::vector<float> logits(numel(rows, vocab)), out(rows);
+    for (float& logit : logits) logit = static_cast<float>(rng.normal());
+    const std::vector<float> norms = {7, 7.5f, 6.9f}, lowest = {-9, 0.5f, 1};
+    EntropyOp op{logits.data(), vocab, rows, vocab, 1.25f, norms.data(), lowest.data(), out.data()};
+    exec->backend().entropy(op);
+    for (int r = 0; r < rows; ++r) {
+        double entropy = 0;
+        for (int t = 0; t < vocab; ++t) {
+            const float logit = logits[numel(r, vocab) + t];
+            if (!(logit >= lowest[r])) continue;
+            const double p =
+                std::min(1.0, std::exp(static_cast<double>(logit) * 1.25 - static_cast<double>(norms[r])));
+            entropy -= p * std::log(p + 1e-5);
+        }
+        EXPECT_NEAR(static_cast<double>(out[r]), entropy, 1e-4) << r;
+    }
+}
+
+/// Rejection sampling of every node and of the path only accept the same drafts.
+TEST(CpuDevice, FusedRejectionSamplingMatchesItsOps) {
+    constexpr int nodes = 7, vocab = 40, children = 3;
+    auto exec = make_cpu_exec(2);
+    Device& device = exec->backend();
+    Rng rng(3);
+    int longer = 0;
+    for (int turn = 0; turn < 40; ++turn) {
+        std::vector<std::int32_t> tokens, parents = {0, 0, 0, 1, 1, 2, 3}, depths = {1, 2, 2, 3, 3, 3, 4};
+        std::vector<std::int32_t> sampled_rows;
+        std::vector<double> uniforms, accept_uniforms;
+        std::vector<float> logits(numel(nodes, vocab)), probs, norms(nodes);
+        for (int n = 0; n < nodes; ++n) {
+            tokens.push_back(n + 4 * static_cast<int>(rng.below(4)));
+            sampled_rows.push_back(n);
+            uniforms.push_back(rng.uniform());
+            double sum = 0;
+            for (int t = 0; t < vocab; ++t) {
+                float& logit = logits[numel(n, vocab) + t];
+                logit = static_cast<float>(rng.normal()) + (t < 20 ? 2.0f : 0.0f);
+                sum += std::exp(static_cast<double>(logit));
+                probs.push_back(static_cast<float>(t < 20 ? 0.05 : 0.0));
+            }
+            norms[n] = static_cast<float>(std::log(sum));
+        }
+        for (int i = 0; i < 5 * children; ++i) accept_uniforms.push_back(rng.uniform());
+        TreeRows rows;
+        rows.tokens = tokens.data();
+        rows.parents = parents.data();
+        rows.ancestor_counts = depths.data();
+        rows.width = 5;
+        rows.sampled_rows = sampled_rows.data();
+        rows.uniforms = uniforms.data();
+        const auto run = [&](bool fused) {
+            std::vector<RejectionNode> listed(nodes);
+            std::vector<std::int32_t> drafts(nodes * children), kids(nodes * children), accepted(nodes),
+                bonus(nodes), path(6);
+            std::vector<double> draft_uniforms(nodes * children);
+            std::vector<float> q = probs, saved(probs.size()), bonus_logits(nodes);
+            ListChildrenOp list{rows, 0, nodes, children, accept_uniforms.data(), vocab, vocab, -1};
+            list.out = listed.data();
+            list.drafts = drafts.data();
+            list.draft_uniforms = draft_uniforms.data();
+            list.children = kids.data();
+            const FollowAcceptedOp follow{0,           children,    5,       accepted.data(),
+                                          kids.data(), path.data(), &path[5]};
+            RejectionSampleOp op;
+            op.logits = logits.data();
+            op.stride = vocab;
+            op.vocab = vocab;
+            op.count = nodes;
+            op.log_norm = norms.data();
+            op.nodes = listed.data();
+            op.drafts = drafts.data();
+            op.uniforms = draft_uniforms.data();
+            op.probs = q.data();
+            op.saved = saved.data();
+            op.accepted = accepted.data();
+            op.bonus = bonus.data();
+            op.bonus_logits = bonus_logits.data();
+            if (fused)
+                device.sample_and_follow(op, nodes, {&list, 1}, {&follow, 1});
+            else
+                device.Device::sample_and_follow(op, 2, {&list, 1}, {&follow, 1});
+            path.resize(path[5]);
+            path.push_back(bonus[path.back()]);
+            return path;
+        };
+        const std::vector<std::int32_t> fused = run(true);
+        EXPECT_EQ(fused, run(false)) << turn;
+        longer += fused.size() > 2 ? 1 : 0;
+    }
+    EXPECT_GT(longer, 5);
+}
+
 TEST(CpuDevice, NamesAnOpThatItLacks) {
     auto exec = make_cpu_exec(1);
     exec->backend().redistribute({});
