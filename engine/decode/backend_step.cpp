@@ -60,12 +60,16 @@ Status BackendStep::place_sets(std::span<const Round> rounds) {
     return core_.exec.backend().out_of_memory("the step's token sets", smaller);
 }
 
+void BackendStep::upload_tree(std::span<const Round> rounds, std::size_t index,
+                              std::span<const std::int32_t> sampled_rows) {
+    step_.upload_tree(static_cast<int>(index), rounds[index].tree,
+                      static_cast<int>(rounds[index].sequence->tokens.size()) - 1, sampled_rows);
+}
+
 /// Uploads the trees that do not grow on the backend.
 void BackendStep::upload_trees(std::span<const Round> rounds) {
     for (std::size_t i = 0; i < rounds.size(); ++i)
-        if (!grows(rounds[i]))
-            step_.upload_tree(static_cast<int>(i), rounds[i].tree,
-                              static_cast<int>(rounds[i].sequence->tokens.size()) - 1);
+        if (!grows(rounds[i])) upload_tree(rounds, i, {});
 }
 
 Status BackendStep::enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs,
@@ -120,8 +124,7 @@ Status BackendStep::drop_missing_rows(std::span<const Round> rounds) {
     for (std::size_t i = 0; i < rounds.size(); ++i) {
         std::span<const std::int32_t> rows = sampled_rows_;
         if (!rows.empty()) rows = rows.subspan(step_.trees()[i].first_row, plans_[i].nodes);
-        step_.upload_tree(static_cast<int>(i), rounds[i].tree,
-                          static_cast<int>(rounds[i].sequence->tokens.size()) - 1, rows);
+        upload_tree(rounds, i, rows);
     }
     return {};
 }

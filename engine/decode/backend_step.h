@@ -24,8 +24,8 @@ class BackendStep {
     /// too large a vocabulary are errors.
     Status run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
                FunctionRef<void()> drafted);
-    /// Returns the number of rows of round `index` in the target's pass: its tree's, then unused ones.
-    int rows(std::size_t index) const { return step_.trees()[index].nodes; }
+    /// Returns the first row of round `index` in the target's pass.
+    int first_row(std::size_t index) const { return step_.trees()[index].first_row; }
     /// Returns the path that was accepted in round `index`. Its keys and values are compacted.
     std::span<const int> path(std::size_t index) const { return step_.path(static_cast<int>(index)); }
     /// Commits round `index` of the latest run(). Then end_commits() copies the rounds' features, which stay
@@ -38,6 +38,8 @@ class BackendStep {
     void plan(const DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds);
     Status place();
     Status place_sets(std::span<const Round> rounds);
+    void upload_tree(std::span<const Round> rounds, std::size_t index,
+                     std::span<const std::int32_t> sampled_rows);
     void upload_trees(std::span<const Round> rounds);
     Status enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds);
     Status enqueue_verify(const TreesRequest& request);

@@ -100,11 +100,9 @@ Status DecodeStep::draft_and_verify() {
 /// Takes over the paths that the backend accepted.
 void DecodeStep::accept() {
     read_choices(core_.forward.answers, core_.options.sampling, choices_);
-    int first_row = 0;
     for (Round& round : rounds_) {
         round.index = static_cast<int>(&round - rounds_.data());
-        round.first_row = first_row;
-        first_row += backend_step_.rows(round.index);
+        round.first_row = backend_step_.first_row(round.index);
         round.choices = std::span(choices_).subspan(round.first_row, round.tree.size());
         core_.rule->accept(round.tree, queries_.tree_logits(round), backend_step_.path(round.index),
                            round.acceptance);

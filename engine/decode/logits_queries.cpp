@@ -9,7 +9,6 @@
 namespace draftscope {
 
 LogitsQueries::LogitsQueries(DecodeContext& core) : core_(core) {
-    best_ = core.options.sampling.temperature > 0 ? core.rule->needs().best_tokens : 1;
     if (records_nodes()) best_ = std::max(best_, num_top_tokens);
     if (core.head != nullptr) best_ = std::max(best_, core.head->target_tokens().at_verified);
     if (can_evaluate_shadows(core))
@@ -25,7 +24,7 @@ LogitsQuery LogitsQueries::query(std::span<const Round> rounds, std::span<TreePl
     LogitsQuery query = make_query(rule, sampling, core_.vocab);
     bool any_drafts = false;
     for (const TreePlan& plan : plans) any_drafts = any_drafts || plan.nodes > 1;
-    query.best = best_;
+    query.best = std::max(query.best, best_);
     query.ranks = records_nodes();
     query.drafts = any_drafts && (query.ranks || query.drafts);
     // Simulated acceptance measures the round time of any rule, and shadow heads read complete rows.

@@ -27,7 +27,7 @@ class LogitsQueries {
     bool records_nodes() const { return core_.records.on() && core_.options.record_nodes; }
 
     DecodeContext& core_;
-    int best_ = 0;
+    int best_ = 0;  ///< best tokens of each row that recorder and heads read
 };
 
 /// Returns the outcome of a round after its acceptance.

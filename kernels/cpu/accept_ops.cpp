@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <limits>
 
 #include "base/numel.h"
+#include "kernels/cpu/probabilities.h"
 #include "kernels/cpu/split.h"
 #include "kernels/exp_sums.h"
-#include "kernels/sampling.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -67,16 +66,8 @@ class ResidualProbs {
     std::int32_t draw(double uniform) {
         fill();
         const double target = uniform * sum_;
-        // Here and below, the last token with any weight takes the rounding remainder.
-        std::size_t chosen_block = 0;
-        double before = 0, seen = 0;
-        for (std::size_t b = 0; b < sums_.size(); ++b) {
-            if (sums_[b] > 0 && seen <= target) {
-                chosen_block = b;
-                before = seen;
-            }
-            seen += sums_[b];
-        }
+        auto [chosen_block, before] = find_block(std::span<const double>(sums_), target);
+        // The last token with any weight takes the rounding remainder.
         std::size_t chosen = weights_.size();
         const std::size_t end = std::min(weights_.size(), (chosen_block + 1) * block);
         for (std::size_t i = chosen_block * block; i < end; ++i) {
@@ -100,13 +91,12 @@ class ResidualProbs {
         replace();
     }
     void replace() {
-        rest_sums_.resize((rest_.size() + block - 1) / block);
+        rest_sums_.clear();
         double sum = 0;
-        for (std::size_t b = 0; b < rest_sums_.size(); ++b) {
-            rest_sums_[b] = sum_probabilities(std::span<const float>(rest_).subspan(b * block).first(
-                std::min(block, rest_.size() - b * block)));
-            sum += rest_sums_[b];
-        }
+        visit_block_sums(rest_, [&](double part) {
+            rest_sums_.push_back(part);
+            sum += part;
+        });
         if (sum <= 0 && !weights_.empty()) return;
         std::swap(weights_, rest_);
         std::swap(sums_, rest_sums_);
@@ -138,8 +128,7 @@ class RemainingDraftProbs {
     void subtract(std::int32_t token) {
         q_.probs[find_index(token)] = 0;
         sum_ = 0;
-        for (std::size_t at = 0; at < q_.probs.size(); at += block)
-            sum_ += sum_probabilities(q_.probs.subspan(at).first(std::min(block, q_.probs.size() - at)));
+        visit_block_sums(q_.probs, [&](double part) { sum_ += part; });
     }
 
   private:
@@ -153,10 +142,6 @@ class RemainingDraftProbs {
     DraftProbs q_;
     double sum_ = 1;
 };
-
-float min_logit_of(const float* min_logit, std::int64_t row) {
-    return min_logit == nullptr ? -std::numeric_limits<float>::infinity() : min_logit[row];
-}
 
 }  // namespace
 

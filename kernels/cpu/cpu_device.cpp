@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/accept_ops.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/probabilities.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/tree_ops.h"
 #include "kernels/device.h"
@@ -371,8 +371,7 @@ void CpuDevice::run(const RankOp& op, const char*) {
 void CpuDevice::run(const EntropyOp& op, const char*) {
     split_range(exec_, op.rows, std::int64_t{op.rows} * op.vocab, [&](int, int begin, int end) {
         for (int r = begin; r < end; ++r) {
-            const float least =
-                op.min_logit == nullptr ? -std::numeric_limits<float>::infinity() : op.min_logit[r];
+            const float least = min_logit_of(op.min_logit, r);
             op.out[r] = static_cast<float>(
                 kernels::entropy({op.logits + r * op.stride, static_cast<std::size_t>(op.vocab)},
                                  {op.inv_temperature, op.log_norm[r], least}));
@@ -385,8 +384,7 @@ void CpuDevice::run(std::span<const SetProbabilityOp> ops, const char*) {
         const int count = op.d_count == nullptr ? op.count : *op.d_count;
         for (int i = 0; i < count; ++i) {
             const int row = op.first_row + op.rows[i];
-            const float least =
-                op.min_logit == nullptr ? -std::numeric_limits<float>::infinity() : op.min_logit[row];
+            const float least = min_logit_of(op.min_logit, row);
             op.out[i] = set_probability(exec_, op.logits + row * op.stride,
                                         {op.ids + op.first[i], static_cast<std::size_t>(op.size[i])},
                                         {op.inv_temperature, op.log_norm[row], least});

@@ -3,8 +3,8 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/cpu/probabilities.h"
 #include "kernels/exp_sums.h"
-#include "kernels/sampling.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -50,11 +50,8 @@ void cut(const DraftProbs& q, int top_k, double top_p, std::vector<std::uint32_t
 }
 
 void block_sums(std::span<const float> probs, std::vector<double>& out) {
-    out.resize((probs.size() + probability_block - 1) / probability_block);
-    for (std::size_t b = 0; b < out.size(); ++b) {
-        const std::size_t first = b * probability_block;
-        out[b] = sum_probabilities(probs.subspan(first, std::min(probability_block, probs.size() - first)));
-    }
+    out.clear();
+    visit_block_sums(probs, [&](double sum) { out.push_back(sum); });
 }
 
 /// The remaining part of q during sampling without replacement. Sums per block limit each draw to one block.

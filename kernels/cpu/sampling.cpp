@@ -8,6 +8,7 @@
 
 #include "base/numel.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/probabilities.h"
 #include "kernels/cpu/split.h"
 #include "kernels/exp_sums.h"
 #include "kernels/topk.h"
@@ -48,7 +49,7 @@ class RowWeights {
     }
     /// Samples from all tokens whose weights add up to `sum`.
     std::int32_t draw(double uniform, double sum) const {
-        const auto [block, before] = find_block(uniform * sum);
+        const auto [block, before] = find_block(block_sums_, uniform * sum);
         const std::size_t first = block * static_cast<std::size_t>(exp_sums_block);
         const std::size_t end = std::min(logits_.size(), first + exp_sums_block);
         return pick(uniform * sum, before, first, end,
@@ -60,19 +61,6 @@ class RowWeights {
     }
 
   private:
-    /// Returns the block that contains `target`, and the weight before it.
-    std::pair<std::size_t, double> find_block(double target) const {
-        std::size_t chosen = 0;
-        double seen = 0, before = 0;
-        for (std::size_t b = 0; b < block_sums_.size(); ++b) {
-            if (block_sums_[b] > 0 && seen <= target) {
-                chosen = b;
-                before = seen;
-            }
-            seen += static_cast<double>(block_sums_[b]);
-        }
-        return {chosen, before};
-    }
     /// Returns the first token whose cumulative weight exceeds `target`; the last token with any weight takes
     /// the rounding remainder.
     template <typename IdAt>
