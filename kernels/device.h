@@ -97,6 +97,9 @@ class Device : public DeviceMemory {
         return reinterpret_cast<half_t*>(reinterpret_cast<std::byte*>(first) +
                                          count * static_cast<std::ptrdiff_t>(activation_bytes()));
     }
+    const half_t* advance(const half_t* first, std::ptrdiff_t count) const {
+        return advance(const_cast<half_t*>(first), count);
+    }
     /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's).
     std::mutex& submit_mutex() { return submit_mutex_; }
     /// Staging memory for ops with operands on the host.
@@ -145,6 +148,9 @@ class Device : public DeviceMemory {
     /// Returns whether matmul_topk() of `n` outputs is faster than a product and topk(). If the logits are
     /// not needed, they are not stored then.
     virtual bool prefers_matmul_topk(int /*n*/, int /*k*/) const { return false; }
+    /// Returns whether a product and topk() replace matmul_topk() of `n` outputs, which is then not available
+    /// or slower. The caller records them as two phases.
+    virtual bool splits_matmul_topk(int /*n*/, int /*k*/) const { return false; }
     /// Verifies trees by rejection sampling. Lists their drafts, samples every node and follows the accepted
     /// drafts. op.weights has memory for `max_nodes` nodes. The CPU samples the paths' nodes only and needs
     /// no weights.

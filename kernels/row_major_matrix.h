@@ -26,7 +26,10 @@ class RowMajorMatrix {
     bool on_device() const { return device_ != nullptr; }
     /// The device of rows with on_device().
     Device& device() const { return *device_; }
-    const DeviceMatrix& device_matrix() const { return on_device_; }
+    /// These rows as an operand of ops. They must not move while the operand is in use.
+    DeviceMatrix device_matrix() const {
+        return on_device() ? on_device_ : DeviceMatrix{nullptr, n_, k_, padded_columns(k_), nullptr, this};
+    }
     std::size_t row_bytes() const { return row_bytes_; }  ///< bytes that reading one row moves
     /// Row `row` in host memory, in the layout of kernels/cpu/matmul/row_layout.h.
     const std::byte* row(int row) const { return data_.get() + row_offset(row, row_bytes_); }

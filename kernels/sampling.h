@@ -20,7 +20,7 @@ struct SampleScratch {
     std::vector<std::vector<std::int32_t>> kept;  ///< by thread: tokens of a row, ascending
 };
 
-/// TopKOp over all columns in order; a null `logsumexp` is not computed.
+/// A null `logsumexp` is not computed.
 void select_topk(Exec& exec, const TopKOp& op);
 void mask_top_k_top_p(Exec& exec, const TopKTopPMaskOp& op, SampleScratch& scratch);
 void sample(Exec& exec, const SampleOp& op, SampleScratch& scratch);

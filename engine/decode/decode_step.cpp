@@ -77,7 +77,7 @@ Status DecodeStep::make_jobs() {
 void DecodeStep::begin_head() {
     head_states_.clear();
     for (const DraftJob& job : jobs_) head_states_.push_back(job.head_state);
-    ProposeContext at_start{core_.exec, core_.phases, 0};
+    HeadContext at_start{core_.exec, core_.phases, 0};
     core_.head->begin_round(at_start, head_states_);
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/heads/device_head.h"
+#include "engine/heads/head_call.h"
 #include "engine/shadow/shadow_evaluator.h"
 #include "engine/verify/verification.h"
 
@@ -29,8 +29,7 @@ LogitsQuery LogitsQueries::query(std::span<const Round> rounds, std::span<TreePl
     query.drafts = any_drafts && (query.ranks || query.drafts);
     // Simulated acceptance measures the round time of any rule, and shadow heads read complete rows.
     query.complete = rule.info().is_simulated() || !core_.options.shadows.empty();
-    DeviceHead* head =
-        core_.exec.device() == nullptr || core_.head == nullptr ? nullptr : core_.head->device_head();
+    const LmHead* head = core_.exec.device() == nullptr ? nullptr : core_.head;
     const bool sets_come = grown && records_nodes() && head != nullptr && head->max_set_size(0, 1) > 0;
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const Sequence& sequence = *rounds[i].sequence;

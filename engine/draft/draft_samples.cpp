@@ -1,8 +1,6 @@
 #include "engine/draft/draft_samples.h"
 
 #include <algorithm>
-#include <cassert>
-#include <limits>
 
 #include "base/numel.h"
 #include "engine/draft/tree_levels.h"
@@ -11,19 +9,16 @@
 namespace draftscope {
 
 bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
-                           std::span<const GrowingTree> trees, int levels, int k, bool shared,
-                           DeviceHead* head) {
+                           std::span<const GrowingTree> trees, int levels, int k, bool shared) {
     settings_ = context.sampled;
     if (!active()) return true;
     device_ = &device;
-    head_ = head;
+    head_ = context.head;
     shared_ = shared;
     levels_ = levels;
     k_ = k;
     place_rows(trees);
-    // On the CPU, each row has tokens of its own, up to the whole vocabulary.
-    columns_ =
-        head == nullptr ? SupportColumns{context.vocab, context.vocab, true} : head->support_columns(levels);
+    columns_ = head_->support_columns(levels);
     uniforms_.clear();
     sizes_.clear();
     int widest = 0;
@@ -31,8 +26,7 @@ bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
         for (const GrowingTree& tree : trees) {
             if (level >= tree.job->tree.levels()) continue;
             const int nodes = width_at(tree.job->tree, level);
-            const int size =
-                columns_.own && head_ != nullptr ? head_->support_size(level, tree.job->head_state) : 0;
+            const int size = columns_.own ? head_->support_size(level, tree.job->head_state) : 0;
             sizes_.insert(sizes_.end(), nodes, size);
             add_uniforms(tree, level, nodes);
         }
@@ -72,7 +66,7 @@ void DraftSamples::add_uniforms(const GrowingTree& tree, int level, int nodes) {
             uniforms_.push_back(draft_uniform(settings_->seed, sequence, position, order));
 }
 
-void DraftSamples::aim(DeviceLevel& call) const {
+void DraftSamples::aim(HeadCall& call) const {
     const int at = stored_at(call.level);
     call.support_logits = logits(at);
     call.support_stride = columns_.stride;
@@ -80,20 +74,6 @@ void DraftSamples::aim(DeviceLevel& call) const {
     if (!columns_.own) return;
     call.support_tokens = tokens(at);
     call.support_sizes = d_sizes_.data() + at;
-}
-
-void DraftSamples::store(int level, std::span<const SparseLogits> rows) {
-    int row = stored_at(level);
-    for (const SparseLogits& support : rows) {
-        assert(static_cast<int>(support.logits.size()) <= columns_.support);
-        const std::size_t count = std::min(support.logits.size(), static_cast<std::size_t>(columns_.support));
-        std::copy_n(support.logits.data(), count, logits(row));
-        std::copy_n(support.ids.data(), std::min(count, support.ids.size()), tokens(row));
-        std::fill(logits(row) + count, logits(row) + columns_.support,
-                  -std::numeric_limits<float>::infinity());
-        d_sizes_.data()[row++] =
-            support.ids.empty() ? kernels::whole_vocabulary : static_cast<std::int32_t>(count);
-    }
 }
 
 /// Copies the shared row of each tree to all its nodes, because the acceptance modifies each node's row.
@@ -109,10 +89,28 @@ void DraftSamples::give_each_node_a_row(int level, std::span<GrowingTree* const>
         if (!columns_.own) continue;
         copies_.push_back(copy_of_words(tokens(from), 0, nodes, columns_.support, tokens(to), stride));
         std::int32_t* sizes = d_sizes_.data();
-        if (head_ == nullptr || head_->support_size(level, tree->job->head_state) == size_on_device)
+        if (head_->support_size(level, tree->job->head_state) == size_on_device)
             copies_.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
     }
     device_->copy_rows(copies_);
+}
+
+/// Uploads the uniforms and sizes of a level's rows. On the CPU, trees whose candidates were missing have
+/// fewer nodes than planned, and heads may choose their tokens as late as in their call.
+void DraftSamples::upload_actual_nodes(int level, std::span<GrowingTree* const> trees) {
+    const int first = first_row(level);
+    uniforms_.clear();
+    sizes_.clear();
+    for (const GrowingTree* tree : trees) {
+        add_uniforms(*tree, level, tree->nodes);
+        if (!columns_.own) continue;
+        const int size = head_->support_size(level, tree->job->head_state);
+        if (size != size_on_device) sizes_.insert(sizes_.end(), tree->nodes, size);
+    }
+    device_->upload(d_uniforms_.data() + numel(first, k_), uniforms_.data(),
+                    uniforms_.size() * sizeof(double));
+    if (!sizes_.empty())
+        device_->upload(d_sizes_.data() + first, sizes_.data(), sizes_.size() * sizeof(std::int32_t));
 }
 
 void DraftSamples::enqueue(DraftContext& context, DeviceSpans& spans, int level,
@@ -120,15 +118,9 @@ void DraftSamples::enqueue(DraftContext& context, DeviceSpans& spans, int level,
     int rows = 0;
     for (const GrowingTree* tree : trees) rows += tree->nodes;
     DeviceSpans::Scope enqueued(spans, context.phases, Phase::topk, level, rows,
-                                head_ == nullptr ? 0 : numel(rows, columns_.support) * sizeof(float));
+                                device_->is_host() ? 0 : numel(rows, columns_.support) * sizeof(float));
     const std::size_t first_uniform = numel(first_row(level), k_);
-    if (head_ == nullptr) {
-        // Trees whose candidates were missing have fewer nodes than planned.
-        uniforms_.clear();
-        for (const GrowingTree* tree : trees) add_uniforms(*tree, level, tree->nodes);
-        device_->upload(d_uniforms_.data() + first_uniform, uniforms_.data(),
-                        uniforms_.size() * sizeof(double));
-    }
+    if (device_->is_host()) upload_actual_nodes(level, trees);
     if (stored_at(level) != first_row(level)) give_each_node_a_row(level, trees);
     kernels::SampleWithoutReplacementOp op;
     op.logits = logits(first_row(level));

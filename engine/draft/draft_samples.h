@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/draft/growing_tree.h"
-#include "engine/heads/device_head.h"
+#include "engine/heads/head_call.h"
 #include "engine/transformer/tree_step.h"
 #include "kernels/device_array.h"
 
@@ -17,17 +17,15 @@ namespace draftscope {
 class DraftSamples {
   public:
     /// Reserves rows for all levels of the trees if `context` samples drafts. `shared`: one row of the head
-    /// serves all nodes of a tree's level. `head` is null on the CPU. Returns false if out of memory.
+    /// serves all nodes of a tree's level. Returns false if out of memory.
     bool prepare(kernels::Device& device, const DraftContext& context, std::span<const GrowingTree> trees,
-                 int levels, int k, bool shared, DeviceHead* head);
+                 int levels, int k, bool shared);
     /// Returns whether drafts are sampled.
     bool active() const { return settings_ != nullptr; }
     /// Index of the level's first row.
     int first_row(int level) const { return first_rows_[level]; }
     /// Sets where the head stores the logits of a call.
-    void aim(DeviceLevel& call) const;
-    /// Stores the logits of a call on the CPU, one for each row of the head.
-    void store(int level, std::span<const SparseLogits> rows);
+    void aim(HeadCall& call) const;
     /// Enqueues the sampling of the drafts of a level: k `ids` and `logprobs` for each node of `trees`.
     void enqueue(DraftContext& context, DeviceSpans& spans, int level, std::span<GrowingTree* const> trees,
                  std::int32_t* ids, float* logprobs);
@@ -37,6 +35,7 @@ class DraftSamples {
   private:
     void place_rows(std::span<const GrowingTree> trees);
     void add_uniforms(const GrowingTree& tree, int level, int nodes);
+    void upload_actual_nodes(int level, std::span<GrowingTree* const> trees);
     void give_each_node_a_row(int level, std::span<GrowingTree* const> trees);
     float* logits(int row) const { return logits_.data() + row_offset(row, columns_.stride); }
     std::int32_t* tokens(int row) const { return tokens_.data() + row_offset(row, columns_.stride); }
@@ -45,7 +44,7 @@ class DraftSamples {
 
     const DraftSampling* settings_ = nullptr;
     kernels::Device* device_ = nullptr;
-    DeviceHead* head_ = nullptr;
+    const LmHead* head_ = nullptr;
     bool shared_ = false;
     int levels_ = 0, k_ = 0;
     SupportColumns columns_;

@@ -73,7 +73,6 @@ class EagleDrafter final : public Drafter {
     void plan_trees(std::span<DraftJob> jobs, bool extended, std::vector<GrowingTree>& out) const;
     Status enqueue_extend(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
                           FunctionRef<void()> last_inputs_known);
-    void begin_head(DraftContext& context, std::span<DraftJob> jobs);
 
     std::unique_ptr<EagleModel> model_;
     std::string name_;
@@ -131,20 +130,11 @@ Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> job
     const Status extended = device.submit([&]() -> Status {
         DS_TRY(reserve_states(jobs));
         own_spans_.begin(device);
-        return enqueue_extend(context, jobs, own_spans_, [&] { begin_head(context, jobs); });
+        return enqueue_extend(context, jobs, own_spans_, [] {});
     });
     DS_TRY(extended);
     own_spans_.record(context.phases);
     return {};
-}
-
-/// Begins level 0 of the head on the CPU for the sequences that will draft, while the last pass of the
-/// catch-up runs.
-void EagleDrafter::begin_head(DraftContext& context, std::span<DraftJob> jobs) {
-    if (!on_host() || context.head == nullptr) return;
-    plan_trees(jobs, true, trees_);
-    std::erase_if(trees_, [](const GrowingTree& tree) { return tree.job->tree.nodes <= 1; });
-    growth_.begin_early(context, trees_);
 }
 
 Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& job) const {

@@ -30,18 +30,13 @@ int TreeGrowth::planned_rows(const GrowingTree& tree, int level) const {
 Status TreeGrowth::check(const DraftContext& context, std::span<const DraftJob> jobs) {
     if (on_host()) return {};
     int levels = 0, topk = 0;
-    std::vector<HeadState*> states;
     for (const DraftJob& job : jobs) {
-        states.push_back(job.head_state);
         levels = std::max(levels, job.tree.levels());
         topk = std::max(topk, job.tree.topk);
     }
     for (const DraftJob& job : jobs) DS_TRY(check_ops(job.tree, topk));
-    ProposeContext call{context.exec, context.phases};
-    DeviceHead& head = *context.head->device_head();
-    head.finish_begin_round(call, states);
     if (context.sampled == nullptr) return {};
-    const int support = head.support_columns(levels).support;
+    const int support = context.head->support_columns(levels).support;
     if (support > kernels::max_sample_columns)
         return bad_input("a device samples drafts from at most {} tokens, but the head has {}",
                          kernels::max_sample_columns, support);
@@ -62,7 +57,7 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
         max_nodes += widest;
     }
     for (const GrowingTree& tree : trees) cells_ += numel(total_width(tree.job->tree), topk_);
-    head_ = on_host() ? nullptr : context.head->device_head();
+    head_ = context.head;
     const int count_of_trees = static_cast<int>(trees.size());
     const int levels = levels_ = max_levels(trees);
     // Drafts are sampled separately for each node.
@@ -73,12 +68,9 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     for (const GrowingTree& tree : trees) specs_.push_back(&tree.job->tree);
     bool enough =
         rows_.make_room(count_of_trees, max_nodes) && static_levels_.upload(device, specs_, topk_, sampled);
-    words_ = set_words_ = 0;
-    if (head_ != nullptr)
-        enough = enough && head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees);
-    else
-        static_rows_.resize(numel(count_of_trees, index_stride_));
-    enough = enough && samples_.prepare(device, context, trees, levels, topk_, rows_.shared_logits(), head_);
+    enough = enough && head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees);
+    if (on_host()) static_rows_.resize(numel(count_of_trees, index_stride_));
+    enough = enough && samples_.prepare(device, context, trees, levels, topk_, rows_.shared_logits());
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
         enough = enough && buffer.reserve(device, values * sizeof(float));
     };
@@ -132,34 +124,15 @@ void TreeGrowth::activate(std::span<GrowingTree> trees) {
     for (GrowingTree& tree : trees) active_.push_back(&tree);
 }
 
-void TreeGrowth::begin_early(DraftContext& context, std::span<GrowingTree> trees) {
-    begun_head_ = context.head;
-    begun_for_.clear();
-    for (const GrowingTree& tree : trees) begun_for_.push_back(tree.job->state);
-    if (trees.empty()) return;
-    const int rows = static_cast<int>(trees.size()), width = 2 * rows_.hidden();
-    if (!roots_.reserve(rows_.device(), numel(rows, width) * sizeof(float))) {
-        begun_head_ = nullptr;
-        return;  // prepare() reports it
-    }
-    place(trees);
-    activate(trees);
-    begin_head_on_host(context, 0, rows, roots_.as<float>());
-}
-
 void TreeGrowth::begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans,
                        const TreeStep& step) {
     spans_ = &spans;
     num_calls_ = 0;
     sets_requested_ = set_words_ > 0 && step.sets_come();
-    wants_sets_ = set_words_ > 0 && (head_->reads_sets() || sets_requested_);
+    wants_sets_ = set_words_ > 0 && (head_->needs().sets || sets_requested_);
     place(trees);
     activate(trees);
-    const bool begun = begun_head_ != nullptr && begun_head_ == context.head &&
-                       std::ranges::equal(begun_for_, trees, {}, {},
-                                          [](const GrowingTree& tree) { return tree.job->state; });
-    begun_head_ = nullptr;
-    if (!begun) begin_head(context, 0, static_cast<int>(trees.size()), roots_.as<float>());
+    begin_head(context, 0, static_cast<int>(trees.size()), roots_.as<float>());
 }
 
 Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step) {
@@ -177,8 +150,7 @@ Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, 
     if (step.sets_come()) hand_sets(trees, step);
     if (samples_.active()) step.use_drafts(samples_.rows(names_));
     rerank(context.phases, trees, step);
-    if (on_host()) return {};
-    sets_here_ = head_->reads_sets() && context.coverage_wanted;
+    sets_here_ = head_->needs().sets && context.coverage_wanted;
     left_.resize(words_ + (sets_here_ ? set_words_ : 0));
     device.download(left_.data(), d_left_.as<void>(), words_ * sizeof(std::int32_t));
     if (sets_here_)
@@ -230,8 +202,8 @@ Status TreeGrowth::collect(const TreeStep& step, std::span<DraftJob> jobs) {
         const Call& enqueued = calls_[i];
         sets.clear();
         sizes.clear();
-        for (const DeviceSequence& sequence : enqueued.sequences) {
-            if (!head_->reads_sets()) break;
+        for (const HeadSequence& sequence : enqueued.sequences) {
+            if (!head_->needs().sets) break;
             const std::size_t at = set_at(sequence.place, enqueued.level);
             const int room = head_->max_set_size(enqueued.level, sequence.rows);
             sizes.push_back(std::clamp(left_[at], 0, room));
@@ -306,7 +278,6 @@ Status TreeGrowth::enqueue_rows(DraftContext& context, int level, int rows) {
 
 /// Begins the head's call. The rows of the level are computed later.
 void TreeGrowth::begin_head(DraftContext& context, int level, int rows, const float* inputs) {
-    if (on_host()) return begin_head_on_host(context, level, rows, inputs);
     if (calls_.size() == num_calls_) calls_.emplace_back();
     Call& enqueued = calls_[num_calls_++];
     enqueued.level = level;
@@ -316,20 +287,20 @@ void TreeGrowth::begin_head(DraftContext& context, int level, int rows, const fl
     enqueued.sequences.clear();
     for (const GrowingTree* tree : active_) {
         const std::size_t at = set_at(tree->place, level);
-        DeviceSequence& one = enqueued.sequences.emplace_back();
+        HeadSequence& one = enqueued.sequences.emplace_back();
         one = {tree->job->head_state, tree->place, tree->first_row, rows_of(*tree)};
         if (!wants_sets_) continue;
         one.set = d_sets_.as<TokenId>() + set_first_[at];
         one.set_size = d_left_.as<std::int32_t>() + at;
     }
-    DeviceLevel call = call_of(context, enqueued);
-    if (head_->reads_inputs()) call.inputs = inputs;
+    HeadCall call = call_of(context, enqueued);
+    if (head_->needs().inputs) call.inputs = inputs;
     head_->begin(call);
 }
 
-DeviceLevel TreeGrowth::call_of(DraftContext& context, const Call& enqueued) {
-    DeviceLevel call{rows_.device(), context.phases, *spans_,           enqueued.level,
-                     enqueued.rows,  topk_,          enqueued.sequences};
+HeadCall TreeGrowth::call_of(DraftContext& context, const Call& enqueued) {
+    HeadCall call{rows_.device(), context.exec,  context.phases, *spans_,
+                  enqueued.level, enqueued.rows, topk_,          enqueued.sequences};
     call.downloads = d_left_.as<std::int32_t>() + enqueued.downloads;
     call.sets_requested = sets_requested_;
     call.ids = best_.as<std::int32_t>();
@@ -339,52 +310,17 @@ DeviceLevel TreeGrowth::call_of(DraftContext& context, const Call& enqueued) {
 }
 
 void TreeGrowth::enqueue_head(DraftContext& context, int rows) {
-    DeviceLevel call = call_of(context, calls_[num_calls_ - 1]);
+    HeadCall call = call_of(context, calls_[num_calls_ - 1]);
     if (samples_.active()) samples_.aim(call);
     call.x = rows_.enqueue_head_rows(rows);
-    head_->enqueue(call);
+    head_->propose(call);
     names_ = call.tokens;
-}
-
-/// Lists the job and the head's state of each row.
-void TreeGrowth::list_rows() {
-    row_jobs_.clear();
-    head_states_.clear();
-    for (const GrowingTree* tree : active_) {
-        const std::size_t rows = rows_of(*tree);
-        row_jobs_.insert(row_jobs_.end(), rows, tree->job);
-        head_states_.insert(head_states_.end(), rows, tree->job->head_state);
-    }
-}
-
-void TreeGrowth::begin_head_on_host(DraftContext& context, int level, int rows, const float* inputs) {
-    const int d = rows_.hidden();
-    list_rows();
-    ProposeContext call{context.exec, context.phases, level};
-    context.head->begin_level(call, Rows<const float>(inputs, rows, d, 2 * d),
-                              Rows<const float>(inputs + d, rows, d, 2 * d), head_states_);
-}
-
-void TreeGrowth::propose_on_host(DraftContext& context, int level, int rows) {
-    const int d = rows_.hidden();
-    list_rows();
-    const auto* hidden = reinterpret_cast<const float*>(rows_.enqueue_head_rows(rows));
-    candidates_.propose(context, Rows<const float>(hidden, rows, d, kernels::padded_columns(d)), row_jobs_,
-                        level, topk_);
-    names_ = nullptr;
-    if (samples_.active())
-        samples_.store(level, candidates_.support());
-    else
-        candidates_.store(topk_, best_.as<std::int32_t>(), logits_.as<float>(), sums_.as<float>());
 }
 
 /// Enqueues the level's candidates and the next level's nodes.
 void TreeGrowth::propose(DraftContext& context, int level, int rows) {
     const bool host = on_host();
-    if (host)
-        propose_on_host(context, level, rows);
-    else
-        enqueue_head(context, rows);
+    enqueue_head(context, rows);
     if (samples_.active())
         samples_.enqueue(context, *spans_, level, active_, best_.as<std::int32_t>(), logits_.as<float>());
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,

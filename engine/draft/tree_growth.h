@@ -8,12 +8,11 @@
 #include "base/function_ref.h"
 #include "base/numel.h"
 #include "base/phase.h"
-#include "engine/draft/candidate_sampler.h"
 #include "engine/draft/draft_samples.h"
 #include "engine/draft/growing_tree.h"
 #include "engine/draft/tree_levels.h"
-#include "engine/heads/device_head.h"
 #include "engine/heads/device_spans.h"
+#include "engine/heads/head_call.h"
 #include "engine/transformer/tree_step.h"
 #include "kernels/device_array.h"
 
@@ -28,7 +27,7 @@ class LevelRows {
         DeviceSpans& spans;
         int level = 0, rows = 0;
         std::span<GrowingTree* const> trees;
-        bool inputs_wanted = false;  ///< whether the LM head reads inputs
+        bool inputs_wanted = false;  ///< whether the LM head reads HeadCall::inputs
         // Of the level's nodes; a tree's start at first_node. Null at level 0, whose nodes are the roots.
         const std::int32_t* tokens = nullptr;
         const std::int32_t* parents = nullptr;         ///< nodes of the previous level
@@ -45,32 +44,27 @@ class LevelRows {
     /// Called when the arrays of ancestor slots have moved.
     virtual void tails_moved() {}
     /// Enqueues the rows of a level. `inputs_known` is called after their inputs are enqueued and before the
-    /// long-running work, but not at level 0, whose inputs are known before. It gets [rows, 2d] as in
-    /// LmHead::begin_level(), complete if inputs_wanted.
+    /// long-running work, but not at level 0, whose inputs are known before. It gets HeadCall::inputs,
+    /// complete if inputs_wanted.
     virtual Status enqueue(const Level& level, FunctionRef<void(const float* inputs)> inputs_known) = 0;
     /// Enqueues and returns the rows as input of the LM head, [rows, padded_columns(d)].
     virtual const kernels::half_t* enqueue_head_rows(int rows) = 0;
 };
 
 /// Grows trees level by level (EAGLE-2, arXiv 2406.16858). Candidates, the next level's nodes, their rows and
-/// their ancestor slots are computed on the device, and the host waits once for the trees. LM heads run on a
-/// device as DeviceHead, on the CPU as LmHead::propose(). On the CPU, a level has as many rows as it has
-/// candidates; a device's levels have the rows of the plan. The caller holds Device::submit_mutex(), except
-/// in check() and collect().
+/// their ancestor slots are computed on the device, and the host waits once for the trees. On the CPU, a
+/// level has as many rows as it has candidates; a device's levels have the rows of the plan. The caller holds
+/// Device::submit_mutex(), except in check() and collect().
 class TreeGrowth {
   public:
     explicit TreeGrowth(LevelRows& rows) : rows_(rows) {}
 
     /// Returns the size of a tree of this shape as rows of a step.
     static TreePlan plan(const TreeSpec& tree);
-    /// Checks that a device's ops can grow these trees with the context's head. Call it before locking the
-    /// mutex, because it completes LmHead::begin_round().
+    /// Checks that a device's ops can grow these trees with the context's head.
     Status check(const DraftContext& context, std::span<const DraftJob> jobs);
     /// Reserves all memory of the round; call it first. Returns false if memory runs out.
     bool prepare(const DraftContext& context, std::span<GrowingTree> trees);
-    /// Begins LmHead's first level on the CPU before the roots' outputs are computed. If begin() is called
-    /// for the same head and sequences, it does not begin the level again.
-    void begin_early(DraftContext& context, std::span<GrowingTree> trees);
     /// Begins the head's first level, concurrently with the pass that computes the roots' outputs. Call it
     /// when the roots' inputs are enqueued.
     void begin(DraftContext& context, std::span<GrowingTree> trees, DeviceSpans& spans, const TreeStep& step);
@@ -84,22 +78,19 @@ class TreeGrowth {
   private:
     struct Call {
         int level, rows;
-        std::vector<DeviceSequence> sequences;
+        std::vector<HeadSequence> sequences;
         std::size_t downloads, download_count;
     };
     int rows_of(const GrowingTree& tree) const { return rows_.shared_logits() ? 1 : tree.nodes; }
     int planned_rows(const GrowingTree& tree, int level) const;
-    bool inputs_wanted() const { return head_ == nullptr || head_->reads_inputs(); }
+    bool inputs_wanted() const { return head_->needs().inputs; }
     bool on_host() const { return rows_.device().is_host(); }
     void activate(std::span<GrowingTree> trees);
-    void begin_head_on_host(DraftContext& context, int level, int rows, const float* inputs);
-    void propose_on_host(DraftContext& context, int level, int rows);
-    void list_rows();
     bool place_downloads(std::span<const GrowingTree> trees);
     std::size_t set_at(int place, int level) const { return numel(place, levels_ + 1) + level; }
     void begin_head(DraftContext& context, int level, int rows, const float* inputs);
     void enqueue_head(DraftContext& context, int rows);
-    DeviceLevel call_of(DraftContext& context, const Call& enqueued);
+    HeadCall call_of(DraftContext& context, const Call& enqueued);
     void hand_sets(std::span<const GrowingTree> trees, TreeStep& step);
     Status show_level(DraftContext& context, int level);
     Status read_partial(const GrowingTree& tree, int level, DraftTree& out);
@@ -115,13 +106,8 @@ class TreeGrowth {
     LevelRows& rows_;
     std::vector<GrowingTree*> active_;  ///< trees that the level grows
     // On the CPU:
-    CandidateSampler candidates_;
-    std::vector<const DraftJob*> row_jobs_;
-    std::vector<HeadState*> head_states_;
     std::int32_t counts_[2] = {};            ///< BeamOp::counts
     std::vector<std::int32_t> static_rows_;  ///< [trees, index_stride_] BeamOp::static_rows
-    const LmHead* begun_head_ = nullptr;     ///< of begin_early(), and its sequences
-    std::vector<const DrafterState*> begun_for_;
     DraftSamples samples_;
     std::vector<kernels::BeamOp> beams_;  ///< of a level
     std::vector<kernels::RerankOp> reranks_;
@@ -132,7 +118,7 @@ class TreeGrowth {
     DeviceSpans* spans_ = nullptr;         ///< of the round
     int topk_ = 0;                         ///< candidates per row, the maximum over the trees
     int index_stride_ = 0;                 ///< of scores_ and places_, at least the nodes of a tree's level
-    DeviceHead* head_ = nullptr;           ///< of the round, until collect()
+    LmHead* head_ = nullptr;               ///< of the round, until collect()
     const std::int32_t* names_ = nullptr;  ///< tokens of the level's ids
     std::vector<Call> calls_;              ///< by level; the first num_calls_ are valid
     std::size_t num_calls_ = 0;

@@ -31,63 +31,58 @@ struct Lane final : HeadState {
 class CollectingHead final : public LmHead {
   public:
     CollectingHead(const HeadWeights& weights, const CollectOptions& options, Samples& out)
-        : weights_(weights), options_(options), out_(out) {}
+        : LmHead({.inputs = options.router_inputs}), weights_(weights), options_(options), out_(out) {}
 
     void follow_text(bool follow) { follow_text_ = follow; }
 
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
-    void begin_level(ProposeContext&, Rows<const float> embeddings, Rows<const float> parents,
-                     std::span<HeadState* const>) override {
-        if (!options_.router_inputs) return;
-        copy_rows(embeddings, embeddings_);
-        copy_rows(parents, parents_);
-    }
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
-                 Proposal& out) override {
-        out.resize(hidden.rows, k);
-        if (follow_text_) return propose_text(hidden, states, context.level, out);
-        propose_best(context, hidden, states, k, out);
+    SupportColumns support_columns(int) const override { return {}; }
+    bool reserve(kernels::Device& device, int, int, int) override { return device.is_host(); }
+    void begin(HeadCall& call) override { inputs_ = call.inputs; }
+    void propose(HeadCall& call) override {
+        leave_no_candidates(call, 0, call.rows);
+        const int d = weights_.hidden;
+        const Rows<const float> hidden(reinterpret_cast<const float*>(call.x), call.rows, d,
+                                       kernels::padded_columns(d));
+        lanes_.clear();
+        for (const HeadSequence& sequence : call.sequences)
+            lanes_.insert(lanes_.end(), sequence.rows, static_cast<const Lane*>(sequence.state));
+        if (follow_text_)
+            propose_text(hidden, call);
+        else
+            propose_best(hidden, call);
     }
     HeadCost cost_at(const HeadState*, int, int) const override { return {}; }
     bool covers(const HeadState*, TokenId, int) const override { return true; }
 
   private:
-    static void copy_rows(Rows<const float> from, Dense& to) {
-        to.resize(from.rows, from.cols);
-        for (int r = 0; r < from.rows; ++r) std::copy_n(from.row_data(r), from.cols, to.row(r).begin());
-    }
-
-    void propose_text(Rows<const float> hidden, std::span<HeadState* const> states, int level,
-                      Proposal& out) {
+    void propose_text(Rows<const float> hidden, HeadCall& call) {
         for (int r = 0; r < hidden.rows; ++r) {
-            const std::size_t i = r;
-            const Lane& lane = static_cast<const Lane&>(*states[i]);
-            const std::optional<TokenId> token = lane.next(level);
-            out.counts[i] = token ? 1 : 0;
+            const Lane& lane = *lanes_[r];
+            call.sums[r] = 0.0f;
+            const std::optional<TokenId> token = lane.next(call.level);
             if (!token) continue;
-            const std::size_t first = i * out.k;
-            out.ids[first] = *token;
-            out.logits[first] = 0.0f;
-            out.logsumexp[i] = 0.0f;
-            keep(out_.text, hidden.row(r), lane, r, level);
-            out_.text.teacher.append(lane.text.hidden.row(lane.anchor + level));
+            const std::size_t first = numel(r, call.k);
+            call.ids[first] = *token;
+            call.logits[first] = 0.0f;
+            keep(out_.text, hidden.row(r), lane, r, call.level);
+            out_.text.teacher.append(lane.text.hidden.row(lane.anchor + call.level));
             out_.text.token.push_back(*token);
         }
     }
 
-    void propose_best(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states,
-                      int k, Proposal& out) {
+    void propose_best(Rows<const float> hidden, HeadCall& call) {
         const kernels::Matrix& head = *weights_.lm_head;
         logits_.resize(hidden.rows, head.n());
-        kernels::matmul(context.exec, head, hidden, logits_.view());
+        kernels::matmul(call.exec, head, hidden, logits_.view());
         const int rows = weights_.row_ids.empty() ? weights_.vocab : head.n();
         const Rows<const float> real(logits_.data.data(), hidden.rows, rows, head.n());
-        kernels::logsumexp(context.exec, real, out.logsumexp);
-        const int best = std::min(rows, std::max(k, options_.label_topk));
+        kernels::logsumexp(call.exec, real, {call.sums, numel(hidden.rows, 1)});
+        const int best = std::min(rows, std::max(call.k, options_.label_topk));
         const std::size_t size = numel(hidden.rows, best);
         ids_.resize(size);
         values_.resize(size);
-        kernels::topk(context.exec, real, best, {ids_.data(), hidden.rows, best},
+        kernels::topk(call.exec, real, best, {ids_.data(), hidden.rows, best},
                       {values_.data(), hidden.rows, best});
         for (int r = 0; r < hidden.rows; ++r) {
             const std::size_t i = r;
@@ -95,13 +90,12 @@ class CollectingHead final : public LmHead {
                 const std::int32_t row = ids_[i * best + c];
                 return weights_.row_ids.empty() ? row : weights_.row_ids[row];
             };
-            out.counts[i] = std::min(k, best);
-            for (int c = 0; c < out.counts[i]; ++c) {
-                const std::size_t to = i * out.k + c;
-                out.ids[to] = token(c);
-                out.logits[to] = values_[i * best + c];
+            for (int c = 0; c < std::min(call.k, best); ++c) {
+                const std::size_t to = i * call.k + c;
+                call.ids[to] = token(c);
+                call.logits[to] = values_[i * best + c];
             }
-            keep(out_.drafted, hidden.row(r), static_cast<const Lane&>(*states[i]), r, context.level);
+            keep(out_.drafted, hidden.row(r), *lanes_[i], r, call.level);
             for (int c = 0; c < options_.label_topk; ++c)
                 out_.drafted.top.push_back(c < best ? token(c) : no_token);
         }
@@ -113,15 +107,19 @@ class CollectingHead final : public LmHead {
         rows.held_out.push_back(lane.held_out ? 1 : 0);
         out_.levels = std::max(out_.levels, level + 1);
         if (!options_.router_inputs) return;
-        rows.embedding.append(embeddings_.row(row));
-        rows.parent.append(parents_.row(row));
+        const std::size_t d = weights_.hidden;
+        const float* const inputs = inputs_ + numel(row, 2 * d);
+        rows.embedding.append({inputs, d});
+        rows.parent.append({inputs + d, d});
     }
 
     const HeadWeights& weights_;
     const CollectOptions& options_;
     Samples& out_;
     bool follow_text_ = true;
-    Dense logits_, embeddings_, parents_;  ///< the last two belong to the current level
+    Dense logits_;
+    const float* inputs_ = nullptr;   ///< HeadCall::inputs of the level
+    std::vector<const Lane*> lanes_;  ///< of each row
     std::vector<std::int32_t> ids_;
     std::vector<float> values_;
 };

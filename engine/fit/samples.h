@@ -31,7 +31,7 @@ struct SampleRows {
 
     Bf16Rows hidden;             ///< [n, d] inputs of the head
     Bf16Rows teacher;            ///< [n, d] text rows: the target's hidden state that predicts the same token
-    Bf16Rows embedding, parent;  ///< [n, d] arguments of begin_level, if routers are fitted
+    Bf16Rows embedding, parent;  ///< [n, d] HeadCall::inputs, if routers are fitted
     int topk = 0;
     std::vector<TokenId> top;            ///< [n, topk] drafted rows: the full head's best tokens
     std::vector<TokenId> token;          ///< [n] text rows: the text's token

@@ -20,11 +20,15 @@ class DeviceSpans {
     /// is called.
     void begin(kernels::Device& device, bool watched = false);
     bool watched() const { return watched_ != nullptr; }
-    /// Adds bytes that are known only after the wait to the spans of a phase at a level. Watched spans are
-    /// recorded before that and do not change.
+    bool on_host() const { return on_host_; }
+    /// Adds bytes that are known only after the wait to the first span of a phase at a level. Spans that are
+    /// recorded before, watched ones and the CPU's, do not change.
     void add_bytes(Phase phase, int level, std::uint64_t bytes) {
-        for (Timed& timed : timed_)
-            timed.event.bytes += timed.event.phase == phase && timed.event.level == level ? bytes : 0;
+        for (Timed& timed : timed_) {
+            if (timed.event.phase != phase || timed.event.level != level) continue;
+            timed.event.bytes += bytes;
+            return;
+        }
     }
     /// Records the spans; call it after Device::synchronize(). A span whose marks cannot be read keeps the
     /// host's times.
@@ -42,6 +46,11 @@ class DeviceSpans {
         void add_bytes(std::uint64_t bytes) {
             event_.bytes += bytes;
             if (host_) host_->add_bytes(bytes);
+        }
+        /// Adds `bytes_each` for each item of `count`, which an op has computed. On a device the count is
+        /// known only after the wait, and nothing is added.
+        void add_bytes(const std::int32_t* count, double bytes_each) {
+            if (host_) host_->add_bytes(static_cast<std::uint64_t>(*count * bytes_each));
         }
 
       private:

@@ -1,14 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
+#include <memory>
 #include <utility>
 
-#include "base/numel.h"
-#include "engine/heads/candidates.h"
 #include "engine/heads/clusters.h"
 #include "engine/heads/factories.h"
-#include "engine/heads/router.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/side_stream.h"
 #include "engine/heads/synthetic_artefact.h"
 
@@ -31,11 +28,11 @@ struct Budget {
 /// DynaSpec (arXiv 2510.13847, section 4): a router over the token's embedding and the drafter's previous
 /// hidden selects token clusters for each row. It does not depend on the current block, so it runs
 /// concurrently with the backbone. On the CPU it has its own thread where the paper has a second CUDA stream.
-class DynaSpecHead final : public LmHead, public DeviceClusterHead {
+class DynaSpecHead final : public ClusterHead {
   public:
     DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, bool per_row)
-        : DeviceClusterHead(per_row), artefact_(std::move(artefact)), clusters_(clusters), budget_(budget) {}
-    ~DynaSpecHead() override { side_stream_.reset(); }  // first: its work uses the members below
+        : ClusterHead(per_row, true), artefact_(std::move(artefact)), clusters_(clusters), budget_(budget) {}
+    ~DynaSpecHead() override { side_stream_.reset(); }  // first: its work uses the members
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         side_stream_.reset();
@@ -45,113 +42,36 @@ class DynaSpecHead final : public LmHead, public DeviceClusterHead {
         if (budget_.max_clusters > clusters_)
             return bad_input("head dynaspec: kmax={} of {} clusters; use kmax=1..{}", budget_.max_clusters,
                              clusters_, clusters_);
-        DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact_, "clusters", clusters_));
-        DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact_, 2 * weights.hidden, clusters_));
+        DS_TRY(load(exec, weights, artefact_, "clusters", clusters_, 2 * weights.hidden));
         side_stream_ = std::make_unique<SideStream>(exec, Phase::router);
         return {};
     }
 
-    std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ClusterState>(); }
-    void begin_round(ProposeContext&, std::span<HeadState* const> states) override {
-        for (HeadState* state : states)
-            if (state != nullptr) static_cast<ClusterState&>(*state).levels.clear();
+    bool reserve(kernels::Device& device, int levels, int rows, int k) override {
+        side_stream_->wait_discard(running_);  // of a round that failed
+        return ClusterHead::reserve(device, levels, rows, k);
     }
-
-    void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> parent_hiddens,
-                     std::span<HeadState* const>) override {
+    void begin(HeadCall& call) override {
         side_stream_->wait_discard(running_);
-        const int rows = embeddings.rows, d = embeddings.cols;
-        inputs_.resize(2 * static_cast<std::size_t>(rows) * static_cast<std::size_t>(d));
-        const Rows<float> inputs(inputs_.data(), rows, 2 * d);
-        for (int r = 0; r < rows; ++r) {
-            std::memcpy(inputs.row_data(r), embeddings.row_data(r), embeddings.row(r).size_bytes());
-            std::memcpy(inputs.row_data(r) + d, parent_hiddens.row_data(r),
-                        parent_hiddens.row(r).size_bytes());
-        }
-        routed_ = budget_.at(context.level);
-        running_ = side_stream_->start(context, rows, [this, rows, d](kernels::Exec& exec) {
-            route(exec, rows, d);
-            return router_.bytes();
+        routed_ = {call.inputs, call.rows, budget_.at(call.level), call.downloads};
+        running_ = side_stream_->start(call, router_.bytes(), [this](kernels::Device& device) {
+            router_.enqueue_best(device, routed_.inputs, routed_.rows, routed_.count, routed_.best);
         });
     }
 
-    /// Without begin_level() for these rows the router has no inputs, so every cluster is read.
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
-                 Proposal& out) override {
-        side_stream_->wait(context, running_);
-        if (running_ == 0 || chosen().rows != hidden.rows) choose_all(hidden.rows);
-        running_ = 0;
-        vocab_.propose(context, hidden, chosen(), per_row_, states, k, out);
-    }
-
-    DeviceHead* device_head() override { return this; }
-    bool reads_inputs() const override { return true; }
-    /// On a device, too, the router runs concurrently with the drafter's layer.
-    void begin(DeviceLevel& call) override {
-        call.device.on_side_stream(
-            [this, inputs = call.inputs, rows = call.rows, downloads = call.downloads,
-             count = budget_.at(call.level)] { router_.enqueue_best(inputs, rows, count, downloads); });
-    }
-
-    HeadCost cost_at(const HeadState* state, int rows, int level) const override {
-        HeadCost cost =
-            vocab_.cost(static_cast<const ClusterState*>(state), level,
-                        std::min<double>(clusters_, static_cast<double>(budget_.at(level)) * rows));
-        cost.bytes += router_.bytes();
-        cost.flops_per_row += router_.flops_per_row();
-        return cost;
-    }
-
-    bool covers(const HeadState* state, TokenId token, int level) const override {
-        return state == nullptr ? vocab_.has(token)
-                                : vocab_.covers(static_cast<const ClusterState&>(*state), token, level);
-    }
-    bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
-        return state != nullptr && vocab_.active_ids(static_cast<const ClusterState&>(*state), level, out);
-    }
-
-  protected:
-    int chosen_at(int level) const override { return budget_.at(level); }
-    ClusterRouter& router_on_device() override { return router_; }
-    void choose_on_device(DeviceLevel& call) override {
-        // This time is the router's exposed part.
-        const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
-                                       router_.bytes());
-        call.device.join_side_stream();
-    }
-
   private:
-    /// Runs on the side stream: scores, then the clusters of each row.
-    void route(kernels::Exec& exec, int rows, int d) {
-        const std::size_t count = rows;
-        const Rows<const float> inputs(inputs_.data(), rows, 2 * d);
-        scores_.resize(count * clusters_);
-        const Rows<float> scores(scores_.data(), rows, clusters_);
-        router_.run(exec, inputs, scores);
-        chosen_.resize(count * routed_);
-        best_clusters(scores, Rows<std::int32_t>(chosen_.data(), rows, routed_), order_);
-    }
-    void choose_all(int rows) {
-        routed_ = clusters_;
-        chosen_.resize(numel(rows, clusters_));
-        for (int r = 0; r < rows; ++r)
-            std::iota(chosen_.begin() + std::ptrdiff_t{r} * clusters_,
-                      chosen_.begin() + std::ptrdiff_t{r + 1} * clusters_, 0);
-    }
-    /// [rows, routed_], ascending.
-    Rows<const std::int32_t> chosen() const {
-        return {chosen_.data(), static_cast<int>(chosen_.size()) / std::max(routed_, 1), routed_};
-    }
+    int chosen_at(int level) const override { return budget_.at(level); }
+    void choose(HeadCall& call) override { side_stream_->join(call, running_, router_.bytes()); }
 
     HeadArtefact artefact_;
     int clusters_;
     Budget budget_;
-    // Used by the side stream between begin_level() and propose().
-    ClusterRouter router_;
-    std::vector<float> inputs_;  ///< [rows, 2d]
-    std::vector<float> scores_;
-    std::vector<std::int32_t> chosen_, order_;
-    int routed_ = 0;  ///< clusters per row
+    struct Routed {
+        const float* inputs = nullptr;
+        int rows = 0, count = 0;
+        std::int32_t* best = nullptr;
+    };
+    Routed routed_;  ///< of the level; used by the side stream between begin() and propose()
     SideStream::Ticket running_ = 0;
     std::unique_ptr<SideStream> side_stream_;
 };

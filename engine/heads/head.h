@@ -11,9 +11,9 @@
 
 #include "base/phase.h"
 #include "base/result.h"
-#include "base/reusable_vector.h"
 #include "base/spans.h"
 #include "base/units.h"
+#include "engine/heads/head_call.h"
 #include "engine/tree/draft_tree.h"
 #include "kernels/matrix.h"
 
@@ -38,22 +38,6 @@ struct HeadWeights {
     std::string drafter_hash;     ///< checkpoint_hash() of its weights
 };
 
-/// Per-sequence state of a head; empty for stateless heads.
-class HeadState {
-  public:
-    virtual ~HeadState() = default;
-};
-
-/// Candidates of `rows` hidden rows: at most k each, by descending logit, ties to the lower token id.
-struct Proposal {
-    int k = 0;
-    std::vector<TokenId> ids;      ///< [rows, k] target ids
-    std::vector<float> logits;     ///< [rows, k]
-    std::vector<float> logsumexp;  ///< [rows], over the row's support
-    std::vector<int> counts;       ///< [rows]; < k if the shortlist is smaller
-    void resize(int rows, int k_in);
-};
-
 /// Cost of one head call.
 struct HeadCost {
     double active_rows = 0;   ///< rows of the head matrix read per call
@@ -61,27 +45,6 @@ struct HeadCost {
     double flops_per_row = 0;
     Lane lane = Lane::critical;
     std::uint64_t scattered_bytes = 0;  ///< part of `bytes` read as single scattered rows
-};
-
-/// The logits of all tokens in a row's support. Drafts are sampled from them (`--verify pq`).
-struct SparseLogits {
-    std::vector<TokenId> ids;  ///< ascending; empty = logits[i] is of token i
-    std::vector<float> logits;
-};
-
-class DeviceHead;
-
-/// One draft level of a step, over the rows of all sequences.
-struct ProposeContext {
-    kernels::Exec& exec;
-    PhaseRecorder& phases;
-    int level = 0;  ///< 0 = the catch-up row
-    /// Receives the logits that drafts are sampled from, or null. If set, propose() appends one row per
-    /// hidden row, in their order (see store_support_logits()). The distribution is softmax(logits /
-    /// temperature). If a head appends nothing, drafts are sampled from its best candidates alone: still
-    /// lossless, but fewer are accepted.
-    ReusableVector<SparseLogits>* support = nullptr;
-    double temperature = 0;  ///< of sampling; 0 = drafts are not sampled
 };
 
 /// Result of verification as passed to on_verified().
@@ -101,7 +64,14 @@ struct TargetTokens {
     bool whole_tree = false;  ///< at every node instead. Recordings lack these, so the head is not replayable
 };
 
-/// A draft LM-head strategy.
+/// What a head needs of its callers.
+struct HeadNeeds {
+    TargetTokens target_tokens = {};  ///< for begin_prompt() and on_verified()
+    bool inputs = false;              ///< HeadCall::inputs
+    bool sets = false;                ///< collect() reads the tokens of HeadSequence::set, or their number
+};
+
+/// A draft LM-head strategy. It composes ops, which run at once on the CPU and are enqueued on a device.
 class LmHead {
   public:
     virtual ~LmHead() = default;
@@ -111,25 +81,32 @@ class LmHead {
     /// Starts a sequence. Takes the prompt ids and the target's top-K ids at each prompt position ([prompt,
     /// K], may be empty).
     virtual void begin_prompt(HeadState*, std::span<const TokenId>, Rows<const TokenId>) {}
-    /// The target's tokens for begin_prompt() and on_verified().
-    const TargetTokens& target_tokens() const { return target_tokens_; }
+    const HeadNeeds& needs() const { return needs_; }
+    const TargetTokens& target_tokens() const { return needs_.target_tokens; }
     /// Called before the drafter's catch-up, once per step, with the states of the sequences that draft in
-    /// it.
-    virtual void begin_round(ProposeContext&, std::span<HeadState* const> /*states*/) {}
-    /// Called before the backbone pass of a level; side-stream work may start here. The rows and their order
-    /// are those of the next propose(). Row r of `embeddings` [rows, d] is the token it starts from. Row r of
-    /// `parent_hiddens` [rows, d] is the drafter's hidden it continues from (level 0 and path heads: the
-    /// target's feature). The backbone may overwrite the rows after the call. A second call before propose()
-    /// replaces the first.
-    virtual void begin_level(ProposeContext&, Rows<const float> /*embeddings*/,
-                             Rows<const float> /*parent_hiddens*/, std::span<HeadState* const> /*states*/) {}
-    /// Proposes up to k candidates per row. Records phases router, head, topk (child softmax) and gather
-    /// (child remap) if they apply. states[r] is the state of row r's sequence (null for stateless heads);
-    /// rows of one sequence are adjacent.
-    virtual void propose(ProposeContext& context, Rows<const float> hidden,
-                         std::span<HeadState* const> states, int k, Proposal& out) = 0;
-    /// Returns the implementation for devices; null if the head runs on the CPU only.
-    virtual DeviceHead* device_head() { return nullptr; }
+    /// it. The caller does not hold Device::submit_mutex().
+    virtual void begin_round(HeadContext&, std::span<HeadState* const> /*states*/) {}
+
+    /// Returns the columns of the logits that drafts of `levels` levels are sampled from.
+    virtual SupportColumns support_columns(int levels) const = 0;
+    /// Returns the number of columns of a sequence's rows at `level`, or size_on_device. Called only for rows
+    /// with columns of their own. On the CPU, it is valid after propose().
+    virtual int support_size(int /*level*/, const HeadState* /*state*/) const { return size_on_device; }
+    /// Returns the capacity of HeadSequence::set for `rows` rows of one sequence at `level`. 0 = the tokens
+    /// are known on the host before the round.
+    virtual int max_set_size(int /*level*/, int /*rows*/) const { return 0; }
+    virtual int num_downloads(int /*level*/, int /*rows*/) const { return 0; }
+    /// Reserves memory for calls of up to `rows` rows with `k` candidates. Returns false if memory runs out.
+    virtual bool reserve(kernels::Device& device, int levels, int rows, int k) = 0;
+    /// Called before the drafter's layer computes the rows; work that may run concurrently with it starts
+    /// here. The inputs do not change before propose(). A second call before propose() replaces the first.
+    virtual void begin(HeadCall&) {}
+    /// Enqueues up to k candidates per row, or the logits that drafts are sampled from. Records the phases
+    /// router, gather, head and topk if they apply.
+    virtual void propose(HeadCall& call) = 0;
+    /// Called after Device::synchronize(), for one level after another.
+    virtual void collect(const HeadReadback&) {}
+
     /// Called after each verification with the sequence's tree and its outcome.
     virtual void on_verified(HeadState*, const DraftTree&, const Outcome&) {}
     /// Upper bound on the cost of a call with `rows` rows at a draft level. With a state, the cost of the
@@ -147,10 +124,10 @@ class LmHead {
     }
 
   protected:
-    explicit LmHead(TargetTokens target_tokens = {}) : target_tokens_(target_tokens) {}
+    explicit LmHead(HeadNeeds needs = {}) : needs_(needs) {}
 
   private:
-    TargetTokens target_tokens_;
+    HeadNeeds needs_;
 };
 
 /// Parsed `--head` text: "fr-spec:v=8192", "fr-spec:v=8192+rdk".

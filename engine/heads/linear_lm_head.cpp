@@ -2,23 +2,99 @@
 
 #include <algorithm>
 
-#include "kernels/matmul.h"
+#include "base/numel.h"
+#include "engine/heads/head_common.h"
 
 namespace draftscope {
 
-void LinearLmHead::propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const>,
-                           int k, Proposal& out) {
-    const HeadProduct own = product(context.level);
-    Rows<const float> input = hidden;
-    if (own.down != nullptr) {
-        PhaseScope scope(context.phases, Phase::head, context.level, hidden.rows, own.down->bytes());
-        const Rows<float> narrow = as_matrix(narrow_, hidden.rows, own.down->n());
-        kernels::matmul(context.exec, *own.down, hidden, narrow);
-        input = narrow;
+/// If all levels have the same tokens, they share one table. Otherwise each row has its own.
+SupportColumns LinearLmHead::support_columns(int levels) const {
+    SupportColumns columns;
+    const HeadProduct first = product(0);
+    for (int level = 0; level < levels; ++level) {
+        const HeadProduct one = product(level);
+        columns.support = std::max(columns.support, one.support);
+        columns.stride = std::max(columns.stride, one.up->n());
+        columns.own = columns.own || one.support != first.support || one.ids.data() != first.ids.data();
     }
-    dense_.propose(context, *own.up, own.bias.empty() ? nullptr : own.bias.data(), own.support, own.ids,
-                   input, k, own.up->bytes(), out);
-    if (!own.ids.empty()) remap_ids(context, own.ids, hidden.rows, out);
+    return columns;
+}
+
+/// Uploads the bias once, because it is constant, and the ids when they change.
+bool LinearLmHead::upload_level(kernels::Device& device, int level) {
+    const std::size_t at = level;
+    if (levels_.size() <= at) levels_.resize(at + 1);
+    Level& kept = levels_[at];
+    const HeadProduct one = product(level);
+    if (!one.bias.empty() && kept.bias.empty() && !kept.bias.upload_exact(device, one.bias)) return false;
+    if (std::equal(one.ids.begin(), one.ids.end(), kept.ids.begin(), kept.ids.end())) return true;
+    kept.ids.clear();
+    if (!kept.d_ids.upload_exact(device, one.ids)) return false;
+    kept.ids.assign(one.ids.begin(), one.ids.end());
+    return true;
+}
+
+bool LinearLmHead::reserve(kernels::Device& device, int levels, int rows, int k) {
+    own_ = support_columns(levels).own;
+    for (int level = 0; level < levels; ++level) {
+        const HeadProduct one = product(level);
+        const int narrow = one.down == nullptr ? 0 : one.down->n();
+        if (!upload_level(device, level) ||
+            (narrow > 0 && (!narrow_.reserve(device, numel(rows, narrow) * sizeof(float)) ||
+                            !narrow_half_.reserve(device, numel(rows, kernels::padded_columns(narrow)) *
+                                                              device.activation_bytes()))) ||
+            !best_.reserve(device, rows, one.up->n(), k))
+            return false;
+    }
+    return true;
+}
+
+/// Enqueues down h and returns it as input of the up-projection.
+const kernels::half_t* LinearLmHead::enqueue_down(HeadCall& call, const HeadProduct& own) {
+    if (own.down == nullptr) return call.x;
+    const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows,
+                                   own.down->bytes());
+    kernels::MatmulOp down;
+    down.weights = own.down->device_matrix();
+    down.x = call.x;
+    down.rows = call.rows;
+    down.y = narrow_.as<float>();
+    down.y_stride = down.weights.n;
+    call.device.matmul(down);
+    const int stride = own.up->device_matrix().stride;
+    call.device.cast({narrow_.as<float>(), down.weights.n, call.rows, down.weights.n,
+                      narrow_half_.as<kernels::half_t>(), stride, stride});
+    return narrow_half_.as<kernels::half_t>();
+}
+
+/// Enqueues all logits, and the level's tokens to each row if rows have columns of their own.
+void LinearLmHead::enqueue_support(HeadCall& call, const HeadProduct& own, const kernels::half_t* x) {
+    const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, call.rows,
+                                   own.up->bytes());
+    const Level& kept = levels_[call.level];
+    kernels::MatmulOp up;
+    up.weights = own.up->device_matrix();
+    up.x = x;
+    up.rows = call.rows;
+    up.y = call.support_logits;
+    up.y_stride = call.support_stride;
+    up.bias = kept.bias.data();
+    call.device.matmul(up);
+    if (own_)
+        call.device.copy_rows(copy_of_words(kept.d_ids.data(), 0, call.rows, own.support, call.support_tokens,
+                                            call.support_stride));
+}
+
+void LinearLmHead::propose(HeadCall& call) {
+    const HeadProduct own = product(call.level);
+    const Level& kept = levels_[call.level];
+    call.tokens = kept.ids.empty() ? nullptr : kept.d_ids.data();
+    const kernels::half_t* const x = enqueue_down(call, own);
+    if (call.support_logits != nullptr) return enqueue_support(call, own, x);
+    best_.enqueue(call,
+                  {own.up->device_matrix(), x, call.rows, own.support, call.k, kept.bias.data(), call.ids,
+                   call.logits, call.sums},
+                  own.up->bytes());
 }
 
 HeadCost LinearLmHead::cost_at(const HeadState*, int, int level) const {

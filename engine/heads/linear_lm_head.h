@@ -3,8 +3,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/heads/candidates.h"
-#include "engine/heads/linear_device_head.h"
+#include "engine/heads/best_of_product.h"
+#include "engine/heads/head.h"
+#include "kernels/device_array.h"
 
 namespace draftscope {
 
@@ -22,21 +23,32 @@ struct HeadProduct {
 /// coverage follow from the product.
 class LinearLmHead : public LmHead {
   public:
-    LinearLmHead() : device_head_(*this) {}
     /// Returns the product of a draft level. Call it after prepare().
     virtual HeadProduct product(int level) const = 0;
 
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
-                 Proposal& out) final;
-    DeviceHead* device_head() final { return &device_head_; }
+    SupportColumns support_columns(int levels) const final;
+    int support_size(int level, const HeadState*) const final { return product(level).support; }
+    bool reserve(kernels::Device& device, int levels, int rows, int k) final;
+    void propose(HeadCall& call) final;
     HeadCost cost_at(const HeadState*, int rows, int level) const final;
     bool covers(const HeadState*, TokenId token, int level) const final;
     bool active_ids(const HeadState*, int level, std::vector<TokenId>& out) const final;
 
   private:
-    LinearDeviceHead device_head_;
-    LinearProposer dense_;
-    std::vector<float> narrow_;  ///< [rows, outputs of `down`]
+    /// Constants of a level in device memory.
+    struct Level {
+        std::vector<TokenId> ids;  ///< as uploaded; empty = outputs are tokens
+        kernels::DeviceArray<TokenId> d_ids;
+        kernels::DeviceArray<float> bias;
+    };
+    bool upload_level(kernels::Device& device, int level);
+    const kernels::half_t* enqueue_down(HeadCall& call, const HeadProduct& product);
+    void enqueue_support(HeadCall& call, const HeadProduct& product, const kernels::half_t* x);
+
+    bool own_ = false;  ///< the levels have different tokens
+    std::vector<Level> levels_;
+    kernels::DeviceBuffer narrow_, narrow_half_;
+    BestOfProduct best_;
 };
 
 }  // namespace draftscope

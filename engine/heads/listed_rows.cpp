@@ -9,23 +9,27 @@ bool ListedRows::reserve(kernels::Device& device, int rows, int tokens, int k) {
            logits_.resize_at_least(device, numel(rows, tokens));
 }
 
-void ListedRows::enqueue(DeviceLevel& call, const DeviceSequence& sequence,
-                         const kernels::RowMajorMatrix& store, const ListedTokens& tokens) {
+void ListedRows::enqueue(HeadCall& call, const HeadSequence& sequence, const kernels::RowMajorMatrix& store,
+                         const ListedTokens& tokens) {
     if (tokens.count == 0) return leave_no_candidates(call, sequence.first_row, sequence.rows);
     const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
-    const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
-                                   numel(tokens.count, store.row_bytes()));
     kernels::MatmulOp product;
     product.weights = store.device_matrix();
-    product.x = call.x + first * product.weights.stride;
+    product.x = call.device.advance(call.x, first * product.weights.stride);
     product.rows = sequence.rows;
     product.chosen_count = tokens.rows;
     product.chosen = tokens.rows + 1;
     product.max_chosen = tokens.count;
-    if (call.support_logits != nullptr) return enqueue_support(call, sequence, tokens, product);
     product.y = logits_.data();
     product.y_stride = tokens.count;
-    call.device.matmul(product);
+    {
+        const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
+                                       numel(tokens.count, store.row_bytes()));
+        if (call.support_logits != nullptr) return enqueue_support(call, sequence, tokens, product);
+        call.device.matmul(product);
+    }
+    const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, sequence.rows,
+                                   numel(sequence.rows, tokens.count) * sizeof(float));
     kernels::TopKOp select;
     select.logits = product.y;
     select.stride = select.support = tokens.count;
@@ -39,7 +43,7 @@ void ListedRows::enqueue(DeviceLevel& call, const DeviceSequence& sequence,
     call.device.remap_ids({select.ids, sequence.rows * call.k, nullptr, tokens.ids, select.ids});
 }
 
-void enqueue_support(DeviceLevel& call, const DeviceSequence& sequence, const ListedTokens& tokens,
+void enqueue_support(HeadCall& call, const HeadSequence& sequence, const ListedTokens& tokens,
                      kernels::MatmulOp product) {
     const std::ptrdiff_t to = std::ptrdiff_t{sequence.first_row} * call.support_stride;
     product.y = call.support_logits + to;

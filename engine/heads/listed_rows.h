@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/heads/device_head.h"
+#include "engine/heads/head_call.h"
 #include "kernels/device_array.h"
 #include "kernels/row_major_matrix.h"
 
@@ -20,7 +20,7 @@ class ListedRows {
     bool reserve(kernels::Device& device, int rows, int tokens, int k);
     /// Proposes from the listed rows of `store` to the sequence's rows of `call`. If drafts are sampled,
     /// writes the logits that they are sampled from.
-    void enqueue(DeviceLevel& call, const DeviceSequence& sequence, const kernels::RowMajorMatrix& store,
+    void enqueue(HeadCall& call, const HeadSequence& sequence, const kernels::RowMajorMatrix& store,
                  const ListedTokens& tokens);
 
   private:
@@ -29,7 +29,7 @@ class ListedRows {
 };
 
 /// Writes the support logits of a sequence's rows: `product` over its tokens, without output.
-void enqueue_support(DeviceLevel& call, const DeviceSequence& sequence, const ListedTokens& tokens,
+void enqueue_support(HeadCall& call, const HeadSequence& sequence, const ListedTokens& tokens,
                      kernels::MatmulOp product);
 
 }  // namespace draftscope

@@ -84,13 +84,6 @@ bool LowRankScorer::has(TokenId token) const {
     return std::binary_search(ids_.begin(), ids_.end(), token);
 }
 
-Rows<const float> LowRankScorer::narrow(kernels::Exec& exec, int level, Rows<const float> hidden) {
-    const int r = down(level).n();
-    narrow_.resize(numel(hidden.rows, r));
-    kernels::matmul(exec, down(level), hidden, Rows<float>(narrow_.data(), hidden.rows, r));
-    return {narrow_.data(), hidden.rows, r};
-}
-
 double LowRankScorer::flops_per_row(int level) const {
     const Level& factors = at(level);
     const auto cells = [](const kernels::Matrix& m) { return 2.0 * m.n() * m.k(); };

@@ -25,8 +25,6 @@ class LowRankScorer {
     const std::vector<TokenId>& ids() const { return ids_; }
     TokenId token(int row) const { return ids_.empty() ? row : ids_[row]; }
     bool has(TokenId token) const;
-    /// Returns W_down h, [hidden.rows, rank], valid until the next call; up() multiplies it.
-    Rows<const float> narrow(kernels::Exec& exec, int level, Rows<const float> hidden);
     const kernels::Matrix& down(int level) const { return *at(level).down; }
     const kernels::Matrix& up(int level) const { return *at(level).up; }
     /// Bytes of weights that a call reads.
@@ -43,7 +41,6 @@ class LowRankScorer {
     std::vector<Level> levels_;
     std::vector<TokenId> ids_;
     int rows_ = 0;
-    std::vector<float> narrow_;  ///< [M, r]
 };
 
 }  // namespace draftscope

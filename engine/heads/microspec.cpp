@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "base/numel.h"
-#include "engine/heads/candidates.h"
+#include "engine/heads/best_of_product.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/listed_rows.h"
 #include "engine/heads/side_stream.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/device_array.h"
-#include "kernels/matmul.h"
 #include "kernels/row_major_matrix.h"
 
 namespace draftscope {
@@ -111,12 +111,12 @@ struct MicroSpecState final : HeadState {
 /// MicroSpec (arXiv 2605.26444, Algorithm 1): the LM head trimmed to candidate tokens from the prompt, the
 /// recent draft trees and the target's top tokens. The window's rows are packed into a separate buffer while
 /// the drafter's first backbone pass runs (section 3.3).
-class MicroSpecHead final : public LmHead, public DeviceHead {
+class MicroSpecHead final : public LmHead {
   public:
     explicit MicroSpecHead(MicroSpecOptions options)
-        : LmHead({.at_prompt = options.from_prompt ? options.prompt_k : 0,
-                  .at_verified = options.from_rounds ? options.verify_k : 0,
-                  .whole_tree = options.from_rounds && options.branch == Branch::tree}),
+        : LmHead({.target_tokens = {.at_prompt = options.from_prompt ? options.prompt_k : 0,
+                                    .at_verified = options.from_rounds ? options.verify_k : 0,
+                                    .whole_tree = options.from_rounds && options.branch == Branch::tree}}),
           options_(options) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
@@ -172,10 +172,12 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
             own.stream.append_unique({&outcome.bonus, 1}, options_.only_new);
     }
 
-    void begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
+    void begin_round(HeadContext& context, std::span<HeadState* const> states) override {
         for (HeadState* state : states) {
             MicroSpecState& own = of(state);
             own.packed_level = -1;
+            // A device gathers the rows concurrently, too.
+            if (store_.on_device()) refresh(context, own, 1);
             if (options_.gather != Gather::async || !own.changed) continue;
             own.changed = false;
             own.refill = side_stream_->start(context, options_.window,
@@ -183,74 +185,47 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
         }
     }
 
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
-                 Proposal& out) override {
-        const auto sequence_end = [&](int first) {
-            int end = first + 1;
-            while (end < hidden.rows && states[end] == states[first]) ++end;
-            return end;
-        };
-        if (sequence_end(0) == hidden.rows) {
-            propose_sequence(context, hidden, *states.front(), k, out);
-            return;
-        }
-        whole_.resize(hidden.rows, k);
-        for (int first = 0; first < hidden.rows;) {
-            const int end = sequence_end(first);
-            propose_sequence(context, hidden.slice(first, end - first), *states[first], k, out);
-            const auto cell = static_cast<std::ptrdiff_t>(first) * k;
-            std::copy(out.ids.begin(), out.ids.end(), whole_.ids.begin() + cell);
-            std::copy(out.logits.begin(), out.logits.end(), whole_.logits.begin() + cell);
-            std::copy(out.logsumexp.begin(), out.logsumexp.end(), whole_.logsumexp.begin() + first);
-            std::copy(out.counts.begin(), out.counts.end(), whole_.counts.begin() + first);
-            first = end;
-        }
-        std::swap(out, whole_);
-    }
-
-    DeviceHead* device_head() override { return this; }
-    void finish_begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
-        for (HeadState* state : states) {
-            MicroSpecState& own = of(state);
-            side_stream_->wait(context, own.refill);
-            refresh(context, own, 1);
-        }
-    }
     SupportColumns support_columns(int) const override { return {max_active(), max_active(), true}; }
     int support_size(int, const HeadState* state) const override {
         return static_cast<int>(of(state).ids.size());
     }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
         if (indexed()) return listed_.reserve(device, rows, max_active(), k);
-        return scratch_.resize_at_least(device, kernels::matmul_topk_scratch_bytes(rows, max_active(), k));
+        return best_.reserve(device, rows, max_active(), k);
     }
-    void enqueue(DeviceLevel& call) override {
-        if (indexed()) return enqueue_indexed(call);
-        {
+    void propose(HeadCall& call) override {
+        HeadContext context{call.exec, call.phases, call.level};
+        for (const HeadSequence& sequence : call.sequences)
+            finish_packing(context, of(sequence.state), sequence.rows);
+        if (indexed()) return propose_indexed(call);
+        if (store_.on_device()) {
             const DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, call.level, call.rows, 0);
             call.device.join_side_stream();
         }
-        for (const DeviceSequence& sequence : call.sequences) {
+        for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             if (own.ids.empty()) {
                 leave_no_candidates(call, sequence.first_row, sequence.rows);
                 continue;
             }
             const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
-            const int n = matrix.n, cells = sequence.rows * call.k;
-            const std::ptrdiff_t first = sequence.first_row;
-            std::int32_t* const ids = call.ids + first * call.k;
-            const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
-                                           own.rows.matrix().bytes());
-            if (matrix.data == nullptr || !say_ids(call.device, own)) return;
-            const kernels::half_t* const x = call.x + first * matrix.stride;
+            const bool packed = matrix.data != nullptr || matrix.packed != nullptr;
+            if (!packed || !say_ids(call.device, own)) return;
+            const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
+            const std::uint64_t bytes = own.rows.matrix().bytes();
+            const kernels::half_t* const x = call.device.advance(call.x, first * matrix.stride);
             if (call.support_logits != nullptr) {
+                const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level,
+                                               sequence.rows, bytes);
                 enqueue_support(call, sequence, tokens_of(own), {matrix, x, sequence.rows});
                 continue;
             }
-            call.device.matmul_topk({matrix, x, sequence.rows, n, call.k, nullptr, ids,
-                                     call.logits + first * call.k, call.sums + first, scratch_.as<void>()});
-            call.device.remap_ids({ids, cells, nullptr, own.device_ids.as<TokenId>(), ids});
+            std::int32_t* const ids = call.ids + cell;
+            best_.enqueue(call,
+                          {matrix, x, sequence.rows, matrix.n, call.k, nullptr, ids, call.logits + cell,
+                           call.sums + first},
+                          bytes);
+            call.device.remap_ids({ids, sequence.rows * call.k, nullptr, own.device_ids.as<TokenId>(), ids});
         }
     }
 
@@ -304,8 +279,8 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
         return std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size());
     }
     /// Reads the scattered rows in place, at every level.
-    void enqueue_indexed(DeviceLevel& call) {
-        for (const DeviceSequence& sequence : call.sequences) {
+    void propose_indexed(HeadCall& call) {
+        for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             if (!say_ids(call.device, own)) return;
             listed_.enqueue(call, sequence, store_, tokens_of(own));
@@ -321,26 +296,14 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
                 options_.gather == Gather::indexed ? bytes : 0};
     }
 
-    void propose_sequence(ProposeContext& context, Rows<const float> hidden, HeadState& state, int k,
-                          Proposal& out) {
-        MicroSpecState& own = of(&state);
+    /// Waits for the side stream of the CPU.
+    void finish_packing(HeadContext& context, MicroSpecState& own, int rows) const {
         side_stream_->wait(context, own.refill);
-        refresh(context, own, hidden.rows);
-        if (own.ids.empty()) {
-            out.resize(hidden.rows, k);
-            store_support_logits(context, Rows<const float>(nullptr, hidden.rows, 0), 0, {});
-            return;
-        }
-        // Nothing is cached: every level reads the scattered rows.
-        if (options_.gather == Gather::indexed)
-            return propose_gathered(context, store_, lm_head_row_indices(weights_, own.ids, own.lm_head_rows),
-                                    own.ids, hidden, k, logits_, out);
-        own.rows.join();
-        propose_rows(context, own.rows.matrix(), own.ids, hidden, k, dense_, out);
+        refresh(context, own, rows);
     }
 
     /// Updates the active set if the side stream has not done so.
-    void refresh(ProposeContext& context, MicroSpecState& own, int rows) const {
+    void refresh(HeadContext& context, MicroSpecState& own, int rows) const {
         if (!own.changed) return;
         PhaseScope scope(context.phases, Phase::gather, context.level, rows);
         own.changed = false;
@@ -401,11 +364,8 @@ class MicroSpecHead final : public LmHead, public DeviceHead {
     std::vector<TokenId> ends_;
     kernels::RowMajorMatrix store_;
     std::shared_ptr<SideStream> side_stream_;
-    LinearProposer dense_;
-    std::vector<float> logits_;
     std::vector<TokenId> candidates_;  ///< pending entries of a stream
-    Proposal whole_;                   ///< result over several sequences
-    kernels::DeviceArray<std::byte> scratch_;
+    BestOfProduct best_;
     ListedRows listed_;
 };
 

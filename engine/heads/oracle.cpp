@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/numel.h"
-#include "engine/heads/candidates.h"
 #include "engine/heads/factories.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/listed_rows.h"
 #include "engine/heads/static_vocab.h"
 #include "kernels/row_major_matrix.h"
@@ -23,7 +23,7 @@ struct OracleState final : HeadState {
 
 /// The target's own top m as shortlist: the upper bound of every dynamic shortlist of size m (DynaSpec's
 /// lemma 2). A what-if for replay, because the target's choices must be known in advance.
-class OracleHead final : public LmHead, public DeviceHead {
+class OracleHead final : public LmHead {
   public:
     explicit OracleHead(int size) : size_(size) {}
 
@@ -36,29 +36,6 @@ class OracleHead final : public LmHead, public DeviceHead {
 
     std::unique_ptr<HeadState> make_state() const override { return std::make_unique<OracleState>(); }
 
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
-                 Proposal& out) override {
-        Proposal whole;
-        whole.resize(hidden.rows, k);
-        for (int r = 0; r < hidden.rows; ++r) {
-            const std::vector<TokenId> ids = shortlist(states[r], context.level);
-            if (ids.empty()) {
-                out.resize(1, k);
-                store_support_logits(context, Rows<const float>(nullptr, 1, 0), 0, {});
-            } else {
-                propose_gathered(context, store_, lm_head_row_indices(weights_, ids), ids, hidden.slice(r, 1),
-                                 k, logits_, out);
-            }
-            const auto cell = static_cast<std::ptrdiff_t>(r) * k;
-            std::copy(out.ids.begin(), out.ids.end(), whole.ids.begin() + cell);
-            std::copy(out.logits.begin(), out.logits.end(), whole.logits.begin() + cell);
-            whole.logsumexp[r] = out.logsumexp[0];
-            whole.counts[r] = out.counts[0];
-        }
-        out = std::move(whole);
-    }
-
-    DeviceHead* device_head() override { return this; }
     SupportColumns support_columns(int) const override { return {size_, size_, true}; }
     int support_size(int level, const HeadState* state) const override {
         return static_cast<int>(shortlist(state, level).size());
@@ -67,8 +44,8 @@ class OracleHead final : public LmHead, public DeviceHead {
         return listed_.reserve(device, rows, size_, k) && d_ids_.resize_at_least(device, numel(size_, 1)) &&
                d_rows_.resize_at_least(device, numel(size_ + 1, 1));
     }
-    void enqueue(DeviceLevel& call) override {
-        for (const DeviceSequence& sequence : call.sequences) {
+    void propose(HeadCall& call) override {
+        for (const HeadSequence& sequence : call.sequences) {
             const std::vector<TokenId> ids = shortlist(sequence.state, call.level);
             std::vector<TokenId> rows = lm_head_row_indices(weights_, ids);
             rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
@@ -112,7 +89,6 @@ class OracleHead final : public LmHead, public DeviceHead {
     int size_;
     HeadWeights weights_;
     kernels::RowMajorMatrix store_;
-    std::vector<float> logits_;
     ListedRows listed_;
     kernels::DeviceArray<std::int32_t> d_ids_, d_rows_;
 };

@@ -1,130 +1,32 @@
 #include "engine/heads/rdk.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "engine/heads/rdk_device_head.h"
+#include "base/numel.h"
+#include "engine/heads/affinity_matrix.h"
 #include "engine/heads/registry.h"
 
 namespace draftscope {
 namespace {
 
-/// One entry of an affinity row: a destination and its weight.
-struct AffinityEntry {
-    TokenId to = no_token;
-    float weight = 0;
-};
+/// Size of the scratch memory of rows that are redistributed together: enough to use a whole device.
+constexpr std::size_t max_mass_bytes = std::size_t{64} << 20;
 
-/// The sparse affinity matrix M by rows. A token without a row keeps its probability.
-class AffinityMatrix {
-  public:
-    Status load(const HeadArtefact& artefact, int vocab);
-    std::span<const AffinityEntry> row(TokenId token) const {
-        const std::size_t first = first_[token];
-        return std::span(entries_).subspan(first, first_[static_cast<std::size_t>(token) + 1] - first);
-    }
-    /// Tokens from which `token` receives probability.
-    std::span<const TokenId> sources(TokenId token) const {
-        const std::size_t first = sources_.first[token];
-        const std::size_t end = sources_.first[static_cast<std::size_t>(token) + 1];
-        return std::span(sources_.tokens).subspan(first, end - first);
-    }
-    const RdkDeviceHead::Givers& all_sources() const { return sources_; }
-    std::uint64_t bytes_per_row() const { return width_ * sizeof(AffinityEntry); }
-
-  private:
-    void list_sources(std::size_t vocab);
-
-    std::size_t width_ = 1;
-    std::vector<AffinityEntry> entries_;
-    std::vector<std::size_t> first_;  ///< [V + 1]
-    RdkDeviceHead::Givers sources_;
-};
-
-Status AffinityMatrix::load(const HeadArtefact& artefact, int vocab) {
-    std::vector<TokenId> ids;
-    if (artefact.tensors().find("ids") != nullptr) {
-        DS_ASSIGN(ids, artefact.ascending_ids("ids"));
-    } else {
-        for (TokenId id = 0; id < vocab; ++id) ids.push_back(id);
-    }
-    const TensorInfo* weights = artefact.tensors().find("weights");
-    DS_ASSIGN(const auto neighbours, artefact.tensors().read_integers("neighbours"));
-    if (weights == nullptr || weights->shape.size() != 2 || weights->cols() < 1 || weights->cols() > vocab ||
-        weights->rows() != static_cast<std::int64_t>(ids.size()) ||
-        neighbours.size() != ids.size() * weights->cols())
-        return bad_input("{}: tensors 'neighbours' and 'weights' must both have shape [{}, n]",
-                         artefact.path(), ids.size());
-    width_ = weights->cols();
-    std::vector<float> values(width_);
-    std::size_t next = 0;
-    for (TokenId token = 0; token < vocab; ++token) {
-        first_.push_back(entries_.size());
-        if (next == ids.size() || ids[next] != token) {
-            entries_.push_back({token, 1.0f});
-            continue;
-        }
-        artefact.tensors().read_row(*weights, static_cast<std::int64_t>(next), values.data());
-        double sum = 0;
-        for (const float value : values) {
-            if (!(value >= 0))
-                return bad_input(
-                    "{}: tensor 'weights' contains {} for "
-                    "token {}, expected a value of at least 0",
-                    artefact.path(), value, token);
-            sum += static_cast<double>(value);
-        }
-        if (!(std::abs(sum - 1) < 0.01))
-            return bad_input("{}: tensor 'weights' sums to {} for token {}, expected 1", artefact.path(), sum,
-                             token);
-        for (std::size_t i = 0; i < width_; ++i) {
-            const std::int64_t to = neighbours[next * width_ + i];
-            if (to < 0 || to >= vocab)
-                return bad_input(
-                    "{}: tensor 'neighbours' contains {} "
-                    "for token {}, which is not a token id",
-                    artefact.path(), to, token);
-            if (values[i] > 0)
-                entries_.push_back(
-                    {static_cast<TokenId>(to), static_cast<float>(static_cast<double>(values[i]) / sum)});
-        }
-        ++next;
-    }
-    first_.push_back(entries_.size());
-    list_sources(vocab);
-    return {};
-}
-
-void AffinityMatrix::list_sources(std::size_t vocab) {
-    std::vector<std::int32_t>& first = sources_.first;
-    first.assign(vocab + 1, 0);
-    for (const AffinityEntry& entry : entries_) ++first[static_cast<std::size_t>(entry.to) + 1];
-    for (std::size_t t = 0; t < vocab; ++t) first[t + 1] += first[t];
-    sources_.tokens.resize(entries_.size());
-    sources_.weights.resize(entries_.size());
-    std::vector<std::int32_t> at(first.begin(), first.end() - 1);
-    for (std::size_t t = 0; t < vocab; ++t)
-        for (const AffinityEntry& entry : row(static_cast<TokenId>(t))) {
-            const std::size_t to = at[entry.to]++;
-            sources_.tokens[to] = static_cast<TokenId>(t);
-            sources_.weights[to] = entry.weight;
-        }
-}
-
+/// Redistributes the rows of a base head over the vocabulary. If the base head selects its tokens in its
+/// call, the level's set holds the tokens that receive probability from them. The base head's own set is
+/// stored after it.
 class RdkHead final : public LmHead {
   public:
     RdkHead(std::unique_ptr<LmHead> base, HeadArtefact artefact)
-        : LmHead(base->target_tokens()), base_(std::move(base)), artefact_(std::move(artefact)) {}
+        : LmHead(base->needs()), base_(std::move(base)), artefact_(std::move(artefact)) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(base_->prepare(exec, weights));
         DS_TRY(artefact_.fits(weights));
         vocab_ = weights.vocab;
-        mass_.assign(vocab_, 0.0);
-        affinity_ = {};
-        DS_TRY(affinity_.load(artefact_, vocab_));
-        device_head_.set(*base_, affinity_.all_sources());
+        DS_ASSIGN(affinity_, AffinityMatrix::load(artefact_, vocab_));
+        fresh_ = true;
         return {};
     }
 
@@ -132,111 +34,211 @@ class RdkHead final : public LmHead {
     void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
         base_->begin_prompt(state, prompt, best);
     }
-    void begin_round(ProposeContext& context, std::span<HeadState* const> states) override {
+    void begin_round(HeadContext& context, std::span<HeadState* const> states) override {
         base_->begin_round(context, states);
-    }
-    void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> parents,
-                     std::span<HeadState* const> states) override {
-        base_->begin_level(context, embeddings, parents, states);
     }
     void on_verified(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
         base_->on_verified(state, tree, outcome);
     }
 
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
-                 Proposal& out) override {
-        base_support_.clear();
-        ProposeContext inner{context.exec, context.phases, context.level, &base_support_,
-                             context.temperature};
-        base_->propose(inner, hidden, states, k, out);
-        PhaseScope scope(context.phases, Phase::topk, context.level, hidden.rows);
-        const float temperature = context.temperature > 0 ? static_cast<float>(context.temperature) : 1.0f;
-        out.resize(hidden.rows, k);
-        for (int r = 0; r < hidden.rows; ++r) {
-            const SparseLogits& row = base_support_[r];
-            redistribute(row, temperature);
-            scope.add_bytes(row.logits.size() * affinity_.bytes_per_row());
-            SparseLogits& redistributed_row =
-                context.support != nullptr ? context.support->add() : redistributed_;
-            take(temperature, redistributed_row);
-            select_top_tokens(redistributed_row, r, out);
-        }
-    }
+    SupportColumns support_columns(int) const override { return {vocab_, vocab_}; }
+    bool reserve(kernels::Device& device, int levels, int rows, int k) override;
+    int max_set_size(int level, int rows) const override;
+    int num_downloads(int level, int rows) const override;
+    void begin(HeadCall& call) override { base_->begin(call); }
+    void propose(HeadCall& call) override;
+    void collect(const HeadReadback& back) override;
 
-    DeviceHead* device_head() override { return &device_head_; }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
-        return with_affinity(base_->cost_at(state, rows, level));
-    }
-    bool covers(const HeadState* state, TokenId token, int level) const override {
-        if (token < 0 || token >= vocab_) return false;
-        const auto sources = affinity_.sources(token);
-        return std::any_of(sources.begin(), sources.end(),
-                           [&](TokenId giver) { return base_->covers(state, giver, level); });
-    }
-
-  private:
-    HeadCost with_affinity(HeadCost cost) const {
-        cost.bytes += static_cast<std::uint64_t>(cost.active_rows) * affinity_.bytes_per_row();
+        HeadCost cost = base_->cost_at(state, rows, level);
+        cost.bytes += static_cast<std::uint64_t>(cost.active_rows) * affinity_.width *
+                      (sizeof(TokenId) + sizeof(float));
         cost.flops_per_row += 2.0 * cost.active_rows;
         return cost;
     }
-    /// mass_ += softmax(row / temperature) M.
-    void redistribute(const SparseLogits& row, float temperature) {
-        if (row.logits.empty()) return;
-        const float best = *std::max_element(row.logits.begin(), row.logits.end());
-        double sum = 0;
-        for (const float logit : row.logits)
-            sum += std::exp(static_cast<double>((logit - best) / temperature));
-        for (std::size_t i = 0; i < row.logits.size(); ++i) {
-            const double q = std::exp(static_cast<double>((row.logits[i] - best) / temperature)) / sum;
-            const TokenId from = row.ids.empty() ? static_cast<TokenId>(i) : row.ids[i];
-            for (const AffinityEntry& entry : affinity_.row(from))
-                mass_[entry.to] += q * static_cast<double>(entry.weight);
-        }
+    bool covers(const HeadState* state, TokenId token, int level) const override {
+        if (token < 0 || token >= vocab_) return false;
+        const auto sources = affinity_.sources.row(token);
+        return std::any_of(sources.begin(), sources.end(),
+                           [&](TokenId source) { return base_->covers(state, source, level); });
     }
-    /// Moves mass_ to `row`, as logits whose softmax at `temperature` it is.
-    void take(float temperature, SparseLogits& row) {
-        row.ids.clear();
-        row.logits.clear();
-        for (TokenId id = 0; id < vocab_; ++id) {
-            double& mass = mass_[id];
-            if (mass > 0) {
-                row.ids.push_back(id);
-                row.logits.push_back(temperature * static_cast<float>(std::log(mass)));
-            }
-            mass = 0;
-        }
-    }
-    void select_top_tokens(const SparseLogits& row, int at, Proposal& out) {
-        const std::size_t r = at;
-        order_.resize(row.ids.size());
-        for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
-        const std::size_t kept = std::min(static_cast<std::size_t>(out.k), order_.size());
-        std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(kept), order_.end(),
-                          [&](std::size_t a, std::size_t b) {
-                              return row.logits[a] != row.logits[b] ? row.logits[a] > row.logits[b] : a < b;
-                          });
-        out.counts[r] = static_cast<int>(kept);
-        double sum = 0;
-        for (const float logit : row.logits) sum += std::exp(static_cast<double>(logit));
-        out.logsumexp[r] = row.logits.empty() ? 0.0f : static_cast<float>(std::log(sum));
-        for (std::size_t i = 0; i < kept; ++i) {
-            out.ids[r * out.k + i] = row.ids[order_[i]];
-            out.logits[r * out.k + i] = row.logits[order_[i]];
-        }
-    }
+
+  private:
+    /// Returns the call's sequences for the base head, whose sets follow the tokens that they reach.
+    std::span<const HeadSequence> own_sequences(const HeadCall& call);
+    void reach(kernels::Device& device, const HeadSequence& own, int room, const HeadSequence& to);
+    int rows_at_a_time() const;
+    bool upload(kernels::Device& device);
+    void upload_sizes(const HeadCall& call);
+    /// Enqueues the redistribution of the rows in logits_ to `out`.
+    void spread(kernels::Device& device, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
 
     std::unique_ptr<LmHead> base_;
     HeadArtefact artefact_;
     AffinityMatrix affinity_;
-    RdkDeviceHead device_head_;
     int vocab_ = 0;
-    std::vector<double> mass_;  ///< [V] scratch, zeros between rows
-    // Scratch of single calls.
-    ReusableVector<SparseLogits> base_support_;  ///< of the base head
-    SparseLogits redistributed_;
-    std::vector<std::size_t> order_;
+    bool fresh_ = false;      ///< the matrix is not in device memory
+    SupportColumns columns_;  ///< of the base head
+    std::vector<std::int32_t> sizes_;
+    std::vector<HeadSequence> own_;
+    DeviceSparseRows d_targets_, d_sources_;
+    kernels::DeviceArray<std::int32_t> tokens_, d_sizes_;
+    kernels::DeviceArray<float> logits_, spread_;
+    kernels::DeviceArray<double> mass_;
+    kernels::DeviceArray<std::uint32_t> bits_;
+    kernels::DeviceArray<std::byte> scratch_;
 };
+
+int RdkHead::max_set_size(int level, int rows) const {
+    const int own = base_->max_set_size(level, rows);
+    return own == 0 ? 0 : vocab_ + own;
+}
+
+/// The sizes of the base head's sets follow the values that it downloads itself.
+int RdkHead::num_downloads(int level, int rows) const {
+    return base_->num_downloads(level, rows) + (base_->max_set_size(level, 1) == 0 ? 0 : rows);
+}
+
+int RdkHead::rows_at_a_time() const {
+    return static_cast<int>(std::max<std::size_t>(max_mass_bytes / (numel(1, vocab_) * sizeof(double)), 1));
+}
+
+/// A device reads the sources only, the CPU also the targets.
+bool RdkHead::upload(kernels::Device& device) {
+    if (!fresh_) return true;
+    fresh_ = !(d_sources_.upload(device, affinity_.sources) &&
+               (!device.is_host() || d_targets_.upload(device, affinity_.targets)));
+    return !fresh_;
+}
+
+bool RdkHead::reserve(kernels::Device& device, int levels, int rows, int k) {
+    columns_ = base_->support_columns(levels);
+    const std::size_t cells = numel(rows, columns_.stride);
+    return base_->reserve(device, levels, rows, 1) && upload(device) &&
+           logits_.resize_at_least(device, cells) && tokens_.resize_at_least(device, cells) &&
+           d_sizes_.resize_at_least(device, numel(rows, 1)) &&
+           mass_.resize_at_least(device, numel(std::min(rows, rows_at_a_time()), vocab_)) &&
+           spread_.resize_at_least(device, numel(rows, vocab_)) &&
+           scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, vocab_, k)) &&
+           bits_.resize_at_least(device, numel(2, (vocab_ + 31) / 32));
+}
+
+void RdkHead::spread(kernels::Device& device, kernels::RedistributeOp op, float* out,
+                     std::int64_t out_stride) {
+    op.vocab = vocab_;
+    op.first = d_sources_.first.data();
+    op.sources = d_sources_.tokens.data();
+    op.weights = d_sources_.weights.data();
+    op.target_first = d_targets_.first.data();
+    op.targets = d_targets_.tokens.data();
+    op.target_weights = d_targets_.weights.data();
+    op.scratch = mass_.as<double>();
+    op.out_stride = out_stride;
+    const int rows = op.rows;
+    const std::int32_t *const tokens = op.tokens, *const sizes = op.sizes;
+    for (int first = 0; first < rows; first += op.rows) {
+        op.rows = std::min(rows - first, rows_at_a_time());
+        op.logits = logits_.as<float>() + first * op.stride;
+        if (tokens != nullptr) op.tokens = tokens + first * op.token_stride;
+        if (sizes != nullptr) op.sizes = sizes + first;
+        op.out = out + first * out_stride;
+        device.redistribute(op);
+    }
+}
+
+std::span<const HeadSequence> RdkHead::own_sequences(const HeadCall& call) {
+    own_.assign(call.sequences.begin(), call.sequences.end());
+    std::int32_t* size = call.downloads + base_->num_downloads(call.level, call.rows);
+    for (HeadSequence& own : own_) {
+        if (own.set == nullptr) continue;
+        own.set += vocab_;
+        own.set_size = size++;
+    }
+    return own_;
+}
+
+void RdkHead::reach(kernels::Device& device, const HeadSequence& own, int room, const HeadSequence& to) {
+    kernels::ReachableTokensOp op;
+    op.tokens = own.set;
+    op.size = own.set_size;
+    op.max_count = room;
+    op.vocab = vocab_;
+    op.first = d_sources_.first.data();
+    op.sources = d_sources_.tokens.data();
+    op.bits = bits_.as<std::uint32_t>();
+    op.out = to.set;
+    op.out_size = to.set_size;
+    device.list_reachable_tokens(op);
+}
+
+/// Uploads the sizes of the rows, unless the base head has stored them. It may choose its tokens as late as
+/// in its call.
+void RdkHead::upload_sizes(const HeadCall& call) {
+    sizes_.clear();
+    for (const HeadSequence& sequence : call.sequences) {
+        const int size = base_->support_size(call.level, sequence.state);
+        if (size == size_on_device) return;
+        sizes_.insert(sizes_.end(), sequence.rows, size);
+    }
+    call.device.upload(d_sizes_.data(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
+}
+
+void RdkHead::propose(HeadCall& call) {
+    HeadCall inner = call;
+    inner.sequences = own_sequences(call);
+    inner.k = 1;
+    inner.support_logits = logits_.as<float>();
+    inner.support_stride = columns_.stride;
+    if (columns_.own) {
+        inner.support_tokens = tokens_.as<std::int32_t>();
+        inner.support_sizes = d_sizes_.data();
+    }
+    base_->propose(inner);
+    if (columns_.own) upload_sizes(call);
+    for (std::size_t i = 0; call.sets_requested && i < own_.size(); ++i)
+        reach(call.device, own_[i], base_->max_set_size(call.level, own_[i].rows), call.sequences[i]);
+    const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, call.rows,
+                                   static_cast<std::uint64_t>(call.rows) * affinity_.sources.tokens.size() *
+                                       (sizeof(TokenId) + sizeof(float)));
+    kernels::RedistributeOp op;
+    op.stride = columns_.stride;
+    op.rows = call.rows;
+    op.support = columns_.support;
+    op.temperature = call.temperature > 0 ? static_cast<float>(call.temperature) : 1.0f;
+    op.tokens = columns_.own ? inner.support_tokens : inner.tokens;
+    op.token_stride = columns_.own ? columns_.stride : 0;
+    op.sizes = columns_.own ? inner.support_sizes : nullptr;
+    call.tokens = nullptr;
+    if (call.support_logits != nullptr)
+        return spread(call.device, op, call.support_logits, call.support_stride);
+    spread(call.device, op, spread_.as<float>(), vocab_);
+    kernels::TopKOp select;
+    select.logits = spread_.as<float>();
+    select.stride = select.support = vocab_;
+    select.rows = call.rows;
+    select.k = call.k;
+    select.ids = call.ids;
+    select.values = call.logits;
+    select.logsumexp = call.sums;
+    select.scratch = scratch_.as<void>();
+    call.device.topk(select);
+}
+
+void RdkHead::collect(const HeadReadback& back) {
+    const std::size_t downloads = base_->num_downloads(back.level, back.rows);
+    HeadReadback own = back;
+    own.downloads = back.downloads.first(downloads);
+    std::vector<std::span<const TokenId>> sets;
+    std::vector<std::int32_t> sizes;
+    for (std::size_t i = 0; i < back.sets.size(); ++i) {
+        const int room = base_->max_set_size(back.level, back.sequences[i].rows);
+        sizes.push_back(std::clamp(back.downloads[downloads + i], 0, room));
+        sets.push_back(back.sets[i].empty() ? back.sets[i] : back.sets[i].subspan(vocab_));
+    }
+    own.sets = sets;
+    own.set_sizes = sizes;
+    base_->collect(own);
+}
 
 }  // namespace
 

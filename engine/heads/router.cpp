@@ -1,10 +1,6 @@
 #include "engine/heads/router.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/numel.h"
-#include "kernels/matmul.h"
 
 namespace draftscope {
 
@@ -24,7 +20,6 @@ Result<ClusterRouter> ClusterRouter::load(kernels::Exec& exec, const HeadWeights
     router.activation_ = activation == "silu"   ? kernels::Activation::silu
                          : activation == "relu" ? kernels::Activation::relu
                                                 : kernels::Activation::none;
-    router.device_.set(router.in_bias_, router.out_bias_, router.activation_);
     return router;
 }
 
@@ -32,15 +27,45 @@ double ClusterRouter::flops_per_row() const {
     return 2.0 * in_.n() * in_.k() + 2.0 * out_.n() * out_.k();
 }
 
-void ClusterRouter::run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores) {
-    middle_.resize(numel(x.rows, in_.n()));
-    const Rows<float> middle(middle_.data(), x.rows, in_.n());
-    kernels::matmul(exec, in_, x, middle, in_bias_.data());
-    for (float& value : middle_) {
-        if (activation_ == kernels::Activation::silu) value = value / (1.0f + std::exp(-value));
-        if (activation_ == kernels::Activation::relu) value = std::max(value, 0.0f);
-    }
-    kernels::matmul(exec, out_, middle, scores, out_bias_.data());
+bool ClusterRouter::reserve(kernels::Device& device, int rows) {
+    const auto activations = [&](kernels::DeviceBuffer& buffer, const kernels::Matrix& matrix) {
+        return buffer.reserve(device, numel(rows, matrix.device_matrix().stride) * device.activation_bytes());
+    };
+    return (!d_in_bias_.empty() || d_in_bias_.upload_exact(device, in_bias_)) &&
+           (!d_out_bias_.empty() || d_out_bias_.upload_exact(device, out_bias_)) && activations(x_, in_) &&
+           activations(narrow_, out_) && middle_.resize_at_least(device, numel(rows, in_.n())) &&
+           scores_.resize_at_least(device, numel(rows, out_.n()));
+}
+
+void ClusterRouter::enqueue_best(kernels::Device& device, const kernels::half_t* x, int rows, int count,
+                                 std::int32_t* best) {
+    kernels::MatmulOp product;
+    product.weights = in_.device_matrix();
+    product.x = x;
+    product.rows = rows;
+    product.y = middle_.data();
+    product.y_stride = in_.n();
+    product.bias = d_in_bias_.data();
+    device.matmul(product);
+    const int stride = out_.device_matrix().stride;
+    kernels::CastOp between{middle_.data(), in_.n(), rows, in_.n(), narrow_.as<kernels::half_t>(),
+                            stride,         stride};
+    between.activation = activation_;
+    device.cast(between);
+    product.weights = out_.device_matrix();
+    product.x = narrow_.as<kernels::half_t>();
+    product.y = scores_.data();
+    product.y_stride = out_.n();
+    product.bias = d_out_bias_.data();
+    device.matmul(product);
+    device.topk_set({scores_.data(), out_.n(), rows, out_.n(), count, best});
+}
+
+void ClusterRouter::enqueue_best(kernels::Device& device, const float* x, int rows, int count,
+                                 std::int32_t* best) {
+    const int stride = in_.device_matrix().stride;
+    device.cast({x, in_.k(), rows, in_.k(), x_.as<kernels::half_t>(), stride, stride});
+    enqueue_best(device, x_.as<kernels::half_t>(), rows, count, best);
 }
 
 }  // namespace draftscope

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "engine/heads/artefact.h"
-#include "kernels/head_router.h"
+#include "kernels/device_array.h"
+#include "kernels/matrix.h"
 
 namespace draftscope {
 
@@ -18,24 +19,21 @@ class ClusterRouter {
     int width() const { return in_.n(); }
     std::uint64_t bytes() const { return in_.bytes() + out_.bytes(); }
     double flops_per_row() const;
-    /// Computes scores [x.rows, outputs].
-    void run(kernels::Exec& exec, Rows<const float> x, Rows<float> scores);
-    /// Calls on the router's device. The caller holds Device::submit_mutex() and reserves memory first.
-    bool reserve(int rows) { return device_.reserve(in_, out_, rows); }
-    /// Enqueues the selection of the `count` best outputs per row, ascending, [rows, count]; x as in
-    /// kernels::DeviceRouter.
-    template <typename X>
-    void enqueue_best(const X* x, int rows, int count, std::int32_t* best) {
-        const float* scores = device_.enqueue(in_, out_, x, rows);
-        in_.device().topk_set({scores, out_.n(), rows, out_.n(), count, best});
-    }
+    /// Uploads the biases and reserves memory for up to `rows` rows. Returns false if memory runs out.
+    bool reserve(kernels::Device& device, int rows);
+    /// Enqueues the selection of the `count` best outputs per row, ascending, [rows, count]. `x` is [rows,
+    /// stride of W_in].
+    void enqueue_best(kernels::Device& device, const kernels::half_t* x, int rows, int count,
+                      std::int32_t* best);
+    /// The same for f32 rows, [rows, inputs].
+    void enqueue_best(kernels::Device& device, const float* x, int rows, int count, std::int32_t* best);
 
   private:
     kernels::Matrix in_, out_;
     std::vector<float> in_bias_, out_bias_;
     kernels::Activation activation_ = kernels::Activation::silu;
-    kernels::DeviceRouter device_;
-    std::vector<float> middle_;
+    kernels::DeviceArray<float> d_in_bias_, d_out_bias_, middle_, scores_;
+    kernels::DeviceBuffer x_, narrow_;  ///< activations
 };
 
 }  // namespace draftscope

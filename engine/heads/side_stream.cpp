@@ -110,7 +110,7 @@ struct SideStream::Impl {
 SideStream::SideStream(const kernels::Exec& exec, Phase phase) : impl_(std::make_unique<Impl>(exec, phase)) {}
 SideStream::~SideStream() = default;
 
-SideStream::Ticket SideStream::start(ProposeContext& context, int rows,
+SideStream::Ticket SideStream::start(HeadContext& context, int rows,
                                      std::function<std::uint64_t(kernels::Exec&)> work) {
     Job job{std::move(work), {}};
     job.span.phase = impl_->phase;
@@ -129,7 +129,16 @@ SideStream::Ticket SideStream::start(ProposeContext& context, int rows,
     return ticket;
 }
 
-void SideStream::wait(ProposeContext& context, Ticket ticket) {
+void SideStream::join(HeadCall& call, Ticket ticket, std::uint64_t bytes) {
+    if (!call.device.is_host()) {
+        const DeviceSpans::Scope scope(call.spans, call.phases, impl_->phase, call.level, call.rows, bytes);
+        return call.device.join_side_stream();
+    }
+    HeadContext context{call.exec, call.phases, call.level};
+    wait(context, ticket);
+}
+
+void SideStream::wait(HeadContext& context, Ticket ticket) {
     if (ticket == 0) return;
     if (impl_->progress.load(std::memory_order_acquire) < ticket) {
         PhaseScope exposed(context.phases, impl_->phase, context.level);

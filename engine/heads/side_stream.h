@@ -4,12 +4,12 @@
 #include <functional>
 #include <memory>
 
-#include "engine/heads/head.h"
+#include "engine/heads/head_call.h"
 
 namespace draftscope {
 
-/// A thread for work concurrent with the drafter's backbone (DynaSpec's router, MicroSpec's refill). It
-/// corresponds to the papers' second CUDA stream. Jobs run in the order in which they were started.
+/// Runs work concurrently with the drafter's backbone (DynaSpec's router, MicroSpec's refill), as the papers'
+/// second CUDA stream does. On the CPU it is a thread. Jobs run in the order in which they were started.
 class SideStream {
   public:
     /// Uses the instruction set of `exec`, so that results do not depend on the thread. All jobs have one
@@ -22,11 +22,28 @@ class SideStream {
     using Ticket = std::uint64_t;  ///< 0 = nothing to wait for
     /// Starts `work`, which returns the bytes it moved and may use its Exec until it returns. The caller must
     /// not touch the work's data before wait() or wait_discard() for its ticket.
-    Ticket start(ProposeContext& context, int rows, std::function<std::uint64_t(kernels::Exec&)> work);
+    Ticket start(HeadContext& context, int rows, std::function<std::uint64_t(kernels::Exec&)> work);
     /// Waits for `ticket` and all earlier jobs; runs jobs here that the thread has not begun. Records the
     /// thread's jobs on the side lane. Time spent waiting or working here is exposed and recorded as the same
     /// phase on the critical lane.
-    void wait(ProposeContext& context, Ticket ticket);
+    void wait(HeadContext& context, Ticket ticket);
+    /// Starts `work`, which enqueues ops on the device that it gets. They run on the side stream of the
+    /// call's device, on the CPU on the thread. `bytes`: what they read. Keep `work` small, so that nothing
+    /// is allocated.
+    template <typename Work>
+    Ticket start(HeadCall& call, std::uint64_t bytes, Work work) {
+        if (!call.device.is_host()) {
+            call.device.on_side_stream([&device = call.device, work] { work(device); });
+            return 0;
+        }
+        HeadContext context{call.exec, call.phases, call.level};
+        return start(context, call.rows, [bytes, work](kernels::Exec& exec) {
+            work(exec.backend());
+            return bytes;
+        });
+    }
+    /// Makes later ops of the call wait for `ticket`. The time waited is recorded as wait() does.
+    void join(HeadCall& call, Ticket ticket, std::uint64_t bytes);
     /// Waits as wait() does, without recording; finished jobs of this ticket are dropped from the record.
     void wait_discard(Ticket ticket);
 

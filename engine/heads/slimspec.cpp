@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "engine/heads/factories.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/linear_lm_head.h"
 #include "engine/heads/low_rank.h"
 #include "engine/heads/synthetic_artefact.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/heads/artefact.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/linear_lm_head.h"
 
 namespace draftscope {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/heads/factories.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/linear_lm_head.h"
 #include "engine/heads/static_vocab.h"
 

@@ -63,7 +63,7 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
         drafting.push_back(cursor);
     }
     if (jobs.empty()) return {};
-    ProposeContext at_start{exec_, phases_, 0};
+    HeadContext at_start{exec_, phases_, 0};
     if (head_ != nullptr) head_->begin_round(at_start, states);
     for (std::size_t i = 0; i < jobs.size(); ++i) DS_TRY(features(indices[i], jobs[i]));
     DraftContext context{exec_, phases_, head_, tree_, nullptr};

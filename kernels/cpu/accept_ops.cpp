@@ -187,11 +187,7 @@ void AcceptOps::list_children(const ListChildrenOp& op) {
         if (count == 0) continue;
         node.first_prob = from * op.stride;
         if (op.id_stride != 0) node.first_id += from * op.id_stride;
-        if (op.sizes == nullptr) continue;
-        if (op.sizes[from] == whole_vocabulary)
-            node.first_id = -1;
-        else
-            node.support = op.sizes[from];
+        if (op.sizes != nullptr) node.support = op.sizes[from];
     }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "kernels/cpu/accept_ops.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/probabilities.h"
+#include "kernels/cpu/set_ops.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/tree_ops.h"
 #include "kernels/device.h"
@@ -20,6 +22,7 @@
 #include "kernels/matmul.h"
 #include "kernels/matmul_topk.h"
 #include "kernels/ranks.h"
+#include "kernels/row_major_matrix.h"
 #include "kernels/sampling.h"
 #include "kernels/topk.h"
 
@@ -103,6 +106,7 @@ class CpuDevice final : public Device {
     DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
     void fused_matmul(const FusedMatmulOp& op) override;
     bool prefers_matmul_topk(int n, int k) const override { return matmul_topk_pays_off(exec_, n, k); }
+    bool splits_matmul_topk(int n, int k) const override { return !prefers_matmul_topk(n, std::min(n, k)); }
     void sample_and_follow(const RejectionSampleOp& op, int /*max_nodes*/,
                            std::span<const ListChildrenOp> lists,
                            std::span<const FollowAcceptedOp> paths) override {
@@ -118,11 +122,7 @@ class CpuDevice final : public Device {
     void run(const Op& /*op*/, const char* name) {
         set_error(std::string("the CPU has no op ") + name);
     }
-    void run(const MatmulOp& op, const char*) {
-        FusedMatmulOp alone;
-        alone.product = op;
-        fused_matmul(alone);
-    }
+    void run(const MatmulOp& op, const char*);
     void run(const RmsNormOp& op, const char*);
     void run(const CastOp& op, const char*);
     void run(const AddOp& op, const char*);
@@ -132,6 +132,19 @@ class CpuDevice final : public Device {
     void run(const AttentionOp& op, const char*);
     void run(const TopKOp& op, const char*) { select_topk(exec_, op); }
     void run(const MatmulTopKOp& op, const char*);
+    void run(const TopKSetOp& op, const char*) {
+        kernels::topk_set(
+            exec_, Rows<const float>(op.x, op.rows, op.columns, static_cast<std::ptrdiff_t>(op.stride)), op.k,
+            Rows<std::int32_t>(op.ids, op.rows, op.k));
+    }
+    void run(const MatmulTopKSetOp& op, const char*);
+    void run(const GatherColumnsOp& op, const char*) { SetOps::gather_columns(op); }
+    void run(const UniqueTokensOp& op, const char*) { sets_.list_unique_tokens(op); }
+    void run(const ClustersOp& op, const char*) { sets_.clusters(op); }
+    void run(const ClusterTokensOp& op, const char*) { sets_.cluster_tokens(op); }
+    void run(const RemapIdsOp& op, const char*) { SetOps::remap_ids(op); }
+    void run(const RedistributeOp& op, const char*) { kernels::redistribute(exec_, op); }
+    void run(const ReachableTokensOp& op, const char*) { sets_.list_reachable_tokens(op); }
     void run(const TopKTopPMaskOp& op, const char*) { kernels::mask_top_k_top_p(exec_, op, sampling_); }
     void run(const SampleOp& op, const char*) { kernels::sample(exec_, op, sampling_); }
     void run(const SampleWithoutReplacementOp& op, const char*);
@@ -158,13 +171,21 @@ class CpuDevice final : public Device {
         for (const FollowAcceptedOp& op : ops) AcceptOps::follow_accepted(op);
     }
     void announce(const FusedMatmulOp& op);
+    Rows<float> product_rows(int rows, int n) {
+        const std::size_t size = numel(rows, n);
+        if (products_.size() < size) products_.resize(size);
+        return {products_.data(), rows, n};
+    }
 
     Exec& exec_;
     DeviceInfo info_;
     std::uint64_t keys_ = 0;
-    std::vector<float> products_;          ///< of a product that is added to its output
+    std::vector<float> products_;          ///< of a product that is not stored
     std::vector<AttentionQuery> queries_;  ///< of an attention op
+    std::vector<int> blocks_;              ///< of a product of selected outputs
+    std::vector<float> set_logits_;        ///< of rows whose set needs all their logits
     TreeOps trees_;
+    SetOps sets_;
     AcceptOps acceptance_;
     SampleScratch sampling_;
     std::vector<DraftSampleScratch> draft_sampling_;  ///< by thread
@@ -213,9 +234,7 @@ void CpuDevice::fused_matmul(const FusedMatmulOp& op) {
                          Rows<float>(floats(op.gated), product.rows, n / 2, op.gated_stride));
     } else if (product.accumulate) {
         assert(product.bias == nullptr && norm.weight.empty());
-        const std::size_t size = numel(product.rows, n);
-        if (products_.size() < size) products_.resize(size);
-        matmul_add(exec_, weights, x, Rows<float>(products_.data(), product.rows, n), y);
+        matmul_add(exec_, weights, x, product_rows(product.rows, n), y);
     } else {
         norm_matmul(exec_, weights, norm, x, y, product.bias);
     }
@@ -318,14 +337,49 @@ void CpuDevice::run(const AttentionOp& op, const char*) {
                        queries_);
 }
 
+void CpuDevice::run(const MatmulOp& op, const char*) {
+    if (op.chosen == nullptr) {
+        FusedMatmulOp alone;
+        alone.product = op;
+        return fused_matmul(alone);
+    }
+    assert(op.bias == nullptr && !op.accumulate);
+    const int count = *op.chosen_count;
+    const Rows<const float> x(floats(op.x), op.rows, op.weights.k, op.weights.stride);
+    const Rows<float> y(op.y, op.rows, count, static_cast<std::ptrdiff_t>(op.y_stride));
+    prefetch_next(exec_, nullptr);
+    if (op.weights.row_major != nullptr)
+        return matmul_rows(exec_, *op.weights.row_major, {op.chosen, static_cast<std::size_t>(count)}, x, y);
+    // Of a packed matrix, whole blocks are selected.
+    blocks_.clear();
+    for (int c = 0; c < count; c += cluster_block) blocks_.push_back(op.chosen[c] / cluster_block);
+    matmul_blocks(exec_, *op.weights.packed, blocks_, x, y);
+}
+
+void CpuDevice::run(const MatmulTopKSetOp& op, const char*) {
+    const Matrix& weights = *op.weights.packed;
+    const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
+    prefetch_next(exec_, nullptr);
+    kernels::matmul_topk_set(exec_, weights, x, op.k, Rows<std::int32_t>(op.ids, op.rows, op.k), set_logits_);
+}
+
 void CpuDevice::run(const MatmulTopKOp& op, const char*) {
     assert(op.weights.packed != nullptr);
     const Matrix& weights = *op.weights.packed;
     const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
+    const int kept = std::min(op.k, op.support);
+    const Rows<std::int32_t> ids(op.ids, op.rows, kept, op.k);
+    const Rows<float> values(op.values, op.rows, kept, op.k);
     prefetch_next(exec_, nullptr);
-    kernels::matmul_topk(exec_, weights, x, op.support, op.k, op.bias, partials_);
+    kernels::matmul_topk(exec_, weights, x, op.support, kept, op.bias, partials_);
     finish_logsumexp(partials_, std::span(op.logsumexp, op.rows));
-    finish_topk(partials_, Rows<std::int32_t>(op.ids, op.rows, op.k), Rows<float>(op.values, op.rows, op.k));
+    finish_topk(partials_, ids, values);
+    for (int r = 0; r < op.rows && kept < op.k; ++r) {
+        const std::ptrdiff_t first = std::ptrdiff_t{r} * op.k;
+        std::fill(op.ids + first + kept, op.ids + first + op.k, -1);
+        std::fill(op.values + first + kept, op.values + first + op.k,
+                  -std::numeric_limits<float>::infinity());
+    }
 }
 
 void CpuDevice::run(const SampleWithoutReplacementOp& op, const char*) {
@@ -333,7 +387,7 @@ void CpuDevice::run(const SampleWithoutReplacementOp& op, const char*) {
     run_threads(exec_, std::min(exec_.threads(), op.rows), [&](int thread) {
         for (int r = thread; r < op.rows; r += std::min(exec_.threads(), op.rows)) {
             const std::int64_t first = r * op.stride;
-            const bool own = op.sizes != nullptr && op.sizes[r] != whole_vocabulary;
+            const bool own = op.sizes != nullptr;
             const std::size_t size = own ? op.sizes[r] : op.support;
             DraftProbs q{{op.logits + first, size}};
             if (own && op.tokens != nullptr) q.ids = {op.tokens + first, size};

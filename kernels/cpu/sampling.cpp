@@ -9,6 +9,7 @@
 #include "base/numel.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/probabilities.h"
+#include "kernels/cpu/set_ops.h"
 #include "kernels/cpu/split.h"
 #include "kernels/exp_sums.h"
 #include "kernels/topk.h"
@@ -107,7 +108,7 @@ void find_best(Exec& exec, Rows<const float> rows, int k, std::vector<std::int32
 /// Processes a few rows at a time, so that the second pass finds them in the cache. It starts at the last
 /// row, so that the root and its children, which later ops read again, stay in the cache.
 void select_topk(Exec& exec, const TopKOp& op) {
-    assert(op.own == nullptr && op.run_ends == nullptr);
+    if (op.own != nullptr || op.run_ends != nullptr || op.support < op.k) return topk_of_candidates(exec, op);
     constexpr int rows_at_once = 4;
     const Rows<const float> logits(op.logits, op.rows, op.support, static_cast<std::ptrdiff_t>(op.stride));
     for (int end = op.rows; end > 0; end -= rows_at_once) {

@@ -8,6 +8,7 @@
 namespace draftscope::kernels {
 
 class Matrix;
+class RowMajorMatrix;
 
 /// An activation in the format of its device (Device::activation_bytes()): bf16, fp16 if dtype() says so, or
 /// f32 on the CPU. Only devices look at the values.
@@ -20,7 +21,9 @@ struct DeviceMatrix {
     int n = 0;
     int k = 0;
     int stride = 0;
-    const Matrix* packed = nullptr;  ///< on the CPU, in place of `data`
+    // On the CPU, one of these in place of `data`:
+    const Matrix* packed = nullptr;
+    const RowMajorMatrix* row_major = nullptr;  ///< only for products of selected outputs
 };
 /// Row stride for `k` bf16 values: a multiple of 64, so that no kernel handles a remainder in k.
 constexpr int padded_columns(int k) {

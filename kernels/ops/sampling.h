@@ -70,8 +70,6 @@ struct SampleWithoutReplacementOp {
     const std::int32_t* sizes = nullptr;
     const std::int32_t* tokens = nullptr;
 };
-/// On the CPU, a row's number of columns can be this: all `support` columns, and column i is token i.
-inline constexpr std::int32_t whole_vocabulary = -1;
 
 /// Gathers the logits of each row's candidates into contiguous columns. For i < sizes[m], out[m, i] is the
 /// logit of token tokens[m, i], which column columns[token] of the row holds.
@@ -181,6 +179,11 @@ struct RedistributeOp {
     const std::int32_t* first = nullptr;
     const std::int32_t* sources = nullptr;
     const float* weights = nullptr;
+    /// The same matrix by source: token s gives weight target_weights[i] to targets[i], if target_first[s] <=
+    /// i < target_first[s + 1]. The CPU needs it, because it reads only the rows of the columns' tokens.
+    const std::int32_t* target_first = nullptr;
+    const std::int32_t* targets = nullptr;
+    const float* target_weights = nullptr;
     double* scratch = nullptr;  ///< [rows, vocab]
     float* out = nullptr;       ///< [rows, out_stride]
     std::int64_t out_stride = 0;

@@ -33,21 +33,22 @@ class SpyHead final : public LmHead {
   public:
     explicit SpyHead(std::unique_ptr<LmHead> full) : full_(std::move(full)) {}
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+        hidden = weights.hidden;
         return full_->prepare(exec, weights);
     }
-    void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> hiddens,
-                     std::span<HeadState* const> states) override {
-        EXPECT_EQ(embeddings.rows, hiddens.rows);
-        EXPECT_EQ(static_cast<int>(states.size()), hiddens.rows);
-        begun.emplace_back(context.level, embeddings.rows);
+    SupportColumns support_columns(int count) const override { return full_->support_columns(count); }
+    bool reserve(kernels::Device& device, int count, int rows, int k) override {
+        return full_->reserve(device, count, rows, k);
     }
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
-                 Proposal& out) override {
-        proposed.emplace_back(context.level, hidden.rows);
+    void begin(HeadCall& call) override { begun.emplace_back(call.level, call.rows); }
+    void propose(HeadCall& call) override {
+        proposed.emplace_back(call.level, call.rows);
+        const auto* row = reinterpret_cast<const float*>(call.x);
         std::vector<std::vector<float>> rows;
-        for (int r = 0; r < hidden.rows; ++r) rows.emplace_back(hidden.row(r).begin(), hidden.row(r).end());
+        for (int r = 0; r < call.rows; ++r, row += kernels::padded_columns(hidden))
+            rows.emplace_back(row, row + hidden);
         levels.push_back(std::move(rows));
-        full_->propose(context, hidden, states, k, out);
+        full_->propose(call);
     }
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         return full_->cost_at(state, rows, level);
@@ -58,6 +59,7 @@ class SpyHead final : public LmHead {
 
     std::vector<std::vector<std::vector<float>>> levels;  ///< level, row
     std::vector<std::pair<int, int>> begun, proposed;     ///< level, rows
+    int hidden = 0;
 
   private:
     std::unique_ptr<LmHead> full_;

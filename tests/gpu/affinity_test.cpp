@@ -26,6 +26,20 @@ TEST_P(AffinityOps, RedistributeMatchesTheReference) {
         }
         first[t + 1] = static_cast<std::int32_t>(sources.size());
     }
+    // The same matrix by source.
+    std::vector<std::int32_t> target_first(1, 0), targets;
+    std::vector<float> target_weights;
+    for (int s = 0; s < vocab; ++s) {
+        for (int t = 0; t < vocab; ++t)
+            for (std::int32_t i = first[t]; i < first[t + 1]; ++i) {
+                if (sources[i] != s) continue;
+                targets.push_back(t);
+                target_weights.push_back(weights[i]);
+            }
+        target_first.push_back(static_cast<std::int32_t>(targets.size()));
+    }
+    const Both<std::int32_t> to_first(device(), twin(), target_first), to(device(), twin(), targets);
+    const Both<float> taken(device(), twin(), target_weights);
     for (const bool own : {false, true}) {
         const Both<float> d_logits(device(), twin(), logits), given(device(), twin(), weights),
             out(device(), twin(), rows * (vocab + 1), 7.0f);
@@ -47,6 +61,9 @@ TEST_P(AffinityOps, RedistributeMatchesTheReference) {
             op.first = begin.on(on_twin);
             op.sources = from.on(on_twin);
             op.weights = given.on(on_twin);
+            op.target_first = to_first.on(on_twin);
+            op.targets = to.on(on_twin);
+            op.target_weights = taken.on(on_twin);
             op.scratch = scratch.on(on_twin);
             op.out = out.on(on_twin);
             op.out_stride = vocab + 1;
@@ -129,7 +146,7 @@ TEST_P(AffinityOps, ReachableTokensMatchTheReference) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, AffinityOps, device_kinds(), param_name);
+INSTANTIATE_TEST_SUITE_P(Devices, AffinityOps, device_kinds_with_cpu(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

@@ -18,14 +18,17 @@
 #include "tests/support/twin_device.h"
 
 /// Compares the ops of a device with the reference device. Parameters: "cuda", or "simt1" and "simt2" for the
-/// same kernels in the SIMT emulator with different thread orders. "_f16": 16-bit values are fp16.
-/// DS_GPU_ONLY excludes the emulator.
+/// same kernels in the SIMT emulator with different thread orders, or "cpu". "_f16": 16-bit values are fp16.
+/// DS_GPU_ONLY excludes the emulator and the CPU.
 namespace draftscope::testing {
 
 class DevicePair : public ::testing::TestWithParam<std::string> {
   protected:
     void SetUp() override {
-        if (GetParam().starts_with("simt")) {
+        if (GetParam() == "cpu") {
+            exec_ = kernels::make_cpu_exec(2);
+            device_ = kernels::make_cpu_device(*exec_);
+        } else if (GetParam().starts_with("simt")) {
             device_ = make_host_device();
         } else {
             auto opened = kernels::open_cuda({.arena = false});
@@ -78,25 +81,33 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
         return values;
     }
 
+    std::unique_ptr<kernels::Exec> exec_;
     std::unique_ptr<kernels::Device> device_;
     TwinDevice twin_;
 };
 
 #if defined(DS_GPU_ONLY)
 #define DS_HOST_KINDS
+#define DS_CPU_KIND
 #define DS_HOST_KINDS_OF_HALVES
 #define DS_CUDA_KINDS "cuda", "cuda_f16"
 #elif defined(DS_HAVE_CUDA)
 #define DS_HOST_KINDS "simt1", "simt2",
+#define DS_CPU_KIND "cpu",
 #define DS_HOST_KINDS_OF_HALVES "simt1", "simt2", "simt2_f16",
 #define DS_CUDA_KINDS "cuda", "cuda_f16"
 #else
 #define DS_HOST_KINDS "simt1", "simt2"
+#define DS_CPU_KIND "cpu",
 #define DS_HOST_KINDS_OF_HALVES "simt1", "simt2", "simt2_f16"
 #define DS_CUDA_KINDS
 #endif
 inline auto device_kinds() {
     return ::testing::Values(DS_HOST_KINDS DS_CUDA_KINDS);
+}
+/// For suites whose ops the CPU has, too. They use no activations and no matrices, whose formats differ.
+inline auto device_kinds_with_cpu() {
+    return ::testing::Values(DS_CPU_KIND DS_HOST_KINDS DS_CUDA_KINDS);
 }
 /// For suites whose ops compute with 16-bit values.
 inline auto device_kinds_with_dtypes() {

@@ -80,7 +80,7 @@ TEST_P(SelectRuns, TopKOverRunsReturnsTokens) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, SelectRuns, device_kinds(), param_name);
+INSTANTIATE_TEST_SUITE_P(Devices, SelectRuns, device_kinds_with_cpu(), param_name);
 
 }  // namespace
 }  // namespace draftscope::testing

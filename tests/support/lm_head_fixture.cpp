@@ -117,9 +117,7 @@ Proposal LmHeadFixture::propose(LmHead& head, Rows<const float> input, int level
                                 std::vector<HeadState*> states) {
     states.resize(input.rows, nullptr);
     PhaseRecorder phases;
-    ProposeContext context{*exec_, phases, level};
-    Proposal out;
-    head.propose(context, input, states, k, out);
+    Proposal out = HostCall(*exec_, phases).propose(head, level, input, states, k);
     events_.clear();
     phases.drain(events_);
     return out;
@@ -129,10 +127,9 @@ Proposal LmHeadFixture::propose_begun(LmHead& head, Rows<const float> embeddings
                                       Rows<const float> input, int level, int k,
                                       const std::vector<HeadState*>& states) {
     PhaseRecorder phases;
-    ProposeContext context{*exec_, phases, level};
-    Proposal out;
-    head.begin_level(context, embeddings, parents, states);
-    head.propose(context, input, states, k, out);
+    HostCall call(*exec_, phases);
+    call.begin(head, level, embeddings, parents, states);
+    Proposal out = call.propose(head, level, input, states, k);
     events_.clear();
     phases.drain(events_);
     return out;
@@ -147,10 +144,8 @@ std::vector<TokenId> LmHeadFixture::covered(const LmHead& head, int level, const
 
 std::vector<float> LmHeadFixture::scores(LmHead& head, int level, HeadState* state) {
     PhaseRecorder phases;
-    ReusableVector<SparseLogits> support;
-    ProposeContext context{*exec_, phases, level, &support};
-    Proposal out;
-    head.propose(context, input(), std::vector<HeadState*>(rows, state), 1, out);
+    const auto support =
+        HostCall(*exec_, phases).support(head, level, input(), std::vector<HeadState*>(rows, state));
     std::vector<float> found(numel(rows, vocab), -std::numeric_limits<float>::infinity());
     for (int r = 0; r < rows; ++r)
         for (std::size_t i = 0; i < support[r].logits.size(); ++i) {

@@ -9,6 +9,7 @@
 
 #include "engine/heads/artefact.h"
 #include "engine/heads/head.h"
+#include "tests/support/host_call.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope::testing {
@@ -57,7 +58,7 @@ class LmHeadFixture : public ::testing::Test {
     /// Makes one call at `level` over `input`, with each row's state in `states` (all null if empty).
     Proposal propose(LmHead& head, int level, int k, std::vector<HeadState*> states = {});
     Proposal propose(LmHead& head, Rows<const float> input, int level, int k, std::vector<HeadState*> states);
-    /// Calls begin_level() with random embeddings and `input` as parents, then propose().
+    /// Calls begin() with these inputs, then propose().
     Proposal propose_begun(LmHead& head, Rows<const float> embeddings, Rows<const float> parents,
                            Rows<const float> input, int level, int k, const std::vector<HeadState*>& states);
     std::vector<TokenId> covered(const LmHead& head, int level, const HeadState* state = nullptr) const;

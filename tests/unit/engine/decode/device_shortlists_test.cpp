@@ -5,12 +5,12 @@
 #include <numeric>
 
 #include "base/numel.h"
+#include "engine/heads/shortlist_ops.h"
 #include "kernels/device_array.h"
-#include "kernels/head_shortlists.h"
 #include "kernels/matmul.h"
 #include "tests/support/device_rig.h"
 
-/// Compares kernels::DeviceShortlists with products of whole matrices on the device. Cases include a router
+/// Compares ShortlistOps with products of whole matrices on the device. Cases include a router
 /// that ranks only some tokens and an exact head with rows for only some tokens.
 namespace draftscope::testing {
 namespace {
@@ -78,7 +78,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 const std::vector<float> x = values(rows * d, 4);
                 ASSERT_TRUE(kernels::can_route(up.n(), size));
 
-                kernels::DeviceShortlists shortlists;
+                ShortlistOps shortlists;
                 shortlists.set_names({ranked, row_of, vocab});
                 std::vector<std::int32_t> ids(rows * k), chosen(rows * size), together(rows * size + 1);
                 std::vector<float> logits(rows * k), sums(rows);
@@ -95,6 +95,7 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                                 d_ids.resize_at_least(device, ids.size()) &&
                                 d_union.resize_at_least(device, together.size()));
                     device.cast({d_x.data(), d, rows, d, half.data(), stride, stride});
+                    ASSERT_TRUE(shortlists.reserve(device, down, up, rows, size));
                     shortlists.enqueue_router(&down, up, half.data(), rows, size);
                     shortlists.enqueue_exact(store, per_row, d_union.data(), d_union.data() + 1);
                     shortlists.enqueue_best(k, d_ids.data(), d_logits.data(), d_sums.data());

@@ -215,29 +215,24 @@ TEST_F(Eagle2, SequencesOfABatchAreIndependent) {
 /// Knows only tokens 5 and 6, fewer than any top-k, and at some levels none. Records its calls.
 class ShortHead final : public LmHead {
   public:
+    ShortHead() : LmHead({.inputs = true}) {}
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
-    void begin_level(ProposeContext& context, Rows<const float> embeddings, Rows<const float> hiddens,
-                     std::span<HeadState* const> states) override {
-        ASSERT_EQ(static_cast<int>(states.size()), embeddings.rows);
-        ASSERT_EQ(embeddings.rows, hiddens.rows);
-        ASSERT_EQ(embeddings.cols, 64);
-        ASSERT_EQ(hiddens.cols, 64);
-        begun.push_back({context.level, embeddings.rows});
-        if (context.level == 0) root_embedding.assign(embeddings.row(0).begin(), embeddings.row(0).end());
+    SupportColumns support_columns(int) const override { return {}; }
+    bool reserve(kernels::Device&, int, int, int) override { return true; }
+    void begin(HeadCall& call) override {
+        begun.push_back({call.level, call.rows});
+        if (call.level == 0) root_embedding.assign(call.inputs, call.inputs + 64);
     }
-    void propose(ProposeContext& context, Rows<const float> hidden, std::span<HeadState* const> states, int k,
-                 Proposal& out) override {
-        ASSERT_EQ(static_cast<int>(states.size()), hidden.rows);
-        proposed.push_back({context.level, hidden.rows});
-        out.resize(hidden.rows, k);
-        for (int r = 0; r < hidden.rows; ++r) {
-            const auto row = static_cast<std::size_t>(r);
-            out.counts[row] = context.level >= silent_from ? 0 : std::min(k, 2);
-            for (int c = 0; c < out.counts[row]; ++c) {
-                out.ids[row * static_cast<std::size_t>(k) + static_cast<std::size_t>(c)] = 5 + c;
-                out.logits[row * static_cast<std::size_t>(k) + static_cast<std::size_t>(c)] = 1.0f - c;
+    void propose(HeadCall& call) override {
+        proposed.push_back({call.level, call.rows});
+        leave_no_candidates(call, 0, call.rows);
+        for (int r = 0; r < call.rows; ++r) {
+            const int known = call.level >= silent_from ? 0 : std::min(call.k, 2);
+            for (int c = 0; c < known; ++c) {
+                call.ids[r * call.k + c] = 5 + c;
+                call.logits[r * call.k + c] = 1.0f - static_cast<float>(c);
             }
-            out.logsumexp[row] = 1.5f;
+            call.sums[r] = 1.5f;
         }
     }
     HeadCost cost_at(const HeadState*, int, int) const override { return {}; }

@@ -167,7 +167,7 @@ TEST_F(FitHead, CollectedRowsBelongToTheirTextPositions) {
         }
         EXPECT_EQ(best, text.token[i]) << i;
     }
-    // The argument of begin_level is the embedding of one token.
+    // The first half of HeadCall::inputs is the embedding of one token.
     std::vector<float> seen(32), embedding(32);
     samples->text.embedding.read(0, seen);
     const TokenId root = texts_->text(0).tokens[texts_->text(0).prompt_tokens];

@@ -92,7 +92,7 @@ TEST_F(Clusters, CoralReadsGroupsSelectedByRouter) {
         const auto head = make("coral:active=4"), apart = make("coral:active=4,share=per-row");
         const auto a = head->make_state(), b = head->make_state();
         const Proposal found = propose(*head, 1, 9, {a.get(), a.get(), a.get(), b.get(), b.get()});
-        EXPECT_TRUE(saw(Phase::router) && saw(Phase::head) && saw(Phase::topk) && saw(Phase::gather));
+        EXPECT_TRUE(saw(Phase::router) && saw(Phase::head) && saw(Phase::topk));
         const Proposal alone = propose(*apart, 1, 9);
         std::set<TokenId> of_a;
         for (int r = 0; r < rows; ++r) {
@@ -122,7 +122,8 @@ TEST_F(Clusters, AllGroupsEqualFullHead) {
     make_artefact("coral", hidden, hidden, "silu");
     const Proposal coral = propose(*make("coral:active=11"), 0, 30);
     make_artefact("dynaspec", 2 * hidden, 24, "silu");
-    const Proposal dyna = propose(*make("dynaspec:kmax=11"), 0, 30);  // no inputs: nothing is left out
+    const auto head = make("dynaspec:kmax=11");
+    const Proposal dyna = propose_begun(*head, input(), input(), input(), 0, 30, {});
     for (const Proposal& found : {coral, dyna}) {
         EXPECT_EQ(found.ids, expected.ids);
         EXPECT_EQ(found.logits, expected.logits);
@@ -160,19 +161,20 @@ TEST_F(Clusters, DynaSpecRoutesOnSideStreamByEmbeddingAndPreviousHidden) {
     }
 }
 
-TEST_F(Clusters, SecondBeginLevelReplacesFirst) {
+TEST_F(Clusters, SecondBeginReplacesFirst) {
     make_artefact("dynaspec", 2 * hidden, 24, "silu");
     const auto head = make("dynaspec:kmax=3");
     const auto first = random(rows * hidden, 40), second = random(rows * hidden, 41);
     const Rows<const float> a(first.data(), rows, hidden), b(second.data(), rows, hidden);
     const std::vector<HeadState*> none(rows, nullptr);
     PhaseRecorder phases;
-    ProposeContext context{*exec_, phases, 0};
-    head->begin_level(context, a, a, none);
+    HostCall call(*exec_, phases);
+    call.begin(*head, 0, a, a, none);
     const Proposal found = propose_begun(*head, b, a, input(), 0, 5, none);
     const Proposal again = propose_begun(*head, b, a, input(), 0, 5, none);
     for (int r = 0; r < rows; ++r) expect_same_row(found, r, again, r);
-    head->begin_level(context, a, a, none);  // a head may be destroyed while its work runs
+    HostCall last(*exec_, phases);
+    last.begin(*head, 0, a, a, none);  // a head may be destroyed while its work runs
 }
 
 TEST_F(Clusters, TrimmedDrafterHeadHasSmallerGroups) {

@@ -18,7 +18,7 @@ class SideStreams : public ::testing::Test {
     }
     std::unique_ptr<kernels::Exec> exec_ = kernels::make_cpu_exec(2);
     PhaseRecorder phases_;
-    ProposeContext context_{*exec_, phases_, 3};
+    HeadContext context_{*exec_, phases_, 3};
 };
 
 TEST_F(SideStreams, RunsJobsInOrderAndRecordsThemOnWait) {

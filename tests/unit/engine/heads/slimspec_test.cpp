@@ -46,7 +46,7 @@ TEST_F(SlimSpec, ProposesFromTheLowRankLogitsOfEveryToken) {
         const Proposal found = propose(*head, level, 10);
         for (int r = 0; r < rows; ++r) expect_row(found, r, dense[r], everything());
     }
-    EXPECT_TRUE(saw(Phase::head) && saw(Phase::topk) && saw(Phase::softmax));
+    EXPECT_TRUE(saw(Phase::head) && saw(Phase::topk));
     EXPECT_FALSE(saw(Phase::gather) || saw(Phase::router));
     EXPECT_EQ(covered(*head, 1), everything());
     const auto all = scores(*head);
@@ -116,7 +116,6 @@ TEST_F(SlimSpec, AnArtefactMayScoreSomeTokensOnly) {
         for (int i = 0; i < n; ++i) logits[ids[i]] = dense[r][static_cast<std::size_t>(i)];
         expect_row(found, r, logits, ids);
     }
-    EXPECT_TRUE(saw(Phase::remap));
 }
 
 TEST_F(SlimSpec, RowsAreIndependent) {

@@ -7,13 +7,13 @@
 #include "kernels/matrix.h"
 #include "kernels/row_major_matrix.h"
 
-namespace draftscope::kernels {
+namespace draftscope {
 
-/// Runs SpecVocab's head on a device: a router selects each row's shortlist, and the exact head scores their
-/// union. The best tokens of a row are selected from its own shortlist. Each step is a separate call, so that
-/// the caller can record phases. The caller holds Device::submit_mutex() from the first step to the last. If
+/// The ops of SpecVocab's head: a router selects each row's shortlist, and the exact head scores their union.
+/// The best tokens of a row are selected from its own shortlist. Each step is a separate call, so that the
+/// caller can record phases. The caller holds Device::submit_mutex() from the first step to the last. If
 /// memory runs out, Device::synchronize() returns the error.
-class DeviceShortlists {
+class ShortlistOps {
   public:
     /// Router columns and exact-head rows of the tokens. The default is that all three have the same numbers.
     struct Names {
@@ -26,17 +26,19 @@ class DeviceShortlists {
 
     /// Reserves memory for calls of up to these sizes, so that none of them moves a buffer. Returns false if
     /// memory runs out.
-    bool reserve(const Matrix& down, const Matrix& up, int rows, int size);
+    bool reserve(kernels::Device& device, const kernels::Matrix& down, const kernels::Matrix& up, int rows,
+                 int size);
     /// Enqueues the selection of each row's `size` best tokens, ascending, by the scores up (down x). Null
     /// `down` = up x. `x`, [rows, stride of the first matrix], must not change before enqueue_exact().
-    void enqueue_router(const Matrix* down, const Matrix& up, const half_t* x, int rows, int size);
+    void enqueue_router(const kernels::Matrix* down, const kernels::Matrix& up, const kernels::half_t* x,
+                        int rows, int size);
     /// Enqueues the list of tokens of rows [first, first + rows), ascending, and its size. `tokens` has
     /// capacity for all. Call it before enqueue_exact(), which keeps its columns in the same memory.
     void enqueue_union(int first, int rows, std::int32_t* tokens, std::int32_t* size);
     /// Enqueues the logits over the union of the rows' shortlists, or, if `per_row`, over each row's own.
     /// Both give the same bits. The union and its size are stored in `tokens` and `size`; null = not
     /// requested. With `per_row` neither is stored.
-    void enqueue_exact(const RowMajorMatrix& exact, bool per_row, std::int32_t* size = nullptr,
+    void enqueue_exact(const kernels::RowMajorMatrix& exact, bool per_row, std::int32_t* size = nullptr,
                        std::int32_t* tokens = nullptr);
     /// Enqueues the k best of each row's shortlist: `ids` and `values` [rows, k]. `sums` [rows] receives
     /// log(sum(exp)) over the shortlist. Ids are tokens; missing candidates have id -1.
@@ -50,28 +52,29 @@ class DeviceShortlists {
   private:
     bool upload_names();
     int max_union(int rows, int size) const;
-    bool reserve_call(const Matrix& up, int rows, int size);
-    bool reserve_narrow(const Matrix& down, int rows);
+    bool reserve_call(const kernels::Matrix& up, int rows, int size);
+    bool reserve_narrow(const kernels::Matrix& down, int rows);
     bool reserve_exact(int rows, int columns, std::size_t listed);
-    void enqueue_each(const RowMajorMatrix& exact);
+    void enqueue_each(const kernels::RowMajorMatrix& exact);
     const std::int32_t* enqueue_rows_of(const std::int32_t* tokens, int count, const std::int32_t* d_count);
 
-    Device* device_ = nullptr;
+    kernels::Device* device_ = nullptr;
     int rows_ = 0, size_ = 0, vocab_ = 0, max_union_ = 0;
-    const half_t* x_ = nullptr;
-    DeviceArray<float> narrow_;  ///< down x
-    DeviceArray<half_t> narrow_half_;
+    int stride_ = 0;  ///< of the logits over the union; whole cache lines
+    const kernels::half_t* x_ = nullptr;
+    kernels::DeviceArray<float> narrow_;  ///< down x
+    kernels::DeviceBuffer narrow_half_;   ///< the same as activations
     bool per_row_ = false;
     bool broken_ = false;  ///< memory ran out; later steps enqueue nothing
     bool fresh_names_ = false;
     std::vector<std::int32_t> tokens_of_, rows_of_;
     int named_vocab_ = 0;
-    DeviceArray<std::int32_t> d_tokens_, d_rows_of_tokens_, exact_rows_;
-    DeviceBuffer d_size_, bitmap_, columns_;
-    int size_said_ = 0;                ///< value in d_size_
-    DeviceArray<std::int32_t> block_;  ///< shortlists, their union and its size
-    DeviceArray<std::byte> scratch_;
-    DeviceArray<float> logits_;
+    kernels::DeviceArray<std::int32_t> d_tokens_, d_rows_of_tokens_, exact_rows_;
+    kernels::DeviceBuffer d_size_, bitmap_, columns_;
+    int size_said_ = 0;                         ///< value in d_size_
+    kernels::DeviceArray<std::int32_t> block_;  ///< shortlists, their union and its size
+    kernels::DeviceArray<std::byte> scratch_;
+    kernels::DeviceArray<float> logits_;
 };
 
-}  // namespace draftscope::kernels
+}  // namespace draftscope

@@ -1,27 +1,29 @@
-#include "kernels/head_shortlists.h"
+#include "engine/heads/shortlist_ops.h"
 
 #include <algorithm>
 
 #include "base/numel.h"
 #include "kernels/device/device_matrix.h"
 
-namespace draftscope::kernels {
+namespace draftscope {
 namespace {
 
-std::size_t count(int rows, int cols) {
-    return numel(rows, cols);
+constexpr int line = 16;  ///< logits in a cache line
+
+int whole_lines(int columns) {
+    return (columns + line - 1) / line * line;
 }
 
 }  // namespace
 
-void DeviceShortlists::set_names(const Names& names) {
+void ShortlistOps::set_names(const Names& names) {
     tokens_of_.assign(names.tokens.begin(), names.tokens.end());
     rows_of_.assign(names.rows.begin(), names.rows.end());
     named_vocab_ = names.vocab;
     fresh_names_ = true;
 }
 
-bool DeviceShortlists::upload_names() {
+bool ShortlistOps::upload_names() {
     if (!fresh_names_) return true;
     fresh_names_ =
         !(d_tokens_.upload_exact(*device_, tokens_of_) && d_rows_of_tokens_.upload_exact(*device_, rows_of_));
@@ -29,58 +31,61 @@ bool DeviceShortlists::upload_names() {
 }
 
 /// Returns the rows of the exact head for tokens in device memory.
-const std::int32_t* DeviceShortlists::enqueue_rows_of(const std::int32_t* tokens, int count,
-                                                      const std::int32_t* d_count) {
+const std::int32_t* ShortlistOps::enqueue_rows_of(const std::int32_t* tokens, int count,
+                                                  const std::int32_t* d_count) {
     if (rows_of_.empty()) return tokens;
     device_->remap_ids(
         {tokens, count, d_count, d_rows_of_tokens_.as<std::int32_t>(), exact_rows_.as<std::int32_t>()});
     return exact_rows_.as<std::int32_t>();
 }
 
-int DeviceShortlists::max_union(int rows, int size) const {
-    return static_cast<int>(std::min<std::size_t>(count(rows, size), static_cast<std::size_t>(vocab_)));
+int ShortlistOps::max_union(int rows, int size) const {
+    return static_cast<int>(std::min<std::size_t>(numel(rows, size), static_cast<std::size_t>(vocab_)));
 }
 
-bool DeviceShortlists::reserve_call(const Matrix& up, int rows, int size) {
-    device_ = &up.device();
+bool ShortlistOps::reserve_call(const kernels::Matrix& up, int rows, int size) {
     vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
-    const std::size_t block = count(rows, size) + count(1, max_union(rows, size)) + 1;
+    const std::size_t block = numel(rows, size) + numel(1, max_union(rows, size)) + 1;
     return upload_names() && block_.resize_at_least(*device_, block) &&
-           scratch_.resize_at_least(*device_, std::max(router_scratch_bytes(rows, up.n(), size),
-                                                       topk_scratch_bytes(rows, size, max_topk)));
+           scratch_.resize_at_least(*device_,
+                                    std::max(kernels::router_scratch_bytes(rows, up.n(), size),
+                                             kernels::topk_scratch_bytes(rows, size, kernels::max_topk)));
 }
 
-bool DeviceShortlists::reserve_narrow(const Matrix& down, int rows) {
-    const auto stride = padded_columns(down.n());
-    return narrow_.resize_at_least(*device_, count(rows, down.n())) &&
-           narrow_half_.resize_at_least(*device_, count(rows, stride));
+bool ShortlistOps::reserve_narrow(const kernels::Matrix& down, int rows) {
+    const int stride = kernels::padded_columns(down.n());
+    return narrow_.resize_at_least(*device_, numel(rows, down.n())) &&
+           narrow_half_.reserve(*device_, numel(rows, stride) * device_->activation_bytes());
 }
 
 /// Reserves memory for logits of `columns` columns and for `listed` row numbers of the exact head.
-bool DeviceShortlists::reserve_exact(int rows, int columns, std::size_t listed) {
+bool ShortlistOps::reserve_exact(int rows, int columns, std::size_t listed) {
     const auto vocab = static_cast<std::size_t>(vocab_);
     return bitmap_.reserve(*device_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
            columns_.reserve(*device_, vocab * sizeof(std::int32_t)) &&
            d_size_.reserve(*device_, sizeof(std::int32_t)) &&
-           logits_.resize_at_least(*device_, count(rows, columns)) &&
+           logits_.resize_at_least(*device_, numel(rows, columns)) &&
            (rows_of_.empty() || exact_rows_.resize_at_least(*device_, listed));
 }
 
-bool DeviceShortlists::reserve(const Matrix& down, const Matrix& up, int rows, int size) {
+bool ShortlistOps::reserve(kernels::Device& device, const kernels::Matrix& down, const kernels::Matrix& up,
+                           int rows, int size) {
+    device_ = &device;
     return reserve_call(up, rows, size) && reserve_narrow(down, rows) &&
-           reserve_exact(rows, std::max(size, max_union(rows, size)), count(rows, size));
+           reserve_exact(rows, std::max(size, whole_lines(max_union(rows, size))), numel(rows, size));
 }
 
-void DeviceShortlists::enqueue_router(const Matrix* down, const Matrix& up, const half_t* x, int rows,
-                                      int size) {
+void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Matrix& up,
+                                  const kernels::half_t* x, int rows, int size) {
     rows_ = rows;
     size_ = size;
     x_ = x;
     broken_ =
         !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || x == nullptr;
     max_union_ = max_union(rows, size);
+    stride_ = whole_lines(max_union_);
     if (broken_) return device_->set_out_of_memory("a head's shortlists");
-    MatmulTopKSetOp op;
+    kernels::MatmulTopKSetOp op;
     op.weights = up.device_matrix();
     op.rows = rows_;
     op.k = size_;
@@ -88,7 +93,7 @@ void DeviceShortlists::enqueue_router(const Matrix* down, const Matrix& up, cons
     op.scratch = scratch_.as<void>();
     op.x = x;
     if (down != nullptr) {
-        MatmulOp narrow;
+        kernels::MatmulOp narrow;
         narrow.weights = down->device_matrix();
         narrow.x = x;
         narrow.rows = rows;
@@ -96,43 +101,44 @@ void DeviceShortlists::enqueue_router(const Matrix* down, const Matrix& up, cons
         narrow.y_stride = down->n();
         device_->matmul(narrow);
         const int stride = op.weights.stride;
-        device_->cast({narrow.y, down->n(), rows, down->n(), narrow_half_.as<half_t>(), stride, stride});
-        op.x = narrow_half_.as<half_t>();
+        device_->cast(
+            {narrow.y, down->n(), rows, down->n(), narrow_half_.as<kernels::half_t>(), stride, stride});
+        op.x = narrow_half_.as<kernels::half_t>();
     }
     device_->matmul_topk_set(op);
     if (!tokens_of_.empty())
         device_->remap_ids(
-            {op.ids, static_cast<int>(count(rows_, size_)), nullptr, d_tokens_.as<std::int32_t>(), op.ids});
+            {op.ids, static_cast<int>(numel(rows_, size_)), nullptr, d_tokens_.as<std::int32_t>(), op.ids});
 }
 
 /// Enqueues one product per row: a shortlist is already a list of columns for it.
-void DeviceShortlists::enqueue_each(const RowMajorMatrix& exact) {
-    const auto cells = count(rows_, size_);
+void ShortlistOps::enqueue_each(const kernels::RowMajorMatrix& exact) {
+    const auto cells = numel(rows_, size_);
     if (size_said_ != size_) {
         const std::int32_t size = size_said_ = size_;
         device_->upload(d_size_.as<void>(), &size, sizeof size);
     }
     const std::int32_t* rows = enqueue_rows_of(block_.as<std::int32_t>(), static_cast<int>(cells), nullptr);
     for (int r = 0; r < rows_; ++r) {
-        MatmulOp op;
+        kernels::MatmulOp op;
         op.weights = exact.device_matrix();
-        op.x = x_ + static_cast<std::ptrdiff_t>(r) * op.weights.stride;
+        op.x = device_->advance(x_, std::ptrdiff_t{r} * op.weights.stride);
         op.rows = 1;
-        op.y = logits_.as<float>() + count(r, size_);
+        op.y = logits_.as<float>() + numel(r, size_);
         op.y_stride = size_;
-        op.chosen = rows + count(r, size_);
+        op.chosen = rows + numel(r, size_);
         op.chosen_count = d_size_.as<std::int32_t>();
         op.max_chosen = size_;
         device_->matmul(op);
     }
 }
 
-void DeviceShortlists::enqueue_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
-    broken_ = broken_ || !reserve_exact(rows_, max_union_, count(rows_, size_));
+void ShortlistOps::enqueue_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
+    broken_ = broken_ || !reserve_exact(rows_, stride_, numel(rows_, size_));
     if (broken_) return device_->set_out_of_memory("a head's shortlists");
-    UniqueTokensOp unite;
-    unite.ids = block_.as<std::int32_t>() + count(first, size_);
-    unite.count = static_cast<std::int64_t>(count(rows, size_));
+    kernels::UniqueTokensOp unite;
+    unite.ids = block_.as<std::int32_t>() + numel(first, size_);
+    unite.count = static_cast<std::int64_t>(numel(rows, size_));
     unite.vocab = vocab_;
     unite.bitmap = bitmap_.as<std::uint32_t>();
     unite.tokens = tokens;
@@ -141,33 +147,33 @@ void DeviceShortlists::enqueue_union(int first, int rows, std::int32_t* tokens, 
     device_->list_unique_tokens(unite);
 }
 
-void DeviceShortlists::enqueue_exact(const RowMajorMatrix& exact, bool per_row, std::int32_t* size,
-                                     std::int32_t* tokens) {
+void ShortlistOps::enqueue_exact(const kernels::RowMajorMatrix& exact, bool per_row, std::int32_t* size,
+                                 std::int32_t* tokens) {
     per_row_ = per_row;
-    broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : max_union_, count(rows_, size_));
+    broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : stride_, numel(rows_, size_));
     if (broken_) return device_->set_out_of_memory("a head's shortlists");
     if (per_row) return enqueue_each(exact);
-    auto* together = block_.as<std::int32_t>() + count(rows_, size_);
+    auto* together = block_.as<std::int32_t>() + numel(rows_, size_);
     if (tokens == nullptr) tokens = together;
     if (size == nullptr) size = together + max_union_;
     enqueue_union(0, rows_, tokens, size);
-    MatmulOp op;
+    kernels::MatmulOp op;
     op.weights = exact.device_matrix();
     op.x = x_;
     op.rows = rows_;
     op.y = logits_.as<float>();
-    op.y_stride = max_union_;
+    op.y_stride = stride_;
     op.chosen = enqueue_rows_of(tokens, max_union_, size);
     op.chosen_count = size;
     op.max_chosen = max_union_;
     device_->matmul(op);
 }
 
-void DeviceShortlists::enqueue_best(int k, std::int32_t* ids, float* values, float* sums) {
+void ShortlistOps::enqueue_best(int k, std::int32_t* ids, float* values, float* sums) {
     if (broken_) return;
-    TopKOp op;
+    kernels::TopKOp op;
     op.logits = logits_.as<float>();
-    op.stride = per_row_ ? size_ : max_union_;
+    op.stride = per_row_ ? size_ : stride_;
     op.rows = rows_;
     op.support = size_;
     op.k = k;
@@ -181,7 +187,7 @@ void DeviceShortlists::enqueue_best(int k, std::int32_t* ids, float* values, flo
     device_->topk(op);
 }
 
-void DeviceShortlists::enqueue_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
+void ShortlistOps::enqueue_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
     if (broken_) return;
     const auto* own = block_.as<std::int32_t>();
     // copy_rows() preserves the bits of 4-byte values, so it can copy ids.
@@ -189,9 +195,9 @@ void DeviceShortlists::enqueue_own(float* logits, std::int32_t* tokens, std::int
                         reinterpret_cast<float*>(tokens), stride});
     if (per_row_)
         return device_->copy_rows({logits_.as<float>(), size_, nullptr, rows_, size_, logits, stride});
-    GatherColumnsOp op;
+    kernels::GatherColumnsOp op;
     op.logits = logits_.as<float>();
-    op.stride = max_union_;
+    op.stride = stride_;
     op.rows = rows_;
     op.max_count = size_;
     op.tokens = own;
@@ -202,4 +208,4 @@ void DeviceShortlists::enqueue_own(float* logits, std::int32_t* tokens, std::int
     device_->gather_columns(op);
 }
 
-}  // namespace draftscope::kernels
+}  // namespace draftscope

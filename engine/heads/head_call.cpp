@@ -1,0 +1,34 @@
+#include "engine/heads/head_call.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/numel.h"
+
+namespace draftscope {
+namespace {
+
+template <std::size_t count, typename T>
+std::array<T, count> filled(T value) {
+    std::array<T, count> values;
+    values.fill(value);
+    return values;
+}
+
+}  // namespace
+
+void leave_no_candidates(HeadCall& call, int first_row, int rows) {
+    if (call.support_logits != nullptr) return;  // the row's size is 0
+    constexpr int at_once = 64;
+    static const std::array ids = filled<at_once>(std::int32_t{-1});
+    static const std::array logits = filled<at_once>(-std::numeric_limits<float>::infinity());
+    const std::size_t end = numel(first_row + rows, call.k);
+    for (std::size_t cell = numel(first_row, call.k); cell < end; cell += at_once) {
+        const std::size_t count = std::min<std::size_t>(at_once, end - cell);
+        call.device.upload(call.ids + cell, ids.data(), count * sizeof(std::int32_t));
+        call.device.upload(call.logits + cell, logits.data(), count * sizeof(float));
+    }
+}
+
+}  // namespace draftscope

@@ -1,0 +1,23 @@
+#include "engine/heads/head_common.h"
+
+#include <algorithm>
+
+namespace draftscope {
+
+HeadCost matrix_cost(const kernels::Matrix& rows) {
+    return {static_cast<double>(rows.n()), rows.bytes(),
+            2.0 * static_cast<double>(rows.n()) * static_cast<double>(rows.k()), Lane::critical};
+}
+
+Status check_weights(const HeadWeights& weights, std::string_view head) {
+    if (weights.lm_head == nullptr || weights.vocab < 1 ||
+        (weights.row_ids.empty() && weights.vocab > weights.lm_head->n()))
+        return failed("head {}: no LM head for {} tokens", head, weights.vocab);
+    return {};
+}
+
+int vocab_fraction(int vocab, int parts) {
+    return std::min(vocab, (vocab / parts + 63) / 64 * 64);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/numel.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/matmul/layout.h"
+#include "kernels/cpu/set_ops.h"
+#include "kernels/cpu/split.h"
+#include "kernels/cpu/vector/selection.h"
+
+namespace draftscope::kernels {
+namespace {
+
+/// The candidates of one row of a TopKOp.
+class RowCandidates {
+  public:
+    RowCandidates(const TopKOp& op, int row)
+        : op_(op),
+          logits_(op.logits + row * op.stride),
+          own_(op.own == nullptr ? nullptr : op.own + row * op.own_stride),
+          ends_(op.run_ends == nullptr ? nullptr : op.run_ends + std::ptrdiff_t{row} * op.runs),
+          shifts_(op.run_ends == nullptr ? nullptr : op.run_shifts + std::ptrdiff_t{row} * op.runs) {}
+
+    /// Copies the logits to `values` and returns their number.
+    int gather(float* values) {
+        if (ends_ != nullptr) {
+            int first = 0;
+            for (int run = 0; run < op_.runs; first = ends_[run++])
+                std::copy(logits_ + first + shifts_[run], logits_ + ends_[run] + shifts_[run],
+                          values + first);
+            return first;
+        }
+        if (own_ == nullptr) {
+            std::copy_n(logits_, op_.support, values);
+            return op_.support;
+        }
+        int count = 0;
+        for (int i = 0; i < op_.support; ++i)
+            if (own_[i] >= 0) values[count++] = logits_[op_.columns == nullptr ? i : op_.columns[own_[i]]];
+        skips_ = count < op_.support;
+        return count;
+    }
+    std::int32_t token(int candidate) const {
+        if (ends_ == nullptr && !skips_) return own_ == nullptr ? candidate : own_[candidate];
+        if (skips_) {
+            int i = 0;
+            for (int left = candidate + (own_[0] >= 0 ? 0 : 1); left > 0;) left -= own_[++i] >= 0 ? 1 : 0;
+            return own_[i];
+        }
+        int run = 0;
+        while (ends_[run] <= candidate) ++run;
+        return op_.row_tokens[op_.column_rows[candidate + shifts_[run]]];
+    }
+    /// Whether candidates are in the order of their tokens.
+    bool ascending() const { return ends_ == nullptr; }
+
+  private:
+    const TopKOp& op_;
+    const float* logits_;
+    const std::int32_t *own_, *ends_, *shifts_;
+    bool skips_ = false;  ///< whether some of own_ are no candidates
+};
+
+/// Orders equal logits by token, where candidates are not. A tie may also decide which token is kept.
+void order_ties(const RowCandidates& row, std::span<const float> all, std::span<std::int32_t> ids,
+                std::span<float> values) {
+    const float worst = values.back();
+    const auto among = std::ranges::count_if(all, [&](float v) { return v >= worst; });
+    const bool tied = among > std::ssize(ids) || std::ranges::adjacent_find(values) != values.end();
+    if (!tied) return;
+    std::vector<std::pair<float, std::int32_t>> best;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i] >= worst) best.emplace_back(-all[i], row.token(static_cast<int>(i)));
+    std::ranges::sort(best);
+    for (std::size_t i = 0; i < ids.size() && i < best.size(); ++i) {
+        values[i] = -best[i].first;
+        ids[i] = best[i].second;
+    }
+}
+
+}  // namespace
+
+void topk_of_candidates(Exec& exec, const TopKOp& op) {
+    const RowKernels& kernels = row_kernels(exec);
+    const std::size_t keys = numel(std::max(op.support, op.k), 1), parts = ceil_div(op.support, segment);
+    constexpr std::int64_t operations_per_value = 24;
+    split_range(
+        exec, op.rows, operations_per_value * op.rows * op.support, [&](int thread, int begin, int end) {
+            std::byte* scratch = exec.scratch(
+                thread, keys * sizeof(std::uint64_t) + parts * sizeof(SumPart) + keys * sizeof(float));
+            auto* best = reinterpret_cast<std::uint64_t*>(scratch);
+            auto* sums = reinterpret_cast<SumPart*>(best + keys);
+            auto* values = reinterpret_cast<float*>(sums + parts);
+            for (int m = begin; m < end; ++m) {
+                RowCandidates row(op, m);
+                const int count = row.gather(values), kept = std::min(op.k, count);
+                const std::ptrdiff_t cell = std::ptrdiff_t{m} * op.k;
+                if (op.logsumexp != nullptr) {
+                    const int used = ceil_div(count, segment);
+                    for (int s = 0; s < used; ++s)
+                        sums[s] =
+                            sum_part(kernels, values + s * segment, std::min(segment, count - s * segment));
+                    op.logsumexp[m] = join_sums(sums, used);
+                }
+                std::int32_t* const ids = op.ids + cell;
+                std::fill(ids + kept, ids + op.k, -1);
+                std::fill(op.values + cell + kept, op.values + cell + op.k, lowest);
+                if (kept == 0) continue;
+                if (kept <= max_heap) {
+                    BestKeys{best, kept}.add(kernels, values, 0, count);
+                } else {
+                    const int found = keys_by_sample(kernels, values, count, kept, best);
+                    std::nth_element(best, best + kept - 1, best + found, std::greater<>{});
+                }
+                write_best(best, kept, kept, ids, op.values + cell);
+                for (int i = 0; i < kept; ++i) ids[i] = row.token(ids[i]);
+                if (!row.ascending())
+                    order_ties(row, {values, numel(count, 1)}, {ids, numel(kept, 1)},
+                               {op.values + cell, numel(kept, 1)});
+            }
+        });
+}
+
+}  // namespace draftscope::kernels
