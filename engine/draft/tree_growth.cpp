@@ -196,22 +196,21 @@ void TreeGrowth::hand_sets(std::span<const GrowingTree> trees, TreeStep& step) {
 }
 
 Status TreeGrowth::collect(const TreeStep& step, std::span<DraftJob> jobs) {
-    std::vector<std::span<const TokenId>> sets;
-    std::vector<std::int32_t> sizes;
     for (std::size_t i = 0; i < num_calls_; ++i) {
         const Call& enqueued = calls_[i];
-        sets.clear();
-        sizes.clear();
+        call_sets_.clear();
+        call_sizes_.clear();
         for (const HeadSequence& sequence : enqueued.sequences) {
             if (!head_->needs().sets) break;
             const std::size_t at = set_at(sequence.place, enqueued.level);
             const int room = head_->max_set_size(enqueued.level, sequence.rows);
-            sizes.push_back(std::clamp(left_[at], 0, room));
-            sets.push_back(sets_here_ ? std::span<const TokenId>(left_).subspan(words_ + set_first_[at], room)
-                                      : std::span<const TokenId>());
+            call_sizes_.push_back(std::clamp(left_[at], 0, room));
+            call_sets_.push_back(sets_here_
+                                     ? std::span<const TokenId>(left_).subspan(words_ + set_first_[at], room)
+                                     : std::span<const TokenId>());
         }
         head_->collect(
-            {*spans_, enqueued.level, enqueued.rows, enqueued.sequences, sets, sizes,
+            {*spans_, enqueued.level, enqueued.rows, enqueued.sequences, call_sets_, call_sizes_,
              std::span<const std::int32_t>(left_).subspan(enqueued.downloads, enqueued.download_count)});
     }
     num_calls_ = 0;

@@ -128,6 +128,9 @@ class TreeGrowth {
     std::vector<std::size_t> download_first_;  ///< [levels_ + 1]
     std::size_t words_ = 0, set_words_ = 0;
     std::vector<std::int32_t> left_;  ///< downloaded values
+    // Of one call:
+    std::vector<std::span<const TokenId>> call_sets_;
+    std::vector<std::int32_t> call_sizes_;
     bool wants_sets_ = false, sets_requested_ = false, sets_here_ = false;
     std::size_t cells_ = 0;  ///< candidates of all levels
     kernels::DeviceArray<std::int32_t> d_left_, d_sets_;

@@ -88,7 +88,8 @@ void LinearLmHead::enqueue_support(HeadCall& call, const HeadProduct& own, const
 void LinearLmHead::propose(HeadCall& call) {
     const HeadProduct own = product(call.level);
     const Level& kept = levels_[call.level];
-    call.tokens = kept.ids.empty() ? nullptr : kept.d_ids.data();
+    const bool own_tokens = call.support_logits != nullptr && own_;  // ids are tokens then
+    call.tokens = kept.ids.empty() || own_tokens ? nullptr : kept.d_ids.data();
     const kernels::half_t* const x = enqueue_down(call, own);
     if (call.support_logits != nullptr) return enqueue_support(call, own, x);
     best_.enqueue(call,

@@ -86,20 +86,20 @@ struct MicroSpecState final : HeadState {
     /// Reserves memory for the maximum number of active tokens.
     MicroSpecState(int vocab, int window, int max_tokens, std::shared_ptr<SideStream> side_stream_in)
         : stream(vocab, window), side_stream(std::move(side_stream_in)) {
-        ids.reserve(max_tokens);
-        listed.reserve(max_tokens);
+        for (std::vector<TokenId>* list : {&ids, &listed, &lm_head_rows, &said_ids, &row_list})
+            list->reserve(max_tokens + 1);
     }
     ~MicroSpecState() override { side_stream->wait_discard(refill); }
 
     RecentTokenWindow stream;
-    bool changed = true;                       ///< whether the stream changed since rows were packed
-    std::vector<TokenId> ids;                  ///< of the packed rows, ascending
-    std::vector<TokenId> listed;               ///< the active set, while it is compared with `ids`
-    std::vector<TokenId> lm_head_rows;         ///< rows of `ids`, if the LM head is trimmed
-    kernels::DeviceArray<TokenId> device_ids;  ///< copy of said_ids on the device of the rows
-    std::vector<TokenId> said_ids;             ///< ids last uploaded
-    kernels::DeviceArray<TokenId>
-        device_rows;               ///< row count, then row numbers; only if the rows are not packed
+    bool changed = true;                        ///< whether the stream changed since rows were packed
+    std::vector<TokenId> ids;                   ///< of the packed rows, ascending
+    std::vector<TokenId> listed;                ///< the active set, while it is compared with `ids`
+    std::vector<TokenId> lm_head_rows;          ///< rows of `ids`, if the LM head is trimmed
+    kernels::DeviceArray<TokenId> device_ids;   ///< copy of said_ids on the device of the rows
+    std::vector<TokenId> said_ids;              ///< ids last uploaded
+    std::vector<std::int32_t> row_list;         ///< row count, then row numbers; only if rows are not packed
+    kernels::DeviceArray<TokenId> device_rows;  ///< copy of row_list
     kernels::GatheredMatrix rows;  ///< with ids: used by the side stream while `refill` is pending
     SideStream::Ticket refill = 0;
     std::shared_ptr<SideStream> side_stream;
@@ -176,12 +176,18 @@ class MicroSpecHead final : public LmHead {
         for (HeadState* state : states) {
             MicroSpecState& own = of(state);
             own.packed_level = -1;
-            // A device gathers the rows concurrently, too.
-            if (store_.on_device()) refresh(context, own, 1);
-            if (options_.gather != Gather::async || !own.changed) continue;
+            if (options_.gather != Gather::async) {
+                if (store_.on_device()) refresh(context, own, 1);
+                continue;
+            }
+            if (!own.changed) continue;
             own.changed = false;
-            own.refill = side_stream_->start(context, options_.window,
-                                             [this, &own](kernels::Exec& exec) { return pack(exec, own); });
+            // A device gathers the rows on a stream of its own.
+            if (store_.on_device())
+                pack(context.exec, own);
+            else
+                own.refill = side_stream_->start(
+                    context, options_.window, [this, &own](kernels::Exec& exec) { return pack(exec, own); });
         }
     }
 
@@ -317,14 +323,21 @@ class MicroSpecHead final : public LmHead {
     /// Uploads the tokens of the packed rows. For rows that are not packed, also uploads the count and row
     /// numbers.
     bool say_ids(kernels::Device& device, MicroSpecState& own) const {
-        if (own.ids == own.said_ids) return true;
+        if (own.ids == own.said_ids && !own.device_ids.empty()) return true;
         own.said_ids.clear();
-        std::vector<TokenId> rows;
+        const std::size_t count = own.ids.size(), room = max_active();
+        bool enough = own.device_ids.resize_at_least(device, room);
+        if (enough) device.upload(own.device_ids.data(), own.ids.data(), count * sizeof(TokenId));
         if (indexed()) {
-            rows = lm_head_row_indices(weights_, own.ids);
-            rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
+            enough = enough && own.device_rows.resize_at_least(device, room + 1);
+            own.row_list.assign(1, static_cast<std::int32_t>(count));
+            const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
+            own.row_list.insert(own.row_list.end(), rows.begin(), rows.end());
+            if (enough)
+                device.upload(own.device_rows.data(), own.row_list.data(),
+                              (count + 1) * sizeof(std::int32_t));
         }
-        if (!own.device_ids.upload(device, own.ids) || (indexed() && !own.device_rows.upload(device, rows))) {
+        if (!enough) {
             device.set_out_of_memory("the ids of a head's rows");
             return false;
         }

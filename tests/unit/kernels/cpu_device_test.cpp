@@ -281,10 +281,10 @@ TEST(CpuDevice, FusedRejectionSamplingMatchesItsOps) {
 
 TEST(CpuDevice, NamesAnOpThatItLacks) {
     auto exec = make_cpu_exec(1);
-    exec->backend().redistribute({});
+    exec->backend().bucket_top_m({});
     const Status status = exec->backend().synchronize();
     ASSERT_FALSE(status.ok());
-    EXPECT_NE(status.error().message.find("redistribute"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("bucket_top_m"), std::string::npos) << status.error().message;
 }
 
 }  // namespace

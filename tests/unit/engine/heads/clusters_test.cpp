@@ -163,18 +163,16 @@ TEST_F(Clusters, DynaSpecRoutesOnSideStreamByEmbeddingAndPreviousHidden) {
 
 TEST_F(Clusters, SecondBeginReplacesFirst) {
     make_artefact("dynaspec", 2 * hidden, 24, "silu");
-    const auto head = make("dynaspec:kmax=3");
     const auto first = random(rows * hidden, 40), second = random(rows * hidden, 41);
     const Rows<const float> a(first.data(), rows, hidden), b(second.data(), rows, hidden);
-    const std::vector<HeadState*> none(rows, nullptr);
     PhaseRecorder phases;
-    HostCall call(*exec_, phases);
-    call.begin(*head, 0, a, a, none);
-    const Proposal found = propose_begun(*head, b, a, input(), 0, 5, none);
-    const Proposal again = propose_begun(*head, b, a, input(), 0, 5, none);
+    HostCall call(*exec_, phases);  // outlives the head, whose work writes to it
+    const auto head = make("dynaspec:kmax=3");
+    call.begin(*head, 0, a, a, {});
+    const Proposal found = propose_begun(*head, b, a, input(), 0, 5, {});
+    const Proposal again = propose_begun(*head, b, a, input(), 0, 5, {});
     for (int r = 0; r < rows; ++r) expect_same_row(found, r, again, r);
-    HostCall last(*exec_, phases);
-    last.begin(*head, 0, a, a, none);  // a head may be destroyed while its work runs
+    call.begin(*head, 0, a, a, {});  // a head may be destroyed while its work runs
 }
 
 TEST_F(Clusters, TrimmedDrafterHeadHasSmallerGroups) {
