@@ -140,7 +140,6 @@ class Rounds {
         const TokenId token = 1234;
         const SequenceTokens sequence{cache_.get(), {&token, 1}, {}, nullptr};
         must(target_->forward(*exec_, {{&sequence, 1}, {}, {}, true}, out_));
-        PhaseRecorder phases;
         std::vector<SpanEvent> events;
         const std::unique_ptr<HeadState> state = timed.head->make_state();
         // If a prompt fills the head's window (MicroSpec), it holds as many tokens as with a decoded text,
@@ -152,9 +151,8 @@ class Rounds {
                                  Rows<const TokenId>(seen.data(), k > 0 ? context : 0, k));
         const std::vector<HeadState*> states(static_cast<std::size_t>(std::max(options_.rows, 1)),
                                              state.get());
-        HeadContext make_context{*exec_, phases, 0};
+        HeadContext make_context{*exec_, phases_, 0};
         timed.head->begin_round(make_context, {states.data(), 1});
-        testing::HostCall call(*exec_, phases);
         double whole = 0;
         for (int level = 0; level < levels; ++level) {
             const int rows = level == 0 ? 1 : options_.rows;
@@ -164,19 +162,19 @@ class Rounds {
             const std::span own(states.data(), static_cast<std::size_t>(rows));
             if (timed.head->needs().inputs) {
                 // The router runs during the drafter's layer, which this benchmark lacks.
-                call.begin(*timed.head, level, hidden, hidden, own);
+                call_.begin(*timed.head, level, hidden, hidden, own);
                 std::this_thread::sleep_for(std::chrono::milliseconds(2));
             }
             const std::int64_t regions = exec_->regions;
             const TimeNs start = monotonic_ns();
-            (void)call.propose(*timed.head, level, hidden, own, 10);
+            (void)call_.propose(*timed.head, level, hidden, own, 10);
             whole += static_cast<double>(monotonic_ns() - start) / 1e3;
             timed.regions += exec_->regions - regions;
             const HeadCost cost = timed.head->cost_at(state.get(), rows, level);
             timed.bytes += static_cast<double>(cost.bytes);
             timed.scattered += static_cast<double>(cost.scattered_bytes);
         }
-        phases.drain(events);
+        phases_.drain(events);
         const double us_per_tick = TickScale::calibrate().ns_per_tick() / 1e3;
         std::map<std::string, double> spent;
         for (const SpanEvent& event : events) {
@@ -205,6 +203,8 @@ class Rounds {
   private:
     const Options& options_;
     std::unique_ptr<CountedExec> exec_;
+    PhaseRecorder phases_;
+    testing::HostCall call_{*exec_, phases_};
     std::unique_ptr<Target> target_;
     std::unique_ptr<KvCache> cache_;
     HeadWeights weights_;

@@ -14,7 +14,7 @@ void HostCall::list_sequences(const LmHead& head, int level, int rows, std::span
         int end = first + 1;
         while (end < rows && (states.empty() || states[end] == state)) ++end;
         sequences_.push_back({state, static_cast<int>(sequences_.size()), first, end - first});
-        words += head.max_set_size(level, end - first);
+        words += head.needs().sets ? head.max_set_size(level, end - first) : 0;
         first = end;
     }
     sets_.resize(words);
