@@ -66,10 +66,9 @@ class GatheredMatrix {
   public:
     /// Copies the rows `ids` of `store`, in that order, with the same bits as in the whole matrix.
     void fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
-    /// fill() on the device's side stream, concurrently with other work until join(). Ops that read the old
-    /// rows must be enqueued before this call; call join() before reading the new ones.
+    /// fill() on the device's side stream, concurrently with other work. Ops that read the old rows must be
+    /// enqueued before this call; call Device::join_side_stream() before reading the new ones.
     void fill_async(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
-    void join() const;
     const Matrix& matrix() const { return matrix_; }
     int n() const { return matrix_.n(); }
 

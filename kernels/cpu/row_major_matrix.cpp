@@ -106,10 +106,6 @@ void GatheredMatrix::fill_async(Exec& exec, const RowMajorMatrix& store, std::sp
     DeviceMatrixAccess::fill_async(matrix_, store.device_matrix(), ids, set_);
 }
 
-void GatheredMatrix::join() const {
-    if (matrix_.on_device()) DeviceMatrixAccess::join(matrix_.device());
-}
-
 void GatheredMatrix::fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
     const int n = static_cast<int>(ids.size());
     if (reserve_rows(store, n)) return DeviceMatrixAccess::fill(matrix_, store.device_matrix(), ids);

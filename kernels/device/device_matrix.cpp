@@ -146,11 +146,6 @@ void DeviceMatrixAccess::fill_async(Matrix& to, const DeviceMatrix& from, std::s
     device.async_gather({from, op.list, to.n_, to.device_data_.as<half_t>()}, op, toggled);
 }
 
-void DeviceMatrixAccess::join(Device& device) {
-    const std::lock_guard lock(device.submit_mutex());
-    device.join_side_stream();
-}
-
 Matrix DeviceMatrixAccess::gather_rows(const Matrix& from, std::span<const TokenId> ids) {
     Device& device = *from.device_;
     const std::lock_guard lock(device.submit_mutex());

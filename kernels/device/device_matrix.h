@@ -23,11 +23,10 @@ struct DeviceMatrixAccess {
     static void reserve_rows(Matrix& matrix, Device& device, int rows, int k);
     /// Enqueues the copy of the rows `ids` of `from` to the first rows of `to`, whose capacity must suffice.
     static void fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids);
-    /// fill() on the side stream; call join() before `to` is read. The device keeps ascending `ids` as a bit
+    /// fill() on the side stream; join it before `to` is read. The device keeps ascending `ids` as a bit
     /// set, so that only changes are uploaded. Other `ids` are copied by fill().
     static void fill_async(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids,
                            DeviceIndexSet& set);
-    static void join(Device& device);
 
   private:
     // The caller holds Device::submit_mutex().

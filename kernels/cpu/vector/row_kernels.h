@@ -64,12 +64,6 @@ struct RowKernels {
     /// Finds the values of x[0, n) above `low` but not above `high`, in order. Returns the count; `values`
     /// has capacity for 16 more.
     int (*take_between)(const float* x, int n, float low, float high, float* values);
-    /// Finds indices where any of `tables` tables [tables, n] is not 0, ascending. Returns the count; `out`
-    /// has capacity for 16 more.
-    int (*take_marked)(const std::uint8_t* marks, int n, int tables, std::int32_t* out);
-    /// Finds the values of x[0, n) whose owners have `bit`, in order. Returns the count; `out` has capacity
-    /// for 16 more.
-    int (*take_owned)(const float* x, const std::uint8_t* owners, std::uint8_t bit, int n, float* out);
     /// Multiplies every row with every key of the blocks.
     void (*score_blocks)(const ScoreTile& tile);
     /// Replaces scores by 2^(score * scale / ln 2 - maximum). `maximum_and_sum` gets the maximum and the sum

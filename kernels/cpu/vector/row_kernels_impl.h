@@ -231,44 +231,6 @@ struct RowKernelsOf : VecMath<V> {
         }
     }
 
-    static int take_marked(const std::uint8_t* marks, int n, int tables, std::int32_t* out) {
-        int found = 0, i = 0;
-        if constexpr (requires { V::marked64(marks); }) {
-            for (; i + 64 <= n; i += 64) {
-                std::uint64_t mask = V::marked64(marks + i);
-                for (int t = 1; t < tables; ++t)
-                    mask |= V::marked64(marks + static_cast<std::ptrdiff_t>(t) * n + i);
-                for (int part = 0; part < 64; part += 16) {
-                    const auto lanes = static_cast<std::uint32_t>(mask >> part & 0xffffu);
-                    V::store_lanes(out + found, lanes, i + part);
-                    found += __builtin_popcount(lanes);
-                }
-            }
-        }
-        for (; i < n; ++i) {
-            bool any = false;
-            for (int t = 0; t < tables; ++t) any |= marks[static_cast<std::ptrdiff_t>(t) * n + i] != 0;
-            if (any) out[found++] = i;
-        }
-        return found;
-    }
-
-    static int take_owned(const float* x, const std::uint8_t* owners, std::uint8_t bit, int n, float* out) {
-        int found = 0, i = 0;
-        if constexpr (requires { V::marked(owners, bit); }) {
-            for (; i + 16 <= n; i += 16) {
-                const std::uint32_t mask = V::marked(owners + i, bit);
-                V::store_packed(out + found, mask, V::load(x + i));
-                found += __builtin_popcount(mask);
-            }
-        }
-        for (; i < n; ++i) {
-            out[found] = x[i];
-            found += (owners[i] & bit) != 0 ? 1 : 0;
-        }
-        return found;
-    }
-
     static float forward_kl(const float* teacher, float ts, const float* student, float ss, int n,
                             float weight, float* gradient) {
         // A masked token (-inf) has no mass and must not turn 0 * inf into NaN.
@@ -305,8 +267,6 @@ struct RowKernelsOf : VecMath<V> {
                 take_places,
                 count_above,
                 take_between,
-                take_marked,
-                take_owned,
                 Attention::score_blocks,
                 Attention::exp2_scores,
                 Attention::mix,

@@ -68,16 +68,6 @@ struct VecAvx512 {
         _mm512_storeu_si512(
             out, _mm512_maskz_compress_epi32(static_cast<__mmask16>(mask), _mm512_loadu_si512(from)));
     }
-    /// Mask of the 16 bytes that have any of `bits`.
-    static std::uint32_t marked(const std::uint8_t* bytes, std::uint8_t bits) {
-        return _mm_test_epi8_mask(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)),
-                                  _mm_set1_epi8(static_cast<char>(bits)));
-    }
-    /// Mask of the 64 bytes that are not 0.
-    static std::uint64_t marked64(const std::uint8_t* bytes) {
-        const __m512i all = _mm512_loadu_si512(bytes);
-        return _mm512_test_epi8_mask(all, all);
-    }
     static F to_bf16_and_back(F a) {
         const __m512i bits = _mm512_castps_si512(a);
         const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
