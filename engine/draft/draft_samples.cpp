@@ -26,7 +26,9 @@ bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
         for (const GrowingTree& tree : trees) {
             if (level >= tree.job->tree.levels()) continue;
             const int nodes = width_at(tree.job->tree, level);
-            const int size = columns_.own ? head_->support_size(level, tree.job->head_state) : 0;
+            // The CPU's sizes are known after the head's call.
+            const int size =
+                columns_.own && !device.is_host() ? head_->support_size(level, tree.job->head_state) : 0;
             sizes_.insert(sizes_.end(), nodes, size);
             add_uniforms(tree, level, nodes);
         }

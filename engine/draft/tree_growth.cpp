@@ -66,9 +66,11 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     const std::size_t nodes = max_nodes, rows = max_rows;
     specs_.clear();
     for (const GrowingTree& tree : trees) specs_.push_back(&tree.job->tree);
-    bool enough =
-        rows_.make_room(count_of_trees, max_nodes) && static_levels_.upload(device, specs_, topk_, sampled);
-    enough = enough && head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees);
+    words_ = set_words_ = 0;
+    // First the head: its work for a round that failed may still use the rows' memory.
+    bool enough = head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees) &&
+                  rows_.make_room(count_of_trees, max_nodes) &&
+                  static_levels_.upload(device, specs_, topk_, sampled);
     if (on_host()) static_rows_.resize(numel(count_of_trees, index_stride_));
     enough = enough && samples_.prepare(device, context, trees, levels, topk_, rows_.shared_logits());
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {

@@ -1,15 +1,10 @@
 #include "engine/heads/clusters.h"
 
 #include <algorithm>
-#include <cassert>
-#include <numeric>
 #include <utility>
 
-#include "base/numel.h"
 #include "engine/heads/head_common.h"
 #include "engine/heads/static_vocab.h"
-#include "kernels/matmul.h"
-#include "kernels/topk.h"
 
 namespace draftscope {
 namespace {

@@ -29,7 +29,7 @@ void ListedRows::enqueue(HeadCall& call, const HeadSequence& sequence, const ker
         call.device.matmul(product);
     }
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, sequence.rows,
-                                   numel(sequence.rows, tokens.count) * sizeof(float));
+                                   2 * numel(sequence.rows, tokens.count) * sizeof(float));
     kernels::TopKOp select;
     select.logits = product.y;
     select.stride = select.support = tokens.count;

@@ -6,9 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "base/numel.h"
-#include "kernels/matmul.h"
-
 namespace draftscope {
 namespace {
 

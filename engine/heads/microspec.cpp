@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/numel.h"
 #include "engine/heads/best_of_product.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head_common.h"
@@ -182,12 +181,14 @@ class MicroSpecHead final : public LmHead {
             }
             if (!own.changed) continue;
             own.changed = false;
-            // A device gathers the rows on a stream of its own.
-            if (store_.on_device())
-                pack(context.exec, own);
-            else
+            if (!store_.on_device()) {
                 own.refill = side_stream_->start(
                     context, options_.window, [this, &own](kernels::Exec& exec) { return pack(exec, own); });
+                continue;
+            }
+            // A device gathers the rows on a stream of its own.
+            PhaseScope scope(context.phases, Phase::gather, context.level, 1);
+            scope.add_bytes(pack(context.exec, own));
         }
     }
 
@@ -302,8 +303,9 @@ class MicroSpecHead final : public LmHead {
                 options_.gather == Gather::indexed ? bytes : 0};
     }
 
-    /// Waits for the side stream of the CPU.
+    /// Completes the packing on the CPU. On a device, begin_round() has done so; it locks the device.
     void finish_packing(HeadContext& context, MicroSpecState& own, int rows) const {
+        if (store_.on_device()) return;
         side_stream_->wait(context, own.refill);
         refresh(context, own, rows);
     }

@@ -70,6 +70,7 @@ class RdkHead final : public LmHead {
     int rows_at_a_time() const;
     bool upload(kernels::Device& device);
     void upload_sizes(const HeadCall& call);
+    std::uint64_t affinity_bytes(const HeadCall& call) const;
     /// Enqueues the redistribution of the rows in logits_ to `out`.
     void spread(kernels::Device& device, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
 
@@ -183,6 +184,17 @@ void RdkHead::upload_sizes(const HeadCall& call) {
     call.device.upload(d_sizes_.data(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
 }
 
+/// Returns the bytes of the matrix that a call reads. A device reads all of it for each row, the CPU the rows
+/// of the base head's tokens.
+std::uint64_t RdkHead::affinity_bytes(const HeadCall& call) const {
+    constexpr std::uint64_t entry = sizeof(TokenId) + sizeof(float);
+    const std::uint64_t rows = call.rows;
+    if (!call.device.is_host()) return rows * affinity_.sources.tokens.size() * entry;
+    std::uint64_t tokens = columns_.own ? 0 : rows * columns_.support;
+    for (std::uint64_t r = 0; columns_.own && r < rows; ++r) tokens += d_sizes_.data()[r];
+    return tokens * affinity_.width * entry;
+}
+
 void RdkHead::propose(HeadCall& call) {
     HeadCall inner = call;
     inner.sequences = own_sequences(call);
@@ -198,8 +210,7 @@ void RdkHead::propose(HeadCall& call) {
     for (std::size_t i = 0; call.sets_requested && i < own_.size(); ++i)
         reach(call.device, own_[i], base_->max_set_size(call.level, own_[i].rows), call.sequences[i]);
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, call.rows,
-                                   static_cast<std::uint64_t>(call.rows) * affinity_.sources.tokens.size() *
-                                       (sizeof(TokenId) + sizeof(float)));
+                                   affinity_bytes(call));
     kernels::RedistributeOp op;
     op.stride = columns_.stride;
     op.rows = call.rows;

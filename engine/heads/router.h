@@ -16,7 +16,6 @@ class ClusterRouter {
     /// `activation` is silu (our default), relu or none.
     static Result<ClusterRouter> load(kernels::Exec& exec, const HeadWeights& weights,
                                       const HeadArtefact& artefact, int inputs, int outputs);
-    int width() const { return in_.n(); }
     std::uint64_t bytes() const { return in_.bytes() + out_.bytes(); }
     double flops_per_row() const;
     /// Uploads the biases and reserves memory for up to `rows` rows. Returns false if memory runs out.

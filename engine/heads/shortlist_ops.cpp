@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/numel.h"
-#include "kernels/device/device_matrix.h"
 
 namespace draftscope {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "base/reusable_vector.h"
 #include "engine/heads/head.h"
-#include "kernels/row_major_matrix.h"
 
 /// Support for heads in which each hidden row of a level has its own shortlist (SpecVocab, DynaSpec, CORAL).
 namespace draftscope {
@@ -68,18 +67,5 @@ class TokenBitmap {
     std::vector<std::uint8_t> marks_;  ///< one byte per token, 0 or 1
     std::vector<std::uint64_t> bits_;  ///< one bit per token; built by take()
 };
-
-/// Calls visit(state, first, end) for each run of adjacent rows of one sequence, except null states.
-template <typename Visit>
-void for_each_sequence(std::span<HeadState* const> states, Visit visit) {
-    for (std::size_t first = 0; first < states.size();) {
-        std::size_t end = first + 1;
-        while (end < states.size() && states[end] == states[first]) ++end;
-        if (states[first] != nullptr)
-            visit(static_cast<ShortlistState&>(*states[first]), static_cast<int>(first),
-                  static_cast<int>(end));
-        first = end;
-    }
-}
 
 }  // namespace draftscope

@@ -2,7 +2,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/numel.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head_common.h"
 #include "engine/heads/low_rank.h"
@@ -56,7 +55,8 @@ class SpecVocabHead final : public LmHead {
 
     std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ShortlistState>(); }
     void begin_round(HeadContext&, std::span<HeadState* const> states) override {
-        for_each_sequence(states, [](ShortlistState& state, int, int) { state.levels.clear(); });
+        for (HeadState* state : states)
+            if (state != nullptr) static_cast<ShortlistState&>(*state).levels.clear();
     }
 
     SupportColumns support_columns(int levels) const override {

@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <cassert>
-#include <cstring>
 #include <functional>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "base/numel.h"
@@ -69,16 +67,17 @@ class RowCandidates {
 void order_ties(const RowCandidates& row, std::span<const float> all, std::span<std::int32_t> ids,
                 std::span<float> values) {
     const float worst = values.back();
-    const auto among = std::ranges::count_if(all, [&](float v) { return v >= worst; });
-    const bool tied = among > std::ssize(ids) || std::ranges::adjacent_find(values) != values.end();
+    const auto counts = [worst](float v) { return v >= worst || worst != worst; };
+    const bool tied = std::ranges::count_if(all, counts) > std::ssize(ids) ||
+                      std::ranges::adjacent_find(values) != values.end();
     if (!tied) return;
-    std::vector<std::pair<float, std::int32_t>> best;
+    std::vector<std::uint64_t> best;
     for (std::size_t i = 0; i < all.size(); ++i)
-        if (all[i] >= worst) best.emplace_back(-all[i], row.token(static_cast<int>(i)));
-    std::ranges::sort(best);
-    for (std::size_t i = 0; i < ids.size() && i < best.size(); ++i) {
-        values[i] = -best[i].first;
-        ids[i] = best[i].second;
+        if (counts(all[i])) best.push_back(rank_key(all[i], row.token(static_cast<int>(i))));
+    std::ranges::sort(best, std::greater<>{});
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        values[i] = key_value(best[i]);
+        ids[i] = key_index(best[i]);
     }
 }
 
