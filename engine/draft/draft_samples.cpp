@@ -24,11 +24,10 @@ bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
     int widest = 0;
     for (int level = 0; level < levels_; ++level) {
         for (const GrowingTree& tree : trees) {
-            if (level >= tree.job->tree.levels()) continue;
+            // On the CPU, upload_actual_nodes() does this at each level.
+            if (device.is_host() || level >= tree.job->tree.levels()) continue;
             const int nodes = width_at(tree.job->tree, level);
-            // The CPU's sizes are known after the head's call.
-            const int size =
-                columns_.own && !device.is_host() ? head_->support_size(level, tree.job->head_state) : 0;
+            const int size = columns_.own ? head_->support_size(level, tree.job->head_state) : 0;
             sizes_.insert(sizes_.end(), nodes, size);
             add_uniforms(tree, level, nodes);
         }
@@ -37,13 +36,14 @@ bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
     // The second half is scratch memory of the acceptance. Until then it holds the shared rows of
     // stored_at().
     const int rows = first_rows_.back();
+    uniforms_.resize(numel(rows, k_));
     if (!logits_.reserve(device, 2 * numel(rows, columns_.stride) * sizeof(float)) ||
         !d_uniforms_.upload(device, uniforms_) || !lowest_.resize_at_least(device, numel(widest, 1)) ||
         !last_.resize_at_least(device, numel(widest, 1)))
         return false;
     if (!columns_.own) return true;
     const auto shared_rows = static_cast<int>(trees.size());
-    sizes_.resize(sizes_.size() + trees.size());
+    sizes_.resize(numel(rows + shared_rows, 1));
     return tokens_.reserve(device, numel(rows + shared_rows, columns_.stride) * sizeof(std::int32_t)) &&
            d_sizes_.upload(device, sizes_);
 }

@@ -64,15 +64,15 @@ std::uint64_t ClusteredVocab::blocks_bytes(int blocks) const {
                                       std::max(rows_.n(), 1));
 }
 
-void ClusteredVocab::note(ClusterState::Level& seen, Rows<const std::int32_t> chosen, bool per_row) const {
-    seen.chosen.assign(parts_.size(), false);
-    seen.active_rows = 0;
-    seen.bytes = 0;
+/// Calls visit(part) for each cluster that a call reads, and marks it in `read`.
+template <typename Visit>
+void ClusteredVocab::visit_read(Rows<const std::int32_t> chosen, bool per_row, std::vector<bool>& read,
+                                Visit visit) const {
+    read.assign(parts_.size(), false);
     const auto add = [&](int cluster) {
-        if (seen.chosen[cluster] && !per_row) return;
-        seen.chosen[cluster] = true;
-        seen.active_rows += static_cast<double>(parts_[cluster].ids.size());
-        seen.bytes += blocks_bytes(parts_[cluster].blocks);
+        if (read[cluster] && !per_row) return;
+        read[cluster] = true;
+        visit(parts_[cluster]);
     };
     for (int r = 0; r < chosen.rows; ++r) {
         for (const int cluster : chosen.row(r)) add(cluster);
@@ -80,18 +80,20 @@ void ClusteredVocab::note(ClusterState::Level& seen, Rows<const std::int32_t> ch
     }
 }
 
+void ClusteredVocab::note(ClusterState::Level& seen, Rows<const std::int32_t> chosen, bool per_row) const {
+    seen.active_rows = 0;
+    seen.bytes = 0;
+    visit_read(chosen, per_row, seen.chosen, [&](const Cluster& part) {
+        seen.active_rows += static_cast<double>(part.ids.size());
+        seen.bytes += blocks_bytes(part.blocks);
+    });
+}
+
 /// Bytes of weights that a call reads.
 std::uint64_t ClusteredVocab::call_bytes(Rows<const std::int32_t> chosen, bool per_row) const {
-    std::vector<bool> read(parts_.size());
+    std::vector<bool> read;
     int blocks = 0;
-    const auto add = [&](int cluster) {
-        if (!read[cluster] || per_row) blocks += parts_[cluster].blocks;
-        read[cluster] = true;
-    };
-    for (int r = 0; r < chosen.rows; ++r) {
-        for (const int cluster : chosen.row(r)) add(cluster);
-        add(clusters_);
-    }
+    visit_read(chosen, per_row, read, [&](const Cluster& part) { blocks += part.blocks; });
     return blocks_bytes(blocks);
 }
 
@@ -173,10 +175,9 @@ bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level)
 bool ClusteredVocab::active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const {
     const auto* seen = state.levels.at(level);
     if (seen == nullptr) return false;
-    TokenBitmap active(weights_.vocab);
-    for (std::size_t c = 0; c < parts_.size(); ++c)
-        if (seen->chosen[c]) active.add(parts_[c].ids);
-    active.take(out);
+    out.clear();
+    for (TokenId token = 0; token < weights_.vocab; ++token)
+        if (has(token) && seen->chosen[cluster_of_[token]]) out.push_back(token);
     return true;
 }
 

@@ -62,6 +62,9 @@ class ClusteredVocab {
         int first_block = 0, blocks = 0;  ///< of rows_, 16 rows each; the last one may be padded
         std::vector<TokenId> ids;         ///< ascending
     };
+    template <typename Visit>
+    void visit_read(Rows<const std::int32_t> chosen, bool per_row, std::vector<bool>& read,
+                    Visit visit) const;
     void note(ClusterState::Level& seen, Rows<const std::int32_t> chosen, bool per_row) const;
     std::uint64_t call_bytes(Rows<const std::int32_t> chosen, bool per_row) const;
     std::uint64_t blocks_bytes(int blocks) const;

@@ -205,10 +205,7 @@ class MicroSpecHead final : public LmHead {
         for (const HeadSequence& sequence : call.sequences)
             finish_packing(context, of(sequence.state), sequence.rows);
         if (indexed()) return propose_indexed(call);
-        if (store_.on_device()) {
-            const DeviceSpans::Scope scope(call.spans, call.phases, Phase::gather, call.level, call.rows, 0);
-            call.device.join_side_stream();
-        }
+        if (store_.on_device()) side_stream_->join(call, 0, 0);
         for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             if (own.ids.empty()) {

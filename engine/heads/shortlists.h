@@ -51,21 +51,4 @@ struct ShortlistState final : HeadState {
     const Level* at(int level) const { return levels.at(level); }
 };
 
-/// A token set as a bitmap that lists thousands of tokens in order without sorting. It has a byte per token,
-/// because writes to a shared word would depend on each other.
-class TokenBitmap {
-  public:
-    explicit TokenBitmap(int vocab = 0)
-        : marks_((static_cast<std::size_t>(vocab) + 63) / 64 * 64), bits_(marks_.size() / 64) {}
-    void add(std::span<const TokenId> ids) {
-        for (const TokenId id : ids) marks_[id] = 1;
-    }
-    /// Moves the tokens added since the last call to `out`, ascending.
-    void take(std::vector<TokenId>& out);
-
-  private:
-    std::vector<std::uint8_t> marks_;  ///< one byte per token, 0 or 1
-    std::vector<std::uint64_t> bits_;  ///< one bit per token; built by take()
-};
-
 }  // namespace draftscope
