@@ -100,8 +100,9 @@ class Device : public DeviceMemory {
     const half_t* advance(const half_t* first, std::ptrdiff_t count) const {
         return advance(const_cast<half_t*>(first), count);
     }
-    /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's).
-    std::mutex& submit_mutex() { return submit_mutex_; }
+    /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's). A thread may
+    /// hold it several times.
+    std::recursive_mutex& submit_mutex() { return submit_mutex_; }
     /// Staging memory for ops with operands on the host.
     DeviceWorkspace& workspace() { return *workspace_; }
     /// Sets the error that synchronize() returns. The first error wins.
@@ -195,7 +196,7 @@ class Device : public DeviceMemory {
     Status failure() const;
 
   private:
-    std::mutex submit_mutex_;
+    std::recursive_mutex submit_mutex_;
     Float16Kind dtype_ = Float16Kind::bf16;
     std::string error_, out_of_memory_;
     int oom_epoch_ = 0;

@@ -64,6 +64,8 @@ struct DeviceIndexSet {
 /// A matrix of gathered rows that can be refilled in the same memory.
 class GatheredMatrix {
   public:
+    /// Makes room for `rows` rows of `store`. Otherwise fill() does so, with some to spare.
+    void reserve(const RowMajorMatrix& store, int rows);
     /// Copies the rows `ids` of `store`, in that order, with the same bits as in the whole matrix.
     void fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
     /// fill() on the device's side stream, concurrently with other work. Ops that read the old rows must be
@@ -73,7 +75,6 @@ class GatheredMatrix {
     int n() const { return matrix_.n(); }
 
   private:
-    bool reserve_rows(const RowMajorMatrix& store, int rows);
     Matrix matrix_;
     DeviceIndexSet set_;
     int capacity_ = 0;              ///< rows that fit in the memory

@@ -74,16 +74,8 @@ Status DecodeStep::make_jobs() {
     return {};
 }
 
-void DecodeStep::begin_head() {
-    head_states_.clear();
-    for (const DraftJob& job : jobs_) head_states_.push_back(job.head_state);
-    HeadContext at_start{core_.exec, core_.phases, 0};
-    core_.head->begin_round(at_start, head_states_);
-}
-
 Status DecodeStep::draft_and_verify() {
     DS_TRY(make_jobs());
-    if (core_.head != nullptr && !jobs_.empty()) begin_head();
     DraftContext context{core_.exec, core_.phases, core_.head, core_.options.tree, &live_};
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;

@@ -32,7 +32,6 @@ class DecodeStep {
     bool on_device() const { return core_.exec.device() != nullptr; }
     Status draft_and_verify();
     Status make_jobs();
-    void begin_head();
     void accept();
     void accept_round(Round& round);
     Status commit();
@@ -55,7 +54,6 @@ class DecodeStep {
     ReusableVector<DraftJob> jobs_;      ///< one for each round that drafts
     std::vector<std::size_t> drafting_;  ///< index of each job's round
     std::vector<Sequence*> drafting_sequences_;
-    std::vector<HeadState*> head_states_;  ///< one for each job
     std::vector<int> nodes_;               ///< node indices of one tree
 };
 

@@ -1,6 +1,7 @@
 #include "engine/decode/draft_vocab.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 #include "kernels/sampling.h"
@@ -13,35 +14,35 @@ void DraftVocab::begin_round(const HeadState* state) {
     state_ = state;
 }
 
-bool DraftVocab::covers(TokenId token, int level) const {
+bool DraftVocab::covers(TokenId token, int level) {
     if (head_ == nullptr) return true;
-    if (frozen_ == 0) return head_->covers(state_, token, level);
-    const Set& set = sets_[std::min(level, frozen_ - 1)];
+    const Set& set = at(level);
     return set.everything || std::binary_search(set.ids.begin(), set.ids.end(), token);
 }
 
 void DraftVocab::freeze(int levels) {
-    for (int level = 0; level < levels; ++level) at(level);
-    for (Set& set : sets_)
-        if (!std::ranges::is_sorted(set.ids)) std::ranges::sort(set.ids);
+    for (int level = 0; level < levels; ++level) {
+        Set& set = at(level);
+        if (set.ids.data() != set.memory.data()) set.memory.assign(set.ids.begin(), set.ids.end());
+        set.ids = set.memory;
+    }
     frozen_ = levels;
 }
 
-const DraftVocab::Set& DraftVocab::at(int level) {
+DraftVocab::Set& DraftVocab::at(int level) {
     if (frozen_ > 0) level = std::min(level, frozen_ - 1);
     while (static_cast<int>(sets_.size()) <= level) sets_.emplace_back();
     Set& set = sets_[level];
     if (set.known) return set;
     set.known = true;
-    set.ids.clear();
-    TokenId first_out = 0;
-    while (first_out < vocab_ && covers(first_out, level)) ++first_out;
-    set.everything = first_out == vocab_;
-    if (set.everything) return set;
-    if (head_ == nullptr || !head_->active_ids(state_, level, set.ids)) {
-        for (TokenId token = 0; token < vocab_; ++token)
-            if (covers(token, level)) set.ids.push_back(token);
-    }
+    const ActiveSet active =
+        head_ == nullptr ? ActiveSet{.all_below = vocab_} : head_->active_set(state_, level, set.memory);
+    set.ids = active.ids;
+    set.everything = (active.ids.empty() ? active.all_below : std::ssize(active.ids)) >= vocab_;
+    if (set.everything || !active.ids.empty()) return set;
+    set.memory.resize(active.all_below);
+    std::iota(set.memory.begin(), set.memory.end(), 0);
+    set.ids = set.memory;
     return set;
 }
 

@@ -9,7 +9,7 @@
 namespace draftscope {
 
 /// The tokens that a head can propose at each draft level, for coverage. A level's set is read from the head
-/// once and kept, forever if the head has no state, otherwise for one round. Without a head, every token is
+/// once and kept, forever if the head has no state, otherwise for one round, in which it stays valid. Without a head, every token is
 /// active.
 class DraftVocab {
   public:
@@ -17,13 +17,13 @@ class DraftVocab {
 
     /// `state` is that of the sequence's head; null for stateless heads.
     void begin_round(const HeadState* state);
-    bool covers(TokenId token, int level) const;
+    bool covers(TokenId token, int level);
     /// Target probability of the active set of `level`, from a row of target logits [>= vocab]. Runs on the
     /// calling thread; `exec` only selects the instruction set.
     double covered_prob(const kernels::Exec& exec, const float* logits, const TargetSample& choice,
                         const Sampling& sampling, int level);
-    /// Returns the active set of `level`, or null if it is the whole vocabulary.
-    const std::vector<TokenId>* restricted_ids(int level) {
+    /// Returns the active set of `level`, ascending, or null if it is the whole vocabulary.
+    const std::span<const TokenId>* restricted_ids(int level) {
         const Set& set = at(level);
         return set.everything ? nullptr : &set.ids;
     }
@@ -35,9 +35,10 @@ class DraftVocab {
     struct Set {
         bool known = false;
         bool everything = false;
-        std::vector<TokenId> ids;
+        std::span<const TokenId> ids;  ///< in memory of the head or here
+        std::vector<TokenId> memory;
     };
-    const Set& at(int level);
+    Set& at(int level);
 
     const LmHead* head_;
     const HeadState* state_ = nullptr;

@@ -30,7 +30,7 @@ LogitsQuery LogitsQueries::query(std::span<const Round> rounds, std::span<TreePl
     // Simulated acceptance measures the round time of any rule, and shadow heads read complete rows.
     query.complete = rule.info().is_simulated() || !core_.options.shadows.empty();
     const LmHead* head = core_.exec.device() == nullptr ? nullptr : core_.head;
-    const bool sets_come = grown && records_nodes() && head != nullptr && head->max_set_size(0, 1) > 0;
+    const bool sets_come = grown && records_nodes() && head != nullptr && head->shape(0, 1).set > 0;
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const Sequence& sequence = *rounds[i].sequence;
         plans[i].sets_come = sets_come;

@@ -12,7 +12,11 @@ std::uint64_t begin_head(DecodeContext& core, Sequence& sequence) {
     const int k = std::min(core.head->target_tokens().at_prompt, core.vocab);
     const PromptTopTokens best =
         find_prompt_top_tokens(core.exec, core.target.lm_head(), core.forward, core.vocab, k);
-    core.head->begin_prompt(sequence.head.get(), sequence.tokens, best.rows());
+    sequence.head = core.head->begin_prompt(sequence.tokens, best.rows());
+    if (sequence.head != nullptr) {
+        sequence.private_active = std::make_unique<DraftVocab>(core.drafting_head(), core.vocab);
+        sequence.active = sequence.private_active.get();
+    }
     sequence.active->begin_round(sequence.head.get());
     return best.bytes;
 }
@@ -68,10 +72,7 @@ std::unique_ptr<Sequence> open_sequence(DecodeContext& core, PromptInput prompt,
     // Trees use slots after the text's last one. Growing for them would move all keys and values in every
     // round.
     sequence->drafter = core.drafter.make_state(slots + core.options.tree.drafting_nodes());
-    if (core.head != nullptr) sequence->head = core.head->make_state();
-    if (sequence->head != nullptr)
-        sequence->private_active = std::make_unique<DraftVocab>(core.drafting_head(), core.vocab);
-    sequence->active = sequence->private_active ? sequence->private_active.get() : &core.active;
+    sequence->active = &core.active;
     PromptRow& row = sequence->row;
     row.ordinal = static_cast<int>(number);
     row.external_id = sequence->prompt.id;

@@ -13,24 +13,21 @@ bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
     settings_ = context.sampled;
     if (!active()) return true;
     device_ = &device;
-    head_ = context.head;
     shared_ = shared;
     levels_ = levels;
     k_ = k;
     place_rows(trees);
-    columns_ = head_->support_columns(levels);
+    columns_ = context.head->support_columns(levels);
     uniforms_.clear();
     sizes_.clear();
     int widest = 0;
     for (int level = 0; level < levels_; ++level) {
         for (const GrowingTree& tree : trees) {
-            // On the CPU, upload_actual_nodes() does this at each level.
+            // On the CPU, upload_uniforms() does this at each level.
             if (device.is_host() || level >= tree.job->tree.levels()) continue;
-            const int nodes = width_at(tree.job->tree, level);
-            const int size = columns_.own ? head_->support_size(level, tree.job->head_state) : 0;
-            sizes_.insert(sizes_.end(), nodes, size);
-            add_uniforms(tree, level, nodes);
+            add_uniforms(tree, level, width_at(tree.job->tree, level));
         }
+        sizes_.resize(first_row(level + 1), columns_.counted ? 0 : context.head->shape(level, 1).support);
         widest = std::max(widest, first_row(level + 1) - first_row(level));
     }
     // The second half is scratch memory of the acceptance. Until then it holds the shared rows of
@@ -91,28 +88,18 @@ void DraftSamples::give_each_node_a_row(int level, std::span<GrowingTree* const>
         if (!columns_.own) continue;
         copies_.push_back(copy_of_words(tokens(from), 0, nodes, columns_.support, tokens(to), stride));
         std::int32_t* sizes = d_sizes_.data();
-        if (head_->support_size(level, tree->job->head_state) == size_on_device)
-            copies_.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
+        if (columns_.counted) copies_.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
     }
     device_->copy_rows(copies_);
 }
 
-/// Uploads the uniforms and sizes of a level's rows. On the CPU, trees whose candidates were missing have
-/// fewer nodes than planned, and heads may choose their tokens as late as in their call.
-void DraftSamples::upload_actual_nodes(int level, std::span<GrowingTree* const> trees) {
-    const int first = first_row(level);
+/// Uploads the uniforms of a level's rows. On the CPU, trees whose candidates were missing have fewer nodes
+/// than planned.
+void DraftSamples::upload_uniforms(int level, std::span<GrowingTree* const> trees) {
     uniforms_.clear();
-    sizes_.clear();
-    for (const GrowingTree* tree : trees) {
-        add_uniforms(*tree, level, tree->nodes);
-        if (!columns_.own) continue;
-        const int size = head_->support_size(level, tree->job->head_state);
-        if (size != size_on_device) sizes_.insert(sizes_.end(), tree->nodes, size);
-    }
-    device_->upload(d_uniforms_.data() + numel(first, k_), uniforms_.data(),
+    for (const GrowingTree* tree : trees) add_uniforms(*tree, level, tree->nodes);
+    device_->upload(d_uniforms_.data() + numel(first_row(level), k_), uniforms_.data(),
                     uniforms_.size() * sizeof(double));
-    if (!sizes_.empty())
-        device_->upload(d_sizes_.data() + first, sizes_.data(), sizes_.size() * sizeof(std::int32_t));
 }
 
 void DraftSamples::enqueue(DraftContext& context, DeviceSpans& spans, int level,
@@ -122,7 +109,7 @@ void DraftSamples::enqueue(DraftContext& context, DeviceSpans& spans, int level,
     DeviceSpans::Scope enqueued(spans, context.phases, Phase::topk, level, rows,
                                 device_->is_host() ? 0 : numel(rows, columns_.support) * sizeof(float));
     const std::size_t first_uniform = numel(first_row(level), k_);
-    if (device_->is_host()) upload_actual_nodes(level, trees);
+    if (device_->is_host()) upload_uniforms(level, trees);
     if (stored_at(level) != first_row(level)) give_each_node_a_row(level, trees);
     kernels::SampleWithoutReplacementOp op;
     op.logits = logits(first_row(level));

@@ -35,7 +35,7 @@ class DraftSamples {
   private:
     void place_rows(std::span<const GrowingTree> trees);
     void add_uniforms(const GrowingTree& tree, int level, int nodes);
-    void upload_actual_nodes(int level, std::span<GrowingTree* const> trees);
+    void upload_uniforms(int level, std::span<GrowingTree* const> trees);
     void give_each_node_a_row(int level, std::span<GrowingTree* const> trees);
     float* logits(int row) const { return logits_.data() + row_offset(row, columns_.stride); }
     std::int32_t* tokens(int row) const { return tokens_.data() + row_offset(row, columns_.stride); }
@@ -44,7 +44,6 @@ class DraftSamples {
 
     const DraftSampling* settings_ = nullptr;
     kernels::Device* device_ = nullptr;
-    const LmHead* head_ = nullptr;
     bool shared_ = false;
     int levels_ = 0, k_ = 0;
     SupportColumns columns_;

@@ -112,10 +112,10 @@ bool TreeGrowth::place_downloads(std::span<const GrowingTree> trees) {
             const int mine = planned_rows(trees[i], level);
             rows += mine;
             first = static_cast<std::int32_t>(set_words_);
-            set_words_ += head_->max_set_size(level, mine);
+            set_words_ += head_->shape(level, mine).set;
         }
         download_first_.push_back(words_);
-        if (level < levels_) words_ += head_->num_downloads(call, rows);
+        if (level < levels_) words_ += head_->shape(call, rows).downloads;
     }
     kernels::Device& device = rows_.device();
     return d_left_.resize_at_least(device, words_) && d_sets_.resize_at_least(device, set_words_);
@@ -205,7 +205,7 @@ Status TreeGrowth::collect(const TreeStep& step, std::span<DraftJob> jobs) {
         for (const HeadSequence& sequence : enqueued.sequences) {
             if (!head_->needs().sets) break;
             const std::size_t at = set_at(sequence.place, enqueued.level);
-            const int room = head_->max_set_size(enqueued.level, sequence.rows);
+            const int room = head_->shape(enqueued.level, sequence.rows).set;
             call_sizes_.push_back(std::clamp(left_[at], 0, room));
             call_sets_.push_back(sets_here_
                                      ? std::span<const TokenId>(left_).subspan(words_ + set_first_[at], room)

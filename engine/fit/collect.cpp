@@ -36,7 +36,7 @@ class CollectingHead final : public LmHead {
     void follow_text(bool follow) { follow_text_ = follow; }
 
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
-    SupportColumns support_columns(int) const override { return {}; }
+    CallShape shape(int, int) const override { return {}; }
     bool reserve(kernels::Device& device, int, int, int) override { return device.is_host(); }
     void begin(HeadCall& call) override { inputs_ = call.inputs; }
     void propose(HeadCall& call) override {
@@ -53,7 +53,9 @@ class CollectingHead final : public LmHead {
             propose_best(hidden, call);
     }
     HeadCost cost_at(const HeadState*, int, int) const override { return {}; }
-    bool covers(const HeadState*, TokenId, int) const override { return true; }
+    ActiveSet active_set(const HeadState*, int, std::vector<TokenId>&) const override {
+        return {.all_below = weights_.vocab};
+    }
 
   private:
     void propose_text(Rows<const float> hidden, HeadCall& call) {

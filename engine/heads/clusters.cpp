@@ -119,11 +119,6 @@ void ClusteredVocab::collect(const HeadReadback& back, int count, bool per_row) 
     if (!back.spans.on_host()) back.spans.add_bytes(Phase::head, back.level, call_bytes(chosen, per_row));
 }
 
-void ClusterHead::begin_round(HeadContext&, std::span<HeadState* const> states) {
-    for (HeadState* state : states)
-        if (state != nullptr) static_cast<ClusterState&>(*state).levels.clear();
-}
-
 Status ClusterHead::load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
                          const std::string& name, int clusters, int inputs) {
     DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact, name, clusters));
@@ -140,20 +135,14 @@ HeadCost ClusterHead::cost_at(const HeadState* state, int rows, int level) const
     return cost;
 }
 
-bool ClusterHead::covers(const HeadState* state, TokenId token, int level) const {
-    return state == nullptr ? vocab_.has(token)
-                            : vocab_.covers(static_cast<const ClusterState&>(*state), token, level);
-}
-
-bool ClusterHead::active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const {
-    return state != nullptr && vocab_.active_ids(static_cast<const ClusterState&>(*state), level, out);
-}
-
-SupportColumns ClusterHead::support_columns(int levels) const {
-    int max_count = 0;
-    for (int level = 0; level < levels; ++level)
-        max_count = std::max(max_count, vocab_.max_tokens(1, chosen_at(level)));
-    return {max_count, max_count, true};
+CallShape ClusterHead::shape(int level, int rows) const {
+    const int count = chosen_at(level), support = vocab_.max_tokens(1, count);
+    return {.stride = support,
+            .support = support,
+            .own = true,
+            .counted = true,
+            .set = vocab_.max_tokens(rows, count),
+            .downloads = rows * count};
 }
 
 bool ClusterHead::reserve(kernels::Device& device, int levels, int rows, int k) {
@@ -167,18 +156,15 @@ void ClusterHead::propose(HeadCall& call) {
     vocab_.propose(call, chosen_at(call.level), per_row_);
 }
 
-bool ClusteredVocab::covers(const ClusterState& state, TokenId token, int level) const {
-    const auto* seen = state.levels.at(level);
-    return seen != nullptr && has(token) && seen->chosen[cluster_of_[token]];
-}
-
-bool ClusteredVocab::active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const {
-    const auto* seen = state.levels.at(level);
-    if (seen == nullptr) return false;
-    out.clear();
+ActiveSet ClusteredVocab::active_set(const ClusterState* state, int level,
+                                     std::vector<TokenId>& memory) const {
+    const auto* seen = state == nullptr ? nullptr : state->levels.at(level);
+    memory.clear();
+    if (state != nullptr && seen == nullptr) return {};
+    memory.reserve(weights_.vocab);
     for (TokenId token = 0; token < weights_.vocab; ++token)
-        if (has(token) && seen->chosen[cluster_of_[token]]) out.push_back(token);
-    return true;
+        if (has(token) && (seen == nullptr || seen->chosen[cluster_of_[token]])) memory.push_back(token);
+    return {.ids = memory};
 }
 
 HeadCost ClusteredVocab::cost(const ClusterState* state, int level, double clusters) const {

@@ -50,10 +50,9 @@ class ClusteredVocab {
     /// Stores in each sequence's ClusterState what the call read.
     void collect(const HeadReadback& back, int count, bool per_row) const;
 
-    /// Returns whether the state's rows chose the token's cluster at this level; false before they chose.
+    /// Returns the tokens of the clusters that the state's rows chose at this level; none before they chose.
     /// After the last head call of the round, that call counts.
-    bool covers(const ClusterState& state, TokenId token, int level) const;
-    bool active_ids(const ClusterState& state, int level, std::vector<TokenId>& out) const;
+    ActiveSet active_set(const ClusterState* state, int level, std::vector<TokenId>& memory) const;
     /// Cost of a call that reads `clusters` clusters of mean size, or the cost stored in `state`.
     HeadCost cost(const ClusterState* state, int level, double clusters) const;
 
@@ -81,17 +80,21 @@ class ClusteredVocab {
 /// A clustered LM head; derived heads choose the clusters.
 class ClusterHead : public LmHead {
   public:
-    std::unique_ptr<HeadState> make_state() const final { return std::make_unique<ClusterState>(); }
-    void begin_round(HeadContext& context, std::span<HeadState* const> states) final;
+    std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId>, Rows<const TokenId>) final {
+        return std::make_unique<ClusterState>();
+    }
     HeadCost cost_at(const HeadState* state, int rows, int level) const final;
-    bool covers(const HeadState* state, TokenId token, int level) const final;
-    bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const final;
+    ActiveSet active_set(const HeadState* state, int level, std::vector<TokenId>& memory) const final {
+        return vocab_.active_set(static_cast<const ClusterState*>(state), level, memory);
+    }
 
-    SupportColumns support_columns(int levels) const final;
+    CallShape shape(int level, int rows) const final;
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
-    int max_set_size(int level, int rows) const final { return vocab_.max_tokens(rows, chosen_at(level)); }
-    int num_downloads(int level, int rows) const final { return rows * chosen_at(level); }
+    void begin(HeadCall& call) override { clear_levels<ClusterState>(call); }
     void propose(HeadCall& call) final;
+    void on_verified(HeadState* state, const DraftTree&, const Outcome&) final {
+        clear_levels<ClusterState>(state);
+    }
     void collect(const HeadReadback& back) final { vocab_.collect(back, chosen_at(back.level), per_row_); }
 
   protected:

@@ -52,6 +52,7 @@ class DynaSpecHead final : public ClusterHead {
         return ClusterHead::reserve(device, levels, rows, k);
     }
     void begin(HeadCall& call) override {
+        ClusterHead::begin(call);
         side_stream_->wait_discard(running_);
         routed_ = {call.inputs, call.rows, budget_.at(call.level), call.downloads};
         running_ = side_stream_->start(call, router_.bytes(), [this](kernels::Device& device) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -77,29 +76,23 @@ class LmHead {
     virtual ~LmHead() = default;
     /// Builds the head's matrices; call it before any other function.
     virtual Status prepare(kernels::Exec& exec, const HeadWeights& weights) = 0;
-    virtual std::unique_ptr<HeadState> make_state() const { return nullptr; }
     /// Starts a sequence. Takes the prompt ids and the target's top-K ids at each prompt position ([prompt,
-    /// K], may be empty).
-    virtual void begin_prompt(HeadState*, std::span<const TokenId>, Rows<const TokenId>) {}
+    /// K], may be empty). Returns the sequence's state; null for stateless heads.
+    virtual std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId>, Rows<const TokenId>) {
+        return nullptr;
+    }
     const HeadNeeds& needs() const { return needs_; }
     const TargetTokens& target_tokens() const { return needs_.target_tokens; }
-    /// Called before the drafter's catch-up, once per step, with the states of the sequences that draft in
-    /// it. The caller does not hold Device::submit_mutex().
-    virtual void begin_round(HeadContext&, std::span<HeadState* const> /*states*/) {}
 
+    /// Returns the sizes of what a call of `rows` rows stores.
+    virtual CallShape shape(int level, int rows) const = 0;
     /// Returns the columns of the logits that drafts of `levels` levels are sampled from.
-    virtual SupportColumns support_columns(int levels) const = 0;
-    /// Returns the number of columns of a sequence's rows at `level`, or size_on_device. Called only for rows
-    /// with columns of their own. On the CPU, it is valid after propose().
-    virtual int support_size(int /*level*/, const HeadState* /*state*/) const { return size_on_device; }
-    /// Returns the capacity of HeadSequence::set for `rows` rows of one sequence at `level`. 0 = the tokens
-    /// are known on the host before the round.
-    virtual int max_set_size(int /*level*/, int /*rows*/) const { return 0; }
-    virtual int num_downloads(int /*level*/, int /*rows*/) const { return 0; }
+    SupportColumns support_columns(int levels) const;
     /// Reserves memory for calls of up to `rows` rows with `k` candidates. Returns false if memory runs out.
     virtual bool reserve(kernels::Device& device, int levels, int rows, int k) = 0;
     /// Called before the drafter's layer computes the rows; work that may run concurrently with it starts
-    /// here. The inputs do not change before propose(). A second call before propose() replaces the first.
+    /// here. Level 0 starts a round. The inputs do not change before propose(). A second call before
+    /// propose() replaces the first.
     virtual void begin(HeadCall&) {}
     /// Enqueues up to k candidates per row, or the logits that drafts are sampled from. Records the phases
     /// router, gather, head and topk if they apply.
@@ -107,21 +100,17 @@ class LmHead {
     /// Called after Device::synchronize(), for one level after another.
     virtual void collect(const HeadReadback&) {}
 
-    /// Called after each verification with the sequence's tree and its outcome.
+    /// Called after each verification with the sequence's tree and its outcome, also if it had no drafts.
     virtual void on_verified(HeadState*, const DraftTree&, const Outcome&) {}
     /// Upper bound on the cost of a call with `rows` rows at a draft level. With a state, the cost of the
     /// sequence's latest call at that level.
     virtual HeadCost cost_at(const HeadState*, int rows, int level) const = 0;
     /// Upper bound on the cost of a level-0 call.
     HeadCost cost(int rows) const { return cost_at(nullptr, rows, 0); }
-    /// Returns whether `token` is in the active set of this sequence at draft level `level`. If each row of a
-    /// level has its own shortlist, any row's counts.
-    virtual bool covers(const HeadState*, TokenId token, int level) const = 0;
-    /// Writes the set of covers() as a list. Returns false if the head has no list; then call covers() per
-    /// token.
-    virtual bool active_ids(const HeadState*, int /*level*/, std::vector<TokenId>& /*out*/) const {
-        return false;
-    }
+    /// Returns the tokens that the sequence's latest call at `level` could propose. If each row has its own
+    /// shortlist, any row's count. Without a state, those that any call could propose. The set is valid until
+    /// the next call with this state; it may be stored in `memory`.
+    virtual ActiveSet active_set(const HeadState*, int level, std::vector<TokenId>& memory) const = 0;
 
   protected:
     explicit LmHead(HeadNeeds needs = {}) : needs_(needs) {}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -18,20 +19,13 @@ class HeadState {
     virtual ~HeadState() = default;
 };
 
-/// What a head's calls outside of a level need.
-struct HeadContext {
-    kernels::Exec& exec;
-    PhaseRecorder& phases;
-    int level = 0;  ///< 0 = the catch-up row
-};
-
 /// The adjacent rows of one sequence in a call.
 struct HeadSequence {
     HeadState* state = nullptr;  ///< null for stateless heads
     int place = 0;               ///< index of the sequence in the step, the same at all levels
     int first_row = 0, rows = 0;
     /// Receives the tokens that the rows can propose, ascending, and their number; null = not requested.
-    TokenId* set = nullptr;  ///< [max_set_size()]; the head may store other values after the tokens
+    TokenId* set = nullptr;  ///< [CallShape::set]; the head may store other values after the tokens
     std::int32_t* set_size = nullptr;
 };
 
@@ -48,11 +42,11 @@ struct HeadCall {
     /// heads: the target's feature).
     const float* inputs = nullptr;
     const kernels::half_t* x = nullptr;  ///< for propose(): the rows, [rows, padded_columns(d)]
-    std::int32_t* downloads = nullptr;   ///< [num_downloads()] values that the head downloads for collect()
+    std::int32_t* downloads = nullptr;   ///< [CallShape::downloads] values that the head downloads for collect()
     bool sets_requested = false;         ///< HeadSequence::set is also read outside the head
     /// For sampled drafts: receives the logits of all columns, [rows, support_stride], and of the results
-    /// below only `tokens` is set. Rows with columns of their own also store their tokens, ascending. They
-    /// store their number of columns if support_size() is size_on_device.
+    /// below only `tokens` is set. Rows with columns of their own also store their tokens, ascending, and
+    /// their number if CallShape::counted.
     float* support_logits = nullptr;
     int support_stride = 0;
     std::int32_t* support_tokens = nullptr;
@@ -70,7 +64,7 @@ struct HeadReadback {
     DeviceSpans& spans;
     int level = 0, rows = 0;
     std::span<const HeadSequence> sequences;
-    // For each sequence, if HeadNeeds::sets: all max_set_size() values at HeadSequence::set, and the number
+    // For each sequence, if HeadNeeds::sets: all CallShape::set values at HeadSequence::set, and the number
     // of its tokens. The values are downloaded only if the step reports what the head covered; else they are
     // empty.
     std::span<const std::span<const TokenId>> sets;
@@ -78,13 +72,35 @@ struct HeadReadback {
     std::span<const std::int32_t> downloads;
 };
 
-/// Size of the logits that a head stores for each row, at every level: `stride` columns, `support` of them
-/// valid. With `own`, each row has its own tokens, and `support` is their maximum number.
-struct SupportColumns {
+/// Sizes of what a call stores. Of the logits that drafts are sampled from, each row has `support` of
+/// `stride` columns.
+struct CallShape {
     int stride = 0, support = 0;
-    bool own = false;
+    const TokenId* tokens = nullptr;  ///< token of each column; null = column i is token i
+    bool own = false;                 ///< instead, each row stores its own tokens
+    bool counted = false;             ///< and their number, of which `support` is the maximum
+    /// Capacity of HeadSequence::set for that many rows of one sequence; 0 = the tokens are known before the
+    /// round.
+    int set = 0;
+    int downloads = 0;  ///< number of values at HeadCall::downloads
 };
-inline constexpr int size_on_device = -1;
+
+/// Columns of a head's logits at all levels. With `own`, rows or levels have different tokens.
+struct SupportColumns {
+    int stride = 0, support = 0;  ///< the maximum of any level
+    bool own = false, counted = false;
+};
+
+/// Tokens that a head can propose.
+struct ActiveSet {
+    int all_below = 0;                  ///< tokens 0 to all_below - 1, if `ids` is empty
+    std::span<const TokenId> ids = {};  ///< ascending
+    bool has(TokenId token) const {
+        return ids.empty() ? token >= 0 && token < all_below
+                           : std::binary_search(ids.begin(), ids.end(), token);
+    }
+};
+
 /// Returns the op that copies rows of `cols` 4-byte integers; copy_rows() preserves their bits.
 inline kernels::CopyRowsOp copy_of_words(const std::int32_t* from, std::int64_t from_stride, int rows,
                                          int cols, std::int32_t* to, std::int64_t to_stride) {
@@ -92,7 +108,8 @@ inline kernels::CopyRowsOp copy_of_words(const std::int32_t* from, std::int64_t 
             reinterpret_cast<float*>(to),         to_stride};
 }
 
-/// Enqueues the results of rows without candidates: ids -1, logits -inf. Sampled drafts need none.
+/// Enqueues the results of rows without candidates: ids -1, logits -inf. If drafts are sampled, the rows have
+/// no columns.
 void leave_no_candidates(HeadCall& call, int first_row, int rows);
 
 }  // namespace draftscope

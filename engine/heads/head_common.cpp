@@ -16,6 +16,20 @@ Status check_weights(const HeadWeights& weights, std::string_view head) {
     return {};
 }
 
+/// If all levels have the same tokens, they share one table. Otherwise each row has its own.
+SupportColumns LmHead::support_columns(int levels) const {
+    SupportColumns columns;
+    const CallShape first = shape(0, 1);
+    for (int level = 0; level < levels; ++level) {
+        const CallShape one = shape(level, 1);
+        columns.support = std::max(columns.support, one.support);
+        columns.stride = std::max(columns.stride, one.stride);
+        columns.own = columns.own || one.own || one.support != first.support || one.tokens != first.tokens;
+        columns.counted = columns.counted || one.counted;
+    }
+    return columns;
+}
+
 int vocab_fraction(int vocab, int parts) {
     return std::min(vocab, (vocab / parts + 63) / 64 * 64);
 }

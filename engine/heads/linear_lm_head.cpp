@@ -7,17 +7,9 @@
 
 namespace draftscope {
 
-/// If all levels have the same tokens, they share one table. Otherwise each row has its own.
-SupportColumns LinearLmHead::support_columns(int levels) const {
-    SupportColumns columns;
-    const HeadProduct first = product(0);
-    for (int level = 0; level < levels; ++level) {
-        const HeadProduct one = product(level);
-        columns.support = std::max(columns.support, one.support);
-        columns.stride = std::max(columns.stride, one.up->n());
-        columns.own = columns.own || one.support != first.support || one.ids.data() != first.ids.data();
-    }
-    return columns;
+CallShape LinearLmHead::shape(int level, int /*rows*/) const {
+    const HeadProduct own = product(level);
+    return {.stride = own.up->n(), .support = own.support, .tokens = own.ids.data()};
 }
 
 /// Uploads the bias once, because it is constant, and the ids when they change.
@@ -108,17 +100,9 @@ HeadCost LinearLmHead::cost_at(const HeadState*, int, int level) const {
     return cost;
 }
 
-bool LinearLmHead::covers(const HeadState*, TokenId token, int level) const {
+ActiveSet LinearLmHead::active_set(const HeadState*, int level, std::vector<TokenId>&) const {
     const HeadProduct own = product(level);
-    if (own.ids.empty()) return token >= 0 && token < own.support;
-    return std::binary_search(own.ids.begin(), own.ids.end(), token);
-}
-
-bool LinearLmHead::active_ids(const HeadState*, int level, std::vector<TokenId>& out) const {
-    const HeadProduct own = product(level);
-    if (own.ids.empty()) return false;
-    out.assign(own.ids.begin(), own.ids.end());
-    return true;
+    return {.all_below = own.support, .ids = own.ids};
 }
 
 }  // namespace draftscope

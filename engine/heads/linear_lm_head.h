@@ -26,13 +26,11 @@ class LinearLmHead : public LmHead {
     /// Returns the product of a draft level. Call it after prepare().
     virtual HeadProduct product(int level) const = 0;
 
-    SupportColumns support_columns(int levels) const final;
-    int support_size(int level, const HeadState*) const final { return product(level).support; }
+    CallShape shape(int level, int rows) const final;
     bool reserve(kernels::Device& device, int levels, int rows, int k) final;
     void propose(HeadCall& call) final;
     HeadCost cost_at(const HeadState*, int rows, int level) const final;
-    bool covers(const HeadState*, TokenId token, int level) const final;
-    bool active_ids(const HeadState*, int level, std::vector<TokenId>& out) const final;
+    ActiveSet active_set(const HeadState*, int level, std::vector<TokenId>& memory) const final;
 
   private:
     /// Constants of a level in device memory.

@@ -1,8 +1,25 @@
 #include "engine/heads/listed_rows.h"
 
+#include <algorithm>
+
 #include "base/numel.h"
 
 namespace draftscope {
+
+bool ListedTokens::upload(kernels::Device& device, std::span<const TokenId> ids,
+                          std::span<const TokenId> rows, int max_count) {
+    if (!ids_.empty() && std::equal(ids.begin(), ids.end(), ids_.begin() + 1, ids_.end())) return true;
+    ids_.clear();
+    if (!d_ids_.resize_at_least(device, numel(max_count + 1, 1)) ||
+        (!rows.empty() && !d_rows_.resize_at_least(device, numel(max_count, 1))))
+        return false;
+    ids_.reserve(numel(max_count + 1, 1));
+    ids_.push_back(static_cast<std::int32_t>(ids.size()));
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    device.upload(d_ids_.data(), ids_.data(), ids_.size() * sizeof(std::int32_t));
+    if (!rows.empty()) device.upload(d_rows_.data(), rows.data(), rows.size_bytes());
+    return true;
+}
 
 bool ListedRows::reserve(kernels::Device& device, int rows, int tokens, int k) {
     return scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, tokens, k)) &&
@@ -11,28 +28,28 @@ bool ListedRows::reserve(kernels::Device& device, int rows, int tokens, int k) {
 
 void ListedRows::enqueue(HeadCall& call, const HeadSequence& sequence, const kernels::RowMajorMatrix& store,
                          const ListedTokens& tokens) {
-    if (tokens.count == 0) return leave_no_candidates(call, sequence.first_row, sequence.rows);
+    if (tokens.count() == 0) return leave_no_candidates(call, sequence.first_row, sequence.rows);
     const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
     kernels::MatmulOp product;
     product.weights = store.device_matrix();
     product.x = call.device.advance(call.x, first * product.weights.stride);
     product.rows = sequence.rows;
-    product.chosen_count = tokens.rows;
-    product.chosen = tokens.rows + 1;
-    product.max_chosen = tokens.count;
+    product.chosen_count = tokens.size();
+    product.chosen = tokens.rows();
+    product.max_chosen = tokens.count();
     product.y = logits_.data();
-    product.y_stride = tokens.count;
+    product.y_stride = tokens.count();
     {
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
-                                       numel(tokens.count, store.row_bytes()));
+                                       numel(tokens.count(), store.row_bytes()));
         if (call.support_logits != nullptr) return enqueue_support(call, sequence, tokens, product);
         call.device.matmul(product);
     }
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, sequence.rows,
-                                   2 * numel(sequence.rows, tokens.count) * sizeof(float));
+                                   2 * numel(sequence.rows, tokens.count()) * sizeof(float));
     kernels::TopKOp select;
     select.logits = product.y;
-    select.stride = select.support = tokens.count;
+    select.stride = select.support = tokens.count();
     select.rows = sequence.rows;
     select.k = call.k;
     select.ids = call.ids + cell;
@@ -40,7 +57,7 @@ void ListedRows::enqueue(HeadCall& call, const HeadSequence& sequence, const ker
     select.logsumexp = call.sums + first;
     select.scratch = scratch_.data();
     call.device.topk(select);
-    call.device.remap_ids({select.ids, sequence.rows * call.k, nullptr, tokens.ids, select.ids});
+    call.device.remap_ids({select.ids, sequence.rows * call.k, nullptr, tokens.ids(), select.ids});
 }
 
 void enqueue_support(HeadCall& call, const HeadSequence& sequence, const ListedTokens& tokens,
@@ -49,8 +66,11 @@ void enqueue_support(HeadCall& call, const HeadSequence& sequence, const ListedT
     product.y = call.support_logits + to;
     product.y_stride = call.support_stride;
     call.device.matmul(product);
-    call.device.copy_rows(copy_of_words(tokens.ids, 0, sequence.rows, tokens.count, call.support_tokens + to,
-                                        call.support_stride));
+    const kernels::CopyRowsOp copies[] = {
+        copy_of_words(tokens.ids(), 0, sequence.rows, tokens.count(), call.support_tokens + to,
+                      call.support_stride),
+        copy_of_words(tokens.size(), 0, sequence.rows, 1, call.support_sizes + sequence.first_row, 1)};
+    call.device.copy_rows(copies);
 }
 
 }  // namespace draftscope

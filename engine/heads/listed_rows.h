@@ -1,16 +1,31 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "engine/heads/head_call.h"
 #include "kernels/device_array.h"
 #include "kernels/row_major_matrix.h"
 
 namespace draftscope {
 
-/// Tokens of a sequence that the host lists, in device memory.
-struct ListedTokens {
-    const TokenId* ids = nullptr;        ///< [count], ascending
-    const std::int32_t* rows = nullptr;  ///< their number, then the LM head's row of each
-    int count = 0;
+/// Tokens of a sequence that the host lists, with a copy in device memory.
+class ListedTokens {
+  public:
+    /// Uploads up to `max_count` tokens, ascending, and the LM head's row of each; without `rows`, these are
+    /// not used. Repeated tokens are not uploaded again. Returns false if out of memory.
+    bool upload(kernels::Device& device, std::span<const TokenId> ids, std::span<const TokenId> rows,
+                int max_count);
+    int count() const { return ids_.empty() ? 0 : ids_.front(); }
+    // In device memory:
+    const std::int32_t* size() const { return d_ids_.data(); }  ///< the number of tokens
+    const TokenId* ids() const { return d_ids_.data() + 1; }
+    const TokenId* rows() const { return d_rows_.data(); }
+
+  private:
+    std::vector<std::int32_t> ids_;  ///< the number, then the tokens, as uploaded
+    kernels::DeviceArray<std::int32_t> d_ids_, d_rows_;
 };
 
 /// Calls that read scattered rows of an LM head in place.
@@ -28,7 +43,8 @@ class ListedRows {
     kernels::DeviceArray<float> logits_;
 };
 
-/// Writes the support logits of a sequence's rows: `product` over its tokens, without output.
+/// Writes the support logits of a sequence's rows: `product` over its tokens, without output. Also writes the
+/// tokens and their number.
 void enqueue_support(HeadCall& call, const HeadSequence& sequence, const ListedTokens& tokens,
                      kernels::MatmulOp product);
 

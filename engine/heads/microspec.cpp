@@ -85,8 +85,7 @@ struct MicroSpecState final : HeadState {
     /// Reserves memory for the maximum number of active tokens.
     MicroSpecState(int vocab, int window, int max_tokens, std::shared_ptr<SideStream> side_stream_in)
         : stream(vocab, window), side_stream(std::move(side_stream_in)) {
-        for (std::vector<TokenId>* list : {&ids, &listed, &lm_head_rows, &said_ids, &row_list})
-            list->reserve(max_tokens + 1);
+        for (std::vector<TokenId>* list : {&ids, &listed, &lm_head_rows}) list->reserve(max_tokens + 1);
     }
     ~MicroSpecState() override { side_stream->wait_discard(refill); }
 
@@ -95,10 +94,7 @@ struct MicroSpecState final : HeadState {
     std::vector<TokenId> ids;                   ///< of the packed rows, ascending
     std::vector<TokenId> listed;                ///< the active set, while it is compared with `ids`
     std::vector<TokenId> lm_head_rows;          ///< rows of `ids`, if the LM head is trimmed
-    kernels::DeviceArray<TokenId> device_ids;   ///< copy of said_ids on the device of the rows
-    std::vector<TokenId> said_ids;              ///< ids last uploaded
-    std::vector<std::int32_t> row_list;         ///< row count, then row numbers; only if rows are not packed
-    kernels::DeviceArray<TokenId> device_rows;  ///< copy of row_list
+    ListedTokens tokens;           ///< `ids` in device memory
     kernels::GatheredMatrix rows;  ///< with ids: used by the side stream while `refill` is pending
     SideStream::Ticket refill = 0;
     std::shared_ptr<SideStream> side_stream;
@@ -130,22 +126,13 @@ class MicroSpecHead final : public LmHead {
         return {};
     }
 
-    std::unique_ptr<HeadState> make_state() const override {
-        return std::make_unique<MicroSpecState>(weights_.vocab, options_.window, max_active(), side_stream_);
-    }
-
-    void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
-        MicroSpecState& own = change(state);
-        own.stream.clear();
-        if (!options_.from_prompt) return;
-        if (!options_.prompt_last) append_prompt(own, prompt);
-        candidates_.clear();
-        for (int r = 0; r < best.rows; ++r) {
-            const auto row = best.row(r).first(std::min(best.cols, options_.prompt_k));
-            candidates_.insert(candidates_.end(), row.begin(), row.end());
-        }
-        own.stream.append_unique(candidates_, options_.only_new);
-        if (options_.prompt_last) append_prompt(own, prompt);
+    std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId> prompt,
+                                            Rows<const TokenId> best) override {
+        auto state = std::make_unique<MicroSpecState>(weights_.vocab, options_.window, max_active(),
+                                                      side_stream_);
+        if (options_.from_prompt) append_candidates(*state, prompt, best);
+        if (!indexed()) state->rows.reserve(store_, max_active());
+        return state;
     }
 
     void on_verified(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
@@ -171,30 +158,27 @@ class MicroSpecHead final : public LmHead {
             own.stream.append_unique({&outcome.bonus, 1}, options_.only_new);
     }
 
-    void begin_round(HeadContext& context, std::span<HeadState* const> states) override {
-        for (HeadState* state : states) {
-            MicroSpecState& own = of(state);
+    /// Packs the rows of sequences whose windows changed. A device gathers them on a stream of its own.
+    void begin(HeadCall& call) override {
+        if (call.level > 0) return;
+        HeadContext context{call.exec, call.phases, call.level};
+        for (const HeadSequence& sequence : call.sequences) {
+            MicroSpecState& own = of(sequence.state);
             own.packed_level = -1;
-            if (options_.gather != Gather::async) {
-                if (store_.on_device()) refresh(context, own, 1);
-                continue;
-            }
-            if (!own.changed) continue;
+            if (options_.gather != Gather::async || !own.changed) continue;
             own.changed = false;
-            if (!store_.on_device()) {
+            if (store_.on_device()) {
+                PhaseScope scope(call.phases, Phase::gather, call.level, 1);
+                scope.add_bytes(pack(call.exec, own));
+            } else {
                 own.refill = side_stream_->start(
                     context, options_.window, [this, &own](kernels::Exec& exec) { return pack(exec, own); });
-                continue;
             }
-            // A device gathers the rows on a stream of its own.
-            PhaseScope scope(context.phases, Phase::gather, context.level, 1);
-            scope.add_bytes(pack(context.exec, own));
         }
     }
 
-    SupportColumns support_columns(int) const override { return {max_active(), max_active(), true}; }
-    int support_size(int, const HeadState* state) const override {
-        return static_cast<int>(of(state).ids.size());
+    CallShape shape(int, int) const override {
+        return {.stride = max_active(), .support = max_active(), .own = true, .counted = true};
     }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
         if (indexed()) return listed_.reserve(device, rows, max_active(), k);
@@ -202,8 +186,10 @@ class MicroSpecHead final : public LmHead {
     }
     void propose(HeadCall& call) override {
         HeadContext context{call.exec, call.phases, call.level};
-        for (const HeadSequence& sequence : call.sequences)
-            finish_packing(context, of(sequence.state), sequence.rows);
+        for (const HeadSequence& sequence : call.sequences) {
+            side_stream_->wait(context, of(sequence.state).refill);
+            refresh(context, of(sequence.state), sequence.rows);
+        }
         if (indexed()) return propose_indexed(call);
         if (store_.on_device()) side_stream_->join(call, 0, 0);
         for (const HeadSequence& sequence : call.sequences) {
@@ -214,14 +200,14 @@ class MicroSpecHead final : public LmHead {
             }
             const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
             const bool packed = matrix.data != nullptr || matrix.packed != nullptr;
-            if (!packed || !say_ids(call.device, own)) return;
+            if (!packed || !upload_tokens(call.device, own, {})) return;
             const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
             const std::uint64_t bytes = own.rows.matrix().bytes();
             const kernels::half_t* const x = call.device.advance(call.x, first * matrix.stride);
             if (call.support_logits != nullptr) {
                 const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level,
                                                sequence.rows, bytes);
-                enqueue_support(call, sequence, tokens_of(own), {matrix, x, sequence.rows});
+                enqueue_support(call, sequence, own.tokens, {matrix, x, sequence.rows});
                 continue;
             }
             std::int32_t* const ids = call.ids + cell;
@@ -229,7 +215,7 @@ class MicroSpecHead final : public LmHead {
                           {matrix, x, sequence.rows, matrix.n, call.k, nullptr, ids, call.logits + cell,
                            call.sums + first},
                           bytes);
-            call.device.remap_ids({ids, sequence.rows * call.k, nullptr, own.device_ids.as<TokenId>(), ids});
+            call.device.remap_ids({ids, sequence.rows * call.k, nullptr, own.tokens.ids(), ids});
         }
     }
 
@@ -247,17 +233,14 @@ class MicroSpecHead final : public LmHead {
         return cost;
     }
 
-    /// Without a sequence there is no active set, and nothing is left out.
-    bool covers(const HeadState* state, TokenId token, int) const override {
-        return lm_head_has(weights_, token) && (state == nullptr || of(state).stream.has(token) ||
-                                                std::find(ends_.begin(), ends_.end(), token) != ends_.end());
-    }
-    bool active_ids(const HeadState* state, int, std::vector<TokenId>& out) const override {
-        if (state == nullptr || of(state).changed) return false;
-        side_stream_->wait_discard(of(state).refill);
-        out.reserve(of(state).ids.capacity());  // capacity of the whole window
-        out = of(state).ids;
-        return true;
+    ActiveSet active_set(const HeadState* state, int, std::vector<TokenId>& memory) const override {
+        if (state == nullptr) return tokens_of_lm_head(weights_);
+        const MicroSpecState& own = of(state);
+        side_stream_->wait_discard(own.refill);
+        if (!own.changed) return {.ids = own.ids};
+        memory.reserve(max_active() + 1);
+        list_active(own.stream, memory);
+        return {.ids = memory};
     }
 
   private:
@@ -271,6 +254,16 @@ class MicroSpecHead final : public LmHead {
         side_stream_->wait_discard(own.refill);
         own.changed = true;
         return own;
+    }
+    void append_candidates(MicroSpecState& own, std::span<const TokenId> prompt, Rows<const TokenId> best) {
+        if (!options_.prompt_last) append_prompt(own, prompt);
+        candidates_.clear();
+        for (int r = 0; r < best.rows; ++r) {
+            const auto row = best.row(r).first(std::min(best.cols, options_.prompt_k));
+            candidates_.insert(candidates_.end(), row.begin(), row.end());
+        }
+        own.stream.append_unique(candidates_, options_.only_new);
+        if (options_.prompt_last) append_prompt(own, prompt);
     }
     void append_prompt(MicroSpecState& own, std::span<const TokenId> prompt) const {
         for (const TokenId id : prompt)
@@ -286,12 +279,15 @@ class MicroSpecHead final : public LmHead {
     void propose_indexed(HeadCall& call) {
         for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
-            if (!say_ids(call.device, own)) return;
-            listed_.enqueue(call, sequence, store_, tokens_of(own));
+            const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
+            if (!upload_tokens(call.device, own, rows)) return;
+            listed_.enqueue(call, sequence, store_, own.tokens);
         }
     }
-    static ListedTokens tokens_of(const MicroSpecState& own) {
-        return {own.device_ids.data(), own.device_rows.data(), static_cast<int>(own.ids.size())};
+    bool upload_tokens(kernels::Device& device, MicroSpecState& own, std::span<const TokenId> rows) const {
+        const bool enough = own.tokens.upload(device, own.ids, rows, max_active());
+        if (!enough) device.set_out_of_memory("the ids of a head's rows");
+        return enough;
     }
 
     HeadCost rows_cost(int rows) const {
@@ -300,54 +296,21 @@ class MicroSpecHead final : public LmHead {
                 options_.gather == Gather::indexed ? bytes : 0};
     }
 
-    /// Completes the packing on the CPU. On a device, begin_round() has done so; it locks the device.
-    void finish_packing(HeadContext& context, MicroSpecState& own, int rows) const {
-        if (store_.on_device()) return;
-        side_stream_->wait(context, own.refill);
-        refresh(context, own, rows);
-    }
-
     /// Updates the active set if the side stream has not done so.
     void refresh(HeadContext& context, MicroSpecState& own, int rows) const {
         if (!own.changed) return;
         PhaseScope scope(context.phases, Phase::gather, context.level, rows);
         own.changed = false;
         if (options_.gather == Gather::indexed)
-            list_active(own);
+            update_ids(own);
         else
             scope.add_bytes(own.packed_bytes = pack(context.exec, own));
         own.packed_level = context.level;
     }
 
-    /// Uploads the tokens of the packed rows. For rows that are not packed, also uploads the count and row
-    /// numbers.
-    bool say_ids(kernels::Device& device, MicroSpecState& own) const {
-        if (own.ids == own.said_ids && !own.device_ids.empty()) return true;
-        own.said_ids.clear();
-        const std::size_t count = own.ids.size(), room = max_active();
-        bool enough = own.device_ids.resize_at_least(device, room);
-        if (enough) device.upload(own.device_ids.data(), own.ids.data(), count * sizeof(TokenId));
-        if (indexed()) {
-            enough = enough && own.device_rows.resize_at_least(device, room + 1);
-            own.row_list.assign(1, static_cast<std::int32_t>(count));
-            const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
-            own.row_list.insert(own.row_list.end(), rows.begin(), rows.end());
-            if (enough)
-                device.upload(own.device_rows.data(), own.row_list.data(),
-                              (count + 1) * sizeof(std::int32_t));
-        }
-        if (!enough) {
-            device.set_out_of_memory("the ids of a head's rows");
-            return false;
-        }
-        own.said_ids = own.ids;
-        return true;
-    }
-
-    /// Lists the active set; returns whether it differs from the packed one.
-    bool list_active(MicroSpecState& own) const {
-        std::vector<TokenId>& ids = own.listed;
-        own.stream.active(ids);
+    /// Lists the active tokens of a window, ascending.
+    void list_active(const RecentTokenWindow& window, std::vector<TokenId>& ids) const {
+        window.active(ids);
         if (!ends_.empty()) {
             ids.insert(ids.end(), ends_.begin(), ends_.end());
             std::sort(ids.begin(), ids.end());
@@ -355,14 +318,18 @@ class MicroSpecHead final : public LmHead {
         }
         if (!weights_.row_ids.empty())
             std::erase_if(ids, [&](TokenId id) { return !lm_head_has(weights_, id); });
-        if (ids == own.ids) return false;
-        own.ids.swap(ids);
+    }
+    /// Updates the list of active tokens; returns whether it has changed.
+    bool update_ids(MicroSpecState& own) const {
+        list_active(own.stream, own.listed);
+        if (own.listed == own.ids) return false;
+        own.ids.swap(own.listed);
         return true;
     }
 
     /// Reads and writes the complete active set, as in Algorithm 1. Returns the bytes moved.
     std::uint64_t pack(kernels::Exec& exec, MicroSpecState& own) const {
-        if (!list_active(own) || own.ids.empty()) return 0;
+        if (!update_ids(own) || own.ids.empty()) return 0;
         const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
         if (options_.gather == Gather::async)
             own.rows.fill_async(exec, store_, rows);

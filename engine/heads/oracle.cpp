@@ -34,26 +34,23 @@ class OracleHead final : public LmHead {
         return {};
     }
 
-    std::unique_ptr<HeadState> make_state() const override { return std::make_unique<OracleState>(); }
+    std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId>, Rows<const TokenId>) override {
+        return std::make_unique<OracleState>();
+    }
 
-    SupportColumns support_columns(int) const override { return {size_, size_, true}; }
-    int support_size(int level, const HeadState* state) const override {
-        return static_cast<int>(shortlist(state, level).size());
+    CallShape shape(int, int) const override {
+        return {.stride = size_, .support = size_, .own = true, .counted = true};
     }
     bool reserve(kernels::Device& device, int, int rows, int k) override {
-        return listed_.reserve(device, rows, size_, k) && d_ids_.resize_at_least(device, numel(size_, 1)) &&
-               d_rows_.resize_at_least(device, numel(size_ + 1, 1));
+        return listed_.reserve(device, rows, size_, k);
     }
     void propose(HeadCall& call) override {
         for (const HeadSequence& sequence : call.sequences) {
             const std::vector<TokenId> ids = shortlist(sequence.state, call.level);
-            std::vector<TokenId> rows = lm_head_row_indices(weights_, ids);
-            rows.insert(rows.begin(), static_cast<TokenId>(rows.size()));
-            // Both arrays have their memory since reserve(); calls use them one after another.
-            (void)d_ids_.upload(call.device, ids);
-            (void)d_rows_.upload(call.device, rows);
-            listed_.enqueue(call, sequence, store_,
-                            {d_ids_.data(), d_rows_.data(), static_cast<int>(ids.size())});
+            // Calls use the tokens one after another.
+            if (!tokens_.upload(call.device, ids, lm_head_row_indices(weights_, ids), size_))
+                return call.device.set_out_of_memory("the tokens of a head");
+            listed_.enqueue(call, sequence, store_, tokens_);
         }
     }
 
@@ -63,15 +60,10 @@ class OracleHead final : public LmHead {
         return {rows, bytes, 2.0 * rows * weights_.hidden, Lane::critical, bytes};
     }
 
-    bool covers(const HeadState* state, TokenId token, int level) const override {
-        if (state == nullptr) return lm_head_has(weights_, token);
-        const auto ids = shortlist(state, level);
-        return std::binary_search(ids.begin(), ids.end(), token);
-    }
-    bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
-        if (state == nullptr) return false;
-        out = shortlist(state, level);
-        return true;
+    ActiveSet active_set(const HeadState* state, int level, std::vector<TokenId>& memory) const override {
+        if (state == nullptr) return tokens_of_lm_head(weights_);
+        memory = shortlist(state, level);
+        return {.ids = memory};
     }
 
   private:
@@ -90,7 +82,7 @@ class OracleHead final : public LmHead {
     HeadWeights weights_;
     kernels::RowMajorMatrix store_;
     ListedRows listed_;
-    kernels::DeviceArray<std::int32_t> d_ids_, d_rows_;
+    ListedTokens tokens_;
 };
 
 }  // namespace

@@ -30,21 +30,23 @@ class RdkHead final : public LmHead {
         return {};
     }
 
-    std::unique_ptr<HeadState> make_state() const override { return base_->make_state(); }
-    void begin_prompt(HeadState* state, std::span<const TokenId> prompt, Rows<const TokenId> best) override {
-        base_->begin_prompt(state, prompt, best);
-    }
-    void begin_round(HeadContext& context, std::span<HeadState* const> states) override {
-        base_->begin_round(context, states);
+    std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId> prompt,
+                                            Rows<const TokenId> best) override {
+        return base_->begin_prompt(prompt, best);
     }
     void on_verified(HeadState* state, const DraftTree& tree, const Outcome& outcome) override {
         base_->on_verified(state, tree, outcome);
     }
 
-    SupportColumns support_columns(int) const override { return {vocab_, vocab_}; }
+    /// The sizes of the base head's sets follow the values that it downloads itself.
+    CallShape shape(int level, int rows) const override {
+        const CallShape own = base_->shape(level, rows);
+        return {.stride = vocab_,
+                .support = vocab_,
+                .set = own.set == 0 ? 0 : vocab_ + own.set,
+                .downloads = own.downloads + (own.set == 0 ? 0 : rows)};
+    }
     bool reserve(kernels::Device& device, int levels, int rows, int k) override;
-    int max_set_size(int level, int rows) const override;
-    int num_downloads(int level, int rows) const override;
     void begin(HeadCall& call) override { base_->begin(call); }
     void propose(HeadCall& call) override;
     void collect(const HeadReadback& back) override;
@@ -56,12 +58,7 @@ class RdkHead final : public LmHead {
         cost.flops_per_row += 2.0 * cost.active_rows;
         return cost;
     }
-    bool covers(const HeadState* state, TokenId token, int level) const override {
-        if (token < 0 || token >= vocab_) return false;
-        const auto sources = affinity_.sources.row(token);
-        return std::any_of(sources.begin(), sources.end(),
-                           [&](TokenId source) { return base_->covers(state, source, level); });
-    }
+    ActiveSet active_set(const HeadState* state, int level, std::vector<TokenId>& memory) const override;
 
   private:
     /// Returns the call's sequences for the base head, whose sets follow the tokens that they reach.
@@ -69,7 +66,6 @@ class RdkHead final : public LmHead {
     void reach(kernels::Device& device, const HeadSequence& own, int room, const HeadSequence& to);
     int rows_at_a_time() const;
     bool upload(kernels::Device& device);
-    void upload_sizes(const HeadCall& call);
     std::uint64_t affinity_bytes(const HeadCall& call) const;
     /// Enqueues the redistribution of the rows in logits_ to `out`.
     void spread(kernels::Device& device, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
@@ -80,7 +76,6 @@ class RdkHead final : public LmHead {
     int vocab_ = 0;
     bool fresh_ = false;      ///< the matrix is not in device memory
     SupportColumns columns_;  ///< of the base head
-    std::vector<std::int32_t> sizes_;
     std::vector<HeadSequence> own_;
     DeviceSparseRows d_targets_, d_sources_;
     kernels::DeviceArray<std::int32_t> tokens_, d_sizes_;
@@ -90,14 +85,17 @@ class RdkHead final : public LmHead {
     kernels::DeviceArray<std::byte> scratch_;
 };
 
-int RdkHead::max_set_size(int level, int rows) const {
-    const int own = base_->max_set_size(level, rows);
-    return own == 0 ? 0 : vocab_ + own;
-}
-
-/// The sizes of the base head's sets follow the values that it downloads itself.
-int RdkHead::num_downloads(int level, int rows) const {
-    return base_->num_downloads(level, rows) + (base_->max_set_size(level, 1) == 0 ? 0 : rows);
+/// The tokens that get probability from those of the base head.
+ActiveSet RdkHead::active_set(const HeadState* state, int level, std::vector<TokenId>& memory) const {
+    std::vector<TokenId> own_memory;
+    const ActiveSet own = base_->active_set(state, level, own_memory);
+    memory.clear();
+    memory.reserve(vocab_);
+    for (TokenId token = 0; token < vocab_; ++token)
+        if (std::ranges::any_of(affinity_.sources.row(token),
+                                [&](TokenId source) { return own.has(source); }))
+            memory.push_back(token);
+    return {.ids = memory};
 }
 
 int RdkHead::rows_at_a_time() const {
@@ -149,7 +147,7 @@ void RdkHead::spread(kernels::Device& device, kernels::RedistributeOp op, float*
 
 std::span<const HeadSequence> RdkHead::own_sequences(const HeadCall& call) {
     own_.assign(call.sequences.begin(), call.sequences.end());
-    std::int32_t* size = call.downloads + base_->num_downloads(call.level, call.rows);
+    std::int32_t* size = call.downloads + base_->shape(call.level, call.rows).downloads;
     for (HeadSequence& own : own_) {
         if (own.set == nullptr) continue;
         own.set += vocab_;
@@ -172,26 +170,14 @@ void RdkHead::reach(kernels::Device& device, const HeadSequence& own, int room, 
     device.list_reachable_tokens(op);
 }
 
-/// Uploads the sizes of the rows, unless the base head has stored them. It may choose its tokens as late as
-/// in its call.
-void RdkHead::upload_sizes(const HeadCall& call) {
-    sizes_.clear();
-    for (const HeadSequence& sequence : call.sequences) {
-        const int size = base_->support_size(call.level, sequence.state);
-        if (size == size_on_device) return;
-        sizes_.insert(sizes_.end(), sequence.rows, size);
-    }
-    call.device.upload(d_sizes_.data(), sizes_.data(), sizes_.size() * sizeof(std::int32_t));
-}
-
 /// Returns the bytes of the matrix that a call reads. A device reads all of it for each row, the CPU the rows
 /// of the base head's tokens.
 std::uint64_t RdkHead::affinity_bytes(const HeadCall& call) const {
     constexpr std::uint64_t entry = sizeof(TokenId) + sizeof(float);
     const std::uint64_t rows = call.rows;
     if (!call.device.is_host()) return rows * affinity_.sources.tokens.size() * entry;
-    std::uint64_t tokens = columns_.own ? 0 : rows * columns_.support;
-    for (std::uint64_t r = 0; columns_.own && r < rows; ++r) tokens += d_sizes_.data()[r];
+    std::uint64_t tokens = columns_.counted ? 0 : rows * base_->shape(call.level, 1).support;
+    for (std::uint64_t r = 0; columns_.counted && r < rows; ++r) tokens += d_sizes_.data()[r];
     return tokens * affinity_.width * entry;
 }
 
@@ -201,24 +187,21 @@ void RdkHead::propose(HeadCall& call) {
     inner.k = 1;
     inner.support_logits = logits_.as<float>();
     inner.support_stride = columns_.stride;
-    if (columns_.own) {
-        inner.support_tokens = tokens_.as<std::int32_t>();
-        inner.support_sizes = d_sizes_.data();
-    }
+    if (columns_.own) inner.support_tokens = tokens_.as<std::int32_t>();
+    if (columns_.counted) inner.support_sizes = d_sizes_.data();
     base_->propose(inner);
-    if (columns_.own) upload_sizes(call);
     for (std::size_t i = 0; call.sets_requested && i < own_.size(); ++i)
-        reach(call.device, own_[i], base_->max_set_size(call.level, own_[i].rows), call.sequences[i]);
+        reach(call.device, own_[i], base_->shape(call.level, own_[i].rows).set, call.sequences[i]);
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, call.rows,
                                    affinity_bytes(call));
     kernels::RedistributeOp op;
     op.stride = columns_.stride;
     op.rows = call.rows;
-    op.support = columns_.support;
+    op.support = base_->shape(call.level, 1).support;
     op.temperature = call.temperature > 0 ? static_cast<float>(call.temperature) : 1.0f;
     op.tokens = columns_.own ? inner.support_tokens : inner.tokens;
     op.token_stride = columns_.own ? columns_.stride : 0;
-    op.sizes = columns_.own ? inner.support_sizes : nullptr;
+    op.sizes = columns_.counted ? inner.support_sizes : nullptr;
     call.tokens = nullptr;
     if (call.support_logits != nullptr)
         return spread(call.device, op, call.support_logits, call.support_stride);
@@ -236,13 +219,13 @@ void RdkHead::propose(HeadCall& call) {
 }
 
 void RdkHead::collect(const HeadReadback& back) {
-    const std::size_t downloads = base_->num_downloads(back.level, back.rows);
+    const std::size_t downloads = base_->shape(back.level, back.rows).downloads;
     HeadReadback own = back;
     own.downloads = back.downloads.first(downloads);
     std::vector<std::span<const TokenId>> sets;
     std::vector<std::int32_t> sizes;
     for (std::size_t i = 0; i < back.sets.size(); ++i) {
-        const int room = base_->max_set_size(back.level, back.sequences[i].rows);
+        const int room = base_->shape(back.level, back.sequences[i].rows).set;
         sizes.push_back(std::clamp(back.downloads[downloads + i], 0, room));
         sets.push_back(back.sets[i].empty() ? back.sets[i] : back.sets[i].subspan(vocab_));
     }

@@ -51,4 +51,16 @@ struct ShortlistState final : HeadState {
     const Level* at(int level) const { return levels.at(level); }
 };
 
+/// Discards the records of a sequence's last round.
+template <typename State>
+void clear_levels(HeadState* state) {
+    if (state != nullptr) static_cast<State&>(*state).levels.clear();
+}
+/// Discards those of all sequences of a call that starts a round.
+template <typename State>
+void clear_levels(const HeadCall& call) {
+    for (const HeadSequence& sequence : call.sequences)
+        if (call.level == 0) clear_levels<State>(sequence.state);
+}
+
 }  // namespace draftscope

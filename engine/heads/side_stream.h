@@ -8,6 +8,13 @@
 
 namespace draftscope {
 
+/// What work on a side stream needs of its caller.
+struct HeadContext {
+    kernels::Exec& exec;
+    PhaseRecorder& phases;
+    int level = 0;
+};
+
 /// Runs work concurrently with the drafter's backbone (DynaSpec's router, MicroSpec's refill), as the papers'
 /// second CUDA stream does. On the CPU it is a thread. Jobs run in the order in which they were started.
 class SideStream {

@@ -53,18 +53,19 @@ class SpecVocabHead final : public LmHead {
         return {};
     }
 
-    std::unique_ptr<HeadState> make_state() const override { return std::make_unique<ShortlistState>(); }
-    void begin_round(HeadContext&, std::span<HeadState* const> states) override {
-        for (HeadState* state : states)
-            if (state != nullptr) static_cast<ShortlistState&>(*state).levels.clear();
+    std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId>, Rows<const TokenId>) override {
+        return std::make_unique<ShortlistState>();
+    }
+    void begin(HeadCall& call) override { clear_levels<ShortlistState>(call); }
+    void on_verified(HeadState* state, const DraftTree&, const Outcome&) override {
+        clear_levels<ShortlistState>(state);
     }
 
-    SupportColumns support_columns(int levels) const override {
-        int max_count = 0;
-        for (int level = 0; level < levels; ++level) max_count = std::max(max_count, size_at(level));
-        return {max_count, max_count, true};
+    CallShape shape(int level, int rows) const override {
+        const int size = size_at(level);
+        // The download is the size of the call's union.
+        return {.stride = size, .support = size, .own = true, .set = max_tokens(level, rows), .downloads = 1};
     }
-    int support_size(int level, const HeadState*) const override { return size_at(level); }
     bool reserve(kernels::Device& device, int levels, int rows, int) override {
         for (int level = 0; level < levels; ++level)
             if (!shortlists_.reserve(device, speculator_.down(level), speculator_.up(level), rows,
@@ -72,11 +73,6 @@ class SpecVocabHead final : public LmHead {
                 return false;
         return true;
     }
-    int max_set_size(int level, int rows) const override {
-        return static_cast<int>(
-            std::min<std::int64_t>(std::int64_t{rows} * size_at(level), speculator_.rows()));
-    }
-    int num_downloads(int, int) const override { return 1; }  ///< size of the call's union
     void propose(HeadCall& call) override {
         const int level = call.level, size = size_at(level);
         {
@@ -114,7 +110,7 @@ class SpecVocabHead final : public LmHead {
             ShortlistState::Level& seen = static_cast<ShortlistState&>(*sequence.state).levels[back.level];
             const auto set =
                 back.sets[i].first(back.sets[i].empty() ? 0 : static_cast<std::size_t>(back.set_sizes[i]));
-            if (!set.empty()) seen.ids.reserve(max_set_size(back.level, sequence.rows));  // sizes vary
+            if (!set.empty()) seen.ids.reserve(max_tokens(back.level, sequence.rows));  // sizes vary
             seen.ids.assign(set.begin(), set.end());
             count_read(seen, sequence.rows, back.level, back.set_sizes[i]);
         }
@@ -137,20 +133,18 @@ class SpecVocabHead final : public LmHead {
                 Lane::critical, bytes - speculator_.bytes(level)};
     }
 
-    bool covers(const HeadState* state, TokenId token, int level) const override {
-        const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
-        if (seen == nullptr) return state == nullptr && speculator_.has(token);
-        return std::binary_search(seen->ids.begin(), seen->ids.end(), token);
-    }
-    bool active_ids(const HeadState* state, int level, std::vector<TokenId>& out) const override {
-        const auto* seen = state == nullptr ? nullptr : static_cast<const ShortlistState*>(state)->at(level);
-        if (seen == nullptr) return false;
-        out.reserve(seen->ids.capacity());  // capacity for the level: the sets vary in size
-        out = seen->ids;
-        return true;
+    ActiveSet active_set(const HeadState* state, int level, std::vector<TokenId>&) const override {
+        if (state == nullptr) return {.all_below = speculator_.rows(), .ids = speculator_.ids()};
+        const auto* seen = static_cast<const ShortlistState*>(state)->at(level);
+        return seen == nullptr ? ActiveSet{} : ActiveSet{.ids = seen->ids};
     }
 
   private:
+    /// Maximum number of tokens in the union of the rows' shortlists.
+    int max_tokens(int level, int rows) const {
+        return static_cast<int>(
+            std::min<std::int64_t>(std::int64_t{rows} * size_at(level), speculator_.rows()));
+    }
     int size_at(int level) const {
         const std::size_t last = sizes_.size() - 1;
         return std::min(sizes_[std::min(static_cast<std::size_t>(std::max(level, 0)), last)],

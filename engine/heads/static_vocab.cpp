@@ -40,6 +40,12 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
     return result;
 }
 
+ActiveSet tokens_of_lm_head(const HeadWeights& weights) {
+    const auto ids = weights.row_ids;
+    const auto at = [&](TokenId id) { return std::lower_bound(ids.begin(), ids.end(), id); };
+    return {.all_below = weights.vocab, .ids = {at(0), at(weights.vocab)}};
+}
+
 bool lm_head_has(const HeadWeights& weights, TokenId id) {
     if (id < 0 || id >= weights.vocab) return false;
     return weights.row_ids.empty() || std::binary_search(weights.row_ids.begin(), weights.row_ids.end(), id);

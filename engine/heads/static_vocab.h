@@ -36,6 +36,8 @@ class StaticVocab {
 
 /// Returns whether the LM head has a row for `id`; a drafter's trimmed LM head lacks most tokens.
 bool lm_head_has(const HeadWeights& weights, TokenId id);
+/// Returns the tokens that the LM head has rows for.
+ActiveSet tokens_of_lm_head(const HeadWeights& weights);
 /// Returns the LM head's rows of tokens that it has.
 std::vector<TokenId> lm_head_row_indices(const HeadWeights& weights, std::span<const TokenId> ids);
 /// Same as lm_head_row_indices() without a copy: returns `ids` if row i is token i, else fills `rows`.

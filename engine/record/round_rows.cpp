@@ -22,7 +22,7 @@ std::vector<NodeRow> draft_rows(const DraftTree& tree) {
     return rows;
 }
 
-std::vector<NodeRow> node_rows(const RoundOutcome& outcome, const DraftVocab& active) {
+std::vector<NodeRow> node_rows(const RoundOutcome& outcome, DraftVocab& active) {
     std::vector<NodeRow> rows = draft_rows(outcome.tree);
     for (NodeRow& row : rows) {
         const TargetSample& own = outcome.choices[row.node];
@@ -89,7 +89,7 @@ std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, int k) {
     return rows;
 }
 
-std::vector<TokenRow> token_rows(const RoundOutcome& outcome, const DraftVocab& active, RowId prompt_id,
+std::vector<TokenRow> token_rows(const RoundOutcome& outcome, DraftVocab& active, RowId prompt_id,
                                  int first_position, const std::vector<std::optional<int>>* ranks) {
     std::vector<TokenRow> rows;
     rows.reserve(outcome.emitted.size());

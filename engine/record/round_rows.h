@@ -32,7 +32,7 @@ struct RoundOutcome {
 std::vector<NodeRow> draft_rows(const DraftTree& tree);
 /// Nodes with the target's probabilities and choices. The nodes on the path to a committed token are
 /// accepted, including the root. The step's query must request the drafts and their ranks.
-std::vector<NodeRow> node_rows(const RoundOutcome& outcome, const DraftVocab& active);
+std::vector<NodeRow> node_rows(const RoundOutcome& outcome, DraftVocab& active);
 /// The target's k best tokens at the path's nodes, best first; k is at most what the query requests.
 std::vector<NodeTopRow> top_rows(const RoundOutcome& outcome, int k);
 /// Sets `ids`, [nodes, k], to the k best tokens of each node. k is at most what the query requests.
@@ -54,7 +54,7 @@ PromptTopTokens find_prompt_top_tokens(kernels::Exec& exec, const kernels::Matri
                                        const ForwardOutput& prefill, int vocab, int k);
 
 /// Rows of the committed tokens. `first_position` is the number of generated tokens before them.
-std::vector<TokenRow> token_rows(const RoundOutcome& outcome, const DraftVocab& active, RowId prompt_id,
+std::vector<TokenRow> token_rows(const RoundOutcome& outcome, DraftVocab& active, RowId prompt_id,
                                  int first_position, const std::vector<std::optional<int>>* ranks);
 /// Fills in the cost columns of a head's row: rows and bytes of the calls that drafted `jobs[index]`. The
 /// bytes of a call of a head without state are divided among its jobs. Outcome and time are left 0.

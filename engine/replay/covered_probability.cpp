@@ -59,19 +59,12 @@ Result<CoveredProbability> CoveredProbability::make(const DecodeRecording& recor
     return covered_prob;
 }
 
-double CoveredProbability::of_active_set(int row, const LmHead& head, const HeadState* state, int level) {
-    const auto& likely = likely_[row - first_row_];
+double CoveredProbability::of_active_set(int row, const ActiveSet& active) {
     double sum = 0;
-    ids_.clear();
-    if (!head.active_ids(state, level, ids_)) {
-        for (const auto& [id, p] : likely)
-            if (head.covers(state, id, level)) sum += static_cast<double>(p);
-        return std::min(sum, 1.0);
-    }
-    for (const TokenId id : ids_) active_[id] = true;
-    for (const auto& [id, p] : likely)
-        if (active_[id]) sum += static_cast<double>(p);
-    for (const TokenId id : ids_) active_[id] = false;
+    for (const TokenId id : active.ids) active_[id] = true;
+    for (const auto& [id, p] : likely_[row - first_row_])
+        if (active.ids.empty() ? active.has(id) : active_[id]) sum += static_cast<double>(p);
+    for (const TokenId id : active.ids) active_[id] = false;
     return std::min(sum, 1.0);
 }
 

@@ -25,8 +25,8 @@ class CoveredProbability {
     static Result<CoveredProbability> make(const DecodeRecording& recording, const Target& target,
                                            kernels::Exec& exec, const RecordedPrompt& prompt, int generated,
                                            Scratch& scratch);
-    /// Probability of the head's active set after token `row` of the text.
-    double of_active_set(int row, const LmHead& head, const HeadState* state, int level);
+    /// Probability of a head's active set after token `row` of the text.
+    double of_active_set(int row, const ActiveSet& active);
 
     std::int64_t rows() const { return static_cast<std::int64_t>(likely_.size()); }
     /// Rows whose best token is the recorded one.
@@ -36,7 +36,6 @@ class CoveredProbability {
     std::vector<std::vector<std::pair<TokenId, float>>> likely_;  ///< for each position: id and probability
     int first_row_ = 0;                                           ///< first row, as an index into the text
     std::int64_t agreed_ = 0;
-    std::vector<TokenId> ids_;  ///< scratch
     std::vector<bool> active_;  ///< scratch [vocab]
 };
 

@@ -134,9 +134,8 @@ class Replayer {
             return recording_.best(text.prompt->first_row + row, k);
         };
         if (text.covered_prob)
-            lane.cursor.text.covered_prob = [&text](int row, const LmHead& head, const HeadState* state,
-                                                    int level) {
-                return text.covered_prob->of_active_set(row, head, state, level);
+            lane.cursor.text.covered_prob = [&text](int row, const ActiveSet& active, int) {
+                return text.covered_prob->of_active_set(row, active);
             };
         if (text.rewinds) {
             drafter_.rewind(*text.drafter);

@@ -27,21 +27,20 @@ void ReplayRunner::begin(ReplayCursor& cursor) const {
     cursor.prefix = cursor.text.prompt_tokens + 1;
     cursor.drafted.reset();
     if (head_ == nullptr) return;
-    cursor.head = head_->make_state();
     const int k = std::min(head_->target_tokens().at_prompt, vocab_);
     std::vector<TokenId> best;
     for (int row = 0; k > 0 && row < cursor.text.prompt_tokens; ++row) {
         const std::vector<TokenId> ids = cursor.text.best(row, k);
         best.insert(best.end(), ids.begin(), ids.end());
     }
-    head_->begin_prompt(cursor.head.get(), cursor.text.tokens.first(cursor.text.prompt_tokens),
-                        Rows<const TokenId>(best.data(), k == 0 ? 0 : cursor.text.prompt_tokens, k));
+    cursor.head =
+        head_->begin_prompt(cursor.text.tokens.first(cursor.text.prompt_tokens),
+                            Rows<const TokenId>(best.data(), k == 0 ? 0 : cursor.text.prompt_tokens, k));
 }
 
 Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features features) const {
     std::vector<DraftJob> jobs;
     std::vector<std::size_t> indices;
-    std::vector<HeadState*> states;
     std::vector<ReplayCursor*> drafting;
     for (std::size_t i = 0; i < cursors.size(); ++i) {
         ReplayCursor* cursor = cursors[i];
@@ -57,14 +56,11 @@ Status ReplayRunner::draft(std::span<ReplayCursor* const> cursors, Features feat
             continue;
         }
         if (needs_future_) load_future(*cursor);
-        states.push_back(job.head_state);
         indices.push_back(i);
         jobs.push_back(std::move(job));
         drafting.push_back(cursor);
     }
     if (jobs.empty()) return {};
-    HeadContext at_start{exec_, phases_, 0};
-    if (head_ != nullptr) head_->begin_round(at_start, states);
     for (std::size_t i = 0; i < jobs.size(); ++i) DS_TRY(features(indices[i], jobs[i]));
     DraftContext context{exec_, phases_, head_, tree_, nullptr};
     DS_TRY(drafter_.extend_cache(context, jobs));
@@ -106,10 +102,10 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
         round.covered = 0;
         double covered_prob = 0;
         for (int i = 0; i < round.committed; ++i) {
-            const bool covered = head_->covers(cursor.head.get(), rest[i], i);
-            round.covered += covered ? 1 : 0;
+            const ActiveSet active = head_->active_set(cursor.head.get(), i, cursor.active_memory);
+            round.covered += active.has(rest[i]) ? 1 : 0;
             if (cursor.text.covered_prob)
-                covered_prob += cursor.text.covered_prob(cursor.prefix - 1 + i, *head_, cursor.head.get(), i);
+                covered_prob += cursor.text.covered_prob(cursor.prefix - 1 + i, active, i);
         }
         if (cursor.text.covered_prob && round.committed > 0)
             round.covered_mass = covered_prob / round.committed;

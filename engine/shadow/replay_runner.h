@@ -34,7 +34,7 @@ struct ReferenceText {
     std::function<std::vector<TokenId>(int row, int k)> best;
     /// Target probability, after token `row`, of the head's active set at draft level `level`. Empty = not
     /// needed.
-    std::function<double(int row, const LmHead& head, const HeadState* state, int level)> covered_prob;
+    std::function<double(int row, const ActiveSet& active, int level)> covered_prob;
 };
 
 /// The state of one head that follows a text with its own rounds and trees.
@@ -44,6 +44,7 @@ struct ReplayCursor {
     std::unique_ptr<HeadState> head;
     int prefix = 0;  ///< committed tokens; the last one is the root of the next tree
 
+    std::vector<TokenId> active_memory;  ///< for LmHead::active_set()
     std::optional<DraftJob> drafted;  ///< a drafted tree that the text has not yet decided
     bool done() const { return text.ended && !drafted && prefix >= static_cast<int>(text.tokens.size()); }
 };

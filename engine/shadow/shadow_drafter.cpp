@@ -62,8 +62,6 @@ Status ShadowDrafter::draft_with(const DraftingHead& drafting, std::span<const D
         states.push_back(jobs[i].head_state);
     }
     DraftContext context{core_.exec, core_.phases, drafting.head, core_.options.tree, nullptr};
-    HeadContext at_start{core_.exec, core_.phases, 0};
-    drafting.head->begin_round(at_start, states);
     DS_TRY(core_.drafter.expand(context, jobs));
     core_.spans.collect();
     const TimeNs head_ns = core_.spans.head_ns(first, core_.spans.size());

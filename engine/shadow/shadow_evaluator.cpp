@@ -56,8 +56,7 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
             return std::vector<TokenId>(first, first + k);
         };
         if (keeps_logits())
-            lane.cursor.text.covered_prob = [this, kept = &shadows, &lane](int row, const LmHead&,
-                                                                           const HeadState*, int level) {
+            lane.cursor.text.covered_prob = [this, kept = &shadows, &lane](int row, const ActiveSet&, int level) {
                 return kept->verified.covered_prob(core_.exec, row, *lane.active, core_.options.sampling,
                                                    level);
             };
@@ -73,15 +72,15 @@ void ShadowEvaluator::begin_aligned(Sequence& sequence) {
     SequenceShadows& shadows = *sequence.shadows;
     const int prompt = sequence.outcome.prompt_tokens;
     for (const ShadowHead* shadow : aligned_) {
-        auto& state = shadows.aligned.emplace_back(shadow->head->make_state());
         const int k = std::min(shadow->head->target_tokens().at_prompt, core_.vocab);
         std::vector<TokenId> best;
         for (int row = 0; k > 0 && row < prompt; ++row) {
             const auto first = shadows.best.begin() + static_cast<std::ptrdiff_t>(row) * best_k_;
             best.insert(best.end(), first, first + k);
         }
-        shadow->head->begin_prompt(state.get(), std::span(sequence.tokens).first(prompt),
-                                   Rows<const TokenId>(best.data(), k == 0 ? 0 : prompt, k));
+        shadows.aligned.push_back(
+            shadow->head->begin_prompt(std::span(sequence.tokens).first(prompt),
+                                       Rows<const TokenId>(best.data(), k == 0 ? 0 : prompt, k)));
     }
 }
 

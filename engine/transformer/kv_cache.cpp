@@ -10,8 +10,9 @@ namespace draftscope {
 namespace {
 
 /// Returns a lock of the device's queue; without a device it locks nothing.
-std::unique_lock<std::mutex> lock_queue(kernels::Device* device) {
-    return device == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(device->submit_mutex());
+std::unique_lock<std::recursive_mutex> lock_queue(kernels::Device* device) {
+    return device == nullptr ? std::unique_lock<std::recursive_mutex>()
+                             : std::unique_lock(device->submit_mutex());
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
     seen.clear();
     for (std::size_t i = 0; i < plans.size(); ++i)
         for (std::size_t d = 0; d < plans[i].sets.size(); ++d) {
-            const std::vector<TokenId>* set = plans[i].sets[d];
+            const std::span<const TokenId>* set = plans[i].sets[d];
             if (set == nullptr) continue;
             auto known =
                 std::find_if(seen.begin(), seen.end(), [&](const auto& one) { return one.first == set; });

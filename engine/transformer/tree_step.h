@@ -21,7 +21,7 @@ struct TreePlan {
         {};  ///< [levels + 1] for the choice after a node, by its depth; empty = greedy
     /// Token sets whose probability after a node of the path is requested, by its depth; null = none. May be
     /// empty. See TreeStep::place_sets().
-    std::vector<const std::vector<TokenId>*> sets = {};
+    std::vector<const std::span<const TokenId>*> sets = {};
     int max_path = 0;  ///< upper bound of the accepted path's nodes, including the root; 0 = levels + 1
     /// Maximum children of a node for sampled drafts and rejection sampling; 0 = not used. The uniforms of
     /// their acceptance are [levels + 1, max_drafts], by the node's depth. See TreeStep::use_drafts().
@@ -154,7 +154,7 @@ class TreeStep {
     std::vector<kernels::AcceptTypicalOp> typical_;
     kernels::DeviceArray<double> uniforms_, uniforms_by_depth_;
     std::vector<TokenId> ids_, next_ids_;  ///< uploaded tokens of the sets, one after another
-    std::vector<std::pair<const std::vector<TokenId>*, std::int32_t>> seen_sets_;
+    std::vector<std::pair<const std::span<const TokenId>*, std::int32_t>> seen_sets_;
     std::vector<std::int32_t> set_table_;      ///< [2, trees, width] first indices, then sizes
     std::vector<double> uniform_table_;        ///< [trees, width]
     std::vector<double> draft_uniform_table_;  ///< [trees, width, max_drafts]

@@ -93,27 +93,28 @@ RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
 }
 
 /// Returns true if the rows are on a device, which then has memory for them.
-bool GatheredMatrix::reserve_rows(const RowMajorMatrix& store, int rows) {
-    if (!store.on_device()) return false;
-    if (rows <= capacity_ && matrix_.on_device() && matrix_.k() == store.k()) return true;
-    capacity_ = round_up(rows + rows / 4, lanes);
-    DeviceMatrixAccess::reserve_rows(matrix_, store.device(), capacity_, store.k());
-    return true;
+void GatheredMatrix::reserve(const RowMajorMatrix& store, int rows) {
+    if (rows <= capacity_ && matrix_.k() == store.k() && matrix_.on_device() == store.on_device() &&
+        (store.on_device() || matrix_.packing() == store.packing()))
+        return;
+    capacity_ = round_up(rows, lanes);
+    if (store.on_device())
+        return DeviceMatrixAccess::reserve_rows(matrix_, store.device(), capacity_, store.k());
+    matrix_ = MatrixAccess::allocate(store.packing(), capacity_, store.k());
+    zeros_.assign(store.row_bytes() + RowShape::alignment, std::byte{0});
 }
 
 void GatheredMatrix::fill_async(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
-    if (!reserve_rows(store, static_cast<int>(ids.size()))) return fill(exec, store, ids);
+    if (!store.on_device()) return fill(exec, store, ids);
+    const int n = static_cast<int>(ids.size());
+    reserve(store, n > capacity_ ? n + n / 4 : n);
     DeviceMatrixAccess::fill_async(matrix_, store.device_matrix(), ids, set_);
 }
 
 void GatheredMatrix::fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids) {
     const int n = static_cast<int>(ids.size());
-    if (reserve_rows(store, n)) return DeviceMatrixAccess::fill(matrix_, store.device_matrix(), ids);
-    if (n > capacity_ || matrix_.k() != store.k() || matrix_.packing() != store.packing()) {
-        capacity_ = round_up(n + n / 4, lanes);
-        matrix_ = MatrixAccess::allocate(store.packing(), capacity_, store.k());
-        zeros_.assign(store.row_bytes() + RowShape::alignment, std::byte{0});
-    }
+    reserve(store, n > capacity_ ? n + n / 4 : n);
+    if (store.on_device()) return DeviceMatrixAccess::fill(matrix_, store.device_matrix(), ids);
     MatrixAccess::set_rows(matrix_, n);
     const RowShape shape(store.packing(), store.k());
     const Interleave16 interleave = interleave_for(exec);

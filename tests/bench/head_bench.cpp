@@ -141,18 +141,15 @@ class Rounds {
         const SequenceTokens sequence{cache_.get(), {&token, 1}, {}, nullptr};
         must(target_->forward(*exec_, {{&sequence, 1}, {}, {}, true}, out_));
         std::vector<SpanEvent> events;
-        const std::unique_ptr<HeadState> state = timed.head->make_state();
         // If a prompt fills the head's window (MicroSpec), it holds as many tokens as with a decoded text,
         // though different ones.
         const int k = timed.head->target_tokens().at_prompt;
         std::vector<TokenId> seen;
         for (int i = 0; i < context * k; ++i) seen.push_back((i * 6151) % weights_.vocab);
-        timed.head->begin_prompt(state.get(), prompt_,
-                                 Rows<const TokenId>(seen.data(), k > 0 ? context : 0, k));
+        const std::unique_ptr<HeadState> state =
+            timed.head->begin_prompt(prompt_, Rows<const TokenId>(seen.data(), k > 0 ? context : 0, k));
         const std::vector<HeadState*> states(static_cast<std::size_t>(std::max(options_.rows, 1)),
                                              state.get());
-        HeadContext make_context{*exec_, phases_, 0};
-        timed.head->begin_round(make_context, {states.data(), 1});
         double whole = 0;
         for (int level = 0; level < levels; ++level) {
             const int rows = level == 0 ? 1 : options_.rows;
@@ -160,11 +157,9 @@ class Rounds {
             const Rows<const float> hidden(prefilled_.hidden.data() + std::ptrdiff_t{first} * weights_.hidden,
                                            rows, weights_.hidden);
             const std::span own(states.data(), static_cast<std::size_t>(rows));
-            if (timed.head->needs().inputs) {
-                // The router runs during the drafter's layer, which this benchmark lacks.
-                call_.begin(*timed.head, level, hidden, hidden, own);
-                std::this_thread::sleep_for(std::chrono::milliseconds(2));
-            }
+            call_.begin(*timed.head, level, hidden, hidden, own);
+            // The router runs during the drafter's layer, which this benchmark lacks.
+            if (timed.head->needs().inputs) std::this_thread::sleep_for(std::chrono::milliseconds(2));
             const std::int64_t regions = exec_->regions;
             const TimeNs start = monotonic_ns();
             (void)call_.propose(*timed.head, level, hidden, own, 10);

@@ -36,7 +36,7 @@ class SpyHead final : public LmHead {
         hidden = weights.hidden;
         return full_->prepare(exec, weights);
     }
-    SupportColumns support_columns(int count) const override { return full_->support_columns(count); }
+    CallShape shape(int level, int rows) const override { return full_->shape(level, rows); }
     bool reserve(kernels::Device& device, int count, int rows, int k) override {
         return full_->reserve(device, count, rows, k);
     }
@@ -53,8 +53,8 @@ class SpyHead final : public LmHead {
     HeadCost cost_at(const HeadState* state, int rows, int level) const override {
         return full_->cost_at(state, rows, level);
     }
-    bool covers(const HeadState* state, TokenId token, int level) const override {
-        return full_->covers(state, token, level);
+    ActiveSet active_set(const HeadState* state, int level, std::vector<TokenId>& memory) const override {
+        return full_->active_set(state, level, memory);
     }
 
     std::vector<std::vector<std::vector<float>>> levels;  ///< level, row

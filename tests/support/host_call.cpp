@@ -14,7 +14,7 @@ void HostCall::list_sequences(const LmHead& head, int level, int rows, std::span
         int end = first + 1;
         while (end < rows && (states.empty() || states[end] == state)) ++end;
         sequences_.push_back({state, static_cast<int>(sequences_.size()), first, end - first});
-        words += head.needs().sets ? head.max_set_size(level, end - first) : 0;
+        words += head.needs().sets ? head.shape(level, end - first).set : 0;
         first = end;
     }
     sets_.resize(words);
@@ -24,7 +24,7 @@ void HostCall::list_sequences(const LmHead& head, int level, int rows, std::span
         if (words == 0) break;
         sequence.set = sets_.data() + at;
         sequence.set_size = &sizes_[sequence.place];
-        at += head.max_set_size(level, sequence.rows);
+        at += head.shape(level, sequence.rows).set;
     }
 }
 
@@ -34,7 +34,7 @@ HeadCall HostCall::make_call(LmHead& head, int level, int rows, int k, std::span
     spans_.begin(device);
     list_sequences(head, level, rows, states);
     HeadCall call{device, exec_, phases_, spans_, level, rows, k, sequences_};
-    downloads_.resize(head.num_downloads(level, rows));
+    downloads_.resize(head.shape(level, rows).downloads);
     call.downloads = downloads_.data();
     if (head.needs().inputs) call.inputs = inputs_.data();
     return call;
@@ -72,7 +72,7 @@ void HostCall::run(LmHead& head, HeadCall& call, Rows<const float> hidden) {
     begun_ = false;
     std::vector<std::span<const TokenId>> sets;
     for (const HeadSequence& sequence : sequences_)
-        if (head.needs().sets) sets.emplace_back(sequence.set, head.max_set_size(call.level, sequence.rows));
+        if (head.needs().sets) sets.emplace_back(sequence.set, head.shape(call.level, sequence.rows).set);
     head.collect({spans_, call.level, call.rows, sequences_, sets, sizes_, downloads_});
 }
 
@@ -104,10 +104,9 @@ std::vector<SparseLogits> HostCall::support(LmHead& head, int level, Rows<const 
     run(head, call, hidden);
     std::vector<SparseLogits> rows;
     for (const HeadSequence& sequence : sequences_) {
-        const int size = columns.own ? head.support_size(level, sequence.state) : columns.support;
         for (int r = sequence.first_row; r < sequence.first_row + sequence.rows; ++r) {
             const std::size_t first = numel(r, columns.stride);
-            const std::size_t count = size == size_on_device ? sizes[r] : size;
+            const std::size_t count = columns.counted ? sizes[r] : head.shape(level, 1).support;
             SparseLogits& row = rows.emplace_back();
             row.logits.assign(logits.data() + first, logits.data() + first + count);
             const TokenId* const own = columns.own ? tokens.data() + first : call.tokens;

@@ -135,10 +135,17 @@ Proposal LmHeadFixture::propose_begun(LmHead& head, Rows<const float> embeddings
     return out;
 }
 
+void LmHeadFixture::begin_round(LmHead& head, std::vector<HeadState*> states) {
+    PhaseRecorder phases;
+    const auto inputs = input().slice(0, static_cast<int>(states.size()));
+    HostCall(*exec_, phases).begin(head, 0, inputs, inputs, states);
+}
+
 std::vector<TokenId> LmHeadFixture::covered(const LmHead& head, int level, const HeadState* state) const {
-    std::vector<TokenId> ids;
+    std::vector<TokenId> ids, memory;
+    const ActiveSet active = head.active_set(state, level, memory);
     for (TokenId id = -1; id <= vocab; ++id)
-        if (head.covers(state, id, level)) ids.push_back(id);
+        if (active.has(id)) ids.push_back(id);
     return ids;
 }
 

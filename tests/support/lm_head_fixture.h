@@ -55,6 +55,8 @@ class LmHeadFixture : public ::testing::Test {
     std::unique_ptr<LmHead> make(const std::string& spec);
     std::string error_message(const std::string& spec);
 
+    /// Starts a round of the sequences with these states. The head's own work must not read inputs.
+    void begin_round(LmHead& head, std::vector<HeadState*> states);
     /// Makes one call at `level` over `input`, with each row's state in `states` (all null if empty).
     Proposal propose(LmHead& head, int level, int k, std::vector<HeadState*> states = {});
     Proposal propose(LmHead& head, Rows<const float> input, int level, int k, std::vector<HeadState*> states);

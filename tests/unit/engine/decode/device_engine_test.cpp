@@ -182,12 +182,10 @@ SaidOfLevels said_of(const LmHead& head, const HeadState* state, int levels) {
     SaidOfLevels said;
     for (int level = 0; level <= levels; ++level) {
         std::vector<TokenId>& active = said.active.emplace_back();
+        std::vector<TokenId> memory;
+        const ActiveSet set = head.active_set(state, level, memory);
         for (TokenId token = 0; token < vocab; ++token)
-            if (head.covers(state, token, level)) active.push_back(token);
-        std::vector<TokenId> listed;
-        if (head.active_ids(state, level, listed)) {
-            EXPECT_EQ(listed, active);
-        }
+            if (set.has(token)) active.push_back(token);
         const HeadCost cost = head.cost_at(state, 4, level);
         said.rows.push_back(cost.active_rows);
         said.bytes.push_back(cost.bytes);
@@ -237,15 +235,12 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
                         Rows<const float>(features[i].data(), slots, width);
                     jobs[i].state = states[i].get();
                     jobs[i].tree = clip_tree(context.tree, j == 1 ? 2 : 100);
-                    head_states.push_back(head.make_state());
-                    jobs[i].head_state = head_states.back().get();
                     const std::vector<TokenId> seen = {0, 2, 3, 5, 7, 8, 11, static_cast<TokenId>(j + 9)};
-                    head.begin_prompt(jobs[i].head_state, seen, {});
+                    head_states.push_back(head.begin_prompt(seen, {}));
+                    jobs[i].head_state = head_states.back().get();
                 }
                 std::vector<HeadState*> of_jobs;
                 for (const DraftJob& job : jobs) of_jobs.push_back(job.head_state);
-                HeadContext at_start{*on_.exec, phases};
-                head.begin_round(at_start, of_jobs);
                 ASSERT_TRUE(drafter.extend_cache(context, jobs).ok());
                 ASSERT_TRUE(drafter.expand(context, jobs).ok());
                 EXPECT_GT(hosts.levels, 0);
@@ -261,7 +256,6 @@ TEST_P(DeviceEngine, TreesGrownWithOneWaitAreThoseWatchedLevelByLevel) {
                 std::vector<SpanEvent> spans;
                 phases.drain(spans);
                 for (int turn = 0; turn < 3; ++turn) {  // from the second turn on as graphs
-                    head.begin_round(at_start, of_jobs);
                     const int before = on_.twin == nullptr ? 0 : on_.twin->finishes();
                     ASSERT_TRUE(drafter.expand(context, jobs).ok());
                     EXPECT_EQ(on_.twin == nullptr ? 1 : on_.twin->finishes() - before, 1);
@@ -323,8 +317,9 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
     ForwardRequest request;
     request.sequences = {&rows, 1};
     request.all_logits = true;
-    const std::vector<TokenId> few = {0, 4, 7, 12};
-    const std::vector<const std::vector<TokenId>*> sets = {&few, nullptr, &few, &few};  // by depth
+    const std::vector<TokenId> some = {0, 4, 7, 12};
+    const std::span<const TokenId> few = some;
+    const std::vector<const std::span<const TokenId>*> sets = {&few, nullptr, &few, &few};  // by depth
     DraftTree drafted = DraftTree::with_root(tree[0]);
     for (std::size_t i = 1; i < tree.size(); ++i) drafted.add(tree[i], parents[i], -0.5f);
     ASSERT_TRUE(drafted.finish().ok());

@@ -277,6 +277,8 @@ TEST_P(SessionProbabilities, MatchTheTargetAfterThePath) {
     prompts_.resize(1);
     record();
     LmHead& head = fixture_.head("fr-spec:v=6", fixture_.drafter("eagle2"));
+    std::vector<TokenId> memory;
+    const ActiveSet active = head.active_set(nullptr, 0, memory);
     std::vector<TokenId> text = prompts_[0];
     text.push_back(outcomes_[0].tokens[0]);
     for (std::size_t s = 0; s < steps_.size(); ++s) {
@@ -289,7 +291,7 @@ TEST_P(SessionProbabilities, MatchTheTargetAfterThePath) {
             if (node.parent >= 0) prefix.push_back(node.token_id);
             if (positions == record.round.committed) break;
             const auto p = distribution(fixture_, prefix, GetParam());
-            for (TokenId t = 0; t < 13; ++t) mass += head.covers(nullptr, t, 0) ? p[t] : 0;
+            for (TokenId t = 0; t < 13; ++t) mass += active.has(t) ? p[t] : 0;
             ++positions;
             EXPECT_NEAR(*node.target_token_prob, p[node.target_token_id], 1e-4);
             for (const NodeRow& child : record.nodes) {

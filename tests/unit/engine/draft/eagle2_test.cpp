@@ -217,7 +217,7 @@ class ShortHead final : public LmHead {
   public:
     ShortHead() : LmHead({.inputs = true}) {}
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
-    SupportColumns support_columns(int) const override { return {}; }
+    CallShape shape(int, int) const override { return {}; }
     bool reserve(kernels::Device&, int, int, int) override { return true; }
     void begin(HeadCall& call) override {
         begun.push_back({call.level, call.rows});
@@ -236,7 +236,10 @@ class ShortHead final : public LmHead {
         }
     }
     HeadCost cost_at(const HeadState*, int, int) const override { return {}; }
-    bool covers(const HeadState*, TokenId token, int) const override { return token == 5 || token == 6; }
+    ActiveSet active_set(const HeadState*, int, std::vector<TokenId>& memory) const override {
+        memory = {5, 6};
+        return {.ids = memory};
+    }
 
     int silent_from = 100;
     std::vector<std::pair<int, int>> begun, proposed;  ///< level, rows

@@ -90,7 +90,7 @@ TEST_F(Clusters, CoralReadsGroupsSelectedByRouter) {
         const auto logits = dense();
         const auto chosen = routed(input(), 4, activation);
         const auto head = make("coral:active=4"), apart = make("coral:active=4,share=per-row");
-        const auto a = head->make_state(), b = head->make_state();
+        const auto a = head->begin_prompt({}, {}), b = head->begin_prompt({}, {});
         const Proposal found = propose(*head, 1, 9, {a.get(), a.get(), a.get(), b.get(), b.get()});
         EXPECT_TRUE(saw(Phase::router) && saw(Phase::head) && saw(Phase::topk));
         const Proposal alone = propose(*apart, 1, 9);
@@ -105,9 +105,6 @@ TEST_F(Clusters, CoralReadsGroupsSelectedByRouter) {
         EXPECT_EQ(covered(*head, 1, a.get()), std::vector<TokenId>(of_a.begin(), of_a.end()));
         EXPECT_TRUE(covered(*head, 0, a.get()).empty());
         EXPECT_EQ(head->cost_at(a.get(), 3, 1).active_rows, static_cast<double>(of_a.size()));
-        std::vector<TokenId> ids;
-        ASSERT_TRUE(head->active_ids(a.get(), 1, ids));
-        EXPECT_EQ(ids, std::vector<TokenId>(of_a.begin(), of_a.end()));
         const auto all = scores(*head, 1);
         for (int r = 0; r < rows; ++r)
             for (const TokenId id : support(chosen[r]))
@@ -138,7 +135,7 @@ TEST_F(Clusters, DynaSpecRoutesOnSideStreamByEmbeddingAndPreviousHidden) {
     const auto inputs = random(rows * 2 * hidden, 30);
     const Rows<const float> embeddings(inputs.data(), rows, hidden, 2 * hidden);
     const Rows<const float> parents(inputs.data() + hidden, rows, hidden, 2 * hidden);
-    const auto state = head->make_state();
+    const auto state = head->begin_prompt({}, {});
     for (int level = 0; level < 6; ++level) {
         // kmax for two steps, then halved per step, at least kmin.
         const int budget = level < 2 ? 4 : 2;

@@ -36,8 +36,7 @@ TEST_P(Heads, FullProposesTheBestRealTokens) {
     check(*head, support, vocab);
     EXPECT_TRUE(saw(Phase::head) && saw(Phase::topk));
     EXPECT_FALSE(saw(Phase::gather));
-    EXPECT_TRUE(head->covers(nullptr, vocab - 1, 0));
-    EXPECT_FALSE(head->covers(nullptr, vocab, 0));
+    EXPECT_EQ(covered(*head, 0), support);
     EXPECT_EQ(head->cost(3).active_rows, padded);
     EXPECT_EQ(head->cost(3).bytes, matrix_.bytes());
 }
@@ -49,16 +48,14 @@ TEST_P(Heads, FrSpecLogitsMatchFullHeadBitForBit) {
     for (int i = vocab - 38; i < vocab; ++i) support.push_back(i);
     check(*head, support, 10);
     EXPECT_FALSE(saw(Phase::gather));  // the tree maps the ids
-    for (TokenId id = 0; id < vocab; ++id)
-        EXPECT_EQ(head->covers(nullptr, id, 1),
-                  std::find(support.begin(), support.end(), id) != support.end());
+    EXPECT_EQ(covered(*head, 1), support);
     EXPECT_EQ(head->cost(1).active_rows, 40);
 
     const std::vector<float> found = scores(*head);
     for (int r = 0; r < rows; ++r)
         for (TokenId id = 0; id < vocab; ++id) {
             const float score = found[r * vocab + id];
-            if (head->covers(nullptr, id, 0))
+            if (std::binary_search(support.begin(), support.end(), id))
                 EXPECT_EQ(score, logits_[r][id]);
             else
                 EXPECT_TRUE(std::isinf(score) && score < 0);
@@ -86,7 +83,7 @@ TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
     weights_.lm_head = &trimmed;
     weights_.row_ids = ids;
     check(*make("full"), ids, 10);
-    EXPECT_FALSE(make("full")->covers(nullptr, 0, 0));
+    EXPECT_EQ(covered(*make("full"), 0), ids);
     const RankingFile ranking(descending_ids());
     check(*make("fr-spec:v=3", ranking.path()), {2, vocab - 2, vocab - 1}, 3);
 }

@@ -93,11 +93,7 @@ std::pair<std::vector<std::vector<TokenId>>, std::vector<TokenId>> random_best(R
 
 class MicroSpec : public LmHeadFixture {
   protected:
-    /// Calls begin_round() for one sequence, as the session does.
-    void begin(LmHead& head, HeadState* state) {
-        HeadContext context{*exec_, phases_, 0};
-        head.begin_round(context, {&state, 1});
-    }
+    void begin(LmHead& head, HeadState* state) { begin_round(head, {state}); }
     Proposal call_head(LmHead& head, HeadState* state, int level, int k) {
         return propose(head, level, k, std::vector<HeadState*>(rows, state));
     }
@@ -107,14 +103,12 @@ class MicroSpec : public LmHeadFixture {
             if (event.phase == Phase::gather) bytes += event.bytes;
         return bytes;
     }
-    PhaseRecorder phases_;
 };
 
 class MicroSpecStream : public MicroSpec, public ::testing::WithParamInterface<ReferenceMicroSpec> {};
 
 TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
     const auto head = make(GetParam().spec());
-    const auto state = head->make_state();
     const auto logits = dense();
     ReferenceMicroSpec expected = GetParam();
     EXPECT_EQ(head->target_tokens().at_prompt, expected.source == "ext" ? 0 : expected.prompt_k);
@@ -125,8 +119,8 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
         const auto tokens = random_ids(rng, 4 + 9 * prompt);
         const auto [best, flat] = random_best(rng, static_cast<int>(tokens.size()), 4);
         expected.prefill(tokens, best);
-        head->begin_prompt(state.get(), tokens,
-                           Rows<const TokenId>(flat.data(), static_cast<int>(tokens.size()), 4));
+        const auto state = head->begin_prompt(
+            tokens, Rows<const TokenId>(flat.data(), static_cast<int>(tokens.size()), 4));
         for (int round = 0; round < 30; ++round) {
             begin(*head, state.get());
             ASSERT_EQ(covered(*head, round % 3, state.get()), expected.active()) << "round " << round;
@@ -171,7 +165,7 @@ TEST_F(MicroSpec, GatherModesProposeTheSame) {
                indexed = make("microspec:wmax=50,gather=indexed");
     std::vector<std::unique_ptr<HeadState>> states;
     Rng rng(4);
-    for (LmHead* head : {async.get(), sync.get(), indexed.get()}) states.push_back(head->make_state());
+    for (LmHead* head : {async.get(), sync.get(), indexed.get()}) states.push_back(head->begin_prompt({}, {}));
     for (int round = 0; round < 10; ++round) {
         DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
         for (const TokenId id : random_ids(rng, 8)) tree.add(id, 0, 0.0f);
@@ -192,9 +186,8 @@ TEST_F(MicroSpec, GatherModesProposeTheSame) {
 
 TEST_F(MicroSpec, PacksOncePerChangeAndCountsBytes) {
     const auto head = make("microspec:wmax=50,gather=sync");
-    const auto state = head->make_state();
     const std::vector<TokenId> prompt = {3, 9, 9, 4};
-    head->begin_prompt(state.get(), prompt, {});
+    const auto state = head->begin_prompt(prompt, {});
     call_head(*head, state.get(), 0, 2);
     const std::uint64_t three_rows = matrix_.gather_rows(*exec_, std::vector<TokenId>{3, 4, 9}).bytes();
     EXPECT_EQ(gathered(), 2 * three_rows);
@@ -214,15 +207,12 @@ TEST_F(MicroSpec, PacksOncePerChangeAndCountsBytes) {
     head->on_verified(state.get(), DraftTree::with_root(5), {});
     call_head(*head, state.get(), 0, 2);
     EXPECT_GT(gathered(), 0);
-    std::vector<TokenId> ids;
-    ASSERT_TRUE(head->active_ids(state.get(), 0, ids));
-    EXPECT_EQ(ids, covered(*head, 0, state.get()));
+    EXPECT_EQ(covered(*head, 0, state.get()), (std::vector<TokenId>{3, 4, 5, 9}));
 }
 
 TEST_F(MicroSpec, RefillsOnSideStreamOncePerRound) {
     const auto head = make("microspec:wmax=50");
-    const auto state = head->make_state();
-    head->begin_prompt(state.get(), std::vector<TokenId>{3, 9, 9, 4}, {});
+    const auto state = head->begin_prompt(std::vector<TokenId>{3, 9, 9, 4}, {});
     begin(*head, state.get());
     call_head(*head, state.get(), 0, 2);
     // On the side stream, or on this thread if the stream's thread had no core yet.
@@ -249,8 +239,7 @@ TEST_F(MicroSpec, FullWindowEqualsFullHead) {
     std::vector<TokenId> prompt(vocab);
     std::iota(prompt.rbegin(), prompt.rend(), 0);
     const auto head = make("microspec"), full = make("full");
-    const auto state = head->make_state();
-    head->begin_prompt(state.get(), prompt, {});
+    const auto state = head->begin_prompt(prompt, {});
     begin(*head, state.get());
     const Proposal found = call_head(*head, state.get(), 1, 10), expected = propose(*full, 1, 10);
     for (int r = 0; r < rows; ++r) expect_same_row(found, r, expected, r);
@@ -260,12 +249,9 @@ TEST_F(MicroSpec, FullWindowEqualsFullHead) {
 
 TEST_F(MicroSpec, SequencesOfABatchAreIndependent) {
     const auto head = make("microspec:wmax=20");
-    const auto a = head->make_state(), b = head->make_state();
-    head->begin_prompt(a.get(), std::vector<TokenId>{10, 11, 12}, {});
-    head->begin_prompt(b.get(), std::vector<TokenId>{20}, {});
-    const std::vector<HeadState*> both = {a.get(), b.get()};
-    HeadContext context{*exec_, phases_, 0};
-    head->begin_round(context, both);
+    const auto a = head->begin_prompt(std::vector<TokenId>{10, 11, 12}, {});
+    const auto b = head->begin_prompt(std::vector<TokenId>{20}, {});
+    begin_round(*head, {a.get(), b.get()});
     const std::vector<HeadState*> states = {a.get(), a.get(), b.get(), b.get(), a.get()};
     const Proposal found = propose(*head, 0, 2, states);
     const Proposal alone_a = call_head(*head, a.get(), 0, 2), alone_b = call_head(*head, b.get(), 0, 2);
@@ -279,8 +265,7 @@ TEST_F(MicroSpec, ProposesTokensOfTrimmedDrafterHead) {
     weights_.lm_head = &own;
     weights_.row_ids = held;
     const auto head = make("microspec");
-    const auto state = head->make_state();
-    head->begin_prompt(state.get(), std::vector<TokenId>{3, 160, 200, 299}, {});
+    const auto state = head->begin_prompt(std::vector<TokenId>{3, 160, 200, 299}, {});
     begin(*head, state.get());
     EXPECT_EQ(covered(*head, 0, state.get()), (std::vector<TokenId>{160, 200}));
     const Proposal found = call_head(*head, state.get(), 0, 4);

@@ -9,7 +9,7 @@ class Oracle : public LmHeadFixture {};
 
 TEST_F(Oracle, ProposesTargetsBestTokensOfEachPosition) {
     const auto head = make("oracle:m=3");
-    const auto a = head->make_state(), b = head->make_state();
+    const auto a = head->begin_prompt({}, {}), b = head->begin_prompt({}, {});
     const std::vector<TokenId> first = {9, 40, 41, 7, 8, 1, 2, 3}, second = {100, 9, 100, 3};
     set_future_tokens(*a, Rows<const TokenId>(first.data(), 2, 4));
     set_future_tokens(*b, Rows<const TokenId>(second.data(), 1, 4));
@@ -28,7 +28,7 @@ TEST_F(Oracle, ProposesTargetsBestTokensOfEachPosition) {
 
 TEST_F(Oracle, SkipsDuplicateAndInvalidIds) {
     const auto head = make("oracle:m=8");
-    const auto state = head->make_state();
+    const auto state = head->begin_prompt({}, {});
     const std::vector<TokenId> best = {9, 9, vocab, 5000, -1, 3, 9, 41};
     set_future_tokens(*state, Rows<const TokenId>(best.data(), 1, 8));
     const auto logits = dense();
@@ -38,7 +38,7 @@ TEST_F(Oracle, SkipsDuplicateAndInvalidIds) {
 
 TEST_F(Oracle, ProposesNothingWithoutFutureTokens) {
     const auto head = make("oracle");
-    const auto state = head->make_state();
+    const auto state = head->begin_prompt({}, {});
     EXPECT_EQ(propose(*head, 0, 5, std::vector<HeadState*>(rows, state.get())).counts,
               std::vector<int>(rows, 0));
 }

@@ -123,8 +123,7 @@ TEST_F(Rdk, RowsAreIndependent) {
     make_affinity(true);
     for (const std::string spec : {"fr-spec:v=40+rdk", "full+rdk", "microspec:wmax=30+rdk"}) {
         const auto head = make(spec);
-        const auto state = head->make_state();
-        if (state != nullptr) head->begin_prompt(state.get(), std::vector<TokenId>{5, 9, 40, 41, 200}, {});
+        const auto state = head->begin_prompt(std::vector<TokenId>{5, 9, 40, 41, 200}, {});
         const Proposal together = propose(*head, 0, 6, std::vector<HeadState*>(rows, state.get()));
         for (int r = 0; r < rows; ++r)
             expect_same_row(propose(*head, input().slice(r, 1), 0, 6, {state.get()}), 0, together, r);

@@ -97,7 +97,7 @@ TEST_F(SpecVocab, SizesPerLevel) {
 
 TEST_F(SpecVocab, StateReportsShortlistsOfItsRows) {
     const auto head = make("specvocab:k=25"), per_row = make("specvocab:k=25,share=per-row");
-    const auto a = head->make_state(), b = head->make_state();
+    const auto a = head->begin_prompt({}, {}), b = head->begin_prompt({}, {});
     const auto support = expected(25);
     propose(*head, 2, 6, {a.get(), a.get(), a.get(), b.get(), b.get()});
     const auto together = [&](int first, int end) {
@@ -110,16 +110,10 @@ TEST_F(SpecVocab, StateReportsShortlistsOfItsRows) {
     EXPECT_TRUE(covered(*head, 1, a.get()).empty());
     EXPECT_EQ(head->cost_at(a.get(), 3, 2).active_rows, static_cast<double>(together(0, 3).size()));
     EXPECT_EQ(head->cost_at(nullptr, 3, 2).active_rows, 75);
-    std::vector<TokenId> ids;
-    ASSERT_TRUE(head->active_ids(b.get(), 2, ids));
-    EXPECT_EQ(ids, together(3, 5));
     propose(*per_row, 2, 6, {a.get(), a.get(), a.get(), b.get(), b.get()});
     EXPECT_EQ(per_row->cost_at(a.get(), 3, 2).active_rows, 75);
     // A new round does not use results of the last one.
-    PhaseRecorder phases;
-    HeadContext context{*exec_, phases, 0};
-    HeadState* const state = a.get();
-    head->begin_round(context, {&state, 1});
+    begin_round(*head, {a.get()});
     EXPECT_TRUE(covered(*head, 2, a.get()).empty());
 }
 
