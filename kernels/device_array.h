@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 /// Typed device memory, and arrays that share one upload.
 namespace draftscope::kernels {
@@ -22,24 +22,24 @@ class DeviceArray : public DeviceBuffer {
     bool empty() const { return data() == nullptr; }
     /// Makes room for `count` values. Growing discards the contents. Returns false if the device has too
     /// little memory; the array is empty then.
-    bool resize_at_least(Device& device, std::size_t count) {
-        return reserve(device, std::bit_ceil(std::max<std::size_t>(count * sizeof(T), 4)));
+    bool resize_at_least(Backend& backend, std::size_t count) {
+        return reserve(backend, std::bit_ceil(std::max<std::size_t>(count * sizeof(T), 4)));
     }
     /// Makes room for `values` and enqueues their upload. Returns false if out of memory.
-    bool upload(Device& device, std::span<const T> values) {
-        if (!resize_at_least(device, values.size())) return false;
-        device.upload(data(), values.data(), values.size_bytes());
+    bool upload(Backend& backend, std::span<const T> values) {
+        if (!resize_at_least(backend, values.size())) return false;
+        backend.upload(data(), values.data(), values.size_bytes());
         return true;
     }
     /// upload() for values that stay: allocates no more than they need.
-    bool upload_exact(Device& device, std::span<const T> values) {
-        if (!reserve(device, std::max<std::size_t>(values.size_bytes(), 4))) return false;
-        device.upload(data(), values.data(), values.size_bytes());
+    bool upload_exact(Backend& backend, std::span<const T> values) {
+        if (!reserve(backend, std::max<std::size_t>(values.size_bytes(), 4))) return false;
+        backend.upload(data(), values.data(), values.size_bytes());
         return true;
     }
     /// Enqueues a download of the first values; `to` is valid after synchronize().
-    void download(Device& device, std::span<T> to) const {
-        device.download(to.data(), data(), to.size_bytes());
+    void download(Backend& backend, std::span<T> to) const {
+        backend.download(to.data(), data(), to.size_bytes());
     }
 };
 
@@ -47,12 +47,12 @@ class DeviceArray : public DeviceBuffer {
 class DeviceStruct {
   public:
     /// Starts over, with room for `count` values. Returns false if out of memory.
-    bool begin(Device& device, std::size_t count) {
+    bool begin(Backend& backend, std::size_t count) {
         values_.clear();
         count_ = count;
         // Counts vary with the shapes of trees, so room for twice as many seldom has to grow.
         if (values_.capacity() < count) values_.reserve(std::bit_ceil(2 * count));
-        return memory_.resize_at_least(device, values_.capacity());
+        return memory_.resize_at_least(backend, values_.capacity());
     }
     /// Appends `values` and returns their address in device memory.
     const std::int32_t* add(std::span<const std::int32_t> values) {
@@ -70,8 +70,8 @@ class DeviceStruct {
         return memory_.data() + first;
     }
     /// Enqueues the upload of everything added since begin().
-    void upload(Device& device) {
-        device.upload(memory_.data(), values_.data(), values_.size() * sizeof(std::int32_t));
+    void upload(Backend& backend) {
+        backend.upload(memory_.data(), values_.data(), values_.size() * sizeof(std::int32_t));
     }
     /// The address of the first value; it changes only in begin().
     const std::int32_t* data() const { return memory_.data(); }

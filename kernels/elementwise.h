@@ -13,7 +13,7 @@ void add(Exec& exec, Rows<const float> x, Rows<float> y);
 /// decoding and in recordings.
 void cast_to_bf16(Exec& exec, Rows<float> x);
 
-/// Rounds each value to the 16-bit format of the Exec's device (Device::halves); bf16 without a device.
+/// Rounds each value to the 16-bit format of the Exec's device (Backend::halves); bf16 without a device.
 void cast_to_dtype(Exec& exec, Rows<float> x);
 
 }  // namespace draftscope::kernels

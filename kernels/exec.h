@@ -24,7 +24,7 @@ bool can_run(Isa isa);
 /// multiply-adds it replaces (Intel up to Sapphire Rapids).
 Isa best_isa();
 
-class Device;
+class Backend;
 
 /// The weights that a pool thread reads next, and how many of their bytes it has prefetched. Threads prefetch
 /// while they wait for each other. Any thread may read these values; they are only hints.
@@ -38,9 +38,9 @@ class Exec {
     Exec();
     virtual ~Exec();
     /// The device that holds matrices and computes products; null = host memory and the pool's threads.
-    virtual Device* device() { return nullptr; }
+    virtual Backend* device() { return nullptr; }
     /// The device that ops run on: device(), or the CPU. Not thread-safe at its first call.
-    Device& backend();
+    Backend& backend();
     virtual int threads() const = 0;
     virtual Isa isa() const = 0;
     /// Number of workers pinned to a CPU of their own.
@@ -72,7 +72,7 @@ class Exec {
 
   private:
     NextWeights next_weights_;
-    std::unique_ptr<Device> cpu_;
+    std::unique_ptr<Backend> cpu_;
 };
 
 /// Creates a CPU worker pool of `threads` threads, including the caller. Workers spin briefly, then sleep.

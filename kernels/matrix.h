@@ -10,7 +10,7 @@
 #include "base/function_ref.h"
 #include "base/spans.h"
 #include "base/units.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope::kernels {
 
@@ -57,9 +57,9 @@ class Matrix {
     void unpack_row(int row, std::span<float> out) const;
 
     const std::byte* data() const { return data_.get(); }  ///< null on a device
-    bool on_device() const { return device_ != nullptr; }
+    bool on_device() const { return backend_ != nullptr; }
     /// The device of a matrix with on_device().
-    Device& device() const { return *device_; }
+    Backend& device() const { return *backend_; }
     /// This matrix as an operand of ops. It must not move while the operand is in use.
     DeviceMatrix device_matrix() const {
         return on_device() ? on_device_ : DeviceMatrix{nullptr, n_, k_, padded_columns(k_), this};
@@ -74,7 +74,7 @@ class Matrix {
     int n_ = 0;
     int k_ = 0;
     Packing packing_;
-    Device* device_ = nullptr;
+    Backend* backend_ = nullptr;
     DeviceBuffer device_data_;
     DeviceMatrix on_device_;
     // The CPU's and the device's ops build matrices through these two. They stay until a backend owns the

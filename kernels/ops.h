@@ -12,9 +12,10 @@
 /// code may include this file. Every op keeps the contract of kernels/exec.h: a row's result depends only on
 /// that row's inputs.
 ///
-/// The list generates Device::enqueue(op) and Device::name(op), the declaration of cuda::launch(op), and the
-/// overrides in CudaDevice, SimtDevice and TwinDevice. A new op is a struct in kernels/ops and a line here,
-/// `launch` in kernels/cuda/NAME.cu, the reference TwinDevice::run in tests/support, and a test in tests/gpu.
+/// The list generates Backend::enqueue(op) and Backend::name(op), the declaration of cuda::launch(op), and
+/// the overrides in CudaBackend, SimtBackend and TwinDevice. A new op is a struct in kernels/ops and a line
+/// here, `launch` in kernels/cuda/NAME.cu, the reference TwinDevice::run in tests/support, and a test in
+/// tests/gpu.
 ///
 /// SINGLE(name, Op): one op per call. BATCH(name, Op): several ops per call, one for each sequence. No op of
 /// a batch reads what another one writes.

@@ -23,9 +23,9 @@ class RowMajorMatrix {
     int k() const { return k_; }
     Packing packing() const { return packing_; }
     bool empty() const { return n_ == 0; }
-    bool on_device() const { return device_ != nullptr; }
+    bool on_device() const { return backend_ != nullptr; }
     /// The device of rows with on_device().
-    Device& device() const { return *device_; }
+    Backend& device() const { return *backend_; }
     /// These rows as an operand of ops. They must not move while the operand is in use.
     DeviceMatrix device_matrix() const {
         return on_device() ? on_device_ : DeviceMatrix{nullptr, n_, k_, padded_columns(k_), nullptr, this};
@@ -43,7 +43,7 @@ class RowMajorMatrix {
     int n_ = 0;
     int k_ = 0;
     Packing packing_;
-    Device* device_ = nullptr;
+    Backend* backend_ = nullptr;
     DeviceMatrix on_device_;
 };
 
@@ -69,7 +69,7 @@ class GatheredMatrix {
     /// Copies the rows `ids` of `store`, in that order, with the same bits as in the whole matrix.
     void fill(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
     /// fill() on the device's side stream, concurrently with other work. Ops that read the old rows must be
-    /// enqueued before this call; call Device::join_side_stream() before reading the new ones.
+    /// enqueued before this call; call Backend::join_side_stream() before reading the new ones.
     void fill_async(Exec& exec, const RowMajorMatrix& store, std::span<const TokenId> ids);
     const Matrix& matrix() const { return matrix_; }
     int n() const { return matrix_.n(); }

@@ -56,7 +56,7 @@ json cupti_json(const CuptiProbe& probe) {
 
 json gpu_json(const RunReport& report) {
     if (!report.gpu) return nullptr;
-    const kernels::DeviceStats& use = *report.gpu;
+    const kernels::BackendStats& use = *report.gpu;
     return {{"graphs_on", use.graphs_enabled},
             {"graphs", use.graphs},
             {"graphs_refused", use.graphs_failed},

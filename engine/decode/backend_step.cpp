@@ -48,9 +48,9 @@ void BackendStep::plan(const DraftContext& context, std::span<DraftJob> jobs, st
 }
 
 Status BackendStep::place() {
-    kernels::Device& device = core_.exec.backend();
-    if (step_.place(device, plans())) return {};
-    return device.out_of_memory("the step's trees", smaller);
+    kernels::Backend& backend = core_.exec.backend();
+    if (step_.place(backend, plans())) return {};
+    return backend.out_of_memory("the step's trees", smaller);
 }
 
 /// Uploads the sets of tokens that the rounds' heads can propose. On the CPU they may depend on the drafts.
@@ -74,13 +74,13 @@ void BackendStep::upload_trees(std::span<const Round> rounds) {
 
 Status BackendStep::enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs,
                                    std::span<const Round> rounds) {
-    kernels::Device& device = core_.exec.backend();
-    spans_.begin(device, context.observer != nullptr && context.observer->observing());
+    kernels::Backend& backend = core_.exec.backend();
+    spans_.begin(backend, context.observer != nullptr && context.observer->observing());
     upload_trees(rounds);
     if (core_.drafter.grows_trees() && !jobs.empty())
         return core_.drafter.enqueue_draft(context, jobs, step_, spans_);
     if (core_.rule->needs().rejections && !step_.use_certain_drafts())
-        return device.out_of_memory("the step's drafts", smaller);
+        return backend.out_of_memory("the step's drafts", smaller);
     return {};
 }
 
@@ -130,7 +130,7 @@ Status BackendStep::drop_missing_rows(std::span<const Round> rounds) {
 }
 
 /// Enqueues the step and its downloads; on the CPU, the step is done then. The caller holds
-/// Device::submit_mutex() and synchronizes.
+/// Backend::submit_mutex() and synchronizes.
 Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
                             TreesRequest& request, FunctionRef<void()> drafted) {
     const bool host = core_.exec.backend().is_host();
@@ -156,8 +156,8 @@ Status BackendStep::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
         DS_TRY(core_.drafter.check_draft(context, jobs));
     else if (!jobs.empty())
         DS_TRY(draft_on_host(context, jobs, rounds));
-    kernels::Device& device = core_.exec.backend();
-    const bool host = device.is_host();
+    kernels::Backend& backend = core_.exec.backend();
+    const bool host = backend.is_host();
     plan(context, jobs, rounds);
     caches_.clear();
     for (Round& round : rounds) caches_.push_back(&round.sequence->cache);
@@ -168,7 +168,7 @@ Status BackendStep::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     if (!host && !can_answer(request.query))
         return bad_input("a device verifies vocabularies of at most {} tokens, the target has {}",
                          kernels::max_sample_columns, request.query.vocab);
-    DS_TRY(device.submit([&] { return enqueue(context, jobs, rounds, request, drafted); }));
+    DS_TRY(backend.submit([&] { return enqueue(context, jobs, rounds, request, drafted); }));
     if (!host) DS_TRY(collect_drafts(jobs, rounds));
     spans_.record(core_.phases);
     core_.target.collect_trees(step_, core_.forward);
@@ -182,15 +182,15 @@ Status BackendStep::commit(Round& round, std::size_t index) {
     const std::span<const int> path = round.acceptance.path;
     const auto count = static_cast<int>(path.size());
     sequence.cache.commit(count);
-    kernels::Device& device = core_.exec.backend();
-    const std::lock_guard lock(device.submit_mutex());
+    kernels::Backend& backend = core_.exec.backend();
+    const std::lock_guard lock(backend.submit_mutex());
     const int width = core_.feature_width();
     sequence.new_slots = count;
     if (width == 0) return {};
     const std::size_t row_bytes = width * sizeof(float);
     const std::size_t max_rows = core_.options.tree.levels() + 1;
-    if (!sequence.device_features.reserve(device, max_rows * row_bytes))
-        return device.out_of_memory(fmt::format("the features of {} slots", count));
+    if (!sequence.device_features.reserve(backend, max_rows * row_bytes))
+        return backend.out_of_memory(fmt::format("the features of {} slots", count));
     const float* features = core_.target.device_features(core_.drafter.needs_hidden()) +
                             static_cast<std::ptrdiff_t>(step_.trees()[index].first_row) * width;
     moves_.push_back({features, width, step_.device_path(static_cast<int>(index)), count, width,
@@ -202,11 +202,11 @@ Status BackendStep::commit(Round& round, std::size_t index) {
 }
 
 void BackendStep::end_commits() {
-    kernels::Device& device = core_.exec.backend();
-    const std::lock_guard lock(device.submit_mutex());
-    device.copy_rows(moves_);
+    kernels::Backend& backend = core_.exec.backend();
+    const std::lock_guard lock(backend.submit_mutex());
+    backend.copy_rows(moves_);
     // A drafter was trained with the target's 16-bit features. A GPU rounds them when the drafter reads them.
-    if (device.is_host())
+    if (backend.is_host())
         for (const kernels::CopyRowsOp& move : moves_)
             kernels::cast_to_dtype(core_.exec, Rows<float>(move.to, move.count, move.cols));
     moves_.clear();

@@ -21,11 +21,11 @@ std::size_t Sequence::append(std::span<const TokenId> added) {
 Status Sequence::download_features(kernels::Exec& exec, int width, std::vector<float>& to) const {
     const std::size_t first = to.size();
     to.resize(first + numel(device_rows, width));
-    kernels::Device& device = exec.backend();
+    kernels::Backend& backend = exec.backend();
     {
-        const std::lock_guard lock(device.submit_mutex());
-        device.download(to.data() + first, device_features.as<float>(), (to.size() - first) * sizeof(float));
-        DS_TRY(device.synchronize());
+        const std::lock_guard lock(backend.submit_mutex());
+        backend.download(to.data() + first, device_features.as<float>(), (to.size() - first) * sizeof(float));
+        DS_TRY(backend.synchronize());
     }
     kernels::cast_to_dtype(exec, Rows<float>(to.data() + first, device_rows, width));
     return {};

@@ -6,7 +6,7 @@
 #include "engine/decode/decode_step.h"
 #include "engine/decode/prefill.h"
 #include "engine/shadow/shadow_evaluator.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope {
 namespace {
@@ -41,10 +41,10 @@ struct DecodeSession::Impl {
           decode_step(core),
           shadows(core) {
         phases.set_observer(&gate);
-        kernels::Device* device = exec.device();
-        if (device == nullptr) return;
-        const std::lock_guard lock(device->submit_mutex());
-        device->clear_out_of_memory();  // an earlier session's error
+        kernels::Backend* backend = exec.device();
+        if (backend == nullptr) return;
+        const std::lock_guard lock(backend->submit_mutex());
+        backend->clear_out_of_memory();  // an earlier session's error
     }
     ~Impl() { core.phases.set_observer(nullptr); }
 

@@ -29,7 +29,7 @@ class DecodingHeadDrafter final : public Drafter {
     bool needs_hidden() const override { return true; }
     std::unique_ptr<DrafterState> make_state(int) const override { return std::make_unique<PathHeadState>(); }
     Status extend_cache(DraftContext& context, std::span<DraftJob> jobs) override {
-        const std::lock_guard lock(select_device(context).submit_mutex());
+        const std::lock_guard lock(select_backend(context).submit_mutex());
         return gather_inputs(jobs);
     }
     Status expand(DraftContext& context, std::span<DraftJob> jobs) override;
@@ -50,7 +50,7 @@ class DecodingHeadDrafter final : public Drafter {
         if (own_lm_head_) own.head = own_lm_head_.get();
         return own;
     }
-    kernels::Device& select_device(const DraftContext& context);
+    kernels::Backend& select_backend(const DraftContext& context);
     Status gather_inputs(std::span<DraftJob> jobs);
     static void plan_trees(std::span<DraftJob> jobs, std::vector<GrowingTree>& out);
 
@@ -66,7 +66,7 @@ class DecodingHeadDrafter final : public Drafter {
 };
 
 /// Selects the device that later ops of the call run on.
-kernels::Device& DecodingHeadDrafter::select_device(const DraftContext& context) {
+kernels::Backend& DecodingHeadDrafter::select_backend(const DraftContext& context) {
     if (heads_->pass().on_host()) heads_->pass().use(context.exec.backend());
     return rows_.device();
 }
@@ -74,7 +74,7 @@ kernels::Device& DecodingHeadDrafter::select_device(const DraftContext& context)
 Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob> jobs) {
     DraftContext context = head_context(run_context);
     if (context.head == nullptr) return failed("{}: drafting needs an LM head", name_);
-    kernels::Device& device = select_device(context);
+    kernels::Backend& backend = select_backend(context);
     for (DraftJob& job : jobs) {
         if (job.tree.nodes <= 1) continue;
         if (state_for(job).input.bytes() == 0)
@@ -82,7 +82,7 @@ Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob
         job.tree = clip_tree(job.tree, heads_->heads());
     }
     return own_trees_.expand(
-        context, jobs, growth_, device,
+        context, jobs, growth_, backend,
         [&](std::span<DraftJob> drafting, std::vector<GrowingTree>& trees) { plan_trees(drafting, trees); });
 }
 
@@ -103,7 +103,7 @@ void DecodingHeadDrafter::plan_trees(std::span<DraftJob> jobs, std::vector<Growi
 Status DecodingHeadDrafter::enqueue_draft(DraftContext& run_context, std::span<DraftJob> jobs, TreeStep& step,
                                           DeviceSpans& spans) {
     DraftContext context = head_context(run_context);
-    select_device(context);
+    select_backend(context);
     DS_TRY(gather_inputs(jobs));
     plan_trees(jobs, trees_);
     if (!growth_.prepare(context, trees_))
@@ -115,19 +115,19 @@ Status DecodingHeadDrafter::enqueue_draft(DraftContext& run_context, std::span<D
 
 /// The catch-up: writes the roots' embeddings and the hiddens.
 Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
-    kernels::Device& device = rows_.device();
-    if (!device.is_host() && target_.device_embeddings() == nullptr)
-        return device.out_of_memory(fmt::format("the embeddings of {}", name_));
+    kernels::Backend& backend = rows_.device();
+    if (!backend.is_host() && target_.device_embeddings() == nullptr)
+        return backend.out_of_memory(fmt::format("the embeddings of {}", name_));
     const int d = heads_->hidden();
     copies_.clear();
     for (DraftJob& job : jobs) {
         const bool is_new = job.device_features != nullptr || job.new_hidden.rows > 0;
         PathHeadState& state = state_for(job);
         if (!is_new && state.input.bytes() == 0) continue;
-        if (!state.input.reserve(device, 2 * numel(1, d) * sizeof(float)))
-            return device.out_of_memory(fmt::format("a sequence's state of {}", name_));
+        if (!state.input.reserve(backend, 2 * numel(1, d) * sizeof(float)))
+            return backend.out_of_memory(fmt::format("a sequence's state of {}", name_));
         float* to = state.input.as<float>();
-        if (device.is_host())
+        if (backend.is_host())
             target_.embed({&job.tokens.back(), 1}, Rows<float>(to, 1, d));
         else
             copies_.push_back({target_.device_embeddings() + std::ptrdiff_t{job.tokens.back()} * d, d,
@@ -139,10 +139,10 @@ Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
             const auto last = job.new_hidden.row(job.new_hidden.rows - 1);
             if (last.size() != static_cast<std::size_t>(d))
                 return failed("{}: target features have width {}, expected {}", name_, last.size(), d);
-            device.upload(to + d, last.data(), last.size_bytes());
+            backend.upload(to + d, last.data(), last.size_bytes());
         }
     }
-    device.copy_rows(copies_);
+    backend.copy_rows(copies_);
     return {};
 }
 

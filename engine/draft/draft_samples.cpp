@@ -8,11 +8,11 @@
 
 namespace draftscope {
 
-bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
+bool DraftSamples::prepare(kernels::Backend& backend, const DraftContext& context,
                            std::span<const GrowingTree> trees, int levels, int k, bool shared) {
     settings_ = context.sampled;
     if (!active()) return true;
-    device_ = &device;
+    backend_ = &backend;
     shared_ = shared;
     levels_ = levels;
     k_ = k;
@@ -24,7 +24,7 @@ bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
     for (int level = 0; level < levels_; ++level) {
         for (const GrowingTree& tree : trees) {
             // On the CPU, upload_uniforms() does this at each level.
-            if (device.is_host() || level >= tree.job->tree.levels()) continue;
+            if (backend.is_host() || level >= tree.job->tree.levels()) continue;
             add_uniforms(tree, level, width_at(tree.job->tree, level));
         }
         sizes_.resize(first_row(level + 1), columns_.counted ? 0 : context.head->shape(level, 1).support);
@@ -34,15 +34,15 @@ bool DraftSamples::prepare(kernels::Device& device, const DraftContext& context,
     // stored_at().
     const int rows = first_rows_.back();
     uniforms_.resize(numel(rows, k_));
-    if (!logits_.reserve(device, 2 * numel(rows, columns_.stride) * sizeof(float)) ||
-        !d_uniforms_.upload(device, uniforms_) || !lowest_.resize_at_least(device, numel(widest, 1)) ||
-        !last_.resize_at_least(device, numel(widest, 1)))
+    if (!logits_.reserve(backend, 2 * numel(rows, columns_.stride) * sizeof(float)) ||
+        !d_uniforms_.upload(backend, uniforms_) || !lowest_.resize_at_least(backend, numel(widest, 1)) ||
+        !last_.resize_at_least(backend, numel(widest, 1)))
         return false;
     if (!columns_.own) return true;
     const auto shared_rows = static_cast<int>(trees.size());
     sizes_.resize(numel(rows + shared_rows, 1));
-    return tokens_.reserve(device, numel(rows + shared_rows, columns_.stride) * sizeof(std::int32_t)) &&
-           d_sizes_.upload(device, sizes_);
+    return tokens_.reserve(backend, numel(rows + shared_rows, columns_.stride) * sizeof(std::int32_t)) &&
+           d_sizes_.upload(backend, sizes_);
 }
 
 /// Assigns rows to the nodes whose children are sampled, level by level.
@@ -90,7 +90,7 @@ void DraftSamples::give_each_node_a_row(int level, std::span<GrowingTree* const>
         std::int32_t* sizes = d_sizes_.data();
         if (columns_.counted) copies_.push_back(copy_of_words(sizes + from, 0, nodes, 1, sizes + to, 1));
     }
-    device_->copy_rows(copies_);
+    backend_->copy_rows(copies_);
 }
 
 /// Uploads the uniforms of a level's rows. On the CPU, trees whose candidates were missing have fewer nodes
@@ -98,8 +98,8 @@ void DraftSamples::give_each_node_a_row(int level, std::span<GrowingTree* const>
 void DraftSamples::upload_uniforms(int level, std::span<GrowingTree* const> trees) {
     uniforms_.clear();
     for (const GrowingTree* tree : trees) add_uniforms(*tree, level, tree->nodes);
-    device_->upload(d_uniforms_.data() + numel(first_row(level), k_), uniforms_.data(),
-                    uniforms_.size() * sizeof(double));
+    backend_->upload(d_uniforms_.data() + numel(first_row(level), k_), uniforms_.data(),
+                     uniforms_.size() * sizeof(double));
 }
 
 void DraftSamples::enqueue(DraftContext& context, DeviceSpans& spans, int level,
@@ -107,9 +107,9 @@ void DraftSamples::enqueue(DraftContext& context, DeviceSpans& spans, int level,
     int rows = 0;
     for (const GrowingTree* tree : trees) rows += tree->nodes;
     DeviceSpans::Scope enqueued(spans, context.phases, Phase::topk, level, rows,
-                                device_->is_host() ? 0 : numel(rows, columns_.support) * sizeof(float));
+                                backend_->is_host() ? 0 : numel(rows, columns_.support) * sizeof(float));
     const std::size_t first_uniform = numel(first_row(level), k_);
-    if (device_->is_host()) upload_uniforms(level, trees);
+    if (backend_->is_host()) upload_uniforms(level, trees);
     if (stored_at(level) != first_row(level)) give_each_node_a_row(level, trees);
     kernels::SampleWithoutReplacementOp op;
     op.logits = logits(first_row(level));
@@ -129,7 +129,7 @@ void DraftSamples::enqueue(DraftContext& context, DeviceSpans& spans, int level,
         op.sizes = d_sizes_.data() + first_row(level);
         op.tokens = tokens(first_row(level));
     }
-    device_->sample_without_replacement(op);
+    backend_->sample_without_replacement(op);
 }
 
 DrawnFrom DraftSamples::rows(const TokenId* head_tokens) const {

@@ -13,12 +13,12 @@ namespace draftscope {
 
 /// Drafts sampled from the LM head's distributions, while trees grow. Each node whose children are sampled
 /// has a row: the logits of its support, which the sampling turns into q. The rows of all levels are stored
-/// one level after another, because the acceptance reads them. The caller holds Device::submit_mutex().
+/// one level after another, because the acceptance reads them. The caller holds Backend::submit_mutex().
 class DraftSamples {
   public:
     /// Reserves rows for all levels of the trees if `context` samples drafts. `shared`: one row of the head
     /// serves all nodes of a tree's level. Returns false if out of memory.
-    bool prepare(kernels::Device& device, const DraftContext& context, std::span<const GrowingTree> trees,
+    bool prepare(kernels::Backend& backend, const DraftContext& context, std::span<const GrowingTree> trees,
                  int levels, int k, bool shared);
     /// Returns whether drafts are sampled.
     bool active() const { return settings_ != nullptr; }
@@ -43,7 +43,7 @@ class DraftSamples {
     int stored_at(int level) const { return level > 0 && shared_ ? first_rows_.back() : first_rows_[level]; }
 
     const DraftSampling* settings_ = nullptr;
-    kernels::Device* device_ = nullptr;
+    kernels::Backend* backend_ = nullptr;
     bool shared_ = false;
     int levels_ = 0, k_ = 0;
     SupportColumns columns_;

@@ -107,7 +107,7 @@ class Drafter {
     /// Checks these jobs before the device is locked, and makes room in their caches.
     virtual Status check_draft(const DraftContext&, std::span<const DraftJob>) { return {}; }
     /// Enqueues all drafting of a round and returns without waiting. The trees become rows of `step`. The
-    /// caller holds Device::submit_mutex().
+    /// caller holds Backend::submit_mutex().
     virtual Status enqueue_draft(DraftContext&, std::span<DraftJob>, TreeStep&, DeviceSpans&) {
         return failed("this drafter grows no trees");
     }

@@ -49,7 +49,7 @@ class Eagle2Model final : public EagleModel {
         return fc_.bytes() + fc_bias_.size() * sizeof(float) + layer_.bytes();
     }
 
-    kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
+    kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     const float* device_embeddings() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }

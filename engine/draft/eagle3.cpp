@@ -60,16 +60,16 @@ class Eagle3Model final : public EagleModel {
     std::span<const TokenId> own_lm_head_ids() const override { return head_ids_; }
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
-    kernels::Device* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
+    kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     const float* device_embeddings() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);
     }
     void enqueue_features(const float* d_features, int rows) override {
-        kernels::Device& device = pass_.device();
+        kernels::Backend& backend = pass_.device();
         const int d = checkpoint_.shape.hidden, width = feature_width();
         const kernels::DeviceMatrix& fc = fc_.device_matrix();
-        if (!d_features_.reserve(device, numel(rows, fc.stride) * device.activation_bytes())) {
-            device.set_out_of_memory("the drafter's rows");
+        if (!d_features_.reserve(backend, numel(rows, fc.stride) * backend.activation_bytes())) {
+            backend.set_out_of_memory("the drafter's rows");
             return;
         }
         kernels::FusedMatmulOp op;
@@ -82,7 +82,7 @@ class Eagle3Model final : public EagleModel {
             op.norm = {d_features, width, nullptr, 0};
         else
             enqueue_norms(d_features, rows);
-        device.fused_matmul(op);
+        backend.fused_matmul(op);
     }
 
   private:
@@ -112,7 +112,7 @@ class Eagle3Model final : public EagleModel {
 
     /// Normalises the features, rounded to activations, into d_features_.
     void enqueue_norms(const float* d_features, int rows) {
-        kernels::Device& device = pass_.device();
+        kernels::Backend& backend = pass_.device();
         const int all = feature_width(), stride = fc_.device_matrix().stride;
         auto* out = d_features_.as<kernels::half_t>();
         kernels::RmsNormOp norm;
@@ -125,24 +125,24 @@ class Eagle3Model final : public EagleModel {
         for (int first = 0; first < all && rounded != nullptr; first += norm.width) {
             norm.x = rounded + first;
             norm.weight = feature_norm_on_device_ + first;
-            norm.half = device.advance(out, first);
+            norm.half = backend.advance(out, first);
             norm.half_columns = first + norm.width == all ? stride - first : norm.width;
-            device.rms_norm(norm);
+            backend.rms_norm(norm);
         }
     }
 
     /// Returns the features with the precision of activations. Those of the CPU have it.
     const float* round_features(const float* d_features, int rows) {
-        kernels::Device& device = pass_.device();
-        if (device.is_host()) return d_features;
+        kernels::Backend& backend = pass_.device();
+        if (backend.is_host()) return d_features;
         const int all = feature_width(), stride = fc_.device_matrix().stride;
-        if (!d_rounded_.reserve(device, numel(rows, all) * sizeof(float)) ||
-            !d_zeros_.reserve(device, all * sizeof(float))) {
-            device.set_out_of_memory("the drafter's rows");
+        if (!d_rounded_.reserve(backend, numel(rows, all) * sizeof(float)) ||
+            !d_zeros_.reserve(backend, all * sizeof(float))) {
+            backend.set_out_of_memory("the drafter's rows");
             return nullptr;
         }
         auto* half = d_features_.as<kernels::half_t>();
-        device.cast({d_features, all, rows, all, half, stride, stride});
+        backend.cast({d_features, all, rows, all, half, stride, stride});
         kernels::AddOp widen;  // to f32
         widen.x = d_zeros_.as<float>();
         widen.rows = rows;
@@ -151,7 +151,7 @@ class Eagle3Model final : public EagleModel {
         widen.base_stride = stride;
         widen.y = d_rounded_.as<float>();
         widen.y_stride = all;
-        device.add(widen);
+        backend.add(widen);
         return d_rounded_.as<float>();
     }
 

@@ -235,9 +235,9 @@ void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, st
 }
 
 const float* eagle_device_embeddings(const EagleCheckpoint& checkpoint, const Target& target,
-                                     kernels::Device& device, DeviceEmbeddings& own) {
+                                     kernels::Backend& backend, DeviceEmbeddings& own) {
     if (checkpoint.embedding == nullptr) return target.device_embeddings();
-    return own.get(device, target.config().vocab, checkpoint.shape.hidden,
+    return own.get(backend, target.config().vocab, checkpoint.shape.hidden,
                    [&](std::span<const TokenId> tokens, Rows<float> out) {
                        embed_for_eagle(checkpoint, target, tokens, out);
                    });

@@ -77,8 +77,8 @@ Result<DecoderLayer> load_eagle_layer(kernels::Exec& exec, kernels::Precision pr
 void embed_for_eagle(const EagleCheckpoint& checkpoint, const Target& target, std::span<const TokenId> tokens,
                      Rows<float> out);
 /// Returns a device table of all embeddings: the target's, or the checkpoint's in `own`. Null if device
-/// memory is insufficient. The caller holds Device::submit_mutex().
+/// memory is insufficient. The caller holds Backend::submit_mutex().
 const float* eagle_device_embeddings(const EagleCheckpoint& checkpoint, const Target& target,
-                                     kernels::Device& device, DeviceEmbeddings& own);
+                                     kernels::Backend& backend, DeviceEmbeddings& own);
 
 }  // namespace draftscope

@@ -61,7 +61,7 @@ class EagleDrafter final : public Drafter {
     }
     Status check_catch_up(const DraftJob& job) const;
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
-    kernels::Device& select_device(DraftContext& context);
+    kernels::Backend& select_backend(DraftContext& context);
     Status catch_up(DraftContext& context, std::span<const Slice> slices, int rows, DeviceSpans& spans,
                     FunctionRef<void()> inputs_known);
     void copy_last_rows(std::span<const Slice> slices, const float* from, int width,
@@ -108,7 +108,7 @@ Status EagleDrafter::check_catch_up(const DraftJob& job) const {
 }
 
 /// Selects the device that later ops of the call run on.
-kernels::Device& EagleDrafter::select_device(DraftContext& context) {
+kernels::Backend& EagleDrafter::select_backend(DraftContext& context) {
     if (on_host()) model_->layer().use(context.exec.backend());
     return model_->layer().device();
 }
@@ -122,14 +122,14 @@ void EagleDrafter::recall(std::span<DraftJob> jobs) {
 /// The catch-up alone, with a wait.
 Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_catch_up(job));
-    kernels::Device& device = select_device(context);
+    kernels::Backend& backend = select_backend(context);
     recall(jobs);
     for (std::size_t j = 0; j < jobs.size(); ++j)
         state_for(jobs[j]).cache.ensure_free(new_slots(jobs[j]) - recalled_[j] +
                                              jobs[j].tree.drafting_nodes());
-    const Status extended = device.submit([&]() -> Status {
+    const Status extended = backend.submit([&]() -> Status {
         DS_TRY(reserve_states(jobs));
-        own_spans_.begin(device);
+        own_spans_.begin(backend);
         return enqueue_extend(context, jobs, own_spans_, [] {});
     });
     DS_TRY(extended);
@@ -154,9 +154,9 @@ Status EagleDrafter::check_expand(const DraftContext& context, const DraftJob& j
 /// Trees without a target's pass, with a wait.
 Status EagleDrafter::expand(DraftContext& context, std::span<DraftJob> jobs) {
     for (const DraftJob& job : jobs) DS_TRY(check_expand(context, job));
-    kernels::Device& device = select_device(context);
+    kernels::Backend& backend = select_backend(context);
     for (const DraftJob& job : jobs) state_for(job).make_room(job.tree.drafting_nodes());
-    return own_trees_.expand(context, jobs, growth_, device,
+    return own_trees_.expand(context, jobs, growth_, backend,
                              [&](std::span<DraftJob> drafting, std::vector<GrowingTree>& trees) {
                                  plan_trees(drafting, true, trees);
                              });
@@ -178,12 +178,12 @@ Status EagleDrafter::check_draft(const DraftContext& context, std::span<const Dr
 }
 
 Status EagleDrafter::reserve_states(std::span<DraftJob> jobs) const {
-    kernels::Device& device = model_->layer().device();
+    kernels::Backend& backend = model_->layer().device();
     for (DraftJob& job : jobs)
-        if (!state_for(job).reserve(device))
-            return device.out_of_memory(fmt::format("a sequence's state of {}", name_));
-    if (!device.is_host() && model_->device_embeddings() == nullptr)
-        return device.out_of_memory(fmt::format("the embeddings of {}", name_));
+        if (!state_for(job).reserve(backend))
+            return backend.out_of_memory(fmt::format("a sequence's state of {}", name_));
+    if (!backend.is_host() && model_->device_embeddings() == nullptr)
+        return backend.out_of_memory(fmt::format("the embeddings of {}", name_));
     return {};
 }
 
@@ -201,7 +201,7 @@ void EagleDrafter::plan_trees(std::span<DraftJob> jobs, bool extended, std::vect
 
 Status EagleDrafter::enqueue_draft(DraftContext& context, std::span<DraftJob> jobs, TreeStep& step,
                                    DeviceSpans& spans) {
-    select_device(context);
+    select_backend(context);
     DS_TRY(reserve_states(jobs));
     recall(jobs);
     plan_trees(jobs, false, trees_);
@@ -243,10 +243,10 @@ Status EagleDrafter::enqueue_extend(DraftContext& context, std::span<DraftJob> j
 
 /// Uploads tokens and features of the slots; slices are contiguous.
 bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
-    kernels::Device& device = model_->layer().device();
+    kernels::Backend& backend = model_->layer().device();
     const std::size_t width = model_->feature_width();
-    if (!d_tokens_.reserve(device, static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
-        !d_features_.reserve(device, rows * width * sizeof(float)))
+    if (!d_tokens_.reserve(backend, static_cast<std::size_t>(max_extend_rows) * sizeof(TokenId)) ||
+        !d_features_.reserve(backend, rows * width * sizeof(float)))
         return false;
     tokens_.clear();
     copies_.clear();
@@ -266,14 +266,14 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
             const Rows<const float> mine =
                 (needs_hidden() ? job.new_hidden : job.new_aux).slice(slice.first, slice.rows);
             const bool whole = mine.stride == mine.cols;
-            if (whole) device.upload(to, mine.data, values * sizeof(float));
+            if (whole) backend.upload(to, mine.data, values * sizeof(float));
             for (int r = 0; !whole && r < mine.rows; ++r)
-                device.upload(to + row_offset(r, width), mine.row_data(r), width * sizeof(float));
+                backend.upload(to + row_offset(r, width), mine.row_data(r), width * sizeof(float));
         }
         to += values;
     }
-    device.copy_rows(copies_);
-    device.upload(d_tokens_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
+    backend.copy_rows(copies_);
+    backend.upload(d_tokens_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
     return true;
 }
 

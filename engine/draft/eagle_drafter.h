@@ -30,13 +30,13 @@ class EagleModel {
     virtual std::size_t weight_bytes() const = 0;
     virtual kernels::KvType kv_type() const = 0;
     /// The device that holds the weights; null = the host.
-    virtual kernels::Device* device() const { return nullptr; }
+    virtual kernels::Backend* device() const { return nullptr; }
     /// Device table of embed() for all tokens, [vocab, d]; null if memory is insufficient. The caller holds
-    /// Device::submit_mutex().
+    /// Backend::submit_mutex().
     virtual const float* device_embeddings() { return nullptr; }
     /// Converts target features of verified slots, [rows, feature_width()], to hiddens in layer()'s inputs.
     /// They are of the target's last hidden states, or of aux_layers(). The caller holds
-    /// Device::submit_mutex().
+    /// Backend::submit_mutex().
     virtual void enqueue_features(const float* d_features, int rows) = 0;
 };
 

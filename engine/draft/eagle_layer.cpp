@@ -11,11 +11,11 @@ std::size_t count(int rows, int cols) {
 
 }  // namespace
 
-Status EagleLayer::prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+Status EagleLayer::prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
                            const DecoderLayer& layer, int input_width) {
     shape_ = shape;
     layer_ = {&layer, 1};
-    return decoder_.prepare(device, shape, rope, layer_, input_width);
+    return decoder_.prepare(backend, shape, rope, layer_, input_width);
 }
 
 const float* EagleLayer::keep(std::span<const float> values) {
@@ -33,7 +33,7 @@ void EagleLayer::set_joined(const Norms& norms) {
 }
 
 bool EagleLayer::make_room(int rows) {
-    kernels::Device& on = device();
+    kernels::Backend& on = device();
     const int width = 2 * shape_.hidden;
     const void* before[] = {inputs_.as<void>(), fused_.as<void>()};
     const bool enough =
@@ -84,7 +84,7 @@ void EagleLayer::enqueue_layer(int rows) {
 }
 
 void EagleLayer::enqueue_fused(int rows) {
-    kernels::Device& on = device();
+    kernels::Backend& on = device();
     kernels::FusedMatmulOp op;
     op.product.weights = fc_->device_matrix();
     op.product.x = fused_.as<kernels::half_t>();
@@ -99,7 +99,7 @@ void EagleLayer::enqueue_fused(int rows) {
 }
 
 void EagleLayer::enqueue_joined(int rows) {
-    kernels::Device& on = device();
+    kernels::Backend& on = device();
     const int d = shape_.hidden, stride = kernels::padded_columns(2 * d);
     kernels::RmsNormOp norm;
     norm.x = inputs();

@@ -11,9 +11,9 @@ class EagleLayer {
   public:
     /// Uploads the layer's vectors and waits. Attention reads `input_width` values per row, d (EAGLE-2) or
     /// 2d. Rope, layer and the vectors of keep() must outlive this object.
-    Status prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+    Status prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
                    const DecoderLayer& layer, int input_width);
-    kernels::Device& device() { return decoder_.device(); }
+    kernels::Backend& device() { return decoder_.device(); }
     const float* keep(std::span<const float> values);
 
     /// EAGLE-2: residual = fc [embedding; hidden] (+ bias), then the layer. `bias` [d] is in device memory or
@@ -30,9 +30,9 @@ class EagleLayer {
     void set_joined(const Norms& norms);
 
     /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Device& device) { decoder_.use(device); }
+    void use(kernels::Backend& backend) { decoder_.use(backend); }
 
-    // Passes without waits in between. The caller holds Device::submit_mutex().
+    // Passes without waits in between. The caller holds Backend::submit_mutex().
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
     bool make_room(int rows);
     /// Discards the graphs. Call it when an array of ancestor slots has moved.

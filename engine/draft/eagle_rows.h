@@ -13,7 +13,7 @@ class EagleRows final : public LevelRows {
   public:
     /// `model` must outlive this object.
     explicit EagleRows(EagleModel& model) : model_(model) {}
-    kernels::Device& device() override { return model_.layer().device(); }
+    kernels::Backend& device() override { return model_.layer().device(); }
     int hidden() const override { return model_.shape().hidden; }
     bool make_room(int trees, int nodes) override;
     void tails_moved() override { model_.layer().forget_graphs(); }

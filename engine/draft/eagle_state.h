@@ -7,7 +7,7 @@
 #include "engine/draft/drafter.h"
 #include "engine/transformer/decoder_layer.h"
 #include "engine/transformer/kv_cache.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 /// What the EAGLE drafter keeps for a sequence.
 namespace draftscope {
@@ -15,14 +15,14 @@ namespace draftscope {
 /// KV cache of the verified slots. Rows that an expansion writes after them are never committed, because
 /// their inputs are the drafter's own predictions.
 struct EagleState final : DrafterState {
-    EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Device* device)
-        : cache(1, slots, shape.kv_width(), type, device), hidden(shape.hidden) {}
+    EagleState(int slots, const LayerShape& shape, kernels::KvType type, kernels::Backend* backend)
+        : cache(1, slots, shape.kv_width(), type, backend), hidden(shape.hidden) {}
     KvCache cache;
     int hidden = 0;  ///< d
     /// Returns false if memory runs out.
-    bool reserve(kernels::Device& device) {
+    bool reserve(kernels::Backend& backend) {
         const std::size_t bytes = hidden * sizeof(float);
-        return input.reserve(device.memory(), 2 * bytes) && output.reserve(device.memory(), bytes);
+        return input.reserve(backend.memory(), 2 * bytes) && output.reserve(backend.memory(), bytes);
     }
     kernels::DeviceBuffer input;   ///< [2d] of the last verified slot
     kernels::DeviceBuffer output;  ///< [d] of the last verified slot; gives the root's candidates

@@ -15,10 +15,10 @@ class GrownTrees {
     /// Drafts into DraftJob::out. `plan` lists the trees and says where the roots' rows are, once memory is
     /// reserved. It runs with the device locked.
     Status expand(DraftContext& context, std::span<DraftJob> jobs, TreeGrowth& growth,
-                  kernels::Device& device, Plan plan);
+                  kernels::Backend& backend, Plan plan);
 
   private:
-    Status enqueue(DraftContext& context, TreeGrowth& growth, kernels::Device& device, Plan plan);
+    Status enqueue(DraftContext& context, TreeGrowth& growth, kernels::Backend& backend, Plan plan);
 
     std::vector<DraftJob> drafting_;   ///< the jobs whose trees have drafts
     std::vector<std::size_t> places_;  ///< index of each among all jobs

@@ -8,9 +8,9 @@
 
 namespace draftscope {
 
-Status PathHeads::prepare(kernels::Device& device, const DecodingHeadWeights& weights, int hidden) {
-    device_ = &device;
-    on_host_ = device.is_host();
+Status PathHeads::prepare(kernels::Backend& backend, const DecodingHeadWeights& weights, int hidden) {
+    backend_ = &backend;
+    on_host_ = backend.is_host();
     weights_ = &weights;
     hidden_ = hidden;
     std::vector<float> biases;
@@ -23,10 +23,10 @@ Status PathHeads::prepare(kernels::Device& device, const DecodingHeadWeights& we
             if (block.shortcut.empty()) biases.resize(biases.size() + hidden);
         }
     }
-    const std::lock_guard lock(device.submit_mutex());
-    if (!biases_.reserve(device, biases.size() * sizeof(float)))
-        return device.out_of_memory("the drafter's heads");
-    device.upload(biases_.as<void>(), biases.data(), biases.size() * sizeof(float));
+    const std::lock_guard lock(backend.submit_mutex());
+    if (!biases_.reserve(backend, biases.size() * sizeof(float)))
+        return backend.out_of_memory("the drafter's heads");
+    backend.upload(biases_.as<void>(), biases.data(), biases.size() * sizeof(float));
     return {};
 }
 
@@ -34,10 +34,10 @@ bool PathHeads::make_room(int rows) {
     const void* before[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     const std::size_t cells = numel(rows, hidden_);
     const bool enough =
-        inputs_.reserve(*device_, numel(rows, widest_) * device_->activation_bytes()) &&
-        half_.reserve(*device_,
-                      numel(rows, kernels::padded_columns(hidden_)) * device_->activation_bytes()) &&
-        gate_.reserve(*device_, cells * sizeof(float)) && out_.reserve(*device_, cells * sizeof(float));
+        inputs_.reserve(*backend_, numel(rows, widest_) * backend_->activation_bytes()) &&
+        half_.reserve(*backend_,
+                      numel(rows, kernels::padded_columns(hidden_)) * backend_->activation_bytes()) &&
+        gate_.reserve(*backend_, cells * sizeof(float)) && out_.reserve(*backend_, cells * sizeof(float));
     const void* after[] = {inputs_.as<void>(), half_.as<void>(), gate_.as<void>(), out_.as<void>()};
     if (!std::equal(std::begin(before), std::end(before), std::begin(after))) keys_.clear();
     return enough;
@@ -45,8 +45,8 @@ bool PathHeads::make_room(int rows) {
 
 void PathHeads::enqueue(int level, int rows) {
     std::uint64_t& key = keys_[{level, rows}];
-    if (key == 0) key = device_->new_graph_key();
-    device_->graph(key, [&] { enqueue_blocks(level, rows); });
+    if (key == 0) key = backend_->new_graph_key();
+    backend_->graph(key, [&] { enqueue_blocks(level, rows); });
 }
 
 void PathHeads::enqueue_blocks(int level, int rows) {
@@ -63,7 +63,7 @@ void PathHeads::enqueue_blocks(int level, int rows) {
         product.y = gate_.as<float>();
         product.y_stride = d;
         product.bias = bias;
-        device_->matmul(product);
+        backend_->matmul(product);
         kernels::AddOp add;
         add.x = gate_.as<float>();
         add.x_stride = add.y_stride = d;
@@ -75,13 +75,13 @@ void PathHeads::enqueue_blocks(int level, int rows) {
             product.weights = block.shortcut.device_matrix();
             product.y = out_.as<float>();
             product.bias = bias + d;
-            device_->matmul(product);
+            backend_->matmul(product);
         } else if (b == 0) {
             add.base = x;
             add.base_stride = product.weights.stride;
         }
-        device_->add(add);
-        device_->cast({out_.as<float>(), d, rows, d, half_.as<kernels::half_t>(), narrow, narrow});
+        backend_->add(add);
+        backend_->cast({out_.as<float>(), d, rows, d, half_.as<kernels::half_t>(), narrow, narrow});
         x = half_.as<kernels::half_t>();
     }
 }

@@ -12,17 +12,17 @@
 namespace draftscope {
 
 /// The residual blocks of Medusa's or Hydra's heads, one pass at a time. The caller holds
-/// Device::submit_mutex(), except in prepare().
+/// Backend::submit_mutex(), except in prepare().
 class PathHeads {
   public:
     /// Uploads the biases. `weights` belong to `device` and must outlive this object. Fails if memory runs
     /// out.
-    Status prepare(kernels::Device& device, const DecodingHeadWeights& weights, int hidden);
+    Status prepare(kernels::Backend& backend, const DecodingHeadWeights& weights, int hidden);
     /// Whether the host's own memory holds the heads.
     bool on_host() const { return on_host_; }
-    kernels::Device& device() const { return *device_; }
+    kernels::Backend& device() const { return *backend_; }
     /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Device& device) { device_ = &device; }
+    void use(kernels::Backend& backend) { backend_ = &backend; }
     int levels() const { return static_cast<int>(weights_->heads.size()); }
 
     /// Reserves memory for passes of up to `rows` rows. Returns false if memory runs out.
@@ -39,7 +39,7 @@ class PathHeads {
     const ResidualBlock& first_block(int level) const { return weights_->heads[level].front(); }
     void enqueue_blocks(int level, int rows);
 
-    kernels::Device* device_ = nullptr;
+    kernels::Backend* backend_ = nullptr;
     bool on_host_ = true;
     const DecodingHeadWeights* weights_ = nullptr;
     int hidden_ = 0, widest_ = 0;
@@ -55,7 +55,7 @@ class PathRows final : public LevelRows {
   public:
     /// Both arguments must outlive this object.
     PathRows(DecodingHeads& heads, const Target& target) : heads_(heads), target_(target) {}
-    kernels::Device& device() override { return heads_.pass().device(); }
+    kernels::Backend& device() override { return heads_.pass().device(); }
     int hidden() const override { return heads_.hidden(); }
     bool shared_logits() const override { return !heads_.uses_path(); }
     bool make_room(int trees, int nodes) override;

@@ -45,7 +45,7 @@ Status TreeGrowth::check(const DraftContext& context, std::span<const DraftJob> 
 
 /// Reserves memory for all levels before the first, because a buffer loses its contents when it grows.
 bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> trees) {
-    kernels::Device& device = rows_.device();
+    kernels::Backend& backend = rows_.device();
     topk_ = 0;
     int max_nodes = 0;
     cells_ = 0;
@@ -68,13 +68,13 @@ bool TreeGrowth::prepare(const DraftContext& context, std::span<GrowingTree> tre
     for (const GrowingTree& tree : trees) specs_.push_back(&tree.job->tree);
     words_ = set_words_ = 0;
     // First the head: its work for a round that failed may still use the rows' memory.
-    bool enough = head_->reserve(device, levels, max_rows, topk_) && place_downloads(trees) &&
+    bool enough = head_->reserve(backend, levels, max_rows, topk_) && place_downloads(trees) &&
                   rows_.make_room(count_of_trees, max_nodes) &&
-                  static_levels_.upload(device, specs_, topk_, sampled);
+                  static_levels_.upload(backend, specs_, topk_, sampled);
     if (on_host()) static_rows_.resize(numel(count_of_trees, index_stride_));
-    enough = enough && samples_.prepare(device, context, trees, levels, topk_, rows_.shared_logits());
+    enough = enough && samples_.prepare(backend, context, trees, levels, topk_, rows_.shared_logits());
     const auto words = [&](kernels::DeviceBuffer& buffer, std::size_t values) {
-        enough = enough && buffer.reserve(device, values * sizeof(float));
+        enough = enough && buffer.reserve(backend, values * sizeof(float));
     };
     words(best_, rows * topk_);
     words(logits_, rows * topk_);
@@ -117,8 +117,8 @@ bool TreeGrowth::place_downloads(std::span<const GrowingTree> trees) {
         download_first_.push_back(words_);
         if (level < levels_) words_ += head_->shape(call, rows).downloads;
     }
-    kernels::Device& device = rows_.device();
-    return d_left_.resize_at_least(device, words_) && d_sets_.resize_at_least(device, set_words_);
+    kernels::Backend& backend = rows_.device();
+    return d_left_.resize_at_least(backend, words_) && d_sets_.resize_at_least(backend, set_words_);
 }
 
 void TreeGrowth::activate(std::span<GrowingTree> trees) {
@@ -148,15 +148,15 @@ Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, 
             return level >= tree->job->tree.depth || tree->nodes == 0;
         });
     }
-    kernels::Device& device = rows_.device();
+    kernels::Backend& backend = rows_.device();
     if (step.sets_come()) hand_sets(trees, step);
     if (samples_.active()) step.use_drafts(samples_.rows(names_));
     rerank(context.phases, trees, step);
     sets_here_ = head_->needs().sets && context.coverage_wanted;
     left_.resize(words_ + (sets_here_ ? set_words_ : 0));
-    device.download(left_.data(), d_left_.as<void>(), words_ * sizeof(std::int32_t));
+    backend.download(left_.data(), d_left_.as<void>(), words_ * sizeof(std::int32_t));
     if (sets_here_)
-        device.download(left_.data() + words_, d_sets_.as<void>(), set_words_ * sizeof(std::int32_t));
+        backend.download(left_.data() + words_, d_sets_.as<void>(), set_words_ * sizeof(std::int32_t));
     return {};
 }
 
@@ -172,15 +172,15 @@ Status TreeGrowth::show_level(DraftContext& context, int level) {
 
 /// Reads the tree of the candidates up to `level`.
 Status TreeGrowth::read_partial(const GrowingTree& tree, int level, DraftTree& out) {
-    kernels::Device& device = rows_.device();
+    kernels::Backend& backend = rows_.device();
     const TreePlan plan{std::min(tree.job->tree.nodes, tree.proposed + 1), level + 1};
-    if (!partial_.place(device, {&plan, 1}))
-        return device.out_of_memory(fmt::format("the trees of level {}", level));
+    if (!partial_.place(backend, {&plan, 1}))
+        return backend.out_of_memory(fmt::format("the trees of level {}", level));
     kernels::RerankOp op = rerank_op(tree);
     partial_.aim(op, 0);
-    device.rerank(op);
+    backend.rerank(op);
     partial_.enqueue_download();
-    DS_TRY(device.synchronize());
+    DS_TRY(backend.synchronize());
     return partial_.read_tree(0, out);
 }
 

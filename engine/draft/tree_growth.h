@@ -19,7 +19,7 @@
 namespace draftscope {
 
 /// Computes the rows of a level: a layer over the previous level, or a head per level. EAGLE is
-/// of the first kind, Medusa and Hydra of the second. The caller holds Device::submit_mutex().
+/// of the first kind, Medusa and Hydra of the second. The caller holds Backend::submit_mutex().
 class LevelRows {
   public:
     struct Level {
@@ -35,7 +35,7 @@ class LevelRows {
     };
     virtual ~LevelRows() = default;
     /// The device that computes them; on the CPU, that of the latest call.
-    virtual kernels::Device& device() = 0;
+    virtual kernels::Backend& device() = 0;
     virtual int hidden() const = 0;
     /// Returns whether one row serves all nodes of a tree's level, because rows do not depend on the path.
     virtual bool shared_logits() const { return false; }
@@ -54,7 +54,7 @@ class LevelRows {
 /// Grows trees level by level (EAGLE-2, arXiv 2406.16858). Candidates, the next level's nodes, their rows and
 /// their ancestor slots are computed on the device, and the host waits once for the trees. On the CPU, a
 /// level has as many rows as it has candidates; a device's levels have the rows of the plan. The caller holds
-/// Device::submit_mutex(), except in check() and collect().
+/// Backend::submit_mutex(), except in check() and collect().
 class TreeGrowth {
   public:
     explicit TreeGrowth(LevelRows& rows) : rows_(rows) {}
@@ -72,7 +72,7 @@ class TreeGrowth {
     /// Waits only if the context's observer observes the levels.
     Status enqueue(DraftContext& context, std::span<GrowingTree> trees, TreeStep& step);
     /// Passes the downloaded values to the head and reads the jobs' trees from `step`. Call it after
-    /// Device::synchronize().
+    /// Backend::synchronize().
     Status collect(const TreeStep& step, std::span<DraftJob> jobs);
 
   private:

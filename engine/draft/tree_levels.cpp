@@ -37,7 +37,7 @@ Status check_ops(const TreeSpec& tree, int topk) {
 }
 
 /// Nodes are ordered by level and then by path, like the candidates of their parents.
-bool StaticLevels::upload(kernels::Device& device, std::span<const TreeSpec* const> trees, int topk,
+bool StaticLevels::upload(kernels::Backend& backend, std::span<const TreeSpec* const> trees, int topk,
                           bool sampled) {
     values_.clear();
     levels_.clear();
@@ -68,7 +68,7 @@ bool StaticLevels::upload(kernels::Device& device, std::span<const TreeSpec* con
             }
         }
     }
-    return d_values_.upload(device, values_);
+    return d_values_.upload(backend, values_);
 }
 
 void StaticLevels::set(kernels::BeamOp& op, int tree, int level) const {

@@ -26,7 +26,7 @@ class StaticLevels {
   public:
     /// Lists and uploads them for rows of `topk` candidates. The trees are all static or none is. Returns
     /// false if memory runs out.
-    bool upload(kernels::Device& device, std::span<const TreeSpec* const> trees, int topk, bool sampled);
+    bool upload(kernels::Backend& backend, std::span<const TreeSpec* const> trees, int topk, bool sampled);
     /// Sets BeamOp::static_mask and static_next to those of a tree's level; no effect without static trees.
     void set(kernels::BeamOp& op, int tree, int level) const;
 

@@ -37,7 +37,7 @@ class CollectingHead final : public LmHead {
 
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
     CallShape shape(int, int) const override { return {}; }
-    bool reserve(kernels::Device& device, int, int, int) override { return device.is_host(); }
+    bool reserve(kernels::Backend& backend, int, int, int) override { return backend.is_host(); }
     void begin(HeadCall& call) override { inputs_ = call.inputs; }
     void propose(HeadCall& call) override {
         leave_no_candidates(call, 0, call.rows);

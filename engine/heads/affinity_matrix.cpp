@@ -26,9 +26,9 @@ SparseRows transposed(const SparseRows& rows) {
 
 }  // namespace
 
-bool DeviceSparseRows::upload(kernels::Device& device, const SparseRows& rows) {
-    return first.upload_exact(device, rows.first) && tokens.upload_exact(device, rows.tokens) &&
-           weights.upload_exact(device, rows.weights);
+bool DeviceSparseRows::upload(kernels::Backend& backend, const SparseRows& rows) {
+    return first.upload_exact(backend, rows.first) && tokens.upload_exact(backend, rows.tokens) &&
+           weights.upload_exact(backend, rows.weights);
 }
 
 Result<AffinityMatrix> AffinityMatrix::load(const HeadArtefact& artefact, int vocab) {

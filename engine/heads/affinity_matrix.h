@@ -23,7 +23,7 @@ struct SparseRows {
 struct DeviceSparseRows {
     kernels::DeviceArray<std::int32_t> first, tokens;
     kernels::DeviceArray<float> weights;
-    bool upload(kernels::Device& device, const SparseRows& rows);
+    bool upload(kernels::Backend& backend, const SparseRows& rows);
 };
 
 /// How the tokens share their probability with others (arXiv 2506.03206).

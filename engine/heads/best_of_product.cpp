@@ -6,20 +6,20 @@
 
 namespace draftscope {
 
-bool BestOfProduct::reserve(kernels::Device& device, int rows, int outputs, int k) {
+bool BestOfProduct::reserve(kernels::Backend& backend, int rows, int outputs, int k) {
     // A device that splits large products may not split small ones, and the other way round.
-    if ((device.splits_matmul_topk(1, k) || device.splits_matmul_topk(outputs, k)) &&
-        !logits_.resize_at_least(device, numel(rows, outputs)))
+    if ((backend.splits_matmul_topk(1, k) || backend.splits_matmul_topk(outputs, k)) &&
+        !logits_.resize_at_least(backend, numel(rows, outputs)))
         return false;
-    return scratch_.resize_at_least(device, std::max(kernels::topk_scratch_bytes(rows, outputs, k),
-                                                     kernels::matmul_topk_scratch_bytes(rows, outputs, k)));
+    return scratch_.resize_at_least(backend, std::max(kernels::topk_scratch_bytes(rows, outputs, k),
+                                                      kernels::matmul_topk_scratch_bytes(rows, outputs, k)));
 }
 
 void BestOfProduct::enqueue(HeadCall& call, kernels::MatmulTopKOp op, std::uint64_t bytes) {
     op.scratch = scratch_.data();
-    if (!call.device.splits_matmul_topk(op.support, op.k)) {
+    if (!call.backend.splits_matmul_topk(op.support, op.k)) {
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, op.rows, bytes);
-        return call.device.matmul_topk(op);
+        return call.backend.matmul_topk(op);
     }
     kernels::MatmulOp product;
     product.weights = op.weights;
@@ -30,7 +30,7 @@ void BestOfProduct::enqueue(HeadCall& call, kernels::MatmulTopKOp op, std::uint6
     product.bias = op.bias;
     {
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, op.rows, bytes);
-        call.device.matmul(product);
+        call.backend.matmul(product);
     }
     // The sums and the selection each read the logits.
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, op.rows,
@@ -45,7 +45,7 @@ void BestOfProduct::enqueue(HeadCall& call, kernels::MatmulTopKOp op, std::uint6
     select.values = op.values;
     select.logsumexp = op.logsumexp;
     select.scratch = op.scratch;
-    call.device.topk(select);
+    call.backend.topk(select);
 }
 
 }  // namespace draftscope

@@ -11,7 +11,7 @@ class BestOfProduct {
   public:
     /// Reserves memory for products of up to `rows` rows and `outputs` outputs. Returns false if out of
     /// memory.
-    bool reserve(kernels::Device& device, int rows, int outputs, int k);
+    bool reserve(kernels::Backend& backend, int rows, int outputs, int k);
     /// Enqueues `op`, whose scratch memory is set here. `bytes`: weights that the product reads.
     void enqueue(HeadCall& call, kernels::MatmulTopKOp op, std::uint64_t bytes);
 

@@ -29,24 +29,24 @@ void ClusterOps::set_parts(Parts parts) {
     columns_ = sums_of(sizes, kernels::padded_cluster_rows(always));
 }
 
-bool ClusterOps::upload_parts(kernels::Device& device) {
+bool ClusterOps::upload_parts(kernels::Backend& backend) {
     if (!fresh_) return true;
-    fresh_ = !(d_tokens_.upload_exact(device, parts_.tokens) && d_first_.upload_exact(device, parts_.first) &&
-               d_sizes_.upload_exact(device, parts_.sizes) &&
-               d_cluster_of_.upload_exact(device, parts_.cluster_of));
+    fresh_ = !(d_tokens_.upload_exact(backend, parts_.tokens) &&
+               d_first_.upload_exact(backend, parts_.first) && d_sizes_.upload_exact(backend, parts_.sizes) &&
+               d_cluster_of_.upload_exact(backend, parts_.cluster_of));
     return !fresh_;
 }
 
-bool ClusterOps::reserve(kernels::Device& device, int x_rows, int count, int k) {
+bool ClusterOps::reserve(kernels::Backend& backend, int x_rows, int count, int k) {
     const int columns = max_columns(x_rows, count, false);
     // The number of columns, the columns, the ends and the shifts of the runs.
     const std::size_t lists = static_cast<std::size_t>(columns) + 1 + 2 * numel(x_rows, count + 1);
     const std::size_t vocab = parts_.cluster_of.size();
-    return upload_parts(device) && lists_.resize_at_least(device, lists) &&
-           logits_.resize_at_least(device, numel(x_rows, columns)) &&
-           scratch_.resize_at_least(device, kernels::topk_scratch_bytes(x_rows, max_tokens(count), k)) &&
-           bitmap_.resize_at_least(device, numel(x_rows, (vocab + 31) / 32)) &&
-           token_columns_.resize_at_least(device, vocab);
+    return upload_parts(backend) && lists_.resize_at_least(backend, lists) &&
+           logits_.resize_at_least(backend, numel(x_rows, columns)) &&
+           scratch_.resize_at_least(backend, kernels::topk_scratch_bytes(x_rows, max_tokens(count), k)) &&
+           bitmap_.resize_at_least(backend, numel(x_rows, (vocab + 31) / 32)) &&
+           token_columns_.resize_at_least(backend, vocab);
 }
 
 kernels::ClustersOp ClusterOps::list_of(const std::int32_t* chosen, int x_rows, int count,
@@ -70,18 +70,18 @@ kernels::ClustersOp ClusterOps::list_of(const std::int32_t* chosen, int x_rows, 
 void ClusterOps::enqueue_product(const kernels::Matrix& matrix, HeadCall& call,
                                  const kernels::ClustersOp& list, int first, int columns) {
     DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, list.rows, 0);
-    call.device.clusters(list);
+    call.backend.clusters(list);
     scope.add_bytes(list.column_count, static_cast<double>(matrix.bytes()) / matrix.n());
     kernels::MatmulOp product;
     product.weights = matrix.device_matrix();
-    product.x = call.device.advance(call.x, std::ptrdiff_t{first} * product.weights.stride);
+    product.x = call.backend.advance(call.x, std::ptrdiff_t{first} * product.weights.stride);
     product.rows = list.rows;
     product.y = logits_.data();
     product.y_stride = columns;
     product.chosen_count = list.column_count;
     product.chosen = list.columns;
     product.max_chosen = columns;
-    call.device.matmul(product);
+    call.backend.matmul(product);
 }
 
 void ClusterOps::enqueue_best(HeadCall& call, const kernels::ClustersOp& list, int first, int columns) {
@@ -101,7 +101,7 @@ void ClusterOps::enqueue_best(HeadCall& call, const kernels::ClustersOp& list, i
     best.runs = list.count + 1;
     best.column_rows = list.columns;
     best.row_tokens = list.row_tokens;
-    call.device.topk(best);
+    call.backend.topk(best);
 }
 
 void ClusterOps::enqueue_support(HeadCall& call, const kernels::ClustersOp& list, int first, int columns) {
@@ -116,7 +116,7 @@ void ClusterOps::enqueue_support(HeadCall& call, const kernels::ClustersOp& list
     own.sizes = call.support_sizes + first;
     own.columns = list.token_columns;
     own.out = call.support_logits + row_offset(first, stride);
-    call.device.gather_columns(own);
+    call.backend.gather_columns(own);
 }
 
 void ClusterOps::enqueue(const kernels::Matrix& matrix, HeadCall& call, const Choice& choice) {
@@ -124,7 +124,7 @@ void ClusterOps::enqueue(const kernels::Matrix& matrix, HeadCall& call, const Ch
     const int together = choice.per_row ? 1 : call.rows;
     const bool sampled = call.support_logits != nullptr;
     if (sampled)
-        enqueue_tokens(call.device, choice.chosen, count, call.support_tokens, call.support_sizes, call.rows,
+        enqueue_tokens(call.backend, choice.chosen, count, call.support_tokens, call.support_sizes, call.rows,
                        call.support_stride);
     for (int first = 0; first < call.rows; first += together) {
         kernels::ClustersOp list =
@@ -140,7 +140,7 @@ void ClusterOps::enqueue(const kernels::Matrix& matrix, HeadCall& call, const Ch
     }
 }
 
-void ClusterOps::enqueue_tokens(kernels::Device& device, const std::int32_t* chosen, int count,
+void ClusterOps::enqueue_tokens(kernels::Backend& backend, const std::int32_t* chosen, int count,
                                 std::int32_t* tokens, std::int32_t* size, int sets, int stride) {
     kernels::ClusterTokensOp op;
     op.chosen = chosen;
@@ -153,7 +153,7 @@ void ClusterOps::enqueue_tokens(kernels::Device& device, const std::int32_t* cho
     op.size = size;
     op.sets = sets;
     op.stride = stride;
-    device.cluster_tokens(op);
+    backend.cluster_tokens(op);
 }
 
 }  // namespace draftscope

@@ -12,7 +12,7 @@ namespace draftscope {
 
 /// Selects candidates from some clusters of a head's rows (CORAL's groups, DynaSpec's clusters). A product
 /// over the clusters that rows chose is followed by the selection of each row's k best among its own. The
-/// caller holds Device::submit_mutex().
+/// caller holds Backend::submit_mutex().
 class ClusterOps {
   public:
     struct Parts {
@@ -28,7 +28,7 @@ class ClusterOps {
 
     /// Reserves memory for calls of up to `x_rows` rows with `count` clusters each. Returns false if memory
     /// runs out.
-    bool reserve(kernels::Device& device, int x_rows, int count, int k);
+    bool reserve(kernels::Backend& backend, int x_rows, int count, int k);
     /// What the rows of a call chose: row m chose `count` clusters, ascending, from chosen[m * count] on.
     struct Choice {
         const std::int32_t* chosen = nullptr;  ///< in device memory
@@ -40,8 +40,8 @@ class ClusterOps {
     void enqueue(const kernels::Matrix& matrix, HeadCall& call, const Choice& choice);
     /// Enqueues the list of tokens of `count` clusters and the last one, ascending, and its size. The lists
     /// of several sets are `stride` apart.
-    void enqueue_tokens(kernels::Device& device, const std::int32_t* chosen, int count, std::int32_t* tokens,
-                        std::int32_t* size, int sets = 1, int stride = 0);
+    void enqueue_tokens(kernels::Backend& backend, const std::int32_t* chosen, int count,
+                        std::int32_t* tokens, std::int32_t* size, int sets = 1, int stride = 0);
 
   private:
     std::size_t largest(int count) const {
@@ -50,7 +50,7 @@ class ClusterOps {
     int max_columns(int x_rows, int count, bool per_row) const {
         return columns_[largest(per_row ? count : x_rows * count)];
     }
-    bool upload_parts(kernels::Device& device);
+    bool upload_parts(kernels::Backend& backend);
     kernels::ClustersOp list_of(const std::int32_t* chosen, int x_rows, int count, int columns) const;
     void enqueue_product(const kernels::Matrix& matrix, HeadCall& call, const kernels::ClustersOp& list,
                          int first, int columns);

@@ -101,7 +101,7 @@ void ClusteredVocab::propose(HeadCall& call, int count, bool per_row) {
     for (const HeadSequence& sequence : call.sequences) {
         if (sequence.set == nullptr) continue;
         const std::ptrdiff_t first = std::ptrdiff_t{sequence.first_row} * count;
-        ops_.enqueue_tokens(call.device, call.downloads + first, sequence.rows * count, sequence.set,
+        ops_.enqueue_tokens(call.backend, call.downloads + first, sequence.rows * count, sequence.set,
                             sequence.set_size);
     }
     if (call.support_logits == nullptr && ops_.max_tokens(count) == 0)
@@ -145,10 +145,10 @@ CallShape ClusterHead::shape(int level, int rows) const {
             .downloads = rows * count};
 }
 
-bool ClusterHead::reserve(kernels::Device& device, int levels, int rows, int k) {
+bool ClusterHead::reserve(kernels::Backend& backend, int levels, int rows, int k) {
     for (int level = 0; level < levels; ++level)
-        if (!vocab_.reserve(device, rows, chosen_at(level), k)) return false;
-    return router_.reserve(device, rows);
+        if (!vocab_.reserve(backend, rows, chosen_at(level), k)) return false;
+    return router_.reserve(backend, rows);
 }
 
 void ClusterHead::propose(HeadCall& call) {

@@ -40,8 +40,8 @@ class ClusteredVocab {
     /// Returns the maximum number of tokens that `rows` rows with `count` clusters each choose.
     int max_tokens(int rows, int count) const { return ops_.max_tokens(rows * count); }
     /// Reserves memory for calls of up to `rows` rows with `count` clusters each.
-    bool reserve(kernels::Device& device, int rows, int count, int k) {
-        return ops_.reserve(device, rows, count, k);
+    bool reserve(kernels::Backend& backend, int rows, int count, int k) {
+        return ops_.reserve(backend, rows, count, k);
     }
     /// Enqueues the candidates from the clusters that each row chose and the always-active tokens. The
     /// call's downloads are the choices, [rows, count], ascending. Reads the union over the rows once, or, if
@@ -89,7 +89,7 @@ class ClusterHead : public LmHead {
     }
 
     CallShape shape(int level, int rows) const final;
-    bool reserve(kernels::Device& device, int levels, int rows, int k) override;
+    bool reserve(kernels::Backend& backend, int levels, int rows, int k) override;
     void begin(HeadCall& call) override { clear_levels<ClusterState>(call); }
     void propose(HeadCall& call) final;
     void on_verified(HeadState* state, const DraftTree&, const Outcome&) final {

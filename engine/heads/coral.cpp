@@ -30,7 +30,7 @@ class CoralHead final : public ClusterHead {
     void choose(HeadCall& call) override {
         const DeviceSpans::Scope scope(call.spans, call.phases, Phase::router, call.level, call.rows,
                                        router_.bytes());
-        router_.enqueue_best(call.device, call.x, call.rows, active_, call.downloads);
+        router_.enqueue_best(call.backend, call.x, call.rows, active_, call.downloads);
     }
 
     HeadArtefact artefact_;

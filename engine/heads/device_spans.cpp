@@ -4,10 +4,10 @@
 
 namespace draftscope {
 
-void DeviceSpans::begin(kernels::Device& device, bool watched) {
-    on_host_ = device.is_host();
-    timer_ = watched ? nullptr : device.timer();
-    watched_ = watched ? &device : nullptr;
+void DeviceSpans::begin(kernels::Backend& backend, bool watched) {
+    on_host_ = backend.is_host();
+    timer_ = watched ? nullptr : backend.timer();
+    watched_ = watched ? &backend : nullptr;
     timed_.clear();
     if (timer_ != nullptr) {
         timer_->reset();

@@ -6,7 +6,7 @@
 
 #include "base/device_timer.h"
 #include "base/phase.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope {
 
@@ -16,9 +16,9 @@ namespace draftscope {
 class DeviceSpans {
   public:
     /// Discards all spans. Call it while the queue is empty or nearly empty: device times count from here. If
-    /// `watched`, each span ends with Device::synchronize(). It is then recorded, and the recorder's observer
-    /// is called.
-    void begin(kernels::Device& device, bool watched = false);
+    /// `watched`, each span ends with Backend::synchronize(). It is then recorded, and the recorder's
+    /// observer is called.
+    void begin(kernels::Backend& backend, bool watched = false);
     bool watched() const { return watched_ != nullptr; }
     bool on_host() const { return on_host_; }
     /// Adds bytes that are known only after the wait to the first span of a phase at a level. Spans that are
@@ -30,7 +30,7 @@ class DeviceSpans {
             return;
         }
     }
-    /// Records the spans; call it after Device::synchronize(). A span whose marks cannot be read keeps the
+    /// Records the spans; call it after Backend::synchronize(). A span whose marks cannot be read keeps the
     /// host's times.
     void record(PhaseRecorder& phases);
 
@@ -70,7 +70,7 @@ class DeviceSpans {
     };
     bool on_host_ = false;
     DeviceTimer* timer_ = nullptr;
-    kernels::Device* watched_ = nullptr;
+    kernels::Backend* watched_ = nullptr;
     std::uint64_t start_ticks_ = 0;
     std::vector<Timed> timed_;
 };

@@ -47,16 +47,16 @@ class DynaSpecHead final : public ClusterHead {
         return {};
     }
 
-    bool reserve(kernels::Device& device, int levels, int rows, int k) override {
+    bool reserve(kernels::Backend& backend, int levels, int rows, int k) override {
         side_stream_->wait_discard(running_);  // of a round that failed
-        return ClusterHead::reserve(device, levels, rows, k);
+        return ClusterHead::reserve(backend, levels, rows, k);
     }
     void begin(HeadCall& call) override {
         ClusterHead::begin(call);
         side_stream_->wait_discard(running_);
         routed_ = {call.inputs, call.rows, budget_.at(call.level), call.downloads};
-        running_ = side_stream_->start(call, router_.bytes(), [this](kernels::Device& device) {
-            router_.enqueue_best(device, routed_.inputs, routed_.rows, routed_.count, routed_.best);
+        running_ = side_stream_->start(call, router_.bytes(), [this](kernels::Backend& backend) {
+            router_.enqueue_best(backend, routed_.inputs, routed_.rows, routed_.count, routed_.best);
         });
     }
 

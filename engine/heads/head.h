@@ -89,7 +89,7 @@ class LmHead {
     /// Returns the columns of the logits that drafts of `levels` levels are sampled from.
     SupportColumns support_columns(int levels) const;
     /// Reserves memory for calls of up to `rows` rows with `k` candidates. Returns false if memory runs out.
-    virtual bool reserve(kernels::Device& device, int levels, int rows, int k) = 0;
+    virtual bool reserve(kernels::Backend& backend, int levels, int rows, int k) = 0;
     /// Called before the drafter's layer computes the rows; work that may run concurrently with it starts
     /// here. Level 0 starts a round. The inputs do not change before propose(). A second call before
     /// propose() replaces the first.
@@ -97,7 +97,7 @@ class LmHead {
     /// Enqueues up to k candidates per row, or the logits that drafts are sampled from. Records the phases
     /// router, gather, head and topk if they apply.
     virtual void propose(HeadCall& call) = 0;
-    /// Called after Device::synchronize(), for one level after another.
+    /// Called after Backend::synchronize(), for one level after another.
     virtual void collect(const HeadReadback&) {}
 
     /// Called after each verification with the sequence's tree and its outcome, also if it had no drafts.

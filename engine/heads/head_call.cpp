@@ -24,14 +24,14 @@ void leave_no_candidates(HeadCall& call, int first_row, int rows) {
     static const std::array logits = filled<at_once>(-std::numeric_limits<float>::infinity());
     static const std::array sizes = filled<at_once>(std::int32_t{0});
     for (int row = first_row; call.support_logits != nullptr && row < first_row + rows; row += at_once)
-        call.device.upload(call.support_sizes + row, sizes.data(),
-                           numel(std::min(at_once, first_row + rows - row), sizeof(std::int32_t)));
+        call.backend.upload(call.support_sizes + row, sizes.data(),
+                            numel(std::min(at_once, first_row + rows - row), sizeof(std::int32_t)));
     if (call.support_logits != nullptr) return;
     const std::size_t end = numel(first_row + rows, call.k);
     for (std::size_t cell = numel(first_row, call.k); cell < end; cell += at_once) {
         const std::size_t count = std::min<std::size_t>(at_once, end - cell);
-        call.device.upload(call.ids + cell, ids.data(), count * sizeof(std::int32_t));
-        call.device.upload(call.logits + cell, logits.data(), count * sizeof(float));
+        call.backend.upload(call.ids + cell, ids.data(), count * sizeof(std::int32_t));
+        call.backend.upload(call.logits + cell, logits.data(), count * sizeof(float));
     }
 }
 

@@ -7,10 +7,10 @@
 #include "base/phase.h"
 #include "base/units.h"
 #include "engine/heads/device_spans.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 /// Calls of LM heads. A level is enqueued without waiting, so that trees grow from level to level without the
-/// host. Values that the host needs are downloaded and valid after the round's only Device::synchronize().
+/// host. Values that the host needs are downloaded and valid after the round's only Backend::synchronize().
 namespace draftscope {
 
 /// Per-sequence state of a head; empty for stateless heads.
@@ -29,9 +29,9 @@ struct HeadSequence {
     std::int32_t* set_size = nullptr;
 };
 
-/// One draft level of a step, over the rows of all sequences. The caller holds Device::submit_mutex().
+/// One draft level of a step, over the rows of all sequences. The caller holds Backend::submit_mutex().
 struct HeadCall {
-    kernels::Device& device;
+    kernels::Backend& backend;
     kernels::Exec& exec;  ///< runs work of the host's threads
     PhaseRecorder& phases;
     DeviceSpans& spans;
@@ -42,8 +42,9 @@ struct HeadCall {
     /// heads: the target's feature).
     const float* inputs = nullptr;
     const kernels::half_t* x = nullptr;  ///< for propose(): the rows, [rows, padded_columns(d)]
-    std::int32_t* downloads = nullptr;   ///< [CallShape::downloads] values that the head downloads for collect()
-    bool sets_requested = false;         ///< HeadSequence::set is also read outside the head
+    std::int32_t* downloads =
+        nullptr;                  ///< [CallShape::downloads] values that the head downloads for collect()
+    bool sets_requested = false;  ///< HeadSequence::set is also read outside the head
     /// For sampled drafts: receives the logits of all columns, [rows, support_stride], and of the results
     /// below only `tokens` is set. Rows with columns of their own also store their tokens, ascending, and
     /// their number if CallShape::counted.

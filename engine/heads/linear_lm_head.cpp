@@ -13,29 +13,29 @@ CallShape LinearLmHead::shape(int level, int /*rows*/) const {
 }
 
 /// Uploads the bias once, because it is constant, and the ids when they change.
-bool LinearLmHead::upload_level(kernels::Device& device, int level) {
+bool LinearLmHead::upload_level(kernels::Backend& backend, int level) {
     const std::size_t at = level;
     if (levels_.size() <= at) levels_.resize(at + 1);
     Level& kept = levels_[at];
     const HeadProduct one = product(level);
-    if (!one.bias.empty() && kept.bias.empty() && !kept.bias.upload_exact(device, one.bias)) return false;
+    if (!one.bias.empty() && kept.bias.empty() && !kept.bias.upload_exact(backend, one.bias)) return false;
     if (std::equal(one.ids.begin(), one.ids.end(), kept.ids.begin(), kept.ids.end())) return true;
     kept.ids.clear();
-    if (!kept.d_ids.upload_exact(device, one.ids)) return false;
+    if (!kept.d_ids.upload_exact(backend, one.ids)) return false;
     kept.ids.assign(one.ids.begin(), one.ids.end());
     return true;
 }
 
-bool LinearLmHead::reserve(kernels::Device& device, int levels, int rows, int k) {
+bool LinearLmHead::reserve(kernels::Backend& backend, int levels, int rows, int k) {
     own_ = support_columns(levels).own;
     for (int level = 0; level < levels; ++level) {
         const HeadProduct one = product(level);
         const int narrow = one.down == nullptr ? 0 : one.down->n();
-        if (!upload_level(device, level) ||
-            (narrow > 0 && (!narrow_.reserve(device, numel(rows, narrow) * sizeof(float)) ||
-                            !narrow_half_.reserve(device, numel(rows, kernels::padded_columns(narrow)) *
-                                                              device.activation_bytes()))) ||
-            !best_.reserve(device, rows, one.up->n(), k))
+        if (!upload_level(backend, level) ||
+            (narrow > 0 && (!narrow_.reserve(backend, numel(rows, narrow) * sizeof(float)) ||
+                            !narrow_half_.reserve(backend, numel(rows, kernels::padded_columns(narrow)) *
+                                                               backend.activation_bytes()))) ||
+            !best_.reserve(backend, rows, one.up->n(), k))
             return false;
     }
     return true;
@@ -52,10 +52,10 @@ const kernels::half_t* LinearLmHead::enqueue_down(HeadCall& call, const HeadProd
     down.rows = call.rows;
     down.y = narrow_.as<float>();
     down.y_stride = down.weights.n;
-    call.device.matmul(down);
+    call.backend.matmul(down);
     const int stride = own.up->device_matrix().stride;
-    call.device.cast({narrow_.as<float>(), down.weights.n, call.rows, down.weights.n,
-                      narrow_half_.as<kernels::half_t>(), stride, stride});
+    call.backend.cast({narrow_.as<float>(), down.weights.n, call.rows, down.weights.n,
+                       narrow_half_.as<kernels::half_t>(), stride, stride});
     return narrow_half_.as<kernels::half_t>();
 }
 
@@ -71,10 +71,10 @@ void LinearLmHead::enqueue_support(HeadCall& call, const HeadProduct& own, const
     up.y = call.support_logits;
     up.y_stride = call.support_stride;
     up.bias = kept.bias.data();
-    call.device.matmul(up);
+    call.backend.matmul(up);
     if (own_)
-        call.device.copy_rows(copy_of_words(kept.d_ids.data(), 0, call.rows, own.support, call.support_tokens,
-                                            call.support_stride));
+        call.backend.copy_rows(copy_of_words(kept.d_ids.data(), 0, call.rows, own.support,
+                                             call.support_tokens, call.support_stride));
 }
 
 void LinearLmHead::propose(HeadCall& call) {

@@ -27,7 +27,7 @@ class LinearLmHead : public LmHead {
     virtual HeadProduct product(int level) const = 0;
 
     CallShape shape(int level, int rows) const final;
-    bool reserve(kernels::Device& device, int levels, int rows, int k) final;
+    bool reserve(kernels::Backend& backend, int levels, int rows, int k) final;
     void propose(HeadCall& call) final;
     HeadCost cost_at(const HeadState*, int rows, int level) const final;
     ActiveSet active_set(const HeadState*, int level, std::vector<TokenId>& memory) const final;
@@ -39,7 +39,7 @@ class LinearLmHead : public LmHead {
         kernels::DeviceArray<TokenId> d_ids;
         kernels::DeviceArray<float> bias;
     };
-    bool upload_level(kernels::Device& device, int level);
+    bool upload_level(kernels::Backend& backend, int level);
     const kernels::half_t* enqueue_down(HeadCall& call, const HeadProduct& product);
     void enqueue_support(HeadCall& call, const HeadProduct& product, const kernels::half_t* x);
 

@@ -15,7 +15,7 @@ class ListedTokens {
   public:
     /// Uploads up to `max_count` tokens, ascending, and the LM head's row of each; without `rows`, these are
     /// not used. Repeated tokens are not uploaded again. Returns false if out of memory.
-    bool upload(kernels::Device& device, std::span<const TokenId> ids, std::span<const TokenId> rows,
+    bool upload(kernels::Backend& backend, std::span<const TokenId> ids, std::span<const TokenId> rows,
                 int max_count);
     int count() const { return ids_.empty() ? 0 : ids_.front(); }
     // In device memory:
@@ -32,7 +32,7 @@ class ListedTokens {
 class ListedRows {
   public:
     /// Reserves memory for calls over up to `tokens` tokens. Returns false if out of memory.
-    bool reserve(kernels::Device& device, int rows, int tokens, int k);
+    bool reserve(kernels::Backend& backend, int rows, int tokens, int k);
     /// Proposes from the listed rows of `store` to the sequence's rows of `call`. If drafts are sampled,
     /// writes the logits that they are sampled from.
     void enqueue(HeadCall& call, const HeadSequence& sequence, const kernels::RowMajorMatrix& store,

@@ -90,12 +90,12 @@ struct MicroSpecState final : HeadState {
     ~MicroSpecState() override { side_stream->wait_discard(refill); }
 
     RecentTokenWindow stream;
-    bool changed = true;                        ///< whether the stream changed since rows were packed
-    std::vector<TokenId> ids;                   ///< of the packed rows, ascending
-    std::vector<TokenId> listed;                ///< the active set, while it is compared with `ids`
-    std::vector<TokenId> lm_head_rows;          ///< rows of `ids`, if the LM head is trimmed
-    ListedTokens tokens;           ///< `ids` in device memory
-    kernels::GatheredMatrix rows;  ///< with ids: used by the side stream while `refill` is pending
+    bool changed = true;                ///< whether the stream changed since rows were packed
+    std::vector<TokenId> ids;           ///< of the packed rows, ascending
+    std::vector<TokenId> listed;        ///< the active set, while it is compared with `ids`
+    std::vector<TokenId> lm_head_rows;  ///< rows of `ids`, if the LM head is trimmed
+    ListedTokens tokens;                ///< `ids` in device memory
+    kernels::GatheredMatrix rows;       ///< with ids: used by the side stream while `refill` is pending
     SideStream::Ticket refill = 0;
     std::shared_ptr<SideStream> side_stream;
     // Packing done by propose() in this round: the level, and the bytes read and written.
@@ -128,8 +128,8 @@ class MicroSpecHead final : public LmHead {
 
     std::unique_ptr<HeadState> begin_prompt(std::span<const TokenId> prompt,
                                             Rows<const TokenId> best) override {
-        auto state = std::make_unique<MicroSpecState>(weights_.vocab, options_.window, max_active(),
-                                                      side_stream_);
+        auto state =
+            std::make_unique<MicroSpecState>(weights_.vocab, options_.window, max_active(), side_stream_);
         if (options_.from_prompt) append_candidates(*state, prompt, best);
         if (!indexed()) state->rows.reserve(store_, max_active());
         return state;
@@ -180,9 +180,9 @@ class MicroSpecHead final : public LmHead {
     CallShape shape(int, int) const override {
         return {.stride = max_active(), .support = max_active(), .own = true, .counted = true};
     }
-    bool reserve(kernels::Device& device, int, int rows, int k) override {
-        if (indexed()) return listed_.reserve(device, rows, max_active(), k);
-        return best_.reserve(device, rows, max_active(), k);
+    bool reserve(kernels::Backend& backend, int, int rows, int k) override {
+        if (indexed()) return listed_.reserve(backend, rows, max_active(), k);
+        return best_.reserve(backend, rows, max_active(), k);
     }
     void propose(HeadCall& call) override {
         HeadContext context{call.exec, call.phases, call.level};
@@ -200,10 +200,10 @@ class MicroSpecHead final : public LmHead {
             }
             const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
             const bool packed = matrix.data != nullptr || matrix.packed != nullptr;
-            if (!packed || !upload_tokens(call.device, own, {})) return;
+            if (!packed || !upload_tokens(call.backend, own, {})) return;
             const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
             const std::uint64_t bytes = own.rows.matrix().bytes();
-            const kernels::half_t* const x = call.device.advance(call.x, first * matrix.stride);
+            const kernels::half_t* const x = call.backend.advance(call.x, first * matrix.stride);
             if (call.support_logits != nullptr) {
                 const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level,
                                                sequence.rows, bytes);
@@ -215,7 +215,7 @@ class MicroSpecHead final : public LmHead {
                           {matrix, x, sequence.rows, matrix.n, call.k, nullptr, ids, call.logits + cell,
                            call.sums + first},
                           bytes);
-            call.device.remap_ids({ids, sequence.rows * call.k, nullptr, own.tokens.ids(), ids});
+            call.backend.remap_ids({ids, sequence.rows * call.k, nullptr, own.tokens.ids(), ids});
         }
     }
 
@@ -280,13 +280,13 @@ class MicroSpecHead final : public LmHead {
         for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
             const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
-            if (!upload_tokens(call.device, own, rows)) return;
+            if (!upload_tokens(call.backend, own, rows)) return;
             listed_.enqueue(call, sequence, store_, own.tokens);
         }
     }
-    bool upload_tokens(kernels::Device& device, MicroSpecState& own, std::span<const TokenId> rows) const {
-        const bool enough = own.tokens.upload(device, own.ids, rows, max_active());
-        if (!enough) device.set_out_of_memory("the ids of a head's rows");
+    bool upload_tokens(kernels::Backend& backend, MicroSpecState& own, std::span<const TokenId> rows) const {
+        const bool enough = own.tokens.upload(backend, own.ids, rows, max_active());
+        if (!enough) backend.set_out_of_memory("the ids of a head's rows");
         return enough;
     }
 

@@ -41,15 +41,15 @@ class OracleHead final : public LmHead {
     CallShape shape(int, int) const override {
         return {.stride = size_, .support = size_, .own = true, .counted = true};
     }
-    bool reserve(kernels::Device& device, int, int rows, int k) override {
-        return listed_.reserve(device, rows, size_, k);
+    bool reserve(kernels::Backend& backend, int, int rows, int k) override {
+        return listed_.reserve(backend, rows, size_, k);
     }
     void propose(HeadCall& call) override {
         for (const HeadSequence& sequence : call.sequences) {
             const std::vector<TokenId> ids = shortlist(sequence.state, call.level);
             // Calls use the tokens one after another.
-            if (!tokens_.upload(call.device, ids, lm_head_row_indices(weights_, ids), size_))
-                return call.device.set_out_of_memory("the tokens of a head");
+            if (!tokens_.upload(call.backend, ids, lm_head_row_indices(weights_, ids), size_))
+                return call.backend.set_out_of_memory("the tokens of a head");
             listed_.enqueue(call, sequence, store_, tokens_);
         }
     }

@@ -46,7 +46,7 @@ class RdkHead final : public LmHead {
                 .set = own.set == 0 ? 0 : vocab_ + own.set,
                 .downloads = own.downloads + (own.set == 0 ? 0 : rows)};
     }
-    bool reserve(kernels::Device& device, int levels, int rows, int k) override;
+    bool reserve(kernels::Backend& backend, int levels, int rows, int k) override;
     void begin(HeadCall& call) override { base_->begin(call); }
     void propose(HeadCall& call) override;
     void collect(const HeadReadback& back) override;
@@ -63,12 +63,12 @@ class RdkHead final : public LmHead {
   private:
     /// Returns the call's sequences for the base head, whose sets follow the tokens that they reach.
     std::span<const HeadSequence> own_sequences(const HeadCall& call);
-    void reach(kernels::Device& device, const HeadSequence& own, int room, const HeadSequence& to);
+    void reach(kernels::Backend& backend, const HeadSequence& own, int room, const HeadSequence& to);
     int rows_at_a_time() const;
-    bool upload(kernels::Device& device);
+    bool upload(kernels::Backend& backend);
     std::uint64_t affinity_bytes(const HeadCall& call) const;
     /// Enqueues the redistribution of the rows in logits_ to `out`.
-    void spread(kernels::Device& device, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
+    void spread(kernels::Backend& backend, kernels::RedistributeOp op, float* out, std::int64_t out_stride);
 
     std::unique_ptr<LmHead> base_;
     HeadArtefact artefact_;
@@ -103,26 +103,26 @@ int RdkHead::rows_at_a_time() const {
 }
 
 /// A device reads the sources only, the CPU also the targets.
-bool RdkHead::upload(kernels::Device& device) {
+bool RdkHead::upload(kernels::Backend& backend) {
     if (!fresh_) return true;
-    fresh_ = !(d_sources_.upload(device, affinity_.sources) &&
-               (!device.is_host() || d_targets_.upload(device, affinity_.targets)));
+    fresh_ = !(d_sources_.upload(backend, affinity_.sources) &&
+               (!backend.is_host() || d_targets_.upload(backend, affinity_.targets)));
     return !fresh_;
 }
 
-bool RdkHead::reserve(kernels::Device& device, int levels, int rows, int k) {
+bool RdkHead::reserve(kernels::Backend& backend, int levels, int rows, int k) {
     columns_ = base_->support_columns(levels);
     const std::size_t cells = numel(rows, columns_.stride);
-    return base_->reserve(device, levels, rows, 1) && upload(device) &&
-           logits_.resize_at_least(device, cells) && tokens_.resize_at_least(device, cells) &&
-           d_sizes_.resize_at_least(device, numel(rows, 1)) &&
-           mass_.resize_at_least(device, numel(std::min(rows, rows_at_a_time()), vocab_)) &&
-           spread_.resize_at_least(device, numel(rows, vocab_)) &&
-           scratch_.resize_at_least(device, kernels::topk_scratch_bytes(rows, vocab_, k)) &&
-           bits_.resize_at_least(device, numel(2, (vocab_ + 31) / 32));
+    return base_->reserve(backend, levels, rows, 1) && upload(backend) &&
+           logits_.resize_at_least(backend, cells) && tokens_.resize_at_least(backend, cells) &&
+           d_sizes_.resize_at_least(backend, numel(rows, 1)) &&
+           mass_.resize_at_least(backend, numel(std::min(rows, rows_at_a_time()), vocab_)) &&
+           spread_.resize_at_least(backend, numel(rows, vocab_)) &&
+           scratch_.resize_at_least(backend, kernels::topk_scratch_bytes(rows, vocab_, k)) &&
+           bits_.resize_at_least(backend, numel(2, (vocab_ + 31) / 32));
 }
 
-void RdkHead::spread(kernels::Device& device, kernels::RedistributeOp op, float* out,
+void RdkHead::spread(kernels::Backend& backend, kernels::RedistributeOp op, float* out,
                      std::int64_t out_stride) {
     op.vocab = vocab_;
     op.first = d_sources_.first.data();
@@ -141,7 +141,7 @@ void RdkHead::spread(kernels::Device& device, kernels::RedistributeOp op, float*
         if (tokens != nullptr) op.tokens = tokens + first * op.token_stride;
         if (sizes != nullptr) op.sizes = sizes + first;
         op.out = out + first * out_stride;
-        device.redistribute(op);
+        backend.redistribute(op);
     }
 }
 
@@ -156,7 +156,7 @@ std::span<const HeadSequence> RdkHead::own_sequences(const HeadCall& call) {
     return own_;
 }
 
-void RdkHead::reach(kernels::Device& device, const HeadSequence& own, int room, const HeadSequence& to) {
+void RdkHead::reach(kernels::Backend& backend, const HeadSequence& own, int room, const HeadSequence& to) {
     kernels::ReachableTokensOp op;
     op.tokens = own.set;
     op.size = own.set_size;
@@ -167,7 +167,7 @@ void RdkHead::reach(kernels::Device& device, const HeadSequence& own, int room, 
     op.bits = bits_.as<std::uint32_t>();
     op.out = to.set;
     op.out_size = to.set_size;
-    device.list_reachable_tokens(op);
+    backend.list_reachable_tokens(op);
 }
 
 /// Returns the bytes of the matrix that a call reads. A device reads all of it for each row, the CPU the rows
@@ -175,7 +175,7 @@ void RdkHead::reach(kernels::Device& device, const HeadSequence& own, int room, 
 std::uint64_t RdkHead::affinity_bytes(const HeadCall& call) const {
     constexpr std::uint64_t entry = sizeof(TokenId) + sizeof(float);
     const std::uint64_t rows = call.rows;
-    if (!call.device.is_host()) return rows * affinity_.sources.tokens.size() * entry;
+    if (!call.backend.is_host()) return rows * affinity_.sources.tokens.size() * entry;
     std::uint64_t tokens = columns_.counted ? 0 : rows * base_->shape(call.level, 1).support;
     for (std::uint64_t r = 0; columns_.counted && r < rows; ++r) tokens += d_sizes_.data()[r];
     return tokens * affinity_.width * entry;
@@ -191,7 +191,7 @@ void RdkHead::propose(HeadCall& call) {
     if (columns_.counted) inner.support_sizes = d_sizes_.data();
     base_->propose(inner);
     for (std::size_t i = 0; call.sets_requested && i < own_.size(); ++i)
-        reach(call.device, own_[i], base_->shape(call.level, own_[i].rows).set, call.sequences[i]);
+        reach(call.backend, own_[i], base_->shape(call.level, own_[i].rows).set, call.sequences[i]);
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, call.rows,
                                    affinity_bytes(call));
     kernels::RedistributeOp op;
@@ -204,8 +204,8 @@ void RdkHead::propose(HeadCall& call) {
     op.sizes = columns_.counted ? inner.support_sizes : nullptr;
     call.tokens = nullptr;
     if (call.support_logits != nullptr)
-        return spread(call.device, op, call.support_logits, call.support_stride);
-    spread(call.device, op, spread_.as<float>(), vocab_);
+        return spread(call.backend, op, call.support_logits, call.support_stride);
+    spread(call.backend, op, spread_.as<float>(), vocab_);
     kernels::TopKOp select;
     select.logits = spread_.as<float>();
     select.stride = select.support = vocab_;
@@ -215,7 +215,7 @@ void RdkHead::propose(HeadCall& call) {
     select.values = call.logits;
     select.logsumexp = call.sums;
     select.scratch = scratch_.as<void>();
-    call.device.topk(select);
+    call.backend.topk(select);
 }
 
 void RdkHead::collect(const HeadReadback& back) {

@@ -27,17 +27,18 @@ double ClusterRouter::flops_per_row() const {
     return 2.0 * in_.n() * in_.k() + 2.0 * out_.n() * out_.k();
 }
 
-bool ClusterRouter::reserve(kernels::Device& device, int rows) {
+bool ClusterRouter::reserve(kernels::Backend& backend, int rows) {
     const auto activations = [&](kernels::DeviceBuffer& buffer, const kernels::Matrix& matrix) {
-        return buffer.reserve(device, numel(rows, matrix.device_matrix().stride) * device.activation_bytes());
+        return buffer.reserve(backend,
+                              numel(rows, matrix.device_matrix().stride) * backend.activation_bytes());
     };
-    return (!d_in_bias_.empty() || d_in_bias_.upload_exact(device, in_bias_)) &&
-           (!d_out_bias_.empty() || d_out_bias_.upload_exact(device, out_bias_)) && activations(x_, in_) &&
-           activations(narrow_, out_) && middle_.resize_at_least(device, numel(rows, in_.n())) &&
-           scores_.resize_at_least(device, numel(rows, out_.n()));
+    return (!d_in_bias_.empty() || d_in_bias_.upload_exact(backend, in_bias_)) &&
+           (!d_out_bias_.empty() || d_out_bias_.upload_exact(backend, out_bias_)) && activations(x_, in_) &&
+           activations(narrow_, out_) && middle_.resize_at_least(backend, numel(rows, in_.n())) &&
+           scores_.resize_at_least(backend, numel(rows, out_.n()));
 }
 
-void ClusterRouter::enqueue_best(kernels::Device& device, const kernels::half_t* x, int rows, int count,
+void ClusterRouter::enqueue_best(kernels::Backend& backend, const kernels::half_t* x, int rows, int count,
                                  std::int32_t* best) {
     kernels::MatmulOp product;
     product.weights = in_.device_matrix();
@@ -46,26 +47,26 @@ void ClusterRouter::enqueue_best(kernels::Device& device, const kernels::half_t*
     product.y = middle_.data();
     product.y_stride = in_.n();
     product.bias = d_in_bias_.data();
-    device.matmul(product);
+    backend.matmul(product);
     const int stride = out_.device_matrix().stride;
     kernels::CastOp between{middle_.data(), in_.n(), rows, in_.n(), narrow_.as<kernels::half_t>(),
                             stride,         stride};
     between.activation = activation_;
-    device.cast(between);
+    backend.cast(between);
     product.weights = out_.device_matrix();
     product.x = narrow_.as<kernels::half_t>();
     product.y = scores_.data();
     product.y_stride = out_.n();
     product.bias = d_out_bias_.data();
-    device.matmul(product);
-    device.topk_set({scores_.data(), out_.n(), rows, out_.n(), count, best});
+    backend.matmul(product);
+    backend.topk_set({scores_.data(), out_.n(), rows, out_.n(), count, best});
 }
 
-void ClusterRouter::enqueue_best(kernels::Device& device, const float* x, int rows, int count,
+void ClusterRouter::enqueue_best(kernels::Backend& backend, const float* x, int rows, int count,
                                  std::int32_t* best) {
     const int stride = in_.device_matrix().stride;
-    device.cast({x, in_.k(), rows, in_.k(), x_.as<kernels::half_t>(), stride, stride});
-    enqueue_best(device, x_.as<kernels::half_t>(), rows, count, best);
+    backend.cast({x, in_.k(), rows, in_.k(), x_.as<kernels::half_t>(), stride, stride});
+    enqueue_best(backend, x_.as<kernels::half_t>(), rows, count, best);
 }
 
 }  // namespace draftscope

@@ -19,13 +19,13 @@ class ClusterRouter {
     std::uint64_t bytes() const { return in_.bytes() + out_.bytes(); }
     double flops_per_row() const;
     /// Uploads the biases and reserves memory for up to `rows` rows. Returns false if memory runs out.
-    bool reserve(kernels::Device& device, int rows);
+    bool reserve(kernels::Backend& backend, int rows);
     /// Enqueues the selection of the `count` best outputs per row, ascending, [rows, count]. `x` is [rows,
     /// stride of W_in].
-    void enqueue_best(kernels::Device& device, const kernels::half_t* x, int rows, int count,
+    void enqueue_best(kernels::Backend& backend, const kernels::half_t* x, int rows, int count,
                       std::int32_t* best);
     /// The same for f32 rows, [rows, inputs].
-    void enqueue_best(kernels::Device& device, const float* x, int rows, int count, std::int32_t* best);
+    void enqueue_best(kernels::Backend& backend, const float* x, int rows, int count, std::int32_t* best);
 
   private:
     kernels::Matrix in_, out_;

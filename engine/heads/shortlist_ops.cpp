@@ -24,8 +24,8 @@ void ShortlistOps::set_names(const Names& names) {
 
 bool ShortlistOps::upload_names() {
     if (!fresh_names_) return true;
-    fresh_names_ =
-        !(d_tokens_.upload_exact(*device_, tokens_of_) && d_rows_of_tokens_.upload_exact(*device_, rows_of_));
+    fresh_names_ = !(d_tokens_.upload_exact(*backend_, tokens_of_) &&
+                     d_rows_of_tokens_.upload_exact(*backend_, rows_of_));
     return !fresh_names_;
 }
 
@@ -33,7 +33,7 @@ bool ShortlistOps::upload_names() {
 const std::int32_t* ShortlistOps::enqueue_rows_of(const std::int32_t* tokens, int count,
                                                   const std::int32_t* d_count) {
     if (rows_of_.empty()) return tokens;
-    device_->remap_ids(
+    backend_->remap_ids(
         {tokens, count, d_count, d_rows_of_tokens_.as<std::int32_t>(), exact_rows_.as<std::int32_t>()});
     return exact_rows_.as<std::int32_t>();
 }
@@ -45,31 +45,31 @@ int ShortlistOps::max_union(int rows, int size) const {
 bool ShortlistOps::reserve_call(const kernels::Matrix& up, int rows, int size) {
     vocab_ = named_vocab_ > 0 ? named_vocab_ : up.n();
     const std::size_t block = numel(rows, size) + numel(1, max_union(rows, size)) + 1;
-    return upload_names() && block_.resize_at_least(*device_, block) &&
-           scratch_.resize_at_least(*device_,
+    return upload_names() && block_.resize_at_least(*backend_, block) &&
+           scratch_.resize_at_least(*backend_,
                                     std::max(kernels::router_scratch_bytes(rows, up.n(), size),
                                              kernels::topk_scratch_bytes(rows, size, kernels::max_topk)));
 }
 
 bool ShortlistOps::reserve_narrow(const kernels::Matrix& down, int rows) {
     const int stride = kernels::padded_columns(down.n());
-    return narrow_.resize_at_least(*device_, numel(rows, down.n())) &&
-           narrow_half_.reserve(*device_, numel(rows, stride) * device_->activation_bytes());
+    return narrow_.resize_at_least(*backend_, numel(rows, down.n())) &&
+           narrow_half_.reserve(*backend_, numel(rows, stride) * backend_->activation_bytes());
 }
 
 /// Reserves memory for logits of `columns` columns and for `listed` row numbers of the exact head.
 bool ShortlistOps::reserve_exact(int rows, int columns, std::size_t listed) {
     const auto vocab = static_cast<std::size_t>(vocab_);
-    return bitmap_.reserve(*device_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
-           columns_.reserve(*device_, vocab * sizeof(std::int32_t)) &&
-           d_size_.reserve(*device_, sizeof(std::int32_t)) &&
-           logits_.resize_at_least(*device_, numel(rows, columns)) &&
-           (rows_of_.empty() || exact_rows_.resize_at_least(*device_, listed));
+    return bitmap_.reserve(*backend_, (vocab + 31) / 32 * sizeof(std::uint32_t)) &&
+           columns_.reserve(*backend_, vocab * sizeof(std::int32_t)) &&
+           d_size_.reserve(*backend_, sizeof(std::int32_t)) &&
+           logits_.resize_at_least(*backend_, numel(rows, columns)) &&
+           (rows_of_.empty() || exact_rows_.resize_at_least(*backend_, listed));
 }
 
-bool ShortlistOps::reserve(kernels::Device& device, const kernels::Matrix& down, const kernels::Matrix& up,
+bool ShortlistOps::reserve(kernels::Backend& backend, const kernels::Matrix& down, const kernels::Matrix& up,
                            int rows, int size) {
-    device_ = &device;
+    backend_ = &backend;
     return reserve_call(up, rows, size) && reserve_narrow(down, rows) &&
            reserve_exact(rows, std::max(size, whole_lines(max_union(rows, size))), numel(rows, size));
 }
@@ -83,7 +83,7 @@ void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Ma
         !reserve_call(up, rows, size) || (down != nullptr && !reserve_narrow(*down, rows)) || x == nullptr;
     max_union_ = max_union(rows, size);
     stride_ = whole_lines(max_union_);
-    if (broken_) return device_->set_out_of_memory("a head's shortlists");
+    if (broken_) return backend_->set_out_of_memory("a head's shortlists");
     kernels::MatmulTopKSetOp op;
     op.weights = up.device_matrix();
     op.rows = rows_;
@@ -98,15 +98,15 @@ void ShortlistOps::enqueue_router(const kernels::Matrix* down, const kernels::Ma
         narrow.rows = rows;
         narrow.y = narrow_.as<float>();
         narrow.y_stride = down->n();
-        device_->matmul(narrow);
+        backend_->matmul(narrow);
         const int stride = op.weights.stride;
-        device_->cast(
+        backend_->cast(
             {narrow.y, down->n(), rows, down->n(), narrow_half_.as<kernels::half_t>(), stride, stride});
         op.x = narrow_half_.as<kernels::half_t>();
     }
-    device_->matmul_topk_set(op);
+    backend_->matmul_topk_set(op);
     if (!tokens_of_.empty())
-        device_->remap_ids(
+        backend_->remap_ids(
             {op.ids, static_cast<int>(numel(rows_, size_)), nullptr, d_tokens_.as<std::int32_t>(), op.ids});
 }
 
@@ -115,26 +115,26 @@ void ShortlistOps::enqueue_each(const kernels::RowMajorMatrix& exact) {
     const auto cells = numel(rows_, size_);
     if (size_said_ != size_) {
         const std::int32_t size = size_said_ = size_;
-        device_->upload(d_size_.as<void>(), &size, sizeof size);
+        backend_->upload(d_size_.as<void>(), &size, sizeof size);
     }
     const std::int32_t* rows = enqueue_rows_of(block_.as<std::int32_t>(), static_cast<int>(cells), nullptr);
     for (int r = 0; r < rows_; ++r) {
         kernels::MatmulOp op;
         op.weights = exact.device_matrix();
-        op.x = device_->advance(x_, std::ptrdiff_t{r} * op.weights.stride);
+        op.x = backend_->advance(x_, std::ptrdiff_t{r} * op.weights.stride);
         op.rows = 1;
         op.y = logits_.as<float>() + numel(r, size_);
         op.y_stride = size_;
         op.chosen = rows + numel(r, size_);
         op.chosen_count = d_size_.as<std::int32_t>();
         op.max_chosen = size_;
-        device_->matmul(op);
+        backend_->matmul(op);
     }
 }
 
 void ShortlistOps::enqueue_union(int first, int rows, std::int32_t* tokens, std::int32_t* size) {
     broken_ = broken_ || !reserve_exact(rows_, stride_, numel(rows_, size_));
-    if (broken_) return device_->set_out_of_memory("a head's shortlists");
+    if (broken_) return backend_->set_out_of_memory("a head's shortlists");
     kernels::UniqueTokensOp unite;
     unite.ids = block_.as<std::int32_t>() + numel(first, size_);
     unite.count = static_cast<std::int64_t>(numel(rows, size_));
@@ -143,14 +143,14 @@ void ShortlistOps::enqueue_union(int first, int rows, std::int32_t* tokens, std:
     unite.tokens = tokens;
     unite.columns = columns_.as<std::int32_t>();
     unite.size = size;
-    device_->list_unique_tokens(unite);
+    backend_->list_unique_tokens(unite);
 }
 
 void ShortlistOps::enqueue_exact(const kernels::RowMajorMatrix& exact, bool per_row, std::int32_t* size,
                                  std::int32_t* tokens) {
     per_row_ = per_row;
     broken_ = broken_ || !reserve_exact(rows_, per_row ? size_ : stride_, numel(rows_, size_));
-    if (broken_) return device_->set_out_of_memory("a head's shortlists");
+    if (broken_) return backend_->set_out_of_memory("a head's shortlists");
     if (per_row) return enqueue_each(exact);
     auto* together = block_.as<std::int32_t>() + numel(rows_, size_);
     if (tokens == nullptr) tokens = together;
@@ -165,7 +165,7 @@ void ShortlistOps::enqueue_exact(const kernels::RowMajorMatrix& exact, bool per_
     op.chosen = enqueue_rows_of(tokens, max_union_, size);
     op.chosen_count = size;
     op.max_chosen = max_union_;
-    device_->matmul(op);
+    backend_->matmul(op);
 }
 
 void ShortlistOps::enqueue_best(int k, std::int32_t* ids, float* values, float* sums) {
@@ -183,17 +183,17 @@ void ShortlistOps::enqueue_best(int k, std::int32_t* ids, float* values, float* 
     op.own = block_.as<std::int32_t>();
     op.own_stride = size_;
     if (!per_row_) op.columns = columns_.as<std::int32_t>();
-    device_->topk(op);
+    backend_->topk(op);
 }
 
 void ShortlistOps::enqueue_own(float* logits, std::int32_t* tokens, std::int64_t stride) {
     if (broken_) return;
     const auto* own = block_.as<std::int32_t>();
     // copy_rows() preserves the bits of 4-byte values, so it can copy ids.
-    device_->copy_rows({reinterpret_cast<const float*>(own), size_, nullptr, rows_, size_,
-                        reinterpret_cast<float*>(tokens), stride});
+    backend_->copy_rows({reinterpret_cast<const float*>(own), size_, nullptr, rows_, size_,
+                         reinterpret_cast<float*>(tokens), stride});
     if (per_row_)
-        return device_->copy_rows({logits_.as<float>(), size_, nullptr, rows_, size_, logits, stride});
+        return backend_->copy_rows({logits_.as<float>(), size_, nullptr, rows_, size_, logits, stride});
     kernels::GatherColumnsOp op;
     op.logits = logits_.as<float>();
     op.stride = stride_;
@@ -204,7 +204,7 @@ void ShortlistOps::enqueue_own(float* logits, std::int32_t* tokens, std::int64_t
     op.columns = columns_.as<std::int32_t>();
     op.out = logits;
     op.out_stride = stride;
-    device_->gather_columns(op);
+    backend_->gather_columns(op);
 }
 
 }  // namespace draftscope

@@ -11,8 +11,8 @@ namespace draftscope {
 
 /// The ops of SpecVocab's head: a router selects each row's shortlist, and the exact head scores their union.
 /// The best tokens of a row are selected from its own shortlist. Each step is a separate call, so that the
-/// caller can record phases. The caller holds Device::submit_mutex() from the first step to the last. If
-/// memory runs out, Device::synchronize() returns the error.
+/// caller can record phases. The caller holds Backend::submit_mutex() from the first step to the last. If
+/// memory runs out, Backend::synchronize() returns the error.
 class ShortlistOps {
   public:
     /// Router columns and exact-head rows of the tokens. The default is that all three have the same numbers.
@@ -26,7 +26,7 @@ class ShortlistOps {
 
     /// Reserves memory for calls of up to these sizes, so that none of them moves a buffer. Returns false if
     /// memory runs out.
-    bool reserve(kernels::Device& device, const kernels::Matrix& down, const kernels::Matrix& up, int rows,
+    bool reserve(kernels::Backend& backend, const kernels::Matrix& down, const kernels::Matrix& up, int rows,
                  int size);
     /// Enqueues the selection of each row's `size` best tokens, ascending, by the scores up (down x). Null
     /// `down` = up x. `x`, [rows, stride of the first matrix], must not change before enqueue_exact().
@@ -58,7 +58,7 @@ class ShortlistOps {
     void enqueue_each(const kernels::RowMajorMatrix& exact);
     const std::int32_t* enqueue_rows_of(const std::int32_t* tokens, int count, const std::int32_t* d_count);
 
-    kernels::Device* device_ = nullptr;
+    kernels::Backend* backend_ = nullptr;
     int rows_ = 0, size_ = 0, vocab_ = 0, max_union_ = 0;
     int stride_ = 0;  ///< of the logits over the union; whole cache lines
     const kernels::half_t* x_ = nullptr;

@@ -130,9 +130,9 @@ SideStream::Ticket SideStream::start(HeadContext& context, int rows,
 }
 
 void SideStream::join(HeadCall& call, Ticket ticket, std::uint64_t bytes) {
-    if (!call.device.is_host()) {
+    if (!call.backend.is_host()) {
         const DeviceSpans::Scope scope(call.spans, call.phases, impl_->phase, call.level, call.rows, bytes);
-        return call.device.join_side_stream();
+        return call.backend.join_side_stream();
     }
     HeadContext context{call.exec, call.phases, call.level};
     wait(context, ticket);

@@ -39,8 +39,8 @@ class SideStream {
     /// is allocated.
     template <typename Work>
     Ticket start(HeadCall& call, std::uint64_t bytes, Work work) {
-        if (!call.device.is_host()) {
-            call.device.on_side_stream([&device = call.device, work] { work(device); });
+        if (!call.backend.is_host()) {
+            call.backend.on_side_stream([&backend = call.backend, work] { work(backend); });
             return 0;
         }
         HeadContext context{call.exec, call.phases, call.level};

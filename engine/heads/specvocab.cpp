@@ -66,9 +66,9 @@ class SpecVocabHead final : public LmHead {
         // The download is the size of the call's union.
         return {.stride = size, .support = size, .own = true, .set = max_tokens(level, rows), .downloads = 1};
     }
-    bool reserve(kernels::Device& device, int levels, int rows, int) override {
+    bool reserve(kernels::Backend& backend, int levels, int rows, int) override {
         for (int level = 0; level < levels; ++level)
-            if (!shortlists_.reserve(device, speculator_.down(level), speculator_.up(level), rows,
+            if (!shortlists_.reserve(backend, speculator_.down(level), speculator_.up(level), rows,
                                      size_at(level)))
                 return false;
         return true;

@@ -24,25 +24,25 @@ std::size_t product(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 const float* Decoder::keep(std::span<const float> values) {
-    if (values.empty() || device_->is_host()) return values.empty() ? nullptr : values.data();
+    if (values.empty() || backend_->is_host()) return values.empty() ? nullptr : values.data();
     kernels::DeviceBuffer buffer;
-    if (!buffer.reserve(*device_, values.size_bytes())) {
+    if (!buffer.reserve(*backend_, values.size_bytes())) {
         // Without the error, a null norm would mean that the layer has none.
-        device_->set_error(device_->out_of_memory("norms and biases").message);
+        backend_->set_error(backend_->out_of_memory("norms and biases").message);
         return nullptr;
     }
-    device_->upload(buffer.as<float>(), values.data(), values.size_bytes());
+    backend_->upload(buffer.as<float>(), values.data(), values.size_bytes());
     kept_.push_back(std::move(buffer));
     return kept_.back().as<float>();
 }
 
-Status Decoder::prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+Status Decoder::prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
                         std::span<const DecoderLayer> layers, int input_width) {
-    device_ = &device;
+    backend_ = &backend;
     shape_ = shape;
     input_width_ = input_width > 0 ? input_width : shape.hidden;
     layers_ = layers;
-    const std::lock_guard lock(device.submit_mutex());
+    const std::lock_guard lock(backend.submit_mutex());
     cos_ = keep(rope.cos);
     sin_ = keep(rope.sin);
     for (const DecoderLayer& layer : layers) {
@@ -58,7 +58,7 @@ Status Decoder::prepare(kernels::Device& device, const LayerShape& shape, const 
         v.k_norm_width = static_cast<int>(layer.k_norm.size());
         vectors_.push_back(v);
     }
-    return device.synchronize();
+    return backend.synchronize();
 }
 
 bool Decoder::reserve(int rows) {
@@ -66,15 +66,15 @@ bool Decoder::reserve(int rows) {
     const int room = std::max(rows, 2 * capacity_);
     const std::int64_t qkv = shape_.q_width() + 2 * shape_.kv_width();
     const int input = padded_columns(std::max(input_width_, shape_.hidden));
-    const std::size_t activation = device_->activation_bytes();
+    const std::size_t activation = backend_->activation_bytes();
     const bool enough =
-        residual_.reserve(*device_, product(room, shape_.hidden) * sizeof(float)) &&
-        input_.reserve(*device_, product(room, input) * activation) &&
-        qkv_.reserve(*device_, product(room, qkv) * sizeof(float)) &&
-        mixed_.reserve(*device_, product(room, padded_columns(shape_.q_width())) * activation) &&
-        gate_up_.reserve(*device_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
-        active_.reserve(*device_, product(room, padded_columns(shape_.ffn)) * activation) &&
-        projected_.reserve(*device_, product(room, shape_.hidden) * sizeof(float));
+        residual_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float)) &&
+        input_.reserve(*backend_, product(room, input) * activation) &&
+        qkv_.reserve(*backend_, product(room, qkv) * sizeof(float)) &&
+        mixed_.reserve(*backend_, product(room, padded_columns(shape_.q_width())) * activation) &&
+        gate_up_.reserve(*backend_, product(room, 2 * shape_.ffn) * sizeof(float)) &&
+        active_.reserve(*backend_, product(room, padded_columns(shape_.ffn)) * activation) &&
+        projected_.reserve(*backend_, product(room, shape_.hidden) * sizeof(float));
     capacity_ = enough ? room : 0;
     keys_.clear();
     return enough;
@@ -119,8 +119,8 @@ void Decoder::list_tiles() {
 bool Decoder::upload_places(const DecoderBatch& batch) {
     using Place = DecoderBatch::Place;
     const std::vector<Place>& rows = batch.places_;
-    if (!d_places_.begin(*device_, 6 * rows.size() + tiles_.size() + batch.tails_.size()) ||
-        !d_caches_.upload(*device_, caches_))
+    if (!d_places_.begin(*backend_, 6 * rows.size() + tiles_.size() + batch.tails_.size()) ||
+        !d_caches_.upload(*backend_, caches_))
         return false;
     places_.caches = d_caches_.data();
     places_.sequence = d_places_.add(row_sequences_);
@@ -131,13 +131,13 @@ bool Decoder::upload_places(const DecoderBatch& batch) {
     places_.ancestor_count = d_places_.add(rows, [](const Place& row) { return row.ancestor_count; });
     places_.tiles = d_places_.add(tiles_);
     places_.ancestor_slots = d_places_.add(batch.tails_);
-    d_places_.upload(*device_);
+    d_places_.upload(*backend_);
     return true;
 }
 
 /// Returns the partial sums of attention that a pass needs at once. The CPU has scratch memory of its own.
 std::size_t Decoder::partial_floats() const {
-    if (device_->is_host()) return 0;
+    if (backend_->is_host()) return 0;
     const kernels::AttentionHeads heads{shape_.heads, shape_.kv_heads, shape_.head_dim};
     const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2);
     return std::max(per_row * kernels::attention_tile_rows(heads),
@@ -150,15 +150,16 @@ Status Decoder::begin(const DecoderBatch& batch) {
     list_sequences(batch);
     for (const DecoderBatch::Place& place : batch.places_)
         if (place.cache->planes().data == nullptr)
-            return device_->out_of_memory(
+            return backend_->out_of_memory(
                 fmt::format("the keys and values of {} slots", place.cache->slots()), "use a smaller batch");
     list_tiles();
     const auto addresses = [this] {
         return std::array<const void*, 3>{d_places_.data(), d_caches_.data(), partial_.data()};
     };
     const auto before = addresses();
-    if (!reserve(rows_) || !partial_.resize_at_least(*device_, partial_floats()) || !upload_places(batch))
-        return device_->out_of_memory(fmt::format("a pass of {} rows", rows_), "use a smaller batch or tree");
+    if (!reserve(rows_) || !partial_.resize_at_least(*backend_, partial_floats()) || !upload_places(batch))
+        return backend_->out_of_memory(fmt::format("a pass of {} rows", rows_),
+                                       "use a smaller batch or tree");
     // Graphs contain these addresses, so a reallocation invalidates them.
     if (before != addresses()) keys_.clear();
     return {};
@@ -178,7 +179,7 @@ void Decoder::attention(int cache_layer) {
     op.y = mixed_.as<kernels::half_t>();
     op.y_stride = padded_columns(shape_.q_width());
     const std::size_t per_row = product(shape_.heads, blocks_) * (shape_.head_dim + 2) * sizeof(float);
-    const int max_rows = device_->is_host() ? rows_ : static_cast<int>(partial_.bytes() / per_row);
+    const int max_rows = backend_->is_host() ? rows_ : static_cast<int>(partial_.bytes() / per_row);
     const auto tiles = tiles_.size() / 2;
     for (std::size_t first = 0; first < tiles;) {
         std::size_t end = first;
@@ -187,7 +188,7 @@ void Decoder::attention(int cache_layer) {
         while (end < tiles && op.rows + tiles_[2 * end + 1] <= max_rows) op.rows += tiles_[2 * end++ + 1];
         op.places.tiles = places_.tiles + 2 * first;
         op.tiles = static_cast<int>(end - first);
-        device_->attention(op);
+        backend_->attention(op);
         first = end;
     }
 }
@@ -203,7 +204,7 @@ void Decoder::add_output(const kernels::Matrix& weights, const kernels::half_t* 
     op.product.accumulate = post_norm == nullptr;
     if (next != nullptr) op.next = next->device_matrix();
     op.next_is_gated = next_is_gated;
-    device_->fused_matmul(op);
+    backend_->fused_matmul(op);
     if (post_norm == nullptr) return;
     kernels::RmsNormOp norm;
     norm.x = projected_.as<float>();
@@ -214,7 +215,7 @@ void Decoder::add_output(const kernels::Matrix& weights, const kernels::half_t* 
     norm.eps = shape_.norm_eps;
     norm.y = residual();
     norm.add = true;
-    device_->rms_norm(norm);
+    backend_->rms_norm(norm);
 }
 
 void Decoder::norm_queries_and_keys(const Vectors& vectors) {
@@ -229,7 +230,7 @@ void Decoder::norm_queries_and_keys(const Vectors& vectors) {
         op.weight = weight;
         op.eps = shape_.norm_eps;
         op.y = qkv_.as<float>() + first;
-        device_->rms_norm(op);
+        backend_->rms_norm(op);
     };
     norm_heads(vectors.q_norm, vectors.q_norm_width, 0, shape_.q_width());
     norm_heads(vectors.k_norm, vectors.k_norm_width, shape_.q_width(), shape_.kv_width());
@@ -251,9 +252,9 @@ void Decoder::attend(int layer, int cache_layer, const kernels::half_t* x, const
     project.norm = norm;
     project.next = weights.attn_out.device_matrix();
     project.store = &store;
-    device_->fused_matmul(project);
+    backend_->fused_matmul(project);
     norm_queries_and_keys(vectors);
-    device_->rope_store(store);
+    backend_->rope_store(store);
     attention(cache_layer);
     add_output(weights.attn_out, mixed_.as<kernels::half_t>(), vectors.attn_post_norm, &weights.gate_up,
                true);
@@ -280,7 +281,7 @@ void Decoder::feed_forward(int layer, const kernels::Matrix* next) {
     project.gated = active_.as<kernels::half_t>();
     project.gated_stride = padded_columns(shape_.ffn);
     project.next = weights.down.device_matrix();
-    device_->fused_matmul(project);
+    backend_->fused_matmul(project);
     add_output(weights.down, active_.as<kernels::half_t>(), vectors.ffn_post_norm, next, false);
 }
 
@@ -290,15 +291,15 @@ void Decoder::run(int layer, const kernels::Matrix* next) {
 }
 
 void Decoder::replay(std::span<const int> extra, FunctionRef<void()> work) {
-    if (device_->is_host()) return work();
+    if (backend_->is_host()) return work();
     // The ops of a pass depend on its rows, attention blocks and tiles.
     std::vector<std::int64_t> shape{rows_, blocks_};
     shape.insert(shape.end(), tiles_.begin(), tiles_.end());
     shape.insert(shape.end(), extra.begin(), extra.end());
     if (keys_.size() > max_graphs) keys_.clear();
     std::uint64_t& key = keys_[shape];
-    if (key == 0) key = device_->new_graph_key();
-    device_->graph(key, work);
+    if (key == 0) key = backend_->new_graph_key();
+    backend_->graph(key, work);
 }
 
 }  // namespace draftscope

@@ -14,17 +14,17 @@ namespace draftscope {
 
 /// Runs decoder layers on a device, with all activations in its memory. The layers' matrices belong to the
 /// device; the decoder uploads their vectors and the rotation table. It supports one pass at a time, during
-/// which the caller holds Device::submit_mutex().
+/// which the caller holds Backend::submit_mutex().
 class Decoder {
   public:
-    /// Uploads the vectors; locks Device::submit_mutex() itself. `layers` and `rope` must outlive the
+    /// Uploads the vectors; locks Backend::submit_mutex() itself. `layers` and `rope` must outlive the
     /// decoder. `input_width` is the width of the first layer's attention input if that is not the hidden
     /// size (EAGLE-3). Returns an error if out of device memory.
-    Status prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+    Status prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, int input_width = 0);
     /// Runs later passes on `device`, which has the memory of prepare()'s: another pool of the same CPU.
-    void use(kernels::Device& device) { device_ = &device; }
-    kernels::Device& device() { return *device_; }
+    void use(kernels::Backend& backend) { backend_ = &backend; }
+    kernels::Backend& device() { return *backend_; }
 
     /// Uploads a vector, such as a norm, to memory that the decoder owns. The CPU uses `values` themselves,
     /// which must outlive the decoder. Returns null if `values` is empty. If out of memory, returns null and
@@ -68,8 +68,8 @@ class Decoder {
 
     /// Discards the graphs. Call it when memory used by the `work` of replay() has moved.
     void forget_graphs() { keys_.clear(); }
-    /// Runs `work`, which enqueues the ops of this pass, through Device::graph(); equal passes share a graph.
-    /// `extra` distinguishes passes whose other ops differ.
+    /// Runs `work`, which enqueues the ops of this pass, through Backend::graph(); equal passes share a
+    /// graph. `extra` distinguishes passes whose other ops differ.
     void replay(std::span<const int> extra, FunctionRef<void()> work);
 
   private:
@@ -94,7 +94,7 @@ class Decoder {
     void add_output(const kernels::Matrix& weights, const kernels::half_t* x, const float* post_norm,
                     const kernels::Matrix* next, bool next_is_gated);
 
-    kernels::Device* device_ = nullptr;
+    kernels::Backend* backend_ = nullptr;
     LayerShape shape_;
     int input_width_ = 0;
     std::span<const DecoderLayer> layers_;

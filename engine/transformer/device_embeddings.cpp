@@ -13,11 +13,11 @@ constexpr int batch_rows = 1024;
 
 }  // namespace
 
-const float* DeviceEmbeddings::get(kernels::Device& device, int vocab, int d,
+const float* DeviceEmbeddings::get(kernels::Backend& backend, int vocab, int d,
                                    FunctionRef<void(std::span<const TokenId>, Rows<float>)> embed) {
-    if (refused_ == device.oom_epoch() || table_.as<float>() != nullptr) return table_.as<float>();
-    if (!table_.reserve(device, numel(vocab, d) * sizeof(float))) {
-        refused_ = device.oom_epoch();
+    if (refused_ == backend.oom_epoch() || table_.as<float>() != nullptr) return table_.as<float>();
+    if (!table_.reserve(backend, numel(vocab, d) * sizeof(float))) {
+        refused_ = backend.oom_epoch();
         return nullptr;
     }
     std::vector<TokenId> tokens;
@@ -27,7 +27,7 @@ const float* DeviceEmbeddings::get(kernels::Device& device, int vocab, int d,
         tokens.clear();
         for (int i = 0; i < n; ++i) tokens.push_back(first + i);
         embed(tokens, Rows<float>(rows.data(), n, d));
-        device.upload(table_.as<float>() + numel(first, d), rows.data(), numel(n, d) * sizeof(float));
+        backend.upload(table_.as<float>() + numel(first, d), rows.data(), numel(n, d) * sizeof(float));
     }
     return table_.as<float>();
 }

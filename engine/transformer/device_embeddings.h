@@ -5,7 +5,7 @@
 #include "base/function_ref.h"
 #include "base/spans.h"
 #include "base/units.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope {
 
@@ -13,14 +13,14 @@ namespace draftscope {
 class DeviceEmbeddings {
   public:
     /// Returns the table, which this object owns; null if out of memory. Allocation is retried only after
-    /// Device::clear_out_of_memory(). `embed` writes the embeddings of tokens, [tokens, d]. The caller holds
-    /// Device::submit_mutex().
-    const float* get(kernels::Device& device, int vocab, int d,
+    /// Backend::clear_out_of_memory(). `embed` writes the embeddings of tokens, [tokens, d]. The caller holds
+    /// Backend::submit_mutex().
+    const float* get(kernels::Backend& backend, int vocab, int d,
                      FunctionRef<void(std::span<const TokenId>, Rows<float>)> embed);
 
   private:
     kernels::DeviceBuffer table_;
-    int refused_ = -1;  ///< Device::oom_epoch() when memory ran out
+    int refused_ = -1;  ///< Backend::oom_epoch() when memory ran out
 };
 
 }  // namespace draftscope

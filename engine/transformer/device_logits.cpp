@@ -32,18 +32,18 @@ bool can_answer(const LogitsQuery& query) {
            kernels::can_topk(query.vocab, std::clamp(query.best, 1, query.vocab));
 }
 
-bool DeviceLogits::reserve(kernels::Device& device, int rows, int columns) {
-    device_ = &device;
+bool DeviceLogits::reserve(kernels::Backend& backend, int rows, int columns) {
+    backend_ = &backend;
     rows_ = rows;
     columns_ = columns;
     here_.assign(rows, 0);
-    return logits_.reserve(device, cells(rows, columns) * sizeof(float));
+    return logits_.reserve(backend, cells(rows, columns) * sizeof(float));
 }
 
-bool DeviceLogits::begin(kernels::Device& device, int columns, const LogitsQuery& query,
+bool DeviceLogits::begin(kernels::Backend& backend, int columns, const LogitsQuery& query,
                          const TreeStep& step) {
-    assert(device.is_host() || can_answer(query));
-    device_ = &device;
+    assert(backend.is_host() || can_answer(query));
+    backend_ = &backend;
     query_ = query;
     rows_ = step.rows();
     columns_ = columns;
@@ -52,8 +52,8 @@ bool DeviceLogits::begin(kernels::Device& device, int columns, const LogitsQuery
     best_ = std::clamp(query.best, sampled_ ? 0 : 1, query.vocab);
     masses_ = step.has_sets();
     const bool best_suffice = !sampled_ && !query.drafts && !query.complete && !masses_;
-    stored_ = !best_suffice || !device.prefers_matmul_topk(query.vocab, best_);
-    return (!stored_ || reserve(device, rows_, columns)) && lay_out(step);
+    stored_ = !best_suffice || !backend.prefers_matmul_topk(query.vocab, best_);
+    return (!stored_ || reserve(backend, rows_, columns)) && lay_out(step);
 }
 
 /// Computes the positions of the results and reserves memory for them.
@@ -76,7 +76,7 @@ bool DeviceLogits::lay_out(const TreeStep& step) {
     at_.bonus_logits = at_.bonus + nodes;
     at_.end = at_.bonus_logits + nodes;
     const std::size_t scratch = best_ == 0 ? 0 : kernels::topk_scratch_bytes(rows_, query_.vocab, best_);
-    return d_answers_.resize_at_least(*device_, at_.end) && scratch_.resize_at_least(*device_, scratch);
+    return d_answers_.resize_at_least(*backend_, at_.end) && scratch_.resize_at_least(*backend_, scratch);
 }
 
 void DeviceLogits::enqueue_best(const kernels::Matrix& lm_head, const kernels::half_t* x) {
@@ -91,7 +91,7 @@ void DeviceLogits::enqueue_best(const kernels::Matrix& lm_head, const kernels::h
     op.values = floats(at_.best_logits);
     op.logsumexp = floats(at_.log_norm);
     op.scratch = scratch_.as<void>();
-    device_->matmul_topk(op);
+    backend_->matmul_topk(op);
 }
 
 void DeviceLogits::enqueue_topk() {
@@ -106,14 +106,14 @@ void DeviceLogits::enqueue_topk() {
     // The norm of greedy rows is at temperature 1. Sampling computes that of sampled rows.
     op.logsumexp = sampled_ ? nullptr : floats(at_.log_norm);
     op.scratch = scratch_.as<void>();
-    device_->topk(op);
+    backend_->topk(op);
 }
 
 void DeviceLogits::enqueue_samples(const double* uniforms) {
     kernels::SampleOp op;
     if (masked_) {
-        device_->mask_top_k_top_p({data(), columns_, rows_, query_.vocab, query_.scale, query_.top_k,
-                                   query_.top_p, floats(at_.lowest), ints(at_.last)});
+        backend_->mask_top_k_top_p({data(), columns_, rows_, query_.vocab, query_.scale, query_.top_k,
+                                    query_.top_p, floats(at_.lowest), ints(at_.last)});
         op.mask = {floats(at_.lowest), ints(at_.last)};
     }
     op.logits = data();
@@ -125,18 +125,18 @@ void DeviceLogits::enqueue_samples(const double* uniforms) {
     op.tokens = ints(at_.choices);
     op.values = floats(at_.choice_logits);
     op.log_norm = floats(at_.log_norm);
-    device_->sample(op);
+    backend_->sample(op);
 }
 
 /// Enqueued after sampling, whose norms it reads.
 bool DeviceLogits::accept_by_rejection(TreeStep& step) {
     int max_nodes = rows_;
-    if (!device_->is_host()) {
+    if (!backend_->is_host()) {
         const std::size_t node_bytes = cells(1, query_.vocab) * sizeof(float);
         max_nodes = std::clamp(static_cast<int>(max_weight_bytes / node_bytes), 1, rows_);
-        if (!weights_.resize_at_least(*device_, cells(max_nodes, query_.vocab))) return false;
+        if (!weights_.resize_at_least(*backend_, cells(max_nodes, query_.vocab))) return false;
     }
-    if (!accepted_.resize_at_least(*device_, cells(rows_, 1))) return false;
+    if (!accepted_.resize_at_least(*backend_, cells(rows_, 1))) return false;
     kernels::RejectionSampleOp op;
     op.logits = data();
     op.stride = columns_;
@@ -155,7 +155,7 @@ bool DeviceLogits::accept_by_rejection(TreeStep& step) {
 
 bool DeviceLogits::accept_typical(TreeStep& step) {
     assert(sampled_);
-    if (!device_->is_host() && !entropies_.resize_at_least(*device_, cells(rows_, 1))) return false;
+    if (!backend_->is_host() && !entropies_.resize_at_least(*backend_, cells(rows_, 1))) return false;
     kernels::EntropyOp entropy;
     entropy.logits = data();
     entropy.stride = columns_;
@@ -193,14 +193,14 @@ bool DeviceLogits::enqueue_answers(TreeStep& step) {
     }
     if (masses_) enqueue_masses(step);
     answers_.resize(at_.end);
-    d_answers_.download(*device_, answers_);
+    d_answers_.download(*backend_, answers_);
     return true;
 }
 
 /// Enqueues the logit and the rank of each row's token in its parent's row.
 void DeviceLogits::enqueue_drafts(const kernels::TreeRows& trees) {
-    device_->rank({data(), columns_, query_.vocab, tokens_, trees.parents, trees.tokens, floats(at_.logits),
-                   query_.ranks ? ints(at_.ranks) : nullptr});
+    backend_->rank({data(), columns_, query_.vocab, tokens_, trees.parents, trees.tokens, floats(at_.logits),
+                    query_.ranks ? ints(at_.ranks) : nullptr});
 }
 
 /// Enqueues the probability of the token sets along the accepted paths.
@@ -221,7 +221,7 @@ void DeviceLogits::enqueue_masses(const TreeStep& step) {
         op.out = floats(at_.masses) + row_offset(tree, width_);
         mass_ops_.push_back(op);
     }
-    device_->sum_set_probability(mass_ops_);
+    backend_->sum_set_probability(mass_ops_);
 }
 
 void DeviceLogits::collect(LogitsResult& out) {
@@ -257,18 +257,18 @@ void DeviceLogits::collect(LogitsResult& out) {
 }
 
 Rows<const float> DeviceLogits::rows(int first, int count) {
-    if (device_->is_host()) return {data() + cells(first, columns_), count, columns_};
+    if (backend_->is_host()) return {data() + cells(first, columns_), count, columns_};
     if (host_.size() < cells(rows_, columns_)) host_.resize(cells(rows_, columns_));
     bool waiting = false;
-    const std::lock_guard lock(device_->submit_mutex());
+    const std::lock_guard lock(backend_->submit_mutex());
     for (int r = first; r < first + count; ++r) {
         if (here_[r] != 0) continue;
         const std::size_t at = cells(r, columns_);
-        device_->download(host_.data() + at, data() + at, columns_ * sizeof(float));
+        backend_->download(host_.data() + at, data() + at, columns_ * sizeof(float));
         here_[r] = 1;
         waiting = true;
     }
-    if (waiting) (void)device_->synchronize();  // the error persists and fails the next forward pass
+    if (waiting) (void)backend_->synchronize();  // the error persists and fails the next forward pass
     return {host_.data() + cells(first, columns_), count, columns_};
 }
 

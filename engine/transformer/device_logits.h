@@ -61,23 +61,23 @@ struct LogitsResult {
 class DeviceLogits {
   public:
     /// Reserves memory for the logits of a pass. Returns false if out of memory.
-    bool reserve(kernels::Device& device, int rows, int columns);
+    bool reserve(kernels::Backend& backend, int rows, int columns);
     float* data() const { return logits_.as<float>(); }
 
     /// Prepares the answers about the rows of `step`. Reserves memory for the logits if the query needs them
     /// or the backend prefers to store them. Returns false if out of memory.
-    bool begin(kernels::Device& device, int columns, const LogitsQuery& query, const TreeStep& step);
+    bool begin(kernels::Backend& backend, int columns, const LogitsQuery& query, const TreeStep& step);
     /// Returns whether the pass has to write the logits to data(). If not, it calls enqueue_best().
     bool stored() const { return stored_; }
     /// Enqueues the best tokens of `x` [rows of the step, columns of the matrix], without storing the logits.
     void enqueue_best(const kernels::Matrix& lm_head, const kernels::half_t* x);
     /// Enqueues the ops that answer the query and accept the paths of `step`. Returns false if out of memory.
-    /// The caller holds Device::submit_mutex(), and calls collect() after Device::synchronize().
+    /// The caller holds Backend::submit_mutex(), and calls collect() after Backend::synchronize().
     bool enqueue_answers(TreeStep& step);
     void collect(LogitsResult& out);
 
     /// Returns rows [first, first + count) in host memory, with padding columns; valid until the next pass.
-    /// Downloads rows at first use, for which it locks Device::submit_mutex() and synchronizes.
+    /// Downloads rows at first use, for which it locks Backend::submit_mutex() and synchronizes.
     Rows<const float> rows(int first, int count);
 
   private:
@@ -97,7 +97,7 @@ class DeviceLogits {
     float* floats(std::size_t at) const { return d_answers_.as<float>() + at; }
     const float* min_logits() const { return masked_ ? floats(at_.lowest) : nullptr; }
 
-    kernels::Device* device_ = nullptr;
+    kernels::Backend* backend_ = nullptr;
     int rows_ = 0, columns_ = 0;
     LogitsQuery query_;
     kernels::DeviceArray<std::byte> scratch_;

@@ -10,22 +10,22 @@ namespace draftscope {
 namespace {
 
 /// Returns a lock of the device's queue; without a device it locks nothing.
-std::unique_lock<std::recursive_mutex> lock_queue(kernels::Device* device) {
-    return device == nullptr ? std::unique_lock<std::recursive_mutex>()
-                             : std::unique_lock(device->submit_mutex());
+std::unique_lock<std::recursive_mutex> lock_queue(kernels::Backend* backend) {
+    return backend == nullptr ? std::unique_lock<std::recursive_mutex>()
+                              : std::unique_lock(backend->submit_mutex());
 }
 
 }  // namespace
 
-KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Device* device)
-    : layers_(layers), slots_(slots), kv_width_(kv_width), type_(type), device_(device) {
+KvCache::KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Backend* backend)
+    : layers_(layers), slots_(slots), kv_width_(kv_width), type_(type), backend_(backend) {
     assert(layers > 0 && slots >= 0 && kv_width > 0);
-    const auto lock = lock_queue(device_);
+    const auto lock = lock_queue(backend_);
     reserve();
 }
 
 void KvCache::reserve() {
-    kernels::DeviceMemory& memory = device_ == nullptr ? kernels::host_memory() : *device_;
+    kernels::DeviceMemory& memory = backend_ == nullptr ? kernels::host_memory() : *backend_;
     (void)memory_.reserve(memory, static_cast<std::size_t>(2 * layers_ * plane_bytes(slots_)));
 }
 
@@ -54,7 +54,7 @@ kernels::CompactOp KvCache::path_move(const std::int32_t* path, const std::int32
 
 void KvCache::ensure_free(int count) {
     if (free_slots() >= count) return;
-    const auto lock = lock_queue(device_);
+    const auto lock = lock_queue(backend_);
     const kernels::KvPlanes old = planes();
     const kernels::DeviceBuffer kept = std::exchange(memory_, kernels::DeviceBuffer());
     // Growing waits for the device. Adding `count` to all slots makes one growth enough for a text within its
@@ -67,12 +67,12 @@ void KvCache::ensure_free(int count) {
     for (int p = 0; p < 2 * layers_; ++p) {
         kernels::half_t* to = fresh.data + p * fresh.plane;
         const kernels::half_t* from = old.data + p * old.plane;
-        if (device_ == nullptr)
+        if (backend_ == nullptr)
             std::memcpy(to, from, bytes);
         else
-            device_->copy(to, from, bytes);
+            backend_->copy(to, from, bytes);
     }
-    if (device_ != nullptr) (void)device_->synchronize();  // before the old memory is released
+    if (backend_ != nullptr) (void)backend_->synchronize();  // before the old memory is released
 }
 
 }  // namespace draftscope

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "kernels/attention.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 #include "kernels/matrix.h"
 
 namespace draftscope {
@@ -21,7 +21,7 @@ class KvCache {
     /// Allocates all slots. Pages of the host are touched only when rows are written. If memory runs out, the
     /// planes have no data, and the pass that uses them reports the error.
     /// `device` null = host memory.
-    KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Device* device = nullptr);
+    KvCache(int layers, int slots, int kv_width, kernels::KvType type, kernels::Backend* backend = nullptr);
 
     int length() const { return length_; }
     int slots() const { return slots_; }
@@ -54,7 +54,7 @@ class KvCache {
     int kv_width_;
     int length_ = 0;
     kernels::KvType type_;
-    kernels::Device* device_;
+    kernels::Backend* backend_;
     kernels::DeviceBuffer memory_;
 };
 

@@ -148,7 +148,7 @@ struct Target::Impl {
     void compute_logits(kernels::Exec& exec, const ForwardRequest& request, ForwardOutput& out);
     void embed(std::span<const TokenId> tokens, Rows<float> out) const;
     Status add_trees(const TreesRequest& request, const TreeStep& step);
-    kernels::Device* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
+    kernels::Backend* device() const { return lm_head.on_device() ? &lm_head.device() : nullptr; }
     /// Bytes of keys and values of the latest pass, over all layers.
     std::uint64_t kv_bytes() const {
         const std::size_t value =
@@ -453,18 +453,18 @@ Status Target::Impl::add_trees(const TreesRequest& request, const TreeStep& step
 Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
                                             const TreeStep& step) {
     Impl& impl = *impl_;
-    kernels::Device& device = exec.backend();
-    const bool host = device.is_host();
+    kernels::Backend& backend = exec.backend();
+    const bool host = backend.is_host();
     const float* embeddings = host ? nullptr : device_embeddings();
-    if (!host && embeddings == nullptr) return device.out_of_memory("the target's embeddings");
+    if (!host && embeddings == nullptr) return backend.out_of_memory("the target's embeddings");
     DS_TRY(impl.add_trees(request, step));
     const int rows = step.rows(), d = impl.shape.hidden;
     const TokenId* tokens = step.rows_on_device().tokens;
     DS_TRY(impl.pass.enqueue_trees(
-        device, impl.batch,
+        backend, impl.batch,
         [&](float* to) {
             if (host) return impl.embed({tokens, static_cast<std::size_t>(rows)}, Rows<float>(to, rows, d));
-            device.copy_rows({embeddings, d, tokens, rows, d, to, d});
+            backend.copy_rows({embeddings, d, tokens, rows, d, to, d});
         },
         request.aux_layers, step, request.query));
     return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
@@ -472,9 +472,9 @@ Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequ
 
 Status Target::enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step) {
     Impl& impl = *impl_;
-    kernels::Device& device = exec.backend();
+    kernels::Backend& backend = exec.backend();
     if (!impl.pass.logits().enqueue_answers(step))
-        return device.out_of_memory(fmt::format("the choices of {} rows", step.rows()));
+        return backend.out_of_memory(fmt::format("the choices of {} rows", step.rows()));
     impl.moves.clear();
     for (std::size_t i = 0; i < request.caches.size(); ++i) {
         const auto index = static_cast<int>(i);
@@ -482,7 +482,7 @@ Status Target::enqueue_answers(kernels::Exec& exec, const TreesRequest& request,
             request.caches[i]->path_move(step.device_path(index), step.device_path_count(index),
                                          std::min(step.rows_on_device().width, step.trees()[i].nodes)));
     }
-    device.compact(impl.moves);
+    backend.compact(impl.moves);
     return {};
 }
 

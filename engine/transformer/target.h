@@ -92,7 +92,7 @@ class Target {
     const kernels::RopeTable& rope() const;
     KvCache make_cache(int slots) const;
     /// Embeddings of all tokens [V, d] on the weights' device; null without a device or if its memory runs
-    /// out. The caller holds Device::submit_mutex().
+    /// out. The caller holds Backend::submit_mutex().
     const float* device_embeddings() const;
     std::size_t weight_bytes() const;  ///< bytes read by one forward pass, LM head included
 
@@ -110,7 +110,7 @@ class Target {
     static constexpr int device_prefill_chunk = 512;
 
     /// Enqueues a forward pass over trees that are in the backend's memory by then; see forward(). Commits
-    /// nothing. The caller holds Device::submit_mutex(), calls enqueue_answers(), enqueues the rest of its
+    /// nothing. The caller holds Backend::submit_mutex(), calls enqueue_answers(), enqueues the rest of its
     /// round, synchronizes, and calls collect_trees(). Returns the bytes to be read.
     Result<std::uint64_t> enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
                                         const TreeStep& step);

@@ -11,34 +11,34 @@ std::size_t floats(int rows, int cols) {
 
 }  // namespace
 
-Status TargetPass::prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+Status TargetPass::prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
                            std::span<const DecoderLayer> layers, std::span<const float> output_norm,
                            const kernels::Matrix& lm_head) {
     shape_ = shape;
     layers_ = layers;
     lm_head_ = &lm_head;
-    DS_TRY(decoder_.prepare(device, shape, rope, layers));
-    const std::lock_guard lock(device.submit_mutex());
+    DS_TRY(decoder_.prepare(backend, shape, rope, layers));
+    const std::lock_guard lock(backend.submit_mutex());
     output_norm_ = decoder_.keep(output_norm);
     if (output_norm_ == nullptr) return decoder_.device().out_of_memory("the target's weights");
-    return device.synchronize();
+    return backend.synchronize();
 }
 
 bool TargetPass::reserve(int rows, int aux_width, bool logits) {
-    kernels::Device& device = decoder_.device();
+    kernels::Backend& backend = decoder_.device();
     const void* before[] = {hidden_.as<void>(), aux_.as<void>(), logits_.data()};
-    const bool enough = hidden_.reserve(device, floats(rows, shape_.hidden)) &&
-                        (aux_width == 0 || aux_.reserve(device, floats(rows, aux_width))) &&
-                        (!logits || logits_.reserve(device, rows, lm_head_->n()));
+    const bool enough = hidden_.reserve(backend, floats(rows, shape_.hidden)) &&
+                        (aux_width == 0 || aux_.reserve(backend, floats(rows, aux_width))) &&
+                        (!logits || logits_.reserve(backend, rows, lm_head_->n()));
     const void* after[] = {hidden_.as<void>(), aux_.as<void>(), logits_.data()};
     if (!std::equal(std::begin(before), std::end(before), std::begin(after))) decoder_.forget_graphs();
     return enough;
 }
 
-Status TargetPass::run(kernels::Device& device, const DecoderBatch& batch, Rows<const float> embeddings,
+Status TargetPass::run(kernels::Backend& backend, const DecoderBatch& batch, Rows<const float> embeddings,
                        std::span<const int> aux_layers, float* hidden, float* aux, float* logits) {
-    const std::lock_guard lock(device.submit_mutex());
-    decoder_.use(device);
+    const std::lock_guard lock(backend.submit_mutex());
+    decoder_.use(backend);
     const int rows = batch.rows(), d = shape_.hidden;
     const int aux_width = static_cast<int>(aux_layers.size()) * d;
     if (rows == 0) return {};
@@ -47,28 +47,28 @@ Status TargetPass::run(kernels::Device& device, const DecoderBatch& batch, Rows<
         return decoder_.device().out_of_memory(fmt::format("{} rows of the target", rows),
                                                "use a smaller batch or tree");
     DS_TRY(decoder_.begin(batch));
-    device.upload(decoder_.residual(), embeddings.data, floats(rows, d));
+    backend.upload(decoder_.residual(), embeddings.data, floats(rows, d));
     enqueue_layers(rows, aux_layers, with_logits, with_logits, with_logits ? 1 : 0);
-    device.download(hidden, hidden_.as<float>(), floats(rows, d));
-    if (aux_width > 0) device.download(aux, aux_.as<float>(), floats(rows, aux_width));
-    if (with_logits) device.download(logits, logits_.data(), floats(rows, lm_head_->n()));
-    return device.synchronize();
+    backend.download(hidden, hidden_.as<float>(), floats(rows, d));
+    if (aux_width > 0) backend.download(aux, aux_.as<float>(), floats(rows, aux_width));
+    if (with_logits) backend.download(logits, logits_.data(), floats(rows, lm_head_->n()));
+    return backend.synchronize();
 }
 
-Status TargetPass::enqueue_trees(kernels::Device& device, const DecoderBatch& batch,
+Status TargetPass::enqueue_trees(kernels::Backend& backend, const DecoderBatch& batch,
                                  FunctionRef<void(float*)> enqueue_embeddings,
                                  std::span<const int> aux_layers, const TreeStep& step,
                                  const LogitsQuery& query) {
-    decoder_.use(device);
+    decoder_.use(backend);
     const int rows = batch.rows();
     const void* before = logits_.data();
-    if (!logits_.begin(device, lm_head_->n(), query, step) ||
+    if (!logits_.begin(backend, lm_head_->n(), query, step) ||
         !reserve(rows, static_cast<int>(aux_layers.size()) * shape_.hidden, false))
-        return device.out_of_memory(fmt::format("{} rows of the target", rows),
-                                    "use a smaller batch or tree");
+        return backend.out_of_memory(fmt::format("{} rows of the target", rows),
+                                     "use a smaller batch or tree");
     if (logits_.data() != before) decoder_.forget_graphs();
     DS_TRY(decoder_.begin(batch));
-    if (!device.is_host()) use_places(step.rows_on_device());
+    if (!backend.is_host()) use_places(step.rows_on_device());
     enqueue_embeddings(decoder_.residual());
     constexpr int tree_rows = 2;
     enqueue_layers(rows, aux_layers, true, logits_.stored(), tree_rows);
@@ -88,7 +88,7 @@ void TargetPass::use_places(const kernels::TreeRows& trees) {
 /// `with_logits` the LM head. `tag` distinguishes passes whose row positions are in different memory.
 void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool head_input, bool with_logits,
                                 int tag) {
-    kernels::Device& device = decoder_.device();
+    kernels::Backend& backend = decoder_.device();
     const int d = shape_.hidden, aux_width = static_cast<int>(aux_layers.size()) * d;
     extra_.assign(aux_layers.begin(), aux_layers.end());
     extra_.push_back(tag);
@@ -97,8 +97,8 @@ void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool 
         for (int layer = 0; layer < count; ++layer) {
             for (std::size_t a = 0; a < aux_layers.size(); ++a)
                 if (aux_layers[a] == layer)
-                    device.copy_rows({decoder_.residual(), d, nullptr, rows, d,
-                                      aux_.as<float>() + static_cast<std::ptrdiff_t>(a) * d, aux_width});
+                    backend.copy_rows({decoder_.residual(), d, nullptr, rows, d,
+                                       aux_.as<float>() + static_cast<std::ptrdiff_t>(a) * d, aux_width});
             decoder_.run(layer, layer + 1 < count ? &layers_[layer + 1].qkv : lm_head_);
         }
         kernels::RmsNormOp norm;
@@ -113,7 +113,7 @@ void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool 
             norm.half = decoder_.input();
             norm.half_stride = norm.half_columns = decoder_.hidden_stride();
         }
-        device.rms_norm(norm);
+        backend.rms_norm(norm);
         if (!with_logits) return;
         kernels::MatmulOp head;
         head.weights = lm_head_->device_matrix();
@@ -121,7 +121,7 @@ void TargetPass::enqueue_layers(int rows, std::span<const int> aux_layers, bool 
         head.rows = rows;
         head.y = logits_.data();
         head.y_stride = lm_head_->n();
-        device.matmul(head);
+        backend.matmul(head);
     });
 }
 

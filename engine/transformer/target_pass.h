@@ -11,24 +11,24 @@ namespace draftscope {
 /// A target's layers, final norm and LM head on a device, with all activations in device memory.
 class TargetPass {
   public:
-    /// Uploads the vectors; locks Device::submit_mutex() itself. All spans, `rope` and `lm_head` must outlive
-    /// this object.
-    Status prepare(kernels::Device& device, const LayerShape& shape, const kernels::RopeTable& rope,
+    /// Uploads the vectors; locks Backend::submit_mutex() itself. All spans, `rope` and `lm_head` must
+    /// outlive this object.
+    Status prepare(kernels::Backend& backend, const LayerShape& shape, const kernels::RopeTable& rope,
                    std::span<const DecoderLayer> layers, std::span<const float> output_norm,
                    const kernels::Matrix& lm_head);
     /// Runs the rows of `batch` from their `embeddings` [rows, d], in host memory. Writes `hidden` [rows, d],
     /// `aux` [rows, aux_layers * d] and `logits` [rows, V] to host memory. `logits` may be null, and so may
-    /// `aux` without aux layers. Locks Device::submit_mutex() and synchronizes. `device` is that of
+    /// `aux` without aux layers. Locks Backend::submit_mutex() and synchronizes. `device` is that of
     /// prepare(), or another pool of the same CPU.
-    Status run(kernels::Device& device, const DecoderBatch& batch, Rows<const float> embeddings,
+    Status run(kernels::Backend& backend, const DecoderBatch& batch, Rows<const float> embeddings,
                std::span<const int> aux_layers, float* hidden, float* aux, float* logits);
     DeviceLogits& logits() { return logits_; }
 
     /// Enqueues the same pass for the trees of `step`, up to the logits or best tokens that `query` needs.
     /// Then logits() answers it. On a device, rows of `batch` have `step.rows_on_device().width` ancestors
     /// each, and `step` has their positions. `enqueue_embeddings` writes the rows' embeddings [rows, d]. The
-    /// features below are in the device's memory. The caller holds Device::submit_mutex().
-    Status enqueue_trees(kernels::Device& device, const DecoderBatch& batch,
+    /// features below are in the device's memory. The caller holds Backend::submit_mutex().
+    Status enqueue_trees(kernels::Backend& backend, const DecoderBatch& batch,
                          FunctionRef<void(float*)> enqueue_embeddings, std::span<const int> aux_layers,
                          const TreeStep& step, const LogitsQuery& query);
     const float* device_hidden() const { return hidden_.as<float>(); }  ///< [rows, d]

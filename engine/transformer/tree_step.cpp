@@ -17,8 +17,8 @@ std::size_t cells(int rows, int cols) {
 
 }  // namespace
 
-bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
-    device_ = &device;
+bool TreeStep::place(kernels::Backend& backend, std::span<const TreePlan> plans) {
+    backend_ = &backend;
     trees_.clear();
     rows_ = 0;
     rows_on_device_ = {};
@@ -34,10 +34,10 @@ bool TreeStep::place(kernels::Device& device, std::span<const TreePlan> plans) {
     // Trees are seldom uploaded, and a later step must not allocate for it.
     uploaded_.reserve(rows_, rows_on_device_.width);
     const std::size_t rows = rows_;
-    if (!block_.resize_at_least(device, paths_at() + trees_.size() * path_cells()) ||
-        !positions_.resize_at_least(device, rows) || !tail_sizes_.resize_at_least(device, rows) ||
-        !tails_.resize_at_least(device, cells(rows_, rows_on_device_.width)) ||
-        !sets_by_depth_.resize_at_least(device, set_table) || !place_uniforms(plans) || !place_drafts(plans))
+    if (!block_.resize_at_least(backend, paths_at() + trees_.size() * path_cells()) ||
+        !positions_.resize_at_least(backend, rows) || !tail_sizes_.resize_at_least(backend, rows) ||
+        !tails_.resize_at_least(backend, cells(rows_, rows_on_device_.width)) ||
+        !sets_by_depth_.resize_at_least(backend, set_table) || !place_uniforms(plans) || !place_drafts(plans))
         return false;
     rows_on_device_.tokens = block_.as<std::int32_t>();
     rows_on_device_.parents = rows_on_device_.tokens + rows;
@@ -58,7 +58,8 @@ bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
         std::copy(plans[i].uniforms.begin(), plans[i].uniforms.end(),
                   table.begin() + static_cast<std::ptrdiff_t>(i) * rows_on_device_.width);
     }
-    if (!uniforms_.resize_at_least(*device_, cells(rows_, 1)) || !uniforms_by_depth_.upload(*device_, table))
+    if (!uniforms_.resize_at_least(*backend_, cells(rows_, 1)) ||
+        !uniforms_by_depth_.upload(*backend_, table))
         return false;
     rows_on_device_.uniforms = uniforms_.as<double>();
     return true;
@@ -76,9 +77,9 @@ bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
                   table.begin() + static_cast<std::ptrdiff_t>(i * each));
     }
     const std::size_t rows = rows_, drafts = cells(rows_, max_drafts_);
-    if (!draft_uniforms_by_depth_.upload(*device_, table) || !drawn_rows_.resize_at_least(*device_, rows) ||
-        !draft_nodes_.resize_at_least(*device_, rows) || !drafts_.resize_at_least(*device_, drafts) ||
-        !children_.resize_at_least(*device_, drafts) || !draft_uniforms_.resize_at_least(*device_, drafts))
+    if (!draft_uniforms_by_depth_.upload(*backend_, table) || !drawn_rows_.resize_at_least(*backend_, rows) ||
+        !draft_nodes_.resize_at_least(*backend_, rows) || !drafts_.resize_at_least(*backend_, drafts) ||
+        !children_.resize_at_least(*backend_, drafts) || !draft_uniforms_.resize_at_least(*backend_, drafts))
         return false;
     rows_on_device_.sampled_rows = drawn_rows_.as<std::int32_t>();
     return true;
@@ -110,10 +111,10 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
             set_table_[table + at] = static_cast<std::int32_t>(set->size());
         }
     if (ids != ids_ || set_ids_.empty()) {  // the sets of a stateless head are equal in every round
-        if (!set_ids_.upload(*device_, ids)) return false;
+        if (!set_ids_.upload(*backend_, ids)) return false;
         std::swap(ids_, ids);
     }
-    return sets_by_depth_.upload(*device_, set_table_);
+    return sets_by_depth_.upload(*backend_, set_table_);
 }
 
 void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes,
@@ -124,7 +125,7 @@ void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first,
     come_sizes_ = sizes;
     set_index_.assign(trees_.size(), -1);
     for (std::size_t i = 0; i < trees.size(); ++i) set_index_[trees[i]] = static_cast<int>(i);
-    device_->upload(sets_by_depth_.as<void>(), first.data(), first.size_bytes());
+    backend_->upload(sets_by_depth_.as<void>(), first.data(), first.size_bytes());
 }
 
 void TreeStep::aim(kernels::RerankOp& op, int index) const {
@@ -181,7 +182,7 @@ void TreeStep::upload_tree(int index, const DraftTree& tree, int position,
         if (drawn_) all.uniforms.push_back(uniform_table_[by_depth + depth]);
     }
     const auto upload = [&](auto* to, const auto& values, std::size_t at) {
-        if (to != nullptr) device_->upload(to + at, values.data(), values.size() * sizeof(values[0]));
+        if (to != nullptr) backend_->upload(to + at, values.data(), values.size() * sizeof(values[0]));
     };
     upload(rows_on_device_.tokens, tree.tokens, first);
     upload(rows_on_device_.parents, all.parents, first);
@@ -194,7 +195,7 @@ void TreeStep::upload_tree(int index, const DraftTree& tree, int position,
 }
 
 bool TreeStep::use_certain_drafts() {
-    if (!certain_.resize_at_least(*device_, cells(2, rows_))) return false;
+    if (!certain_.resize_at_least(*backend_, cells(2, rows_))) return false;
     use_drafts({certain_.data(), certain_.data() + rows_, 1, 0, nullptr, nullptr});
     return true;
 }
@@ -216,7 +217,7 @@ void TreeStep::accept_by_choices(const std::int32_t* choices, std::int64_t strid
         follow_choices_.push_back({rows_on_device_, trees_[i].first_row, trees_[i].nodes, choices, stride,
                                    trees_[i].max_path, path, path + rows_on_device_.width});
     }
-    device_->follow_argmax(follow_choices_);
+    backend_->follow_argmax(follow_choices_);
 }
 
 void TreeStep::accept_by_rejection(kernels::RejectionSampleOp op, int max_nodes) {
@@ -249,7 +250,7 @@ void TreeStep::accept_by_rejection(kernels::RejectionSampleOp op, int max_nodes)
     op.ids = drawn_from_.ids;
     op.probs = drawn_from_.probs;
     op.saved = drawn_from_.room;
-    device_->sample_and_follow(op, max_nodes, lists_, follow_accepted_);
+    backend_->sample_and_follow(op, max_nodes, lists_, follow_accepted_);
 }
 
 void TreeStep::accept_typical(const kernels::EntropyOp& entropy, kernels::AcceptTypicalOp op) {
@@ -262,12 +263,12 @@ void TreeStep::accept_typical(const kernels::EntropyOp& entropy, kernels::Accept
         op.count = op.path + rows_on_device_.width;
         typical_.push_back(op);
     }
-    device_->accept_typical_trees(entropy, typical_);
+    backend_->accept_typical_trees(entropy, typical_);
 }
 
 void TreeStep::enqueue_download() {
     here_.resize(paths_at() + trees_.size() * path_cells());
-    block_.download(*device_, here_);
+    block_.download(*backend_, here_);
 }
 
 Status TreeStep::read_tree(int index, DraftTree& out) const {

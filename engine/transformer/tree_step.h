@@ -55,7 +55,7 @@ struct DrawnFrom {
 };
 
 /// The trees of a step as rows in device memory. The device grows them, runs them through the target and
-/// accepts a path of each before the host reads them. The caller holds Device::submit_mutex() while it
+/// accepts a path of each before the host reads them. The caller holds Backend::submit_mutex() while it
 /// enqueues ops.
 class TreeStep {
   public:
@@ -66,7 +66,7 @@ class TreeStep {
 
     /// Reserves memory for the trees and uploads the inputs of `plans` except their sets. Returns false if
     /// out of memory.
-    bool place(kernels::Device& device, std::span<const TreePlan> plans);
+    bool place(kernels::Backend& backend, std::span<const TreePlan> plans);
     /// Uploads the sets of `plans`, which may depend on the trees. Returns false if out of memory.
     bool place_sets(std::span<const TreePlan> plans);
     int rows() const { return rows_; }
@@ -104,15 +104,15 @@ class TreeStep {
     /// rows.
     void accept_typical(const kernels::EntropyOp& entropy, kernels::AcceptTypicalOp op);
     /// Enqueues acceptance by rejection sampling. Sets the drafts and distributions of `op`, whose node i is
-    /// row i. See Device::sample_and_follow().
+    /// row i. See Backend::sample_and_follow().
     void accept_by_rejection(kernels::RejectionSampleOp op, int max_nodes);
     /// Device addresses of a tree's path [width] and of its length [1], which the acceptance writes.
     const std::int32_t* device_path(int index) const;
     const std::int32_t* device_path_count(int index) const;
-    /// Enqueues the download of the trees and paths; they are valid after Device::synchronize().
+    /// Enqueues the download of the trees and paths; they are valid after Backend::synchronize().
     void enqueue_download();
 
-    // After Device::synchronize():
+    // After Backend::synchronize():
     /// Reads tree `index` without its missing nodes and finishes it. Invalid parents are an error.
     Status read_tree(int index, DraftTree& out) const;
     std::span<const int> path(int index) const;  ///< valid until the next download
@@ -129,7 +129,7 @@ class TreeStep {
     std::size_t paths_at() const { return 3 * static_cast<std::size_t>(rows_); }
     std::size_t path_cells() const { return static_cast<std::size_t>(rows_on_device_.width) + 1; }
 
-    kernels::Device* device_ = nullptr;
+    kernels::Backend* backend_ = nullptr;
     int rows_ = 0;
     bool drawn_ = false, has_sets_ = false, sets_come_ = false;
     int max_drafts_ = 0;

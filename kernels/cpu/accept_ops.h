@@ -20,10 +20,10 @@ class AcceptOps {
     static void list_children(const ListChildrenOp& op);
     static void follow_accepted(const FollowAcceptedOp& op);
     void rejection_sample(const RejectionSampleOp& op);
-    /// See Device::sample_and_follow().
+    /// See Backend::sample_and_follow().
     void sample_and_follow(const RejectionSampleOp& op, std::span<const ListChildrenOp> lists,
                            std::span<const FollowAcceptedOp> paths);
-    /// Without `entropy`, the op has the entropies. See Device::accept_typical_trees().
+    /// Without `entropy`, the op has the entropies. See Backend::accept_typical_trees().
     void accept_typical(const AcceptTypicalOp& op, const EntropyOp* entropy);
 
   private:

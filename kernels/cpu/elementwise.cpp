@@ -2,9 +2,9 @@
 
 #include <cassert>
 
+#include "kernels/backend.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/split.h"
-#include "kernels/device.h"
 
 namespace draftscope::kernels {
 

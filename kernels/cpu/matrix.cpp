@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/numel.h"
+#include "kernels/backend/device_matrix.h"
 #include "kernels/cpu/matmul/layout.h"
 #include "kernels/cpu/matmul/pack.h"
 #include "kernels/cpu/weight_memory.h"
-#include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -234,7 +234,7 @@ void MatrixAccess::copy_row(const Matrix& from, int from_row, Matrix& to, int to
 }
 
 Matrix Matrix::pack(Exec& exec, Precision precision, int n, int k, RowSource source) {
-    if (Device* device = exec.device()) return DeviceMatrixAccess::pack(exec, *device, n, k, source);
+    if (Backend* backend = exec.device()) return DeviceMatrixAccess::pack(exec, *backend, n, k, source);
     if (precision == Precision::int4)
         return pack_int4(exec, n, k, source, [](int, const Int4Row&) { return false; });
     Matrix matrix = MatrixAccess::allocate({precision, false}, n, k);

@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "base/numel.h"
+#include "kernels/backend/device_matrix.h"
 #include "kernels/cpu/matmul/row_layout.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/weight_memory.h"
-#include "kernels/device/device_matrix.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -69,7 +69,7 @@ RowMajorMatrix RowMajorMatrix::make(Exec& exec, const Matrix& matrix) {
     store.packing_ = matrix.packing();
     if (matrix.on_device()) {
         // A device matrix is already row-major.
-        store.device_ = &matrix.device();
+        store.backend_ = &matrix.device();
         store.on_device_ = matrix.device_matrix();
         store.row_bytes_ = store.on_device_.stride * sizeof(half_t);
         return store;

@@ -6,7 +6,7 @@ DeviceProbe probe_cuda() {
     return {false, "this build has no CUDA back end; configure with -DDRAFTSCOPE_CUDA=ON", {}};
 }
 
-Result<std::unique_ptr<Device>> open_cuda(const CudaOptions&) {
+Result<std::unique_ptr<Backend>> open_cuda(const CudaOptions&) {
     return bad_input("CUDA is not available: {}", probe_cuda().why_not);
 }
 

@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/device_bench.h"
 
@@ -42,7 +42,7 @@ std::string clocks_now() {
 /// Copies of one matrix of random weights.
 class Copies {
   public:
-    bool make(CudaDevice& device, int n, int k, std::uint64_t seed) {
+    bool make(CudaBackend& device, int n, int k, std::uint64_t seed) {
         n_ = n;
         k_ = k;
         const auto values = static_cast<std::size_t>(n) * static_cast<std::size_t>(padded_columns(k));
@@ -90,7 +90,7 @@ CallMode call_mode(std::string_view mode) {
 
 class Bench {
   public:
-    Bench(const DeviceBenchOptions& options, CudaDevice& device) : options_(options), device_(device) {}
+    Bench(const DeviceBenchOptions& options, CudaBackend& device) : options_(options), device_(device) {}
 
     Status run(DeviceBenchReport& report) {
         if (!make_weights()) return failed("{}: not enough memory for these sizes", device_.info().name);
@@ -564,7 +564,7 @@ class Bench {
     };
 
     const DeviceBenchOptions& options_;
-    CudaDevice& device_;
+    CudaBackend& device_;
     Copies full_, trimmed_, down_, up_, packed_;
     DeviceBuffer stream_, sink_, x_, y_, narrow_, narrow_half_, ids_, values_, sums_, select_, own_, router_,
         bitmap_, tokens_, columns_, size_, random_, neighbours_;

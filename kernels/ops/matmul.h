@@ -33,7 +33,7 @@ struct NormSpec {
 struct RopeStoreOp;
 
 /// A product of a decoder layer with the ops around it. The CPU fuses them, and a GPU enqueues them one by
-/// one (Device::fused_matmul()).
+/// one (Backend::fused_matmul()).
 struct FusedMatmulOp {
     MatmulOp product;
     /// If its x is set, its result is the product's input, and product.x is scratch.

@@ -10,7 +10,7 @@ namespace draftscope::kernels {
 class Matrix;
 class RowMajorMatrix;
 
-/// An activation in the format of its device (Device::activation_bytes()): bf16, fp16 if dtype() says so, or
+/// An activation in the format of its device (Backend::activation_bytes()): bf16, fp16 if dtype() says so, or
 /// f32 on the CPU. Only devices look at the values.
 using half_t = std::uint16_t;
 

@@ -37,8 +37,8 @@ class SpyHead final : public LmHead {
         return full_->prepare(exec, weights);
     }
     CallShape shape(int level, int rows) const override { return full_->shape(level, rows); }
-    bool reserve(kernels::Device& device, int count, int rows, int k) override {
-        return full_->reserve(device, count, rows, k);
+    bool reserve(kernels::Backend& backend, int count, int rows, int k) override {
+        return full_->reserve(backend, count, rows, k);
     }
     void begin(HeadCall& call) override { begun.emplace_back(call.level, call.rows); }
     void propose(HeadCall& call) override {

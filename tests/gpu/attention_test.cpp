@@ -54,7 +54,7 @@ class DeviceAttention : public DevicePair {
   protected:
     /// Attention of the pass on one device; queries and keys depend only on their position.
     std::vector<half_t> run(const Pass& pass, bool on_twin, int extra_blocks = 0) {
-        kernels::Device& on = on_twin ? twin() : device();
+        kernels::Backend& on = on_twin ? twin() : device();
         const int q_width = pass.shape.heads * pass.shape.head_dim,
                   kv = pass.shape.kv_heads * pass.shape.head_dim;
         const int rows = pass.rows(), layers = 2, sequences = 3;
@@ -124,7 +124,7 @@ class DeviceAttention : public DevicePair {
         return values;
     }
     template <typename T>
-    static kernels::DeviceBuffer upload(kernels::Device& on, const std::vector<T>& values) {
+    static kernels::DeviceBuffer upload(kernels::Backend& on, const std::vector<T>& values) {
         kernels::DeviceBuffer buffer;
         EXPECT_TRUE(buffer.reserve(on, values.size() * sizeof(T)));
         on.upload(buffer.as<T>(), values.data(), values.size() * sizeof(T));
@@ -181,7 +181,7 @@ TEST_P(DeviceAttention, RopeAndStore) {
     std::vector<std::vector<float>> qkv;
     std::vector<std::vector<half_t>> stored;
     for (const bool on_twin : {false, true}) {
-        kernels::Device& on = on_twin ? twin() : device();
+        kernels::Backend& on = on_twin ? twin() : device();
         const auto cache = upload(on, std::vector<half_t>(at(4 * slots * kv), 3));
         const std::vector<kernels::KvPlanes> table = {{cache.as<half_t>(), slots * kv}};
         const auto x = upload(on, normal(at(rows * width), 1)), cos = upload(on, rope.cos),

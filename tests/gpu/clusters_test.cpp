@@ -155,7 +155,7 @@ TEST_P(Clusters, ListTokensOfEachSet) {
         alone(device(), twin(), stride, -9), size_alone(device(), twin(), 1, -9);
     const Both<std::uint32_t> bitmap(device(), twin(), sets * ((vocab + 31) / 32), 0xdeadbeefu);
     for (const bool on_twin : {false, true}) {
-        kernels::Device& on = on_twin ? twin() : device();
+        kernels::Backend& on = on_twin ? twin() : device();
         kernels::ClusterTokensOp op{
             list.on(on_twin),  count, clusters, of.on(on_twin), vocab, bitmap.on(on_twin), tokens.on(on_twin),
             sizes.on(on_twin), sets,  stride};

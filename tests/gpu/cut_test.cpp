@@ -90,7 +90,7 @@ TEST_P(CutOps, SamplesMatchTheHost) {
             const Both<double> uniforms(device(), twin(), numbers);
             const Both<std::int32_t> last(device(), twin(), rows, -7), tokens(device(), twin(), rows, -7);
             for (const bool on_twin : {false, true}) {
-                kernels::Device& on = on_twin ? twin() : device();
+                kernels::Backend& on = on_twin ? twin() : device();
                 const float scale = inverse_temperature(sampling);
                 on.mask_top_k_top_p({logits.on(on_twin), stride, rows, vocab, scale, top_k, top_p,
                                      lowest.on(on_twin), last.on(on_twin)});

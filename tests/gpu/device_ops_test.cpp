@@ -159,7 +159,7 @@ TEST_P(DeviceOps, CastAndSiluMul) {
         const Both<half_t> a(device(), twin(), rows * stride, half_t{7}),
             b(device(), twin(), rows * stride, half_t{7});
         for (const bool on_twin : {false, true}) {
-            kernels::Device& on = on_twin ? twin() : device();
+            kernels::Backend& on = on_twin ? twin() : device();
             on.cast({x.on(on_twin), 2 * width, rows, width, a.on(on_twin), stride, stride});
             on.silu_mul({x.on(on_twin), 2 * width, rows, width, b.on(on_twin), stride});
         }
@@ -313,7 +313,7 @@ TEST_P(DeviceOps, RanksAndSetProbabilities) {
             d_first(device(), twin(), first), d_sizes(device(), twin(), sizes), d_ids(device(), twin(), ids),
             ranks(device(), twin(), count, -7);
         for (const bool on_twin : {false, true}) {
-            kernels::Device& on = on_twin ? twin() : device();
+            kernels::Backend& on = on_twin ? twin() : device();
             on.rank({logits.on(on_twin), stride, vocab, count, d_rows.on(on_twin), d_tokens.on(on_twin),
                      found.on(on_twin), ranks.on(on_twin)});
             on.sum_set_probability(kernels::SetProbabilityOp{

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "kernels/backend.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/device.h"
 #if !defined(DS_GPU_ONLY)
-#include "tests/support/simt_device.h"
+#include "tests/support/simt_backend.h"
 #endif
 #include "base/numel.h"
 #include "tests/support/twin_device.h"
@@ -27,35 +27,35 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
     void SetUp() override {
         if (GetParam() == "cpu") {
             exec_ = kernels::make_cpu_exec(2);
-            device_ = kernels::make_cpu_device(*exec_);
+            backend_ = kernels::make_cpu_backend(*exec_);
         } else if (GetParam().starts_with("simt")) {
-            device_ = make_host_device();
+            backend_ = make_host_backend();
         } else {
             auto opened = kernels::open_cuda({.arena = false});
             if (!opened.ok()) GTEST_SKIP() << opened.error().message;
-            device_ = std::move(*opened);
+            backend_ = std::move(*opened);
         }
         if (!GetParam().ends_with("_f16")) return;
-        device_->set_dtype(kernels::Float16Kind::f16);
+        backend_->set_dtype(kernels::Float16Kind::f16);
         twin_.set_dtype(kernels::Float16Kind::f16);
     }
 #if defined(DS_GPU_ONLY)
-    static std::unique_ptr<kernels::Device> make_host_device() {
+    static std::unique_ptr<kernels::Backend> make_host_backend() {
         return nullptr;
     }
 #else
-    std::unique_ptr<kernels::Device> make_host_device() const {
-        return make_simt_device(static_cast<unsigned>(GetParam()[4] - '0'));
+    std::unique_ptr<kernels::Backend> make_host_backend() const {
+        return make_simt_backend(static_cast<unsigned>(GetParam()[4] - '0'));
     }
 #endif
-    kernels::Device& device() {
-        return *device_;
+    kernels::Backend& device() {
+        return *backend_;
     }
     /// The emulator is slow and runs small sizes only.
     bool too_large(std::int64_t operations) const {
         return GetParam().starts_with("simt") && operations > 250'000;
     }
-    kernels::Device& twin() {
+    kernels::Backend& twin() {
         return twin_;
     }
     kernels::half_t to_half(float value) const {
@@ -82,7 +82,7 @@ class DevicePair : public ::testing::TestWithParam<std::string> {
     }
 
     std::unique_ptr<kernels::Exec> exec_;
-    std::unique_ptr<kernels::Device> device_;
+    std::unique_ptr<kernels::Backend> backend_;
     TwinDevice twin_;
 };
 
@@ -121,16 +121,16 @@ inline std::string param_name(const ::testing::TestParamInfo<std::string>& insta
 template <typename T>
 class Both {
   public:
-    Both(kernels::Device& device, kernels::Device& twin, std::vector<T> values)
-        : count_(values.size()), on_{&device, &twin} {
+    Both(kernels::Backend& backend, kernels::Backend& twin, std::vector<T> values)
+        : count_(values.size()), on_{&backend, &twin} {
         for (int i = 0; i < 2; ++i) {
             EXPECT_TRUE(memory_[i].reserve(*on_[i], count_ * sizeof(T)));
             on_[i]->upload(memory_[i].template as<T>(), values.data(), count_ * sizeof(T));
         }
     }
     /// Filled with a value that an op has to overwrite.
-    Both(kernels::Device& device, kernels::Device& twin, std::size_t count, T poison)
-        : Both(device, twin, std::vector<T>(count, poison)) {}
+    Both(kernels::Backend& backend, kernels::Backend& twin, std::size_t count, T poison)
+        : Both(backend, twin, std::vector<T>(count, poison)) {}
     T* on(bool twin) const { return memory_[twin ? 1 : 0].template as<T>(); }
     std::vector<T> read(bool twin) const {
         std::vector<T> values(count_);
@@ -143,7 +143,7 @@ class Both {
 
   private:
     std::size_t count_;
-    kernels::Device* on_[2];
+    kernels::Backend* on_[2];
     kernels::DeviceBuffer memory_[2];
 };
 

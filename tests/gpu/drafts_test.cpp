@@ -117,7 +117,7 @@ TEST_P(DraftOps, SamplesOfOwnColumnsMatchRowsOfThatLength) {
     for (const auto& [top_k, top_p] : {std::pair(0, 1.0), {2, 1.0}, {70, 0.9}}) {
         std::vector<std::int32_t> drawn[2];
         for (const bool on_twin : {false, true}) {
-            kernels::Device& on = on_twin ? twin() : device();
+            kernels::Backend& on = on_twin ? twin() : device();
             const Both<float> all(device(), twin(), logits), logprobs(device(), twin(), rows * k, 9.0f),
                 lowest(device(), twin(), rows, 9.0f);
             const Both<double> numbers(device(), twin(), uniforms);
@@ -209,9 +209,9 @@ TEST_P(DraftOps, GatherColumnsReadsEachRowsCandidates) {
 /// A tree on both devices, level by level, and in the host's expansion. Some nodes have few candidates, or
 /// none.
 struct SampledTree {
-    SampledTree(kernels::Device& device_in, kernels::Device& twin_in, const TreeSpec& spec_in,
+    SampledTree(kernels::Backend& device_in, kernels::Backend& twin_in, const TreeSpec& spec_in,
                 std::uint64_t seed, bool sampled_in)
-        : device(device_in),
+        : backend(device_in),
           twin(twin_in),
           spec(spec_in),
           sampled(sampled_in),
@@ -238,12 +238,12 @@ struct SampledTree {
           children(ints(rows * spec.topk)),
           path(ints(width + 1)),
           row_logprobs(floats(rows)),
-          uniforms_by_depth(device, twin, numbers(width)),
-          uniforms_by_order(device, twin, numbers(width * spec.topk)),
-          uniforms(device, twin, rows, -7.0),
-          draft_uniforms(device, twin, rows * spec.topk, -7.0),
-          listed(device, twin, std::vector<kernels::RejectionNode>(rows)),
-          sums(device, twin, kernels::max_topk, 0.0f) {
+          uniforms_by_depth(backend, twin, numbers(width)),
+          uniforms_by_order(backend, twin, numbers(width * spec.topk)),
+          uniforms(backend, twin, rows, -7.0),
+          draft_uniforms(backend, twin, rows * spec.topk, -7.0),
+          listed(backend, twin, std::vector<kernels::RejectionNode>(rows)),
+          sums(backend, twin, kernels::max_topk, 0.0f) {
         host.reset(99, spec, sampled);
         for (int level = 0; level <= spec.depth; ++level) grow(level);
         make_rows(true);
@@ -256,8 +256,8 @@ struct SampledTree {
         for (const bool on_twin : {false, true}) follow(on_twin);
     }
 
-    Both<std::int32_t> ints(std::size_t count) { return {device, twin, count, -7}; }
-    Both<float> floats(std::size_t count) { return {device, twin, count, 7.0f}; }
+    Both<std::int32_t> ints(std::size_t count) { return {backend, twin, count, -7}; }
+    Both<float> floats(std::size_t count) { return {backend, twin, count, 7.0f}; }
     std::vector<double> numbers(int count) {
         std::vector<double> values;
         for (int i = 0; i < count; ++i) values.push_back(rng.uniform());
@@ -271,7 +271,7 @@ struct SampledTree {
     void follow(bool on_twin);
 
     static constexpr int first_row = 3;
-    kernels::Device &device, &twin;
+    kernels::Backend &backend, &twin;
     TreeSpec spec;
     bool sampled;  ///< else the candidates are the best of their rows
     Rng rng;
@@ -309,8 +309,8 @@ void SampledTree::grow(int level) {
         counts.resize(host.beam().size());  // the device's first rows are the host's
         host.extend(ids, logprobs, counts);
     }
-    const Both<std::int32_t> d_ids(device, twin, ids);
-    const Both<float> d_logprobs(device, twin, logprobs);
+    const Both<std::int32_t> d_ids(backend, twin, ids);
+    const Both<float> d_logprobs(backend, twin, logprobs);
     auto next = std::make_unique<Both<std::int32_t>>(ints(topk * (level + 1)));
     for (const bool on_twin : {false, true}) enqueue_level(on_twin, level, d_ids, d_logprobs, *next);
     above = std::move(next);
@@ -342,11 +342,11 @@ void SampledTree::enqueue_level(bool on_twin, int level, const Both<std::int32_t
     op.next_rows = parents.on(on_twin);
     op.ancestor_slots = above ? above->on(on_twin) : nullptr;
     op.next_ancestor_slots = next.on(on_twin);
-    (on_twin ? twin : device).beam(std::span(&op, 1));
+    (on_twin ? twin : backend).beam(std::span(&op, 1));
 }
 
 void SampledTree::make_rows(bool on_twin) {
-    kernels::Device& on = on_twin ? twin : device;
+    kernels::Backend& on = on_twin ? twin : backend;
     kernels::RerankOp op;
     op.sampled = sampled;
     op.candidates = candidates;
@@ -389,7 +389,7 @@ void SampledTree::make_rows(bool on_twin) {
 }
 
 void SampledTree::follow(bool on_twin) {
-    kernels::Device& on = on_twin ? twin : device;
+    kernels::Backend& on = on_twin ? twin : backend;
     kernels::DeviceBuffer kept;
     ASSERT_TRUE(kept.reserve(on, accepted.size() * sizeof(std::int32_t)));
     on.upload(kept.as<void>(), accepted.data(), accepted.size() * sizeof(std::int32_t));

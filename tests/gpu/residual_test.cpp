@@ -64,7 +64,7 @@ TEST_P(ResidualOps, PathsMatchTheHost) {
             for (std::size_t i = 0; i < values.size(); ++i)
                 values[i] = static_cast<float>(rng.normal()) * 2 + (i % stride < 9 ? 3.0f : 0.0f);
             const Rows<const float> logits(values.data(), rows, stride);
-            const auto verify = [&](kernels::Device& on) {
+            const auto verify = [&](kernels::Backend& on) {
                 return verify_tree(on, *rule, sampled.tree, logits, vocab, sampling, {5, 1000 + turn},
                                    sampled.drawn_from);
             };

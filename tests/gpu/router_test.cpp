@@ -44,7 +44,7 @@ TEST_P(RouterOps, MatchesMatmulThenTopKSet) {
                                               std::byte{1});
                 const Both<float> y(device(), twin(), std::int64_t{rows} * n, -1.0f);
                 for (const bool on_twin : {false, true}) {
-                    kernels::Device& on = on_twin ? twin() : device();
+                    kernels::Backend& on = on_twin ? twin() : device();
                     on.matmul_topk_set({{w.on(on_twin), n, rank, stride},
                                         x.on(on_twin),
                                         rows,

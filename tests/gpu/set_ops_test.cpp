@@ -41,7 +41,7 @@ TEST_P(SetOps, BucketTopMUniqueTokensAndOwnCandidates) {
     const Both<std::byte> scratch(device(), twin(), kernels::topk_scratch_bytes(rows, own, k), std::byte{1});
     // Logits over the union: token t has half its score, so that ranks agree with scores.
     for (const bool on_twin : {false, true}) {
-        kernels::Device& on = on_twin ? twin() : device();
+        kernels::Backend& on = on_twin ? twin() : device();
         if (on.is_host()) {  // which lacks the op
             twin().bucket_top_m({scores.on(true), vocab, rows, vocab, buckets, m, ids.on(true)});
             on.upload(ids.on(false), ids.read(true).data(), rows * own * sizeof(std::int32_t));
@@ -97,7 +97,7 @@ TEST_P(SetOps, RowsAreCopiedAndCompacted) {
     const int moved = static_cast<int>(path.size());
     const Both<std::int32_t> d_path(device(), twin(), path), path_size(device(), twin(), {moved});
     for (const bool on_twin : {false, true}) {
-        kernels::Device& on = on_twin ? twin() : device();
+        kernels::Backend& on = on_twin ? twin() : device();
         on.gather({{from.on(on_twin), n, k, stride}, rows.on(on_twin), count, to.on(on_twin)});
         on.copy_rows({plain.on(on_twin), 70, rows.on(on_twin), count, 67, copied.on(on_twin), 80});
         // More ops than one launch takes, of several widths, some of them empty.
@@ -144,7 +144,7 @@ TEST_P(SetOps, IndexSetsAndRemappedIds) {
             names(device(), twin(), table), d_count(device(), twin(), {count}),
             out(device(), twin(), in.size(), -7);
         for (const bool on_twin : {false, true}) {
-            kernels::Device& on = on_twin ? twin() : device();
+            kernels::Backend& on = on_twin ? twin() : device();
             on.update_index_set({changes.on(on_twin), static_cast<int>(toggled.size()), range,
                                  bits.on(on_twin), list.on(on_twin)});
             on.remap_ids({list.on(on_twin), static_cast<int>(in.size()), d_count.on(on_twin),

@@ -58,15 +58,15 @@ struct Pool {
 
 /// Rows of a step on both devices.
 struct StepRows {
-    StepRows(kernels::Device& device, kernels::Device& twin, int rows, int width_in)
+    StepRows(kernels::Backend& backend, kernels::Backend& twin, int rows, int width_in)
         : width(width_in),
-          tokens(device, twin, rows, -7),
-          parents(device, twin, rows, -7),
-          positions(device, twin, rows, -7),
-          sizes(device, twin, rows, -7),
-          ancestor_slots(device, twin, rows * width, -7),
-          logprobs(device, twin, rows, -7.0f),
-          uniforms(device, twin, rows, -7.0) {}
+          tokens(backend, twin, rows, -7),
+          parents(backend, twin, rows, -7),
+          positions(backend, twin, rows, -7),
+          sizes(backend, twin, rows, -7),
+          ancestor_slots(backend, twin, rows * width, -7),
+          logprobs(backend, twin, rows, -7.0f),
+          uniforms(backend, twin, rows, -7.0) {}
     kernels::TreeRows on(bool twin, bool with_sampling) const {
         kernels::TreeRows rows{tokens.on(twin),  parents.on(twin),        positions.on(twin),
                                sizes.on(twin),   ancestor_slots.on(twin), width,
@@ -180,7 +180,7 @@ TEST_P(TreeOps, AcceptanceAndCompactionMatchTheHost) {
         const std::vector<half_t> before = random_halves(planes * slots, kv, 4);
         const Both<half_t> cache(device(), twin(), before);
         for (const bool on_twin : {false, true}) {
-            kernels::Device& on = on_twin ? twin() : device();
+            kernels::Backend& on = on_twin ? twin() : device();
             kernels::FollowArgmaxOp op;
             op.rows.tokens = ids.on(on_twin);
             op.rows.parents = above.on(on_twin);
@@ -248,7 +248,7 @@ TEST_P(TreeOps, ManySequencesShareACall) {
     const Both<std::int32_t> paths(device(), twin(), sequences * (width + 1), -7);
     const Both<half_t> caches(device(), twin(), random_halves(sequences * planes * slots, 64, 4));
     for (const bool on_twin : {false, true}) {
-        kernels::Device& on = on_twin ? twin() : device();
+        kernels::Backend& on = on_twin ? twin() : device();
         std::vector<kernels::RerankOp> trees;
         std::vector<kernels::FollowArgmaxOp> acceptances;
         std::vector<kernels::CompactOp> moves;

@@ -8,7 +8,7 @@
 #include "base/numel.h"
 #include "base/rng.h"
 #include "tests/support/beam_expansion.h"
-#include "tests/support/simt_device.h"
+#include "tests/support/simt_backend.h"
 #include "tests/support/twin_device.h"
 
 /// Compares tree expansion by BeamOp on a device, thread by thread or on the twin, with the host's expansion
@@ -20,20 +20,20 @@ namespace {
 template <typename T>
 class OnDevice {
   public:
-    OnDevice(kernels::Device& device, std::vector<T> values) : device_(device), count_(values.size()) {
-        EXPECT_TRUE(memory_.reserve(device, std::max<std::size_t>(count_, 1) * sizeof(T)));
-        device.upload(memory_.as<T>(), values.data(), count_ * sizeof(T));
+    OnDevice(kernels::Backend& backend, std::vector<T> values) : backend_(backend), count_(values.size()) {
+        EXPECT_TRUE(memory_.reserve(backend, std::max<std::size_t>(count_, 1) * sizeof(T)));
+        backend.upload(memory_.as<T>(), values.data(), count_ * sizeof(T));
     }
     T* at() const { return memory_.as<T>(); }
     std::vector<T> read() const {
         std::vector<T> values(count_);
-        device_.download(values.data(), at(), count_ * sizeof(T));
-        EXPECT_TRUE(device_.synchronize().ok());
+        backend_.download(values.data(), at(), count_ * sizeof(T));
+        EXPECT_TRUE(backend_.synchronize().ok());
         return values;
     }
 
   private:
-    kernels::Device& device_;
+    kernels::Backend& backend_;
     std::size_t count_;
     kernels::DeviceBuffer memory_;
 };
@@ -50,7 +50,7 @@ std::vector<float> some_logits(Rng& rng, std::size_t count) {
 }
 
 /// `shared_logits`: all rows of a level share the candidates of one row.
-void expand_and_compare(kernels::Device& device, int topk, int depth, std::uint64_t seed,
+void expand_and_compare(kernels::Backend& backend, int topk, int depth, std::uint64_t seed,
                         bool shared_logits) {
     Rng rng(seed);
     const auto width = static_cast<std::size_t>(topk);
@@ -60,9 +60,9 @@ void expand_and_compare(kernels::Device& device, int topk, int depth, std::uint6
     spec.nodes = topk * (depth + 1) + 1;
     BeamExpansion host(1, spec);
     const int first_row = static_cast<int>(rng.below(5)), first_slot = 40;
-    OnDevice<float> scores(device, std::vector<float>(kernels::max_topk, 7.0f));
-    OnDevice<std::int32_t> tokens(device, std::vector<std::int32_t>(width, -1)),
-        parents(device, std::vector<std::int32_t>(width, -1));
+    OnDevice<float> scores(backend, std::vector<float>(kernels::max_topk, 7.0f));
+    OnDevice<std::int32_t> tokens(backend, std::vector<std::int32_t>(width, -1)),
+        parents(backend, std::vector<std::int32_t>(width, -1));
     std::unique_ptr<OnDevice<std::int32_t>> ancestor_slots;
     for (int level = 0; level <= depth; ++level) {
         const int rows = level == 0 ? 1 : topk;
@@ -73,11 +73,11 @@ void expand_and_compare(kernels::Device& device, int topk, int depth, std::uint6
         for (std::size_t i = 0; i < said; ++i) ids.push_back(static_cast<std::int32_t>(rng.below(1000)));
         std::vector<float> norms;
         for (int r = 0; r < given; ++r) norms.push_back(0.5f * static_cast<float>(rng.below(4)));
-        const OnDevice<std::int32_t> d_ids(device, ids), pool(device, std::vector<std::int32_t>(cells, -1));
-        const OnDevice<float> logits(device, some_logits(rng, said)), sums(device, norms),
-            logprobs(device, std::vector<float>(cells, 9.0f));
+        const OnDevice<std::int32_t> d_ids(backend, ids), pool(backend, std::vector<std::int32_t>(cells, -1));
+        const OnDevice<float> logits(backend, some_logits(rng, said)), sums(backend, norms),
+            logprobs(backend, std::vector<float>(cells, 9.0f));
         auto next = std::make_unique<OnDevice<std::int32_t>>(
-            device, std::vector<std::int32_t>(width * static_cast<std::size_t>(level + 1), -1));
+            backend, std::vector<std::int32_t>(width * static_cast<std::size_t>(level + 1), -1));
         kernels::BeamOp op;
         op.level = level;
         op.rows = rows;
@@ -96,7 +96,7 @@ void expand_and_compare(kernels::Device& device, int topk, int depth, std::uint6
         op.next_rows = parents.at();
         op.ancestor_slots = ancestor_slots ? ancestor_slots->at() : nullptr;
         op.next_ancestor_slots = next->at();
-        device.beam(std::span(&op, 1));
+        backend.beam(std::span(&op, 1));
         ancestor_slots = std::move(next);
         const std::vector<std::int32_t> drafted = pool.read();
         for (std::size_t i = 0; i < cells; ++i) RC_ASSERT(drafted[i] == ids[i % said]);
@@ -127,9 +127,9 @@ void expand_and_compare(kernels::Device& device, int topk, int depth, std::uint6
 
 RC_GTEST_PROP(DeviceBeam, MatchesHostTreeThreadByThread, ()) {
     const auto order = *rc::gen::inRange(0u, 4u);
-    const auto device = make_simt_device(order);
+    const auto backend = make_simt_backend(order);
     const int topk = *rc::gen::inRange(1, 9), depth = *rc::gen::inRange(0, 4);
-    expand_and_compare(*device, topk, depth, *rc::gen::arbitrary<std::uint64_t>(),
+    expand_and_compare(*backend, topk, depth, *rc::gen::arbitrary<std::uint64_t>(),
                        *rc::gen::arbitrary<bool>());
 }
 

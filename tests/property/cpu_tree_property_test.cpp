@@ -7,7 +7,7 @@
 
 #include "base/numel.h"
 #include "base/rng.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 #include "tests/support/beam_expansion.h"
 
 /// Compares trees that the CPU's ops grow with the reference expansion, at every level. Rows lack candidates,
@@ -41,8 +41,8 @@ struct Candidates {
 /// A tree that grows by ops, and the same tree by the reference.
 class TwoTrees {
   public:
-    TwoTrees(kernels::Device& device, const TreeSpec& spec, bool sampled, bool shared_logits)
-        : device_(device), spec_(spec), sampled_(sampled), shared_logits_(shared_logits) {
+    TwoTrees(kernels::Backend& backend, const TreeSpec& spec, bool sampled, bool shared_logits)
+        : backend_(backend), spec_(spec), sampled_(sampled), shared_logits_(shared_logits) {
         reference_.reset(root, spec, sampled);
         widest_ = spec.topk;
         if (spec.choices) widest_ = std::max(widest_, spec.choices->inner_nodes());
@@ -88,7 +88,7 @@ class TwoTrees {
         op.rows.width = width;
         op.rows.logprobs = logprobs.data();
         op.rows.sampled_rows = sampled_rows.data();
-        device_.rerank(op);
+        backend_.rerank(op);
         RC_ASSERT(expected.size() == nodes);
         RC_ASSERT(tokens[first_row - 1] == -7);
         std::vector<int> path;
@@ -198,7 +198,7 @@ class TwoTrees {
         op.ancestor_slots = slots_.data();
         op.next_ancestor_slots = next_slots.data();
         op.counts = counts;
-        device_.beam(op);
+        backend_.beam(op);
         const auto grown = static_cast<std::size_t>(first_index + counts[0]);
         RC_ASSERT(grown == static_cast<std::size_t>(reference_.candidates()));
         resize_pool(grown);
@@ -222,7 +222,7 @@ class TwoTrees {
         }
     }
 
-    kernels::Device& device_;
+    kernels::Backend& backend_;
     TreeSpec spec_;
     bool sampled_, shared_logits_;
     int widest_ = 0;

@@ -11,14 +11,14 @@
 namespace draftscope::testing {
 
 /// Keeps the rows of `path` out of those just written to a cache of `device`, as a step does.
-inline void commit_path(KvCache& cache, kernels::Device& device, const std::vector<int>& path) {
+inline void commit_path(KvCache& cache, kernels::Backend& backend, const std::vector<int>& path) {
     const std::vector<std::int32_t> nodes(path.begin(), path.end()),
         count = {static_cast<std::int32_t>(path.size())};
     kernels::DeviceArray<std::int32_t> d_path, d_count;
-    const Status done = device.submit([&]() -> Status {
-        EXPECT_TRUE(d_path.upload(device, nodes) && d_count.upload(device, count));
+    const Status done = backend.submit([&]() -> Status {
+        EXPECT_TRUE(d_path.upload(backend, nodes) && d_count.upload(backend, count));
         const kernels::CompactOp move = cache.path_move(d_path.data(), d_count.data(), cache.free_slots());
-        device.compact(std::span(&move, 1));
+        backend.compact(std::span(&move, 1));
         return {};
     });
     EXPECT_TRUE(done.ok()) << done.error().message;

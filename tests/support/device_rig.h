@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "base/units.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/twin_device.h"
 
@@ -49,8 +49,8 @@ struct TwinExec {
         twin = made.get();
         exec = kernels::make_device_exec(2, std::move(made));
     }
-    explicit TwinExec(std::unique_ptr<kernels::Device> device)
-        : exec(kernels::make_device_exec(2, std::move(device))) {}
+    explicit TwinExec(std::unique_ptr<kernels::Backend> backend)
+        : exec(kernels::make_device_exec(2, std::move(backend))) {}
     TwinDevice* twin = nullptr;  ///< owned by `exec`; null for other devices
     std::unique_ptr<kernels::Exec> exec;
     std::string why_not;

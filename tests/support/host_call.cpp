@@ -29,11 +29,11 @@ void HostCall::list_sequences(const LmHead& head, int level, int rows, std::span
 }
 
 HeadCall HostCall::make_call(LmHead& head, int level, int rows, int k, std::span<HeadState* const> states) {
-    kernels::Device& device = exec_.backend();
-    if (!begun_) (void)head.reserve(device, level + 1, rows, k);  // work that begin() started is not dropped
-    spans_.begin(device);
+    kernels::Backend& backend = exec_.backend();
+    if (!begun_) (void)head.reserve(backend, level + 1, rows, k);  // work that begin() started is not dropped
+    spans_.begin(backend);
     list_sequences(head, level, rows, states);
-    HeadCall call{device, exec_, phases_, spans_, level, rows, k, sequences_};
+    HeadCall call{backend, exec_, phases_, spans_, level, rows, k, sequences_};
     downloads_.resize(head.shape(level, rows).downloads);
     call.downloads = downloads_.data();
     if (head.needs().inputs) call.inputs = inputs_.data();

@@ -21,7 +21,7 @@ struct Distributions {
     kernels::DeviceArray<float> probs;
     kernels::DeviceArray<std::int32_t> ids, sizes;
 
-    DrawnFrom upload(kernels::Device& device, int vocab,
+    DrawnFrom upload(kernels::Backend& backend, int vocab,
                      std::span<const std::shared_ptr<DraftDistribution>> rows) {
         const std::size_t count = rows.size(), width = vocab;
         std::vector<float> all(2 * count * width);
@@ -35,7 +35,8 @@ struct Distributions {
             }
             lengths[r] = static_cast<std::int32_t>(q.probs.size());
         }
-        EXPECT_TRUE(probs.upload(device, all) && ids.upload(device, tokens) && sizes.upload(device, lengths));
+        EXPECT_TRUE(probs.upload(backend, all) && ids.upload(backend, tokens) &&
+                    sizes.upload(backend, lengths));
         const bool whole =
             std::ranges::all_of(rows, [](const auto& q) { return q == nullptr || q->ids.empty(); });
         if (whole) return {probs.data(), probs.data() + count * width, vocab, vocab, nullptr, nullptr};
@@ -45,7 +46,7 @@ struct Distributions {
 
 }  // namespace
 
-VerifiedTree verify_tree(kernels::Device& device, const AcceptanceRule& rule, const DraftTree& drafted,
+VerifiedTree verify_tree(kernels::Backend& backend, const AcceptanceRule& rule, const DraftTree& drafted,
                          Rows<const float> logits, int vocab, const Sampling& sampling,
                          const TokenPosition& place,
                          std::span<const std::shared_ptr<DraftDistribution>> drawn_from) {
@@ -59,16 +60,16 @@ VerifiedTree verify_tree(kernels::Device& device, const AcceptanceRule& rule, co
     TreeStep step;
     DeviceLogits answers;
     Distributions distributions;
-    const Status done = device.submit([&]() -> Status {
-        EXPECT_TRUE(step.place(device, {&plan, 1}));
+    const Status done = backend.submit([&]() -> Status {
+        EXPECT_TRUE(step.place(backend, {&plan, 1}));
         step.upload_tree(0, tree, 0);
-        if (!drawn_from.empty()) step.use_drafts(distributions.upload(device, vocab, drawn_from));
+        if (!drawn_from.empty()) step.use_drafts(distributions.upload(backend, vocab, drawn_from));
         const bool certain = drawn_from.empty() && plan.max_drafts > 0;
         EXPECT_TRUE(!certain || step.use_certain_drafts());
-        EXPECT_TRUE(answers.begin(device, logits.cols, query, step));
+        EXPECT_TRUE(answers.begin(backend, logits.cols, query, step));
         for (int r = 0; r < logits.rows; ++r)
-            device.upload(answers.data() + row_offset(r, logits.cols), logits.row_data(r),
-                          logits.cols * sizeof(float));
+            backend.upload(answers.data() + row_offset(r, logits.cols), logits.row_data(r),
+                           logits.cols * sizeof(float));
         EXPECT_TRUE(answers.enqueue_answers(step));
         step.enqueue_download();
         return {};
@@ -86,12 +87,12 @@ Acceptance follow_choices(const DraftTree& drafted, std::vector<TargetSample>& c
     DraftTree tree = drafted;
     EXPECT_TRUE(tree.finish().ok());
     const auto exec = kernels::make_cpu_exec(1);
-    kernels::Device& device = exec->backend();
+    kernels::Backend& backend = exec->backend();
     const TreePlan plan{tree.size(), tree.max_depth()};
     std::vector<std::int32_t> tokens;
     for (const TargetSample& choice : choices) tokens.push_back(choice.token);
     TreeStep step;
-    EXPECT_TRUE(step.place(device, {&plan, 1}));
+    EXPECT_TRUE(step.place(backend, {&plan, 1}));
     step.upload_tree(0, tree, 0);
     step.accept_by_choices(tokens.data(), 1);
     step.enqueue_download();

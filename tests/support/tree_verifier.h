@@ -17,7 +17,7 @@ struct VerifiedTree {
 
 /// `logits` is [nodes, padded vocab]; `place` is that of the token after the root. Entry n of `drawn_from` is
 /// the distribution that the children of node n were sampled from; empty or null = certain drafts.
-VerifiedTree verify_tree(kernels::Device& device, const AcceptanceRule& rule, const DraftTree& tree,
+VerifiedTree verify_tree(kernels::Backend& backend, const AcceptanceRule& rule, const DraftTree& tree,
                          Rows<const float> logits, int vocab, const Sampling& sampling,
                          const TokenPosition& place,
                          std::span<const std::shared_ptr<DraftDistribution>> drawn_from = {});

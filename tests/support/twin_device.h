@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope::testing {
 
@@ -26,7 +26,7 @@ namespace draftscope::testing {
 /// A device that computes on the host, with a reference implementation of every op. Tests run the engine on
 /// it without a GPU, and compare kernels with it. The host cannot read its addresses, and its ops reject host
 /// addresses; either mistake ends the program.
-class TwinDevice final : public kernels::Device {
+class TwinDevice final : public kernels::Backend {
   public:
     explicit TwinDevice(std::size_t memory_bytes = std::size_t{8} << 30);
     ~TwinDevice() override;
@@ -58,7 +58,7 @@ class TwinDevice final : public kernels::Device {
     }
     void set_dtype(kernels::Float16Kind dtype) override {
         if (dtype != this->dtype()) graphs_.clear();
-        Device::set_dtype(dtype);
+        Backend::set_dtype(dtype);
     }
     int library_products() const { return library_products_; }
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "kernels/device.h"
+#include "kernels/backend.h"
 #include "kernels/exec.h"
 
 namespace draftscope {

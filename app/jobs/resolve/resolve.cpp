@@ -13,7 +13,7 @@
 #include "engine/formats/gguf_model.h"
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/registry.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "capture/run_setting.h"
 #include "engine/draft/registry.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope {
 namespace {
@@ -134,7 +134,7 @@ Status EngineHost::Impl::record_run(const RunPlan& plan, RunContext& context) {
     report.run_id = row.id;
     auto decoded = record(row, plan, models.drafter(), "prompt", context.hooks, context);
     report.pinned_workers = models.exec().pinned();
-    if (const kernels::Device* device = models.exec().device()) report.gpu = device->stats();
+    if (const kernels::Backend* device = models.exec().device()) report.gpu = device->stats();
     report.cancelled = context.gate.cancelled();
     Status outcome = decoded.ok() ? Status() : decoded.error();
     if (decoded.ok()) report.prompts = std::move(*decoded);

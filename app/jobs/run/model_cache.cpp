@@ -12,7 +12,7 @@
 #include "capture/head_traits.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/registry.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope {
 
@@ -95,7 +95,7 @@ Status ModelCache::load_exec(const ResolvedRun& run, const RunHooks& hooks) {
 
 Status ModelCache::load_target(const ResolvedRun& run, const RunHooks& hooks) {
     DS_TRY(load_exec(run, hooks));
-    if (kernels::Device* device = exec().device()) DS_TRY(device->use_cublaslt(run.library_rows));
+    if (kernels::Backend* device = exec().device()) DS_TRY(device->use_cublaslt(run.library_rows));
     const TargetKey key{run.config.model, run.config.precision, run.config.backend};
     if (!target_.holds(key)) {
         drop_target();
@@ -187,7 +187,7 @@ Status ModelCache::load_shadows(const ResolvedRun& run) {
 /// Drops a device that has failed, or that had no memory for data outliving a session: it would reject all
 /// further work, and its contents are lost. Clears an out-of-memory error that affected only an earlier run.
 bool ModelCache::drop_broken_device() {
-    kernels::Device* device = exec_.value ? exec_.value->device() : nullptr;
+    kernels::Backend* device = exec_.value ? exec_.value->device() : nullptr;
     if (device == nullptr) return false;
     {
         const std::lock_guard lock(device->submit_mutex());

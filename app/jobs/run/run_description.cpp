@@ -18,7 +18,7 @@
 #include "engine/formats/synthetic_model.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 #include "profiler/machine/machine.h"
 
 namespace draftscope {

@@ -13,7 +13,7 @@
 #include "engine/control/debug_gate.h"
 #include "engine/decode/exact_check.h"
 #include "engine/decode/session.h"
-#include "kernels/device.h"
+#include "kernels/backend.h"
 #include "profiler/cupti/cupti_api.h"
 #include "profiler/cupti/tier.h"
 #include "profiler/stats/tree_choice.h"
@@ -36,10 +36,10 @@ struct RunReport {
     /// Forecasts of --tree auto or quick, best first. The first was chosen, or none if quick expects no gain.
     std::vector<TreeForecast> forecasts;
     TierChoice tier;
-    CuptiProbe cupti;                         ///< state of CUPTI; empty text if the run did not request CUPTI
-    std::optional<kernels::DeviceStats> gpu;  ///< how the run used its GPU; absent on the CPU
-    std::optional<ExactCheck> exact;          ///< what --numerics fast changed
-    int pinned_workers = 0;                   ///< threads pinned to a CPU each
+    CuptiProbe cupti;  ///< state of CUPTI; empty text if the run did not request CUPTI
+    std::optional<kernels::BackendStats> gpu;  ///< how the run used its GPU; absent on the CPU
+    std::optional<ExactCheck> exact;           ///< what --numerics fast changed
+    int pinned_workers = 0;                    ///< threads pinned to a CPU each
     bool cancelled = false;
     std::string capture;                  ///< the file that was written; "" = none
     std::string storage_error;            ///< e.g. disk full; committed rows are kept

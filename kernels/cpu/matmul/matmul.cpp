@@ -6,11 +6,11 @@
 #include <cassert>
 
 #include "base/numel.h"
+#include "kernels/backend/device_matrix.h"
 #include "kernels/cpu/matmul/activations.h"
 #include "kernels/cpu/matmul/prefetch.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/work_stealing.h"
-#include "kernels/device/device_matrix.h"
 #include "kernels/elementwise.h"
 #include "kernels/fused.h"
 #include "kernels/norm.h"

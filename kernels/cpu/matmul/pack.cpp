@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/numel.h"
+#include "kernels/backend/device_matrix.h"
 #include "kernels/cpu/matmul/row_layout.h"
-#include "kernels/device/device_matrix.h"
 #include "kernels/pack_bf16.h"
 
 namespace draftscope::kernels {
@@ -144,8 +144,8 @@ void pack_blocks(Exec& exec, Matrix& matrix, RowSource source) {
 }
 
 Matrix pack_bf16(Exec& exec, int n, int k, Bf16Source stored) {
-    if (Device* device = exec.device()) {
-        return DeviceMatrixAccess::pack(exec, *device, n, k, [&](int row, float* out) {
+    if (Backend* backend = exec.device()) {
+        return DeviceMatrixAccess::pack(exec, *backend, n, k, [&](int row, float* out) {
             const auto* bytes = static_cast<const std::byte*>(stored(row));
             for (int i = 0; i < k; ++i) {
                 std::uint16_t value = 0;

@@ -1,4 +1,4 @@
-#include "kernels/device/arena.h"
+#include "kernels/backend/arena.h"
 
 #include <gtest/gtest.h>
 

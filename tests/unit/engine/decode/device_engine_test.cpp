@@ -346,16 +346,16 @@ TEST_P(DeviceEngine, AnswersAreWhatTheHostFindsInTheLogits) {
         TreeStep step;
         std::vector<float> hidden(plain.hidden.size());
         {
-            kernels::Device& device = *exec.device();
-            const std::lock_guard lock(device.submit_mutex());
-            ASSERT_TRUE(step.place(device, {&plan, 1}));
+            kernels::Backend& backend = *exec.device();
+            const std::lock_guard lock(backend.submit_mutex());
+            ASSERT_TRUE(step.place(backend, {&plan, 1}));
             step.upload_tree(0, drafted, cache.length());
             ASSERT_TRUE(step.place_sets({&plan, 1}));
             ASSERT_TRUE(target.enqueue_trees(exec, trees, step).ok());
             ASSERT_TRUE(target.enqueue_answers(exec, trees, step).ok());
             step.enqueue_download();
-            device.download(hidden.data(), target.device_features(true), hidden.size() * sizeof(float));
-            ASSERT_TRUE(device.synchronize().ok());
+            backend.download(hidden.data(), target.device_features(true), hidden.size() * sizeof(float));
+            ASSERT_TRUE(backend.synchronize().ok());
         }
         target.collect_trees(step, queried);
         EXPECT_TRUE(on_.twin == nullptr || on_.twin->finishes() == before + 1);

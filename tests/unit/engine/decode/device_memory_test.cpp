@@ -110,7 +110,7 @@ TEST(DeviceMemory, ADrafterWhoseWeightsFoundNoMemorySaysSo) {
     }
 }
 
-/// A table that did not fit in memory is not requested again until Device::clear_out_of_memory(), which each
+/// A table that did not fit in memory is not requested again until Backend::clear_out_of_memory(), which each
 /// session calls.
 TEST(DeviceMemory, EmbeddingsAreRequestedAgainInTheNextSession) {
     TwinExec on;

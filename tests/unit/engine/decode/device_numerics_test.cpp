@@ -32,7 +32,7 @@ class DeviceNumerics : public ::testing::TestWithParam<std::string> {
         if (!on_device.ok()) GTEST_SKIP() << on_device.error().message;
         EXPECT_TRUE(device().use_cublaslt(0).ok());
     }
-    kernels::Device& device() { return *on_.exec->device(); }
+    kernels::Backend& device() { return *on_.exec->device(); }
     ExactCheck check(const std::vector<std::vector<TokenId>>& texts, double temperature) {
         ExactCheck found;
         Sampling sampling;
@@ -101,7 +101,7 @@ TEST_P(DeviceNumerics, FastUsesALibraryAndExactNever) {
 /// The library's products with a bias equal our kernels' up to rounding, for several shapes.
 TEST_P(DeviceNumerics, ProductsOfTheLibraryAreOurs) {
     const int k = 192;
-    kernels::Device& on = device();
+    kernels::Backend& on = device();
     Rng rng(3);
     for (const auto& [n, rows] : {std::pair(64, 33), {50, 130}, {1031, 64}, {7, 200}}) {
         const auto values = static_cast<std::size_t>(k);

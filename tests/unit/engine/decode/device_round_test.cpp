@@ -6,7 +6,7 @@
 
 #include "tests/support/device_rig.h"
 #include "tests/support/round_fixture.h"
-#include "tests/support/simt_device.h"
+#include "tests/support/simt_backend.h"
 
 /// Rounds on a device: what the golden rounds do not say. Each takes one wait, and watching it changes
 /// nothing.
@@ -15,7 +15,7 @@ namespace {
 
 /// "simt2": the kernels in the SIMT emulator, with the second order of threads.
 TwinExec exec_of(const std::string& kind) {
-    if (kind.starts_with("simt")) return TwinExec(make_simt_device(static_cast<unsigned>(kind[4] - '0')));
+    if (kind.starts_with("simt")) return TwinExec(make_simt_backend(static_cast<unsigned>(kind[4] - '0')));
     return TwinExec(kind);
 }
 

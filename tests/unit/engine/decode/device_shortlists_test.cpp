@@ -83,29 +83,30 @@ TEST_P(DeviceShortlistsTest, AreThoseOfWholeProducts) {
                 std::vector<std::int32_t> ids(rows * k), chosen(rows * size), together(rows * size + 1);
                 std::vector<float> logits(rows * k), sums(rows);
                 {
-                    kernels::Device& device = *on_.exec->device();
-                    const std::lock_guard lock(device.submit_mutex());
+                    kernels::Backend& backend = *on_.exec->device();
+                    const std::lock_guard lock(backend.submit_mutex());
                     const int stride = down.device_matrix().stride;
                     kernels::DeviceArray<float> d_x, d_logits, d_sums;
                     kernels::DeviceArray<kernels::half_t> half;
                     kernels::DeviceArray<std::int32_t> d_ids, d_union;
-                    ASSERT_TRUE(d_x.upload(device, x) && half.resize_at_least(device, numel(rows, stride)) &&
-                                d_logits.resize_at_least(device, logits.size()) &&
-                                d_sums.resize_at_least(device, sums.size()) &&
-                                d_ids.resize_at_least(device, ids.size()) &&
-                                d_union.resize_at_least(device, together.size()));
-                    device.cast({d_x.data(), d, rows, d, half.data(), stride, stride});
-                    ASSERT_TRUE(shortlists.reserve(device, down, up, rows, size));
+                    ASSERT_TRUE(d_x.upload(backend, x) &&
+                                half.resize_at_least(backend, numel(rows, stride)) &&
+                                d_logits.resize_at_least(backend, logits.size()) &&
+                                d_sums.resize_at_least(backend, sums.size()) &&
+                                d_ids.resize_at_least(backend, ids.size()) &&
+                                d_union.resize_at_least(backend, together.size()));
+                    backend.cast({d_x.data(), d, rows, d, half.data(), stride, stride});
+                    ASSERT_TRUE(shortlists.reserve(backend, down, up, rows, size));
                     shortlists.enqueue_router(&down, up, half.data(), rows, size);
                     shortlists.enqueue_exact(store, per_row, d_union.data(), d_union.data() + 1);
                     shortlists.enqueue_best(k, d_ids.data(), d_logits.data(), d_sums.data());
-                    device.download(chosen.data(), shortlists.shortlists(),
-                                    chosen.size() * sizeof(std::int32_t));
-                    d_union.download(device, together);
-                    d_ids.download(device, ids);
-                    d_logits.download(device, logits);
-                    d_sums.download(device, sums);
-                    ASSERT_TRUE(device.synchronize().ok());
+                    backend.download(chosen.data(), shortlists.shortlists(),
+                                     chosen.size() * sizeof(std::int32_t));
+                    d_union.download(backend, together);
+                    d_ids.download(backend, ids);
+                    d_logits.download(backend, logits);
+                    d_sums.download(backend, sums);
+                    ASSERT_TRUE(backend.synchronize().ok());
                 }
 
                 const std::vector<float> scores = product(up, product(down, x)), exact = product(head, x);

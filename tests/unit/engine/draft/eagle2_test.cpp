@@ -218,7 +218,7 @@ class ShortHead final : public LmHead {
     ShortHead() : LmHead({.inputs = true}) {}
     Status prepare(kernels::Exec&, const HeadWeights&) override { return {}; }
     CallShape shape(int, int) const override { return {}; }
-    bool reserve(kernels::Device&, int, int, int) override { return true; }
+    bool reserve(kernels::Backend&, int, int, int) override { return true; }
     void begin(HeadCall& call) override {
         begun.push_back({call.level, call.rows});
         if (call.level == 0) root_embedding.assign(call.inputs, call.inputs + 64);

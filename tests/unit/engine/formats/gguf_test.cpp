@@ -142,8 +142,8 @@ TEST(Gguf, IdentifiesOtherFileTypes) {
     const auto folder = open_model_file(::testing::TempDir());
     EXPECT_THAT(folder.error().message,
                 HasSubstr("config.json: is missing; it is needed for a model folder"));
-    const auto device = open_model_file("/dev/null");
-    EXPECT_THAT(device.error().message, HasSubstr("not a regular file"));
+    const auto backend = open_model_file("/dev/null");
+    EXPECT_THAT(backend.error().message, HasSubstr("not a regular file"));
 }
 
 TEST(Gguf, RejectsRepeatedNames) {

@@ -325,9 +325,9 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         const TreePlan plan{rows, rows - 1};
         TreeStep step;
         const auto run = [&] {
-            kernels::Device& device = exec->backend();
-            const Status done = device.submit([&]() -> Status {
-                if (!step.place(device, {&plan, 1})) return failed("no memory");
+            kernels::Backend& backend = exec->backend();
+            const Status done = backend.submit([&]() -> Status {
+                if (!step.place(backend, {&plan, 1})) return failed("no memory");
                 step.upload_tree(0, tree, cache.length());
                 DS_ASSIGN([[maybe_unused]] const auto bytes, target->enqueue_trees(*exec, request, step));
                 return target->enqueue_answers(*exec, request, step);

@@ -4,15 +4,15 @@
 
 #include <memory>
 
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 namespace draftscope::kernels {
 
 /// A Device whose stream benchmarks may use for their own kernels.
-class CudaDevice : public Device {
+class CudaBackend : public Backend {
   public:
     virtual cudaStream_t stream() const = 0;
 };
-Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options = {});
+Result<std::unique_ptr<CudaBackend>> open_cuda_device(const CudaOptions& options = {});
 
 }  // namespace draftscope::kernels

@@ -1,4 +1,4 @@
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_backend.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/backend/arena.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/library_product.h"
-#include "kernels/device/arena.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -108,13 +108,13 @@ class CudaTimer final : public DeviceTimer {
         run(ops, #name);                             \
     }
 
-class CudaDeviceImpl final : public CudaDevice {
+class CudaBackendImpl final : public CudaBackend {
   public:
-    CudaDeviceImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
+    CudaBackendImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
         : stream_(stream), info_(std::move(info)), options_(options), timer_(stream, options.ordinal) {
         use_.graphs_enabled = options.graphs;
     }
-    ~CudaDeviceImpl() override {
+    ~CudaBackendImpl() override {
         cudaStreamSynchronize(stream_);
         if (side_stream_ != nullptr) cudaStreamSynchronize(side_stream_);
         drop_workspace();
@@ -188,7 +188,7 @@ class CudaDeviceImpl final : public CudaDevice {
     void async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
                       std::span<const std::int32_t> toggled) override {
         enter();
-        if (!open_side_stream()) return Device::async_gather(op, set, toggled);
+        if (!open_side_stream()) return Backend::async_gather(op, set, toggled);
         join_side_stream();  // readers of the previous ids must be done
         upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
         check(cudaEventRecord(before_side_, stream_), "gather on the side stream");
@@ -254,12 +254,12 @@ class CudaDeviceImpl final : public CudaDevice {
     }
     std::uint64_t new_graph_key() override { return ++keys_; }
     DeviceTimer* timer() override { return &timer_; }
-    DeviceStats stats() const override { return use_; }
+    BackendStats stats() const override { return use_; }
 
     void set_dtype(Float16Kind dtype) override {
         enter();
         if (dtype != this->dtype()) drop_graphs();
-        Device::set_dtype(dtype);
+        Backend::set_dtype(dtype);
     }
     Status use_cublaslt(int min_rows) override {
         enter();
@@ -398,7 +398,7 @@ class CudaDeviceImpl final : public CudaDevice {
     bool on_side_stream_ = false;  ///< ops are enqueued to the side stream
     DeviceInfo info_;
     CudaOptions options_;
-    DeviceStats use_;
+    BackendStats use_;
     bool capturing_ = false;
     std::string capture_error_;
     CudaTimer timer_;
@@ -477,7 +477,7 @@ DeviceProbe probe_cuda() {
 /// CUDA cannot reuse a device in a process whose kernel has failed.
 constexpr std::string_view restart_hint = " (if a kernel has failed, restart the program)";
 
-Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options) {
+Result<std::unique_ptr<CudaBackend>> open_cuda_device(const CudaOptions& options) {
     // Clears an earlier error of the device, which this stream's first launch would report.
     (void)cudaGetLastError();
     DeviceProbe found = probe(options.ordinal);
@@ -489,13 +489,13 @@ Result<std::unique_ptr<CudaDevice>> open_cuda_device(const CudaOptions& options)
         error != cudaSuccess)
         return failed("GPU {}: creating a stream failed: {}{}", options.ordinal, error_text(error),
                       restart_hint);
-    return std::unique_ptr<CudaDevice>(
-        std::make_unique<CudaDeviceImpl>(stream, std::move(found.info), options));
+    return std::unique_ptr<CudaBackend>(
+        std::make_unique<CudaBackendImpl>(stream, std::move(found.info), options));
 }
 
-Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options) {
+Result<std::unique_ptr<Backend>> open_cuda(const CudaOptions& options) {
     DS_ASSIGN(auto device, open_cuda_device(options));
-    return std::unique_ptr<Device>(std::move(device));
+    return std::unique_ptr<Backend>(std::move(device));
 }
 
 }  // namespace draftscope::kernels

@@ -1,11 +1,11 @@
-#include "kernels/device.h"
+#include "kernels/backend.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "kernels/device/workspace.h"
+#include "kernels/backend/workspace.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -13,9 +13,9 @@ namespace {
 /// A CPU thread pool for host work, together with a device.
 class DeviceExec final : public Exec {
   public:
-    DeviceExec(int threads, std::unique_ptr<Device> device)
-        : device_(std::move(device)), cpu_(make_cpu_exec(threads)) {}
-    Device* device() override { return device_.get(); }
+    DeviceExec(int threads, std::unique_ptr<Backend> backend)
+        : backend_(std::move(backend)), cpu_(make_cpu_exec(threads)) {}
+    Backend* device() override { return backend_.get(); }
     int threads() const override { return cpu_->threads(); }
     Isa isa() const override { return cpu_->isa(); }
     int pinned() const override { return cpu_->pinned(); }
@@ -24,27 +24,27 @@ class DeviceExec final : public Exec {
     std::byte* shared_scratch(std::size_t bytes) override { return cpu_->shared_scratch(bytes); }
 
   private:
-    std::unique_ptr<Device> device_;
+    std::unique_ptr<Backend> backend_;
     std::unique_ptr<Exec> cpu_;
 };
 
 }  // namespace
 
-Device::Device() : workspace_(std::make_unique<DeviceWorkspace>()) {}
-Device::~Device() = default;
+Backend::Backend() : workspace_(std::make_unique<DeviceWorkspace>()) {}
+Backend::~Backend() = default;
 
-void Device::drop_workspace() {
+void Backend::drop_workspace() {
     workspace_.reset();
 }
 
-void Device::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
-                          std::span<const std::int32_t> toggled) {
+void Backend::async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
+                           std::span<const std::int32_t> toggled) {
     upload(const_cast<std::int32_t*>(set.toggled), toggled.data(), toggled.size_bytes());
     update_index_set(set);
     gather(op);
 }
 
-Error Device::out_of_memory(std::string_view what, std::string_view advice) {
+Error Backend::out_of_memory(std::string_view what, std::string_view advice) {
     const auto bytes = static_cast<double>(memory().refused_bytes());
     const std::string size = bytes < 1024.0 * 1024.0 ? fmt::format("{:.1f} KiB", bytes / 1024.0)
                                                      : fmt::format("{:.1f} MiB", bytes / 1024.0 / 1024.0);
@@ -52,25 +52,25 @@ Error Device::out_of_memory(std::string_view what, std::string_view advice) {
                   advice.empty() ? "" : "; ", advice);
 }
 
-Status Device::submit(FunctionRef<Status()> enqueue) {
+Status Backend::submit(FunctionRef<Status()> enqueue) {
     const std::lock_guard lock(submit_mutex_);
     Status enqueued = enqueue();
     Status finished = synchronize();
     return enqueued.ok() ? finished : enqueued;
 }
 
-Status Device::use_cublaslt(int min_rows) {
+Status Backend::use_cublaslt(int min_rows) {
     if (min_rows == 0) return {};
     return bad_input("{} has no library of products; use --numerics exact", info().name);
 }
 
-Status Device::failure() const {
+Status Backend::failure() const {
     const std::string& what = error_.empty() ? out_of_memory_ : error_;
     if (what.empty()) return {};
     return failed("{}: {}", info().name, what);
 }
 
-void Device::fused_matmul(const FusedMatmulOp& op) {
+void Backend::fused_matmul(const FusedMatmulOp& op) {
     const MatmulOp& product = op.product;
     const int stride = product.weights.stride, width = product.weights.k;
     half_t* x = const_cast<half_t*>(product.x);
@@ -95,9 +95,9 @@ void Device::fused_matmul(const FusedMatmulOp& op) {
 }
 
 /// The nodes are independent, so the memory for weights only limits how many one op samples.
-void Device::sample_and_follow(const RejectionSampleOp& op, int max_nodes,
-                               std::span<const ListChildrenOp> lists,
-                               std::span<const FollowAcceptedOp> paths) {
+void Backend::sample_and_follow(const RejectionSampleOp& op, int max_nodes,
+                                std::span<const ListChildrenOp> lists,
+                                std::span<const FollowAcceptedOp> paths) {
     list_children(lists);
     for (int first = 0; first < op.count; first += max_nodes) {
         RejectionSampleOp part = op;
@@ -111,7 +111,7 @@ void Device::sample_and_follow(const RejectionSampleOp& op, int max_nodes,
     follow_accepted(paths);
 }
 
-void Device::accept_typical_trees(const EntropyOp& entropy_op, std::span<const AcceptTypicalOp> trees) {
+void Backend::accept_typical_trees(const EntropyOp& entropy_op, std::span<const AcceptTypicalOp> trees) {
     entropy(entropy_op);
     accept_typical(trees);
 }
@@ -119,9 +119,9 @@ void Device::accept_typical_trees(const EntropyOp& entropy_op, std::span<const A
 Exec::Exec() = default;
 Exec::~Exec() = default;
 
-Device& Exec::backend() {
-    if (Device* own = device()) return *own;
-    if (cpu_ == nullptr) cpu_ = make_cpu_device(*this);
+Backend& Exec::backend() {
+    if (Backend* own = device()) return *own;
+    if (cpu_ == nullptr) cpu_ = make_cpu_backend(*this);
     return *cpu_;
 }
 
@@ -151,8 +151,8 @@ bool DeviceBuffer::reserve(DeviceMemory& memory, std::size_t bytes) {
     return data_ != nullptr;
 }
 
-std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Device> device) {
-    return std::make_unique<DeviceExec>(threads, std::move(device));
+std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Backend> backend) {
+    return std::make_unique<DeviceExec>(threads, std::move(backend));
 }
 
 }  // namespace draftscope::kernels

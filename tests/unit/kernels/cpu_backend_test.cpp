@@ -15,7 +15,7 @@ half_t* activations(std::vector<float>& values) {
 }
 
 /// Runs `op` fused and as Device does it by default, and compares the outputs.
-void compare_with_separate_ops(Device& cpu, FusedMatmulOp op, std::span<const float> before) {
+void compare_with_separate_ops(Backend& cpu, FusedMatmulOp op, std::span<const float> before) {
     const int rows = op.product.rows, n = op.product.weights.n, stride = op.product.weights.stride;
     std::vector<float> x(numel(rows, stride)), y[2], gated[2];
     if (op.norm.x != nullptr) op.product.x = activations(x);
@@ -31,7 +31,7 @@ void compare_with_separate_ops(Device& cpu, FusedMatmulOp op, std::span<const fl
         if (fused == 1)
             cpu.fused_matmul(op);
         else
-            cpu.Device::fused_matmul(op);
+            cpu.Backend::fused_matmul(op);
     }
     if (op.gated == nullptr)
         EXPECT_TRUE(same_bits(y[0].data(), y[1].data(), rows * n));
@@ -39,11 +39,11 @@ void compare_with_separate_ops(Device& cpu, FusedMatmulOp op, std::span<const fl
         EXPECT_TRUE(same_bits(gated[0].data(), gated[1].data(), rows * padded_columns(n / 2)));
 }
 
-TEST(CpuDevice, FusesProductsWithoutChangingThem) {
+TEST(CpuBackend, FusesProductsWithoutChangingThem) {
     constexpr int k = 96, n = 64;
     for (const int threads : {1, 3}) {
         auto exec = make_cpu_exec(threads);
-        Device& cpu = exec->backend();
+        Backend& cpu = exec->backend();
         for (const Packing packing : packings) {
             const Matrix matrix = pack_as(*exec, packing, hard_table(n, k, 1));
             const Table norm = hard_table(1, k, 2), bias = hard_table(1, n, 3);
@@ -68,7 +68,7 @@ TEST(CpuDevice, FusesProductsWithoutChangingThem) {
     }
 }
 
-TEST(CpuDevice, AddsAProductToItsOutput) {
+TEST(CpuBackend, AddsAProductToItsOutput) {
     constexpr int k = 64, n = 48, rows = 3;
     auto exec = make_cpu_exec(2);
     const Matrix matrix = pack_table(*exec, Precision::f32, hard_table(n, k, 1));
@@ -87,7 +87,7 @@ TEST(CpuDevice, AddsAProductToItsOutput) {
     for (int i = 0; i < rows * n; ++i) EXPECT_EQ(sum.data[i], before.data[i] + product.data[i]) << i;
 }
 
-TEST(CpuDevice, NormsGroupsAndAddsThem) {
+TEST(CpuBackend, NormsGroupsAndAddsThem) {
     constexpr int rows = 3, groups = 2, width = 8, stride = groups * width;
     auto exec = make_cpu_exec(1);
     const Table x = hard_table(rows, stride, 1), weight = hard_table(1, width, 2),
@@ -119,7 +119,7 @@ TEST(CpuDevice, NormsGroupsAndAddsThem) {
     }
 }
 
-TEST(CpuDevice, KeepsBuffersLongerThanItsPool) {
+TEST(CpuBackend, KeepsBuffersLongerThanItsPool) {
     DeviceArray<float> array;
     const std::vector<float> values{1, 2, 3};
     {
@@ -134,7 +134,7 @@ TEST(CpuDevice, KeepsBuffersLongerThanItsPool) {
 }
 
 /// Ranks, and probabilities of token sets along a path, from rows with ties and masked tokens.
-TEST(CpuDevice, RanksAndSetProbabilitiesMatchTheirDefinition) {
+TEST(CpuBackend, RanksAndSetProbabilitiesMatchTheirDefinition) {
     constexpr int rows = 5, vocab = 5000, stride = vocab + 3;
     for (const int threads : {1, 3}) {
         auto exec = make_cpu_exec(threads);
@@ -182,7 +182,7 @@ TEST(CpuDevice, RanksAndSetProbabilitiesMatchTheirDefinition) {
     }
 }
 
-TEST(CpuDevice, EntropiesMatchTheirDefinition) {
+TEST(CpuBackend, EntropiesMatchTheirDefinition) {
     constexpr int rows = 3, vocab = 700;
     auto exec = make_cpu_exec(2);
     Rng rng(5);
@@ -205,10 +205,10 @@ TEST(CpuDevice, EntropiesMatchTheirDefinition) {
 }
 
 /// Rejection sampling of every node and of the path only accept the same drafts.
-TEST(CpuDevice, FusedRejectionSamplingMatchesItsOps) {
+TEST(CpuBackend, FusedRejectionSamplingMatchesItsOps) {
     constexpr int nodes = 7, vocab = 40, children = 3;
     auto exec = make_cpu_exec(2);
-    Device& device = exec->backend();
+    Backend& backend = exec->backend();
     Rng rng(3);
     int longer = 0;
     for (int turn = 0; turn < 40; ++turn) {
@@ -265,9 +265,9 @@ TEST(CpuDevice, FusedRejectionSamplingMatchesItsOps) {
             op.bonus = bonus.data();
             op.bonus_logits = bonus_logits.data();
             if (fused)
-                device.sample_and_follow(op, nodes, {&list, 1}, {&follow, 1});
+                backend.sample_and_follow(op, nodes, {&list, 1}, {&follow, 1});
             else
-                device.Device::sample_and_follow(op, 2, {&list, 1}, {&follow, 1});
+                backend.Backend::sample_and_follow(op, 2, {&list, 1}, {&follow, 1});
             path.resize(path[5]);
             path.push_back(bonus[path.back()]);
             return path;
@@ -279,7 +279,7 @@ TEST(CpuDevice, FusedRejectionSamplingMatchesItsOps) {
     EXPECT_GT(longer, 5);
 }
 
-TEST(CpuDevice, NamesAnOpThatItLacks) {
+TEST(CpuBackend, NamesAnOpThatItLacks) {
     auto exec = make_cpu_exec(1);
     exec->backend().bucket_top_m({});
     const Status status = exec->backend().synchronize();

@@ -1,4 +1,4 @@
-#include "kernels/device/device_matrix.h"
+#include "kernels/backend/device_matrix.h"
 
 #include <algorithm>
 #include <cassert>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/numel.h"
+#include "kernels/backend/workspace.h"
 #include "kernels/cpu/matmul/layout.h"
-#include "kernels/device/workspace.h"
 
 namespace draftscope::kernels {
 namespace {
@@ -27,15 +27,16 @@ const float* contiguous(Rows<const float> from, std::vector<float>& scratch) {
     return scratch.data();
 }
 
-void download_rows(Device& device, const float* from, Rows<float> to, int cols, std::vector<float>& scratch) {
+void download_rows(Backend& backend, const float* from, Rows<float> to, int cols,
+                   std::vector<float>& scratch) {
     const auto count = numel(to.rows, cols);
     if (to.stride == cols) {
-        device.download(to.data, from, count * sizeof(float));
-        return (void)device.synchronize();
+        backend.download(to.data, from, count * sizeof(float));
+        return (void)backend.synchronize();
     }
     scratch.resize(count);
-    device.download(scratch.data(), from, count * sizeof(float));
-    (void)device.synchronize();
+    backend.download(scratch.data(), from, count * sizeof(float));
+    (void)backend.synchronize();
     for (int r = 0; r < to.rows; ++r)
         std::memcpy(to.row_data(r), scratch.data() + row_offset(r, cols),
                     static_cast<std::size_t>(cols) * sizeof(float));
@@ -43,41 +44,41 @@ void download_rows(Device& device, const float* from, Rows<float> to, int cols, 
 
 }  // namespace
 
-const half_t* DeviceWorkspace::upload_rounded(Device& device, const DeviceMatrix& matrix,
+const half_t* DeviceWorkspace::upload_rounded(Backend& backend, const DeviceMatrix& matrix,
                                               Rows<const float> from) {
     const auto count = numel(from.rows, from.cols);
-    auto* plain = reserve<float>(device, x, count);
-    auto* half = reserve<half_t>(device, x_half, numel(from.rows, matrix.stride));
+    auto* plain = reserve<float>(backend, x, count);
+    auto* half = reserve<half_t>(backend, x_half, numel(from.rows, matrix.stride));
     if (plain == nullptr || half == nullptr) return nullptr;
-    device.upload(plain, contiguous(from, rows), count * sizeof(float));
-    device.cast({plain, from.cols, from.rows, from.cols, half, matrix.stride, matrix.stride});
+    backend.upload(plain, contiguous(from, rows), count * sizeof(float));
+    backend.cast({plain, from.cols, from.rows, from.cols, half, matrix.stride, matrix.stride});
     return half;
 }
 
-std::string DeviceMatrixAccess::allocate(Device& device, int rows, int k, Matrix& matrix) {
+std::string DeviceMatrixAccess::allocate(Backend& backend, int rows, int k, Matrix& matrix) {
     matrix = Matrix();
     matrix.n_ = rows;
     matrix.k_ = k;
     matrix.packing_ = {Precision::bf16, false};
-    matrix.device_ = &device;
+    matrix.backend_ = &backend;
     const int stride = padded_columns(k);
     matrix.bytes_ = static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride) * sizeof(half_t);
-    const bool enough = matrix.device_data_.reserve(device, std::max<std::size_t>(matrix.bytes_, 1));
+    const bool enough = matrix.device_data_.reserve(backend, std::max<std::size_t>(matrix.bytes_, 1));
     matrix.on_device_ = {matrix.device_data_.as<half_t>(), rows, k, stride};
     if (enough) return {};
     return fmt::format("no memory for a matrix of {} x {} ({:.2f} GB)", rows, k,
                        static_cast<double>(matrix.bytes_) * 1e-9);
 }
 
-Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSource source) {
+Matrix DeviceMatrixAccess::pack(Exec& exec, Backend& backend, int n, int k, RowSource source) {
     Matrix matrix;
     {
-        const std::lock_guard lock(device.submit_mutex());
-        if (std::string missing = allocate(device, n, k, matrix); !missing.empty())
-            device.set_error(std::move(missing));
+        const std::lock_guard lock(backend.submit_mutex());
+        if (std::string missing = allocate(backend, n, k, matrix); !missing.empty())
+            backend.set_error(std::move(missing));
     }
     auto* to = matrix.device_data_.as<half_t>();
-    const auto round = device.dtype() == Float16Kind::f16 ? float_to_f16 : to_bf16;
+    const auto round = backend.dtype() == Float16Kind::f16 ? float_to_f16 : to_bf16;
     if (to == nullptr) return matrix;
     const auto stride = static_cast<std::size_t>(matrix.on_device_.stride);
     const int batch = static_cast<int>(std::max<std::size_t>(
@@ -93,9 +94,9 @@ Matrix DeviceMatrixAccess::pack(Exec& exec, Device& device, int n, int k, RowSou
                 std::transform(values.begin(), values.end(), out, round);
             }
         });
-        const std::lock_guard lock(device.submit_mutex());
-        device.upload(to + row_offset(first, stride), packed.data(),
-                      static_cast<std::size_t>(rows) * stride * sizeof(half_t));
+        const std::lock_guard lock(backend.submit_mutex());
+        backend.upload(to + row_offset(first, stride), packed.data(),
+                       static_cast<std::size_t>(rows) * stride * sizeof(half_t));
     }
     return matrix;
 }
@@ -110,18 +111,18 @@ bool DeviceMatrixAccess::set_rows(Matrix& to, const DeviceMatrix& from, std::siz
 }
 
 void DeviceMatrixAccess::fill(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
-    const std::lock_guard lock(to.device_->submit_mutex());
+    const std::lock_guard lock(to.backend_->submit_mutex());
     (void)enqueue_gather(to, from, ids);
 }
 
 bool DeviceMatrixAccess::enqueue_gather(Matrix& to, const DeviceMatrix& from, std::span<const TokenId> ids) {
-    Device& device = *to.device_;
+    Backend& backend = *to.backend_;
     if (!set_rows(to, from, ids.size())) return ids.empty();
-    DeviceWorkspace& space = device.workspace();
-    auto* list = space.reserve<std::int32_t>(device, space.list, ids.size());
+    DeviceWorkspace& space = backend.workspace();
+    auto* list = space.reserve<std::int32_t>(backend, space.list, ids.size());
     if (list == nullptr) return false;
-    device.upload(list, ids.data(), ids.size_bytes());
-    device.gather({from, list, to.n_, to.device_data_.as<half_t>()});
+    backend.upload(list, ids.data(), ids.size_bytes());
+    backend.gather({from, list, to.n_, to.device_data_.as<half_t>()});
     return true;
 }
 
@@ -129,77 +130,78 @@ void DeviceMatrixAccess::fill_async(Matrix& to, const DeviceMatrix& from, std::s
                                     DeviceIndexSet& set) {
     if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) != ids.end())
         return fill(to, from, ids);
-    Device& device = *to.device_;
-    const std::lock_guard lock(device.submit_mutex());
+    Backend& backend = *to.backend_;
+    const std::lock_guard lock(backend.submit_mutex());
     if (!set_rows(to, from, ids.size())) return;
     if (set.range != from.n) set = {};  // new memory is zeroed
     set.range = from.n;
     std::vector<std::int32_t> toggled;
     std::set_symmetric_difference(ids.begin(), ids.end(), set.host_list.begin(), set.host_list.end(),
                                   std::back_inserter(toggled));
-    if (!set.bits.resize_at_least(device, (static_cast<std::size_t>(from.n) + 31) / 32) ||
-        !set.list.resize_at_least(device, ids.size()) || !set.toggled.resize_at_least(device, toggled.size()))
-        return device.set_out_of_memory("a weight matrix");
+    if (!set.bits.resize_at_least(backend, (static_cast<std::size_t>(from.n) + 31) / 32) ||
+        !set.list.resize_at_least(backend, ids.size()) ||
+        !set.toggled.resize_at_least(backend, toggled.size()))
+        return backend.set_out_of_memory("a weight matrix");
     set.host_list.assign(ids.begin(), ids.end());
     const UpdateIndexSetOp op{set.toggled.as<std::int32_t>(), static_cast<int>(toggled.size()), from.n,
                               set.bits.as<std::uint32_t>(), set.list.as<std::int32_t>()};
-    device.async_gather({from, op.list, to.n_, to.device_data_.as<half_t>()}, op, toggled);
+    backend.async_gather({from, op.list, to.n_, to.device_data_.as<half_t>()}, op, toggled);
 }
 
 Matrix DeviceMatrixAccess::gather_rows(const Matrix& from, std::span<const TokenId> ids) {
-    Device& device = *from.device_;
-    const std::lock_guard lock(device.submit_mutex());
+    Backend& backend = *from.backend_;
+    const std::lock_guard lock(backend.submit_mutex());
     Matrix matrix;
-    std::string missing = allocate(device, static_cast<int>(ids.size()), from.k_, matrix);
+    std::string missing = allocate(backend, static_cast<int>(ids.size()), from.k_, matrix);
     if (missing.empty() && !enqueue_gather(matrix, from.on_device_, ids))
         missing = fmt::format("no memory for the list of {} rows of a matrix", ids.size());
     // The matrix may outlive a session, and the start of the next one clears out-of-memory errors.
-    if (!missing.empty()) device.set_error(std::move(missing));
+    if (!missing.empty()) backend.set_error(std::move(missing));
     return matrix;
 }
 
 void DeviceMatrixAccess::unpack_row(const Matrix& from, int row, std::span<float> out) {
-    const std::lock_guard lock(from.device_->submit_mutex());
+    const std::lock_guard lock(from.backend_->submit_mutex());
     const auto stride = static_cast<std::size_t>(from.on_device_.stride);
     std::vector<half_t> packed(stride);
-    from.device_->download(packed.data(), from.on_device_.data + row_offset(row, stride),
-                           stride * sizeof(half_t));
-    (void)from.device_->synchronize();
+    from.backend_->download(packed.data(), from.on_device_.data + row_offset(row, stride),
+                            stride * sizeof(half_t));
+    (void)from.backend_->synchronize();
     std::transform(packed.begin(), packed.begin() + from.k_, out.begin(),
-                   from.device_->dtype() == Float16Kind::f16 ? f16_to_float : from_bf16);
+                   from.backend_->dtype() == Float16Kind::f16 ? f16_to_float : from_bf16);
 }
 
-void DeviceMatrixAccess::reserve_rows(Matrix& matrix, Device& device, int rows, int k) {
-    const std::lock_guard lock(device.submit_mutex());
+void DeviceMatrixAccess::reserve_rows(Matrix& matrix, Backend& backend, int rows, int k) {
+    const std::lock_guard lock(backend.submit_mutex());
     // The lock also covers the release of the old memory. Packed rows do not outlive their sequence, so this
     // is an out-of-memory error only.
-    if (std::string missing = allocate(device, rows, k, matrix); !missing.empty())
-        return device.set_out_of_memory(std::move(missing));
+    if (std::string missing = allocate(backend, rows, k, matrix); !missing.empty())
+        return backend.set_out_of_memory(std::move(missing));
     // Every call of a head reads its packed rows again (MicroSpec), so L2 persistence may pay off.
-    (void)device.set_l2_persisting(matrix.on_device_.data, matrix.device_data_.bytes());
+    (void)backend.set_l2_persisting(matrix.on_device_.data, matrix.device_data_.bytes());
 }
 
 void DeviceMatrixAccess::matmul(const Matrix& weights, Rows<const float> x, Rows<float> y,
                                 const float* bias) {
-    Device& device = *weights.device_;
-    const std::lock_guard lock(device.submit_mutex());
-    DeviceWorkspace& space = device.workspace();
+    Backend& backend = *weights.backend_;
+    const std::lock_guard lock(backend.submit_mutex());
+    DeviceWorkspace& space = backend.workspace();
     MatmulOp op;
     op.weights = weights.on_device_;
     op.rows = x.rows;
-    op.x = space.upload_rounded(device, op.weights, x);
-    op.y = space.reserve<float>(device, space.y, numel(x.rows, y.cols));
+    op.x = space.upload_rounded(backend, op.weights, x);
+    op.y = space.reserve<float>(backend, space.y, numel(x.rows, y.cols));
     op.y_stride = y.cols;
     if (op.x == nullptr || op.y == nullptr || op.weights.data == nullptr) return;
     if (bias != nullptr) {
         const auto count = static_cast<std::size_t>(op.weights.n);
-        auto* copy = space.reserve<float>(device, space.bias, count);
+        auto* copy = space.reserve<float>(backend, space.bias, count);
         if (copy == nullptr) return;
-        device.upload(copy, bias, count * sizeof(float));
+        backend.upload(copy, bias, count * sizeof(float));
         op.bias = copy;
     }
-    device.matmul(op);
-    download_rows(device, op.y, y, y.cols, space.rows);
+    backend.matmul(op);
+    download_rows(backend, op.y, y, y.cols, space.rows);
 }
 
 }  // namespace draftscope::kernels

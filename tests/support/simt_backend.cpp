@@ -1,4 +1,4 @@
-#include "tests/support/simt_device.h"
+#include "tests/support/simt_backend.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,15 +23,15 @@ using namespace kernels;
         run(ops);                                    \
     }
 
-class SimtDevice final : public Device {
+class SimtBackend final : public Backend {
   public:
-    explicit SimtDevice(unsigned order) : order_(order) {
+    explicit SimtBackend(unsigned order) : order_(order) {
         info_.name = "kernels on the host";
         info_.architecture = "simt";
         info_.processors = 1;
         info_.memory_bytes = std::uint64_t{4} << 30;
     }
-    ~SimtDevice() override { drop_workspace(); }
+    ~SimtBackend() override { drop_workspace(); }
     const DeviceInfo& info() const override { return info_; }
 
     /// The size is rounded up to 16 bytes, and the memory ends at a protected page.
@@ -91,8 +91,8 @@ class SimtDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<kernels::Device> make_simt_device(unsigned order) {
-    return std::make_unique<SimtDevice>(order);
+std::unique_ptr<kernels::Backend> make_simt_backend(unsigned order) {
+    return std::make_unique<SimtBackend>(order);
 }
 
 }  // namespace draftscope::testing

@@ -10,13 +10,13 @@
 
 #include "base/numel.h"
 #include "kernels/attention.h"
+#include "kernels/backend.h"
 #include "kernels/cpu/accept_ops.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/probabilities.h"
 #include "kernels/cpu/set_ops.h"
 #include "kernels/cpu/split.h"
 #include "kernels/cpu/tree_ops.h"
-#include "kernels/device.h"
 #include "kernels/elementwise.h"
 #include "kernels/fused.h"
 #include "kernels/matmul.h"
@@ -81,13 +81,13 @@ float activate(Activation activation, float value) {
         run(ops, #name);                             \
     }
 
-class CpuDevice final : public Device {
+class CpuBackend final : public Backend {
   public:
-    explicit CpuDevice(Exec& exec) : exec_(exec), acceptance_(exec) {
+    explicit CpuBackend(Exec& exec) : exec_(exec), acceptance_(exec) {
         info_.name = "CPU";
         info_.architecture = to_text(exec.isa());
     }
-    ~CpuDevice() override { drop_workspace(); }
+    ~CpuBackend() override { drop_workspace(); }
     const DeviceInfo& info() const override { return info_; }
     bool is_host() const override { return true; }
     DeviceMemory& memory() override { return host_memory(); }
@@ -196,7 +196,7 @@ class CpuDevice final : public Device {
 #undef DS_OP_BATCH
 
 /// Sets the prefetch hints of a product.
-void CpuDevice::announce(const FusedMatmulOp& op) {
+void CpuBackend::announce(const FusedMatmulOp& op) {
     if (op.store != nullptr) {
         const AttentionBatch& places = op.store->places;
         const int width = op.store->shape.kv_heads * op.store->shape.head_dim;
@@ -215,7 +215,7 @@ void CpuDevice::announce(const FusedMatmulOp& op) {
         prefetch_next(exec_, op.next.packed);
 }
 
-void CpuDevice::fused_matmul(const FusedMatmulOp& op) {
+void CpuBackend::fused_matmul(const FusedMatmulOp& op) {
     const MatmulOp& product = op.product;
     assert(product.weights.packed != nullptr && product.chosen == nullptr);
     const Matrix& weights = *product.weights.packed;
@@ -240,7 +240,7 @@ void CpuDevice::fused_matmul(const FusedMatmulOp& op) {
     }
 }
 
-void CpuDevice::run(const RmsNormOp& op, const char*) {
+void CpuBackend::run(const RmsNormOp& op, const char*) {
     const RowKernels& kernels = row_kernels(exec_);
     const std::size_t bytes = op.width * sizeof(float);
     const auto norm_group = [&](int thread, int row, int group) {
@@ -263,7 +263,7 @@ void CpuDevice::run(const RmsNormOp& op, const char*) {
                 });
 }
 
-void CpuDevice::run(const CastOp& op, const char*) {
+void CpuBackend::run(const CastOp& op, const char*) {
     for (int r = 0; r < op.rows; ++r) {
         const float* x = op.x + r * op.x_stride;
         std::transform(x, x + op.cols, floats(op.y) + r * op.y_stride,
@@ -271,7 +271,7 @@ void CpuDevice::run(const CastOp& op, const char*) {
     }
 }
 
-void CpuDevice::run(const AddOp& op, const char*) {
+void CpuBackend::run(const AddOp& op, const char*) {
     for (int r = 0; r < op.rows; ++r) {
         const float* x = op.x + r * op.x_stride;
         float* y = op.y + r * op.y_stride;
@@ -280,14 +280,14 @@ void CpuDevice::run(const AddOp& op, const char*) {
     }
 }
 
-void CpuDevice::run(const SiluMulOp& op, const char*) {
+void CpuBackend::run(const SiluMulOp& op, const char*) {
     const std::ptrdiff_t stride = op.x_stride;
     kernels::silu_mul(exec_, Rows<const float>(op.x, op.rows, op.width, stride),
                       Rows<const float>(op.x + op.width, op.rows, op.width, stride),
                       Rows<float>(floats(op.y), op.rows, op.width, op.y_stride));
 }
 
-void CpuDevice::run(std::span<const CopyRowsOp> ops, const char*) {
+void CpuBackend::run(std::span<const CopyRowsOp> ops, const char*) {
     for (const CopyRowsOp& op : ops)
         for (int i = 0; i < op.count; ++i) {
             const std::int64_t from = op.rows == nullptr ? i : op.rows[i];
@@ -295,7 +295,7 @@ void CpuDevice::run(std::span<const CopyRowsOp> ops, const char*) {
         }
 }
 
-void CpuDevice::run(const RopeStoreOp& op, const char*) {
+void CpuBackend::run(const RopeStoreOp& op, const char*) {
     const RowKernels& kernels = row_kernels(exec_);
     const AttentionHeads& shape = op.shape;
     const int rotated = shape.heads + shape.kv_heads, half = shape.head_dim / 2;
@@ -316,7 +316,7 @@ void CpuDevice::run(const RopeStoreOp& op, const char*) {
     }
 }
 
-void CpuDevice::run(const AttentionOp& op, const char*) {
+void CpuBackend::run(const AttentionOp& op, const char*) {
     if (op.rows == 0) return;
     const AttentionBatch& places = op.places;
     queries_.resize(op.rows);
@@ -337,7 +337,7 @@ void CpuDevice::run(const AttentionOp& op, const char*) {
                        queries_);
 }
 
-void CpuDevice::run(const MatmulOp& op, const char*) {
+void CpuBackend::run(const MatmulOp& op, const char*) {
     if (op.chosen == nullptr) {
         FusedMatmulOp alone;
         alone.product = op;
@@ -356,14 +356,14 @@ void CpuDevice::run(const MatmulOp& op, const char*) {
     matmul_blocks(exec_, *op.weights.packed, blocks_, x, y);
 }
 
-void CpuDevice::run(const MatmulTopKSetOp& op, const char*) {
+void CpuBackend::run(const MatmulTopKSetOp& op, const char*) {
     const Matrix& weights = *op.weights.packed;
     const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
     prefetch_next(exec_, nullptr);
     kernels::matmul_topk_set(exec_, weights, x, op.k, Rows<std::int32_t>(op.ids, op.rows, op.k), set_logits_);
 }
 
-void CpuDevice::run(const MatmulTopKOp& op, const char*) {
+void CpuBackend::run(const MatmulTopKOp& op, const char*) {
     assert(op.weights.packed != nullptr);
     const Matrix& weights = *op.weights.packed;
     const Rows<const float> x(floats(op.x), op.rows, weights.k(), op.weights.stride);
@@ -382,7 +382,7 @@ void CpuDevice::run(const MatmulTopKOp& op, const char*) {
     }
 }
 
-void CpuDevice::run(const SampleWithoutReplacementOp& op, const char*) {
+void CpuBackend::run(const SampleWithoutReplacementOp& op, const char*) {
     draft_sampling_.resize(exec_.threads());
     run_threads(exec_, std::min(exec_.threads(), op.rows), [&](int thread) {
         for (int r = thread; r < op.rows; r += std::min(exec_.threads(), op.rows)) {
@@ -402,7 +402,7 @@ void CpuDevice::run(const SampleWithoutReplacementOp& op, const char*) {
 }
 
 /// Counts the ranks of the tokens of one row in one pass over it.
-void CpuDevice::run(const RankOp& op, const char*) {
+void CpuBackend::run(const RankOp& op, const char*) {
     for (int i = 0; i < op.count; ++i) op.values[i] = op.logits[op.rows[i] * op.stride + op.tokens[i]];
     if (op.ranks == nullptr) return;
     order_.resize(op.count);
@@ -422,7 +422,7 @@ void CpuDevice::run(const RankOp& op, const char*) {
     for (int i = 0; i < op.count; ++i) op.ranks[order_[i]] = ranks_[i];
 }
 
-void CpuDevice::run(const EntropyOp& op, const char*) {
+void CpuBackend::run(const EntropyOp& op, const char*) {
     split_range(exec_, op.rows, std::int64_t{op.rows} * op.vocab, [&](int, int begin, int end) {
         for (int r = begin; r < end; ++r) {
             const float least = min_logit_of(op.min_logit, r);
@@ -433,7 +433,7 @@ void CpuDevice::run(const EntropyOp& op, const char*) {
     });
 }
 
-void CpuDevice::run(std::span<const SetProbabilityOp> ops, const char*) {
+void CpuBackend::run(std::span<const SetProbabilityOp> ops, const char*) {
     for (const SetProbabilityOp& op : ops) {
         const int count = op.d_count == nullptr ? op.count : *op.d_count;
         for (int i = 0; i < count; ++i) {
@@ -446,7 +446,7 @@ void CpuDevice::run(std::span<const SetProbabilityOp> ops, const char*) {
     }
 }
 
-void CpuDevice::compact(std::span<const CompactOp> ops) {
+void CpuBackend::compact(std::span<const CompactOp> ops) {
     for (const CompactOp& op : ops) {
         const std::size_t bytes = op.width * bytes_per_value(op.cache.type);
         // In ascending order no source is overwritten before it is read.
@@ -470,8 +470,8 @@ DeviceMemory& host_memory() {
     return memory;
 }
 
-std::unique_ptr<Device> make_cpu_device(Exec& exec) {
-    return std::make_unique<CpuDevice>(exec);
+std::unique_ptr<Backend> make_cpu_backend(Exec& exec) {
+    return std::make_unique<CpuBackend>(exec);
 }
 
 }  // namespace draftscope::kernels

@@ -36,7 +36,7 @@ struct DeviceInfo {
 };
 
 /// Counters of a device's use, as `doctor` and `run` report them.
-struct DeviceStats {
+struct BackendStats {
     bool graphs_enabled = false;
     int graphs = 0;                         ///< graphs kept
     int graphs_failed = 0;                  ///< passes that could not be captured and run op by op
@@ -84,10 +84,10 @@ DeviceMemory& host_memory();
     }
 
 /// A stream of ops on a device, with the memory allocated through it.
-class Device : public DeviceMemory {
+class Backend : public DeviceMemory {
   public:
-    Device();
-    ~Device() override;
+    Backend();
+    ~Backend() override;
     virtual const DeviceInfo& info() const = 0;
     /// Returns whether this is the CPU. Its memory is the host's, ops run at once, and graphs are not kept.
     virtual bool is_host() const { return false; }
@@ -100,8 +100,8 @@ class Device : public DeviceMemory {
     const half_t* advance(const half_t* first, std::ptrdiff_t count) const {
         return advance(const_cast<half_t*>(first), count);
     }
-    /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's). A thread may
-    /// hold it several times.
+    /// Hold it while enqueuing ops that belong together (the engine's thread or a side stream's). A thread
+    /// may hold it several times.
     std::recursive_mutex& submit_mutex() { return submit_mutex_; }
     /// Staging memory for ops with operands on the host.
     DeviceWorkspace& workspace() { return *workspace_; }
@@ -185,7 +185,7 @@ class Device : public DeviceMemory {
     /// sums depend on the shape of the call. Discards the graphs of graph(). On an error, nothing changes.
     virtual Status use_cublaslt(int min_rows);
     /// Returns counters of graphs, L2 persistence and library products.
-    virtual DeviceStats stats() const { return {}; }
+    virtual BackendStats stats() const { return {}; }
     /// Measures device time; null if the device cannot.
     virtual DeviceTimer* timer() = 0;
 
@@ -228,10 +228,10 @@ class DeviceBuffer {
 };
 
 /// Creates the device of a CPU, whose ops run on the pool of `exec`. See Exec::backend().
-std::unique_ptr<Device> make_cpu_device(Exec& exec);
+std::unique_ptr<Backend> make_cpu_backend(Exec& exec);
 
 /// Creates a CPU thread pool with `device`, which it owns. Matrices are kept on the device in bf16.
-std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Device> device);
+std::unique_ptr<Exec> make_device_exec(int threads, std::unique_ptr<Backend> backend);
 
 /// The CUDA device that was found. Probing works without a GPU or its driver.
 struct DeviceProbe {
@@ -249,6 +249,6 @@ struct CudaOptions {
     bool arena = true;
 };
 /// Opens a GPU. An error says why it cannot be used.
-Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options = {});
+Result<std::unique_ptr<Backend>> open_cuda(const CudaOptions& options = {});
 
 }  // namespace draftscope::kernels
