@@ -130,9 +130,9 @@ Status BackendStep::drop_missing_rows(std::span<const Round> rounds) {
 }
 
 /// Enqueues the step and its downloads; on the CPU, the step is done then. The caller holds
-/// Backend::submit_mutex() and synchronizes.
-Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
-                            TreesRequest& request, FunctionRef<void()> drafted) {
+/// Backend::submit_mutex().
+Status BackendStep::enqueue_step(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
+                                 TreesRequest& request, FunctionRef<void()> drafted) {
     const bool host = core_.exec.backend().is_host();
     DS_TRY(place());
     if (!host) DS_TRY(place_sets(rounds));  // no upload between the drafts and the target's pass
@@ -149,15 +149,15 @@ Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std
     return {};
 }
 
-Status BackendStep::run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
-                        FunctionRef<void()> drafted) {
+Status BackendStep::enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
+                            FunctionRef<void()> drafted) {
+    enqueued_ = false;
     const bool grown = core_.drafter.grows_trees() && !jobs.empty();
     if (grown)
         DS_TRY(core_.drafter.check_draft(context, jobs));
     else if (!jobs.empty())
         DS_TRY(draft_on_host(context, jobs, rounds));
     kernels::Backend& backend = core_.exec.backend();
-    const bool host = backend.is_host();
     plan(context, jobs, rounds);
     caches_.clear();
     for (Round& round : rounds) caches_.push_back(&round.sequence->cache);
@@ -165,14 +165,26 @@ Status BackendStep::run(DraftContext& context, std::span<DraftJob> jobs, std::sp
     request.caches = caches_;
     request.aux_layers = core_.drafter.aux_layers();
     request.query = queries_.query(rounds, plans(), grown);
-    if (!host && !can_answer(request.query))
+    if (!backend.is_host() && !can_answer(request.query))
         return bad_input("a device verifies vocabularies of at most {} tokens, the target has {}",
                          kernels::max_sample_columns, request.query.vocab);
-    DS_TRY(backend.submit([&] { return enqueue(context, jobs, rounds, request, drafted); }));
-    if (!host) DS_TRY(collect_drafts(jobs, rounds));
+    const std::lock_guard lock(backend.submit_mutex());
+    DS_TRY(enqueue_step(context, jobs, rounds, request, drafted));
+    enqueued_ = true;
+    return {};
+}
+
+Status BackendStep::finish(std::span<DraftJob> jobs, std::span<Round> rounds, FunctionRef<void()> drafted) {
+    kernels::Backend& backend = core_.exec.backend();
+    {
+        const std::lock_guard lock(backend.submit_mutex());
+        DS_TRY(backend.synchronize());
+    }
+    if (!enqueued_) return {};
+    if (!backend.is_host()) DS_TRY(collect_drafts(jobs, rounds));
     spans_.record(core_.phases);
     core_.target.collect_trees(step_, core_.forward);
-    if (!host) drafted();
+    if (!backend.is_host()) drafted();
     for (Round& round : rounds) round.sequence->device_rows = 0;
     return {};
 }

@@ -19,16 +19,18 @@ class BackendStep {
   public:
     BackendStep(DecodeContext& core, LogitsQueries& queries) : core_(core), queries_(queries) {}
 
-    /// Drafts the rounds' trees and verifies them; the target's results are in core.forward. Round::job is
-    /// the index of a round's job. `drafted` is called when the trees are known. Running out of memory and
-    /// too large a vocabulary are errors.
-    Status run(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
-               FunctionRef<void()> drafted);
+    /// Enqueues the drafts of the rounds' trees, their verification and acceptance. Round::job is the index
+    /// of a round's job. `drafted` is called when the trees are known, here or in finish(). Running out of
+    /// memory and too large a vocabulary are errors; call finish() also then.
+    Status enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
+                   FunctionRef<void()> drafted);
+    /// Waits for the step and reads its trees. The target's results are then in core.forward.
+    Status finish(std::span<DraftJob> jobs, std::span<Round> rounds, FunctionRef<void()> drafted);
     /// Returns the first row of round `index` in the target's pass.
     int first_row(std::size_t index) const { return step_.trees()[index].first_row; }
     /// Returns the path that was accepted in round `index`. Its keys and values are compacted.
     std::span<const int> path(std::size_t index) const { return step_.path(static_cast<int>(index)); }
-    /// Commits round `index` of the latest run(). Then end_commits() copies the rounds' features, which stay
+    /// Commits round `index` of the latest step. Then end_commits() copies the rounds' features, which stay
     /// in the backend's memory.
     Status commit(Round& round, std::size_t index);
     void end_commits();
@@ -43,8 +45,8 @@ class BackendStep {
     void upload_trees(std::span<const Round> rounds);
     Status enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs, std::span<const Round> rounds);
     Status enqueue_verify(const TreesRequest& request);
-    Status enqueue(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
-                   TreesRequest& request, FunctionRef<void()> drafted);
+    Status enqueue_step(DraftContext& context, std::span<DraftJob> jobs, std::span<Round> rounds,
+                        TreesRequest& request, FunctionRef<void()> drafted);
     Status collect_drafts(std::span<DraftJob> jobs, std::span<Round> rounds);
     Status drop_missing_rows(std::span<const Round> rounds);
     std::span<TreePlan> plans() { return {plans_.data(), plans_.size()}; }
@@ -55,6 +57,7 @@ class BackendStep {
     LogitsQueries& queries_;
     TreeStep step_;
     DeviceSpans spans_;
+    bool enqueued_ = false;  ///< the latest step was enqueued completely
     // Reused by every step:
     std::vector<std::int32_t> sampled_rows_;  ///< of trees that are placed again
     ReusableVector<TreePlan> plans_;

@@ -80,12 +80,15 @@ Status DecodeStep::draft_and_verify() {
     if (core_.rule->needs().sampled_drafts && core_.options.sampling.temperature > 0)
         context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
-    context.vocab = core_.vocab;
     const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
-    DS_TRY(backend_step_.run(context, jobs_, rounds_, [&] {
+    const auto drafted = [&] {
         for (const Round& round : rounds_)
             if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
-    }));
+    };
+    const Status enqueued = backend_step_.enqueue(context, jobs_, rounds_, drafted);
+    const Status finished = backend_step_.finish(jobs_, rounds_, drafted);
+    DS_TRY(enqueued);
+    DS_TRY(finished);
     return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
 }
 

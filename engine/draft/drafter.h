@@ -38,7 +38,6 @@ struct DraftContext {
     const DraftSampling* sampled =
         nullptr;                  ///< sample drafts from the head's distribution; null = take its best tokens
     bool coverage_wanted = true;  ///< whether this step reports what the head covered
-    int vocab = 0;                ///< real tokens of the target; needed to sample drafts on the CPU
 };
 
 /// Per-sequence state (the drafter's own KV cache, suffix index, ...).

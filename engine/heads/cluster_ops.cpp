@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/numel.h"
+#include "engine/heads/head_common.h"
 
 namespace draftscope {
 namespace {
@@ -85,16 +86,7 @@ void ClusterOps::enqueue_product(const kernels::Matrix& matrix, HeadCall& call,
 }
 
 void ClusterOps::enqueue_best(HeadCall& call, const kernels::ClustersOp& list, int first, int columns) {
-    const std::ptrdiff_t cell = std::ptrdiff_t{first} * call.k;
-    kernels::TopKOp best;
-    best.logits = logits_.data();
-    best.stride = columns;
-    best.rows = list.rows;
-    best.support = max_tokens(list.count);
-    best.k = call.k;
-    best.ids = call.ids + cell;
-    best.values = call.logits + cell;
-    best.logsumexp = call.sums + first;
+    kernels::TopKOp best = topk_of(call, first, list.rows, logits_.data(), columns, max_tokens(list.count));
     best.scratch = scratch_.data();
     best.run_ends = list.run_ends;
     best.run_shifts = list.run_shifts;

@@ -2,7 +2,23 @@
 
 #include <algorithm>
 
+#include "base/numel.h"
+
 namespace draftscope {
+
+kernels::TopKOp topk_of(const HeadCall& call, int first, int rows, const float* logits, std::int64_t stride,
+                        int support) {
+    kernels::TopKOp op;
+    op.logits = logits;
+    op.stride = stride;
+    op.rows = rows;
+    op.support = support;
+    op.k = call.k;
+    op.ids = call.ids + row_offset(first, call.k);
+    op.values = call.logits + row_offset(first, call.k);
+    op.logsumexp = call.sums + first;
+    return op;
+}
 
 HeadCost matrix_cost(const kernels::Matrix& rows) {
     return {static_cast<double>(rows.n()), rows.bytes(),

@@ -7,6 +7,10 @@
 
 namespace draftscope {
 
+/// Returns the selection of a call's k best of `support` logits for `rows` of its rows, from `first` on.
+kernels::TopKOp topk_of(const HeadCall& call, int first, int rows, const float* logits, std::int64_t stride,
+                        int support);
+
 /// Returns the cost of one call that reads all of `rows`.
 HeadCost matrix_cost(const kernels::Matrix& rows);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/numel.h"
+#include "engine/heads/head_common.h"
 
 namespace draftscope {
 
@@ -29,7 +30,7 @@ bool ListedRows::reserve(kernels::Backend& backend, int rows, int tokens, int k)
 void ListedRows::enqueue(HeadCall& call, const HeadSequence& sequence, const kernels::RowMajorMatrix& store,
                          const ListedTokens& tokens) {
     if (tokens.count() == 0) return leave_no_candidates(call, sequence.first_row, sequence.rows);
-    const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
+    const std::ptrdiff_t first = sequence.first_row;
     kernels::MatmulOp product;
     product.weights = store.device_matrix();
     product.x = call.backend.advance(call.x, first * product.weights.stride);
@@ -47,14 +48,8 @@ void ListedRows::enqueue(HeadCall& call, const HeadSequence& sequence, const ker
     }
     const DeviceSpans::Scope scope(call.spans, call.phases, Phase::topk, call.level, sequence.rows,
                                    2 * numel(sequence.rows, tokens.count()) * sizeof(float));
-    kernels::TopKOp select;
-    select.logits = product.y;
-    select.stride = select.support = tokens.count();
-    select.rows = sequence.rows;
-    select.k = call.k;
-    select.ids = call.ids + cell;
-    select.values = call.logits + cell;
-    select.logsumexp = call.sums + first;
+    kernels::TopKOp select =
+        topk_of(call, sequence.first_row, sequence.rows, product.y, tokens.count(), tokens.count());
     select.scratch = scratch_.data();
     call.backend.topk(select);
     call.backend.remap_ids({select.ids, sequence.rows * call.k, nullptr, tokens.ids(), select.ids});

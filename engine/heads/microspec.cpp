@@ -51,13 +51,6 @@ void RecentTokenWindow::append_unique(std::span<const TokenId> ids, bool only_ne
     for (const TokenId id : seen_) marked_[id] = false;
 }
 
-void RecentTokenWindow::clear() {
-    ring_.clear();
-    next_ = 0;
-    std::fill(times_.begin(), times_.end(), 0);
-    std::fill(bits_.begin(), bits_.end(), 0);
-}
-
 void RecentTokenWindow::active(std::vector<TokenId>& out) const {
     out.clear();
     for (std::size_t w = 0; w < bits_.size(); ++w)

@@ -19,7 +19,6 @@ class RecentTokenWindow {
     /// Appends each distinct id of `ids` in order of first appearance. `only_new` skips ids that are already
     /// active.
     void append_unique(std::span<const TokenId> ids, bool only_new = false);
-    void clear();
     bool has(TokenId id) const {
         return id >= 0 && id < static_cast<TokenId>(times_.size()) && times_[id] > 0;
     }

@@ -5,6 +5,7 @@
 
 #include "base/numel.h"
 #include "engine/heads/affinity_matrix.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/registry.h"
 
 namespace draftscope {
@@ -206,14 +207,7 @@ void RdkHead::propose(HeadCall& call) {
     if (call.support_logits != nullptr)
         return spread(call.backend, op, call.support_logits, call.support_stride);
     spread(call.backend, op, spread_.as<float>(), vocab_);
-    kernels::TopKOp select;
-    select.logits = spread_.as<float>();
-    select.stride = select.support = vocab_;
-    select.rows = call.rows;
-    select.k = call.k;
-    select.ids = call.ids;
-    select.values = call.logits;
-    select.logsumexp = call.sums;
+    kernels::TopKOp select = topk_of(call, 0, call.rows, spread_.as<float>(), vocab_, vocab_);
     select.scratch = scratch_.as<void>();
     call.backend.topk(select);
 }

@@ -83,7 +83,6 @@ class TreeStep {
     /// Sets the distributions of sampled drafts; call it before the acceptance. TreeRows::sampled_rows of
     /// nodes with children are indices of its rows.
     void use_drafts(const DrawnFrom& from) { drawn_from_ = from; }
-    bool drafts_drawn() const { return max_drafts_ > 0; }
     bool has_sets() const { return has_sets_; }
     /// Sets the fields of `op` that depend on the step's rows, for tree `index`.
     void aim(kernels::RerankOp& op, int index) const;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -28,29 +27,6 @@
 
 namespace draftscope::kernels {
 namespace {
-
-/// Host memory. It outlives every Exec, so buffers may outlive the pool that filled them.
-class HostMemory final : public DeviceMemory {
-  public:
-    void* allocate(std::size_t bytes) override {
-        // Pages of a large allocation are cleared when they are first touched.
-        auto* start = static_cast<std::byte*>(std::calloc(bytes + 2 * alignment, 1));
-        if (start == nullptr) return nullptr;
-        auto address = reinterpret_cast<std::uintptr_t>(start) + sizeof(void*);
-        address = (address + alignment - 1) / alignment * alignment;
-        auto* data = reinterpret_cast<std::byte*>(address);
-        std::memcpy(data - sizeof(void*), &start, sizeof(void*));
-        return data;
-    }
-    void release(void* data) override {
-        void* start = nullptr;
-        std::memcpy(&start, static_cast<std::byte*>(data) - sizeof(void*), sizeof(void*));
-        std::free(start);
-    }
-
-  private:
-    static constexpr std::size_t alignment = 256;
-};
 
 // Activations are f32 on the CPU.
 const float* floats(const half_t* activations) {
@@ -464,11 +440,6 @@ void CpuBackend::compact(std::span<const CompactOp> ops) {
 }
 
 }  // namespace
-
-DeviceMemory& host_memory() {
-    static HostMemory& memory = *new HostMemory;  // buffers of static objects may outlive any order
-    return memory;
-}
 
 std::unique_ptr<Backend> make_cpu_backend(Exec& exec) {
     return std::make_unique<CpuBackend>(exec);

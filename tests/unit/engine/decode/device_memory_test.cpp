@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/transformer/device_embeddings.h"
+#include "kernels/cpu/host_memory.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
 #include "tests/support/ranking_file.h"
@@ -64,6 +65,42 @@ INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds,
                                            Refused{"eagle2", "full", true}, Refused{"hydra", "full"},
                                            Refused{"eagle2", "microspec:wmax=9"},
                                            Refused{"eagle2", "microspec:wmax=9,gather=indexed"}));
+
+/// The same on the CPU, whose buffers come from host_memory().
+TEST_P(RefusedRounds, EndTheSessionOnTheCpu) {
+    const RankingFile ranking = RankingFile::shuffled(vocab);
+    DecodeCase small, setting;
+    small.drafter = setting.drafter = GetParam().drafter;
+    small.tree = "chain=1";
+    setting.tree = "depth=3,topk=4,nodes=12";
+    small.head = setting.head = GetParam().head;
+    if (GetParam().drawn) {
+        setting.temperature = 0.9;
+        setting.verify = "pq";
+    }
+    int left = 0;
+    for (;; ++left) {
+        const auto exec = kernels::make_cpu_exec(2);
+        auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, exec.get());
+        const TinyEagle2 eagle(target->config(), 77);
+        const TinyDecodingHeads hydra(target->config(), true, 82, 4, true);
+        DecodeFixture fixture(std::move(target), {{"eagle2", eagle.folder()}, {"hydra", hydra.folder()}},
+                              ranking.path());
+        fixture.run_on(*exec);
+        const TinyArtefacts artefacts(fixture);
+        ASSERT_EQ(fixture.decode_error(small, prompts()[0]).message, "no error");
+        kernels::limit_host_memory(left);
+        const Error error = fixture.decode_error(setting, prompts()[1]);
+        const bool enough = kernels::host_memory_left() > 0;
+        kernels::limit_host_memory(-1);
+        if (error.message == "no error") break;
+        ASSERT_FALSE(enough) << error.message;
+        EXPECT_EQ(fixture.decode_error(setting, prompts()[1]).message, "no error") << left;
+        EXPECT_THAT(error.message,
+                    ::testing::ContainsRegex("out of memory for .*: [0-9]+\\.[0-9] [KM]iB did not fit"));
+    }
+    EXPECT_GT(left, 15);
+}
 
 /// A head outlives sessions. If its rows did not fit in memory, a session with the head ends with an error.
 TEST(DeviceMemory, RowsOfAHeadThatFoundNoMemoryAreNotForgiven) {

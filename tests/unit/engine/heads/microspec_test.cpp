@@ -119,8 +119,8 @@ TEST_P(MicroSpecStream, FollowsAlgorithm1OnRandomStreams) {
         const auto tokens = random_ids(rng, 4 + 9 * prompt);
         const auto [best, flat] = random_best(rng, static_cast<int>(tokens.size()), 4);
         expected.prefill(tokens, best);
-        const auto state = head->begin_prompt(
-            tokens, Rows<const TokenId>(flat.data(), static_cast<int>(tokens.size()), 4));
+        const auto state =
+            head->begin_prompt(tokens, Rows<const TokenId>(flat.data(), static_cast<int>(tokens.size()), 4));
         for (int round = 0; round < 30; ++round) {
             begin(*head, state.get());
             ASSERT_EQ(covered(*head, round % 3, state.get()), expected.active()) << "round " << round;
@@ -165,7 +165,8 @@ TEST_F(MicroSpec, GatherModesProposeTheSame) {
                indexed = make("microspec:wmax=50,gather=indexed");
     std::vector<std::unique_ptr<HeadState>> states;
     Rng rng(4);
-    for (LmHead* head : {async.get(), sync.get(), indexed.get()}) states.push_back(head->begin_prompt({}, {}));
+    for (LmHead* head : {async.get(), sync.get(), indexed.get()})
+        states.push_back(head->begin_prompt({}, {}));
     for (int round = 0; round < 10; ++round) {
         DraftTree tree = DraftTree::with_root(static_cast<TokenId>(rng.below(vocab)));
         for (const TokenId id : random_ids(rng, 8)) tree.add(id, 0, 0.0f);
