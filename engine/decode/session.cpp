@@ -41,10 +41,8 @@ struct DecodeSession::Impl {
           decode_step(core),
           shadows(core) {
         phases.set_observer(&gate);
-        kernels::Backend* backend = exec.device();
-        if (backend == nullptr) return;
-        const std::lock_guard lock(backend->submit_mutex());
-        backend->clear_out_of_memory();  // an earlier session's error
+        const std::lock_guard lock(exec.backend().submit_mutex());
+        exec.backend().clear_out_of_memory();  // an earlier session's error
     }
     ~Impl() { core.phases.set_observer(nullptr); }
 

@@ -142,7 +142,7 @@ Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, 
         int rows = 0;
         for (const GrowingTree* tree : active_) rows += rows_of(*tree);
         DS_TRY(enqueue_rows(context, level, rows));
-        propose(context, level, rows);
+        DS_TRY(propose(context, level, rows));
         if (context.observer != nullptr && context.observer->observing()) DS_TRY(show_level(context, level));
         std::erase_if(active_, [&](const GrowingTree* tree) {
             return level >= tree->job->tree.depth || tree->nodes == 0;
@@ -310,18 +310,20 @@ HeadCall TreeGrowth::call_of(DraftContext& context, const Call& enqueued) {
     return call;
 }
 
-void TreeGrowth::enqueue_head(DraftContext& context, int rows) {
+Status TreeGrowth::enqueue_head(DraftContext& context, int rows) {
     HeadCall call = call_of(context, calls_[num_calls_ - 1]);
     if (samples_.active()) samples_.aim(call);
     call.x = rows_.enqueue_head_rows(rows);
     head_->propose(call);
     names_ = call.tokens;
+    // On the CPU, the next op would read what a head without memory has not written.
+    return on_host() ? rows_.device().synchronize() : Status();
 }
 
 /// Enqueues the level's candidates and the next level's nodes.
-void TreeGrowth::propose(DraftContext& context, int level, int rows) {
+Status TreeGrowth::propose(DraftContext& context, int level, int rows) {
     const bool host = on_host();
-    enqueue_head(context, rows);
+    DS_TRY(enqueue_head(context, rows));
     if (samples_.active())
         samples_.enqueue(context, *spans_, level, active_, best_.as<std::int32_t>(), logits_.as<float>());
     DeviceSpans::Scope enqueued(*spans_, context.phases, Phase::topk, level, rows,
@@ -346,6 +348,7 @@ void TreeGrowth::propose(DraftContext& context, int level, int rows) {
         next_row += rows_of(*tree);
     }
     if (!host) rows_.device().beam(beams_);
+    return {};
 }
 
 /// Returns the op that appends the level's candidates to the tree's pool. If `goes_on`, the next level's

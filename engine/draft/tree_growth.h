@@ -89,7 +89,7 @@ class TreeGrowth {
     bool place_downloads(std::span<const GrowingTree> trees);
     std::size_t set_at(int place, int level) const { return numel(place, levels_ + 1) + level; }
     void begin_head(DraftContext& context, int level, int rows, const float* inputs);
-    void enqueue_head(DraftContext& context, int rows);
+    Status enqueue_head(DraftContext& context, int rows);
     HeadCall call_of(DraftContext& context, const Call& enqueued);
     void hand_sets(std::span<const GrowingTree> trees, TreeStep& step);
     Status show_level(DraftContext& context, int level);
@@ -98,7 +98,7 @@ class TreeGrowth {
     void place(std::span<GrowingTree> trees);
     void rerank(PhaseRecorder& phases, std::span<const GrowingTree> trees, TreeStep& step);
     Status enqueue_rows(DraftContext& context, int level, int rows);
-    void propose(DraftContext& context, int level, int rows);
+    Status propose(DraftContext& context, int level, int rows);
     kernels::BeamOp extend(const GrowingTree& tree, int level, bool goes_on, int next_first);
 
     std::int32_t* ancestor_slots(int level) const { return tails_[level % 2].as<std::int32_t>(); }

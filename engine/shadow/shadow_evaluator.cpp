@@ -56,7 +56,8 @@ Status ShadowEvaluator::begin(Sequence& sequence) {
             return std::vector<TokenId>(first, first + k);
         };
         if (keeps_logits())
-            lane.cursor.text.covered_prob = [this, kept = &shadows, &lane](int row, const ActiveSet&, int level) {
+            lane.cursor.text.covered_prob = [this, kept = &shadows, &lane](int row, const ActiveSet&,
+                                                                           int level) {
                 return kept->verified.covered_prob(core_.exec, row, *lane.active, core_.options.sampling,
                                                    level);
             };
