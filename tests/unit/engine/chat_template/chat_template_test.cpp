@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/chat_template/template.h"
+
 namespace draftscope {
 namespace {
 
@@ -110,24 +112,12 @@ const Json& golden() {
     return json;
 }
 
-jinja::Value to_value(const Json& json) {
-    if (json.is_null()) return jinja::None{};
-    if (json.is_boolean()) return json.get<bool>();
-    if (json.is_number_integer()) return json.get<std::int64_t>();
-    if (json.is_number()) return json.get<double>();
-    if (json.is_string()) return json.get<std::string>();
-    if (json.is_array()) {
-        jinja::List out;
-        for (const Json& item : json) out.push_back(to_value(item));
-        return out;
-    }
-    jinja::Dict out;
-    for (const auto& [key, item] : json.items()) out.set(key, to_value(item));
-    return out;
+jinja::Value golden_names() {
+    return jinja::Value::parse(golden()["names"].dump());
 }
 
 TEST(JinjaGolden, RendersLikeJinja) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     ASSERT_GT(golden()["rendered"].size(), 300u);
     for (const Json& row : golden()["rendered"]) {
         const auto source = row["source"].get<std::string>();
@@ -140,7 +130,7 @@ TEST(JinjaGolden, RendersLikeJinja) {
 }
 
 TEST(JinjaGolden, RejectsWhatJinjaRejects) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     for (const Json& row : golden()["wrong"]) {
         const auto source = row.get<std::string>();
         const auto parsed = jinja::Template::parse(source);
@@ -156,7 +146,7 @@ TEST(JinjaGolden, RejectsWhatJinjaRejects) {
 
 /// Damaged templates render or return an error; they never crash.
 TEST(JinjaGolden, SurvivesDamagedTemplates) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     std::uint32_t state = 12345;
     const auto draw = [&](std::size_t below) {
         state = state * 1664525u + 1013904223u;
