@@ -4,14 +4,14 @@
 
 #include "engine/chat_template/value.h"
 
-// The operators, filters, tests, methods and functions of Jinja, Python's types and Hugging Face's libraries
-// that chat templates use, one table each.
+// The operators, filters, tests, methods and functions that chat templates use, one table each. They are
+// those of Jinja, of Python's types and of Hugging Face's libraries.
 namespace draftscope::jinja {
 
 using Builtin = Value (*)(const Value& subject, const Arguments& arguments);
 
-/// An unknown name throws a Failure, only when it is executed: templates may contain filters for tool calls
-/// that no prompt reaches. Tests return a boolean.
+/// An unknown name throws a Failure when it is executed. Templates may contain filters for tool calls that no
+/// prompt reaches. Tests return a boolean.
 Builtin find_filter(std::string_view name);
 Builtin find_test(std::string_view name);
 /// Returns an operator of the parser; the arguments of a binary one hold its right side.
@@ -20,8 +20,8 @@ Builtin find_operator(std::string_view name);
 /// Returns a method of a text, mapping or list; null if the type has no such method. Methods of texts use the
 /// text of any other subject.
 Builtin find_method(Value::value_t type, std::string_view name);
-/// Returns a global function, which ignores its subject, or null: range, namespace, dict, raise_exception or
-/// strftime_now, which returns a fixed date.
+/// Returns a global function, which ignores its subject; null if unknown. They are range, namespace, dict,
+/// raise_exception and strftime_now, which returns a fixed date.
 Builtin find_function(std::string_view name);
 
 }  // namespace draftscope::jinja

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <unordered_map>
 
 #include "engine/chat_template/builtins.h"
@@ -45,15 +44,10 @@ Value default_value(V subject, A arguments) {
     return is_undefined(other) ? Value("") : other;
 }
 
-Value join(V subject, A arguments) {
-    const std::string between = to_text(arguments.get(0, "d"));
-    std::string out;
-    for (bool first = true; V item : to_items(subject)) {
-        if (!std::exchange(first, false)) out += between;
-        out += to_text(resolve_path(item, arguments.get(1, "attribute")));
-        check_length(out.size());
-    }
-    return out;
+Value joined(V subject, A arguments) {
+    Value items = to_items(subject);
+    for (Value& item : items) item = resolve_path(std::move(item), arguments.get(1, "attribute"));
+    return join(items, to_text(arguments.get(0, "d")));
 }
 
 template <bool Front>
@@ -62,19 +56,17 @@ Value end_item(V subject, A) {
     return items.empty() ? undefined : Front ? items.front() : items.back();
 }
 
-std::optional<double> parsed_number(V subject) {
-    if (is_number(subject)) return to_number(subject);
-    const std::string digits = as_text(text_method("strip")(subject, {}));
-    char* end = nullptr;
-    const double value = std::strtod(digits.c_str(), &end);
-    return digits.empty() || *end != '\0' ? std::nullopt : std::optional(value);
-}
-
+/// The filters int and float.
 template <typename Number>
 Value converted(V subject, A arguments) {
-    const std::optional<double> value = parsed_number(subject);
-    const bool fits = value && (std::is_same_v<Number, double> || std::abs(*value) < 9e18);
-    if (fits) return static_cast<Number>(*value);
+    const Value text = text_method("strip")(subject, Arguments());
+    const std::string& digits = as_text(text);
+    char* end = nullptr;
+    const double parsed = std::strtod(digits.c_str(), &end);
+    const double value = is_number(subject) ? to_number(subject) : parsed;
+    const bool is_read = is_number(subject) || (!digits.empty() && *end == '\0');
+    const bool fits = std::is_same_v<Number, double> || std::abs(value) < 9e18;
+    if (is_read && fits) return static_cast<Number>(value);
     const Value& other = arguments.get(0, "default");
     return is_undefined(other) ? Value(Number{}) : other;
 }
@@ -194,11 +186,9 @@ Value extreme(V subject, A arguments) {
 
 Value indent(V subject, A arguments) {
     V width = arguments.get(0, "width");
-    const std::string margin = width.is_string()
-                                   ? as_text(width)
-                                   : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(
-                                                     arguments.integer(0, "width", 4), 0, 200)),
-                                                 ' ');
+    const std::int64_t columns = width.is_string() ? 0 : arguments.integer(0, "width", 4);
+    const std::string spaces(static_cast<std::size_t>(std::clamp<std::int64_t>(columns, 0, 200)), ' ');
+    const std::string margin = width.is_string() ? as_text(width) : spaces;
     const bool with_blank = truth(arguments.get(2, "blank"));
     const std::string source = to_text(subject);
     std::string out = truth(arguments.get(1, "first")) ? margin : "";
@@ -278,7 +268,7 @@ const Table& filters() {
         {"indent", indent},
         {"int", converted<std::int64_t>},
         {"items", pairs},
-        {"join", join},
+        {"join", joined},
         {"last", end_item<false>},
         {"length", length},
         {"list", [](V v, A) -> Value { return to_items(v); }},

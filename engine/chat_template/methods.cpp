@@ -144,6 +144,12 @@ Value edge(V subject, A arguments) {
     return false;
 }
 
+template <bool Start>
+Value without_edge(V subject, A arguments) {
+    const std::size_t size = truth(edge<Start>(subject, arguments)) ? arguments.text(0, "prefix").size() : 0;
+    return as_text(subject).substr(Start ? size : 0, as_text(subject).size() - size);
+}
+
 Value replace(V subject, A arguments) {
     const std::string text = to_text(subject), &from = arguments.text(0, "old"),
                       &to = arguments.text(1, "new");
@@ -161,14 +167,11 @@ Value replace(V subject, A arguments) {
 }
 
 Value joined(V subject, A arguments) {
-    std::string out;
-    for (bool first = true; V item : to_items(arguments.get(0, "iterable"))) {
+    const Value items = to_items(arguments.get(0, "iterable"));
+    for (V item : items) {
         if (!item.is_string()) fail("join: ", type_name(item), " is not a string");
-        if (!std::exchange(first, false)) out += to_text(subject);
-        out += as_text(item);
-        check_length(out.size());
     }
-    return out;
+    return join(items, as_text(subject));
 }
 
 /// str.format with `{}`, `{0}` and `{name}`; other forms are errors.
@@ -190,9 +193,9 @@ Value formatted(V subject, A arguments) {
         if (field.find_first_of(":!.[") != std::string::npos)
             fail("format: '{", field, "}' is not supported by this version");
         const bool digits = field.find_first_not_of("0123456789") == std::string::npos && field.size() < 6;
-        const std::size_t position = field.empty() ? next++
-                                     : digits      ? std::stoul(field)
-                                                   : arguments.positional.size();
+        const std::size_t no_position = arguments.positional.size(), position = field.empty() ? next++
+                                                                                : digits ? std::stoul(field)
+                                                                                         : no_position;
         V value = arguments.get(position, field);
         if (is_undefined(value)) fail("format: no argument for '{", field, "}'");
         out += to_text(value);
@@ -202,9 +205,11 @@ Value formatted(V subject, A arguments) {
     return out;
 }
 
-Value character_index(const std::string& text, std::size_t offset) {
-    if (offset == std::string::npos) return -1;
-    return characters(std::string_view(text).substr(0, offset)).size();
+template <bool Last>
+Value find_text(V subject, A arguments) {
+    const std::string text = to_text(subject), &part = arguments.text(0, "sub");
+    const std::size_t found = Last ? text.rfind(part) : text.find(part);
+    return found == std::string::npos ? Value(-1) : Value(characters(text.substr(0, found)).size());
 }
 
 Value count_text(V subject, A arguments) {
@@ -218,7 +223,7 @@ Value count_text(V subject, A arguments) {
 
 Value get(V subject, A arguments) {
     Value held;
-    V found = get_field(subject, to_key(arguments.get(0, "key")), held), &other = arguments.get(1, "default");
+    V found = get_item(subject, arguments.get(0, "key"), held), &other = arguments.get(1, "default");
     return !is_undefined(found) ? found : is_undefined(other) ? Value() : other;
 }
 
@@ -276,8 +281,7 @@ Builtin find_method(Value::value_t type, std::string_view name) {
         {{string, "capitalize"}, in_case<Case::capitalised>},
         {{string, "count"}, count_text},
         {{string, "endswith"}, edge<false>},
-        {{string, "find"},
-         [](V v, A a) { return character_index(to_text(v), to_text(v).find(a.text(0, "sub"))); }},
+        {{string, "find"}, find_text<false>},
         {{string, "format"}, formatted},
         {{string, "isdigit"},
          [](V v, A) -> Value {
@@ -288,19 +292,10 @@ Builtin find_method(Value::value_t type, std::string_view name) {
         {{string, "join"}, joined},
         {{string, "lower"}, in_case<Case::lower>},
         {{string, "lstrip"}, strip<true, false>},
-        {{string, "removeprefix"},
-         [](V v, A a) -> Value {
-             const std::string& mark = a.text(0, "prefix");
-             return as_text(v).starts_with(mark) ? as_text(v).substr(mark.size()) : as_text(v);
-         }},
-        {{string, "removesuffix"},
-         [](V v, A a) -> Value {
-             const std::string& mark = a.text(0, "suffix");
-             return as_text(v).substr(0, as_text(v).size() - (as_text(v).ends_with(mark) ? mark.size() : 0));
-         }},
+        {{string, "removeprefix"}, without_edge<true>},
+        {{string, "removesuffix"}, without_edge<false>},
         {{string, "replace"}, replace},
-        {{string, "rfind"},
-         [](V v, A a) { return character_index(to_text(v), to_text(v).rfind(a.text(0, "sub"))); }},
+        {{string, "rfind"}, find_text<true>},
         {{string, "rsplit"}, split<true>},
         {{string, "rstrip"}, strip<false, true>},
         {{string, "split"}, split<false>},

@@ -216,32 +216,26 @@ ExpressionPtr Parser::primary() {
     }
     if (skip_symbol("[")) return items(Kind::list, "]");
     if (skip_symbol("{")) return items(Kind::dict, "}");
-    const Token token = next_token();
-    switch (token.kind) {
-        case Token::Kind::text: {
-            std::string text = token.text;
-            while (current().kind == Token::Kind::text) text += next_token().text;
-            return literal(std::move(text));
-        }
-        case Token::Kind::integer:
-        case Token::Kind::floating: {
-            const bool whole = token.kind == Token::Kind::integer;
-            std::int64_t integer = 0;
-            double number = 0;
-            const char* const end = token.text.data() + token.text.size();
-            const auto read = whole ? std::from_chars(token.text.data(), end, integer).ec
-                                    : std::from_chars(token.text.data(), end, number).ec;
-            if (read != std::errc()) wrong("a number is out of range");
-            return literal(whole ? Value(integer) : Value(number));
-        }
-        case Token::Kind::name: {
-            const auto found = constants.find(token.text);
-            return found != constants.end() ? literal(found->second) : make(Kind::name, token.text);
-        }
-        default:
-            --at_;
-            wrong("expected a value");
+    const Token token = current();
+    if (token.kind == Token::Kind::text) {
+        std::string text;
+        while (current().kind == Token::Kind::text) text += next_token().text;
+        return literal(std::move(text));
     }
+    if (token.kind == Token::Kind::name) {
+        next_token();
+        const auto found = constants.find(token.text);
+        return found != constants.end() ? literal(found->second) : make(Kind::name, token.text);
+    }
+    const bool whole = token.kind == Token::Kind::integer;
+    if (!whole && token.kind != Token::Kind::floating) wrong("expected a value");
+    std::int64_t integer = 0;
+    double number = 0;
+    const char *const begin = token.text.data(), *const end = begin + token.text.size();
+    const auto read = whole ? std::from_chars(begin, end, integer) : std::from_chars(begin, end, number);
+    if (read.ec != std::errc()) wrong("a number is out of range");
+    next_token();
+    return literal(whole ? Value(integer) : Value(number));
 }
 
 /// Parses the rest of a list or mapping.

@@ -118,12 +118,12 @@ Value make_function(Function function) {
 }
 
 std::shared_ptr<Handle> function_of(const Value& value) {
-    const std::shared_ptr<Handle> handle = handle_of(value);
+    const auto handle = handle_of(value);
     return handle != nullptr && handle->call ? handle : nullptr;
 }
 
 std::shared_ptr<Handle> namespace_of(const Value& value) {
-    const std::shared_ptr<Handle> handle = handle_of(value);
+    const auto handle = handle_of(value);
     return handle != nullptr && !handle->call ? handle : nullptr;
 }
 
@@ -167,28 +167,16 @@ bool truth(const Value& value) {
 }
 
 std::string to_text(const Value& value) {
-    switch (value.type()) {
-        case Value::value_t::discarded:
-            return "";
-        case Value::value_t::null:
-            return "None";
-        case Value::value_t::boolean:
-            return truth(value) ? "True" : "False";
-        case Value::value_t::number_integer:
-        case Value::value_t::number_unsigned:
-            return std::to_string(value.get<std::int64_t>());
-        case Value::value_t::number_float: {
-            std::string out = fmt::format("{}", value.get<double>());
-            if (out.find_first_of(".einf") == std::string::npos) out += ".0";
-            return out;
-        }
-        case Value::value_t::string:
-            return as_text(value);
-        case Value::value_t::binary:
-            return function_of(value) != nullptr ? "<function>" : "<namespace>";
-        default:
-            break;
+    if (value.is_string()) return as_text(value);
+    if (value.is_discarded()) return "";
+    if (value.is_null()) return "None";
+    if (value.is_boolean()) return truth(value) ? "True" : "False";
+    if (value.is_number_integer()) return std::to_string(value.get<std::int64_t>());
+    if (value.is_number_float()) {
+        std::string out = fmt::format("{}", value.get<double>());
+        return out.find_first_of(".einf") != std::string::npos ? out : out + ".0";
     }
+    if (value.is_binary()) return function_of(value) != nullptr ? "<function>" : "<namespace>";
     Writer writer;
     writer.write(value);
     return std::move(writer.out);
@@ -236,10 +224,11 @@ bool contains(const Value& container, const Value& item) {
         if (!item.is_string()) fail(type_name(item), " is searched in a string");
         return as_text(container).find(as_text(item)) != std::string::npos;
     }
-    if (container.is_object()) return container.contains(to_key(item));
-    if (!container.is_array() && !container.is_discarded()) fail(type_name(container), " is not iterable");
-    const auto same = [&](const Value& other) { return equal(other, item); };
-    return container.is_array() && std::any_of(container.begin(), container.end(), same);
+    Value held;
+    if (container.is_object()) return !is_undefined(get_item(container, item, held));
+    if (container.is_discarded()) return false;
+    if (!container.is_array()) fail(type_name(container), " is not iterable");
+    return std::any_of(container.begin(), container.end(), [&](const Value& v) { return equal(v, item); });
 }
 
 List to_items(const Value& value) {
@@ -251,6 +240,16 @@ List to_items(const Value& value) {
         for (const std::string_view one : characters(as_text(value))) out.emplace_back(one);
     } else if (!value.is_discarded()) {
         fail(type_name(value), " is not iterable");
+    }
+    return out;
+}
+
+std::string join(const Value& items, std::string_view between) {
+    std::string out;
+    for (bool first = true; const Value& item : to_items(items)) {
+        if (!std::exchange(first, false)) out += between;
+        out += to_text(item);
+        check_length(out.size());
     }
     return out;
 }
@@ -278,8 +277,9 @@ const Value& get_field(const Value& subject, const std::string& name, Value& hel
 
 const Value& get_item(const Value& subject, const Value& key, Value& held) {
     if (is_undefined(subject)) fail("an undefined value has no '", to_text(key), "'");
-    if (!subject.is_array() && !subject.is_string()) return get_field(subject, to_key(key), held);
-    if (!key.is_number_integer()) return held = undefined;
+    const bool is_sequence = subject.is_array() || subject.is_string();
+    if (is_sequence ? !key.is_number_integer() : !key.is_string() && !is_number(key)) return held = undefined;
+    if (!is_sequence) return get_field(subject, to_key(key), held);
     const auto find = [&](const auto& items) {
         const auto at = key.get<std::int64_t>(), size = static_cast<std::int64_t>(items.size());
         return at >= -size && at < size ? &items[static_cast<std::size_t>(at < 0 ? at + size : at)] : nullptr;
@@ -308,18 +308,12 @@ Value get_slice(const Value& subject, const Value& from, const Value& to, const 
     };
     const std::int64_t begin = bound(from, stride > 0 ? lowest : highest),
                        end = bound(to, stride > 0 ? highest : lowest);
-    List out;
-    std::string text;
+    Value out = List{};
     // Clamp, so that a stride past either end does not wrap around.
     const std::int64_t hop = std::clamp(stride, -size - 1, size + 1);
-    for (std::int64_t i = begin; hop > 0 ? i < end : i > end; i += hop) {
-        const Value& item = items[static_cast<std::size_t>(i)];
-        if (subject.is_string())
-            text += as_text(item);
-        else
-            out.push_back(item);
-    }
-    return subject.is_string() ? Value(std::move(text)) : Value(std::move(out));
+    for (std::int64_t i = begin; hop > 0 ? i < end : i > end; i += hop)
+        out.push_back(items[static_cast<std::size_t>(i)]);
+    return subject.is_string() ? Value(join(out, "")) : out;
 }
 
 }  // namespace draftscope::jinja

@@ -94,6 +94,7 @@ bool less(const Value& a, const Value& b);   ///< two numbers or two texts; othe
 bool contains(const Value& container, const Value& item);
 /// Returns the items that a `for` iterates over: list items, keys or characters; empty if undefined.
 List to_items(const Value& value);
+std::string join(const Value& items, std::string_view between);
 std::vector<std::string_view> characters(std::string_view text);
 /// Python's json.dumps with ensure_ascii=False; `indent` < 0 = one line.
 std::string to_json(const Value& value, int indent, bool sort_keys);

@@ -97,6 +97,35 @@ TEST(ChatTemplate, StopsEndlessTemplates) {
     EXPECT_FALSE(ChatTemplate::from_source(sum + " }}", "m").ok());
 }
 
+/// Values are copied, so their depth and size are limited.
+TEST(ChatTemplate, StopsValuesThatGrow) {
+    const auto stopped = [](const std::string& start, const std::string& next) {
+        const auto chat =
+            ChatTemplate::from_source("{% set ns = namespace(x=" + start + ") %}{% for i in range(999) %}" +
+                                          "{% set ns.x = " + next + " %}{% endfor %}",
+                                      "m");
+        EXPECT_FALSE(chat.ok()) << next;
+        return chat.ok() ? "" : chat.error().message;
+    };
+    EXPECT_THAT(stopped("1", "[ns.x]"), HasSubstr("line 1: a value is nested too deeply"));
+    EXPECT_THAT(stopped("1", "{'k': ns.x}"), HasSubstr("line 1: a value is nested too deeply"));
+    EXPECT_THAT(stopped("1", "[ns.x, ns.x]"), HasSubstr("line 1: a value is too large"));
+    EXPECT_THAT(stopped("[1]", "ns.x + ns.x"), HasSubstr("line 1: a value is too large"));
+    EXPECT_THAT(stopped("'x' * 999999", "range(99999) | map(attribute='y', default=ns.x) | list"),
+                HasSubstr("line 1: a string is longer than 64 MiB"));
+}
+
+TEST(ChatTemplate, RendersALongConversation) {
+    std::vector<ChatMessage> messages;
+    for (int i = 0; i < 200; ++i)
+        messages.push_back({i % 2 == 0 ? "user" : "assistant", std::string(1000, 'x')});
+    const std::string out = render(
+        "{% for m in messages %}{% if messages[loop.index0].role == 'user' and messages | length > 1 %}"
+        "{{ m.content | trim }}{% endif %}{% endfor %}",
+        messages);
+    EXPECT_EQ(out.size(), 100'000u);
+}
+
 TEST(ChatTemplate, RawWithProblemKeepsTheReason) {
     const ChatTemplate chat = ChatTemplate::raw_with_problem("why");
     EXPECT_TRUE(chat.is_raw());
