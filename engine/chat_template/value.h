@@ -13,9 +13,8 @@ namespace draftscope::jinja {
 
 struct Handle;
 
-/// A template value is a JSON value; keys of mappings are texts in insertion order, a number as a key becomes
-/// its text. A `binary` value is a handle of what JSON lacks, a function or namespace; `discarded` is
-/// undefined.
+/// A template value is a JSON value. What JSON lacks is a `binary` value, the handle of a function or
+/// namespace, or `discarded`, which is undefined.
 using Value =
     nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, std::int64_t, std::uint64_t,
                          double, std::allocator, nlohmann::adl_serializer, std::shared_ptr<Handle>>;
