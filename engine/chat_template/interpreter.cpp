@@ -233,7 +233,7 @@ void require(const Value& value, const Expression& expression, const Value& fiel
     fail("'", name, "' is undefined", field.is_null() ? "" : ", so it has no '" + to_text(field) + "'");
 }
 
-Value bind(Builtin builtin, const Value& subject) {
+Value make_bound(Builtin builtin, const Value& subject) {
     return make_function([builtin, subject](const Arguments& given) { return builtin(subject, given); });
 }
 
@@ -247,7 +247,7 @@ const Value& Interpreter::look(const ExpressionPtr& expression, const ScopePtr& 
     if (kind == Kind::name) {
         if (const Value* const found = scope->find(text)) return *found;
         const Builtin function = text == "strftime_now" ? nullptr : find_function(text);
-        return held = function != nullptr ? bind(function, undefined) : undefined;
+        return held = function != nullptr ? make_bound(function, undefined) : undefined;
     }
     if (kind != Kind::attribute && kind != Kind::subscript) {
         held = compute(*expression, scope);
@@ -261,7 +261,7 @@ const Value& Interpreter::look(const ExpressionPtr& expression, const ScopePtr& 
     require(subject, *parts[0], key);
     const Builtin method = key.is_string() ? find_method(subject.type(), as_text(key)) : nullptr;
     if (method != nullptr && !(by_key && subject.is_object() && subject.contains(as_text(key))))
-        return held = bind(method, subject);
+        return held = make_bound(method, subject);
     return get_item(subject, key, held);
 }
 

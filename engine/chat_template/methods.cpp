@@ -276,7 +276,8 @@ Value date_text(V, A arguments) {
 }  // namespace
 
 Builtin find_method(Value::value_t type, std::string_view name) {
-    using enum Value::value_t;
+    constexpr auto string = Value::value_t::string, object = Value::value_t::object,
+                   array = Value::value_t::array;
     static const std::map<std::pair<Value::value_t, std::string_view>, Builtin> table = {
         {{string, "capitalize"}, in_case<Case::capitalised>},
         {{string, "count"}, count_text},
