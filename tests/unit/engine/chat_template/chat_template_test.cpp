@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/chat_template/template.h"
+
 namespace draftscope {
 namespace {
 
@@ -95,6 +97,35 @@ TEST(ChatTemplate, StopsEndlessTemplates) {
     EXPECT_FALSE(ChatTemplate::from_source(sum + " }}", "m").ok());
 }
 
+/// Values are copied, so their depth and size are limited.
+TEST(ChatTemplate, StopsValuesThatGrow) {
+    const auto stopped = [](const std::string& start, const std::string& next) {
+        const auto chat =
+            ChatTemplate::from_source("{% set ns = namespace(x=" + start + ") %}{% for i in range(999) %}" +
+                                          "{% set ns.x = " + next + " %}{% endfor %}",
+                                      "m");
+        EXPECT_FALSE(chat.ok()) << next;
+        return chat.ok() ? "" : chat.error().message;
+    };
+    EXPECT_THAT(stopped("1", "[ns.x]"), HasSubstr("line 1: a value is nested too deeply"));
+    EXPECT_THAT(stopped("1", "{'k': ns.x}"), HasSubstr("line 1: a value is nested too deeply"));
+    EXPECT_THAT(stopped("1", "[ns.x, ns.x]"), HasSubstr("line 1: a value is too large"));
+    EXPECT_THAT(stopped("[1]", "ns.x + ns.x"), HasSubstr("line 1: a value is too large"));
+    EXPECT_THAT(stopped("'x' * 999999", "range(99999) | map(attribute='y', default=ns.x) | list"),
+                HasSubstr("line 1: a string is longer than 64 MiB"));
+}
+
+TEST(ChatTemplate, RendersALongConversation) {
+    std::vector<ChatMessage> messages;
+    for (int i = 0; i < 200; ++i)
+        messages.push_back({i % 2 == 0 ? "user" : "assistant", std::string(1000, 'x')});
+    const std::string out = render(
+        "{% for m in messages %}{% if messages[loop.index0].role == 'user' and messages | length > 1 %}"
+        "{{ m.content | trim }}{% endif %}{% endfor %}",
+        messages);
+    EXPECT_EQ(out.size(), 100'000u);
+}
+
 TEST(ChatTemplate, RawWithProblemKeepsTheReason) {
     const ChatTemplate chat = ChatTemplate::raw_with_problem("why");
     EXPECT_TRUE(chat.is_raw());
@@ -110,24 +141,12 @@ const Json& golden() {
     return json;
 }
 
-jinja::Value to_value(const Json& json) {
-    if (json.is_null()) return jinja::None{};
-    if (json.is_boolean()) return json.get<bool>();
-    if (json.is_number_integer()) return json.get<std::int64_t>();
-    if (json.is_number()) return json.get<double>();
-    if (json.is_string()) return json.get<std::string>();
-    if (json.is_array()) {
-        jinja::List out;
-        for (const Json& item : json) out.push_back(to_value(item));
-        return out;
-    }
-    jinja::Dict out;
-    for (const auto& [key, item] : json.items()) out.set(key, to_value(item));
-    return out;
+jinja::Value golden_names() {
+    return jinja::Value::parse(golden()["names"].dump());
 }
 
 TEST(JinjaGolden, RendersLikeJinja) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     ASSERT_GT(golden()["rendered"].size(), 300u);
     for (const Json& row : golden()["rendered"]) {
         const auto source = row["source"].get<std::string>();
@@ -140,7 +159,7 @@ TEST(JinjaGolden, RendersLikeJinja) {
 }
 
 TEST(JinjaGolden, RejectsWhatJinjaRejects) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     for (const Json& row : golden()["wrong"]) {
         const auto source = row.get<std::string>();
         const auto parsed = jinja::Template::parse(source);
@@ -156,7 +175,7 @@ TEST(JinjaGolden, RejectsWhatJinjaRejects) {
 
 /// Damaged templates render or return an error; they never crash.
 TEST(JinjaGolden, SurvivesDamagedTemplates) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     std::uint32_t state = 12345;
     const auto draw = [&](std::size_t below) {
         state = state * 1664525u + 1013904223u;
