@@ -151,9 +151,8 @@ void draw_comparison(const Style& style, const Comparison& comparison) {
     ImGui::TextWrapped("%s", comparison.verdict.c_str());
     ImGui::PopFont();
     for (const std::string& warning : comparison.warnings) draw_wrapped(style.colours.warn, warning);
-    for (const auto& [letter, run] : {std::pair{'A', &comparison.a}, {'B', &comparison.b}}) {
+    for (const auto& [letter, run] : {std::pair{'A', &comparison.a}, {'B', &comparison.b}})
         draw_cut_text(compare_side(letter, *run));
-    }
     draw_table(style, comparison);
     draw_hint(style, compare_footer(comparison));
 }
@@ -181,10 +180,9 @@ void draw_compare(PanelContext& c) {
     keep_or_choose_pair(state, runs);
     choose(c, state, runs);
     if (!state.a || !state.b)
-        return draw_empty_text(
-            c.style,
-            "Compares two runs over the same prompts, prompt by prompt: is B faster than A, and "
-            "why? Record a second run, or add another capture.");
+        return draw_empty_text(c.style,
+                               "Compares two runs over the same prompts, prompt by prompt: is B faster than "
+                               "A, and why? Record a second run, or add another capture.");
     if (*state.a == *state.b)
         return draw_empty_text(c.style, "A and B are the same run. Choose another run.");
     const bool live = find(runs, state.a)->live || find(runs, state.b)->live;

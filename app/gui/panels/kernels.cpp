@@ -44,10 +44,9 @@ void draw_settings(PanelContext& c, KernelsState& state) {
             settings.threads = c.config.threads;
             c.commands.push_back(CmdMeasureKernels{settings});
         }
-        show_tooltip(
-            c.style,
-            "Times the head, gather and selection kernels for several seconds and measures the memory "
-            "bandwidth before and after. Command line: draftscope kernels");
+        show_tooltip(c.style,
+                     "Times the head, gather and selection kernels for several seconds and measures the "
+                     "memory bandwidth before and after. Command line: draftscope kernels");
     } else if (c.status.activity.rfind("measuring ", 0) == 0) {
         if (icon_button(c.style, Icon::stop, "Stop##kernels")) c.commands.push_back(CmdStop{});
         ImGui::SameLine();

@@ -28,19 +28,7 @@ struct LogState {
     float width = 0;
 };
 
-const char* log_level_name(LogLevel level) {
-    switch (level) {
-        case LogLevel::debug:
-            return "debug";
-        case LogLevel::info:
-            return "info";
-        case LogLevel::warning:
-            return "warning";
-        case LogLevel::error:
-            return "error";
-    }
-    return "";
-}
+constexpr const char* level_names[] = {"debug", "info", "warning", "error"};
 
 ImU32 level_colour(const Style& style, LogLevel level) {
     if (level == LogLevel::error) return to_im(style.colours.bad);
@@ -86,7 +74,7 @@ void draw_line(const PanelContext& c, const LogLine& line, TimeNs start, float w
     ImGui::PushStyleColor(ImGuiCol_Text, level_colour(c.style, line.level));
     if (columns.level > 0) {
         at(columns.level);
-        ImGui::TextUnformatted(log_level_name(line.level));
+        ImGui::TextUnformatted(level_names[static_cast<int>(line.level)]);
     }
     const bool plain = columns.level > 0 || line.level <= LogLevel::info;
     if (plain) ImGui::PopStyleColor();

@@ -9,6 +9,7 @@
 #include "app/gui/models/timeline.h"
 #include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
+#include "base/bisect.h"
 #include "base/format_count.h"
 #include "base/phase_names.h"
 
@@ -253,26 +254,11 @@ StepWindow shown_steps(const PanelContext& context, std::size_t count) {
         selected = snapshot.rounds[*context.ui.round].step_index;
     if (!context.ui.range) return step_window(snapshot, context.ui.run_id, selected, count);
     const StepWindow all = step_window(snapshot, context.ui.run_id, std::nullopt, snapshot.steps.size());
-    StepWindow window{all.last, all.first};
-    std::size_t low = all.first, high = all.last;
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (snapshot.steps[middle].row.end_ns <= context.ui.range->start_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    window.first = low;
-    high = all.last;
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (snapshot.steps[middle].row.start_ns < context.ui.range->end_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    window.last = low;
-    return window;
+    const TimeRange& range = *context.ui.range;
+    const std::size_t first = bisect(
+        all.first, all.last, [&](std::size_t i) { return snapshot.steps[i].row.end_ns <= range.start_ns; });
+    return {first, bisect(first, all.last,
+                          [&](std::size_t i) { return snapshot.steps[i].row.start_ns < range.end_ns; })};
 }
 
 }  // namespace

@@ -229,10 +229,9 @@ void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_ra
 
 void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range) {
     ImGui::TextDisabled("Acceptance by depth%s", in_range ? ", in the range" : "");
-    show_tooltip(
-        style,
-        "Share of the rounds that accepted a token at a depth, of those that reached it. Rounds cut off "
-        "by the end of the output do not count.");
+    show_tooltip(style,
+                 "Share of the rounds that accepted a token at a depth, of those that reached it. Rounds cut "
+                 "off by the end of the output do not count.");
     if (model.rounds == 0) return draw_hint(style, no_rounds_text(in_range));
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];
@@ -260,9 +259,7 @@ void draw_rounds(PanelContext& c) {
     const float gap = c.style.em;
     const float strip_width = charts ? ImGui::GetContentRegionAvail().x - 2 * (side + gap) : 0;
     ImGui::BeginGroup();
-    if (ImGui::BeginChild("##left", ImVec2(strip_width, 0))) {
-        draw_cells(c, state);
-    }
+    if (ImGui::BeginChild("##left", ImVec2(strip_width, 0))) draw_cells(c, state);
     ImGui::EndChild();
     ImGui::EndGroup();
     if (!charts) return;

@@ -76,9 +76,7 @@ void number(const Style& style, const char* before, const std::string& value, co
         ImGui::TextDisabled("%s", before);
         ImGui::SameLine(0, style.em * 0.35f);
     }
-    if (!value.empty()) {
-        draw_in_font(style.ui_bold, value);
-    }
+    if (!value.empty()) draw_in_font(style.ui_bold, value);
     if (*after == 0) return;
     if (!value.empty()) ImGui::SameLine(0, style.em * 0.35f);
     ImGui::TextDisabled("%s", after);
@@ -260,12 +258,11 @@ void App::draw_numbers(float height) {
         const char* after;
         std::string tip;
     };
-    std::vector<Number> shown = {
-        {"τ", numbers_.tau, "tokens/round",
-         "tau: tokens committed per round, including the target's token; over all rounds "
-         "of the run, including warm-up and calibration."},
-        {"", numbers_.tokens_per_second, "tok/s",
-         "Tokens committed per second of decoding, without pauses."}};
+    std::vector<Number> shown = {{"τ", numbers_.tau, "tokens/round",
+                                  "tau: tokens committed per round, including the target's token; over all "
+                                  "rounds of the run, including warm-up and calibration."},
+                                 {"", numbers_.tokens_per_second, "tok/s",
+                                  "Tokens committed per second of decoding, without pauses."}};
     const std::string why = "Speed-up over autoregressive (AR) decoding. " + numbers_.speedup_why;
     if (numbers_.speedup == "-")
         shown.push_back({"", "", "no AR baseline", why});
@@ -386,10 +383,9 @@ void App::draw_status_line() {
         show_tooltip(style_, status_.capability_details);
         ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().WindowPadding.x);
         ImGui::TextUnformatted(right.c_str());
-        show_tooltip(
-            style_,
-            "The capture's source, the measurement tier (compare speeds only at T0), the records that were "
-            "lost, and the engine's state.");
+        show_tooltip(style_,
+                     "The capture's source, the measurement tier (compare speeds only at T0), the records "
+                     "that were lost, and the engine's state.");
     }
     ImGui::End();
 }
