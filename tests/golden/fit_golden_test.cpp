@@ -9,6 +9,7 @@
 #include "engine/fit/low_rank.h"
 #include "engine/fit/router.h"
 #include "kernels/gemm.h"
+#include "tests/support/results.h"
 
 namespace draftscope::fit {
 namespace {
@@ -106,8 +107,8 @@ TEST(FitGolden, LowRankFactorsReachTheMinimumErrorOfNumpy) {
     SecondMoment moment(weights.cols);
     moment.add(*exec, hidden.view());
     for (const auto& [rank, least] : wanted["least_error"].items()) {
-        const auto factors = low_rank_factors(*exec, weights.view(), moment.mean(), {std::stoi(rank)});
-        ASSERT_TRUE(factors.ok());
+        const auto factors =
+            require(low_rank_factors(*exec, weights.view(), moment.mean(), {std::stoi(rank)}));
         double error = 0;
         for (int r = 0; r < hidden.rows; ++r)
             for (int v = 0; v < weights.rows; ++v) {
@@ -115,12 +116,12 @@ TEST(FitGolden, LowRankFactorsReachTheMinimumErrorOfNumpy) {
                 for (std::size_t j = 0; j < 9; ++j)
                     difference +=
                         static_cast<double>(weights.row(v)[j]) * static_cast<double>(hidden.row(r)[j]);
-                for (int i = 0; i < factors->rank(); ++i) {
+                for (int i = 0; i < factors.rank(); ++i) {
                     double inner = 0;
                     for (std::size_t j = 0; j < 9; ++j)
-                        inner += static_cast<double>(factors->down[0].row(i)[j]) *
+                        inner += static_cast<double>(factors.down[0].row(i)[j]) *
                                  static_cast<double>(hidden.row(r)[j]);
-                    difference -= static_cast<double>(factors->up.row(v)[i]) * inner;
+                    difference -= static_cast<double>(factors.up.row(v)[i]) * inner;
                 }
                 error += difference * difference;
             }

@@ -135,19 +135,16 @@ Status complete_target(const std::string& model, HeadWeights& weights) {
 }
 
 /// Loads the target's embedding and LM head, the drafter, the ranking and the weights that prepare() needs.
-Status load(const FitConfig& config, const FitHooks& hooks, FitData& fit_data, FitReport& report) {
-    const auto report_progress = [&](const std::string& what) {
-        if (hooks.on_progress) hooks.on_progress(-1, what);
-    };
+Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, FitReport& report) {
     const RecordingInfo& info = fit_data.first().info();
     DS_ASSIGN(const ResolvedRun run, resolve_run(make_run_config(config, fit_data.first())));
     const kernels::Precision precision =
         run.precision ? *run.precision
                       : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
-    report_progress("packing the LM head");
+    hooks.report(-1, "packing the LM head");
     const std::string model = fit_data.first().weights_path().empty() ? run.config.model : config.model;
     DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.exec, precision));
-    report_progress("loading drafter " + run.drafter_id);
+    hooks.report(-1, "loading drafter " + run.drafter_id);
     DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.exec));
     DS_TRY(check_tree(*fit_data.drafter, run.tree));
     if (!fit_data.drafter->uses_head())
@@ -232,7 +229,7 @@ std::string recording_names(const FitConfig& config) {
 
 /// VocabTrim and post-hoc BCL: ranks tokens by counts over the target's generations; for BCL also computes
 /// the exact size.
-Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, FitData& fit_data,
+Status fit_generation_ranking(const FitConfig& config, const JobHooks& hooks, FitData& fit_data,
                               FitReport& report) {
     const RecordingInfo& info = fit_data.first().info();
     const TextCounts counts = count_recordings(fit_data.recordings, config.options.collect.hold_out);
@@ -322,7 +319,7 @@ Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options,
     return {};
 }
 
-Status fit_weights(const FitConfig& config, const FitHooks& hooks, FitData& fit_data, FitReport& report) {
+Status fit_weights(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, FitReport& report) {
     fit::FitOptions options = config.options;
     options.head = config.head;
     DS_ASSIGN(options.ranks, parse_ranks(config.rank));
@@ -360,7 +357,7 @@ Status fit_weights(const FitConfig& config, const FitHooks& hooks, FitData& fit_
 
 }  // namespace
 
-Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
+Result<FitReport> run_fit(const FitConfig& config, const JobHooks& hooks) {
     DS_TRY(check_config(config));
     const TimeNs start = monotonic_ns();
     FitReport report;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/jobs/commands/job_hooks.h"
 #include "base/result.h"
 #include "engine/fit/fit_head.h"
 #include "engine/fit/joint.h"
@@ -44,14 +45,9 @@ struct FitReport {
     double seconds = 0;
 };
 
-struct FitHooks {
-    std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
-    std::function<bool()> cancelled;
-};
-
 /// Fits one head and writes its file atomically. A jointly trained drafter is written to the folder
 /// OUT.drafter (OUT without its ending). Blocks. On one machine the same config gives the same bytes at any
 /// thread count.
-Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks);
+Result<FitReport> run_fit(const FitConfig& config, const JobHooks& hooks);
 
 }  // namespace draftscope

@@ -14,12 +14,6 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
-
-Arguments operator+(Arguments a, const Arguments& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
 
 /// A tiny model with a drafter and a recording, shared by the tests.
 class RecordReplay : public ::testing::Test {
@@ -70,40 +64,18 @@ class RecordReplay : public ::testing::Test {
     }
     static std::string recording_folder() { return folder_->file("recorded"); }
     static Arguments replay_words() {
-        return {"replay",
-                "--recording",
-                recording_folder(),
-                "--model",
-                model_,
-                "--drafter",
-                "eagle2:" + folder_->file("eagle2"),
-                "--threads",
-                "1",
-                "--quiet"};
+        return arguments("replay --recording {} --model {} --drafter eagle2:{} --threads 1 --quiet",
+                         recording_folder(), model_, folder_->file("eagle2"));
     }
     static Arguments run_words() {
-        return {"run",
-                "--model",
-                model_,
-                "--prompts",
-                folder_->file("prompts.jsonl"),
-                "--drafter",
-                "eagle2:" + folder_->file("eagle2"),
-                "--max-new",
-                "40",
-                "--ignore-eos",
-                "--threads",
-                "1",
-                "--precision",
-                "f32",
-                "--quiet",
-                "--json"};
+        return arguments(
+            "run --model {} --prompts {} --drafter eagle2:{} --max-new 40 --ignore-eos --threads 1 "
+            "--precision f32 --quiet --json",
+            model_, folder_->file("prompts.jsonl"), folder_->file("eagle2"));
     }
     static Arguments fit_words(const std::string& head, const std::string& out) {
-        return {"fit",     head,   "--recording", recording_folder(),
-                "--model", model_, "--drafter",   "eagle2:" + folder_->file("eagle2"),
-                "--out",   out,    "--threads",   "1",
-                "--quiet"};
+        return arguments("fit {} --recording {} --model {} --drafter eagle2:{} --out {} --threads 1 --quiet",
+                         head, recording_folder(), model_, folder_->file("eagle2"), out);
     }
     static Arguments ranking() {
         return {"--head-weights", "fr-spec=" + folder_->file("ranking.safetensors")};
@@ -130,21 +102,9 @@ TEST_F(RecordReplay, RecordReportsItsResult) {
 
 /// A file is valid if one of the methods uses it, and invalid if none does.
 TEST_F(RecordReplay, BenchAcceptsAFileOfOneMethod) {
-    const Arguments words = {"bench",
-                             "--model",
-                             model_,
-                             "--prompts",
-                             folder_->file("prompts.jsonl"),
-                             "--drafter",
-                             "eagle2:" + folder_->file("eagle2"),
-                             "--limit",
-                             "1",
-                             "--max-new",
-                             "6",
-                             "--threads",
-                             "1",
-                             "--quiet",
-                             "--json"};
+    const Arguments words = arguments(
+        "bench --model {} --prompts {} --drafter eagle2:{} --limit 1 --max-new 6 --threads 1 --quiet --json",
+        model_, folder_->file("prompts.jsonl"), folder_->file("eagle2"));
     const ProcessResult done = go(words + ranking() + Arguments{"--heads", "full,fr-spec:v=64"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(json::parse(done.out, nullptr, false)["methods"].size(), 3u);
@@ -186,19 +146,15 @@ TEST_F(RecordReplay, RunSimulatesTheAcceptanceOfReplay) {
 }
 
 TEST_F(RecordReplay, ReplayMatchesTheTauOfTheLiveRun) {
-    const ProcessResult replayed =
-        go(replay_words() + ranking() + Arguments{"--heads", "full,fr-spec:v=64", "--json"});
-    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
-    const json document = json::parse(replayed.out, nullptr, false);
+    const json document =
+        parse_output(go(replay_words() + ranking() + Arguments{"--heads", "full,fr-spec:v=64", "--json"}));
     ASSERT_EQ(document["heads"].size(), 2u);
     EXPECT_EQ(document["prompts"].size(), 8u);
     EXPECT_EQ(document["categories"].size(), 2u);
     for (const json& head : document["heads"]) {
         const Arguments with = head["head"] == "full" ? Arguments{} : ranking();
-        const ProcessResult live =
-            go(run_words() + with + Arguments{"--head", head["head"].get<std::string>()});
-        ASSERT_EQ(live.exit_code, 0) << live.err;
-        const json totals = json::parse(live.out, nullptr, false)["totals"];
+        const json totals = parse_output(
+            go(run_words() + with + Arguments{"--head", head["head"].get<std::string>()}))["totals"];
         EXPECT_EQ(head["rounds"], totals["rounds"]) << head["head"];
         EXPECT_EQ(head["committed"], totals["committed"]) << head["head"];
         EXPECT_EQ(head["exact"], true);
@@ -243,9 +199,8 @@ TEST_F(RecordReplay, AcceptanceByDepthMatchesTheCapture) {
 }
 
 TEST_F(RecordReplay, AnotherPrecisionIsAnEstimate) {
-    const ProcessResult done = go(replay_words() + Arguments{"--precision", "int8", "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json head = json::parse(done.out, nullptr, false)["heads"][0];
+    const json head =
+        parse_output(go(replay_words() + Arguments{"--precision", "int8", "--json"}))["heads"][0];
     EXPECT_EQ(head["exact"], false);
     EXPECT_NE(head["estimate"][0].get<std::string>().find("int8"), std::string::npos);
     EXPECT_NE(go(replay_words() + Arguments{"--precision", "int8"}).out.find("estimate"), std::string::npos);
@@ -253,11 +208,9 @@ TEST_F(RecordReplay, AnotherPrecisionIsAnEstimate) {
 
 TEST_F(RecordReplay, ShadowHeadsMatchTheTauOfSeparateRuns) {
     const std::string path = folder_->file("shadow.dscope");
-    const ProcessResult done =
+    const json document = parse_output(
         go(run_words() + ranking() +
-           Arguments{"--shadow", "fr-spec:v=64,full,aligned:microspec:wmax=32", "--save", path});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json document = json::parse(done.out, nullptr, false);
+           Arguments{"--shadow", "fr-spec:v=64,full,aligned:microspec:wmax=32", "--save", path}));
     const ProcessResult replayed =
         go(replay_words() + ranking() + Arguments{"--heads", "fr-spec:v=64", "--json"});
     const json exact = json::parse(replayed.out, nullptr, false)["heads"][0];
@@ -297,9 +250,7 @@ TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     EXPECT_EQ(document["parameters"]["rank"], "16");
     EXPECT_EQ(document["trained"], "post-hoc");
     const Arguments with = {"--head-weights", "slimspec=" + artefact, "--heads"};
-    const ProcessResult replayed = go(replay_words() + with + Arguments{"slimspec", "--json"});
-    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
-    const json found = json::parse(replayed.out, nullptr, false);
+    const json found = parse_output(go(replay_words() + with + Arguments{"slimspec", "--json"}));
     ASSERT_EQ(found["warnings"].size(), 1u);  // it was fitted on these prompts
     EXPECT_NE(found["warnings"][0].get<std::string>().find("fitted on"), std::string::npos);
     const ProcessResult live =
@@ -312,9 +263,7 @@ TEST_F(RecordReplay, ReplayUsesFittedWeights) {
 
 TEST_F(RecordReplay, BclTrainsRowsIfRequested) {
     const std::string out = folder_->file("bcl.safetensors");
-    const ProcessResult sized = go(fit_words("bcl", out) + Arguments{"--json"});
-    ASSERT_EQ(sized.exit_code, 0) << sized.err;
-    const json ranked = json::parse(sized.out, nullptr, false);
+    const json ranked = parse_output(go(fit_words("bcl", out) + Arguments{"--json"}));
     const double size = ranked["fit"]["size"];
     // The last of eight texts is held out; its tokens that the others lack are not covered.
     EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);
@@ -457,9 +406,7 @@ TEST_F(RecordReplay, InterruptedRecordingIsValidAndIncomplete) {
     EXPECT_GE(document["prompts"], 1);
     Arguments words = replay_words();
     words[2] = out;
-    const ProcessResult replayed = go(words + Arguments{"--json"});
-    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
-    const json found = json::parse(replayed.out, nullptr, false);
+    const json found = parse_output(go(words + Arguments{"--json"}));
     EXPECT_EQ(found["prompts"].size(), document["prompts"].get<std::size_t>());
     EXPECT_NE(found["warnings"][0].get<std::string>().find("cancelled"), std::string::npos);
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/chat_template/template.h"
+#include "tests/support/results.h"
 
 namespace draftscope {
 namespace {
@@ -20,7 +21,7 @@ const std::vector<ChatMessage> conversation = {
 
 std::string render(std::string_view source, const std::vector<ChatMessage>& messages) {
     const auto chat = ChatTemplate::from_source(source, "m.gguf");
-    EXPECT_TRUE(chat.ok()) << chat.error().message;
+    EXPECT_TRUE(is_ok(chat));
     return chat.ok() ? chat->render(messages).value() : "";
 }
 
@@ -41,12 +42,11 @@ TEST(ChatTemplate, DefinesHuggingFaceVariables) {
 
 /// The current date would change the prompt every day.
 TEST(ChatTemplate, UsesAFixedDate) {
-    EXPECT_EQ(
-        render("{% if not date_string is defined %}{% if strftime_now is defined %}{% set date_string = "
-               "strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}{% endif %}{% "
-               "endif %}Today Date: {{ date_string }}",
-               question),
-        "Today Date: 26 Jul 2024");
+    EXPECT_EQ(render("{% if not date_string is defined %}{% if strftime_now is defined %}{% set date_string "
+                     "= strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}{% endif "
+                     "%}{% endif %}Today Date: {{ date_string }}",
+                     question),
+              "Today Date: 26 Jul 2024");
     EXPECT_EQ(render("{{ strftime_now('%Y-%m-%d %A') }}", question), "2024-07-26 Friday");
 }
 
@@ -56,11 +56,9 @@ TEST(ChatTemplate, ReportsUnsupportedConstructsWithTheirLine) {
         EXPECT_FALSE(chat.ok()) << source;
         return chat.ok() ? "" : chat.error().message;
     };
-    EXPECT_THAT(
-        refused("a\n{% include 'x' %}"),
-        HasSubstr(
-            "m.gguf: the chat template cannot be used (line 2: the tag is not supported by this version at "
-            "'include'); use --raw"));
+    EXPECT_THAT(refused("a\n{% include 'x' %}"),
+                HasSubstr("m.gguf: the chat template cannot be used (line 2: the tag is not supported by "
+                          "this version at 'include'); use --raw"));
     EXPECT_THAT(refused("{{ messages | strange }}"), HasSubstr("filter 'strange' is not supported"));
     EXPECT_THAT(refused("\n\n{{ strange() }}"), HasSubstr("line 3: 'strange' is not a function"));
     EXPECT_THAT(refused("{% for m in messages %}"), HasSubstr("expected {% endfor %}"));
@@ -81,16 +79,13 @@ TEST(ChatTemplate, ReportsExceptionsRaisedByTheTemplate) {
 TEST(ChatTemplate, StopsEndlessTemplates) {
     EXPECT_FALSE(ChatTemplate::from_source("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "m").ok());
     EXPECT_FALSE(ChatTemplate::from_source("{{ 'x' * 100000000 }}", "m").ok());
-    EXPECT_FALSE(
-        ChatTemplate::from_source("{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = "
-                                  "ns.x ~ ns.x %}{% endfor %}",
-                                  "m")
-            .ok());
-    EXPECT_FALSE(
-        ChatTemplate::from_source("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% "
-                                  "endfor %}",
-                                  "m")
-            .ok());
+    EXPECT_FALSE(ChatTemplate::from_source("{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set "
+                                           "ns.x = ns.x ~ ns.x %}{% endfor %}",
+                                           "m")
+                     .ok());
+    EXPECT_FALSE(ChatTemplate::from_source(
+                     "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "m")
+                     .ok());
     EXPECT_FALSE(ChatTemplate::from_source("{{ " + std::string(100000, '(') + "1", "m").ok());
     std::string sum = "{{ 1";
     for (int i = 0; i < 100000; ++i) sum += "+1";
@@ -150,11 +145,9 @@ TEST(JinjaGolden, RendersLikeJinja) {
     ASSERT_GT(golden()["rendered"].size(), 300u);
     for (const Json& row : golden()["rendered"]) {
         const auto source = row["source"].get<std::string>();
-        const auto parsed = jinja::Template::parse(source);
-        ASSERT_TRUE(parsed.ok()) << source << "\n" << parsed.error().message;
-        const auto text = parsed->render(names);
-        ASSERT_TRUE(text.ok()) << source << "\n" << text.error().message;
-        EXPECT_EQ(*text, row["text"].get<std::string>()) << source;
+        const auto parsed = require(jinja::Template::parse(source));
+        const auto text = require(parsed.render(names));
+        EXPECT_EQ(text, row["text"].get<std::string>()) << source;
     }
 }
 

@@ -9,6 +9,7 @@
 #include "engine/fit/joint.h"
 #include "engine/heads/artefact.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/results.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/support/tiny_model.h"
 
@@ -20,11 +21,7 @@ using testing::TinyEagle2;
 using testing::TinyModelOptions;
 
 TinyModelOptions small_model() {
-    TinyModelOptions options;
-    options.vocab = 160;
-    options.hidden = 32;
-    options.head_dim = 8;
-    options.ffn = 48;
+    TinyModelOptions options{.vocab = 160, .hidden = 32, .head_dim = 8, .ffn = 48};
     return options;
 }
 
@@ -108,7 +105,7 @@ class FitHead : public ::testing::Test {
     FittedHead fitted(const FitOptions& options, int threads = 1) {
         const auto exec = kernels::make_cpu_exec(threads);
         auto result = fit_head(inputs(*exec), options, {});
-        EXPECT_TRUE(result.ok()) << result.error().message;
+        EXPECT_TRUE(is_ok(result));
         return result.ok() ? std::move(result).value() : FittedHead{};
     }
     /// Writes the artefact as the fit job does and loads the head from the file.
@@ -144,15 +141,14 @@ TEST_F(FitHead, CollectedRowsBelongToTheirTextPositions) {
     CollectOptions collect = options("").collect;
     collect.anchors = 10000;
     collect.router_inputs = true;
-    const auto samples = collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {});
-    ASSERT_TRUE(samples.ok()) << samples.error().message;
-    const SampleRows& text = samples->text;
+    const auto samples = require(collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {}));
+    const SampleRows& text = samples.text;
     // 30 generated tokens give 29 anchors. The last ones have fewer levels of text after them.
-    EXPECT_EQ(samples->anchors, 12 * 29);
+    EXPECT_EQ(samples.anchors, 12 * 29);
     EXPECT_EQ(text.rows(), 12 * (29 + 28 + 27));
-    EXPECT_EQ(samples->drafted.rows(), 12 * 29 * (1 + 3 + 3));
-    EXPECT_EQ(samples->held_out_prompts, 3);
-    EXPECT_EQ(samples->levels, 3);
+    EXPECT_EQ(samples.drafted.rows(), 12 * 29 * (1 + 3 + 3));
+    EXPECT_EQ(samples.held_out_prompts, 3);
+    EXPECT_EQ(samples.levels, 3);
     // The teacher's hidden state predicts the actual token, because the texts are greedy.
     std::vector<float> hidden(32), row(32);
     for (int i = 0; i < text.rows(); i += 37) {
@@ -169,7 +165,7 @@ TEST_F(FitHead, CollectedRowsBelongToTheirTextPositions) {
     }
     // The first half of HeadCall::inputs is the embedding of one token.
     std::vector<float> seen(32), embedding(32);
-    samples->text.embedding.read(0, seen);
+    samples.text.embedding.read(0, seen);
     const TokenId root = texts_->text(0).tokens[texts_->text(0).prompt_tokens];
     target_->embed({&root, 1}, {embedding.data(), 1, 32});
     for (std::size_t j = 0; j < 32; ++j)
@@ -182,7 +178,7 @@ TEST_F(FitHead, DraftedTreesAndHeldOutTextsFollowTheOptions) {
     collect.lanes = 1;
     const auto rows = [&] {
         auto samples = collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {});
-        EXPECT_TRUE(samples.ok()) << samples.error().message;
+        EXPECT_TRUE(is_ok(samples));
         return std::move(samples).value();
     };
     collect.drafted_every = 4;
@@ -287,16 +283,14 @@ TEST_F(FitHead, StopsWhenCancelledAnywhere) {
 }
 
 TEST_F(FitHead, JointTrainingLowersTheLossAndKeepsTheCheckpointsLayout) {
-    auto drafter = load_joint_drafter("eagle2", eagle_.folder(), *target_);
-    ASSERT_TRUE(drafter.ok()) << drafter.error().message;
-    const std::vector<float> before = drafter->weights.fc.data;
+    auto drafter = require(load_joint_drafter("eagle2", eagle_.folder(), *target_));
+    const std::vector<float> before = drafter.weights.fc.data;
     Dense rows(160, 32);
     for (int r = 0; r < 160; ++r) target_->lm_head().unpack_row(r, rows.row(r));
-    auto factors = low_rank_factors(*exec_, rows.view(), identity_moment(32), {8});
-    ASSERT_TRUE(factors.ok());
+    auto factors = require(low_rank_factors(*exec_, rows.view(), identity_moment(32), {8}));
     const Teacher teacher{&target_->lm_head(), &target_->lm_head(), 160};
     for (const double lambda : {0.0, 0.1}) {
-        LowRankWeights head = *factors;
+        LowRankWeights head = factors;
         const auto student = make_low_rank_student(head);
         JointOptions joint;
         joint.steps = 3;
@@ -305,17 +299,17 @@ TEST_F(FitHead, JointTrainingLowersTheLossAndKeepsTheCheckpointsLayout) {
         joint.warmup = 2;
         joint.hold_out.every = 4;
         joint.lambda = lambda;
-        const auto report = train_joint(*exec_, *drafter, *target_, teacher, *student, *texts_, joint, {});
-        ASSERT_TRUE(report.ok()) << report.error().message;
-        EXPECT_LT(report->kl_after, 0.9 * report->kl_before) << lambda;
+        const auto report =
+            require(train_joint(*exec_, drafter, *target_, teacher, *student, *texts_, joint, {}));
+        EXPECT_LT(report.kl_after, 0.9 * report.kl_before) << lambda;
     }
-    EXPECT_NE(drafter->weights.fc.data, before);
+    EXPECT_NE(drafter.weights.fc.data, before);
     std::vector<std::string> names;
-    for (const FittedTensor& tensor : checkpoint_tensors(*drafter)) {
+    for (const FittedTensor& tensor : checkpoint_tensors(drafter)) {
         names.push_back(tensor.name);
-        EXPECT_NE(drafter->checkpoint.weights->find(tensor.name), nullptr) << tensor.name;
+        EXPECT_NE(drafter.checkpoint.weights->find(tensor.name), nullptr) << tensor.name;
     }
-    EXPECT_EQ(names.size(), drafter->checkpoint.weights->names().size());
+    EXPECT_EQ(names.size(), drafter.checkpoint.weights->names().size());
     EXPECT_FALSE(load_joint_drafter("medusa", eagle_.folder(), *target_).ok());
 }
 
