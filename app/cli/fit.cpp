@@ -34,7 +34,7 @@ json report_json(const FitReport& done) {
     return {{"version", version},        {"head", done.head},         {"target", done.target},
             {"drafter", done.drafter},   {"trained", fit_kind(done)}, {"artefact", done.out},
             {"bytes", done.bytes},       {"seconds", done.seconds},   {"parameters", done.parameters},
-            {"held_out", done.held_out}, {"fit", done.notes}};
+            {"held_out", done.held_out}, {"fit", done.notes},         {"remark", done.remark}};
 }
 
 void print_report(const FitReport& done) {
@@ -50,6 +50,7 @@ void print_report(const FitReport& done) {
     for (const auto& [name, value] : done.notes) rows.push_back({name, fmt::format("{:.6g}", value)});
     if (!rows.empty()) std::printf("\n%s", format_table({"fit", ""}, rows).c_str());
     std::printf("\n%s\n", done.out.c_str());
+    if (!done.remark.empty()) std::printf("%s\n", done.remark.c_str());
 }
 
 int do_fit(const Options& options) {
@@ -250,6 +251,12 @@ void add_fit(CLI::App& program, Action& action) {
     add_training_options(*command, config);
     command->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto (as recorded)")
         ->capture_default_str();
+    command->add_option(
+        "--python", config.python,
+        "Python with PyTorch, for what is trained (default: that of tools/with_torch.sh, else python3)");
+    command->add_option("--device", config.device, "device of the training; auto: a GPU if there is one")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+        ->capture_default_str();
     add_threads_option(*command, config.threads);
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");
     command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
@@ -265,8 +272,10 @@ void add_fit(CLI::App& program, Action& action) {
             FitConfig& requested = options->config;
             const HeadInfo* head = find_head_or_suffix(requested.head);
             for (const char* option : training_options)
-                requested.weights |= head != nullptr && head->fit.fits_weights_on_request() &&
-                                     command->get_option(option)->count() > 0;
+                requested.must_train |= command->get_option(option)->count() > 0;
+            requested.weights =
+                requested.must_train && head != nullptr && head->fit.fits_weights_on_request();
+            requested.must_train |= requested.joint;
             return do_fit(*options);
         };
     });
