@@ -44,8 +44,8 @@ struct Trained {
 };
 using Train = std::function<Result<Trained>(const TrainingData&)>;
 
-/// Forward KL, L = E KL(p || q), p the teacher's and q the head's distribution over the head's support
-/// (SlimSpec, arXiv 2605.10453, appendix A). On a trimmed support, p is renormalised as in its section 4.
+/// Forward KL (SlimSpec, arXiv 2605.10453, appendix A): L = E KL(p || q), over the head's support, with the
+/// teacher's distribution p and the head's q. On a trimmed support, p is renormalised as in its section 4.
 struct KlOptions {
     int epochs = 2;  ///< our default; a post-hoc fit starts at the closed form
     int batch = 256;

@@ -5,6 +5,7 @@ reads FOLDER/result.safetensors: the trained parameters and what is reported. FO
 checkpoint, from which a training of the same data goes on. A line of stdout is a share done and what is being done."""
 import hashlib
 import json
+import math
 import os
 import pathlib
 from types import SimpleNamespace
@@ -232,7 +233,7 @@ def rate_at(step, steps, peak):
     warmup = min(20, steps // 4)
     if step < warmup:
         return peak * (step + 1) / warmup
-    return peak * 0.5 * (1 + torch.cos(torch.tensor(torch.pi * min(1.0, (step - warmup) / max(steps - warmup, 1)))).item())
+    return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(steps - warmup, 1))))
 
 
 def mean_loss(task):
