@@ -20,8 +20,10 @@ import os
 import pathlib
 import sys
 
-# Large blocks come and go every step: keep them mapped. Takes effect at the start of a process only.
-KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(256 << 20), "PYTHONUNBUFFERED": "1"}
+# Large blocks come and go every step: keep them mapped. Threads that wait leave the core to others. Both take effect at the
+# start of a process only.
+KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(256 << 20), "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONUNBUFFERED": "1"}
 
 
 def pair(text):
