@@ -35,7 +35,7 @@ json report_json(const FitReport& done) {
     return {{"version", version},        {"head", done.head},         {"target", done.target},
             {"drafter", done.drafter},   {"trained", fit_kind(done)}, {"artefact", done.out},
             {"bytes", done.bytes},       {"seconds", done.seconds},   {"parameters", done.parameters},
-            {"held_out", done.held_out}, {"fit", done.notes}};
+            {"held_out", done.held_out}, {"fit", done.notes},         {"remark", done.remark}};
 }
 
 void print_report(const FitReport& done) {
@@ -51,6 +51,7 @@ void print_report(const FitReport& done) {
     for (const auto& [name, value] : done.notes) rows.push_back({name, fmt::format("{:.6g}", value)});
     if (!rows.empty()) print("\n{}", format_table({"fit", ""}, rows));
     print("\n{}\n", done.out);
+    if (!done.remark.empty()) print("{}\n", done.remark);
 }
 
 int do_fit(const Options& options) {
@@ -215,6 +216,11 @@ void add_fit(CLI::App& program, Action& action) {
     add_size_options(*command, config);
     add_training_options(*command, config);
     add_shown(*command, "--precision", config.precision, "f32, bf16, int8, int4 or auto (as recorded)");
+    command->add_option(
+        "--python", config.python,
+        "Python with PyTorch, for what is trained (default: that of tools/with_torch.sh, else python3)");
+    add_shown(*command, "--device", config.device, "device of the training; auto: a GPU if there is one")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
     add_threads_option(*command, config.threads);
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");
     add_output_options(*command, options->output);
@@ -229,8 +235,10 @@ void add_fit(CLI::App& program, Action& action) {
             FitConfig& requested = options->config;
             const HeadInfo* head = find_head_or_suffix(requested.head);
             for (const char* option : training_options)
-                requested.weights |= head != nullptr && head->fit.fits_weights_on_request() &&
-                                     command->get_option(option)->count() > 0;
+                requested.must_train |= command->get_option(option)->count() > 0;
+            requested.weights =
+                requested.must_train && head != nullptr && head->fit.fits_weights_on_request();
+            requested.must_train |= requested.joint;
             return do_fit(*options);
         };
     });

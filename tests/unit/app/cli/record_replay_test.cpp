@@ -244,7 +244,7 @@ TEST_F(RecordReplay, ShadowHeadsMatchTheTauOfSeparateRuns) {
 TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     const std::string artefact = folder_->file("slimspec.safetensors");
     const ProcessResult fitted = go(fit_words("slimspec", artefact) +
-                                    Arguments{"--rank", "16", "--rounds", "60", "--epochs", "1", "--json"});
+                                    Arguments{"--rank", "16", "--rounds", "60", "--epochs", "0", "--json"});
     ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
     const json document = json::parse(fitted.out, nullptr, false);
     EXPECT_EQ(document["parameters"]["rank"], "16");
@@ -261,7 +261,7 @@ TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     expect_one_line_error(go(fit_words("slimspec", artefact)), {artefact, "--overwrite"});
 }
 
-TEST_F(RecordReplay, BclTrainsRowsIfRequested) {
+TEST_F(RecordReplay, BclFitsRowsIfRequested) {
     const std::string out = folder_->file("bcl.safetensors");
     const json ranked = parse_output(go(fit_words("bcl", out) + Arguments{"--json"}));
     const double size = ranked["fit"]["size"];
@@ -269,7 +269,7 @@ TEST_F(RecordReplay, BclTrainsRowsIfRequested) {
     EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);
     EXPECT_LT(ranked["held_out"]["coverage_at_size"], ranked["fit"]["coverage_at_size"]);
     const ProcessResult trained =
-        go(fit_words("bcl", out) + Arguments{"--epochs", "1", "--rounds", "60", "--overwrite", "--json"});
+        go(fit_words("bcl", out) + Arguments{"--epochs", "0", "--rounds", "60", "--overwrite", "--json"});
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
     const json document = json::parse(trained.out, nullptr, false);
     EXPECT_EQ(document["trained"], "post-hoc");
@@ -278,6 +278,27 @@ TEST_F(RecordReplay, BclTrainsRowsIfRequested) {
     const ProcessResult replayed =
         go(replay_words() + Arguments{"--head-weights", "bcl=" + out, "--heads", "bcl", "--json"});
     EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
+}
+
+/// Without PyTorch, training is an error with a way out; only a low-rank head has a form that needs none.
+TEST_F(RecordReplay, FitsWithoutPyTorch) {
+    const std::string out = folder_->file("untrained.safetensors"), no_torch = folder_->file("no_torch");
+    write_text(no_torch, "#!/bin/sh\necho 'error this Python has no torch'\nexit 2\n");
+    fs::permissions(no_torch, fs::perms::owner_all);
+    const auto with = [&](const std::string& head, const std::string& python, const Arguments& more = {}) {
+        return go(fit_words(head, out) + Arguments{"--rounds", "60", "--python", python} + more);
+    };
+    expect_one_line_error(with("dynaspec", no_torch), {"fit dynaspec", "has no torch", "with_torch.sh"});
+    expect_one_line_error(with("slimspec", no_torch, {"--epochs", "1"}), {"fit slimspec", "has no torch"});
+    expect_one_line_error(with("slimspec", no_torch, {"--joint"}), {"fit slimspec", "has no torch"});
+    expect_one_line_error(with("coral", folder_->file("nothing")), {"cannot be started", "--python"});
+    EXPECT_FALSE(fs::exists(out));
+    const ProcessResult closed = with("slimspec", no_torch, {"--json"});
+    ASSERT_EQ(closed.exit_code, 0) << closed.err;
+    const json document = json::parse(closed.out, nullptr, false);
+    EXPECT_NE(document["remark"].get<std::string>().find("closed form"), std::string::npos);
+    EXPECT_FALSE(document["fit"].contains("steps"));
+    EXPECT_FALSE(fs::exists(out + ".training"));
 }
 
 TEST_F(RecordReplay, FitsOnSeveralRecordings) {
