@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/bisect.h"
+
 namespace draftscope {
 
 namespace {
@@ -92,15 +94,8 @@ std::optional<SpanRow> Snapshot::span(std::uint32_t at) const {
 
 RowRange Snapshot::late_range(RowId step_id) const {
     const auto first_with = [&](RowId newest) {
-        std::size_t low = 0, high = late_spans.size();
-        while (low < high) {
-            const std::size_t middle = low + (high - low) / 2;
-            if (late_spans[middle].newest_step < newest)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        return static_cast<std::uint32_t>(low);
+        return static_cast<std::uint32_t>(
+            bisect(0, late_spans.size(), [&](std::size_t i) { return late_spans[i].newest_step < newest; }));
     };
     const std::uint32_t first = first_with(step_id);
     return {first, first_with(step_id + late_lag + 1) - first};

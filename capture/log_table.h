@@ -26,6 +26,16 @@ class LogTable {
         }
         const Row& back() const { return (*this)[size_ - 1]; }
 
+        struct Iterator {
+            const View* view;
+            std::size_t i;
+            const Row& operator*() const { return (*view)[i]; }
+            Iterator& operator++() { return ++i, *this; }
+            bool operator==(const Iterator&) const = default;
+        };
+        Iterator begin() const { return {this, 0}; }
+        Iterator end() const { return {this, size_}; }
+
       private:
         friend class LogTable;
         std::vector<std::shared_ptr<Chunk>> chunks_;

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bisect.h"
 #include "capture/queries.h"
 
 namespace draftscope {
@@ -65,8 +66,7 @@ HeadStats make_stats(const HeadSums& of, double calls_per_round) {
 /// Calls of the driving head per round, over counted steps.
 double head_calls_per_round(const Snapshot& snapshot, RowId run_id) {
     std::int64_t rounds = 0, calls = 0;
-    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
-        const StepEntry& step = snapshot.steps[i];
+    for (const StepEntry& step : snapshot.steps) {
         if (step.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
         rounds += step.rounds.count;
         calls += step.head_calls;
@@ -78,16 +78,10 @@ double head_calls_per_round(const Snapshot& snapshot, RowId run_id) {
 
 std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId round_id) {
     if (round_id == 0) return std::nullopt;
-    std::size_t low = 0, high = snapshot.rounds.size();
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (snapshot.rounds[middle].row.id < round_id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < snapshot.rounds.size() && snapshot.rounds[low].row.id == round_id) return low;
-    return std::nullopt;
+    const std::size_t at = bisect(0, snapshot.rounds.size(),
+                                  [&](std::size_t i) { return snapshot.rounds[i].row.id < round_id; });
+    if (at == snapshot.rounds.size() || snapshot.rounds[at].row.id != round_id) return std::nullopt;
+    return at;
 }
 
 bool time_counts(const Snapshot& snapshot, HeadMode mode, std::optional<std::size_t> round) {
@@ -98,8 +92,7 @@ bool time_counts(const Snapshot& snapshot, HeadMode mode, std::optional<std::siz
 
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id) {
     std::vector<HeadSums> sums;
-    for (std::size_t i = 0; i < snapshot.head_evals.size(); ++i) {
-        const HeadEvalRow& row = snapshot.head_evals[i];
+    for (const HeadEvalRow& row : snapshot.head_evals) {
         if (row.run_id != run_id) continue;
         add(sums_for(sums, row), row, time_counts(snapshot, row.mode, round_index(snapshot, row.round_id)));
     }

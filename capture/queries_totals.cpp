@@ -43,8 +43,8 @@ std::string_view losslessness(const RunRow& run) {
 
 RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
     RunTotals out;
-    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
-        const StepRow& step = snapshot.steps[i].row;
+    for (const StepEntry& entry : snapshot.steps) {
+        const StepRow& step = entry.row;
         if (step.run_id != run_id) continue;
         ++out.steps;
         (step.excluded == Excluded::shadow ? out.shadow_ns : out.decode_ns) += busy_ns(step);
@@ -53,15 +53,14 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
         out.excluded_shadow += step.excluded == Excluded::shadow ? 1 : 0;
     }
-    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
-        const RoundRow& round = snapshot.rounds[i].row;
+    for (const RoundEntry& entry : snapshot.rounds) {
+        const RoundRow& round = entry.row;
         if (round.run_id != run_id) continue;
         ++out.rounds;
         out.drafted += round.drafted;
         out.accepted += round.accepted;
         out.committed += round.committed;
-        const std::uint32_t step = snapshot.rounds[i].step_index;
-        const Excluded excluded = snapshot.steps[step].row.excluded;
+        const Excluded excluded = snapshot.steps[entry.step_index].row.excluded;
         if (excluded == Excluded::no) out.counted_committed += round.committed;
         if (excluded == Excluded::shadow) out.shadow_committed += round.committed;
     }
@@ -96,8 +95,8 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
         out.push_back({prompt->id});
         counted.emplace_back();
     }
-    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
-        const RoundRow& round = snapshot.rounds[i].row;
+    for (const RoundEntry& entry : snapshot.rounds) {
+        const RoundRow& round = entry.row;
         const auto found = round.run_id == run_id ? index.find(round.prompt_id) : index.end();
         if (found == index.end()) continue;
         PromptStats& of = out[found->second];
@@ -105,7 +104,7 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
         of.drafted += round.drafted;
         of.accepted += round.accepted;
         of.committed += round.committed;
-        const StepRow& step = snapshot.steps[snapshot.rounds[i].step_index].row;
+        const StepRow& step = snapshot.steps[entry.step_index].row;
         of.decode_ns += busy_ns(step);
         if (step.excluded == Excluded::no) counted[found->second].add(round.committed, busy_ns(step));
     }
@@ -120,11 +119,10 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
 std::vector<GpuCounterStats> gpu_counter_stats(const Snapshot& snapshot, RowId run_id) {
     std::set<RowId> excluded;
     if (!snapshot.gpu_counters.empty())
-        for (std::size_t i = 0; i < snapshot.steps.size(); ++i)
-            if (snapshot.steps[i].row.excluded != Excluded::no) excluded.insert(snapshot.steps[i].row.id);
+        for (const StepEntry& step : snapshot.steps)
+            if (step.row.excluded != Excluded::no) excluded.insert(step.row.id);
     std::map<std::pair<int, std::string>, std::pair<std::set<RowId>, double>> sums;
-    for (std::size_t i = 0; i < snapshot.gpu_counters.size(); ++i) {
-        const GpuCounterRow& row = snapshot.gpu_counters[i];
+    for (const GpuCounterRow& row : snapshot.gpu_counters) {
         if (row.run_id != run_id || excluded.contains(row.step_id)) continue;
         auto& [steps, total] = sums[{row.phase_id, row.name}];
         steps.insert(row.step_id);

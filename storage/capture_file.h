@@ -75,9 +75,6 @@ class CaptureWriter : public RecordSink {
     void set_unbounded_push();
     /// Waits until everything pushed so far is committed.
     Status flush();
-    /// Writes everything committed so far to one compact file through the writer's connection. It works even
-    /// if the capture file was deleted. `out` must not exist.
-    Status save_copy(const std::string& out);
     /// Flushes, builds the indexes, checkpoints and leaves a single file in delete-journal mode. If the file
     /// was deleted or replaced, the recording is saved as `<path>.rescued` and the error says so.
     Status close();

@@ -36,13 +36,11 @@ constexpr const char* rules[] = {
     "JOIN step t ON t.id = s.step_id WHERE s.lane = 0 AND (s.start_ns < t.start_ns - 10000 OR s.end_ns > "
     "t.end_ns + 10000)",
     "SELECT 'round ' || r.id || ' lies outside its step ' || t.id FROM round r JOIN step t ON t.id = "
-    "r.step_id "
-    "WHERE r.start_ns < t.start_ns - 10000 OR r.end_ns > t.end_ns + 10000",
+    "r.step_id WHERE r.start_ns < t.start_ns - 10000 OR r.end_ns > t.end_ns + 10000",
     "SELECT 'round ' || r.id || ' and its step belong to different runs' FROM round r "
     "JOIN step t ON t.id = r.step_id WHERE r.run_id <> t.run_id",
     "SELECT 'node ' || node || ' of round ' || round_id || ' has parent ' || coalesce(parent, 'NULL') FROM "
-    "node "
-    "WHERE (node = 0) <> (parent IS NULL) OR parent >= node OR parent < 0",
+    "node WHERE (node = 0) <> (parent IS NULL) OR parent >= node OR parent < 0",
     "SELECT 'node ' || n.node || ' of round ' || n.round_id || ' has depth ' || n.depth || ' under depth ' "
     "|| p.depth FROM node n JOIN node p ON p.round_id = n.round_id AND p.node = n.parent "
     "WHERE n.depth <> p.depth + 1",
@@ -50,18 +48,15 @@ constexpr const char* rules[] = {
     "count(n.node) FROM round r JOIN node n ON n.round_id = r.id GROUP BY r.id HAVING count(n.node) <> "
     "r.tree_nodes",
     "SELECT 'round ' || id || ' drafted ' || drafted || ', accepted ' || accepted || ', committed ' || "
-    "committed "
-    "FROM round WHERE accepted < 0 OR accepted > drafted OR committed < 0 OR committed > accepted + 1 "
-    "OR (NOT clipped AND committed <> accepted + 1)",
+    "committed FROM round WHERE accepted < 0 OR accepted > drafted OR committed < 0 OR committed > accepted "
+    "+ 1 OR (NOT clipped AND committed <> accepted + 1)",
     "SELECT 'round ' || r.id || ' committed ' || r.committed || iif(r.committed = 1, ' token', ' tokens') || "
     "', but the file has ' || count(t.token_id) FROM round r LEFT JOIN token t ON t.round_id = r.id GROUP BY "
     "r.id HAVING count(t.token_id) <> r.committed",
     "SELECT 'prompt ' || p.id || ' generated ' || p.generated_tokens || iif(p.generated_tokens = 1, ' "
-    "token', "
-    "' tokens') || ', but its rounds committed ' || coalesce(sum(r.committed), 0) || ' after the prefill "
-    "token' FROM prompt p JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON "
-    "r.prompt_id "
-    "= p.id "
+    "token', ' tokens') || ', but its rounds committed ' || coalesce(sum(r.committed), 0) || ' after the "
+    "prefill token' FROM prompt p JOIN run ON run.id = p.run_id AND run.ended = 'ok' LEFT JOIN round r ON "
+    "r.prompt_id = p.id "
     // A run with recorded losses may have gaps.
     "WHERE p.finish IS NOT NULL AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.run_id = p.run_id AND kind IN "
     "('storage_queue_full', 'capture_limit', 'ring_dropped', 'storage_error')) GROUP BY p.id "
@@ -108,11 +103,10 @@ Status check_integrity(const std::string& path, const Database& db, std::vector<
     while (statement.step() == SQLITE_ROW)
         if (statement.text(0) != "ok")
             out.push_back({storage::one_line("damaged: " + std::string(statement.text(0)))});
-    return collect(
-        path, db,
-        "SELECT 'table ' || \"table\" || ', row ' || coalesce(rowid, '?') || ' refers to a row of ' "
-        "|| \"parent\" || ' that does not exist' FROM pragma_foreign_key_check",
-        out);
+    return collect(path, db,
+                   "SELECT 'table ' || \"table\" || ', row ' || coalesce(rowid, '?') || ' refers to a row of "
+                   "' || \"parent\" || ' that does not exist' FROM pragma_foreign_key_check",
+                   out);
 }
 
 /// Indexes are built at the end of a recording. If they are missing although every run ended, the program

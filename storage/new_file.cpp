@@ -58,10 +58,8 @@ Status prepare_new_capture(const std::string& path, bool overwrite) {
             return bad_input("{}: not a Draftscope capture, so it is not replaced; choose another name",
                              path);
         if (in_use(path))
-            return bad_input(
-                "{}: open in another program, perhaps being recorded; choose "
-                "another name",
-                path);
+            return bad_input("{}: open in another program, perhaps being recorded; choose another name",
+                             path);
     }
     for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
         fs::remove(path + suffix, error);

@@ -16,8 +16,7 @@ constexpr int columns = 9;
 // Reads by rowid: no index covers all columns, so SQLite scans the table in id order. add() checks that.
 constexpr const char* read_sql =
     "SELECT take_outline(id, run_id, step_id, start_ns, end_ns, phase_id, level, lane, thread_id) FROM span "
-    "NOT "
-    "INDEXED WHERE id > ";
+    "NOT INDEXED WHERE id > ";
 constexpr const char* names[columns] = {"id",       "run_id", "step_id", "start_ns", "end_ns",
                                         "phase_id", "level",  "lane",    "thread_id"};
 

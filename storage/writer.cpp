@@ -76,12 +76,9 @@ struct CaptureWriter::Impl {
     std::uint64_t flush_requested = 0, flush_done = 0;
     bool unbounded_push = false;
     bool closing = false, closed = false;
-    bool loop_ended = false;
     bool run_closed = false;  ///< after a write error, the end of the run and its losses were written
     bool moved = false;       ///< the path no longer refers to the open file
     std::string rescued;
-    std::string copy_to;  ///< target of a requested copy
-    Status copied;
     WriterStats stats;
 
     std::thread thread;
@@ -91,7 +88,6 @@ struct CaptureWriter::Impl {
     bool full() const { return queued_rows + rows_in_flight >= options.queue_rows; }
     bool must_not_wait() const { return closing || !stats.error.empty(); }
     Status flush();
-    Status save_copy(const std::string& out);
     Status close();
     void loop();
     bool flush_wanted() const { return flush_requested > flush_done; }
@@ -113,7 +109,7 @@ struct CaptureWriter::Impl {
     void count_lost(const Record& record);
     void close_run(const Record* ended);
     void check_file_moved();
-    void write_copy();
+    Status write_copy(const std::string& out);
     void finish();
     Status status() const;  ///< call with the mutex held
 };
@@ -150,8 +146,7 @@ Status CaptureWriter::Impl::status() const {
     if (moved && stats.error.empty())
         return failed(
             "{}: was deleted or replaced while it was recorded. The recorded data are still available: save "
-            "a "
-            "copy under another name (Ctrl+S in the window); otherwise they are saved as {} when the run "
+            "a copy under another name (Ctrl+S in the window); otherwise they are saved as {} when the run "
             "ends",
             path, rescue_name(path));
     if (!stats.error.empty()) {
@@ -162,15 +157,13 @@ Status CaptureWriter::Impl::status() const {
                           lost);
         return failed(
             "{}: writing the capture stopped: {}.{} Earlier data are kept; free space or check the disk, "
-            "then "
-            "run draftscope check --repair {}",
+            "then run draftscope check --repair {}",
             path, stats.error, lost, path);
     }
     if (stats.lost_vocabulary > 0)
         return failed(
             "{}: the vocabulary did not fit on the disk: the capture lacks the texts of {} tokens and has "
-            "all "
-            "other data",
+            "all other data",
             path, stats.lost_vocabulary);
     return {};
 }
@@ -183,34 +176,15 @@ Status CaptureWriter::Impl::flush() {
     return status();
 }
 
-Status CaptureWriter::Impl::save_copy(const std::string& out) {
-    DS_TRY(storage::check_new_file(out));
-    std::unique_lock lock(mutex);
-    if (closed) return failed("{}: the capture is closed; export it instead", path);
-    committed.wait(lock, [&] { return copy_to.empty(); });
-    copy_to = out;
-    copied = {};
-    work.notify_one();
-    if (loop_ended) {  // the writer thread no longer uses the connection
-        write_copy();
-        copy_to.clear();
-    }
-    committed.wait(lock, [&] { return copy_to.empty() || copy_to != out; });
-    return copied;
-}
-
-/// Runs on the writer thread without the mutex, or on the caller's thread after the writer thread has ended.
-void CaptureWriter::Impl::write_copy() {
-    const std::string partial = storage::partial_name(copy_to);
+/// Runs on the writer thread at its end.
+Status CaptureWriter::Impl::write_copy(const std::string& out) {
+    const std::string partial = storage::partial_name(out);
     std::error_code error;
     std::filesystem::remove(partial, error);
-    if (db.exec("VACUUM INTO " + storage::sql_quoted(partial, '\'')) != SQLITE_OK) {
-        copied =
-            failed("{}: can't be written: {}; free space or choose another folder", copy_to, db.message());
-        std::filesystem::remove(partial, error);
-    } else {
-        copied = storage::publish(partial, copy_to);
-    }
+    if (db.exec("VACUUM INTO " + storage::sql_quoted(partial, '\'')) == SQLITE_OK)
+        return storage::publish(partial, out);
+    std::filesystem::remove(partial, error);
+    return failed("{}: can't be written: {}; free space or choose another folder", out, db.message());
 }
 
 /// Always returns false, so that callers can return the result.
@@ -411,10 +385,9 @@ void CaptureWriter::Impl::loop() {
         std::deque<Record> batch;
         std::uint64_t ticket = 0;
         bool all_progress = false;
-        bool copy = false;
         {
             std::unique_lock lock(mutex);
-            const auto urgent = [&] { return flush_wanted() || closing || !copy_to.empty(); };
+            const auto urgent = [&] { return flush_wanted() || closing; };
             const auto something = [&] { return !queue.empty() || urgent(); };
             if (rows->has_pending_progress())
                 work.wait_until(lock, next_progress, something);
@@ -425,27 +398,22 @@ void CaptureWriter::Impl::loop() {
             if (queued_rows < commit_rows && !queue.empty())
                 work.wait_until(lock, std::max(next_commit, Clock::now() + gather_interval),
                                 [&] { return queued_rows >= commit_rows || urgent(); });
-            copy = !copy_to.empty();
-            if (queue.empty() && closing && !copy) break;
+            if (queue.empty() && closing) break;
             batch.swap(queue);
             rows_in_flight = queued_rows;
             queued_rows = 0;
             ticket = flush_requested;
-            all_progress = flush_wanted() || copy || Clock::now() >= next_progress;
+            all_progress = flush_wanted() || Clock::now() >= next_progress;
         }
         write_batch(batch, all_progress);
         next_commit = Clock::now() + commit_interval;
         check_file_moved();
-        if (copy) write_copy();
         if (all_progress) next_progress = Clock::now() + progress_interval;
         const std::lock_guard lock(mutex);
         flush_done = std::max(flush_done, ticket);
-        if (copy) copy_to.clear();
         committed.notify_all();
     }
     finish();
-    const std::lock_guard lock(mutex);
-    loop_ended = true;
 }
 
 void CaptureWriter::Impl::finish() {
@@ -471,11 +439,11 @@ void CaptureWriter::Impl::finish() {
     }
     check_file_moved();
     if (moved) {
-        copy_to = rescue_name(path);
-        write_copy();
+        const std::string out = rescue_name(path);
+        const Status copied = write_copy(out);
         const std::lock_guard lock(mutex);
         if (copied.ok())
-            rescued = copy_to;
+            rescued = out;
         else
             stats.error = copied.error().message;
         return;
@@ -553,9 +521,6 @@ void CaptureWriter::wait_for_space() {
 void CaptureWriter::set_unbounded_push() {
     const std::lock_guard lock(impl_->mutex);
     impl_->unbounded_push = true;
-}
-Status CaptureWriter::save_copy(const std::string& out) {
-    return impl_->save_copy(out);
 }
 Status CaptureWriter::flush() {
     return impl_->flush();

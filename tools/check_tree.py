@@ -41,7 +41,6 @@ THIRD_PARTY = {
     r"pcre2|utf8proc": {"engine"},
     r"CLI/": {"app/cli"},
     r"nlohmann": {"capture", "profiler", "engine", "storage", "app/jobs", "app/cli", "app/gui"},
-    r"dnnl|oneapi|omp\.h": {"kernels"},
     r"Eigen/": {"engine"},
     r"spdlog": {"base"},
 }

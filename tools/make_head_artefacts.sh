@@ -9,7 +9,6 @@
 #   PROMPTS, MAX_NEW      of that trace; TRACE=FOLDER keeps it, and uses it when it is there
 #   ROUNDS   drafted over the traces for slimspec, which gets most of the time; the others take a share of it
 #   HEADS    which artefacts, default all; THREADS, BINARY, OUT
-# Two cores take seven minutes for an EAGLE drafter with ROUNDS=60000.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -38,6 +38,9 @@ VALUES = [
     "n is number", "n is integer", "f is float", "true is boolean", "n is string", "d is mapping", "words is sequence", "words is iterable", "n is iterable", "4 is divisibleby 2", "n is odd", "n is even", "'a' is lower", "'A' is upper", "n is eq 3", "n is in [1, 3]", "n is gt(2)", "none is none", "false is false", "1 is true",
     "range is callable", "not 'a' is string", "'x' is not string", "words is defined and words", "(n if n else 0) | string ~ '!'", "[1, [2, [3]]]", "{'a': {'b': 'c'}}.a.b", "1 < 2 and 2 < 3", "'a' ~ 2 * 3", "10 - 2 - 3", "2 * 3 % 4", "loop is defined", "'%s' is string", "1 in {1: 2}", "1.5e-7", "1e16", "123456789.123", "'a\\\nb'",
     "['a', 'b'].index('b')", "[1, 1, 2].count(1)", "words[0][0]", "messages[1].content[3]", "true ~ false", "none or 'x'", "'' and 'x'", "d.a[4]", "(1, 2)[1]", "[('a', 1)] | length", "undefined_name | length", "undefined_name | default('x')", "'' | default('x', true)", "undefined_name or 'x'", "undefined_name is none",
+    "{1: 2, 'x': true, 2.5: none}", "{0: 'a', 8: 'b'}[8]", "{0: 'a'}['0'] is defined", "{1: 2}[1.0]", "{2: 'b', 1: 'a'} | dictsort | map('join') | list", "d[none] is defined", "none in d", "d.get(none, 'x')", "{'a': 1, 'b': 2} == {'b': 2, 'a': 1}", "[1, [2.0]] == [true, [2]]",
+    "9223372036854775807 // -1", "-7.5 // 2", "-7.5 % 2", "7 % -3", "range(9223372036854775800, 9223372036854775807, 5) | list", "'a.b.c'.rsplit('.')", "'aaa'.split('a')", "'aaa'.rsplit('aa')", "'abc'[-2]", "'abc'[5] is defined", "messages | map(attribute='x', default='-') | join", "['b', 'A'] | max", "['b', 'A'] | min",
+    "'x' ~ loop", "d.items is callable", "'a'.strip is defined", "n.nothing is defined", "[d, d] | map(attribute='a.4') | list", "[[1, 2], [3]] | map(attribute=0) | list",
 ]
 PROGRAMS = [
     "{% for m in messages %}{{ loop.index }}/{{ loop.length }}{{ loop.first }}{{ loop.last }} {{ m.role }}\n{% endfor %}",
@@ -57,10 +60,14 @@ PROGRAMS = [
     "{{ bos_token }}{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' + m['content'] | trim + eos_token + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}",
     "{%- if messages[0]['role'] == 'system' %}{%- set system = messages[0]['content'] %}{%- set rest = messages[1:] %}{%- else %}{%- set rest = messages %}{%- endif %}[{{ system | trim }}]{%- for m in rest %}\n  {%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{- raise_exception('alternate') }}{%- endif %}{{ m['role'] }}{%- endfor %}",
     "{%- set ns = namespace(last=messages|length - 1) %}{%- for m in messages[::-1] %}{%- set index = (messages|length - 1) - loop.index0 %}{%- if m.role == 'user' and ns.last == 3 and index < 3 %}{%- set ns.last = index %}{%- endif %}{%- endfor %}{{ ns.last }}",
+    "{% for k in {0: 'a', 5: 'b'} %}{{ k + 1 }}{% endfor %}", "{% for k, v in {0: 'a', 5: 'b'}.items() %}{{ k + 1 }}{{ v }}{% endfor %}", "{% set f = ' x '.strip %}[{{ f() }}]", "{% set ns = namespace() %}{% set ns.self = ns %}{% set ns.x = 1 %}{{ ns.self.self.x }}",
+    "{% if n == 1 %}a{% elif n == 2 %}b{% elif n == 3 %}c{% elif n == 3 %}d{% else %}e{% endif %}{% if n == 1 %}a{% elif n == 2 %}b{% else %}c{% endif %}",
+    "{% set ns = namespace(i=0) %}{% macro next() %}{% set ns.i = ns.i + 1 %}{{ ns.i }}{% endmacro %}{{ next() ~ next() }}{{ (next(), next()) | join(next()) }}", "{% set ns = namespace(m=[1, 2]) %}{% for x in ns.m %}{% set ns.m = [] %}{{ x }}{% endfor %}{{ ns.m }}",
     "{% set d2 = dict(d, c=3) %}{{ d2.c }}{{ d2 | length }}", "a\n", "a\n\n", "\n a", "  {% if n %}\n  x\n  {% endif %}\n  y\n", "a\r\nb {{ n }}\r\n", "{% generation %}g{{ n }}{% endgeneration %}", "{{ '{{' }}{{ '}}' }}{{ {'a': {'b': 1}} }}",
     "{{ {'a': {'b': 1}}['a'] }}", "{{- n -}} x {{- n }}", "{%for x in words%}{{x}}{%endfor%}", "{% if not undefined_name %}ok{% endif %}", "{{ messages[0]\n  .content\n | trim }}",
 ]
 WRONG = [  # what Jinja refuses too, when it reads or when it runs
+    "{{ [none] | sum }}", "{{ {[1]: 2} }}", "{{ namespace(x=1) | tojson }}", "{{ range | tojson }}", "{{ -'a' }}", "{{ 9223372036854775807 + '' }}", "{{ ', '.join([1]) }}",
     "{{ raise_exception('roles must alternate') }}", "{{ undefined_name.x }}", "{{ undefined_name['x'] }}", "{{ undefined_name + 'x' }}", "{{ 'a' + 1 }}", "{{ 1 < 'a' }}", "{{ 1 / 0 }}", "{{ 1 // 0 }}", "{{ nothing() }}", "{{ 'x' | unknown_filter }}",
     "{{ x is unknown_test }}", "{% for x in 3 %}{% endfor %}", "{% for a, b in [[1, 2, 3]] %}{% endfor %}", "{{ words.append('x') }}", "{% if n %}", "{% endif %}", "{{ n", "{{ (1 + }}", "{{ 'open }}", "{# open", "{% unknown %}", "{{ range(1000000) }}", "{{ 1 2 }}", "{% break %}",
     "{% set n.x = 1 %}", "{% for %}", "{{ | trim }}", "{{ a b }}", "{{ }}", "{% macro %}", "{{ 'x'.nosuch() }}", "{{ [1, 2 }}", "{{ 3 is divisibleby 0 }}", "{{ 3 | list }}", "{{ range(1, 2, 0) }}",

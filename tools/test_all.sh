@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every test there is, one group after the other, for hours: ./run test --all [GROUP...]
-#   suite product kills docs asan tsan fuzz bare
+#   suite product kills docs training asan tsan fuzz bare
 # A group that cannot run here says why and counts as skipped. Exit code 1 if a group failed.
 # FUZZ_SECONDS (600) is the time of each fuzz program. Logs: build/all/GROUP.log.
 set -uo pipefail
@@ -40,6 +40,11 @@ docs() {
     done
 }
 
+training() {
+    tools/with_torch.sh tests/training/fit_test.py --program build/release/draftscope &&
+        "$(tools/with_torch.sh)" tools/train_drafter.py check
+}
+
 # A virtual address space that is laid out at random can collide with the shadow memory.
 sanitized() { # PRESET
     cmake --preset "$1" && cmake --build --preset "$1" && setarch -R ctest --preset "$1" -j "$(nproc)" --timeout 3000
@@ -72,6 +77,7 @@ group suite suite
 group product product
 group kills kills
 group docs docs
+group training training
 group asan asan
 group tsan tsan
 group fuzz fuzz

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a drafter for a target: EAGLE-2, EAGLE-3, Medusa or Hydra, by distillation from the target's own texts.
+"""Trains drafters by distillation from a target's own texts: EAGLE-2, EAGLE-3, Medusa, Hydra. And heads, for draftscope fit.
 
 usage: tools/train_drafter.py prompts  OUT.jsonl --count N --seed S [--passages FILE] [--exclude FILE ...]
        tools/train_drafter.py generate --target T --prompts FILE... --out DIR [--max-new N] [--temperature X]
@@ -7,6 +7,7 @@ usage: tools/train_drafter.py prompts  OUT.jsonl --count N --seed S [--passages 
        tools/train_drafter.py train    --target T --drafter NAME --traces DIR... --out DIR [--steps N] [--start DIR]
        tools/train_drafter.py export   --checkpoint DIR --out DIR
        tools/train_drafter.py check
+       tools/train_drafter.py fit      --folder DIR [--device cpu|cuda] [--threads N]      (called by draftscope fit)
 
 A target is a GGUF file or a Hugging Face folder. `generate` lets it answer prompts in lockstep and writes trace folders
 (docs/FORMATS.md) with its features; `features` makes the same from texts it has written before (token ids); a trace
@@ -19,8 +20,10 @@ import os
 import pathlib
 import sys
 
-# Large blocks come and go every step: keep them mapped. Takes effect at the start of a process only.
-KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(256 << 20), "PYTHONUNBUFFERED": "1"}
+# Large blocks come and go every step: keep them mapped. Threads that wait leave the core to others. Both take effect at the
+# start of a process only.
+KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(256 << 20), "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONUNBUFFERED": "1"}
 
 
 def pair(text):
@@ -79,14 +82,27 @@ def parser():
     export.add_argument("--checkpoint", type=pathlib.Path, required=True)
     export.add_argument("--out", type=pathlib.Path, required=True)
     verbs.add_parser("check", help="self-check on a tiny random target")
+    fit = verbs.add_parser("fit", help="train a head or router; draftscope fit calls this")
+    fit.add_argument("--check", action="store_true", help="only check that the packages are there")
+    fit.add_argument("--folder", help="folder of data.safetensors, which gets result.safetensors")
+    fit.add_argument("--device", default="auto")
+    fit.add_argument("--threads", type=int, default=0)
     return top
 
 
 def main():
     args = parser().parse_args()
+    sys.path.insert(0, str(pathlib.Path(__file__).parent))
+    if args.verb == "fit" and args.check:
+        from drafter_training import needs
+
+        try:
+            return needs.check(needs.FIT)
+        except SystemExit as missing:
+            print(f"error {missing}")
+            raise SystemExit(2) from None
     if os.name == "posix" and not all(k in os.environ for k in KEEP):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**KEEP, **os.environ})
-    sys.path.insert(0, str(pathlib.Path(__file__).parent))
     from drafter_training import commands
 
     getattr(commands, args.verb)(args)

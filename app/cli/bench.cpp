@@ -8,6 +8,7 @@
 #include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/job.h"
+#include "app/cli/options.h"
 #include "app/cli/version.h"
 #include "app/jobs/bench/bench_job.h"
 #include "app/jobs/resolve/resolve.h"
@@ -47,7 +48,7 @@ json method_json(const BenchReport& report, std::size_t m) {
     out["method"] = method.name;
     out["drafter"] = method.drafter;
     out["head"] = method.head;
-    out["tree"] = method.resolved_tree.empty() ? json(nullptr) : json(method.resolved_tree);
+    out["tree"] = or_null(method.resolved_tree);
     out["same_text"] = has_text_of_first(report, m);
     json categories = json::array();
     for (std::size_t c = 0; c < row.categories.size(); ++c) {
@@ -195,33 +196,29 @@ std::size_t max_conversations(const BenchReport& report) {
 }
 
 void print_report(const BenchReport& report) {
-    std::printf("%s%s  %s  %d threads  batch %d  %s  T0\n\n", report.target.c_str(),
-                report.synthetic ? " (SYNTHETIC weights)" : "", report.precision.c_str(), report.threads,
-                report.batch,
-                report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
+    print("{}{}  {}  {} threads  batch {}  {}  T0\n\n", report.target,
+          report.synthetic ? " (SYNTHETIC weights)" : "", report.precision, report.threads, report.batch,
+          report.temperature > 0 ? fmt::format("T={:g}", report.temperature).c_str() : "greedy");
     if (report.acceptance != "real")
-        std::printf(
-            "SIMULATED ACCEPTANCE: drafts were not verified by the target; texts and tau mean nothing\n\n");
+        print("SIMULATED ACCEPTANCE: drafts were not verified by the target; texts and tau mean nothing\n\n");
     for (const BenchMethod& method : report.methods)
         if (method.tree.empty() && !method.resolved_tree.empty()) {
-            std::printf("tree %s if a method names none\n\n", method.resolved_tree.c_str());
+            print("tree {} if a method names none\n\n", method.resolved_tree);
             break;
         }
     if (report.cancelled && report.finished_conversations == 0) {
-        std::printf("cancelled before every method had decoded a conversation (of %zu): nothing to compare\n",
-                    report.conversations);
+        print("cancelled before every method had decoded a conversation (of {}): nothing to compare\n",
+              report.conversations);
         return;
     }
-    std::printf("%s%s%s%s", method_table(report).c_str(), model_table(report).c_str(),
-                method_reads(report).c_str(), matrix(report).c_str());
-    std::printf("\nblocks in alternating order; %s; SD and +- over %d repetition%s; %.0f s\n",
-                interval_text(max_conversations(report)).c_str(), report.repeat,
-                report.repeat == 1 ? "" : "s", report.seconds);
-    for (const std::string& warning : machine_warnings(report)) std::printf("note: %s\n", warning.c_str());
+    print("{}{}{}{}", method_table(report), model_table(report), method_reads(report), matrix(report));
+    print("\nblocks in alternating order; {}; SD and +- over {} repetition{}; {:.0f} s\n",
+          interval_text(max_conversations(report)), report.repeat, report.repeat == 1 ? "" : "s",
+          report.seconds);
+    for (const std::string& warning : machine_warnings(report)) print("note: {}\n", warning);
     if (report.cancelled)
-        std::printf(
-            "cancelled after %zu of %zu conversations: the tables cover those that every method decoded\n",
-            report.finished_conversations, report.conversations);
+        print("cancelled after {} of {} conversations: the tables cover those that every method decoded\n",
+              report.finished_conversations, report.conversations);
 }
 
 int do_bench(Options& options) {
@@ -231,19 +228,10 @@ int do_bench(Options& options) {
     if (const Status used = check_sampling_used(options.config.run, heads); !used.ok())
         return report(used.error());
     options.config.plain = !options.no_plain;
-    DebugGate gate;
-    ProgressBar bar(!options.output.quiet);
-    BenchHooks hooks;
-    hooks.on_progress = [&](double fraction, const std::string& what) { bar.update(fraction, what); };
-    const InterruptWatch watch(gate);
-    const auto done = run_bench(options.config, gate, hooks);
-    bar.clear();
-    if (!done.ok()) return report(done.error());
-    if (options.output.json)
-        std::printf("%s\n", document_text(report_json(*done)).c_str());
-    else
-        print_report(*done);
-    return done->cancelled ? 130 : 0;
+    return run_job(
+        options.output,
+        [&](const JobHooks& hooks, DebugGate& gate) { return run_bench(options.config, gate, hooks); },
+        report_json, print_report, [](const BenchReport& done) { return done.cancelled ? 130 : 0; });
 }
 
 }  // namespace
@@ -269,15 +257,11 @@ void add_bench(CLI::App& program, Action& action) {
     add_decoding_options(*command, config.run);
     command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
     command->add_flag("--balanced,--stratify", config.run.balanced, "take them evenly from the categories");
-    command->add_option("--repeat", config.repeat, "repetitions of every block (our default)")
-        ->capture_default_str();
-    command
-        ->add_option("--block", config.block,
-                     "conversations that a method decodes before the next method's turn (our default)")
-        ->capture_default_str();
+    add_shown(*command, "--repeat", config.repeat, "repetitions of every block (our default)");
+    add_shown(*command, "--block", config.block,
+              "conversations that a method decodes before the next method's turn (our default)");
     command->add_flag("--no-plain", options->no_plain, "without --drafter none, and thus no speed-up");
-    command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
-    command->add_flag("--quiet", options->output.quiet, "show no progress");
+    add_output_options(*command, options->output);
     command->callback([options, &action] { action = [options] { return do_bench(*options); }; });
 }
 

@@ -29,15 +29,15 @@ void print_report(const Options& options, const CheckReport& report) {
                                {"findings", findings},
                                {"remarks", report.remarks},
                                {"rows", rows}};
-        std::printf("%s\n", document_text(document).c_str());
+        print_document(document);
         return;
     }
-    for (const CheckFinding& finding : report.findings) std::printf("%s\n", finding.what.c_str());
-    for (const std::string& remark : report.remarks) std::printf("note: %s\n", remark.c_str());
+    for (const CheckFinding& finding : report.findings) print("{}\n", finding.what);
+    for (const std::string& remark : report.remarks) print("note: {}\n", remark);
     std::int64_t rows = 0;
     for (const auto& [table, count] : report.row_counts) rows += count;
-    std::printf("%s: schema %d, %lld rows, %zu finding(s)\n", options.file.c_str(), report.schema_version,
-                static_cast<long long>(rows), report.findings.size());
+    print("{}: schema {}, {} rows, {} finding(s)\n", options.file, report.schema_version, rows,
+          report.findings.size());
 }
 
 int do_check(const Options& options) {

@@ -92,10 +92,9 @@ json comparison_json(const Comparison& c, const Options& options) {
 }
 
 void print_comparison(const Comparison& c) {
-    std::printf("%s\n\n", c.verdict.c_str());
-    for (const std::string& warning : c.warnings) std::printf("note: %s\n", warning.c_str());
-    std::printf("%s\n%s\n", compare_side('A', c.a, c.runs_a).c_str(),
-                compare_side('B', c.b, c.runs_b).c_str());
+    print("{}\n\n", c.verdict);
+    for (const std::string& warning : c.warnings) print("note: {}\n", warning);
+    print("{}\n{}\n", compare_side('A', c.a, c.runs_a), compare_side('B', c.b, c.runs_b));
     std::vector<std::vector<std::string>> rows;
     const auto add = [&](const ComparedQuantity& quantity) {
         const auto cells = compare_cells(quantity);
@@ -105,7 +104,7 @@ void print_comparison(const Comparison& c) {
     for (const ComparedQuantity& phase : c.phases) add(phase);
     std::vector<std::string> names(compare_columns.begin(), compare_columns.end());
     if (c.forced) names.front() = "FORCED";
-    std::printf("\n%s%s\n", format_table(names, rows).c_str(), compare_footer(c).c_str());
+    print("\n{}{}\n", format_table(names, rows), compare_footer(c));
 }
 
 /// Groups runs of equal settings, in the order of their first runs. Baselines are included only if the file
@@ -169,7 +168,7 @@ int do_compare(const Options& options) {
     const auto compared = compare_files(options);
     if (!compared.ok()) return report(compared.error());
     if (options.json)
-        std::printf("%s\n", document_text(comparison_json(*compared, options)).c_str());
+        print_document(comparison_json(*compared, options));
     else
         print_comparison(*compared);
     return 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/cli/options.h"
 #include "base/cpus.h"
 #include "base/log.h"
 #include "engine/draft/registry.h"
@@ -93,11 +94,29 @@ Status check_sampling_used(const RunConfig& config, std::span<const std::string>
         config.verify);
 }
 
+void add_prompt_options(CLI::App& command, RunConfig& config) {
+    auto* prompt = command.add_option("--prompt", config.prompt, "one prompt");
+    auto* prompts =
+        command.add_option("--prompts", config.prompts_file, "JSONL with prompt or turns per line");
+    prompts->excludes(prompt);
+    command.add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
+        ->needs(prompts);
+    command.add_flag("--balanced,--stratify", config.balanced, "take them evenly from the categories")
+        ->needs(prompts);
+}
+
+void add_sampling_options(CLI::App& command, RunConfig& config) {
+    add_shown(command, "--temperature", config.temperature, "0 = greedy");
+    add_shown(command, "--top-p", config.top_p, "nucleus sampling, 1 = off");
+    add_shown(command, "--top-k", config.top_k, "0 = off");
+    add_shown(command, "--seed", config.seed, "seed of the sampling");
+    add_shown(command, "--max-new", config.max_new, "tokens to generate per prompt");
+}
+
 void add_decoding_options(CLI::App& command, RunConfig& config) {
     command.add_option("--model", config.model,
                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
-    command.add_option("--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters())
-        ->capture_default_str();
+    add_shown(command, "--drafter", config.drafter, "NAME[:PATH], one of " + known_drafters());
     command.add_option("--head-weights,--artefact", config.artefacts,
                        "HEAD=PATH, weights file of a head (repeatable, one per head)");
     command.add_option(
@@ -105,46 +124,31 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
         "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | choices:mc_sim_7b_63 | "
         "choices:FILE | auto (measured on the first prompts, takes seconds) | quick (demo model: forecast "
         "from this machine's times and shipped acceptance)");
-    command
-        .add_option("--verify", config.verify,
-                    "verification rule: " + known_rules() + ". At temperature 0 all are greedy exact match")
-        ->transform(CLI::Validator(to_canonical_rule, ""))
-        ->capture_default_str();
-    command.add_option("--temperature", config.temperature, "0 = greedy")->capture_default_str();
-    command.add_option("--top-p", config.top_p, "nucleus sampling, 1 = off")->capture_default_str();
-    command.add_option("--top-k", config.top_k, "0 = off")->capture_default_str();
-    command.add_option("--seed", config.seed, "seed of the sampling")->capture_default_str();
-    command.add_option("--max-new", config.max_new, "tokens to generate per prompt")->capture_default_str();
-    command.add_option("--batch", config.batch, "sequences decoded in lockstep; every text stays the same")
-        ->capture_default_str();
-    command.add_option("--backend", config.backend, "cpu, cuda, or auto: cuda if there is a GPU")
-        ->capture_default_str();
-    command
-        .add_option("--numerics", config.numerics,
-                    "exact: the text does not depend on batch and tree; fast or fast:ROWS (GPU): cuBLASLt "
-                    "computes products of at least ROWS rows (33: our default, not measured), and the run "
-                    "counts the tokens that exact kernels would not have emitted")
-        ->capture_default_str();
+    add_shown(command, "--verify", config.verify,
+              "verification rule: " + known_rules() + ". At temperature 0 all are greedy exact match")
+        ->transform(CLI::Validator(to_canonical_rule, ""));
+    add_sampling_options(command, config);
+    add_shown(command, "--batch", config.batch, "sequences decoded in lockstep; every text stays the same");
+    add_shown(command, "--backend", config.backend, "cpu, cuda, or auto: cuda if there is a GPU");
+    add_shown(command, "--numerics", config.numerics,
+              "exact: the text does not depend on batch and tree; fast or fast:ROWS (GPU): cuBLASLt "
+              "computes products of at least ROWS rows (33: our default, not measured), and the run "
+              "counts the tokens that exact kernels would not have emitted");
     command.add_flag("!--no-gpu-graphs", config.gpu_graphs,
                      "launch the GPU's ops individually instead of as CUDA graphs");
     // Accepted as before: every round runs on the GPU now.
     command.add_flag("--no-gpu-rounds")->group("");
     command.add_flag("--l2-window", config.l2_window,
                      "keep a head's packed rows in the GPU's L2 with an access-policy window");
-    command
-        .add_option(
-            "--simulate-acceptance,--acceptance", config.acceptance,
-            "real, or simulated: rate:R (by depth: rate:0.9/0.8), or trace:FILE from replay --json, for the "
-            "driving head or for trace:FILE#HEAD. Times rounds of targets with random weights; the text "
-            "means nothing")
-        ->capture_default_str();
-    command.add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto")
-        ->capture_default_str();
+    add_shown(command, "--simulate-acceptance,--acceptance", config.acceptance,
+              "real, or simulated: rate:R (by depth: rate:0.9/0.8), or trace:FILE from replay --json, "
+              "for the driving head or for trace:FILE#HEAD. Times rounds of targets with random "
+              "weights; the text means nothing");
+    add_shown(command, "--precision", config.precision, "f32, bf16, int8, int4 or auto");
     add_threads_option(command, config.threads);
     command.add_flag("--pin", config.pin,
                      "pin each worker thread to a CPU, if there are enough; the decoding thread is not "
-                     "pinned. Helps if the system migrates threads, hurts if other programs use those "
-                     "CPUs");
+                     "pinned. Helps if the system migrates threads, hurts if other programs use those CPUs");
     command.add_flag("--ignore-eos", config.ignore_eos, "continue past the end of text");
     command.add_flag("--raw", config.raw, "no chat template");
 }

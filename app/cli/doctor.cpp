@@ -41,32 +41,26 @@ int do_doctor(const Options& options) {
         document["packed_weights"] = nlohmann::json::array();
         for (const PackedWeightsFile& file : list_packed_weights())
             document["packed_weights"].push_back({{"file", file.path}, {"bytes", file.bytes}});
-        std::printf("%s\n", document_text(document).c_str());
+        print_document(document);
         return 0;
     }
-    std::printf("CPU        %s, %d cores, kernels: %s\n", machine.cpu_name.c_str(), machine.cores,
-                machine.isa.c_str());
-    std::printf("memory     %.1f GiB",
-                static_cast<double>(machine.memory_bytes) / (1024.0 * 1024.0 * 1024.0));
+    print("CPU        {}, {} cores, kernels: {}\n", machine.cpu_name, machine.cores, machine.isa);
+    print("memory     {:.1f} GiB", static_cast<double>(machine.memory_bytes) / (1024.0 * 1024.0 * 1024.0));
     if (machine.read_gb_per_s > 0)
-        std::printf(
-            ", reads %.1f GB/s on %d threads (%d MiB, past the caches; %.1f GB/s from %d MiB in cache)",
-            machine.read_gb_per_s, machine.cores, memory_probe_megabytes(), machine.cached_read_gb_per_s,
-            machine.cores * cached_probe_megabytes);
+        print(", reads {:.1f} GB/s on {} threads ({} MiB, past the caches; {:.1f} GB/s from {} MiB in cache)",
+              machine.read_gb_per_s, machine.cores, memory_probe_megabytes(), machine.cached_read_gb_per_s,
+              machine.cores * cached_probe_megabytes);
     if (machine.scattered_read_gb_per_s > 0)
-        std::printf("\n           scattered rows of %d bytes, past the caches: %.1f GB/s on %d threads",
-                    scattered_probe_row_bytes, machine.scattered_read_gb_per_s, machine.cores);
-    std::printf("\nsystem     %s, kernel %s\n", machine.os.c_str(), machine.kernel.c_str());
-    std::printf("clock      %s\n",
-                machine.tsc_invariant ? "invariant TSC" : "CLOCK_MONOTONIC (no invariant TSC)");
-    std::printf("demo model %s\n",
-                model.empty() ? "not found: run tools/fetch_deps.sh model" : model.c_str());
+        print("\n           scattered rows of {} bytes, past the caches: {:.1f} GB/s on {} threads",
+              scattered_probe_row_bytes, machine.scattered_read_gb_per_s, machine.cores);
+    print("\nsystem     {}, kernel {}\n", machine.os, machine.kernel);
+    print("clock      {}\n", machine.tsc_invariant ? "invariant TSC" : "CLOCK_MONOTONIC (no invariant TSC)");
+    print("demo model {}\n", model.empty() ? "not found: run tools/fetch_deps.sh model" : model);
     for (const PackedWeightsFile& file : list_packed_weights())
-        std::printf("packed     %s, %.2f GB\n", file.path.c_str(), static_cast<double>(file.bytes) / 1e9);
+        print("packed     {}, {:.2f} GB\n", file.path, static_cast<double>(file.bytes) / 1e9);
     for (const Capability& capability : machine.capabilities) {
-        std::printf("%-10s %s: %s%s%s\n", capability.available ? "yes" : "no", capability.name.c_str(),
-                    capability.state.c_str(), capability.remedy.empty() ? "" : "; ",
-                    capability.remedy.c_str());
+        print("{:<10} {}: {}{}{}\n", capability.available ? "yes" : "no", capability.name, capability.state,
+              capability.remedy.empty() ? "" : "; ", capability.remedy);
     }
     return 0;
 }
@@ -75,9 +69,8 @@ int do_doctor(const Options& options) {
 
 void add_doctor(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
-    CLI::App* command = program.add_subcommand("doctor",
-                                               "Show this machine's hardware and measurement "
-                                               "capabilities");
+    CLI::App* command =
+        program.add_subcommand("doctor", "Show this machine's hardware and measurement capabilities");
     command->footer("Example: draftscope doctor --json");
     command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->add_flag("!--no-probe", options->probe, "skip the bandwidth probe");

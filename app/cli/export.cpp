@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/cli/cli.h"
+#include "app/cli/options.h"
 #include "base/did_you_mean.h"
 #include "storage/capture_file.h"
 
@@ -47,10 +48,10 @@ void add_plot_options(CLI::App& command, PlotOptions& plots) {
     command.add_option("--run", plots.run, "png: run id (default: the newest)");
     command.add_option("--round", plots.round,
                        "png: round of the tree, from 1 (default: the round with most committed tokens)");
-    command.add_option("--theme", plots.theme, "png: light or dark")->capture_default_str();
-    command.add_option("--scale", plots.scale, "png: text size, 1 = normal")->capture_default_str();
-    command.add_option("--width", plots.width, "png: pixels")->capture_default_str();
-    command.add_option("--height", plots.height, "png: pixels")->capture_default_str();
+    add_shown(command, "--theme", plots.theme, "png: light or dark");
+    add_shown(command, "--scale", plots.scale, "png: text size, 1 = normal");
+    add_shown(command, "--width", plots.width, "png: pixels");
+    add_shown(command, "--height", plots.height, "png: pixels");
 }
 #endif
 
@@ -110,12 +111,9 @@ void add_export(CLI::App& program, Action& action) {
         "Example: draftscope export run.dscope --format chrome --out trace.json.gz   (opens in Perfetto)\n"
         "         draftscope export run.dscope --format png --plots tree --round 12 --out tree.png");
     command->add_option("file", options->file, "capture file")->required();
-    command
-        ->add_option(
-            "--format,--to", options->format,
-            "sqlite (compact copy), csv (folder of tables), chrome (trace), nsys (the SQLite tables of an "
-            "Nsight Systems export), png (plots); also --to")
-        ->capture_default_str();
+    add_shown(*command, "--format,--to", options->format,
+              "sqlite (compact copy), csv (folder of tables), chrome (trace), nsys (the SQLite tables "
+              "of an Nsight Systems export), png (plots); also --to");
     command
         ->add_option("--out", options->out,
                      "file, or folder for csv and png; - = stdout (sqlite, chrome, nsys)")

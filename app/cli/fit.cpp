@@ -9,6 +9,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
 #include "app/cli/job.h"
+#include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/fit/fit_job.h"
@@ -34,28 +35,29 @@ json report_json(const FitReport& done) {
     return {{"version", version},        {"head", done.head},         {"target", done.target},
             {"drafter", done.drafter},   {"trained", fit_kind(done)}, {"artefact", done.out},
             {"bytes", done.bytes},       {"seconds", done.seconds},   {"parameters", done.parameters},
-            {"held_out", done.held_out}, {"fit", done.notes}};
+            {"held_out", done.held_out}, {"fit", done.notes},         {"remark", done.remark}};
 }
 
 void print_report(const FitReport& done) {
     std::string parameters;
     for (const auto& [name, value] : done.parameters) parameters += "  " + name + " " + value;
-    std::printf("%s%s%s%s  %s  %.1f MB in %.1f s\n", done.head.c_str(), parameters.c_str(),
-                done.drafter.empty() ? "" : "  drafter ", done.drafter.c_str(), fit_kind(done),
-                static_cast<double>(done.bytes) / 1e6, done.seconds);
+    print("{}{}{}{}  {}  {:.1f} MB in {:.1f} s\n", done.head, parameters,
+          done.drafter.empty() ? "" : "  drafter ", done.drafter, fit_kind(done),
+          static_cast<double>(done.bytes) / 1e6, done.seconds);
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, value] : done.held_out) rows.push_back({name, fmt::format("{:.6g}", value)});
-    if (!rows.empty()) std::printf("\n%s", format_table({"held out", ""}, rows).c_str());
+    if (!rows.empty()) print("\n{}", format_table({"held out", ""}, rows));
     rows.clear();
     for (const auto& [name, value] : done.notes) rows.push_back({name, fmt::format("{:.6g}", value)});
-    if (!rows.empty()) std::printf("\n%s", format_table({"fit", ""}, rows).c_str());
-    std::printf("\n%s\n", done.out.c_str());
+    if (!rows.empty()) print("\n{}", format_table({"fit", ""}, rows));
+    print("\n{}\n", done.out);
+    if (!done.remark.empty()) print("{}\n", done.remark);
 }
 
 int do_fit(const Options& options) {
-    return run_job<FitHooks>(
-        options.output, [&](const FitHooks& hooks) { return run_fit(options.config, hooks); }, report_json,
-        print_report);
+    return run_job(
+        options.output, [&](const JobHooks& hooks, DebugGate&) { return run_fit(options.config, hooks); },
+        report_json, print_report);
 }
 
 using RecipeTrait = bool (FitRecipe::*)() const;
@@ -128,93 +130,61 @@ void add_size_options(CLI::App& command, FitConfig& config) {
     command.add_option(
         "-v,--vocabulary", options.v,
         head_names(&FitRecipe::takes_size) + ": tokens kept (our default: a quarter of the vocabulary)");
-    command
-        .add_option("--alpha", options.alpha,
-                    head_names(&FitRecipe::solves_size) + ": weight of coverage against cost")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    command.add_flag(
-        "--int8", options.int8,
-        head_names(&FitRecipe::trains_by_divergence) +
-            ": store the large matrix in half the bytes, with one scale per 64 values; almost no loss for a "
-            "head that runs at int8");
-    command
-        .add_option("--clusters", options.clusters,
-                    head_names(&FitRecipe::fits_clusters) + ": clusters (our default)")
-        ->capture_default_str();
-    command
-        .add_option("--groups", options.groups,
-                    head_names(&FitRecipe::fits_groups) + ": groups of equal size (our default)")
-        ->capture_default_str();
-    command
-        .add_option("--router-width", options.router.width,
-                    head_names(&FitRecipe::fits_clusters) + ": hidden width r (our default)")
-        ->check(CLI::Range(1, 1 << 14))
-        ->capture_default_str();
-    command
-        .add_option("--neighbours", options.affinity.width,
-                    head_names(&FitRecipe::fits_affinity) + ": neighbours per token (our default)")
-        ->capture_default_str();
-    command
-        .add_option(
-            "--keep", options.affinity.keep,
-            head_names(&FitRecipe::fits_affinity) + ": share of probability that a token keeps (our default)")
-        ->capture_default_str();
+    add_shown(command, "--alpha", options.alpha,
+              head_names(&FitRecipe::solves_size) + ": weight of coverage against cost")
+        ->check(CLI::Range(0.0, 1.0));
+    command.add_flag("--int8", options.int8,
+                     head_names(&FitRecipe::trains_by_divergence) +
+                         ": store the large matrix in half the bytes, with one scale per 64 values; almost "
+                         "no loss for a head that runs at int8");
+    add_shown(command, "--clusters", options.clusters,
+              head_names(&FitRecipe::fits_clusters) + ": clusters (our default)");
+    add_shown(command, "--groups", options.groups,
+              head_names(&FitRecipe::fits_groups) + ": groups of equal size (our default)");
+    add_shown(command, "--router-width", options.router.width,
+              head_names(&FitRecipe::fits_clusters) + ": hidden width r (our default)")
+        ->check(CLI::Range(1, 1 << 14));
+    add_shown(command, "--neighbours", options.affinity.width,
+              head_names(&FitRecipe::fits_affinity) + ": neighbours per token (our default)");
+    add_shown(
+        command, "--keep", options.affinity.keep,
+        head_names(&FitRecipe::fits_affinity) + ": share of probability that a token keeps (our default)");
 }
 
 void add_training_options(CLI::App& command, FitConfig& config) {
     fit::FitOptions& options = config.options;
-    command
-        .add_option("--rounds", options.collect.anchors,
-                    "rounds drafted along the recording as training data (our default)")
-        ->capture_default_str();
-    command
-        .add_option("--drafted-every", options.collect.drafted_every,
-                    "draft the full head's tree in every Nth round (our default)")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
-    command
-        .add_option("--label-topk", options.collect.label_topk,
-                    head_names(&FitRecipe::trains_router) +
-                        ": top tokens of the full head that label a group as wanted (our default)")
-        ->check(CLI::Range(1, 32))
-        ->capture_default_str();
-    command
-        .add_option(
-            "--epochs", options.kl.epochs,
-            fmt::format(
-                "epochs over the rows, 0 = stop at the closed form (our default); makes {} train its rows",
-                head_names(&FitRecipe::fits_weights_on_request)))
-        ->capture_default_str();
-    command.add_option("--rate", options.kl.rate, "peak learning rate (our default)")->capture_default_str();
-    command.add_option("--batch", options.kl.batch, "rows per step (our default)")
-        ->check(CLI::Range(1, 1 << 16))
-        ->capture_default_str();
-    command
-        .add_option("--level-decay", options.kl.level_decay,
-                    "weight of draft level l is this value to the power l (EAGLE-3)")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    command
-        .add_option("--drafted-share", options.kl.drafted_share,
-                    "drafted rows per text row, labelled by the drafter's full head (our default)")
-        ->check(CLI::Range(0.0, 100.0))
-        ->capture_default_str();
-    command.add_option("--seed", options.kl.seed, "seed of shuffles and initial values")
-        ->capture_default_str();
+    add_shown(command, "--rounds", options.collect.anchors,
+              "rounds drafted along the recording as training data (our default)");
+    add_shown(command, "--drafted-every", options.collect.drafted_every,
+              "draft the full head's tree in every Nth round (our default)")
+        ->check(CLI::Range(1, 1 << 20));
+    add_shown(command, "--label-topk", options.collect.label_topk,
+              head_names(&FitRecipe::trains_router) +
+                  ": top tokens of the full head that label a group as wanted (our default)")
+        ->check(CLI::Range(1, 32));
+    add_shown(command, "--epochs", options.kl.epochs,
+              fmt::format(
+                  "epochs over the rows, 0 = stop at the closed form (our default); makes {} train its rows",
+                  head_names(&FitRecipe::fits_weights_on_request)));
+    add_shown(command, "--rate", options.kl.rate, "peak learning rate (our default)");
+    add_shown(command, "--batch", options.kl.batch, "rows per step (our default)")
+        ->check(CLI::Range(1, 1 << 16));
+    add_shown(command, "--level-decay", options.kl.level_decay,
+              "weight of draft level l is this value to the power l (EAGLE-3)")
+        ->check(CLI::Range(0.0, 1.0));
+    add_shown(command, "--drafted-share", options.kl.drafted_share,
+              "drafted rows per text row, labelled by the drafter's full head (our default)")
+        ->check(CLI::Range(0.0, 100.0));
+    add_shown(command, "--seed", options.kl.seed, "seed of shuffles and initial values");
     command.add_option("--tree", config.tree, "tree of the drafted rows");
     command.add_flag("--joint", config.joint,
                      head_names(&FitRecipe::trains_by_divergence) +
                          ": also train the drafter (eagle2, eagle3), as the papers do");
-    command.add_option("--joint-epochs", config.joint_options.epochs, "epochs over the texts (our default)")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
-    command.add_option("--joint-rate", config.joint_options.rate, "peak learning rate (our default)")
-        ->capture_default_str();
-    command
-        .add_option("--lambda", config.lambda,
-                    head_names(&FitRecipe::has_own_loss) + " --joint: weight of the speculator's loss")
-        ->capture_default_str();
+    add_shown(command, "--joint-epochs", config.joint_options.epochs, "epochs over the texts (our default)")
+        ->check(CLI::Range(1, 1000));
+    add_shown(command, "--joint-rate", config.joint_options.rate, "peak learning rate (our default)");
+    add_shown(command, "--lambda", config.lambda,
+              head_names(&FitRecipe::has_own_loss) + " --joint: weight of the speculator's loss");
 }
 
 }  // namespace
@@ -233,11 +203,8 @@ void add_fit(CLI::App& program, Action& action) {
                      "recording, a folder that draftscope record wrote (repeatable: recordings are "
                      "concatenated)")
         ->allow_extra_args(false);
-    command
-        ->add_option("--drafter", config.drafter,
-                     "NAME[:PATH], the drafter whose hidden states the head "
-                     "reads")
-        ->capture_default_str();
+    add_shown(*command, "--drafter", config.drafter,
+              "NAME[:PATH], the drafter whose hidden states the head reads");
     command->add_option("--out", config.out, "file to write")->required();
     command->add_option("--model", config.model,
                         "target: only its embedding, LM head and tokenizer are read");
@@ -248,12 +215,15 @@ void add_fit(CLI::App& program, Action& action) {
         head_names(&FitRecipe::reads_ranking) + ": token ranking (default: counted on the recording)");
     add_size_options(*command, config);
     add_training_options(*command, config);
-    command->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto (as recorded)")
-        ->capture_default_str();
+    add_shown(*command, "--precision", config.precision, "f32, bf16, int8, int4 or auto (as recorded)");
+    command->add_option(
+        "--python", config.python,
+        "Python with PyTorch, for what is trained (default: that of tools/with_torch.sh, else python3)");
+    add_shown(*command, "--device", config.device, "device of the training; auto: a GPU if there is one")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
     add_threads_option(*command, config.threads);
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");
-    command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
-    command->add_flag("--quiet", options->output.quiet, "show no progress");
+    add_output_options(*command, options->output);
     for (const char* option : {"--joint-epochs", "--joint-rate", "--lambda"})
         command->get_option(option)->needs("--joint");
     for (const char* option : training_options) command->get_option(option)->excludes("--joint");
@@ -265,8 +235,10 @@ void add_fit(CLI::App& program, Action& action) {
             FitConfig& requested = options->config;
             const HeadInfo* head = find_head_or_suffix(requested.head);
             for (const char* option : training_options)
-                requested.weights |= head != nullptr && head->fit.fits_weights_on_request() &&
-                                     command->get_option(option)->count() > 0;
+                requested.must_train |= command->get_option(option)->count() > 0;
+            requested.weights =
+                requested.must_train && head != nullptr && head->fit.fits_weights_on_request();
+            requested.must_train |= requested.joint;
             return do_fit(*options);
         };
     });

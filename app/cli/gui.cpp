@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "app/cli/cli.h"
+#include "app/cli/options.h"
 
 #ifdef DRAFTSCOPE_WITH_GUI
 #include "app/gui/entry.h"
@@ -58,28 +59,22 @@ void add_gui(CLI::App& program, Action& action) {
     command->footer(
         "Example: draftscope gui run.dscope --screenshot run.png --frames 5 --theme light\n"
         "         draftscope gui full.dscope slimspec.dscope --layout compare");
-    command->add_option(
-        "files", options->files,
-        "capture files: the first is shown, the others are compared with it; or one timeline of Nsight "
-        "Systems (SQLite export) or PyTorch's profiler (JSON)");
+    command->add_option("files", options->files,
+                        "capture files: the first is shown, the others are compared with it; or one timeline "
+                        "of Nsight Systems (SQLite export) or PyTorch's profiler (JSON)");
     command->add_option("--overlay,--beside", options->overlay,
                         "timeline of Nsight Systems or PyTorch's profiler, shown under the capture's "
                         "timeline");
     command->add_option("--screenshot", options->screenshot, "render off-screen into this PNG and exit");
-    command->add_option("--frames", options->frames, "frames to draw before the screenshot")
-        ->capture_default_str();
-    command
-        ->add_option("--wait", options->wait_seconds,
-                     "with --screenshot: wait up to this many seconds for the demo to end")
-        ->capture_default_str();
+    add_shown(*command, "--frames", options->frames, "frames to draw before the screenshot");
+    add_shown(*command, "--wait", options->wait_seconds,
+              "with --screenshot: wait up to this many seconds for the demo to end");
     command->add_option("--layout", options->layout,
                         "explain, profile or compare; default: the layout last used");
     command->add_option("--theme", options->theme, "dark or light; default: the theme last used");
-    command->add_option("--scale", options->scale, "scale of the interface, 1 = normal")
-        ->capture_default_str();
-    command->add_option("--width", options->width, "width of the screenshot or window")
-        ->capture_default_str();
-    command->add_option("--height", options->height)->capture_default_str();
+    add_shown(*command, "--scale", options->scale, "scale of the interface, 1 = normal");
+    add_shown(*command, "--width", options->width, "width of the screenshot or window");
+    add_shown(*command, "--height", options->height);
     command->add_flag("!--no-demo", options->run_demo, "do not start the demo");
     command->callback([options, &action] { action = [options] { return do_gui(*options); }; });
 }
@@ -87,9 +82,8 @@ void add_gui(CLI::App& program, Action& action) {
 #else
 
 int open_window() {
-    return report(
-        bad_input("this build has no window (DRAFTSCOPE_GUI=OFF); see draftscope --help for the other "
-                  "commands"));
+    return report(bad_input(
+        "this build has no window (DRAFTSCOPE_GUI=OFF); see draftscope --help for the other commands"));
 }
 
 void add_gui(CLI::App& program, Action& action) {

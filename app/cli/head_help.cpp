@@ -48,9 +48,7 @@ std::string head_help() {
     const HeadInfo& suffix = rdk_suffix();
     text += fmt::format("  {:<12} {}\n", suffix.name, suffix.paper);
     text += wrap_text(
-        "suffix of any spec, with --verify pq: redistributes probability to tokens that "
-        "the head lacks",
-        15);
+        "suffix of any spec, with --verify pq: redistributes probability to tokens that the head lacks", 15);
     text += wrap_text(fmt::format("needs: {}", suffix.artefact), 15);
     return text;
 }

@@ -98,9 +98,8 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
     }
     if (rows.size() < 2) return {};
     return fmt::format(
-        "\n{}nu by bytes: nu if time were proportional to the bytes read; "
-        "nu / that: cost per byte relative to the full head; "
-        "fixed us: the rest of T_head, for routing, selection and calls\n",
+        "\n{}nu by bytes: nu if time were proportional to the bytes read; nu / that: cost per byte relative "
+        "to the full head; fixed us: the rest of T_head, for routing, selection and calls\n",
         format_table({"per round", "mode", "kB", "GB/s", "nu by bytes", "nu / that", "fixed us"}, rows));
 }
 
@@ -132,9 +131,8 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
                       "T_head / that", "fixed us"},
                      rows),
         probed
-            ? "reading: time of those bytes at the rates that doctor measured, "
-              "beyond the caches; "
-              "fixed: the rest of T_head"
+            ? "reading: time of those bytes at the rates that doctor measured, beyond the caches; fixed: the "
+              "rest of T_head"
             : "reading: unknown, the machine was not measured with this many threads; run draftscope doctor",
         under_load ? void_probe_text() : "");
 }

@@ -9,6 +9,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
 #include "app/cli/kernels_cuda.h"
+#include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "app/jobs/kernels/kernels_job.h"
 
@@ -42,22 +43,21 @@ void print_json(const KernelReport& report) {
                                      {"hidden", report.settings.hidden},
                                      {"probe_gb_per_s", {report.probe_before, report.probe_after}},
                                      {"ops", ops}};
-    std::printf("%s\n", document_text(document).c_str());
+    print_document(document);
 }
 
 void print_csv(const KernelReport& report) {
-    std::printf(
+    print(
         "op,precision,rows,calls,median_us,best_us,bytes,gb_per_s,share_of_probe,scattered_probe_gb_per_s\n");
     for (const KernelTime& m : report.ops)
-        std::printf("%s,%s,%d,%d,%.3f,%.3f,%.0f,%.3f,%.4f,%.3f\n", m.op.c_str(), m.precision.c_str(), m.rows,
-                    m.calls, m.median_us, m.best_us, m.bytes, m.gb_per_s(), report.share(m),
-                    m.scattered_probe);
+        print("{},{},{},{},{:.3f},{:.3f},{:.0f},{:.3f},{:.4f},{:.3f}\n", m.op, m.precision, m.rows, m.calls,
+              m.median_us, m.best_us, m.bytes, m.gb_per_s(), report.share(m), m.scattered_probe);
 }
 
 void print_table(const KernelReport& report) {
-    std::printf("V %d, d %d, %d threads, kernels %s; reads %.1f GB/s before, %.1f GB/s after\n\n",
-                report.settings.vocab, report.settings.hidden, report.threads, report.isa.c_str(),
-                report.probe_before, report.probe_after);
+    print("V {}, d {}, {} threads, kernels {}; reads {:.1f} GB/s before, {:.1f} GB/s after\n\n",
+          report.settings.vocab, report.settings.hidden, report.threads, report.isa, report.probe_before,
+          report.probe_after);
     std::vector<std::vector<std::string>> rows;
     for (const KernelTime& m : report.ops)
         rows.push_back({m.op, m.precision, m.rows > 0 ? std::to_string(m.rows) : "-",
@@ -65,10 +65,9 @@ void print_table(const KernelReport& report) {
                         fmt::format("{:.2f}", m.bytes / 1e6), fmt::format("{:.1f}", m.gb_per_s()),
                         m.scattered_probe > 0 ? fmt::format("{:.1f}", m.scattered_probe) : "-",
                         fmt::format("{:.0f} %", 100 * report.share(m))});
-    std::printf("%s", format_table({"op", "precision", "rows", "median us", "best us", "MB", "GB/s",
-                                    "scattered GB/s", "of probe"},
-                                   rows)
-                          .c_str());
+    print("{}", format_table({"op", "precision", "rows", "median us", "best us", "MB", "GB/s",
+                              "scattered GB/s", "of probe"},
+                             rows));
 }
 
 int do_on_cuda(const KernelSettings& settings, const Options& options) {
@@ -120,27 +119,20 @@ void add_kernels(CLI::App& program, Action& action) {
         "Time the head, gather, layer and selection kernels at any size, relative to the memory bandwidth");
     command->footer(
         "Example: draftscope kernels --vocab 128256 --hidden 4096 --rows 1,8 --precision int8 --csv");
-    command->add_option("--vocab,--v", options->settings.vocab, "rows V of the head (also --v)")
-        ->capture_default_str();
-    command->add_option("--hidden,--d", options->settings.hidden, "columns d of the head (also --d)")
-        ->capture_default_str();
+    add_shown(*command, "--vocab,--v", options->settings.vocab, "rows V of the head (also --v)");
+    add_shown(*command, "--hidden,--d", options->settings.hidden, "columns d of the head (also --d)");
     command->add_option("--rank", options->settings.rank, "rank of the low-rank head (default: d / 8)");
-    command->add_option("--gather", options->settings.gather, "rows of the gathered head")
-        ->capture_default_str();
-    command->add_option("--k", options->settings.k, "candidates of the top-k")->capture_default_str();
-    command->add_option("--rows,--m", options->settings.rows, "activation rows M per call, a list (also --m)")
-        ->delimiter(',')
-        ->capture_default_str();
-    command->add_option("--precision", options->settings.precisions, "f32, bf16, int8, int4, a list")
-        ->delimiter(',')
-        ->capture_default_str();
-    command->add_option("--backend", options->backend, "cpu or cuda; cuda computes in bf16")
-        ->capture_default_str();
+    add_shown(*command, "--gather", options->settings.gather, "rows of the gathered head");
+    add_shown(*command, "--k", options->settings.k, "candidates of the top-k");
+    add_shown(*command, "--rows,--m", options->settings.rows, "activation rows M per call, a list (also --m)")
+        ->delimiter(',');
+    add_shown(*command, "--precision", options->settings.precisions, "f32, bf16, int8, int4, a list")
+        ->delimiter(',');
+    add_shown(*command, "--backend", options->backend, "cpu or cuda; cuda computes in bf16");
     command->add_option("--torch", options->torch,
                         "a Python with PyTorch, timed on the same work for comparison (cuda)");
     add_threads_option(*command, options->settings.threads);
-    command->add_option("--seconds", options->settings.seconds, "seconds spent on each op")
-        ->capture_default_str();
+    add_shown(*command, "--seconds", options->settings.seconds, "seconds spent on each op");
     auto* json = command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->add_flag("--csv", options->csv, "print comma-separated rows")->excludes(json);
     command->callback([options, &action] { action = [options] { return do_kernels(*options); }; });

@@ -84,33 +84,33 @@ void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& repo
                                      {"library_wins_from", report.library_wins_from},
                                      {"torch", torch_json(torch)},
                                      {"ops", ops}};
-    std::printf("%s\n", document_text(document).c_str());
+    print_document(document);
 }
 
 void print_csv(const DeviceBenchReport& report, const TorchTimes& torch) {
-    std::printf("op,mode,rows,median_us,best_us,bytes,gb_per_s,nu,torch_over_ours\n");
+    print("op,mode,rows,median_us,best_us,bytes,gb_per_s,nu,torch_over_ours\n");
     for (const DeviceMeasured& m : report.ops)
-        std::printf("%s,%s,%d,%.3f,%.3f,%.0f,%.3f,%.4f,%.4f\n", m.op.c_str(), m.mode.c_str(), m.rows,
-                    m.median_us, m.best_us, m.bytes, m.gb_per_s(), m.nu, torch_ratio(m, torch));
+        print("{},{},{},{:.3f},{:.3f},{:.0f},{:.3f},{:.4f},{:.4f}\n", m.op, m.mode, m.rows, m.median_us,
+              m.best_us, m.bytes, m.gb_per_s(), m.nu, torch_ratio(m, torch));
 }
 
 void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& report,
                  const TorchTimes& torch) {
     const double read = read_gb_per_s(report);
-    std::printf("%s (%s), driver for CUDA %s; SM and memory clock, power, temperature: %s before, %s after\n",
-                report.device.name.c_str(), report.device.architecture.c_str(), report.device.driver.c_str(),
-                report.clocks_before.empty() ? "unknown" : report.clocks_before.c_str(),
-                report.clocks_after.empty() ? "unknown" : report.clocks_after.c_str());
+    print("{} ({}), driver for CUDA {}; SM and memory clock, power, temperature: {} before, {} after\n",
+          report.device.name, report.device.architecture, report.device.driver,
+          report.clocks_before.empty() ? "unknown" : report.clocks_before,
+          report.clocks_after.empty() ? "unknown" : report.clocks_after);
     constexpr double mb = 1e-6;
-    std::printf(
-        "L2 %.0f MB, of which %.0f may be set aside, windows up to %.0f MB; shared memory %d bytes a block, "
-        "clusters of up to %d blocks\n",
+    print(
+        "L2 {:.0f} MB, of which {:.0f} may be set aside, windows up to {:.0f} MB; shared memory {} bytes a "
+        "block, clusters of up to {} blocks\n",
         mb * static_cast<double>(report.device.l2_bytes),
         mb * static_cast<double>(report.device.persisting_l2_bytes),
         mb * static_cast<double>(report.device.access_window_bytes), report.device.shared_bytes,
         report.largest_cluster);
-    std::printf("V %d, d %d, bf16; reads %.0f GB/s, copies %.0f GB/s\n\n", options.vocab, options.hidden,
-                read, report.copy_gb_per_s);
+    print("V {}, d {}, bf16; reads {:.0f} GB/s, copies {:.0f} GB/s\n\n", options.vocab, options.hidden, read,
+          report.copy_gb_per_s);
     std::vector<std::vector<std::string>> rows;
     for (const DeviceMeasured& m : report.ops)
         rows.push_back({m.op, m.mode, m.rows > 0 ? std::to_string(m.rows) : "-",
@@ -119,21 +119,19 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
                         read > 0 && m.bytes > 0 ? fmt::format("{:.2f}", m.bytes / (read * 1e3)) : "-",
                         m.nu > 0 ? fmt::format("{:.3f}", m.nu) : "-",
                         torch_ratio(m, torch) > 0 ? fmt::format("{:.2f}x", torch_ratio(m, torch)) : "-"});
-    std::printf("%s", format_table({"op", "mode", "rows", "median us", "best us", "MB", "GB/s", "floor us",
-                                    "nu", "torch/ours"},
-                                   rows)
-                          .c_str());
+    print("{}", format_table({"op", "mode", "rows", "median us", "best us", "MB", "GB/s", "floor us", "nu",
+                              "torch/ours"},
+                             rows));
     if (report.library.empty())
-        std::printf("\nproducts of a library: not timed; %s\n", report.why_no_library.c_str());
+        print("\nproducts of a library: not timed; {}\n", report.why_no_library);
     else if (report.library_wins_from == 0)
-        std::printf("\n%s is not faster than our products at these rows: --numerics fast has no benefit\n",
-                    report.library.c_str());
+        print("\n{} is not faster than our products at these rows: --numerics fast has no benefit\n",
+              report.library);
     else
-        std::printf("\n%s is faster for %d rows and more: use --numerics fast:%d\n", report.library.c_str(),
-                    report.library_wins_from, report.library_wins_from);
+        print("\n{} is faster for {} rows and more: use --numerics fast:{}\n", report.library,
+              report.library_wins_from, report.library_wins_from);
     if (!torch.version.empty())
-        std::printf("PyTorch %s on %s, cold; torch/ours: ratio of its time to ours\n", torch.version.c_str(),
-                    torch.device.c_str());
+        print("PyTorch {} on {}, cold; torch/ours: ratio of its time to ours\n", torch.version, torch.device);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
 #include "app/cli/job.h"
+#include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/replay/record_job.h"
@@ -42,22 +43,21 @@ json report_json(const RecordReport& done, const std::string& folder) {
 
 void print_report(const RecordReport& done, const std::string& folder) {
     const RecordingInfo& info = done.info;
-    std::printf("%s: %zu prompts, %lld rows, %lld of them generated in %.1f s%s\n", folder.c_str(),
-                info.prompts.size(), static_cast<long long>(info.rows),
-                static_cast<long long>(done.generated), done.seconds,
-                info.complete ? "" : "  (cancelled: the decoded part is kept)");
+    print("{}: {} prompts, {} rows, {} of them generated in {:.1f} s{}\n", folder, info.prompts.size(),
+          info.rows, done.generated, done.seconds,
+          info.complete ? "" : "  (cancelled: the decoded part is kept)");
     if (info.verify_ns.empty()) return;
-    std::printf("verification, ms by rows:");
-    for (const auto& [rows, ns] : info.verify_ns) std::printf("  %d: %.2f", rows, milliseconds(ns));
-    std::printf("\n");
+    print("verification, ms by rows:");
+    for (const auto& [rows, ns] : info.verify_ns) print("  {}: {:.2f}", rows, milliseconds(ns));
+    print("\n");
 }
 
 int do_record(Options& options) {
     options.config.times = !options.no_times;
     options.config.source = std::string("draftscope ") + version;
     const std::string& folder = options.config.out;
-    return run_job<RecordHooks>(
-        options.output, [&](const RecordHooks& hooks) { return run_record(options.config, hooks); },
+    return run_job(
+        options.output, [&](const JobHooks& hooks, DebugGate&) { return run_record(options.config, hooks); },
         [&](const RecordReport& done) { return report_json(done, folder); },
         [&](const RecordReport& done) { print_report(done, folder); },
         [](const RecordReport& done) { return done.info.complete ? 0 : 130; });
@@ -72,38 +72,25 @@ void add_record(CLI::App& program, Action& action) {
     command->alias("trace");
     command->footer(
         "Example: draftscope record --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
-        "--out "
-        "demo.recording");
-    auto* prompt = command->add_option("--prompt", run.prompt, "one prompt");
-    auto* prompts = command->add_option("--prompts", run.prompts_file, "JSONL with prompt or turns per line");
-    prompts->excludes(prompt);
+        "--out demo.recording");
+    add_prompt_options(*command, run);
     command->add_option("--out", options->config.out, "folder to write")->required();
     command->add_flag("--overwrite", options->config.overwrite, "replace an existing recording");
     command->add_option("--model", run.model,
                         "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
-    command->add_option("--temperature", run.temperature, "0 = greedy")->capture_default_str();
-    command->add_option("--top-p", run.top_p, "nucleus sampling, 1 = off")->capture_default_str();
-    command->add_option("--top-k", run.top_k, "0 = off")->capture_default_str();
-    command->add_option("--seed", run.seed, "seed of the sampling")->capture_default_str();
-    command->add_option("--max-new", run.max_new, "tokens to generate per prompt")->capture_default_str();
-    command->add_option("--limit", run.limit, "conversations taken from the file (0 = all)")->needs(prompts);
-    command->add_flag("--balanced,--stratify", run.balanced, "take them evenly from the categories")
-        ->needs(prompts);
-    command
-        ->add_option("--batch", options->config.batch,
-                     "prompts decoded in lockstep; every text stays the same")
-        ->capture_default_str();
+    add_sampling_options(*command, run);
+    add_shown(*command, "--batch", options->config.batch,
+              "prompts decoded in lockstep; every text stays the same");
     command->add_option(
         "--aux", options->config.aux,
         "layers whose input streams are recorded for EAGLE-3, as 2,15,27, or none (default: 2, L/2, L-3, "
         "as EAGLE-3 reads them; spread evenly over targets of fewer than six layers)");
-    command->add_option("--precision", run.precision, "f32, bf16, int8, int4 or auto")->capture_default_str();
+    add_shown(*command, "--precision", run.precision, "f32, bf16, int8, int4 or auto");
     add_threads_option(*command, run.threads);
     command->add_flag("--ignore-eos", run.ignore_eos, "continue past the end of text");
     command->add_flag("--raw", run.raw, "no chat template");
     command->add_flag("--no-times", options->no_times, "do not measure verification times");
-    command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
-    command->add_flag("--quiet", options->output.quiet, "show no progress");
+    add_output_options(*command, options->output);
     command->callback([options, &action] {
         action = [options] {
             const Status used = check_sampling_used(options->config.run, {});

@@ -9,6 +9,7 @@
 #include "app/cli/decoding_options.h"
 #include "app/cli/estimates.h"
 #include "app/cli/job.h"
+#include "app/cli/options.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/replay/replay_job.h"
@@ -189,11 +190,10 @@ std::string category_table(const ReplayReport& report) {
 
 void print_report(const ReplayReport& report) {
     const RecordingInfo& info = report.recording->info();
-    std::printf(
-        "%s  %lld tokens in %zu prompts by %s   drafter %s  tree %s  %s  %s\n\n", info.target.name.c_str(),
-        static_cast<long long>(info.rows), info.prompts.size(),
-        info.source.empty() ? "an unknown program" : info.source.c_str(), report.drafter.c_str(),
-        report.tree.c_str(), report.precision.c_str(),
+    print(
+        "{}  {} tokens in {} prompts by {}   drafter {}  tree {}  {}  {}\n\n", info.target.name, info.rows,
+        info.prompts.size(), info.source.empty() ? "an unknown program" : info.source, report.drafter,
+        report.tree, report.precision,
         info.sampling.temperature > 0 ? fmt::format("T={:g}", info.sampling.temperature).c_str() : "greedy");
     const auto tallies = tally(report, [](std::size_t) { return true; });
     std::vector<std::vector<std::string>> rows;
@@ -216,26 +216,25 @@ void print_report(const ReplayReport& report) {
     }
     std::vector<std::string> header = {"head", "tau", "rho_tau", "rounds", "coverage", "mass", "rows", ""};
     for (std::size_t d = 0; d < depths; ++d) header.push_back(fmt::format("d{}", d + 1));
-    std::printf("%s", format_table(header, rows).c_str());
+    print("{}", format_table(header, rows));
     if (!tallies.empty() && full_tau(report, tallies))
-        std::printf("rho_tau: %s\n", interval_text(estimate_acceptance(report, 0).conversations).c_str());
-    std::printf("%s", category_table(report).c_str());
+        print("rho_tau: {}\n", interval_text(estimate_acceptance(report, 0).conversations));
+    print("{}", category_table(report));
     std::set<std::string> reasons;
     for (const ReplayedHead& head : report.heads)
         for (const std::string& reason : head.estimates)
-            if (reasons.insert(reason).second) std::printf("estimate: %s\n", reason.c_str());
-    for (const std::string& warning : report.warnings) std::printf("warning: %s\n", warning.c_str());
-    std::printf("\n%lld rounds in %.2f s: %.0f heads x rounds per second on %d threads\n",
-                static_cast<long long>(report.rounds()), report.seconds,
-                report.seconds > 0 ? static_cast<double>(report.rounds()) / report.seconds : 0.0,
-                report.threads);
+            if (reasons.insert(reason).second) print("estimate: {}\n", reason);
+    for (const std::string& warning : report.warnings) print("warning: {}\n", warning);
+    print("\n{} rounds in {:.2f} s: {:.0f} heads x rounds per second on {} threads\n", report.rounds(),
+          report.seconds, report.seconds > 0 ? static_cast<double>(report.rounds()) / report.seconds : 0.0,
+          report.threads);
 }
 
 int do_replay(Options& options) {
     options.config.heads = split_specs(options.heads);
     options.config.mass = !options.no_mass;
-    return run_job<ReplayHooks>(
-        options.output, [&](const ReplayHooks& hooks) { return run_replay(options.config, hooks); },
+    return run_job(
+        options.output, [&](const JobHooks& hooks, DebugGate&) { return run_replay(options.config, hooks); },
         report_json, print_report);
 }
 
@@ -246,22 +245,17 @@ void add_replay(CLI::App& program, Action& action) {
     ReplayConfig& config = options->config;
     CLI::App* command = program.add_subcommand(
         "replay",
-        "Compute the exact acceptance of heads, drafters and trees along a recording, without "
-        "the target");
+        "Compute the exact acceptance of heads, drafters and trees along a recording, without the target");
     command->footer(
         "Example: draftscope replay --recording demo.recording --heads full,fr-spec:v=8192,microspec "
-        "--drafter "
-        "eagle3 --tree depth=3,topk=4,nodes=12");
+        "--drafter eagle3 --tree depth=3,topk=4,nodes=12");
     command
         ->add_option("--recording,--trace", config.recording,
-                     "recording, a folder that draftscope record or "
-                     "record_decode.py wrote")
+                     "recording, a folder that draftscope record or record_decode.py wrote")
         ->required();
-    command
-        ->add_option("--heads", options->heads,
-                     "head specs, comma-separated; key=value continues the previous spec")
-        ->capture_default_str();
-    command->add_option("--drafter", config.drafter, "NAME[:PATH]")->capture_default_str();
+    add_shown(*command, "--heads", options->heads,
+              "head specs, comma-separated; key=value continues the previous spec");
+    add_shown(*command, "--drafter", config.drafter, "NAME[:PATH]");
     command->add_option("--tree", config.tree,
                         "depth=3,topk=4,nodes=12[,order=fr] | chain=6 | paper:fr-spec ... | "
                         "choices:mc_sim_7b_63 | choices:FILE");
@@ -270,18 +264,14 @@ void add_replay(CLI::App& program, Action& action) {
     command->add_option("--model", config.model,
                         "the target's files, of which only LM head and embedding are read (default: the "
                         "recording's weights.safetensors, else the demo model)");
-    command
-        ->add_option("--precision", config.precision, "f32, bf16, int8, int4 or auto: as recorded, else bf16")
-        ->capture_default_str();
+    add_shown(*command, "--precision", config.precision,
+              "f32, bf16, int8, int4 or auto: as recorded, else bf16");
     command->add_option("--max-new", config.max_new,
-                        "truncate the texts to this many tokens (0 = as "
-                        "recorded)");
-    command->add_option("--batch", config.batch, "prompts replayed in lockstep; no result depends on it")
-        ->capture_default_str();
+                        "truncate the texts to this many tokens (0 = as recorded)");
+    add_shown(*command, "--batch", config.batch, "prompts replayed in lockstep; no result depends on it");
     add_threads_option(*command, config.threads);
     command->add_flag("--no-mass", options->no_mass, "omit covered_mass: saves one LM head call per token");
-    command->add_flag("--json", options->output.json, "print one JSON document on stdout and nothing else");
-    command->add_flag("--quiet", options->output.quiet, "show no progress");
+    add_output_options(*command, options->output);
     command->callback([options, &action] { action = [options] { return do_replay(*options); }; });
 }
 

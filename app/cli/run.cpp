@@ -9,10 +9,12 @@
 
 #include "app/cli/cli.h"
 #include "app/cli/decoding_options.h"
+#include "app/cli/estimates.h"
 #include "app/cli/finding.h"
 #include "app/cli/head_help.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/interrupt.h"
+#include "app/cli/options.h"
 #include "app/cli/progress.h"
 #include "app/cli/speedup_text.h"
 #include "app/cli/tables.h"
@@ -60,9 +62,9 @@ json gpu_json(const RunReport& report) {
     return {{"graphs_on", use.graphs_enabled},
             {"graphs", use.graphs},
             {"graphs_refused", use.graphs_failed},
-            {"why_refused", use.graph_error.empty() ? json(nullptr) : json(use.graph_error)},
+            {"why_refused", or_null(use.graph_error)},
             {"l2_window_bytes", use.l2_persisting_bytes},
-            {"library", use.library.empty() ? json(nullptr) : json(use.library)},
+            {"library", or_null(use.library)},
             {"library_products", use.library_products}};
 }
 
@@ -113,7 +115,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot) {
             {"batch", run.batch},
             {"tier", run.tier},
             {"tier_asked", to_text(report.tier.requested)},
-            {"tier_note", report.tier.why.empty() ? json(nullptr) : json(report.tier.why)},
+            {"tier_note", or_null(report.tier.why)},
             {"cupti", cupti_json(report.cupti)},
             {"backend", run.backend},
             {"threads", run.threads},
@@ -124,7 +126,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot) {
             {"precision", run.precision},
             {"synthetic", run.synthetic},
             {"acceptance", run.acceptance},
-            {"capture", report.capture.empty() ? json(nullptr) : json(report.capture)},
+            {"capture", or_null(report.capture)},
             {"prompts", std::move(prompts)},
             {"totals", totals_json(snapshot, report.run_id)},
             {"baseline", speedup_json(snapshot, report.run_id)},
@@ -144,27 +146,27 @@ void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
                            to_text(to_tree_spec(one.tree)), one.speedup);
     };
     if (quick && run.drafter == plain_drafter) {
-        std::printf(
-            "tree quick: no drafting pays off on this machine (the best forecast is %s), so drafter none "
-            "was used\n",
-            text(report.forecasts.front()).c_str());
+        print(
+            "tree quick: no drafting pays off on this machine (the best forecast is {}), so drafter none was "
+            "used\n",
+            text(report.forecasts.front()));
         return;
     }
     if (quick) {
-        std::printf(
-            "tree quick: %s forecast, from %d rounds timed here and the acceptance shipped with the demo "
+        print(
+            "tree quick: {} forecast, from {} rounds timed here and the acceptance shipped with the demo "
             "model\n",
-            text(report.forecasts.front()).c_str(), report.pilot_rounds);
+            text(report.forecasts.front()), report.pilot_rounds);
         return;
     }
     std::string next;
     for (std::size_t i = 1; i < std::min<std::size_t>(report.forecasts.size(), 4); ++i)
         next += (next.empty() ? "" : ", ") + text(report.forecasts[i]);
-    std::printf("tree auto: %s of %zu forecasts, tau %.2f forecast from %d pilot rounds; next %s\n",
-                text(report.forecasts.front()).c_str(), report.forecasts.size(), report.forecasts.front().tau,
-                report.pilot_rounds, next.c_str());
+    print("tree auto: {} of {} forecasts, tau {:.2f} forecast from {} pilot rounds; next {}\n",
+          text(report.forecasts.front()), report.forecasts.size(), report.forecasts.front().tau,
+          report.pilot_rounds, next);
     if (report.forecasts.front().speedup < 1)
-        std::printf("tree auto: no tree of this drafter is forecast to be faster than --drafter none\n");
+        print("tree auto: no tree of this drafter is forecast to be faster than --drafter none\n");
 }
 
 std::string cancelled_text(const RunReport& report) {
@@ -178,85 +180,75 @@ std::string cancelled_text(const RunReport& report) {
 
 /// Prints all tables: phases with bandwidth, then acceptance, cost and memory traffic of the heads.
 void print_detail(const Snapshot& snapshot, RowId run_id) {
-    std::printf("\n%s", phase_table_text(snapshot, run_id).c_str());
+    print("\n{}", phase_table_text(snapshot, run_id));
     const std::string excluded = excluded_text(snapshot, run_id);
-    if (!excluded.empty()) std::printf("%s\n", excluded.c_str());
+    if (!excluded.empty()) print("{}\n", excluded);
     const std::string heads = head_table_text(snapshot, run_id);
-    if (!heads.empty()) std::printf("\n%s", heads.c_str());
+    if (!heads.empty()) print("\n{}", heads);
 }
 
 /// Prints the run's main result, then its times by phase. Prints nothing without rounds.
 void print_finding(const RunReport& report, const Snapshot& snapshot, bool detail) {
     const std::string finding = finding_text(snapshot, report.run_id);
-    if (!finding.empty()) std::printf("\n%s", finding.c_str());
+    if (!finding.empty()) print("\n{}", finding);
     if (detail) return;
     const std::string phases = phase_summary_text(snapshot, report.run_id);
-    if (!phases.empty()) std::printf("\n%s", phases.c_str());
+    if (!phases.empty()) print("\n{}", phases);
     if (!finding.empty())
-        std::printf("\nmore tables: --detail%s\n",
-                    report.capture.empty() ? "" : ", or draftscope stats on the capture");
+        print("\nmore tables: --detail{}\n",
+              report.capture.empty() ? "" : ", or draftscope stats on the capture");
 }
 
 /// Prints limitations of the recording and of the machine.
 void print_remarks(const RunReport& report, const Snapshot& snapshot) {
     const RunRow& run = *snapshot.run(report.run_id);
-    for (const LossRow& loss : snapshot.losses) {
-        if (loss.run_id == report.run_id) {
-            std::printf("lost: %lld %s\n", static_cast<long long>(loss.count), loss.kind.c_str());
-        }
-    }
+    print_losses(snapshot, report.run_id);
     if (report.gpu && report.gpu->graphs_failed > 0)
-        std::printf("%d passes could not be captured as CUDA graphs and ran op by op: %s\n",
-                    report.gpu->graphs_failed, report.gpu->graph_error.c_str());
+        print("{} passes could not be captured as CUDA graphs and ran op by op: {}\n",
+              report.gpu->graphs_failed, report.gpu->graph_error);
     if (report.exact)
-        std::printf(
-            "numerics %s (%s): on the same texts exact kernels would have emitted %lld of %lld tokens "
-            "differently, in %d of %d texts\n",
-            run.numerics.c_str(), report.gpu ? report.gpu->library.c_str() : "",
-            static_cast<long long>(report.exact->mismatches), static_cast<long long>(report.exact->tokens),
-            report.exact->texts_with_mismatches, report.exact->texts);
-    if (!report.tier.why.empty()) std::printf("tier: %s\n", report.tier.why.c_str());
+        print(
+            "numerics {} ({}): on the same texts exact kernels would have emitted {} of {} tokens "
+            "differently, in {} of {} texts\n",
+            run.numerics, report.gpu ? report.gpu->library.c_str() : "", report.exact->mismatches,
+            report.exact->tokens, report.exact->texts_with_mismatches, report.exact->texts);
+    if (!report.tier.why.empty()) print("tier: {}\n", report.tier.why);
     for (const LossRow& loss : report.storage_losses)
-        std::printf("not in the capture: %lld rows, %s\n", static_cast<long long>(loss.count),
-                    loss.kind.c_str());
+        print("not in the capture: {} rows, {}\n", loss.count, loss.kind);
 }
 
 void print_capture(const RunReport& report) {
     if (report.capture.empty()) return;
-    std::printf("\ncapture: %s%s\n", report.capture.c_str(),
-                report.storage_error.empty() ? "" : " (incomplete)");
+    print("\ncapture: {}{}\n", report.capture, report.storage_error.empty() ? "" : " (incomplete)");
 }
 
 void print_summary(const RunReport& report, const Snapshot& snapshot, const Options& options) {
     const RunConfig& config = options.config;
     const RunRow& run = *snapshot.run(report.run_id);
     const RunTotals totals = run_totals(snapshot, report.run_id);
-    std::printf("\n%s", cancelled_text(report).c_str());
-    std::printf("%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
-                run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
-                run.precision.c_str(), run.threads, run.tier.c_str());
-    if (run.batch > 1) std::printf("batch %d  (tok/s of all sequences together)\n", run.batch);
+    print("\n{}", cancelled_text(report));
+    print("{}", setup_text(run));
+    if (run.batch > 1) print("batch {}  (tok/s of all sequences together)\n", run.batch);
     if (run.acceptance != "real") {
-        std::printf(
-            "SIMULATED ACCEPTANCE: drafts were accepted by %s, not by the target; the text means nothing\n",
-            config.acceptance.c_str());
+        print("SIMULATED ACCEPTANCE: drafts were accepted by {}, not by the target; the text means nothing\n",
+              config.acceptance);
     } else {
-        std::printf("%s", verify_text(run).c_str());
+        print("{}", verify_text(run));
     }
     if (totals.rounds == 0) {
-        std::printf("no round was decoded\n");
+        print("no round was decoded\n");
         print_remarks(report, snapshot);
         return print_capture(report);
     }
-    std::printf("tau %.3f  (%lld committed in %lld rounds)   %s tok/s decode, %.1f tok/s with prefill\n",
-                totals.tau, static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
-                rate_text(totals.tokens_per_second).c_str(), totals.tokens_per_second_e2e);
+    print("tau {:.3f}  ({} committed in {} rounds)   {} tok/s decode, {:.1f} tok/s with prefill\n",
+          totals.tau, totals.committed, totals.rounds, rate_text(totals.tokens_per_second),
+          totals.tokens_per_second_e2e);
     print_tree_choice(report, run, config.tree == quick_tree);
-    std::printf("%s", speedup_text(snapshot, report.run_id).c_str());
+    print("{}", speedup_text(snapshot, report.run_id));
     if (options.detail)
         print_detail(snapshot, report.run_id);
     else if (!config.shadow.empty())
-        std::printf("\n%s", head_summary_text(snapshot, report.run_id).c_str());
+        print("\n{}", head_summary_text(snapshot, report.run_id));
     print_remarks(report, snapshot);
     print_finding(report, snapshot, options.detail);
     print_capture(report);
@@ -286,7 +278,7 @@ int do_run(const Options& options) {
     const auto snapshot = recorder.snapshot();
     if (options.json) {
         const json document = report_json(*done, *snapshot);
-        std::printf("%s\n", document_text(document).c_str());
+        print_document(document);
     } else {
         print_summary(*done, *snapshot, options);
     }
@@ -326,40 +318,25 @@ void add_run(CLI::App& program, Action& action) {
         "Example: draftscope run --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
         "--head fr-spec:v=8192 --baseline 4 --save run.dscope\n\n" +
         head_help());
-    auto* prompt = command->add_option("--prompt", config.prompt, "one prompt");
-    auto* prompts =
-        command->add_option("--prompts", config.prompts_file, "JSONL with prompt or turns per line");
-    prompt->excludes(prompts);
+    add_prompt_options(*command, config);
     add_decoding_options(*command, config);
-    command
-        ->add_option(
-            "--head", config.head,
-            "draft LM head, one of " + known_heads() +
-                "; e.g. fr-spec:v=8192. With --tree auto or quick also auto, the default then: the head "
-                "that decodes fastest")
-        ->capture_default_str();
-    command
-        ->add_option("--tier", config.tier,
-                     "depth of the measurement: 0 clocks (the only tier for comparing speeds), 1 CUPTI "
-                     "graph intervals, 2 every kernel, 3 counters")
-        ->capture_default_str();
-    command->add_option("--limit", config.limit, "conversations taken from the file (0 = all)")
-        ->needs(prompts);
-    command->add_flag("--balanced,--stratify", config.balanced, "take them evenly from the categories")
-        ->needs(prompts);
+    add_shown(*command, "--head", config.head,
+              "draft LM head, one of " + known_heads() +
+                  "; e.g. fr-spec:v=8192. With --tree auto or quick also auto, the default then: the "
+                  "head that decodes fastest");
+    add_shown(*command, "--tier", config.tier,
+              "depth of the measurement: 0 clocks (the only tier for comparing speeds), 1 CUPTI "
+              "graph intervals, 2 every kernel, 3 counters");
     command->add_option(
         "--baseline", config.baseline,
         "also decode the first N conversations without a drafter, as a separate run, for the speed-up");
-    command->add_option(
-        "--shadow", config.shadow,
-        "further heads to evaluate: slimspec,fr-spec:v=8192 follow the text at their own pace (exact); "
-        "aligned:slimspec drafts in every second round of the driving head (an estimate; those steps are "
-        "excluded from the timing statistics)");
-    command
-        ->add_option("--calibrate", config.calibration_rounds,
-                     "rounds of each prompt in which the full head also drafts, to place the head on the "
-                     "plane (0 = off)")
-        ->capture_default_str();
+    command->add_option("--shadow", config.shadow,
+                        "further heads to evaluate: slimspec,fr-spec:v=8192 follow the text at their own "
+                        "pace (exact); aligned:slimspec drafts in every second round of the driving head (an "
+                        "estimate; those steps are excluded from the timing statistics)");
+    add_shown(*command, "--calibrate", config.calibration_rounds,
+              "rounds of each prompt in which the full head also drafts, to place the head on the "
+              "plane (0 = off)");
     command->add_option("--save", config.save, "capture file to write (SQLite)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");
     command->add_option("--save-rows", config.save_rows, "record at most this many rows (0 = no limit)")

@@ -16,9 +16,8 @@ std::string speedup_text(const Snapshot& snapshot, RowId run_id) {
         const auto earlier = legacy_baseline(snapshot, run_id);
         if (!earlier) return {};
         return fmt::format(
-            "autoregressive decoding reached {:.1f} tok/s over the run's first prompts "
-            "(one value, stored by an earlier version): "
-            "no speed-up over the same prompts can be derived\n",
+            "autoregressive decoding reached {:.1f} tok/s over the run's first prompts (one value, stored by "
+            "an earlier version): no speed-up over the same prompts can be derived\n",
             *earlier);
     }
     std::string ratio = fmt::format("{:.2f}x", speed->ratio.value);

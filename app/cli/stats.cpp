@@ -67,31 +67,25 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
 void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     const RunTotals totals = run_totals(snapshot, run.id);
     const std::string ended = run.ended == RunEnd::live ? "unfinished" : std::string(to_text(run.ended));
-    std::printf("run %lld  %s  %s%s%s%s\n", static_cast<long long>(run.id), run.started_utc.c_str(),
-                ended.c_str(), is_baseline(run) ? "  autoregressive baseline" : "",
-                run.synthetic ? "  SYNTHETIC WEIGHTS" : "",
-                run.acceptance == "real" ? "" : "  simulated acceptance");
-    std::printf("%s  drafter %s  head %s  tree %s  %s  %d threads  %s\n", run.target.c_str(),
-                run.drafter.c_str(), run.head.empty() ? "-" : run.head.c_str(), run.tree.c_str(),
-                run.precision.c_str(), run.threads, run.tier.c_str());
-    std::printf("%s", verify_text(run).c_str());
-    std::printf("%s", finding_text(snapshot, run.id).c_str());
-    std::printf("tau %.3f  (%lld committed in %lld rounds)   %s tok/s decode\n%s\n%s", totals.tau,
-                static_cast<long long>(totals.committed), static_cast<long long>(totals.rounds),
-                rate_text(totals.tokens_per_second).c_str(), speedup_text(snapshot, run.id).c_str(),
-                statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)).c_str());
+    print("run {}  {}  {}{}{}{}\n", run.id, run.started_utc, ended,
+          is_baseline(run) ? "  autoregressive baseline" : "", run.synthetic ? "  SYNTHETIC WEIGHTS" : "",
+          run.acceptance == "real" ? "" : "  simulated acceptance");
+    print("{}", setup_text(run));
+    print("{}", verify_text(run));
+    print("{}", finding_text(snapshot, run.id));
+    print("tau {:.3f}  ({} committed in {} rounds)   {} tok/s decode\n{}\n{}", totals.tau, totals.committed,
+          totals.rounds, rate_text(totals.tokens_per_second), speedup_text(snapshot, run.id),
+          statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)));
     std::vector<std::vector<std::string>> counters;
     for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run.id))
         counters.push_back({std::string(phase_rows[row.phase_id].name), row.name,
                             fmt::format("{}", row.count), fmt::format("{:.4g}", row.per_step())});
     if (!counters.empty())
-        std::printf("\n%s", format_table({"phase", "GPU counter", "steps", "per step"}, counters).c_str());
+        print("\n{}", format_table({"phase", "GPU counter", "steps", "per step"}, counters));
     const std::string excluded = excluded_text(snapshot, run.id);
-    if (!excluded.empty()) std::printf("%s\n", excluded.c_str());
-    for (const LossRow& loss : snapshot.losses)
-        if (loss.run_id == run.id)
-            std::printf("lost: %lld %s\n", static_cast<long long>(loss.count), loss.kind.c_str());
-    std::printf("\n%s\n", head_table_text(snapshot, run.id).c_str());
+    if (!excluded.empty()) print("{}\n", excluded);
+    print_losses(snapshot, run.id);
+    print("\n{}\n", head_table_text(snapshot, run.id));
 }
 
 /// Runs of one setting (seeds, shards), pooled.
@@ -153,9 +147,8 @@ void print_pooled(const Snapshot& snapshot) {
                         fmt::format("{:.3f}", pooled.tau()), rate_text(pooled.tokens_per_second())});
     }
     if (rows.empty()) return;
-    std::printf("%s\n",
-                format_table({"runs of one setting, pooled", "tree", "runs", "rounds", "tau", "tok/s"}, rows)
-                    .c_str());
+    print("{}\n",
+          format_table({"runs of one setting, pooled", "tree", "runs", "rounds", "tau", "tok/s"}, rows));
 }
 
 int do_stats(const Options& options) {
@@ -165,12 +158,11 @@ int do_stats(const Options& options) {
     if (options.json) {
         json runs = json::array();
         for (const RunRow& run : snapshot.runs) runs.push_back(run_json(snapshot, run, options.cut_warmup));
-        std::printf("%s\n",
-                    document_text({{"file", options.file}, {"runs", runs}, {"pooled", pooled_json(snapshot)}})
-                        .c_str());
+        print_document({{"file", options.file}, {"runs", runs}, {"pooled", pooled_json(snapshot)}})
+                       );
         return 0;
     }
-    if (snapshot.runs.empty()) std::printf("%s contains no run\n", options.file.c_str());
+    if (snapshot.runs.empty()) print("{} contains no run\n", options.file);
     for (const RunRow& run : snapshot.runs) print_run(snapshot, run, options.cut_warmup);
     print_pooled(snapshot);
     return 0;

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/cli.h"
 #include "base/phase_names.h"
 #include "capture/machine_facts.h"
 #include "capture/queries.h"
@@ -68,8 +69,7 @@ std::string probe_share_text(double gb_per_s, const std::optional<double>& probe
 }
 
 std::string void_probe_text() {
-    return "void: faster than doctor's measurement, "
-           "so other work used the memory during that measurement; "
+    return "void: faster than doctor's measurement, so other work used the memory during that measurement; "
            "run draftscope doctor again while nothing else runs\n";
 }
 
@@ -132,6 +132,16 @@ std::string excluded_text(const Snapshot& snapshot, RowId run_id) {
     return fmt::format("{} steps excluded from the tables ({} in all)", fmt::join(parts, ", "), totals.steps);
 }
 
+std::string setup_text(const RunRow& run) {
+    return fmt::format("{}  drafter {}  head {}  tree {}  {}  {} threads  {}\n", run.target, run.drafter,
+                       run.head.empty() ? "-" : run.head, run.tree, run.precision, run.threads, run.tier);
+}
+
+void print_losses(const Snapshot& snapshot, RowId run_id) {
+    for (const LossRow& loss : snapshot.losses)
+        if (loss.run_id == run_id) print("lost: {} {}\n", loss.count, loss.kind);
+}
+
 std::string verify_text(const RunRow& run) {
     if (run.acceptance != "real")
         return "SIMULATED ACCEPTANCE: drafts were not verified by the target; the text means nothing\n";
@@ -170,8 +180,8 @@ json losses_json(const Snapshot& snapshot, RowId run_id) {
     return out;
 }
 
-std::string document_text(const json& document) {
-    return document.dump(2, ' ', false, json::error_handler_t::replace);
+void print_document(const json& document) {
+    print("{}\n", document.dump(2, ' ', false, json::error_handler_t::replace));
 }
 
 json totals_json(const Snapshot& snapshot, RowId run_id) {

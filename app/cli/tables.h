@@ -31,14 +31,18 @@ std::string phase_summary_text(const Snapshot& snapshot, RowId run_id);
 /// Returns "2 warm-up, 3 paused, 8 calibration steps are excluded", or "" if none were.
 std::string excluded_text(const Snapshot& snapshot, RowId run_id);
 
+/// Returns a line with the run's target, drafter, head, tree, precision, threads and tier.
+std::string setup_text(const RunRow& run);
+/// Prints a line for each loss of a run.
+void print_losses(const Snapshot& snapshot, RowId run_id);
 /// Returns a line that explains why a run's text is not the target's own, token for token. "" for exact runs.
 std::string verify_text(const RunRow& run);
 
 /// Return the parts of `run --json` with these names.
 nlohmann::json phases_json(const Snapshot& snapshot, RowId run_id);
 nlohmann::json losses_json(const Snapshot& snapshot, RowId run_id);
-/// Returns a document as text for stdout. Bytes that are not UTF-8 (names from files) become U+FFFD.
-std::string document_text(const nlohmann::json& document);
+/// Prints a document on stdout. Bytes that are not UTF-8 (names from files) become U+FFFD.
+void print_document(const nlohmann::json& document);
 nlohmann::json totals_json(const Snapshot& snapshot, RowId run_id);
 
 }  // namespace draftscope::cli

@@ -111,9 +111,7 @@ void draw_plot(const Plot& plot, const std::string& caption, PanelContext& conte
         ImGui::PushFont(context.style.ui_bold, 1.25f * context.style.em);
         ImGui::TextUnformatted(plot.title);
         ImGui::PopFont();
-        ImGui::PushStyleColor(ImGuiCol_Text, to_im(context.style.colours.text_dim));
-        ImGui::TextUnformatted(caption.c_str());
-        ImGui::PopStyleColor();
+        ImGui::TextDisabled("%s", caption.c_str());
         ImGui::Spacing();
         if (ImGui::BeginChild("panel")) plot_panel(plot).draw(context);
         ImGui::EndChild();

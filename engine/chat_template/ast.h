@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/chat_template/value.h"
+#include "engine/chat_template/builtins.h"
 
 namespace draftscope::jinja {
 
@@ -19,23 +19,21 @@ struct Expression {
         name,       ///< text
         list,       ///< parts: items (tuples too)
         dict,       ///< parts: key, value, key, value, ...
-        unary,      ///< text: "-", "+", "not"; parts[0]
-        binary,     ///< text: "+", "~", "and", "in", ...; parts[0], parts[1]
+        logic,      ///< text: "and" or "or"; parts[0], parts[1]
         choice,     ///< parts: then, condition, else (may be null)
         attribute,  ///< parts[0] . text
         subscript,  ///< parts[0] [ parts[1] ]
-        slice,      ///< parts[0] [ parts[1] : parts[2] : parts[3] ], each may be null
         call,       ///< parts[0] ( parts[1...], names )
-        filter,     ///< parts[0] | text ( parts[1...], names )
-        test,       ///< parts[0] is text ( parts[1...], names )
+        builtin,    ///< a filter, test or operator, find(text): parts[0] ( parts[1...], names )
     };
     Kind kind;
     int line = 0;
     int depth = 1;  ///< depth of this subtree
-    std::string text;
-    Value value;
-    std::vector<ExpressionPtr> parts;
-    std::vector<std::pair<std::string, ExpressionPtr>> names;
+    std::string text = {};
+    Value value = {};
+    Builtin (*find)(std::string_view) = nullptr;
+    std::vector<ExpressionPtr> parts = {};
+    std::vector<std::pair<std::string, ExpressionPtr>> names = {};
 };
 
 struct Statement;
@@ -43,28 +41,24 @@ using Block = std::vector<Statement>;
 
 struct Statement {
     enum class Kind {
-        text,       ///< text
         output,     ///< value
-        condition,  ///< branches: value (null = else) and body
-        loop,       ///< targets in value, where filter; body; otherwise
+        condition,  ///< body if value, else else_body
+        loop,       ///< targets in value, where filter; body; otherwise else_body
         set,        ///< targets (or targets[0] . text) = value
-        set_block,  ///< targets[0] = body, through `value`'s filters
-        filter,     ///< body, through `value`'s filters
+        capture,    ///< body through the filters of `value`, to targets[0] or, without any, to the output
         macro,      ///< text = name; targets = parameters, defaults; body
-        plain,      ///< body, as it is ({% generation %})
         leave,      ///< break
         next,       ///< continue
     };
     Kind kind;
     int line = 0;
-    std::string text;
-    std::vector<std::string> targets;
-    ExpressionPtr value;
-    ExpressionPtr where;
-    std::vector<ExpressionPtr> defaults;  ///< default values of a macro's parameters; null = none
-    Block body;
-    Block else_body;
-    std::vector<std::pair<ExpressionPtr, Block>> branches;
+    ExpressionPtr value = {};
+    std::string text = {};
+    std::vector<std::string> targets = {};
+    ExpressionPtr where = {};
+    std::vector<ExpressionPtr> defaults = {};  ///< default values of a macro's parameters; null = none
+    Block body = {};
+    Block else_body = {};
 };
 
 }  // namespace draftscope::jinja

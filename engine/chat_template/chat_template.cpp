@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/chat_template/template.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace draftscope {
@@ -21,7 +22,7 @@ Result<ChatTemplate> ChatTemplate::from_source(std::string_view source, std::str
         return bad_input("{}: the chat template cannot be used ({}); use --raw to send prompts as they are",
                          file, parsed.error().message);
     }
-    out.template_ = std::move(parsed).value();
+    out.template_ = std::make_shared<const jinja::Template>(std::move(parsed).value());
     DS_TRY(out.render({{"user", "Hello"}}));
     return out;
 }
@@ -38,26 +39,16 @@ Result<std::string> ChatTemplate::render(const std::vector<ChatMessage>& message
         for (const ChatMessage& message : messages) out += message.content;
         return out;
     }
-    jinja::List turns;
-    for (const ChatMessage& message : messages) {
-        jinja::Dict turn;
-        turn.set("role", message.role);
-        turn.set("content", message.content);
-        turns.emplace_back(std::move(turn));
-    }
-    jinja::Dict names;
-    names.set("messages", std::move(turns));
-    names.set("add_generation_prompt", true);
-    names.set("tools", jinja::None{});
-    names.set("documents", jinja::None{});
-    if (!tokens_.bos.empty()) names.set("bos_token", tokens_.bos);
-    if (!tokens_.eos.empty()) names.set("eos_token", tokens_.eos);
+    jinja::Value names = {{"add_generation_prompt", true}, {"tools", nullptr}, {"documents", nullptr}};
+    for (const ChatMessage& message : messages)
+        names["messages"].push_back({{"role", message.role}, {"content", message.content}});
+    if (!tokens_.bos.empty()) names["bos_token"] = tokens_.bos;
+    if (!tokens_.eos.empty()) names["eos_token"] = tokens_.eos;
     auto written = template_->render(names);
     if (written.ok()) return written;
     return bad_input(
         "{}: the chat template cannot render these messages ({}); use --raw to send prompts as they are, "
-        "control "
-        "tokens and all",
+        "control tokens and all",
         file_, written.error().message);
 }
 

@@ -1,14 +1,16 @@
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
-#include "engine/chat_template/template.h"
 
 namespace draftscope {
+namespace jinja {
+class Template;
+}
 
 struct ChatMessage {
     std::string role;  ///< "system", "user", "assistant"
@@ -38,12 +40,12 @@ class ChatTemplate {
     /// Renders a prompt that ends with the header of the assistant's turn; encode it with parse_special =
     /// true. Messages that the template rejects ("roles must alternate") are an error.
     Result<std::string> render(const std::vector<ChatMessage>& messages) const;
-    bool is_raw() const { return !template_.has_value(); }
+    bool is_raw() const { return template_ == nullptr; }
     /// Why the file's template cannot be used; empty if it can. Show it unless the user requested raw text.
     const std::string& problem() const { return problem_; }
 
   private:
-    std::optional<jinja::Template> template_;
+    std::shared_ptr<const jinja::Template> template_;  ///< null for the raw format
     std::string file_;
     BosEosTokens tokens_;
     std::string problem_;

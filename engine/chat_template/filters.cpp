@@ -1,253 +1,197 @@
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
-#include "base/utf8.h"
 #include "engine/chat_template/builtins.h"
 
 namespace draftscope::jinja {
 namespace {
 
-using Filter = Value (*)(const Value&, const Arguments&);
-using Test = bool (*)(const Value&, const Arguments&);
+using V = const Value&;
+using A = const Arguments&;
 
-/// Methods of texts that are also filters.
-template <const char* Name>
-Value as_method(const Value& subject, const Arguments& arguments) {
-    const Value text = subject.is_text() ? subject : Value(subject.to_text());
-    return find_method(text, Name).function()(arguments);
+Builtin text_method(std::string_view name) {
+    return find_method(Value::value_t::string, name);
 }
 
-constexpr char upper_name[] = "upper", lower_name[] = "lower", title_name[] = "title",
-               capitalize_name[] = "capitalize", replace_name[] = "replace";
-
-/// Resolves a path such as "a.b.0" in an item, as the filters' attribute= does.
+/// Resolves a path such as "a.b.0" in an item, as the filters' attribute= does. The item itself if there is
+/// none.
 Value resolve_path(Value item, const Value& path) {
-    if (!path.is_text()) return get_item(item, path);
-    const std::string& text = path.text();
+    if (!is_given(path)) return item;
+    Value held;
+    if (!path.is_string()) return get_item(item, path, held);
+    const std::string& text = as_text(path);
     for (std::size_t at = 0; at <= text.size();) {
         const std::size_t end = std::min(text.find('.', at), text.size());
         const std::string name = text.substr(at, end - at);
-        const bool index = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
-        item = index && name.size() < 10 ? get_item(item, Value(std::int64_t{std::stoll(name)}))
-                                         : get_item(item, Value(name));
+        const bool index =
+            !name.empty() && name.size() < 10 && name.find_first_not_of("0123456789") == std::string::npos;
+        item = get_item(item, index ? Value(std::stoll(name)) : Value(name), held);
         at = end + 1;
     }
     return item;
 }
 
-Value trim(const Value& subject, const Arguments& arguments) {
-    return strip_text(subject.to_text(), arguments.get(0, "chars"), Side::both);
+Value length(V subject, A) {
+    if (subject.is_string()) return characters(as_text(subject)).size();
+    return subject.is_object() ? subject.size() : to_items(subject).size();
 }
 
-Value length(const Value& subject, const Arguments&) {
-    if (subject.is_text()) return Value(static_cast<std::int64_t>(text_length(subject.text())));
-    if (subject.is_dict()) return Value(static_cast<std::int64_t>(subject.dict().entries.size()));
-    return Value(static_cast<std::int64_t>(to_items(subject).size()));
-}
-
-Value tojson(const Value& subject, const Arguments& arguments) {
-    const Value indent = arguments.get(0, "indent");
-    const bool lines = !indent.is_undefined() && !indent.is_none();
-    const std::int64_t columns = lines ? indent.integer("tojson's indent") : -1;
-    if (columns > 100) fail("tojson's indent is larger than 100");
-    return to_json(subject, static_cast<int>(columns), arguments.get(4, "sort_keys").truth());
-}
-
-Value default_value(const Value& subject, const Arguments& arguments) {
-    const bool missing = subject.is_undefined() || (arguments.get(1, "boolean").truth() && !subject.truth());
+Value default_value(V subject, A arguments) {
+    const bool missing = is_undefined(subject) || (truth(arguments.get(1, "boolean")) && !truth(subject));
     if (!missing) return subject;
-    const Value other = arguments.get(0, "default_value");
-    return other.is_undefined() ? Value("") : other;
+    const Value& other = arguments.get(0, "default_value");
+    return is_undefined(other) ? Value("") : other;
 }
 
-Value join(const Value& subject, const Arguments& arguments) {
-    const std::string between = arguments.get(0, "d").to_text();
-    const Value attribute = arguments.get(1, "attribute");
-    std::string out;
-    bool first = true;
-    for (const Value& item : to_items(subject)) {
-        if (!std::exchange(first, false)) out += between;
-        out += (attribute.is_undefined() ? item : resolve_path(item, attribute)).to_text();
-        check_length(out.size());
-    }
-    return out;
+Value joined(V subject, A arguments) {
+    Value items = to_items(subject);
+    for (Value& item : items) item = resolve_path(std::move(item), arguments.get(1, "attribute"));
+    return join(items, to_text(arguments.get(0, "d")));
 }
 
-Value first(const Value& subject, const Arguments&) {
+template <bool Front>
+Value end_item(V subject, A) {
     const List items = to_items(subject);
-    return items.empty() ? Value() : items.front();
-}
-Value last(const Value& subject, const Arguments&) {
-    const List items = to_items(subject);
-    return items.empty() ? Value() : items.back();
-}
-Value list(const Value& subject, const Arguments&) {
-    return to_items(subject);
-}
-Value text(const Value& subject, const Arguments&) {
-    return subject.to_text();
+    return items.empty() ? undefined : Front ? items.front() : items.back();
 }
 
-Value whole_number(const Value& subject, const Arguments& arguments) {
-    const Value other = arguments.get(0, "default");
-    const Value fallback = other.is_undefined() ? Value(std::int64_t{0}) : other;
-    if (subject.is_text()) {
-        const std::string digits = strip_text(subject.text(), Value(), Side::both);
-        char* end = nullptr;
-        const double value = std::strtod(digits.c_str(), &end);
-        if (digits.empty() || *end != '\0' || !(std::abs(value) < 9e18)) return fallback;
-        return Value(static_cast<std::int64_t>(value));
-    }
-    if (!subject.is_number() || !(std::abs(subject.number()) < 9e18)) return fallback;
-    return Value(static_cast<std::int64_t>(subject.number()));
-}
-
-Value floating(const Value& subject, const Arguments& arguments) {
-    if (subject.is_number()) return subject.number();
-    const Value other = arguments.get(0, "default");
-    const std::string digits = strip_text(subject.to_text(), Value(), Side::both);
+/// The filters int and float.
+template <typename Number>
+Value converted(V subject, A arguments) {
+    const Value text = text_method("strip")(subject, Arguments());
+    const std::string& digits = as_text(text);
     char* end = nullptr;
-    const double value = std::strtod(digits.c_str(), &end);
-    if (digits.empty() || *end != '\0') return other.is_undefined() ? Value(0.0) : other;
-    return value;
+    const double parsed = std::strtod(digits.c_str(), &end);
+    const double value = is_number(subject) ? to_number(subject) : parsed;
+    const bool is_read = is_number(subject) || (!digits.empty() && *end == '\0');
+    const bool fits = std::is_same_v<Number, double> || std::abs(value) < 9e18;
+    if (is_read && fits) return static_cast<Number>(value);
+    const Value& other = arguments.get(0, "default");
+    return is_undefined(other) ? Value(Number{}) : other;
+}
+
+/// The items of a filter's subject; false values count as an empty list, as in Jinja.
+List items_if_true(V subject) {
+    return truth(subject) ? to_items(subject) : List{};
 }
 
 /// `map(attribute=...)` or `map('filter', ...)`.
-Value map(const Value& subject, const Arguments& arguments) {
-    const Value attribute = arguments.get(99, "attribute");
-    List out;
-    if (!attribute.is_undefined()) {
-        const Value other = arguments.get(99, "default");
-        for (const Value& item : subject.truth() ? to_items(subject) : List{}) {
-            Value found = resolve_path(item, attribute);
-            out.push_back(found.is_undefined() && !other.is_undefined() ? other : std::move(found));
-        }
-        return out;
-    }
-    const Value name = arguments.get(0, "filter");
-    if (!name.is_text()) fail("map expects an attribute or the name of a filter");
+Value map(V subject, A arguments) {
+    V attribute = arguments.get(99, "attribute");
+    V other = arguments.get(99, "default");
+    Builtin filter = nullptr;
     Arguments rest = arguments;
-    rest.positional.erase(rest.positional.begin());
-    for (const Value& item : subject.truth() ? to_items(subject) : List{})
-        out.push_back(apply_filter(name.text(), item, rest));
+    if (is_undefined(attribute)) {
+        filter = find_filter(arguments.text(0, "filter"));
+        if (!rest.positional.empty()) rest.positional.erase(rest.positional.begin());
+    }
+    List out;
+    std::int64_t cost = 0;
+    for (V item : items_if_true(subject)) {
+        Value found = filter != nullptr ? filter(item, rest) : resolve_path(item, attribute);
+        out.push_back(is_undefined(found) && filter == nullptr ? other : std::move(found));
+        cost += copy_cost(out.back());
+        check_length(static_cast<std::size_t>(cost) * 64);
+    }
     return out;
 }
 
 /// select, reject, selectattr, rejectattr: filters items by a test (default: truth) of the item or an
 /// attribute.
-Value chosen(const Value& subject, const Arguments& arguments, bool by_attribute, bool wanted) {
+template <bool ByAttribute, bool Wanted>
+Value chosen(V subject, A arguments) {
     Arguments rest = arguments;
-    Value attribute, name;
-    const auto shift = [&](Value& to) {
-        if (rest.positional.empty()) return;
-        to = rest.positional.front();
+    const auto shift = [&] {
+        if (rest.positional.empty()) return undefined;
+        Value out = std::move(rest.positional.front());
         rest.positional.erase(rest.positional.begin());
+        return out;
     };
-    if (by_attribute) shift(attribute);
-    shift(name);
+    const Value attribute = ByAttribute ? shift() : undefined, name = shift();
     List out;
-    // As in Jinja, false values count as an empty list.
-    for (const Value& item : subject.truth() ? to_items(subject) : List{}) {
-        const Value seen = by_attribute ? resolve_path(item, attribute) : item;
-        const bool passes = name.is_undefined() ? seen.truth() : apply_test(name.to_text(), seen, rest);
-        if (passes == wanted) out.push_back(item);
-    }
-    return out;
-}
-Value select(const Value& subject, const Arguments& arguments) {
-    return chosen(subject, arguments, false, true);
-}
-Value reject(const Value& subject, const Arguments& arguments) {
-    return chosen(subject, arguments, false, false);
-}
-Value selectattr(const Value& subject, const Arguments& arguments) {
-    return chosen(subject, arguments, true, true);
-}
-Value rejectattr(const Value& subject, const Arguments& arguments) {
-    return chosen(subject, arguments, true, false);
-}
-
-Value pairs(const Value& subject, const Arguments&) {
-    if (subject.is_undefined()) return List{};
-    if (!subject.is_dict()) fail(subject.type(), " has no items, only a mapping has");
-    List out;
-    for (const auto& [key, value] : subject.dict().entries) out.push_back(List{key, value});
-    return out;
-}
-
-std::string folded(const Value& value) {
-    return find_method(Value(value.to_text()), "lower").function()({}).text();
-}
-
-/// Jinja compares texts case-insensitively by default.
-bool goes_before(const Value& a, const Value& b, bool case_sensitive) {
-    if (a.is_text() && b.is_text() && !case_sensitive) return folded(a) < folded(b);
-    return less(a, b);
-}
-
-Value dictsort(const Value& subject, const Arguments& arguments) {
-    const Value found = pairs(subject, {});
-    const bool case_sensitive = arguments.get(0, "case_sensitive").truth();
-    const std::size_t by = arguments.get(1, "by").to_text() == "value" ? 1 : 0;
-    List& out = found.list();
-    std::stable_sort(out.begin(), out.end(), [&](const Value& a, const Value& b) {
-        return goes_before(a.list()[by], b.list()[by], case_sensitive);
-    });
-    if (arguments.get(2, "reverse").truth()) std::reverse(out.begin(), out.end());
-    return found;
-}
-
-Value sort(const Value& subject, const Arguments& arguments) {
-    List out = to_items(subject);
-    const bool reverse = arguments.get(0, "reverse").truth();
-    const bool case_sensitive = arguments.get(1, "case_sensitive").truth();
-    const Value attribute = arguments.get(2, "attribute");
-    const auto key = [&](const Value& item) {
-        return attribute.is_undefined() || attribute.is_none() ? item : resolve_path(item, attribute);
-    };
-    std::stable_sort(out.begin(), out.end(), [&](const Value& a, const Value& b) {
-        return reverse ? goes_before(key(b), key(a), case_sensitive)
-                       : goes_before(key(a), key(b), case_sensitive);
-    });
-    return out;
-}
-
-Value unique(const Value& subject, const Arguments& arguments) {
-    const Value attribute = arguments.get(1, "attribute");
-    const bool case_sensitive = arguments.get(0, "case_sensitive").truth();
-    List out, seen;
-    for (const Value& item : to_items(subject)) {
-        Value key = attribute.is_undefined() ? item : resolve_path(item, attribute);
-        if (key.is_text() && !case_sensitive) key = Value(folded(key));
-        if (contains(Value(seen), key)) continue;
-        seen.push_back(key);
-        out.push_back(item);
+    for (V item : items_if_true(subject)) {
+        const Value seen = resolve_path(item, attribute);
+        if (truth(is_undefined(name) ? seen : find_test(to_text(name))(seen, rest)) == Wanted)
+            out.push_back(item);
     }
     return out;
 }
 
-Value reverse(const Value& subject, const Arguments&) {
-    List out = to_items(subject);
-    std::reverse(out.begin(), out.end());
-    if (!subject.is_text()) return out;
-    std::string joined;
-    for (const Value& item : out) joined += item.text();
-    return joined;
+Value pairs(V subject, A) {
+    if (is_undefined(subject)) return List{};
+    if (!subject.is_object()) fail(type_name(subject), " has no items, only a mapping has");
+    List out;
+    for (const auto& [key, value] : subject.get_ref<const Dict&>()) out.push_back(List{from_key(key), value});
+    return out;
 }
 
-Value indent(const Value& subject, const Arguments& arguments) {
-    const Value width = arguments.get(0, "width");
-    const std::int64_t columns = width.is_undefined() ? 4
-                                 : width.is_text()
-                                     ? 0
-                                     : std::clamp<std::int64_t>(width.integer("indent"), 0, 200);
-    const std::string margin = width.is_text() ? width.text() : std::string(columns, ' ');
-    const bool with_first = arguments.get(1, "first").truth(), with_blank = arguments.get(2, "blank").truth();
-    const std::string source = subject.to_text();
-    std::string out = with_first ? margin : "";
+struct Keyed {
+    Value key, item;
+};
+
+/// Items with what they are compared by: an attribute or themselves, in lower case unless `case_sensitive`.
+std::vector<Keyed> keyed(List items, V attribute, V case_sensitive) {
+    std::vector<Keyed> out;
+    for (Value& item : items) {
+        Value key = resolve_path(item, attribute);
+        if (key.is_string() && !truth(case_sensitive)) key = text_method("lower")(key, {});
+        out.push_back({std::move(key), std::move(item)});
+    }
+    return out;
+}
+
+Value sorted(List items, V attribute, V case_sensitive, V reverse) {
+    std::vector<Keyed> all = keyed(std::move(items), attribute, case_sensitive);
+    std::stable_sort(all.begin(), all.end(), [&, falling = truth(reverse)](const Keyed& a, const Keyed& b) {
+        return falling ? less(b.key, a.key) : less(a.key, b.key);
+    });
+    List out;
+    for (Keyed& one : all) out.push_back(std::move(one.item));
+    return out;
+}
+
+Value dictsort(V subject, A arguments) {
+    const bool by_value = to_text(arguments.get(1, "by")) == "value";
+    return sorted(pairs(subject, {}), Value(by_value ? 1 : 0), arguments.get(0, "case_sensitive"),
+                  arguments.get(2, "reverse"));
+}
+
+Value sort(V subject, A arguments) {
+    return sorted(to_items(subject), arguments.get(2, "attribute"), arguments.get(1, "case_sensitive"),
+                  arguments.get(0, "reverse"));
+}
+
+Value unique(V subject, A arguments) {
+    List out;
+    Value seen = List{};
+    for (Keyed& one :
+         keyed(to_items(subject), arguments.get(1, "attribute"), arguments.get(0, "case_sensitive"))) {
+        if (contains(seen, one.key)) continue;
+        seen.push_back(std::move(one.key));
+        out.push_back(std::move(one.item));
+    }
+    return out;
+}
+
+template <bool Largest>
+Value extreme(V subject, A arguments) {
+    const auto all =
+        keyed(to_items(subject), arguments.get(1, "attribute"), arguments.get(0, "case_sensitive"));
+    const auto best = std::max_element(all.begin(), all.end(), [](const Keyed& a, const Keyed& b) {
+        return Largest ? less(a.key, b.key) : less(b.key, a.key);
+    });
+    return best == all.end() ? undefined : best->item;
+}
+
+Value indent(V subject, A arguments) {
+    V width = arguments.get(0, "width");
+    const std::int64_t columns = width.is_string() ? 0 : arguments.integer(0, "width", 4);
+    const std::string spaces(static_cast<std::size_t>(std::clamp<std::int64_t>(columns, 0, 200)), ' ');
+    const std::string margin = width.is_string() ? as_text(width) : spaces;
+    const bool with_blank = truth(arguments.get(2, "blank"));
+    const std::string source = to_text(subject);
+    std::string out = truth(arguments.get(1, "first")) ? margin : "";
     for (std::size_t i = 0; i < source.size(); ++i) {
         out += source[i];
         if (source[i] != '\n') continue;
@@ -258,192 +202,157 @@ Value indent(const Value& subject, const Arguments& arguments) {
     return out;
 }
 
-Value unchanged(const Value& subject, const Arguments&) {
-    return subject;
-}
-
-Value escaped(const Value& subject, const Arguments&) {
+Value escaped(V subject, A) {
+    constexpr std::string_view marks = "&<>\"'", codes[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
     std::string out;
-    for (const char c : subject.to_text()) {
-        if (c == '&')
-            out += "&amp;";
-        else if (c == '<')
-            out += "&lt;";
-        else if (c == '>')
-            out += "&gt;";
-        else if (c == '"')
-            out += "&#34;";
-        else if (c == '\'')
-            out += "&#39;";
-        else
-            out += c;
+    for (const char c : to_text(subject)) {
+        const std::size_t found = marks.find(c);
+        out += found == std::string_view::npos ? std::string_view(&c, 1) : codes[found];
     }
     return out;
 }
 
-Value absolute(const Value& subject, const Arguments&) {
-    if (subject.is_float()) return std::abs(subject.number());
-    const std::int64_t value = subject.integer("abs");
-    return Value(value < 0 ? std::int64_t{0} - value : value);
-}
-
-Value rounded(const Value& subject, const Arguments& arguments) {
-    const Value precision = arguments.get(0, "precision");
-    const auto digits = precision.is_undefined() ? std::int64_t{0} : precision.integer("round");
-    const std::string method = arguments.get(1, "method").to_text();
-    const double scale = std::pow(10.0, static_cast<double>(std::clamp<std::int64_t>(digits, -15, 15)));
-    const double value = subject.number() * scale;
+Value rounded(V subject, A arguments) {
+    const std::int64_t digits = std::clamp<std::int64_t>(arguments.integer(0, "precision", 0), -15, 15);
+    const std::string method = to_text(arguments.get(1, "method"));
+    const double scale = std::pow(10.0, static_cast<double>(digits)), value = to_number(subject) * scale;
     const double whole = method == "ceil"    ? std::ceil(value)
                          : method == "floor" ? std::floor(value)
                                              : std::nearbyint(value);
     return whole / scale;
 }
 
-Value extreme(const Value& subject, bool largest) {
-    const List items = to_items(subject);
-    if (items.empty()) return {};
-    return *std::max_element(items.begin(), items.end(), [&](const Value& a, const Value& b) {
-        return largest ? goes_before(a, b, false) : goes_before(b, a, false);
-    });
-}
-Value min_item(const Value& subject, const Arguments&) {
-    return extreme(subject, false);
-}
-Value max_item(const Value& subject, const Arguments&) {
-    return extreme(subject, true);
-}
-
-Value sum(const Value& subject, const Arguments& arguments) {
-    const Value attribute = arguments.get(0, "attribute");
+Value sum(V subject, A arguments) {
     double out = 0;
     bool whole = true;
-    for (const Value& item : to_items(subject)) {
-        const Value part = attribute.is_undefined() ? item : resolve_path(item, attribute);
-        out += part.number();
-        whole = whole && !part.is_float();
+    for (V item : to_items(subject)) {
+        const Value part = resolve_path(item, arguments.get(0, "attribute"));
+        out += to_number(part);
+        whole = whole && !part.is_number_float();
     }
     return whole && std::abs(out) < 9e15 ? Value(static_cast<std::int64_t>(out)) : Value(out);
 }
 
-const std::unordered_map<std::string_view, Filter>& filter_table() {
-    static const std::unordered_map<std::string_view, Filter> table = {
-        {"trim", trim},
-        {"length", length},
-        {"count", length},
-        {"tojson", tojson},
-        {"default", default_value},
-        {"d", default_value},
-        {"join", join},
-        {"first", first},
-        {"last", last},
-        {"list", list},
-        {"string", text},
-        {"int", whole_number},
-        {"float", floating},
-        {"map", map},
-        {"select", select},
-        {"reject", reject},
-        {"selectattr", selectattr},
-        {"rejectattr", rejectattr},
-        {"items", pairs},
-        {"dictsort", dictsort},
-        {"sort", sort},
-        {"unique", unique},
-        {"reverse", reverse},
-        {"indent", indent},
-        {"safe", unchanged},
-        {"escape", escaped},
-        {"e", escaped},
+std::int64_t remainder(V subject, std::int64_t divisor) {
+    if (divisor == 0) fail("division by zero");
+    return divisor == -1 ? 0 : to_integer(subject, "the number") % divisor;
+}
+
+using Table = std::unordered_map<std::string_view, Builtin>;
+
+const Table& filters() {
+    const Builtin absolute = [](V v, A) -> Value {
+        if (v.is_number_float()) return std::abs(to_number(v));
+        return to_number(v) < 0 ? Value(static_cast<std::int64_t>(-to_number(v))) : v;
+    };
+    const Builtin reverse = [](V v, A) {
+        return v.is_string() ? get_slice(v, undefined, undefined, Value(-1))
+                             : get_slice(to_items(v), undefined, undefined, Value(-1));
+    };
+    const Builtin tojson = [](V v, A a) -> Value {
+        const std::int64_t columns = a.integer(0, "indent", -1);
+        if (columns > 100) fail("tojson's indent is larger than 100");
+        return to_json(v, static_cast<int>(columns), truth(a.get(4, "sort_keys")));
+    };
+    static const Table table = {
         {"abs", absolute},
+        {"capitalize", text_method("capitalize")},
+        {"count", length},
+        {"d", default_value},
+        {"default", default_value},
+        {"dictsort", dictsort},
+        {"e", escaped},
+        {"escape", escaped},
+        {"first", end_item<true>},
+        {"float", converted<double>},
+        {"indent", indent},
+        {"int", converted<std::int64_t>},
+        {"items", pairs},
+        {"join", joined},
+        {"last", end_item<false>},
+        {"length", length},
+        {"list", [](V v, A) -> Value { return to_items(v); }},
+        {"lower", text_method("lower")},
+        {"map", map},
+        {"max", extreme<true>},
+        {"min", extreme<false>},
+        {"reject", chosen<false, false>},
+        {"rejectattr", chosen<true, false>},
+        {"replace", text_method("replace")},
+        {"reverse", reverse},
         {"round", rounded},
-        {"min", min_item},
-        {"max", max_item},
+        {"safe", [](V v, A) { return v; }},
+        {"select", chosen<false, true>},
+        {"selectattr", chosen<true, true>},
+        {"sort", sort},
+        {"string", [](V v, A) -> Value { return to_text(v); }},
         {"sum", sum},
-        {"upper", as_method<upper_name>},
-        {"lower", as_method<lower_name>},
-        {"title", as_method<title_name>},
-        {"capitalize", as_method<capitalize_name>},
-        {"replace", as_method<replace_name>}};
+        {"title", text_method("title")},
+        {"tojson", tojson},
+        {"trim", text_method("strip")},
+        {"unique", unique},
+        {"upper", text_method("upper")},
+    };
     return table;
 }
 
-bool same(const Value& subject, const Arguments& arguments) {
-    return equal(subject, arguments.get(0, "other"));
-}
-bool differs(const Value& subject, const Arguments& arguments) {
-    return !same(subject, arguments);
-}
-bool below(const Value& subject, const Arguments& arguments) {
-    return less(subject, arguments.get(0, "other"));
-}
-bool above(const Value& subject, const Arguments& arguments) {
-    return less(arguments.get(0, "other"), subject);
-}
-std::int64_t remainder_of_division(const Value& subject, std::int64_t divisor) {
-    if (divisor == 0) fail("division by zero");
-    return divisor == -1 ? 0 : subject.integer("the number") % divisor;
-}
-bool in_case(const Value& subject, const char* method) {
-    const std::string text = subject.to_text();
-    return find_method(Value(text), method).function()({}).text() == text;
-}
-
-const std::unordered_map<std::string_view, Test>& test_table() {
-    static const std::unordered_map<std::string_view, Test> table = {
-        {"defined", [](const Value& v, const Arguments&) { return !v.is_undefined(); }},
-        {"undefined", [](const Value& v, const Arguments&) { return v.is_undefined(); }},
-        {"none", [](const Value& v, const Arguments&) { return v.is_none(); }},
-        {"string", [](const Value& v, const Arguments&) { return v.is_text(); }},
-        {"number", [](const Value& v, const Arguments&) { return v.is_number(); }},
-        {"integer", [](const Value& v, const Arguments&) { return v.is_int(); }},
-        {"float", [](const Value& v, const Arguments&) { return v.is_float(); }},
-        {"boolean", [](const Value& v, const Arguments&) { return v.is_bool(); }},
-        {"true", [](const Value& v, const Arguments&) { return v.is_bool() && v.truth(); }},
-        {"false", [](const Value& v, const Arguments&) { return v.is_bool() && !v.truth(); }},
-        {"mapping", [](const Value& v, const Arguments&) { return v.is_dict(); }},
-        {"iterable",
-         [](const Value& v, const Arguments&) {
-             return v.is_list() || v.is_dict() || v.is_text() || v.is_undefined();
-         }},
-        {"sequence",
-         [](const Value& v, const Arguments&) {
-             return v.is_list() || v.is_dict() || v.is_text() || v.is_undefined();
-         }},
-        {"callable", [](const Value& v, const Arguments&) { return v.is_function(); }},
-        {"in", [](const Value& v, const Arguments& a) { return contains(a.get(0, "seq"), v); }},
+const Table& tests() {
+    const Builtin same = [](V v, A a) -> Value { return equal(v, a.get(0, "other")); };
+    const Builtin below = [](V v, A a) -> Value { return less(v, a.get(0, "other")); };
+    const Builtin above = [](V v, A a) -> Value { return less(a.get(0, "other"), v); };
+    const Builtin iterable = [](V v, A) -> Value {
+        return v.is_structured() || v.is_string() || v.is_discarded();
+    };
+    static const Table table = {
         {"==", same},
+        {"boolean", [](V v, A) -> Value { return v.is_boolean(); }},
+        {"callable", [](V v, A) -> Value { return function_of(v) != nullptr; }},
+        {"defined", [](V v, A) -> Value { return !is_undefined(v); }},
+        {"divisibleby",
+         [](V v, A a) -> Value { return remainder(v, to_integer(a.get(0, "num"), "divisibleby")) == 0; }},
         {"eq", same},
         {"equalto", same},
-        {"sameas", same},
-        {"ne", differs},
-        {"lt", below},
-        {"lessthan", below},
-        {"gt", above},
+        {"even", [](V v, A) -> Value { return remainder(v, 2) == 0; }},
+        {"false", [](V v, A) -> Value { return v.is_boolean() && !truth(v); }},
+        {"float", [](V v, A) -> Value { return v.is_number_float(); }},
+        {"ge", [](V v, A a) -> Value { return !less(v, a.get(0, "other")); }},
         {"greaterthan", above},
-        {"le", [](const Value& v, const Arguments& a) { return !above(v, a); }},
-        {"ge", [](const Value& v, const Arguments& a) { return !below(v, a); }},
-        {"even", [](const Value& v, const Arguments&) { return remainder_of_division(v, 2) == 0; }},
-        {"odd", [](const Value& v, const Arguments&) { return remainder_of_division(v, 2) != 0; }},
-        {"divisibleby",
-         [](const Value& v, const Arguments& a) {
-             return remainder_of_division(v, a.get(0, "num").integer("divisibleby")) == 0;
-         }},
-        {"lower", [](const Value& v, const Arguments&) { return in_case(v, "lower"); }},
-        {"upper", [](const Value& v, const Arguments&) { return in_case(v, "upper"); }}};
+        {"gt", above},
+        {"in", [](V v, A a) -> Value { return contains(a.get(0, "seq"), v); }},
+        {"integer", [](V v, A) -> Value { return v.is_number_integer(); }},
+        {"iterable", iterable},
+        {"le", [](V v, A a) -> Value { return !less(a.get(0, "other"), v); }},
+        {"lessthan", below},
+        {"lower", [](V v, A) -> Value { return text_method("lower")(v, {}) == to_text(v); }},
+        {"lt", below},
+        {"mapping", [](V v, A) -> Value { return v.is_object(); }},
+        {"ne", [](V v, A a) -> Value { return !equal(v, a.get(0, "other")); }},
+        {"none", [](V v, A) -> Value { return v.is_null(); }},
+        {"number", [](V v, A) -> Value { return is_number(v); }},
+        {"odd", [](V v, A) -> Value { return remainder(v, 2) != 0; }},
+        {"sameas", same},
+        {"sequence", iterable},
+        {"string", [](V v, A) -> Value { return v.is_string(); }},
+        {"true", [](V v, A) -> Value { return v.is_boolean() && truth(v); }},
+        {"undefined", [](V v, A) -> Value { return is_undefined(v); }},
+        {"upper", [](V v, A) -> Value { return text_method("upper")(v, {}) == to_text(v); }},
+    };
     return table;
+}
+
+Builtin find(const Table& table, std::string_view kind, std::string_view name) {
+    const auto found = table.find(name);
+    if (found == table.end()) fail(kind, " '", name, "' is not supported by this version");
+    return found->second;
 }
 
 }  // namespace
 
-Value apply_filter(std::string_view name, const Value& subject, const Arguments& arguments) {
-    const auto found = filter_table().find(name);
-    if (found == filter_table().end()) fail("filter '", name, "' is not supported by this version");
-    return found->second(subject, arguments);
+Builtin find_filter(std::string_view name) {
+    return find(filters(), "filter", name);
 }
-bool apply_test(std::string_view name, const Value& subject, const Arguments& arguments) {
-    const auto found = test_table().find(name);
-    if (found == test_table().end()) fail("test '", name, "' is not supported by this version");
-    return found->second(subject, arguments);
+Builtin find_test(std::string_view name) {
+    return find(tests(), "test", name);
 }
 
 }  // namespace draftscope::jinja

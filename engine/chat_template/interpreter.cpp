@@ -1,10 +1,8 @@
-#include "engine/chat_template/interpreter.h"
-
-#include <algorithm>
-#include <cmath>
 #include <unordered_map>
 
+#include "engine/chat_template/ast.h"
 #include "engine/chat_template/builtins.h"
+#include "engine/chat_template/template.h"
 
 namespace draftscope::jinja {
 namespace {
@@ -14,6 +12,7 @@ using Kind = Expression::Kind;
 // Limits that stop runaway templates; the tree is walked recursively.
 constexpr std::int64_t max_steps = 1'000'000;
 constexpr int max_walk_depth = 1000;
+constexpr std::int64_t values_per_step = 128;  // values that are copied
 
 struct Scope {
     std::unordered_map<std::string, Value> values;
@@ -29,18 +28,25 @@ struct Scope {
 };
 using ScopePtr = std::shared_ptr<Scope>;
 
+ScopePtr nested(const ScopePtr& outer) {
+    return std::make_shared<Scope>(Scope{{}, outer});
+}
+
 enum class Flow { on, leave, next };
 
 class Interpreter {
   public:
-    explicit Interpreter(const Dict& names) : globals_(std::make_shared<Scope>()) {
-        for (const auto& [name, value] : names.entries) globals_->values[name.to_text()] = value;
+    explicit Interpreter(const Value& names) : globals_(std::make_shared<Scope>()) {
+        for (const auto& [name, value] : names.items()) globals_->values[name] = value;
+    }
+    ~Interpreter() {
+        for (const auto& space : assigned_) space->fields = {};
     }
 
     std::string run(const Block& program) {
         std::string out;
         try {
-            execute(program, std::make_shared<Scope>(Scope{{}, globals_}), out);
+            execute(program, nested(globals_), out);
         } catch (Failure& failure) {
             if (!failure.message.starts_with("line ")) failure.message.insert(0, where());
             throw;
@@ -68,22 +74,28 @@ class Interpreter {
     Flow execute(const Block& block, const ScopePtr& scope, std::string& out);
     Flow execute_one(const Statement& statement, const ScopePtr& scope, std::string& out);
     Flow loop(const Statement& statement, const ScopePtr& scope, std::string& out);
-    void assign(const std::vector<std::string>& targets, const Value& value, const ScopePtr& scope);
+    void assign(const std::vector<std::string>& targets, Value value, const ScopePtr& scope);
     void set(const Statement& statement, const ScopePtr& scope);
     void macro(const Statement& statement, const ScopePtr& scope);
-    Value filtered(const Statement& statement, std::string text, const ScopePtr& scope);
 
-    Value evaluate(const Expression& expression, const ScopePtr& scope);
-    Value evaluate_name(const std::string& name, const ScopePtr& scope) const;
-    Value part(const Expression& expression, std::size_t i, const ScopePtr& scope) {
-        const bool present = i < expression.parts.size() && expression.parts[i] != nullptr;
-        return present ? evaluate(*expression.parts[i], scope) : Value();
+    Value evaluate(const ExpressionPtr& expression, const ScopePtr& scope);
+    Value compute(const Expression& expression, const ScopePtr& scope);
+    const Value& look(const ExpressionPtr& expression, const ScopePtr& scope, Value& held);
+    /// Looks at the subject of a call or builtin. It is copied if there are arguments, which may call macros.
+    const Value& subject(const ExpressionPtr& expression, const Expression& call, const ScopePtr& scope,
+                         Value& held) {
+        if (call.parts.size() == 1 && call.names.empty()) return look(expression, scope, held);
+        return held = evaluate(expression, scope);
     }
-    Value binary(const Expression& expression, const ScopePtr& scope);
+    bool holds(const ExpressionPtr& expression, const ScopePtr& scope) {
+        Value held;
+        return truth(look(expression, scope, held));
+    }
     Value call(const Expression& expression, const ScopePtr& scope);
     Arguments arguments(const Expression& expression, const ScopePtr& scope);
 
     ScopePtr globals_;
+    std::vector<std::shared_ptr<Handle>> assigned_;  ///< namespaces that may hold themselves
     int line_ = 1;
     int depth_ = 0;
     std::int64_t steps_ = 0;
@@ -99,40 +111,33 @@ Flow Interpreter::execute(const Block& block, const ScopePtr& scope, std::string
 
 Flow Interpreter::execute_one(const Statement& statement, const ScopePtr& scope, std::string& out) {
     const Step step(*this, statement.line);
+    Value held;
     switch (statement.kind) {
-        case Statement::Kind::text:
-            out += statement.text;
-            break;
         case Statement::Kind::output:
-            out += evaluate(*statement.value, scope).to_text();
+            out += to_text(look(statement.value, scope, held));
             break;
         case Statement::Kind::condition:
-            for (const auto& [when, body] : statement.branches) {
-                if (when == nullptr || evaluate(*when, scope).truth()) return execute(body, scope, out);
-            }
-            break;
+            return execute(holds(statement.value, scope) ? statement.body : statement.else_body, scope, out);
         case Statement::Kind::loop:
             return loop(statement, scope, out);
         case Statement::Kind::set:
             set(statement, scope);
             break;
-        case Statement::Kind::set_block: {
+        case Statement::Kind::capture: {
+            const ScopePtr inner = nested(scope);
             std::string text;
-            execute(statement.body, std::make_shared<Scope>(Scope{{}, scope}), text);
-            scope->values[statement.targets[0]] = filtered(statement, std::move(text), scope);
-            break;
-        }
-        case Statement::Kind::filter: {
-            std::string text;
-            execute(statement.body, std::make_shared<Scope>(Scope{{}, scope}), text);
-            out += filtered(statement, std::move(text), scope).to_text();
+            execute(statement.body, inner, text);
+            inner->values[""] = std::move(text);
+            Value filtered = evaluate(statement.value, inner);
+            if (statement.targets.empty())
+                out += to_text(filtered);
+            else
+                scope->values[statement.targets[0]] = std::move(filtered);
             break;
         }
         case Statement::Kind::macro:
             macro(statement, scope);
             break;
-        case Statement::Kind::plain:
-            return execute(statement.body, scope, out);
         case Statement::Kind::leave:
             return Flow::leave;
         case Statement::Kind::next:
@@ -142,16 +147,9 @@ Flow Interpreter::execute_one(const Statement& statement, const ScopePtr& scope,
     return Flow::on;
 }
 
-Value Interpreter::filtered(const Statement& statement, std::string text, const ScopePtr& scope) {
-    if (statement.value == nullptr) return text;
-    const auto inner = std::make_shared<Scope>(Scope{{}, scope});
-    inner->values[""] = Value(std::move(text));
-    return evaluate(*statement.value, inner);
-}
-
-void Interpreter::assign(const std::vector<std::string>& targets, const Value& value, const ScopePtr& scope) {
+void Interpreter::assign(const std::vector<std::string>& targets, Value value, const ScopePtr& scope) {
     if (targets.size() == 1) {
-        scope->values[targets[0]] = value;
+        scope->values[targets[0]] = std::move(value);
         return;
     }
     const List items = to_items(value);
@@ -162,48 +160,47 @@ void Interpreter::assign(const std::vector<std::string>& targets, const Value& v
 }
 
 void Interpreter::set(const Statement& statement, const ScopePtr& scope) {
-    Value value = evaluate(*statement.value, scope);
-    if (statement.text.empty()) return assign(statement.targets, value, scope);
-    const Value* space = scope->find(statement.targets[0]);
-    if (space == nullptr || !space->is_dict() || !space->dict().is_namespace)
-        fail(where(), "'", statement.targets[0], "' is not a namespace");
-    space->dict().set(statement.text, std::move(value));
+    Value value = evaluate(statement.value, scope);
+    if (statement.text.empty()) return assign(statement.targets, std::move(value), scope);
+    const Value* const target = scope->find(statement.targets[0]);
+    const auto space = target != nullptr ? namespace_of(*target) : nullptr;
+    if (space == nullptr) fail(where(), "'", statement.targets[0], "' is not a namespace");
+    if (value.is_structured() || value.is_binary()) assigned_.push_back(space);
+    space->fields[statement.text] = std::move(value);
 }
 
 Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope, std::string& out) {
-    List items = to_items(evaluate(*statement.value, scope));
+    Value held;
+    List items = to_items(look(statement.value, scope, held));
     if (statement.where != nullptr) {
-        List kept;
-        for (Value& item : items) {
+        std::erase_if(items, [&](const Value& item) {
             const Step step(*this, statement.line);
-            const auto inner = std::make_shared<Scope>(Scope{{}, scope});
+            const auto inner = nested(scope);
             assign(statement.targets, item, inner);
-            if (evaluate(*statement.where, inner).truth()) kept.push_back(std::move(item));
-        }
-        items = std::move(kept);
+            return !holds(statement.where, inner);
+        });
     }
-    if (items.empty()) return execute(statement.else_body, std::make_shared<Scope>(Scope{{}, scope}), out);
-    const auto count = static_cast<std::int64_t>(items.size());
-    for (std::int64_t i = 0; i < count; ++i) {
+    if (items.empty()) return execute(statement.else_body, nested(scope), out);
+    const auto with_state = nested(scope);
+    Value& state = with_state->values["loop"];
+    const std::size_t count = items.size();
+    for (std::size_t i = 0; i < count; ++i) {
         const Step step(*this, statement.line);
-        const std::size_t at = i;
-        const auto inner = std::make_shared<Scope>(Scope{{}, scope});
-        Dict state;
-        state.set("index", i + 1);
-        state.set("index0", i);
-        state.set("revindex", count - i);
-        state.set("revindex0", count - i - 1);
-        state.set("first", i == 0);
-        state.set("last", i + 1 == count);
-        state.set("length", count);
-        if (i > 0) state.set("previtem", items[at - 1]);
-        if (i + 1 < count) state.set("nextitem", items[at + 1]);
-        state.set("cycle", Function([i](const Arguments& given) {
-                      if (given.positional.empty()) fail("loop.cycle: no items given");
-                      return given.positional[i % given.positional.size()];
-                  }));
-        inner->values["loop"] = Value(std::move(state));
-        assign(statement.targets, items[at], inner);
+        const auto inner = nested(with_state);
+        state["index"] = i + 1;
+        state["index0"] = i;
+        state["revindex"] = count - i;
+        state["revindex0"] = count - i - 1;
+        state["first"] = i == 0;
+        state["last"] = i + 1 == count;
+        state["length"] = count;
+        state["previtem"] = i > 0 ? items[i - 1] : undefined;
+        state["nextitem"] = i + 1 < count ? items[i + 1] : undefined;
+        state["cycle"] = make_function([i](const Arguments& given) {
+            if (given.positional.empty()) fail("loop.cycle: no items given");
+            return given.positional[i % given.positional.size()];
+        });
+        assign(statement.targets, items[i], inner);
         if (execute(statement.body, inner, out) == Flow::leave) break;
     }
     return Flow::on;
@@ -212,14 +209,12 @@ Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope, std::s
 void Interpreter::macro(const Statement& statement, const ScopePtr& scope) {
     // The scope owns the function; a strong reference back would leak both.
     const std::weak_ptr<Scope> outside = scope;
-    scope->values[statement.text] = Function([this, &statement, outside](const Arguments& given) {
-        const auto inner = std::make_shared<Scope>(Scope{{}, outside.lock()});
+    scope->values[statement.text] = make_function([this, &statement, outside](const Arguments& given) {
+        const auto inner = nested(outside.lock());
         for (std::size_t i = 0; i < statement.targets.size(); ++i) {
             const std::string& name = statement.targets[i];
             Value value = given.get(i, name);
-            if (value.is_undefined())
-                value =
-                    statement.defaults[i] ? evaluate(*statement.defaults[i], inner) : Value(Undefined{name});
+            if (is_undefined(value)) value = evaluate(statement.defaults[i], inner);
             inner->values[name] = std::move(value);
         }
         if (given.positional.size() > statement.targets.size())
@@ -230,178 +225,133 @@ void Interpreter::macro(const Statement& statement, const ScopePtr& scope) {
     });
 }
 
-Value Interpreter::evaluate_name(const std::string& name, const ScopePtr& scope) const {
-    const Value* found = scope->find(name);
-    if (found != nullptr) return *found;
-    Value function = name == "strftime_now" ? Value() : find_function(name);
-    return function.is_undefined() ? Value(Undefined{name}) : function;
+/// Throws a Failure that names the value if it is undefined; `field` is what is wanted of it.
+void require(const Value& value, const Expression& expression, const Value& field = {}) {
+    if (!is_undefined(value)) return;
+    const bool by_key = expression.kind == Kind::subscript && expression.parts[1]->kind == Kind::literal;
+    const std::string name = by_key ? to_text(expression.parts[1]->value) : expression.text;
+    fail("'", name, "' is undefined", field.is_null() ? "" : ", so it has no '" + to_text(field) + "'");
 }
 
-Value Interpreter::evaluate(const Expression& expression, const ScopePtr& scope) {
-    const Step step(*this, expression.line);
+Value make_bound(Builtin builtin, const Value& subject) {
+    return make_function([builtin, subject](const Arguments& given) { return builtin(subject, given); });
+}
+
+/// Evaluates an expression, without a copy where it is a literal, a variable or a part of one. The reference
+/// is to `held` otherwise, and lasts until the next statement or call of a macro.
+const Value& Interpreter::look(const ExpressionPtr& expression, const ScopePtr& scope, Value& held) {
+    if (expression == nullptr) return undefined;
+    const auto& [kind, line, depth, text, value, find, parts, names] = *expression;
+    if (kind == Kind::literal) return value;
+    const Step step(*this, line);
+    if (kind == Kind::name) {
+        if (const Value* const found = scope->find(text)) return *found;
+        const Builtin function = text == "strftime_now" ? nullptr : find_function(text);
+        return held = function != nullptr ? make_bound(function, undefined) : undefined;
+    }
+    if (kind != Kind::attribute && kind != Kind::subscript) {
+        held = compute(*expression, scope);
+        steps_ += copy_cost(held) / values_per_step;
+        return held;
+    }
+    const bool by_key = kind == Kind::subscript;
+    const Value key = by_key ? evaluate(parts[1], scope) : Value(text);
+    const Value& subject = look(parts[0], scope, held);
+    line_ = line;
+    require(subject, *parts[0], key);
+    const Builtin method = key.is_string() ? find_method(subject.type(), as_text(key)) : nullptr;
+    if (method != nullptr && !(by_key && subject.is_object() && subject.contains(as_text(key))))
+        return held = make_bound(method, subject);
+    return get_item(subject, key, held);
+}
+
+Value Interpreter::evaluate(const ExpressionPtr& expression, const ScopePtr& scope) {
+    Value held;
+    const Value& found = look(expression, scope, held);
+    if (&found == &held) return held;
+    steps_ += copy_cost(found) / values_per_step;
+    return found;
+}
+
+Value Interpreter::compute(const Expression& expression, const ScopePtr& scope) {
+    const auto& parts = expression.parts;
+    Value held;
     switch (expression.kind) {
-        case Kind::literal:
-            return expression.value;
-        case Kind::name:
-            return evaluate_name(expression.text, scope);
         case Kind::list: {
             List out;
-            for (const ExpressionPtr& item : expression.parts) out.push_back(evaluate(*item, scope));
+            for (const ExpressionPtr& item : parts) out.push_back(evaluate(item, scope));
             return out;
         }
         case Kind::dict: {
-            Dict out;
-            for (std::size_t i = 0; i + 1 < expression.parts.size(); i += 2)
-                out.set(part(expression, i, scope), part(expression, i + 1, scope));
+            Value out = Value::object();
+            for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
+                const std::string key = to_key(evaluate(parts[i], scope));
+                out[key] = evaluate(parts[i + 1], scope);
+            }
             return out;
         }
-        case Kind::unary: {
-            const Value operand = part(expression, 0, scope);
-            if (expression.text == "not") return !operand.truth();
-            const bool minus = expression.text == "-";
-            if (operand.is_float()) return minus ? -operand.number() : operand.number();
-            const std::int64_t value = operand.integer("the operand");
-            return minus ? Value(std::int64_t{0} - value) : Value(value);
+        case Kind::logic: {
+            const Value& left = look(parts[0], scope, held);
+            return truth(left) == (expression.text == "or") ? left : evaluate(parts[1], scope);
         }
-        case Kind::binary:
-            return binary(expression, scope);
         case Kind::choice:
-            return part(expression, part(expression, 1, scope).truth() ? 0 : 2, scope);
-        case Kind::attribute:
-            return get_attribute(part(expression, 0, scope), expression.text);
-        case Kind::subscript: {
-            const Value subject = part(expression, 0, scope), key = part(expression, 1, scope);
-            Value found = get_item(subject, key);
-            if (!found.is_undefined() || !key.is_text()) return found;
-            return get_attribute(subject, key.text());
-        }
-        case Kind::slice:
-            return get_slice(part(expression, 0, scope), part(expression, 1, scope),
-                             part(expression, 2, scope), part(expression, 3, scope));
+            return evaluate(parts[holds(parts[1], scope) ? 0 : 2], scope);
         case Kind::call:
             return call(expression, scope);
-        case Kind::filter:
-            return apply_filter(expression.text, part(expression, 0, scope), arguments(expression, scope));
-        case Kind::test:
-            return apply_test(expression.text, part(expression, 0, scope), arguments(expression, scope));
+        default:
+            break;
     }
-    return {};
+    const Value& value = subject(parts[0], expression, scope, held);
+    const Arguments given = arguments(expression, scope);
+    line_ = expression.line;
+    if (expression.find == find_operator && expression.text.find_first_of("+-*/%") != std::string::npos) {
+        require(value, *parts[0]);
+        require(given.positional[0], *parts[1]);
+    }
+    return expression.find(expression.text)(value, given);
 }
 
 Arguments Interpreter::arguments(const Expression& expression, const ScopePtr& scope) {
     Arguments out;
     for (std::size_t i = 1; i < expression.parts.size(); ++i)
-        out.positional.push_back(part(expression, i, scope));
-    for (const auto& [name, value] : expression.names) out.names.emplace_back(name, evaluate(*value, scope));
+        out.positional.push_back(evaluate(expression.parts[i], scope));
+    for (const auto& [name, value] : expression.names) out.names.emplace_back(name, evaluate(value, scope));
     return out;
 }
 
 Value Interpreter::call(const Expression& expression, const ScopePtr& scope) {
     const Expression& callee = *expression.parts[0];
-    Value function = evaluate(callee, scope);
-    if (function.is_undefined() && callee.kind == Kind::name) function = find_function(callee.text);
+    const bool is_method = callee.kind == Kind::attribute;
+    Value held, field;
+    const Value& owner = is_method ? subject(callee.parts[0], expression, scope, held) : undefined;
+    Builtin builtin = nullptr;
+    std::shared_ptr<Handle> function;
+    line_ = callee.line;
+    if (is_method) {
+        require(owner, *callee.parts[0], callee.text);
+        builtin = find_method(owner.type(), callee.text);
+        if (builtin == nullptr) function = function_of(get_field(owner, callee.text, field));
+    } else if (callee.kind == Kind::name && scope->find(callee.text) == nullptr) {
+        builtin = find_function(callee.text);
+    } else {
+        function = function_of(look(expression.parts[0], scope, field));
+    }
+    const Arguments given = arguments(expression, scope);
     line_ = expression.line;
-    if (!function.is_function()) {
-        const bool named = callee.kind == Kind::name || callee.kind == Kind::attribute;
-        fail("'", named ? callee.text : std::string(function.type()),
-             "' is not a function supported by this version");
-    }
-    return function.function()(arguments(expression, scope));
-}
-
-std::int64_t checked(std::int64_t a, std::int64_t b, char op) {
-    std::int64_t out = 0;
-    const bool over = op == '+'   ? __builtin_add_overflow(a, b, &out)
-                      : op == '-' ? __builtin_sub_overflow(a, b, &out)
-                                  : __builtin_mul_overflow(a, b, &out);
-    if (over) fail("a number is out of range");
-    return out;
-}
-
-/// Python's // and %, which round towards minus infinity.
-Value divided(const Value& a, const Value& b, bool remainder) {
-    if (b.number() == 0) fail("division by zero");
-    if (a.is_float() || b.is_float()) {
-        const double whole = std::floor(a.number() / b.number());
-        return remainder ? a.number() - whole * b.number() : whole;
-    }
-    const std::int64_t left = a.integer("the operand"), right = b.integer("the operand");
-    if (right == -1) return remainder ? Value(std::int64_t{0}) : Value(checked(0, left, '-'));
-    std::int64_t quotient = left / right, rest = left % right;
-    if (rest != 0 && (rest < 0) != (right < 0)) {
-        --quotient;
-        rest += right;
-    }
-    return remainder ? rest : quotient;
-}
-
-Value arithmetic(const std::string& op, const Value& a, const Value& b) {
-    if (op == "+" && a.is_text() && b.is_text()) {
-        check_length(a.text().size() + b.text().size());
-        return a.text() + b.text();
-    }
-    if (op == "+" && a.is_list() && b.is_list()) {
-        List out = a.list();
-        check_length((out.size() + b.list().size()) * sizeof(Value));
-        out.insert(out.end(), b.list().begin(), b.list().end());
-        return out;
-    }
-    if (op == "*" && a.is_text() && b.is_int()) {
-        std::string out;
-        check_length(a.text().size() * (std::clamp<std::int64_t>(b.integer("the operand"), 0, 1 << 26)));
-        for (std::int64_t i = 0; i < b.integer("the operand") && !a.text().empty(); ++i) out += a.text();
-        return out;
-    }
-    if (!a.is_number() || !b.is_number()) {
-        const std::string_view name = a.is_undefined()   ? std::string_view(a.undefined_name())
-                                      : b.is_undefined() ? std::string_view(b.undefined_name())
-                                                         : "";
-        if (!name.empty()) fail("'", name, "' is undefined");
-        fail(a.type(), " ", op, " ", b.type(), " cannot be computed");
-    }
-    if (op == "/") {
-        if (b.number() == 0) fail("division by zero");
-        return a.number() / b.number();
-    }
-    if (op == "//" || op == "%") return divided(a, b, op == "%");
-    if (op == "**") {
-        const double out = std::pow(a.number(), b.number());
-        const bool whole = !a.is_float() && !b.is_float() && std::abs(out) < 9e15 && b.number() >= 0;
-        return whole ? Value(static_cast<std::int64_t>(out)) : Value(out);
-    }
-    if (!a.is_float() && !b.is_float())
-        return checked(a.integer("the operand"), b.integer("the operand"), op[0]);
-    const double x = a.number(), y = b.number();
-    return op == "+" ? x + y : op == "-" ? x - y : x * y;
-}
-
-Value Interpreter::binary(const Expression& expression, const ScopePtr& scope) {
-    const std::string& op = expression.text;
-    Value left = part(expression, 0, scope);
-    if (op == "and") return left.truth() ? part(expression, 1, scope) : left;
-    if (op == "or") return left.truth() ? left : part(expression, 1, scope);
-    const Value right = part(expression, 1, scope);
-    line_ = expression.line;
-    if (op == "==") return equal(left, right);
-    if (op == "!=") return !equal(left, right);
-    if (op == "<") return less(left, right);
-    if (op == ">") return less(right, left);
-    if (op == "<=") return !less(right, left);
-    if (op == ">=") return !less(left, right);
-    if (op == "in") return contains(right, left);
-    if (op == "not in") return !contains(right, left);
-    if (op == "~") {
-        std::string out = left.to_text() + right.to_text();
-        check_length(out.size());
-        return out;
-    }
-    return arithmetic(op, left, right);
+    if (builtin != nullptr) return builtin(owner, given);
+    if (function != nullptr) return function->call(given);
+    const bool named = is_method || callee.kind == Kind::name;
+    fail("'", named ? callee.text : "the value", "' is not a function supported by this version");
 }
 
 }  // namespace
 
-std::string interpret(const Block& program, const Dict& names) {
-    return Interpreter(names).run(program);
+Result<std::string> Template::render(const Value& names) const {
+    try {
+        return Interpreter(names).run(*program_);
+    } catch (const Failure& failure) {
+        return bad_input("{}", failure.message);
+    }
 }
 
 }  // namespace draftscope::jinja

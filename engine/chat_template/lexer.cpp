@@ -22,12 +22,10 @@ bool is_digit(char c) {
 std::string with_plain_newlines(std::string_view source) {
     std::string out;
     for (std::size_t i = 0; i < source.size(); ++i) {
-        if (source[i] != '\r') {
+        if (source[i] != '\r')
             out += source[i];
-            continue;
-        }
-        out += '\n';
-        if (i + 1 < source.size() && source[i + 1] == '\n') ++i;
+        else if (!source.substr(i + 1).starts_with('\n'))
+            out += '\n';
     }
     if (out.ends_with('\n')) out.pop_back();
     return out;

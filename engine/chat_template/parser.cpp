@@ -1,10 +1,11 @@
-#include "engine/chat_template/parser.h"
-
 #include <algorithm>
 #include <charconv>
 #include <initializer_list>
+#include <unordered_map>
 
+#include "engine/chat_template/ast.h"
 #include "engine/chat_template/lexer.h"
+#include "engine/chat_template/template.h"
 
 namespace draftscope::jinja {
 namespace {
@@ -67,10 +68,17 @@ class Parser {
     }
 
     ExpressionPtr make(Kind kind, std::string text = {}) const {
-        auto out = std::make_unique<Expression>();
-        out->kind = kind;
-        out->line = current().line;
-        out->text = std::move(text);
+        return std::make_unique<Expression>(Expression{kind, current().line, 1, std::move(text)});
+    }
+    ExpressionPtr literal(Value value) const {
+        ExpressionPtr out = make(Kind::literal);
+        out->value = std::move(value);
+        return out;
+    }
+    ExpressionPtr builtin(Builtin (*find)(std::string_view), std::string name, ExpressionPtr subject) const {
+        ExpressionPtr out = make(Kind::builtin, std::move(name));
+        out->find = find;
+        add(out, std::move(subject));
         return out;
     }
     void add(ExpressionPtr& to, ExpressionPtr part) const {
@@ -78,47 +86,37 @@ class Parser {
         if (to->depth > max_expression_depth) wrong("an expression is too long");
         to->parts.push_back(std::move(part));
     }
-    ExpressionPtr binary(std::string op, ExpressionPtr left, ExpressionPtr right) const {
-        ExpressionPtr out = make(Kind::binary, std::move(op));
-        add(out, std::move(left));
-        add(out, std::move(right));
-        return out;
-    }
-    ExpressionPtr unary(std::string op, ExpressionPtr operand) const {
-        ExpressionPtr out = make(Kind::unary, std::move(op));
-        add(out, std::move(operand));
-        return out;
-    }
 
     // Expressions, in the order of Jinja's precedences.
     ExpressionPtr expression(bool with_choice = true);
-    ExpressionPtr tuple(bool with_choice);
-    ExpressionPtr either();
-    ExpressionPtr both();
-    ExpressionPtr negated();
-    ExpressionPtr compared();
-    ExpressionPtr binary_level(std::size_t level);
-    ExpressionPtr power();
+    ExpressionPtr tuple(bool with_choice = true);
+    ExpressionPtr binary(std::size_t level = 0);
     ExpressionPtr signed_value(bool with_filters);
     ExpressionPtr primary();
+    ExpressionPtr items(Kind kind, std::string_view end);
     ExpressionPtr postfix(ExpressionPtr subject);
     ExpressionPtr subscript(ExpressionPtr subject);
     ExpressionPtr filters(ExpressionPtr subject);
     ExpressionPtr tested(ExpressionPtr subject);
     void arguments(ExpressionPtr& call);
-    ExpressionPtr dictionary();
 
     // Statements.
     Block block(std::initializer_list<std::string_view> ends);
+    Block body(std::string_view end) {
+        Block out = block({end});
+        end_block(end);
+        return out;
+    }
     Statement statement();
     Statement loop();
     Statement condition();
     Statement assignment();
     Statement macro();
-    ExpressionPtr filter_chain();
+    ExpressionPtr filter_chain(bool given);
+    void end_tag() { need(Token::Kind::block_end); }
     void end_block(std::string_view name) {
         if (!skip_name(name)) wrong("expected {% " + std::string(name) + " %}");
-        need(Token::Kind::block_end);
+        end_tag();
     }
 
     std::vector<Token> tokens_;
@@ -129,12 +127,12 @@ class Parser {
 
 ExpressionPtr Parser::expression(bool with_choice) {
     const Nested nested(*this);
-    ExpressionPtr out = either();
+    ExpressionPtr out = binary();
     while (with_choice && is_name("if")) {
         ExpressionPtr choice = make(Kind::choice);
         next_token();
         add(choice, std::move(out));
-        add(choice, either());
+        add(choice, binary());
         add(choice, skip_name("else") ? expression() : nullptr);
         out = std::move(choice);
     }
@@ -156,73 +154,50 @@ ExpressionPtr Parser::tuple(bool with_choice) {
     return out;
 }
 
-ExpressionPtr Parser::either() {
-    ExpressionPtr out = both();
-    while (skip_name("or")) out = binary("or", std::move(out), both());
-    return out;
-}
-
-ExpressionPtr Parser::both() {
-    ExpressionPtr out = negated();
-    while (skip_name("and")) out = binary("and", std::move(out), negated());
-    return out;
-}
-
-ExpressionPtr Parser::negated() {
-    const Nested nested(*this);
-    if (skip_name("not")) return unary("not", negated());
-    return compared();
-}
-
-/// `a < b < c` means `a < b and b < c`. Templates use pairs only; longer chains are errors.
-ExpressionPtr Parser::compared() {
-    ExpressionPtr left = binary_level(0);
-    std::string op;
-    if (current().kind == Token::Kind::symbol) {
-        for (const std::string_view known : {"==", "!=", "<=", ">=", "<", ">"}) {
-            if (is_symbol(known)) op = known;
-        }
-    } else if (is_name("in")) {
-        op = "in";
-    } else if (is_name("not") && after().kind == Token::Kind::name && after().text == "in") {
-        op = "not in";
-        next_token();
-    }
-    if (op.empty()) return left;
-    next_token();
-    ExpressionPtr out = binary(op, std::move(left), binary_level(0));
-    for (const std::string_view known : {"==", "!=", "<=", ">=", "<", ">"}) {
-        if (is_symbol(known)) wrong("chained comparisons are not supported by this version");
-    }
-    return out;
-}
-
-/// Binary operators by increasing precedence: sums, `~`, products.
-ExpressionPtr Parser::binary_level(std::size_t level) {
+/// Binary operators by increasing precedence. `a < b < c` means `a < b and b < c` in Python; templates use
+/// pairs only, and longer chains are errors.
+ExpressionPtr Parser::binary(std::size_t level) {
     static const std::vector<std::vector<std::string_view>> operators = {
-        {"+", "-"}, {"~"}, {"*", "//", "/", "%"}};
-    if (level == operators.size()) return power();
-    ExpressionPtr out = binary_level(level + 1);
-    while (current().kind == Token::Kind::symbol &&
-           std::count(operators[level].begin(), operators[level].end(), current().text) != 0) {
-        std::string op = next_token().text;
-        out = binary(std::move(op), std::move(out), binary_level(level + 1));
+        {"or"},
+        {"and"},
+        {"not"},
+        {"==", "!=", "<=", ">=", "<", ">", "in", "not in"},
+        {"+", "-"},
+        {"~"},
+        {"*", "//", "/", "%"},
+        {"**"}};
+    constexpr std::size_t negation = 2, comparison = 3;
+    if (level == operators.size()) return signed_value(true);
+    if (level == negation && is_name("not")) {
+        const Nested nested(*this);
+        next_token();
+        return builtin(find_operator, "not", binary(level));
     }
-    return out;
-}
-
-ExpressionPtr Parser::power() {
-    ExpressionPtr out = signed_value(true);
-    while (skip_symbol("**")) out = binary("**", std::move(out), signed_value(true));
-    return out;
+    ExpressionPtr left = binary(level + 1);
+    for (int count = 1; level != negation; ++count) {
+        const bool word = current().kind == Token::Kind::name;
+        const bool inverted = is_name("not") && after().kind == Token::Kind::name && after().text == "in";
+        const std::string op = inverted ? "not in" : current().text;
+        const auto& known = operators[level];
+        if ((!word && current().kind != Token::Kind::symbol) ||
+            std::find(known.begin(), known.end(), op) == known.end())
+            break;
+        if (level == comparison && count > 1) wrong("chained comparisons are not supported by this version");
+        if (inverted) next_token();
+        next_token();
+        left = builtin(find_operator, op, std::move(left));
+        if (level < negation) left->kind = Kind::logic;
+        add(left, binary(level + 1));
+    }
+    return left;
 }
 
 ExpressionPtr Parser::signed_value(bool with_filters) {
     const Nested nested(*this);
     ExpressionPtr out;
     if (is_symbol("-") || is_symbol("+")) {
-        std::string op = next_token().text;
-        out = unary(std::move(op), signed_value(false));
+        out = builtin(find_operator, next_token().text, literal(0));
+        add(out, signed_value(false));
     } else {
         out = postfix(primary());
     }
@@ -230,114 +205,90 @@ ExpressionPtr Parser::signed_value(bool with_filters) {
 }
 
 ExpressionPtr Parser::primary() {
-    ExpressionPtr out = make(Kind::literal);
-    if (current().kind == Token::Kind::text) {
-        std::string text;
-        while (current().kind == Token::Kind::text) text += next_token().text;
-        out->value = Value(std::move(text));
-        return out;
-    }
-    if (current().kind == Token::Kind::integer || current().kind == Token::Kind::floating) {
-        const bool is_integer = current().kind == Token::Kind::integer;
-        std::int64_t integer = 0;
-        double number = 0;
-        const std::string& digits = current().text;
-        const char* end = digits.data() + digits.size();
-        const auto read = is_integer ? std::from_chars(digits.data(), end, integer).ec
-                                     : std::from_chars(digits.data(), end, number).ec;
-        if (read != std::errc()) wrong("a number is out of range");
-        next_token();
-        out->value = is_integer ? Value(integer) : Value(number);
-        return out;
-    }
-    if (current().kind == Token::Kind::name) {
-        const std::string name = next_token().text;
-        if (name == "true" || name == "True" || name == "false" || name == "False") {
-            out->value = Value(name[0] == 't' || name[0] == 'T');
-        } else if (name == "none" || name == "None") {
-            out->value = Value(None{});
-        } else {
-            out->kind = Kind::name;
-            out->text = name;
-        }
-        return out;
-    }
+    static const std::unordered_map<std::string_view, Value> constants = {
+        {"true", true},   {"True", true},    {"false", false},
+        {"False", false}, {"none", nullptr}, {"None", nullptr}};
     if (skip_symbol("(")) {
-        if (skip_symbol(")")) {
-            out->kind = Kind::list;
-            return out;
-        }
-        ExpressionPtr inner = tuple(true);
+        if (skip_symbol(")")) return make(Kind::list);
+        ExpressionPtr inner = tuple();
         need_symbol(")");
         return inner;
     }
-    if (skip_symbol("[")) {
-        out->kind = Kind::list;
-        while (!skip_symbol("]")) {
-            add(out, expression());
-            if (!is_symbol("]")) need_symbol(",");
-        }
-        return out;
+    if (skip_symbol("[")) return items(Kind::list, "]");
+    if (skip_symbol("{")) return items(Kind::dict, "}");
+    const Token token = current();
+    if (token.kind == Token::Kind::text) {
+        std::string text;
+        while (current().kind == Token::Kind::text) text += next_token().text;
+        return literal(std::move(text));
     }
-    if (is_symbol("{")) return dictionary();
-    wrong("expected a value");
+    if (token.kind == Token::Kind::name) {
+        next_token();
+        const auto found = constants.find(token.text);
+        return found != constants.end() ? literal(found->second) : make(Kind::name, token.text);
+    }
+    const bool whole = token.kind == Token::Kind::integer;
+    if (!whole && token.kind != Token::Kind::floating) wrong("expected a value");
+    std::int64_t integer = 0;
+    double number = 0;
+    const char *const begin = token.text.data(), *const end = begin + token.text.size();
+    const auto read = whole ? std::from_chars(begin, end, integer) : std::from_chars(begin, end, number);
+    if (read.ec != std::errc()) wrong("a number is out of range");
+    next_token();
+    return literal(whole ? Value(integer) : Value(number));
 }
 
-ExpressionPtr Parser::dictionary() {
-    ExpressionPtr out = make(Kind::dict);
-    need_symbol("{");
-    while (!skip_symbol("}")) {
+/// Parses the rest of a list or mapping.
+ExpressionPtr Parser::items(Kind kind, std::string_view end) {
+    ExpressionPtr out = make(kind);
+    while (!skip_symbol(end)) {
         add(out, expression());
-        need_symbol(":");
-        add(out, expression());
-        if (!is_symbol("}")) need_symbol(",");
+        if (kind == Kind::dict) {
+            need_symbol(":");
+            add(out, expression());
+        }
+        if (!is_symbol(end)) need_symbol(",");
     }
     return out;
 }
 
 ExpressionPtr Parser::postfix(ExpressionPtr subject) {
     while (true) {
+        ExpressionPtr out;
         if (skip_symbol(".")) {
             const bool index = current().kind == Token::Kind::integer;
-            ExpressionPtr out = make(index ? Kind::subscript : Kind::attribute);
+            out = make(index ? Kind::subscript : Kind::attribute, index ? "" : need_name());
             add(out, std::move(subject));
-            if (index)
-                add(out, primary());
-            else
-                out->text = need_name();
-            subject = std::move(out);
-        } else if (is_symbol("[")) {
-            subject = subscript(std::move(subject));
+            if (index) add(out, primary());
+        } else if (skip_symbol("[")) {
+            out = subscript(std::move(subject));
         } else if (is_symbol("(")) {
-            ExpressionPtr out = make(Kind::call);
+            out = make(Kind::call);
             add(out, std::move(subject));
             arguments(out);
-            subject = std::move(out);
         } else {
             return subject;
         }
+        subject = std::move(out);
     }
 }
 
+/// Parses the rest of `subject[index]` or `subject[from:to:step]`, whose bounds may be absent.
 ExpressionPtr Parser::subscript(ExpressionPtr subject) {
-    ExpressionPtr out = make(Kind::subscript);
-    need_symbol("[");
-    add(out, std::move(subject));
     ExpressionPtr bounds[3];
-    int given = 0;
-    while (!is_symbol("]")) {
+    std::size_t given = 0;
+    while (!skip_symbol("]")) {
         if (skip_symbol(":")) {
-            out->kind = Kind::slice;
             if (++given > 2) wrong("a slice has too many parts");
         } else {
             if (bounds[given] != nullptr) wrong("expected ']'");
             bounds[given] = expression();
         }
     }
-    need_symbol("]");
-    if (out->kind == Kind::subscript && bounds[0] == nullptr) wrong("expected an index");
-    const int count = out->kind == Kind::slice ? 3 : 1;
-    for (int i = 0; i < count; ++i) add(out, std::move(bounds[i]));
+    if (given == 0 && bounds[0] == nullptr) wrong("expected an index");
+    ExpressionPtr out = given > 0 ? builtin(find_operator, "[:]", std::move(subject)) : make(Kind::subscript);
+    if (given == 0) add(out, std::move(subject));
+    for (std::size_t i = 0; i < (given > 0 ? 3 : 1); ++i) add(out, std::move(bounds[i]));
     return out;
 }
 
@@ -346,9 +297,8 @@ void Parser::arguments(ExpressionPtr& call) {
     need_symbol("(");
     while (!skip_symbol(")")) {
         if (is_symbol("*")) wrong("'*' in arguments is not supported by this version");
-        const bool named =
-            current().kind == Token::Kind::name && after().kind == Token::Kind::symbol && after().text == "=";
-        if (named) {
+        if (current().kind == Token::Kind::name && after().kind == Token::Kind::symbol &&
+            after().text == "=") {
             std::string name = need_name();
             need_symbol("=");
             ExpressionPtr value = expression();
@@ -364,11 +314,8 @@ void Parser::arguments(ExpressionPtr& call) {
 ExpressionPtr Parser::filters(ExpressionPtr subject) {
     while (true) {
         if (skip_symbol("|")) {
-            ExpressionPtr out = make(Kind::filter);
-            out->text = need_name();
-            add(out, std::move(subject));
-            if (is_symbol("(")) arguments(out);
-            subject = std::move(out);
+            subject = builtin(find_filter, need_name(), std::move(subject));
+            if (is_symbol("(")) arguments(subject);
         } else if (skip_name("is")) {
             subject = tested(std::move(subject));
         } else {
@@ -379,12 +326,7 @@ ExpressionPtr Parser::filters(ExpressionPtr subject) {
 
 ExpressionPtr Parser::tested(ExpressionPtr subject) {
     const bool inverted = skip_name("not");
-    ExpressionPtr out = make(Kind::test);
-    if (current().kind == Token::Kind::symbol && is_symbol("=="))
-        out->text = next_token().text;
-    else
-        out->text = need_name();
-    add(out, std::move(subject));
+    ExpressionPtr out = builtin(find_test, skip_symbol("==") ? "==" : need_name(), std::move(subject));
     const Token::Kind kind = current().kind;
     const bool word = kind == Token::Kind::name && !is_name("else") && !is_name("or") && !is_name("and") &&
                       !is_name("if") && !is_name("is") && !is_name("not");
@@ -394,7 +336,7 @@ ExpressionPtr Parser::tested(ExpressionPtr subject) {
                kind == Token::Kind::floating || is_symbol("[") || is_symbol("{")) {
         add(out, postfix(primary()));
     }
-    return inverted ? unary("not", std::move(out)) : std::move(out);
+    return inverted ? builtin(find_operator, "not", std::move(out)) : std::move(out);
 }
 
 /// Parses statements up to a tag in `ends`, whose name is the next token.
@@ -402,23 +344,17 @@ Block Parser::block(std::initializer_list<std::string_view> ends) {
     const Nested nested(*this);
     Block out;
     while (current().kind != Token::Kind::end) {
+        const int line = current().line;
         if (current().kind == Token::Kind::data) {
-            Statement text{Statement::Kind::text, current().line, current().text, {}, {}, {}, {}, {}, {}, {}};
-            next_token();
-            out.push_back(std::move(text));
+            out.push_back({Statement::Kind::output, line, literal(next_token().text)});
         } else if (current().kind == Token::Kind::output_begin) {
             next_token();
-            Statement output{Statement::Kind::output, current().line, {}, {}, {}, {}, {}, {}, {}, {}};
-            output.value = tuple(true);
+            out.push_back({Statement::Kind::output, line, tuple()});
             need(Token::Kind::output_end);
-            out.push_back(std::move(output));
         } else {
-            const Token& name = after();
-            if (std::count(ends.begin(), ends.end(), name.text) != 0) {
-                next_token();
-                return out;
-            }
+            const bool ended = std::count(ends.begin(), ends.end(), after().text) != 0;
             need(Token::Kind::block_begin);
+            if (ended) return out;
             out.push_back(statement());
         }
     }
@@ -428,61 +364,48 @@ Block Parser::block(std::initializer_list<std::string_view> ends) {
 
 Statement Parser::statement() {
     const int line = current().line;
-    Statement out;
-    if (is_name("if")) {
-        out = condition();
-    } else if (is_name("for")) {
-        out = loop();
-    } else if (is_name("set")) {
-        out = assignment();
-    } else if (is_name("macro")) {
-        out = macro();
-    } else if (is_name("break") || is_name("continue")) {
+    if (skip_name("if")) return condition();
+    if (skip_name("for")) return loop();
+    if (skip_name("set")) return assignment();
+    if (skip_name("macro")) return macro();
+    if (is_name("break") || is_name("continue")) {
         if (loops_ == 0) wrong("not inside a loop");
-        out.kind = next_token().text == "break" ? Statement::Kind::leave : Statement::Kind::next;
-        need(Token::Kind::block_end);
-    } else if (skip_name("generation")) {
-        out.kind = Statement::Kind::plain;
-        need(Token::Kind::block_end);
-        out.body = block({"endgeneration"});
-        end_block("endgeneration");
-    } else if (skip_name("filter")) {
-        out.kind = Statement::Kind::filter;
-        out.value = filter_chain();
-        need(Token::Kind::block_end);
-        out.body = block({"endfilter"});
-        end_block("endfilter");
-    } else {
-        wrong("the tag is not supported by this version");
+        const bool leave = next_token().text == "break";
+        end_tag();
+        return {leave ? Statement::Kind::leave : Statement::Kind::next, line};
     }
-    out.line = line;
+    if (skip_name("generation")) {  // marks answers for training
+        Statement out{Statement::Kind::condition, line, literal(true)};
+        end_tag();
+        out.body = body("endgeneration");
+        return out;
+    }
+    if (!skip_name("filter")) wrong("the tag is not supported by this version");
+    Statement out{Statement::Kind::capture, line, filter_chain(true)};
+    end_tag();
+    out.body = body("endfilter");
     return out;
 }
 
+/// Parses the rest of `{% if %}` or `{% elif %}`, which is a condition in the place of the else.
 Statement Parser::condition() {
-    Statement out;
-    out.kind = Statement::Kind::condition;
-    next_token();
-    while (true) {
-        ExpressionPtr when = tuple(true);
-        need(Token::Kind::block_end);
-        Block body = block({"elif", "else", "endif"});
-        out.branches.emplace_back(std::move(when), std::move(body));
-        if (!skip_name("elif")) break;
+    Statement out{Statement::Kind::condition, current().line, tuple()};
+    end_tag();
+    out.body = block({"elif", "else", "endif"});
+    if (skip_name("elif")) {
+        out.else_body.push_back(condition());
+        return out;
     }
     if (skip_name("else")) {
-        need(Token::Kind::block_end);
-        Block body = block({"endif"});
-        out.branches.emplace_back(nullptr, std::move(body));
+        end_tag();
+        out.else_body = block({"endif"});
     }
     end_block("endif");
     return out;
 }
 
 Statement Parser::loop() {
-    Statement out;
-    out.kind = Statement::Kind::loop;
-    next_token();
+    Statement out{Statement::Kind::loop, current().line};
     const bool brackets = skip_symbol("(");
     do {
         out.targets.push_back(need_name());
@@ -492,12 +415,12 @@ Statement Parser::loop() {
     out.value = tuple(false);
     if (skip_name("if")) out.where = expression();
     if (is_name("recursive")) wrong("recursive loops are not supported by this version");
-    need(Token::Kind::block_end);
+    end_tag();
     ++loops_;
     out.body = block({"else", "endfor"});
     --loops_;
     if (skip_name("else")) {
-        need(Token::Kind::block_end);
+        end_tag();
         out.else_body = block({"endfor"});
     }
     end_block("endfor");
@@ -505,61 +428,58 @@ Statement Parser::loop() {
 }
 
 Statement Parser::assignment() {
-    Statement out;
-    out.kind = Statement::Kind::set;
-    next_token();
+    Statement out{Statement::Kind::set, current().line};
     out.targets.push_back(need_name());
     if (skip_symbol(".")) out.text = need_name();
     while (out.text.empty() && skip_symbol(",")) out.targets.push_back(need_name());
     if (skip_symbol("=")) {
-        out.value = tuple(true);
-        need(Token::Kind::block_end);
+        out.value = tuple();
+        end_tag();
         return out;
     }
     if (!out.text.empty() || out.targets.size() > 1) wrong("expected '='");
-    out.kind = Statement::Kind::set_block;
-    if (skip_symbol("|")) out.value = filter_chain();
-    need(Token::Kind::block_end);
-    out.body = block({"endset"});
-    end_block("endset");
+    out.kind = Statement::Kind::capture;
+    out.value = filter_chain(skip_symbol("|"));
+    end_tag();
+    out.body = body("endset");
     return out;
 }
 
-/// Parses filters whose subject is a placeholder, the name "", that the interpreter fills in.
-ExpressionPtr Parser::filter_chain() {
-    ExpressionPtr out = make(Kind::name, "");
-    do {
-        ExpressionPtr next = make(Kind::filter, need_name());
-        add(next, std::move(out));
-        if (is_symbol("(")) arguments(next);
-        out = std::move(next);
-    } while (skip_symbol("|"));
+/// Parses filters, if `given`, of a placeholder, the name "", that the interpreter fills in.
+ExpressionPtr Parser::filter_chain(bool given) {
+    ExpressionPtr out = make(Kind::name);
+    for (; given; given = skip_symbol("|")) {
+        out = builtin(find_filter, need_name(), std::move(out));
+        if (is_symbol("(")) arguments(out);
+    }
     return out;
 }
 
 Statement Parser::macro() {
-    Statement out;
-    out.kind = Statement::Kind::macro;
-    next_token();
-    out.text = need_name();
+    Statement out{Statement::Kind::macro, current().line, {}, need_name()};
     need_symbol("(");
     while (!skip_symbol(")")) {
         out.targets.push_back(need_name());
         out.defaults.push_back(skip_symbol("=") ? expression() : nullptr);
         if (!is_symbol(")")) need_symbol(",");
     }
-    need(Token::Kind::block_end);
+    end_tag();
     const int outside = std::exchange(loops_, 0);
-    out.body = block({"endmacro"});
+    out.body = body("endmacro");
     loops_ = outside;
-    end_block("endmacro");
     return out;
 }
 
 }  // namespace
 
-Block parse(std::string_view source) {
-    return Parser(tokenise(source)).run();
+Template::Template(Block program) : program_(std::make_shared<const Block>(std::move(program))) {}
+
+Result<Template> Template::parse(std::string_view source) {
+    try {
+        return Template(Parser(tokenise(source)).run());
+    } catch (const Failure& failure) {
+        return bad_input("{}", failure.message);
+    }
 }
 
 }  // namespace draftscope::jinja

@@ -3,17 +3,49 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace draftscope::jinja {
 
-class Value;
-struct Arguments;
-using List = std::vector<Value>;
+struct Handle;
+
+/// A template value is a JSON value. What JSON lacks is a `binary` value, the handle of a function or
+/// namespace, or `discarded`, which is undefined.
+using Value =
+    nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, std::int64_t, std::uint64_t,
+                         double, std::allocator, nlohmann::adl_serializer, std::shared_ptr<Handle>>;
+using List = Value::array_t;
+using Dict = Value::object_t;
+inline const Value undefined(Value::value_t::discarded);
+
+/// Arguments of a call, filter or test, without a filter's subject.
+struct Arguments {
+    List positional;
+    std::vector<std::pair<std::string, Value>> names;
+
+    /// Returns the argument at `position` or with keyword `name`; undefined if not given.
+    const Value& get(std::size_t position, std::string_view name) const;
+    /// Returns a required text argument.
+    const std::string& text(std::size_t position, std::string_view name) const;
+    /// Returns a whole number; `otherwise` if not given or none.
+    std::int64_t integer(std::size_t position, std::string_view name, std::int64_t otherwise) const;
+};
+
+using Function = std::function<Value(const Arguments&)>;
+
+/// A function, or the fields of a namespace. Copies of a value share it.
+struct Handle {
+    Function call;  ///< empty for a namespace
+    Value fields;
+};
+Value make_function(Function function);
+/// Return null for other values.
+std::shared_ptr<Handle> function_of(const Value& value);
+std::shared_ptr<Handle> namespace_of(const Value& value);
 
 /// The exception that stops a template: an unsupported construct, or an error raised by the template. Thrown
 /// and caught inside this folder; Template's functions return it as an Error.
@@ -28,91 +60,48 @@ template <typename... Pieces>
     throw failure;
 }
 
-/// A name without a value.
-struct Undefined {
-    std::string name;
-};
-struct None {};
+/// Upper limit on a text's length in bytes; chat templates do not produce longer texts.
+constexpr std::size_t max_text_bytes = std::size_t{64} << 20;
+void check_length(std::size_t length);
+/// Counts the values that copying `value` makes; a text counts once per 512 bytes. A value that is nested too
+/// deeply or too large is a Failure.
+std::int64_t copy_cost(const Value& value, int depth = 0);
 
-/// A mapping that keeps insertion order, as Python's dict.
-struct Dict {
-    std::vector<std::pair<Value, Value>> entries;  ///< keys are texts or numbers
-    bool is_namespace = false;                     ///< fields may be assigned to
-
-    const Value* find(const Value& key) const;
-    void set(const Value& key, Value value);
-};
-
-using Function = std::function<Value(const Arguments&)>;
-
-/// A template value: Python's str, int, float, bool, None, list, dict, or a function. Lists and dicts are
-/// shared references, as in Python.
-class Value {
-  public:
-    Value() : data_(Undefined{}) {}
-    Value(Undefined v) : data_(std::move(v)) {}
-    Value(None v) : data_(v) {}
-    Value(bool v) : data_(v) {}
-    Value(std::int64_t v) : data_(v) {}
-    Value(double v) : data_(v) {}
-    Value(std::string v) : data_(std::move(v)) {}
-    Value(std::string_view v) : data_(std::string(v)) {}
-    Value(const char* v) : data_(std::string(v)) {}
-    Value(List v) : data_(std::make_shared<List>(std::move(v))) {}
-    Value(Dict v) : data_(std::make_shared<Dict>(std::move(v))) {}
-    Value(Function v) : data_(std::make_shared<Function>(std::move(v))) {}
-
-    bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
-    bool is_none() const { return std::holds_alternative<None>(data_); }
-    bool is_bool() const { return std::holds_alternative<bool>(data_); }
-    bool is_int() const { return std::holds_alternative<std::int64_t>(data_); }
-    bool is_float() const { return std::holds_alternative<double>(data_); }
-    bool is_text() const { return std::holds_alternative<std::string>(data_); }
-    bool is_list() const { return std::holds_alternative<std::shared_ptr<List>>(data_); }
-    bool is_dict() const { return std::holds_alternative<std::shared_ptr<Dict>>(data_); }
-    bool is_function() const { return std::holds_alternative<std::shared_ptr<Function>>(data_); }
-    bool is_number() const { return is_bool() || is_int() || is_float(); }
-
-    const std::string& text() const { return std::get<std::string>(data_); }
-    List& list() const { return *std::get<std::shared_ptr<List>>(data_); }
-    Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(data_); }
-    const Function& function() const { return *std::get<std::shared_ptr<Function>>(data_); }
-    const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
-    /// Converts a bool, an int or a float without a fraction. Otherwise throws a Failure that names `what`.
-    std::int64_t integer(std::string_view what) const;
-    double number() const;  ///< converts a bool, int or float
-
-    bool truth() const;
-    std::string to_text() const;    ///< Python's str(); "" if undefined
-    std::string_view type() const;  ///< for messages: "a list"
-
-  private:
-    std::variant<Undefined, None, bool, std::int64_t, double, std::string, std::shared_ptr<List>,
-                 std::shared_ptr<Dict>, std::shared_ptr<Function>>
-        data_;
-};
-
-/// Arguments of a call, filter or test, without a filter's subject.
-struct Arguments {
-    List positional;
-    std::vector<std::pair<std::string, Value>> names;
-
-    /// Returns the argument at `place` or with keyword `name`; undefined if not given.
-    Value get(std::size_t position, std::string_view name) const;
-};
-
-bool equal(const Value& a, const Value& b);
-/// Compares two numbers or two texts; otherwise throws a Failure.
-bool less(const Value& a, const Value& b);
+inline bool is_undefined(const Value& value) {
+    return value.is_discarded();
+}
+inline bool is_given(const Value& value) {
+    return !value.is_discarded() && !value.is_null();
+}
+inline bool is_number(const Value& value) {
+    return value.is_number() || value.is_boolean();
+}
+inline const std::string& as_text(const Value& value) {
+    return value.get_ref<const std::string&>();
+}
+/// Converts a bool, an int or a float without a fraction. Otherwise throws a Failure that names `what`.
+std::int64_t to_integer(const Value& value, std::string_view what);
+double to_number(const Value& value);  ///< converts a bool, int or float
+bool truth(const Value& value);
+std::string to_text(const Value& value);         ///< Python's str(); "" if undefined
+std::string_view type_name(const Value& value);  ///< for messages: "a list"
+/// Mappings keep the order of their keys. JSON has texts as keys only; a number is stored behind a zero byte.
+std::string to_key(const Value& value);
+Value from_key(std::string_view key);
+bool equal(const Value& a, const Value& b);  ///< as in Python: 1 == 1.0 == True
+bool less(const Value& a, const Value& b);   ///< two numbers or two texts; otherwise throws a Failure
 bool contains(const Value& container, const Value& item);
 /// Returns the items that a `for` iterates over: list items, keys or characters; empty if undefined.
 List to_items(const Value& value);
-
-/// Returns the number of characters, as Python's len().
-std::size_t text_length(std::string_view text);
-/// Returns the byte offset of each character of `text`, followed by the size of `text`.
-std::vector<std::size_t> character_offsets(std::string_view text);
+std::string join(const Value& items, std::string_view between);
+std::vector<std::string_view> characters(std::string_view text);
 /// Python's json.dumps with ensure_ascii=False; `indent` < 0 = one line.
 std::string to_json(const Value& value, int indent, bool sort_keys);
+
+/// Return a field of a mapping or namespace; also an item of a list or a character of a text. The reference
+/// is to a part of `subject` or to `held`; undefined if absent.
+const Value& get_field(const Value& subject, const std::string& name, Value& held);
+const Value& get_item(const Value& subject, const Value& key, Value& held);
+Value get_slice(const Value& subject, const Value& from, const Value& to, const Value& step);
 
 }  // namespace draftscope::jinja

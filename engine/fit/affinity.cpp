@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/numel.h"
-#include "engine/fit/dense.h"
-#include "kernels/gemm.h"
+#include "engine/fit/linalg.h"
+#include "kernels/matmul.h"
 #include "kernels/topk.h"
 
 namespace draftscope::fit {
@@ -17,14 +17,8 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
     if (options.keep < 0 || options.keep > 1)
         return bad_input("keep={}: a share of probability is from 0 to 1", options.keep);
     if (options.temperature <= 0) return bad_input("temperature={}: must be above 0", options.temperature);
-    Dense unit(weights.rows, weights.cols);
-    for (int r = 0; r < weights.rows; ++r) {
-        double squares = 0;
-        for (const float v : weights.row(r)) squares += static_cast<double>(v) * static_cast<double>(v);
-        const auto scale = static_cast<float>(squares > 0 ? 1.0 / std::sqrt(squares) : 0.0);
-        std::transform(weights.row(r).begin(), weights.row(r).end(), unit.row(r).begin(),
-                       [&](float v) { return v * scale; });
-    }
+    const Dense unit = normalise_rows(weights);
+    const kernels::Matrix tokens = pack_rows(exec, unit.view());
     AffinityMatrix result;
     result.width = options.width;
     Dense cosines, best_values;
@@ -35,8 +29,7 @@ Result<AffinityMatrix> token_affinity(kernels::Exec& exec, Rows<const float> wei
         hooks.report(static_cast<double>(first) / unit.rows, "nearest tokens");
         const int count = std::min(block, unit.rows - first);
         cosines.resize(count, unit.rows);
-        kernels::gemm(exec, kernels::Operand::plain, unit.view().slice(first, count),
-                      kernels::Operand::transposed, unit.view(), cosines.view());
+        kernels::matmul(exec, tokens, unit.view().slice(first, count), cosines.view());
         // A value above every cosine, so that a token with equal weights cannot take the token's own place.
         for (int r = 0; r < count; ++r) cosines.row(r)[first + r] = 2.0f;
         best_values.resize(count, options.width);

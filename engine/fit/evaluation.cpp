@@ -1,10 +1,11 @@
 #include "engine/fit/evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/numel.h"
-#include "kernels/gemm.h"
+#include "engine/fit/linalg.h"
 #include "kernels/matmul.h"
 #include "kernels/topk.h"
 
@@ -13,36 +14,43 @@ namespace {
 
 constexpr std::size_t chunk = 128;  ///< rows scored at once
 
+/// Sum over rows of KL(teacher || student).
+double forward_kl_sum(kernels::Exec& exec, Rows<const float> teacher, Rows<const float> student) {
+    std::vector<float> teacher_sums(teacher.rows), student_sums(teacher.rows);
+    kernels::logsumexp(exec, teacher, teacher_sums);
+    kernels::logsumexp(exec, student, student_sums);
+    std::vector<double> kl(teacher.rows);
+    exec.parallel(teacher.rows, [&](int r) {
+        const auto t = teacher.row(r), s = student.row(r);
+        for (std::size_t j = 0; j < t.size(); ++j) {
+            const float logp = t[j] - teacher_sums[r];
+            kl[r] += static_cast<double>(std::exp(logp) * (logp - (s[j] - student_sums[r])));
+        }
+    });
+    return std::accumulate(kl.begin(), kl.end(), 0.0);
+}
+
 /// One chunk of held-out rows with the logits of teacher and head.
 class Scorer {
   public:
-    Scorer(kernels::Exec& exec, const Teacher& teacher, Student& student)
-        : exec_(exec), teacher_(teacher), student_(student) {}
+    Scorer(kernels::Exec& exec, const Teacher& teacher, const HeadFactors& head)
+        : exec_(exec), teacher_(teacher), head_(head), up_(pack_rows(exec, head.up.view())) {
+        for (const Dense& down : head.down) down_.push_back(pack_rows(exec, down.view()));
+    }
 
     void load(const SampleRows& rows, std::span<const int> which) {
         const int count = static_cast<int>(which.size());
         hidden_.resize(count, rows.hidden.width());
-        levels_.clear();
-        for (int r = 0; r < count; ++r) {
-            rows.hidden.read(which[r], hidden_.row(r));
-            levels_.push_back(rows.level[which[r]]);
-        }
+        for (int r = 0; r < count; ++r) rows.hidden.read(which[r], hidden_.row(r));
         logits_.resize(count, teacher_.support);
-        student_.forward(exec_, hidden_.view(), levels_, logits_.view());
+        if (!down_.empty()) apply_down(rows, which);
+        kernels::matmul(exec_, up_, (down_.empty() ? hidden_ : inner_).view(), logits_.view());
     }
     /// Sum of KL(teacher || head), or of the full head if `of_full`; `hidden` is the teacher's.
     double kl_sum(const kernels::Matrix& teacher_rows, const Dense& hidden, bool of_full) {
-        const int count = hidden.rows;
         const Rows<const float> teacher = score(teacher_rows, hidden, teacher_logits_);
-        Rows<const float> student = logits_.view();
-        if (of_full) student = score(*teacher_.drafter_rows, hidden_, full_logits_);
-        gradient_.resize(count, teacher_.support);
-        kl_.resize(count);
-        const std::vector<float> weights(kl_.size(), 1.0f);
-        kernels::forward_kl(exec_, teacher, student, weights, kl_, gradient_.view());
-        double sum = 0;
-        for (const float kl : kl_) sum += static_cast<double>(kl);
-        return sum;
+        return forward_kl_sum(exec_, teacher,
+                              of_full ? score(*teacher_.drafter_rows, hidden_, full_logits_) : logits());
     }
     /// Columns of the `k` best logits of each row.
     const std::vector<std::int32_t>& best(Rows<const float> logits, int k) {
@@ -58,6 +66,18 @@ class Scorer {
     const Dense& hidden() const { return hidden_; }
 
   private:
+    /// Columns beyond a level's rank stay zero.
+    void apply_down(const SampleRows& rows, std::span<const int> which) {
+        inner_.resize(hidden_.rows, head_.rank());
+        std::ranges::fill(inner_.values(), 0.0f);
+        for (std::size_t slot = 0; slot < down_.size(); ++slot) {
+            outputs_.resize(hidden_.rows, down_[slot].n());
+            kernels::matmul(exec_, down_[slot], hidden_.view(), outputs_.view());
+            for (int r = 0; r < hidden_.rows; ++r)
+                if (head_.slot_for(rows.level[which[r]]) == static_cast<int>(slot))
+                    std::ranges::copy(outputs_.row(r), inner_.row(r).begin());
+        }
+    }
     Rows<const float> score(const kernels::Matrix& rows, const Dense& hidden, Dense& out) {
         out.resize(hidden.rows, rows.n());
         kernels::matmul(exec_, rows, hidden.view(), out.view());
@@ -66,10 +86,10 @@ class Scorer {
 
     kernels::Exec& exec_;
     const Teacher& teacher_;
-    Student& student_;
-    Dense hidden_, logits_, teacher_logits_, full_logits_, gradient_, values_;
-    std::vector<std::uint8_t> levels_;
-    std::vector<float> kl_;
+    const HeadFactors& head_;
+    kernels::Matrix up_;
+    std::vector<kernels::Matrix> down_;
+    Dense hidden_, inner_, outputs_, logits_, teacher_logits_, full_logits_, values_;
     std::vector<std::int32_t> best_;
 };
 
@@ -146,17 +166,37 @@ void add_drafted_rows(Scorer& scorer, const SampleRows& rows, const Teacher& tea
 /// Chooses groups for rows and tells whether they contain a token.
 class GroupChoices {
   public:
-    GroupChoices(kernels::Exec& exec, RouterWeights& router, RouterInput input,
+    GroupChoices(kernels::Exec& exec, const RouterWeights& router, RouterInput input,
                  std::span<const std::int32_t> group_of, int chosen, std::span<const TokenId> always)
-        : exec_(exec), pass_(router), input_(input), group_of_(group_of), chosen_(chosen) {
+        : exec_(exec),
+          router_(router),
+          in_(pack_rows(exec, router.in.view())),
+          out_(pack_rows(exec, router.out.view())),
+          input_(input),
+          group_of_(group_of),
+          chosen_(chosen) {
         always_.assign(always.begin(), always.end());
     }
     void load(const SampleRows& rows, std::span<const int> which) {
-        router_inputs(rows, which, input_, inputs_);
-        const Rows<const float> scores = pass_.forward(exec_, inputs_.view());
-        best_.resize(numel(scores.rows, chosen_));
-        values_.resize(scores.rows, chosen_);
-        kernels::topk(exec_, scores, chosen_, {best_.data(), scores.rows, chosen_}, values_.view());
+        const int count = static_cast<int>(which.size());
+        inputs_.resize(count, router_.in.cols);
+        const std::size_t d = rows.hidden.width();
+        for (int r = 0; r < count; ++r) {
+            if (input_ == RouterInput::hidden) {
+                rows.hidden.read(which[r], inputs_.row(r));
+                continue;
+            }
+            rows.embedding.read(which[r], inputs_.row(r).first(d));
+            rows.parent.read(which[r], inputs_.row(r).last(d));
+        }
+        inner_.resize(count, router_.in.rows);
+        kernels::matmul(exec_, in_, inputs_.view(), inner_.view(), router_.in_bias.data());
+        for (float& x : inner_.values()) x /= 1.0f + std::exp(-x);
+        scores_.resize(count, router_.out.rows);
+        kernels::matmul(exec_, out_, inner_.view(), scores_.view(), router_.out_bias.data());
+        best_.resize(numel(count, chosen_));
+        values_.resize(count, chosen_);
+        kernels::topk(exec_, scores_.view(), chosen_, {best_.data(), count, chosen_}, values_.view());
     }
     std::span<const std::int32_t> groups(std::size_t row) const {
         return std::span(best_).subspan(row * chosen_, chosen_);
@@ -169,28 +209,30 @@ class GroupChoices {
 
   private:
     kernels::Exec& exec_;
-    RouterPass pass_;
+    const RouterWeights& router_;
+    kernels::Matrix in_, out_;
     RouterInput input_;
     std::span<const std::int32_t> group_of_;
     int chosen_;
     std::vector<TokenId> always_;
-    Dense inputs_, values_;
+    Dense inputs_, inner_, scores_, values_;
     std::vector<std::int32_t> best_;
 };
 
 }  // namespace
 
-Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher& teacher, Student& student,
-                     const std::vector<TokenId>& support) {
+Report evaluate_head(kernels::Exec& exec, const Samples& samples, const Teacher& teacher,
+                     const HeadFactors& head, const std::vector<TokenId>& support) {
     Report report;
-    Scorer scorer(exec, teacher, student);
+    Scorer scorer(exec, teacher, head);
     add_text_rows(scorer, samples.text, teacher, support, report);
     add_drafted_rows(scorer, samples.drafted, teacher, support, report);
     return report;
 }
 
-Report evaluate_router(kernels::Exec& exec, const Samples& samples, RouterWeights& router, RouterInput input,
-                       std::span<const std::int32_t> group_of, int chosen, std::span<const TokenId> always) {
+Report evaluate_router(kernels::Exec& exec, const Samples& samples, const RouterWeights& router,
+                       RouterInput input, std::span<const std::int32_t> group_of, int chosen,
+                       std::span<const TokenId> always) {
     Report report;
     std::vector<double> sizes(router.out.rows);
     for (const std::int32_t group : group_of)

@@ -3,87 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "base/numel.h"
-#include "engine/fit/joint.h"
 #include "engine/fit/low_rank.h"
-#include "engine/formats/dequant.h"
 #include "engine/heads/registry.h"
 #include "engine/heads/static_vocab.h"
-#include "engine/recording/recording_writer.h"
 
 namespace draftscope::fit {
 namespace {
-
-template <typename T>
-std::vector<std::byte> to_bytes(std::span<const T> values) {
-    std::vector<std::byte> bytes(values.size_bytes());
-    if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
-}
-
-template <typename T>
-std::vector<std::byte> to_bytes_as(std::span<const std::int32_t> values) {
-    const std::vector<T> narrow(values.begin(), values.end());
-    return to_bytes<T>(narrow);
-}
-
-bool all_below(std::span<const std::int32_t> values, std::int32_t limit) {
-    return std::all_of(values.begin(), values.end(),
-                       [&](std::int32_t value) { return value >= 0 && value < limit; });
-}
-
-FittedTensor make_f16_tensor(std::string name, std::vector<std::int64_t> shape,
-                             std::span<const float> values) {
-    std::vector<std::uint16_t> stored(values.size());
-    std::transform(values.begin(), values.end(), stored.begin(), f32_to_f16);
-    return {std::move(name), "F16", std::move(shape), to_bytes<std::uint16_t>(stored)};
-}
-
-/// Rounds to the precision of the artefact, so that the report describes the stored head.
-void round_to_f16(std::span<float> values) {
-    for (float& value : values) value = f16_to_f32(f32_to_f16(value));
-}
-
-/// A matrix as an artefact stores it. 64 columns share a scale.
-struct Int8Matrix {
-    std::vector<std::int8_t> values;
-    std::vector<float> scales;  ///< [rows, groups], rounded to f16
-    int groups = 0;
-};
-
-Int8Matrix to_int8(const Dense& dense) {
-    constexpr int group = 64;
-    Int8Matrix out;
-    out.groups = (dense.cols + group - 1) / group;
-    out.values.resize(dense.values().size());
-    out.scales.resize(numel(dense.rows, out.groups));
-    for (int r = 0; r < dense.rows; ++r)
-        for (int g = 0; g < out.groups; ++g) {
-            const int first = g * group, last = std::min(first + group, dense.cols);
-            const float* row = dense.row(r).data();
-            float max_abs = 0;
-            for (int c = first; c < last; ++c) max_abs = std::max(max_abs, std::abs(row[c]));
-            const float scale = f16_to_f32(f32_to_f16(max_abs / 127));
-            out.scales[numel(r, out.groups) + g] = scale;
-            for (int c = first; c < last && scale > 0; ++c)
-                out.values[numel(r, dense.cols) + c] =
-                    static_cast<std::int8_t>(std::clamp(std::lround(row[c] / scale), -127l, 127l));
-        }
-    return out;
-}
-
-void round_to_stored(Dense& dense, bool int8) {
-    if (!int8) return round_to_f16(dense.values());
-    const Int8Matrix stored = to_int8(dense);
-    for (int r = 0; r < dense.rows; ++r)
-        for (int c = 0; c < dense.cols; ++c)
-            dense.row(r)[c] = static_cast<float>(stored.values[numel(r, dense.cols) + c]) *
-                              stored.scales[numel(r, stored.groups) + c / 64];
-}
 
 /// The rows of a packed matrix as floats, as matmul reads them.
 Dense unpack_rows(const kernels::Matrix& matrix, int rows) {
@@ -173,16 +101,13 @@ std::vector<std::int32_t> to_i32(std::span<const TokenId> ids) {
     return {ids.begin(), ids.end()};
 }
 
-/// A head being fitted. Its student trains the weights in place, so the object must not move.
 struct HeadBeingFitted {
     std::unique_ptr<const ApproximationTarget> target;
-    LowRankWeights factors;  ///< for slimspec and specvocab
-    Dense rows;              ///< for a trimmed head
-    std::vector<int> ranks;
-    std::unique_ptr<Student> student;
+    HeadFactors factors;
+    std::vector<int> ranks;  ///< of a low-rank head
 
-    Report evaluate(kernels::Exec& exec, const Samples& samples) {
-        return evaluate_head(exec, samples, target->teacher, *student, target->ids);
+    Report evaluate(kernels::Exec& exec, const Samples& samples) const {
+        return evaluate_head(exec, samples, target->teacher, factors, target->ids);
     }
 };
 
@@ -232,7 +157,6 @@ Result<std::unique_ptr<HeadBeingFitted>> start_low_rank(const FitInputs& in, con
     const auto start_from = [&](const std::vector<double>& moment,
                                 std::span<const double> importance) -> Status {
         DS_ASSIGN(fitting->factors, low_rank_factors(in.exec, rows.view(), moment, ranks, importance));
-        fitting->student = make_low_rank_student(fitting->factors);
         return {};
     };
     DS_TRY(start_from(identity_moment(in.weights.hidden), {}));
@@ -275,8 +199,7 @@ Result<std::unique_ptr<HeadBeingFitted>> start_trimmed(const FitInputs& in, cons
     DS_ASSIGN(std::vector<TokenId> ids, select_tokens(in, size));
     auto fitting = std::make_unique<HeadBeingFitted>();
     fitting->target = make_trimmed_target(in, std::move(ids));
-    fitting->rows = unpack_rows(fitting->target->drafter_part, fitting->target->teacher.support);
-    fitting->student = make_dense_student(fitting->rows);
+    fitting->factors.up = unpack_rows(fitting->target->drafter_part, fitting->target->teacher.support);
     note_stage("untrained", fitting->evaluate(in.exec, samples), notes);
     return fitting;
 }
@@ -310,22 +233,46 @@ Result<std::unique_ptr<HeadBeingFitted>> start_head(const FitInputs& in, const F
                                                : start_trimmed(in, options, samples, notes);
 }
 
-void note_training(const KlReport& trained, Report& notes) {
-    notes["steps"] = trained.steps;
-    notes["loss_before"] = trained.kl_before;
-    notes["loss_after"] = trained.kl_after;
-    notes["best_epoch"] = trained.best_epoch;
+/// Has PyTorch train the parameters and replaces them by the result.
+Status train(const FitInputs& in, const TrainingData& data, std::map<std::string, Dense*> parameters,
+             Report& notes) {
+    if (!in.train) return bad_input("this fit trains, and there is no PyTorch to do it");
+    DS_ASSIGN(Trained trained, in.train(data));
+    for (const auto& [name, values] : parameters) {
+        const auto found = trained.parameters.find(name);
+        if (found == trained.parameters.end() || found->second.rows != values->rows ||
+            found->second.cols != values->cols)
+            return failed("the trainer returned no '{}' of [{}, {}]", name, values->rows, values->cols);
+        *values = std::move(found->second);
+    }
+    notes.merge(trained.notes);
+    return {};
+}
+
+Status train_factors(const FitInputs& in, const TrainingData& data, HeadFactors& factors, Report& notes) {
+    std::map<std::string, Dense*> parameters{{"up", &factors.up}};
+    for (std::size_t l = 0; l < factors.down.size(); ++l)
+        parameters[fmt::format("down.{}", l)] = &factors.down[l];
+    return train(in, data, std::move(parameters), notes);
+}
+
+/// Checks that some rows are trained on and some evaluated.
+Status check_rows(std::size_t learnt, std::size_t held_out) {
+    if (learnt > 0 && held_out > 0) return {};
+    return bad_input(
+        "fit: {} rows to train on and {} held out; the recording is too small, record more prompts", learnt,
+        held_out);
 }
 
 /// Rounds the weights to the precision of the file, evaluates them, and creates the tensors.
 void finish_head(const FitInputs& in, const FitOptions& options, const Samples& samples,
                  HeadBeingFitted& fitting, FittedHead& result) {
-    for (Dense& down : fitting.factors.down) round_to_f16(down.values());
-    Dense& large = fit_recipe(options).fits_low_rank() ? fitting.factors.up : fitting.rows;
-    round_to_stored(large, options.int8);
+    HeadFactors& factors = fitting.factors;
+    for (Dense& down : factors.down) round_to_f16(down.values());
+    round_to_stored(factors.up, options.int8);
     const auto store = [&](std::string_view name) {
-        if (!options.int8) return result.tensors.push_back(f16_tensor(std::string(name), large));
-        for (FittedTensor& tensor : int8_tensors(std::string(name), large))
+        if (!options.int8) return result.tensors.push_back(f16_tensor(std::string(name), factors.up));
+        for (FittedTensor& tensor : int8_tensors(std::string(name), factors.up))
             result.tensors.push_back(std::move(tensor));
     };
     result.report = fitting.evaluate(in.exec, samples);
@@ -335,10 +282,9 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
     }
     if (!fit_recipe(options).fits_low_rank()) {
         store("weight");
-        result.parameters["v"] = std::to_string(fitting.rows.rows);
+        result.parameters["v"] = std::to_string(factors.up.rows);
         return;
     }
-    const LowRankWeights& factors = fitting.factors;
     const bool one = factors.down.size() == 1;
     for (std::size_t l = 0; l < factors.down.size(); ++l)
         result.tensors.push_back(f16_tensor(one ? "down" : fmt::format("down.{}", l), factors.down[l]));
@@ -349,28 +295,47 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
 /// Fits SlimSpec, SpecVocab, VocabTrim-T and BCL: closed form or the LM head's own rows, then forward KL,
 /// with p renormalised on a trimmed support. Post-hoc, drafter and exact head are fixed, so SpecVocab's joint
 /// loss L(p, q) + lambda L(p, q_aux) leaves L(p, q_aux). Lambda then scales a gradient that Adam normalises,
-/// so SlimSpec's and SpecVocab's factors come from the same fit.
+/// so SlimSpec's and SpecVocab's factors come from the same fit. A joint fit starts as the post-hoc one, and
+/// its report is of the trained drafter, loaded from its file.
 Result<FittedHead> fit_by_divergence(const FitInputs& in, const FitOptions& options, const Hooks& hooks) {
     DS_TRY(check_sizes(in, options));
-    DS_ASSIGN(const Samples samples, collect(in, options.collect, hooks));
+    DS_ASSIGN(Samples samples, collect(in, options.collect, hooks));
     FittedHead result;
-    note_samples(samples, result.notes);
     DS_ASSIGN(const auto fitting, start_head(in, options, samples, result.notes, hooks));
-    if (options.train) {
-        DS_ASSIGN(const KlReport trained,
-                  train_kl(in.exec, samples, fitting->target->teacher, *fitting->student, options.kl, hooks));
-        note_training(trained, result.notes);
+    const Teacher& teacher = fitting->target->teacher;
+    std::unique_ptr<Drafter> trained_drafter;
+    if (in.joint != nullptr) {
+        samples = Samples(0, 0);
+        const TextSplit split = split_texts(*in.texts, options.collect.hold_out);
+        DS_TRY(train_factors(in, joint_data(*in.joint, teacher, fitting->factors, split), fitting->factors,
+                             result.notes));
+        DS_ASSIGN(trained_drafter, in.joint->reload());
+        FitInputs after = in;
+        after.drafter = trained_drafter.get();
+        DS_ASSIGN(samples, collect(after, options.collect, hooks));
+    } else if (options.train) {
+        const auto rows = [&](bool held) {
+            return samples.text.indices(held).size() + samples.drafted.indices(held).size();
+        };
+        DS_TRY(check_rows(rows(false), rows(true)));
+        DS_TRY(train_factors(in, divergence_data(samples, teacher, fitting->factors, options.kl),
+                             fitting->factors, result.notes));
     }
+    note_samples(samples, result.notes);
     finish_head(in, options, samples, *fitting, result);
     if (fit_recipe(options).solves_size()) result.parameters["alpha"] = fmt::format("{}", options.alpha);
     return result;
 }
 
 void store_router(const RouterWeights& router, FittedHead& result) {
+    const auto bias = [&](std::string name, const std::vector<float>& values) {
+        result.tensors.push_back(
+            f16_tensor(std::move(name), {static_cast<std::int64_t>(values.size())}, values));
+    };
     result.tensors.push_back(f16_tensor("router.in.weight", router.in));
-    result.tensors.push_back(f16_tensor("router.in.bias", router.in_bias));
+    bias("router.in.bias", router.in_bias);
     result.tensors.push_back(f16_tensor("router.out.weight", router.out));
-    result.tensors.push_back(f16_tensor("router.out.bias", router.out_bias));
+    bias("router.out.bias", router.out_bias);
     result.parameters["activation"] = "silu";
 }
 
@@ -407,13 +372,19 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     const RouterInput input = clustered ? RouterInput::embedding_and_parent : RouterInput::hidden;
     RouterOptions router_options = options.router;
     if (!clustered) router_options.width = in.weights.hidden;  // one d x d layer
-    RouterReport trained;
-    DS_ASSIGN(RouterWeights router, train_router(in.exec, samples.drafted, input, group_of, groups,
-                                                 router_options, hooks, trained));
+    DS_TRY(check_rows(samples.drafted.indices(false).size(), samples.drafted.indices(true).size()));
+    const int inputs = in.weights.hidden * (clustered ? 2 : 1);
+    Dense in_bias(1, router_options.width), out_bias(1, groups);
+    RouterWeights router{Dense(router_options.width, inputs), {}, Dense(groups, router_options.width), {}};
+    DS_TRY(train(in, router_data(samples.drafted, input, group_of, groups, router_options),
+                 {{"router.in.weight", &router.in},
+                  {"router.in.bias", &in_bias},
+                  {"router.out.weight", &router.out},
+                  {"router.out.bias", &out_bias}},
+                 result.notes));
+    router.in_bias = in_bias.data;
+    router.out_bias = out_bias.data;
     result.notes["clusters_spread"] = clusters.objective.back();
-    result.notes["steps"] = trained.steps;
-    result.notes["bce_before"] = trained.bce_before;
-    result.notes["bce_after"] = trained.bce_after;
     for (Dense* weights : {&router.in, &router.out}) round_to_f16(weights->values());
     const int chosen = std::max(1, (groups + 3) / 4);  // the heads' default budget
     result.report =
@@ -437,9 +408,7 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
     FittedHead result;
     const std::vector<std::int64_t> shape{rows.rows, affinity.width};
     result.tensors.push_back(integer_tensor("neighbours", shape, affinity.neighbours));
-    FittedTensor weights = f16_tensor("weights", affinity.weights);
-    weights.shape = shape;
-    result.tensors.push_back(std::move(weights));
+    result.tensors.push_back(f16_tensor("weights", shape, affinity.weights));
     if (!ids.empty()) {
         result.tensors.push_back(integer_tensor("ids", {static_cast<std::int64_t>(ids.size())}, to_i32(ids)));
     }
@@ -448,31 +417,6 @@ Result<FittedHead> fit_affinity(const FitInputs& in, const FitOptions& options, 
 }
 
 }  // namespace
-
-FittedTensor f16_tensor(std::string name, const Dense& values) {
-    return make_f16_tensor(std::move(name), {values.rows, values.cols}, values.values());
-}
-
-FittedTensor f16_tensor(std::string name, std::span<const float> values) {
-    return make_f16_tensor(std::move(name), {static_cast<std::int64_t>(values.size())}, values);
-}
-
-std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values) {
-    const Int8Matrix stored = to_int8(values);
-    std::vector<FittedTensor> tensors;
-    tensors.push_back({name, "I8", {values.rows, values.cols}, to_bytes<std::int8_t>(stored.values)});
-    tensors.push_back(make_f16_tensor(name + ".scales", {values.rows, stored.groups}, stored.scales));
-    return tensors;
-}
-
-FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
-                            std::span<const std::int32_t> values) {
-    if (all_below(values, 1 << 8))
-        return {std::move(name), "U8", std::move(shape), to_bytes_as<std::uint8_t>(values)};
-    if (all_below(values, 1 << 16))
-        return {std::move(name), "U16", std::move(shape), to_bytes_as<std::uint16_t>(values)};
-    return {std::move(name), "I32", std::move(shape), to_bytes(values)};
-}
 
 Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks) {
     switch (fit_recipe(options).weights) {
@@ -488,33 +432,6 @@ Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, 
             break;
     }
     return bad_input("head {}: nothing to fit", options.head);
-}
-
-Result<FittedHead> fit_joint(const FitInputs& inputs, const FitOptions& options, const JointFit& joint,
-                             const Hooks& hooks) {
-    if (!fit_recipe(options).trains_by_divergence())
-        return bad_input("head {}: --joint trains only {}", options.head,
-                         fmt::join(heads_fitted_by(&FitRecipe::trains_by_divergence), ", "));
-    DS_TRY(check_sizes(inputs, options));
-    FittedHead result;
-    std::unique_ptr<HeadBeingFitted> fitting;
-    {
-        DS_ASSIGN(const Samples before, collect(inputs, options.collect, hooks));
-        DS_ASSIGN(fitting, start_head(inputs, options, before, result.notes, hooks));
-    }
-    DS_ASSIGN(const KlReport trained,
-              train_joint(inputs.exec, joint.drafter, joint.target, fitting->target->teacher,
-                          *fitting->student, *inputs.texts, joint.options, hooks));
-    note_training(trained, result.notes);
-    // Evaluates the head as it will run: with the trained drafter, loaded from its file.
-    DS_ASSIGN(const std::unique_ptr<Drafter> drafter, joint.reload(checkpoint_tensors(joint.drafter)));
-    FitInputs after = inputs;
-    after.drafter = drafter.get();
-    DS_ASSIGN(const Samples samples, collect(after, options.collect, hooks));
-    note_samples(samples, result.notes);
-    finish_head(after, options, samples, *fitting, result);
-    if (fit_recipe(options).solves_size()) result.parameters["alpha"] = fmt::format("{}", options.alpha);
-    return result;
 }
 
 }  // namespace draftscope::fit

@@ -7,27 +7,12 @@
 #include "engine/fit/affinity.h"
 #include "engine/fit/collect.h"
 #include "engine/fit/evaluation.h"
+#include "engine/fit/fitted_tensor.h"
 #include "engine/fit/kmeans.h"
 #include "engine/fit/ranking.h"
-#include "engine/fit/router.h"
+#include "engine/fit/training.h"
 
 namespace draftscope::fit {
-
-/// A tensor of an artefact, as the bytes of the file.
-struct FittedTensor {
-    std::string name;
-    std::string type;  ///< "F16", "I32"
-    std::vector<std::int64_t> shape;
-    std::vector<std::byte> bytes;
-};
-FittedTensor f16_tensor(std::string name, const Dense& values);  ///< F16
-FittedTensor f16_tensor(std::string name, std::span<const float> values);
-FittedTensor integer_tensor(std::string name, std::vector<std::int64_t> shape,
-                            std::span<const std::int32_t> values);
-
-/// Stores `name` in I8 and `name`.scales in F16 [rows, ceil(cols / 64)]. This is half the size of F16 and not
-/// coarser than an int8 head.
-std::vector<FittedTensor> int8_tensors(const std::string& name, const Dense& values);
 
 struct FitOptions {
     std::string head;        ///< a head of the registry, or its suffix rdk
@@ -53,7 +38,9 @@ struct FitInputs {
     const kernels::Matrix& target_head;  ///< [V, d]: the target's LM head
     int context = 0;
     TextSource* texts = nullptr;
-    std::vector<TokenId> ranking;  ///< most frequent first, every real id; if the recipe reads one
+    std::vector<TokenId> ranking;     ///< most frequent first, every real id; if the recipe reads one
+    Train train;                      ///< null = only what needs no training
+    const JointFit* joint = nullptr;  ///< trains the drafter, too: slimspec, specvocab, vocabtrim-t, bcl
 };
 
 struct FittedHead {
@@ -63,7 +50,7 @@ struct FittedHead {
     Report notes;  ///< of the fit itself: rows, steps, divergences
 };
 
-/// Fits one head post-hoc; the drafter is not changed. Unknown heads, unsupported sizes and too small
+/// Fits one head; the drafter changes only with inputs.joint. Unknown heads, unsupported sizes and too small
 /// recordings are bad_input; a cancelled fit returns ErrorKind::cancelled.
 Result<FittedHead> fit_head(const FitInputs& inputs, const FitOptions& options, const Hooks& hooks);
 

@@ -6,33 +6,19 @@
 
 #include "base/numel.h"
 #include "base/rng.h"
-#include "kernels/gemm.h"
+#include "engine/fit/linalg.h"
+#include "kernels/matmul.h"
 
 namespace draftscope::fit {
 namespace {
 
 constexpr int block = 2048;  ///< rows scored at once
 
-/// The rows scaled to unit length; a row of zeros stays zero.
-Dense normalise_rows(Rows<const float> rows) {
-    Dense unit(rows.rows, rows.cols);
-    for (int r = 0; r < rows.rows; ++r) {
-        double squares = 0;
-        for (const float v : rows.row(r)) squares += static_cast<double>(v) * static_cast<double>(v);
-        const double scale = squares > 0 ? 1.0 / std::sqrt(squares) : 0.0;
-        const auto from = rows.row(r);
-        const auto to = unit.row(r);
-        for (std::size_t j = 0; j < to.size(); ++j)
-            to[j] = static_cast<float>(static_cast<double>(from[j]) * scale);
-    }
-    return unit;
-}
-
 /// Cosines of rows [first, first + count) with every centre.
-void score(kernels::Exec& exec, const Dense& unit, const Dense& centres, int first, int count, Dense& out) {
-    out.resize(count, centres.rows);
-    kernels::gemm(exec, kernels::Operand::plain, unit.view().slice(first, count),
-                  kernels::Operand::transposed, centres.view(), out.view());
+void score(kernels::Exec& exec, const Dense& unit, const kernels::Matrix& centres, int first, int count,
+           Dense& out) {
+    out.resize(count, centres.n());
+    kernels::matmul(exec, centres, unit.view().slice(first, count), out.view());
 }
 
 /// Spread-out starting centres: each next one is a row drawn with probability proportional to its distance
@@ -46,7 +32,7 @@ Dense choose_centres(kernels::Exec& exec, const Dense& unit, const KmeansOptions
     for (int c = 0; c < options.clusters; ++c) {
         std::copy_n(unit.row(chosen).begin(), unit.cols, centres.row(c).begin());
         std::copy_n(unit.row(chosen).begin(), unit.cols, newest.row(0).begin());
-        score(exec, unit, newest, 0, unit.rows, cosines);
+        score(exec, unit, pack_rows(exec, newest.view()), 0, unit.rows, cosines);
         double total = 0;
         for (std::size_t r = 0; r < distance.size(); ++r) {
             distance[r] = std::min(distance[r], std::max(0.0, 1.0 - static_cast<double>(cosines.data[r])));
@@ -72,10 +58,11 @@ struct Assignment {
 Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
                   std::vector<std::int32_t>& cluster_of) {
     Assignment result;
+    const kernels::Matrix packed = pack_rows(exec, centres.view());
     Dense cosines;
     for (int first = 0; first < unit.rows; first += block) {
         const int count = std::min(block, unit.rows - first);
-        score(exec, unit, centres, first, count, cosines);
+        score(exec, unit, packed, first, count, cosines);
         for (int r = 0; r < count; ++r) {
             const auto row = cosines.row(r);
             const auto best = std::max_element(row.begin(), row.end());
@@ -138,6 +125,7 @@ std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float>
     const int room = (weights.rows + groups - 1) / groups;
     std::vector<int> used(groups);
     std::vector<std::int32_t> cluster_of(weights.rows, -1);
+    const kernels::Matrix centres = pack_rows(exec, clusters.centres.view());
     Dense rows, cosines;
     std::vector<int> preference(groups);
     for (std::size_t first = 0; first < order.size(); first += block) {
@@ -147,7 +135,7 @@ std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float>
             const auto from = unit.row(order[first + i]);
             std::copy(from.begin(), from.end(), rows.row(static_cast<int>(i)).begin());
         }
-        score(exec, rows, clusters.centres, 0, static_cast<int>(count), cosines);
+        score(exec, rows, centres, 0, static_cast<int>(count), cosines);
         for (std::size_t i = 0; i < count; ++i) {
             const auto cosine = cosines.row(static_cast<int>(i));
             std::iota(preference.begin(), preference.end(), 0);

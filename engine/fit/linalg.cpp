@@ -1,6 +1,7 @@
 #include "engine/fit/linalg.h"
 
 #include <Eigen/Dense>
+#include <algorithm>
 #include <cmath>
 
 namespace draftscope::fit {
@@ -14,6 +15,24 @@ std::vector<double> to_vector(const Square& matrix) {
 }
 
 }  // namespace
+
+kernels::Matrix pack_rows(kernels::Exec& exec, Rows<const float> rows) {
+    return kernels::Matrix::pack(
+        exec, kernels::Precision::f32, rows.rows, rows.cols,
+        [&](int row, float* out) { std::copy_n(rows.row_data(row), rows.cols, out); });
+}
+
+Dense normalise_rows(Rows<const float> rows) {
+    Dense unit(rows.rows, rows.cols);
+    for (int r = 0; r < rows.rows; ++r) {
+        double squares = 0;
+        for (const float v : rows.row(r)) squares += static_cast<double>(v) * static_cast<double>(v);
+        const double scale = squares > 0 ? 1.0 / std::sqrt(squares) : 0.0;
+        std::ranges::transform(rows.row(r), unit.row(r).begin(),
+                               [&](float v) { return static_cast<float>(static_cast<double>(v) * scale); });
+    }
+    return unit;
+}
 
 SymmetricEigen symmetric_eigen(std::span<const double> matrix, int n) {
     const Eigen::SelfAdjointEigenSolver<Square> solver(Map(matrix.data(), n, n));

@@ -4,8 +4,15 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "engine/fit/dense.h"
+#include "kernels/matrix.h"
 
 namespace draftscope::fit {
+
+/// The rows as a matrix of kernels::matmul(), in f32: y = x rows^T.
+kernels::Matrix pack_rows(kernels::Exec& exec, Rows<const float> rows);
+/// The rows scaled to unit length; a row of zeros stays zero.
+Dense normalise_rows(Rows<const float> rows);
 
 /// Eigenvalues of a symmetric matrix, in descending order. Row i of `vectors` [n, n] is the unit eigenvector
 /// of values[i], with a positive largest component, so that results do not depend on the solver's choice of

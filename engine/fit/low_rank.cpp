@@ -5,15 +5,16 @@
 
 #include "base/numel.h"
 #include "engine/fit/linalg.h"
-#include "kernels/gemm.h"
+#include "kernels/matmul.h"
 
 namespace draftscope::fit {
 
-using kernels::Operand;
-
 void SecondMoment::add(kernels::Exec& exec, Rows<const float> rows) {
     product_.resize(width_, width_);
-    kernels::gemm(exec, Operand::transposed, rows, Operand::plain, rows, product_.view());
+    Dense columns(width_, rows.rows);
+    for (int r = 0; r < rows.rows; ++r)
+        for (int j = 0; j < width_; ++j) columns.row(j)[r] = rows.row(r)[j];
+    kernels::matmul(exec, pack_rows(exec, columns.view()), columns.view(), product_.view());
     for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(product_.data[i]);
     count_ += rows.rows;
 }
@@ -64,9 +65,9 @@ Dense subtract_mean(Rows<const float> rows, std::span<const double> importance) 
 
 }  // namespace
 
-Result<LowRankWeights> low_rank_factors(kernels::Exec& exec, Rows<const float> rows,
-                                        std::span<const double> moment, const std::vector<int>& ranks,
-                                        std::span<const double> importance) {
+Result<HeadFactors> low_rank_factors(kernels::Exec& exec, Rows<const float> rows,
+                                     std::span<const double> moment, const std::vector<int>& ranks,
+                                     std::span<const double> importance) {
     const int d = rows.cols;
     int rank = 0;
     for (const int r : ranks) {
@@ -94,7 +95,7 @@ Result<LowRankWeights> low_rank_factors(kernels::Exec& exec, Rows<const float> r
         square_product(square_product(root, gram(exec, weighted_rows), d), root, d);
     const SymmetricEigen m = symmetric_eigen(weighted, d);
 
-    LowRankWeights result{{}, Dense(weights.rows, rank)};
+    HeadFactors result{{}, Dense(weights.rows, rank)};
     Dense whole(rank, d);  // V_r^T C^-1/2
     Dense lift(rank, d);   // V_r^T C^1/2
     const std::size_t n = d;
@@ -110,7 +111,7 @@ Result<LowRankWeights> low_rank_factors(kernels::Exec& exec, Rows<const float> r
             lift.row(i)[j] = static_cast<float>(up);
         }
     }
-    kernels::gemm(exec, Operand::plain, weights, Operand::transposed, lift.view(), result.up.view());
+    kernels::matmul(exec, pack_rows(exec, lift.view()), weights, result.up.view());
     for (const int r : ranks) {
         Dense& down = result.down.emplace_back(r, d);
         std::copy_n(whole.data.begin(), down.size(), down.data.begin());

@@ -10,12 +10,13 @@
 
 namespace draftscope::fit {
 
-/// A low-rank LM head, z = up (down h): SlimSpec (arXiv 2605.10453), SpecVocab's W_vocab W_down (arXiv
-/// 2602.13836). `down` has one matrix for all draft levels or one per level, the last for all deeper ones
-/// (SlimSpec's outlook). A level of lower rank uses the first columns of `up`.
-struct LowRankWeights {
+/// A fitted LM head. Low-rank: z = up (down h), SlimSpec (arXiv 2605.10453), SpecVocab's W_vocab W_down
+/// (arXiv 2602.13836). `down` has one matrix for all draft levels or one per level, the last for all deeper
+/// ones (SlimSpec's outlook). A level of lower rank uses the first columns of `up`. Trimmed: z = up h,
+/// without `down`.
+struct HeadFactors {
     std::vector<Dense> down;  ///< [r_level, d] each
-    Dense up;                 ///< [V, r], r the largest rank
+    Dense up;                 ///< [V, r], r the largest rank; [V', d] of a trimmed head
     int rank() const { return up.cols; }
     int slot_for(int level) const {
         return level < static_cast<int>(down.size()) ? level : static_cast<int>(down.size()) - 1;
@@ -47,9 +48,9 @@ class SecondMoment {
 ///
 /// With `importance` [V], the sum over tokens of importance times squared error is minimised. Softmax ignores
 /// a common offset of a row's logits, so the weighted mean row is subtracted from W.
-Result<LowRankWeights> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
-                                        std::span<const double> moment, const std::vector<int>& ranks,
-                                        std::span<const double> importance = {});
+Result<HeadFactors> low_rank_factors(kernels::Exec& exec, Rows<const float> weights,
+                                     std::span<const double> moment, const std::vector<int>& ranks,
+                                     std::span<const double> importance = {});
 
 /// The identity, [d, d].
 std::vector<double> identity_moment(int width);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,6 +18,7 @@ class Bf16Rows {
     void read(int row, std::span<float> out) const;
     int rows() const { return width_ > 0 ? static_cast<int>(data_.size()) / width_ : 0; }
     int width() const { return width_; }
+    std::span<const std::byte> bytes() const { return std::as_bytes(std::span(data_)); }
 
   private:
     int width_;

@@ -10,27 +10,8 @@
 namespace draftscope {
 namespace {
 
-template <typename T>
-T load(const std::uint8_t* data) {
-    T value;
-    std::memcpy(&value, data, sizeof(T));
-    return value;
-}
-
 float load_f16(const std::uint8_t* data) {
-    return f16_to_f32(load<std::uint16_t>(data));
-}
-
-void f32_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    std::memcpy(out, data, blocks * sizeof(float));
-}
-
-void f16_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t i = 0; i < blocks; ++i) out[i] = load_f16(data + 2 * i);
-}
-
-void bf16_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t i = 0; i < blocks; ++i) out[i] = bf16_to_f32(load<std::uint16_t>(data + 2 * i));
+    return f16_to_f32(load_unaligned<std::uint16_t>(data));
 }
 
 /// f16 d; 32 x i8 q; y = d q.
@@ -76,7 +57,7 @@ int five_bits(const std::uint8_t* q, std::uint32_t high, int j) {
 void q5_0_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     for (std::int64_t b = 0; b < blocks; ++b, data += 22, out += 32) {
         const float d = load_f16(data);
-        const auto high = load<std::uint32_t>(data + 2);
+        const auto high = load_unaligned<std::uint32_t>(data + 2);
         for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(five_bits(data + 6, high, j) - 16);
     }
 }
@@ -86,7 +67,7 @@ void q5_1_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
     for (std::int64_t b = 0; b < blocks; ++b, data += 24, out += 32) {
         const float d = load_f16(data);
         const float m = load_f16(data + 2);
-        const auto high = load<std::uint32_t>(data + 4);
+        const auto high = load_unaligned<std::uint32_t>(data + 4);
         for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(five_bits(data + 8, high, j)) + m;
     }
 }
@@ -103,28 +84,11 @@ ScaleMin unpack_scale(const std::uint8_t* s, int j) {
 }
 
 /// f16 d; f16 dmin; 12 bytes of scales; 128 bytes: chunk c holds sub-blocks 2c (low nibbles) and 2c + 1;
-/// y = d scale q - dmin min.
-void q4_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b, data += 144, out += 256) {
-        const float d = load_f16(data);
-        const float dmin = load_f16(data + 2);
-        for (int sub = 0; sub < 8; ++sub) {
-            const ScaleMin packed = unpack_scale(data + 4, sub);
-            const float scale = d * packed.scale;
-            const float min = dmin * packed.min;
-            const std::uint8_t* q = data + 16 + 32 * (sub / 2);
-            for (int l = 0; l < 32; ++l) {
-                const int value = sub % 2 == 0 ? q[l] & 15 : q[l] >> 4;
-                out[32 * sub + l] = scale * static_cast<float>(value) - min;
-            }
-        }
-    }
-}
-
-/// Like Q4_K, plus 32 bytes of fifth bits between scales and nibbles: bit `sub` of byte l belongs to element
-/// l.
-void q5_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b, data += 176, out += 256) {
+/// y = d scale q - dmin min. Q5_K has 32 bytes of fifth bits between scales and nibbles: bit `sub` of byte l
+/// belongs to element l.
+template <bool Q5>
+void k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b, data += Q5 ? 176 : 144, out += 256) {
         const float d = load_f16(data);
         const float dmin = load_f16(data + 2);
         const std::uint8_t* high = data + 16;
@@ -132,10 +96,10 @@ void q5_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
             const ScaleMin packed = unpack_scale(data + 4, sub);
             const float scale = d * packed.scale;
             const float min = dmin * packed.min;
-            const std::uint8_t* q = data + 48 + 32 * (sub / 2);
+            const std::uint8_t* q = data + (Q5 ? 48 : 16) + 32 * (sub / 2);
             for (int l = 0; l < 32; ++l) {
                 const int nibble = sub % 2 == 0 ? q[l] & 15 : q[l] >> 4;
-                const int value = nibble | (high[l] >> sub & 1) << 4;
+                const int value = Q5 ? nibble | (high[l] >> sub & 1) << 4 : nibble;
                 out[32 * sub + l] = scale * static_cast<float>(value) - min;
             }
         }
@@ -166,47 +130,64 @@ void q6_k_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
 }
 
 /// Integer tensors are id maps; read_integers() returns them exactly.
-void i32_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b) {
-        std::int32_t value = 0;
-        std::memcpy(&value, data + 4 * b, sizeof value);
-        out[b] = static_cast<float>(value);
-    }
-}
-void i64_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
-    for (std::int64_t b = 0; b < blocks; ++b) {
-        std::int64_t value = 0;
-        std::memcpy(&value, data + 8 * b, sizeof value);
-        out[b] = static_cast<float>(value);
-    }
+template <typename T>
+void integer_blocks(const std::uint8_t* data, std::int64_t blocks, float* out) {
+    for (std::int64_t b = 0; b < blocks; ++b)
+        out[b] = static_cast<float>(load_unaligned<T>(data + b * static_cast<std::int64_t>(sizeof(T))));
 }
 
 constexpr std::array readable_types = {
-    TensorType{0, "F32", 1, 4, f32_blocks, false},       TensorType{1, "F16", 1, 2, f16_blocks, false},
-    TensorType{2, "Q4_0", 32, 18, q4_0_blocks, true},    TensorType{3, "Q4_1", 32, 20, q4_1_blocks, true},
-    TensorType{6, "Q5_0", 32, 22, q5_0_blocks, true},    TensorType{7, "Q5_1", 32, 24, q5_1_blocks, true},
-    TensorType{8, "Q8_0", 32, 34, q8_0_blocks, true},    TensorType{12, "Q4_K", 256, 144, q4_k_blocks, true},
-    TensorType{13, "Q5_K", 256, 176, q5_k_blocks, true}, TensorType{14, "Q6_K", 256, 210, q6_k_blocks, true},
-    TensorType{30, "BF16", 1, 2, bf16_blocks, false},
+    TensorType{0, "F32", 1, 4, decode_f32, false},
+    TensorType{1, "F16", 1, 2, decode_f16, false},
+    TensorType{2, "Q4_0", 32, 18, q4_0_blocks, true},
+    TensorType{3, "Q4_1", 32, 20, q4_1_blocks, true},
+    TensorType{6, "Q5_0", 32, 22, q5_0_blocks, true},
+    TensorType{7, "Q5_1", 32, 24, q5_1_blocks, true},
+    TensorType{8, "Q8_0", 32, 34, q8_0_blocks, true},
+    TensorType{12, "Q4_K", 256, 144, k_blocks<false>, true},
+    TensorType{13, "Q5_K", 256, 176, k_blocks<true>, true},
+    TensorType{14, "Q6_K", 256, 210, q6_k_blocks, true},
+    TensorType{30, "BF16", 1, 2, decode_bf16, false},
 };
 
 /// Types without a decoder are listed so that messages can name them. Integer types are readable, for id
 /// maps.
 constexpr std::array named_types = {
-    TensorType{9, "Q8_1", 32, 36, nullptr, true},      TensorType{10, "Q2_K", 256, 84, nullptr, true},
-    TensorType{11, "Q3_K", 256, 110, nullptr, true},   TensorType{15, "Q8_K", 256, 292, nullptr, true},
-    TensorType{16, "IQ2_XXS", 256, 66, nullptr, true}, TensorType{17, "IQ2_XS", 256, 74, nullptr, true},
-    TensorType{18, "IQ3_XXS", 256, 98, nullptr, true}, TensorType{19, "IQ1_S", 256, 50, nullptr, true},
-    TensorType{20, "IQ4_NL", 32, 18, nullptr, true},   TensorType{21, "IQ3_S", 256, 110, nullptr, true},
-    TensorType{22, "IQ2_S", 256, 82, nullptr, true},   TensorType{23, "IQ4_XS", 256, 136, nullptr, true},
-    TensorType{24, "I8", 1, 1, nullptr, false},        TensorType{25, "I16", 1, 2, nullptr, false},
-    TensorType{26, "I32", 1, 4, i32_blocks, false},    TensorType{27, "I64", 1, 8, i64_blocks, false},
-    TensorType{28, "F64", 1, 8, nullptr, false},       TensorType{29, "IQ1_M", 256, 56, nullptr, true},
-    TensorType{34, "TQ1_0", 256, 54, nullptr, true},   TensorType{35, "TQ2_0", 256, 66, nullptr, true},
+    TensorType{9, "Q8_1", 32, 36, nullptr, true},
+    TensorType{10, "Q2_K", 256, 84, nullptr, true},
+    TensorType{11, "Q3_K", 256, 110, nullptr, true},
+    TensorType{15, "Q8_K", 256, 292, nullptr, true},
+    TensorType{16, "IQ2_XXS", 256, 66, nullptr, true},
+    TensorType{17, "IQ2_XS", 256, 74, nullptr, true},
+    TensorType{18, "IQ3_XXS", 256, 98, nullptr, true},
+    TensorType{19, "IQ1_S", 256, 50, nullptr, true},
+    TensorType{20, "IQ4_NL", 32, 18, nullptr, true},
+    TensorType{21, "IQ3_S", 256, 110, nullptr, true},
+    TensorType{22, "IQ2_S", 256, 82, nullptr, true},
+    TensorType{23, "IQ4_XS", 256, 136, nullptr, true},
+    TensorType{24, "I8", 1, 1, nullptr, false},
+    TensorType{25, "I16", 1, 2, nullptr, false},
+    TensorType{26, "I32", 1, 4, integer_blocks<std::int32_t>, false},
+    TensorType{27, "I64", 1, 8, integer_blocks<std::int64_t>, false},
+    TensorType{28, "F64", 1, 8, nullptr, false},
+    TensorType{29, "IQ1_M", 256, 56, nullptr, true},
+    TensorType{34, "TQ1_0", 256, 54, nullptr, true},
+    TensorType{35, "TQ2_0", 256, 66, nullptr, true},
     TensorType{39, "MXFP4", 32, 17, nullptr, true},
 };
 
 }  // namespace
+
+void decode_f32(const std::uint8_t* data, std::int64_t count, float* out) {
+    std::memcpy(out, data, count * sizeof(float));
+}
+void decode_f16(const std::uint8_t* data, std::int64_t count, float* out) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = f16_to_f32(load_unaligned<std::uint16_t>(data + 2 * i));
+}
+void decode_bf16(const std::uint8_t* data, std::int64_t count, float* out) {
+    for (std::int64_t i = 0; i < count; ++i)
+        out[i] = bf16_to_f32(load_unaligned<std::uint16_t>(data + 2 * i));
+}
 
 const TensorType* find_gguf_tensor_type(std::uint32_t id) {
     for (const TensorType& type : readable_types) {

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -37,5 +38,18 @@ inline float f16_to_f32(std::uint16_t bits) {
     const float value = static_cast<float>(magnitude) * 0x1p-24f;
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
 }
+
+/// Reads a value at any address.
+template <typename T>
+T load_unaligned(const std::uint8_t* data) {
+    T value;
+    std::memcpy(&value, data, sizeof(T));
+    return value;
+}
+
+/// Decode `count` stored floats.
+void decode_f32(const std::uint8_t* data, std::int64_t count, float* out);
+void decode_f16(const std::uint8_t* data, std::int64_t count, float* out);
+void decode_bf16(const std::uint8_t* data, std::int64_t count, float* out);
 
 }  // namespace draftscope

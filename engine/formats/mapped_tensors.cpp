@@ -11,38 +11,22 @@ namespace draftscope {
 namespace {
 
 template <typename T>
-T load(const std::uint8_t* data) {
-    T value;
-    std::memcpy(&value, data, sizeof(T));
-    return value;
-}
-
-template <typename T>
 void as_floats(const std::uint8_t* data, std::int64_t count, float* out) {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(load<T>(data + i * sizeof(T)));
+    for (std::int64_t i = 0; i < count; ++i)
+        out[i] = static_cast<float>(load_unaligned<T>(data + i * sizeof(T)));
 }
 
 template <typename T>
 void as_integers(const std::uint8_t* data, std::int64_t count, std::int64_t* out) {
     for (std::int64_t i = 0; i < count; ++i)
-        out[i] = static_cast<std::int64_t>(load<T>(data + i * sizeof(T)));
-}
-
-void f32_floats(const std::uint8_t* data, std::int64_t count, float* out) {
-    std::memcpy(out, data, count * sizeof(float));
-}
-void f16_floats(const std::uint8_t* data, std::int64_t count, float* out) {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = f16_to_f32(load<std::uint16_t>(data + 2 * i));
-}
-void bf16_floats(const std::uint8_t* data, std::int64_t count, float* out) {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = bf16_to_f32(load<std::uint16_t>(data + 2 * i));
+        out[i] = static_cast<std::int64_t>(load_unaligned<T>(data + i * sizeof(T)));
 }
 
 constexpr std::array data_types = {
     DataType{"F64", 8, as_floats<double>, nullptr},
-    DataType{"F32", 4, f32_floats, nullptr},
-    DataType{"F16", 2, f16_floats, nullptr},
-    DataType{"BF16", 2, bf16_floats, nullptr},
+    DataType{"F32", 4, decode_f32, nullptr},
+    DataType{"F16", 2, decode_f16, nullptr},
+    DataType{"BF16", 2, decode_bf16, nullptr},
     DataType{"I64", 8, as_floats<std::int64_t>, as_integers<std::int64_t>},
     DataType{"I32", 4, as_floats<std::int32_t>, as_integers<std::int32_t>},
     DataType{"I16", 2, as_floats<std::int16_t>, as_integers<std::int16_t>},

@@ -2,61 +2,53 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
 
-namespace draftscope {
+namespace draftscope::pickle {
 
-/// A pickle read as plain data and the tensors of a state dict. Nothing is executed. Only callables that
-/// rebuild tensors and ordered dictionaries are accepted; they are recognised by name, not called.
-class Pickle {
-  public:
-    using Index = std::size_t;  ///< index into the values
-    struct Tensor {
-        std::string storage;      ///< key of the storage
-        std::string_view type;    ///< element type under safetensors' name
-        std::int64_t offset = 0;  ///< in elements, from the start of the storage
-        std::vector<std::int64_t> shape, strides;
-    };
-    enum class Kind {
-        none,
-        boolean,
-        integer,
-        real,
-        text,
-        tuple,
-        list,
-        dictionary,
-        callable,
-        storage,
-        tensor
-    };
-    struct Value {
-        Kind kind = Kind::none;
-        std::int64_t integer = 0;  ///< booleans too
-        std::string text;          ///< text; "module name" of callables; key of storages
-        std::string_view type;     ///< element type of storages
-        std::vector<Index> items;  ///< items of tuples and lists; key, value, key, ... of dictionaries
-        Tensor tensor;
-    };
+/// A view of a storage.
+struct Tensor {
+    std::string_view storage;  ///< key of the storage
+    std::string_view type;     ///< element type under safetensors' name
+    std::int64_t offset = 0;   ///< in elements, from the start of the storage
+    std::vector<std::int64_t> shape, strides;
+};
+using TensorPtr = std::shared_ptr<const Tensor>;
+struct Storage {
+    std::string_view key, type;
+};
+struct Callable;
+struct Group;
 
-    /// `path` is used in messages.
-    static Result<Pickle> read(std::span<const std::uint8_t> bytes, const std::string& path);
+/// None is the empty alternative. Texts refer to the pickle's bytes, so that copies are small.
+using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string_view, const Callable*,
+                           Storage, TensorPtr, Group*>;
 
-    const Value& root() const { return values_[root_]; }
-    Index root_index() const { return root_; }
-    const Value& at(Index index) const { return values_[index]; }
-
-  private:
-    class Machine;
-    std::deque<Value> values_;  ///< all values; Index refers to them, so cycles are possible
-    Index root_ = 0;
+struct Group {
+    enum class Kind { tuple, list, dictionary };
+    Kind kind;
+    std::vector<Value> items;  ///< key, value, key, ... of a dictionary
 };
 
-}  // namespace draftscope
+/// Returns the group of a value; null for other values and kinds.
+const Group* as_group(const Value& value, Group::Kind kind);
+
+/// The values of a pickle: plain data and the tensors of a state dict.
+struct Document {
+    std::deque<Group> groups;  ///< all groups; values refer to them, so cycles are possible
+    Value root;
+};
+
+/// Reads a pickle as data. Nothing is executed: only callables that rebuild tensors and ordered dictionaries
+/// are accepted; they are recognised by name, not called. `bytes` outlive the document; `path` is used in
+/// messages.
+Result<Document> read(std::span<const std::uint8_t> bytes, const std::string& path);
+
+}  // namespace draftscope::pickle

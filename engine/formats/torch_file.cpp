@@ -20,40 +20,37 @@ class TorchFile final : public MappedTensors {
     Status read();
 
   private:
-    using Index = Pickle::Index;
     Status find_prefix();
-    Status check_byte_order() const;
-    Result<bool> add_dictionary(const Pickle& pickle, Index index);
-    Status add_tensor(const std::string& name, const Pickle::Tensor& tensor);
-    bool add_numbers(const Pickle& pickle, const Pickle::Value& list);
+    Result<bool> add_dictionary(const pickle::Group& dictionary);
+    Status add_tensor(std::string_view name, const pickle::Tensor& tensor);
+    bool add_numbers(const pickle::Group& list);
+    const std::span<const std::uint8_t>* member(std::string_view name) const {
+        const auto found = members_.find(prefix_ + std::string(name));
+        return found == members_.end() ? nullptr : &found->second;
+    }
 
-    ZipArchive archive_;
+    ZipMembers members_;
     std::string prefix_;
     std::vector<std::int64_t> numbers_;  ///< a saved list of numbers
 };
 
 Status TorchFile::find_prefix() {
     constexpr std::string_view pickle = "data.pkl";
-    for (const auto& [name, data] : archive_.members()) {
-        const bool top_level = name.size() > pickle.size() && name.ends_with("/data.pkl") &&
-                               name.find('/') == name.size() - pickle.size() - 1;
-        if (!top_level) continue;
-        prefix_ = name.substr(0, name.size() - pickle.size());
-        return {};
+    for (const auto& [name, data] : members_) {
+        const std::size_t folder = name.find('/') + 1;
+        if (folder == 0 || name.substr(folder) != pickle) continue;
+        prefix_ = name.substr(0, folder);
+        const auto* const order = member("byteorder");
+        if (order == nullptr) return {};
+        const std::string_view text(reinterpret_cast<const char*>(order->data()), order->size());
+        if (text == "little") return {};
+        return bad_input("{}: byteorder is '{}', expected little-endian", path(), printable(text));
     }
     return bad_input("{}: is a zip archive without data.pkl, not a PyTorch checkpoint", path());
 }
 
-Status TorchFile::check_byte_order() const {
-    const auto* order = archive_.find(prefix_ + "byteorder");
-    if (order == nullptr) return {};
-    const std::string_view text(reinterpret_cast<const char*>(order->data()), order->size());
-    if (text == "little") return {};
-    return bad_input("{}: byteorder is '{}', expected little-endian", path(), printable(text));
-}
-
 /// Whether the strides are row-major; strides of extents of 1 are ignored.
-bool is_row_major(const Pickle::Tensor& tensor) {
+bool is_row_major(const pickle::Tensor& tensor) {
     std::int64_t expected = 1;
     for (std::size_t i = tensor.shape.size(); i-- > 0;) {
         if (tensor.shape[i] == 0) return true;
@@ -63,9 +60,9 @@ bool is_row_major(const Pickle::Tensor& tensor) {
     return true;
 }
 
-Status TorchFile::add_tensor(const std::string& name, const Pickle::Tensor& tensor) {
+Status TorchFile::add_tensor(std::string_view name, const pickle::Tensor& tensor) {
     const std::string shown = printable(name);
-    const auto* storage = archive_.find(prefix_ + "data/" + tensor.storage);
+    const auto* const storage = member("data/" + std::string(tensor.storage));
     if (storage == nullptr)
         return bad_input("{}: storage '{}' of tensor '{}' is missing; the file is damaged", path(),
                          printable(tensor.storage), shown);
@@ -76,7 +73,7 @@ Status TorchFile::add_tensor(const std::string& name, const Pickle::Tensor& tens
             path(), shown, fmt::join(tensor.strides, ", "));
     }
     const DataType& type = *find_data_type(tensor.type);
-    TensorInfo info{name, std::string(tensor.type), tensor.shape, 0};
+    TensorInfo info{std::string(name), std::string(tensor.type), tensor.shape, 0};
     const auto bytes = tensor_bytes(type, info.shape);
     const auto skipped = checked_product(static_cast<std::uint64_t>(tensor.offset), type.bytes);
     if (!bytes || !skipped || *skipped > storage->size() || *bytes > storage->size() - *skipped) {
@@ -90,24 +87,24 @@ Status TorchFile::add_tensor(const std::string& name, const Pickle::Tensor& tens
 }
 
 /// Adds the tensors of a dictionary; returns false if it has none.
-Result<bool> TorchFile::add_dictionary(const Pickle& pickle, Index index) {
-    const Pickle::Value& dictionary = pickle.at(index);
+Result<bool> TorchFile::add_dictionary(const pickle::Group& dictionary) {
     bool any = false;
     for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2) {
-        const Pickle::Value& key = pickle.at(dictionary.items[i]);
-        const Pickle::Value& value = pickle.at(dictionary.items[i + 1]);
-        if (key.kind != Pickle::Kind::text || value.kind != Pickle::Kind::tensor) continue;
-        DS_TRY(add_tensor(key.text, value.tensor));
+        const auto* const name = std::get_if<std::string_view>(&dictionary.items[i]);
+        const auto* const tensor = std::get_if<pickle::TensorPtr>(&dictionary.items[i + 1]);
+        if (name == nullptr || tensor == nullptr) continue;
+        DS_TRY(add_tensor(*name, **tensor));
         any = true;
     }
     return any;
 }
 
 /// Reads a list of token ids, the format of FR-Spec's rankings.
-bool TorchFile::add_numbers(const Pickle& pickle, const Pickle::Value& list) {
-    for (const Index item : list.items) {
-        if (pickle.at(item).kind != Pickle::Kind::integer) return false;
-        numbers_.push_back(pickle.at(item).integer);
+bool TorchFile::add_numbers(const pickle::Group& list) {
+    for (const pickle::Value& item : list.items) {
+        const auto* const number = std::get_if<std::int64_t>(&item);
+        if (number == nullptr) return false;
+        numbers_.push_back(*number);
     }
     if (numbers_.empty()) return false;
     TensorInfo info{"ids", "I64", {static_cast<std::int64_t>(numbers_.size())}, numbers_.size() * 8};
@@ -116,23 +113,25 @@ bool TorchFile::add_numbers(const Pickle& pickle, const Pickle::Value& list) {
 }
 
 Status TorchFile::read() {
-    DS_ASSIGN(archive_, ZipArchive::open(file()));
+    DS_ASSIGN(members_, read_zip(file()));
     DS_TRY(find_prefix());
-    DS_TRY(check_byte_order());
-    DS_ASSIGN(const Pickle pickle, Pickle::read(*archive_.find(prefix_ + "data.pkl"), path()));
-    const Pickle::Value& root = pickle.root();
-    if (root.kind == Pickle::Kind::list && add_numbers(pickle, root)) return {};
-    if (root.kind == Pickle::Kind::tensor) return add_tensor("ids", root.tensor);
-    if (root.kind == Pickle::Kind::dictionary) {
-        for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
+    DS_ASSIGN(const pickle::Document document, pickle::read(*member("data.pkl"), path()));
+    if (const auto* const tensor = std::get_if<pickle::TensorPtr>(&document.root))
+        return add_tensor("ids", **tensor);
+    const pickle::Group* const list = as_group(document.root, pickle::Group::Kind::list);
+    if (list != nullptr && add_numbers(*list)) return {};
+    if (const auto* const root = as_group(document.root, pickle::Group::Kind::dictionary)) {
+        for (std::size_t i = 0; i + 1 < root->items.size(); i += 2) {
             // Trainers wrap the state dict: {"state_dict": {...}, "epoch": 3, ...}.
-            const std::string& key = pickle.at(root.items[i]).text;
-            const bool wrapper = key == "state_dict" || key == "model" || key == "module";
-            if (!wrapper || pickle.at(root.items[i + 1]).kind != Pickle::Kind::dictionary) continue;
-            DS_ASSIGN(const bool inner, add_dictionary(pickle, root.items[i + 1]));
-            if (inner) return {};
+            const auto* const key = std::get_if<std::string_view>(&root->items[i]);
+            const auto* const inner = as_group(root->items[i + 1], pickle::Group::Kind::dictionary);
+            const bool wrapper =
+                key != nullptr && (*key == "state_dict" || *key == "model" || *key == "module");
+            if (!wrapper || inner == nullptr) continue;
+            DS_ASSIGN(const bool any, add_dictionary(*inner));
+            if (any) return {};
         }
-        DS_ASSIGN(const bool any, add_dictionary(pickle, pickle.root_index()));
+        DS_ASSIGN(const bool any, add_dictionary(*root));
         if (any) return {};
     }
     return bad_input("{}: holds neither a dictionary of tensors nor a list of token ids", path());

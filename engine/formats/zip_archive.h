@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 
@@ -11,20 +10,10 @@
 
 namespace draftscope {
 
-/// The uncompressed members of a zip archive, as PyTorch writes them. Every offset and size is checked
-/// against the file; a compressed member is an error.
-class ZipArchive {
-  public:
-    static Result<ZipArchive> open(const MappedFile& file);
+/// The uncompressed members of a zip archive by name, as PyTorch writes them.
+using ZipMembers = std::map<std::string, std::span<const std::uint8_t>, std::less<>>;
 
-    /// Returns null if the archive has no such member.
-    const std::span<const std::uint8_t>* find(std::string_view name) const;
-    const std::map<std::string, std::span<const std::uint8_t>, std::less<>>& members() const {
-        return members_;
-    }
-
-  private:
-    std::map<std::string, std::span<const std::uint8_t>, std::less<>> members_;
-};
+/// Every offset and size is checked against the file; a compressed member is an error.
+Result<ZipMembers> read_zip(const MappedFile& file);
 
 }  // namespace draftscope

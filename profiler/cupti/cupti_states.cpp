@@ -31,8 +31,7 @@ enum Code : int {
 constexpr const char* counter_remedy =
     "as administrator, add the line \"options nvidia NVreg_RestrictProfilingToAdminUsers=0\" to "
     "/etc/modprobe.d/nvidia-profiling.conf and reload the module; in a container, add --cap-add=SYS_ADMIN "
-    "(or "
-    "CAP_PERFMON since driver R565)";
+    "(or CAP_PERFMON since driver R565)";
 
 std::string read_text_file(const char* path) {
     std::ifstream file(path);

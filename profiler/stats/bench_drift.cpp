@@ -96,12 +96,11 @@ std::vector<std::string> drift_warnings(const BenchDrift& drift, std::span<const
             worst = &one;
     if (worst != nullptr) {
         const double ratio = worst->control.ratio.value;
-        out.push_back(fmt::format(
-            "the machine's speed differed between methods: verification of equal trees, which does not "
-            "depend "
-            "on the head, took {} {} time per round under {} than under {}; differences of that size are not "
-            "due to the heads",
-            percent(ratio), ratio > 1 ? "more" : "less", names[worst->b], names[worst->a]));
+        out.push_back(
+            fmt::format("the machine's speed differed between methods: verification of equal trees, which "
+                        "does not depend on the head, took {} {} time per round under {} than under {}; "
+                        "differences of that size are not due to the heads",
+                        percent(ratio), ratio > 1 ? "more" : "less", names[worst->b], names[worst->a]));
     }
     const BenchDrift::Blocks* widest = nullptr;
     for (const BenchDrift::Blocks& one : drift.blocks)

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/bisect.h"
 #include "base/format_count.h"
 #include "base/rng.h"
 
@@ -45,15 +46,9 @@ class SortedByUnit {
   private:
     /// Returns the value at position `before` among the drawn values.
     double at(std::uint64_t before, std::span<const std::uint32_t> times_drawn) const {
-        std::uint32_t first = 0, last = static_cast<std::uint32_t>(sorted_.size()) - 1;
-        while (first < last) {
-            const std::uint32_t middle = first + (last - first) / 2;
-            if (drawn_up_to(middle, times_drawn) > before)
-                last = middle;
-            else
-                first = middle + 1;
-        }
-        return sorted_[first];
+        return sorted_[bisect(0, sorted_.size() - 1, [&](std::size_t place) {
+            return drawn_up_to(static_cast<std::uint32_t>(place), times_drawn) <= before;
+        })];
     }
     std::uint64_t drawn_up_to(std::uint32_t place, std::span<const std::uint32_t> times_drawn) const {
         std::uint64_t sum = 0;

@@ -285,9 +285,8 @@ void warn(Comparison& c) {
             "left out for lack of a counterpart: {} of A's prompts and {} of B's", c.only_a, c.only_b));
     if (c.machine && !c.machine->differs && c.machine->is_large())
         c.warnings.push_back(fmt::format(
-            "verification of equal trees, which does not depend on the head, took {} {} time per "
-            "round under B: the machine may have differed, but there are too few conversations to "
-            "tell",
+            "verification of equal trees, which does not depend on the head, took {} {} time per round under "
+            "B: the machine may have differed, but there are too few conversations to tell",
             percent(c.machine->ratio.value), c.machine->ratio.value > 1 ? "more" : "less"));
     const bool exact = losslessness(c.a) == "exact" && losslessness(c.b) == "exact" && c.a.temperature == 0 &&
                        c.b.temperature == 0;
@@ -355,8 +354,7 @@ Result<Comparison> compare_runs(const Snapshot& a, const std::vector<RowId>& run
     if (pairs.empty())
         return bad_input(
             "the runs have no prompt in common (by suite, id, turn and text) with counted rounds in both; "
-            "record "
-            "both over the same prompt file");
+            "record both over the same prompt file");
     out.speed = whole(
         pairs, "tokens per second", "tok/s", true,
         [](const PromptWork& w) {

@@ -17,10 +17,9 @@ std::vector<PromptWork> measure_work(const Snapshot& snapshot, RowId run_id) {
         index.emplace(prompt->id, out.size());
         out.emplace_back().prompt = prompt.get();
     }
-    for (std::size_t i = 0; i < snapshot.tokens.size(); ++i) {
-        const auto found = index.find(snapshot.tokens[i].prompt_id);
-        if (found != index.end()) out[found->second].tokens.push_back(snapshot.tokens[i].token_id);
-    }
+    for (const TokenRow& token : snapshot.tokens)
+        if (const auto found = index.find(token.prompt_id); found != index.end())
+            out[found->second].tokens.push_back(token.token_id);
     for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
         const StepEntry& step = snapshot.steps[i];
         if (step.row.run_id != run_id || step.row.excluded != Excluded::no || step.rounds.count == 0)

@@ -55,8 +55,7 @@ struct RunRows {
     std::vector<std::size_t> rounds;
 
     RunRows(const Snapshot& snapshot, RowId run_id) {
-        for (std::size_t i = 0; i < snapshot.head_evals.size(); ++i) {
-            const HeadEvalRow& row = snapshot.head_evals[i];
+        for (const HeadEvalRow& row : snapshot.head_evals) {
             if (row.run_id != run_id) continue;
             const auto round = round_index(snapshot, row.round_id);
             const Eval eval{&row, round, time_counts(snapshot, row.mode, round)};

@@ -35,8 +35,7 @@ struct PromptRate {
 std::map<PromptKey, PromptRate> prompt_rates(const Snapshot& snapshot, RowId run_id) {
     std::map<PromptKey, PromptRate> out;
     std::unordered_map<RowId, Rate> by_prompt;
-    for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
-        const RoundEntry& entry = snapshot.rounds[i];
+    for (const RoundEntry& entry : snapshot.rounds) {
         const StepEntry& step = snapshot.steps[entry.step_index];
         if (entry.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
         const auto ns = static_cast<double>(step.row.end_ns - step.row.start_ns - step.row.paused_ns);

@@ -194,12 +194,11 @@ Status ChromeExport::processes() {
         "GROUP BY run_id",
         [&](Statement& row) { offset_[row.integer(0)] = row.integer(1); }));
     return each(
-        fmt::format(
-            "SELECT id, name, target, drafter, head, tier || CASE {} WHEN 'exact' THEN '' WHEN "
-            "'LOSSY' THEN ', LOSSY ' || iif(acceptance = 'real', verify, acceptance || ' acceptance') "
-            "ELSE ', lossless in distribution' END, synthetic, "
-            "EXISTS (SELECT 1 FROM gpu_op WHERE run_id = run.id) FROM run ORDER BY id",
-            storage::losslessness_sql),
+        fmt::format("SELECT id, name, target, drafter, head, tier || CASE {} WHEN 'exact' THEN '' WHEN "
+                    "'LOSSY' THEN ', LOSSY ' || iif(acceptance = 'real', verify, acceptance || ' "
+                    "acceptance') ELSE ', lossless in distribution' END, synthetic, EXISTS (SELECT 1 FROM "
+                    "gpu_op WHERE run_id = run.id) FROM run ORDER BY id",
+                    storage::losslessness_sql),
         [&](Statement& row) {
             const std::int64_t pid = row.integer(0);
             const std::string name =
@@ -216,11 +215,9 @@ Status ChromeExport::processes() {
 
 Status ChromeExport::round_texts() {
     return each(
-        "SELECT t.round_id, CASE WHEN length(v.bytes) > 0 THEN v.bytes ELSE CAST(v.text AS BLOB) END "
-        "FROM token t JOIN prompt p ON p.id = t.prompt_id JOIN run r ON r.id = "
-        "p.run_id "
-        "JOIN vocab v ON v.vocab_id = r.vocab_id AND v.token_id = t.token_id WHERE t.round_id IS NOT NULL "
-        "ORDER BY t.rowid",
+        "SELECT t.round_id, CASE WHEN length(v.bytes) > 0 THEN v.bytes ELSE CAST(v.text AS BLOB) END FROM "
+        "token t JOIN prompt p ON p.id = t.prompt_id JOIN run r ON r.id = p.run_id JOIN vocab v ON "
+        "v.vocab_id = r.vocab_id AND v.token_id = t.token_id WHERE t.round_id IS NOT NULL ORDER BY t.rowid",
         [&](Statement& row) { round_bytes_[row.integer(0)] += row.blob(1); });
 }
 
@@ -241,8 +238,7 @@ Status ChromeExport::steps() {
 Status ChromeExport::rounds() {
     return each(
         "SELECT r.id, r.run_id, r.start_ns, r.end_ns, p.ordinal, r.ordinal, r.drafted, r.accepted, "
-        "r.committed, "
-        "p.category FROM round r JOIN prompt p ON p.id = r.prompt_id ORDER BY r.id",
+        "r.committed, p.category FROM round r JOIN prompt p ON p.id = r.prompt_id ORDER BY r.id",
         [&](Statement& row) {
             const RowId id = row.integer(0), run = row.integer(1);
             const std::string head =
@@ -269,9 +265,8 @@ Status ChromeExport::spans() {
     std::map<std::tuple<RowId, int, int>, Tracks> tracks;
     return each(
         "SELECT s.run_id, s.lane, s.thread_id, s.start_ns, s.end_ns, p.name, s.round_id, s.level, s.rows, "
-        "s.bytes, "
-        "s.step_id FROM span s JOIN phase p ON p.id = s.phase_id "
-        "ORDER BY s.run_id, s.lane, s.thread_id, s.start_ns, s.end_ns DESC, s.id DESC",
+        "s.bytes, s.step_id FROM span s JOIN phase p ON p.id = s.phase_id ORDER BY s.run_id, s.lane, "
+        "s.thread_id, s.start_ns, s.end_ns DESC, s.id DESC",
         [&](Statement& row) {
             const RowId run = row.integer(0);
             const int lane = static_cast<int>(row.integer(1)), thread = static_cast<int>(row.integer(2));
@@ -289,8 +284,7 @@ Status ChromeExport::gpu_ops() {
     std::map<std::pair<RowId, std::int64_t>, Tracks> tracks;
     return each(
         "SELECT g.run_id, g.stream, g.start_ns, g.end_ns, g.name, p.name, g.step_id, g.grid, g.block, "
-        "g.bytes, "
-        "g.correlation_id, g.graph_node_id, g.id FROM gpu_op g JOIN phase p ON p.id = g.phase_id "
+        "g.bytes, g.correlation_id, g.graph_node_id, g.id FROM gpu_op g JOIN phase p ON p.id = g.phase_id "
         "ORDER BY g.run_id, g.stream, g.start_ns, g.end_ns DESC, g.id",
         [&](Statement& row) {
             const RowId run = row.integer(0);
@@ -353,8 +347,7 @@ Status ChromeExport::round_counters() {
     std::map<RowId, RunningSums> so_far;
     return each(
         "SELECT r.run_id, r.end_ns, r.committed, h.active_rows FROM round r LEFT JOIN head_eval h ON "
-        "h.round_id "
-        "= r.id AND h.mode = 'drive' ORDER BY r.run_id, r.end_ns, r.id",
+        "h.round_id = r.id AND h.mode = 'drive' ORDER BY r.run_id, r.end_ns, r.id",
         [&](Statement& row) {
             const RowId run = row.integer(0);
             RunningSums& count = so_far[run];
@@ -414,9 +407,8 @@ Status export_chrome(const std::string& path, const std::string& out, bool drop_
     }
     if (file.events() > max_browser_events)
         log_warning(
-            "{}: {} events may exceed a browser's memory; open the file through trace_processor "
-            "--httpd",
-            out, file.events());
+            "{}: {} events may exceed a browser's memory; open the file through trace_processor --httpd", out,
+            file.events());
     return storage::publish(partial, out);
 }
 

@@ -222,9 +222,8 @@ Status NsysExport::ranges() {
     // Side lanes run concurrently with the critical lane of their thread, so their ranges may overlap.
     return each(
         "SELECT s.run_id, s.thread_id, s.lane, s.start_ns, s.end_ns, p.name, p.id, p.colour, s.level, "
-        "s.rows, "
-        "s.bytes, coalesce(r.ordinal, -1), coalesce(t.ordinal, -1) FROM span s JOIN phase p ON p.id = "
-        "s.phase_id LEFT JOIN round r ON r.id = s.round_id LEFT JOIN step t ON t.id = s.step_id ORDER BY "
+        "s.rows, s.bytes, coalesce(r.ordinal, -1), coalesce(t.ordinal, -1) FROM span s JOIN phase p ON p.id "
+        "= s.phase_id LEFT JOIN round r ON r.id = s.round_id LEFT JOIN step t ON t.id = s.step_id ORDER BY "
         "s.id",
         [&](Statement& row) -> Status {
             const auto round = static_cast<std::uint64_t>(static_cast<std::uint32_t>(row.integer(11)));
@@ -328,11 +327,10 @@ Status NsysExport::gpu_op(const Statement& row) {
 
 Status NsysExport::gpu_ops() {
     const char* later = storage::has_column(from_, "gpu_op", "device") ? "device, registers" : "0, 0";
-    DS_TRY(each(
-        fmt::format("SELECT run_id, stream, start_ns, end_ns, name, correlation_id, graph_node_id, grid, "
-                    "block, bytes, {} FROM gpu_op ORDER BY start_ns, id",
-                    later),
-        [&](Statement& row) { return gpu_op(row); }));
+    DS_TRY(each(fmt::format("SELECT run_id, stream, start_ns, end_ns, name, correlation_id, graph_node_id, "
+                            "grid, block, bytes, {} FROM gpu_op ORDER BY start_ns, id",
+                            later),
+                [&](Statement& row) { return gpu_op(row); }));
     if (from_.integer("SELECT EXISTS (SELECT 1 FROM gpu_op)").value_or(0) == 0) return {};
     DS_TRY(script(storage::nsys_gpu_sql));
     const std::string gpu =
@@ -368,10 +366,9 @@ Status NsysExport::speculation_tables() {
                                     row.integer(3), row.integer(4), row.integer(5), row.integer(6),
                                     row.integer(7), row.integer(8), row.integer(9)));
         }));
-    DS_TRY(
-        script("CREATE TABLE DRAFTSCOPE_GPU_PHASES (start INTEGER NOT NULL, end INTEGER NOT NULL, "
-               "globalPid INTEGER, streamId INTEGER, correlationId INTEGER, graphNodeId INTEGER, phase "
-               "TEXT, step INTEGER)"));
+    DS_TRY(script(
+        "CREATE TABLE DRAFTSCOPE_GPU_PHASES (start INTEGER NOT NULL, end INTEGER NOT NULL, globalPid "
+        "INTEGER, streamId INTEGER, correlationId INTEGER, graphNodeId INTEGER, phase TEXT, step INTEGER)"));
     DS_ASSIGN(Statement * phases, table(nullptr, "DRAFTSCOPE_GPU_PHASES", 8));
     return each(
         "SELECT g.run_id, g.start_ns, g.end_ns, g.stream, g.correlation_id, g.graph_node_id, p.name, "

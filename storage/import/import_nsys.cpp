@@ -123,8 +123,7 @@ Status NsysReader::ranges() {
     return each("SELECT start, end, eventType, " + tid + ", " + value("text") + ", " + value("textId") +
                     ", " + domain + ", coalesce(" + value("uint64Value") + ", " + value("int64Value") + ", " +
                     value("uint32Value") + ", " + value("int32Value") +
-                    ", 0) FROM NVTX_EVENTS WHERE eventType IN (34, 59, 60, 70, 71) ORDER BY "
-                    "start",
+                    ", 0) FROM NVTX_EVENTS WHERE eventType IN (34, 59, 60, 70, 71) ORDER BY start",
                 [&](Statement& row) {
                     const bool mark = row.integer(2) == 34;
                     ImportedTimeline::Range range;

@@ -69,13 +69,12 @@ int print_table(const std::string& name, DecodeFixture& fixture,
         std::map<int, double> plain_speed;
         for (const std::string& drafter : drafters)
             for (const int batch : {1, 8}) {
-                DecodeCase setting;
-                setting.drafter = drafter;
-                setting.temperature = temperature;
-                setting.batch = batch;
-                setting.threads = 2;
-                setting.max_new = tokens;
-                setting.ignore_eos = true;
+                DecodeCase setting{.drafter = drafter,
+                                   .threads = 2,
+                                   .temperature = temperature,
+                                   .batch = batch,
+                                   .max_new = tokens,
+                                   .ignore_eos = true};
                 const auto found = fixture.decode(setting, prompts);
                 if (expected.empty()) expected = found;
                 const auto [sum, wrong] = compare_runs(expected, found);

@@ -241,8 +241,7 @@ void run(const Options& options) {
     std::printf(
         "%d threads, %s, M 1 and %d; GB/s of probes over %d MiB, best (median): one stream %.1f (%.1f), "
         "scattered rows of %d bytes after %d MiB of others %.1f (%.1f), again and again %.1f (%.1f); an "
-        "empty "
-        "region %.1f us\n",
+        "empty region %.1f us\n",
         options.threads, std::string(kernels::to_text(options.precision)).c_str(), options.rows, megabytes,
         stream.best, stream.median, row_bytes, between, scattered.best, scattered.median, cached.best,
         cached.median, region);

@@ -110,9 +110,8 @@ void head_matmul(benchmark::State& state, Precision precision) {
     const Matrix& head = find_weights(precision).head;
     const std::vector<float> x = normal(numel(m, width), 7);
     std::vector<float> y(numel(m, vocab));
-    for (auto unused : state) {
+    for (auto unused : state)
         matmul(exec, head, Rows<const float>(x.data(), m, width), Rows<float>(y.data(), m, vocab));
-    }
     state.SetBytesProcessed(static_cast<std::int64_t>(head.bytes()) * state.iterations());
 }
 
@@ -283,9 +282,8 @@ int main(int argc, char** argv) {
     for (int a = 1; a < argc; ++a) {
         for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512, Isa::avx512_vnni,
                               Isa::avx512_bf16, draftscope::kernels::Isa::amx}) {
-            if (argv[a] == "isa=" + std::string(draftscope::kernels::to_text(isa))) {
+            if (argv[a] == "isa=" + std::string(draftscope::kernels::to_text(isa)))
                 draftscope::kernels::isa = isa;
-            }
         }
     }
     draftscope::kernels::register_all();

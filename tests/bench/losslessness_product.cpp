@@ -36,13 +36,12 @@ std::vector<DecodeCase> product(int tokens) {
                     for (const int threads : {1, 2}) {
                         if (!drafter.uses_head && head != heads.front()) continue;
                         if (!drafter.drafts && tree != trees.front()) continue;
-                        DecodeCase setting;
-                        setting.drafter = drafter.id;
-                        setting.head = drafter.uses_head ? head : "";
-                        setting.tree = tree;
-                        setting.threads = threads;
-                        setting.temperature = temperature;
-                        setting.max_new = tokens;
+                        DecodeCase setting{.drafter = drafter.id,
+                                           .head = drafter.uses_head ? head : "",
+                                           .tree = tree,
+                                           .threads = threads,
+                                           .temperature = temperature,
+                                           .max_new = tokens};
                         settings.push_back(setting);
                     }
     return settings;

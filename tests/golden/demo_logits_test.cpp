@@ -10,6 +10,7 @@
 #include "engine/heads/head.h"
 #include "engine/transformer/target.h"
 #include "tests/support/demo_model.h"
+#include "tests/support/results.h"
 
 /// Compares the demo target and drafter with float64 numpy results (tests/golden/engine,
 /// tools/make_logits_golden.py) along the greedy text of an independent torch implementation.
@@ -66,7 +67,7 @@ class DemoLogits : public ::testing::Test {
 
     void load(Precision precision) {
         auto loaded = Target::load(demo_model_path(), *exec_, precision);
-        ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+        ASSERT_TRUE(is_ok(loaded));
         target_ = std::move(loaded).value();
     }
 
@@ -76,7 +77,7 @@ class DemoLogits : public ::testing::Test {
         KvCache cache = target_->make_cache(static_cast<int>(text.tokens.size()));
         const SequenceTokens rows{&cache, text.tokens, {}, nullptr};
         const Status status = target_->forward(*exec_, {{&rows, 1}, aux, wanted, false}, out_);
-        ASSERT_TRUE(status.ok()) << status.error().message;
+        ASSERT_TRUE(is_ok(status));
     }
 
     std::span<const float> logits(std::size_t row) const {
@@ -203,7 +204,7 @@ class Drafting {
         slots_ = committed;
         Status status = drafter_.extend_cache(context_, {&job, 1});
         if (status.ok()) status = drafter_.expand(context_, {&job, 1});
-        EXPECT_TRUE(status.ok()) << status.error().message;
+        EXPECT_TRUE(is_ok(status));
         return std::move(job.out);
     }
 
@@ -223,10 +224,10 @@ class DemoEagle2 : public DemoLogits {
         load(Precision::f32);
         auto drafter =
             make_drafter("eagle2", std::string(DS_SOURCE_DIR) + "/assets/drafters/eagle2", *target_, *exec_);
-        ASSERT_TRUE(drafter.ok()) << drafter.error().message;
+        ASSERT_TRUE(is_ok(drafter));
         drafter_ = std::move(drafter).value();
         auto head = make_head({"full", {}}, {});
-        ASSERT_TRUE(head.ok()) << head.error().message;
+        ASSERT_TRUE(is_ok(head));
         head_ = std::move(head).value();
         HeadWeights weights;
         weights.lm_head = &target_->lm_head();

@@ -21,9 +21,8 @@ TEST(DemoReference, TextAndRounds) {
     std::ifstream file(std::string(DS_SOURCE_DIR) + "/tests/golden/engine/demo_reference.json");
     const Json reference = Json::parse(file);
     std::vector<std::vector<TokenId>> inputs;
-    for (std::size_t i = 0; i < prompts; ++i) {
+    for (std::size_t i = 0; i < prompts; ++i)
         inputs.push_back(reference["prompts"][i]["prompt"].get<std::vector<TokenId>>());
-    }
     const auto fixture = make_demo_fixture(kernels::Precision::f32);
     ASSERT_NE(fixture, nullptr);
     for (const Json& entry : reference["rounds"]) {

@@ -8,6 +8,7 @@
 
 #include "engine/draft/drafter.h"
 #include "engine/heads/head.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 /// Compares small random drafters in every published layout with torch (tests/golden/drafters,
@@ -70,13 +71,13 @@ class GoldenDrafters : public ::testing::Test {
     void SetUp() override {
         const std::string folder = std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen2";
         auto target = Target::load(folder, *exec_, kernels::Precision::f32);
-        ASSERT_TRUE(target.ok()) << target.error().message;
+        ASSERT_TRUE(is_ok(target));
         target_ = std::move(target).value();
     }
 
     std::unique_ptr<Drafter> open(const std::string& spec) {
         auto drafter = make_drafter(spec, "", *target_, *exec_);
-        EXPECT_TRUE(drafter.ok()) << drafter.error().message;
+        EXPECT_TRUE(is_ok(drafter));
         return drafter.ok() ? std::move(drafter).value() : nullptr;
     }
     std::string open_error(const std::string& spec) {

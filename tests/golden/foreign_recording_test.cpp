@@ -5,6 +5,7 @@
 
 #include "engine/recording/recorded_target.h"
 #include "tests/support/replay_fixture.h"
+#include "tests/support/results.h"
 #include "tests/support/tiny_drafter.h"
 
 /// Compares a recording made by tools/record_decode.py with transformers (tests/golden/traces) with a
@@ -72,9 +73,8 @@ TEST_F(ForeignRecording, MatchesTextsAndRankingsOfOurRecording) {
 
 TEST_F(ForeignRecording, ReplaysTheRoundsOfOurRecording) {
     ASSERT_NE(own_recording, nullptr);
-    const auto recorded_target = make_recorded_target(*foreign_recording, golden + "models/llama",
-                                                      fixture->exec(1), kernels::Precision::f32);
-    ASSERT_TRUE(recorded_target.ok()) << recorded_target.error().message;
+    const auto recorded_target = require(make_recorded_target(*foreign_recording, golden + "models/llama",
+                                                              fixture->exec(1), kernels::Precision::f32));
     Drafter& drafter = fixture->drafter("eagle2");
     std::int64_t accepted = 0, rounds = 0;
     for (const std::string tree : {"chain=4", "depth=3,topk=4,nodes=12"}) {
@@ -83,9 +83,9 @@ TEST_F(ForeignRecording, ReplaysTheRoundsOfOurRecording) {
             setting.head = head;
             LmHead* prepared = &fixture->head(head, drafter);
             const auto theirs =
-                replayed_rounds(*fixture, *foreign_recording, **recorded_target, drafter, prepared, setting);
+                replayed_rounds(*fixture, *foreign_recording, *recorded_target, drafter, prepared, setting);
             const auto ours =
-                replayed_rounds(*fixture, *own_recording, **recorded_target, drafter, prepared, setting);
+                replayed_rounds(*fixture, *own_recording, *recorded_target, drafter, prepared, setting);
             const auto live = live_rounds(*fixture, setting, prompts);
             ASSERT_EQ(theirs.size(), ours.size());
             for (std::size_t p = 0; p < ours.size(); ++p) {

@@ -9,6 +9,7 @@
 #include "engine/transformer/target.h"
 #include "engine/weights/memory_check.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/results.h"
 
 /// Compares one small random model per architecture with transformers (tests/golden/models,
 /// tools/make_tiny_hf_models.py).
@@ -43,7 +44,7 @@ class TinyModels : public ::testing::TestWithParam<const char*> {
   protected:
     std::unique_ptr<Target> load(Precision precision) {
         auto loaded = Target::load(model_folder(GetParam()), *exec_, precision);
-        EXPECT_TRUE(loaded.ok()) << loaded.error().message;
+        EXPECT_TRUE(is_ok(loaded));
         return loaded.ok() ? std::move(loaded).value() : nullptr;
     }
     std::vector<TokenId> prompt() const { return golden_["prompt"].get<std::vector<TokenId>>(); }
@@ -63,7 +64,7 @@ ForwardOutput TinyModels::forward(Target& target, std::vector<int> aux_layers) {
     const SequenceTokens rows{&cache, tokens, {}, nullptr};
     ForwardOutput out;
     const Status status = target.forward(*exec_, {{&rows, 1}, aux_layers, {}, true}, out);
-    EXPECT_TRUE(status.ok()) << status.error().message;
+    EXPECT_TRUE(is_ok(status));
     return out;
 }
 
@@ -128,12 +129,11 @@ TEST_P(TinyModels, GreedyTokensEqualTransformersWithAndWithoutDrafts) {
         for (const auto& [drafter, tree, threads] :
              {std::tuple("none", "chain=1", 1), std::tuple("ngram", "chain=4", 1),
               std::tuple("ngram", "chain=7", 2)}) {
-            DecodeCase setting;
-            setting.drafter = drafter;
-            setting.tree = tree;
-            setting.threads = threads;
-            setting.max_new = static_cast<int>(greedy().size());
-            setting.ignore_eos = true;
+            DecodeCase setting{.drafter = drafter,
+                               .tree = tree,
+                               .threads = threads,
+                               .max_new = static_cast<int>(greedy().size()),
+                               .ignore_eos = true};
             const auto found = fixture.decode(setting, {prompt()});
             ASSERT_EQ(found.size(), 1u);
             if (plain.empty()) plain = found[0].tokens;
@@ -171,15 +171,14 @@ TEST_P(TinyModels, RowsDoNotDependOnTheBatch) {
 }
 
 TEST_P(TinyModels, RejectsWeightsThatDoNotFitBeforePacking) {
-    auto opened = open_model_file(model_folder(GetParam()));
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    auto opened = require(open_model_file(model_folder(GetParam())));
     const auto target = load(Precision::f32);
     ASSERT_NE(target, nullptr);
-    const std::uint64_t needed = packed_bytes(*opened, Precision::f32);
+    const std::uint64_t needed = packed_bytes(opened, Precision::f32);
     EXPECT_NEAR(static_cast<double>(needed), static_cast<double>(target->weight_bytes()), 0.1 * needed);
-    EXPECT_TRUE(check_memory(*opened, Precision::f32, needed).ok());
-    EXPECT_TRUE(check_memory(*opened, Precision::f32, std::nullopt).ok());
-    const Status refused = check_memory(*opened, Precision::f32, needed - 1);
+    EXPECT_TRUE(check_memory(opened, Precision::f32, needed).ok());
+    EXPECT_TRUE(check_memory(opened, Precision::f32, std::nullopt).ok());
+    const Status refused = check_memory(opened, Precision::f32, needed - 1);
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().message.find("of memory are available; choose a smaller"), std::string::npos);
     EXPECT_GT(available_memory().value_or(1), 0u);

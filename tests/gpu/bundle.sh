@@ -8,7 +8,7 @@
 #   --headers            only gpu-headers.tar.xz (needs no nvcc)
 #   --model, --pieces    also the demo model as gpu-model/piece.* with its checksum, for copying a few at a time
 #
-# The programs have no PTX, line numbers or oneDNN (draftscope fit works, slowly) and load libraries from their own folder.
+# The programs have no PTX or line numbers and load libraries from their own folder.
 # cuBLASLt (half a gigabyte) is not included: --numerics fast needs the machine's own. The first call does not need the demo model,
 # its drafters and heads; to leave those 48 MB out of the checkout:
 #   git sparse-checkout set --no-cone '/*' '!/assets/heads' '!/assets/drafters'
@@ -51,7 +51,7 @@ if [ -n "$headers_only" ]; then
 fi
 
 build=build/cuda-bundle
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDRAFTSCOPE_CUDA=ON -DDRAFTSCOPE_CUDA_SLIM=ON -DDRAFTSCOPE_ONEDNN=OFF \
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDRAFTSCOPE_CUDA=ON -DDRAFTSCOPE_CUDA_SLIM=ON \
     -DDRAFTSCOPE_GUI=OFF -DDRAFTSCOPE_BENCHMARKS=OFF "-DDRAFTSCOPE_CUDA_ARCHITECTURES=$arch" \
     '-DCMAKE_BUILD_RPATH=$ORIGIN/lib;$ORIGIN/../lib' '-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -Wl,--disable-new-dtags' >/dev/null
 ninja -C "$build" draftscope gpu_tests gpu_cupti_graph_check

@@ -62,9 +62,7 @@ void FakeController::open(const std::string& path) {
         status_.error = path + ": not a capture file (wrong application id)";
         return;
     }
-    SyntheticOptions options;
-    options.seed = 99;
-    options.category = "stored";
+    SyntheticOptions options{.seed = 99, .category = "stored"};
     auto stored = *synthetic_snapshot(12, options);
     stored.source = path;
     snapshot_ = std::make_shared<const Snapshot>(std::move(stored));
@@ -83,10 +81,7 @@ void FakeController::save_copy(const std::string& path) {
 }
 
 void FakeController::open_other(const std::string& path) {
-    SyntheticOptions options;
-    options.seed = 98;
-    options.category = "stored";
-    options.head = "slimspec:rank=72";
+    SyntheticOptions options{.seed = 98, .head = "slimspec:rank=72", .category = "stored"};
     auto stored = *synthetic_snapshot(12, options);
     stored.source = path;
     if (path.find("tier1") != std::string::npos) stored.runs.front().tier = "T1";
@@ -125,10 +120,7 @@ void FakeController::advance(int rounds) {
 }
 
 void FakeController::add_loss(const std::string& kind, std::int64_t count) {
-    LossRow loss;
-    loss.run_id = next_run_ - 1;
-    loss.kind = kind;
-    loss.count = count;
+    LossRow loss{.run_id = next_run_ - 1, .kind = kind, .count = count};
     capture_.apply(loss);
     publish();
 }

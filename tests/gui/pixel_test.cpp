@@ -9,6 +9,7 @@
 
 #include "app/gui/entry.h"
 #include "tests/gui/fake_controller.h"
+#include "tests/support/results.h"
 
 /// Tests that pictures are drawn off-screen with EGL; their contents are not compared.
 namespace draftscope::test {
@@ -140,25 +141,23 @@ TEST_F(Pixels, PlotsAreDrawnWithoutAWindow) {
     options.out = folder_.string();
     options.width = 640;
     options.height = 400;
-    const auto files = render_plots(*controller.snapshot(), options);
-    ASSERT_TRUE(files.ok()) << files.error().message;
-    ASSERT_EQ(files->size(), plot_names().size());
+    const auto files = require(render_plots(*controller.snapshot(), options));
+    ASSERT_EQ(files.size(), plot_names().size());
     std::set<double> means;
-    for (const std::string& file : *files) {
+    for (const std::string& file : files) {
         const Picture picture = read_png(file);
         EXPECT_EQ(picture.width, 640u);
         EXPECT_EQ(picture.height, 400u);
         EXPECT_GT(std::set<std::uint8_t>(picture.rgb.begin(), picture.rgb.end()).size(), 20u) << file;
         means.insert(mean(picture));
     }
-    EXPECT_EQ(means.size(), files->size());
+    EXPECT_EQ(means.size(), files.size());
     // Different rounds give different pictures, equal rounds give equal pictures.
     const auto tree = [&](int round) {
         options.plots = {"tree"};
         options.round = round;
         options.out = (folder_ / "tree.png").string();
-        const auto done = render_plots(*controller.snapshot(), options);
-        EXPECT_TRUE(done.ok());
+        const auto done = require(render_plots(*controller.snapshot(), options));
         return read_png(options.out).rgb;
     };
     const auto fifth = tree(5);

@@ -14,19 +14,13 @@ constexpr const char* prompt_text =
     "numbers.";
 constexpr const char* output_text =
     "Sunlight looks white, but it is a mixture of all colours of the rainbow. When it enters the atmosphere, "
-    "air "
-    "molecules scatter the short blue waves far more strongly than the long red ones. That scattered blue "
-    "light "
-    "reaches our eyes from every direction, so the whole sky looks blue.\n\nHere is a small Python function "
-    "that "
-    "adds two numbers:\n\n```python\ndef add(a, b):\n    \"\"\"Return the sum of a and b.\"\"\"\n    return "
-    "a + b\n```\n\nYou "
-    "can call it with any two numbers, for example `add(2, 3)`, and it returns `5`. It also works with "
-    "floating point "
-    "numbers, and because Python is dynamically typed it will even join two strings or two lists. If you "
-    "want to be "
-    "strict about the types, add annotations and let a type checker look at the calls.\n\nÀ bientôt, σκέψη, "
-    "空は青い 🌍!";
+    "air molecules scatter the short blue waves far more strongly than the long red ones. That scattered "
+    "blue light reaches our eyes from every direction, so the whole sky looks blue.\n\nHere is a small "
+    "Python function that adds two numbers:\n\n```python\ndef add(a, b):\n    \"\"\"Return the sum of a and "
+    "b.\"\"\"\n    return a + b\n```\n\nYou can call it with any two numbers, for example `add(2, 3)`, and "
+    "it returns `5`. It also works with floating point numbers, and because Python is dynamically typed it "
+    "will even join two strings or two lists. If you want to be strict about the types, add annotations and "
+    "let a type checker look at the calls.\n\nÀ bientôt, σκέψη, 空は青い 🌍!";
 constexpr const char* fillers[] = {
     " the",     " a",       " of",  " and", " to",     " in",    " is",     " that",
     " light",   " blue",    " sky", " sun", " air",    " waves", " colour", " it",
@@ -62,10 +56,6 @@ TimeNs us(double value) {
     return static_cast<TimeNs>(value * 1e3);
 }
 
-int id(Phase phase) {
-    return static_cast<int>(phase);
-}
-
 }  // namespace
 
 SyntheticRun::SyntheticRun(SyntheticOptions options) : options_(std::move(options)), rng_(options_.seed) {
@@ -90,46 +80,43 @@ SyntheticRun::SyntheticRun(SyntheticOptions options) : options_(std::move(option
         row.rank = static_cast<int>(row.token_id) * 37 % 12000;
         row.count = 1'000'000 / (*row.rank + 1);
     }
-    next_round_ = (options_.run_id - 1) * 1000 + 1;
-    next_step_ = next_round_;
-    next_span_ = (options_.run_id - 1) * 100000 + 1;
+    RowIds last;
+    last.run = last.prompt = options_.run_id - 1;
+    last.round = last.step = (options_.run_id - 1) * 1000;
+    last.span = (options_.run_id - 1) * 100000;
+    rows_ = testing::RecordBuilder(last);
     prompt_id_ = options_.run_id;
 }
 
 void SyntheticRun::begin(Capture& capture) {
-    RunStarted started;
-    RunRow& run = started.run;
-    run.id = options_.run_id;
-    run.name = "synthetic";
-    run.started_utc = "2026-01-01T00:00:00Z";
-    run.frontend = "gui";
-    run.target = "SmolLM2-135M-Instruct.Q4_1.gguf";
-    run.drafter = options_.drafter;
-    run.head = options_.head;
-    run.tree = "depth=3,topk=4,nodes=12";
-    run.threads = 2;
-    run.precision = "int8";
-    run.vocab_id = 1;
-    started.vocab = vocab_;
-    capture.apply(started);
-    PromptStarted prompt;
-    prompt.prompt.id = prompt_id_;
-    prompt.prompt.run_id = run.id;
-    prompt.prompt.category = options_.category;
-    prompt.prompt.text = prompt_text;
-    prompt.prompt.prompt_tokens = 31;
-    capture.apply(prompt);
-    PromptProgress progress;
-    progress.prompt_id = prompt_id_;
-    progress.generated_tokens = 1;
-    progress.prefill_ns = us(61'000);
-    TokenRow first;
-    first.prompt_id = prompt_id_;
-    first.token_id = output_[0];
-    first.source = TokenSource::prefill;
-    progress.tokens = {first};
-    capture.apply(progress);
-    now_ = progress.prefill_ns;
+    RunRow run{.name = "synthetic",
+               .started_utc = "2026-01-01T00:00:00Z",
+               .frontend = "gui",
+               .target = "SmolLM2-135M-Instruct.Q4_1.gguf",
+               .drafter = options_.drafter,
+               .head = options_.head,
+               .tree = "depth=3,topk=4,nodes=12",
+               .threads = 2,
+               .precision = "int8"};
+    capture.apply(rows_.run(std::move(run), vocab_));
+    capture.apply(rows_.prompt(prompt_row()));
+    PromptProgress first = progress();
+    first.tokens = {testing::token(output_[0], 0, true, TokenSource::prefill)};
+    first.tokens[0].prompt_id = prompt_id_;
+    capture.apply(first);
+    now_ = first.prefill_ns;
+}
+
+PromptRow SyntheticRun::prompt_row() const {
+    PromptRow row;
+    row.category = options_.category;
+    row.text = prompt_text;
+    row.prompt_tokens = 31;
+    return row;
+}
+
+PromptProgress SyntheticRun::progress() const {
+    return {prompt_id_, {}, static_cast<int>(position_), us(61'000), {}};
 }
 
 TokenId SyntheticRun::random_token() {
@@ -137,20 +124,12 @@ TokenId SyntheticRun::random_token() {
 }
 
 void SyntheticRun::add_nodes(RoundRecord& round, int accepted) {
-    const RowId id = round.round.id;
     const auto target_at = [&](std::size_t offset) {
         return output_[std::min(position_ + offset, output_.size() - 1)];
     };
     const auto add = [&](int parent, int depth, TokenId token, double p, bool taken) {
-        NodeRow node;
-        node.round_id = id;
-        node.node = static_cast<int>(round.nodes.size());
-        node.parent = parent;
-        node.depth = depth;
-        node.token_id = token;
-        node.draft_logprob = static_cast<float>(std::log(p));
+        NodeRow node = testing::node(static_cast<int>(round.nodes.size()), parent, depth, token, p, taken);
         node.cum_logprob = node.draft_logprob + (parent < 0 ? 0 : round.nodes[parent].cum_logprob);
-        node.accepted = taken;
         if (parent >= 0) {
             node.target_prob =
                 static_cast<float>(taken ? 0.4 + 0.55 * rng_.uniform() : 0.12 * rng_.uniform());
@@ -183,7 +162,7 @@ void SyntheticRun::add_nodes(RoundRecord& round, int accepted) {
         node.target_covered = depth < accepted || rng_.uniform() > 0.3;
         float left = 1 - *node.target_token_prob;
         for (int rank = 0; rank < 5; ++rank) {
-            NodeTopRow top{id, node.node, rank, rank == 0 ? node.target_token_id : random_token(), 0};
+            NodeTopRow top{0, node.node, rank, rank == 0 ? node.target_token_id : random_token(), 0};
             top.target_prob = rank == 0 ? *node.target_token_prob : left * 0.5f;
             if (rank > 0) left *= 0.5f;
             round.tops.push_back(top);
@@ -191,48 +170,36 @@ void SyntheticRun::add_nodes(RoundRecord& round, int accepted) {
     }
 }
 
-void SyntheticRun::span(StepRecord& step, RowId round_id, int phase, int level, double length_us, int rows,
-                        std::int64_t bytes, int nesting) {
-    SpanRow row;
-    row.id = next_span_++;
-    row.run_id = options_.run_id;
-    row.step_id = step.step.id;
-    row.round_id = round_id;
-    row.phase_id = phase;
-    row.level = level;
-    row.start_ns = now_;
+void SyntheticRun::span(StepRecord& step, Phase phase, int level, double length_us, int rows,
+                        std::int64_t bytes) {
+    const TimeNs start = now_;
     now_ += us(length_us * (0.9 + 0.25 * rng_.uniform()));
-    row.end_ns = now_;
-    row.rows = rows;
-    row.bytes = bytes;
-    row.nesting = nesting;
-    step.spans.push_back(row);
+    step.spans.push_back(testing::span(static_cast<int>(phase), start, now_, 0, bytes));
+    step.spans.back().level = level;
+    step.spans.back().rows = rows;
     now_ += us(4 + 9 * rng_.uniform());
 }
 
-void SyntheticRun::add_level_spans(StepRecord& step, RowId round_id, int level) {
+void SyntheticRun::add_level_spans(StepRecord& step, int level) {
     const double head_us = options_.head == "full" ? 1900 : 340;
     const int rows = level == 0 ? 3 : options_.topk;
-    span(step, round_id, id(Phase::backbone), level, level == 0 ? 1250 : 780, rows, 9'400'000);
-    span(step, round_id, id(Phase::head), level, head_us, rows, 9'437'184);
-    span(step, round_id, id(Phase::topk), level, 95, rows, 131'072);
-    if (options_.head != "full") span(step, round_id, id(Phase::gather), level, 22, rows, 4096);
+    span(step, Phase::backbone, level, level == 0 ? 1250 : 780, rows, 9'400'000);
+    span(step, Phase::head, level, head_us, rows, 9'437'184);
+    span(step, Phase::topk, level, 95, rows, 131'072);
+    if (options_.head != "full") span(step, Phase::gather, level, 22, rows, 4096);
 }
 
-void SyntheticRun::add_spans(StepRecord& step, RowId round_id) {
-    for (int level = 0; level < options_.levels; ++level) add_level_spans(step, round_id, level);
-    span(step, round_id, id(Phase::rerank), 0, 30, options_.nodes, 2048);
-    span(step, round_id, id(Phase::verify), 0, rng_.uniform() > 0.93 ? 21'000 : 12'400, options_.nodes,
-         138'000'000);
-    span(step, round_id, id(Phase::accept), 0, 130, options_.nodes, 2'359'296);
-    span(step, round_id, id(Phase::commit), 0, 75, 1, 65'536);
+void SyntheticRun::add_spans(StepRecord& step) {
+    for (int level = 0; level < options_.levels; ++level) add_level_spans(step, level);
+    span(step, Phase::rerank, 0, 30, options_.nodes, 2048);
+    span(step, Phase::verify, 0, rng_.uniform() > 0.93 ? 21'000 : 12'400, options_.nodes, 138'000'000);
+    span(step, Phase::accept, 0, 130, options_.nodes, 2'359'296);
+    span(step, Phase::commit, 0, 75, 1, 65'536);
 }
 
 void SyntheticRun::add_head_evals(RoundRecord& round) {
     const auto add = [&](const char* head, HeadMode mode, double rows, double head_us, int lost) {
         HeadEvalRow row;
-        row.run_id = options_.run_id;
-        row.round_id = round.round.id;
         row.head = head;
         row.mode = mode;
         row.active_rows = rows;
@@ -254,17 +221,11 @@ void SyntheticRun::add_head_evals(RoundRecord& round) {
 
 StepRecord SyntheticRun::make_step() {
     StepRecord step;
-    step.step.id = next_step_++;
-    step.step.run_id = options_.run_id;
     step.step.ordinal = rounds_;
     step.step.start_ns = now_;
     if (rounds_ < 2) step.step.excluded = Excluded::warmup;
     RoundRecord& record = step.rounds.emplace_back();
     RoundRow& round = record.round;
-    round.id = next_round_++;
-    round.run_id = options_.run_id;
-    round.step_id = step.step.id;
-    round.prompt_id = prompt_id_;
     round.ordinal = rounds_;
     round.start_ns = now_;
     round.context_length = 31 + static_cast<int>(position_);
@@ -279,15 +240,11 @@ StepRecord SyntheticRun::make_step() {
     add_nodes(record, accepted);
     round.tree_nodes = static_cast<int>(record.nodes.size());
     round.drafted = round.tree_nodes - 1;
-    add_spans(step, round.id);
+    add_spans(step);
     for (int i = 0; i <= accepted; ++i) {
-        TokenRow token;
-        token.prompt_id = prompt_id_;
+        TokenRow token = testing::token(output_[position_ + static_cast<std::size_t>(i)], i + 1, true,
+                                        i < accepted ? TokenSource::draft : TokenSource::bonus);
         token.position = static_cast<int>(position_) + i;
-        token.round_id = round.id;
-        token.token_id = output_[position_ + static_cast<std::size_t>(i)];
-        token.source = i < accepted ? TokenSource::draft : TokenSource::bonus;
-        token.depth = i + 1;
         token.rank = vocab_->rows[token.token_id].rank;
         token.covered = i < accepted || *token.rank < 8192;
         record.tokens.push_back(token);
@@ -297,17 +254,15 @@ StepRecord SyntheticRun::make_step() {
     round.end_ns = step.step.end_ns = now_;
     now_ += us(3);
     ++rounds_;
+    step = rows_.step(std::move(step));
+    for (SpanRow& row : step.spans) row.round_id = step.rounds[0].round.id;
     return step;
 }
 
 bool SyntheticRun::advance(Capture& capture) {
     if (ended_) return false;
     capture.apply(make_step());
-    PromptProgress progress;
-    progress.prompt_id = prompt_id_;
-    progress.generated_tokens = static_cast<int>(position_);
-    progress.prefill_ns = us(61'000);
-    capture.apply(progress);
+    capture.apply(progress());
     if (position_ >= output_.size()) end(capture, RunEnd::ok);
     return !ended_;
 }
@@ -317,21 +272,22 @@ LiveRound SyntheticRun::live_round(int level) {
     live.active = true;
     live.levels = options_.levels;
     RoundRow& round = live.partial.round;
-    round.id = next_round_;
+    round.id = rows_.ids().round + 1;
     round.run_id = options_.run_id;
     round.prompt_id = prompt_id_;
     live.at = {HoldPoint::Kind::after_level,      rounds_ + 1, static_cast<int>(Phase::topk), level, us(95),
                static_cast<int>(Phase::backbone), level + 1};
     const SyntheticRun saved = *this;
-    live.step.id = next_step_;
+    live.step.id = rows_.ids().step + 1;
     live.step.run_id = options_.run_id;
     live.step.ordinal = rounds_;
     live.step.start_ns = now_;
     live.step.excluded = Excluded::paused;
     StepRecord step;
     step.step = live.step;
-    for (int done = 0; done <= level && done < options_.levels; ++done) add_level_spans(step, round.id, done);
-    live.spans = std::move(step.spans);
+    for (int done = 0; done <= level && done < options_.levels; ++done) add_level_spans(step, done);
+    live.spans = rows_.spans(std::move(step.spans), live.step.id);
+    for (SpanRow& row : live.spans) row.round_id = round.id;
     live.step.end_ns = now_;
     *this = saved;
     const Rng rng = rng_;
@@ -353,12 +309,9 @@ LiveRound SyntheticRun::live_round(int level) {
 void SyntheticRun::end(Capture& capture, RunEnd how) {
     if (ended_) return;
     ended_ = true;
-    PromptEnded ended;
+    PromptEnded ended{prompt_row()};
     ended.prompt.id = prompt_id_;
     ended.prompt.run_id = options_.run_id;
-    ended.prompt.category = options_.category;
-    ended.prompt.text = prompt_text;
-    ended.prompt.prompt_tokens = 31;
     ended.prompt.generated_tokens = static_cast<int>(position_);
     ended.prompt.prefill_ns = us(61'000);
     ended.prompt.finish = how == RunEnd::ok ? Finish::length : Finish::cancelled;

@@ -3,8 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "base/phase.h"
 #include "base/rng.h"
 #include "capture/capture.h"
+#include "tests/support/capture_builder.h"
 
 /// A synthetic decode with plausible trees, tokens, phase times and head evaluations, for tests without an
 /// engine. The same seed gives the same capture.
@@ -37,12 +39,13 @@ class SyntheticRun {
     int rounds() const { return rounds_; }
 
   private:
+    PromptRow prompt_row() const;
+    PromptProgress progress() const;
     StepRecord make_step();
     void add_nodes(RoundRecord& round, int accepted);
-    void add_spans(StepRecord& step, RowId round_id);
-    void add_level_spans(StepRecord& step, RowId round_id, int level);
-    void span(StepRecord& step, RowId round_id, int phase, int level, double us, int rows, std::int64_t bytes,
-              int nesting = 0);
+    void add_spans(StepRecord& step);
+    void add_level_spans(StepRecord& step, int level);
+    void span(StepRecord& step, Phase phase, int level, double us, int rows, std::int64_t bytes);
     void add_head_evals(RoundRecord& round);
     TokenId random_token();
 
@@ -52,7 +55,8 @@ class SyntheticRun {
     std::vector<TokenId> output_;
     std::size_t position_ = 1;  ///< generated tokens so far
     TimeNs now_ = 0;
-    RowId next_round_ = 1, next_step_ = 1, next_span_ = 1, prompt_id_ = 1;
+    testing::RecordBuilder rows_;
+    RowId prompt_id_ = 1;
     int rounds_ = 0;
     bool ended_ = false;
 };

@@ -54,10 +54,7 @@ void expand_and_compare(kernels::Backend& backend, int topk, int depth, std::uin
                         bool shared_logits) {
     Rng rng(seed);
     const auto width = static_cast<std::size_t>(topk);
-    TreeSpec spec;
-    spec.depth = depth;
-    spec.topk = topk;
-    spec.nodes = topk * (depth + 1) + 1;
+    TreeSpec spec{.depth = depth, .topk = topk, .nodes = topk * (depth + 1) + 1};
     BeamExpansion host(1, spec);
     const int first_row = static_cast<int>(rng.below(5)), first_slot = 40;
     OnDevice<float> scores(backend, std::vector<float>(kernels::max_topk, 7.0f));
@@ -78,24 +75,23 @@ void expand_and_compare(kernels::Backend& backend, int topk, int depth, std::uin
             logprobs(backend, std::vector<float>(cells, 9.0f));
         auto next = std::make_unique<OnDevice<std::int32_t>>(
             backend, std::vector<std::int32_t>(width * static_cast<std::size_t>(level + 1), -1));
-        kernels::BeamOp op;
-        op.level = level;
-        op.rows = rows;
-        op.k = topk;
-        op.ids = d_ids.at();
-        op.logits = logits.at();
-        op.logsumexp = sums.at();
-        op.shared_logits = shared_logits;
-        op.pool_tokens = pool.at();
-        op.pool_logprobs = logprobs.at();
-        op.keep = level < depth ? topk : 0;
-        op.first_row = first_row;
-        op.first_slot = first_slot + level * topk;
-        op.scores = scores.at();
-        op.next_tokens = tokens.at();
-        op.next_rows = parents.at();
-        op.ancestor_slots = ancestor_slots ? ancestor_slots->at() : nullptr;
-        op.next_ancestor_slots = next->at();
+        kernels::BeamOp op{.level = level,
+                           .rows = rows,
+                           .k = topk,
+                           .ids = d_ids.at(),
+                           .logits = logits.at(),
+                           .logsumexp = sums.at(),
+                           .shared_logits = shared_logits,
+                           .pool_tokens = pool.at(),
+                           .pool_logprobs = logprobs.at(),
+                           .keep = level < depth ? topk : 0,
+                           .first_row = first_row,
+                           .first_slot = first_slot + level * topk,
+                           .scores = scores.at(),
+                           .next_tokens = tokens.at(),
+                           .next_rows = parents.at(),
+                           .ancestor_slots = ancestor_slots ? ancestor_slots->at() : nullptr,
+                           .next_ancestor_slots = next->at()};
         backend.beam(std::span(&op, 1));
         ancestor_slots = std::move(next);
         const std::vector<std::int32_t> drafted = pool.read();

@@ -245,11 +245,10 @@ void grow_and_compare(TreeSpec spec, std::uint64_t seed, bool sampled, bool shar
 }
 
 RC_GTEST_PROP(CpuTree, GrowsAsTheReference, ()) {
-    TreeSpec spec;
-    spec.topk = *rc::gen::inRange(1, 12);
-    spec.depth = *rc::gen::inRange(0, 6);
-    spec.nodes = *rc::gen::inRange(2, 80);
-    spec.order = *rc::gen::element(TreeOrder::eagle, TreeOrder::fr);
+    TreeSpec spec{.depth = *rc::gen::inRange(0, 6),
+                  .topk = *rc::gen::inRange(1, 12),
+                  .nodes = *rc::gen::inRange(2, 80),
+                  .order = *rc::gen::element(TreeOrder::eagle, TreeOrder::fr)};
     grow_and_compare(spec, *rc::gen::arbitrary<std::uint64_t>(), *rc::gen::arbitrary<bool>(),
                      *rc::gen::arbitrary<bool>());
 }

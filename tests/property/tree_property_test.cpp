@@ -132,10 +132,9 @@ BeamExpansion grow(const Proposer& proposer, const TreeSpec& spec) {
 }
 
 RC_GTEST_PROP(TreeProperty, MatchesBruteForceTree, ()) {
-    TreeSpec spec;
-    spec.depth = *rc::gen::inRange(0, 6);
-    spec.topk = *rc::gen::inRange(1, 8);
-    spec.nodes = *rc::gen::inRange(2, 120);
+    TreeSpec spec{.depth = *rc::gen::inRange(0, 6),
+                  .topk = *rc::gen::inRange(1, 8),
+                  .nodes = *rc::gen::inRange(2, 120)};
     const Proposer proposer{*rc::gen::arbitrary<std::uint64_t>(), spec.topk};
     const Reference ref = grow_reference(proposer, spec);
     BeamExpansion beam = grow(proposer, spec);
@@ -161,10 +160,9 @@ RC_GTEST_PROP(TreeProperty, MatchesBruteForceTree, ()) {
 
 /// FR-Spec's numbering orders the same nodes by descending score, parents first.
 RC_GTEST_PROP(TreeProperty, BothOrdersHaveTheSameNodes, ()) {
-    TreeSpec spec;
-    spec.depth = *rc::gen::inRange(0, 6);
-    spec.topk = *rc::gen::inRange(1, 8);
-    spec.nodes = *rc::gen::inRange(2, 120);
+    TreeSpec spec{.depth = *rc::gen::inRange(0, 6),
+                  .topk = *rc::gen::inRange(1, 8),
+                  .nodes = *rc::gen::inRange(2, 120)};
     const Proposer proposer{*rc::gen::arbitrary<std::uint64_t>(), spec.topk};
     DraftTree eagle = grow(proposer, spec).rerank();
     spec.order = TreeOrder::fr;

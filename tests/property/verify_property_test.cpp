@@ -54,11 +54,10 @@ RC_GTEST_PROP(AcceptProperty, PathIsLongestMatchOfTargetTokens, ()) {
 RC_GTEST_PROP(SampleProperty, SampledTokenIsInverseCdfInIdOrder, ()) {
     Rng rng(*rc::gen::arbitrary<std::uint64_t>());
     const int vocab = *rc::gen::inRange(1, 1500), padding = *rc::gen::inRange(0, 9);
-    Sampling sampling;
-    sampling.temperature = *rc::gen::element(0.3, 0.8, 1.0, 2.0);
-    sampling.seed = *rc::gen::arbitrary<std::uint64_t>();
-    sampling.top_k = *rc::gen::element(0, 1, 7, 5000);
-    sampling.top_p = *rc::gen::element(1.0, 0.9, 0.3);
+    Sampling sampling{.temperature = *rc::gen::element(0.3, 0.8, 1.0, 2.0),
+                      .top_p = *rc::gen::element(1.0, 0.9, 0.3),
+                      .top_k = *rc::gen::element(0, 1, 7, 5000),
+                      .seed = *rc::gen::arbitrary<std::uint64_t>()};
     // Few distinct logits, so that the cuts hit ties.
     std::vector<float> row(static_cast<std::size_t>(vocab + padding), 100.0f);
     for (int i = 0; i < vocab; ++i) row[i] = static_cast<float>(rng.below(6));

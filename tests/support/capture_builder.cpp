@@ -6,12 +6,7 @@
 namespace draftscope::testing {
 
 SpanRow span(int phase, TimeNs start, TimeNs end, int lane, std::int64_t bytes) {
-    SpanRow row;
-    row.phase_id = phase;
-    row.start_ns = start;
-    row.end_ns = end;
-    row.lane = lane;
-    row.bytes = bytes;
+    SpanRow row{.phase_id = phase, .lane = lane, .start_ns = start, .end_ns = end, .bytes = bytes};
     return row;
 }
 

@@ -7,6 +7,7 @@
 
 #include "engine/transformer/kv_cache.h"
 #include "kernels/device_array.h"
+#include "tests/support/results.h"
 
 namespace draftscope::testing {
 
@@ -21,7 +22,7 @@ inline void commit_path(KvCache& cache, kernels::Backend& backend, const std::ve
         backend.compact(std::span(&move, 1));
         return {};
     });
-    EXPECT_TRUE(done.ok()) << done.error().message;
+    EXPECT_TRUE(is_ok(done));
     cache.commit(count[0]);
 }
 

@@ -133,12 +133,11 @@ std::unique_ptr<DecodeSession> DecodeFixture::open(const DecodeCase& setting, Re
         const std::string plain = aligned ? spec.substr(8) : spec;
         options.shadows.push_back({plain, &head(plain, with), aligned});
     }
-    CaptureOutput capture_output;
-    capture_output.sink = sink;
-    capture_output.ids = sink == nullptr ? nullptr : &ids_;
-    capture_output.run_id = 1;
-    capture_output.run_start = monotonic_ns();
-    capture_output.head_text = driving == nullptr ? "" : setting.head;
+    CaptureOutput capture_output{.sink = sink,
+                                 .ids = sink == nullptr ? nullptr : &ids_,
+                                 .run_id = 1,
+                                 .run_start = monotonic_ns(),
+                                 .head_text = driving == nullptr ? "" : setting.head};
     return std::make_unique<DecodeSession>(*target_, with, driving, full, exec(setting.threads), options,
                                            capture_output, phases, gate_);
 }

@@ -8,6 +8,7 @@
 #include "base/numel.h"
 #include "base/rng.h"
 #include "kernels/matmul.h"
+#include "tests/support/results.h"
 
 namespace draftscope::testing {
 namespace {
@@ -85,20 +86,17 @@ std::vector<TensorToSave> LmHeadFixture::Tensors::list() const {
 
 void LmHeadFixture::save(const ArtefactInfo& info, const Tensors& tensors) {
     artefacts_.artefact_path = folder_.file(info.head + ".safetensors");
-    const Status saved = save_artefact(artefacts_.artefact_path, info, tensors.list());
-    ASSERT_TRUE(saved.ok()) << saved.error().message;
+    ASSERT_TRUE(is_ok(save_artefact(artefacts_.artefact_path, info, tensors.list())));
 }
 void LmHeadFixture::save_affinity(const ArtefactInfo& info, const Tensors& tensors) {
     artefacts_.affinity_path = folder_.file("affinity.safetensors");
-    const Status saved = save_artefact(artefacts_.affinity_path, info, tensors.list());
-    ASSERT_TRUE(saved.ok()) << saved.error().message;
+    ASSERT_TRUE(is_ok(save_artefact(artefacts_.affinity_path, info, tensors.list())));
 }
 
 std::unique_ptr<LmHead> LmHeadFixture::make(const std::string& spec) {
     auto head = make_head(parse_head_spec(spec).value(), artefacts_);
-    EXPECT_TRUE(head.ok()) << head.error().message;
-    const Status ready = (*head)->prepare(*exec_, weights_);
-    EXPECT_TRUE(ready.ok()) << ready.error().message;
+    EXPECT_TRUE(is_ok(head));
+    EXPECT_TRUE(is_ok((*head)->prepare(*exec_, weights_)));
     return std::move(head).value();
 }
 

@@ -98,9 +98,7 @@ __attribute__((no_sanitize("thread"))) void fibre_main() {
     --live;
     --warps[self.index / warp_lanes].live;
     idle_turns = 0;
-    if (live == 0) {
-        setcontext(&scheduler);
-    }
+    if (live == 0) setcontext(&scheduler);
     std::size_t next = current;
     do next = (next + 1) % turn_order.size();
     while (fibre_at(next).done);

@@ -11,10 +11,7 @@
 namespace draftscope::testing {
 
 TinyEagle2::TinyEagle2(const ModelConfig& target, std::uint64_t seed) {
-    TinyEagleOptions options;
-    options.heads = target.heads;
-    options.kv_heads = target.kv_heads;
-    options.head_dim = target.head_dim;
+    TinyEagleOptions options{.heads = target.heads, .kv_heads = target.kv_heads, .head_dim = target.head_dim};
     std::vector<NamedTensor> tensors = tiny_eagle2_tensors(seed, target, options);
     for (NamedTensor& tensor : tensors) {
         const bool is_norm = tensor.shape.size() == 1, is_fc = tensor.name == "fc.weight";

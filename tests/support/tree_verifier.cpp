@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/numel.h"
+#include "tests/support/results.h"
 
 namespace draftscope::testing {
 namespace {
@@ -74,7 +75,7 @@ VerifiedTree verify_tree(kernels::Backend& backend, const AcceptanceRule& rule, 
         step.enqueue_download();
         return {};
     });
-    EXPECT_TRUE(done.ok()) << done.error().message;
+    EXPECT_TRUE(is_ok(done));
     LogitsResult result;
     answers.collect(result);
     VerifiedTree out;

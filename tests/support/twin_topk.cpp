@@ -119,12 +119,11 @@ void TwinDevice::run(const MatmulTopKSetOp& op) {
     if (!can_route(n, op.k)) reject("matmul_topk_set", "shape");
     auto* scratch = static_cast<std::byte*>(op.scratch);
     (void)inside(scratch, router_scratch_bytes(op.rows, n, op.k), "router scratch");
-    MatmulOp product;
-    product.weights = op.weights;
-    product.x = op.x;
-    product.rows = op.rows;
-    product.y = reinterpret_cast<float*>(scratch);
-    product.y_stride = n;
+    MatmulOp product{.weights = op.weights,
+                     .x = op.x,
+                     .rows = op.rows,
+                     .y = reinterpret_cast<float*>(scratch),
+                     .y_stride = n};
     matmul(product);
     topk_set({product.y, n, op.rows, n, op.k, op.ids});
 }

@@ -183,9 +183,8 @@ void TwinDevice::run(const ListChildrenOp& op) {
     for (int n = 0; n < op.nodes; ++n) {
         const std::int64_t r = op.first_row + n, first = r * op.max_count;
         const int depth = *row(op.rows.ancestor_counts, r, 1, "ancestor counts") - 1;
-        RejectionNode node;
-        node.row = static_cast<std::int32_t>(r);
-        node.first_draft = static_cast<std::int32_t>(first);
+        RejectionNode node{.row = static_cast<std::int32_t>(r),
+                           .first_draft = static_cast<std::int32_t>(first)};
         for (int i = n + 1; i < op.nodes; ++i) {
             if (*row(op.rows.parents, op.first_row + i, 1, "parents") != r) continue;
             if (node.drafts == op.max_count) reject("list_children", "more children than max_count");

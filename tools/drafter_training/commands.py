@@ -87,6 +87,20 @@ def train(args):
     training.run(args, target)
 
 
+def fit(args):
+    """For `draftscope fit`, which reads stdout: a line that begins with "error" is shown to the user."""
+    import signal
+
+    from . import heads
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is draftscope's, which then ends this process
+    try:
+        heads.run(args.folder, args.device, args.threads)
+    except SystemExit as refused:
+        print(f"error {refused}", flush=True)
+        raise SystemExit(2) from None
+
+
 def export(args):
     from . import training
 

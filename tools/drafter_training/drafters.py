@@ -23,14 +23,16 @@ class Eagle(nn.Module):
     """EAGLE-2 (generation 2: fc over [embedding; feature], layer without input norm, feature regressed too) and
     EAGLE-3 (generation 3: fc over three aux states, a layer of 2d inputs with its own norms, own final norm)."""
 
-    def __init__(self, generation, config, steps):
+    def __init__(self, generation, config, steps, features=None, bias=False, norm_before_residual=False):
+        """`features` is the width of what fc reads; EAGLE-3 checkpoints may have a bias, and the residual after the norm."""
         super().__init__()
-        self.generation, self.config, self.depth = generation, config, steps
+        self.generation, self.config, self.depth, self.norm_before_residual = generation, config, steps, norm_before_residual
         d, width = config.hidden, config.heads * config.head_dim
         narrow, m = config.kv_heads * config.head_dim, config.intermediate
         inputs = d if generation == 2 else 2 * d
         make = lambda *shape: nn.Parameter(torch.randn(*shape) * shape[-1] ** -0.5)
-        self.fc = make(d, 2 * d if generation == 2 else 3 * d)
+        self.fc = make(d, features or (2 * d if generation == 2 else 3 * d))
+        self.bias = nn.Parameter(torch.zeros(d)) if bias else None
         self.q, self.k, self.v, self.o = make(width, inputs), make(narrow, inputs), make(narrow, inputs), make(d, width)
         self.gate, self.up, self.down = make(m, d), make(m, d), make(d, m)
         self.post = nn.Parameter(torch.ones(d))
@@ -84,15 +86,19 @@ class Eagle(nn.Module):
         """(residual, input of q, k and v) in f32 and `dtype`."""
         if self.generation == 2:
             joined = torch.cat([embedded, state], -1).to(dtype)
-            residual = F.linear(joined, self.fc.to(dtype)).float()
+            residual = self._fuse(joined)
             return residual, residual.to(dtype)
-        eps = self.config.eps
-        return state, torch.cat([rms(embedded, self.of_input, eps), rms(state, self.of_hidden, eps)], -1).to(dtype)
+        normed = rms(state, self.of_hidden, self.config.eps)
+        joined = torch.cat([rms(embedded, self.of_input, self.config.eps), normed], -1).to(dtype)
+        return normed if self.norm_before_residual else state, joined
+
+    def _fuse(self, x):
+        return F.linear(x, self.fc.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype)).float()
 
     def steps(self, batch, embedding, dtype):
         c, at, group = self.config, batch.at, self.config.heads // self.config.kv_heads
         rows, length = at.shape[1], batch.tokens.shape[1]
-        source = batch.hidden if self.generation == 2 else F.linear(batch.aux.to(dtype), self.fc.to(dtype)).float()
+        source = batch.hidden if self.generation == 2 else self._fuse(batch.aux.to(dtype))
         if self.generation == 2 and self.training:
             noise = torch.rand(source.shape, generator=batch.generator).to(source.device)
             source = source + (noise - 0.5) * 0.2 * self.scale
@@ -177,6 +183,17 @@ def make(name, config, steps):
     if name in ("medusa", "hydra"):
         return PathHeads(name == "hydra", config, steps)
     raise SystemExit(f"drafter '{name}' is none of eagle2, eagle3, medusa, hydra")
+
+
+def load(drafter, tensors, path, names=None):
+    """Takes over the weights of a drafter's file; `names`: parameter -> tensor, by default the published ones."""
+    named = dict(drafter.named_parameters())
+    for parameter, name in (names or drafter.names()).items():
+        if name not in tensors:
+            raise SystemExit(f"{path}: tensor '{name}' is missing")
+        if tensors[name].shape != named[parameter].shape:
+            raise SystemExit(f"{path}: '{name}' is {list(tensors[name].shape)}, expected {list(named[parameter].shape)}")
+        named[parameter].data.copy_(tensors[name].float())
 
 
 def config_json(name, drafter, target_eos):

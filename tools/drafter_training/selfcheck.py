@@ -4,10 +4,11 @@ import json
 import pathlib
 import shutil
 import tempfile
+from types import SimpleNamespace
 
 import torch
 
-from . import features, generate, training
+from . import drafters, features, generate, training
 from .config import Config
 from .target import Target, rms
 from .text import Text
@@ -54,24 +55,6 @@ def stepwise(target):
     print("decoding equals the forward")
 
 
-def native_layers():
-    """native.c and torch give the same features, whole texts and step by step, to bf16's rounding."""
-    target = tiny(dim=32, dtype=torch.bfloat16)
-    if target.native is None:
-        print("native.c is not used on this machine")
-        return
-    ids, native, found = torch.randint(1, 97, (3, 20)), target.native, []
-    for target.native in (native, None):
-        cache = generate.Cache(target, 3, 24)
-        first, aux = target.forward(ids[:, :12], cache)
-        cache.lengths[:] = 12
-        rows = [target.step(ids[:, t], cache) for t in range(12, 20)]
-        found.append(torch.cat([first, torch.stack([h for h, _ in rows], 1)], 1))
-    difference = (found[0] - found[1]).abs().mean() / found[1].abs().mean()
-    assert difference < 0.03, difference
-    print(f"native.c equals torch: mean difference {difference:.4f}")
-
-
 def golden_models():
     """Greedy decoding of the tiny Hugging Face models equals transformers' (tests/golden/models)."""
     from .target import Cache, load
@@ -88,6 +71,26 @@ def golden_models():
             hidden, _ = target.step(torch.tensor(written[-1:]), cache)
         assert written == golden["greedy"], f"{folder.name}: {written} instead of {golden['greedy']}"
         print(f"{folder.name}: greedy text as transformers'")
+
+
+def golden_eagles():
+    """An unrolled EAGLE gives the rows of an implementation of its own (tools/make_fit_golden.py)."""
+    golden = json.loads((pathlib.Path(__file__).parents[2] / "tests/golden/fit/golden.json").read_text())
+    read = lambda x: torch.tensor(x["values"]).reshape(x["shape"])
+    s, others = golden["shape"], {"post": "post_norm", "of_input": "input_norm", "of_hidden": "hidden_norm", "final": "final_norm"}
+    for case in golden["eagle"]:
+        features, embeddings, weights = read(case["features"]), read(case["embeddings"]), {n: read(w) for n, w in case["weights"].items()}
+        config = Config("llama", 0, s["hidden"], s["ffn"], 1, s["heads"], s["kv_heads"], s["head_dim"], 1e-5, s["theta"])
+        eagle = drafters.Eagle(3 if case["eagle3"] else 2, config, s["steps"])
+        drafters.load(eagle, weights, "golden.json", {n: others.get(n, n) for n in eagle.names()})
+        # Token j + 1 has embedding j; rows after the slots are no one's to see.
+        tokens, rest = torch.arange(len(embeddings) + 1)[None], torch.zeros(len(embeddings) + 1 - s["slots"], features.shape[1])
+        source = torch.cat([features, rest])[None]
+        batch = SimpleNamespace(tokens=tokens, hidden=source, aux=source, at=torch.arange(s["slots"])[None])
+        states = eagle.eval().steps(batch, torch.cat([torch.zeros(1, s["hidden"]), embeddings]), torch.float32)
+        found = torch.stack([eagle.head_input(state[0]) for state in states])
+        assert torch.allclose(found, read(case["heads"]), rtol=1e-4, atol=1e-5), f"EAGLE-{eagle.generation}"
+    print("EAGLE-2 and EAGLE-3 as in another implementation")
 
 
 def same_features(decoded, repeated):
@@ -146,7 +149,7 @@ def run():
     folder = pathlib.Path(tempfile.mkdtemp())
     try:
         golden_models()
-        native_layers()
+        golden_eagles()
         target = tiny()
         stepwise(target)
         for layers in range(1, 7):  # fewer than the published aux layers need, too

@@ -1,12 +1,8 @@
 """The target in torch: llama, qwen2, qwen3 and olmo2 from a GGUF file or a Hugging Face folder, with what a drafter's
 training needs of it: features of whole texts, lockstep decoding, the tokenizer and the chat template."""
-import ctypes
 import json
 import math
-import os
 import pathlib
-import subprocess
-import tempfile
 
 import torch
 import torch.nn.functional as F
@@ -42,25 +38,6 @@ def rotate(x, cos, sin):
 
 def rms(x, weight, eps):
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
-
-
-def native():
-    """native.c as a library, or None where it cannot be built or run."""
-    try:
-        if "avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text():
-            return None
-        source = pathlib.Path(__file__).with_name("native.c")
-        built = pathlib.Path(tempfile.mkdtemp()) / "native.so"
-        subprocess.run(["cc", "-Ofast", "-march=native", "-shared", "-fPIC", str(source), "-o", str(built), "-lm"], check=True, capture_output=True)
-        found = ctypes.CDLL(str(built))
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    pointer, whole, long, real = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_float
-    found.decode_attention.argtypes = [pointer] * 7 + [whole] * 4 + [long, real]
-    found.add_rms.argtypes = [pointer] * 4 + [long, whole, real]
-    found.swiglu.argtypes = [pointer] * 2 + [long, whole]
-    found.rope_rows.argtypes = [pointer] * 3 + [long, long, whole, whole]
-    return found
 
 
 class Cache:
@@ -105,8 +82,6 @@ class Target:
                 "out": norm(p + "post_feedforward_layernorm.weight"),
             })
         self.inverse = rope_frequencies(config).to(device)
-        plain = config.architecture in ("llama", "qwen2") and config.head_dim % 32 == 0
-        self.native = native() if plain and device == "cpu" and dtype == torch.bfloat16 else None
 
     def last_layer(self):
         """f32 weights of the last layer by short name, to start a drafter from."""
@@ -142,27 +117,6 @@ class Target:
         m = F.linear(F.silu(gate) * up, layer["down"]).float()
         return x + (rms(m, layer["out"], c.eps) if post else m)
 
-    def _native_layer(self, layer, x, delta, attend):
-        """A layer of the plain kind in native.c: x [N, d] f32 is changed in place, what is still to be added to it comes and
-        goes as bf16 `delta` (None = nothing). `attend`: qkv [N, ...] -> [N, heads * head_dim]."""
-        c, n, rows = self.config, self.native, x.shape[0]
-        h, point = torch.empty(rows, c.hidden, dtype=self.dtype), lambda t: None if t is None else t.data_ptr()
-        n.add_rms(x.data_ptr(), point(delta), layer["in"].data_ptr(), h.data_ptr(), rows, c.hidden, c.eps)
-        delta = F.linear(attend(F.linear(h, layer["qkv"], layer["bias"])), layer["o"])
-        n.add_rms(x.data_ptr(), delta.data_ptr(), layer["mid"].data_ptr(), h.data_ptr(), rows, c.hidden, c.eps)
-        gate_up, m = F.linear(h, layer["gate_up"]), torch.empty(rows, c.intermediate, dtype=self.dtype)
-        n.swiglu(gate_up.data_ptr(), m.data_ptr(), rows, c.intermediate)
-        return F.linear(m, layer["down"])
-
-    def _native_layers(self, ids, cos, sin, attend):
-        """All layers over token ids [N], cos and sin [N, head_dim]: hidden after the final norm and aux, f32."""
-        x, delta, entering = F.embedding(ids, self.embedding).float(), None, {}
-        for i, layer in enumerate(self.layers):
-            if i in self.config.aux_layers:
-                entering[i] = x + delta.float() if delta is not None else x.clone()
-            delta = self._native_layer(layer, x, delta, lambda qkv: attend(i, qkv))
-        return rms(x + delta.float(), self.norm, self.config.eps), self._aux(entering)
-
     def _aux(self, entering):
         """The states of the aux layers side by side, from a table by layer; small targets use a layer twice."""
         return torch.cat([entering[i] for i in self.config.aux_layers], -1)
@@ -180,17 +134,6 @@ class Target:
             o = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
             return o.transpose(1, 2).reshape(batch, length, -1)
 
-        if self.native is not None:
-            cos, sin = cos.repeat(batch, 1), sin.repeat(batch, 1)
-            width = (c.heads + 2 * c.kv_heads) * c.head_dim
-
-            def attend(i, qkv):
-                self.native.rope_rows(qkv.data_ptr(), cos.data_ptr(), sin.data_ptr(), batch * length, width, c.heads + c.kv_heads, c.head_dim)
-                q, k, v = qkv.view(batch, length, -1, c.head_dim).transpose(1, 2).split([c.heads, c.kv_heads, c.kv_heads], 1)
-                return mixed(i, q, k, v).view(batch * length, -1)
-
-            hidden, aux = self._native_layers(ids.reshape(-1), cos, sin, attend)
-            return hidden.view(batch, length, -1), aux.view(batch, length, -1)
         x, entering = F.embedding(ids, self.embedding).float(), {}
         for i, layer in enumerate(self.layers):
             if i in c.aux_layers:
@@ -204,20 +147,6 @@ class Target:
         c, batch, group = self.config, len(ids), self.config.heads // self.config.kv_heads
         cos, sin = rope_tables(self.inverse, cache.lengths)
         lengths = cache.lengths + 1
-        if self.native is not None:
-
-            def attend(i, qkv):
-                out = torch.empty(batch, c.heads * c.head_dim, dtype=self.dtype)
-                failed = self.native.decode_attention(
-                    qkv.data_ptr(), cos.data_ptr(), sin.data_ptr(), cache.keys[i].data_ptr(), cache.values[i].data_ptr(), cache.lengths.data_ptr(),
-                    out.data_ptr(), batch, c.kv_heads, group, c.head_dim, cache.capacity, c.head_dim**-0.5)
-                if failed:
-                    raise MemoryError("attention scores")
-                return out
-
-            hidden, aux = self._native_layers(ids, cos, sin, attend)
-            cache.lengths = lengths
-            return hidden, aux
         x, entering, rows = F.embedding(ids[:, None], self.embedding).float(), {}, torch.arange(batch, device=ids.device)
         longest = int(lengths.max())
         seen = (torch.arange(longest, device=ids.device)[None] < lengths[:, None])[:, None, None]

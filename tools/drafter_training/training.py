@@ -149,7 +149,8 @@ class Trainer:
             if isinstance(self.model, drafters.Eagle):
                 self.model.scale.copy_(rms[0].clamp(min=1e-3))
             if args.start:
-                start_from_folder(self.model, args.start)
+                path = args.start / "model.safetensors"
+                drafters.load(self.model, load_file(path), path)
             else:
                 self.model.start_from(target, *rms)
 
@@ -344,16 +345,6 @@ class Trainer:
             if self.done >= len(work):
                 self.epoch, self.done = self.epoch + 1, 0
                 self.data = Data(a.traces, a.drafter == "eagle3")
-
-
-def start_from_folder(model, folder):
-    tensors, named = load_file(folder / "model.safetensors"), dict(model.named_parameters())
-    for parameter, name in model.names().items():
-        if name not in tensors:
-            raise SystemExit(f"{folder}/model.safetensors: tensor '{name}' is missing")
-        if tensors[name].shape != named[parameter].shape:
-            raise SystemExit(f"{folder}/model.safetensors: '{name}' is {list(tensors[name].shape)}, expected {list(named[parameter].shape)}")
-        named[parameter].data.copy_(tensors[name].float())
 
 
 def earlier_training(folder):

@@ -53,10 +53,8 @@ void to_mean(PhaseBar& bar) {
 
 std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t counted, bool in_range) {
     std::int64_t by_reason[4] = {};
-    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
-        const StepRow& step = snapshot.steps[i].row;
-        if (step.run_id == run_id) ++by_reason[static_cast<std::size_t>(step.excluded) % 4];
-    }
+    for (const StepEntry& step : snapshot.steps)
+        if (step.row.run_id == run_id) ++by_reason[static_cast<std::size_t>(step.row.excluded) % 4];
     std::string text = counted == 0 ? std::string("no counted steps yet") : format_count(counted, "step");
     if (in_range) text += " in the range (Esc clears it)";
     std::string excluded;
@@ -75,10 +73,8 @@ std::string steps_caption(const Snapshot& snapshot, RowId run_id, std::int64_t c
 Snapshot within(const Snapshot& snapshot, const TimeRange& range) {
     Snapshot out = snapshot;
     LogTable<StepEntry> steps;
-    for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
-        const StepEntry& entry = snapshot.steps[i];
+    for (const StepEntry& entry : snapshot.steps)
         if (entry.row.start_ns < range.end_ns && entry.row.end_ns > range.start_ns) steps.push_back(entry);
-    }
     out.steps = steps.view();
     return out;
 }

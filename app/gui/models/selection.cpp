@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/bisect.h"
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "profiler/stats/speedup.h"
@@ -13,15 +14,8 @@ namespace draftscope {
 namespace {
 
 std::size_t first_round_at_or_after(const Snapshot& snapshot, RowId run_id) {
-    std::size_t low = 0, high = snapshot.rounds.size();
-    while (low < high) {
-        const std::size_t middle = low + (high - low) / 2;
-        if (snapshot.rounds[middle].row.run_id < run_id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return bisect(0, snapshot.rounds.size(),
+                  [&](std::size_t i) { return snapshot.rounds[i].row.run_id < run_id; });
 }
 
 /// Sets the toolbar's speed-up and how it was measured.

@@ -7,6 +7,7 @@
 
 #include "app/gui/models/selection.h"
 #include "base/utf8.h"
+#include "capture/queries.h"
 #include "capture/token_text.h"
 
 namespace draftscope {
@@ -31,19 +32,6 @@ PieceKind to_piece_kind(TokenSource source) {
             return PieceKind::bonus;
     }
     return PieceKind::bonus;
-}
-
-std::optional<std::size_t> find_round_index(const Snapshot& snapshot, RowId round_id) {
-    std::size_t low = 0, high = snapshot.rounds.size();
-    while (low < high) {
-        const std::size_t middle = low + (high - low) / 2;
-        if (snapshot.rounds[middle].row.id < round_id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == snapshot.rounds.size() || snapshot.rounds[low].row.id != round_id) return std::nullopt;
-    return low;
 }
 
 std::string make_caption(const Snapshot& snapshot, const PromptRow& prompt) {
@@ -129,8 +117,8 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
     model.caption = make_caption(snapshot, *prompt);
     if (!prompt->text.empty()) model.pieces.emplace_back().text = prompt->text + "\n";
     std::vector<const TokenRow*> tokens;
-    for (std::size_t i = 0; i < snapshot.tokens.size(); ++i)
-        if (snapshot.tokens[i].prompt_id == prompt_id) tokens.push_back(&snapshot.tokens[i]);
+    for (const TokenRow& token : snapshot.tokens)
+        if (token.prompt_id == prompt_id) tokens.push_back(&token);
     std::stable_sort(tokens.begin(), tokens.end(),
                      [](const TokenRow* a, const TokenRow* b) { return a->position < b->position; });
     const std::size_t first = model.pieces.size();
@@ -145,7 +133,7 @@ TextModel build_text(const Snapshot& snapshot, RowId prompt_id) {
         piece.depth = token.depth;
         piece.covered = token.covered;
         piece.rank = token.rank;
-        if (token.round_id != 0) piece.round_index = find_round_index(snapshot, token.round_id);
+        piece.round_index = round_index(snapshot, token.round_id);
         model.drafted += piece.kind == PieceKind::draft;
         model.bonus += piece.kind == PieceKind::bonus;
         model.uncovered += !piece.covered;

@@ -5,24 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/bisect.h"
 #include "base/phase_names.h"
+#include "capture/queries.h"
 
 namespace draftscope {
 namespace {
-
-template <typename View, typename Id>
-std::optional<std::size_t> find_by_id(const View& view, RowId id, Id id_of) {
-    std::size_t low = 0, high = view.size();
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (id_of(view[middle]) < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < view.size() && id_of(view[low]) == id) return low;
-    return std::nullopt;
-}
 
 std::string_view phase_name(std::uint8_t phase) {
     return phase < phase_rows.size() ? phase_rows[phase].name : std::string_view("unknown");
@@ -111,7 +99,10 @@ TimelineView zoom_view(const TimelineView& view, double factor, double at, TimeN
 }
 
 std::optional<std::size_t> find_step(const Snapshot& snapshot, RowId step_id) {
-    return find_by_id(snapshot.steps, step_id, [](const StepEntry& entry) { return entry.row.id; });
+    const std::size_t at =
+        bisect(0, snapshot.steps.size(), [&](std::size_t i) { return snapshot.steps[i].row.id < step_id; });
+    if (at == snapshot.steps.size() || snapshot.steps[at].row.id != step_id) return std::nullopt;
+    return at;
 }
 
 std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const TimelineLane& lane,
@@ -135,8 +126,7 @@ std::optional<std::size_t> round_of_interval(const Snapshot& snapshot, const Tim
         case LaneKind::nvtx:
             return std::nullopt;
     }
-    if (round_id != 0)
-        return find_by_id(snapshot.rounds, round_id, [](const RoundEntry& entry) { return entry.row.id; });
+    if (round_id != 0) return round_index(snapshot, round_id);
     const std::optional<std::size_t> step = find_step(snapshot, step_id);
     if (!step || snapshot.steps[*step].rounds.count == 0) return std::nullopt;
     return snapshot.steps[*step].rounds.first;

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <optional>
 
+#include "base/bisect.h"
+
 namespace draftscope {
 namespace {
 
@@ -21,17 +23,8 @@ class Steps {
     Steps(const Snapshot& snapshot, RowId run_id) : snapshot_(snapshot) {
         last_ = snapshot.steps.size();
         while (last_ > 0 && snapshot.steps[last_ - 1].row.run_id != run_id) --last_;
-        first_ = last_;
         // Runs are contiguous.
-        std::size_t low = 0, high = last_;
-        while (low < high) {
-            const std::size_t middle = (low + high) / 2;
-            if (snapshot.steps[middle].row.run_id < run_id)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        first_ = low;
+        first_ = bisect(0, last_, [&](std::size_t i) { return snapshot.steps[i].row.run_id < run_id; });
         const Snapshot* flight = snapshot.in_flight.get();
         if (flight != nullptr && !flight->steps.empty() && flight->steps[0].row.run_id == run_id)
             in_flight_ = &flight->steps[0].row;
@@ -42,15 +35,7 @@ class Steps {
     }
     /// Returns the first step that ends after `time`; size() = none.
     std::size_t first_ending_after(TimeNs time) const {
-        std::size_t low = 0, high = size();
-        while (low < high) {
-            const std::size_t middle = (low + high) / 2;
-            if ((*this)[middle].end_ns <= time)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        return low;
+        return bisect(0, size(), [&](std::size_t i) { return (*this)[i].end_ns <= time; });
     }
     /// Returns the step that contains `time`, otherwise the step before it, otherwise the first step.
     std::optional<std::size_t> around(TimeNs time) const {
@@ -76,11 +61,9 @@ constexpr std::array<Unit, 4> units = {{{1, "ns"}, {1e3, "us"}, {1e6, "ms"}, {1e
 
 void FoldedAxis::update(const Snapshot& snapshot, RowId run_id) {
     folds_.clear();
-    for (std::size_t i = 0; i < snapshot.counters.size(); ++i) {
-        const CounterRow& counter = snapshot.counters[i];
-        if (counter.run_id != run_id || counter.name != pause_counter) continue;
-        folds_.push_back({counter.time_ns, counter.time_ns + static_cast<TimeNs>(counter.value), 0, 0});
-    }
+    for (const CounterRow& counter : snapshot.counters)
+        if (counter.run_id == run_id && counter.name == pause_counter)
+            folds_.push_back({counter.time_ns, counter.time_ns + static_cast<TimeNs>(counter.value), 0, 0});
     std::sort(folds_.begin(), folds_.end(), [](const Fold& a, const Fold& b) { return a.start < b.start; });
     const Steps steps(snapshot, run_id);
     std::vector<std::optional<std::size_t>> step_of;
@@ -166,8 +149,7 @@ AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const FoldedAxis&
     const auto of_step = [](const StepRow& step) {
         return AxisOrigin{
             step.start_ns, fmt::format("from step {}", step.ordinal + 1),
-            fmt::format("Times are relative to the start of step {}, {:.6f} s into the run, without "
-                        "pauses.",
+            fmt::format("Times are relative to the start of step {}, {:.6f} s into the run, without pauses.",
                         step.ordinal + 1, seconds(step.start_ns))};
     };
     const auto fits = [&](const StepRow& step) {

@@ -30,18 +30,18 @@ CompareSide to_side(const CompareRun& run) {
 }
 
 /// Keeps the chosen runs while they exist; otherwise chooses a new pair.
-void keep_or_choose_pair(CompareState& panel_state, const std::vector<CompareRun>& runs) {
-    if (find(runs, panel_state.a) != nullptr && find(runs, panel_state.b) != nullptr) return;
-    panel_state.a.reset();
-    panel_state.b.reset();
-    panel_state.force = false;
+void keep_or_choose_pair(CompareState& state, const std::vector<CompareRun>& runs) {
+    if (find(runs, state.a) != nullptr && find(runs, state.b) != nullptr) return;
+    state.a.reset();
+    state.b.reset();
+    state.force = false;
     const auto pair = first_pair(runs);
     if (!pair) return;
-    panel_state.a = to_side(runs[pair->first]);
-    panel_state.b = to_side(runs[pair->second]);
+    state.a = to_side(runs[pair->first]);
+    state.b = to_side(runs[pair->second]);
 }
 
-void choose(PanelContext& c, CompareState& panel_state, const std::vector<CompareRun>& runs) {
+void choose(PanelContext& c, CompareState& state, const std::vector<CompareRun>& runs) {
     const auto combo = [&](const char* id, std::optional<CompareSide>& side, float width) {
         const CompareRun* chosen = find(runs, side);
         ImGui::SetNextItemWidth(width);
@@ -50,7 +50,7 @@ void choose(PanelContext& c, CompareState& panel_state, const std::vector<Compar
             ImGui::PushID(&run);
             if (ImGui::Selectable(run.label.c_str(), &run == chosen)) {
                 side = to_side(run);
-                panel_state.force = false;
+                state.force = false;
             }
             ImGui::PopID();
         }
@@ -61,13 +61,13 @@ void choose(PanelContext& c, CompareState& panel_state, const std::vector<Compar
     const bool one_line = room > 34 * c.style.em;
     const float buttons = one_line ? 11.5f * c.style.em : 0.8f * c.style.em;
     const float width = std::max(8 * c.style.em, (room - buttons) / 2);
-    combo("##a", panel_state.a, width);
+    combo("##a", state.a, width);
     show_tooltip(c.style, "A: the reference run");
     ImGui::SameLine();
-    combo("##b", panel_state.b, width);
+    combo("##b", state.b, width);
     show_tooltip(c.style, "B: the run compared with A");
     if (one_line) ImGui::SameLine();
-    if (ImGui::Button("Swap##compare")) std::swap(panel_state.a, panel_state.b);
+    if (ImGui::Button("Swap##compare")) std::swap(state.a, state.b);
     ImGui::SameLine();
     if (ImGui::Button("Add capture...")) c.ui.open_other_requested = true;
     show_tooltip(c.style, "Opens a second capture to compare its runs with those of the shown capture.");
@@ -128,19 +128,18 @@ void draw_table(const Style& style, const Comparison& comparison) {
         ImGui::TableNextRow();
         const auto cells = compare_cells(*row.quantity);
         for (std::size_t i = 0; i < cells.size(); ++i) {
-            ImGui::TableNextColumn();
-            if (i > 0 && i < 5) {
-                const float free = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(cells[i].c_str()).x;
-                ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, free));
-            }
             const Change change = row.quantity->change;
             const std::uint32_t rgb = i < 5 || change == Change::none_shown ? style.colours.text
                                       : change == Change::better            ? style.colours.good
                                       : change == Change::worse             ? style.colours.bad
                                                                             : style.colours.text_dim;
-            ImGui::PushStyleColor(ImGuiCol_Text, to_im(rgb));
+            const TextColour colour(rgb);
+            if (i > 0 && i < 5) {
+                draw_cell_right(cells[i]);
+                continue;
+            }
+            ImGui::TableNextColumn();
             ImGui::TextUnformatted(cells[i].c_str());
-            ImGui::PopStyleColor();
         }
         draw_interval_cell(style, forest, row);
     }
@@ -151,60 +150,52 @@ void draw_comparison(const Style& style, const Comparison& comparison) {
     ImGui::PushFont(style.ui_bold, 0);
     ImGui::TextWrapped("%s", comparison.verdict.c_str());
     ImGui::PopFont();
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.warn));
-    for (const std::string& warning : comparison.warnings) ImGui::TextWrapped("%s", warning.c_str());
-    ImGui::PopStyleColor();
-    for (const auto& [letter, run] : {std::pair{'A', &comparison.a}, {'B', &comparison.b}}) {
+    for (const std::string& warning : comparison.warnings) draw_wrapped(style.colours.warn, warning);
+    for (const auto& [letter, run] : {std::pair{'A', &comparison.a}, {'B', &comparison.b}})
         draw_cut_text(compare_side(letter, *run));
-    }
     draw_table(style, comparison);
     draw_hint(style, compare_footer(comparison));
 }
 
 /// Requests the comparison if the choice changed. For live runs, a button requests it.
-void request_comparison(PanelContext& c, CompareState& panel_state, bool live) {
-    const CompareChoice choice{*panel_state.a, *panel_state.b, panel_state.force};
+void request_comparison(PanelContext& c, CompareState& state, bool live) {
+    const CompareChoice choice{*state.a, *state.b, state.force};
     const CompareReport* report = c.status.comparison.get();
     const bool is_current = report != nullptr && report->choice == choice;
     if (live) {
         if (ImGui::Button("Compare recorded rounds")) c.commands.push_back(CmdCompare{choice});
         return;
     }
-    if (is_current || c.status.comparing || (panel_state.has_request && panel_state.requested == choice))
-        return;
-    panel_state.requested = choice;
-    panel_state.has_request = true;
+    if (is_current || c.status.comparing || (state.has_request && state.requested == choice)) return;
+    state.requested = choice;
+    state.has_request = true;
     c.commands.push_back(CmdCompare{choice});
 }
 
 }  // namespace
 
 void draw_compare(PanelContext& c) {
-    auto& panel_state = c.panel_state.get<CompareState>();
+    auto& state = c.panel_state.get<CompareState>();
     const std::vector<CompareRun> runs = comparable_runs(c.snapshot, c.status.others);
-    keep_or_choose_pair(panel_state, runs);
-    choose(c, panel_state, runs);
-    if (!panel_state.a || !panel_state.b)
-        return draw_empty_text(
-            c.style,
-            "Compares two runs over the same prompts, prompt by prompt: is B faster than A, and "
-            "why? Record a second run, or add another capture.");
-    if (*panel_state.a == *panel_state.b)
+    keep_or_choose_pair(state, runs);
+    choose(c, state, runs);
+    if (!state.a || !state.b)
+        return draw_empty_text(c.style,
+                               "Compares two runs over the same prompts, prompt by prompt: is B faster than "
+                               "A, and why? Record a second run, or add another capture.");
+    if (*state.a == *state.b)
         return draw_empty_text(c.style, "A and B are the same run. Choose another run.");
-    const bool live = find(runs, panel_state.a)->live || find(runs, panel_state.b)->live;
-    request_comparison(c, panel_state, live);
+    const bool live = find(runs, state.a)->live || find(runs, state.b)->live;
+    request_comparison(c, state, live);
     const CompareReport* report = c.status.comparison.get();
-    if (report == nullptr ||
-        !(report->choice == CompareChoice{*panel_state.a, *panel_state.b, panel_state.force})) {
+    if (report == nullptr || !(report->choice == CompareChoice{*state.a, *state.b, state.force})) {
         if (c.status.comparing) draw_hint(c.style, "comparing...");
         return;
     }
     if (report->comparison) return draw_comparison(c.style, *report->comparison);
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(c.style.colours.warn));
-    ImGui::TextWrapped("%s", report->refusal.c_str());
-    ImGui::PopStyleColor();
+    draw_wrapped(c.style.colours.warn, report->refusal);
     if (!report->may_force) return;
-    if (ImGui::Button("Compare anyway")) panel_state.force = true;
+    if (ImGui::Button("Compare anyway")) state.force = true;
     show_tooltip(c.style,
                  "The result is marked as forced: the runs differ in more than the compared settings.");
 }

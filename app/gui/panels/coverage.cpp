@@ -210,9 +210,9 @@ double first_size(const CoverageModel& model) {
     return std::clamp(size, 1.0, std::max(1.0, model.vocab_size / 4.0));
 }
 
-void draw_coverage_plot(PanelContext& context, CoverageState& panel_state, float height, bool fit) {
+void draw_coverage_plot(PanelContext& context, CoverageState& state, float height, bool fit) {
     const Style& style = context.style;
-    const CoverageModel& model = panel_state.model;
+    const CoverageModel& model = state.model;
     if (!ImPlot::BeginPlot("##coverage", {-1, height}, curve_flags(style, height))) return;
     const ImPlotCond when = fit ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "shortlist size (tokens)");
@@ -224,7 +224,7 @@ void draw_coverage_plot(PanelContext& context, CoverageState& panel_state, float
     for (const HeadMark& head : model.heads) widest = std::max(widest, head.active_rows);
     // Shows the range of the shortlists; the user can zoom out.
     const double smallest = first_size(model);
-    const double min_percent = 100 * coverage_at(panel_state.index.all(), static_cast<int>(smallest));
+    const double min_percent = 100 * coverage_at(state.index.all(), static_cast<int>(smallest));
     ImPlot::SetupAxisLimits(ImAxis_X1, smallest, widest * 1.4, when);
     // Space above 100 % for marks.
     const double bottom = std::max(0.0, min_percent - 2),
@@ -235,13 +235,13 @@ void draw_coverage_plot(PanelContext& context, CoverageState& panel_state, float
         const double line = model.min_v_for_99;
         ImPlot::PlotInfLines("##99", &line, 1, {ImPlotProp_LineColor, to_vec(style.colours.text_dim, 0.7f)});
     }
-    draw_curves(style, model, panel_state.by_category);
+    draw_curves(style, model, state.by_category);
     draw_round_tokens(context, model, ImPlot::GetPlotLimits().Y.Min);
     draw_heads(style, model);
     if (ImPlot::IsPlotHovered() && !model.curves.empty()) {
         const double v = ImPlot::GetPlotMousePos().x;
         const double at = std::clamp(v, 1.0, static_cast<double>(model.vocab_size));
-        const double coverage = coverage_at(panel_state.index.all(), static_cast<int>(at));
+        const double coverage = coverage_at(state.index.all(), static_cast<int>(at));
         ImPlot::Annotation(at, 100 * coverage, to_vec(style.colours.raised), {12, 14}, true,
                            "%.0f tokens: %.1f %%", at, 100 * coverage);
     }
@@ -316,8 +316,8 @@ void draw_round_plot(const Style& style, const CoverageModel& model, float heigh
     ImPlot::EndPlot();
 }
 
-void draw_caption(const Style& style, CoverageState& panel_state, bool picture) {
-    const CoverageModel& model = panel_state.model;
+void draw_caption(const Style& style, CoverageState& state, bool picture) {
+    const CoverageModel& model = state.model;
     std::string text;
     if (model.min_v_for_99 > 0) text = fmt::format("99 % coverage: top {} tokens", model.min_v_for_99);
     if (model.unranked > 0)
@@ -338,34 +338,34 @@ void draw_caption(const Style& style, CoverageState& panel_state, bool picture) 
     ImGui::SameLine();
     const float room = ImGui::GetContentRegionAvail().x - switches;
     ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
-    ImGui::Checkbox("rounds", &panel_state.by_round);
+    ImGui::Checkbox("rounds", &state.by_round);
     show_tooltip(style, "Lower plot: coverage by round instead of emitted tokens by rank");
     if (model.curves.size() <= 1) return;
     ImGui::SameLine();
-    ImGui::Checkbox("categories", &panel_state.by_category);
+    ImGui::Checkbox("categories", &state.by_category);
 }
 
 }  // namespace
 
 void draw_coverage(PanelContext& context) {
-    CoverageState& panel_state = context.panel_state.get<CoverageState>();
+    CoverageState& state = context.panel_state.get<CoverageState>();
     const Style& style = context.style;
     const std::uint64_t key =
         static_cast<std::uint64_t>(context.ui.run_id) * 1000003u + context.ui.round.value_or(~std::size_t{0});
-    if (panel_state.rebuild.needed(context, key))
-        panel_state.rebuild.run(context, key, [&] {
-            panel_state.index.update(context.snapshot, context.ui.run_id);
-            panel_state.model = build_coverage(context.snapshot, panel_state.index, context.ui.round);
+    if (state.rebuild.needed(context, key))
+        state.rebuild.run(context, key, [&] {
+            state.index.update(context.snapshot, context.ui.run_id);
+            state.model = build_coverage(context.snapshot, state.index, context.ui.round);
         });
-    const CoverageModel& model = panel_state.model;
+    const CoverageModel& model = state.model;
     if (!model.empty_text.empty()) return draw_empty_text(style, model.empty_text);
     if (!model.ranking_text.empty()) return draw_empty_text(style, model.ranking_text);
-    const bool fit = context.ui.fit_requested || panel_state.fitted_run != context.ui.run_id;
-    panel_state.fitted_run = context.ui.run_id;
-    draw_caption(style, panel_state, context.picture);
+    const bool fit = context.ui.fit_requested || state.fitted_run != context.ui.run_id;
+    state.fitted_run = context.ui.run_id;
+    draw_caption(style, state, context.picture);
     const float room = ImGui::GetContentRegionAvail().y - ImGui::GetStyle().ItemSpacing.y;
-    draw_coverage_plot(context, panel_state, 0.6f * room, fit);
-    if (panel_state.by_round)
+    draw_coverage_plot(context, state, 0.6f * room, fit);
+    if (state.by_round)
         draw_round_plot(style, model, 0.4f * room, fit);
     else
         draw_tail_plot(context, model, 0.4f * room, fit);

@@ -7,6 +7,7 @@
 
 #include "app/gui/models/selection.h"
 #include "app/gui/panels/rebuild_throttle.h"
+#include "app/gui/panels/widgets.h"
 
 namespace draftscope {
 namespace {
@@ -31,36 +32,35 @@ constexpr float min_text_row = 0.62f;               // em: below it, only the ac
 constexpr float path_font = 0.8f, path_box = 1.3f;  // em: minimum label size and height of its boxes
 constexpr float max_path_rows = 40;
 
-void fit(TreeState& panel_state, const Canvas& canvas, float em) {
+void fit(TreeState& state, const Canvas& canvas, float em) {
     const float width = canvas.max.x - canvas.min.x - 1.2f * em;
     const float height = canvas.max.y - canvas.min.y - canvas.header - 1.0f * em;
-    const DraftTreeModel& model = panel_state.model;
+    const DraftTreeModel& model = state.model;
     const auto columns = static_cast<float>(std::max(model.max_depth, model.reserved_depth) + 1);
-    panel_state.scale.x = std::min(width / columns, 13 * em);
+    state.scale.x = std::min(width / columns, 13 * em);
     const auto scale_rows = [&] {
-        if (model.growing) panel_state.rows = std::max({panel_state.rows, model.height, model.reserved_rows});
-        panel_state.scale.y = std::min(height / std::max({panel_state.rows, model.height, 1.0f}), 2.8f * em);
+        if (model.growing) state.rows = std::max({state.rows, model.height, model.reserved_rows});
+        state.scale.y = std::min(height / std::max({state.rows, model.height, 1.0f}), 2.8f * em);
     };
-    if (!model.growing) panel_state.rows = 0;
+    if (!model.growing) state.rows = 0;
     scale_rows();
     // If rows are low, the boxes of the accepted path get several rows, so that their labels keep their size.
     // A growing tree has no such path.
     for (int i = 0; i < 5 && !model.growing; ++i) {
         scale_rows();
-        const float rows = std::clamp(path_box * em / panel_state.scale.y, 1.0f, max_path_rows);
+        const float rows = std::clamp(path_box * em / state.scale.y, 1.0f, max_path_rows);
         if (std::abs(rows - model.path_rows) < 0.05f * rows) break;
-        arrange_tree(panel_state.model, rows);
+        arrange_tree(state.model, rows);
     }
-    panel_state.origin.x = 0.6f * em;
-    panel_state.origin.y = canvas.header + 0.5f * em;
+    state.origin.x = 0.6f * em;
+    state.origin.y = canvas.header + 0.5f * em;
     // A growing tree is aligned to the top, so that later levels do not move it.
-    if (!model.growing)
-        panel_state.origin.y += std::max(0.0f, (height - panel_state.scale.y * model.height) / 2);
+    if (!model.growing) state.origin.y += std::max(0.0f, (height - state.scale.y * model.height) / 2);
 }
 
-ImVec2 position(const TreeState& panel_state, const Canvas& canvas, const TreeNode& node) {
-    return {canvas.min.x + panel_state.origin.x + static_cast<float>(node.depth) * panel_state.scale.x,
-            canvas.min.y + panel_state.origin.y + node.y * panel_state.scale.y};
+ImVec2 position(const TreeState& state, const Canvas& canvas, const TreeNode& node) {
+    return {canvas.min.x + state.origin.x + static_cast<float>(node.depth) * state.scale.x,
+            canvas.min.y + state.origin.y + node.y * state.scale.y};
 }
 
 /// A node's box at the current zoom.
@@ -71,20 +71,17 @@ struct NodeBox {
     ImVec2 right() const { return {max.x, (min.y + max.y) / 2}; }
 };
 
-NodeBox make_box(const TreeState& panel_state, const Canvas& canvas, const Style& style,
-                 const TreeNode& node) {
-    const ImVec2 at = position(panel_state, canvas, node);
+NodeBox make_box(const TreeState& state, const Canvas& canvas, const Style& style, const TreeNode& node) {
+    const ImVec2 at = position(state, canvas, node);
     const float em = style.em;
-    float font = std::min(0.78f * panel_state.scale.y, 0.95f * em);
+    float font = std::min(0.78f * state.scale.y, 0.95f * em);
     // Limited to the rows reserved for it, so that it covers no other node.
-    if (is_on_path(node))
-        font = std::min(std::max(font, path_font * em), node.rows * panel_state.scale.y / 1.5f);
-    if ((panel_state.scale.y < min_text_row * em && !is_on_path(node)) || font < 0.45f * em) {
-        const float radius = std::clamp(0.32f * node.rows * panel_state.scale.y, 1.5f, 0.3f * em);
+    if (is_on_path(node)) font = std::min(std::max(font, path_font * em), node.rows * state.scale.y / 1.5f);
+    if ((state.scale.y < min_text_row * em && !is_on_path(node)) || font < 0.45f * em) {
+        const float radius = std::clamp(0.32f * node.rows * state.scale.y, 1.5f, 0.3f * em);
         return {{at.x, at.y - radius}, {at.x + 2 * radius, at.y + radius}, 0};
     }
-    const float room =
-        std::max(panel_state.scale.x - 2.4f * em, std::min(2.5f * em, panel_state.scale.x - 0.5f * em));
+    const float room = std::max(state.scale.x - 2.4f * em, std::min(2.5f * em, state.scale.x - 0.5f * em));
     const float text = style.mono->CalcTextSizeA(font, 1e9f, 0, node.label.c_str()).x;
     const float width = std::min(text + 0.9f * font, room), half = 0.68f * font;
     return {{at.x, at.y - half}, {at.x + width, at.y + half}, font};
@@ -174,7 +171,7 @@ void draw_out_of_vocabulary(const Canvas& canvas, const Style& style, const Node
                              "out of vocabulary");
 }
 
-void draw_edge(const Canvas& canvas, const Style& style, const TreeState& panel_state, const NodeBox& from,
+void draw_edge(const Canvas& canvas, const Style& style, const TreeState& state, const NodeBox& from,
                const NodeBox& to, const TreeNode& child) {
     const bool followed = child.kind == TreeNodeKind::accepted || child.kind == TreeNodeKind::target;
     const ImVec2 a = from.right(), b = to.left();
@@ -187,11 +184,11 @@ void draw_edge(const Canvas& canvas, const Style& style, const TreeState& panel_
         colour = to_im(child.kind == TreeNodeKind::target ? style.colours.target : style.colours.good);
         weight = 0.2f * style.em;
     }
-    if (panel_state.scale.y < 0.3f * style.em && !followed)
+    if (state.scale.y < 0.3f * style.em && !followed)
         canvas.list->AddLine(a, b, colour, 1);
     else
         canvas.list->AddBezierCubic(a, {a.x + bend, a.y}, {b.x - bend, b.y}, b, colour, weight);
-    const float font = std::min(0.72f * style.em, 0.6f * panel_state.scale.y);
+    const float font = std::min(0.72f * style.em, 0.6f * state.scale.y);
     if (font < 0.5f * style.em && !followed) return;
     const std::string text = fmt::format("{:.2f}", child.edge_probability);
     const float size = std::max(font, 0.62f * style.em);
@@ -203,16 +200,15 @@ void draw_edge(const Canvas& canvas, const Style& style, const TreeState& panel_
     canvas.list->AddText(style.ui, size, at, followed ? colour : to_im(style.colours.text_dim), text.c_str());
 }
 
-void draw_columns(const Canvas& canvas, const Style& style, const TreeState& panel_state) {
+void draw_columns(const Canvas& canvas, const Style& style, const TreeState& state) {
     const float size = 0.8f * style.em;
-    for (int depth = 0; depth <= std::max(panel_state.model.max_depth, panel_state.model.reserved_depth);
-         ++depth) {
-        const float x = canvas.min.x + panel_state.origin.x + static_cast<float>(depth) * panel_state.scale.x;
-        if (x > canvas.max.x || x + panel_state.scale.x < canvas.min.x) continue;
+    for (int depth = 0; depth <= std::max(state.model.max_depth, state.model.reserved_depth); ++depth) {
+        const float x = canvas.min.x + state.origin.x + static_cast<float>(depth) * state.scale.x;
+        if (x > canvas.max.x || x + state.scale.x < canvas.min.x) continue;
         const std::string text = depth == 0 ? "root" : fmt::format("depth {}", depth);
         if (depth % 2 == 1)
             canvas.list->AddRectFilled({x - 1.55f * style.em, canvas.min.y},
-                                       {x + panel_state.scale.x - 1.55f * style.em, canvas.max.y},
+                                       {x + state.scale.x - 1.55f * style.em, canvas.max.y},
                                        to_im(style.colours.raised, 0.28f));
         canvas.list->AddText(style.ui, size, {x, canvas.min.y + 0.25f * style.em},
                              to_im(style.colours.text_dim), text.c_str());
@@ -222,18 +218,14 @@ void draw_columns(const Canvas& canvas, const Style& style, const TreeState& pan
 void draw_top_table(const Style& style, const TreeNode& node) {
     if (node.top.empty()) return;
     ImGui::Spacing();
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::Text("the target's most likely next tokens");
-    ImGui::PopStyleColor();
+    ImGui::TextDisabled("the target's most likely next tokens");
     if (!ImGui::BeginTable("top", 3, ImGuiTableFlags_SizingFixedFit)) return;
     for (const TargetCandidate& choice : node.top) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         ImGui::Text("%d", choice.rank + 1);
         ImGui::TableNextColumn();
-        ImGui::PushFont(style.mono, 0);
-        ImGui::TextUnformatted(choice.text.c_str());
-        ImGui::PopFont();
+        draw_in_font(style.mono, choice.text);
         ImGui::TableNextColumn();
         const ImVec2 at = ImGui::GetCursorScreenPos();
         const float width = 5 * style.em * static_cast<float>(choice.probability);
@@ -251,9 +243,7 @@ void draw_top_table(const Style& style, const TreeNode& node) {
 void show_tooltip(const Style& style, const DraftTreeModel& model, std::size_t index) {
     if (!ImGui::BeginTooltip()) return;
     const std::vector<std::string> lines = describe_node(model, index);
-    ImGui::PushFont(style.ui_bold, 0);
-    ImGui::TextUnformatted(lines[0].c_str());
-    ImGui::PopFont();
+    draw_in_font(style.ui_bold, lines[0]);
     if (!lines[1].empty()) ImGui::TextUnformatted(lines[1].c_str());
     draw_top_table(style, model.nodes[index]);
     ImGui::EndTooltip();
@@ -274,18 +264,16 @@ void draw_legend_item(const Style& style, TreeNodeKind kind, const char* text) {
     ImGui::SameLine(0, 1.1f * style.em);
 }
 
-void draw_detail_strip(const Style& style, TreeState& panel_state, bool picture) {
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    if (panel_state.selected && *panel_state.selected < panel_state.model.nodes.size()) {
-        const std::vector<std::string> lines = describe_node(panel_state.model, *panel_state.selected);
-        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text));
+void draw_detail_strip(const Style& style, TreeState& state, bool picture) {
+    if (state.selected && *state.selected < state.model.nodes.size()) {
+        const std::vector<std::string> lines = describe_node(state.model, *state.selected);
         ImGui::TextUnformatted(lines[0].c_str());
-        ImGui::PopStyleColor();
         ImGui::SameLine(0, 1.2f * style.em);
-        ImGui::TextUnformatted(lines[1].c_str());
+        ImGui::TextDisabled("%s", lines[1].c_str());
     } else {
+        const TextColour colour(style.colours.text_dim);
         draw_legend_item(style, TreeNodeKind::accepted, "accepted");
-        draw_legend_item(style, TreeNodeKind::rejected, panel_state.model.live ? "drafted" : "rejected");
+        draw_legend_item(style, TreeNodeKind::rejected, state.model.live ? "drafted" : "rejected");
         draw_legend_item(style, TreeNodeKind::target, "from the target");
         const char* words = picture ? "edge: drafter's p" : "edge: drafter's p   zoom: wheel, fit: F";
         const float room = ImGui::GetContentRegionAvail().x;
@@ -295,44 +283,41 @@ void draw_detail_strip(const Style& style, TreeState& panel_state, bool picture)
         else
             ImGui::NewLine();
     }
-    ImGui::PopStyleColor();
 }
 
-void navigate(TreeState& panel_state, const Canvas& canvas, bool fit_now, float em) {
+void navigate(TreeState& state, const Canvas& canvas, bool fit_now, float em) {
     const ImGuiIO& io = ImGui::GetIO();
     const bool hovered = ImGui::IsItemHovered();
     if (ImGui::IsItemActive() && ImGui::IsMouseDragging(ImGuiMouseButton_Left, 3.0f)) {
-        panel_state.origin.x += io.MouseDelta.x;
-        panel_state.origin.y += io.MouseDelta.y;
-        panel_state.moved = true;
+        state.origin.x += io.MouseDelta.x;
+        state.origin.y += io.MouseDelta.y;
+        state.moved = true;
     }
     if (hovered && io.MouseWheel != 0) {
         const float factor = std::pow(1.15f, io.MouseWheel);
-        const float sx = std::clamp(panel_state.scale.x * factor, 1.5f * em, 40 * em) / panel_state.scale.x;
-        const float sy = std::clamp(panel_state.scale.y * factor, 1.0f, 6 * em) / panel_state.scale.y;
-        panel_state.origin.x =
-            io.MousePos.x - canvas.min.x - (io.MousePos.x - canvas.min.x - panel_state.origin.x) * sx;
-        panel_state.origin.y =
-            io.MousePos.y - canvas.min.y - (io.MousePos.y - canvas.min.y - panel_state.origin.y) * sy;
-        panel_state.scale.x *= sx;
-        panel_state.scale.y *= sy;
-        panel_state.moved = true;
+        const float sx = std::clamp(state.scale.x * factor, 1.5f * em, 40 * em) / state.scale.x;
+        const float sy = std::clamp(state.scale.y * factor, 1.0f, 6 * em) / state.scale.y;
+        state.origin.x = io.MousePos.x - canvas.min.x - (io.MousePos.x - canvas.min.x - state.origin.x) * sx;
+        state.origin.y = io.MousePos.y - canvas.min.y - (io.MousePos.y - canvas.min.y - state.origin.y) * sy;
+        state.scale.x *= sx;
+        state.scale.y *= sy;
+        state.moved = true;
     }
-    if (fit_now || (hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left))) panel_state.moved = false;
-    if (!panel_state.moved) fit(panel_state, canvas, em);
+    if (fit_now || (hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left))) state.moved = false;
+    if (!state.moved) fit(state, canvas, em);
 }
 
-std::optional<std::size_t> draw_tree(const Style& style, TreeState& panel_state, const Canvas& canvas,
+std::optional<std::size_t> draw_tree(const Style& style, TreeState& state, const Canvas& canvas,
                                      TokenId marked) {
-    const DraftTreeModel& model = panel_state.model;
+    const DraftTreeModel& model = state.model;
     std::vector<NodeBox> boxes;
     boxes.reserve(model.nodes.size());
-    for (const TreeNode& node : model.nodes) boxes.push_back(make_box(panel_state, canvas, style, node));
-    draw_columns(canvas, style, panel_state);
+    for (const TreeNode& node : model.nodes) boxes.push_back(make_box(state, canvas, style, node));
+    draw_columns(canvas, style, state);
     for (const bool followed : {false, true})
         for (const TreeEdge& edge : model.edges)
             if (is_on_path(model.nodes[edge.to]) == followed)
-                draw_edge(canvas, style, panel_state, boxes[edge.from], boxes[edge.to], model.nodes[edge.to]);
+                draw_edge(canvas, style, state, boxes[edge.from], boxes[edge.to], model.nodes[edge.to]);
     std::optional<std::size_t> hovered;
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     const bool inside = ImGui::IsItemHovered();
@@ -342,10 +327,10 @@ std::optional<std::size_t> draw_tree(const Style& style, TreeState& panel_state,
             const NodeBox& box = boxes[i];
             if (is_on_path(node) != followed) continue;
             if (box.max.y < canvas.min.y || box.min.y > canvas.max.y) continue;
-            draw_node(canvas, style, node, box, panel_state.selected == i,
+            draw_node(canvas, style, node, box, state.selected == i,
                       marked != no_token && node.token_id == marked);
             if (node.kind == TreeNodeKind::target && !node.covered)
-                draw_out_of_vocabulary(canvas, style, box, panel_state.scale.y);
+                draw_out_of_vocabulary(canvas, style, box, state.scale.y);
             const float slack = std::max(0.0f, 0.35f * style.em - (box.max.y - box.min.y) / 2);
             if (inside && mouse.x >= box.min.x - slack && mouse.x <= box.max.x + slack &&
                 mouse.y >= box.min.y - slack && mouse.y <= box.max.y + slack)
@@ -371,22 +356,22 @@ void headline(const Style& style, const DraftTreeModel& model) {
 }  // namespace
 
 void draw_draft_tree(PanelContext& context) {
-    TreeState& panel_state = context.panel_state.get<TreeState>();
+    TreeState& state = context.panel_state.get<TreeState>();
     const Snapshot& snapshot = context.snapshot;
     const Style& style = context.style;
     const bool live = in_flight_selected(snapshot, context.ui);
     const std::uint64_t key = live ? ~std::uint64_t{0} : context.ui.round.value_or(~std::size_t{0} - 1);
-    if (panel_state.rebuild.needed(context, key))
-        panel_state.rebuild.run(context, key, [&] {
-            const std::size_t before = panel_state.model.nodes.size();
-            panel_state.model = live ? build_live_draft_tree(snapshot)
-                                     : build_draft_tree(snapshot, context.ui.round.value_or(~std::size_t{0}));
-            replace_missing_glyphs(panel_state.model, [&](char32_t code) { return style.has_glyph(code); });
-            if (panel_state.model.nodes.size() != before) panel_state.selected.reset();
+    if (state.rebuild.needed(context, key))
+        state.rebuild.run(context, key, [&] {
+            const std::size_t before = state.model.nodes.size();
+            state.model = live ? build_live_draft_tree(snapshot)
+                               : build_draft_tree(snapshot, context.ui.round.value_or(~std::size_t{0}));
+            replace_missing_glyphs(state.model, [&](char32_t code) { return style.has_glyph(code); });
+            if (state.model.nodes.size() != before) state.selected.reset();
         });
-    if (!panel_state.model.empty_text.empty()) return draw_empty_text(style, panel_state.model.empty_text);
+    if (!state.model.empty_text.empty()) return draw_empty_text(style, state.model.empty_text);
 
-    headline(style, panel_state.model);
+    headline(style, state.model);
     const float strip = ImGui::GetTextLineHeightWithSpacing() + 0.2f * style.em;
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const ImVec2 size(std::max(room.x, 4 * style.em), std::max(room.y - strip, 4 * style.em));
@@ -397,19 +382,18 @@ void draw_draft_tree(PanelContext& context) {
     canvas.list = ImGui::GetWindowDrawList();
     ImGui::InvisibleButton("tree", size);
     ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
-    navigate(panel_state, canvas, context.ui.fit_requested, style.em);
+    navigate(state, canvas, context.ui.fit_requested, style.em);
     canvas.list->PushClipRect(canvas.min, canvas.max, true);
-    const std::optional<std::size_t> hovered =
-        draw_tree(style, panel_state, canvas, context.ui.hovered_token);
+    const std::optional<std::size_t> hovered = draw_tree(style, state, canvas, context.ui.hovered_token);
     canvas.list->PopClipRect();
     if (hovered) {
-        context.ui.hovered_token = panel_state.model.nodes[*hovered].token_id;
-        if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) show_tooltip(style, panel_state.model, *hovered);
+        context.ui.hovered_token = state.model.nodes[*hovered].token_id;
+        if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) show_tooltip(style, state.model, *hovered);
     }
     if (ImGui::IsItemHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Left) &&
         ImGui::GetIO().MouseDragMaxDistanceSqr[ImGuiMouseButton_Left] < 9)
-        panel_state.selected = hovered;
-    draw_detail_strip(style, panel_state, context.picture);
+        state.selected = hovered;
+    draw_detail_strip(style, state, context.picture);
 }
 
 }  // namespace draftscope

@@ -28,19 +28,7 @@ struct LogState {
     float width = 0;
 };
 
-const char* log_level_name(LogLevel level) {
-    switch (level) {
-        case LogLevel::debug:
-            return "debug";
-        case LogLevel::info:
-            return "info";
-        case LogLevel::warning:
-            return "warning";
-        case LogLevel::error:
-            return "error";
-    }
-    return "";
-}
+constexpr const char* level_names[] = {"debug", "info", "warning", "error"};
 
 ImU32 level_colour(const Style& style, LogLevel level) {
     if (level == LogLevel::error) return to_im(style.colours.bad);
@@ -60,21 +48,21 @@ LogColumns lay_out_columns(float room) {
 }
 
 /// Lays out the lines of the chosen level. Lines are wrapped again only if the width changed.
-void lay_out(LogState& panel_state, float width) {
+void lay_out(LogState& state, float width) {
     std::vector<const LogLine*> shown;
-    for (const LogLine& line : panel_state.lines)
-        if (static_cast<int>(line.level) >= panel_state.min_level) shown.push_back(&line);
-    const bool grown = width == panel_state.width && shown.size() >= panel_state.shown.size() &&
-                       std::equal(panel_state.shown.begin(), panel_state.shown.end(), shown.begin());
-    if (!grown) panel_state.bottoms.clear();
-    panel_state.shown = std::move(shown);
-    panel_state.width = width;
+    for (const LogLine& line : state.lines)
+        if (static_cast<int>(line.level) >= state.min_level) shown.push_back(&line);
+    const bool grown = width == state.width && shown.size() >= state.shown.size() &&
+                       std::equal(state.shown.begin(), state.shown.end(), shown.begin());
+    if (!grown) state.bottoms.clear();
+    state.shown = std::move(shown);
+    state.width = width;
     const float room = std::max(width - lay_out_columns(width).text, 1.0f);
-    for (std::size_t i = panel_state.bottoms.size(); i < panel_state.shown.size(); ++i) {
-        const std::string& text = panel_state.shown[i]->text;
+    for (std::size_t i = state.bottoms.size(); i < state.shown.size(); ++i) {
+        const std::string& text = state.shown[i]->text;
         const float height = ImGui::CalcTextSize(text.c_str(), nullptr, false, room).y;
-        panel_state.bottoms.push_back((i == 0 ? 0 : panel_state.bottoms[i - 1]) + height +
-                                      ImGui::GetStyle().ItemSpacing.y);
+        state.bottoms.push_back((i == 0 ? 0 : state.bottoms[i - 1]) + height +
+                                ImGui::GetStyle().ItemSpacing.y);
     }
 }
 
@@ -86,7 +74,7 @@ void draw_line(const PanelContext& c, const LogLine& line, TimeNs start, float w
     ImGui::PushStyleColor(ImGuiCol_Text, level_colour(c.style, line.level));
     if (columns.level > 0) {
         at(columns.level);
-        ImGui::TextUnformatted(log_level_name(line.level));
+        ImGui::TextUnformatted(level_names[static_cast<int>(line.level)]);
     }
     const bool plain = columns.level > 0 || line.level <= LogLevel::info;
     if (plain) ImGui::PopStyleColor();
@@ -99,9 +87,8 @@ void draw_line(const PanelContext& c, const LogLine& line, TimeNs start, float w
 
 void draw_losses(PanelContext& c) {
     const bool lost = !c.snapshot.losses.empty();
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(lost ? c.style.colours.warn : c.style.colours.text_dim));
-    draw_cut_text(losses_text(c.snapshot, c.ui.run_id));
-    ImGui::PopStyleColor();
+    draw_cut_text(losses_text(c.snapshot, c.ui.run_id), 0,
+                  lost ? c.style.colours.warn : c.style.colours.text_dim);
     show_tooltip(c.style,
                  "Records that were dropped in the selected run. Times and counts are complete only if no "
                  "records were lost.");
@@ -110,34 +97,34 @@ void draw_losses(PanelContext& c) {
 }  // namespace
 
 void draw_log(PanelContext& c) {
-    auto& panel_state = c.panel_state.get<LogState>();
-    for (LogLine& line : log_since(panel_state.next, &panel_state.next)) {
-        if (panel_state.lines.empty()) panel_state.start = line.monotonic;
-        panel_state.lines.push_back(std::move(line));
+    auto& state = c.panel_state.get<LogState>();
+    for (LogLine& line : log_since(state.next, &state.next)) {
+        if (state.lines.empty()) state.start = line.monotonic;
+        state.lines.push_back(std::move(line));
     }
-    while (panel_state.lines.size() > max_lines) panel_state.lines.pop_front();
+    while (state.lines.size() > max_lines) state.lines.pop_front();
     ImGui::SetNextItemWidth(c.style.em * 8);
-    ImGui::Combo("##level", &panel_state.min_level, "everything\0info\0warnings\0errors\0");
+    ImGui::Combo("##level", &state.min_level, "everything\0info\0warnings\0errors\0");
     ImGui::SameLine();
     draw_losses(c);
     ImGui::BeginChild("##lines");
     ImGui::PushFont(c.style.mono, ImGui::GetStyle().FontSizeBase * 0.93f);
-    lay_out(panel_state, ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ScrollbarSize);
-    if (panel_state.shown.empty()) draw_empty_text(c.style, "No messages.");
+    lay_out(state, ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ScrollbarSize);
+    if (state.shown.empty()) draw_empty_text(c.style, "No messages.");
     const float top = ImGui::GetScrollY(), bottom = top + ImGui::GetWindowHeight();
-    const auto first = std::upper_bound(panel_state.bottoms.begin(), panel_state.bottoms.end(), top);
-    for (std::size_t i = first - panel_state.bottoms.begin(); i < panel_state.shown.size(); ++i) {
-        const float y = i == 0 ? 0 : panel_state.bottoms[i - 1];
+    const auto first = std::upper_bound(state.bottoms.begin(), state.bottoms.end(), top);
+    for (std::size_t i = first - state.bottoms.begin(); i < state.shown.size(); ++i) {
+        const float y = i == 0 ? 0 : state.bottoms[i - 1];
         if (y > bottom) break;
-        draw_line(c, *panel_state.shown[i], panel_state.start, panel_state.width, y);
+        draw_line(c, *state.shown[i], state.start, state.width, y);
     }
-    if (!panel_state.shown.empty()) {
-        ImGui::SetCursorPos({0, panel_state.bottoms.back()});
+    if (!state.shown.empty()) {
+        ImGui::SetCursorPos({0, state.bottoms.back()});
         ImGui::Dummy({1, 1});
     }
     ImGui::PopFont();
-    if (panel_state.at_end) ImGui::SetScrollHereY(1.0f);
-    panel_state.at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
+    if (state.at_end) ImGui::SetScrollHereY(1.0f);
+    state.at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
     ImGui::EndChild();
 }
 

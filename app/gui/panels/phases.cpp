@@ -9,6 +9,7 @@
 #include "app/gui/models/timeline.h"
 #include "app/gui/panels/shared_phases.h"
 #include "app/gui/panels/widgets.h"
+#include "base/bisect.h"
 #include "base/format_count.h"
 #include "base/phase_names.h"
 
@@ -34,52 +35,17 @@ void draw_swatch(const Style& style, const PhaseTableRow& row) {
     ImGui::SameLine(0, 0.4f * style.em);
 }
 
-void draw_cell_right(const std::string& text, bool dim, const Style& style) {
-    ImGui::TableNextColumn();
-    const float room = ImGui::GetContentRegionAvail().x;
-    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room - ImGui::CalcTextSize(text.c_str()).x));
-    if (dim) ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::TextUnformatted(text.c_str());
-    if (dim) ImGui::PopStyleColor();
-}
-
-void draw_header_right(const Style& style, const std::vector<const char*>& names) {
+void draw_header_right(const std::vector<const char*>& names) {
     ImGui::TableNextRow();
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    bool first = true;
-    for (const char* name : names) {
-        if (first) {
-            ImGui::TableNextColumn();
-            ImGui::TextUnformatted(name);
-        } else {
-            draw_cell_right(name, false, style);
-        }
-        first = false;
-    }
-    ImGui::PopStyleColor();
+    ImGui::TableNextColumn();
+    ImGui::TextDisabled("%s", names.front());
+    for (std::size_t i = 1; i < names.size(); ++i) draw_cell_right(names[i], true);
 }
 
 /// Formats with three significant digits.
 std::string number(double value) {
     const double size = std::abs(value);
     return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
-}
-
-void draw_share_cell(const Style& style, const PhaseTableRow& row) {
-    ImGui::TableNextColumn();
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
-    const float length = width * static_cast<float>(std::clamp(row.share, 0.0, 1.0));
-    const ImVec2 min(at.x + width - length, at.y + 0.05f * h), max(at.x + width, at.y + 0.95f * h);
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    if (row.hatched)
-        draw_hatching(list, min, max, to_im(style.colours.text_dim, 0.5f), 4);
-    else
-        list->AddRectFilled(min, max, to_im(phase_colour(row.phase_id, style.theme), 0.35f), 2);
-    const std::string text = fmt::format("{:.1f} %", 100 * row.share);
-    ImGui::SetCursorPosX(ImGui::GetCursorPosX() +
-                         std::max(0.0f, width - ImGui::CalcTextSize(text.c_str()).x));
-    ImGui::TextUnformatted(text.c_str());
 }
 
 /// Returns the distribution's statistics, for the tooltip.
@@ -115,7 +81,7 @@ void draw_table(const Style& style, const PhasesModel& model) {
             i == 0   ? 0.0f
             : i == 1 ? 0.7f
                      : 1.0f);
-    draw_header_right(style, heads);
+    draw_header_right(heads);
     for (const PhaseTableRow& row : model.rows) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
@@ -123,20 +89,23 @@ void draw_table(const Style& style, const PhasesModel& model) {
         draw_swatch(style, row);
         ImGui::TextUnformatted(row.name.c_str());
         const bool none = row.count == 0;
-        draw_cell_right(fmt::format("{}", row.count), none, style);
-        draw_cell_right(none ? "-" : number(row.total_ms), none, style);
-        if (exposed) draw_cell_right(none ? "-" : number(row.exposed_ms), none, style);
-        draw_cell_right(none ? "-" : number(row.median_us), none, style);
+        draw_cell_right(fmt::format("{}", row.count), none);
+        draw_cell_right(none ? "-" : number(row.total_ms), none);
+        if (exposed) draw_cell_right(none ? "-" : number(row.exposed_ms), none);
+        draw_cell_right(none ? "-" : number(row.median_us), none);
         if (!none) show_tooltip(style, spread_text(row));
-        if (spread) draw_cell_right(none ? "-" : number(row.mad_us), none, style);
-        draw_cell_right(row.p90_us ? number(*row.p90_us) : "-", !row.p90_us, style);
+        if (spread) draw_cell_right(none ? "-" : number(row.mad_us), none);
+        draw_cell_right(row.p90_us ? number(*row.p90_us) : "-", !row.p90_us);
         if (!none && !row.p90_us) show_tooltip(style, spread_text(row));
         if (none)
-            draw_cell_right("-", true, style);
+            draw_cell_right("-", true);
         else
-            draw_share_cell(style, row);
+            draw_share_cell(row.share, fmt::format("{:.1f} %", 100 * row.share),
+                            row.hatched ? to_im(style.colours.text_dim, 0.5f)
+                                        : to_im(phase_colour(row.phase_id, style.theme), 0.35f),
+                            row.hatched);
         if (!rate) continue;
-        draw_cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s, style);
+        draw_cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s);
         if (row.of_probe)
             show_tooltip(
                 style, fmt::format("{:.0f} % of the read bandwidth measured by \"draftscope doctor\" on this "
@@ -149,22 +118,20 @@ void draw_table(const Style& style, const PhasesModel& model) {
 void draw_categories(const Style& style, const PhasesModel& model) {
     if (model.categories.empty()) return;
     ImGui::Spacing();
-    ImGui::PushFont(style.ui_bold, 0);
-    ImGui::TextUnformatted("Drafting by category");
-    ImGui::PopFont();
+    draw_in_font(style.ui_bold, "Drafting by category");
     if (!ImGui::BeginTable("categories", 4, ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX))
         return;
     ImGui::TableSetupColumn("category", 0, 1.6f);
     ImGui::TableSetupColumn("steps", 0, 0.7f);
     ImGui::TableSetupColumn("step ms", 0, 0.9f);
     ImGui::TableSetupColumn("share", 0, 3.0f);
-    draw_header_right(style, {"category", "steps", "step ms", "backbone + head, % of the step"});
+    draw_header_right({"category", "steps", "step ms", "backbone + head, % of the step"});
     for (const CategoryShare& row : model.categories) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
         ImGui::TextUnformatted(row.category.c_str());
-        draw_cell_right(fmt::format("{}", row.steps), false, style);
-        draw_cell_right(number(row.step_ms), false, style);
+        draw_cell_right(fmt::format("{}", row.steps), false);
+        draw_cell_right(number(row.step_ms), false);
         ImGui::TableNextColumn();
         const ImVec2 at = ImGui::GetCursorScreenPos();
         const float h = ImGui::GetTextLineHeight(),
@@ -184,16 +151,11 @@ void draw_categories(const Style& style, const PhasesModel& model) {
 void show_bar_tooltip(const Style& style, const Snapshot& snapshot, const PhaseBar& bar, bool in_flight) {
     if (!ImGui::BeginTooltip()) return;
     const int first = snapshot.steps[bar.first_step].row.ordinal + 1;
-    ImGui::PushFont(style.ui_bold, 0);
-    if (in_flight)
-        ImGui::Text("step %d, in progress: %s so far", first,
-                    duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
-    else if (bar.steps == 1)
-        ImGui::Text("step %d: %s", first, duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
-    else
-        ImGui::Text("mean of %u steps from step %d: %s", bar.steps, first,
-                    duration_text(static_cast<TimeNs>(bar.step_ns)).c_str());
-    ImGui::PopFont();
+    const std::string length = duration_text(static_cast<TimeNs>(bar.step_ns));
+    draw_in_font(style.ui_bold, in_flight ? fmt::format("step {}, in progress: {} so far", first, length)
+                                : bar.steps == 1 ? fmt::format("step {}: {}", first, length)
+                                                 : fmt::format("mean of {} steps from step {}: {}", bar.steps,
+                                                               first, length));
     if (bar.steps > 1) ImGui::Text("slowest %s", duration_text(static_cast<TimeNs>(bar.slowest_ns)).c_str());
     if (!in_flight)
         ImGui::Text("%s accepted in %s", format_count(bar.accepted, "draft token").c_str(),
@@ -245,14 +207,14 @@ void draw_scale_line(const Style& style, ImVec2 min, ImVec2 max, double tallest)
     }
 }
 
-void draw_bars(PanelContext& context, PhasesState& panel_state, float height) {
+void draw_bars(PanelContext& context, PhasesState& state, float height) {
     const Style& style = context.style;
     const float names = 3.2f * style.em;
     const ImVec2 start = ImGui::GetCursorScreenPos();
     const float width = std::max(ImGui::GetContentRegionAvail().x, names + 4 * style.em);
     ImGui::InvisibleButton("bars", {width, height});
     const ImVec2 min(start.x + names, start.y + 0.3f * style.em), max(start.x + width, start.y + height);
-    const PhaseBars& bars = panel_state.bars;
+    const PhaseBars& bars = state.bars;
     if (bars.bars.empty() || bars.tallest_ns <= 0) return;
     draw_scale_line(style, min, max, bars.tallest_ns);
     const float pitch = std::min((max.x - min.x) / static_cast<float>(bars.bars.size()), 1.1f * style.em);
@@ -265,7 +227,7 @@ void draw_bars(PanelContext& context, PhasesState& panel_state, float height) {
         const PhaseBar& bar = bars.bars[i];
         const float x = min.x + pitch * static_cast<float>(i);
         draw_bar(style, bar, {x, min.y}, {x + pitch - gap, max.y}, bars.tallest_ns);
-        const bool in_flight = panel_state.in_flight && i + 1 == bars.bars.size();
+        const bool in_flight = state.in_flight && i + 1 == bars.bars.size();
         const bool selected = in_flight ? in_flight_selected(context.snapshot, context.ui)
                                         : selected_step && *selected_step >= bar.first_step &&
                                               *selected_step < bar.first_step + bar.steps;
@@ -292,32 +254,17 @@ StepWindow shown_steps(const PanelContext& context, std::size_t count) {
         selected = snapshot.rounds[*context.ui.round].step_index;
     if (!context.ui.range) return step_window(snapshot, context.ui.run_id, selected, count);
     const StepWindow all = step_window(snapshot, context.ui.run_id, std::nullopt, snapshot.steps.size());
-    StepWindow window{all.last, all.first};
-    std::size_t low = all.first, high = all.last;
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (snapshot.steps[middle].row.end_ns <= context.ui.range->start_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    window.first = low;
-    high = all.last;
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (snapshot.steps[middle].row.start_ns < context.ui.range->end_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    window.last = low;
-    return window;
+    const TimeRange& range = *context.ui.range;
+    const std::size_t first = bisect(
+        all.first, all.last, [&](std::size_t i) { return snapshot.steps[i].row.end_ns <= range.start_ns; });
+    return {first, bisect(first, all.last,
+                          [&](std::size_t i) { return snapshot.steps[i].row.start_ns < range.end_ns; })};
 }
 
 }  // namespace
 
 void draw_phases(PanelContext& context) {
-    PhasesState& panel_state = context.panel_state.get<PhasesState>();
+    PhasesState& state = context.panel_state.get<PhasesState>();
     const Style& style = context.style;
     const auto run_key = static_cast<std::uint64_t>(context.ui.run_id);
     const PhasesModel& model = shared_phases(context);
@@ -329,14 +276,14 @@ void draw_phases(PanelContext& context) {
     const std::size_t all_steps = context.snapshot.steps.size();
     const std::uint64_t bars_key =
         run_key * 1000003u + window.first * 8191u + window.last * 31u + static_cast<std::uint64_t>(room);
-    if (panel_state.bars_rebuild.needed(context, bars_key))
-        panel_state.bars_rebuild.run(context, bars_key, [&] {
-            panel_state.bars =
+    if (state.bars_rebuild.needed(context, bars_key))
+        state.bars_rebuild.run(context, bars_key, [&] {
+            state.bars =
                 build_phase_bars(context.snapshot, context.ui.run_id, window.first, window.last, room);
             const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
-            panel_state.in_flight = flight != nullptr && window.last == all_steps;
-            if (panel_state.in_flight)
-                append_bars(panel_state.bars, build_phase_bars(*flight, context.ui.run_id, 0, 1, 1));
+            state.in_flight = flight != nullptr && window.last == all_steps;
+            if (state.in_flight)
+                append_bars(state.bars, build_phase_bars(*flight, context.ui.run_id, 0, 1, 1));
         });
     ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {ImGui::GetStyle().CellPadding.x, 0.06f * style.em});
     const float line = 0.9f * ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
@@ -344,13 +291,10 @@ void draw_phases(PanelContext& context) {
     const auto rows = static_cast<float>(model.rows.size() + 1 + (categories > 0 ? categories + 3 : 0));
     const float left = ImGui::GetContentRegionAvail().y - rows * line - 2.2f * style.em;
     const float bars_height = std::clamp(left, 5.5f * style.em, 14 * style.em);
-    draw_bars(context, panel_state, bars_height);
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    const std::string per_bar = panel_state.bars.steps_per_bar > 1
-                                    ? fmt::format("; one bar = {} steps", panel_state.bars.steps_per_bar)
-                                    : "";
-    ImGui::TextWrapped("%s%s%s", model.caption.c_str(), per_bar.c_str(), model.shares_text.c_str());
-    ImGui::PopStyleColor();
+    draw_bars(context, state, bars_height);
+    const std::string per_bar =
+        state.bars.steps_per_bar > 1 ? fmt::format("; one bar = {} steps", state.bars.steps_per_bar) : "";
+    draw_hint(style, model.caption + per_bar + model.shares_text);
     ImGui::PushFont(nullptr, 0.9f * ImGui::GetStyle().FontSizeBase);
     draw_table(style, model);
     draw_categories(style, model);

@@ -250,15 +250,14 @@ void draw_points(PanelContext& context, const PlaneModel& model) {
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.config.head = hovered->head;
 }
 
-void draw_plot(PanelContext& context, PlaneState& panel_state, ImVec2 size, bool fit) {
+void draw_plot(PanelContext& context, PlaneState& state, ImVec2 size, bool fit) {
     constexpr ImPlotFlags flags =
         ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
     if (!ImPlot::BeginPlot("##plane", size, flags)) return;
     const float em = context.style.em;
-    const ImVec2 room(std::max(panel_state.plot_size.x, 8 * em), std::max(panel_state.plot_size.y, 8 * em));
-    const bool set =
-        panel_state.view.follow(panel_state.model.points, 0.8 * em / room.x, 0.8 * em / room.y, fit);
-    const PlaneWindow& window = panel_state.view.window();
+    const ImVec2 room(std::max(state.plot_size.x, 8 * em), std::max(state.plot_size.y, 8 * em));
+    const bool set = state.view.follow(state.model.points, 0.8 * em / room.x, 0.8 * em / room.y, fit);
+    const PlaneWindow& window = state.view.window();
     const ImPlotCond when = set ? ImPlotCond_Always : ImPlotCond_Once;
     ImPlot::SetupAxis(ImAxis_X1, "nu: head cost / full", ImPlotAxisFlags_NoGridLines);
     ImPlot::SetupAxis(ImAxis_Y1, "rho_tau: tau / full", ImPlotAxisFlags_NoGridLines);
@@ -267,15 +266,14 @@ void draw_plot(PanelContext& context, PlaneState& panel_state, ImVec2 size, bool
     ImPlot::PlotDummy("plane");
     const ImVec2 at = ImPlot::GetPlotPos(), extent = ImPlot::GetPlotSize();
     LabelPlacer places({at.x, at.y, at.x + extent.x, at.y + extent.y});
-    const std::vector<PointLabel> labels =
-        place_labels(context.style, panel_state.model, panel_state.published, places);
-    draw_iso_lines(context.style, panel_state.model.kappa_shown, places);
-    if (panel_state.published) draw_published(context, panel_state.model);
+    const std::vector<PointLabel> labels = place_labels(context.style, state.model, state.published, places);
+    draw_iso_lines(context.style, state.model.kappa_shown, places);
+    if (state.published) draw_published(context, state.model);
     draw_labels(context.style, labels);
-    draw_points(context, panel_state.model);
+    draw_points(context, state.model);
     const ImPlotRect limits = ImPlot::GetPlotLimits();
-    panel_state.view.show({limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max}, panel_state.model.points);
-    panel_state.plot_size = extent;
+    state.view.show({limits.X.Min, limits.X.Max, limits.Y.Min, limits.Y.Max}, state.model.points);
+    state.plot_size = extent;
     ImPlot::EndPlot();
 }
 
@@ -287,15 +285,15 @@ struct BarRow {
     const PublishedResult* published = nullptr;
 };
 
-std::vector<BarRow> bar_rows(const PlaneState& panel_state) {
+std::vector<BarRow> bar_rows(const PlaneState& state) {
     std::vector<BarRow> rows;
-    for (const TauBar& bar : panel_state.model.bars)
+    for (const TauBar& bar : state.model.bars)
         rows.push_back({bar.label,
                         bar.predicted ? fmt::format("{:.2f}   x {:.2f}", bar.tau, *bar.predicted)
                                       : fmt::format("{:.2f}", bar.tau),
                         bar.rgb, bar.tau, true, bar.estimate, nullptr});
-    if (!panel_state.published || panel_state.group < 0) return rows;
-    for (const PublishedResult* row : panel_state.groups[panel_state.group].rows) {
+    if (!state.published || state.group < 0) return rows;
+    for (const PublishedResult* row : state.groups[state.group].rows) {
         if (!row->tau) continue;
         rows.push_back({fmt::format("{} {}", row->head, row->config),
                         row->speedup_vs_full
@@ -330,7 +328,7 @@ void draw_bar_row(const PanelContext& context, const BarRow& row, double max_tau
     const Style& style = context.style;
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    if (!row.own) ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+    const TextColour colour(row.own ? style.colours.text : style.colours.text_dim);
     if (bar)
         ImGui::TextUnformatted(row.label.c_str());
     else
@@ -339,17 +337,13 @@ void draw_bar_row(const PanelContext& context, const BarRow& row, double max_tau
         ImGui::TableNextColumn();
         draw_bar(context, row, max_tau);
     }
-    ImGui::TableNextColumn();
-    const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(row.value.c_str()).x;
-    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
-    ImGui::TextUnformatted(row.value.c_str());
-    if (!row.own) ImGui::PopStyleColor();
+    draw_cell_right(row.value);
 }
-void draw_bars(PanelContext& context, PlaneState& panel_state, ImVec2 size) {
+void draw_bars(PanelContext& context, PlaneState& state, ImVec2 size) {
     const Style& style = context.style;
     if (!ImGui::BeginChild("bars", size)) return ImGui::EndChild();
     ImGui::PushFont(nullptr, 0.88f * ImGui::GetStyle().FontSizeBase);
-    const std::vector<BarRow> rows = bar_rows(panel_state);
+    const std::vector<BarRow> rows = bar_rows(state);
     double max_tau = 1;
     for (const BarRow& row : rows) max_tau = std::max(max_tau, row.tau);
     const bool bar = ImGui::GetContentRegionAvail().x > 22 * style.em;
@@ -360,13 +354,11 @@ void draw_bars(PanelContext& context, PlaneState& panel_state, ImVec2 size) {
         if (bar) ImGui::TableSetupColumn("bar", ImGuiTableColumnFlags_WidthStretch);
         ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthFixed);
         ImGui::TableNextRow();
-        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
         for (const char* name : {"head", "tau (tokens per round)", "tau   x full"}) {
             if (!bar && std::string_view(name).starts_with("tau (")) continue;
             ImGui::TableNextColumn();
-            ImGui::TextUnformatted(name);
+            ImGui::TextDisabled("%s", name);
         }
-        ImGui::PopStyleColor();
         for (const BarRow& row : rows) draw_bar_row(context, row, max_tau, bar);
         ImGui::EndTable();
     }
@@ -375,19 +367,18 @@ void draw_bars(PanelContext& context, PlaneState& panel_state, ImVec2 size) {
 }
 
 /// Draws the choice of published results.
-void choose_published(const Style& style, PlaneState& panel_state) {
-    ImGui::Checkbox("published", &panel_state.published);
+void choose_published(const Style& style, PlaneState& state) {
+    ImGui::Checkbox("published", &state.published);
     if (ImGui::IsItemHovered())
         ImGui::SetTooltip("Published results: triangles in the plane, outlined bars below");
     ImGui::SameLine();
-    ImGui::BeginDisabled(!panel_state.published);
+    ImGui::BeginDisabled(!state.published);
     ImGui::SetNextItemWidth(std::max(8 * style.em, ImGui::GetContentRegionAvail().x));
-    const PublishedGroup& shown = panel_state.groups[panel_state.group];
+    const PublishedGroup& shown = state.groups[state.group];
     if (ImGui::BeginCombo("##group", shown.name.c_str())) {
-        for (std::size_t i = 0; i < panel_state.groups.size(); ++i)
-            if (ImGui::Selectable(panel_state.groups[i].name.c_str(),
-                                  static_cast<int>(i) == panel_state.group))
-                panel_state.group = static_cast<int>(i);
+        for (std::size_t i = 0; i < state.groups.size(); ++i)
+            if (ImGui::Selectable(state.groups[i].name.c_str(), static_cast<int>(i) == state.group))
+                state.group = static_cast<int>(i);
         ImGui::EndCombo();
     }
     ImGui::EndDisabled();
@@ -406,64 +397,55 @@ void draw_published_key(const PanelContext& context, const PlaneModel& model) {
                             style.colours.text_dim, false);
         ImGui::Dummy({0.8f * style.em, h});
         ImGui::SameLine(0, 0.3f * style.em);
-        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-        ImGui::TextWrapped("%s", text.c_str());
-        ImGui::PopStyleColor();
+        draw_hint(style, text);
         return;  // all results with both coordinates are from one paper
     }
 }
 
-void draw_controls(PanelContext& context, PlaneState& panel_state) {
+void draw_controls(PanelContext& context, PlaneState& state) {
     const Style& style = context.style;
     if (!context.picture)
-        choose_published(style, panel_state);
-    else if (panel_state.published)
-        ImGui::TextUnformatted(("Published: " + panel_state.groups[panel_state.group].name).c_str());
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    const std::string& intervals_text = panel_state.model.interval_text;
-    ImGui::TextWrapped("%s%s%s", panel_state.model.kappa_text.c_str(), intervals_text.empty() ? "" : "; ",
-                       intervals_text.c_str());
-    ImGui::PopStyleColor();
-    if (panel_state.published) draw_published_key(context, panel_state.model);
-    if (panel_state.model.missing_text.empty()) return;
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.warn));
-    ImGui::TextWrapped("%s", panel_state.model.missing_text.c_str());
-    ImGui::PopStyleColor();
+        choose_published(style, state);
+    else if (state.published)
+        ImGui::TextUnformatted(("Published: " + state.groups[state.group].name).c_str());
+    const std::string& intervals_text = state.model.interval_text;
+    draw_hint(style, state.model.kappa_text + (intervals_text.empty() ? "" : "; ") + intervals_text);
+    if (state.published) draw_published_key(context, state.model);
+    if (!state.model.missing_text.empty()) draw_wrapped(style.colours.warn, state.model.missing_text);
 }
 
 }  // namespace
 
 void draw_plane(PanelContext& context) {
-    PlaneState& panel_state = context.panel_state.get<PlaneState>();
+    PlaneState& state = context.panel_state.get<PlaneState>();
     const Style& style = context.style;
     const auto key = static_cast<std::uint64_t>(context.ui.run_id);
-    if (panel_state.rebuild.needed(context, key))
-        panel_state.rebuild.run(
-            context, key, [&] { panel_state.model = build_plane(context.snapshot, context.ui.run_id); });
-    if (panel_state.groups.empty()) {
-        panel_state.groups = published_groups();
-        const auto with_pairs = std::find_if(panel_state.groups.begin(), panel_state.groups.end(), has_pairs);
-        panel_state.group = with_pairs == panel_state.groups.end()
-                                ? 0
-                                : static_cast<int>(with_pairs - panel_state.groups.begin());
+    if (state.rebuild.needed(context, key))
+        state.rebuild.run(context, key,
+                          [&] { state.model = build_plane(context.snapshot, context.ui.run_id); });
+    if (state.groups.empty()) {
+        state.groups = published_groups();
+        const auto with_pairs = std::find_if(state.groups.begin(), state.groups.end(), has_pairs);
+        state.group =
+            with_pairs == state.groups.end() ? 0 : static_cast<int>(with_pairs - state.groups.begin());
     }
-    draw_controls(context, panel_state);
+    draw_controls(context, state);
     // The view fits when a run gets its first point; then the user controls it.
-    const bool first_point = panel_state.fitted_run != context.ui.run_id && !panel_state.model.points.empty();
-    if (first_point) panel_state.fitted_run = context.ui.run_id;
+    const bool first_point = state.fitted_run != context.ui.run_id && !state.model.points.empty();
+    if (first_point) state.fitted_run = context.ui.run_id;
     const bool fit = context.ui.fit_requested || first_point;
     const ImVec2 room = ImGui::GetContentRegionAvail();
     if (room.x > 1.7f * room.y && room.x > 44 * style.em) {
-        draw_plot(context, panel_state, {0.6f * room.x, room.y}, fit);
+        draw_plot(context, state, {0.6f * room.x, room.y}, fit);
         ImGui::SameLine();
-        draw_bars(context, panel_state, {0, room.y});
+        draw_bars(context, state, {0, room.y});
         return;
     }
-    const float rows = static_cast<float>(panel_state.model.bars.size() + (panel_state.published ? 3 : 1));
-    if (room.y < 13 * style.em) return draw_plot(context, panel_state, room, fit);
+    const float rows = static_cast<float>(state.model.bars.size() + (state.published ? 3 : 1));
+    if (room.y < 13 * style.em) return draw_plot(context, state, room, fit);
     const float bars = std::clamp((rows + 1) * 1.35f * style.em, 4.5f * style.em, 0.3f * room.y);
-    draw_plot(context, panel_state, {room.x, room.y - bars - ImGui::GetStyle().ItemSpacing.y}, fit);
-    draw_bars(context, panel_state, {0, 0});
+    draw_plot(context, state, {room.x, room.y - bars - ImGui::GetStyle().ItemSpacing.y}, fit);
+    draw_bars(context, state, {0, 0});
 }
 
 }  // namespace draftscope

@@ -43,9 +43,7 @@ void draw_empty_text(const Style& style, std::string_view text) {
     ImGui::SetCursorPos(ImVec2(start.x + std::max(0.0f, (room.x - size.x) / 2),
                                start.y + std::max(0.0f, (room.y - size.y) / 2)));
     ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + width);
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::TextUnformatted(text.data(), end);
-    ImGui::PopStyleColor();
+    ImGui::TextDisabled("%.*s", static_cast<int>(text.size()), text.data());
     ImGui::PopTextWrapPos();
 }
 

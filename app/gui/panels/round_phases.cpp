@@ -31,11 +31,11 @@ float line_height(const Style& style) {
     return 1.12f * style.em;
 }
 
-std::vector<Line> make_lines(const RoundPhasesState& panel_state, const PhaseBar& bar, std::size_t room) {
+std::vector<Line> make_lines(const RoundPhasesState& state, const PhaseBar& bar, std::size_t room) {
     std::vector<Line> lines;
     for (const PhaseRow& phase : phase_rows) {
         const std::size_t id = phase.id;
-        if (bar.part_ns[id] > 0) lines.push_back({phase.id, bar.part_ns[id], panel_state.median_ns[id]});
+        if (bar.part_ns[id] > 0) lines.push_back({phase.id, bar.part_ns[id], state.median_ns[id]});
     }
     while (lines.size() > room)
         lines.erase(std::min_element(lines.begin(), lines.end(),
@@ -85,21 +85,21 @@ float round_phases_height(const Style& style) {
 }
 
 void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::size_t step_index, ImVec2 size) {
-    RoundPhasesState& panel_state = context.panel_state.get<RoundPhasesState>();
+    RoundPhasesState& state = context.panel_state.get<RoundPhasesState>();
     const Style& style = context.style;
-    panel_state.median_ns.fill(0);
+    state.median_ns.fill(0);
     for (const PhaseTableRow& row : shared_phases(context).rows)
-        panel_state.median_ns[row.phase_id] = row.median_us * 1e3;
+        state.median_ns[row.phase_id] = row.median_us * 1e3;
     const bool in_flight = &snapshot != &context.snapshot;
     const std::uint64_t key = in_flight ? ~std::uint64_t{0} : step_index;
-    if (panel_state.bar_rebuild.needed(context, key))
-        panel_state.bar_rebuild.run(context, key, [&] {
-            panel_state.bars = build_phase_bars(snapshot, context.ui.run_id, step_index, step_index + 1, 1);
+    if (state.bar_rebuild.needed(context, key))
+        state.bar_rebuild.run(context, key, [&] {
+            state.bars = build_phase_bars(snapshot, context.ui.run_id, step_index, step_index + 1, 1);
         });
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImGui::Dummy(size);
-    if (panel_state.bars.bars.empty()) return;
-    const PhaseBar& bar = panel_state.bars.bars.front();
+    if (state.bars.bars.empty()) return;
+    const PhaseBar& bar = state.bars.bars.front();
     ImDrawList* list = ImGui::GetWindowDrawList();
     list->PushClipRect(at, {at.x + size.x, at.y + size.y}, true);
     const std::string heading = title(snapshot, bar, step_index, in_flight);
@@ -117,7 +117,7 @@ void draw_round_phases(PanelContext& context, const Snapshot& snapshot, std::siz
                       to_im(style.colours.text_dim), legend);
     const auto room =
         static_cast<std::size_t>(std::max((size.y - 1.4f * style.em) / line_height(style), 0.0f));
-    const std::vector<Line> lines = make_lines(panel_state, bar, room);
+    const std::vector<Line> lines = make_lines(state, bar, room);
     double scale = 1;
     for (const Line& line : lines) scale = std::max({scale, line.ns, line.median_ns});
     float y = at.y + 1.4f * style.em;

@@ -35,16 +35,16 @@ struct RoundsState {
     int tallest() const { return std::max(model.tallest, in_flight ? in_flight->depth : 0); }
 };
 
-void rebuild(PanelContext& c, RoundsState& panel_state) {
-    const bool stale = panel_state.data_key != c.ui.data_key || panel_state.model.run_id != c.ui.run_id;
+void rebuild(PanelContext& c, RoundsState& state) {
+    const bool stale = state.data_key != c.ui.data_key || state.model.run_id != c.ui.run_id;
     if (stale) {
-        update_rounds(panel_state.model, c.snapshot, c.ui.run_id);
-        panel_state.in_flight = cell_in_flight(panel_state.model, c.snapshot, c.ui);
-        panel_state.data_key = c.ui.data_key;
+        update_rounds(state.model, c.snapshot, c.ui.run_id);
+        state.in_flight = cell_in_flight(state.model, c.snapshot, c.ui);
+        state.data_key = c.ui.data_key;
     }
-    if (stale || panel_state.range != c.ui.range) {
-        panel_state.acceptance = build_acceptance(panel_state.model, c.snapshot, c.ui.range);
-        panel_state.range = c.ui.range;
+    if (stale || state.range != c.ui.range) {
+        state.acceptance = build_acceptance(state.model, c.snapshot, c.ui.range);
+        state.range = c.ui.range;
     }
 }
 
@@ -83,18 +83,18 @@ void draw_cell(const Style& style, const RoundCell& cell, float x, const Strip& 
 }
 
 /// Scrolls to the selected cell when the selection changed.
-void scroll_to_selected(RoundsState& panel_state, std::size_t selected, float cell, float room) {
-    if (panel_state.shown == selected) return;
-    panel_state.shown = selected;
+void scroll_to_selected(RoundsState& state, std::size_t selected, float cell, float room) {
+    if (state.shown == selected) return;
+    state.shown = selected;
     const float x = static_cast<float>(selected) * cell;
     if (x < ImGui::GetScrollX() || x + cell > ImGui::GetScrollX() + room) ImGui::SetScrollX(x - room * 0.8f);
 }
 
-void draw_phase_legend(const Style& style, const RoundsState& panel_state) {
+void draw_phase_legend(const Style& style, const RoundsState& state) {
     std::array<bool, max_phases> used{};
     bool excluded = false;
-    for (std::size_t i = 0; i < panel_state.cells(); ++i) {
-        const RoundCell& cell = panel_state.cell(i);
+    for (std::size_t i = 0; i < state.cells(); ++i) {
+        const RoundCell& cell = state.cell(i);
         used[cell.dominant_phase] = true;
         excluded |= cell.excluded != Excluded::no;
     }
@@ -106,21 +106,19 @@ void draw_phase_legend(const Style& style, const RoundsState& panel_state) {
     }
     if (!excluded) return;
     ImGui::SameLine(0, style.em * 0.9f);
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    draw_cut_text("hatched: time not counted");
-    ImGui::PopStyleColor();
+    draw_cut_text("hatched: time not counted", 0, style.colours.text_dim);
     show_tooltip(style, "Warm-up, paused and calibration rounds count for acceptance, but not for times.");
 }
 
 /// Returns the geometry of the cells, shared by the scale at the left and the strip.
-Strip make_strip(const Style& style, const RoundsState& panel_state, ImVec2 min, float room, float height) {
-    const auto count = static_cast<float>(panel_state.cells());
+Strip make_strip(const Style& style, const RoundsState& state, ImVec2 min, float room, float height) {
+    const auto count = static_cast<float>(state.cells());
     const float pitch = std::clamp(std::floor(room / std::max(count, 1.0f)), std::floor(style.em * 0.55f),
                                    std::floor(style.em * 1.6f));
     const bool scrolls = pitch * count > room;
     const float cells = std::max(
         height - style.em * cursor_room - (scrolls ? ImGui::GetStyle().ScrollbarSize : 0), style.em * 0.5f);
-    return {min, pitch, cells, cells / (static_cast<float>(panel_state.tallest()) + 0.6f)};
+    return {min, pitch, cells, cells / (static_cast<float>(state.tallest()) + 0.6f)};
 }
 
 /// Draws the scale of accepted tokens and its grid lines.
@@ -139,14 +137,14 @@ void draw_scale(const Style& style, int tallest, const Strip& strip, float room)
     }
 }
 
-void draw_strip(PanelContext& c, RoundsState& panel_state, const Strip& wanted, float room) {
-    const std::size_t count = panel_state.cells();
+void draw_strip(PanelContext& c, RoundsState& state, const Strip& wanted, float room) {
+    const std::size_t count = state.cells();
     Strip strip = wanted;
     strip.min = ImGui::GetCursorScreenPos();
     const float pitch = strip.cell;
-    const bool under_way = in_flight_selected(c.snapshot, c.ui) && panel_state.in_flight.has_value();
+    const bool under_way = in_flight_selected(c.snapshot, c.ui) && state.in_flight.has_value();
     const std::size_t selected = under_way    ? count - 1
-                                 : c.ui.round ? panel_state.model.find_cell(*c.ui.round)
+                                 : c.ui.round ? state.model.find_cell(*c.ui.round)
                                               : count;
     ImGui::InvisibleButton("##cells", ImVec2(std::max(pitch * static_cast<float>(count), 1.0f),
                                              strip.height + c.style.em * cursor_room));
@@ -157,38 +155,37 @@ void draw_strip(PanelContext& c, RoundsState& panel_state, const Strip& wanted, 
     const auto first = static_cast<std::size_t>(std::max(0.0f, std::floor(ImGui::GetScrollX() / pitch) - 1));
     const auto last = std::min(count, first + static_cast<std::size_t>(room / pitch) + 4);
     for (std::size_t i = first; i < last; ++i)
-        draw_cell(c.style, panel_state.cell(i), strip.min.x + static_cast<float>(i) * pitch, strip,
-                  i == selected, over && static_cast<std::ptrdiff_t>(i) == under);
-    const bool on_flight = valid && static_cast<std::size_t>(under) == panel_state.model.cells.size();
+        draw_cell(c.style, state.cell(i), strip.min.x + static_cast<float>(i) * pitch, strip, i == selected,
+                  over && static_cast<std::ptrdiff_t>(i) == under);
+    const bool on_flight = valid && static_cast<std::size_t>(under) == state.model.cells.size();
     if (valid && over)
-        ImGui::SetTooltip(
-            "%s", on_flight ? describe_in_flight(*panel_state.in_flight, *c.snapshot.in_flight).c_str()
-                            : describe_round(panel_state.cell(under)).c_str());
+        ImGui::SetTooltip("%s", on_flight
+                                    ? describe_in_flight(*state.in_flight, *c.snapshot.in_flight).c_str()
+                                    : describe_round(state.cell(under)).c_str());
     if (valid && held) {
-        panel_state.shown = static_cast<std::size_t>(under);
+        state.shown = static_cast<std::size_t>(under);
         if (on_flight)
             c.ui.select_in_flight();
         else
-            c.ui.select_round(panel_state.cell(under).index, c.snapshot.rounds.size());
+            c.ui.select_round(state.cell(under).index, c.snapshot.rounds.size());
     }
     if (ImGui::IsItemFocused()) {
         if (ImGui::IsKeyPressed(ImGuiKey_LeftArrow)) step_selection(c.snapshot, c.ui, -1);
         if (ImGui::IsKeyPressed(ImGuiKey_RightArrow)) step_selection(c.snapshot, c.ui, 1);
     }
-    if (selected < count) scroll_to_selected(panel_state, selected, pitch, room);
+    if (selected < count) scroll_to_selected(state, selected, pitch, room);
 }
 
-void draw_cells(PanelContext& c, RoundsState& panel_state) {
-    draw_phase_legend(c.style, panel_state);
+void draw_cells(PanelContext& c, RoundsState& state) {
+    draw_phase_legend(c.style, state);
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const ImVec2 space = ImGui::GetContentRegionAvail();
     const float scale = c.style.em * 1.5f;
-    const Strip strip =
-        make_strip(c.style, panel_state, ImVec2(at.x + scale, at.y), space.x - scale, space.y);
-    draw_scale(c.style, panel_state.tallest(), strip, space.x - scale);
+    const Strip strip = make_strip(c.style, state, ImVec2(at.x + scale, at.y), space.x - scale, space.y);
+    draw_scale(c.style, state.tallest(), strip, space.x - scale);
     ImGui::SetCursorScreenPos(strip.min);
     if (ImGui::BeginChild("##strip", ImVec2(0, 0), 0, ImGuiWindowFlags_HorizontalScrollbar))
-        draw_strip(c, panel_state, strip, space.x - scale);
+        draw_strip(c, state, strip, space.x - scale);
     ImGui::EndChild();
 }
 
@@ -232,10 +229,9 @@ void draw_histogram(const Style& style, const AcceptanceModel& model, bool in_ra
 
 void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range) {
     ImGui::TextDisabled("Acceptance by depth%s", in_range ? ", in the range" : "");
-    show_tooltip(
-        style,
-        "Share of the rounds that accepted a token at a depth, of those that reached it. Rounds cut off "
-        "by the end of the output do not count.");
+    show_tooltip(style,
+                 "Share of the rounds that accepted a token at a depth, of those that reached it. Rounds cut "
+                 "off by the end of the output do not count.");
     if (model.rounds == 0) return draw_hint(style, no_rounds_text(in_range));
     for (std::size_t i = 0; i < model.depths.size(); ++i) {
         const DepthAcceptance& depth = model.depths[i];
@@ -250,9 +246,9 @@ void draw_depths(const Style& style, const AcceptanceModel& model, bool in_range
 }  // namespace
 
 void draw_rounds(PanelContext& c) {
-    auto& panel_state = c.panel_state.get<RoundsState>();
-    rebuild(c, panel_state);
-    if (panel_state.cells() == 0) {
+    auto& state = c.panel_state.get<RoundsState>();
+    rebuild(c, state);
+    if (state.cells() == 0) {
         draw_empty_text(c.style,
                         "Each round appears here as a cell. Its height is the number of accepted tokens, its "
                         "colour the longest phase.");
@@ -263,9 +259,7 @@ void draw_rounds(PanelContext& c) {
     const float gap = c.style.em;
     const float strip_width = charts ? ImGui::GetContentRegionAvail().x - 2 * (side + gap) : 0;
     ImGui::BeginGroup();
-    if (ImGui::BeginChild("##left", ImVec2(strip_width, 0))) {
-        draw_cells(c, panel_state);
-    }
+    if (ImGui::BeginChild("##left", ImVec2(strip_width, 0))) draw_cells(c, state);
     ImGui::EndChild();
     ImGui::EndGroup();
     if (!charts) return;
@@ -273,11 +267,11 @@ void draw_rounds(PanelContext& c) {
                         ImVec2(ImGui::GetStyle().ItemSpacing.x, c.style.em * 0.22f));
     ImGui::SameLine(0, gap);
     if (ImGui::BeginChild("##histogram", ImVec2(side, 0)))
-        draw_histogram(c.style, panel_state.acceptance, c.ui.range.has_value());
+        draw_histogram(c.style, state.acceptance, c.ui.range.has_value());
     ImGui::EndChild();
     ImGui::SameLine(0, gap);
     if (ImGui::BeginChild("##depths", ImVec2(side, 0)))
-        draw_depths(c.style, panel_state.acceptance, c.ui.range.has_value());
+        draw_depths(c.style, state.acceptance, c.ui.range.has_value());
     ImGui::EndChild();
     ImGui::PopStyleVar();
 }

@@ -41,9 +41,7 @@ void label(const Style& style, const char* text, const char* what = nullptr) {
     const float width = ImGui::GetContentRegionAvail().x;
     const float start = ImGui::GetCursorPosX();
     ImGui::AlignTextToFramePadding();
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
-    ImGui::TextUnformatted(text);
-    ImGui::PopStyleColor();
+    ImGui::TextDisabled("%s", text);
     if (what != nullptr) show_tooltip(style, what);
     const float longest = ImGui::CalcTextSize("Shadow heads").x + 0.6f * style.em;
     ImGui::SameLine(start + std::max(width * label_share, longest));
@@ -97,11 +95,8 @@ void choose_head(PanelContext& c) {
         ImGui::EndCombo();
     }
     for (const HeadChoice& choice : c.status.heads)
-        if (!choice.usable && spec_name(choice.spec) == spec_name(c.config.head)) {
-            ImGui::PushStyleColor(ImGuiCol_Text, to_im(c.style.colours.warn));
-            ImGui::TextWrapped("%s", choice.why_not.c_str());
-            ImGui::PopStyleColor();
-        }
+        if (!choice.usable && spec_name(choice.spec) == spec_name(c.config.head))
+            draw_wrapped(c.style.colours.warn, choice.why_not);
     label(c.style, "Shadow heads",
           "Other heads evaluated in the same run, for the plane and the coverage. full, slimspec and "
           "microspec draft along the same text in rounds of their own (exact); aligned:slimspec drafts in "
@@ -244,23 +239,22 @@ void edit_more(PanelContext& c) {
     ImGui::TreePop();
 }
 
-void edit_breakpoints(PanelContext& c, SessionState& panel_state) {
-    CmdBreakpoints points = panel_state.breakpoints;
+void edit_breakpoints(PanelContext& c, SessionState& state) {
+    CmdBreakpoints points = state.breakpoints;
     const int on = int{points.rejection_depth.has_value()} + int{points.out_of_vocabulary} +
                    int{points.slow_phase} + int{points.end_of_text} + int{!points.text.empty()};
     const std::string title =
         on == 0 ? "Breakpoints###breakpoints" : fmt::format("Breakpoints: {}###breakpoints", on);
     if (!ImGui::TreeNodeEx(title.c_str(), ImGuiTreeNodeFlags_SpanAvailWidth)) return;
-    ImGui::Checkbox("Rejection at depth", &panel_state.break_on_rejection);
+    ImGui::Checkbox("Rejection at depth", &state.break_on_rejection);
     show_tooltip(c.style, "Pauses after a round that rejects a draft token at this depth or a smaller one.");
     ImGui::SameLine();
     ImGui::TextUnformatted("≤");
     ImGui::SameLine();
     ImGui::SetNextItemWidth(c.style.em * 3);
-    ImGui::DragInt("##rejection", &panel_state.rejection_depth, 0.05f, 1, 16, "%d",
-                   ImGuiSliderFlags_AlwaysClamp);
+    ImGui::DragInt("##rejection", &state.rejection_depth, 0.05f, 1, 16, "%d", ImGuiSliderFlags_AlwaysClamp);
     points.rejection_depth.reset();
-    if (panel_state.break_on_rejection) points.rejection_depth = panel_state.rejection_depth;
+    if (state.break_on_rejection) points.rejection_depth = state.rejection_depth;
     ImGui::Checkbox("Token outside the head's vocabulary", &points.out_of_vocabulary);
     show_tooltip(c.style, "Pauses after a round that commits a token outside the head's vocabulary.");
     ImGui::Checkbox("Phase slower than its p99", &points.slow_phase);
@@ -271,8 +265,8 @@ void edit_breakpoints(PanelContext& c, SessionState& panel_state) {
     label(c.style, "Text contains", "Pauses after the round that completes this text.");
     ImGui::InputTextWithHint("##break_text", "off", &points.text);
     ImGui::TreePop();
-    if (points == panel_state.breakpoints) return;
-    panel_state.breakpoints = points;
+    if (points == state.breakpoints) return;
+    state.breakpoints = points;
     c.commands.push_back(std::move(points));
 }
 
@@ -297,13 +291,13 @@ void edit_model(PanelContext& c) {
 }  // namespace
 
 void draw_session(PanelContext& c) {
-    auto& panel_state = c.panel_state.get<SessionState>();
+    auto& state = c.panel_state.get<SessionState>();
     ImGui::BeginChild("##scroll");
     show_recorded(c);
     edit_model(c);
     choose_drafter(c);
     choose_head(c);
-    edit_tree(c, panel_state.tree_as_text);
+    edit_tree(c, state.tree_as_text);
     ImGui::SeparatorText("Prompt");
     ImGui::BeginDisabled(!c.config.prompts_file.empty());
     ImGui::InputTextMultiline("##prompt", &c.config.prompt,
@@ -312,18 +306,18 @@ void draw_session(PanelContext& c) {
     ImGui::EndDisabled();
     edit_sampling(c);
     edit_more(c);
-    edit_breakpoints(c, panel_state);
+    edit_breakpoints(c, state);
     ImGui::Spacing();
     const bool idle = c.status.state == JobState::idle;
     if (icon_button(c.style, Icon::play, "Run", idle, idle))
         c.commands.emplace_back(std::in_place_type<CmdStart>, c.config);
     if (!idle) show_tooltip(c.style, "A run is in progress. Stop it first.");
     ImGui::SameLine();
-    if (ImGui::Button(panel_state.copied ? "Copied##copy" : "Copy as command line##copy")) {
+    if (ImGui::Button(state.copied ? "Copied##copy" : "Copy as command line##copy")) {
         ImGui::SetClipboardText(command_line(c).c_str());
-        panel_state.copied = true;
+        state.copied = true;
     }
-    if (!ImGui::IsItemHovered()) panel_state.copied = false;
+    if (!ImGui::IsItemHovered()) state.copied = false;
     show_tooltip(c.style, command_line(c));
     ImGui::EndChild();
 }

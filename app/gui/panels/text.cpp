@@ -36,26 +36,26 @@ float line_height(const Style& style) {
     return std::round(style.em * line_spacing);
 }
 
-void update_found(const Style& style, TextState& panel_state) {
+void update_found(const Style& style, TextState& state) {
     const auto has_glyph = [&](char32_t code) { return style.has_glyph(code); };
-    panel_state.found = find_text(panel_state.model, replace_missing_glyphs(panel_state.find, has_glyph));
+    state.found = find_text(state.model, replace_missing_glyphs(state.find, has_glyph));
 }
 
-void rebuild(PanelContext& c, TextState& panel_state, float width) {
+void rebuild(PanelContext& c, TextState& state, float width) {
     const RowId prompt = prompt_to_show(c.snapshot, c.ui);
-    const bool stale = panel_state.data_key != c.ui.data_key || panel_state.prompt_id != prompt;
+    const bool stale = state.data_key != c.ui.data_key || state.prompt_id != prompt;
     if (stale) {
-        panel_state.model = build_text(c.snapshot, prompt);
-        replace_missing_glyphs(panel_state.model, [&](char32_t code) { return c.style.has_glyph(code); });
-        panel_state.data_key = c.ui.data_key;
-        panel_state.prompt_id = prompt;
-        update_found(c.style, panel_state);
+        state.model = build_text(c.snapshot, prompt);
+        replace_missing_glyphs(state.model, [&](char32_t code) { return c.style.has_glyph(code); });
+        state.data_key = c.ui.data_key;
+        state.prompt_id = prompt;
+        update_found(c.style, state);
     }
-    if (!stale && panel_state.width == width && panel_state.em == c.style.em) return;
-    panel_state.width = width;
-    panel_state.em = c.style.em;
+    if (!stale && state.width == width && state.em == c.style.em) return;
+    state.width = width;
+    state.em = c.style.em;
     ImGui::PushFont(c.style.mono, 0.0f);
-    panel_state.runs = lay_out_text(panel_state.model.pieces, width, [](std::string_view text) {
+    state.runs = lay_out_text(state.model.pieces, width, [](std::string_view text) {
         return ImGui::CalcTextSize(text.data(), text.data() + text.size()).x;
     });
     ImGui::PopFont();
@@ -130,9 +130,9 @@ bool draw_part(PanelContext& c, const TextPiece& piece, ImVec2 min, ImVec2 max, 
 }
 
 /// Draws one run and returns the piece under the mouse, if any. Tokens that share a character divide its box.
-std::optional<std::size_t> draw_run(PanelContext& c, const TextState& panel_state, const TextRun& run,
+std::optional<std::size_t> draw_run(PanelContext& c, const TextState& state, const TextRun& run,
                                     const Cursor& cursor) {
-    const TextPiece& piece = panel_state.model.pieces[run.piece];
+    const TextPiece& piece = state.model.pieces[run.piece];
     const Style& style = c.style;
     ImDrawList* list = ImGui::GetWindowDrawList();
     const float mark = run.line_end && piece.kind != PieceKind::prompt ? style.em * 0.7f : 0;
@@ -151,11 +151,11 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextState& panel_stat
         };
         const std::size_t of = run.piece - sharing + i;
         const float right = i == sharing ? max.x : edge(i + 1);
-        if (draw_part(c, panel_state.model.pieces[of], {edge(i), min.y}, {right - 1, max.y}, pad,
+        if (draw_part(c, state.model.pieces[of], {edge(i), min.y}, {right - 1, max.y}, pad,
                       cursor.window_hovered))
             hovered = of;
     }
-    if (std::find(panel_state.found.begin(), panel_state.found.end(), run.piece) != panel_state.found.end())
+    if (std::find(state.found.begin(), state.found.end(), run.piece) != state.found.end())
         list->AddRect({min.x, min.y + pad * 0.35f}, {max.x - 1, max.y - pad * 0.35f},
                       to_im(style.colours.warn), 2.0f, 2.0f);
     const ImU32 ink = to_im(piece.kind == PieceKind::prompt ? style.colours.text_dim : style.colours.text);
@@ -170,10 +170,10 @@ std::optional<std::size_t> draw_run(PanelContext& c, const TextState& panel_stat
 }
 
 /// Marks the place where the round in flight continues.
-void draw_caret(PanelContext& c, const TextState& panel_state, const Cursor& cursor) {
+void draw_caret(PanelContext& c, const TextState& state, const Cursor& cursor) {
     const Snapshot* flight = round_in_flight(c.snapshot, c.ui);
-    if (flight == nullptr || flight->rounds[0].row.prompt_id != panel_state.model.prompt_id) return;
-    const TextRun last = panel_state.runs.empty() ? TextRun{} : panel_state.runs.back();
+    if (flight == nullptr || flight->rounds[0].row.prompt_id != state.model.prompt_id) return;
+    const TextRun last = state.runs.empty() ? TextRun{} : state.runs.back();
     const float x = last.line_end ? 0 : last.x + last.width;
     const int line = last.line + (last.line_end ? 1 : 0);
     const ImVec2 min(cursor.origin.x + x + 2,
@@ -187,8 +187,8 @@ void draw_caret(PanelContext& c, const TextState& panel_state, const Cursor& cur
     if (ImGui::IsMouseClicked(0)) c.ui.select_in_flight();
 }
 
-void scroll_to(const TextState& panel_state, std::size_t piece, const Cursor& cursor) {
-    for (const TextRun& run : panel_state.runs)
+void scroll_to(const TextState& state, std::size_t piece, const Cursor& cursor) {
+    for (const TextRun& run : state.runs)
         if (run.piece >= piece) {  // a piece that shares a later piece's character has no run
             const float y = static_cast<float>(run.line) * cursor.line_height;
             const float above = std::round(ImGui::GetWindowHeight() * 0.4f / cursor.line_height);
@@ -198,95 +198,92 @@ void scroll_to(const TextState& panel_state, std::size_t piece, const Cursor& cu
 }
 
 /// Scrolls to the newest line while following, otherwise to the selected round's first token.
-void follow_selection(PanelContext& c, TextState& panel_state, const Cursor& cursor) {
-    if (panel_state.scroll_to_found && !panel_state.found.empty())
-        scroll_to(panel_state, panel_state.found[panel_state.found_at % panel_state.found.size()], cursor);
-    panel_state.scroll_to_found = false;
-    if (panel_state.shown_round == c.ui.round) return;
-    panel_state.shown_round = c.ui.round;
-    for (std::size_t i = 0; i < panel_state.model.pieces.size(); ++i)
-        if (panel_state.model.pieces[i].round_index &&
-            panel_state.model.pieces[i].round_index == c.ui.round) {
-            scroll_to(panel_state, i, cursor);
+void follow_selection(PanelContext& c, TextState& state, const Cursor& cursor) {
+    if (state.scroll_to_found && !state.found.empty())
+        scroll_to(state, state.found[state.found_at % state.found.size()], cursor);
+    state.scroll_to_found = false;
+    if (state.shown_round == c.ui.round) return;
+    state.shown_round = c.ui.round;
+    for (std::size_t i = 0; i < state.model.pieces.size(); ++i)
+        if (state.model.pieces[i].round_index && state.model.pieces[i].round_index == c.ui.round) {
+            scroll_to(state, i, cursor);
             return;
         }
 }
 
-void draw_pieces(PanelContext& c, TextState& panel_state) {
+void draw_pieces(PanelContext& c, TextState& state) {
     ImGui::PushFont(c.style.mono, 0.0f);
     const Cursor cursor{ImGui::GetCursorScreenPos(), line_height(c.style), ImGui::IsWindowHovered()};
-    const int lines = panel_state.runs.empty() ? 0 : panel_state.runs.back().line + 1;
+    const int lines = state.runs.empty() ? 0 : state.runs.back().line + 1;
     const float top = ImGui::GetScrollY() - cursor.line_height,
                 bottom = top + ImGui::GetWindowHeight() + cursor.line_height * 2;
     std::optional<std::size_t> hovered;
-    for (const TextRun& run : panel_state.runs) {
+    for (const TextRun& run : state.runs) {
         const float y = static_cast<float>(run.line) * cursor.line_height;
         if (y < top || y > bottom) continue;
-        if (const auto piece = draw_run(c, panel_state, run, cursor)) hovered = piece;
+        if (const auto piece = draw_run(c, state, run, cursor)) hovered = piece;
     }
-    draw_caret(c, panel_state, cursor);
-    ImGui::Dummy(ImVec2(panel_state.width, static_cast<float>(lines) * cursor.line_height));
-    follow_selection(c, panel_state, cursor);
+    draw_caret(c, state, cursor);
+    ImGui::Dummy(ImVec2(state.width, static_cast<float>(lines) * cursor.line_height));
+    follow_selection(c, state, cursor);
     ImGui::PopFont();
-    if (!hovered || panel_state.model.pieces[*hovered].kind == PieceKind::prompt) return;
-    const TextPiece& piece = panel_state.model.pieces[*hovered];
+    if (!hovered || state.model.pieces[*hovered].kind == PieceKind::prompt) return;
+    const TextPiece& piece = state.model.pieces[*hovered];
     c.ui.hovered_token = piece.token_id;
     ImGui::SetTooltip("%s", describe_piece(piece).c_str());
     if (piece.round_index && ImGui::IsMouseClicked(0)) {
         c.ui.select_round(*piece.round_index, c.snapshot.rounds.size());
-        panel_state.shown_round = c.ui.round;
+        state.shown_round = c.ui.round;
     }
 }
 
-void draw_find(PanelContext& c, TextState& panel_state) {
+void draw_find(PanelContext& c, TextState& state) {
     if (c.ui.find_requested) {
-        panel_state.finding = true;
+        state.finding = true;
         ImGui::SetWindowFocus();
         ImGui::SetKeyboardFocusHere();
     }
-    if (!panel_state.finding) return;
+    if (!state.finding) return;
     ImGui::SetNextItemWidth(c.style.em * 12);
-    const bool next = ImGui::InputTextWithHint("##find", "search in this output", &panel_state.find,
+    const bool next = ImGui::InputTextWithHint("##find", "search in this output", &state.find,
                                                ImGuiInputTextFlags_EnterReturnsTrue);
     if (ImGui::IsItemEdited()) {
-        update_found(c.style, panel_state);
-        panel_state.found_at = 0;
-        panel_state.scroll_to_found = true;
+        update_found(c.style, state);
+        state.found_at = 0;
+        state.scroll_to_found = true;
     }
     if (next) {
-        ++panel_state.found_at;
-        panel_state.scroll_to_found = true;
+        ++state.found_at;
+        state.scroll_to_found = true;
         ImGui::SetKeyboardFocusHere(-1);
     }
     ImGui::SameLine();
-    ImGui::TextDisabled("%zu found", panel_state.found.size());
+    ImGui::TextDisabled("%zu found", state.found.size());
     ImGui::SameLine();
     if (ImGui::SmallButton("Close") || (ImGui::IsWindowFocused() && ImGui::IsKeyPressed(ImGuiKey_Escape))) {
-        panel_state.finding = false;
-        panel_state.find.clear();
-        panel_state.found.clear();
+        state.finding = false;
+        state.find.clear();
+        state.found.clear();
     }
 }
 
 }  // namespace
 
 void draw_text(PanelContext& c) {
-    auto& panel_state = c.panel_state.get<TextState>();
-    draw_find(c, panel_state);
+    auto& state = c.panel_state.get<TextState>();
+    draw_find(c, state);
     const float scrollbar = ImGui::GetStyle().ScrollbarSize + c.style.em * 0.3f;
-    rebuild(c, panel_state, std::max(ImGui::GetContentRegionAvail().x - scrollbar, c.style.em * 6));
-    if (!panel_state.model.empty_text.empty()) {
-        draw_empty_text(c.style, panel_state.model.empty_text);
+    rebuild(c, state, std::max(ImGui::GetContentRegionAvail().x - scrollbar, c.style.em * 6));
+    if (!state.model.empty_text.empty()) {
+        draw_empty_text(c.style, state.model.empty_text);
         return;
     }
     draw_legend(c.style);
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(c.style.colours.text_dim));
-    draw_cut_text(panel_state.model.caption);
-    ImGui::PopStyleColor();
+    draw_cut_text(state.model.caption, 0, c.style.colours.text_dim);
     const float line = line_height(c.style);
     const float room = ImGui::GetContentRegionAvail().y;
     ImGui::BeginChild("##output", {0, std::max(std::floor(room / line), 1.0f) * line});
-    draw_pieces(c, panel_state);
+    draw_pieces(c, state);
     // The first visible line is always whole.
     const float whole = std::round(ImGui::GetScrollY() / line) * line;
     if (!ImGui::IsMouseDown(ImGuiMouseButton_Left) && std::abs(whole - ImGui::GetScrollY()) > 0.5f)

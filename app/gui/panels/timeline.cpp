@@ -39,11 +39,11 @@ struct TimelineState {
     TimeScale scale(const LaneArea& area, TimeNs shift = 0) const { return {axis, view, area, shift}; }
 };
 
-void show(TimelineState& panel_state, TimeNs start, TimeNs stop) {
-    const TimeNs begin = panel_state.axis.position(start), end = panel_state.axis.position(stop);
+void show(TimelineState& state, TimeNs start, TimeNs stop) {
+    const TimeNs begin = state.axis.position(start), end = state.axis.position(stop);
     const TimeNs margin = std::max<TimeNs>((end - begin) / 50, 1);
-    panel_state.view.begin = begin - margin;
-    panel_state.view.end = std::max(end + margin, begin + min_span_ns);
+    state.view.begin = begin - margin;
+    state.view.end = std::max(end + margin, begin + min_span_ns);
 }
 
 /// Capture and index of the selected round's step.
@@ -68,45 +68,42 @@ const StepRow* selected_step_row(const PanelContext& context, RowId run_id) {
 }
 
 /// Keeps the selected round in view: a few rounds wide at first, then as wide as the user chose.
-void follow_round(TimelineState& panel_state, const PanelContext& context, bool changed) {
-    const StepRow* step = selected_step_row(context, panel_state.run_id);
+void follow_round(TimelineState& state, const PanelContext& context, bool changed) {
+    const StepRow* step = selected_step_row(context, state.run_id);
     if (step == nullptr) {
-        if (changed) show(panel_state, panel_state.begin(), panel_state.end());
+        if (changed) show(state, state.begin(), state.end());
         return;
     }
-    if (panel_state.centred_start == step->start_ns && panel_state.centred_end == step->end_ns && !changed)
-        return;
-    panel_state.centred_start = step->start_ns;
-    panel_state.centred_end = step->end_ns;
-    const TimeNs first = panel_state.axis.position(step->start_ns),
-                 last = panel_state.axis.position(step->end_ns);
+    if (state.centred_start == step->start_ns && state.centred_end == step->end_ns && !changed) return;
+    state.centred_start = step->start_ns;
+    state.centred_end = step->end_ns;
+    const TimeNs first = state.axis.position(step->start_ns), last = state.axis.position(step->end_ns);
     const double middle = 0.5 * static_cast<double>(first + last);
     const auto length = static_cast<double>(std::max<TimeNs>(last - first, 1));
-    double span = static_cast<double>(panel_state.view.end - panel_state.view.begin);
-    if (changed || panel_state.following) span = length * rounds_at_first;
-    const double latest = static_cast<double>(panel_state.axis.position(panel_state.end())) + 0.03 * span;
+    double span = static_cast<double>(state.view.end - state.view.begin);
+    if (changed || state.following) span = length * rounds_at_first;
+    const double latest = static_cast<double>(state.axis.position(state.end())) + 0.03 * span;
     const double centre = std::min(middle, std::max(latest - span / 2, static_cast<double>(first)));
-    const bool visible = first >= panel_state.view.begin && last <= panel_state.view.end;
-    if (visible && !changed && !panel_state.following) return;
-    panel_state.view.begin = static_cast<TimeNs>(centre - span / 2);
-    panel_state.view.end = static_cast<TimeNs>(centre + span / 2);
+    const bool visible = first >= state.view.begin && last <= state.view.end;
+    if (visible && !changed && !state.following) return;
+    state.view.begin = static_cast<TimeNs>(centre - span / 2);
+    state.view.end = static_cast<TimeNs>(centre + span / 2);
 }
 
-void fit_view(TimelineState& panel_state, const PanelContext& context) {
+void fit_view(TimelineState& state, const PanelContext& context) {
     if (context.ui.range)
-        show(panel_state, context.ui.range->start_ns, context.ui.range->end_ns);
-    else if (const StepRow* step = selected_step_row(context, panel_state.run_id); step != nullptr)
-        show(panel_state, step->start_ns, step->end_ns);
+        show(state, context.ui.range->start_ns, context.ui.range->end_ns);
+    else if (const StepRow* step = selected_step_row(context, state.run_id); step != nullptr)
+        show(state, step->start_ns, step->end_ns);
     else
-        show(panel_state, panel_state.begin(), panel_state.end());
-    panel_state.following = false;
+        show(state, state.begin(), state.end());
+    state.following = false;
 }
 
-void clamp_view(TimelineState& panel_state) {
-    const TimeNs begin = panel_state.axis.position(panel_state.begin()),
-                 end = panel_state.axis.position(panel_state.end());
+void clamp_view(TimelineState& state) {
+    const TimeNs begin = state.axis.position(state.begin()), end = state.axis.position(state.end());
     const TimeNs whole = std::max<TimeNs>(end - begin, min_span_ns);
-    TimelineView& view = panel_state.view;
+    TimelineView& view = state.view;
     const TimeNs span = std::clamp(view.end - view.begin, min_span_ns, whole + whole / 5 + 2);
     const TimeNs low = begin - whole / 10 - 1;
     const TimeNs high = std::max(end + whole / 10 + 1 - span, low);
@@ -114,19 +111,19 @@ void clamp_view(TimelineState& panel_state) {
     view.end = view.begin + span;
 }
 
-void handle_keys_and_wheel(TimelineState& panel_state, const PanelContext& context, const LaneArea& area) {
+void handle_keys_and_wheel(TimelineState& state, const PanelContext& context, const LaneArea& area) {
     const ImGuiIO& io = ImGui::GetIO();
-    const auto span = static_cast<double>(panel_state.view.end - panel_state.view.begin);
+    const auto span = static_cast<double>(state.view.end - state.view.begin);
     const auto pan = [&](double part) {
-        panel_state.view.begin += static_cast<TimeNs>(part * span);
-        panel_state.view.end += static_cast<TimeNs>(part * span);
-        panel_state.following = false;
+        state.view.begin += static_cast<TimeNs>(part * span);
+        state.view.end += static_cast<TimeNs>(part * span);
+        state.following = false;
     };
     const auto zoom = [&](double factor, double at) {
-        const int columns = panel_state.view.columns;
-        panel_state.view = zoom_view(panel_state.view, factor, at, min_span_ns);
-        panel_state.view.columns = columns;
-        panel_state.following = false;
+        const int columns = state.view.columns;
+        state.view = zoom_view(state.view, factor, at, min_span_ns);
+        state.view.columns = columns;
+        state.following = false;
     };
     const double pointer =
         std::clamp<double>((io.MousePos.x - area.min.x) / std::max(area.width(), 1.0f), 0, 1);
@@ -142,7 +139,7 @@ void handle_keys_and_wheel(TimelineState& panel_state, const PanelContext& conte
         if (ImGui::IsKeyDown(ImGuiKey_A)) pan(-speed);
         if (ImGui::IsKeyDown(ImGuiKey_D)) pan(speed);
     }
-    if (context.ui.fit_requested) fit_view(panel_state, context);
+    if (context.ui.fit_requested) fit_view(state, context);
 }
 
 /// True if the left button's drag is longer than a click's. In a slow frame, the release comes with the last
@@ -154,51 +151,49 @@ bool is_drag(const ImGuiIO& io) {
 }
 
 /// Left drag selects a range; middle or right drag moves the view.
-void handle_drags(TimelineState& panel_state, PanelContext& context, const LaneArea& area) {
+void handle_drags(TimelineState& state, PanelContext& context, const LaneArea& area) {
     const ImGuiIO& io = ImGui::GetIO();
     for (const ImGuiMouseButton button : {ImGuiMouseButton_Right, ImGuiMouseButton_Middle})
         if (ImGui::IsItemHovered() && ImGui::IsMouseDragging(button, 2)) {
-            const double per_pixel = static_cast<double>(panel_state.view.end - panel_state.view.begin) /
-                                     std::max(area.width(), 1.0f);
+            const double per_pixel =
+                static_cast<double>(state.view.end - state.view.begin) / std::max(area.width(), 1.0f);
             const auto delta = static_cast<TimeNs>(-io.MouseDelta.x * per_pixel);
-            panel_state.view.begin += delta;
-            panel_state.view.end += delta;
-            panel_state.following = false;
+            state.view.begin += delta;
+            state.view.end += delta;
+            state.following = false;
         }
-    const TimeScale scale = panel_state.scale(area);
-    if (ImGui::IsItemActivated()) panel_state.drag_from = static_cast<double>(scale.to_time(io.MousePos.x));
+    const TimeScale scale = state.scale(area);
+    if (ImGui::IsItemActivated()) state.drag_from = static_cast<double>(scale.to_time(io.MousePos.x));
     const bool released = ImGui::IsItemDeactivated();
-    if (!panel_state.drag_from || !(ImGui::IsItemActive() || released)) {
-        panel_state.drag_from.reset();
+    if (!state.drag_from || !(ImGui::IsItemActive() || released)) {
+        state.drag_from.reset();
         return;
     }
-    const auto from = static_cast<TimeNs>(*panel_state.drag_from);
-    if (released) panel_state.drag_from.reset();
+    const auto from = static_cast<TimeNs>(*state.drag_from);
+    if (released) state.drag_from.reset();
     if (!is_drag(io)) return;
     const TimeNs to = scale.to_time(io.MousePos.x);
     if (from != to) context.ui.range = TimeRange{std::min(from, to), std::max(from, to)};
 }
 
 /// Draws marks at round times since the origin, without pauses, and the origin's name at the left.
-void draw_axis(TimelineState& panel_state, const PanelContext& context, const LaneArea& area) {
+void draw_axis(TimelineState& state, const PanelContext& context, const LaneArea& area) {
     const Style& style = context.style;
     const float size = 0.78f * style.em, gap = 0.4f * style.em;
-    const TimeNs begin = panel_state.axis.time(panel_state.view.begin),
-                 end = panel_state.axis.time(panel_state.view.end);
-    panel_state.origin = axis_origin(context.snapshot, panel_state.run_id, panel_state.axis,
-                                     selected_step_row(context, panel_state.run_id), begin, end);
-    const TimeNs origin = panel_state.origin.time;
-    const TimeNs largest = std::max(std::abs(panel_state.axis.busy(origin, begin)),
-                                    std::abs(panel_state.axis.busy(origin, end)));
-    const std::string widest =
-        offset_text(-largest, tick_step(panel_state.axis.busy(begin, end), 8), largest);
+    const TimeNs begin = state.axis.time(state.view.begin), end = state.axis.time(state.view.end);
+    state.origin = axis_origin(context.snapshot, state.run_id, state.axis,
+                               selected_step_row(context, state.run_id), begin, end);
+    const TimeNs origin = state.origin.time;
+    const TimeNs largest =
+        std::max(std::abs(state.axis.busy(origin, begin)), std::abs(state.axis.busy(origin, end)));
+    const std::string widest = offset_text(-largest, tick_step(state.axis.busy(begin, end), 8), largest);
     const float label = style.ui->CalcTextSizeA(size, 1e9f, 0, widest.c_str()).x + 2 * gap;
-    const TimeNs step = tick_step(panel_state.axis.busy(begin, end), static_cast<int>(area.width() / label));
-    const TimeScale scale = panel_state.scale(area);
+    const TimeNs step = tick_step(state.axis.busy(begin, end), static_cast<int>(area.width() / label));
+    const TimeScale scale = state.scale(area);
     float free_from = area.min.x;
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
-    for (const AxisPart& part : panel_state.axis.parts(panel_state.view.begin, panel_state.view.end)) {
-        const TimeNs offset = panel_state.axis.busy(origin, part.start);
+    for (const AxisPart& part : state.axis.parts(state.view.begin, state.view.end)) {
+        const TimeNs offset = state.axis.busy(origin, part.start);
         TimeNs mark = offset / step * step;
         if (mark < offset) mark += step;
         for (; mark - offset <= part.end - part.start; mark += step) {
@@ -213,13 +208,13 @@ void draw_axis(TimelineState& panel_state, const PanelContext& context, const La
     }
     area.list->PopClipRect();
     const ImVec2 at(area.min.x - area.names, area.min.y);
-    area.list->AddText(style.ui, size, at, to_im(style.colours.text_dim), panel_state.origin.text.c_str());
+    area.list->AddText(style.ui, size, at, to_im(style.colours.text_dim), state.origin.text.c_str());
 }
 
-void draw_marks(const PanelContext& context, const TimelineState& panel_state, const LaneArea& area) {
+void draw_marks(const PanelContext& context, const TimelineState& state, const LaneArea& area) {
     const Palette& c = context.style.colours;
-    const StepRow* step = selected_step_row(context, panel_state.run_id);
-    const TimeScale scale = panel_state.scale(area);
+    const StepRow* step = selected_step_row(context, state.run_id);
+    const TimeScale scale = state.scale(area);
     if (step != nullptr) {
         const float x0 = scale.to_x(step->start_ns), x1 = scale.to_x(step->end_ns);
         area.list->AddRectFilled({x0, area.min.y}, {std::max(x1, x0 + 2), area.max.y},
@@ -234,11 +229,11 @@ void draw_marks(const PanelContext& context, const TimelineState& panel_state, c
 }
 
 /// Draws the range's length and effect, with a button that clears it.
-void draw_range_label(PanelContext& context, const TimelineState& panel_state, const LaneArea& area) {
+void draw_range_label(PanelContext& context, const TimelineState& state, const LaneArea& area) {
     if (!context.ui.range) return;
     const Style& style = context.style;
     const TimeRange range = *context.ui.range;
-    const TimeNs held = panel_state.axis.paused(range.start_ns, range.end_ns);
+    const TimeNs held = state.axis.paused(range.start_ns, range.end_ns);
     std::string text = duration_text(range.end_ns - range.start_ns - held);
     if (held > 0) text += fmt::format(" (without {} of pauses)", duration_text(held));
     const float button = ImGui::GetFrameHeight(), gap = 0.3f * style.em;
@@ -248,7 +243,7 @@ void draw_range_label(PanelContext& context, const TimelineState& panel_state, c
     const std::string whole = text + ": tables and plots count only this range";
     if (width_of(whole) <= area.width()) text = whole;
     const float width = width_of(text);
-    const float wanted = panel_state.scale(area).to_x(range.start_ns) + gap;
+    const float wanted = state.scale(area).to_x(range.start_ns) + gap;
     const ImVec2 at(std::max(std::min(wanted, area.max.x - width), area.min.x),
                     area.max.y - ImGui::GetTextLineHeightWithSpacing());
     area.list->AddRectFilled({at.x - gap, at.y - 1}, {at.x + width, at.y + ImGui::GetTextLineHeight() + 2},
@@ -273,11 +268,11 @@ struct SharedLane {
     }
 };
 
-std::vector<SharedLane> shared_lanes(const TimelineState& panel_state) {
+std::vector<SharedLane> shared_lanes(const TimelineState& state) {
     std::vector<SharedLane> lanes;
-    for (const TimelineLane& lane : panel_state.index.lanes()) lanes.push_back({&lane, nullptr});
+    for (const TimelineLane& lane : state.index.lanes()) lanes.push_back({&lane, nullptr});
     const auto place = [](const TimelineLane& lane) { return std::tuple(lane.kind, lane.key, lane.sub_key); };
-    for (const TimelineLane& lane : panel_state.flight.lanes()) {
+    for (const TimelineLane& lane : state.flight.lanes()) {
         const auto at = std::find_if(lanes.begin(), lanes.end(), [&](const SharedLane& other) {
             return place(other.any()) >= place(lane);
         });
@@ -305,18 +300,17 @@ void draw_lane_names(const LaneArea& area, const Style& style, const char* name,
         area.list->AddText(style.ui, size, {left + 0.8f * style.em, top + area.row}, colour, nested);
 }
 
-std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineState& panel_state, const LaneArea& area,
+std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineState& state, const LaneArea& area,
                                     const std::vector<SharedLane>& lanes) {
     const Style& style = context.style;
-    const TimeScale scale = panel_state.scale(area);
+    const TimeScale scale = state.scale(area);
     std::optional<LaneHover> hover;
     float y = area.min.y + 1.25f * style.em;
     const SharedLane& first = lanes.front();
     const auto part = [&](const TimelineLane* lane, const TimelineLane* steps, const Snapshot& snapshot,
                           std::size_t depth) {
         if (lane == nullptr || depth >= lane->rows.size() || y >= area.max.y) return;
-        if (const auto at =
-                draw_lane_row(scale, style, snapshot, *lane, lane->rows[depth], y, panel_state.blocks))
+        if (const auto at = draw_lane_row(scale, style, snapshot, *lane, lane->rows[depth], y, state.blocks))
             hover = at;
         const bool critical = lane->kind == LaneKind::cpu && lane->key == 0 && depth == 0;
         if (critical && steps != nullptr && steps->kind == LaneKind::steps)
@@ -351,39 +345,37 @@ std::optional<LaneHover> draw_lanes(PanelContext& context, TimelineState& panel_
 
 /// Returns the time shift that aligns the other timeline's step with the selected step of the same number.
 /// Without steps it aligns the starts.
-TimeNs overlay_shift(const TimelineState& panel_state, const PanelContext& context, const Snapshot& other) {
-    const StepRow* step = selected_step_row(context, panel_state.run_id);
-    if (step == nullptr || other.steps.empty()) return panel_state.overlay.begin() - panel_state.begin();
+TimeNs overlay_shift(const TimelineState& state, const PanelContext& context, const Snapshot& other) {
+    const StepRow* step = selected_step_row(context, state.run_id);
+    if (step == nullptr || other.steps.empty()) return state.overlay.begin() - state.begin();
     const auto last = static_cast<int>(other.steps.size()) - 1;
     return other.steps[std::clamp(step->ordinal, 0, last)].row.start_ns - step->start_ns;
 }
 
-void update_overlay(TimelineState& panel_state, const PanelContext& context) {
+void update_overlay(TimelineState& state, const PanelContext& context) {
     const Snapshot* other = context.status.overlay.get();
-    if (other != panel_state.overlay_snapshot) {
-        panel_state.overlay = TimelineIndex();
-        panel_state.overlay_snapshot = other;
-        if (other != nullptr && !other->runs.empty())
-            panel_state.overlay.update(*other, other->runs.front().id);
+    if (other != state.overlay_snapshot) {
+        state.overlay = TimelineIndex();
+        state.overlay_snapshot = other;
+        if (other != nullptr && !other->runs.empty()) state.overlay.update(*other, other->runs.front().id);
     }
-    if (other != nullptr) panel_state.overlay_shift = overlay_shift(panel_state, context, *other);
+    if (other != nullptr) state.overlay_shift = overlay_shift(state, context, *other);
 }
 
 /// Draws the imported timeline's lanes below ours, on the same time scale.
-std::optional<LaneHover> draw_overlay(const PanelContext& context, TimelineState& panel_state,
-                                      const LaneArea& area, float y) {
-    if (panel_state.overlay.empty()) return std::nullopt;
+std::optional<LaneHover> draw_overlay(const PanelContext& context, TimelineState& state, const LaneArea& area,
+                                      float y) {
+    if (state.overlay.empty()) return std::nullopt;
     const Style& style = context.style;
     const float size = 0.8f * style.em;
     area.list->AddLine({area.min.x - area.names, y}, {area.max.x, y}, to_im(style.colours.line));
     y += 0.3f * style.em;
-    const std::string title =
-        fmt::format("imported timeline: {}", panel_state.overlay_snapshot->runs.front().name);
+    const std::string title = fmt::format("imported timeline: {}", state.overlay_snapshot->runs.front().name);
     area.list->AddText(style.ui, size, {area.min.x, y}, to_im(style.colours.text_dim), title.c_str());
     y += 1.2f * style.em;
-    const TimeScale scale = panel_state.scale(area, panel_state.overlay_shift);
+    const TimeScale scale = state.scale(area, state.overlay_shift);
     std::optional<LaneHover> hover;
-    for (const TimelineLane& lane : panel_state.overlay.lanes()) {
+    for (const TimelineLane& lane : state.overlay.lanes()) {
         if (lane.kind == LaneKind::levels) continue;  // other engines' ranges have no levels
         const std::string name = lane.kind == LaneKind::cpu ? fmt::format("thread {}", lane.sub_key)
                                  : lane.kind == LaneKind::steps
@@ -393,8 +385,8 @@ std::optional<LaneHover> draw_overlay(const PanelContext& context, TimelineState
         area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
         for (const TimelineRow& row : lane.rows) {
             if (y < area.max.y)
-                if (const auto at = draw_lane_row(scale, style, *panel_state.overlay_snapshot, lane, row, y,
-                                                  panel_state.blocks))
+                if (const auto at =
+                        draw_lane_row(scale, style, *state.overlay_snapshot, lane, row, y, state.blocks))
                     hover = at;
             y += area.row;
         }
@@ -404,46 +396,39 @@ std::optional<LaneHover> draw_overlay(const PanelContext& context, TimelineState
     return hover;
 }
 
-void show_interval_tooltip(const PanelContext& context, const TimelineState& panel_state,
-                           const LaneHover& hover) {
+void show_interval_tooltip(const PanelContext& context, const TimelineState& state, const LaneHover& hover) {
     if (!ImGui::BeginTooltip()) return;
-    const bool ours = hover.snapshot != panel_state.overlay_snapshot;
+    const bool ours = hover.snapshot != state.overlay_snapshot;
     const std::vector<std::string> lines =
         describe_interval(*hover.snapshot, *hover.lane, *hover.row, hover.index,
-                          ours ? panel_state.axis : FoldedAxis(), ours ? panel_state.origin : AxisOrigin());
-    ImGui::PushFont(context.style.ui_bold, 0);
-    ImGui::TextUnformatted(lines.front().c_str());
-    ImGui::PopFont();
+                          ours ? state.axis : FoldedAxis(), ours ? state.origin : AxisOrigin());
+    draw_in_font(context.style.ui_bold, lines.front());
     for (std::size_t i = 1; i < lines.size(); ++i) ImGui::TextUnformatted(lines[i].c_str());
-    if (hover.merged > 1) {
-        ImGui::PushStyleColor(ImGuiCol_Text, to_im(context.style.colours.text_dim));
-        ImGui::Text("one of %u intervals in this pixel: zoom in to separate them", hover.merged);
-        ImGui::PopStyleColor();
-    }
+    if (hover.merged > 1)
+        ImGui::TextDisabled("one of %u intervals in this pixel: zoom in to separate them", hover.merged);
     ImGui::EndTooltip();
 }
 
 /// Shows a tooltip for the axis' origin, a fold or an interval under the mouse.
-void show_hover_tooltip(const PanelContext& context, const TimelineState& panel_state, const LaneArea& area,
+void show_hover_tooltip(const PanelContext& context, const TimelineState& state, const LaneArea& area,
                         const std::optional<LaneHover>& hover) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     if (!ImGui::IsItemHovered() || ImGui::IsMouseDown(ImGuiMouseButton_Left)) return;
     if (mouse.x < area.min.x && mouse.y < area.min.y + 1.25f * context.style.em) {
-        ImGui::SetTooltip("%s", panel_state.origin.long_text.c_str());
+        ImGui::SetTooltip("%s", state.origin.long_text.c_str());
         return;
     }
     const Fold* fold =
-        mouse.x < area.min.x ? nullptr : panel_state.axis.fold_at(panel_state.scale(area).to_time(mouse.x));
+        mouse.x < area.min.x ? nullptr : state.axis.fold_at(state.scale(area).to_time(mouse.x));
     if (fold != nullptr)
         ImGui::SetTooltip("paused for %s\nfolded: not part of axis times and statistics",
                           duration_text(fold->length()).c_str());
     else if (hover)
-        show_interval_tooltip(context, panel_state, *hover);
+        show_interval_tooltip(context, state, *hover);
 }
 
 /// Clears the range and selects the round under the mouse on a click.
-void select_on_click(PanelContext& context, TimelineState& panel_state,
-                     const std::optional<LaneHover>& hover) {
+void select_on_click(PanelContext& context, TimelineState& state, const std::optional<LaneHover>& hover) {
     const ImGuiIO& io = ImGui::GetIO();
     if (!ImGui::IsItemHovered() || !ImGui::IsMouseReleased(ImGuiMouseButton_Left) || is_drag(io)) return;
     context.ui.range.reset();
@@ -456,51 +441,51 @@ void select_on_click(PanelContext& context, TimelineState& panel_state,
                    round_of_interval(context.snapshot, *hover->lane, *hover->row, hover->index)) {
         context.ui.select_round(*round, context.snapshot.rounds.size());
     }
-    if (const StepRow* step = selected_step_row(context, panel_state.run_id); step != nullptr) {
-        panel_state.centred_start = step->start_ns;  // already in view: the view stays
-        panel_state.centred_end = step->end_ns;
+    if (const StepRow* step = selected_step_row(context, state.run_id); step != nullptr) {
+        state.centred_start = step->start_ns;  // already in view: the view stays
+        state.centred_end = step->end_ns;
     }
 }
 
-void update(TimelineState& panel_state, const PanelContext& context) {
-    if (panel_state.data_key != context.ui.data_key || panel_state.run_id != context.ui.run_id) {
-        panel_state.index.update(context.snapshot, context.ui.run_id);
+void update(TimelineState& state, const PanelContext& context) {
+    if (state.data_key != context.ui.data_key || state.run_id != context.ui.run_id) {
+        state.index.update(context.snapshot, context.ui.run_id);
         const Snapshot* flight = round_in_flight(context.snapshot, context.ui);
-        panel_state.flight = TimelineIndex();
-        if (flight != nullptr) panel_state.flight.update(*flight, context.ui.run_id);
-        panel_state.axis.update(context.snapshot, context.ui.run_id);
-        panel_state.data_key = context.ui.data_key;
-        panel_state.run_id = context.ui.run_id;
+        state.flight = TimelineIndex();
+        if (flight != nullptr) state.flight.update(*flight, context.ui.run_id);
+        state.axis.update(context.snapshot, context.ui.run_id);
+        state.data_key = context.ui.data_key;
+        state.run_id = context.ui.run_id;
     }
-    update_overlay(panel_state, context);
+    update_overlay(state, context);
 }
 
 }  // namespace
 
 void draw_timeline(PanelContext& context) {
-    TimelineState& panel_state = context.panel_state.get<TimelineState>();
+    TimelineState& state = context.panel_state.get<TimelineState>();
     const Style& style = context.style;
-    const bool changed = panel_state.run_id != context.ui.run_id || panel_state.empty();
-    update(panel_state, context);
-    if (panel_state.empty())
+    const bool changed = state.run_id != context.ui.run_id || state.empty();
+    update(state, context);
+    if (state.empty())
         return draw_empty_text(style, context.snapshot.runs.empty()
                                           ? "No run yet. Each phase of a round appears here as a bar."
                                           : "No phases were recorded in this run.");
-    const std::vector<SharedLane> lanes = shared_lanes(panel_state);
+    const std::vector<SharedLane> lanes = shared_lanes(state);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     LaneArea area;
     area.row = 1.35f * style.em;
     const auto needed = [&](float row) {
         float height = lanes_height(lanes, row, style.em);
-        if (panel_state.overlay.empty()) return height;
+        if (state.overlay.empty()) return height;
         height += 1.5f * style.em + 1.25f * style.em;
-        for (const TimelineLane& lane : panel_state.overlay.lanes())
+        for (const TimelineLane& lane : state.overlay.lanes())
             height += static_cast<float>(lane.rows.size()) * row + 0.45f * style.em;
         return height;
     };
     const float min_lanes_height = needed(area.row);
     const float table = std::min(room.y - min_lanes_height - style.em, round_phases_height(style));
-    const std::optional<SelectedStep> step = selected_step(context, panel_state.run_id);
+    const std::optional<SelectedStep> step = selected_step(context, state.run_id);
     const bool with_table = table > 5 * style.em && step.has_value();
     const float lanes_room = room.y - (with_table ? table + style.em : 0);
     area.row =
@@ -515,21 +500,21 @@ void draw_timeline(PanelContext& context) {
     if (context.ui.range) ImGui::SetNextItemAllowOverlap();
     ImGui::InvisibleButton("lanes", {area.max.x - start.x, height});
     ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);
-    panel_state.view.columns = std::max(static_cast<int>(area.width()), 1);
-    follow_round(panel_state, context, changed);
-    handle_keys_and_wheel(panel_state, context, area);
-    handle_drags(panel_state, context, area);
-    clamp_view(panel_state);
-    draw_axis(panel_state, context, area);
-    std::optional<LaneHover> hover = draw_lanes(context, panel_state, area, lanes);
+    state.view.columns = std::max(static_cast<int>(area.width()), 1);
+    follow_round(state, context, changed);
+    handle_keys_and_wheel(state, context, area);
+    handle_drags(state, context, area);
+    clamp_view(state);
+    draw_axis(state, context, area);
+    std::optional<LaneHover> hover = draw_lanes(context, state, area, lanes);
     const float below = area.min.y + lanes_height(lanes, area.row, style.em);
-    if (const auto other = draw_overlay(context, panel_state, area, below)) hover = other;
+    if (const auto other = draw_overlay(context, state, area, below)) hover = other;
     area.list->PushClipRect({area.min.x, area.min.y}, area.max, true);
-    draw_marks(context, panel_state, area);
+    draw_marks(context, state, area);
     area.list->PopClipRect();
-    show_hover_tooltip(context, panel_state, area, hover);
-    select_on_click(context, panel_state, hover);
-    draw_range_label(context, panel_state, area);
+    show_hover_tooltip(context, state, area, hover);
+    select_on_click(context, state, hover);
+    draw_range_label(context, state, area);
     if (with_table) draw_round_phases(context, *step->snapshot, step->index, {room.x, table});
 }
 

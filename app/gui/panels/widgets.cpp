@@ -86,12 +86,41 @@ void draw_cut_text(std::string_view text, float width) {
     ImGui::EndTooltip();
 }
 
-void draw_hint(const Style& style, std::string_view text) {
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.text_dim));
+void draw_wrapped(std::uint32_t rgb, std::string_view text) {
+    const TextColour colour(rgb);
     ImGui::PushTextWrapPos(0);
     ImGui::TextUnformatted(text.data(), text.data() + text.size());
     ImGui::PopTextWrapPos();
-    ImGui::PopStyleColor();
+}
+
+void draw_in_font(ImFont* font, std::string_view text) {
+    ImGui::PushFont(font, 0);
+    ImGui::TextUnformatted(text.data(), text.data() + text.size());
+    ImGui::PopFont();
+}
+
+void draw_cell_right(const std::string& text, bool dim) {
+    ImGui::TableNextColumn();
+    const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(text.c_str()).x;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
+    const ImVec4 colour = ImGui::GetStyleColorVec4(dim ? ImGuiCol_TextDisabled : ImGuiCol_Text);
+    ImGui::TextColored(colour, "%s", text.c_str());
+}
+
+void draw_share_cell(double share, const std::string& text, ImU32 colour, bool hatched) {
+    ImGui::TableNextColumn();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
+    const float length = width * static_cast<float>(std::clamp(share, 0.0, 1.0));
+    const ImVec2 min(at.x + width - length, at.y + 0.05f * h), max(at.x + width, at.y + 0.95f * h);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    if (hatched)
+        draw_hatching(list, min, max, colour, 4);
+    else
+        list->AddRectFilled(min, max, colour, 2);
+    const float room = width - ImGui::CalcTextSize(text.c_str()).x;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
+    ImGui::TextUnformatted(text.c_str());
 }
 
 void show_tooltip(const Style& style, std::string_view text) {
@@ -100,6 +129,14 @@ void show_tooltip(const Style& style, std::string_view text) {
     ImGui::TextUnformatted(text.data(), text.data() + text.size());
     ImGui::PopTextWrapPos();
     ImGui::EndTooltip();
+}
+
+bool begin_dialog(const char* title, bool* open, ImGuiWindowFlags flags) {
+    ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
+    const bool shown = ImGui::BeginPopupModal(title, open, flags | ImGuiWindowFlags_NoSavedSettings);
+    ImGui::PopStyleVar();
+    return shown;
 }
 
 void draw_legend_entry(const Style& style, ImU32 colour, const char* name) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "app/gui/panels/style.h"
@@ -12,13 +13,37 @@ enum class Icon { none, play, pause, stop, step, left, right, newest };
 /// Draws a button with an icon and a label, which may end in "##id". `primary` uses the accent colour.
 bool icon_button(const Style& style, Icon icon, const char* label, bool enabled = true, bool primary = false);
 
+/// Sets the colour of texts until the end of the scope.
+class TextColour {
+  public:
+    explicit TextColour(std::uint32_t rgb) { ImGui::PushStyleColor(ImGuiCol_Text, to_im(rgb)); }
+    ~TextColour() { ImGui::PopStyleColor(); }
+    TextColour(const TextColour&) = delete;
+    TextColour& operator=(const TextColour&) = delete;
+};
 /// Draws text in one line, cut with an ellipsis at `width` (0 = to the end of the line). The tooltip has the
 /// full text.
 void draw_cut_text(std::string_view text, float width = 0);
+inline void draw_cut_text(std::string_view text, float width, std::uint32_t rgb) {
+    const TextColour colour(rgb);
+    draw_cut_text(text, width);
+}
+/// Draws wrapped text.
+void draw_wrapped(std::uint32_t rgb, std::string_view text);
 /// Draws a wrapped, dimmed explanation.
-void draw_hint(const Style& style, std::string_view text);
+inline void draw_hint(const Style& style, std::string_view text) {
+    draw_wrapped(style.colours.text_dim, text);
+}
+/// Draws a text in a font.
+void draw_in_font(ImFont* font, std::string_view text);
+/// Draws a table cell whose text is at the right.
+void draw_cell_right(const std::string& text, bool dim = false);
+/// As draw_cell_right, for a percentage over a bar of the same share. A hatched bar is diagonal lines.
+void draw_share_cell(double share, const std::string& text, ImU32 colour, bool hatched = false);
 /// Shows `text` in a wrapped tooltip if the last item is hovered or has the keyboard focus.
 void show_tooltip(const Style& style, std::string_view text);
+/// Begins a modal dialog, which appears at the centre. EndPopup() must follow if it is shown.
+bool begin_dialog(const char* title, bool* open = nullptr, ImGuiWindowFlags flags = 0);
 /// Draws a legend entry on the current line: a swatch and its name.
 void draw_legend_entry(const Style& style, ImU32 colour, const char* name);
 /// Draws diagonal hatching inside a rectangle: the pattern of the remainder and of excluded steps.

@@ -265,134 +265,86 @@ void App::request_layout(std::string_view name) {
 }
 
 void App::perform(ActionId id) {
-    if (perform_on_run(id) || perform_on_selection(id) || perform_on_look(id)) return;
-    switch (id) {
-        case ActionId::open_file:
-            open_dialog_.request("", settings_.folder);
-            break;
-        case ActionId::save_copy:
-            leave_when_saved_ = false;
-            save_dialog_.request("run.dscope", settings_.folder);
-            break;
-        case ActionId::palette:
-            palette_requested_ = true;
-            break;
-        case ActionId::help:
-            help_requested_ = true;
-            break;
-        case ActionId::guide:
-            guide_open_ = true;
-            break;
-        case ActionId::quit:
-            confirm_leaving([this] { quit_ = true; });
-            break;
-        default:
-            break;
-    }
-}
-
-/// Performs the actions that control the run. Returns false for others.
-bool App::perform_on_run(ActionId id) {
+    using enum ActionId;
     const JobState state = status_.state;
-    const bool idle = state == JobState::idle;
+    const bool idle = state == JobState::idle, active = state != JobState::stopping;
     // When idle, a step starts a new run and ends after its first round, level or phase.
     const auto step = [&](Command command) {
         if (idle) commands_.emplace_back(std::in_place_type<CmdStart>, CmdStart{config_});
-        if (state != JobState::stopping) commands_.push_back(std::move(command));
+        if (active) commands_.push_back(std::move(command));
         set_follow(*snapshot_, ui_, true);
     };
-    switch (id) {
-        case ActionId::run_pause:
-            if (idle)
-                commands_.push_back(CmdStart{config_});
-            else if (state == JobState::held)
-                commands_.push_back(CmdResume{});
-            else if (state != JobState::stopping)
-                commands_.push_back(CmdPause{});
-            return true;
-        case ActionId::stop:
-            if (!idle && state != JobState::stopping) commands_.push_back(CmdStop{});
-            return true;
-        case ActionId::step_round:
-            step(CmdStepRound{});
-            return true;
-        case ActionId::step_level:
-            step(CmdStepLevel{});
-            return true;
-        case ActionId::step_phase:
-            step(CmdStepPhase{});
-            return true;
-        default:
-            return false;
-    }
-}
-
-/// Performs the actions that choose what the panels show. Returns false for others.
-bool App::perform_on_selection(ActionId id) {
-    switch (id) {
-        case ActionId::previous_round:
-            step_selection(*snapshot_, ui_, -1);
-            return true;
-        case ActionId::next_round:
-            step_selection(*snapshot_, ui_, 1);
-            return true;
-        case ActionId::first_round:
-            step_selection(*snapshot_, ui_, -static_cast<int>(snapshot_->rounds.size()));
-            return true;
-        case ActionId::follow:
-            set_follow(*snapshot_, ui_, !ui_.follow);
-            return true;
-        case ActionId::fit:
-            ui_.fit_requested = true;
-            return true;
-        case ActionId::leave_range:
-            ui_.range.reset();
-            return true;
-        case ActionId::find:
-            ui_.open["text"] = true;
-            ui_.find_requested = true;
-            return true;
-        default:
-            return false;
-    }
-}
-
-/// Performs the actions that change theme, size and layout. Returns false for others.
-bool App::perform_on_look(ActionId id) {
     const auto rescale = [&](float factor) {
         settings_.user_scale = std::clamp(settings_.user_scale * factor, min_user_scale, max_user_scale);
     };
     switch (id) {
-        case ActionId::theme_dark:
-            settings_.theme = ThemeId::dark;
-            return true;
-        case ActionId::theme_light:
-            settings_.theme = ThemeId::light;
-            return true;
-        case ActionId::larger:
-            rescale(1.1f);
-            return true;
-        case ActionId::smaller:
-            rescale(1 / 1.1f);
-            return true;
-        case ActionId::normal_size:
-            rescale(1 / settings_.user_scale);
-            return true;
-        case ActionId::reset_layout:
-            request_layout(settings_.layout);
-            return true;
-        case ActionId::layout_explain:
-            request_layout("explain");
-            return true;
-        case ActionId::layout_profile:
-            request_layout("profile");
-            return true;
-        case ActionId::layout_compare:
-            request_layout("compare");
-            return true;
+        case open_file:
+            return open_dialog_.request("", settings_.folder);
+        case save_copy:
+            leave_when_saved_ = false;
+            return save_dialog_.request("run.dscope", settings_.folder);
+        case quit:
+            return confirm_leaving([this] { quit_ = true; });
+        case run_pause:
+            if (idle)
+                commands_.push_back(CmdStart{config_});
+            else if (state == JobState::held)
+                commands_.push_back(CmdResume{});
+            else if (active)
+                commands_.push_back(CmdPause{});
+            return;
+        case stop:
+            if (!idle && active) commands_.push_back(CmdStop{});
+            return;
+        case step_round:
+            return step(CmdStepRound{});
+        case step_level:
+            return step(CmdStepLevel{});
+        case step_phase:
+            return step(CmdStepPhase{});
+        case previous_round:
+            return step_selection(*snapshot_, ui_, -1);
+        case next_round:
+            return step_selection(*snapshot_, ui_, 1);
+        case first_round:
+            return step_selection(*snapshot_, ui_, -static_cast<int>(snapshot_->rounds.size()));
+        case follow:
+            return set_follow(*snapshot_, ui_, !ui_.follow);
+        case find:
+            ui_.open["text"] = true;
+            ui_.find_requested = true;
+            return;
+        case leave_range:
+            return ui_.range.reset();
+        case larger:
+            return rescale(1.1f);
+        case smaller:
+            return rescale(1 / 1.1f);
+        case normal_size:
+            return rescale(1 / settings_.user_scale);
+        case reset_layout:
+            return request_layout(settings_.layout);
+        case layout_explain:
+            return request_layout("explain");
+        case layout_profile:
+            return request_layout("profile");
+        case layout_compare:
+            return request_layout("compare");
         default:
-            return false;
+            return set_flag(id);
     }
+}
+
+/// Performs the actions that only set a value.
+void App::set_flag(ActionId id) {
+    using enum ActionId;
+    for (const auto& [of, flag] : {std::pair{fit, &ui_.fit_requested},
+                                   {palette, &palette_requested_},
+                                   {help, &help_requested_},
+                                   {guide, &guide_open_}})
+        if (id == of) *flag = true;
+    for (const auto& [of, theme] : {std::pair{theme_dark, ThemeId::dark}, {theme_light, ThemeId::light}})
+        if (id == of) settings_.theme = theme;
 }
 
 std::string App::title() const {

@@ -56,9 +56,7 @@ class App {
     // app.cpp
     PanelContext context();
     void handle_keys();
-    bool perform_on_run(ActionId id);
-    bool perform_on_selection(ActionId id);
-    bool perform_on_look(ActionId id);
+    void set_flag(ActionId id);
     bool arrange(ImVec2 room);
     void draw_panels();
     void apply_defaults();

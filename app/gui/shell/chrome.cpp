@@ -76,11 +76,7 @@ void number(const Style& style, const char* before, const std::string& value, co
         ImGui::TextDisabled("%s", before);
         ImGui::SameLine(0, style.em * 0.35f);
     }
-    if (!value.empty()) {
-        ImGui::PushFont(style.ui_bold, 0.0f);
-        ImGui::TextUnformatted(value.c_str());
-        ImGui::PopFont();
-    }
+    if (!value.empty()) draw_in_font(style.ui_bold, value);
     if (*after == 0) return;
     if (!value.empty()) ImGui::SameLine(0, style.em * 0.35f);
     ImGui::TextDisabled("%s", after);
@@ -138,9 +134,7 @@ void App::draw_menu_bar() {
     const float right = ImGui::GetWindowWidth() - style_.em * 0.8f;
     ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX() + style_.em, right - width));
     ImGui::SetCursorPosY((ImGui::GetWindowHeight() - ImGui::GetTextLineHeight()) / 2);
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
-    draw_cut_text(what, std::max(1.0f, right - ImGui::GetCursorPosX()));
-    ImGui::PopStyleColor();
+    draw_cut_text(what, std::max(1.0f, right - ImGui::GetCursorPosX()), style_.colours.text_dim);
     ImGui::EndMainMenuBar();
 }
 
@@ -251,10 +245,9 @@ void App::draw_activity(float right_edge) {
     }
     ImGui::AlignTextToFramePadding();
     const bool held = status_.state == JobState::held;
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(held ? style_.colours.warn : style_.colours.text_dim));
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() + ImGui::GetStyle().FramePadding.y);
-    draw_cut_text(activity, std::max(1.0f, right_edge - ImGui::GetCursorPosX() - style_.em));
-    ImGui::PopStyleColor();
+    draw_cut_text(activity, std::max(1.0f, right_edge - ImGui::GetCursorPosX() - style_.em),
+                  held ? style_.colours.warn : style_.colours.text_dim);
     show_tooltip(style_, activity);
 }
 
@@ -265,12 +258,11 @@ void App::draw_numbers(float height) {
         const char* after;
         std::string tip;
     };
-    std::vector<Number> shown = {
-        {"τ", numbers_.tau, "tokens/round",
-         "tau: tokens committed per round, including the target's token; over all rounds "
-         "of the run, including warm-up and calibration."},
-        {"", numbers_.tokens_per_second, "tok/s",
-         "Tokens committed per second of decoding, without pauses."}};
+    std::vector<Number> shown = {{"τ", numbers_.tau, "tokens/round",
+                                  "tau: tokens committed per round, including the target's token; over all "
+                                  "rounds of the run, including warm-up and calibration."},
+                                 {"", numbers_.tokens_per_second, "tok/s",
+                                  "Tokens committed per second of decoding, without pauses."}};
     const std::string why = "Speed-up over autoregressive (AR) decoding. " + numbers_.speedup_why;
     if (numbers_.speedup == "-")
         shown.push_back({"", "", "no AR baseline", why});
@@ -332,10 +324,8 @@ void App::draw_error() {
     if (ImGui::Begin("##error", nullptr, flags)) {
         const float button = ImGui::CalcTextSize("Dismiss").x + 2 * ImGui::GetStyle().FramePadding.x;
         const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x;
-        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.bad));
         ImGui::AlignTextToFramePadding();
-        ImGui::TextUnformatted("Error");
-        ImGui::PopStyleColor();
+        ImGui::TextColored(to_vec(style_.colours.bad), "Error");
         ImGui::SameLine(right - button);
         if (ImGui::Button("Dismiss")) {
             dismissed_error_ = status_.error;
@@ -387,17 +377,15 @@ void App::draw_status_line() {
             right += fmt::format("  ·  {}  ·  {}", run->tier, losses_text(*snapshot_, run->id));
         right += fmt::format("  ·  {}", state_text(status_.state));
         const float width = ImGui::CalcTextSize(right.c_str()).x;
-        ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
+        const TextColour colour(style_.colours.text_dim);
         draw_cut_text(status_.capability_line.empty() ? "detecting hardware..." : status_.capability_line,
                       ImGui::GetContentRegionAvail().x - width - 2 * style_.em);
         show_tooltip(style_, status_.capability_details);
         ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().WindowPadding.x);
         ImGui::TextUnformatted(right.c_str());
-        show_tooltip(
-            style_,
-            "The capture's source, the measurement tier (compare speeds only at T0), the records that were "
-            "lost, and the engine's state.");
-        ImGui::PopStyleColor();
+        show_tooltip(style_,
+                     "The capture's source, the measurement tier (compare speeds only at T0), the records "
+                     "that were lost, and the engine's state.");
     }
     ImGui::End();
 }

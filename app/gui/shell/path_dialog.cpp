@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "app/gui/panels/widgets.h"
+
 namespace draftscope {
 
 void PathDialog::request(const std::string& suggested, const std::string& folder) {
@@ -80,12 +82,8 @@ void PathDialog::draw_list(const Style& style, bool* confirmed) {
 
 std::optional<std::string> PathDialog::draw(const Style& style, const std::vector<std::string>& endings) {
     if (requested_) ImGui::OpenPopup(title_.c_str());
-    const ImVec2 centre = ImGui::GetMainViewport()->GetCenter();
-    ImGui::SetNextWindowPos(centre, ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
     ImGui::SetNextWindowSize(ImVec2(style.em * 42, style.em * 30), ImGuiCond_Appearing);
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
-    const bool shown = ImGui::BeginPopupModal(title_.c_str(), nullptr, ImGuiWindowFlags_NoSavedSettings);
-    ImGui::PopStyleVar();
+    const bool shown = begin_dialog(title_.c_str());
     open_ = shown || requested_;
     if (!shown) return std::nullopt;
     if (stale_) {
@@ -95,18 +93,14 @@ std::optional<std::string> PathDialog::draw(const Style& style, const std::vecto
         stale_ = false;
     }
     bool confirmed = false;
-    ImGui::PushFont(style.mono, 0.0f);
-    ImGui::TextUnformatted(folder_.c_str());
-    ImGui::PopFont();
+    draw_in_font(style.mono, folder_);
     draw_list(style, &confirmed);
     ImGui::SetNextItemWidth(-FLT_MIN);
     if (focus_) ImGui::SetKeyboardFocusHere();
     focus_ = requested_ = false;
     confirmed |=
         ImGui::InputTextWithHint("##name", "file name or path", &name_, ImGuiInputTextFlags_EnterReturnsTrue);
-    ImGui::PushStyleColor(ImGuiCol_Text, to_im(style.colours.bad));
-    ImGui::TextUnformatted(problem_.c_str());
-    ImGui::PopStyleColor();
+    ImGui::TextColored(to_vec(style.colours.bad), "%s", problem_.c_str());
     confirmed |= ImGui::Button(verb_.c_str(), ImVec2(style.em * 7, 0));
     ImGui::SameLine();
     const bool cancelled =

@@ -58,22 +58,15 @@ void App::draw_help() {
     constexpr const char* title = "Keys and terms";
     if (help_requested_) ImGui::OpenPopup(title);
     help_requested_ = false;
-    ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
     bool open = true;
-    const ImGuiWindowFlags flags = ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings;
     ImGui::SetNextWindowSizeConstraints(ImVec2(0, 0), ImVec2(FLT_MAX, ImGui::GetMainViewport()->WorkSize.y));
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
-    const bool shown = ImGui::BeginPopupModal(title, &open, flags);
-    ImGui::PopStyleVar();
-    if (!shown) return;
+    if (!begin_dialog(title, &open, ImGuiWindowFlags_AlwaysAutoResize)) return;
     if (ImGui::BeginTable("##keys", 3, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_RowBg)) {
         for (const Action& entry : actions()) {
             if (*entry.keys == 0) continue;
             ImGui::TableNextRow();
             ImGui::TableNextColumn();
-            ImGui::PushFont(style_.mono, 0.0f);
-            ImGui::TextUnformatted(entry.keys);
-            ImGui::PopFont();
+            draw_in_font(style_.mono, entry.keys);
             ImGui::TableNextColumn();
             ImGui::TextUnformatted(entry.title);
             ImGui::TableNextColumn();
@@ -148,9 +141,7 @@ void App::draw_palette() {
             if (i == palette_choice_ && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
             const float width = std::min(ImGui::CalcTextSize(entry.detail.c_str()).x, style_.em * 16);
             ImGui::SameLine(right - width - style_.em * 0.5f);
-            ImGui::PushStyleColor(ImGuiCol_Text, to_im(style_.colours.text_dim));
-            draw_cut_text(entry.detail, width + 1);
-            ImGui::PopStyleColor();
+            draw_cut_text(entry.detail, width + 1, style_.colours.text_dim);
         }
         if (count == 0) ImGui::TextDisabled("No matching command.");
     }
@@ -191,12 +182,7 @@ void App::draw_file_dialogs() {
 void App::draw_leaving() {
     constexpr const char* title = "Save recorded rounds?";
     if (leaving_requested_) ImGui::OpenPopup(title);
-    ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
-    const bool shown = ImGui::BeginPopupModal(
-        title, nullptr, ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings);
-    ImGui::PopStyleVar();
-    if (!shown) return;
+    if (!begin_dialog(title, nullptr, ImGuiWindowFlags_AlwaysAutoResize)) return;
     const std::size_t rounds = unsaved_rounds();
     ImGui::Text("%zu recorded round%s not saved.", rounds, rounds == 1 ? " is" : "s are");
     if (status_.state != JobState::idle) ImGui::TextUnformatted("The current run will be stopped.");

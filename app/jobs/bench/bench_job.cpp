@@ -38,7 +38,7 @@ std::string method_name(const BenchMethod& method) {
 /// Runs the blocks in turns and collects the samples.
 class Bench {
   public:
-    Bench(const BenchConfig& config, DebugGate& gate, const BenchHooks& hooks)
+    Bench(const BenchConfig& config, DebugGate& gate, const JobHooks& hooks)
         : config_(config), gate_(gate), hooks_(hooks) {}
 
     Result<BenchReport> run() {
@@ -255,16 +255,15 @@ class Bench {
     }
 
     void report_progress(double fraction, int repetition, int block, int blocks, int method) const {
-        if (!hooks_.on_progress) return;
         std::string what = fmt::format("block {} of {}: {}", block + 1, blocks, report_.methods[method].name);
         if (config_.repeat > 1)
             what = fmt::format("repetition {} of {}, {}", repetition + 1, config_.repeat, what);
-        hooks_.on_progress(fraction, what);
+        hooks_.report(fraction, what);
     }
 
     const BenchConfig& config_;
     DebugGate& gate_;
-    const BenchHooks& hooks_;
+    const JobHooks& hooks_;
     EngineHost host_;
     Recorder recorder_{{}, unwatched_interval};
     BenchReport report_;
@@ -298,7 +297,7 @@ Result<BenchMethod> parse_bench_method(const std::string& text, const RunConfig&
     return method;
 }
 
-Result<BenchReport> run_bench(const BenchConfig& config, DebugGate& gate, const BenchHooks& hooks) {
+Result<BenchReport> run_bench(const BenchConfig& config, DebugGate& gate, const JobHooks& hooks) {
     return Bench(config, gate, hooks).run();
 }
 

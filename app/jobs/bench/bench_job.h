@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/job_hooks.h"
 #include "base/result.h"
 #include "engine/control/debug_gate.h"
 #include "profiler/stats/bench_drift.h"
@@ -54,10 +55,7 @@ struct BenchReport {
     std::size_t conversations = 0, finished_conversations = 0;  ///< in the file; finished by every method
 };
 
-struct BenchHooks {
-    std::function<void(double fraction, const std::string& what)> on_progress;
-};
 /// Runs the benchmark. Blocks; cancel through `gate`.
-Result<BenchReport> run_bench(const BenchConfig& config, DebugGate& gate, const BenchHooks& hooks);
+Result<BenchReport> run_bench(const BenchConfig& config, DebugGate& gate, const JobHooks& hooks);
 
 }  // namespace draftscope

@@ -420,7 +420,7 @@ class JobController final : public Controller {
     }
 
     void perform(const CmdMeasureKernels& command) {
-        KernelHooks hooks;
+        JobHooks hooks;
         hooks.on_progress = [this](double fraction, const std::string& what) {
             const std::lock_guard lock(mutex_);
             status_.activity = "measuring " + what;

@@ -4,15 +4,16 @@
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/jobs/fit/ranking_fit.h"
+#include "app/jobs/fit/torch.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/resolve/run_drafter.h"
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/did_you_mean.h"
 #include "engine/draft/drafter.h"
-#include "engine/fit/joint.h"
 #include "engine/fit/recording_texts.h"
 #include "engine/formats/model_file.h"
 #include "engine/heads/artefact.h"
@@ -135,19 +136,16 @@ Status complete_target(const std::string& model, HeadWeights& weights) {
 }
 
 /// Loads the target's embedding and LM head, the drafter, the ranking and the weights that prepare() needs.
-Status load(const FitConfig& config, const FitHooks& hooks, FitData& fit_data, FitReport& report) {
-    const auto report_progress = [&](const std::string& what) {
-        if (hooks.on_progress) hooks.on_progress(-1, what);
-    };
+Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, FitReport& report) {
     const RecordingInfo& info = fit_data.first().info();
     DS_ASSIGN(const ResolvedRun run, resolve_run(make_run_config(config, fit_data.first())));
     const kernels::Precision precision =
         run.precision ? *run.precision
                       : kernels::precision_from(info.precision).value_or(kernels::Precision::bf16);
-    report_progress("packing the LM head");
+    hooks.report(-1, "packing the LM head");
     const std::string model = fit_data.first().weights_path().empty() ? run.config.model : config.model;
     DS_ASSIGN(fit_data.target, make_recorded_target(fit_data.first(), model, *fit_data.exec, precision));
-    report_progress("loading drafter " + run.drafter_id);
+    hooks.report(-1, "loading drafter " + run.drafter_id);
     DS_ASSIGN(fit_data.drafter, load_drafter(run, *fit_data.target, *fit_data.exec));
     DS_TRY(check_tree(*fit_data.drafter, run.tree));
     if (!fit_data.drafter->uses_head())
@@ -205,10 +203,7 @@ Status write_artefact(const FitConfig& config, const FitData& fit_data, const fi
         info.prompts = prompts_seen(fit_data.recordings);
     }
     info.report = to_json(fitted.report, fitted.notes);
-    std::vector<TensorToSave> tensors;
-    for (const fit::FittedTensor& tensor : fitted.tensors)
-        tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.bytes});
-    return save_artefact(config.out, info, tensors);
+    return save_artefact(config.out, info, fit::views(fitted.tensors));
 }
 
 /// Returns BCL's exact size for this drafter. The paper counts two FLOPs per weight of the backbone and of a
@@ -232,7 +227,7 @@ std::string recording_names(const FitConfig& config) {
 
 /// VocabTrim and post-hoc BCL: ranks tokens by counts over the target's generations; for BCL also computes
 /// the exact size.
-Status fit_generation_ranking(const FitConfig& config, const FitHooks& hooks, FitData& fit_data,
+Status fit_generation_ranking(const FitConfig& config, const JobHooks& hooks, FitData& fit_data,
                               FitReport& report) {
     const RecordingInfo& info = fit_data.first().info();
     const TextCounts counts = count_recordings(fit_data.recordings, config.options.collect.hold_out);
@@ -286,50 +281,64 @@ std::string trained_drafter_path(const std::string& out) {
     return (fs::path(out).parent_path() / (fs::path(out).stem().string() + ".drafter")).string();
 }
 
-Status fit_with_drafter(const FitConfig& config, const fit::FitOptions& options, const fit::FitInputs& inputs,
-                        const fit::Hooks& hooks, FitData& fit_data, FitReport& report,
-                        fit::FittedHead& fitted) {
+/// Fits a head and trains its drafter with it.
+Result<fit::FittedHead> fit_with_drafter(const FitConfig& config, const fit::FitOptions& options,
+                                         fit::FitInputs inputs, const fit::Hooks& hooks,
+                                         const FitData& fit_data) {
     const std::string path = trained_drafter_path(config.out);
-    std::error_code ignored;
-    if (!config.overwrite && fs::exists(path, ignored))
+    std::error_code error;
+    if (!config.overwrite && fs::exists(path, error))
         return bad_input("--out {}: its drafter's folder {} already exists; remove it or add --overwrite",
                          config.out, path);
-    DS_ASSIGN(fit::JointDrafter drafter,
-              fit::load_joint_drafter(fit_data.weights.drafter, fit_data.drafter_path, *fit_data.target));
+    const std::string& id = fit_data.weights.drafter;
+    DS_ASSIGN(EagleCheckpoint checkpoint,
+              fit::open_joint_drafter(id, fit_data.drafter_path, *fit_data.target));
     StagedFolder folder(path);
-    fit::JointOptions joint = config.joint_options;
-    joint.steps = options.collect.text_levels;
-    joint.seed = options.kl.seed;
-    joint.hold_out = options.collect.hold_out;
-    joint.lambda = fit_recipe(config).has_own_loss() ? config.lambda : 0.0;
-    const auto reload =
-        [&](const std::vector<fit::FittedTensor>& weights) -> Result<std::unique_ptr<Drafter>> {
-        DS_TRY(folder.make());
-        std::vector<TensorToSave> tensors;
-        for (const fit::FittedTensor& t : weights) tensors.push_back({t.name, t.type, t.shape, t.bytes});
-        DS_TRY(save_safetensors(folder.staged() + "/model.safetensors", tensors));
-        std::error_code error;
+    DS_TRY(folder.make());
+    fit::JointFit joint{checkpoint, *fit_data.target, config.joint_options, {}, folder.staged(), {}};
+    joint.options.steps = options.collect.text_levels;
+    joint.options.seed = options.kl.seed;
+    joint.options.lambda = fit_recipe(config).has_own_loss() ? config.lambda : 0.0;
+    for (const auto& recording : fit_data.recordings) joint.recordings.push_back(recording->folder());
+    joint.reload = [&]() -> Result<std::unique_ptr<Drafter>> {
         fs::copy_file(fs::path(fit_data.drafter_path) / "config.json",
                       fs::path(folder.staged()) / "config.json", error);
         if (error) return failed("{}: {}", folder.staged(), error.message());
-        return make_drafter(fit_data.weights.drafter + ":" + folder.staged(), "", *fit_data.target,
-                            *fit_data.exec);
+        return make_drafter(id + ":" + folder.staged(), "", *fit_data.target, *fit_data.exec);
     };
-    DS_ASSIGN(fitted, fit::fit_joint(inputs, options, {drafter, *fit_data.target, joint, reload}, hooks));
+    inputs.joint = &joint;
+    DS_ASSIGN(fit::FittedHead fitted, fit::fit_head(inputs, options, hooks));
     DS_TRY(hooks.check());
     DS_TRY(folder.commit());
-    report.joint = true;
-    return {};
+    return fitted;
 }
 
-Status fit_weights(const FitConfig& config, const FitHooks& hooks, FitData& fit_data, FitReport& report) {
+/// Finds PyTorch if the fit trains. Without it, a low-rank head whose training was not asked for stops at
+/// the closed form.
+Result<std::optional<Torch>> torch_for(const FitConfig& config, FitReport& report) {
+    const FitRecipe& recipe = fit_recipe(config);
+    const bool trains = recipe.trains_router() || config.joint ||
+                        (recipe.trains_by_divergence() && config.options.kl.epochs > 0 &&
+                         (config.weights || !recipe.fits_weights_on_request()));
+    if (!trains) return std::optional<Torch>();
+    auto torch = find_torch(config.python);
+    if (torch.ok()) return std::optional<Torch>(*torch);
+    const std::string& problem = torch.error().message;
+    if (config.must_train || !recipe.fits_low_rank())
+        return bad_input("fit {}: trains with PyTorch, but {}", config.head, problem);
+    report.remark = fmt::format("this is the closed form, without training: {}", problem);
+    return std::optional<Torch>();
+}
+
+Status fit_weights(const FitConfig& config, const std::optional<Torch>& torch, const JobHooks& hooks,
+                   FitData& fit_data, FitReport& report) {
     fit::FitOptions options = config.options;
     options.head = config.head;
     DS_ASSIGN(options.ranks, parse_ranks(config.rank));
     DS_TRY(load(config, hooks, fit_data, report));
     options.collect.tree = fit_data.tree;
     options.collect.text_levels = fit_data.tree.levels();
-    if (options.kl.epochs == 0) options.train = false;
+    options.train = torch.has_value();
     if (fit_recipe(config).solves_size()) {
         const TextCounts counts = count_recordings(fit_data.recordings, options.collect.hold_out);
         options.v = compute_bcl_size(fit_data, counts.all.ranking(), options.alpha);
@@ -342,16 +351,20 @@ Status fit_weights(const FitConfig& config, const FitHooks& hooks, FitData& fit_
                           fit_data.target->lm_head(),
                           fit_data.first().info().target.context,
                           texts.get(),
+                          {},
                           {}};
     inputs.ranking.assign(fit_data.ranking.ids.begin(), fit_data.ranking.ids.end());
     const fit::Hooks fit_hooks{hooks.on_progress, hooks.cancelled};
-    fit::FittedHead fitted;
-    if (config.joint) {
-        DS_TRY(fit_with_drafter(config, options, inputs, fit_hooks, fit_data, report, fitted));
-    } else {
-        DS_ASSIGN(fitted, fit::fit_head(inputs, options, fit_hooks));
-        DS_TRY(fit_hooks.check());
-    }
+    if (torch)
+        inputs.train = [&](const fit::TrainingData& data) {
+            return train_with_torch(*torch, {config.out + ".training", config.device, config.threads}, data,
+                                    fit_hooks);
+        };
+    DS_ASSIGN(const fit::FittedHead fitted,
+              config.joint ? fit_with_drafter(config, options, inputs, fit_hooks, fit_data)
+                           : fit::fit_head(inputs, options, fit_hooks));
+    DS_TRY(fit_hooks.check());
+    report.joint = config.joint;
     report.parameters = fitted.parameters;
     report.held_out = fitted.report;
     report.notes = fitted.notes;
@@ -360,7 +373,7 @@ Status fit_weights(const FitConfig& config, const FitHooks& hooks, FitData& fit_
 
 }  // namespace
 
-Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
+Result<FitReport> run_fit(const FitConfig& config, const JobHooks& hooks) {
     DS_TRY(check_config(config));
     const TimeNs start = monotonic_ns();
     FitReport report;
@@ -375,8 +388,9 @@ Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks) {
         fit_data.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
         DS_ASSIGN(fit_data.recordings, fit::open_recordings(config.recordings));
         const bool ranking = recipe.reads_generations() && !config.joint && !config.weights;
+        DS_ASSIGN(const std::optional<Torch> torch, torch_for(config, report));
         DS_TRY(ranking ? fit_generation_ranking(config, hooks, fit_data, report)
-                       : fit_weights(config, hooks, fit_data, report));
+                       : fit_weights(config, torch, hooks, fit_data, report));
     }
     std::error_code ignored;
     report.bytes = fs::file_size(config.out, ignored);

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "app/jobs/commands/job_hooks.h"
 #include "base/result.h"
 #include "engine/fit/fit_head.h"
-#include "engine/fit/joint.h"
 
 namespace draftscope {
 
@@ -26,9 +26,12 @@ struct FitConfig {
     std::string precision = "auto";
     int threads = 0;
     bool overwrite = false;
-    bool weights = false;  ///< if a ranking suffices, train weights instead; implied by `joint`
-    bool joint = false;    ///< train the drafter with the head
-    double lambda = 0.1;   ///< weight in SpecVocab's joint loss (the paper's best of four)
+    bool weights = false;         ///< if a ranking suffices, train weights instead; implied by `joint`
+    bool joint = false;           ///< train the drafter with the head
+    double lambda = 0.1;          ///< weight in SpecVocab's joint loss (the paper's best of four)
+    std::string python;           ///< with PyTorch; "" = that of tools/with_torch.sh, or python3
+    std::string device = "auto";  ///< of the training: "cpu", "cuda", or "auto"
+    bool must_train = false;      ///< training was asked for, so the closed form alone is not enough
     fit::JointOptions joint_options;
     fit::FitOptions options;
 };
@@ -40,18 +43,15 @@ struct FitReport {
     std::map<std::string, std::string, std::less<>> parameters;
     fit::Report held_out;  ///< also the weights file's metadata `report`
     fit::Report notes;     ///< rows, steps, divergences during training
+    std::string remark;    ///< why a head stopped at the closed form; "" = it did not
     std::uint64_t bytes = 0;
     double seconds = 0;
 };
 
-struct FitHooks {
-    std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
-    std::function<bool()> cancelled;
-};
-
 /// Fits one head and writes its file atomically. A jointly trained drafter is written to the folder
-/// OUT.drafter (OUT without its ending). Blocks. On one machine the same config gives the same bytes at any
-/// thread count.
-Result<FitReport> run_fit(const FitConfig& config, const FitHooks& hooks);
+/// OUT.drafter (OUT without its ending). A training that is interrupted leaves its checkpoint in
+/// OUT.training, from which the same config continues. Blocks. Without training, the same config gives the
+/// same bytes at any thread count; with it, at the same one.
+Result<FitReport> run_fit(const FitConfig& config, const JobHooks& hooks);
 
 }  // namespace draftscope

@@ -59,7 +59,7 @@ void describe_ranking(const fit::Ranking& ranking, const TextCounts& counts, Fit
     }
 }
 
-Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitReport& report) {
+Status fit_text_ranking(const FitConfig& config, const JobHooks& hooks, FitReport& report) {
     RunConfig run;
     run.model = config.model;
     run.drafter = plain_drafter;
@@ -74,13 +74,12 @@ Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitRepor
     const auto size = static_cast<double>(fs::file_size(config.text));
     double done = 0;
     for (std::string line; std::getline(text, line);) {
-        if (hooks.cancelled && hooks.cancelled())
-            return Error{ErrorKind::cancelled, "fit cancelled; nothing was written"};
+        if (hooks.is_cancelled()) return Error{ErrorKind::cancelled, "fit cancelled; nothing was written"};
         const std::vector<TokenId> tokens = file.tokenizer->encode(line + "\n", false);
         counts.all.add(tokens);
         (++lines % every == 0 ? counts.held_out : counts.learnt).add(tokens);
         done += static_cast<double>(line.size()) + 1;
-        if (hooks.on_progress) hooks.on_progress(done / size, "counting tokens");
+        hooks.report(done / size, "counting tokens");
     }
     const fit::Ranking ranking = counts.all.ranking();
     if (ranking.tokens == 0) return bad_input("--text {}: contains no text", config.text);

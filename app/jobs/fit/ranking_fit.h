@@ -27,6 +27,6 @@ Status write_ranking(const FitConfig& config, const fit::Ranking& ranking, const
                      const std::string& tokenizer, const std::string& source);
 
 /// FR-Spec: counts the tokens of raw text, line by line, with the target's tokenizer.
-Status fit_text_ranking(const FitConfig& config, const FitHooks& hooks, FitReport& report);
+Status fit_text_ranking(const FitConfig& config, const JobHooks& hooks, FitReport& report);
 
 }  // namespace draftscope

@@ -34,7 +34,7 @@ constexpr int cold_megabytes = 64;  ///< weights read by successive calls; the p
 
 class Bench {
   public:
-    Bench(const KernelSettings& options, kernels::Exec& exec, const KernelHooks& hooks)
+    Bench(const KernelSettings& options, kernels::Exec& exec, const JobHooks& hooks)
         : options_(options), exec_(exec), hooks_(hooks) {
         constexpr std::size_t products = 7 + 3, others = 2 + 3;
         planned_ = static_cast<double>(options.rows.size() * (products * options.precisions.size() + others) +
@@ -65,11 +65,9 @@ class Bench {
     void measure(const std::string& op, std::string_view precision, int rows, double bytes, Call call,
                  double scattered_probe = 0) {
         using Clock = std::chrono::steady_clock;
-        if (hooks_.cancelled && hooks_.cancelled()) return;
-        if (hooks_.on_progress)
-            hooks_.on_progress(static_cast<double>(results_.size()) / planned_,
-                               rows > 0 ? fmt::format("{} {} M={}", op, precision, rows)
-                                        : fmt::format("{} {}", op, precision));
+        if (hooks_.is_cancelled()) return;
+        hooks_.report(static_cast<double>(results_.size()) / planned_,
+                      fmt::format("{} {}{}", op, precision, rows > 0 ? fmt::format(" M={}", rows) : ""));
         std::vector<double> times;
         const auto end = Clock::now() + std::chrono::duration<double>(options_.seconds);
         constexpr std::size_t min_calls = 5;
@@ -279,7 +277,7 @@ class Bench {
 
     const KernelSettings& options_;
     kernels::Exec& exec_;
-    const KernelHooks& hooks_;
+    const JobHooks& hooks_;
     double planned_ = 1;
     std::vector<KernelTime> results_;
     std::map<int, double> scattered_probes_;  ///< GB/s, by bytes per row
@@ -313,7 +311,7 @@ Status check(const KernelSettings& options) {
 
 }  // namespace
 
-Result<KernelReport> measure_kernels(const KernelSettings& settings, const KernelHooks& hooks) {
+Result<KernelReport> measure_kernels(const KernelSettings& settings, const JobHooks& hooks) {
     DS_TRY(check(settings));
     const int cores = describe_machine().cores;
     const auto exec = kernels::make_cpu_exec(settings.threads > 0 ? settings.threads : cores);
@@ -323,8 +321,7 @@ Result<KernelReport> measure_kernels(const KernelSettings& settings, const Kerne
     report.threads = exec->threads();
     report.probe_before = probe_read_bandwidth(exec->threads(), cold_megabytes);
     report.ops = Bench(settings, *exec, hooks).run();
-    if (hooks.cancelled && hooks.cancelled())
-        return Error{ErrorKind::cancelled, "stopped while measuring kernels"};
+    if (hooks.is_cancelled()) return Error{ErrorKind::cancelled, "stopped while measuring kernels"};
     report.probe_after = probe_read_bandwidth(exec->threads(), cold_megabytes);
     return report;
 }

@@ -1,54 +1,21 @@
 #include "app/jobs/kernels/torch_times.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "app/jobs/run/run_job.h"
-
-extern char** environ;
+#include "base/child_process.h"
 
 namespace draftscope {
 namespace {
 
-/// Runs a program and returns its stdout. The program inherits our stderr.
-Result<std::string> capture_output(std::vector<std::string> words) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return failed("cannot create a pipe to {}: {}", words[0], std::strerror(errno));
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_t child = 0;
-    const int started = posix_spawnp(&child, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (started != 0) {
-        close(ends[0]);
-        return bad_input("--torch {}: cannot be started: {}", words[0], std::strerror(started));
-    }
+/// Runs a program and returns its stdout.
+Result<std::string> capture_output(const std::vector<std::string>& words) {
     std::string output;
-    std::array<char, 4096> piece{};
-    for (;;) {
-        const ssize_t count = read(ends[0], piece.data(), piece.size());
-        if (count < 0 && errno == EINTR) continue;
-        if (count <= 0) break;
-        output.append(piece.data(), count);
-    }
-    close(ends[0]);
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
+    const auto code = run_child_process(
+        words, [&](std::string_view line) { output.append(line).push_back('\n'); }, [] { return false; });
+    if (!code.ok()) return bad_input("--torch {}", code.error().message);
+    if (*code == 0) return output;
     return bad_input(
         "--torch {}: the PyTorch script failed (see its message above); give a Python with PyTorch that "
         "sees the GPU, or leave --torch out",

@@ -52,10 +52,7 @@ std::vector<std::string> prompt_hashes(const std::vector<Conversation>& conversa
 
 }  // namespace
 
-Result<RecordReport> run_record(const RecordConfig& config, const RecordHooks& hooks) {
-    const auto report_progress = [&](double fraction, const std::string& what) {
-        if (hooks.on_progress) hooks.on_progress(fraction, what);
-    };
+Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hooks) {
     if (config.batch < 1 || config.batch > max_batch)
         return bad_input("--batch {}: must be 1 to {}", config.batch, max_batch);
     RunConfig run_config = config.run;
@@ -71,7 +68,7 @@ Result<RecordReport> run_record(const RecordConfig& config, const RecordHooks& h
     const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : cores);
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
     DS_ASSIGN(const auto target,
-              Target::load(run.config.model, *exec, run.precision, report_progress, cache));
+              Target::load(run.config.model, *exec, run.precision, hooks.on_progress, cache));
     if (target->tokenizer() == nullptr) return bad_input("--model {}: has no tokenizer", run.config.model);
     if (const std::string& problem = target->chat().problem(); !run.config.raw && !problem.empty())
         return bad_input("{}", problem);
@@ -107,7 +104,7 @@ Result<RecordReport> run_record(const RecordConfig& config, const RecordHooks& h
     report.seconds = seconds(monotonic_ns() - start);
     if (writer->prompts() == 0) return Error{ErrorKind::cancelled, "stopped before the first token"};
     if (config.times && writer->info().complete) {
-        report_progress(-1, "measuring verification");
+        hooks.report(-1, "measuring verification");
         DS_ASSIGN(writer->info().verify_ns, measure_verify(*target, *exec, 256));
     }
     DS_TRY(writer->finish());

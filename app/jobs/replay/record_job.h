@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/job_hooks.h"
 #include "base/result.h"
 #include "engine/recording/recording_info.h"
 
@@ -25,13 +26,9 @@ struct RecordReport {
     std::int64_t generated = 0;
     double seconds = 0;
 };
-struct RecordHooks {
-    std::function<void(double fraction, const std::string& what)> on_progress;  ///< fraction < 0 = unknown
-    std::function<bool()> cancelled;
-};
 /// Decodes the prompts and writes the recording. Blocks. If cancelled, the recording contains the decoded
 /// part and report.info.complete is false; if cancelled before the first token, returns an error and writes
 /// nothing.
-Result<RecordReport> run_record(const RecordConfig& config, const RecordHooks& hooks);
+Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hooks);
 
 }  // namespace draftscope

@@ -121,13 +121,10 @@ std::vector<DrafterGroup> group_by_drafter(const std::vector<ResolvedRun>& runs)
 
 /// Replays the heads of one drafter and stores their rounds in the report.
 Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& runs,
-                    const ReplayData& replay_data, const ReplayOptions& options, const ReplayHooks& hooks,
+                    const ReplayData& replay_data, const ReplayOptions& options, const JobHooks& hooks,
                     ReplayReport& report) {
     const ResolvedRun& first = runs[group.heads.front()];
-    const auto report_progress = [&](const std::string& what) {
-        if (hooks.on_progress) hooks.on_progress(-1, what);
-    };
-    report_progress("loading drafter " + first.drafter_id);
+    hooks.report(-1, "loading drafter " + first.drafter_id);
     DS_ASSIGN(const auto drafter, load_drafter(first, *replay_data.target, *replay_data.exec));
     DS_TRY(check_tree(*drafter, first.tree));
     DS_TRY(check_recording_features(*replay_data.recording, *drafter, first.drafter_id));
@@ -138,7 +135,7 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
         const HeadWeights weights =
             head_weights(first, *drafter, *replay_data.target, replay_data.recording->info().target);
         for (const std::size_t i : group.heads) {
-            report_progress("preparing head " + to_text(*runs[i].head));
+            hooks.report(-1, "preparing head " + to_text(*runs[i].head));
             DS_ASSIGN(auto head, load_head(runs[i], weights, *replay_data.exec));
             replay_heads.push_back({head.get(), find_head(runs[i].head->id)->replay_only});
             heads.push_back(std::move(head));
@@ -160,26 +157,22 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
 
 }  // namespace
 
-Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& hooks) {
-    const auto report_progress = [&](double fraction, const std::string& what) {
-        if (hooks.on_progress) hooks.on_progress(fraction, what);
-    };
+Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hooks) {
     DS_TRY(check(config));
-    report_progress(-1, "opening the recording");
+    hooks.report(-1, "opening the recording");
     ReplayData replay_data;
     DS_ASSIGN(replay_data.recording, DecodeRecording::open(config.recording));
     const RecordingInfo& info = replay_data.recording->info();
     if (!config.model.empty() && !replay_data.recording->weights_path().empty())
         return bad_input(
-            "--model {}: the recording contains its target's LM head and embedding, {}; leave "
-            "--model out",
+            "--model {}: the recording contains its target's LM head and embedding, {}; leave --model out",
             config.model, replay_data.recording->weights_path());
     DS_ASSIGN(const std::vector<ResolvedRun> runs, resolve_heads(config, *replay_data.recording));
     const ResolvedRun& first = runs.front();
     const int cores = usable_cores();
     replay_data.exec = kernels::make_cpu_exec(config.threads > 0 ? config.threads : cores);
     DS_ASSIGN(const kernels::Precision precision, choose_precision(first, info));
-    report_progress(-1, "packing the LM head");
+    hooks.report(-1, "packing the LM head");
     const std::string model =
         replay_data.recording->weights_path().empty() ? first.config.model : config.model;
     DS_ASSIGN(replay_data.target,
@@ -210,7 +203,7 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& h
     options.max_new = config.max_new;
     options.covered_prob = config.mass;
     options.cancelled = hooks.cancelled;
-    options.on_progress = [&](double fraction) { report_progress(fraction, "replaying"); };
+    options.on_progress = [&](double fraction) { hooks.report(fraction, "replaying"); };
     for (const DrafterGroup& group : group_by_drafter(runs))
         DS_TRY(replay_group(group, runs, replay_data, options, hooks, report));
     return report;

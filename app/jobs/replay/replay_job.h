@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/jobs/commands/job_hooks.h"
 #include "base/result.h"
 #include "engine/recording/recording.h"
 #include "engine/replay/replay.h"
@@ -42,11 +43,7 @@ struct ReplayReport {
     std::int64_t rounds() const;
 };
 
-struct ReplayHooks {
-    std::function<void(double fraction, const std::string& what)> on_progress;
-    std::function<bool()> cancelled;
-};
 /// Loads the recording, drafter and heads, and replays. Blocks.
-Result<ReplayReport> run_replay(const ReplayConfig& config, const ReplayHooks& hooks);
+Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hooks);
 
 }  // namespace draftscope

@@ -28,9 +28,8 @@ fs::path executable_folder() {
 
 std::string find_asset(const std::string& relative_path) {
     std::vector<fs::path> search_folders;
-    if (const char* given = std::getenv("DRAFTSCOPE_ASSETS"); given != nullptr && *given != '\0') {
+    if (const char* given = std::getenv("DRAFTSCOPE_ASSETS"); given != nullptr && *given != '\0')
         search_folders.emplace_back(given);
-    }
     const fs::path program_folder = executable_folder();
     if (!program_folder.empty()) {
         search_folders.push_back(program_folder / "assets");
@@ -39,9 +38,8 @@ std::string find_asset(const std::string& relative_path) {
     search_folders.emplace_back(DRAFTSCOPE_SOURCE_ASSETS);
     for (const fs::path& folder : search_folders) {
         std::error_code error;
-        if (!folder.empty() && fs::exists(folder / relative_path, error)) {
+        if (!folder.empty() && fs::exists(folder / relative_path, error))
             return (folder / relative_path).lexically_normal().string();
-        }
     }
     return {};
 }

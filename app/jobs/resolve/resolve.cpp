@@ -155,8 +155,7 @@ Status resolve_head(ResolvedRun& run, bool replay) {
         return bad_input("--head {}: needs the recorded text; use it with draftscope replay", spec.id);
     if (spec.rdk && !run.verify->needs().sampled_drafts)
         return bad_input(
-            "--head {}: +rdk changes the distribution that drafts are sampled from; use it "
-            "with --verify pq",
+            "--head {}: +rdk changes the distribution that drafts are sampled from; use it with --verify pq",
             to_text(spec));
     // A jointly trained head selects its drafter, unless the user gives a drafter by path.
     DS_ASSIGN(const std::string trained_drafter, find_trained_drafter(spec, run.artefacts));
@@ -264,9 +263,8 @@ Status resolve_numbers(ResolvedRun& run) {
     if (config.calibration_rounds < 0) {
         return bad_input("--calibrate {}: must not be negative", config.calibration_rounds);
     }
-    if (config.prompt.empty() && config.prompts_file.empty()) {
+    if (config.prompt.empty() && config.prompts_file.empty())
         return bad_input("nothing to decode: give --prompt TEXT or --prompts FILE.jsonl");
-    }
     if (!config.prompts_file.empty() && !exists(config.prompts_file)) {
         return bad_input("--prompts {}: no such file", config.prompts_file);
     }

@@ -61,16 +61,8 @@ std::optional<RowId> StepFinder::find(TimeNs launch_ns) const {
 }
 
 GpuRowSink::GpuRowSink(RecordSink& next, GpuSession& session, RowIds& ids, RowId run_id, TimeNs run_start)
-    : next_(next), session_(session), ids_(ids), run_id_(run_id), run_start_(run_start) {
+    : StepRowSink(next, run_id, run_start), session_(session), ids_(ids) {
     session_.begin_window();
-}
-
-void GpuRowSink::push(Record record) {
-    const auto* step = std::get_if<StepRecord>(&record);
-    if (step != nullptr) steps_.add(step->step.id, step->step.start_ns, step->step.end_ns);
-    const bool ended = step != nullptr;
-    next_.push(std::move(record));
-    if (ended) collect();
 }
 
 void GpuRowSink::collect() {
@@ -117,18 +109,14 @@ void GpuRowSink::collect() {
 
 void GpuRowSink::push_losses() {
     const GpuLosses losses = session_.take_losses();
-    const TimeNs now = std::max<TimeNs>(0, monotonic_ns() - run_start_);
-    const auto lost = [&](const char* kind, std::uint64_t count) {
-        if (count > 0) next_.push(LossRow{run_id_, now, kind, static_cast<std::int64_t>(count)});
-    };
-    lost("gpu_records_dropped", losses.dropped);
-    lost("gpu_queue_full", losses.queue_full);
-    lost("gpu_zero_timestamp", losses.zero_timestamps);
-    lost("gpu_unattributed", losses.unattributed);
-    lost("gpu_before_launch", losses.before_launch);
-    lost("gpu_launches_forgotten", losses.launches_forgotten);
+    push_loss("gpu_records_dropped", losses.dropped);
+    push_loss("gpu_queue_full", losses.queue_full);
+    push_loss("gpu_zero_timestamp", losses.zero_timestamps);
+    push_loss("gpu_unattributed", losses.unattributed);
+    push_loss("gpu_before_launch", losses.before_launch);
+    push_loss("gpu_launches_forgotten", losses.launches_forgotten);
     if (losses.before_launch > 0)
-        next_.push(CounterRow{run_id_, now, "gpu_clock_error_ns",
+        next_.push(CounterRow{run_id_, now(), "gpu_clock_error_ns",
                               static_cast<double>(losses.worst_before_launch_ns)});
 }
 
@@ -137,17 +125,6 @@ void GpuRowSink::finish() {
     steps_.finish();
     collect();
     push_losses();
-}
-
-CounterRowSink::CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start)
-    : next_(next), session_(session), run_id_(run_id), run_start_(run_start) {}
-
-void CounterRowSink::push(Record record) {
-    const auto* step = std::get_if<StepRecord>(&record);
-    const bool ended = step != nullptr;
-    if (ended) steps_.add(step->step.id, step->step.start_ns, step->step.end_ns);
-    next_.push(std::move(record));
-    if (ended) collect(false);
 }
 
 void CounterRowSink::collect(bool all) {
@@ -178,15 +155,11 @@ void CounterRowSink::finish() {
     collect(true);
     session_.end();
     const CounterLosses losses = session_.take_losses();
-    const TimeNs now = std::max<TimeNs>(0, monotonic_ns() - run_start_);
-    const auto lost = [&](const char* kind, std::uint64_t count) {
-        if (count > 0) next_.push(LossRow{run_id_, now, kind, static_cast<std::int64_t>(count)});
-    };
-    lost("gpu_counter_no_room", losses.skipped);
-    lost("gpu_counter_dropped", losses.dropped);
+    push_loss("gpu_counter_no_room", losses.skipped);
+    push_loss("gpu_counter_dropped", losses.dropped);
     if (losses.failure.empty()) return;
-    lost("gpu_counters_ended", 1);
-    next_.push(NoteRow{run_id_, 0, now, "counting ended: " + losses.failure});
+    push_loss("gpu_counters_ended", 1);
+    next_.push(NoteRow{run_id_, 0, now(), "counting ended: " + losses.failure});
 }
 
 }  // namespace draftscope

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "app/jobs/run/step_row_sink.h"
 #include "capture/record.h"
 #include "profiler/cupti/counter_session.h"
 #include "profiler/cupti/gpu_session.h"
@@ -38,43 +39,39 @@ class StepFinder {
     bool finished_ = false;
 };
 
-/// Sink between engine and recorder in a traced run. Forwards every record, assigns GPU work to the steps
-/// that launched it, and adds rows for the work and for losses.
-class GpuRowSink : public RecordSink {
+/// Sink of a traced run: assigns GPU work to the steps that launched it. Adds rows for the work and for
+/// losses. finish() waits for CUPTI's buffers.
+class GpuRowSink : public StepRowSink {
   public:
     GpuRowSink(RecordSink& next, GpuSession& session, RowIds& ids, RowId run_id, TimeNs run_start);
-    void push(Record record) override;
-    /// Call after the engine's last record. Waits for CUPTI's buffers, then pushes the remaining rows.
-    void finish();
+    void finish() override;
 
   private:
+    void add_step(const StepRow& step) override { steps_.add(step.id, step.start_ns, step.end_ns); }
+    void after_step() override { collect(); }
     void collect();
     void push_losses();
 
-    RecordSink& next_;
     GpuSession& session_;
     RowIds& ids_;
-    RowId run_id_;
-    TimeNs run_start_;
     StepFinder steps_;
     std::vector<GpuOp> ops_;
     std::vector<GpuCall> calls_;
 };
 
 /// Sink for counters: assigns each phase's readings to a step and sums them by step and phase.
-class CounterRowSink : public RecordSink {
+class CounterRowSink : public StepRowSink {
   public:
-    CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start);
-    void push(Record record) override;
-    void finish();
+    CounterRowSink(RecordSink& next, CounterSession& session, RowId run_id, TimeNs run_start)
+        : StepRowSink(next, run_id, run_start), session_(session) {}
+    void finish() override;
 
   private:
+    void add_step(const StepRow& step) override { steps_.add(step.id, step.start_ns, step.end_ns); }
+    void after_step() override { collect(false); }
     void collect(bool all);
 
-    RecordSink& next_;
     CounterSession& session_;
-    RowId run_id_;
-    TimeNs run_start_;
     StepFinder steps_;
     std::vector<CounterReading> readings_;
 };

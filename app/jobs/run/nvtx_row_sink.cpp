@@ -13,10 +13,7 @@ constexpr std::string_view draftscope_domain = "draftscope";
 }  // namespace
 
 NvtxRowSink::NvtxRowSink(RecordSink& next, RowId run_id, TimeNs run_start)
-    : next_(next),
-      run_id_(run_id),
-      run_start_(run_start),
-      capturing_(!nvtx_capturing() && !nvtx_tool_listens()) {
+    : StepRowSink(next, run_id, run_start), capturing_(!nvtx_capturing() && !nvtx_tool_listens()) {
     if (!capturing_) return;
     nvtx_capture_take();  // discards ranges between runs
     nvtx_capture_lost();
@@ -25,12 +22,6 @@ NvtxRowSink::NvtxRowSink(RecordSink& next, RowId run_id, TimeNs run_start)
 
 NvtxRowSink::~NvtxRowSink() {
     if (capturing_) nvtx_capture_stop();
-}
-
-void NvtxRowSink::push(Record record) {
-    const bool step = std::holds_alternative<StepRecord>(record);
-    next_.push(std::move(record));
-    if (step && capturing_) collect();
 }
 
 void NvtxRowSink::collect() {
@@ -49,9 +40,7 @@ void NvtxRowSink::finish() {
     nvtx_capture_stop();
     capturing_ = false;
     collect();
-    if (const std::uint64_t lost = nvtx_capture_lost(); lost > 0)
-        next_.push(LossRow{run_id_, monotonic_ns() - run_start_, "nvtx_queue_full",
-                           static_cast<std::int64_t>(lost)});
+    push_loss("nvtx_queue_full", nvtx_capture_lost());
 }
 
 }  // namespace draftscope

@@ -26,21 +26,15 @@ RunTelemetry::RunTelemetry(const RunRow& row, RowIds& ids, RecordSink& next, Cou
       listeners_(mirror_is_read(mirror_) ? &mirror_ : nullptr, tier_listener(row, counters, gpu_phases_)),
       nvtx_rows_(next, row.id, row.started_monotonic) {
     if (counters != nullptr)
-        counter_rows_.emplace(nvtx_rows_, *counters, row.id, row.started_monotonic);
+        tier_rows_ = std::make_unique<CounterRowSink>(nvtx_rows_, *counters, row.id, row.started_monotonic);
     else if (row.tier != to_text(Tier::t0))
-        gpu_rows_.emplace(nvtx_rows_, gpu_session(), ids, row.id, row.started_monotonic);
+        tier_rows_ =
+            std::make_unique<GpuRowSink>(nvtx_rows_, gpu_session(), ids, row.id, row.started_monotonic);
     phases_.set_range_sink(listeners_.sink());
 }
 
-RecordSink& RunTelemetry::sink() {
-    if (gpu_rows_) return *gpu_rows_;
-    if (counter_rows_) return *counter_rows_;
-    return nvtx_rows_;
-}
-
 void RunTelemetry::finish() {
-    if (gpu_rows_) gpu_rows_->finish();
-    if (counter_rows_) counter_rows_->finish();
+    if (tier_rows_) tier_rows_->finish();
     nvtx_rows_.finish();
 }
 

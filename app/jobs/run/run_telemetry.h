@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <memory>
 
 #include "app/jobs/run/gpu_row_sinks.h"
 #include "app/jobs/run/nvtx_row_sink.h"
@@ -21,7 +21,7 @@ class RunTelemetry {
 
     PhaseRecorder& phases() { return phases_; }
     /// Returns the sink for the run's records.
-    RecordSink& sink();
+    RecordSink& sink() { return tier_rows_ ? *tier_rows_ : static_cast<RecordSink&>(nvtx_rows_); }
     /// Call after the engine's last record. Waits for pending measurements and pushes their rows.
     void finish();
 
@@ -31,8 +31,7 @@ class RunTelemetry {
     GpuPhaseStack gpu_phases_;
     TeeRangeSink listeners_;
     NvtxRowSink nvtx_rows_;
-    std::optional<GpuRowSink> gpu_rows_;          ///< tiers T1 and T2
-    std::optional<CounterRowSink> counter_rows_;  ///< tier T3
+    std::unique_ptr<StepRowSink> tier_rows_;  ///< of GPU work or counters; null at tier T0
 };
 
 }  // namespace draftscope

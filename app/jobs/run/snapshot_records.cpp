@@ -29,9 +29,8 @@ RoundRecord round_record(const Snapshot& snapshot, std::size_t index) {
 StepRecord step_record(const Snapshot& snapshot, const StepEntry& entry) {
     StepRecord record;
     record.step = entry.row;
-    for (std::uint32_t i = 0; i < entry.rounds.count; ++i) {
+    for (std::uint32_t i = 0; i < entry.rounds.count; ++i)
         record.rounds.push_back(round_record(snapshot, entry.rounds.first + i));
-    }
     copy_range(snapshot.spans, entry.spans, record.spans);
     return record;
 }
@@ -45,10 +44,10 @@ struct CoveredRows {
         : spans(snapshot.spans.size()),
           tokens(snapshot.tokens.size()),
           head_evals(snapshot.head_evals.size()) {
-        for (std::size_t i = 0; i < snapshot.steps.size(); ++i) mark(spans, snapshot.steps[i].spans);
-        for (std::size_t i = 0; i < snapshot.rounds.size(); ++i) {
-            mark(tokens, snapshot.rounds[i].tokens);
-            mark(head_evals, snapshot.rounds[i].head_evals);
+        for (const StepEntry& step : snapshot.steps) mark(spans, step.spans);
+        for (const RoundEntry& round : snapshot.rounds) {
+            mark(tokens, round.tokens);
+            mark(head_evals, round.head_evals);
         }
     }
     static void mark(std::vector<bool>& seen, const RowRange& range) {
@@ -62,51 +61,41 @@ void push_prompts(const Snapshot& snapshot, const CoveredRows& covered, RowId ru
         sink.push(PromptStarted{*prompt});
         PromptProgress progress{prompt->id, prompt->output, prompt->generated_tokens, prompt->prefill_ns, {}};
         for (std::size_t i = 0; i < snapshot.tokens.size(); ++i) {
-            if (!covered.tokens[i] && snapshot.tokens[i].prompt_id == prompt->id) {
+            if (!covered.tokens[i] && snapshot.tokens[i].prompt_id == prompt->id)
                 progress.tokens.push_back(snapshot.tokens[i]);
-            }
         }
         sink.push(std::move(progress));
     }
 }
 
+/// Returns a run's rows of a table, without those that `covered` marks.
+template <typename Row, typename View>
+std::vector<Row> rows_of_run(const View& view, RowId run_id, const std::vector<bool>& covered = {}) {
+    std::vector<Row> out;
+    std::size_t i = 0;
+    for (const Row& row : view)
+        if (const bool loose = covered.empty() || !covered[i++]; loose && row.run_id == run_id)
+            out.push_back(row);
+    return out;
+}
+
 void push_loose_rows(const Snapshot& snapshot, const CoveredRows& covered, RowId run_id, RecordSink& sink) {
-    SpansRecorded spans;
-    for (std::size_t i = 0; i < snapshot.spans.size(); ++i) {
-        if (!covered.spans[i] && snapshot.spans[i].run_id == run_id) spans.spans.push_back(snapshot.spans[i]);
-    }
+    const auto push_each = [&]<typename Row>(std::vector<Row> rows) {
+        for (Row& row : rows) sink.push(std::move(row));
+    };
+    const auto push_block = [&](auto rows) {
+        if (!rows.empty()) sink.push(std::move(rows));
+    };
+    SpansRecorded spans{rows_of_run<SpanRow>(snapshot.spans, run_id, covered.spans)};
     if (!spans.spans.empty()) sink.push(std::move(spans));
-    HeadEvaluated evals;
-    for (std::size_t i = 0; i < snapshot.head_evals.size(); ++i) {
-        if (!covered.head_evals[i] && snapshot.head_evals[i].run_id == run_id) {
-            evals.rows.push_back(snapshot.head_evals[i]);
-        }
-    }
+    HeadEvaluated evals{rows_of_run<HeadEvalRow>(snapshot.head_evals, run_id, covered.head_evals)};
     if (!evals.rows.empty()) sink.push(std::move(evals));
-    for (const LossRow& loss : snapshot.losses) {
-        if (loss.run_id == run_id) sink.push(loss);
-    }
-    for (const NoteRow& note : snapshot.notes) {
-        if (note.run_id == run_id) sink.push(note);
-    }
-    for (std::size_t i = 0; i < snapshot.counters.size(); ++i) {
-        if (snapshot.counters[i].run_id == run_id) sink.push(snapshot.counters[i]);
-    }
-    std::vector<NvtxRangeRow> ranges;
-    for (std::size_t i = 0; i < snapshot.nvtx_ranges.size(); ++i) {
-        if (snapshot.nvtx_ranges[i].run_id == run_id) ranges.push_back(snapshot.nvtx_ranges[i]);
-    }
-    if (!ranges.empty()) sink.push(std::move(ranges));
-    std::vector<GpuOpRow> ops;
-    for (std::size_t i = 0; i < snapshot.gpu_ops.size(); ++i) {
-        if (snapshot.gpu_ops[i].run_id == run_id) ops.push_back(snapshot.gpu_ops[i]);
-    }
-    if (!ops.empty()) sink.push(std::move(ops));
-    std::vector<GpuCounterRow> gpu_counters;
-    for (std::size_t i = 0; i < snapshot.gpu_counters.size(); ++i) {
-        if (snapshot.gpu_counters[i].run_id == run_id) gpu_counters.push_back(snapshot.gpu_counters[i]);
-    }
-    if (!gpu_counters.empty()) sink.push(std::move(gpu_counters));
+    push_each(rows_of_run<LossRow>(snapshot.losses, run_id));
+    push_each(rows_of_run<NoteRow>(snapshot.notes, run_id));
+    push_each(rows_of_run<CounterRow>(snapshot.counters, run_id));
+    push_block(rows_of_run<NvtxRangeRow>(snapshot.nvtx_ranges, run_id));
+    push_block(rows_of_run<GpuOpRow>(snapshot.gpu_ops, run_id));
+    push_block(rows_of_run<GpuCounterRow>(snapshot.gpu_counters, run_id));
 }
 
 std::shared_ptr<const Vocab> find_vocab(const Snapshot& snapshot, RowId id) {
@@ -137,9 +126,8 @@ void push_snapshot(const Snapshot& snapshot, RecordSink& sink) {
         run.ended = RunEnd::live;
         sink.push(RunStarted{run, find_vocab(snapshot, run.vocab_id), find_anchor(snapshot, run.id, false)});
         push_prompts(snapshot, covered, run.id, sink);
-        for (std::size_t i = 0; i < snapshot.steps.size(); ++i) {
-            if (snapshot.steps[i].row.run_id == run.id) sink.push(step_record(snapshot, snapshot.steps[i]));
-        }
+        for (const StepEntry& step : snapshot.steps)
+            if (step.row.run_id == run.id) sink.push(step_record(snapshot, step));
         push_loose_rows(snapshot, covered, run.id, sink);
         for (const auto& prompt : snapshot.prompts) {
             if (prompt->run_id == run.id && prompt->finish != Finish::none) sink.push(PromptEnded{*prompt});

@@ -73,11 +73,6 @@ struct RowKernels {
     /// Merges `chunks` partials (output, maximum, sum), `partial_step` floats apart, to out[head_dim].
     void (*join_chunks)(const float* partials, int chunks, std::int64_t partial_step, int head_dim,
                         float* out);
-    /// Forward KL divergence and its gradient for one row. Sets gradient[j] = (exp(student[j] - ss) -
-    /// exp(teacher[j] - ts)) * weight; gradient may be the student's row. Returns sum_j exp(teacher[j] - ts)
-    /// ((teacher[j] - ts) - (student[j] - ss)).
-    float (*forward_kl)(const float* teacher, float ts, const float* student, float ss, int n, float weight,
-                        float* gradient);
     /// Sets y[j] = exp((x[j] - shift) * scale), 0 for NaN.
     void (*exp_scaled)(const float* x, int n, float shift, float scale, float* y);
 };

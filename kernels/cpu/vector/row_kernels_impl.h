@@ -231,28 +231,6 @@ struct RowKernelsOf : VecMath<V> {
         }
     }
 
-    static float forward_kl(const float* teacher, float ts, const float* student, float ss, int n,
-                            float weight, float* gradient) {
-        // A masked token (-inf) has no mass and must not turn 0 * inf into NaN.
-        const F floor = V::set1(-100.0f);
-        F total = V::set1(0.0f);
-        for (int i = 0; i < n; i += 16) {
-            const F t = V::max(V::sub(load_row(teacher, i, n), V::set1(ts)), floor);
-            const F s = V::max(V::sub(load_row(student, i, n), V::set1(ss)), floor);
-            F p = exp(t);
-            const F q = exp(s);
-            if (n - i < 16) {
-                float lanes[16];
-                V::store(lanes, p);
-                for (int j = n - i; j < 16; ++j) lanes[j] = 0.0f;
-                p = V::load(lanes);
-            }
-            total = V::mul_add(p, V::sub(t, s), total);
-            store_row(gradient, i, n, V::mul(V::sub(q, p), V::set1(weight)));
-        }
-        return V::sum(total);
-    }
-
     static constexpr RowKernels table() {
         return {rms_norm,
                 silu_mul,
@@ -271,7 +249,6 @@ struct RowKernelsOf : VecMath<V> {
                 Attention::exp2_scores,
                 Attention::mix,
                 Attention::join_chunks,
-                forward_kl,
                 exp_scaled};
     }
 };

@@ -77,18 +77,16 @@ std::vector<double> reference(const AttentionShape& shape, const float* q, const
         double top = -1e300;
         for (const int slot : slots) {
             double dot = 0;
-            for (int d = 0; d < shape.head_dim; ++d) {
+            for (int d = 0; d < shape.head_dim; ++d)
                 dot += static_cast<double>(q[h * shape.head_dim + d]) * cache.keys.meant.at(slot, kv + d);
-            }
             weight.push_back(dot * static_cast<double>(shape.scale));
             top = std::max(top, weight.back());
         }
         double sum = 0;
         for (double& w : weight) sum += w = std::exp(w - top);
         for (std::size_t p = 0; p < slots.size(); ++p) {
-            for (int d = 0; d < shape.head_dim; ++d) {
+            for (int d = 0; d < shape.head_dim; ++d)
                 out[h * shape.head_dim + d] += weight[p] / sum * cache.values.meant.at(slots[p], kv + d);
-            }
         }
     }
     return out;
@@ -187,9 +185,8 @@ void tree_slots_give_the_bits_of_a_chain(const AttentionShape& shape) {
             const Table q = make_queries(shape, 24, 7);
             Table together(24, q.cols);
             std::vector<AttentionQuery> batch;
-            for (int i = 0; i < 24; ++i) {
+            for (int i = 0; i < 24; ++i)
                 batch.push_back(cache.query(q.row(i), together.row(i), prefix, tree.paths[i]));
-            }
             auto exec = make_cpu_exec(2, isa);
             attention(*exec, shape, batch);
             for (int i = 0; i < 24; ++i) {

@@ -59,9 +59,8 @@ void check_against_double(Exec& exec, Packing packing, int n, int k, int m, bool
         matrix.unpack_row(j, row);
         for (int i = 0; i < m; ++i) {
             double expected = with_bias ? bias.at(0, j) : 0.0;
-            for (int c = 0; c < k; ++c) {
+            for (int c = 0; c < k; ++c)
                 expected += static_cast<double>(row[c]) * static_cast<double>(x.at(i, c));
-            }
             const double allowed = error_bound(packing.precision, exec.isa(), row, x.row(i)) +
                                    2.0 * f32_epsilon * std::fabs(expected);
             ASSERT_LE(std::fabs(y.at(i, j) - expected), allowed) << "row " << i << " output " << j;
@@ -158,13 +157,10 @@ TEST(Matmul, IsIndependentOfThreadsRowOrderAndStride) {
                 std::vector<int> order(80);
                 std::iota(order.begin(), order.end(), 0);
                 Rng rng(13);
-                for (std::size_t i = order.size() - 1; i > 0; --i) {
+                for (std::size_t i = order.size() - 1; i > 0; --i)
                     std::swap(order[i], order[rng.below(static_cast<std::uint32_t>(i + 1))]);
-                }
                 Table shuffled(80, k + 3);
-                for (int r = 0; r < 80; ++r) {
-                    std::copy_n(c.x.row(order[r]), k, shuffled.row(r));
-                }
+                for (int r = 0; r < 80; ++r) std::copy_n(c.x.row(order[r]), k, shuffled.row(r));
                 for (const int threads : {1, 2, 3, 4}) {
                     auto exec = make_cpu_exec(threads, isa);
                     const Matrix matrix = pack_as(*exec, packing, c.w);

@@ -44,9 +44,8 @@ TEST(Matrix, UnpacksWhatWasPackedWithinItsPrecision) {
                 for (int c = 0; c < k; ++c) {
                     const double value = w.at(r, c);
                     float largest = 0.0f;
-                    for (int i = c / 128 * 128; i < std::min(c / 128 * 128 + 128, k); ++i) {
+                    for (int i = c / 128 * 128; i < std::min(c / 128 * 128 + 128, k); ++i)
                         largest = std::max(largest, std::fabs(w.at(r, i)));
-                    }
                     const auto at = static_cast<std::size_t>(c);
                     EXPECT_LE(std::fabs(half[at] - value), std::fabs(value) / 256.0 + f32_smallest);
                     // Half a step; the scale was rounded up by at most one bf16 ulp (2^-7).

@@ -10,6 +10,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -116,17 +117,16 @@ TEST_F(ValidCapture, MatchesTheFormatDocument) {
 }
 
 TEST_F(ValidCapture, ChecksClean) {
-    const auto report = check_capture(path());
-    ASSERT_TRUE(report.ok()) << report.error().message;
-    EXPECT_EQ(findings_text(*report), "");
-    EXPECT_EQ(report->schema_version, capture_schema_version);
-    EXPECT_EQ(report->row_counts.size(), storage::table_names.size() + storage::later_tables.size());
+    const auto report = require(check_capture(path()));
+    EXPECT_EQ(findings_text(report), "");
+    EXPECT_EQ(report.schema_version, capture_schema_version);
+    EXPECT_EQ(report.row_counts.size(), storage::table_names.size() + storage::later_tables.size());
     std::int64_t steps = 0;
-    for (const auto& [table, rows] : report->row_counts)
+    for (const auto& [table, rows] : report.row_counts)
         if (table == "step") steps = rows;
     EXPECT_EQ(steps, 20);
-    ASSERT_FALSE(report->remarks.empty());
-    EXPECT_NE(report->remarks[0].find("span_ring_full"), std::string::npos);
+    ASSERT_FALSE(report.remarks.empty());
+    EXPECT_NE(report.remarks[0].find("span_ring_full"), std::string::npos);
 }
 
 struct Fault {
@@ -263,14 +263,12 @@ TEST(Migration, MigratesAndKeepsABackup) {
         const std::vector<storage::Migration> steps = {
             {now + 1, "UPDATE run SET name = name || ' after'"},
             {now, "ALTER TABLE run ADD COLUMN extra TEXT; UPDATE run SET extra = 'first'"}};
-        const Status done = storage::migrate(db, path, steps, now + 2);
-        ASSERT_TRUE(done.ok()) << done.error().message;
+        ASSERT_TRUE(is_ok(storage::migrate(db, path, steps, now + 2)));
         EXPECT_EQ(query(db, "SELECT extra, name FROM run"), std::vector<std::string>{"first|run 1 after"});
         EXPECT_EQ(db.integer("PRAGMA user_version"), now + 2);
     }
-    const auto backup = load_capture(fmt::format("{}.v{}.bak", path, now));
-    ASSERT_TRUE(backup.ok()) << backup.error().message;
-    EXPECT_EQ((*backup)->runs[0].name, "run 1");
+    const auto backup = require(load_capture(fmt::format("{}.v{}.bak", path, now)));
+    EXPECT_EQ(backup->runs[0].name, "run 1");
 }
 
 TEST(Migration, FailureLeavesTheFileUnchanged) {
@@ -308,10 +306,9 @@ TEST(Repair, RecomputesStepPhases) {
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(1, {1, 1, 30, 1, true}).records());
     testing::execute(path, "UPDATE step_phase SET busy_ns = busy_ns + 1 WHERE step_id = 7 AND phase_id = 13");
-    const auto found = check_capture(path);
-    ASSERT_TRUE(found.ok());
-    ASSERT_EQ(found->findings.size(), 1u);
-    EXPECT_NE(found->findings[0].what.find("step 7: table step_phase"), std::string::npos);
+    const auto found = require(check_capture(path));
+    ASSERT_EQ(found.findings.size(), 1u);
+    EXPECT_NE(found.findings[0].what.find("step 7: table step_phase"), std::string::npos);
     ASSERT_TRUE(repair_capture(path).ok());
     EXPECT_TRUE(check_capture(path)->findings.empty());
 }
@@ -319,20 +316,18 @@ TEST(Repair, RecomputesStepPhases) {
 TEST(Repair, RejectsALiveRun) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(CaptureWriter::create(path, false));
     const std::vector<Record> records = RandomCapture(2, {1, 1, 5, 1, false}).records();
-    for (const Record& record : records) (*writer)->push(record);
-    ASSERT_TRUE((*writer)->flush().ok());
+    for (const Record& record : records) writer->push(record);
+    ASSERT_TRUE(writer->flush().ok());
     const Status repaired = repair_capture(path);
     ASSERT_FALSE(repaired.ok());
     EXPECT_EQ(repaired.error().kind, ErrorKind::failed);
     EXPECT_NE(repaired.error().message.find("in use by another program"), std::string::npos);
-    (*writer)->push(RunEnded{1, RunEnd::ok, 99999, {}});
-    EXPECT_TRUE((*writer)->close().ok());
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
-    EXPECT_EQ((*loaded)->runs[0].ended, RunEnd::ok);
+    writer->push(RunEnded{1, RunEnd::ok, 99999, {}});
+    EXPECT_TRUE(writer->close().ok());
+    const auto loaded = require(load_capture(path));
+    EXPECT_EQ(loaded->runs[0].ended, RunEnd::ok);
 }
 
 }  // namespace

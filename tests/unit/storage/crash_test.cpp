@@ -12,6 +12,7 @@
 
 #include "file_helpers.h"
 #include "random_capture.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 // Tests captures that lost something: parts of their log, their name, or write permission.
@@ -94,25 +95,20 @@ TEST(CutLog, LeavesAConsistentPrefix) {
         } else {
             fs::resize_file(path + "-wal", at);
         }
-        const auto left = load_capture(path);
-        ASSERT_TRUE(left.ok()) << left.error().message;
-        expect_prefix(**left, whole);
-        min_steps = std::min(min_steps, (*left)->steps.size());
-        max_steps = std::max(max_steps, (*left)->steps.size());
-        const auto report = check_capture(path);
-        ASSERT_TRUE(report.ok());
-        ASSERT_EQ(report->findings.size(), 1u);
-        const std::string expected_text = (*left)->runs.empty() ? "indexes are missing" : "has no end";
-        EXPECT_NE(report->findings[0].what.find(expected_text), std::string::npos)
-            << report->findings[0].what;
+        const auto left = require(load_capture(path));
+        expect_prefix(*left, whole);
+        min_steps = std::min(min_steps, left->steps.size());
+        max_steps = std::max(max_steps, left->steps.size());
+        const auto report = require(check_capture(path));
+        ASSERT_EQ(report.findings.size(), 1u);
+        const std::string expected_text = left->runs.empty() ? "indexes are missing" : "has no end";
+        EXPECT_NE(report.findings[0].what.find(expected_text), std::string::npos) << report.findings[0].what;
         ASSERT_TRUE(repair_capture(path).ok());
-        const auto repaired = check_capture(path);
-        ASSERT_TRUE(repaired.ok());
-        EXPECT_TRUE(repaired->findings.empty()) << repaired->findings[0].what;
-        const auto after = load_capture(path);
-        ASSERT_TRUE(after.ok());
-        EXPECT_EQ((*after)->steps.size(), (*left)->steps.size());
-        for (const RunRow& run : (*after)->runs) EXPECT_EQ(run.ended, RunEnd::recovered);
+        const auto repaired = require(check_capture(path));
+        EXPECT_TRUE(repaired.findings.empty()) << repaired.findings[0].what;
+        const auto after = require(load_capture(path));
+        EXPECT_EQ(after->steps.size(), left->steps.size());
+        for (const RunRow& run : after->runs) EXPECT_EQ(run.ended, RunEnd::recovered);
     }
     EXPECT_LT(min_steps, whole.steps.size() / 4);  // some cuts were early and some late
     EXPECT_GT(max_steps, whole.steps.size() / 2);
@@ -122,68 +118,40 @@ TEST(DeletedFile, IsReportedAndRescued) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(4, {1, 2, 60, 1, true}).records();
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(CaptureWriter::create(path, false));
     const std::size_t half = records.size() / 2;
-    for (std::size_t i = 0; i < half; ++i) (*writer)->push(records[i]);
-    ASSERT_TRUE((*writer)->flush().ok());
+    for (std::size_t i = 0; i < half; ++i) writer->push(records[i]);
+    ASSERT_TRUE(writer->flush().ok());
     for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(path + suffix);
-    for (std::size_t i = half; i < records.size(); ++i) (*writer)->push(records[i]);
+    for (std::size_t i = half; i < records.size(); ++i) writer->push(records[i]);
 
-    const Status flushed = (*writer)->flush();
+    const Status flushed = writer->flush();
     ASSERT_FALSE(flushed.ok());
     EXPECT_NE(flushed.error().message.find("deleted or replaced"), std::string::npos)
         << flushed.error().message;
     EXPECT_NE(flushed.error().message.find("save a copy"), std::string::npos) << flushed.error().message;
-    const Status copied = (*writer)->save_copy(folder.file("copy.dscope"));
-    ASSERT_TRUE(copied.ok()) << copied.error().message;
-    const auto copy = load_capture(folder.file("copy.dscope"));
-    ASSERT_TRUE(copy.ok()) << copy.error().message;
-    expect_equal(apply_all(records), **copy);
-
-    const Status closed = (*writer)->close();
+    const Status closed = writer->close();
     ASSERT_FALSE(closed.ok());
     EXPECT_NE(closed.error().message.find(path + ".rescued"), std::string::npos) << closed.error().message;
-    const auto rescued = load_capture(path + ".rescued");
-    ASSERT_TRUE(rescued.ok()) << rescued.error().message;
-    expect_equal(apply_all(records), **rescued);
-    const auto report = check_capture(path + ".rescued");
-    ASSERT_TRUE(report.ok());
-    EXPECT_TRUE(report->findings.empty()) << report->findings[0].what;
+    const auto rescued = require(load_capture(path + ".rescued"));
+    expect_equal(apply_all(records), *rescued);
+    const auto report = require(check_capture(path + ".rescued"));
+    EXPECT_TRUE(report.findings.empty()) << report.findings[0].what;
     EXPECT_FALSE(fs::exists(path));
 }
 
 TEST(DeletedFile, AReplacementIsNotTouched) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(CaptureWriter::create(path, false));
     std::ofstream(folder.file("other")) << "something else";
     fs::rename(folder.file("other"), path);
     const std::vector<Record> records = RandomCapture(4, {1, 1, 9, 1, true}).records();
-    for (const Record& record : records) (*writer)->push(record);
-    EXPECT_FALSE((*writer)->close().ok());
+    for (const Record& record : records) writer->push(record);
+    EXPECT_FALSE(writer->close().ok());
     EXPECT_EQ(fs::file_size(path), 14u);
-    const auto rescued = load_capture(path + ".rescued");
-    ASSERT_TRUE(rescued.ok()) << rescued.error().message;
-    expect_equal(apply_all(records), **rescued);
-}
-
-TEST(SaveCopy, LiveCopyHasAllCommittedRows) {
-    const ScratchFolder folder;
-    const std::vector<Record> records = RandomCapture(6, {1, 2, 20, 1, false}).records();
-    auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
-    ASSERT_TRUE(writer.ok());
-    for (const Record& record : records) (*writer)->push(record);
-    ASSERT_TRUE((*writer)->save_copy(folder.file("copy.dscope")).ok());
-    const auto copy = load_capture(folder.file("copy.dscope"));
-    ASSERT_TRUE(copy.ok()) << copy.error().message;
-    expect_equal(apply_all(records), **copy);
-    const Status again = (*writer)->save_copy(folder.file("copy.dscope"));
-    ASSERT_FALSE(again.ok());
-    EXPECT_NE(again.error().message.find("file exists"), std::string::npos);
-    EXPECT_TRUE((*writer)->close().ok());
-    EXPECT_FALSE((*writer)->save_copy(folder.file("late.dscope")).ok());
+    const auto rescued = require(load_capture(path + ".rescued"));
+    expect_equal(apply_all(records), *rescued);
 }
 
 /// The end of a recording also needs space, for the indexes.
@@ -205,16 +173,14 @@ TEST(FullDisk, FullAtTheEndLosesNothing) {
         return closed.error().message.find("building the indexes") == std::string::npos ? 4 : 0;
     });
     ASSERT_EQ(code, 0);
-    const auto report = check_capture(path);
-    ASSERT_TRUE(report.ok());
-    ASSERT_EQ(report->findings.size(), 1u);
-    EXPECT_NE(report->findings[0].what.find("indexes are missing (i_prompt_run"), std::string::npos)
-        << report->findings[0].what;
+    const auto report = require(check_capture(path));
+    ASSERT_EQ(report.findings.size(), 1u);
+    EXPECT_NE(report.findings[0].what.find("indexes are missing (i_prompt_run"), std::string::npos)
+        << report.findings[0].what;
     ASSERT_TRUE(repair_capture(path).ok());
     EXPECT_TRUE(check_capture(path)->findings.empty());
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
-    expect_equal(apply_all(records), **loaded);
+    const auto loaded = require(load_capture(path));
+    expect_equal(apply_all(records), *loaded);
 }
 
 /// Makes a vocabulary of usual size. It takes 1.6 MB in the file and is written with the run.
@@ -273,15 +239,14 @@ TEST_P(FullTmpfs, KeepsCompleteStepsAndReportsLosses) {
     if (code == 77) GTEST_SKIP() << "no right to mount a file system";
     ASSERT_EQ(code, disk.all_fits && disk.vocabulary_fits ? 0 : 100);
 
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    const auto loaded = require(load_capture(path));
     const Snapshot whole = apply_all(records);
-    expect_prefix(**loaded, whole);
-    EXPECT_GT((*loaded)->steps.size(), 0u);
-    EXPECT_EQ((*loaded)->steps.size() == whole.steps.size(), disk.all_fits);
+    expect_prefix(*loaded, whole);
+    EXPECT_GT(loaded->steps.size(), 0u);
+    EXPECT_EQ(loaded->steps.size() == whole.steps.size(), disk.all_fits);
     // The run records how it ended and what is missing.
-    ASSERT_EQ((*loaded)->runs.size(), 1u);
-    EXPECT_EQ((*loaded)->runs[0].ended, whole.runs[0].ended);
+    ASSERT_EQ(loaded->runs.size(), 1u);
+    EXPECT_EQ(loaded->runs[0].ended, whole.runs[0].ended);
     const auto lost = [&](const std::string& kind) {
         const auto rows =
             testing::query(testing::open_plain(path), "SELECT count FROM loss WHERE kind = '" + kind + "'");
@@ -289,13 +254,12 @@ TEST_P(FullTmpfs, KeepsCompleteStepsAndReportsLosses) {
     };
     EXPECT_EQ(lost("vocabulary"), disk.vocabulary_fits ? 0 : 50'000);
     EXPECT_EQ(lost("storage_error") > 0, !disk.all_fits);
-    const auto report = check_capture(path);
-    ASSERT_TRUE(report.ok());
+    const auto report = require(check_capture(path));
     std::string remarks;
-    for (const std::string& remark : report->remarks) remarks += remark + "\n";
+    for (const std::string& remark : report.remarks) remarks += remark + "\n";
     EXPECT_EQ(remarks.find("vocabulary (") != std::string::npos, !disk.vocabulary_fits) << remarks;
     EXPECT_EQ(remarks.find("storage_error (") != std::string::npos, !disk.all_fits) << remarks;
-    for (const CheckFinding& finding : report->findings)
+    for (const CheckFinding& finding : report.findings)
         EXPECT_NE(finding.what.find("indexes are missing"), std::string::npos) << finding.what;
     ASSERT_TRUE(repair_capture(path).ok());
     EXPECT_TRUE(check_capture(path)->findings.empty());

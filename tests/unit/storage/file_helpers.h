@@ -2,25 +2,23 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "capture/record.h"
 #include "storage/capture_file.h"
 #include "storage/sql.h"
+#include "tests/support/results.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope::testing {
 
 /// Writes and closes a new capture. Reports failures to gtest.
 inline void write_all(const std::string& path, const std::vector<Record>& records) {
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok()) << writer.error().message;
-    for (const Record& record : records) (*writer)->push(record);
-    const Status closed = (*writer)->close();
-    ASSERT_TRUE(closed.ok()) << closed.error().message;
-    EXPECT_GT((*writer)->stats().rows, 0);
+    auto writer = require(CaptureWriter::create(path, false));
+    for (const Record& record : records) writer->push(record);
+    ASSERT_TRUE(is_ok(writer->close()));
+    EXPECT_GT(writer->stats().rows, 0);
 }
 
 /// Opens a connection as any SQL client would.
@@ -53,13 +51,6 @@ inline std::vector<std::string> query(const storage::Database& db, const std::st
 inline void execute(const std::string& path, const std::string& sql) {
     const storage::Database db = open_plain(path);
     ASSERT_EQ(db.exec(sql), SQLITE_OK) << db.message();
-}
-
-inline std::string read_file(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::stringstream out;
-    out << in.rdbuf();
-    return out.str();
 }
 
 /// Parses CSV text (RFC 4180).

@@ -6,6 +6,7 @@
 #include "capture/queries.h"
 #include "file_helpers.h"
 #include "random_capture.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 // Reading a capture in parts while it grows must give the same as reading it at once.
@@ -35,7 +36,7 @@ TEST(StoredTrees, LargeFilesReadTreesOnDemand) {
     const auto whole = load_capture(path);
     const auto part = load_capture(path, 0);
     ASSERT_TRUE(whole.ok());
-    ASSERT_TRUE(part.ok()) << part.error().message;
+    ASSERT_TRUE(is_ok(part));
     EXPECT_EQ((*whole)->stored, nullptr);
     ASSERT_NE((*part)->stored, nullptr);
     EXPECT_EQ((*part)->nodes.size(), 0u);
@@ -72,25 +73,21 @@ TEST(StoredTrees, DamageIsReportedWhenRead) {
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
     testing::execute(path, "UPDATE node SET node = 9 WHERE round_id = 5 AND node = 0");
     EXPECT_FALSE(load_capture(path).ok());
-    const auto part = load_capture(path, 0);
-    ASSERT_TRUE(part.ok()) << part.error().message;
-    EXPECT_NE((*part)->tree(4)->problem.find("round 5 has node 9"), std::string::npos)
-        << (*part)->tree(4)->problem;
-    EXPECT_TRUE((*part)->tree(4)->nodes.empty());
-    EXPECT_EQ((*part)->tree(3)->problem, "");
+    const auto part = require(load_capture(path, 0));
+    EXPECT_NE(part->tree(4)->problem.find("round 5 has node 9"), std::string::npos) << part->tree(4)->problem;
+    EXPECT_TRUE(part->tree(4)->nodes.empty());
+    EXPECT_EQ(part->tree(3)->problem, "");
 }
 
 TEST(StoredTrees, LiveFilesAreReadCompletely) {
     const ScratchFolder folder;
     const std::string path = folder.file("live.dscope");
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok());
-    for (const Record& record : RandomCapture(3, {1, 3, 30, 1, false}).records()) (*writer)->push(record);
-    ASSERT_TRUE((*writer)->flush().ok());
-    const auto live = load_capture(path, 0);
-    ASSERT_TRUE(live.ok());
-    EXPECT_EQ((*live)->stored, nullptr);
-    EXPECT_GT((*live)->nodes.size(), 0u);
+    auto writer = require(CaptureWriter::create(path, false));
+    for (const Record& record : RandomCapture(3, {1, 3, 30, 1, false}).records()) writer->push(record);
+    ASSERT_TRUE(writer->flush().ok());
+    const auto live = require(load_capture(path, 0));
+    EXPECT_EQ(live->stored, nullptr);
+    EXPECT_GT(live->nodes.size(), 0u);
 }
 
 /// Writes a file whose spans fill several blocks of the read-ahead thread.
@@ -134,10 +131,9 @@ TEST(StoredSpans, MatchSpansInMemory) {
         const std::string path =
             seed == 5 ? write_many_spans(folder, 300) : folder.file(fmt::format("{}.dscope", seed));
         if (seed != 5) testing::write_all(path, RandomCapture(seed, {2, 3, 40, 2, true}).records());
-        const auto memory = load_capture(path, no_preload_limit), file = load_capture(path, 0);
-        ASSERT_TRUE(memory.ok()) << memory.error().message;
-        ASSERT_TRUE(file.ok()) << file.error().message;
-        const Snapshot &whole = **memory, &part = **file;
+        const auto memory = require(load_capture(path, no_preload_limit), file = load_capture(path, 0));
+        ASSERT_TRUE(is_ok(file));
+        const Snapshot &whole = *memory, &part = **file;
         ASSERT_NE(part.stored, nullptr);
         EXPECT_TRUE(part.spans.empty());
         if (seed == 5) {
@@ -190,9 +186,8 @@ TEST(StoredSpans, MissingSpansAreAbsent) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
-    const auto file = load_capture(path, 0);
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    EXPECT_FALSE((*file)->span(4'000'000'000u).has_value());
+    const auto file = require(load_capture(path, 0));
+    EXPECT_FALSE(file->span(4'000'000'000u).has_value());
 }
 
 TEST(StoredSpans, ImpossibleValuesNameTableRowAndColumn) {
@@ -211,14 +206,12 @@ TEST(StoredSpans, SaveCopyKeepsAllRows) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope"), copy = folder.file("copy.dscope");
     testing::write_all(path, RandomCapture(3, {1, 3, 30, 1, true}).records());
-    const auto file = load_capture(path, 0);
-    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto file = require(load_capture(path, 0));
     std::filesystem::remove(path);  // an open capture can still be saved
-    ASSERT_TRUE((*file)->stored->save_copy(copy).ok());
-    const auto saved = load_capture(copy, no_preload_limit);
-    ASSERT_TRUE(saved.ok()) << saved.error().message;
-    EXPECT_GT((*saved)->spans.size(), 0u);
-    EXPECT_EQ(lane_texts(**file, 1), lane_texts(**saved, 1));
+    ASSERT_TRUE(file->stored->save_copy(copy).ok());
+    const auto saved = require(load_capture(copy, no_preload_limit));
+    EXPECT_GT(saved->spans.size(), 0u);
+    EXPECT_EQ(lane_texts(*file, 1), lane_texts(*saved, 1));
 }
 
 TEST(SpansReadAhead, ReportsTheSameDamage) {
@@ -235,11 +228,10 @@ TEST(SpansReadAhead, ReportsTheSameDamage) {
 TEST(SpansReadAhead, StopWithTheirReader) {
     const ScratchFolder folder;
     const std::string path = write_many_spans(folder, 300);
-    auto follower = CaptureFollower::open(path, 0);
-    ASSERT_TRUE(follower.ok());
+    auto follower = require(CaptureFollower::open(path, 0));
     IntoCapture into;
     int steps = 0;
-    const Status stopped = (*follower)->poll(into, [&] { return ++steps < 3; });
+    const Status stopped = follower->poll(into, [&] { return ++steps < 3; });
     ASSERT_FALSE(stopped.ok());
     EXPECT_EQ(stopped.error().kind, ErrorKind::cancelled);
 }
@@ -251,18 +243,15 @@ TEST_P(Following, MatchesTheWritersRecords) {
     const std::string path = folder.file("live.dscope");
     const auto seed = static_cast<std::uint64_t>(GetParam());
     const std::vector<Record> records = RandomCapture(seed, {2, 3, 40, 1 + GetParam() % 2, true}).records();
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok());
-    auto follower = CaptureFollower::open(path);
-    ASSERT_TRUE(follower.ok()) << follower.error().message;
+    auto writer = require(CaptureWriter::create(path, false));
+    auto follower = require(CaptureFollower::open(path));
     Rng rng(seed);
     IntoCapture into;
     for (std::size_t i = 0; i < records.size(); ++i) {
-        (*writer)->push(records[i]);
+        writer->push(records[i]);
         if (rng.below(20) != 0) continue;
-        ASSERT_TRUE((*writer)->flush().ok());
-        const Status polled = (*follower)->poll(into);
-        ASSERT_TRUE(polled.ok()) << polled.error().message;
+        ASSERT_TRUE(writer->flush().ok());
+        ASSERT_TRUE(is_ok(follower->poll(into)));
         const Snapshot now = into.capture.snapshot(1);
         const Snapshot meant =
             apply_all({records.begin(), records.begin() + static_cast<std::ptrdiff_t>(i) + 1});
@@ -278,21 +267,20 @@ TEST_P(Following, MatchesTheWritersRecords) {
         ASSERT_EQ(now.runs.size(), meant.runs.size());
         for (std::size_t r = 0; r < now.runs.size(); ++r) EXPECT_EQ(now.runs[r].ended, meant.runs[r].ended);
     }
-    ASSERT_TRUE((*writer)->close().ok());
-    ASSERT_TRUE((*follower)->poll(into).ok());
-    EXPECT_FALSE((*follower)->live());
+    ASSERT_TRUE(writer->close().ok());
+    ASSERT_TRUE(follower->poll(into).ok());
+    EXPECT_FALSE(follower->live());
     const int seen = into.records;
-    ASSERT_TRUE((*follower)->poll(into).ok());
+    ASSERT_TRUE(follower->poll(into).ok());
     EXPECT_EQ(into.records, seen);  // no new rows, so no records
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
+    const auto loaded = require(load_capture(path));
     const Snapshot followed = into.capture.snapshot(1);
-    EXPECT_EQ(followed.steps.size(), (*loaded)->steps.size());
-    EXPECT_EQ(followed.gpu_ops.size(), (*loaded)->gpu_ops.size());
-    EXPECT_EQ(followed.nvtx_ranges.size(), (*loaded)->nvtx_ranges.size());
-    EXPECT_EQ(followed.counters.size(), (*loaded)->counters.size());
-    EXPECT_EQ(followed.notes.size(), (*loaded)->notes.size());
-    EXPECT_EQ(followed.run_end_ns, (*loaded)->run_end_ns);
+    EXPECT_EQ(followed.steps.size(), loaded->steps.size());
+    EXPECT_EQ(followed.gpu_ops.size(), loaded->gpu_ops.size());
+    EXPECT_EQ(followed.nvtx_ranges.size(), loaded->nvtx_ranges.size());
+    EXPECT_EQ(followed.counters.size(), loaded->counters.size());
+    EXPECT_EQ(followed.notes.size(), loaded->notes.size());
+    EXPECT_EQ(followed.run_end_ns, loaded->run_end_ns);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, Following, ::testing::Range(1, 7));
 
@@ -300,11 +288,10 @@ TEST(Follower, StopsOnCancel) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     testing::write_all(path, RandomCapture(2, {1, 2, 40, 1, true}).records());
-    auto follower = CaptureFollower::open(path);
-    ASSERT_TRUE(follower.ok());
+    auto follower = require(CaptureFollower::open(path));
     IntoCapture into;
     int steps = 0;
-    const Status stopped = (*follower)->poll(into, [&] { return ++steps < 10; });
+    const Status stopped = follower->poll(into, [&] { return ++steps < 10; });
     ASSERT_FALSE(stopped.ok());
     EXPECT_EQ(stopped.error().kind, ErrorKind::cancelled);
     EXPECT_EQ(into.capture.snapshot(1).steps.size(), 10u);

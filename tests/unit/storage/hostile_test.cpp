@@ -10,6 +10,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 // Captures that no valid run makes: any bytes in names, numbers at their limits, spans in any order, clocks
@@ -95,9 +96,7 @@ class Disturb {
         shuffle(r.spans);
         for (RoundRecord& round : r.rounds) {
             for (NodeRow& node : round.nodes) node.draft_logprob = static_cast<float>(real());
-            for (HeadEvalRow& eval : round.head_evals) {
-                eval.head = text();
-            }
+            for (HeadEvalRow& eval : round.head_evals) eval.head = text();
         }
     }
     void disturb(std::vector<GpuOpRow>& rows) {
@@ -193,14 +192,12 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
                       csv = folder.file("csv");
     testing::write_all(path, records);
     const Snapshot meant = apply_all(records);
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    expect_equal(meant, **loaded);
+    const auto loaded = require(load_capture(path));
+    expect_equal(meant, *loaded);
 
     ASSERT_TRUE(export_sqlite(path, copy, false).ok());
-    const auto reloaded = load_capture(copy);
-    ASSERT_TRUE(reloaded.ok()) << reloaded.error().message;
-    expect_equal(meant, **reloaded);
+    const auto reloaded = require(load_capture(copy));
+    expect_equal(meant, *reloaded);
     const storage::Database a = open_plain(path), b = open_plain(copy);
     for (const std::string_view table : storage::table_names)
         EXPECT_EQ(dump(a, table), dump(b, table)) << table;
@@ -211,7 +208,7 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
 
     ASSERT_TRUE(export_csv(path, csv, false).ok());
     for (const std::string_view table : storage::table_names) {
-        auto read = testing::parse_csv(testing::read_file(fmt::format("{}/{}.csv", csv, table)));
+        auto read = testing::parse_csv(testing::read_text(fmt::format("{}/{}.csv", csv, table)));
         ASSERT_FALSE(read.empty()) << table;
         read.erase(read.begin());
         if (table == "run")
@@ -228,12 +225,10 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
     ASSERT_TRUE(export_sqlite(path, anonymous, true).ok());
     EXPECT_EQ(query(open_plain(anonymous),
                     "SELECT count(*) FROM prompt WHERE text <> '' OR output <> '' UNION ALL SELECT count(*) "
-                    "FROM note "
-                    "UNION ALL SELECT count(*) FROM vocab WHERE text <> '' OR length(bytes) > 0"),
+                    "FROM note UNION ALL SELECT count(*) FROM vocab WHERE text <> '' OR length(bytes) > 0"),
               (std::vector<std::string>{"0", "0", "0"}));
-    const auto without = load_capture(anonymous);
-    ASSERT_TRUE(without.ok()) << without.error().message;
-    EXPECT_EQ((*without)->steps.size(), meant.steps.size());
+    const auto without = require(load_capture(anonymous));
+    EXPECT_EQ(without->steps.size(), meant.steps.size());
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, Hostile, ::testing::Range(1, 13));
 
@@ -263,14 +258,12 @@ TEST(ClockGoingBackwards, IsReportedAndTheRestIsValid) {
     }
     ASSERT_EQ(turned, 6);
     testing::write_all(path, records);
-    const auto report = check_capture(path);
-    ASSERT_TRUE(report.ok());
-    ASSERT_FALSE(report->findings.empty());
-    EXPECT_NE(report->findings[0].what.find("lasts -"), std::string::npos) << report->findings[0].what;
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    EXPECT_EQ((*loaded)->steps.size(), 60u);
-    for (const PhaseStats& stats : phase_stats(**loaded, 1)) {
+    const auto report = require(check_capture(path));
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_NE(report.findings[0].what.find("lasts -"), std::string::npos) << report.findings[0].what;
+    const auto loaded = require(load_capture(path));
+    EXPECT_EQ(loaded->steps.size(), 60u);
+    for (const PhaseStats& stats : phase_stats(*loaded, 1)) {
         EXPECT_GE(stats.exposed_ns, 0) << stats.phase_id;
         EXPECT_LE(stats.share, 1.0) << stats.phase_id;
     }

@@ -8,6 +8,7 @@
 #include "file_helpers.h"
 #include "random_capture.h"
 #include "storage/schema.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 // Files of earlier versions, written by the programs of that time (data/vN.dscope.gz).
@@ -35,17 +36,14 @@ TEST_P(OlderVersion, ReadsAndMigratesWithEqualNumbers) {
     const ScratchFolder folder;
     const std::string path = folder.file("old.dscope");
     unpack(fmt::format("v{}.dscope.gz", GetParam()), path);
-    const auto old = load_capture(path);
-    ASSERT_TRUE(old.ok()) << old.error().message;
-    EXPECT_EQ((*old)->steps.size(), 24u);
-    EXPECT_GT((*old)->gpu_ops.size(), 0u);
-    const auto found = check_capture(path);
-    ASSERT_TRUE(found.ok());
-    EXPECT_TRUE(found->findings.empty()) << found->findings[0].what;
-    ASSERT_FALSE(found->remarks.empty());
-    EXPECT_NE(
-        found->remarks.back().find(fmt::format("schema version {}, read without migration", GetParam())),
-        std::string::npos);
+    const auto old = require(load_capture(path));
+    EXPECT_EQ(old->steps.size(), 24u);
+    EXPECT_GT(old->gpu_ops.size(), 0u);
+    const auto found = require(check_capture(path));
+    EXPECT_TRUE(found.findings.empty()) << found.findings[0].what;
+    ASSERT_FALSE(found.remarks.empty());
+    EXPECT_NE(found.remarks.back().find(fmt::format("schema version {}, read without migration", GetParam())),
+              std::string::npos);
     EXPECT_TRUE(export_csv(path, folder.file("csv"), false).ok());
     EXPECT_TRUE(export_nsys(path, folder.file("nsys.sqlite")).ok());
     EXPECT_TRUE(export_chrome(path, folder.file("trace.json"), false).ok());
@@ -53,21 +51,17 @@ TEST_P(OlderVersion, ReadsAndMigratesWithEqualNumbers) {
     const auto before = query(open_plain(path, SQLITE_OPEN_READONLY), phases);
     ASSERT_FALSE(before.empty());
 
-    const Status migrated = repair_capture(path);
-    ASSERT_TRUE(migrated.ok()) << migrated.error().message;
-    const auto report = check_capture(path);
-    ASSERT_TRUE(report.ok());
-    EXPECT_EQ(report->schema_version, capture_schema_version);
-    EXPECT_TRUE(report->findings.empty()) << report->findings[0].what;
+    ASSERT_TRUE(is_ok(repair_capture(path)));
+    const auto report = require(check_capture(path));
+    EXPECT_EQ(report.schema_version, capture_schema_version);
+    EXPECT_TRUE(report.findings.empty()) << report.findings[0].what;
     EXPECT_EQ(query(open_plain(path), phases), before);
     EXPECT_EQ(query(open_plain(path), "SELECT value FROM meta WHERE key = 'schema_version'"),
               std::vector<std::string>{std::to_string(capture_schema_version)});
-    const auto now = load_capture(path);
-    ASSERT_TRUE(now.ok());
-    expect_equal(**old, **now);
-    const auto backup = load_capture(fmt::format("{}.v{}.bak", path, GetParam()));
-    ASSERT_TRUE(backup.ok());
-    expect_equal(**old, **backup);
+    const auto now = require(load_capture(path));
+    expect_equal(*old, *now);
+    const auto backup = require(load_capture(fmt::format("{}.v{}.bak", path, GetParam())));
+    expect_equal(*old, *backup);
     // The tables and views equal those of a new file.
     const std::string fresh = folder.file("new.dscope");
     testing::write_all(fresh, testing::RandomCapture(1, {1, 1, 3, 1, true}).records());

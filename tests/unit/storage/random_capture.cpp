@@ -35,7 +35,7 @@ std::vector<Record> RandomCapture::records() {
 
 void RandomCapture::run(const std::string& head) {
     run_ = RunRow();
-    run_.id = ++ids_.run;
+    run_.id = rows_.ids().run + 1;
     run_.name = fmt::format("run {}", run_.id);
     run_.started_monotonic = 1'000'000 + below(1000);
     run_.started_utc = "2026-11-21T09:30:00Z";
@@ -46,40 +46,30 @@ void RandomCapture::run(const std::string& head) {
     run_.tree = "depth=3,topk=4,nodes=12";
     run_.seed = 0xFFFF'FFFF'FFFF'FFFEull;
     run_.temperature = 0.25;
-    run_.vocab_id = 1;
     run_.batch = shape_.batch;
     ClockAnchorRow anchor{run_.id, run_.started_monotonic + 17, 1'700'000'000'000'000'000 + 17, std::nullopt};
-    out_.push_back(RunStarted{run_, vocab_, anchor});
+    out_.push_back(rows_.run(run_, vocab_, anchor));
     now_ = 0;
     prompts_.clear();
     rounds_of_prompt_.assign(shape_.prompts, 0);
     for (int p = 0; p < shape_.prompts; ++p) {
         PromptRow prompt;
-        prompt.id = ++ids_.prompt;
-        prompt.run_id = run_.id;
         prompt.ordinal = p;
         prompt.external_id = fmt::format("q{}", p);
         prompt.suite = "spec";
         prompt.category = p % 2 == 0 ? "code" : "chat";
         prompt.text = fmt::format("Tell me, \"please\",\nabout rivers {}", p);
         prompt.prompt_tokens = 5 + below(20);
-        out_.push_back(PromptStarted{prompt});
-        const RowId span_id = ++ids_.span;
-        SpanRow prefill;
-        prefill.id = span_id;
-        prefill.run_id = run_.id;
-        prefill.phase_id = static_cast<int>(Phase::prefill);
-        prefill.start_ns = now_;
-        prefill.end_ns = now_ += 100 + below(900);
-        out_.push_back(SpansRecorded{{prefill}});
-        prompt.prefill_ns = prefill.end_ns - prefill.start_ns;
+        out_.push_back(rows_.prompt(prompt));
+        prompt = std::get<PromptStarted>(out_.back()).prompt;
+        prompt.prefill_ns = 100 + below(900);
+        out_.push_back(SpansRecorded{
+            rows_.spans({span(static_cast<int>(Phase::prefill), now_, now_ + prompt.prefill_ns)})});
+        now_ += prompt.prefill_ns;
         prompt.output = std::string("Rivers");
         prompt.generated_tokens = 1;
-        TokenRow first;
+        TokenRow first = token(below(50), 0, true, TokenSource::prefill);
         first.prompt_id = prompt.id;
-        first.token_id = below(50);
-        first.source = TokenSource::prefill;
-        first.depth = 0;
         out_.push_back(PromptProgress{prompt.id, prompt.output, 1, prompt.prefill_ns, {first}});
         prompts_.push_back(prompt);
     }
@@ -96,8 +86,6 @@ void RandomCapture::run(const std::string& head) {
 
 void RandomCapture::step(int ordinal) {
     StepRecord record;
-    record.step.id = ++ids_.step;
-    record.step.run_id = run_.id;
     record.step.ordinal = ordinal;
     record.step.start_ns = now_;
     record.step.end_ns = now_ + 2000 + below(1000);
@@ -110,7 +98,6 @@ void RandomCapture::step(int ordinal) {
         const int p = (ordinal + b) % shape_.prompts;
         PromptRow& prompt = prompts_[p];
         RoundRecord round_record = round(prompt.id, prompt.generated_tokens);
-        round_record.round.step_id = record.step.id;
         round_record.round.ordinal = rounds_of_prompt_[p]++;
         round_record.round.start_ns = record.step.start_ns;
         round_record.round.end_ns = record.step.end_ns;
@@ -127,30 +114,23 @@ void RandomCapture::step(int ordinal) {
         record.rounds.push_back(std::move(round_record));
         PromptProgress progress{prompt.id, prompt.output, prompt.generated_tokens, prompt.prefill_ns, {}};
         if (b + 1 == shape_.batch) {
-            const RowId round_id = shape_.batch == 1 ? record.rounds.back().round.id : 0;
-            record.spans = spans(record.step.id, round_id, record.step.start_ns, record.step.end_ns);
+            record.spans = spans(record.step.start_ns, record.step.end_ns);
+            if (shape_.batch == 1)
+                for (SpanRow& row : record.spans) row.round_id = rows_.ids().round + 1;
             now_ = record.step.end_ns + below(50);
-            const RowId step_id = record.step.id;
-            out_.push_back(std::move(record));
+            out_.push_back(rows_.step(std::move(record)));
             out_.push_back(progress);
             if (previous_step_ != 0 && below(3) == 0) {  // a span that arrives after its step, as from a GPU
-                SpanRow late;
-                late.id = ++ids_.span;
-                late.run_id = run_.id;
-                late.step_id = previous_step_;
-                late.phase_id = static_cast<int>(Phase::verify);
+                SpanRow late = span(static_cast<int>(Phase::verify), 10, 20, 1);
                 late.thread_id = 9;
-                late.lane = 1;
-                late.start_ns = 10;
-                late.end_ns = 20;
-                out_.push_back(SpansRecorded{{late}});
+                out_.push_back(SpansRecorded{rows_.spans({late}, previous_step_)});
             }
-            previous_step_ = step_id;
+            previous_step_ = rows_.ids().step;
         } else {
             out_.push_back(progress);
         }
     }
-    GpuOpRow op{++ids_.gpu_op,
+    GpuOpRow op{++rows_.ids().gpu_op,
                 run_.id,
                 previous_step_,
                 static_cast<int>(Phase::head),
@@ -171,7 +151,7 @@ void RandomCapture::step(int ordinal) {
     out_.push_back(std::vector<NvtxRangeRow>{{run_.id, "cuBLAS", "gemm", 3, now_ - 95, now_ - 40, -7}});
     out_.push_back(CounterRow{run_.id, now_, "tokens_per_second", 10.0 * rng_.uniform()});
     if (ordinal % 5 == 0) out_.push_back(LossRow{run_.id, now_, "span_ring_full", 1 + below(9)});
-    if (ordinal % 6 == 0) out_.push_back(NoteRow{run_.id, ids_.round, now_, "look, here"});
+    if (ordinal % 6 == 0) out_.push_back(NoteRow{run_.id, rows_.ids().round, now_, "look, here"});
     if (ordinal % 4 == 3) {
         HeadEvalRow shadow{run_.id, 0,  "slimspec:rank=72", HeadMode::selfpaced, 49152.0, 123, 456, 1, 2,
                            1,       0.5};
@@ -182,14 +162,10 @@ void RandomCapture::step(int ordinal) {
 RoundRecord RandomCapture::round(RowId prompt_id, int tokens_before) {
     RoundRecord record;
     RoundRow& r = record.round;
-    r.id = ++ids_.round;
-    r.run_id = run_.id;
     r.prompt_id = prompt_id;
     tree(record);
     r.clipped = below(8) == 0;
     HeadEvalRow eval;
-    eval.run_id = run_.id;
-    eval.round_id = r.id;
     eval.head = run_.head;
     eval.active_rows = 100 + below(1000);
     eval.bytes = 1000 + below(1000);
@@ -198,17 +174,13 @@ RoundRecord RandomCapture::round(RowId prompt_id, int tokens_before) {
     eval.committed = r.committed;
     if (below(2) == 0) eval.covered_mass = rng_.uniform();
     for (int i = 0; i < r.committed; ++i) {
-        TokenRow token;
-        token.prompt_id = prompt_id;
-        token.position = tokens_before + i;
-        token.round_id = r.id;
-        token.token_id = below(50);
-        token.source = i + 1 == r.committed ? TokenSource::bonus : TokenSource::draft;
-        token.depth = i + 1;
-        if (below(2) == 0) token.rank = below(50);
-        token.covered = below(4) != 0;
-        eval.covered += token.covered ? 1 : 0;
-        record.tokens.push_back(token);
+        TokenRow row = token(below(50), i + 1);
+        row.position = tokens_before + i;
+        if (i + 1 == r.committed) row.source = TokenSource::bonus;
+        if (below(2) == 0) row.rank = below(50);
+        row.covered = below(4) != 0;
+        eval.covered += row.covered ? 1 : 0;
+        record.tokens.push_back(row);
     }
     record.head_evals.push_back(eval);
     return record;
@@ -220,7 +192,6 @@ void RandomCapture::tree(RoundRecord& record) {
     int last = 0;
     for (int n = 0; n < nodes; ++n) {
         NodeRow node;
-        node.round_id = r.id;
         node.node = n;
         node.parent = n == 0 ? -1 : below(n);
         node.depth = n == 0 ? 0 : record.nodes[node.parent].depth + 1;
@@ -235,7 +206,7 @@ void RandomCapture::tree(RoundRecord& record) {
         node.accepted = n == 0 || (node.parent == last && below(2) == 0);
         if (node.accepted) {
             last = n;
-            for (int k = 0; k < 5; ++k) record.tops.push_back({r.id, n, k, below(50), real()});
+            for (int k = 0; k < 5; ++k) record.tops.push_back({0, n, k, below(50), real()});
         }
         r.tree_depth = std::max(r.tree_depth, node.depth);
         record.nodes.push_back(node);
@@ -246,22 +217,15 @@ void RandomCapture::tree(RoundRecord& record) {
     r.committed = r.accepted + 1;
 }
 
-std::vector<SpanRow> RandomCapture::spans(RowId step_id, RowId round_id, TimeNs start, TimeNs end) {
+std::vector<SpanRow> RandomCapture::spans(TimeNs start, TimeNs end) {
     std::vector<SpanRow> out;
     const auto add = [&](Phase phase, TimeNs from, TimeNs to, int nesting, int level) {
-        SpanRow span;
-        span.id = ++ids_.span;
-        span.run_id = run_.id;
-        span.step_id = step_id;
-        span.round_id = round_id;
-        span.phase_id = static_cast<int>(phase);
-        span.level = level;
-        span.start_ns = from;
-        span.end_ns = to;
-        span.rows = below(5);
-        span.bytes = below(10000);
-        span.nesting = nesting;
-        out.push_back(span);
+        out.push_back(span(static_cast<int>(phase), from, to));
+        SpanRow& row = out.back();
+        row.level = level;
+        row.rows = below(5);
+        row.bytes = below(10000);
+        row.nesting = nesting;
     };
     TimeNs t = start;
     for (int level = 0; level < 3; ++level) {

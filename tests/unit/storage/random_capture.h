@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "capture/capture.h"
 #include "capture/record.h"
+#include "tests/support/capture_builder.h"
 
 /// Random valid captures for the storage tests. Every table has rows, and all references are valid.
 namespace draftscope::testing {
@@ -27,14 +28,14 @@ class RandomCapture {
     void run(const std::string& head);
     void step(int ordinal);
     RoundRecord round(RowId prompt_id, int tokens_before);
-    std::vector<SpanRow> spans(RowId step_id, RowId round_id, TimeNs start, TimeNs end);
+    std::vector<SpanRow> spans(TimeNs start, TimeNs end);
     void tree(RoundRecord& record);
     int below(int n) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(n))); }
     float real() { return static_cast<float>(rng_.uniform()); }
 
     Rng rng_;
     CaptureShape shape_;
-    RowIds ids_;
+    RecordBuilder rows_;
     std::shared_ptr<const Vocab> vocab_;
     std::vector<Record> out_;
     RunRow run_;

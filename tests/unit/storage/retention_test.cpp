@@ -5,6 +5,7 @@
 
 #include "file_helpers.h"
 #include "random_capture.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 // Tests captures of limited size, and queues that must not block their producers.
@@ -25,22 +26,19 @@ struct Written {
 Written write_bounded(const std::string& path, const std::vector<Record>& records,
                       const WriterOptions& options) {
     Written out;
-    auto writer = CaptureWriter::create(path, options);
-    EXPECT_TRUE(writer.ok());
+    auto writer = require(CaptureWriter::create(path, options));
     for (std::size_t i = 0; i < records.size(); ++i) {
-        (*writer)->push(records[i]);
+        writer->push(records[i]);
         if (i % 7 == 6) {
-            EXPECT_TRUE((*writer)->flush().ok());
+            EXPECT_TRUE(writer->flush().ok());
         }
     }
-    const Status closed = (*writer)->close();
-    EXPECT_TRUE(closed.ok()) << closed.error().message;
-    out.stats = (*writer)->stats();
-    const auto report = check_capture(path);
-    EXPECT_TRUE(report.ok());
-    for (const CheckFinding& finding : report->findings) ADD_FAILURE() << finding.what;
+    EXPECT_TRUE(is_ok(writer->close()));
+    out.stats = writer->stats();
+    const auto report = require(check_capture(path));
+    for (const CheckFinding& finding : report.findings) ADD_FAILURE() << finding.what;
     const auto loaded = load_capture(path);
-    EXPECT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_TRUE(is_ok(loaded));
     if (loaded.ok()) out.snapshot = *loaded;
     return out;
 }
@@ -125,23 +123,19 @@ TEST(Queue, DropPolicyCountsLosses) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     const std::vector<Record> records = RandomCapture(3, {1, 2, 150, 1, true}).records();
-    WriterOptions options;
-    options.queue_full_policy = QueueFullPolicy::drop;
-    options.queue_rows = 200;
-    auto writer = CaptureWriter::create(path, options);
-    ASSERT_TRUE(writer.ok());
+    WriterOptions options{.queue_full_policy = QueueFullPolicy::drop, .queue_rows = 200};
+    auto writer = require(CaptureWriter::create(path, options));
     SlowDisk disk(path);
-    for (const Record& record : records) (*writer)->push(record);  // returns although nothing is written
-    const std::int64_t lost = (*writer)->stats().lost_queue;
+    for (const Record& record : records) writer->push(record);  // returns although nothing is written
+    const std::int64_t lost = writer->stats().lost_queue;
     EXPECT_GT(lost, 0);
     disk.answer();
-    ASSERT_TRUE((*writer)->close().ok());
+    ASSERT_TRUE(writer->close().ok());
     EXPECT_EQ(query(open_plain(path), "SELECT kind, count FROM loss WHERE kind LIKE 'storage%'"),
               std::vector<std::string>{fmt::format("storage_queue_full|{}", lost)});
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    EXPECT_EQ((*loaded)->runs[0].ended, RunEnd::ok);
-    EXPECT_LT((*loaded)->steps.size(), apply_all(records).steps.size());
+    const auto loaded = require(load_capture(path));
+    EXPECT_EQ(loaded->runs[0].ended, RunEnd::ok);
+    EXPECT_LT(loaded->steps.size(), apply_all(records).steps.size());
     EXPECT_TRUE(check_capture(path)->findings.empty()) << check_capture(path)->findings[0].what;
 }
 
@@ -151,19 +145,17 @@ TEST(Queue, WaitsByDefaultAndLosesNothing) {
     const std::vector<Record> records = RandomCapture(3, {1, 2, 150, 1, true}).records();
     WriterOptions options;
     options.queue_rows = 200;
-    auto writer = CaptureWriter::create(path, options);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(CaptureWriter::create(path, options));
     SlowDisk disk(path);
     auto pushed = std::async(std::launch::async, [&] {
-        for (const Record& record : records) (*writer)->push(record);
+        for (const Record& record : records) writer->push(record);
     });
     EXPECT_EQ(pushed.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
     disk.answer();
     pushed.get();
-    ASSERT_TRUE((*writer)->close().ok());
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
-    testing::expect_equal(apply_all(records), **loaded);
+    ASSERT_TRUE(writer->close().ok());
+    const auto loaded = require(load_capture(path));
+    testing::expect_equal(apply_all(records), *loaded);
 }
 
 TEST(Queue, ForwardingThreadDoesNotBlock) {
@@ -172,19 +164,17 @@ TEST(Queue, ForwardingThreadDoesNotBlock) {
     const std::vector<Record> records = RandomCapture(3, {1, 2, 150, 1, true}).records();
     WriterOptions options;
     options.queue_rows = 200;
-    auto writer = CaptureWriter::create(path, options);
-    ASSERT_TRUE(writer.ok());
-    (*writer)->set_unbounded_push();
+    auto writer = require(CaptureWriter::create(path, options));
+    writer->set_unbounded_push();
     SlowDisk disk(path);
-    for (const Record& record : records) (*writer)->push(record);
-    auto room = std::async(std::launch::async, [&] { (*writer)->wait_for_space(); });
+    for (const Record& record : records) writer->push(record);
+    auto room = std::async(std::launch::async, [&] { writer->wait_for_space(); });
     EXPECT_EQ(room.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
     disk.answer();
     room.get();
-    ASSERT_TRUE((*writer)->close().ok());
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
-    testing::expect_equal(apply_all(records), **loaded);
+    ASSERT_TRUE(writer->close().ok());
+    const auto loaded = require(load_capture(path));
+    testing::expect_equal(apply_all(records), *loaded);
 }
 
 }  // namespace

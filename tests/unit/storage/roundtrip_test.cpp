@@ -6,6 +6,7 @@
 
 #include "file_helpers.h"
 #include "random_capture.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -27,10 +28,9 @@ TEST_P(RoundTrip, FileReproducesTheLiveSnapshot) {
     const CaptureShape shape{1 + GetParam() % 3, 3, 10 + GetParam(), 1 + GetParam() % 2, true};
     const std::vector<Record> records = RandomCapture(seed, shape).records();
     write_all(path, records);
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    expect_equal(apply_all(records), **loaded);
-    EXPECT_EQ((*loaded)->source, path);
+    const auto loaded = require(load_capture(path));
+    expect_equal(apply_all(records), *loaded);
+    EXPECT_EQ(loaded->source, path);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, RoundTrip, ::testing::Range(1, 9));
 
@@ -46,29 +46,25 @@ TEST(CaptureFile, IsReadableByOthersWhileItIsWritten) {
     const ScratchFolder folder;
     const std::string path = folder.file("live.dscope");
     const std::vector<Record> records = RandomCapture(5, {1, 3, 30, 1, false}).records();
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(CaptureWriter::create(path, false));
     const std::size_t half = records.size() / 2;
-    for (std::size_t i = 0; i < half; ++i) (*writer)->push(records[i]);
-    ASSERT_TRUE((*writer)->flush().ok());
-    const auto first = load_capture(path);
-    ASSERT_TRUE(first.ok()) << first.error().message;
-    expect_equal(apply_all({records.begin(), records.begin() + static_cast<std::ptrdiff_t>(half)}), **first);
-    EXPECT_EQ((*first)->runs[0].ended, RunEnd::live);
-    for (std::size_t i = half; i < records.size(); ++i) (*writer)->push(records[i]);
-    ASSERT_TRUE((*writer)->flush().ok());
-    const auto second = load_capture(path);
-    ASSERT_TRUE(second.ok());
-    expect_equal(apply_all(records), **second);
-    EXPECT_TRUE((*writer)->close().ok());
+    for (std::size_t i = 0; i < half; ++i) writer->push(records[i]);
+    ASSERT_TRUE(writer->flush().ok());
+    const auto first = require(load_capture(path));
+    expect_equal(apply_all({records.begin(), records.begin() + static_cast<std::ptrdiff_t>(half)}), *first);
+    EXPECT_EQ(first->runs[0].ended, RunEnd::live);
+    for (std::size_t i = half; i < records.size(); ++i) writer->push(records[i]);
+    ASSERT_TRUE(writer->flush().ok());
+    const auto second = require(load_capture(path));
+    expect_equal(apply_all(records), *second);
+    EXPECT_TRUE(writer->close().ok());
 }
 
 TEST(CaptureFile, IsIdentifiedWithoutItsLog) {
     const ScratchFolder folder;
-    auto writer = CaptureWriter::create(folder.file("live.dscope"), false);
-    ASSERT_TRUE(writer.ok());
-    for (const Record& record : RandomCapture(5, {1, 3, 9, 1, false}).records()) (*writer)->push(record);
-    ASSERT_TRUE((*writer)->flush().ok());
+    auto writer = require(CaptureWriter::create(folder.file("live.dscope"), false));
+    for (const Record& record : RandomCapture(5, {1, 3, 9, 1, false}).records()) writer->push(record);
+    ASSERT_TRUE(writer->flush().ok());
     std::filesystem::copy_file(folder.file("live.dscope"), folder.file("alone.dscope"));
     EXPECT_TRUE(probe_capture(folder.file("alone.dscope")).ok());
 }
@@ -81,19 +77,17 @@ TEST(CaptureFile, LiveRoundsAreNotStored) {
     held.active = true;
     records.insert(records.begin() + 4, held);
     write_all(folder.file("a.dscope"), records);
-    const auto loaded = load_capture(folder.file("a.dscope"));
-    ASSERT_TRUE(loaded.ok());
-    expect_equal(live, **loaded);
-    EXPECT_EQ((*loaded)->live, nullptr);
+    const auto loaded = require(load_capture(folder.file("a.dscope")));
+    expect_equal(live, *loaded);
+    EXPECT_EQ(loaded->live, nullptr);
 }
 
 TEST(CaptureFile, AVeryLongRunPassesThroughTheBoundedQueue) {
     const ScratchFolder folder;
     const std::vector<Record> records = RandomCapture(6, {1, 2, 3000, 2, true}).records();
     write_all(folder.file("a.dscope"), records);
-    const auto loaded = load_capture(folder.file("a.dscope"));
-    ASSERT_TRUE(loaded.ok());
-    expect_equal(apply_all(records), **loaded);
+    const auto loaded = require(load_capture(folder.file("a.dscope")));
+    expect_equal(apply_all(records), *loaded);
 }
 
 TEST(CaptureFile, StoresNaN) {
@@ -102,21 +96,19 @@ TEST(CaptureFile, StoresNaN) {
     records.push_back(CounterRow{1, 5, "odd", std::numeric_limits<double>::quiet_NaN()});
     records.push_back(CounterRow{1, 5, "deep", -std::numeric_limits<double>::infinity()});
     write_all(folder.file("a.dscope"), records);
-    const auto loaded = load_capture(folder.file("a.dscope"));
-    ASSERT_TRUE(loaded.ok());
-    const auto& counters = (*loaded)->counters;
+    const auto loaded = require(load_capture(folder.file("a.dscope")));
+    const auto& counters = loaded->counters;
     EXPECT_TRUE(std::isnan(counters[counters.size() - 2].value));
     EXPECT_EQ(counters.back().value, -std::numeric_limits<double>::infinity());
 }
 
 TEST(CaptureFile, PushAfterCloseIsIgnored) {
     const ScratchFolder folder;
-    auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
-    ASSERT_TRUE(writer.ok());
-    ASSERT_TRUE((*writer)->close().ok());
-    (*writer)->push(CounterRow{1, 5, "late", 1.0});
-    EXPECT_TRUE((*writer)->flush().ok());
-    EXPECT_TRUE((*writer)->close().ok());
+    auto writer = require(CaptureWriter::create(folder.file("a.dscope"), false));
+    ASSERT_TRUE(writer->close().ok());
+    writer->push(CounterRow{1, 5, "late", 1.0});
+    EXPECT_TRUE(writer->flush().ok());
+    EXPECT_TRUE(writer->close().ok());
 }
 
 }  // namespace

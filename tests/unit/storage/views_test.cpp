@@ -7,6 +7,7 @@
 #include "profiler/stats/head_costs.h"
 #include "profiler/stats/speedup.h"
 #include "random_capture.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -38,11 +39,10 @@ TEST_P(ViewsAndQueries, PhaseTablesAgree) {
     const std::string path = folder.file("a.dscope");
     const CaptureShape shape{2, 3, 8 + 7 * GetParam(), 1 + GetParam() % 2, true};
     write_all(path, RandomCapture(static_cast<std::uint64_t>(GetParam()), shape).records());
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
+    const auto loaded = require(load_capture(path));
     const storage::Database db = open_plain(path);
     for (const RowId run : {1, 2}) {
-        const std::vector<PhaseStats> expected = phase_stats(**loaded, run);
+        const std::vector<PhaseStats> expected = phase_stats(*loaded, run);
         storage::Statement rows = db.prepare(
             "SELECT phase_id, n, total, exposed, coalesce(median, 0), p90, share, bytes, "
             "coalesce(mad, 0), p99 FROM v_phase WHERE run_id = ?");
@@ -70,17 +70,15 @@ TEST_P(ViewsAndQueries, GpuCountersAgree) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
     write_all(path, RandomCapture(static_cast<std::uint64_t>(GetParam()), {2, 3, 20, 1, true}).records());
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
+    const auto loaded = require(load_capture(path));
     const storage::Database db = open_plain(path);
     for (const RowId run : {1, 2}) {
-        const auto expected = gpu_counter_stats(**loaded, run);
+        const auto expected = gpu_counter_stats(*loaded, run);
         ASSERT_EQ(expected.size(), 1u);
         EXPECT_EQ(expected[0].count, 17) << "three steps are excluded";
         storage::Statement row = db.prepare(
             "SELECT n, total, per_step, needed_bytes, (SELECT sum(v.bytes) FROM v_step_phase v JOIN step t "
-            "ON "
-            "t.id = v.step_id WHERE v.run_id = ?1 AND t.excluded IS NULL AND v.phase_id = 4) FROM "
+            "ON t.id = v.step_id WHERE v.run_id = ?1 AND t.excluded IS NULL AND v.phase_id = 4) FROM "
             "v_gpu_counter WHERE run_id = ?1 AND phase = 'head' AND name = 'dram__bytes_read.sum'");
         ASSERT_TRUE(row) << db.message();
         row.bind(1, run);
@@ -142,8 +140,7 @@ TEST_P(ViewsAndQueries, HeadTablesAgree) {
         RandomCapture(static_cast<std::uint64_t>(100 + GetParam()), shape).records();
     vary(records, GetParam());
     write_all(path, records);
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
+    const auto loaded = require(load_capture(path));
     const storage::Database db = open_plain(path);
     FullReference reference = FullReference::none;
     for (RowId run = 1; run <= shape.runs; ++run) {
@@ -155,7 +152,7 @@ TEST_P(ViewsAndQueries, HeadTablesAgree) {
         const auto value = [](const std::optional<Estimate>& estimate) {
             return estimate ? std::optional(estimate->value) : std::nullopt;
         };
-        for (const HeadComparison& head : head_costs(**loaded, run)) {
+        for (const HeadComparison& head : head_costs(*loaded, run)) {
             ASSERT_EQ(rows.step(), SQLITE_ROW) << db.message();
             EXPECT_EQ(rows.text(0), head.stats.head);
             EXPECT_EQ(rows.text(1), to_text(head.stats.mode));
@@ -200,16 +197,14 @@ TEST_P(ViewsAndQueries, SpeedupsAgree) {
         if (run.id == 4 && GetParam() % 3 == 0) run.config_json = R"({"max_new": 7})";
     }
     write_all(path, records);
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
+    const auto loaded = require(load_capture(path));
     const storage::Database db = open_plain(path);
     std::size_t found = 0;
     for (RowId run = 1; run <= 4; ++run) {
-        const auto expected = compute_speedup(**loaded, run, {.resamples = 0});
+        const auto expected = compute_speedup(*loaded, run, {.resamples = 0});
         storage::Statement row = db.prepare(
             "SELECT prompts, conversations, tokens_per_second, plain_tokens_per_second, speedup FROM "
-            "v_speedup "
-            "WHERE run_id = ?");
+            "v_speedup WHERE run_id = ?");
         ASSERT_TRUE(row) << db.message();
         row.bind(1, run);
         ASSERT_EQ(row.step(), expected ? SQLITE_ROW : SQLITE_DONE) << db.message();
@@ -282,13 +277,12 @@ class HandComputed : public ::testing::Test {
         }
     }
     SpanRow span(RowId run, Phase phase, TimeNs start, TimeNs end) {
-        SpanRow row;
-        row.id = ++span_;
-        row.run_id = run;
-        row.step_id = step_;
-        row.phase_id = static_cast<int>(phase);
-        row.start_ns = start;
-        row.end_ns = end;
+        SpanRow row{.id = ++span_,
+                    .run_id = run,
+                    .step_id = step_,
+                    .phase_id = static_cast<int>(phase),
+                    .start_ns = start,
+                    .end_ns = end};
         return row;
     }
 
@@ -356,21 +350,18 @@ TEST(Views, WithoutAFullReferenceThePlaneIsEmpty) {
     }
     write_all(folder.file("a.dscope"), kept);
     const storage::Database db = open_plain(folder.file("a.dscope"));
-    EXPECT_EQ(
-        query(
-            db,
-            "SELECT count(*) FROM v_head WHERE rho_tau IS NOT NULL OR nu IS NOT NULL OR kappa IS NOT NULL OR "
-            "predicted_speedup IS NOT NULL OR measured_speedup IS NOT NULL"),
-        std::vector<std::string>{"0"});
+    EXPECT_EQ(query(db,
+                    "SELECT count(*) FROM v_head WHERE rho_tau IS NOT NULL OR nu IS NOT NULL OR kappa IS NOT "
+                    "NULL OR predicted_speedup IS NOT NULL OR measured_speedup IS NOT NULL"),
+              std::vector<std::string>{"0"});
     EXPECT_EQ(query(db, "SELECT count(*) > 0 FROM v_head WHERE tau > 0"), std::vector<std::string>{"1"});
 }
 
 TEST(Views, WorkOnALiveFile) {
     const ScratchFolder folder;
-    auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
-    ASSERT_TRUE(writer.ok());
-    for (const Record& record : RandomCapture(2, {1, 2, 20, 1, false}).records()) (*writer)->push(record);
-    ASSERT_TRUE((*writer)->flush().ok());
+    auto writer = require(CaptureWriter::create(folder.file("a.dscope"), false));
+    for (const Record& record : RandomCapture(2, {1, 2, 20, 1, false}).records()) writer->push(record);
+    ASSERT_TRUE(writer->flush().ok());
     const storage::Database db = open_plain(folder.file("a.dscope"), SQLITE_OPEN_READONLY);
     for (const char* view : {"v_span", "v_step_phase", "v_phase", "v_round", "v_head", "v_prompt",
                              "v_category", "v_coverage", "v_draft_share"})

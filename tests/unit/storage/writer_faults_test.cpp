@@ -10,6 +10,7 @@
 #include "file_helpers.h"
 #include "killed_writer.h"
 #include "random_capture.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -41,19 +42,14 @@ TEST(CaptureWriterPath, MustBeUsable) {
 TEST(CaptureWriterPath, OverwriteReplacesTheFileAndItsLogs) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
-    {
-        auto old = CaptureWriter::create(path, false);
-        ASSERT_TRUE(old.ok()) << old.error().message;
-    }
+    { auto old = require(CaptureWriter::create(path, false)); }
     for (const char* suffix : {"-wal", "-shm", "-journal"}) std::ofstream(path + suffix) << "rubbish";
-    auto writer = CaptureWriter::create(path, true);
-    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    auto writer = require(CaptureWriter::create(path, true));
     const std::vector<Record> records = RandomCapture(1, {1, 1, 3, 1, true}).records();
-    for (const Record& record : records) (*writer)->push(record);
-    ASSERT_TRUE((*writer)->close().ok());
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    expect_equal(apply_all(records), **loaded);
+    for (const Record& record : records) writer->push(record);
+    ASSERT_TRUE(writer->close().ok());
+    const auto loaded = require(load_capture(path));
+    expect_equal(apply_all(records), *loaded);
 }
 
 TEST(CaptureWriterPath, DoesNotOverwriteOtherFiles) {
@@ -69,41 +65,37 @@ TEST(CaptureWriterPath, DoesNotOverwriteOtherFiles) {
 TEST(CaptureWriterPath, DoesNotOverwriteALiveCapture) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(CaptureWriter::create(path, false));
     const std::vector<Record> records = RandomCapture(1, {1, 1, 3, 1, true}).records();
-    for (const Record& record : records) (*writer)->push(record);
-    ASSERT_TRUE((*writer)->flush().ok());
+    for (const Record& record : records) writer->push(record);
+    ASSERT_TRUE(writer->flush().ok());
     const auto second = CaptureWriter::create(path, true);
     ASSERT_FALSE(second.ok());
     EXPECT_EQ(second.error().kind, ErrorKind::bad_input);
     EXPECT_NE(second.error().message.find("open in another program"), std::string::npos);
-    ASSERT_TRUE((*writer)->close().ok());
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok());
-    expect_equal(apply_all(records), **loaded);
+    ASSERT_TRUE(writer->close().ok());
+    const auto loaded = require(load_capture(path));
+    expect_equal(apply_all(records), *loaded);
     EXPECT_TRUE(CaptureWriter::create(path, true).ok());
 }
 
 TEST(CaptureWriter, KeepsGrowingOutputInTheFileBeforeThePromptEnds) {
     const ScratchFolder folder;
-    auto writer = CaptureWriter::create(folder.file("a.dscope"), false);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(CaptureWriter::create(folder.file("a.dscope"), false));
     RunRow run;
     run.id = 1;
     PromptRow prompt;
     prompt.id = 1;
     prompt.run_id = 1;
-    (*writer)->push(RunStarted{run, nullptr, {}});
-    (*writer)->push(PromptStarted{prompt});
-    for (int i = 0; i < 200; ++i) (*writer)->push(PromptProgress{1, "word " + std::to_string(i), i, 5, {}});
-    ASSERT_TRUE((*writer)->flush().ok());
-    const auto loaded = load_capture(folder.file("a.dscope"));
-    ASSERT_TRUE(loaded.ok());
-    EXPECT_EQ((*loaded)->prompts[0]->output, "word 199");
-    EXPECT_EQ((*loaded)->prompts[0]->generated_tokens, 199);
+    writer->push(RunStarted{run, nullptr, {}});
+    writer->push(PromptStarted{prompt});
+    for (int i = 0; i < 200; ++i) writer->push(PromptProgress{1, "word " + std::to_string(i), i, 5, {}});
+    ASSERT_TRUE(writer->flush().ok());
+    const auto loaded = require(load_capture(folder.file("a.dscope")));
+    EXPECT_EQ(loaded->prompts[0]->output, "word 199");
+    EXPECT_EQ(loaded->prompts[0]->generated_tokens, 199);
     // 3 rows of run, anchor and prompt. The text was not rewritten for every token.
-    EXPECT_LT((*writer)->stats().rows, 50);
+    EXPECT_LT(writer->stats().rows, 50);
 }
 
 /// Result of a child process that tests a writer without disk space.
@@ -143,13 +135,11 @@ TEST(CaptureWriter, FullDiskKeepsWhatWasCommitted) {
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFEXITED(status));
     ASSERT_EQ(WEXITSTATUS(status), as_expected);
-    const auto loaded = load_capture(path);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    EXPECT_GE((*loaded)->steps.size(), apply_all({all.begin(), cut}).steps.size());
-    EXPECT_LT((*loaded)->steps.size(), apply_all(all).steps.size());
-    const auto report = check_capture(path);
-    ASSERT_TRUE(report.ok());
-    ASSERT_EQ(report->findings.size(), 1u);  // the run has no end
+    const auto loaded = require(load_capture(path));
+    EXPECT_GE(loaded->steps.size(), apply_all({all.begin(), cut}).steps.size());
+    EXPECT_LT(loaded->steps.size(), apply_all(all).steps.size());
+    const auto report = require(check_capture(path));
+    ASSERT_EQ(report.findings.size(), 1u);  // the run has no end
     ASSERT_TRUE(repair_capture(path).ok());
     EXPECT_TRUE(check_capture(path)->findings.empty());
 }

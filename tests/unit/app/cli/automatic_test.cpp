@@ -9,7 +9,6 @@ namespace draftscope::testing {
 namespace {
 
 using nlohmann::json;
-using Arguments = std::vector<std::string>;
 
 /// The fastest choice depends on the machine; the text does not.
 class Automatic : public ::testing::Test {
@@ -21,29 +20,14 @@ class Automatic : public ::testing::Test {
         write_text(folder_.file("prompts.jsonl"), lines);
     }
     ProcessResult decode(const Arguments& more) const {
-        Arguments words = {"run",
-                           "--model",
-                           tiny_model(folder_, 512),
-                           "--prompts",
-                           folder_.file("prompts.jsonl"),
-                           "--max-new",
-                           "20",
-                           "--ignore-eos",
-                           "--raw",
-                           "--threads",
-                           "1",
-                           "--precision",
-                           "f32",
-                           "--quiet"};
-        words.insert(words.end(), more.begin(), more.end());
-        return run(folder_, words);
+        return run(folder_, arguments("run --model {} --prompts {} --max-new 20 --ignore-eos --raw --threads "
+                                      "1 --precision f32 --quiet",
+                                      tiny_model(folder_, 512), folder_.file("prompts.jsonl")) +
+                                more);
     }
     json document(const Arguments& more) const {
-        Arguments words = {"--drafter", "eagle2:" + folder_.file("eagle2"), "--json"};
-        words.insert(words.end(), more.begin(), more.end());
-        const ProcessResult done = decode(words);
-        EXPECT_EQ(done.exit_code, 0) << done.err;
-        return json::parse(done.out);
+        return parse_output(
+            decode(Arguments{"--drafter", "eagle2:" + folder_.file("eagle2"), "--json"} + more));
     }
     ScratchFolder folder_;
 };
@@ -73,9 +57,7 @@ TEST_F(Automatic, KeepsAnExplicitHead) {
 }
 
 TEST_F(Automatic, DraftersWithoutHeadsReportNoHead) {
-    const ProcessResult done = decode({"--drafter", "ngram", "--tree", "auto", "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json printed = json::parse(done.out);
+    const json printed = parse_output(decode({"--drafter", "ngram", "--tree", "auto", "--json"}));
     for (const json& one : printed["tree_auto"]["forecasts"]) EXPECT_TRUE(one["head"].is_null());
 }
 
@@ -83,13 +65,10 @@ TEST_F(Automatic, DraftersWithoutHeadsReportNoHead) {
 TEST_F(Automatic, QuickForecastsFromShippedAcceptance) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
     const auto decode_demo = [&](const Arguments& more) {
-        Arguments words = {"run", "--prompt", "Name three rivers.", "--max-new", "16", "--quiet"};
-        words.insert(words.end(), more.begin(), more.end());
-        return run(folder_, words);
+        return run(folder_,
+                   Arguments{"run", "--prompt", "Name three rivers.", "--max-new", "16", "--quiet"} + more);
     };
-    const ProcessResult done = decode_demo({"--tree", "quick", "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json chosen = json::parse(done.out);
+    const json chosen = parse_output(decode_demo({"--tree", "quick", "--json"}));
     const json table = json::parse(read_text(std::string(DS_SOURCE_DIR) + "/assets/demo_acceptance.json"));
     std::size_t known = 0;
     for (const auto& [head, trees] : table["drafters"]["eagle3"].items()) known += trees.size();
@@ -124,9 +103,7 @@ TEST_F(Automatic, NamesCalibrationAndShadowSteps) {
     const Arguments common = {"--drafter", drafter,   "--head",  "microspec:wmax=64",
                               "--tree",    "chain=2", "--detail"};
     const auto said = [&](const Arguments& more) {
-        Arguments words = common;
-        words.insert(words.end(), more.begin(), more.end());
-        const ProcessResult done = decode(words);
+        const ProcessResult done = decode(common + more);
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return done.out;
     };

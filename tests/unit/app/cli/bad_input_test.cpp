@@ -8,10 +8,9 @@ namespace {
 class BadInput : public ::testing::Test {
   protected:
     ProcessResult decode(std::vector<std::string> more) {
-        std::vector<std::string> arguments = {"run",      "--model",   model_,      "--drafter", "ngram",
-                                              "--prompt", "hello you", "--max-new", "8"};
-        arguments.insert(arguments.end(), more.begin(), more.end());
-        return run(folder_, arguments);
+        return run(folder_, Arguments{"run", "--model", model_, "--drafter", "ngram", "--prompt", "hello you",
+                                      "--max-new", "8"} +
+                                more);
     }
     ProcessResult decode_model(const std::string& path) {
         return run(folder_, {"run", "--model", path, "--drafter", "ngram", "--prompt", "hello"});

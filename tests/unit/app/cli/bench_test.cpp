@@ -8,7 +8,6 @@ namespace draftscope::testing {
 namespace {
 
 using nlohmann::json;
-using Arguments = std::vector<std::string>;
 
 class BenchCommand : public ::testing::Test {
   protected:
@@ -20,22 +19,11 @@ class BenchCommand : public ::testing::Test {
         write_text(folder_.file("prompts.jsonl"), lines);
     }
     ProcessResult bench(const Arguments& more) const {
-        Arguments words = {"bench",
-                           "--model",
-                           tiny_model(folder_, 512),
-                           "--prompts",
-                           folder_.file("prompts.jsonl"),
-                           "--drafter",
-                           "eagle2:" + folder_.file("eagle2"),
-                           "--max-new",
-                           "10",
-                           "--raw",
-                           "--threads",
-                           "1",
-                           "--quiet",
-                           "--ignore-eos"};
-        words.insert(words.end(), more.begin(), more.end());
-        return run(folder_, words);
+        return run(folder_, arguments("bench --model {} --prompts {} --drafter eagle2:{} --max-new 10 --raw "
+                                      "--threads 1 --quiet --ignore-eos",
+                                      tiny_model(folder_, 512), folder_.file("prompts.jsonl"),
+                                      folder_.file("eagle2")) +
+                                more);
     }
     ScratchFolder folder_;
 };
@@ -73,10 +61,8 @@ TEST_F(BenchCommand, ReportsAProbeSlowerThanHeads) {
 }
 
 TEST_F(BenchCommand, WritesOneDocument) {
-    const ProcessResult done = bench({"--heads", "full,microspec:wmax=64,source=ctx,gather=indexed",
-                                      "--method", "ngram @ chain=2", "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json document = json::parse(done.out);
+    const json document = parse_output(bench({"--heads", "full,microspec:wmax=64,source=ctx,gather=indexed",
+                                              "--method", "ngram @ chain=2", "--json"}));
     EXPECT_EQ(document["tier"], "T0");
     EXPECT_EQ(document["complete"], true);
     EXPECT_EQ(document["machine"]["blocks_per_repetition"], 2);
@@ -124,24 +110,10 @@ TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByCategory) {
 /// there are none.
 TEST_F(BenchCommand, CancelledRunReportsNullForMissingValues) {
     for (const bool as_json : {true, false}) {
-        Arguments words = {"bench",
-                           "--model",
-                           tiny_model(folder_, 512),
-                           "--prompts",
-                           folder_.file("prompts.jsonl"),
-                           "--drafter",
-                           "eagle2:" + folder_.file("eagle2"),
-                           "--heads",
-                           "full",
-                           "--max-new",
-                           "300",
-                           "--repeat",
-                           "4000",
-                           "--raw",
-                           "--threads",
-                           "1",
-                           "--quiet",
-                           "--ignore-eos"};
+        Arguments words = arguments(
+            "bench --model {} --prompts {} --drafter eagle2:{} --heads full --max-new 300 --repeat 4000 "
+            "--raw --threads 1 --quiet --ignore-eos",
+            tiny_model(folder_, 512), folder_.file("prompts.jsonl"), folder_.file("eagle2"));
         if (as_json) words.push_back("--json");
         const Child child = start(folder_, words);
         std::this_thread::sleep_for(std::chrono::milliseconds(as_json ? 300 : 1500));

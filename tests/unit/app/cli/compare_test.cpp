@@ -35,9 +35,7 @@ class TwoRuns : public ::testing::Test {
 
 TEST_F(TwoRuns, AreComparedPromptByPrompt) {
     const std::string a = recorded("a.dscope", "none"), b = recorded("b.dscope", "ngram");
-    const ProcessResult done = run(folder_, {"compare", a, b, "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json c = json::parse(done.out, nullptr, false);
+    const json c = parse_output(run(folder_, {"compare", a, b, "--json"}));
     ASSERT_FALSE(c.is_discarded());
     EXPECT_EQ(c["pairs"], 8);
     EXPECT_EQ(c["same_tokens"], 8);  // lossless
@@ -49,12 +47,10 @@ TEST_F(TwoRuns, AreComparedPromptByPrompt) {
     EXPECT_GE(c["tokens_per_second"]["interval"][1], ratio);
     // The numbers equal those of the tables.
     const Sql sql(b);
-    EXPECT_NEAR(
-        c["tau"]["b"],
-        sql.number(
-            "SELECT 1.0 * sum(r.committed) / count(*) FROM round r JOIN step s ON s.id = r.step_id WHERE "
-            "s.excluded IS NULL"),
-        1e-9);
+    EXPECT_NEAR(c["tau"]["b"],
+                sql.number("SELECT 1.0 * sum(r.committed) / count(*) FROM round r JOIN step s ON s.id = "
+                           "r.step_id WHERE s.excluded IS NULL"),
+                1e-9);
     const ProcessResult text = run(folder_, {"compare", a, b});
     EXPECT_EQ(text.exit_code, 0);
     EXPECT_NE(text.out.find("95 % interval"), std::string::npos) << text.out;
@@ -222,9 +218,7 @@ TEST_F(TwoHeads, ShardsArePooled) {
 
 TEST_F(TwoRuns, StatisticsNameTheirSample) {
     const std::string a = recorded("a.dscope", "ngram");
-    const ProcessResult done = run(folder_, {"stats", a, "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json s = json::parse(done.out, nullptr, false)["runs"][0]["statistics"];
+    const json s = parse_output(run(folder_, {"stats", a, "--json"}))["runs"][0]["statistics"];
     EXPECT_EQ(s["unit"], "conversation");
     EXPECT_EQ(s["units"], 8);
     const Sql sql(a);

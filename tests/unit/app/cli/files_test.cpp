@@ -13,18 +13,9 @@ using nlohmann::json;
 class Files : public ::testing::Test {
   protected:
     std::vector<std::string> command(std::vector<std::string> more, int max_new = 30, int context = 256) {
-        std::vector<std::string> all = {"run",
-                                        "--model",
-                                        tiny_model(folder_, context),
-                                        "--drafter",
-                                        "ngram",
-                                        "--prompt",
-                                        "hello you",
-                                        "--ignore-eos",
-                                        "--max-new",
-                                        std::to_string(max_new)};
-        all.insert(all.end(), more.begin(), more.end());
-        return all;
+        return arguments("run --model {} --drafter ngram --prompt {} --ignore-eos --max-new {}",
+                         tiny_model(folder_, context), "hello you", std::to_string(max_new)) +
+               more;
     }
     std::string recorded() {
         const std::string path = folder_.file("run.dscope");
@@ -203,9 +194,7 @@ TEST_F(Files, FullDiskKeepsRecordedRows) {
 
 TEST_F(Files, MissingValuesAreNull) {
     const std::string path = folder_.file("one.dscope");
-    const ProcessResult done = run(folder_, command({"--save", path, "--json"}, 1));
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json document = json::parse(done.out);
+    const json document = parse_output(run(folder_, command({"--save", path, "--json"}, 1)));
     EXPECT_EQ(document["cancelled"], false);
     for (const char* key : {"tau", "tokens_per_second"}) {
         EXPECT_TRUE(document["totals"][key].is_null()) << key;

@@ -9,18 +9,14 @@ namespace {
 using nlohmann::json;
 
 std::vector<std::string> small(std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"kernels",  "--vocab",     "640",      "--hidden",  "96",
-                                          "--gather", "32",          "--rows",   "1,3",       "--seconds",
-                                          "0.0005",   "--precision", "int8,f32", "--threads", "2"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+    return Arguments{"kernels", "--vocab",   "640",    "--hidden",    "96",       "--gather",  "32", "--rows",
+                     "1,3",     "--seconds", "0.0005", "--precision", "int8,f32", "--threads", "2"} +
+           more;
 }
 
 TEST(Kernels, JsonHasEveryOpAtEveryRowCountAndPrecision) {
     const ScratchFolder folder;
-    const ProcessResult done = run(folder, small({"--json"}));
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json document = json::parse(done.out);
+    const json document = parse_output(run(folder, small({"--json"})));
     EXPECT_EQ(document["vocab"], 640);
     EXPECT_EQ(document["hidden"], 96);
     EXPECT_EQ(document["threads"], 2);

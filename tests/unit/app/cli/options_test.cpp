@@ -13,28 +13,22 @@ namespace draftscope::testing {
 namespace {
 
 using nlohmann::json;
-using Arguments = std::vector<std::string>;
 
 class CommandOptions : public ::testing::Test {
   protected:
     void SetUp() override { ASSERT_TRUE(write_tiny_eagle2(folder_.file("eagle2"), 5).ok()); }
     Arguments decode_words(const Arguments& more) const {
-        Arguments words = {"run",     "--model",   model_, "--prompt",    "hello you", "--max-new",   "8",
-                           "--quiet", "--threads", "1",    "--calibrate", "0",         "--precision", "f32"};
-        words.insert(words.end(), more.begin(), more.end());
-        return words;
+        return Arguments{"run",     "--model",   model_, "--prompt",    "hello you", "--max-new",   "8",
+                         "--quiet", "--threads", "1",    "--calibrate", "0",         "--precision", "f32"} +
+               more;
     }
     /// Runs with prompt lookup as the drafter.
     ProcessResult decode(const Arguments& more) const {
-        Arguments words = decode_words({"--drafter", "ngram"});
-        words.insert(words.end(), more.begin(), more.end());
-        return run(folder_, words);
+        return run(folder_, decode_words({"--drafter", "ngram"}) + more);
     }
     /// Runs with a drafter that uses LM heads.
     ProcessResult draft(const Arguments& more) const {
-        Arguments words = decode_words({"--drafter", "eagle2:" + folder_.file("eagle2")});
-        words.insert(words.end(), more.begin(), more.end());
-        return run(folder_, words);
+        return run(folder_, decode_words({"--drafter", "eagle2:" + folder_.file("eagle2")}) + more);
     }
     /// Expects an error with these parts for a prompt file.
     void expect_refused(const std::string& text, const Arguments& parts) const {
@@ -59,9 +53,7 @@ TEST_F(CommandOptions, FormerNamesStillWork) {
     for (const Arguments& first :
          {Arguments{"run", "--drafter", "ngram"}, Arguments{"bench", "--method", "ngram"},
           Arguments{"trace", "--no-times", "--out", recorded}}) {
-        Arguments words = first;
-        words.insert(words.end(), common.begin(), common.end());
-        const ProcessResult done = run(folder_, words);
+        const ProcessResult done = run(folder_, first + common);
         EXPECT_EQ(done.exit_code, 0) << first[0] << ": " << done.err;
     }
     expect_one_line_error(draft({"--artefact", "slimspc=" + model_}), {"--head-weights slimspc="});
@@ -192,15 +184,8 @@ TEST_F(CommandOptions, ReportsTwoFilesForOneHead) {
     write_text(b, "y");
     const Arguments both = {"--head-weights", "fr-spec=" + a, "--head-weights", "fr-spec=" + b};
     write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello\"}\n");
-    Arguments bench = {"bench",
-                       "--model",
-                       model_,
-                       "--drafter",
-                       "eagle2:" + folder_.file("eagle2"),
-                       "--prompts",
-                       folder_.file("prompts.jsonl"),
-                       "--heads",
-                       "full,fr-spec"};
+    Arguments bench = arguments("bench --model {} --drafter eagle2:{} --prompts {} --heads full,fr-spec",
+                                model_, folder_.file("eagle2"), folder_.file("prompts.jsonl"));
     bench.insert(bench.end(), both.begin(), both.end());
     Arguments head = {"--head", "fr-spec"};
     head.insert(head.end(), both.begin(), both.end());
@@ -215,9 +200,8 @@ TEST_F(CommandOptions, SimulatedAcceptanceUsesTheDrivingHead) {
                              {"head": "microspec:wmax=64", "histogram": [9]}]})");
     const std::string trace = "trace:" + folder_.file("replay.json");
     const auto tau = [&](const Arguments& more) {
-        Arguments words = {"--tree", "chain=3", "--json", "--simulate-acceptance"};
-        words.insert(words.end(), more.begin(), more.end());
-        const ProcessResult done = draft(words);
+        const ProcessResult done =
+            draft(Arguments{"--tree", "chain=3", "--json", "--simulate-acceptance"} + more);
         EXPECT_EQ(done.exit_code, 0) << done.err;
         return done.exit_code == 0 ? json::parse(done.out)["totals"]["tau"].get<double>() : 0.0;
     };
@@ -238,13 +222,11 @@ TEST_F(CommandOptions, BenchSimulatesAcceptanceByMethod) {
                R"({"heads": [{"head": "full", "histogram": [0, 0, 0, 9]},
                              {"head": "microspec:wmax=64", "histogram": [9]}]})");
     write_text(folder_.file("prompts.jsonl"), "{\"prompt\": \"hello you\"}\n");
-    const ProcessResult done =
+    const json methods = parse_output(
         run(folder_, {"bench", "--model", model_, "--drafter", "eagle2:" + folder_.file("eagle2"),
                       "--prompts", folder_.file("prompts.jsonl"), "--heads", "full,microspec:wmax=64",
                       "--max-new", "8", "--tree", "chain=3", "--threads", "1", "--quiet", "--json",
-                      "--simulate-acceptance", "trace:" + folder_.file("replay.json")});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json methods = json::parse(done.out)["methods"];
+                      "--simulate-acceptance", "trace:" + folder_.file("replay.json")}))["methods"];
     EXPECT_DOUBLE_EQ(methods[0]["tau"], 1.0);
     EXPECT_GT(methods[1]["tau"], 2.0);
     EXPECT_DOUBLE_EQ(methods[2]["tau"], 1.0);
@@ -281,20 +263,16 @@ TEST_F(CommandOptions, LostOutputIsAnError) {
 TEST_F(CommandOptions, AClosedPipeEndsQuietly) {
     const std::string program = std::string(DS_BINARY_DIR) + "/draftscope", log = folder_.file("log");
     // The reader exits before the text is written, piece by piece.
-    const int status = std::system(
-        fmt::format(
-            "trap '' PIPE; {{ sleep 0.2; {} run --model {} --drafter ngram --prompt hello --max-new 8; }} "
-            "2>{} | true",
-            program, model_, log)
-            .c_str());
+    const int status = std::system(fmt::format("trap '' PIPE; {{ sleep 0.2; {} run --model {} --drafter "
+                                               "ngram --prompt hello --max-new 8; }} 2>{} | true",
+                                               program, model_, log)
+                                       .c_str());
     EXPECT_EQ(status, 0);
     EXPECT_EQ(read_text(log), "");
 }
 
 TEST_F(CommandOptions, DoctorAndCaptureReportTheSameCapabilities) {
-    const ProcessResult done = run(folder_, {"doctor", "--no-probe", "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json doctor = json::parse(done.out)["capabilities"];
+    const json doctor = parse_output(run(folder_, {"doctor", "--no-probe", "--json"}))["capabilities"];
     const std::string path = folder_.file("run.dscope");
     ASSERT_EQ(decode({"--save", path}).exit_code, 0);
     const json stored = json::parse(Sql(path).text("SELECT machine_json FROM run"))["capabilities"];

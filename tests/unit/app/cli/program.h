@@ -10,12 +10,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/results.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
 
 /// Runs the built program as a shell does.
@@ -26,35 +28,24 @@ struct ProcessResult {
     std::string out, err;
 };
 
-/// A temporary folder, removed at the end.
-class ScratchFolder {
-  public:
-    ScratchFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "ds_cli_XXXXXX").string();
-        path_ = mkdtemp(name.data());
-    }
-    ~ScratchFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    ScratchFolder(const ScratchFolder&) = delete;
-    ScratchFolder& operator=(const ScratchFolder&) = delete;
-    std::string file(const std::string& name) const { return path_ + "/" + name; }
-    const std::string& path() const { return path_; }
+using Arguments = std::vector<std::string>;
 
-  private:
-    std::string path_;
-};
-
-inline std::string read_text(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
+inline Arguments operator+(Arguments a, const Arguments& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
 }
 
-inline void write_text(const std::string& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
+/// Splits a command line at spaces. Each "{}" stands for the next value, which may contain spaces.
+template <typename... Values>
+Arguments arguments(const std::string& line, const Values&... values) {
+    const std::string given[] = {std::string(values)..., ""};
+    std::istringstream pieces(line);
+    std::size_t next = 0;
+    Arguments words;
+    for (std::string word; pieces >> word; words.push_back(word))
+        if (const std::size_t at = word.find("{}"); at != std::string::npos)
+            word.replace(at, 2, given[next++]);
+    return words;
 }
 
 struct Child {
@@ -81,7 +72,7 @@ struct StartOptions {
     std::optional<const char*> home = {};
 };
 
-inline Child start(const ScratchFolder& folder, const std::vector<std::string>& arguments,
+inline Child start(const ScratchFolder& folder, const Arguments& arguments,
                    const StartOptions& options = {}) {
     static int number = 0;
     ++number;
@@ -118,7 +109,7 @@ inline Child start(const ScratchFolder& folder, const std::vector<std::string>& 
     return child;
 }
 
-inline ProcessResult run(const ScratchFolder& folder, const std::vector<std::string>& arguments,
+inline ProcessResult run(const ScratchFolder& folder, const Arguments& arguments,
                          const StartOptions& options = {}) {
     return start(folder, arguments, options).wait();
 }
@@ -127,9 +118,14 @@ inline std::string tiny_model(const ScratchFolder& folder, int context = 256) {
     TinyModelOptions options;
     options.context = context;
     const std::string path = folder.file("tiny" + std::to_string(context) + ".gguf");
-    const Status written = write_tiny_gguf(path, 7, options);
-    EXPECT_TRUE(written.ok());
+    EXPECT_TRUE(is_ok(write_tiny_gguf(path, 7, options)));
     return path;
+}
+
+/// Returns the JSON document that a command printed. Expects success.
+inline nlohmann::json parse_output(const ProcessResult& done) {
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return nlohmann::json::parse(done.out, nullptr, false);
 }
 
 /// Expects this exit code, an empty stdout, and one line on stderr that contains all `parts`.

@@ -14,12 +14,6 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
-
-Arguments operator+(Arguments a, const Arguments& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
 
 /// A tiny model with a drafter and a recording, shared by the tests.
 class RecordReplay : public ::testing::Test {
@@ -70,40 +64,18 @@ class RecordReplay : public ::testing::Test {
     }
     static std::string recording_folder() { return folder_->file("recorded"); }
     static Arguments replay_words() {
-        return {"replay",
-                "--recording",
-                recording_folder(),
-                "--model",
-                model_,
-                "--drafter",
-                "eagle2:" + folder_->file("eagle2"),
-                "--threads",
-                "1",
-                "--quiet"};
+        return arguments("replay --recording {} --model {} --drafter eagle2:{} --threads 1 --quiet",
+                         recording_folder(), model_, folder_->file("eagle2"));
     }
     static Arguments run_words() {
-        return {"run",
-                "--model",
-                model_,
-                "--prompts",
-                folder_->file("prompts.jsonl"),
-                "--drafter",
-                "eagle2:" + folder_->file("eagle2"),
-                "--max-new",
-                "40",
-                "--ignore-eos",
-                "--threads",
-                "1",
-                "--precision",
-                "f32",
-                "--quiet",
-                "--json"};
+        return arguments(
+            "run --model {} --prompts {} --drafter eagle2:{} --max-new 40 --ignore-eos --threads 1 "
+            "--precision f32 --quiet --json",
+            model_, folder_->file("prompts.jsonl"), folder_->file("eagle2"));
     }
     static Arguments fit_words(const std::string& head, const std::string& out) {
-        return {"fit",     head,   "--recording", recording_folder(),
-                "--model", model_, "--drafter",   "eagle2:" + folder_->file("eagle2"),
-                "--out",   out,    "--threads",   "1",
-                "--quiet"};
+        return arguments("fit {} --recording {} --model {} --drafter eagle2:{} --out {} --threads 1 --quiet",
+                         head, recording_folder(), model_, folder_->file("eagle2"), out);
     }
     static Arguments ranking() {
         return {"--head-weights", "fr-spec=" + folder_->file("ranking.safetensors")};
@@ -130,21 +102,9 @@ TEST_F(RecordReplay, RecordReportsItsResult) {
 
 /// A file is valid if one of the methods uses it, and invalid if none does.
 TEST_F(RecordReplay, BenchAcceptsAFileOfOneMethod) {
-    const Arguments words = {"bench",
-                             "--model",
-                             model_,
-                             "--prompts",
-                             folder_->file("prompts.jsonl"),
-                             "--drafter",
-                             "eagle2:" + folder_->file("eagle2"),
-                             "--limit",
-                             "1",
-                             "--max-new",
-                             "6",
-                             "--threads",
-                             "1",
-                             "--quiet",
-                             "--json"};
+    const Arguments words = arguments(
+        "bench --model {} --prompts {} --drafter eagle2:{} --limit 1 --max-new 6 --threads 1 --quiet --json",
+        model_, folder_->file("prompts.jsonl"), folder_->file("eagle2"));
     const ProcessResult done = go(words + ranking() + Arguments{"--heads", "full,fr-spec:v=64"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(json::parse(done.out, nullptr, false)["methods"].size(), 3u);
@@ -186,19 +146,15 @@ TEST_F(RecordReplay, RunSimulatesTheAcceptanceOfReplay) {
 }
 
 TEST_F(RecordReplay, ReplayMatchesTheTauOfTheLiveRun) {
-    const ProcessResult replayed =
-        go(replay_words() + ranking() + Arguments{"--heads", "full,fr-spec:v=64", "--json"});
-    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
-    const json document = json::parse(replayed.out, nullptr, false);
+    const json document =
+        parse_output(go(replay_words() + ranking() + Arguments{"--heads", "full,fr-spec:v=64", "--json"}));
     ASSERT_EQ(document["heads"].size(), 2u);
     EXPECT_EQ(document["prompts"].size(), 8u);
     EXPECT_EQ(document["categories"].size(), 2u);
     for (const json& head : document["heads"]) {
         const Arguments with = head["head"] == "full" ? Arguments{} : ranking();
-        const ProcessResult live =
-            go(run_words() + with + Arguments{"--head", head["head"].get<std::string>()});
-        ASSERT_EQ(live.exit_code, 0) << live.err;
-        const json totals = json::parse(live.out, nullptr, false)["totals"];
+        const json totals = parse_output(
+            go(run_words() + with + Arguments{"--head", head["head"].get<std::string>()}))["totals"];
         EXPECT_EQ(head["rounds"], totals["rounds"]) << head["head"];
         EXPECT_EQ(head["committed"], totals["committed"]) << head["head"];
         EXPECT_EQ(head["exact"], true);
@@ -243,9 +199,8 @@ TEST_F(RecordReplay, AcceptanceByDepthMatchesTheCapture) {
 }
 
 TEST_F(RecordReplay, AnotherPrecisionIsAnEstimate) {
-    const ProcessResult done = go(replay_words() + Arguments{"--precision", "int8", "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json head = json::parse(done.out, nullptr, false)["heads"][0];
+    const json head =
+        parse_output(go(replay_words() + Arguments{"--precision", "int8", "--json"}))["heads"][0];
     EXPECT_EQ(head["exact"], false);
     EXPECT_NE(head["estimate"][0].get<std::string>().find("int8"), std::string::npos);
     EXPECT_NE(go(replay_words() + Arguments{"--precision", "int8"}).out.find("estimate"), std::string::npos);
@@ -253,11 +208,9 @@ TEST_F(RecordReplay, AnotherPrecisionIsAnEstimate) {
 
 TEST_F(RecordReplay, ShadowHeadsMatchTheTauOfSeparateRuns) {
     const std::string path = folder_->file("shadow.dscope");
-    const ProcessResult done =
+    const json document = parse_output(
         go(run_words() + ranking() +
-           Arguments{"--shadow", "fr-spec:v=64,full,aligned:microspec:wmax=32", "--save", path});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json document = json::parse(done.out, nullptr, false);
+           Arguments{"--shadow", "fr-spec:v=64,full,aligned:microspec:wmax=32", "--save", path}));
     const ProcessResult replayed =
         go(replay_words() + ranking() + Arguments{"--heads", "fr-spec:v=64", "--json"});
     const json exact = json::parse(replayed.out, nullptr, false)["heads"][0];
@@ -291,15 +244,13 @@ TEST_F(RecordReplay, ShadowHeadsMatchTheTauOfSeparateRuns) {
 TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     const std::string artefact = folder_->file("slimspec.safetensors");
     const ProcessResult fitted = go(fit_words("slimspec", artefact) +
-                                    Arguments{"--rank", "16", "--rounds", "60", "--epochs", "1", "--json"});
+                                    Arguments{"--rank", "16", "--rounds", "60", "--epochs", "0", "--json"});
     ASSERT_EQ(fitted.exit_code, 0) << fitted.err;
     const json document = json::parse(fitted.out, nullptr, false);
     EXPECT_EQ(document["parameters"]["rank"], "16");
     EXPECT_EQ(document["trained"], "post-hoc");
     const Arguments with = {"--head-weights", "slimspec=" + artefact, "--heads"};
-    const ProcessResult replayed = go(replay_words() + with + Arguments{"slimspec", "--json"});
-    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
-    const json found = json::parse(replayed.out, nullptr, false);
+    const json found = parse_output(go(replay_words() + with + Arguments{"slimspec", "--json"}));
     ASSERT_EQ(found["warnings"].size(), 1u);  // it was fitted on these prompts
     EXPECT_NE(found["warnings"][0].get<std::string>().find("fitted on"), std::string::npos);
     const ProcessResult live =
@@ -310,17 +261,15 @@ TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     expect_one_line_error(go(fit_words("slimspec", artefact)), {artefact, "--overwrite"});
 }
 
-TEST_F(RecordReplay, BclTrainsRowsIfRequested) {
+TEST_F(RecordReplay, BclFitsRowsIfRequested) {
     const std::string out = folder_->file("bcl.safetensors");
-    const ProcessResult sized = go(fit_words("bcl", out) + Arguments{"--json"});
-    ASSERT_EQ(sized.exit_code, 0) << sized.err;
-    const json ranked = json::parse(sized.out, nullptr, false);
+    const json ranked = parse_output(go(fit_words("bcl", out) + Arguments{"--json"}));
     const double size = ranked["fit"]["size"];
     // The last of eight texts is held out; its tokens that the others lack are not covered.
     EXPECT_GT(ranked["fit"]["tokens_held_out"], 0);
     EXPECT_LT(ranked["held_out"]["coverage_at_size"], ranked["fit"]["coverage_at_size"]);
     const ProcessResult trained =
-        go(fit_words("bcl", out) + Arguments{"--epochs", "1", "--rounds", "60", "--overwrite", "--json"});
+        go(fit_words("bcl", out) + Arguments{"--epochs", "0", "--rounds", "60", "--overwrite", "--json"});
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
     const json document = json::parse(trained.out, nullptr, false);
     EXPECT_EQ(document["trained"], "post-hoc");
@@ -329,6 +278,27 @@ TEST_F(RecordReplay, BclTrainsRowsIfRequested) {
     const ProcessResult replayed =
         go(replay_words() + Arguments{"--head-weights", "bcl=" + out, "--heads", "bcl", "--json"});
     EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
+}
+
+/// Without PyTorch, training is an error with a way out; only a low-rank head has a form that needs none.
+TEST_F(RecordReplay, FitsWithoutPyTorch) {
+    const std::string out = folder_->file("untrained.safetensors"), no_torch = folder_->file("no_torch");
+    write_text(no_torch, "#!/bin/sh\necho 'error this Python has no torch'\nexit 2\n");
+    fs::permissions(no_torch, fs::perms::owner_all);
+    const auto with = [&](const std::string& head, const std::string& python, const Arguments& more = {}) {
+        return go(fit_words(head, out) + Arguments{"--rounds", "60", "--python", python} + more);
+    };
+    expect_one_line_error(with("dynaspec", no_torch), {"fit dynaspec", "has no torch", "with_torch.sh"});
+    expect_one_line_error(with("slimspec", no_torch, {"--epochs", "1"}), {"fit slimspec", "has no torch"});
+    expect_one_line_error(with("slimspec", no_torch, {"--joint"}), {"fit slimspec", "has no torch"});
+    expect_one_line_error(with("coral", folder_->file("nothing")), {"cannot be started", "--python"});
+    EXPECT_FALSE(fs::exists(out));
+    const ProcessResult closed = with("slimspec", no_torch, {"--json"});
+    ASSERT_EQ(closed.exit_code, 0) << closed.err;
+    const json document = json::parse(closed.out, nullptr, false);
+    EXPECT_NE(document["remark"].get<std::string>().find("closed form"), std::string::npos);
+    EXPECT_FALSE(document["fit"].contains("steps"));
+    EXPECT_FALSE(fs::exists(out + ".training"));
 }
 
 TEST_F(RecordReplay, FitsOnSeveralRecordings) {
@@ -457,9 +427,7 @@ TEST_F(RecordReplay, InterruptedRecordingIsValidAndIncomplete) {
     EXPECT_GE(document["prompts"], 1);
     Arguments words = replay_words();
     words[2] = out;
-    const ProcessResult replayed = go(words + Arguments{"--json"});
-    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
-    const json found = json::parse(replayed.out, nullptr, false);
+    const json found = parse_output(go(words + Arguments{"--json"}));
     EXPECT_EQ(found["prompts"].size(), document["prompts"].get<std::size_t>());
     EXPECT_NE(found["warnings"][0].get<std::string>().find("cancelled"), std::string::npos);
 }

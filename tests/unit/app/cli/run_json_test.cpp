@@ -102,12 +102,10 @@ TEST_F(RunJson, HasTheDocumentedKeys) {
 
 /// The chosen tree depends on the machine; the text does not.
 TEST_F(RunJson, TreeAutoUsesTheBestForecastAndKeepsTheText) {
-    const ProcessResult done =
-        run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "ngram", "--tree", "auto",
-                       "--prompts", folder_->file("prompts.jsonl"), "--max-new", "40", "--ignore-eos",
-                       "--threads", "2", "--precision", "f32", "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json chosen = json::parse(done.out);
+    const json chosen =
+        parse_output(run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "ngram", "--tree",
+                                    "auto", "--prompts", folder_->file("prompts.jsonl"), "--max-new", "40",
+                                    "--ignore-eos", "--threads", "2", "--precision", "f32", "--json"}));
     const json& forecasts = chosen["tree_auto"]["forecasts"];
     ASSERT_GE(forecasts.size(), 6u);  // chains of 1 to 6
     EXPECT_EQ(chosen["tree"], forecasts[0]["tree"]);
@@ -156,21 +154,16 @@ TEST_F(RunJson, TotalsMatchTheCapture) {
                 "decode_seconds");
     expect_near(totals["prefill_seconds"], sql.number("SELECT sum(prefill_ns) * 1e-9 FROM prompt"),
                 "prefill_seconds");
-    expect_near(
-        totals["tokens_per_second"],
-        sql.number(
-            "SELECT 1e9 * sum(r.committed) / sum(s.end_ns - s.start_ns - s.paused_ns) FROM round r JOIN "
-            "step s ON s.id = r.step_id WHERE s.excluded IS NULL"),
-        "tokens_per_second");
-    expect_near(
-        totals["tokens_per_second_e2e"],
-        sql.number(
-            "SELECT (SELECT sum(generated_tokens) FROM prompt) / (1e-9 * ((SELECT sum(prefill_ns) FROM "
-            "prompt) + (SELECT sum(committed) FROM round) * (SELECT 1.0 * sum(s.end_ns - s.start_ns - "
-            "s.paused_ns) / sum(r.committed) FROM round r JOIN step s ON s.id = r.step_id WHERE s.excluded "
-            "IS "
-            "NULL)))"),
-        "tokens_per_second_e2e");
+    expect_near(totals["tokens_per_second"],
+                sql.number("SELECT 1e9 * sum(r.committed) / sum(s.end_ns - s.start_ns - s.paused_ns) FROM "
+                           "round r JOIN step s ON s.id = r.step_id WHERE s.excluded IS NULL"),
+                "tokens_per_second");
+    expect_near(totals["tokens_per_second_e2e"],
+                sql.number("SELECT (SELECT sum(generated_tokens) FROM prompt) / (1e-9 * ((SELECT "
+                           "sum(prefill_ns) FROM prompt) + (SELECT sum(committed) FROM round) * (SELECT 1.0 "
+                           "* sum(s.end_ns - s.start_ns - s.paused_ns) / sum(r.committed) FROM round r JOIN "
+                           "step s ON s.id = r.step_id WHERE s.excluded IS NULL)))"),
+                "tokens_per_second_e2e");
     // The first token of each prompt comes from its prefill.
     EXPECT_EQ(totals["committed"].get<int>() + 4, totals["generated"].get<int>());
 }
@@ -243,9 +236,7 @@ TEST_F(RunJson, HeaderMatchesTheRunRow) {
 }
 
 TEST_F(RunJson, StatsPrintsTheSameNumbers) {
-    const ProcessResult stats = run(*folder_, {"stats", capture(), "--json"});
-    ASSERT_EQ(stats.exit_code, 0) << stats.err;
-    const json printed = json::parse(stats.out, nullptr, false);
+    const json printed = parse_output(run(*folder_, {"stats", capture(), "--json"}));
     ASSERT_EQ(printed["runs"].size(), 1u);
     for (const char* key : {"totals", "phases", "heads", "losses"})
         EXPECT_EQ(printed["runs"][0][key], document()[key]) << key;
@@ -254,25 +245,14 @@ TEST_F(RunJson, StatsPrintsTheSameNumbers) {
 /// The run's JSON, its text, the capture's view and stats give the same value.
 TEST_F(RunJson, SpeedupIsTheSameInEveryOutput) {
     const std::string path = folder_->file("baseline.dscope");
-    const std::vector<std::string> words = {"run",
-                                            "--model",
-                                            tiny_model(*folder_),
-                                            "--drafter",
-                                            "ngram",
-                                            "--prompts",
-                                            folder_->file("prompts.jsonl"),
-                                            "--max-new",
-                                            "16",
-                                            "--ignore-eos",
-                                            "--baseline",
-                                            "2"};
+    const std::vector<std::string> words =
+        arguments("run --model {} --drafter ngram --prompts {} --max-new 16 --ignore-eos --baseline 2",
+                  tiny_model(*folder_), folder_->file("prompts.jsonl"));
     auto with = [&](std::vector<std::string> more) {
         more.insert(more.begin(), words.begin(), words.end());
         return run(*folder_, more);
     };
-    const ProcessResult done = with({"--save", path, "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json baseline = json::parse(done.out, nullptr, false)["baseline"];
+    const json baseline = parse_output(with({"--save", path, "--json"}))["baseline"];
     EXPECT_EQ(baseline["runs"], json::array({1}));
     EXPECT_TRUE(baseline["interval"].is_null());
     const Sql sql(path);
@@ -287,8 +267,7 @@ TEST_F(RunJson, SpeedupIsTheSameInEveryOutput) {
     const auto rate = [&](int run_id) {
         return sql.number(
             "SELECT 1e9 * sum(r.committed) / sum(s.end_ns - s.start_ns - s.paused_ns) FROM round r JOIN step "
-            "s "
-            "ON s.id = r.step_id JOIN prompt p ON p.id = r.prompt_id WHERE s.excluded IS NULL AND r.run_id "
+            "s ON s.id = r.step_id JOIN prompt p ON p.id = r.prompt_id WHERE s.excluded IS NULL AND r.run_id "
             "= " +
             std::to_string(run_id) +
             " AND p.external_id IN (SELECT external_id FROM prompt WHERE run_id = 1)");
@@ -318,11 +297,9 @@ TEST_F(RunJson, SpeedupIsTheSameInEveryOutput) {
 /// Two tokens are warm-up, so no output reports a speed.
 TEST_F(RunJson, SpeedIsNullWithoutCountedSteps) {
     const std::string path = folder_->file("short.dscope");
-    const ProcessResult done =
-        run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "none", "--prompt", "hi",
-                       "--max-new", "3", "--ignore-eos", "--save", path, "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json document = json::parse(done.out, nullptr, false);
+    const json document =
+        parse_output(run(*folder_, {"run", "--model", tiny_model(*folder_), "--drafter", "none", "--prompt",
+                                    "hi", "--max-new", "3", "--ignore-eos", "--save", path, "--json"}));
     EXPECT_TRUE(document["totals"]["tokens_per_second"].is_null());
     EXPECT_TRUE(document["prompts"][0]["tokens_per_second"].is_null());
     EXPECT_EQ(Sql(path).text("SELECT tokens_per_second IS NULL FROM v_prompt"), "1");
@@ -330,12 +307,10 @@ TEST_F(RunJson, SpeedIsNullWithoutCountedSteps) {
 }
 
 TEST_F(RunJson, SpeculationDoesNotChangeTheTokens) {
-    const ProcessResult plain =
-        run(*folder_, {"run", "--model", folder_->file("tiny256.gguf"), "--drafter", "none", "--prompts",
-                       folder_->file("prompts.jsonl"), "--max-new", "40", "--ignore-eos", "--threads", "1",
-                       "--precision", "f32", "--json"});
-    ASSERT_EQ(plain.exit_code, 0) << plain.err;
-    const json other = json::parse(plain.out, nullptr, false);
+    const json other =
+        parse_output(run(*folder_, {"run", "--model", folder_->file("tiny256.gguf"), "--drafter", "none",
+                                    "--prompts", folder_->file("prompts.jsonl"), "--max-new", "40",
+                                    "--ignore-eos", "--threads", "1", "--precision", "f32", "--json"}));
     ASSERT_EQ(other["prompts"].size(), document()["prompts"].size());
     for (std::size_t i = 0; i < other["prompts"].size(); ++i)
         EXPECT_EQ(other["prompts"][i]["tokens"], document()["prompts"][i]["tokens"]) << i;
@@ -348,11 +323,10 @@ TEST(RunJsonHeads, MatchTheCapture) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
     const ScratchFolder folder;
     const std::string path = folder.file("heads.dscope");
-    const ProcessResult done = run(folder, {"run", "--model", demo_model_path(), "--drafter", "eagle2",
-                                            "--head", "fr-spec:v=8192", "--prompt", "Name three rivers.",
-                                            "--max-new", "40", "--ignore-eos", "--save", path, "--json"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    const json document = json::parse(done.out, nullptr, false);
+    const json document =
+        parse_output(run(folder, {"run", "--model", demo_model_path(), "--drafter", "eagle2", "--head",
+                                  "fr-spec:v=8192", "--prompt", "Name three rivers.", "--max-new", "40",
+                                  "--ignore-eos", "--save", path, "--json"}));
     EXPECT_EQ(document["head"], "fr-spec:v=8192");
     const auto rows = Sql(path).rows(
         "SELECT head, mode, tau, rho_tau, nu, kappa, active_rows, coverage, covered_mass "

@@ -118,13 +118,12 @@ TEST(Coverage, MarksTheDrivingHeadAndTheRoundsTokens) {
 TEST(Coverage, MarksShadowHeadsAndFollowsThemRoundByRound) {
     CaptureBuilder built(vocabulary(numbered_words(8)));
     const auto eval = [](const char* head, HeadMode mode, int covered) {
-        HeadEvalRow row;
-        row.head = head;
-        row.mode = mode;
-        row.active_rows = 4;
-        row.committed = 2;
-        row.covered = covered;
-        row.covered_mass = 0.25 * covered;
+        HeadEvalRow row{.head = head,
+                        .mode = mode,
+                        .active_rows = 4,
+                        .committed = 2,
+                        .covered = covered,
+                        .covered_mass = 0.25 * covered};
         return row;
     };
     for (int i = 0; i < 40; ++i) {

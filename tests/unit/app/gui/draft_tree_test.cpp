@@ -179,10 +179,9 @@ TEST(DraftTree, RoundInFlightReservesColumnsForItsMaxDepth) {
 
 TEST(DraftTree, ExplainsWhyTheDraftWasRejected) {
     const DraftTreeModel model = make_model(small_round());
-    EXPECT_EQ(
-        model.headline,
-        "rejected at depth 2: the target chose \" a\" (p 0.41, rank 2); the drafter's top token was \" cat\" "
-        "(p 0.70)");
+    EXPECT_EQ(model.headline,
+              "rejected at depth 2: the target chose \" a\" (p 0.41, rank 2); the drafter's top token was \" "
+              "cat\" (p 0.70)");
     EXPECT_EQ(model.drafted, 4);
     EXPECT_EQ(model.accepted, 1);
     EXPECT_EQ(model.max_depth, 2);

@@ -16,6 +16,7 @@
 #include "profiler/stats/speedup.h"
 #include "tests/gui/synthetic.h"
 #include "tests/support/capture_builder.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope::test {
@@ -25,10 +26,8 @@ namespace {
 Snapshot two_runs() {
     Capture capture;
     for (RowId id : {1, 2}) {
-        SyntheticOptions options;
-        options.run_id = id;
-        options.seed = static_cast<std::uint64_t>(id);
-        options.drafter = id == 2 ? "none" : "eagle2";
+        SyntheticOptions options{
+            .seed = static_cast<std::uint64_t>(id), .run_id = id, .drafter = id == 2 ? "none" : "eagle2"};
         SyntheticRun run(options);
         run.begin(capture);
         for (int i = 0; i < (id == 1 ? 10 : 6); ++i) run.advance(capture);
@@ -407,13 +406,12 @@ class Folders : public ::testing::Test {
 };
 
 TEST_F(Folders, ListsFoldersFirstThenWantedFiles) {
-    const auto listed = list_folder(folder_, {".dscope"});
-    ASSERT_TRUE(listed.ok());
-    ASSERT_EQ(listed->size(), 3u);
-    EXPECT_EQ((*listed)[0].name, "sub");
-    EXPECT_TRUE((*listed)[0].folder);
-    EXPECT_EQ((*listed)[1].name, "a.dscope");
-    EXPECT_EQ((*listed)[1].bytes, 5u);
+    const auto listed = require(list_folder(folder_, {".dscope"}));
+    ASSERT_EQ(listed.size(), 3u);
+    EXPECT_EQ(listed[0].name, "sub");
+    EXPECT_TRUE(listed[0].folder);
+    EXPECT_EQ(listed[1].name, "a.dscope");
+    EXPECT_EQ(listed[1].bytes, 5u);
     EXPECT_EQ(list_folder(folder_, {})->size(), 4u);
     EXPECT_FALSE(list_folder(folder_ + "/none", {}).ok());
 }

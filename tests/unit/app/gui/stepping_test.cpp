@@ -124,9 +124,7 @@ TEST(Stepping, ShowsWhereTheEngineIsPaused) {
               "paused after level 2; next: rerank");
     EXPECT_EQ(text(Kind::after_round, Phase::commit, 0, Phase::none, 0), "paused after round 12");
     EXPECT_EQ(text(Kind::before_prefill, Phase::none, 0, Phase::none, 0), "paused before prefill");
-    HoldPoint end;
-    end.kind = Kind::after_round;
-    end.round = 5;
+    HoldPoint end{.kind = Kind::after_round, .round = 5};
     EXPECT_EQ(hold_text(end, "breakpoint: end of text"), "paused after round 5: breakpoint: end of text");
 }
 

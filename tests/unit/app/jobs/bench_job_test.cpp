@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
 namespace draftscope {
@@ -32,33 +33,32 @@ class BenchJob : public ::testing::Test {
 };
 
 TEST_F(BenchJob, EveryMethodDecodesEveryPromptToTheSameText) {
-    const auto done = run_bench(config(), gate_, {});
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    ASSERT_EQ(done->methods.size(), 4u);
-    EXPECT_EQ(done->methods[0].name, "none");
-    EXPECT_EQ(done->methods[1].name, "eagle2 x full");
-    EXPECT_EQ(done->methods[3].name, "ngram @ chain=3");
-    EXPECT_EQ(done->table.categories, (std::vector<std::string>{"even", "odd"}));
+    const auto done = require(run_bench(config(), gate_, {}));
+    ASSERT_EQ(done.methods.size(), 4u);
+    EXPECT_EQ(done.methods[0].name, "none");
+    EXPECT_EQ(done.methods[1].name, "eagle2 x full");
+    EXPECT_EQ(done.methods[3].name, "ngram @ chain=3");
+    EXPECT_EQ(done.table.categories, (std::vector<std::string>{"even", "odd"}));
     for (std::size_t m = 0; m < 4; ++m) {
-        EXPECT_EQ(done->compared[m], 10) << m;
-        EXPECT_EQ(done->same[m], 10) << m;
-        EXPECT_EQ(done->table.rows[m].all.prompts, 10u);
-        EXPECT_EQ(done->table.rows[m].categories[0].prompts, 6u);
-        EXPECT_TRUE(done->table.rows[m].all.speedup);
+        EXPECT_EQ(done.compared[m], 10) << m;
+        EXPECT_EQ(done.same[m], 10) << m;
+        EXPECT_EQ(done.table.rows[m].all.prompts, 10u);
+        EXPECT_EQ(done.table.rows[m].categories[0].prompts, 6u);
+        EXPECT_TRUE(done.table.rows[m].all.speedup);
         // Twelve new tokens; the first comes from prefill.
-        for (const HeadSample& unit : done->samples.methods[m].units[0]) EXPECT_EQ(unit.committed, 11);
+        for (const HeadSample& unit : done.samples.methods[m].units[0]) EXPECT_EQ(unit.committed, 11);
     }
-    EXPECT_DOUBLE_EQ(done->table.rows[0].all.tau, 1);
-    EXPECT_EQ(done->samples.methods[2].full, 1u);
-    EXPECT_FALSE(done->samples.methods[3].full);
-    EXPECT_TRUE(done->table.rows[2].cost.nu);
+    EXPECT_DOUBLE_EQ(done.table.rows[0].all.tau, 1);
+    EXPECT_EQ(done.samples.methods[2].full, 1u);
+    EXPECT_FALSE(done.samples.methods[3].full);
+    EXPECT_TRUE(done.table.rows[2].cost.nu);
 }
 
 TEST_F(BenchJob, AlternatesTheOrderOfMethods) {
     BenchConfig two = config(4);
     two.repeat = 2;
     std::vector<std::string> order;
-    BenchHooks hooks;
+    JobHooks hooks;
     hooks.on_progress = [&](double, const std::string& what) {
         order.push_back(what.substr(what.rfind(": ") + 2));
     };
@@ -72,40 +72,37 @@ TEST_F(BenchJob, AlternatesTheOrderOfMethods) {
 }
 
 TEST_F(BenchJob, CancelledRunKeepsCompleteBlocks) {
-    BenchHooks hooks;
+    JobHooks hooks;
     int turns = 0;
     hooks.on_progress = [&](double, const std::string&) {
         if (++turns == 6) gate_.cancel();  // the second method of the second block
     };
-    const auto done = run_bench(config(), gate_, hooks);
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    EXPECT_TRUE(done->cancelled);
-    EXPECT_EQ(done->conversations, 5u);
-    EXPECT_EQ(done->finished_conversations, 2u);
-    for (const BenchRow& row : done->table.rows) EXPECT_EQ(row.all.prompts, 4u);
+    const auto done = require(run_bench(config(), gate_, hooks));
+    EXPECT_TRUE(done.cancelled);
+    EXPECT_EQ(done.conversations, 5u);
+    EXPECT_EQ(done.finished_conversations, 2u);
+    for (const BenchRow& row : done.table.rows) EXPECT_EQ(row.all.prompts, 4u);
 }
 
 TEST_F(BenchJob, CancelledBeforeTheFirstConversation) {
-    BenchHooks hooks;
+    JobHooks hooks;
     int turns = 0;
     hooks.on_progress = [&](double, const std::string&) {
         if (++turns == 2) gate_.cancel();
     };
-    const auto done = run_bench(config(), gate_, hooks);
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    EXPECT_TRUE(done->cancelled);
-    EXPECT_EQ(done->finished_conversations, 0u);
-    for (const BenchRow& row : done->table.rows) EXPECT_EQ(row.all.prompts, 0u);
+    const auto done = require(run_bench(config(), gate_, hooks));
+    EXPECT_TRUE(done.cancelled);
+    EXPECT_EQ(done.finished_conversations, 0u);
+    for (const BenchRow& row : done.table.rows) EXPECT_EQ(row.all.prompts, 0u);
 }
 
 TEST_F(BenchJob, MethodsWithoutATreeUseTheDefault) {
     BenchConfig one = config(1);
     one.run.tree.clear();
     one.methods.clear();
-    const auto done = run_bench(one, gate_, {});
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    EXPECT_EQ(done->methods[0].resolved_tree, "");  // none
-    EXPECT_EQ(done->methods[1].resolved_tree, "depth=3,topk=4,nodes=12");
+    const auto done = require(run_bench(one, gate_, {}));
+    EXPECT_EQ(done.methods[0].resolved_tree, "");  // none
+    EXPECT_EQ(done.methods[1].resolved_tree, "depth=3,topk=4,nodes=12");
 }
 
 TEST_F(BenchJob, ReportsInvalidComparisons) {

@@ -9,6 +9,7 @@
 
 #include "app/jobs/machine/capabilities.h"
 #include "storage/capture_file.h"
+#include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
 namespace draftscope {
@@ -166,16 +167,15 @@ TEST_F(ControllerTest, CopyOfALiveRunEqualsTheCapture) {
 
 TEST_F(ControllerTest, FollowsAFileThatIsBeingWritten) {
     const std::string path = files_.file("live.dscope");
-    auto writer = CaptureWriter::create(path, false);
-    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    auto writer = require(CaptureWriter::create(path, false));
     RunRow run;
     run.id = 1;
-    (*writer)->push(RunStarted{run, nullptr, {1, 5, 6, std::nullopt}});
+    writer->push(RunStarted{run, nullptr, {1, 5, 6, std::nullopt}});
     const auto push_step = [&](RowId id) {
         StepRecord record;
         record.step = {id, 1, static_cast<int>(id), id * 1000, id * 1000 + 900, 0, Excluded::no};
-        (*writer)->push(record);
-        ASSERT_TRUE((*writer)->flush().ok());
+        writer->push(record);
+        ASSERT_TRUE(writer->flush().ok());
     };
     push_step(1);
     controller_->submit({CmdOpenFile{path}});
@@ -185,8 +185,8 @@ TEST_F(ControllerTest, FollowsAFileThatIsBeingWritten) {
     push_step(2);
     push_step(3);
     ASSERT_TRUE(until([&] { return steps() == 3; }));
-    (*writer)->push(RunEnded{1, RunEnd::ok, 4000, {1, 4005, 4006, std::nullopt}});
-    ASSERT_TRUE((*writer)->close().ok());
+    writer->push(RunEnded{1, RunEnd::ok, 4000, {1, 4005, 4006, std::nullopt}});
+    ASSERT_TRUE(writer->close().ok());
     ASSERT_TRUE(until([&] { return controller_->snapshot()->runs[0].ended == RunEnd::ok; }));
     ASSERT_TRUE(until([&] { return controller_->status().activity.empty(); }));
     EXPECT_EQ(controller_->status().error, "");

@@ -13,6 +13,7 @@
 #include "profiler/nvtx/nvtx_mirror.h"
 #include "profiler/stats/speedup.h"
 #include "storage/capture_file.h"
+#include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
 namespace draftscope {
@@ -121,9 +122,8 @@ TEST_F(EngineHostTest, StoresTheBaselineAsARun) {
     EXPECT_EQ(speed->prompts, 2u);
     EXPECT_EQ(speed->plain_runs, std::vector<RowId>{1});
     // The file contains the same.
-    const auto stored = load_capture(config.save);
-    ASSERT_TRUE(stored.ok());
-    EXPECT_DOUBLE_EQ(compute_speedup(**stored, 2)->ratio.value, speed->ratio.value);
+    const auto stored = require(load_capture(config.save));
+    EXPECT_DOUBLE_EQ(compute_speedup(*stored, 2)->ratio.value, speed->ratio.value);
     config.save.clear();
     config.drafter = "none";
     EXPECT_EQ(run(config).run_id, 3) << "without a drafter there is nothing to hold a baseline against";
@@ -141,11 +141,10 @@ TEST_F(EngineHostTest, CancellationKeepsRecordedRows) {
     EXPECT_TRUE(report.cancelled);
     ASSERT_EQ(report.prompts.size(), 1u);
     EXPECT_EQ(report.prompts[0].outcome.finish, Finish::cancelled);
-    const auto loaded = load_capture(config.save);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    EXPECT_EQ((*loaded)->runs[0].ended, RunEnd::cancelled);
-    EXPECT_EQ((*loaded)->rounds.size(), recorder_.snapshot()->rounds.size());
-    EXPECT_GT((*loaded)->rounds.size(), 0u);
+    const auto loaded = require(load_capture(config.save));
+    EXPECT_EQ(loaded->runs[0].ended, RunEnd::cancelled);
+    EXPECT_EQ(loaded->rounds.size(), recorder_.snapshot()->rounds.size());
+    EXPECT_GT(loaded->rounds.size(), 0u);
 }
 
 TEST_F(EngineHostTest, RejectsTooLongPromptsBeforeDecoding) {
@@ -262,9 +261,8 @@ TEST_F(EngineHostTest, ValidatesConfigsWithoutLoading) {
     EXPECT_NE(message([](RunConfig& c) { c.model = "/nonexistent"; }), "");
     EXPECT_NE(message([](RunConfig& c) { c.prompt = ""; }).find("--prompt"), std::string::npos);
     EXPECT_NE(message([](RunConfig& c) { c.head = "fr-spec:v=9"; }).find("ranking"), std::string::npos);
-    const auto resolved = resolve_defaults(files_.config());
-    ASSERT_TRUE(resolved.ok());
-    EXPECT_EQ(resolved->tree, "depth=3,topk=4,nodes=12");
+    const auto resolved = require(resolve_defaults(files_.config()));
+    EXPECT_EQ(resolved.tree, "depth=3,topk=4,nodes=12");
 }
 
 TEST_F(EngineHostTest, FindsEveryMistakeOfAConfig) {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/results.h"
+
 namespace draftscope {
 namespace {
 
@@ -42,7 +44,7 @@ TEST_F(PromptFile, ReadsPromptsAndTurns) {
                                "{\"id\": \"x\", \"prompt\": \"\\u00e9\\n\", \"other\": {}}\r\n"
                                "{\"prompt\": \"no id\"}"),
                          0, false);
-    ASSERT_TRUE(read.ok()) << read.error().message;
+    ASSERT_TRUE(is_ok(read));
     EXPECT_EQ(ids(*read), "HumanEval/0 81 x 3");
     EXPECT_EQ((*read)[1].category, "writing");
     EXPECT_EQ((*read)[1].turns, (std::vector<std::string>{"a", "b"}));
@@ -87,20 +89,18 @@ TEST_F(PromptFile, ErrorsNameFileAndLine) {
 
 TEST(PromptFileAssets, ShippedPromptsLoadUnchanged) {
     const std::string folder = std::string(DS_SOURCE_DIR) + "/assets/prompts/";
-    const auto spec_bench = read_prompt_file(folder + "spec_bench_half.jsonl", 12, true);
-    ASSERT_TRUE(spec_bench.ok()) << spec_bench.error().message;
-    ASSERT_EQ(spec_bench->size(), 12u);
+    const auto spec_bench = require(read_prompt_file(folder + "spec_bench_half.jsonl", 12, true));
+    ASSERT_EQ(spec_bench.size(), 12u);
     std::vector<std::string> categories;
-    for (const Conversation& each : *spec_bench) {
+    for (const Conversation& each : spec_bench) {
         EXPECT_FALSE(each.category.empty());
         categories.push_back(each.category);
     }
     std::sort(categories.begin(), categories.end());
     categories.erase(std::unique(categories.begin(), categories.end()), categories.end());
     EXPECT_GE(categories.size(), 6u);
-    const auto human_eval = read_prompt_file(folder + "humaneval_half.jsonl", 0, false);
-    ASSERT_TRUE(human_eval.ok()) << human_eval.error().message;
-    EXPECT_EQ(human_eval->front().id.rfind("HumanEval/", 0), 0u);
+    const auto human_eval = require(read_prompt_file(folder + "humaneval_half.jsonl", 0, false));
+    EXPECT_EQ(human_eval.front().id.rfind("HumanEval/", 0), 0u);
 }
 
 }  // namespace

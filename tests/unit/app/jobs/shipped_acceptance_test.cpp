@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
 namespace draftscope {
@@ -12,10 +13,9 @@ namespace {
 using testing::TinyFiles;
 
 TEST(ShippedAcceptance, DemoTableHasHeadsAndChains) {
-    const auto table = load_shipped_acceptance("eagle3");
-    ASSERT_TRUE(table.ok()) << table.error().message;
-    ASSERT_TRUE(table->contains("microspec"));
-    for (const auto& [head, trees] : *table) {
+    const auto table = require(load_shipped_acceptance("eagle3"));
+    ASSERT_TRUE(table.contains("microspec"));
+    for (const auto& [head, trees] : table) {
         double before = 1;
         for (const TreeAcceptance& one : trees) {
             EXPECT_EQ(one.tree.topk, 1);

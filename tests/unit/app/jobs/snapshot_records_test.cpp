@@ -2,29 +2,18 @@
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "storage/capture_file.h"
+#include "tests/support/results.h"
+#include "tests/support/scratch_folder.h"
 
 namespace draftscope {
 namespace {
 
 namespace fs = std::filesystem;
-
-class Folder {
-  public:
-    Folder() : path_(fs::temp_directory_path() / ("ds_copy_" + std::to_string(getpid()))) {
-        fs::create_directories(path_);
-    }
-    ~Folder() { fs::remove_all(path_); }
-    std::string file(const char* name) const { return (path_ / name).string(); }
-
-  private:
-    fs::path path_;
-};
 
 // Returns every row of every table as text, tables in name order.
 std::string dump(const std::string& path) {
@@ -81,11 +70,7 @@ void push_run(RecordSink& sink, RowId run) {
     prompt.text = "Name three rivers.";
     sink.push(PromptStarted{prompt});
     SpansRecorded prefill;
-    SpanRow span;
-    span.id = run * 10 + 1;
-    span.run_id = run;
-    span.phase_id = 1;
-    span.end_ns = 40;
+    SpanRow span{.id = run * 10 + 1, .run_id = run, .phase_id = 1, .end_ns = 40};
     prefill.spans = {span};
     sink.push(prefill);
     TokenRow first{run, 0, 0, 1, TokenSource::prefill, 1, 2, true};
@@ -136,30 +121,27 @@ void push_run(RecordSink& sink, RowId run) {
 }
 
 TEST(SnapshotRecords, CopyContainsTheSameRows) {
-    const Folder folder;
+    const testing::ScratchFolder folder;
     const std::string original = folder.file("a.dscope"), copy = folder.file("b.dscope");
     {
-        auto writer = CaptureWriter::create(original, false);
-        ASSERT_TRUE(writer.ok()) << writer.error().message;
-        push_run(**writer, 1);
-        push_run(**writer, 2);
-        ASSERT_TRUE((*writer)->close().ok());
+        auto writer = require(CaptureWriter::create(original, false));
+        push_run(*writer, 1);
+        push_run(*writer, 2);
+        ASSERT_TRUE(writer->close().ok());
     }
-    const auto loaded = load_capture(original);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    ASSERT_TRUE(save_snapshot(**loaded, copy).ok());
+    const auto loaded = require(load_capture(original));
+    ASSERT_TRUE(save_snapshot(*loaded, copy).ok());
     EXPECT_FALSE(fs::exists(copy + ".saving"));
-    ASSERT_TRUE(save_snapshot(**loaded, copy).ok());  // replaces the existing file
-    EXPECT_FALSE(save_snapshot(**loaded, folder.file("none/b.dscope")).ok());
+    ASSERT_TRUE(save_snapshot(*loaded, copy).ok());  // replaces the existing file
+    EXPECT_FALSE(save_snapshot(*loaded, folder.file("none/b.dscope")).ok());
     std::ofstream(copy + "-wal") << "of a run that was killed";
-    const Status over_a_log = save_snapshot(**loaded, copy);
+    const Status over_a_log = save_snapshot(*loaded, copy);
     ASSERT_FALSE(over_a_log.ok());
     EXPECT_NE(over_a_log.error().message.find("b.dscope-wal"), std::string::npos);
     fs::remove(copy + "-wal");
     EXPECT_EQ(dump(original), dump(copy));
-    const auto checked = check_capture(copy);
-    ASSERT_TRUE(checked.ok());
-    for (const CheckFinding& finding : checked->findings) ADD_FAILURE() << finding.what;
+    const auto checked = require(check_capture(copy));
+    for (const CheckFinding& finding : checked.findings) ADD_FAILURE() << finding.what;
 }
 
 }  // namespace

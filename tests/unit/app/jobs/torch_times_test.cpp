@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -16,7 +17,7 @@ TEST(TorchTimes, ParsesTheDocument) {
     const auto peer = parse_torch(R"({"torch": "2.9", "device": "GPU", "ops": [)"
                                   R"({"op": "full head", "rows": 1, "median_us": 300.5, "best_us": 290},)"
                                   R"({"op": "full head", "rows": 10, "median_us": 310, "best_us": 300}]})");
-    ASSERT_TRUE(peer.ok()) << peer.error().message;
+    ASSERT_TRUE(is_ok(peer));
     EXPECT_EQ(peer->version, "2.9");
     kernels::DeviceMeasured ours;
     ours.torch = "full head";
@@ -50,9 +51,8 @@ TEST(TorchTimes, StartsTheInterpreter) {
     EXPECT_TRUE(check_torch(python).ok());
     kernels::DeviceBenchOptions options;
     options.trimmed = 77;
-    const auto timed = time_torch(python, options);
-    ASSERT_TRUE(timed.ok()) << timed.error().message;
-    EXPECT_EQ(timed->device, "77");  // the shapes are ours
+    const auto timed = require(time_torch(python, options));
+    EXPECT_EQ(timed.device, "77");  // the shapes are ours
 }
 
 }  // namespace

@@ -6,6 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/chat_template/template.h"
+#include "tests/support/results.h"
+
 namespace draftscope {
 namespace {
 
@@ -18,7 +21,7 @@ const std::vector<ChatMessage> conversation = {
 
 std::string render(std::string_view source, const std::vector<ChatMessage>& messages) {
     const auto chat = ChatTemplate::from_source(source, "m.gguf");
-    EXPECT_TRUE(chat.ok()) << chat.error().message;
+    EXPECT_TRUE(is_ok(chat));
     return chat.ok() ? chat->render(messages).value() : "";
 }
 
@@ -39,12 +42,11 @@ TEST(ChatTemplate, DefinesHuggingFaceVariables) {
 
 /// The current date would change the prompt every day.
 TEST(ChatTemplate, UsesAFixedDate) {
-    EXPECT_EQ(
-        render("{% if not date_string is defined %}{% if strftime_now is defined %}{% set date_string = "
-               "strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}{% endif %}{% "
-               "endif %}Today Date: {{ date_string }}",
-               question),
-        "Today Date: 26 Jul 2024");
+    EXPECT_EQ(render("{% if not date_string is defined %}{% if strftime_now is defined %}{% set date_string "
+                     "= strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}{% endif "
+                     "%}{% endif %}Today Date: {{ date_string }}",
+                     question),
+              "Today Date: 26 Jul 2024");
     EXPECT_EQ(render("{{ strftime_now('%Y-%m-%d %A') }}", question), "2024-07-26 Friday");
 }
 
@@ -54,11 +56,9 @@ TEST(ChatTemplate, ReportsUnsupportedConstructsWithTheirLine) {
         EXPECT_FALSE(chat.ok()) << source;
         return chat.ok() ? "" : chat.error().message;
     };
-    EXPECT_THAT(
-        refused("a\n{% include 'x' %}"),
-        HasSubstr(
-            "m.gguf: the chat template cannot be used (line 2: the tag is not supported by this version at "
-            "'include'); use --raw"));
+    EXPECT_THAT(refused("a\n{% include 'x' %}"),
+                HasSubstr("m.gguf: the chat template cannot be used (line 2: the tag is not supported by "
+                          "this version at 'include'); use --raw"));
     EXPECT_THAT(refused("{{ messages | strange }}"), HasSubstr("filter 'strange' is not supported"));
     EXPECT_THAT(refused("\n\n{{ strange() }}"), HasSubstr("line 3: 'strange' is not a function"));
     EXPECT_THAT(refused("{% for m in messages %}"), HasSubstr("expected {% endfor %}"));
@@ -79,20 +79,46 @@ TEST(ChatTemplate, ReportsExceptionsRaisedByTheTemplate) {
 TEST(ChatTemplate, StopsEndlessTemplates) {
     EXPECT_FALSE(ChatTemplate::from_source("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "m").ok());
     EXPECT_FALSE(ChatTemplate::from_source("{{ 'x' * 100000000 }}", "m").ok());
-    EXPECT_FALSE(
-        ChatTemplate::from_source("{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = "
-                                  "ns.x ~ ns.x %}{% endfor %}",
-                                  "m")
-            .ok());
-    EXPECT_FALSE(
-        ChatTemplate::from_source("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% "
-                                  "endfor %}",
-                                  "m")
-            .ok());
+    EXPECT_FALSE(ChatTemplate::from_source("{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set "
+                                           "ns.x = ns.x ~ ns.x %}{% endfor %}",
+                                           "m")
+                     .ok());
+    EXPECT_FALSE(ChatTemplate::from_source(
+                     "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "m")
+                     .ok());
     EXPECT_FALSE(ChatTemplate::from_source("{{ " + std::string(100000, '(') + "1", "m").ok());
     std::string sum = "{{ 1";
     for (int i = 0; i < 100000; ++i) sum += "+1";
     EXPECT_FALSE(ChatTemplate::from_source(sum + " }}", "m").ok());
+}
+
+/// Values are copied, so their depth and size are limited.
+TEST(ChatTemplate, StopsValuesThatGrow) {
+    const auto stopped = [](const std::string& start, const std::string& next) {
+        const auto chat =
+            ChatTemplate::from_source("{% set ns = namespace(x=" + start + ") %}{% for i in range(999) %}" +
+                                          "{% set ns.x = " + next + " %}{% endfor %}",
+                                      "m");
+        EXPECT_FALSE(chat.ok()) << next;
+        return chat.ok() ? "" : chat.error().message;
+    };
+    EXPECT_THAT(stopped("1", "[ns.x]"), HasSubstr("line 1: a value is nested too deeply"));
+    EXPECT_THAT(stopped("1", "{'k': ns.x}"), HasSubstr("line 1: a value is nested too deeply"));
+    EXPECT_THAT(stopped("1", "[ns.x, ns.x]"), HasSubstr("line 1: a value is too large"));
+    EXPECT_THAT(stopped("[1]", "ns.x + ns.x"), HasSubstr("line 1: a value is too large"));
+    EXPECT_THAT(stopped("'x' * 999999", "range(99999) | map(attribute='y', default=ns.x) | list"),
+                HasSubstr("line 1: a string is longer than 64 MiB"));
+}
+
+TEST(ChatTemplate, RendersALongConversation) {
+    std::vector<ChatMessage> messages;
+    for (int i = 0; i < 200; ++i)
+        messages.push_back({i % 2 == 0 ? "user" : "assistant", std::string(1000, 'x')});
+    const std::string out = render(
+        "{% for m in messages %}{% if messages[loop.index0].role == 'user' and messages | length > 1 %}"
+        "{{ m.content | trim }}{% endif %}{% endfor %}",
+        messages);
+    EXPECT_EQ(out.size(), 100'000u);
 }
 
 TEST(ChatTemplate, RawWithProblemKeepsTheReason) {
@@ -110,37 +136,23 @@ const Json& golden() {
     return json;
 }
 
-jinja::Value to_value(const Json& json) {
-    if (json.is_null()) return jinja::None{};
-    if (json.is_boolean()) return json.get<bool>();
-    if (json.is_number_integer()) return json.get<std::int64_t>();
-    if (json.is_number()) return json.get<double>();
-    if (json.is_string()) return json.get<std::string>();
-    if (json.is_array()) {
-        jinja::List out;
-        for (const Json& item : json) out.push_back(to_value(item));
-        return out;
-    }
-    jinja::Dict out;
-    for (const auto& [key, item] : json.items()) out.set(key, to_value(item));
-    return out;
+jinja::Value golden_names() {
+    return jinja::Value::parse(golden()["names"].dump());
 }
 
 TEST(JinjaGolden, RendersLikeJinja) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     ASSERT_GT(golden()["rendered"].size(), 300u);
     for (const Json& row : golden()["rendered"]) {
         const auto source = row["source"].get<std::string>();
-        const auto parsed = jinja::Template::parse(source);
-        ASSERT_TRUE(parsed.ok()) << source << "\n" << parsed.error().message;
-        const auto text = parsed->render(names);
-        ASSERT_TRUE(text.ok()) << source << "\n" << text.error().message;
-        EXPECT_EQ(*text, row["text"].get<std::string>()) << source;
+        const auto parsed = require(jinja::Template::parse(source));
+        const auto text = require(parsed.render(names));
+        EXPECT_EQ(text, row["text"].get<std::string>()) << source;
     }
 }
 
 TEST(JinjaGolden, RejectsWhatJinjaRejects) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     for (const Json& row : golden()["wrong"]) {
         const auto source = row.get<std::string>();
         const auto parsed = jinja::Template::parse(source);
@@ -156,7 +168,7 @@ TEST(JinjaGolden, RejectsWhatJinjaRejects) {
 
 /// Damaged templates render or return an error; they never crash.
 TEST(JinjaGolden, SurvivesDamagedTemplates) {
-    const jinja::Dict names = to_value(golden()["names"]).dict();
+    const jinja::Value names = golden_names();
     std::uint32_t state = 12345;
     const auto draw = [&](std::size_t below) {
         state = state * 1664525u + 1013904223u;

@@ -14,12 +14,11 @@ std::string met(BreakpointWatch& watch, const RoundEnd& round, const Breakpoints
 }
 
 SpanEvent took(Phase phase, std::uint64_t ticks, int level = 0) {
-    SpanEvent event;
-    event.phase = phase;
-    event.start_ticks = 1000;
-    event.end_ticks = 1000 + ticks;
-    event.round = 0;
-    event.level = static_cast<std::int16_t>(level);
+    SpanEvent event{.start_ticks = 1000,
+                    .end_ticks = 1000 + ticks,
+                    .round = 0,
+                    .level = static_cast<std::int16_t>(level),
+                    .phase = phase};
     return event;
 }
 
@@ -50,9 +49,7 @@ TEST(Breakpoints, VocabularyAndEndOfText) {
 TEST(Breakpoints, TextIsFoundAcrossRoundsAndOnlyOnce) {
     Breakpoints points;
     points.text = "needle";
-    const std::string text =
-        "hay need"
-        "le hay needle";
+    const std::string text = "hay needle hay needle";
     BreakpointWatch watch;
     std::vector<std::size_t> stops;
     for (std::size_t end = 0; end <= text.size(); ++end)  // one byte a round

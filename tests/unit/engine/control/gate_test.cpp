@@ -42,10 +42,7 @@ class Engine {
 
   private:
     void phase(Phase what, int level) {
-        SpanEvent event;
-        event.phase = what;
-        event.level = static_cast<std::int16_t>(level);
-        event.round = at_round;
+        SpanEvent event{.round = at_round, .level = static_cast<std::int16_t>(level), .phase = what};
         gate_.phase_begins(event);
         ++at_phase;
         at_level = level;
@@ -235,9 +232,7 @@ TEST(DebugGate, TheHookRunsBeforeTheEngineWaitsAndMayCallTheGate) {
         gate.resume();
     });
     gate.step(StepGranularity::phase);
-    SpanEvent event;
-    event.phase = Phase::topk;
-    event.level = 3;
+    SpanEvent event{.level = 3, .phase = Phase::topk};
     gate.phase_ended(event);
     EXPECT_TRUE(seen.empty()) << "what comes next is not known yet";
     event.phase = Phase::backbone;

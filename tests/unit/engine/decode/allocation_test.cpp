@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "tests/support/count_allocations.h"
-#include "tests/support/decode_fixture.h"
 #include "tests/support/head_specs.h"
-#include "tests/support/ranking_file.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_artefacts.h"
-#include "tests/support/tiny_drafter.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_decode.h"
 
 namespace draftscope::testing {
 namespace {
@@ -122,22 +120,9 @@ const std::vector<std::string> heads =
 
 /// Random targets with every drafter and head, with a vocabulary whose logits are stored and one whose are
 /// not.
-class Allocations : public ::testing::TestWithParam<int> {
+class Allocations : public ::testing::TestWithParam<int>, protected TinyDecode {
   protected:
-    Allocations()
-        : target_(DecodeFixture::build(make_tiny_model(21, options()), kernels::Precision::int8)),
-          eagle2_(target_->config(), 77),
-          eagle3_(target_->config(), 78, GetParam()),
-          medusa_(target_->config(), false, 79),
-          hydra_(target_->config(), true, 80),
-          ranking_(RankingFile::shuffled(GetParam())),
-          fixture_(std::move(target_),
-                   {{"eagle2", eagle2_.folder()},
-                    {"eagle3", eagle3_.folder()},
-                    {"medusa", medusa_.folder()},
-                    {"hydra", hydra_.folder()}},
-                   ranking_.path()),
-          artefacts_(fixture_) {
+    Allocations() : TinyDecode(options(), kernels::Precision::int8, GetParam()) {
         setting_.threads = 2;
         setting_.ignore_eos = true;
         setting_.max_new = 90;
@@ -161,13 +146,7 @@ class Allocations : public ::testing::TestWithParam<int> {
         expect_no_allocations(prompts.steps, setting_);
     }
 
-    std::unique_ptr<Target> target_;
-    TinyEagle2 eagle2_;
-    TinyEagle3 eagle3_;
-    TinyDecodingHeads medusa_, hydra_;
-    RankingFile ranking_;
-    DecodeFixture fixture_;
-    TinyArtefacts artefacts_;
+    TinyArtefacts artefacts_{fixture_};
     DecodeCase setting_;
 };
 
@@ -266,12 +245,9 @@ TEST(TextAllocations, StepsAllocateNothing) {
     const std::string path = folder.file("tiny.gguf");
     ASSERT_TRUE(write_tiny_gguf(path, 3, {}).ok());
     auto file = open_model_file(path);
-    ASSERT_TRUE(file.ok()) << file.error().message;
+    ASSERT_TRUE(is_ok(file));
     DecodeFixture fixture(DecodeFixture::build(std::move(file).value(), kernels::Precision::int8), {}, "");
-    DecodeCase setting;
-    setting.drafter = "ngram";
-    setting.ignore_eos = true;
-    setting.max_new = 90;
+    DecodeCase setting{.drafter = "ngram", .max_new = 90, .ignore_eos = true};
     StepAllocations allocations;
     CountedPrompts prompts(1, allocations);
     fixture.listen(&allocations);

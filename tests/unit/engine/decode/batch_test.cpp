@@ -8,22 +8,13 @@
 #include "base/phase.h"
 #include "capture/capture.h"
 #include "capture/queries.h"
-#include "tests/support/decode_fixture.h"
-#include "tests/support/ranking_file.h"
-#include "tests/support/tiny_drafter.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/results.h"
+#include "tests/support/tiny_decode.h"
 
 /// Several sequences in lockstep. Each text equals that of the sequence alone, and the records identify the
 /// sequence.
 namespace draftscope::testing {
 namespace {
-
-TinyModelOptions small_vocabulary() {
-    TinyModelOptions options;
-    options.vocab = 13;
-    options.context = 96;
-    return options;
-}
 
 /// Prompts of very different lengths, more than any batch below.
 std::vector<std::vector<TokenId>> prompts() {
@@ -36,13 +27,9 @@ std::vector<std::vector<TokenId>> prompts() {
     return all;
 }
 
-class Batch : public ::testing::TestWithParam<int> {
+class Batch : public ::testing::TestWithParam<int>, protected TinyDecode {
   protected:
-    Batch()
-        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
-          eagle_(target_->config(), 77),
-          ranking_(RankingFile::shuffled(13)),
-          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {
+    Batch() : TinyDecode(few_token_options(96)) {
         setting_.head = "fr-spec:v=6";
         setting_.max_new = 20;
         setting_.batch = GetParam();
@@ -63,10 +50,6 @@ class Batch : public ::testing::TestWithParam<int> {
         return fixture_.decode(setting, prompts_);
     }
 
-    std::unique_ptr<Target> target_;
-    TinyEagle2 eagle_;
-    RankingFile ranking_;
-    DecodeFixture fixture_;
     DecodeCase setting_;
     std::vector<std::vector<TokenId>> prompts_ = prompts();
 };
@@ -335,12 +318,10 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Batch, ::testing::Values(1, 3, 8),
 TEST(BatchText, EndOfTurnInsideAnAcceptedRun) {
     ScratchFolder folder;
     const std::string path = folder.file("tiny.gguf");
-    TinyModelOptions options;
-    options.context = 128;
-    options.logit_scale = 1.0f;
+    TinyModelOptions options{.context = 128, .logit_scale = 1.0f};
     ASSERT_TRUE(write_tiny_gguf(path, 5, options).ok());
     auto file = open_model_file(path);
-    ASSERT_TRUE(file.ok()) << file.error().message;
+    ASSERT_TRUE(is_ok(file));
     auto target = DecodeFixture::build(std::move(file).value(), kernels::Precision::f32);
     const TinyEagle2 eagle(target->config(), 3);
     // The vocabulary is so small that the end-of-turn tokens, always in it, are drafted at every node.
@@ -350,11 +331,7 @@ TEST(BatchText, EndOfTurnInsideAnAcceptedRun) {
     std::vector<std::vector<TokenId>> prompts;
     for (int p = 0; p < 24; ++p)
         prompts.push_back(tokenizer.encode("words " + std::to_string(p) + " words", false));
-    DecodeCase setting;
-    setting.temperature = 1.5;
-    setting.max_new = 40;
-    setting.threads = 2;
-    setting.drafter = "none";
+    DecodeCase setting{.drafter = "none", .threads = 2, .temperature = 1.5, .max_new = 40};
     const auto expected = fixture.decode(setting, prompts);
     int inside = 0;
     for (const int batch : {1, 8}) {

@@ -89,9 +89,7 @@ TEST(DemoLosslessness, CoveringSetEqualsPlainDecoding) {
         std::map<std::pair<std::string, std::string>, std::vector<TokenId>> plain;
         for (const Row& row : rows) {
             if (value(row, 5) != precision) continue;
-            DecodeCase setting;
-            setting.max_new = tokens;
-            setting.temperature = std::stod(value(row, 6));
+            DecodeCase setting{.temperature = std::stod(value(row, 6)), .max_new = tokens};
             const std::vector<TokenId>& prompt = prompts[row[2]];
             std::vector<TokenId>& expected = plain[{value(row, 2), value(row, 6)}];
             setting.threads = 2;

@@ -6,6 +6,7 @@
 #include "engine/transformer/target.h"
 #include "tests/support/demo_model.h"
 #include "tests/support/device_rig.h"
+#include "tests/support/results.h"
 
 /// Compares the demo model on a device with the CPU at the same precision. Both read the tokens that the CPU
 /// selects.
@@ -37,16 +38,15 @@ TEST_P(DeviceDemo, BestTokensAreTheCpusWhereTheyAreClear) {
     const auto here_exec = kernels::make_cpu_exec(2);
     auto here = Target::load(demo_model_path(), *here_exec, kernels::Precision::bf16);
     auto on_device = Target::load(demo_model_path(), *device_exec, std::nullopt);
-    ASSERT_TRUE(here.ok()) << here.error().message;
-    ASSERT_TRUE(on_device.ok()) << on_device.error().message;
+    ASSERT_TRUE(is_ok(here));
+    ASSERT_TRUE(is_ok(on_device));
     const std::vector<TokenId> prompt = (*here)->tokenizer()->encode("The lighthouse stood", false);
     const int steps = GetParam() == "cuda" ? 200 : 3;
     const int slots = static_cast<int>(prompt.size()) + steps + 1;
     KvCache a = (*here)->make_cache(slots), b = (*on_device)->make_cache(slots);
     ForwardOutput x, y;
     ASSERT_TRUE((*here)->prefill(*here_exec, a, prompt, {}, x).ok());
-    const Status done = (*on_device)->prefill(*device_exec, b, prompt, {}, y);
-    ASSERT_TRUE(done.ok()) << done.error().message;
+    ASSERT_TRUE(is_ok((*on_device)->prefill(*device_exec, b, prompt, {}, y)));
     int unclear = 0, exceptions = 0;
     for (int step = 0; step <= steps; ++step) {
         const Row mine = row_of(x.logits), theirs = row_of(y.logits);

@@ -13,6 +13,7 @@
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
 #include "tests/support/ranking_file.h"
+#include "tests/support/results.h"
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_drafter.h"
 
@@ -149,8 +150,7 @@ void expect_same_logits(TwinExec& twin, ModelFile on_cpu, ModelFile on_twin, dou
         ForwardRequest request{{&cpu_rows, 1}, aux, {}, true};
         ASSERT_TRUE(cpu->forward(*cpu_exec, request, x).ok());
         request.sequences = {&twin_rows, 1};
-        const Status done = on_device->forward(*twin.exec, request, y);
-        ASSERT_TRUE(done.ok()) << done.error().message;
+        ASSERT_TRUE(is_ok(on_device->forward(*twin.exec, request, y)));
         same();
         commit_path(a, cpu_exec->backend(), {0, 2, 3, 4});
         commit_path(b, *twin.exec->device(), {0, 2, 3, 4});

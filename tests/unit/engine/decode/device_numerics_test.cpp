@@ -8,6 +8,7 @@
 #include "kernels/matmul.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/device_rig.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/support/tiny_model.h"
@@ -39,9 +40,8 @@ class DeviceNumerics : public ::testing::TestWithParam<std::string> {
         sampling.temperature = temperature;
         sampling.seed = DecodeCase().seed;
         for (std::size_t p = 0; p < texts.size(); ++p) {
-            const Status done =
-                check_exact(fixture_.target(), *on_.exec, sampling, p, prompts()[p], texts[p], found);
-            EXPECT_TRUE(done.ok()) << done.error().message;
+            EXPECT_TRUE(
+                is_ok(check_exact(fixture_.target(), *on_.exec, sampling, p, prompts()[p], texts[p], found)));
         }
         return found;
     }
@@ -136,25 +136,22 @@ TEST_P(DeviceNumerics, FollowsACheckpointInF16) {
     options.f16 = true;
     ASSERT_TRUE(write_tiny_gguf(path, 5, options).ok());
     const auto cpu = kernels::make_cpu_exec(2);
-    const auto exact = Target::load(path, *cpu, kernels::Precision::f32);
-    ASSERT_TRUE(exact.ok()) << exact.error().message;
+    const auto exact = require(Target::load(path, *cpu, kernels::Precision::f32));
     std::vector<TokenId> text;
     Rng rng(4);
     for (int i = 0; i < 40; ++i) text.push_back(static_cast<TokenId>(rng.below(250)));
     const auto logits = [&](Target& target, kernels::Exec& exec) {
         KvCache cache = target.make_cache(50);
         ForwardOutput out;
-        const Status done = target.prefill(exec, cache, text, {}, out);
-        EXPECT_TRUE(done.ok()) << done.error().message;
+        EXPECT_TRUE(is_ok(target.prefill(exec, cache, text, {}, out)));
         return out.logits;
     };
-    const std::vector<float> truth = logits(**exact, *cpu);
+    const std::vector<float> truth = logits(*exact, *cpu);
     const auto error_of = [&](std::optional<kernels::Precision> precision, kernels::Float16Kind dtype) {
         const TwinExec on(GetParam());
-        const auto on_device = Target::load(path, *on.exec, precision);
-        EXPECT_TRUE(on_device.ok());
+        const auto on_device = require(Target::load(path, *on.exec, precision));
         EXPECT_EQ(on.exec->device()->dtype(), dtype);
-        const std::vector<float> found = logits(**on_device, *on.exec);
+        const std::vector<float> found = logits(*on_device, *on.exec);
         double sum = 0;
         for (std::size_t i = 0; i < truth.size(); ++i)
             sum += static_cast<double>((found[i] - truth[i]) * (found[i] - truth[i]));

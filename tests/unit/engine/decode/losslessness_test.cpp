@@ -7,34 +7,13 @@
 #include "base/rng.h"
 #include "engine/draft/eagle_checkpoint.h"
 #include "engine/draft/registry.h"
-#include "tests/support/decode_fixture.h"
-#include "tests/support/ranking_file.h"
-#include "tests/support/tiny_drafter.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/results.h"
+#include "tests/support/tiny_decode.h"
 
 /// Speculative output equals plain decoding token for token, for every drafter, head, tree, batch and thread
 /// count. The full product runs on a small random model.
 namespace draftscope::testing {
 namespace {
-
-constexpr int vocab = 13;
-
-/// With so few tokens, a random drafter's trees are often right several levels deep.
-TinyModelOptions small_vocabulary() {
-    TinyModelOptions options;
-    options.vocab = vocab;
-    options.context = 256;
-    return options;
-}
-
-std::vector<std::vector<TokenId>> prompts() {
-    // One token, repeated tokens, and more tokens than a prefill chunk.
-    std::vector<std::vector<TokenId>> all = {{5}, {}, {}};
-    for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
-    Rng rng(3);
-    for (int i = 0; i < 131; ++i) all[2].push_back(static_cast<TokenId>(rng.below(vocab)));
-    return all;
-}
 
 const std::vector<std::string> trees = {"chain=1",
                                         "chain=4",
@@ -53,21 +32,9 @@ std::vector<std::string> drafter_ids() {
 
 using PrecisionAndDrafter = std::tuple<kernels::Precision, std::string>;
 
-class Losslessness : public ::testing::TestWithParam<PrecisionAndDrafter> {
+class Losslessness : public ::testing::TestWithParam<PrecisionAndDrafter>, protected TinyDecode {
   protected:
-    Losslessness()
-        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), precision())),
-          eagle_(target_->config(), 77),
-          eagle3_(target_->config(), 78, vocab),
-          medusa_(target_->config(), false, 79),
-          hydra_(target_->config(), true, 80),
-          ranking_(RankingFile::shuffled(target_->config().vocab)),
-          fixture_(std::move(target_),
-                   {{"eagle2", eagle_.folder()},
-                    {"eagle3", eagle3_.folder()},
-                    {"medusa", medusa_.folder()},
-                    {"hydra", hydra_.folder()}},
-                   ranking_.path()) {}
+    Losslessness() : TinyDecode(few_token_options(), precision(), few_tokens) {}
 
     static kernels::Precision precision() { return std::get<0>(GetParam()); }
     static const std::string& drafter() { return std::get<1>(GetParam()); }
@@ -102,13 +69,6 @@ class Losslessness : public ::testing::TestWithParam<PrecisionAndDrafter> {
             return {{2, 1}, {1, 3}};
         return {{1, 1}, {2, 1}, {3, 1}, {2, 3}};
     }
-
-    std::unique_ptr<Target> target_;
-    TinyEagle2 eagle_;
-    TinyEagle3 eagle3_;
-    TinyDecodingHeads medusa_, hydra_;
-    RankingFile ranking_;
-    DecodeFixture fixture_;
 };
 
 TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
@@ -116,10 +76,10 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
     for (const double temperature : {0.0, 0.8}) {
         const DecodeCase plain = {
             .drafter = "none", .tree = "chain=1", .temperature = temperature, .max_new = 24};
-        const auto expected = fixture_.decode(plain, prompts());
+        const auto expected = fixture_.decode(plain, varied_prompts());
         ASSERT_EQ(expected.size(), 3u);
         for (const DecodeCase& setting : product(plain)) {
-            const auto found = fixture_.decode(setting, prompts());
+            const auto found = fixture_.decode(setting, varied_prompts());
             ASSERT_EQ(found.size(), expected.size());
             for (std::size_t p = 0; p < found.size(); ++p) {
                 ASSERT_EQ(found[p].tokens, expected[p].tokens) << to_text(setting) << " prompt " << p;
@@ -140,22 +100,20 @@ TEST_P(Losslessness, FullProductEqualsPlainDecoding) {
 TEST(FixedTrees, AreNoDeeperThanTheHeads) {
     const auto exec = kernels::make_cpu_exec(1);
     const auto target =
-        DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32);
+        DecodeFixture::build(make_tiny_model(21, few_token_options()), kernels::Precision::f32);
     const TinyDecodingHeads three(target->config(), false, 81, 3);
     const TinyEagle2 eagle(target->config(), 77);
-    const auto made = make_drafter("medusa:" + three.folder(), "", *target, *exec);
-    ASSERT_TRUE(made.ok()) << made.error().message;
+    const auto made = require(make_drafter("medusa:" + three.folder(), "", *target, *exec));
     const auto tree = [](const char* text) { return parse_tree_spec(text).value(); };
-    const Status refused = check_tree(**made, tree("choices:mc_sim_7b_63"));
+    const Status refused = check_tree(*made, tree("choices:mc_sim_7b_63"));
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
     EXPECT_NE(refused.error().message.find("4 levels, but the drafter has only 3 heads"), std::string::npos)
         << refused.error().message;
-    EXPECT_TRUE(check_tree(**made, tree("choices:mc_sim_7b_63,levels=3")).ok());
-    EXPECT_TRUE(check_tree(**made, tree("depth=5,topk=10,nodes=60")).ok());
-    const auto deeper = make_drafter("eagle2:" + eagle.folder(), "", *target, *exec);
-    ASSERT_TRUE(deeper.ok()) << deeper.error().message;
-    EXPECT_TRUE(check_tree(**deeper, tree("choices:eagle_mc_sim_7b_63")).ok());
+    EXPECT_TRUE(check_tree(*made, tree("choices:mc_sim_7b_63,levels=3")).ok());
+    EXPECT_TRUE(check_tree(*made, tree("depth=5,topk=10,nodes=60")).ok());
+    const auto deeper = require(make_drafter("eagle2:" + eagle.folder(), "", *target, *exec));
+    EXPECT_TRUE(check_tree(*deeper, tree("choices:eagle_mc_sim_7b_63")).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, Losslessness,

@@ -12,32 +12,17 @@
 #include "base/rng.h"
 #include "capture/capture.h"
 #include "capture/queries.h"
-#include "tests/support/decode_fixture.h"
-#include "tests/support/ranking_file.h"
-#include "tests/support/tiny_drafter.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/results.h"
+#include "tests/support/tiny_decode.h"
 
 namespace draftscope::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-TinyModelOptions small_vocabulary() {
-    TinyModelOptions options;
-    options.vocab = 13;
-    options.context = 96;
-    return options;
-}
-
-class Session : public ::testing::Test {
+class Session : public ::testing::Test, protected TinyDecode {
   protected:
-    Session()
-        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
-          eagle_(target_->config(), 77),
-          ranking_(RankingFile::shuffled(13)),
-          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()) {
-        setting_.head = "fr-spec:v=6";
-    }
+    Session() : TinyDecode(few_token_options(96)) { setting_.head = "fr-spec:v=6"; }
 
     std::vector<PromptOutcome> record() {
         return outcomes_ = fixture_.decode(setting_, prompts_, &sink_), split(), outcomes_;
@@ -47,10 +32,6 @@ class Session : public ::testing::Test {
         steps_ = RecordList::of<StepRecord>(records_);
     }
 
-    std::unique_ptr<Target> target_;
-    TinyEagle2 eagle_;
-    RankingFile ranking_;
-    DecodeFixture fixture_;
     DecodeCase setting_;
     std::vector<std::vector<TokenId>> prompts_ = {{1, 2, 3}, {4, 5, 6, 7, 8}, {9}};
     RecordList sink_;
@@ -493,12 +474,10 @@ class SessionText : public ::testing::Test {
   protected:
     void SetUp() override {
         const std::string path = folder_.file("tiny.gguf");
-        TinyModelOptions options;
-        options.context = 128;
-        options.logit_scale = 1.0f;
+        TinyModelOptions options{.context = 128, .logit_scale = 1.0f};
         ASSERT_TRUE(write_tiny_gguf(path, 5, options).ok());
         auto file = open_model_file(path);
-        ASSERT_TRUE(file.ok()) << file.error().message;
+        ASSERT_TRUE(is_ok(file));
         fixture_ = std::make_unique<DecodeFixture>(
             DecodeFixture::build(std::move(file).value(), kernels::Precision::f32),
             std::map<std::string, std::string>{}, "");

@@ -4,6 +4,7 @@
 #include "engine/formats/model_file.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/head_specs.h"
+#include "tests/support/results.h"
 
 /// Random weights with the dimensions of a published model: LM head, embedding and drafters of full size over
 /// one layer of the target. They are for measuring costs, so they must run and decode losslessly.
@@ -14,16 +15,12 @@ const std::string spec = "synthetic:qwen3-30b-a3b/1";
 
 TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
     auto file = open_model_file(spec);
-    ASSERT_TRUE(file.ok()) << file.error().message;
+    ASSERT_TRUE(is_ok(file));
     DecodeFixture fixture(DecodeFixture::build(std::move(file).value(), kernels::Precision::int8),
                           {{"eagle2", spec}, {"medusa", spec}}, spec);
     EXPECT_EQ(fixture.target().lm_head().n(), 151936);
     EXPECT_EQ(fixture.target().tokenizer()->size(), 151669);
-    DecodeCase setting;
-    setting.threads = 2;
-    setting.max_new = 6;
-    setting.tree = "depth=1,topk=2,nodes=4";
-    setting.drafter = "none";
+    DecodeCase setting{.drafter = "none", .tree = "depth=1,topk=2,nodes=4", .threads = 2, .max_new = 6};
     const std::vector<std::vector<TokenId>> prompts = {{5, 7, 9}, {1000, 2}};
     const auto expected = fixture.decode(setting, prompts);
     ASSERT_EQ(expected.size(), 2u);
@@ -62,7 +59,7 @@ TEST(SyntheticTarget, RandomDraftersOfItsSizeDraftForIt) {
 
 TEST(SyntheticTarget, RandomDraftersFitTheirOwnTargetAlone) {
     auto file = open_model_file(std::string(DS_SOURCE_DIR) + "/tests/golden/models/qwen3");
-    ASSERT_TRUE(file.ok()) << file.error().message;
+    ASSERT_TRUE(is_ok(file));
     const auto target = DecodeFixture::build(std::move(file).value(), kernels::Precision::f32);
     const auto exec = kernels::make_cpu_exec(1);
     for (const DrafterInfo& drafter : drafter_registry()) {

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +7,8 @@
 
 #include "engine/draft/drafter.h"
 #include "engine/heads/head.h"
+#include "tests/support/results.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_checkpoint.h"
 #include "tests/support/tiny_model.h"
 
@@ -30,25 +31,16 @@ struct SameTree {
 
 class Eagle2 : public ::testing::Test {
   protected:
-    Eagle2() {
-        const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-        folder_ = std::filesystem::temp_directory_path() /
-                  ("draftscope_eagle2_" + test + "_" + std::to_string(::getpid()));
-        build(Precision::f32, 1);
-    }
-    ~Eagle2() override {
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
+    Eagle2() { build(Precision::f32, 1); }
 
     void build(Precision precision, int threads, const testing::TinyEagleOptions& options = {}) {
         exec_ = kernels::make_cpu_exec(threads);
         auto target = Target::build(testing::make_tiny_model(11), *exec_, precision);
         ASSERT_TRUE(target.ok());
         target_ = std::move(target).value();
-        ASSERT_TRUE(testing::write_tiny_eagle2(folder_.string(), 21, target_->config(), options).ok());
-        auto drafter = make_drafter("eagle2:" + folder_.string(), "", *target_, *exec_);
-        ASSERT_TRUE(drafter.ok()) << drafter.error().message;
+        ASSERT_TRUE(testing::write_tiny_eagle2(folder_.path(), 21, target_->config(), options).ok());
+        auto drafter = make_drafter("eagle2:" + folder_.path(), "", *target_, *exec_);
+        ASSERT_TRUE(is_ok(drafter));
         drafter_ = std::move(drafter).value();
         auto head = make_head({"full", {}}, {});
         ASSERT_TRUE(head.ok());
@@ -71,9 +63,8 @@ class Eagle2 : public ::testing::Test {
         std::mt19937 rng(seed);
         Text text;
         for (int i = 0; i < tokens; ++i) text.tokens.push_back(static_cast<TokenId>(rng() % 97));
-        for (int i = 0; i < tokens * 64; ++i) {
+        for (int i = 0; i < tokens * 64; ++i)
             text.hidden.push_back(static_cast<float>(rng() % 2001) * 1e-3f - 1.0f);
-        }
         text.state = drafter_->make_state(256);
         return text;
     }
@@ -101,7 +92,7 @@ class Eagle2 : public ::testing::Test {
         return std::move(job.out);
     }
 
-    std::filesystem::path folder_;
+    testing::ScratchFolder folder_;
     std::unique_ptr<kernels::Exec> exec_;
     std::unique_ptr<Target> target_;
     std::unique_ptr<Drafter> drafter_;
@@ -141,9 +132,7 @@ TEST_F(Eagle2, BranchesAreIndependent) {
             int next = -1;
             for (int child = 1; child < tree.size(); ++child) {
                 const auto c = static_cast<std::size_t>(child);
-                if (tree.parents[c] == node && tree.tokens[c] == chain.tokens[depth]) {
-                    next = child;
-                }
+                if (tree.parents[c] == node && tree.tokens[c] == chain.tokens[depth]) next = child;
             }
             if (next < 0) break;  // the beam left the greedy path
             EXPECT_EQ(tree.logprobs[next], chain.logprobs[depth]) << "known " << known << " depth " << depth;
@@ -198,9 +187,8 @@ TEST_F(Eagle2, SequencesOfABatchAreIndependent) {
         texts.push_back(make_text(30 + i, 160));
     }
     std::vector<DraftJob> jobs;
-    for (std::size_t i = 0; i < 4; ++i) {
+    for (std::size_t i = 0; i < 4; ++i)
         jobs.push_back(job_for(texts[i], known[i], specs[i], static_cast<int>(i)));
-    }
     DraftContext with = context();
     ASSERT_TRUE(drafter_->extend_cache(with, jobs).ok());
     ASSERT_TRUE(drafter_->expand(with, jobs).ok());
@@ -344,7 +332,7 @@ TEST_F(Eagle2, RejectsRoundsOutOfOrder) {
 }
 
 TEST_F(Eagle2, CheckpointErrorsNameFileTensorAndShapes) {
-    const std::string folder = folder_.string();
+    const std::string folder = folder_.path();
     const auto message = [&] {
         const auto drafter = make_drafter("eagle2", folder, *target_, *exec_);
         EXPECT_FALSE(drafter.ok());

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engine/draft/registry.h"
+#include "tests/support/results.h"
 #include "tests/support/tiny_model.h"
 
 namespace draftscope {
@@ -118,9 +119,8 @@ TEST_F(NgramTest, GrowingIndexAgreesWithSearch) {
         const auto state = drafter->make_state(text % 2 == 0 ? 256 : 4);
         Tokens tokens{static_cast<TokenId>(rng() % 3)};
         while (tokens.size() < 120) {
-            for (unsigned grown = rng() % 5 + 1; grown > 0; --grown) {
+            for (unsigned grown = rng() % 5 + 1; grown > 0; --grown)
                 tokens.push_back(static_cast<TokenId>(rng() % 4));
-            }
             ASSERT_EQ(draft(*drafter, *state, tokens), by_search(tokens, 4, 1, 4));
         }
     }
@@ -152,9 +152,8 @@ TEST_F(NgramTest, RegistryErrorsExplainInvalidDrafters) {
         EXPECT_EQ(drafter_traits(std::string(info.id) + ":x").id, info.id);
         if (info.needs_weights) continue;
         EXPECT_FALSE(info.has_synthetic) << info.id;
-        const auto drafter = make_drafter(info.id, "", *target_, *exec_);
-        ASSERT_TRUE(drafter.ok()) << drafter.error().message;
-        EXPECT_EQ((*drafter)->uses_head(), info.uses_head) << info.id;
+        const auto drafter = require(make_drafter(info.id, "", *target_, *exec_));
+        EXPECT_EQ(drafter->uses_head(), info.uses_head) << info.id;
     }
     EXPECT_TRUE(drafter_traits("eagel:x").id.empty());
     EXPECT_NE(message("eagle2").find("eagle2:FOLDER"), std::string::npos);

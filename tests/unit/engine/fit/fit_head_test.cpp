@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <sstream>
 
 #include "base/rng.h"
-#include "engine/fit/joint.h"
 #include "engine/heads/artefact.h"
 #include "tests/support/decode_fixture.h"
+#include "tests/support/results.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/support/tiny_model.h"
 
@@ -20,12 +22,36 @@ using testing::TinyEagle2;
 using testing::TinyModelOptions;
 
 TinyModelOptions small_model() {
-    TinyModelOptions options;
-    options.vocab = 160;
-    options.hidden = 32;
-    options.head_dim = 8;
-    options.ffn = 48;
+    TinyModelOptions options{.vocab = 160, .hidden = 32, .head_dim = 8, .ffn = 48};
     return options;
+}
+
+/// Returns the start of a training as its result. Routers start at random.
+Result<Trained> keep_start(const TrainingData& data) {
+    Trained trained;
+    trained.notes["steps"] = 7;
+    for (const TensorToSave& tensor : data.tensors()) {
+        if (tensor.name != "up" && !tensor.name.starts_with("down.")) continue;
+        Dense values(static_cast<int>(tensor.shape[0]), static_cast<int>(tensor.shape[1]));
+        std::memcpy(values.data.data(), tensor.data.data(), tensor.data.size());
+        trained.parameters[tensor.name] = std::move(values);
+    }
+    if (data.settings.at("kind") != "router") return trained;
+    const int width = std::stoi(data.settings.at("width")), groups = std::stoi(data.settings.at("groups"));
+    int inputs = 0;
+    for (const TensorToSave& tensor : data.tensors())
+        if (tensor.name.starts_with("inputs.")) inputs += static_cast<int>(tensor.shape[1]);
+    const auto draw = [](int rows, int cols) {
+        Dense values(rows, cols);
+        Rng rng(5);
+        for (float& v : values.data) v = static_cast<float>(rng.normal());
+        return values;
+    };
+    trained.parameters["router.in.weight"] = draw(width, inputs);
+    trained.parameters["router.in.bias"] = draw(1, width);
+    trained.parameters["router.out.weight"] = draw(groups, width);
+    trained.parameters["router.out.bias"] = draw(1, groups);
+    return trained;
 }
 
 /// Texts in memory with the target's features of every token.
@@ -83,7 +109,7 @@ class FitHead : public ::testing::Test {
     }
 
     FitInputs inputs(kernels::Exec& exec) {
-        FitInputs in{exec, drafter_.get(), weights_, target_->lm_head(), 256, texts_.get(), {}};
+        FitInputs in{exec, drafter_.get(), weights_, target_->lm_head(), 256, texts_.get(), {}, keep_start};
         for (TokenId id = 159; id >= 0; --id) in.ranking.push_back(id);
         return in;
     }
@@ -95,10 +121,6 @@ class FitHead : public ::testing::Test {
         options.clusters = 8;
         options.groups = 8;
         options.router.width = 16;
-        options.router.epochs = 6;
-        options.kl.rate = 5e-3;
-        options.kl.epochs = 3;
-        options.kl.batch = 64;
         options.collect.tree = {2, 3, 8};
         options.collect.text_levels = 3;
         options.collect.anchors = 400;
@@ -108,7 +130,7 @@ class FitHead : public ::testing::Test {
     FittedHead fitted(const FitOptions& options, int threads = 1) {
         const auto exec = kernels::make_cpu_exec(threads);
         auto result = fit_head(inputs(*exec), options, {});
-        EXPECT_TRUE(result.ok()) << result.error().message;
+        EXPECT_TRUE(is_ok(result));
         return result.ok() ? std::move(result).value() : FittedHead{};
     }
     /// Writes the artefact as the fit job does and loads the head from the file.
@@ -144,15 +166,14 @@ TEST_F(FitHead, CollectedRowsBelongToTheirTextPositions) {
     CollectOptions collect = options("").collect;
     collect.anchors = 10000;
     collect.router_inputs = true;
-    const auto samples = collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {});
-    ASSERT_TRUE(samples.ok()) << samples.error().message;
-    const SampleRows& text = samples->text;
+    const auto samples = require(collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {}));
+    const SampleRows& text = samples.text;
     // 30 generated tokens give 29 anchors. The last ones have fewer levels of text after them.
-    EXPECT_EQ(samples->anchors, 12 * 29);
+    EXPECT_EQ(samples.anchors, 12 * 29);
     EXPECT_EQ(text.rows(), 12 * (29 + 28 + 27));
-    EXPECT_EQ(samples->drafted.rows(), 12 * 29 * (1 + 3 + 3));
-    EXPECT_EQ(samples->held_out_prompts, 3);
-    EXPECT_EQ(samples->levels, 3);
+    EXPECT_EQ(samples.drafted.rows(), 12 * 29 * (1 + 3 + 3));
+    EXPECT_EQ(samples.held_out_prompts, 3);
+    EXPECT_EQ(samples.levels, 3);
     // The teacher's hidden state predicts the actual token, because the texts are greedy.
     std::vector<float> hidden(32), row(32);
     for (int i = 0; i < text.rows(); i += 37) {
@@ -169,7 +190,7 @@ TEST_F(FitHead, CollectedRowsBelongToTheirTextPositions) {
     }
     // The first half of HeadCall::inputs is the embedding of one token.
     std::vector<float> seen(32), embedding(32);
-    samples->text.embedding.read(0, seen);
+    samples.text.embedding.read(0, seen);
     const TokenId root = texts_->text(0).tokens[texts_->text(0).prompt_tokens];
     target_->embed({&root, 1}, {embedding.data(), 1, 32});
     for (std::size_t j = 0; j < 32; ++j)
@@ -182,7 +203,7 @@ TEST_F(FitHead, DraftedTreesAndHeldOutTextsFollowTheOptions) {
     collect.lanes = 1;
     const auto rows = [&] {
         auto samples = collect_samples(*exec_, *drafter_, weights_, 256, *texts_, collect, {});
-        EXPECT_TRUE(samples.ok()) << samples.error().message;
+        EXPECT_TRUE(is_ok(samples));
         return std::move(samples).value();
     };
     collect.drafted_every = 4;
@@ -205,12 +226,44 @@ TEST_F(FitHead, AtFullRankTheLowRankHeadIsTheFullHead) {
     EXPECT_EQ(head.report.at("coverage"), 1.0);
 }
 
-TEST_F(FitHead, EachStageOfALowRankFitIsBetterThanTheOneBefore) {
+TEST_F(FitHead, TheClosedFormIsBetterThanThePlainOne) {
     const FittedHead head = fitted(options("slimspec"));
     EXPECT_LT(head.notes.at("kl_drafter_closed_form"), head.notes.at("kl_drafter_plain_svd"));
-    EXPECT_LT(head.notes.at("loss_after"), head.notes.at("loss_before"));
-    EXPECT_LT(head.report.at("kl"), head.notes.at("kl_closed_form"));
+    EXPECT_EQ(head.notes.at("steps"), 7);
     EXPECT_EQ(head.parameters.at("rank"), "8");
+}
+
+TEST_F(FitHead, TheTrainerGetsEveryRowAndReturnsWhatIsStored) {
+    FitInputs in = inputs(*exec_);
+    std::map<std::string, std::vector<std::int64_t>> shapes;
+    in.train = [&](const TrainingData& data) -> Result<Trained> {
+        for (const TensorToSave& tensor : data.tensors()) shapes[tensor.name] = tensor.shape;
+        EXPECT_EQ(data.settings.at("kind"), "divergence");
+        EXPECT_EQ(data.settings.at("level_decay"), "0.8");
+        DS_ASSIGN(Trained trained, keep_start(data));
+        std::ranges::fill(trained.parameters["up"].data, 0.25f);
+        return trained;
+    };
+    const auto head = fit_head(in, options("slimspec"), {});
+    ASSERT_TRUE(head.ok()) << head.error().message;
+    const std::int64_t text = shapes.at("text.hidden")[0], drafted = shapes.at("drafted.hidden")[0];
+    EXPECT_GT(text, 300);
+    EXPECT_EQ(shapes.at("text.teacher"), (std::vector<std::int64_t>{text, 32}));
+    EXPECT_EQ(shapes.at("text.level"), (std::vector<std::int64_t>{text}));
+    EXPECT_EQ(shapes.at("drafted.held_out"), (std::vector<std::int64_t>{drafted}));
+    EXPECT_EQ(shapes.at("down.0"), (std::vector<std::int64_t>{8, 32}));
+    EXPECT_EQ(shapes.at("target_rows"), (std::vector<std::int64_t>{160, 32}));
+    EXPECT_EQ(shapes.count("drafter_rows"), 0u);  // the target's
+    const Dense wanted = [] {
+        Dense up(160, 8);
+        std::ranges::fill(up.data, 0.25f);
+        return up;
+    }();
+    EXPECT_EQ(head->tensors.back().bytes, f16_tensor("", wanted).bytes);
+    in.train = {};
+    EXPECT_FALSE(fit_head(in, options("slimspec"), {}).ok());
+    in.train = [](const TrainingData&) -> Result<Trained> { return Trained(); };
+    EXPECT_FALSE(fit_head(in, options("slimspec"), {}).ok());
 }
 
 TEST_F(FitHead, EveryKindMakesAnArtefactThatItsHeadLoads) {
@@ -286,37 +339,43 @@ TEST_F(FitHead, StopsWhenCancelledAnywhere) {
     }
 }
 
-TEST_F(FitHead, JointTrainingLowersTheLossAndKeepsTheCheckpointsLayout) {
-    auto drafter = load_joint_drafter("eagle2", eagle_.folder(), *target_);
-    ASSERT_TRUE(drafter.ok()) << drafter.error().message;
-    const std::vector<float> before = drafter->weights.fc.data;
-    Dense rows(160, 32);
-    for (int r = 0; r < 160; ++r) target_->lm_head().unpack_row(r, rows.row(r));
-    auto factors = low_rank_factors(*exec_, rows.view(), identity_moment(32), {8});
-    ASSERT_TRUE(factors.ok());
-    const Teacher teacher{&target_->lm_head(), &target_->lm_head(), 160};
-    for (const double lambda : {0.0, 0.1}) {
-        LowRankWeights head = *factors;
-        const auto student = make_low_rank_student(head);
-        JointOptions joint;
-        joint.steps = 3;
-        joint.epochs = 4;
-        joint.rate = 3e-3;
-        joint.warmup = 2;
-        joint.hold_out.every = 4;
-        joint.lambda = lambda;
-        const auto report = train_joint(*exec_, *drafter, *target_, teacher, *student, *texts_, joint, {});
-        ASSERT_TRUE(report.ok()) << report.error().message;
-        EXPECT_LT(report->kl_after, 0.9 * report->kl_before) << lambda;
-    }
-    EXPECT_NE(drafter->weights.fc.data, before);
-    std::vector<std::string> names;
-    for (const FittedTensor& tensor : checkpoint_tensors(*drafter)) {
-        names.push_back(tensor.name);
-        EXPECT_NE(drafter->checkpoint.weights->find(tensor.name), nullptr) << tensor.name;
-    }
-    EXPECT_EQ(names.size(), drafter->checkpoint.weights->names().size());
-    EXPECT_FALSE(load_joint_drafter("medusa", eagle_.folder(), *target_).ok());
+TEST_F(FitHead, AJointTrainingGetsTheDraftersTensorsAndReportsTheTrainedDrafter) {
+    auto checkpoint = open_joint_drafter("eagle2", eagle_.folder(), *target_);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+    EXPECT_FALSE(open_joint_drafter("medusa", eagle_.folder(), *target_).ok());
+    int reloads = 0;
+    JointFit joint{*checkpoint, *target_, {}, {"one", "two"}, "out", [&] {
+                       ++reloads;
+                       return make_drafter("eagle2:" + eagle_.folder(), "", *target_, *exec_);
+                   }};
+    FitInputs in = inputs(*exec_);
+    in.joint = &joint;
+    in.train = [&](const TrainingData& data) {
+        EXPECT_EQ(data.settings.at("kind"), "joint");
+        EXPECT_EQ(data.settings.at("generation"), "2");
+        EXPECT_EQ(data.settings.at("recordings"), "one\ntwo");
+        std::istringstream lines(data.settings.at("names"));
+        std::size_t names = 0;
+        for (std::string line; std::getline(lines, line); ++names)
+            EXPECT_NE(checkpoint->weights->find(line.substr(line.find('=') + 1)), nullptr) << line;
+        EXPECT_EQ(names, checkpoint->weights->names().size());
+        std::istringstream angles(data.settings.at("frequencies"));
+        for (int i = 0; i < 4; ++i) {
+            double found = 0;
+            EXPECT_TRUE(angles >> found);
+            const double wanted = std::pow(static_cast<double>(checkpoint->rope_theta), -i / 4.0);
+            EXPECT_NEAR(found, wanted, 1e-6 * wanted);
+        }
+        std::map<std::string, std::int64_t> rows;
+        for (const TensorToSave& tensor : data.tensors()) rows[tensor.name] = tensor.shape[0];
+        EXPECT_EQ(rows["train"] + rows["held"], 12);
+        EXPECT_EQ(rows["embedding"], 160);
+        return keep_start(data);
+    };
+    const auto head = fit_head(in, options("slimspec"), {});
+    ASSERT_TRUE(head.ok()) << head.error().message;
+    EXPECT_EQ(reloads, 1);
+    EXPECT_GT(head->report.at("kl"), 0);
 }
 
 }  // namespace

@@ -22,11 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read_file(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 /// Changes bytes in the first `span` bytes, which hold the format's structure.
 class Damage {
   public:
@@ -122,13 +117,7 @@ int open_damaged(const std::function<std::string(Damage&)>& damaged, int rounds,
 }
 
 TinyModelOptions small() {
-    TinyModelOptions options;
-    options.hidden = 32;
-    options.ffn = 32;
-    options.layers = 1;
-    options.heads = 2;
-    options.kv_heads = 1;
-    options.head_dim = 16;
+    TinyModelOptions options{.hidden = 32, .layers = 1, .heads = 2, .kv_heads = 1, .head_dim = 16, .ffn = 32};
     return options;
 }
 
@@ -147,7 +136,7 @@ TEST(DamagedFiles, Gguf) {
 
 TEST(DamagedFiles, GgufWithSentencePieces) {
     const auto golden = nlohmann::json::parse(
-        read_file(std::string(DS_SOURCE_DIR) + "/tests/golden/model/sentencepiece.json"));
+        read_text(std::string(DS_SOURCE_DIR) + "/tests/golden/model/sentencepiece.json"));
     const int count = 280;  // rows of the tiny model's embedding
     GgufWriter file = make_tiny_gguf(3, small());
     for (const char* key : {"model", "pre", "tokens", "token_type", "merges"})
@@ -176,7 +165,7 @@ TEST(DamagedFiles, Safetensors) {
     const std::string good = folder.file("good.safetensors"), path = folder.file("bad.safetensors");
     ASSERT_TRUE(
         write_safetensors(good, {{"a", {2, 3}, {1, 2, 3, 4, 5, 6}}, {"b.weight", {4}, {1, 2, 3, 4}}}).ok());
-    const std::string whole = read_file(good);
+    const std::string whole = read_text(good);
     Damage damage(13);
     int opened = 0;
     for (int round = 0; round < 3000; ++round) {
@@ -200,7 +189,7 @@ TEST(DamagedFiles, HubFolder) {
         fs::copy_file(entry.path(), fs::path(folder.path()) / entry.path().filename());
     for (const char* name : {"config.json", "tokenizer.json", "generation_config.json",
                              "tokenizer_config.json", "model.safetensors"}) {
-        const std::string whole = read_file(model / name);
+        const std::string whole = read_text(model / name);
         const std::size_t header = std::string_view(name).ends_with("json") ? whole.size() : 3000;
         const auto damaged = [&](Damage& damage) {
             write(folder.file(name), damage.apply(whole, header));

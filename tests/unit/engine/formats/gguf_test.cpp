@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "engine/formats/gguf_model.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
 
@@ -283,10 +284,9 @@ TEST(Gguf, OpensWithAnUnsupportedChatTemplate) {
     writer.add("tokenizer.chat_template", std::string("{% strange %}"));
     const std::string path = scratch("chat.gguf");
     ASSERT_TRUE(writer.write(path).ok());
-    const auto file = open_model_file(path);
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    EXPECT_TRUE(file->chat.is_raw());
-    EXPECT_THAT(file->chat.problem(), HasSubstr("--raw"));
+    const auto file = require(open_model_file(path));
+    EXPECT_TRUE(file.chat.is_raw());
+    EXPECT_THAT(file.chat.problem(), HasSubstr("--raw"));
 }
 
 TEST(Gguf, ReadsRopeDivisorsFromTheirTensor) {
@@ -299,9 +299,8 @@ TEST(Gguf, ReadsRopeDivisorsFromTheirTensor) {
     };
     const std::string path = scratch("rope.gguf");
     ASSERT_TRUE(with_divisors(8.0f).write(path).ok());
-    const auto file = open_model_file(path);
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    EXPECT_EQ(file->config.rope_divisors, (std::vector<float>{1, 1, 1, 1, 1, 1, 1, 8}));
+    const auto file = require(open_model_file(path));
+    EXPECT_EQ(file.config.rope_divisors, (std::vector<float>{1, 1, 1, 1, 1, 1, 1, 8}));
     EXPECT_THAT(open_bytes(with_divisors(0.0f).bytes()), HasSubstr("rope_freqs.weight"));
 }
 

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "engine/formats/model_file.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 /// Reading model folders and their error messages. The tests copy and modify the tiny folders of
@@ -29,10 +30,6 @@ std::string golden_folder(const std::string& architecture) {
 Json read_json(const std::string& path) {
     return Json::parse(std::ifstream(path));
 }
-void write_text(const std::string& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
-}
-
 /// A copy of a tiny folder that tests may modify.
 class Copy {
   public:
@@ -41,7 +38,7 @@ class Copy {
     void edit(const std::string& name, const std::function<void(Json&)>& change) const {
         Json json = read_json(file(name));
         change(json);
-        write_text(file(name), json.dump());
+        testing::write_text(file(name), json.dump());
     }
     std::string error() const {
         const auto opened = open_model_file(scratch_.path());
@@ -73,7 +70,7 @@ std::string without(const std::string& architecture, const std::string& file) {
 
 ModelFile open_golden(const std::string& architecture) {
     auto opened = open_model_file(golden_folder(architecture));
-    EXPECT_TRUE(opened.ok()) << opened.error().message;
+    EXPECT_TRUE(is_ok(opened));
     return opened.ok() ? std::move(opened).value() : ModelFile();
 }
 
@@ -126,11 +123,9 @@ TEST(HfFolder, ComputesLlama3RopeScaling) {
                                 {"original_max_position_embeddings", 8192}};
         json["head_dim"] = 128;
     });
-    const auto file = JsonFile::read(copy.file("config.json"), "this test");
-    ASSERT_TRUE(file.ok());
-    const auto hf = read_hf_config(*file);
-    ASSERT_TRUE(hf.ok()) << hf.error().message;
-    const std::vector<float>& divisors = hf->config.rope_divisors;
+    const auto file = require(JsonFile::read(copy.file("config.json"), "this test"));
+    const auto hf = require(read_hf_config(file));
+    const std::vector<float>& divisors = hf.config.rope_divisors;
     ASSERT_EQ(divisors.size(), 64u);
     for (int j = 0; j <= 28; ++j) EXPECT_FLOAT_EQ(divisors[j], 1.0f) << j;
     for (int j = 35; j < 64; ++j) EXPECT_FLOAT_EQ(divisors[j], 8.0f) << j;
@@ -148,11 +143,10 @@ TEST(HfFolder, ReadsRopeParameters) {
         json.erase("rope_scaling");
         json.erase("rope_theta");
     });
-    const auto opened = open_model_file(copy.path());
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    const auto opened = require(open_model_file(copy.path()));
     const ModelFile older = open_golden("llama");
-    EXPECT_EQ(opened->config.rope_divisors, older.config.rope_divisors);
-    EXPECT_EQ(opened->config.rope_theta, older.config.rope_theta);
+    EXPECT_EQ(opened.config.rope_divisors, older.config.rope_divisors);
+    EXPECT_EQ(opened.config.rope_theta, older.config.rope_theta);
 }
 
 TEST(HfFolder, MissingFilesAreNamed) {
@@ -172,10 +166,9 @@ TEST(HfFolder, MissingFilesAreNamed) {
 }
 
 TEST(HfFolder, TensorsAreCheckedAgainstTheConfig) {
-    EXPECT_THAT(
-        with_config("qwen2", "intermediate_size", 96),
-        HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' has shape [80, 48], config.json requires "
-                  "[96, 48]"));
+    EXPECT_THAT(with_config("qwen2", "intermediate_size", 96),
+                HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' has shape [80, 48], config.json "
+                          "requires [96, 48]"));
     EXPECT_THAT(with_config("qwen2", "vocab_size", 300),
                 HasSubstr("tensor 'model.embed_tokens.weight' has shape [312, 48]"));
     EXPECT_THAT(with_config("qwen2", "num_hidden_layers", 3),
@@ -235,10 +228,9 @@ TEST(HfFolder, AllowsAddedTokensBeyondTheEmbedding) {
     copy.edit("generation_config.json", [&](Json& json) {
         json["eos_token_id"] = {296, mistral.config.vocab + 1};
     });
-    const auto opened = open_model_file(copy.path());
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
-    EXPECT_FALSE(opened->tokenizer->is_eos(mistral.config.vocab + 1));
-    EXPECT_TRUE(opened->tokenizer->is_eos(296));
+    const auto opened = require(open_model_file(copy.path()));
+    EXPECT_FALSE(opened.tokenizer->is_eos(mistral.config.vocab + 1));
+    EXPECT_TRUE(opened.tokenizer->is_eos(296));
 }
 
 TEST(HfFolder, RejectsInvalidConfigs) {
@@ -254,7 +246,7 @@ TEST(HfFolder, RejectsInvalidConfigs) {
     EXPECT_THAT(with_config("llama", "rms_norm_eps", -1), HasSubstr("rms_norm_eps is -1"));
     EXPECT_THAT(with_config("llama", "rms_norm_eps", Json()), HasSubstr("rms_norm_eps is missing"));
     const Copy damaged("llama");
-    write_text(damaged.file("config.json"), "{\"architectures\": [");
+    testing::write_text(damaged.file("config.json"), "{\"architectures\": [");
     EXPECT_THAT(damaged.error(), HasSubstr("config.json: is not a JSON object; the file is damaged"));
 }
 
@@ -328,11 +320,10 @@ TEST(HfFolder, RejectsDamagedTokenizers) {
 
 TEST(HfFolder, FallsBackToRawWithAnUnusableTemplate) {
     const Copy copy("qwen2");
-    write_text(copy.file("chat_template.jinja"), "{{ messages | strange }}");
-    const auto opened = open_model_file(copy.path());
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
-    EXPECT_TRUE(opened->chat.is_raw());
-    EXPECT_THAT(opened->chat.problem(), HasSubstr("filter 'strange' is not supported"));
+    testing::write_text(copy.file("chat_template.jinja"), "{{ messages | strange }}");
+    const auto opened = require(open_model_file(copy.path()));
+    EXPECT_TRUE(opened.chat.is_raw());
+    EXPECT_THAT(opened.chat.problem(), HasSubstr("filter 'strange' is not supported"));
 }
 
 TEST(HfFolder, NamesADownloadCacheFolderAfterItsModel) {
@@ -341,9 +332,8 @@ TEST(HfFolder, NamesADownloadCacheFolderAfterItsModel) {
     fs::create_directories(folder.parent_path());
     fs::copy(golden_folder("qwen2"), folder);
     for (const std::string& path : {folder.string(), folder.string() + "/"}) {
-        const auto opened = open_model_file(path);
-        ASSERT_TRUE(opened.ok()) << opened.error().message;
-        EXPECT_EQ(opened->config.name, "Tiny-1B");
+        const auto opened = require(open_model_file(path));
+        EXPECT_EQ(opened.config.name, "Tiny-1B");
     }
 }
 
@@ -373,11 +363,11 @@ TEST(HfFolder, SurvivesAnyReplacedValue) {
             Json spoiled = whole;
             const auto& place = paths[rng.below(static_cast<std::uint32_t>(paths.size()))];
             spoiled[place] = wrong[rng.below(static_cast<std::uint32_t>(wrong.size()))];
-            write_text(copy.file(name), spoiled.dump());
+            testing::write_text(copy.file(name), spoiled.dump());
             SCOPED_TRACE(name + " " + place.to_string());
             refused += copy.error() != "(opened)";
         }
-        write_text(copy.file(name), whole.dump());
+        testing::write_text(copy.file(name), whole.dump());
     }
     EXPECT_GT(refused, 100);
     EXPECT_EQ(copy.error(), "(opened)");
@@ -428,21 +418,20 @@ TEST(HfFolder, MatchesTheGgufFileOfTheSameModel) {
         testing::GgufWriter writer = make_gguf(architecture, model);
         const std::string path = scratch.file(architecture + ".gguf");
         ASSERT_TRUE(writer.write(path).ok());
-        const auto opened = open_model_file(path);
-        ASSERT_TRUE(opened.ok()) << opened.error().message;
-        EXPECT_EQ(opened->config.qkv_bias, model.config.qkv_bias);
-        EXPECT_EQ(opened->config.qk_norm, model.config.qk_norm);
-        EXPECT_EQ(opened->config.post_norms, model.config.post_norms);
-        EXPECT_EQ(opened->config.tied_head, model.config.tied_head);
-        EXPECT_EQ(opened->config.vocab, model.config.vocab);
-        EXPECT_EQ(opened->config.head_dim, model.config.head_dim);
-        EXPECT_EQ(opened->tokenizer->fingerprint(), model.tokenizer->fingerprint());
-        ASSERT_EQ(opened->weights->names(), model.weights->names());
+        const auto opened = require(open_model_file(path));
+        EXPECT_EQ(opened.config.qkv_bias, model.config.qkv_bias);
+        EXPECT_EQ(opened.config.qk_norm, model.config.qk_norm);
+        EXPECT_EQ(opened.config.post_norms, model.config.post_norms);
+        EXPECT_EQ(opened.config.tied_head, model.config.tied_head);
+        EXPECT_EQ(opened.config.vocab, model.config.vocab);
+        EXPECT_EQ(opened.config.head_dim, model.config.head_dim);
+        EXPECT_EQ(opened.tokenizer->fingerprint(), model.tokenizer->fingerprint());
+        ASSERT_EQ(opened.weights->names(), model.weights->names());
         for (const std::string& name : model.weights->names()) {
             const TensorInfo& info = *model.weights->find(name);
             std::vector<float> expected(static_cast<std::size_t>(info.cols())), found(expected.size());
             model.weights->read_row(info, info.rows() / 2, expected.data());
-            opened->weights->read_row(*opened->weights->find(name), info.rows() / 2, found.data());
+            opened.weights->read_row(*opened.weights->find(name), info.rows() / 2, found.data());
             EXPECT_EQ(found, expected) << architecture << " " << name;
         }
         const std::string gone = architecture == "qwen2" ? "blk.1.attn_v.bias" : "blk.1.attn_k_norm.weight";

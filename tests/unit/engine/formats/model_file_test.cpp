@@ -9,6 +9,7 @@
 
 #include "engine/formats/synthetic_model.h"
 #include "tests/support/demo_model.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
 
@@ -32,9 +33,8 @@ std::vector<float> read_all(const WeightSource& weights, const std::string& name
 
 TEST(ModelFile, DemoModelHasItsPublishedShape) {
     ASSERT_TRUE(testing::demo_model_present()) << testing::demo_model_hint();
-    const auto file = open_model_file(testing::demo_model_path());
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    const ModelConfig& config = file->config;
+    const auto file = require(open_model_file(testing::demo_model_path()));
+    const ModelConfig& config = file.config;
     EXPECT_EQ(config.architecture, "llama");
     EXPECT_EQ(config.name, "SmolLM2-135M-Instruct");
     EXPECT_EQ(config.layers, 30);
@@ -48,8 +48,8 @@ TEST(ModelFile, DemoModelHasItsPublishedShape) {
     EXPECT_EQ(config.rope_theta, 100000.0f);
     EXPECT_EQ(config.norm_eps, 1e-5f);
     EXPECT_TRUE(config.tied_head);
-    EXPECT_EQ(file->quantisation, "Q4_1");
-    EXPECT_TRUE(file->quantised);
+    EXPECT_EQ(file.quantisation, "Q4_1");
+    EXPECT_TRUE(file.quantised);
 }
 
 /// FNV-1a over the little-endian bytes of all values.
@@ -64,59 +64,54 @@ std::string hash_values(const std::vector<float>& values) {
 
 TEST(ModelFile, DemoWeightsMatchTheGgufPackageInHalfSplitOrder) {
     ASSERT_TRUE(testing::demo_model_present()) << testing::demo_model_hint();
-    const auto file = open_model_file(testing::demo_model_path());
-    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto file = require(open_model_file(testing::demo_model_path()));
     const auto golden =
         nlohmann::json::parse(std::ifstream(std::string(DS_SOURCE_DIR) + "/tests/golden/model/dequant.json"));
     ASSERT_EQ(golden["demo"].size(), 4u);
     for (const auto& [name, hash] : golden["demo"].items())
-        EXPECT_EQ(hash_values(read_all(*file->weights, name)), hash.get<std::string>()) << name;
+        EXPECT_EQ(hash_values(read_all(*file.weights, name)), hash.get<std::string>()) << name;
 }
 
 TEST(ModelFile, RoundTripsATinyModel) {
     const std::string path = scratch("tiny.gguf");
     TinyModelOptions options;
     ASSERT_TRUE(testing::write_tiny_gguf(path, 7, options).ok());
-    const auto file = open_model_file(path);
-    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto file = require(open_model_file(path));
     options.vocab = testing::tiny_gguf_vocab();
     const ModelFile expected = testing::make_tiny_model(7, options);
-    EXPECT_EQ(file->config.vocab, expected.config.vocab);
-    EXPECT_EQ(file->quantisation, "F32");
-    EXPECT_FALSE(file->quantised);
-    EXPECT_EQ(file->weights->names(), expected.weights->names());
+    EXPECT_EQ(file.config.vocab, expected.config.vocab);
+    EXPECT_EQ(file.quantisation, "F32");
+    EXPECT_FALSE(file.quantised);
+    EXPECT_EQ(file.weights->names(), expected.weights->names());
     // Includes q and k: the file permutes their rows, and reading restores the order.
     for (const std::string& name : expected.weights->names())
-        EXPECT_EQ(read_all(*file->weights, name), read_all(*expected.weights, name)) << name;
+        EXPECT_EQ(read_all(*file.weights, name), read_all(*expected.weights, name)) << name;
 }
 
 TEST(ModelFile, SyntheticTargetsHaveTheirModelsDimensions) {
-    const auto eight = open_model_file("synthetic:llama-3.1-8b");
-    ASSERT_TRUE(eight.ok()) << eight.error().message;
-    EXPECT_EQ(eight->config.name, "synthetic:llama-3.1-8b");
-    EXPECT_FALSE(eight->quantised);
+    const auto eight = require(open_model_file("synthetic:llama-3.1-8b"));
+    EXPECT_EQ(eight.config.name, "synthetic:llama-3.1-8b");
+    EXPECT_FALSE(eight.quantised);
     double weights = 0;
-    for (const std::string& name : eight->weights->names()) {
-        const TensorInfo& info = *eight->weights->find(name);
+    for (const std::string& name : eight.weights->names()) {
+        const TensorInfo& info = *eight.weights->find(name);
         weights += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
     }
     EXPECT_EQ(weights, 8030261248.0);  // published
 
-    const auto olmo = open_model_file("synthetic:olmo2-1b");
-    ASSERT_TRUE(olmo.ok()) << olmo.error().message;
+    const auto olmo = require(open_model_file("synthetic:olmo2-1b"));
     weights = 0;
-    for (const std::string& name : olmo->weights->names()) {
-        const TensorInfo& info = *olmo->weights->find(name);
+    for (const std::string& name : olmo.weights->names()) {
+        const TensorInfo& info = *olmo.weights->find(name);
         weights += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
     }
     EXPECT_EQ(weights, 1484916736.0);  // published
 
-    const auto qwen = open_model_file("synthetic:qwen3-4b");
-    ASSERT_TRUE(qwen.ok()) << qwen.error().message;
-    EXPECT_EQ(qwen->config.vocab, 151936);
-    EXPECT_EQ(qwen->tokenizer->size(), 151669);
-    EXPECT_EQ(qwen->tokenizer->decode(qwen->tokenizer->encode("any text", true)), "any text");
-    EXPECT_EQ(qwen->tokenizer->token_bytes(4711), "[4711]");
+    const auto qwen = require(open_model_file("synthetic:qwen3-4b"));
+    EXPECT_EQ(qwen.config.vocab, 151936);
+    EXPECT_EQ(qwen.tokenizer->size(), 151669);
+    EXPECT_EQ(qwen.tokenizer->decode(qwen.tokenizer->encode("any text", true)), "any text");
+    EXPECT_EQ(qwen.tokenizer->token_bytes(4711), "[4711]");
 
     const auto unknown = open_model_file("synthetic:llama-9");
     ASSERT_FALSE(unknown.ok());
@@ -146,9 +141,8 @@ TEST(ModelFile, EverySyntheticTargetHasItsShapes) {
     };
     for (const Known& known : all) {
         const std::string spec = std::string("synthetic:") + known.name;
-        const auto file = open_model_file(spec);
-        ASSERT_TRUE(file.ok()) << file.error().message;
-        const ModelConfig& config = file->config;
+        const auto file = require(open_model_file(spec));
+        const ModelConfig& config = file.config;
         EXPECT_EQ(config.vocab, known.vocab) << spec;
         EXPECT_EQ(config.hidden, known.hidden) << spec;
         EXPECT_EQ(config.heads, known.heads) << spec;
@@ -158,8 +152,8 @@ TEST(ModelFile, EverySyntheticTargetHasItsShapes) {
         EXPECT_EQ(config.name, known.parameters > 0 ? spec : spec + " (stand-in layers)");
         if (known.parameters == 0) continue;
         double weights = 0;
-        for (const std::string& name : file->weights->names()) {
-            const TensorInfo& info = *file->weights->find(name);
+        for (const std::string& name : file.weights->names()) {
+            const TensorInfo& info = *file.weights->find(name);
             weights += static_cast<double>(info.rows()) * static_cast<double>(info.cols());
         }
         EXPECT_EQ(weights, known.parameters) << spec;
@@ -167,12 +161,11 @@ TEST(ModelFile, EverySyntheticTargetHasItsShapes) {
 }
 
 TEST(ModelFile, LimitsSyntheticTargetsToTheirFirstLayers) {
-    const auto four = open_model_file("synthetic:llama-3.1-8b/4");
-    ASSERT_TRUE(four.ok()) << four.error().message;
-    EXPECT_EQ(four->config.layers, 4);
-    EXPECT_EQ(four->config.name, "synthetic:llama-3.1-8b/4 (4 of 32 layers)");
-    EXPECT_NE(four->weights->find("blk.3.attn_q.weight"), nullptr);
-    EXPECT_EQ(four->weights->find("blk.4.attn_q.weight"), nullptr);
+    const auto four = require(open_model_file("synthetic:llama-3.1-8b/4"));
+    EXPECT_EQ(four.config.layers, 4);
+    EXPECT_EQ(four.config.name, "synthetic:llama-3.1-8b/4 (4 of 32 layers)");
+    EXPECT_NE(four.weights->find("blk.3.attn_q.weight"), nullptr);
+    EXPECT_EQ(four.weights->find("blk.4.attn_q.weight"), nullptr);
     EXPECT_EQ(synthetic_drafter_ffn("synthetic:gpt-oss-20b/2"), 17280);
     EXPECT_EQ(open_model_file("synthetic:gpt-oss-20b/2")->config.name,
               "synthetic:gpt-oss-20b/2 (stand-in layers) (2 of 6 layers)");

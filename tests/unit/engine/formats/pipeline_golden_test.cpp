@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "engine/formats/hf_folder.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -25,17 +26,15 @@ TEST(PipelineGolden, MatchesTheTokenizersLibrary) {
                                {"added_tokens", pipeline["added_tokens"]}};
             std::ofstream(folder.file("tokenizer.json")) << file.dump();
             std::ofstream(folder.file("config.json")) << "{}";
-            const auto config = JsonFile::read(folder.file("config.json"), "a test");
-            ASSERT_TRUE(config.ok());
-            auto spec = read_hf_tokenizer(folder.path(), *config);
+            const auto config = require(JsonFile::read(folder.file("config.json"), "a test"));
+            auto spec = read_hf_tokenizer(folder.path(), config);
             ASSERT_TRUE(spec.ok()) << name << ": " << spec.error().message;
-            const auto tokenizer = Tokenizer::create(std::move(spec).value());
-            ASSERT_TRUE(tokenizer.ok()) << name << ": " << tokenizer.error().message;
+            const auto tokenizer = require(Tokenizer::create(std::move(spec).value()));
             for (std::size_t i = 0; i < all["texts"].size(); ++i) {
                 const auto text = all["texts"][i].get<std::string>();
-                EXPECT_EQ((*tokenizer)->encode(text, true), pipeline["ids"][i].get<std::vector<TokenId>>())
+                EXPECT_EQ(tokenizer->encode(text, true), pipeline["ids"][i].get<std::vector<TokenId>>())
                     << name << ": " << text;
-                EXPECT_EQ((*tokenizer)->encode(text, false), pipeline["plain"][i].get<std::vector<TokenId>>())
+                EXPECT_EQ(tokenizer->encode(text, false), pipeline["plain"][i].get<std::vector<TokenId>>())
                     << name << ", control tokens spelt out: " << text;
             }
             ++pipelines;

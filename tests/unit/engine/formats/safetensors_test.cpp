@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "engine/formats/model_file.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -66,9 +67,8 @@ std::string sample() {
 }
 
 TEST(Safetensors, TensorsAndMetadataAreRead) {
-    const auto opened = open_bytes(sample());
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
-    const WeightSource& file = **opened;
+    const auto opened = require(open_bytes(sample()));
+    const WeightSource& file = *opened;
     EXPECT_EQ(file.names(),
               (std::vector<std::string>{"b", "flag", "h", "ids", "none", "small", "tokens", "w"}));
     EXPECT_EQ(file.metadata("head"), "slimspec");
@@ -85,9 +85,8 @@ TEST(Safetensors, TensorsAndMetadataAreRead) {
 }
 
 TEST(Safetensors, IntegersAreReadExactly) {
-    const auto opened = open_bytes(sample());
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
-    const WeightSource& file = **opened;
+    const auto opened = require(open_bytes(sample()));
+    const WeightSource& file = *opened;
     using Values = std::vector<std::int64_t>;
     EXPECT_EQ(*file.read_integers("ids"), (Values{(std::int64_t{1} << 40) + 1, -7}));
     EXPECT_EQ(*file.read_integers("small"), (Values{16777217, 5}));
@@ -106,10 +105,9 @@ TEST(Safetensors, ShippedDraftersOpen) {
              {"eagle2", "fc.weight", {576, 1152}},
              {"eagle3", "fc.weight", {576, 1728}},
              {"medusa", "0.0.linear.weight", {576, 576}}}) {
-        const auto file = open_safetensors(folder + name + "/model.safetensors");
-        ASSERT_TRUE(file.ok()) << file.error().message;
-        const TensorInfo* info = (*file)->find(tensor);
-        ASSERT_NE(info, nullptr) << name << " has: " << fmt::format("{}", fmt::join((*file)->names(), " "));
+        const auto file = require(open_safetensors(folder + name + "/model.safetensors"));
+        const TensorInfo* info = file->find(tensor);
+        ASSERT_NE(info, nullptr) << name << " has: " << fmt::format("{}", fmt::join(file->names(), " "));
         EXPECT_EQ(info->shape, shape);
     }
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/formats/tensor_file.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -14,11 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::string drafters = std::string(DS_SOURCE_DIR) + "/tests/golden/drafters";
-
-std::string read_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class TorchFiles : public ::testing::Test {
   protected:
@@ -40,15 +36,15 @@ class TorchFiles : public ::testing::Test {
         return bytes;
     }
 
-    const std::string original_ = read_file(drafters + "/eagle3_official/pytorch_model.bin");
+    const std::string original_ = testing::read_text(drafters + "/eagle3_official/pytorch_model.bin");
     testing::ScratchFolder scratch_;
 };
 
 TEST_F(TorchFiles, MatchTheSafetensorsFileOfTheSameWeights) {
     const auto torch = open_tensor_file(drafters + "/eagle3_official/pytorch_model.bin");
     const auto plain = open_tensor_file(drafters + "/eagle3_safetensors/model.safetensors");
-    ASSERT_TRUE(torch.ok()) << torch.error().message;
-    ASSERT_TRUE(plain.ok()) << plain.error().message;
+    ASSERT_TRUE(is_ok(torch));
+    ASSERT_TRUE(is_ok(plain));
     ASSERT_EQ((*torch)->names(), (*plain)->names());
     for (const std::string& name : (*plain)->names()) {
         const TensorInfo& found = *(*torch)->find(name);
@@ -66,9 +62,8 @@ TEST_F(TorchFiles, MatchTheSafetensorsFileOfTheSameWeights) {
 }
 
 TEST_F(TorchFiles, ReadAListOfNumbersAsTensorIds) {
-    const auto ranking = open_tensor_file(drafters + "/freq_4.pt");
-    ASSERT_TRUE(ranking.ok()) << ranking.error().message;
-    EXPECT_EQ(*(*ranking)->read_integers("ids"), (std::vector<std::int64_t>{5, 3, 200, 7}));
+    const auto ranking = require(open_tensor_file(drafters + "/freq_4.pt"));
+    EXPECT_EQ(*ranking->read_integers("ids"), (std::vector<std::int64_t>{5, 3, 200, 7}));
 }
 
 TEST_F(TorchFiles, CodeIsNeverRun) {
@@ -96,7 +91,7 @@ TEST_F(TorchFiles, SurviveAnyDamagedByte) {
     // Randomly damages bytes of the pickle and the directory; reading returns an error or tensors inside the
     // file.
     std::mt19937 rng(5);
-    const std::string small = read_file(drafters + "/freq_4.pt");
+    const std::string small = testing::read_text(drafters + "/freq_4.pt");
     for (const std::string* source : {&original_, &small}) {
         for (int round = 0; round < 1500; ++round) {
             std::string bytes = *source;

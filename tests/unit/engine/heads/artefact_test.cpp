@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "tests/support/lm_head_fixture.h"
+#include "tests/support/results.h"
 
 namespace draftscope::testing {
 namespace {
@@ -27,9 +28,8 @@ TEST_F(Artefact, ReadsBackMetadataAndTensors) {
     info.prompts = {prompt_hash("one"), prompt_hash("two")};
     info.report = R"({"kl":0.25,"top1":0.5})";
     save(info, slim());
-    const auto read = HeadArtefact::open(artefacts_.artefact_path, "slimspec");
-    ASSERT_TRUE(read.ok()) << read.error().message;
-    const ArtefactInfo& found = read->info();
+    const auto read = require(HeadArtefact::open(artefacts_.artefact_path, "slimspec"));
+    const ArtefactInfo& found = read.info();
     EXPECT_EQ(found.head, "slimspec");
     EXPECT_EQ(found.target, "tiny");
     EXPECT_EQ(found.tokenizer, info.tokenizer);

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "engine/formats/dequant.h"
 #include "engine/recording/recording_writer.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -88,17 +89,15 @@ void expect_rows(const DecodeRecording& recording, const RecordedPrompt& prompt,
 /// Writes a recording of two prompts. The prompt that is second in the file comes first in the list.
 std::vector<RecordedRows> write_recording(const std::string& folder, bool aux) {
     Rng rng(5);
-    auto writer = RecordingWriter::create(folder, small_info(aux), false);
-    EXPECT_TRUE(writer.ok()) << writer.error().message;
+    auto writer = require(RecordingWriter::create(folder, small_info(aux), false));
     std::vector<RecordedRows> rows;
-    rows.push_back(random_rows(rng, (*writer)->info(), 7));
-    rows.push_back(random_rows(rng, (*writer)->info(), 5));
-    EXPECT_TRUE((*writer)->append(small_prompt("late", 4, 3), 1, rows[0]).ok());
-    EXPECT_TRUE((*writer)->append(small_prompt("early", 1, 4), 0, rows[1]).ok());
-    (*writer)->info().verify_ns = {{1, 1000}, {12, 3000}};
-    (*writer)->info().overhead_ns = 7;
-    const Status done = (*writer)->finish();
-    EXPECT_TRUE(done.ok()) << done.error().message;
+    rows.push_back(random_rows(rng, writer->info(), 7));
+    rows.push_back(random_rows(rng, writer->info(), 5));
+    EXPECT_TRUE(writer->append(small_prompt("late", 4, 3), 1, rows[0]).ok());
+    EXPECT_TRUE(writer->append(small_prompt("early", 1, 4), 0, rows[1]).ok());
+    writer->info().verify_ns = {{1, 1000}, {12, 3000}};
+    writer->info().overhead_ns = 7;
+    EXPECT_TRUE(is_ok(writer->finish()));
     return rows;
 }
 
@@ -106,9 +105,8 @@ TEST(DecodeRecording, ReadsBackWhatWasWritten) {
     for (const bool aux : {false, true}) {
         const ScratchFolder scratch;
         const auto rows = write_recording(scratch.file("t"), aux);
-        const auto recording = DecodeRecording::open(scratch.file("t"));
-        ASSERT_TRUE(recording.ok()) << recording.error().message;
-        const RecordingInfo& info = (*recording)->info();
+        const auto recording = require(DecodeRecording::open(scratch.file("t")));
+        const RecordingInfo& info = recording->info();
         EXPECT_EQ(info.rows, 12);
         EXPECT_EQ(info.target.name, "tiny");
         EXPECT_EQ(info.target.eos, (std::vector<TokenId>{2, 0}));
@@ -118,16 +116,16 @@ TEST(DecodeRecording, ReadsBackWhatWasWritten) {
         EXPECT_EQ(info.aux_layers.size(), aux ? 3u : 0u);
         EXPECT_EQ(info.verify_ns, (std::map<int, TimeNs>{{1, 1000}, {12, 3000}}));
         EXPECT_EQ(info.overhead_ns, 7);
-        ASSERT_EQ((*recording)->prompts().size(), 2u);
-        const RecordedPrompt& first = (*recording)->prompts()[0];
+        ASSERT_EQ(recording->prompts().size(), 2u);
+        const RecordedPrompt& first = recording->prompts()[0];
         EXPECT_EQ(first.id, "early");
         EXPECT_EQ(first.turn, 1);
         EXPECT_EQ(first.category, "qa");
         EXPECT_EQ(first.first_row, 7);
         EXPECT_EQ(first.finish, Finish::length);
-        expect_rows(**recording, first, rows[1]);
-        expect_rows(**recording, (*recording)->prompts()[1], rows[0]);
-        EXPECT_EQ((*recording)->weights_path(), "");
+        expect_rows(*recording, first, rows[1]);
+        expect_rows(*recording, recording->prompts()[1], rows[0]);
+        EXPECT_EQ(recording->weights_path(), "");
         for (const auto& entry : std::filesystem::directory_iterator(scratch.file("t")))
             EXPECT_NE(entry.path().extension(), ".part");
     }
@@ -137,10 +135,8 @@ TEST(DecodeRecording, AnUnfinishedRecordingLeavesNoFiles) {
     const ScratchFolder scratch;
     {
         Rng rng(1);
-        auto writer = RecordingWriter::create(scratch.file("t"), small_info(false), false);
-        ASSERT_TRUE(writer.ok());
-        ASSERT_TRUE(
-            (*writer)->append(small_prompt("a", 1, 1), 0, random_rows(rng, small_info(false), 2)).ok());
+        auto writer = require(RecordingWriter::create(scratch.file("t"), small_info(false), false));
+        ASSERT_TRUE(writer->append(small_prompt("a", 1, 1), 0, random_rows(rng, small_info(false), 2)).ok());
     }
     EXPECT_TRUE(std::filesystem::is_empty(scratch.file("t")));
 }
@@ -159,11 +155,10 @@ TEST(DecodeRecording, AnExistingRecordingIsKept) {
 TEST(DecodeRecording, RowsOfAnotherSizeAreRefused) {
     const ScratchFolder scratch;
     Rng rng(1);
-    auto writer = RecordingWriter::create(scratch.file("t"), small_info(true), false);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(RecordingWriter::create(scratch.file("t"), small_info(true), false));
     const RecordedRows rows = random_rows(rng, small_info(false), 2);  // no aux
-    EXPECT_FALSE((*writer)->append(small_prompt("a", 1, 1), 0, rows).ok());
-    EXPECT_FALSE((*writer)->finish().ok());
+    EXPECT_FALSE(writer->append(small_prompt("a", 1, 1), 0, rows).ok());
+    EXPECT_FALSE(writer->finish().ok());
 }
 
 struct Damage {
@@ -255,10 +250,9 @@ TEST(DecodeRecording, DamagedTensorsAreNamed) {
     poke(data + hidden + 33 * 4, old);
 
     old = poke(data, 0x7fc07fc0);
-    const auto recording = DecodeRecording::open(folder);
-    ASSERT_TRUE(recording.ok());
+    const auto recording = require(DecodeRecording::open(folder));
     std::vector<float> row(6);
-    const Status read = (*recording)->hidden(0, Rows<float>(row.data(), 1, 6));
+    const Status read = recording->hidden(0, Rows<float>(row.data(), 1, 6));
     ASSERT_FALSE(read.ok());
     EXPECT_THAT(read.error().message, HasSubstr("hidden[0] holds a value that is not finite"));
     poke(data, old);

@@ -78,10 +78,7 @@ TEST(DemoReplay, RoundsMatchALiveRun) {
     const ScratchFolder folder;
     std::int64_t accepted = 0, rounds = 0;
     for (const double temperature : {0.0, 1.0}) {
-        DecodeCase setting;
-        setting.temperature = temperature;
-        setting.max_new = 20;
-        setting.threads = 2;
+        DecodeCase setting{.threads = 2, .temperature = temperature, .max_new = 20};
         const auto recording = record(*fixture, setting, prompts, {layers.begin(), layers.end()},
                                       folder.file(temperature > 0 ? "sampled" : "greedy"), 2);
         ASSERT_NE(recording, nullptr);

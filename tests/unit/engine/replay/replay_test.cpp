@@ -10,12 +10,11 @@
 #include "engine/recording/recorded_target.h"
 #include "engine/replay/replay_stats.h"
 #include "tests/support/head_specs.h"
-#include "tests/support/ranking_file.h"
 #include "tests/support/replay_fixture.h"
+#include "tests/support/results.h"
 #include "tests/support/tiny_artefacts.h"
 #include "tests/support/tiny_checkpoint.h"
-#include "tests/support/tiny_drafter.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_decode.h"
 
 /// Replayed rounds equal those of the live run one by one. Every drafter and head of the registries runs on a
 /// small random model, greedy and sampled.
@@ -24,22 +23,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int vocab = 13;
-
-/// With so few tokens, a random drafter's trees are often right several levels deep.
-TinyModelOptions small_vocabulary(int context = 256) {
-    TinyModelOptions options;
-    options.vocab = vocab;
-    options.context = context;
-    return options;
-}
-
+/// Also has short prompts for the lanes.
 std::vector<std::vector<TokenId>> prompts() {
-    // One token, repeated tokens, more tokens than a prefill chunk, and some short ones for the lanes.
-    std::vector<std::vector<TokenId>> all = {{5}, {}, {}, {1, 2, 3}, {7, 7}};
-    for (int i = 0; i < 24; ++i) all[1].push_back(i % 6);
-    Rng rng(3);
-    for (int i = 0; i < 131; ++i) all[2].push_back(static_cast<TokenId>(rng.below(vocab)));
+    std::vector<std::vector<TokenId>> all = varied_prompts();
+    all.insert(all.end(), {{1, 2, 3}, {7, 7}});
     return all;
 }
 
@@ -81,33 +68,18 @@ void write_weights(const std::string& folder, const ModelFile& model) {
     ASSERT_TRUE(write_safetensors(folder + "/weights.safetensors", tensors).ok());
 }
 
-class Replay : public ::testing::Test {
+class Replay : public ::testing::Test, protected TinyDecode {
   protected:
     explicit Replay(int context = 256)
-        : model_(make_tiny_model(21, small_vocabulary(context))),
-          target_(
-              DecodeFixture::build(make_tiny_model(21, small_vocabulary(context)), kernels::Precision::f32)),
-          eagle_(target_->config(), 77),
-          eagle3_(target_->config(), 78),
-          medusa_(target_->config(), false, 79),
-          hydra_(target_->config(), true, 80),
-          ranking_(RankingFile::shuffled(target_->config().vocab)),
-          fixture_(std::move(target_),
-                   {{"eagle2", eagle_.folder()},
-                    {"eagle3", eagle3_.folder()},
-                    {"medusa", medusa_.folder()},
-                    {"hydra", hydra_.folder()}},
-                   ranking_.path()),
-          artefacts_(fixture_) {}
+        : TinyDecode(few_token_options(context)), model_(make_tiny_model(21, few_token_options(context))) {}
 
     /// A target with only the recording's own LM head and embedding.
     const Target& recorded_target(const DecodeRecording& recording) {
         if (recorded_target_ == nullptr) {
             write_weights(recording.folder(), model_);
-            auto opened = DecodeRecording::open(recording.folder());
-            EXPECT_TRUE(opened.ok());
-            auto made = make_recorded_target(**opened, "", fixture_.exec(1), kernels::Precision::f32);
-            EXPECT_TRUE(made.ok()) << made.error().message;
+            auto opened = require(DecodeRecording::open(recording.folder()));
+            auto made = make_recorded_target(*opened, "", fixture_.exec(1), kernels::Precision::f32);
+            EXPECT_TRUE(is_ok(made));
             recorded_target_ = std::move(made).value();
         }
         return *recorded_target_;
@@ -140,13 +112,7 @@ class Replay : public ::testing::Test {
     }
 
     ModelFile model_;
-    std::unique_ptr<Target> target_;
-    TinyEagle2 eagle_;
-    TinyEagle3 eagle3_;
-    TinyDecodingHeads medusa_, hydra_;
-    RankingFile ranking_;
-    DecodeFixture fixture_;
-    TinyArtefacts artefacts_;
+    TinyArtefacts artefacts_{fixture_};
     ScratchFolder scratch_;
     std::unique_ptr<Target> recorded_target_;
     std::int64_t rounds_ = 0, accepted_ = 0, uncovered_ = 0, masses_ = 0;
@@ -154,9 +120,7 @@ class Replay : public ::testing::Test {
 
 TEST_F(Replay, EveryHeadAndDrafterMatchesTheLiveRun) {
     for (const double temperature : {0.0, 1.0}) {
-        DecodeCase setting;
-        setting.temperature = temperature;
-        setting.max_new = 24;
+        DecodeCase setting{.temperature = temperature, .max_new = 24};
         const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
         const auto recording = record(fixture_, setting, prompts(), {layers.begin(), layers.end()},
                                       scratch_.file(temperature > 0 ? "sampled" : "greedy"));
@@ -195,11 +159,7 @@ TEST_F(Replay, EveryHeadAndDrafterMatchesTheLiveRun) {
 TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
     std::int64_t accepted = 0;
     for (const double temperature : {0.0, 1.0}) {
-        DecodeCase setting;
-        setting.temperature = temperature;
-        setting.max_new = 24;
-        setting.drafter = "none";
-        setting.tree = "chain=1";
+        DecodeCase setting{.drafter = "none", .tree = "chain=1", .temperature = temperature, .max_new = 24};
         const auto plain = fixture_.decode(setting, prompts());
         setting.batch = 3;
         setting.threads = 2;
@@ -222,9 +182,7 @@ TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
 
 /// Heads of one replay share the drafter's slots of a text, but each has the rounds of a separate replay.
 TEST_F(Replay, HeadsOfOneTextAreIndependent) {
-    DecodeCase setting;
-    setting.max_new = 24;
-    setting.tree = "depth=3,topk=4,nodes=12";
+    DecodeCase setting{.tree = "depth=3,topk=4,nodes=12", .max_new = 24};
     const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
     const auto recording =
         record(fixture_, setting, prompts(), {layers.begin(), layers.end()}, scratch_.file("t"));
@@ -237,15 +195,13 @@ TEST_F(Replay, HeadsOfOneTextAreIndependent) {
         std::vector<ReplayHead> heads;
         for (const std::string head : {"microspec:wmax=6", "full", "slimspec", "full"})
             heads.push_back({&fixture_.head(head, drafter)});
-        const auto together =
-            replay(*recording, recorded_target(*recording), drafter, heads, fixture_.exec(1), options);
-        ASSERT_TRUE(together.ok()) << together.error().message;
-        EXPECT_NE(together->rounds[0], together->rounds[1]);
+        const auto together = require(
+            replay(*recording, recorded_target(*recording), drafter, heads, fixture_.exec(1), options));
+        EXPECT_NE(together.rounds[0], together.rounds[1]);
         for (std::size_t h = 0; h < heads.size(); ++h) {
-            const auto alone = replay(*recording, recorded_target(*recording), drafter, {&heads[h], 1},
-                                      fixture_.exec(1), options);
-            ASSERT_TRUE(alone.ok()) << alone.error().message;
-            EXPECT_EQ(together->rounds[h], alone->rounds[0]) << name << ", head " << h;
+            const auto alone = require(replay(*recording, recorded_target(*recording), drafter,
+                                              {&heads[h], 1}, fixture_.exec(1), options));
+            EXPECT_EQ(together.rounds[h], alone.rounds[0]) << name << ", head " << h;
         }
     }
 }
@@ -253,9 +209,7 @@ TEST_F(Replay, HeadsOfOneTextAreIndependent) {
 /// The oracle drafts from the target's m best tokens. With one it is always right; with all it is the full
 /// head.
 TEST_F(Replay, OracleDraftsTheText) {
-    DecodeCase setting;
-    setting.max_new = 24;
-    setting.tree = "chain=3";
+    DecodeCase setting{.tree = "chain=3", .max_new = 24};
     const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"));
     ASSERT_NE(recording, nullptr);
     Drafter& drafter = fixture_.drafter("eagle2");
@@ -281,10 +235,7 @@ TEST_F(Replay, OracleDraftsTheText) {
 }
 
 TEST_F(Replay, NoResultDependsOnLanesOrThreads) {
-    DecodeCase setting;
-    setting.temperature = 1.0;
-    setting.max_new = 30;
-    setting.head = "microspec:wmax=6";
+    DecodeCase setting{.head = "microspec:wmax=6", .temperature = 1.0, .max_new = 30};
     const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"), 1);
     ASSERT_NE(recording, nullptr);
     for (const int threads : {1, 3})
@@ -297,9 +248,7 @@ TEST_F(Replay, NoResultDependsOnLanesOrThreads) {
 }
 
 TEST_F(Replay, TheRecordingDoesNotDependOnTheBatch) {
-    DecodeCase setting;
-    setting.temperature = 0.9;
-    setting.max_new = 12;
+    DecodeCase setting{.temperature = 0.9, .max_new = 12};
     const auto alone = record(fixture_, setting, prompts(), {0, 1}, scratch_.file("a"), 1);
     const auto together = record(fixture_, setting, prompts(), {0, 1}, scratch_.file("b"), 4);
     ASSERT_NE(alone, nullptr);
@@ -338,7 +287,7 @@ TEST_F(Replay, RowsMatchTheTarget) {
                       tokens[static_cast<std::size_t>(i) + 1]);
             double sum = 0;
             float last = 0;
-            for (const float value : recording->best_logprobs(prompt.first_row + i, vocab)) {
+            for (const float value : recording->best_logprobs(prompt.first_row + i, few_tokens)) {
                 EXPECT_LE(value, last);
                 sum += std::exp(static_cast<double>(value));
                 last = value;
@@ -368,27 +317,25 @@ TEST_F(Replay, ACancelledTextKeepsDecidedRounds) {
     RecordingInfo info;
     info.target = describe_target(fixture_.target());
     info.max_new = setting.max_new;
-    auto writer = RecordingWriter::create(folder.file("t"), info, false);
-    ASSERT_TRUE(writer.ok());
+    auto writer = require(RecordingWriter::create(folder.file("t"), info, false));
     const auto list = prompts();
     TokenFeed feed(list);
     int calls = 0;
     RecordOptions options;
     options.batch = 2;
     options.cancelled = [&] { return ++calls > 25; };
-    ASSERT_TRUE(record_decode(fixture_.target(), fixture_.exec(1), feed, options, **writer).ok());
-    EXPECT_FALSE((*writer)->info().complete);
-    ASSERT_TRUE((*writer)->finish().ok());
-    const auto recording = DecodeRecording::open(folder.file("t"));
-    ASSERT_TRUE(recording.ok()) << recording.error().message;
-    EXPECT_FALSE((*recording)->info().complete);
-    ASSERT_EQ((*recording)->prompts().size(), 2u);
+    ASSERT_TRUE(record_decode(fixture_.target(), fixture_.exec(1), feed, options, *writer).ok());
+    EXPECT_FALSE(writer->info().complete);
+    ASSERT_TRUE(writer->finish().ok());
+    const auto recording = require(DecodeRecording::open(folder.file("t")));
+    EXPECT_FALSE(recording->info().complete);
+    ASSERT_EQ(recording->prompts().size(), 2u);
     const auto live = live_rounds(fixture_, setting, list);
     Drafter& drafter = fixture_.drafter("eagle2");
-    const auto found = replayed_rounds(fixture_, **recording, recorded_target(**recording), drafter,
+    const auto found = replayed_rounds(fixture_, *recording, recorded_target(*recording), drafter,
                                        &fixture_.head("full", drafter), setting);
     for (std::size_t p = 0; p < 2; ++p) {
-        EXPECT_EQ((*recording)->prompts()[p].finish, Finish::cancelled);
+        EXPECT_EQ(recording->prompts()[p].finish, Finish::cancelled);
         ASSERT_LT(found[p].size(), live[p].size());
         ASSERT_GT(found[p].size(), 2u);
         const std::vector<HeadRound> first(live[p].begin(),
@@ -402,21 +349,19 @@ TEST_F(Replay, AnotherModelsHeadIsDetected) {
     setting.max_new = 40;
     const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"));
     ASSERT_NE(recording, nullptr);
-    write_weights(recording->folder(), make_tiny_model(99, small_vocabulary()));
-    const auto opened = DecodeRecording::open(recording->folder());
-    ASSERT_TRUE(opened.ok());
-    const auto other = make_recorded_target(**opened, "", fixture_.exec(1), kernels::Precision::f32);
-    ASSERT_TRUE(other.ok());
+    write_weights(recording->folder(), make_tiny_model(99, few_token_options()));
+    const auto opened = require(DecodeRecording::open(recording->folder()));
+    const auto other = require(make_recorded_target(*opened, "", fixture_.exec(1), kernels::Precision::f32));
     Drafter& drafter = fixture_.drafter("eagle2");
     const ReplayHead head{&fixture_.head("full", drafter), false};
     ReplayOptions options;
     options.tree = {2, 2, 5};
-    const auto result = replay(**opened, **other, drafter, {&head, 1}, fixture_.exec(1), options);
+    const auto result = replay(*opened, *other, drafter, {&head, 1}, fixture_.exec(1), options);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
     EXPECT_THAT(result.error().message, HasSubstr("not the LM head of the recorded target"));
 
-    TinyModelOptions wider = small_vocabulary();
+    TinyModelOptions wider = few_token_options();
     wider.vocab = 17;
     write_weights(recording->folder(), make_tiny_model(21, wider));
     const auto misfit = make_recorded_target(**DecodeRecording::open(recording->folder()), "",
@@ -433,7 +378,7 @@ class NearTheEnd : public Replay {
 /// Texts that fill the context. Live and replayed trees are clipped by the same rule.
 TEST_F(NearTheEnd, TreesAreClippedAlike) {
     std::vector<std::vector<TokenId>> list = {{5}, {1, 2, 3}};
-    for (int i = 0; i < 40; ++i) list[0].push_back(i % vocab);
+    for (int i = 0; i < 40; ++i) list[0].push_back(i % few_tokens);
     DecodeCase setting;
     setting.max_new = 200;
     const auto recording = record(fixture_, setting, list, {}, scratch_.file("t"));
@@ -449,13 +394,8 @@ TEST_F(NearTheEnd, TreesAreClippedAlike) {
 
 TEST(ReplayStats, AddsRounds) {
     ReplayStats tally;
-    HeadRound round;
-    round.tree_nodes = 5;
-    round.tree_depth = 3;
-    round.accepted = 2;
-    round.committed = 3;
-    round.covered = 2;
-    round.covered_mass = 0.5;
+    HeadRound round{
+        .tree_nodes = 5, .tree_depth = 3, .accepted = 2, .committed = 3, .covered = 2, .covered_mass = 0.5};
     tally.add(round);
     round.accepted = 0;
     round.committed = 1;

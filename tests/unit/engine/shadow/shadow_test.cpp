@@ -3,24 +3,13 @@
 #include <map>
 
 #include "base/rng.h"
-#include "tests/support/decode_fixture.h"
 #include "tests/support/head_specs.h"
-#include "tests/support/ranking_file.h"
 #include "tests/support/tiny_artefacts.h"
-#include "tests/support/tiny_drafter.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_decode.h"
 
 /// Self-paced shadow heads give the same results next to another head as in a run of their own.
 namespace draftscope::testing {
 namespace {
-
-constexpr int vocab = 13;
-
-TinyModelOptions small_vocabulary() {
-    TinyModelOptions options;
-    options.vocab = vocab;
-    return options;
-}
 
 std::vector<std::vector<TokenId>> prompts() {
     std::vector<std::vector<TokenId>> all = {{5}, {}, {1, 2, 3}};
@@ -28,15 +17,8 @@ std::vector<std::vector<TokenId>> prompts() {
     return all;
 }
 
-class Shadows : public ::testing::Test {
+class Shadows : public ::testing::Test, protected TinyDecode {
   protected:
-    Shadows()
-        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
-          eagle_(target_->config(), 77),
-          ranking_(RankingFile::shuffled(vocab)),
-          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}}, ranking_.path()),
-          artefacts_(fixture_) {}
-
     static std::string text(const HeadEvalRow& row) {
         return fmt::format("accepted {} committed {} covered {} mass {} rows {} bytes {}", row.accepted,
                            row.committed, row.covered, row.covered_mass.value_or(-1), row.active_rows,
@@ -54,11 +36,7 @@ class Shadows : public ::testing::Test {
         return rows;
     }
 
-    std::unique_ptr<Target> target_;
-    TinyEagle2 eagle_;
-    RankingFile ranking_;
-    DecodeFixture fixture_;
-    TinyArtefacts artefacts_;
+    TinyArtefacts artefacts_{fixture_};
 };
 
 const std::vector<std::string> heads =
@@ -68,11 +46,8 @@ TEST_F(Shadows, MatchTheirOwnRuns) {
     for (const double temperature : {0.0, 1.0})
         for (const std::string tree : {"chain=3", "depth=3,topk=4,nodes=12"})
             for (const auto& prompt : prompts()) {
-                DecodeCase setting;
-                setting.head = "fr-spec:v=3";
-                setting.tree = tree;
-                setting.temperature = temperature;
-                setting.max_new = 30;
+                DecodeCase setting{
+                    .head = "fr-spec:v=3", .tree = tree, .temperature = temperature, .max_new = 30};
                 const auto plain = fixture_.decode(setting, {prompt});
                 DecodeCase shadowed = setting;
                 shadowed.shadows = heads;
@@ -105,10 +80,7 @@ TEST_F(Shadows, MatchTheirOwnRuns) {
 }
 
 TEST_F(Shadows, FollowEverySequenceOfABatch) {
-    DecodeCase setting;
-    setting.head = "full";
-    setting.max_new = 24;
-    setting.batch = 3;
+    DecodeCase setting{.head = "full", .batch = 3, .max_new = 24};
     setting.shadows = {"microspec:wmax=9", "fr-spec:v=6"};
     RecordList records;
     fixture_.decode(setting, prompts(), &records);
@@ -136,12 +108,11 @@ TEST_F(Shadows, FollowEverySequenceOfABatch) {
 TEST_F(Shadows, AlignedHeadsDraftInTheDrivingRounds) {
     for (const std::string head : {"full", "fr-spec:v=6", "specvocab:k=4"})
         for (const int batch : {1, 3}) {
-            DecodeCase setting;
-            setting.head = head;
-            setting.tree = "depth=3,topk=4,nodes=12";
-            setting.max_new = 30;
-            setting.batch = batch;
-            setting.warmup_steps = 2;
+            DecodeCase setting{.head = head,
+                               .tree = "depth=3,topk=4,nodes=12",
+                               .batch = batch,
+                               .max_new = 30,
+                               .warmup_steps = 2};
             const auto plain = fixture_.decode(setting, prompts());
             setting.shadows = {"aligned:" + head, "aligned:microspec:wmax=9", "aligned:dynaspec:kmax=2"};
             RecordList records;

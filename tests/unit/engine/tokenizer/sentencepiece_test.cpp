@@ -11,6 +11,7 @@
 #include "engine/formats/gguf_model.h"
 #include "engine/formats/hf_folder.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -30,10 +31,10 @@ std::vector<TokenId> read_ids(const Json& json) {
 }
 
 std::unique_ptr<Tokenizer> created(Result<TokenizerSpec> spec) {
-    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    EXPECT_TRUE(is_ok(spec));
     if (!spec.ok()) return nullptr;
     auto made = Tokenizer::create(std::move(spec).value());
-    EXPECT_TRUE(made.ok()) << made.error().message;
+    EXPECT_TRUE(is_ok(made));
     return made.ok() ? std::move(made).value() : nullptr;
 }
 
@@ -123,14 +124,13 @@ TEST(SentencePieces, WithoutASpaceInFront) {
 TEST(SentencePieces, ChatsRenderAsJinjaRendersThem) {
     ASSERT_EQ(golden()["chats"].size(), 2u);
     for (const auto& [name, chat] : golden()["chats"].items()) {
-        const auto made =
-            ChatTemplate::from_source(chat["template"].get<std::string>(), "m.gguf", {"<s>", "</s>"});
-        ASSERT_TRUE(made.ok()) << made.error().message;
+        const auto made = require(
+            ChatTemplate::from_source(chat["template"].get<std::string>(), "m.gguf", {"<s>", "</s>"}));
         EXPECT_GE(chat["rendered"].size(), 4u);
         for (const Json& row : chat["rendered"]) {
             std::vector<ChatMessage> turns;
             for (const Json& turn : row["messages"]) turns.push_back({turn[0], turn[1]});
-            EXPECT_EQ(*made->render(turns), row["text"].get<std::string>()) << name;
+            EXPECT_EQ(*made.render(turns), row["text"].get<std::string>()) << name;
         }
     }
 }

@@ -11,6 +11,7 @@
 #include "engine/formats/model_file.h"
 #include "engine/tokenizer/pretokenizer.h"
 #include "tests/support/demo_model.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -98,15 +99,14 @@ TEST_F(TokenizerGolden, IdsOfTextsFromTokenizerJson) {
         const std::string folder = write_tokenizer_json(scratch.path(), pairs);
         const auto config = JsonFile::read(folder + "/config.json", "this test");
         auto spec = read_hf_tokenizer(folder, *config);
-        ASSERT_TRUE(spec.ok()) << spec.error().message;
-        const auto read = Tokenizer::create(std::move(spec).value());
-        ASSERT_TRUE(read.ok()) << read.error().message;
+        ASSERT_TRUE(is_ok(spec));
+        const auto read = require(Tokenizer::create(std::move(spec).value()));
         for (const Json& sample : golden()["texts"])
-            EXPECT_EQ((*read)->encode(sample["text"].get<std::string>(), true), read_ids(sample["ids"]))
+            EXPECT_EQ(read->encode(sample["text"].get<std::string>(), true), read_ids(sample["ids"]))
                 << sample["text"];
-        EXPECT_EQ((*read)->fingerprint(), tokenizer().fingerprint());
-        EXPECT_EQ((*read)->size(), tokenizer().size());
-        EXPECT_TRUE((*read)->is_eos(2));
+        EXPECT_EQ(read->fingerprint(), tokenizer().fingerprint());
+        EXPECT_EQ(read->size(), tokenizer().size());
+        EXPECT_TRUE(read->is_eos(2));
     }
 }
 
@@ -194,12 +194,11 @@ TEST_F(TokenizerGolden, SpecialIds) {
 TEST(PreTokenizerGolden, PiecesOfEveryPattern) {
     ASSERT_EQ(golden()["pieces"].size(), 4u);
     for (const auto& [name, samples] : golden()["pieces"].items()) {
-        const auto splitter = PreTokenizer::create(name, "test");
-        ASSERT_TRUE(splitter.ok()) << splitter.error().message;
+        const auto splitter = require(PreTokenizer::create(name, "test"));
         for (const Json& sample : samples) {
             const auto text = sample["text"].get<std::string>();
             std::vector<std::string_view> pieces;
-            splitter->split(text, pieces);
+            splitter.split(text, pieces);
             EXPECT_EQ(Json(pieces), sample["pieces"]) << name << ": " << sample["text"];
         }
     }

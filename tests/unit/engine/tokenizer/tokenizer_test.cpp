@@ -11,6 +11,7 @@
 #include "engine/tokenizer/bpe_merges.h"
 #include "engine/tokenizer/byte_to_unicode.h"
 #include "tests/support/demo_model.h"
+#include "tests/support/results.h"
 
 namespace draftscope {
 namespace {
@@ -45,7 +46,7 @@ TokenizerSpec small_spec() {
 
 std::unique_ptr<Tokenizer> small_tokenizer() {
     auto made = Tokenizer::create(small_spec());
-    EXPECT_TRUE(made.ok()) << made.error().message;
+    EXPECT_TRUE(is_ok(made));
     return std::move(made).value();
 }
 
@@ -175,17 +176,15 @@ TEST(Tokenizer, LongPiecesAreMergedInReasonableTime) {
 TEST(Tokenizer, NormalisesForQwenAndIgnoresMergesForLlama) {
     TokenizerSpec spec = small_spec();
     spec.pre = "qwen2";
-    const auto qwen = Tokenizer::create(spec);
-    ASSERT_TRUE(qwen.ok());
-    EXPECT_EQ((*qwen)->decode((*qwen)->encode("e\u0301", false)), "\u00e9");
+    const auto qwen = require(Tokenizer::create(spec));
+    EXPECT_EQ(qwen->decode(qwen->encode("e\u0301", false)), "\u00e9");
     // "bcd" is a token that no merge produces.
     spec.pre = "llama-bpe";
     spec.tokens.push_back("bcd");
     spec.types.push_back(1);
     const auto id = static_cast<TokenId>(spec.tokens.size() - 1);
-    const auto llama = Tokenizer::create(spec);
-    ASSERT_TRUE(llama.ok());
-    EXPECT_EQ((*llama)->encode("bcd", false), (std::vector<TokenId>{id}));
+    const auto llama = require(Tokenizer::create(spec));
+    EXPECT_EQ(llama->encode("bcd", false), (std::vector<TokenId>{id}));
     spec.pre = "gpt-2";
     EXPECT_EQ((*Tokenizer::create(spec))->encode("bcd", false).size(), 2u);
 }
@@ -237,9 +236,8 @@ TEST(Tokenizer, RejectsInvalidSpecsWithTheReason) {
 
 TEST(Tokenizer, DemoVocabularyDropsOnlyTheBytesItLacks) {
     ASSERT_TRUE(testing::demo_model_present()) << testing::demo_model_hint();
-    const auto file = open_model_file(testing::demo_model_path());
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    const Tokenizer& tokenizer = *file->tokenizer;
+    const auto file = require(open_model_file(testing::demo_model_path()));
+    const Tokenizer& tokenizer = *file.tokenizer;
     std::string lacking;
     for (int byte = 0; byte < 256; ++byte) {
         const std::string text(1, static_cast<char>(byte));

@@ -44,9 +44,7 @@ std::vector<int> random_parents(std::mt19937& rng, int nodes) {
 
 std::vector<int> compute_depths(const std::vector<int>& parents) {
     std::vector<int> depths{0};
-    for (std::size_t i = 1; i < parents.size(); ++i) {
-        depths.push_back(depths[parents[i]] + 1);
-    }
+    for (std::size_t i = 1; i < parents.size(); ++i) depths.push_back(depths[parents[i]] + 1);
     return depths;
 }
 
@@ -284,9 +282,7 @@ class CountingExec final : public kernels::Exec {
 TEST(Target, SynchronizesThreadsOncePerProduct) {
     std::mt19937 rng(5);
     CountingExec exec(2);
-    TinyModelOptions options;
-    options.hidden = 256;
-    options.ffn = 4096;
+    TinyModelOptions options{.hidden = 256, .ffn = 4096};
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8, Precision::int4}) {
         const auto target = make_target(exec, precision, options);
         KvCache cache = prefilled(*target, exec, random_tokens(rng, 12, 97));
@@ -315,9 +311,7 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
         for (int i = 1; i < rows; ++i) tree.add(tokens[i], i - 1, -0.5f);
         ASSERT_TRUE(tree.finish().ok());
         const SequenceTokens chain{&cache, tokens, tree.depths, &tree.mask};
-        LogitsQuery query;
-        query.vocab = vocab;
-        query.best = best;
+        LogitsQuery query{.vocab = vocab, .best = best};
         ForwardOutput whole, queried;
         ASSERT_TRUE(target->forward(*exec, {{&chain, 1}, {}, {}, true}, whole).ok());
         KvCache* const caches[] = {&cache};

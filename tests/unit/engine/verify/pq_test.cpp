@@ -10,11 +10,8 @@
 
 #include "base/rng.h"
 #include "engine/heads/artefact.h"
-#include "tests/support/decode_fixture.h"
-#include "tests/support/ranking_file.h"
 #include "tests/support/scratch_folder.h"
-#include "tests/support/tiny_drafter.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_decode.h"
 #include "tests/support/tree_verifier.h"
 
 /// Rejection sampling: the output is distributed as the target's text, whatever was drafted.
@@ -206,27 +203,14 @@ TEST(AcceptPq, DraftsSelectedByValueBiasTheOutput) {
 }
 
 /// Everything a session needs, with all kinds of drafters.
-class PqSession : public ::testing::Test {
+class PqSession : public ::testing::Test, protected TinyDecode {
   protected:
-    static TinyModelOptions small_vocabulary() {
-        TinyModelOptions options;
-        options.vocab = vocab;
+    static TinyModelOptions options() {
+        TinyModelOptions options = few_token_options();
         options.logit_scale = 1.5f;
         return options;
     }
-    PqSession()
-        : target_(DecodeFixture::build(make_tiny_model(21, small_vocabulary()), kernels::Precision::f32)),
-          eagle2_(target_->config(), 77),
-          eagle3_(target_->config(), 78, vocab),
-          medusa_(target_->config(), false, 79),
-          hydra_(target_->config(), true, 80),
-          ranking_(RankingFile::shuffled(vocab)),
-          fixture_(std::move(target_),
-                   {{"eagle2", eagle2_.folder()},
-                    {"eagle3", eagle3_.folder()},
-                    {"medusa", medusa_.folder()},
-                    {"hydra", hydra_.folder()}},
-                   ranking_.path()) {
+    PqSession() : TinyDecode(options(), kernels::Precision::f32, few_tokens) {
         setting_.verify = "pq";
         setting_.temperature = 1.0;
         setting_.threads = 2;
@@ -291,13 +275,7 @@ class PqSession : public ::testing::Test {
         return chi_square(probabilities, counts);
     }
 
-    std::unique_ptr<Target> target_;
-    TinyEagle2 eagle2_;
-    TinyEagle3 eagle3_;
-    TinyDecodingHeads medusa_, hydra_;
-    RankingFile ranking_;
     ScratchFolder folder_;
-    DecodeFixture fixture_;
     DecodeCase setting_;
     std::int64_t accepted_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "engine/transformer/device_logits.h"
 #include "engine/verify/acceptance_rule.h"
 #include "engine/verify/tree_path.h"
+#include "tests/support/results.h"
 #include "tests/support/tree_verifier.h"
 
 namespace draftscope {
@@ -158,18 +159,17 @@ TEST(RuleRegistry, NamesAreUniqueAndTextsParse) {
         for (const std::string_view alias : rule->aliases) EXPECT_TRUE(names.insert(alias).second) << alias;
         EXPECT_FALSE(rule->summary.empty());
         if (rule->is_simulated()) continue;
-        const auto made = make_rule(rule->id);
-        ASSERT_TRUE(made.ok()) << made.error().message;
-        EXPECT_EQ(&(*made)->info(), rule);
+        const auto made = require(make_rule(rule->id));
+        EXPECT_EQ(&made->info(), rule);
         // The canonical text has every parameter with its default.
         const std::string_view colon = rule->parameters.empty() ? "" : ":";
-        EXPECT_EQ((*made)->text(), fmt::format("{}{}{}", rule->id, colon, rule->parameters));
-        EXPECT_EQ(make_rule((*made)->text()).value()->text(), (*made)->text());
+        EXPECT_EQ(made->text(), fmt::format("{}{}{}", rule->id, colon, rule->parameters));
+        EXPECT_EQ(make_rule(made->text()).value()->text(), made->text());
         for (const std::string_view alias : rule->aliases)
-            EXPECT_EQ(make_rule(alias).value()->text(), (*made)->text());
+            EXPECT_EQ(make_rule(alias).value()->text(), made->text());
         // At temperature 0 every published rule is greedy exact match.
-        EXPECT_EQ(rule_in_effect(*made, 0), match_rule());
-        EXPECT_EQ(rule_in_effect(*made, 0.5), *made);
+        EXPECT_EQ(rule_in_effect(made, 0), match_rule());
+        EXPECT_EQ(rule_in_effect(made, 0.5), made);
     }
 }
 

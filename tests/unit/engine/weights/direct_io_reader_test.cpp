@@ -15,6 +15,7 @@
 
 #include "base/mapped_file.h"
 #include "base/rng.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -27,9 +28,8 @@ using Groups = std::vector<DirectIoReader::Group>;
 constexpr int through_cache = 0;
 
 std::shared_ptr<const MappedFile> map(const std::string& path) {
-    auto file = MappedFile::open(path, "a file of a test");
-    EXPECT_TRUE(file.ok());
-    return std::move(*file);
+    auto file = require(MappedFile::open(path, "a file of a test"));
+    return std::move(file);
 }
 
 class DirectIoReaderTest : public ::testing::Test {
@@ -48,12 +48,11 @@ class DirectIoReaderTest : public ::testing::Test {
         return DirectIoReader::open(files, std::move(groups), flags, window);
     }
     static void expect_group(DirectIoReader& reader, const DirectIoReader::Group& group) {
-        const auto got = reader.next();
-        ASSERT_TRUE(got.ok()) << got.error().message;
-        ASSERT_EQ(got->size(), group.size());
+        const auto got = require(reader.next());
+        ASSERT_EQ(got.size(), group.size());
         for (std::size_t i = 0; i < group.size(); ++i) {
-            EXPECT_TRUE(std::ranges::equal((*got)[i], group[i]));
-            EXPECT_NE((*got)[i].data(), group[i].data());
+            EXPECT_TRUE(std::ranges::equal(got[i], group[i]));
+            EXPECT_NE(got[i].data(), group[i].data());
         }
     }
     Rng rng_{11};

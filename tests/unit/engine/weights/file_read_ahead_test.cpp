@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 
 namespace draftscope {
@@ -21,9 +22,8 @@ namespace {
 using Bytes = std::span<const std::uint8_t>;
 
 std::shared_ptr<const MappedFile> map(const std::string& path) {
-    auto file = MappedFile::open(path, "a file of a test");
-    EXPECT_TRUE(file.ok());
-    return std::move(*file);
+    auto file = require(MappedFile::open(path, "a file of a test"));
+    return std::move(file);
 }
 
 std::vector<Bytes> cut(Bytes bytes, std::size_t range_bytes) {

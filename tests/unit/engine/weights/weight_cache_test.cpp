@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "engine/transformer/target.h"
 #include "engine/weights/direct_io_reader.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/tiny_model.h"
 
@@ -33,7 +34,7 @@ class WeightCache : public ::testing::Test {
     }
     std::unique_ptr<Target> load(Precision precision = Precision::bf16) {
         auto loaded = Target::load(model(), *exec_, precision, {}, options_);
-        EXPECT_TRUE(loaded.ok()) << loaded.error().message;
+        EXPECT_TRUE(is_ok(loaded));
         return loaded.ok() ? std::move(loaded).value() : nullptr;
     }
     std::vector<float> logits(Target& target) {
@@ -149,13 +150,12 @@ TEST_F(WeightCache, PacksTheSameWeightsWithDirectReads) {
             std::vector<float> expected;
             for (const bool bypass_page_cache : {false, true}) {
                 options_.bypass_page_cache = bypass_page_cache;
-                auto loaded = Target::load(path, *exec_, precision, {}, options_);
-                ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-                EXPECT_EQ((*loaded)->load_report().bypass_page_cache, bypass_page_cache && probe >= 0);
+                auto loaded = require(Target::load(path, *exec_, precision, {}, options_));
+                EXPECT_EQ(loaded->load_report().bypass_page_cache, bypass_page_cache && probe >= 0);
                 if (bypass_page_cache)
-                    EXPECT_EQ(logits(**loaded), expected) << path;
+                    EXPECT_EQ(logits(*loaded), expected) << path;
                 else
-                    expected = logits(**loaded);
+                    expected = logits(*loaded);
             }
         }
     }

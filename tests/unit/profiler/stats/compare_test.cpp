@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "profiler/stats/compare_text.h"
 #include "tests/support/capture_builder.h"
+#include "tests/support/results.h"
 
 namespace draftscope {
 namespace {
@@ -78,7 +79,7 @@ Comparison compared(const Snapshot& a, const Snapshot& b, bool force = false) {
     options.force = force;
     options.bootstrap.resamples = 500;
     auto out = compare_runs(a, 1, b, 1, options);
-    EXPECT_TRUE(out.ok()) << out.error().message;
+    EXPECT_TRUE(is_ok(out));
     return out.ok() ? *out : Comparison();
 }
 

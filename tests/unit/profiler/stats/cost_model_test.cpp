@@ -114,9 +114,7 @@ TEST(CostModel, IntervalsHaveNominalCoverage) {
             units.push_back(
                 unit(20, 20 * (0.9 * level + 0.2 * rng.normal()), 20 * (level + 0.2 * rng.normal())));
         }
-        BootstrapOptions options;
-        options.resamples = 300;
-        options.seed = static_cast<std::uint64_t>(run);
+        BootstrapOptions options{.resamples = 300, .seed = static_cast<std::uint64_t>(run)};
         const auto cost = acceptance_cost(units, options);
         const Interval interval = cost.rho_tau->interval.value();
         EXPECT_LT(interval.low, cost.rho_tau->value);

@@ -95,9 +95,8 @@ std::optional<Estimate> median_step(const std::vector<Recorded>& conversations) 
             values.push_back(us);
             unit_of.push_back(c);
         }
-    Estimate out;
-    out.interval = median_interval(values, unit_of, conversations.size());
-    out.value = quantile(values, 0.5);
+    Estimate out{.value = quantile(values, 0.5),
+                 .interval = median_interval(values, unit_of, conversations.size())};
     return out;
 }
 

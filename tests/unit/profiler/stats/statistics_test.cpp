@@ -72,9 +72,7 @@ double coverage(double correlation, std::size_t block) {
             x.push_back(last);
             unit.push_back(static_cast<std::uint32_t>(i / block));
         }
-        BootstrapOptions options;
-        options.resamples = 200;
-        options.seed = trial;
+        BootstrapOptions options{.resamples = 200, .seed = trial};
         held += median_interval(x, unit, 400 / block, options)->contains(0) ? 1 : 0;
     }
     return held / 100.0;

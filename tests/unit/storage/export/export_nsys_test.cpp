@@ -5,6 +5,7 @@
 #include <map>
 
 #include "storage/schema.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/unit/storage/file_helpers.h"
 #include "tests/unit/storage/random_capture.h"
@@ -50,18 +51,17 @@ SELECT max(gap) FROM (SELECT start - lag(end) OVER (PARTITION BY streamId ORDER 
 CUPTI_ACTIVITY_KIND_KERNEL))sql";
 
 GpuOpRow kernel(RowId id, std::int64_t correlation, const char* name, TimeNs start, TimeNs end) {
-    GpuOpRow out;
-    out.id = id;
-    out.run_id = 1;
-    out.phase_id = 4;
-    out.stream = 7;
-    out.name = name;
-    out.start_ns = start;
-    out.end_ns = end;
-    out.correlation_id = correlation;
-    out.graph_node_id = 0x900000001;
-    out.grid = "8,2,1";
-    out.block = "128,1,1";
+    GpuOpRow out{.id = id,
+                 .run_id = 1,
+                 .phase_id = 4,
+                 .stream = 7,
+                 .name = name,
+                 .start_ns = start,
+                 .end_ns = end,
+                 .graph_node_id = 0x900000001,
+                 .correlation_id = correlation,
+                 .grid = "8,2,1",
+                 .block = "128,1,1"};
     return out;
 }
 
@@ -81,18 +81,17 @@ std::vector<Record> gpu_capture() {
     StepRecord step;
     step.step = {1, 1, 0, 100, 1000, 0, Excluded::no};
     const auto span = [](RowId id, int phase, TimeNs start, TimeNs end, int lane) {
-        SpanRow out;
-        out.id = id;
-        out.run_id = 1;
-        out.step_id = 1;
-        out.phase_id = phase;
-        out.start_ns = start;
-        out.end_ns = end;
-        out.thread_id = 4243;
-        out.lane = lane;
-        out.level = 2;
-        out.rows = 3;
-        out.bytes = 77;
+        SpanRow out{.id = id,
+                    .run_id = 1,
+                    .step_id = 1,
+                    .phase_id = phase,
+                    .level = 2,
+                    .lane = lane,
+                    .thread_id = 4243,
+                    .start_ns = start,
+                    .end_ns = end,
+                    .rows = 3,
+                    .bytes = 77};
         return out;
     };
     step.spans = {span(1, 4, 150, 300, 0), span(2, 3, 120, 400, 1), span(3, 10, 500, 900, 0)};
@@ -119,8 +118,7 @@ std::vector<Record> gpu_capture() {
 TEST(ExportNsys, RunsNsysReports) {
     const ScratchFolder folder;
     write_all(folder.file("a.dscope"), gpu_capture());
-    const Status done = export_nsys(folder.file("a.dscope"), folder.file("a.sqlite"));
-    ASSERT_TRUE(done.ok()) << done.error().message;
+    ASSERT_TRUE(is_ok(export_nsys(folder.file("a.dscope"), folder.file("a.sqlite"))));
     const storage::Database db = open_plain(folder.file("a.sqlite"));
     using Rows = std::vector<std::string>;
     EXPECT_EQ(query(db, nvtx_sum),
@@ -140,20 +138,18 @@ TEST(ExportNsys, RunsNsysReports) {
                     "SELECT globalTid / 0x1000000 % 0x1000000, globalTid % 0x1000000 FROM "
                     "CUPTI_ACTIVITY_KIND_RUNTIME LIMIT 1"),
               (Rows{"4242|4243"}));
-    EXPECT_EQ(
-        query(db,
-              "SELECT demangledName = (SELECT id FROM StringIds WHERE value LIKE 'void ns%'), gridX, gridY, "
-              "blockX, graphNodeId FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY start LIMIT 1"),
-        (Rows{"1|8|2|128|38654705665"}));
+    EXPECT_EQ(query(db,
+                    "SELECT demangledName = (SELECT id FROM StringIds WHERE value LIKE 'void ns%'), gridX, "
+                    "gridY, blockX, graphNodeId FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY start LIMIT 1"),
+              (Rows{"1|8|2|128|38654705665"}));
     EXPECT_EQ(query(db, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME"),
               (Rows{"1700000000000000000"}));
     EXPECT_EQ(query(db, "SELECT value FROM META_DATA_EXPORT WHERE name = 'EXPORT_PRODUCT_NAME'"),
               (Rows{"Draftscope"}));
-    EXPECT_EQ(
-        query(db,
-              "SELECT json_extract(jsonText, '$.bytes'), category, color FROM NVTX_EVENTS e JOIN StringIds s "
-              "ON s.id = e.textId WHERE s.value = 'head' AND eventType = 59"),
-        (Rows{"77|4|4292173312"}));
+    EXPECT_EQ(query(db,
+                    "SELECT json_extract(jsonText, '$.bytes'), category, color FROM NVTX_EVENTS e JOIN "
+                    "StringIds s ON s.id = e.textId WHERE s.value = 'head' AND eventType = 59"),
+              (Rows{"77|4|4292173312"}));
     EXPECT_EQ(query(db, "SELECT DISTINCT phase FROM DRAFTSCOPE_GPU_PHASES"), (Rows{"head"}));
     EXPECT_EQ(query(db, "SELECT eventType, end FROM NVTX_EVENTS WHERE text = 'note'"), (Rows{"34|"}));
     EXPECT_EQ(query(db, "SELECT group_concat(eventClass) FROM CUPTI_ACTIVITY_KIND_RUNTIME"), (Rows{"0,1"}));
@@ -183,8 +179,7 @@ TEST(ExportNsys, RandomCapturesKeepEveryRow) {
         const ScratchFolder folder;
         const std::vector<Record> records = RandomCapture(seed, {2, 3, 8, 2, true}).records();
         write_all(folder.file("a.dscope"), records);
-        const Status done = export_nsys(folder.file("a.dscope"), folder.file("a.sqlite"));
-        ASSERT_TRUE(done.ok()) << done.error().message;
+        ASSERT_TRUE(is_ok(export_nsys(folder.file("a.dscope"), folder.file("a.sqlite"))));
         const Snapshot live = apply_all(records);
         const storage::Database db = open_plain(folder.file("a.sqlite"));
         const auto count = [&](const char* sql) { return db.integer(sql).value_or(-1); };

@@ -11,6 +11,7 @@
 #include "capture/queries.h"
 #include "capture/token_text.h"
 #include "storage/schema.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/unit/storage/file_helpers.h"
 #include "tests/unit/storage/random_capture.h"
@@ -24,7 +25,7 @@ using testing::open_plain;
 using testing::parse_csv;
 using testing::query;
 using testing::RandomCapture;
-using testing::read_file;
+using testing::read_text;
 using testing::ScratchFolder;
 using testing::write_all;
 
@@ -47,38 +48,33 @@ class Exports : public ::testing::Test {
 
 TEST_F(Exports, SqliteIsTheSameCaptureInOneFile) {
     const std::string out = folder_.file("copy.dscope");
-    const Status done = export_sqlite(path(), out, false);
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    const auto loaded = load_capture(out);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    expect_equal(apply_all(records_), **loaded);
+    ASSERT_TRUE(is_ok(export_sqlite(path(), out, false)));
+    const auto loaded = require(load_capture(out));
+    expect_equal(apply_all(records_), *loaded);
     EXPECT_FALSE(std::filesystem::exists(out + ".partial"));
 }
 
 TEST_F(Exports, SqliteCopiesALiveFileWithItsLog) {
     const std::string live = folder_.file("live.dscope");
-    auto writer = CaptureWriter::create(live, false);
-    ASSERT_TRUE(writer.ok());
-    for (const Record& record : records_) (*writer)->push(record);
-    ASSERT_TRUE((*writer)->flush().ok());
+    auto writer = require(CaptureWriter::create(live, false));
+    for (const Record& record : records_) writer->push(record);
+    ASSERT_TRUE(writer->flush().ok());
     ASSERT_TRUE(export_sqlite(live, folder_.file("copy.dscope"), false).ok());
-    const auto loaded = load_capture(folder_.file("copy.dscope"));
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    expect_equal(apply_all(records_), **loaded);
+    const auto loaded = require(load_capture(folder_.file("copy.dscope")));
+    expect_equal(apply_all(records_), *loaded);
 }
 
 TEST_F(Exports, WithoutTextNothingPrivateIsLeftInTheBytes) {
     const std::string out = folder_.file("shared.dscope");
     ASSERT_TRUE(export_sqlite(path(), out, true).ok());
-    const std::string bytes = read_file(out);
+    const std::string bytes = read_text(out);
     EXPECT_EQ(bytes.find("rivers"), std::string::npos);
     EXPECT_EQ(bytes.find("Rivers"), std::string::npos);
     EXPECT_EQ(bytes.find("look, here"), std::string::npos);
-    const auto loaded = load_capture(out);
-    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    EXPECT_EQ((*loaded)->rounds.size(), apply_all(records_).rounds.size());
-    EXPECT_EQ((*loaded)->prompts[0]->text, "");
-    EXPECT_EQ((*loaded)->notes.size(), 0u);
+    const auto loaded = require(load_capture(out));
+    EXPECT_EQ(loaded->rounds.size(), apply_all(records_).rounds.size());
+    EXPECT_EQ(loaded->prompts[0]->text, "");
+    EXPECT_EQ(loaded->notes.size(), 0u);
 }
 
 TEST_F(Exports, RefuseToReplaceAFile) {
@@ -95,25 +91,24 @@ TEST_F(Exports, RefuseToReplaceAFile) {
 
 TEST_F(Exports, CsvHasEveryTableAndViewAndReadsBack) {
     const std::string out = folder_.file("csv");
-    const Status done = export_csv(path(), out, false);
-    ASSERT_TRUE(done.ok()) << done.error().message;
+    ASSERT_TRUE(is_ok(export_csv(path(), out, false)));
     const storage::Database db = open_plain(path());
     std::vector<std::string_view> names(storage::table_names.begin(), storage::table_names.end());
     names.insert(names.end(), storage::view_names.begin(), storage::view_names.end());
     for (const std::string_view name : names) {
-        const auto rows = parse_csv(read_file(fmt::format("{}/{}.csv", out, name)));
+        const auto rows = parse_csv(read_text(fmt::format("{}/{}.csv", out, name)));
         const auto count = db.integer(fmt::format("SELECT count(*) FROM {}", name));
         ASSERT_GE(rows.size(), 1u) << name;
         EXPECT_EQ(static_cast<std::int64_t>(rows.size()) - 1, count.value_or(-1)) << name;
         for (const auto& row : rows) ASSERT_EQ(row.size(), rows[0].size()) << name;
     }
-    const auto prompts = parse_csv(read_file(out + "/prompt.csv"));
+    const auto prompts = parse_csv(read_text(out + "/prompt.csv"));
     const Snapshot live = apply_all(records_);
     const auto text = static_cast<std::size_t>(std::find(prompts[0].begin(), prompts[0].end(), "text") -
                                                prompts[0].begin());
     for (std::size_t i = 0; i < live.prompts.size(); ++i)
         EXPECT_EQ(prompts[i + 1][text], live.prompts[i]->text);
-    const auto counters = parse_csv(read_file(out + "/counter.csv"));
+    const auto counters = parse_csv(read_text(out + "/counter.csv"));
     for (std::size_t i = 0; i < live.counters.size(); ++i)
         EXPECT_EQ(std::stod(counters[i + 1][3]), live.counters[i].value);
     const Status again = export_csv(path(), out, false);
@@ -165,16 +160,16 @@ TEST_F(Exports, MarkLossyRuns) {
         write_all(file, records);
         ASSERT_TRUE(export_csv(file, csv, false).ok());
         for (const char* name : {"run", "v_prompt", "v_round", "v_head", "v_category", "v_coverage"}) {
-            const auto rows = parse_csv(read_file(fmt::format("{}/{}.csv", csv, name)));
+            const auto rows = parse_csv(read_text(fmt::format("{}/{}.csv", csv, name)));
             ASSERT_GT(rows.size(), 1u) << name;
             for (std::size_t i = 0; i + 1 < rows.size(); ++i)
                 EXPECT_EQ(csv_cell(rows, i, "losslessness"), word) << name;
         }
         // Tables of times don't depend on the acceptance rule, so they have no losslessness column.
-        EXPECT_EQ(read_file(csv + "/v_phase.csv").find("losslessness"), std::string::npos);
-        EXPECT_EQ(read_file(csv + "/round.csv").find("losslessness"), std::string::npos);
+        EXPECT_EQ(read_text(csv + "/v_phase.csv").find("losslessness"), std::string::npos);
+        EXPECT_EQ(read_text(csv + "/round.csv").find("losslessness"), std::string::npos);
         ASSERT_TRUE(export_chrome(file, trace, false).ok());
-        EXPECT_EQ(read_file(trace).find("LOSSY") != std::string::npos, lossy);
+        EXPECT_EQ(read_text(trace).find("LOSSY") != std::string::npos, lossy);
         ASSERT_TRUE(export_nsys(file, nsys).ok());
         const auto texts =
             query(open_plain(nsys),
@@ -184,7 +179,7 @@ TEST_F(Exports, MarkLossyRuns) {
             EXPECT_EQ(value.find("LOSSY") != std::string::npos, lossy) << value;
             EXPECT_EQ(value.find("acceptance replayed") != std::string::npos, run.acceptance != "real");
         }
-        EXPECT_EQ(read_file(trace).find("replayed acceptance") != std::string::npos,
+        EXPECT_EQ(read_text(trace).find("replayed acceptance") != std::string::npos,
                   run.acceptance != "real");
     }
 }
@@ -193,7 +188,7 @@ TEST_F(Exports, CsvWithoutTextHasEmptyColumns) {
     const std::string out = folder_.file("csv");
     ASSERT_TRUE(export_csv(path(), out, true).ok());
     for (const auto& entry : std::filesystem::directory_iterator(out)) {
-        const std::string text = read_file(entry.path().string());
+        const std::string text = read_text(entry.path().string());
         EXPECT_EQ(text.find("ivers"), std::string::npos) << entry.path();
         EXPECT_EQ(text.find("look, here"), std::string::npos) << entry.path();
     }
@@ -275,9 +270,8 @@ void expect_good_trace(const nlohmann::json& trace, std::map<std::string, int>& 
 
 TEST_F(Exports, ChromeTraceIsValid) {
     const std::string out = folder_.file("trace.json");
-    const Status done = export_chrome(path(), out, false);
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    const nlohmann::json trace = nlohmann::json::parse(read_file(out), nullptr, false);
+    ASSERT_TRUE(is_ok(export_chrome(path(), out, false)));
+    const nlohmann::json trace = nlohmann::json::parse(read_text(out), nullptr, false);
     ASSERT_FALSE(trace.is_discarded());
     std::map<std::string, int> kinds;
     expect_good_trace(trace, kinds);
@@ -292,7 +286,7 @@ TEST_F(Exports, ChromeTraceIsValid) {
 
 TEST_F(Exports, ChromeTraceJoinsTheBytesOfARoundsTokens) {
     ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json"), false).ok());
-    const nlohmann::json trace = nlohmann::json::parse(read_file(folder_.file("trace.json")), nullptr, false);
+    const nlohmann::json trace = nlohmann::json::parse(read_text(folder_.file("trace.json")), nullptr, false);
     const Snapshot live = apply_all(records_);
     std::map<RowId, std::string> expected;
     for (std::size_t i = 0; i < live.rounds.size(); ++i) {
@@ -318,15 +312,15 @@ TEST_F(Exports, ChromeTraceJoinsTheBytesOfARoundsTokens) {
 TEST_F(Exports, ChromeTraceCompressesByName) {
     ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json"), false).ok());
     ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json.gz"), false).ok());
-    const std::string packed = read_file(folder_.file("trace.json.gz"));
+    const std::string packed = read_text(folder_.file("trace.json.gz"));
     ASSERT_GE(packed.size(), 2u);
     EXPECT_EQ(packed.substr(0, 2), "\x1f\x8b");
-    EXPECT_EQ(read_gzip(folder_.file("trace.json.gz")), read_file(folder_.file("trace.json")));
+    EXPECT_EQ(read_gzip(folder_.file("trace.json.gz")), read_text(folder_.file("trace.json")));
 }
 
 TEST_F(Exports, ChromeTraceWithoutTextHasNone) {
     ASSERT_TRUE(export_chrome(path(), folder_.file("trace.json"), true).ok());
-    const std::string text = read_file(folder_.file("trace.json"));
+    const std::string text = read_text(folder_.file("trace.json"));
     EXPECT_EQ(text.find("look, here"), std::string::npos);
     EXPECT_EQ(text.find("\"text\""), std::string::npos);
 }
@@ -349,7 +343,7 @@ TEST(Export, FlowsConnectLaunchesToKernels) {
     records.push_back(ops);
     write_all(folder.file("a.dscope"), records);
     ASSERT_TRUE(export_chrome(folder.file("a.dscope"), folder.file("t.json"), false).ok());
-    const nlohmann::json trace = nlohmann::json::parse(read_file(folder.file("t.json")), nullptr, false);
+    const nlohmann::json trace = nlohmann::json::parse(read_text(folder.file("t.json")), nullptr, false);
     ASSERT_FALSE(trace.is_discarded());
     std::map<std::string, int> kinds;
     expect_good_trace(trace, kinds);
@@ -384,7 +378,7 @@ TEST(Export, InvalidUtf8IsReplaced) {
     records.push_back(std::vector<GpuOpRow>{a, b});
     write_all(folder.file("a.dscope"), records);
     ASSERT_TRUE(export_chrome(folder.file("a.dscope"), folder.file("t.json"), false).ok());
-    const nlohmann::json trace = nlohmann::json::parse(read_file(folder.file("t.json")), nullptr, false);
+    const nlohmann::json trace = nlohmann::json::parse(read_text(folder.file("t.json")), nullptr, false);
     ASSERT_FALSE(trace.is_discarded());
     std::map<std::string, int> kinds;
     expect_good_trace(trace, kinds);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/phase_names.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/unit/storage/file_helpers.h"
 #include "tests/unit/storage/random_capture.h"
@@ -21,59 +22,36 @@ std::string phase_text(int id) {
     return std::string(phase_rows[id].name);
 }
 
-void write_text(const std::string& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
-}
-
 /// Makes a small export as Nsight Systems writes it, with the columns of an older version: no graphNodeId, no
 /// binaryData.
 void make_nsys(const std::string& path) {
     const storage::Database db = open_plain(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     const std::string tid = "(77 << 24 | 78)", pid = "(77 << 24)";
     const std::string sql =
-        "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);"
-        "INSERT INTO StringIds VALUES (1, 'Draft/Head'), (2, 'cudaLaunchKernel_v7000'), (3, 'gemv'),"
-        "  (4, 'void gemv<float>(float*)'), (5, 'cudaGraphLaunch_v10000');"
-        "CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, text "
-        "TEXT, "
-        "  globalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER);"
-        "INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, 'engine', " +
-        tid +
-        ", NULL, 3, NULL),"
-        "  (1000, 9000, 59, 'step', " +
-        tid + ", NULL, 3, 0), (1500, 4000, 59, NULL, " + tid +
-        ", 1, 3, 7),"
-        "  (4500, 8000, 59, 'verify', " +
-        tid + ", NULL, 3, 7), (5000, 6000, 59, 'unrelated', " + tid +
-        ", NULL, 0, NULL),"
-        "  (8500, NULL, 34, 'marker', " +
-        tid + ", NULL, 3, NULL), (8600, NULL, 59, 'still open', " + tid +
-        ", NULL, 3, NULL);"
-        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, "
-        "correlationId INTEGER, "
-        "  nameId INTEGER);"
-        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (2000, 2100, " +
+        "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);INSERT INTO StringIds VALUES (1, "
+        "'Draft/Head'), (2, 'cudaLaunchKernel_v7000'), (3, 'gemv'),  (4, 'void gemv<float>(float*)'), (5, "
+        "'cudaGraphLaunch_v10000');CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType "
+        "INTEGER NOT NULL, text TEXT,   globalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value "
+        "INTEGER);INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, 'engine', " +
+        tid + ", NULL, 3, NULL),  (1000, 9000, 59, 'step', " + tid +
+        ", NULL, 3, 0), (1500, 4000, 59, NULL, " + tid + ", 1, 3, 7),  (4500, 8000, 59, 'verify', " + tid +
+        ", NULL, 3, 7), (5000, 6000, 59, 'unrelated', " + tid +
+        ", NULL, 0, NULL),  (8500, NULL, 34, 'marker', " + tid +
+        ", NULL, 3, NULL), (8600, NULL, 59, 'still open', " + tid +
+        ", NULL, 3, NULL);CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid "
+        "INTEGER, correlationId INTEGER,   nameId INTEGER);INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES "
+        "(2000, 2100, " +
         tid + ", 11, 2), (5100, 5200, " + tid +
-        ", 12, 5);"
-        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, streamId INTEGER, "
-        "correlationId INTEGER, "
-        "  globalPid INTEGER, demangledName INTEGER, shortName INTEGER, gridX INTEGER, gridY INTEGER, gridZ "
-        "INTEGER, "
-        "  blockX INTEGER, blockY INTEGER, blockZ INTEGER);"
+        ", 12, 5);CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, streamId INTEGER, "
+        "correlationId INTEGER,   globalPid INTEGER, demangledName INTEGER, shortName INTEGER, gridX "
+        "INTEGER, gridY INTEGER, gridZ INTEGER,   blockX INTEGER, blockY INTEGER, blockZ INTEGER);"
         // The head's kernel runs while the host is already in verify. Its launch determines its phase.
         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (4600, 4900, 7, 11, " +
-        pid +
-        ", 4, 3, 8, 1, 1, 128, 1, 1),"
-        "  (5300, 7000, 7, 12, " +
-        pid +
-        ", 4, 3, 16, 1, 1, 256, 1, 1),"
-        "  (9500, 9600, 7, 99, " +
-        pid +
-        ", 4, 3, 1, 1, 1, 1, 1, 1);"
-        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, streamId INTEGER, "
-        "correlationId INTEGER, "
-        "  globalPid INTEGER, bytes INTEGER, copyKind INTEGER);"
-        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (7100, 7200, 7, 12, " +
+        pid + ", 4, 3, 8, 1, 1, 128, 1, 1),  (5300, 7000, 7, 12, " + pid +
+        ", 4, 3, 16, 1, 1, 256, 1, 1),  (9500, 9600, 7, 99, " + pid +
+        ", 4, 3, 1, 1, 1, 1, 1, 1);CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, "
+        "streamId INTEGER, correlationId INTEGER,   globalPid INTEGER, bytes INTEGER, copyKind "
+        "INTEGER);INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (7100, 7200, 7, 12, " +
         pid + ", 640, 2);";
     ASSERT_EQ(db.exec(sql), SQLITE_OK) << db.message();
 }
@@ -106,9 +84,8 @@ TEST(ImportTimeline, ReadsNsysWithOldColumns) {
     const ScratchFolder folder;
     make_nsys(folder.file("a.sqlite"));
     EXPECT_EQ(detect_timeline_format(folder.file("a.sqlite")), TimelineFormat::nsys);
-    const auto imported = import_timeline(folder.file("a.sqlite"));
-    ASSERT_TRUE(imported.ok()) << imported.error().message;
-    const Snapshot& shot = **imported;
+    const auto imported = require(import_timeline(folder.file("a.sqlite")));
+    const Snapshot& shot = *imported;
     ASSERT_EQ(shot.steps.size(), 1u);
     EXPECT_EQ(shot.steps[0].row.start_ns, 0);
     EXPECT_EQ(shot.steps[0].row.end_ns, 8000);
@@ -141,21 +118,19 @@ TEST(ImportTimeline, RoundTripsOurNsysExport) {
     write_all(folder.file("a.dscope"), testing::RandomCapture(5, {1, 2, 10, 1, true}).records());
     EXPECT_EQ(detect_timeline_format(folder.file("a.dscope")), TimelineFormat::none);
     ASSERT_TRUE(export_nsys(folder.file("a.dscope"), folder.file("a.sqlite")).ok());
-    const auto imported = import_timeline(folder.file("a.sqlite"));
-    ASSERT_TRUE(imported.ok()) << imported.error().message;
-    const auto original = load_capture(folder.file("a.dscope"));
-    ASSERT_TRUE(original.ok());
-    EXPECT_EQ((*imported)->spans.size(), (*original)->spans.size());
-    EXPECT_EQ((*imported)->gpu_ops.size(), (*original)->gpu_ops.size());
+    const auto imported = require(import_timeline(folder.file("a.sqlite")));
+    const auto original = require(load_capture(folder.file("a.dscope")));
+    EXPECT_EQ(imported->spans.size(), original->spans.size());
+    EXPECT_EQ(imported->gpu_ops.size(), original->gpu_ops.size());
     // A thread keeps the system's number, not the one that the export assigns.
-    EXPECT_EQ((*imported)->spans[0].thread_id, (*original)->spans[0].thread_id);
+    EXPECT_EQ(imported->spans[0].thread_id, original->spans[0].thread_id);
     std::map<int, TimeNs> ours, theirs;
-    for (std::size_t i = 0; i < (*original)->spans.size(); ++i) {
-        const SpanRow& span = (*original)->spans[i];
+    for (std::size_t i = 0; i < original->spans.size(); ++i) {
+        const SpanRow& span = original->spans[i];
         ours[span.phase_id] += span.end_ns - span.start_ns;
     }
-    for (std::size_t i = 0; i < (*imported)->spans.size(); ++i) {
-        const SpanRow& span = (*imported)->spans[i];
+    for (std::size_t i = 0; i < imported->spans.size(); ++i) {
+        const SpanRow& span = imported->spans[i];
         theirs[span.phase_id] += span.end_ns - span.start_ns;
     }
     EXPECT_EQ(ours, theirs);
@@ -163,7 +138,8 @@ TEST(ImportTimeline, RoundTripsOurNsysExport) {
 
 TEST(ImportTimeline, ReadsKinetoWithGpu) {
     const ScratchFolder folder;
-    write_text(folder.file("t.json"), R"({"schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000,
+    testing::write_text(folder.file("t.json"),
+                        R"({"schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000,
 "deviceProperties": [{"id": 0, "name": "H200"}],
 "traceEvents": [
  {"ph":"X","cat":"user_annotation","name":"spec/verify","pid":1,"tid":10,"ts":100.0,"dur":50.5},
@@ -177,9 +153,8 @@ TEST(ImportTimeline, ReadsKinetoWithGpu) {
  {"ph":"i","name":"mark","pid":0,"tid":7,"ts":1},
  {"ph":"X","cat":"python_function","name":"f","pid":1,"tid":10,"ts":1.0,"dur":1}
 ]})");
-    const auto imported = import_timeline(folder.file("t.json"));
-    ASSERT_TRUE(imported.ok()) << imported.error().message;
-    const Snapshot& shot = **imported;
+    const auto imported = require(import_timeline(folder.file("t.json")));
+    const Snapshot& shot = *imported;
     ASSERT_EQ(shot.spans.size(), 1u);
     EXPECT_EQ(shot.spans[0].end_ns, 50500);
     ASSERT_EQ(shot.gpu_ops.size(), 3u);
@@ -196,9 +171,8 @@ TEST(ImportTimeline, ReadsKinetoWithGpu) {
 
 TEST(ImportTimeline, ReadsTorchProfilerFile) {
     const auto imported =
-        import_timeline(std::string(DS_SOURCE_DIR) + "/tests/golden/traces/torch_profiler.json.gz");
-    ASSERT_TRUE(imported.ok()) << imported.error().message;
-    const Snapshot& shot = **imported;
+        require(import_timeline(std::string(DS_SOURCE_DIR) + "/tests/golden/traces/torch_profiler.json.gz"));
+    const Snapshot& shot = *imported;
     EXPECT_EQ(shot.steps.size(), 3u);
     ASSERT_EQ(shot.spans.size(), 12u);
     const char* names[] = {"backbone", "head", "topk", "verify"};
@@ -215,7 +189,7 @@ TEST(ImportTimeline, ReadsTorchProfilerFile) {
 TEST(ImportTimeline, RejectsBadFiles) {
     const ScratchFolder folder;
     const auto refused = [&](const std::string& name, const std::string& text) {
-        write_text(folder.file(name), text);
+        testing::write_text(folder.file(name), text);
         const auto imported = import_timeline(folder.file(name));
         ASSERT_FALSE(imported.ok()) << name;
         EXPECT_EQ(imported.error().kind, ErrorKind::bad_input) << name;

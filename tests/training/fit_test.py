@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Fits every trained head of the demo model on a small recording, as a user does, and loads what comes out.
+
+usage: fit_test.py --program BINARY [--python PYTHON_WITH_TORCH]
+Without --python nothing can be trained: the test is skipped (exit code 77)."""
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+SKIPPED = 77
+PROMPTS = ["Name three rivers.", "What is 12 times 12?", "Write a haiku about rain.", "Who wrote Hamlet?", "Explain gravity to a child.", "List four colours."]
+# head, options, the loss in the report
+HEADS = [("slimspec", ["--rank", "24", "--per-level", "--int8", "--epochs", "2"], "loss"), ("specvocab", ["--rank", "16"], "loss"),
+         ("vocabtrim-t", ["-v", "1024", "--epochs", "1"], "loss"), ("bcl", ["--epochs", "2", "--batch", "32", "--rate", "2e-4"], "loss"), ("dynaspec", ["--clusters", "16"], "bce"),
+         ("coral", ["--groups", "8"], "bce")]
+JOINT = [("slimspec", "eagle2", ["--rank", "24"]), ("specvocab", "eagle3", ["--rank", "16", "--lambda", "0.5"]), ("vocabtrim-t", "eagle3", ["-v", "1024"])]
+
+
+class Session:
+    def __init__(self, program, python, folder):
+        self.program, self.python, self.folder = program, python, folder
+
+    def words(self, head, out, drafter="eagle3", more=()):
+        return [self.program, "fit", head, "--recording", self.folder / "recording", "--drafter", drafter, "--rounds", "60", "--python", self.python,
+                "--device", "cpu", "--json", "--out", self.folder / out, *more]
+
+    def run(self, *words, code=0):
+        start = time.monotonic()
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+        print(f"{time.monotonic() - start:6.1f} s  {' '.join(map(str, words[1:3]))} {' '.join(map(str, words[14:]))}", flush=True)
+        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def fit(self, head, out, **more):
+        report = json.loads(self.run(*self.words(head, out, **more)).stdout)
+        assert not (self.folder / f"{out}.training").exists()
+        return report
+
+    def replay(self, head, drafter, out):
+        done = self.run(self.program, "replay", "--recording", self.folder / "recording", "--drafter", drafter, "--heads", head, "--head-weights",
+                        f"{head}={self.folder / out}", "--json", "--quiet")
+        return json.loads(done.stdout)
+
+
+def interrupted(session):
+    """Ctrl-C leaves a checkpoint and no file; the same command goes on from it and gives the same bytes."""
+    more = ["--rank", "16", "--epochs", "3", "--rate", "1e-3"]
+    session.fit("specvocab", "whole.safetensors", more=more)
+    out, training = session.folder / "cut.safetensors", session.folder / "cut.safetensors.training"
+    started = subprocess.Popen(list(map(str, session.words("specvocab", out.name, more=more))), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (training / "state.pt").exists():
+        assert started.poll() is None, "the fit ended before its first checkpoint was seen"
+        time.sleep(0.01)
+    started.send_signal(signal.SIGINT)
+    assert started.wait(60) != 0
+    assert not out.exists() and [f.name for f in training.iterdir()] == ["state.pt"], list(training.iterdir())
+    session.fit("specvocab", out.name, more=more)
+    assert out.read_bytes() == (session.folder / "whole.safetensors").read_bytes(), "the resumed fit gave another file"
+
+
+def refusals(session):
+    """One line and exit code 2 for a Python without torch."""
+    bare = session.folder / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {session.python} -S "$@"\n')  # without site packages
+    bare.chmod(0o755)
+    words = session.words("dynaspec", "never.safetensors")
+    words[words.index("--python") + 1] = bare
+    error = session.run(*words, code=2).stderr.strip()
+    assert "no torch" in error and "with_torch.sh" in error and error.count("\n") == 0, error
+    assert not (session.folder / "never.safetensors").exists()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", type=Path, required=True)
+    parser.add_argument("--python", default="")
+    args = parser.parse_args()
+    if not args.python:
+        print("skipped: no Python with torch (tools/with_torch.sh runs this test with one)")
+        raise SystemExit(SKIPPED)
+    folder = Path(tempfile.mkdtemp(prefix="ds_fit_"))
+    session = Session(args.program.resolve(), args.python, folder)
+    try:
+        (folder / "prompts.jsonl").write_text("".join(json.dumps({"id": i, "prompt": p}) + "\n" for i, p in enumerate(PROMPTS)))
+        session.run(session.program, "record", "--prompts", folder / "prompts.jsonl", "--max-new", "24", "--no-times", "--quiet", "--out", folder / "recording")
+        for head, more, loss in HEADS:
+            out = f"{head}.safetensors"
+            report = session.fit(head, out, more=more)
+            assert report["fit"][loss + "_after"] < report["fit"][loss + "_before"], (head, report["fit"])
+            assert session.replay(head, "eagle3", out), head
+        for head, drafter, more in JOINT:
+            out = f"{head}-{drafter}.safetensors"
+            report = session.fit(head, out, drafter=drafter, more=["--joint", "--joint-epochs", "2", "--joint-rate", "3e-4", *more])
+            assert report["trained"] == "joint" and report["fit"]["loss_after"] < report["fit"]["loss_before"], report["fit"]
+            assert (folder / f"{head}-{drafter}.drafter" / "model.safetensors").exists()
+            assert session.replay(head, f"{drafter}:{folder}/{head}-{drafter}.drafter", out), head
+        interrupted(session)
+        refusals(session)
+        print("every trained head fits, loads and resumes")
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
