@@ -16,7 +16,7 @@ SKIPPED = 77
 PROMPTS = ["Name three rivers.", "What is 12 times 12?", "Write a haiku about rain.", "Who wrote Hamlet?", "Explain gravity to a child.", "List four colours."]
 # head, options, the loss in the report
 HEADS = [("slimspec", ["--rank", "24", "--per-level", "--int8", "--epochs", "2"], "loss"), ("specvocab", ["--rank", "16"], "loss"),
-         ("vocabtrim-t", ["-v", "1024", "--epochs", "1"], "loss"), ("bcl", ["--epochs", "2", "--batch", "32", "--rate", "2e-4"], "loss"), ("dynaspec", ["--clusters", "16"], "bce"),
+         ("vocabtrim-t", ["-v", "1024", "--epochs", "1"], "loss"), ("bcl", ["--epochs", "1", "--rate", "1e-4"], "loss"), ("dynaspec", ["--clusters", "16"], "bce"),
          ("coral", ["--groups", "8"], "bce")]
 JOINT = [("slimspec", "eagle2", ["--rank", "24"]), ("specvocab", "eagle3", ["--rank", "16", "--lambda", "0.5"]), ("vocabtrim-t", "eagle3", ["-v", "1024"])]
 
