@@ -64,7 +64,12 @@ def interrupted(session):
 
 
 def refusals(session):
-    """One line and exit code 2 for a Python without torch."""
+    """One line and exit code 2 for a Python without torch, and for a GPU that is not there."""
+    words = session.words("coral", "never.safetensors", more=["--quiet"])
+    words[words.index("--device") + 1] = "cuda"
+    if subprocess.run([session.python, "-c", "import sys, torch; sys.exit(torch.cuda.is_available())"]).returncode == 0:
+        error = session.run(*words, code=2).stderr.strip()
+        assert "--device cuda" in error and "no GPU" in error and error.count("\n") == 0, error
     bare = session.folder / "bare"
     bare.write_text(f'#!/bin/sh\nexec {session.python} -S "$@"\n')  # without site packages
     bare.chmod(0o755)
