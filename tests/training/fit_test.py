@@ -16,7 +16,7 @@ SKIPPED = 77
 PROMPTS = ["Name three rivers.", "What is 12 times 12?", "Write a haiku about rain.", "Who wrote Hamlet?", "Explain gravity to a child.", "List four colours."]
 # head, options, the loss in the report
 HEADS = [("slimspec", ["--rank", "24", "--per-level", "--int8", "--epochs", "2"], "loss"), ("specvocab", ["--rank", "16"], "loss"),
-         ("vocabtrim-t", ["-v", "1024", "--epochs", "1"], "loss"), ("bcl", ["--epochs", "2", "--batch", "32", "--rate", "2e-4"], "loss"), ("dynaspec", ["--clusters", "16"], "bce"),
+         ("vocabtrim-t", ["-v", "1024", "--epochs", "1"], "loss"), ("bcl", ["--epochs", "1", "--rate", "1e-4"], "loss"), ("dynaspec", ["--clusters", "16"], "bce"),
          ("coral", ["--groups", "8"], "bce")]
 JOINT = [("slimspec", "eagle2", ["--rank", "24"]), ("specvocab", "eagle3", ["--rank", "16", "--lambda", "0.5"]), ("vocabtrim-t", "eagle3", ["-v", "1024"])]
 
@@ -64,7 +64,12 @@ def interrupted(session):
 
 
 def refusals(session):
-    """One line and exit code 2 for a Python without torch."""
+    """One line and exit code 2 for a Python without torch, and for a GPU that is not there."""
+    words = session.words("coral", "never.safetensors", more=["--quiet"])
+    words[words.index("--device") + 1] = "cuda"
+    if subprocess.run([session.python, "-c", "import sys, torch; sys.exit(torch.cuda.is_available())"]).returncode == 0:
+        error = session.run(*words, code=2).stderr.strip()
+        assert "--device cuda" in error and "no GPU" in error and error.count("\n") == 0, error
     bare = session.folder / "bare"
     bare.write_text(f'#!/bin/sh\nexec {session.python} -S "$@"\n')  # without site packages
     bare.chmod(0o755)

@@ -283,6 +283,8 @@ def learn(task, data):
 def run(folder, device, threads):
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(f"--device cuda: torch {torch.__version__} sees no GPU; leave --device out to train on the CPU")
     if threads:
         torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("high")
