@@ -4,8 +4,8 @@
 
 namespace draftscope {
 
-/// Returns the first index of [first, last) for which `before` is false; `last` if there is none. `before` must
-/// not become true again.
+/// Returns the first index of [first, last) for which `before` is false; `last` if there is none. `before`
+/// must not become true again.
 template <typename Before>
 std::size_t bisect(std::size_t first, std::size_t last, Before before) {
     while (first < last) {

@@ -158,8 +158,7 @@ int do_stats(const Options& options) {
     if (options.json) {
         json runs = json::array();
         for (const RunRow& run : snapshot.runs) runs.push_back(run_json(snapshot, run, options.cut_warmup));
-        print_document({{"file", options.file}, {"runs", runs}, {"pooled", pooled_json(snapshot)}})
-                       );
+        print_document({{"file", options.file}, {"runs", runs}, {"pooled", pooled_json(snapshot)}});
         return 0;
     }
     if (snapshot.runs.empty()) print("{} contains no run\n", options.file);

@@ -36,7 +36,7 @@ std::vector<DecodeCase> product(int tokens) {
                     for (const int threads : {1, 2}) {
                         if (!drafter.uses_head && head != heads.front()) continue;
                         if (!drafter.drafts && tree != trees.front()) continue;
-                        DecodeCase setting{.drafter = drafter.id,
+                        DecodeCase setting{.drafter = std::string(drafter.id),
                                            .head = drafter.uses_head ? head : "",
                                            .tree = tree,
                                            .threads = threads,

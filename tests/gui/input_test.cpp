@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* tree_text = "depth=6,topk=10,nodes=60";
 
-class Input : public testing::Test {
+class Input : public ::testing::Test {
   protected:
     static GuiOptions quiet() {
         GuiOptions options;

@@ -10,7 +10,7 @@
 namespace draftscope::test {
 namespace {
 
-class Panels : public testing::Test {
+class Panels : public ::testing::Test {
   protected:
     static GuiOptions quiet() {
         GuiOptions options;

@@ -59,12 +59,12 @@ Picture read_png(const std::string& path) {
     return picture;
 }
 
-class Pixels : public testing::Test {
+class Pixels : public ::testing::Test {
   protected:
     void SetUp() override {
         folder_ =
             std::filesystem::temp_directory_path() /
-            (std::string("draftscope_") + testing::UnitTest::GetInstance()->current_test_info()->name() +
+            (std::string("draftscope_") + ::testing::UnitTest::GetInstance()->current_test_info()->name() +
              std::to_string(::getpid()));
         std::filesystem::create_directories(folder_);
     }

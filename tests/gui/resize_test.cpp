@@ -17,7 +17,7 @@ const ImGuiWindow& find_panel_window(std::string_view id) {
     throw std::runtime_error("no such panel");
 }
 
-class Resize : public testing::Test {
+class Resize : public ::testing::Test {
   protected:
     Resize() {
         window_.controller.submit({CmdStart{}});

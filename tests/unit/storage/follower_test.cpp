@@ -131,9 +131,9 @@ TEST(StoredSpans, MatchSpansInMemory) {
         const std::string path =
             seed == 5 ? write_many_spans(folder, 300) : folder.file(fmt::format("{}.dscope", seed));
         if (seed != 5) testing::write_all(path, RandomCapture(seed, {2, 3, 40, 2, true}).records());
-        const auto memory = require(load_capture(path, no_preload_limit), file = load_capture(path, 0));
-        ASSERT_TRUE(is_ok(file));
-        const Snapshot &whole = *memory, &part = **file;
+        const auto memory = require(load_capture(path, no_preload_limit)),
+                   file = require(load_capture(path, 0));
+        const Snapshot &whole = *memory, &part = *file;
         ASSERT_NE(part.stored, nullptr);
         EXPECT_TRUE(part.spans.empty());
         if (seed == 5) {

@@ -19,10 +19,11 @@ TEST(Usage, EveryCommandHasHelpWithAnExample) {
 TEST(Usage, RunHasTheDocumentedOptions) {
     const ScratchFolder folder;
     const std::string help = run(folder, {"run", "--help"}).out;
-    for (const char* option : arguments(
-             "--prompt --prompts --model --drafter --head --head-weights --tree --verify --temperature "
-             "--top-p --top-k --seed --max-new --precision --threads --baseline --save --limit --balanced "
-             "--raw --batch --ignore-eos --json"))
+    for (const char* option :
+         {"--prompt",   "--prompts",   "--model",       "--drafter",    "--head",  "--head-weights",
+          "--tree",     "--verify",    "--temperature", "--top-p",      "--top-k", "--seed",
+          "--max-new",  "--precision", "--threads",     "--baseline",   "--save",  "--limit",
+          "--balanced", "--raw",       "--batch",       "--ignore-eos", "--json"})
         EXPECT_NE(help.find(option), std::string::npos) << option;
 }
 

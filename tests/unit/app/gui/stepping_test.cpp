@@ -13,7 +13,7 @@
 namespace draftscope::test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Three finished rounds of run 1 and a fourth round, paused after its second level.
 struct Held {

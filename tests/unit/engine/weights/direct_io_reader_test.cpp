@@ -29,7 +29,7 @@ constexpr int through_cache = 0;
 
 std::shared_ptr<const MappedFile> map(const std::string& path) {
     auto file = require(MappedFile::open(path, "a file of a test"));
-    return std::move(file);
+    return file;
 }
 
 class DirectIoReaderTest : public ::testing::Test {

@@ -23,7 +23,7 @@ using Bytes = std::span<const std::uint8_t>;
 
 std::shared_ptr<const MappedFile> map(const std::string& path) {
     auto file = require(MappedFile::open(path, "a file of a test"));
-    return std::move(file);
+    return file;
 }
 
 std::vector<Bytes> cut(Bytes bytes, std::size_t range_bytes) {
