@@ -39,7 +39,7 @@ struct DeviceMeasured {
     double gb_per_s() const { return median_us > 0 ? bytes / (median_us * 1e3) : 0; }
 };
 struct DeviceBenchReport {
-    DeviceInfo backend;
+    DeviceInfo device;
     /// SM and memory clock, power and temperature during a stream of reads, from nvidia-smi; "" = unknown.
     std::string clocks_before, clocks_after;
     std::string library;  ///< "cuBLASLt 13.1.0"; "" = not found

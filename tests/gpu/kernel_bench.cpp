@@ -64,11 +64,11 @@ kernels::DeviceBenchOptions parse_options(int argc, char** argv) {
 void print_json(const kernels::DeviceBenchOptions& options, const kernels::DeviceBenchReport& report) {
     double read = 0;
     for (const kernels::DeviceMeasured& m : report.ops)
-        if (m.op.starts_with("read ") && m.bytes > 2.0 * static_cast<double>(report.backend.l2_bytes))
+        if (m.op.starts_with("read ") && m.bytes > 2.0 * static_cast<double>(report.device.l2_bytes))
             read = std::max(read, m.gb_per_s());
     fmt::print(R"({{"device": "{}", "vocab": {}, "hidden": {}, "rank": {}, "read_gb_per_s": {:.1f}, )"
                R"("copy_gb_per_s": {:.1f}, "library": "{}", "ops": [)",
-               report.backend.name, options.vocab, options.hidden, options.rank, read, report.copy_gb_per_s,
+               report.device.name, options.vocab, options.hidden, options.rank, read, report.copy_gb_per_s,
                report.library);
     const char* separator = "";
     for (const kernels::DeviceMeasured& m : report.ops) {
