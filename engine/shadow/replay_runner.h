@@ -45,7 +45,7 @@ struct ReplayCursor {
     int prefix = 0;  ///< committed tokens; the last one is the root of the next tree
 
     std::vector<TokenId> active_memory;  ///< for LmHead::active_set()
-    std::optional<DraftJob> drafted;  ///< a drafted tree that the text has not yet decided
+    std::optional<DraftJob> drafted;     ///< a drafted tree that the text has not yet decided
     bool done() const { return text.ended && !drafted && prefix >= static_cast<int>(text.tokens.size()); }
 };
 
