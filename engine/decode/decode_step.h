@@ -54,7 +54,7 @@ class DecodeStep {
     ReusableVector<DraftJob> jobs_;      ///< one for each round that drafts
     std::vector<std::size_t> drafting_;  ///< index of each job's round
     std::vector<Sequence*> drafting_sequences_;
-    std::vector<int> nodes_;               ///< node indices of one tree
+    std::vector<int> nodes_;  ///< node indices of one tree
 };
 
 }  // namespace draftscope

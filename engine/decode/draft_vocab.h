@@ -9,8 +9,8 @@
 namespace draftscope {
 
 /// The tokens that a head can propose at each draft level, for coverage. A level's set is read from the head
-/// once and kept, forever if the head has no state, otherwise for one round, in which it stays valid. Without a head, every token is
-/// active.
+/// once and kept, forever if the head has no state, otherwise for one round, in which it stays valid. Without
+/// a head, every token is active.
 class DraftVocab {
   public:
     DraftVocab(const LmHead* head, int vocab) : head_(head), vocab_(vocab) {}
