@@ -155,7 +155,10 @@ std::string Desktop::start_server() {
     }
     close(ends[0]);
     const std::size_t end = number.find('\n');
-    return end == std::string::npos ? "" : ":" + number.substr(0, end);
+    if (end == std::string::npos) return "";
+    number.resize(end);
+    number.insert(number.begin(), ':');
+    return number;
 }
 
 void Desktop::end(pid_t& pid, int signal) {
