@@ -445,7 +445,7 @@ Statement Parser::assignment() {
     return out;
 }
 
-/// Parses filters, if `given`, of a placeholder, the name "", that the interpreter fills in.
+/// Parses the filters of a block, if it has any. They apply to the name "", whose value is the block's text.
 ExpressionPtr Parser::filter_chain(bool given) {
     ExpressionPtr out = make(Kind::name);
     for (; given; given = skip_symbol("|")) {

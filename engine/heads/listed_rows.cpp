@@ -1,7 +1,5 @@
 #include "engine/heads/listed_rows.h"
 
-#include <algorithm>
-
 #include "base/numel.h"
 #include "engine/heads/head_common.h"
 
@@ -9,7 +7,6 @@ namespace draftscope {
 
 bool ListedTokens::upload(kernels::Backend& backend, std::span<const TokenId> ids,
                           std::span<const TokenId> rows, int max_count) {
-    if (!ids_.empty() && std::equal(ids.begin(), ids.end(), ids_.begin() + 1, ids_.end())) return true;
     ids_.clear();
     if (!d_ids_.resize_at_least(backend, numel(max_count + 1, 1)) ||
         (!rows.empty() && !d_rows_.resize_at_least(backend, numel(max_count, 1))))

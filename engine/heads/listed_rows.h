@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -14,9 +15,13 @@ namespace draftscope {
 class ListedTokens {
   public:
     /// Uploads up to `max_count` tokens, ascending, and the LM head's row of each; without `rows`, these are
-    /// not used. Repeated tokens are not uploaded again. Returns false if out of memory.
+    /// not used. Returns false if out of memory.
     bool upload(kernels::Backend& backend, std::span<const TokenId> ids, std::span<const TokenId> rows,
                 int max_count);
+    /// Returns whether these tokens were uploaded last.
+    bool are(std::span<const TokenId> ids) const {
+        return !ids_.empty() && std::equal(ids.begin(), ids.end(), ids_.begin() + 1, ids_.end());
+    }
     int count() const { return ids_.empty() ? 0 : ids_.front(); }
     // In device memory:
     const std::int32_t* size() const { return d_ids_.data(); }  ///< the number of tokens

@@ -193,7 +193,7 @@ class MicroSpecHead final : public LmHead {
             }
             const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
             const bool packed = matrix.data != nullptr || matrix.packed != nullptr;
-            if (!packed || !upload_tokens(call.backend, own, {})) return;
+            if (!packed || !upload_tokens(call.backend, own)) return;
             const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
             const std::uint64_t bytes = own.rows.matrix().bytes();
             const kernels::half_t* const x = call.backend.advance(call.x, first * matrix.stride);
@@ -272,12 +272,15 @@ class MicroSpecHead final : public LmHead {
     void propose_indexed(HeadCall& call) {
         for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
-            const auto rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
-            if (!upload_tokens(call.backend, own, rows)) return;
+            if (!upload_tokens(call.backend, own)) return;
             listed_.enqueue(call, sequence, store_, own.tokens);
         }
     }
-    bool upload_tokens(kernels::Backend& backend, MicroSpecState& own, std::span<const TokenId> rows) const {
+    /// Uploads the active tokens if they have changed, and their rows if these are read in place.
+    bool upload_tokens(kernels::Backend& backend, MicroSpecState& own) const {
+        if (own.tokens.are(own.ids)) return true;
+        std::span<const TokenId> rows;
+        if (indexed()) rows = lm_head_row_indices(weights_, own.ids, own.lm_head_rows);
         const bool enough = own.tokens.upload(backend, own.ids, rows, max_active());
         if (!enough) backend.set_out_of_memory("the ids of a head's rows");
         return enough;

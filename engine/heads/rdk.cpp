@@ -90,12 +90,16 @@ class RdkHead final : public LmHead {
 ActiveSet RdkHead::active_set(const HeadState* state, int level, std::vector<TokenId>& memory) const {
     std::vector<TokenId> own_memory;
     const ActiveSet own = base_->active_set(state, level, own_memory);
+    std::vector<bool> reached(vocab_);
+    const auto reach_targets = [&](TokenId token) {
+        for (const TokenId target : affinity_.targets.row(token)) reached[target] = true;
+    };
+    for (const TokenId token : own.ids) reach_targets(token);
+    for (TokenId token = 0; own.ids.empty() && token < own.all_below; ++token) reach_targets(token);
     memory.clear();
     memory.reserve(vocab_);
     for (TokenId token = 0; token < vocab_; ++token)
-        if (std::ranges::any_of(affinity_.sources.row(token),
-                                [&](TokenId source) { return own.has(source); }))
-            memory.push_back(token);
+        if (reached[token]) memory.push_back(token);
     return {.ids = memory};
 }
 

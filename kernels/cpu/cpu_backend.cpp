@@ -10,6 +10,7 @@
 #include "base/numel.h"
 #include "kernels/attention.h"
 #include "kernels/backend.h"
+#include "kernels/backend/run_ops.h"
 #include "kernels/cpu/accept_ops.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/probabilities.h"
@@ -48,15 +49,6 @@ float activate(Activation activation, float value) {
     return value;
 }
 
-#define DS_OP(name, Op)                   \
-    void enqueue(const Op& op) override { \
-        run(op, #name);                   \
-    }
-#define DS_OP_BATCH(name, Op)                        \
-    void enqueue(std::span<const Op> ops) override { \
-        run(ops, #name);                             \
-    }
-
 class CpuBackend final : public Backend {
   public:
     explicit CpuBackend(Exec& exec) : exec_(exec), acceptance_(exec) {
@@ -79,7 +71,7 @@ class CpuBackend final : public Backend {
     std::uint64_t new_graph_key() override { return ++keys_; }
     DeviceTimer* timer() override { return nullptr; }
 
-    DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
+    DS_DEVICE_OPS(DS_RUN_OP, DS_RUN_OP_BATCH)
     void fused_matmul(const FusedMatmulOp& op) override;
     bool prefers_matmul_topk(int n, int k) const override { return matmul_topk_pays_off(exec_, n, k); }
     bool splits_matmul_topk(int n, int k) const override { return !prefers_matmul_topk(n, std::min(n, k)); }
@@ -168,8 +160,6 @@ class CpuBackend final : public Backend {
     PartialTopK partials_;
     std::vector<std::int32_t> order_, rank_rows_, rank_tokens_, ranks_;  ///< of a rank op
 };
-#undef DS_OP
-#undef DS_OP_BATCH
 
 /// Sets the prefetch hints of a product.
 void CpuBackend::announce(const FusedMatmulOp& op) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/backend/arena.h"
+#include "kernels/backend/run_ops.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/library_product.h"
 
@@ -99,15 +100,6 @@ class CudaTimer final : public DeviceTimer {
     std::size_t used_ = 0;
 };
 
-#define DS_OP(name, Op)                   \
-    void enqueue(const Op& op) override { \
-        run(op, #name);                   \
-    }
-#define DS_OP_BATCH(name, Op)                        \
-    void enqueue(std::span<const Op> ops) override { \
-        run(ops, #name);                             \
-    }
-
 class CudaBackendImpl final : public CudaBackend {
   public:
     CudaBackendImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
@@ -183,7 +175,7 @@ class CudaBackendImpl final : public CudaBackend {
         return failure();
     }
 
-    DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
+    DS_DEVICE_OPS(DS_RUN_OP, DS_RUN_OP_BATCH)
 
     void async_gather(const GatherOp& op, const UpdateIndexSetOp& set,
                       std::span<const std::int32_t> toggled) override {
@@ -411,8 +403,6 @@ class CudaBackendImpl final : public CudaBackend {
     std::map<std::uint64_t, Graph> graphs_;
     std::uint64_t keys_ = 0;
 };
-#undef DS_OP
-#undef DS_OP_BATCH
 
 DeviceInfo describe(const cudaDeviceProp& found) {
     DeviceInfo info;

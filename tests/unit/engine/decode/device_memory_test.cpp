@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "engine/transformer/device_embeddings.h"
 #include "kernels/cpu/host_memory.h"
@@ -22,38 +25,56 @@ struct Refused {
 };
 class RefusedRounds : public ::testing::TestWithParam<Refused> {};
 
-TEST_P(RefusedRounds, LeaveNothingUnderWay) {
-    const RankingFile ranking = RankingFile::shuffled(vocab);
-    DecodeCase small, setting;  // `small` creates the drafter and the head
-    small.drafter = setting.drafter = GetParam().drafter;
-    small.tree = "chain=1";
-    setting.tree = "depth=3,topk=4,nodes=12";
-    small.head = setting.head = GetParam().head;
-    if (GetParam().drawn) {
-        setting.temperature = 0.9;
-        setting.verify = "pq";
+/// A model whose sessions decode with a configuration. Each returns its error, or "no error".
+class Session {
+  public:
+    Session(const Refused& configuration, kernels::Exec& exec)
+        : target_(DecodeFixture::build(tiny(), kernels::Precision::bf16, &exec)),
+          eagle_(target_->config(), 77),
+          hydra_(target_->config(), true, 82, 4, true),
+          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}, {"hydra", hydra_.folder()}},
+                   ranking_.path()) {
+        fixture_.run_on(exec);
+        artefacts_.emplace(fixture_);
+        small_.drafter = setting_.drafter = configuration.drafter;
+        small_.tree = "chain=1";
+        setting_.tree = "depth=3,topk=4,nodes=12";
+        small_.head = setting_.head = configuration.head;
+        if (configuration.drawn) {
+            setting_.temperature = 0.9;
+            setting_.verify = "pq";
+        }
     }
+    /// Decodes a small tree, which creates the drafter and the head.
+    std::string prepare() { return fixture_.decode_error(small_, prompts()[0]).message; }
+    std::string decode() { return fixture_.decode_error(setting_, prompts()[1]).message; }
+
+  private:
+    RankingFile ranking_ = RankingFile::shuffled(vocab);
+    std::unique_ptr<Target> target_;
+    TinyEagle2 eagle_;
+    TinyDecodingHeads hydra_;
+    DecodeFixture fixture_;
+    std::optional<TinyArtefacts> artefacts_;
+    DecodeCase small_, setting_;
+};
+
+TEST_P(RefusedRounds, LeaveNothingUnderWay) {
     int left = 0;
     for (;; ++left) {
         TwinExec on;
-        auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, on.exec.get());
-        const TinyEagle2 eagle(target->config(), 77);
-        const TinyDecodingHeads hydra(target->config(), true, 82, 4, true);
-        DecodeFixture fixture(std::move(target), {{"eagle2", eagle.folder()}, {"hydra", hydra.folder()}},
-                              ranking.path());
-        fixture.run_on(*on.exec);
-        const TinyArtefacts artefacts(fixture);
-        ASSERT_EQ(fixture.decode_error(small, prompts()[0]).message, "no error");
+        Session session(GetParam(), *on.exec);
+        ASSERT_EQ(session.prepare(), "no error");
         on.twin->leave(left);
-        const Error error = fixture.decode_error(setting, prompts()[1]);
-        EXPECT_EQ(on.twin->under_way(), 0u) << left << " allocations: " << error.message;
-        if (error.message == "no error") break;
+        const std::string error = session.decode();
+        EXPECT_EQ(on.twin->under_way(), 0u) << left << " allocations: " << error;
+        if (error == "no error") break;
         if (left % 5 == 0) {  // the next session has enough memory
             on.twin->leave(1 << 20);
-            EXPECT_EQ(fixture.decode_error(setting, prompts()[1]).message, "no error") << left;
+            EXPECT_EQ(session.decode(), "no error") << left;
         }
-        EXPECT_THAT(error.message, ::testing::ContainsRegex(
-                                       "out of device memory for .*: [0-9]+\\.[0-9] [KM]iB did not fit"));
+        EXPECT_THAT(error, ::testing::ContainsRegex(
+                               "out of device memory for .*: [0-9]+\\.[0-9] [KM]iB did not fit"));
     }
     EXPECT_GT(left, 20);
 }
@@ -68,35 +89,19 @@ INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds,
 
 /// The same on the CPU, whose buffers come from host_memory().
 TEST_P(RefusedRounds, EndTheSessionOnTheCpu) {
-    const RankingFile ranking = RankingFile::shuffled(vocab);
-    DecodeCase small, setting;
-    small.drafter = setting.drafter = GetParam().drafter;
-    small.tree = "chain=1";
-    setting.tree = "depth=3,topk=4,nodes=12";
-    small.head = setting.head = GetParam().head;
-    if (GetParam().drawn) {
-        setting.temperature = 0.9;
-        setting.verify = "pq";
-    }
     int left = 0;
     for (;; ++left) {
         const auto exec = kernels::make_cpu_exec(2);
-        auto target = DecodeFixture::build(tiny(), kernels::Precision::bf16, exec.get());
-        const TinyEagle2 eagle(target->config(), 77);
-        const TinyDecodingHeads hydra(target->config(), true, 82, 4, true);
-        DecodeFixture fixture(std::move(target), {{"eagle2", eagle.folder()}, {"hydra", hydra.folder()}},
-                              ranking.path());
-        fixture.run_on(*exec);
-        const TinyArtefacts artefacts(fixture);
-        ASSERT_EQ(fixture.decode_error(small, prompts()[0]).message, "no error");
+        Session session(GetParam(), *exec);
+        ASSERT_EQ(session.prepare(), "no error");
         kernels::limit_host_memory(left);
-        const Error error = fixture.decode_error(setting, prompts()[1]);
+        const std::string error = session.decode();
         const bool enough = kernels::host_memory_left() > 0;
         kernels::limit_host_memory(-1);
-        if (error.message == "no error") break;
-        ASSERT_FALSE(enough) << error.message;
-        EXPECT_EQ(fixture.decode_error(setting, prompts()[1]).message, "no error") << left;
-        EXPECT_THAT(error.message,
+        if (error == "no error") break;
+        ASSERT_FALSE(enough) << error;
+        EXPECT_EQ(session.decode(), "no error") << left;
+        EXPECT_THAT(error,
                     ::testing::ContainsRegex("out of memory for .*: [0-9]+\\.[0-9] [KM]iB did not fit"));
     }
     EXPECT_GT(left, 15);
