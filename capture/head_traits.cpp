@@ -60,7 +60,8 @@ std::string to_json(const std::map<std::string, HeadTraits>& heads) {
     for (const auto& [head, traits] : heads)
         out[head] = {{"rgb", fmt::format("#{:06X}", traits.rgb)},
                      {"support", support_names[static_cast<int>(traits.support)]},
-                     {"ranked", traits.ranked}};
+                     {"ranked", traits.ranked},
+                     {"tree_candidates", traits.tree_candidates}};
     return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -84,7 +85,8 @@ RunHeadTraits::RunHeadTraits(const RunRow& run) {
         const auto support = support_from(string_at(stated, "support"));
         const auto ranked = stated.find("ranked");
         if (rgb && support && ranked != stated.end() && ranked->is_boolean())
-            heads_[head] = {*rgb, *support, ranked->get<bool>()};
+            heads_[head] = {*rgb, *support, ranked->get<bool>(),
+                            stated.value("tree_candidates", json()) == json(true)};
     }
 }
 

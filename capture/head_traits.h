@@ -28,6 +28,9 @@ struct HeadTraits {
     std::uint32_t rgb = 0xA0A8B0;  ///< colour for dark backgrounds; grey = an unknown head
     HeadSupport support = HeadSupport::fixed;
     bool ranked = false;  ///< its set follows a token ranking
+    /// Takes candidates from every node of a live tree. Replays and shadows have those of one path only, so
+    /// they are estimates.
+    bool tree_candidates = false;
     bool operator==(const HeadTraits&) const = default;
 };
 

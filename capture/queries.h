@@ -76,6 +76,7 @@ struct RunTotals {
     TimeNs counted_ns = 0;               ///< part of decode_ns in steps that are not excluded
     std::int64_t counted_committed = 0;  ///< tokens committed in counted_ns
     double tau = 0;                      ///< committed / rounds; 0 without rounds
+    double tau_unclipped = 0;            ///< 1 + accepted / rounds; 0 without rounds
     /// counted_committed / counted_ns, so that calibration and pauses don't lower it; 0 if every step is
     /// excluded.
     double tokens_per_second = 0;
@@ -91,6 +92,7 @@ struct PromptStats {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0;
     TimeNs decode_ns = 0;          ///< time of all steps of the prompt, paused time excluded
     double tau = 0;                ///< 0 without rounds
+    double tau_unclipped = 0;      ///< 0 without rounds
     double tokens_per_second = 0;  ///< over counted steps, as in RunTotals; 0 without any
 };
 /// Returns the statistics in the order of the run's prompts.
@@ -101,10 +103,10 @@ struct HeadStats {
     std::string head;
     HeadMode mode = HeadMode::drive;
     std::int64_t rounds = 0, timed_rounds = 0;
-    double tau = 0;
+    double tau = 0, tau_unclipped = 0;
     std::optional<double> coverage, covered_mass;
     double active_rows = 0;
-    double bytes_per_round = 0;
+    double bytes_per_round = 0, flops_per_round = 0;
     /// Bytes per round / calls of the driving head per round; 0 = no calls recorded.
     double bytes_per_call = 0;
     double head_ns_per_round = 0;  ///< over timed rounds; 0 without any

@@ -12,7 +12,8 @@ namespace {
 struct HeadSums {
     std::string head;
     HeadMode mode = HeadMode::drive;
-    std::int64_t rounds = 0, timed = 0, committed = 0, covered = 0, bytes = 0, mass_rounds = 0;
+    std::int64_t rounds = 0, timed = 0, accepted = 0, committed = 0, covered = 0, bytes = 0, flops = 0,
+                 mass_rounds = 0;
     TimeNs head_ns = 0;
     double active_rows = 0, mass = 0;
 };
@@ -29,9 +30,11 @@ HeadSums& sums_for(std::vector<HeadSums>& sums, const HeadEvalRow& row) {
 
 void add(HeadSums& of, const HeadEvalRow& row, bool timed) {
     ++of.rounds;
+    of.accepted += row.accepted;
     of.committed += row.committed;
     of.covered += row.covered;
     of.bytes += row.bytes;
+    of.flops += row.flops;
     of.active_rows += row.active_rows;
     if (row.covered_mass) {
         of.mass += *row.covered_mass;
@@ -54,8 +57,10 @@ HeadStats make_stats(const HeadSums& of, double calls_per_round) {
     row.rounds = of.rounds;
     row.timed_rounds = of.timed;
     row.tau = static_cast<double>(of.committed) / rounds;
+    row.tau_unclipped = 1 + static_cast<double>(of.accepted) / rounds;
     row.active_rows = of.active_rows / rounds;
     row.bytes_per_round = static_cast<double>(of.bytes) / rounds;
+    row.flops_per_round = static_cast<double>(of.flops) / rounds;
     if (calls_per_round > 0) row.bytes_per_call = row.bytes_per_round / calls_per_round;
     row.head_ns_per_round = ratio(static_cast<double>(of.head_ns), static_cast<double>(of.timed)).value_or(0);
     row.coverage = ratio(static_cast<double>(of.covered), static_cast<double>(of.committed));

@@ -69,7 +69,10 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         out.generated += prompt->generated_tokens;
         out.prefill_ns += prompt->prefill_ns;
     }
-    if (out.rounds > 0) out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
+    if (out.rounds > 0) {
+        out.tau = static_cast<double>(out.committed) / static_cast<double>(out.rounds);
+        out.tau_unclipped = 1 + static_cast<double>(out.accepted) / static_cast<double>(out.rounds);
+    }
     if (out.counted_ns > 0)
         out.tokens_per_second = static_cast<double>(out.counted_committed) / seconds(out.counted_ns);
     if (out.tokens_per_second > 0) {
@@ -110,7 +113,10 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
     }
     for (std::size_t i = 0; i < out.size(); ++i) {
         PromptStats& of = out[i];
-        if (of.rounds > 0) of.tau = static_cast<double>(of.committed) / static_cast<double>(of.rounds);
+        if (of.rounds > 0) {
+            of.tau = static_cast<double>(of.committed) / static_cast<double>(of.rounds);
+            of.tau_unclipped = 1 + static_cast<double>(of.accepted) / static_cast<double>(of.rounds);
+        }
         of.tokens_per_second = counted[i].per_second();
     }
     return out;

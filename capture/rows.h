@@ -205,7 +205,8 @@ struct HeadEvalRow {
     int committed = 0;
     int covered = 0;  ///< number of committed tokens that were in the active set
     std::optional<double>
-        covered_mass;  ///< target probability of the active set, mean over the round's positions
+        covered_mass;        ///< target probability of the active set, mean over the round's positions
+    std::int64_t flops = 0;  ///< of the round's head calls: two per weight and row
 };
 
 struct CounterRow {

@@ -68,6 +68,11 @@ function(ds_library name)
     target_link_libraries(${name} PUBLIC ds_settings ${arg_LINK})
 endfunction()
 
+# ds_quick_to_compile(NAME): for code whose speed nobody waits for. -O3 takes half as long again to compile.
+function(ds_quick_to_compile name)
+    target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+endfunction()
+
 # ds_test(NAME [SOURCES files...] [LINK libs...] [LABELS ...]): a GoogleTest program, by default of all files in the
 # folder. Every test becomes a ctest test.
 function(ds_test name)
@@ -79,6 +84,7 @@ function(ds_test name)
     add_executable(${name} ${sources})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     target_link_libraries(${name} PRIVATE ds_settings ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+    ds_quick_to_compile(${name})
     target_compile_definitions(${name} PRIVATE DS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" DS_BINARY_DIR="${CMAKE_BINARY_DIR}")
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 300)

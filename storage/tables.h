@@ -168,7 +168,8 @@ struct Table<HeadEvalRow> : TableOf<HeadEvalRow> {
         ref("run_id", &R::run_id, "run"), ref("round_id", &R::round_id, "round").or_null(),
         col("head", &R::head), choice("mode", &R::mode, head_mode_from), col("active_rows", &R::active_rows),
         col("bytes", &R::bytes), col("head_ns", &R::head_ns), col("accepted", &R::accepted),
-        col("committed", &R::committed), col("covered", &R::covered), col("covered_mass", &R::covered_mass));
+        col("committed", &R::committed), col("covered", &R::covered), col("covered_mass", &R::covered_mass),
+        col("flops", &R::flops).added_in(5, "0"));
 };
 
 template <>

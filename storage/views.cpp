@@ -97,8 +97,9 @@ WITH eval AS MATERIALIZED (
   FROM head_eval e LEFT JOIN round r ON r.id = e.round_id LEFT JOIN step t ON t.id = r.step_id),
 stat AS MATERIALIZED (
   SELECT run_id, head, mode, count(*) AS rounds, sum(timed) AS timed, sum(committed) AS committed,
-    sum(covered) AS covered, sum(CASE WHEN timed THEN head_ns ELSE 0 END) AS head_ns,
-    avg(active_rows) AS active_rows, avg(bytes) AS bytes, avg(covered_mass) AS covered_mass
+    sum(accepted) AS accepted, sum(covered) AS covered, sum(CASE WHEN timed THEN head_ns ELSE 0 END) AS head_ns,
+    avg(active_rows) AS active_rows, avg(bytes) AS bytes, avg(flops) AS flops,
+    avg(covered_mass) AS covered_mass
   FROM eval GROUP BY run_id, head, mode),
 driven AS MATERIALIZED (
   SELECT run_id, round_id, count(*) AS rounds, sum(committed) AS committed
@@ -168,6 +169,7 @@ reference AS MATERIALIZED (
   FROM candidate GROUP BY run_id),
 plane AS (
   SELECT s.run_id, s.head, s.mode, s.rounds, 1.0 * s.committed / s.rounds AS tau,
+    1.0 + 1.0 * s.accepted / s.rounds AS tau_unclipped,
     (1.0 * s.committed / s.rounds) / f.tau * coalesce(f.drive_tau / b.tau, 1.0) AS rho_tau,
     nullif(1.0 * s.head_ns / nullif(s.timed, 0), 0) / f.head_ns AS nu, f.head_ns / f.rest_ns AS kappa,
     CASE f.preference WHEN 1 THEN 'drive' WHEN 2 THEN 'selfpaced' WHEN 3 THEN 'other run' WHEN 4 THEN 'aligned'
@@ -175,14 +177,14 @@ plane AS (
     CASE WHEN s.mode = 'drive' AND s.head = 'full' THEN CASE WHEN w.committed > 0 AND w.ns > 0 THEN 1.0 END
       WHEN s.mode = 'drive' THEN nullif(m.tokens_per_ns, 0) / t.tokens_per_ns END AS measured_speedup,
     s.active_rows, s.bytes, coalesce(1.0 * s.head_ns / nullif(s.timed, 0), 0.0) AS head_ns,
-    1.0 * s.covered / s.committed AS coverage, s.covered_mass
+    1.0 * s.covered / s.committed AS coverage, s.covered_mass, s.flops
   FROM stat s LEFT JOIN reference f ON f.run_id = s.run_id
   LEFT JOIN beside b ON b.run_id = s.run_id AND b.head = s.head AND b.mode = s.mode
   LEFT JOIN mine_speed m ON m.run_id = s.run_id LEFT JOIN their_time t ON t.run_id = s.run_id
   LEFT JOIN total w ON w.run_id = s.run_id)
 SELECT run_id, head, mode, rounds, tau, rho_tau, nu, kappa,
   rho_tau * (1.0 + kappa) / (1.0 + nu * kappa) AS predicted_speedup, measured_speedup, active_rows, bytes,
-  head_ns, coverage, covered_mass, reference
+  head_ns, coverage, covered_mass, reference, tau_unclipped, flops
 FROM plane
 ORDER BY run_id, instr('drive selfpaced aligned calibration', mode), head;
 
@@ -197,7 +199,7 @@ SELECT p.run_id, p.id AS prompt_id, p.ordinal, p.external_id, p.turn, p.suite, p
   p.generated_tokens, p.prefill_ns, p.finish, coalesce(r.rounds, 0) AS rounds, coalesce(r.drafted, 0) AS drafted,
   coalesce(r.accepted, 0) AS accepted, coalesce(r.committed, 0) AS committed,
   1.0 * r.committed / r.rounds AS tau, coalesce(r.decode_ns, 0) AS decode_ns,
-  r.tokens_per_second
+  r.tokens_per_second, 1.0 + 1.0 * r.accepted / r.rounds AS tau_unclipped
 FROM prompt p LEFT JOIN rounds r ON r.prompt_id = p.id ORDER BY p.id;
 
 CREATE VIEW v_category AS
@@ -209,7 +211,8 @@ SELECT s.run_id, s.suite, s.category, count(DISTINCT s.prompt_id) AS prompts, co
   sum(s.drafted) AS drafted, sum(s.accepted) AS accepted, sum(s.committed) AS committed,
   1.0 * sum(s.committed) / count(*) AS tau, sum(s.ns) AS decode_ns,
   1e9 * sum(s.committed) / sum(s.ns) AS tokens_per_second, avg(h.active_rows) AS active_rows,
-  1.0 * sum(h.covered) / sum(h.committed) AS coverage, avg(h.covered_mass) AS covered_mass
+  1.0 * sum(h.covered) / sum(h.committed) AS coverage, avg(h.covered_mass) AS covered_mass,
+  1.0 + 1.0 * sum(s.accepted) / count(*) AS tau_unclipped
 FROM shared s LEFT JOIN head_eval h ON h.round_id = s.id AND h.mode = 'drive'
 GROUP BY s.run_id, s.suite, s.category;
 

@@ -8,6 +8,7 @@
 #include "app/cli/estimates.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/job.h"
+#include "app/cli/latency_tables.h"
 #include "app/cli/options.h"
 #include "app/cli/version.h"
 #include "app/jobs/bench/bench_job.h"
@@ -21,7 +22,7 @@ using nlohmann::json;
 struct Options {
     BenchConfig config;
     std::string heads;
-    bool no_plain = false;
+    bool no_plain = false, no_control = false;
     JobOutput output;
 };
 
@@ -33,12 +34,47 @@ json cell_json(const BenchCell& cell) {
     const auto of_something = [](double value) { return value > 0 ? json(value) : json(nullptr); };
     return {{"prompts", cell.prompts},
             {"tau", of_something(cell.tau)},
+            {"tau_unclipped", of_something(cell.tau_unclipped)},
+            {"tau_sd", or_null(cell.tau_sd)},
             {"tokens_per_second", of_something(cell.tokens_per_second)},
+            {"tokens_per_second_sd", or_null(cell.tokens_per_second_sd)},
             {"speedup", value_json(cell.speedup)},
             {"speedup_interval", estimate_interval_json(cell.speedup)},
+            {"speedup_sd", or_null(cell.speedup_sd)},
+            {"end_to_end_tokens_per_second", of_something(cell.end_to_end_tokens_per_second)},
+            {"end_to_end_speedup", value_json(cell.end_to_end_speedup)},
+            {"end_to_end_speedup_interval", estimate_interval_json(cell.end_to_end_speedup)},
             {"conversations", cell.conversations},
-            {"speedup_sd", or_null(cell.spread)},
             {"active_rows", of_something(cell.active_rows)}};
+}
+
+/// Means over tasks, as the papers' averages are; the cells of a method are sums over texts.
+json macro_json(const BenchMacro& macro) {
+    return {{"tau", or_null(macro.tau)},
+            {"tau_sd", or_null(macro.tau_sd)},
+            {"tokens_per_second", or_null(macro.tokens_per_second)},
+            {"tokens_per_second_sd", or_null(macro.tokens_per_second_sd)},
+            {"speedup", value_json(macro.speedup)},
+            {"speedup_interval", estimate_interval_json(macro.speedup)},
+            {"speedup_sd", or_null(macro.speedup_sd)},
+            {"end_to_end_tokens_per_second", or_null(macro.end_to_end_tokens_per_second)},
+            {"end_to_end_speedup", value_json(macro.end_to_end_speedup)},
+            {"end_to_end_speedup_interval", estimate_interval_json(macro.end_to_end_speedup)}};
+}
+
+json ratio_json(const Estimate& ratio, std::optional<bool> differs) {
+    return {{"ratio", ratio.value},
+            {"interval", estimate_interval_json(ratio)},
+            {"differs", differs ? json(*differs) : json(nullptr)}};
+}
+
+json cells_json(const std::vector<BenchCell>& cells, const std::vector<std::string>& names, const char* key) {
+    json out = json::array();
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+        out.push_back(cell_json(cells[c]));
+        out.back()[key] = names[c];
+    }
+    return out;
 }
 
 json method_json(const BenchReport& report, std::size_t m) {
@@ -50,12 +86,13 @@ json method_json(const BenchReport& report, std::size_t m) {
     out["head"] = method.head;
     out["tree"] = or_null(method.resolved_tree);
     out["same_text"] = has_text_of_first(report, m);
-    json categories = json::array();
-    for (std::size_t c = 0; c < row.categories.size(); ++c) {
-        categories.push_back(cell_json(row.categories[c]));
-        categories.back()["category"] = report.table.categories[c];
-    }
-    out["categories"] = std::move(categories);
+    out["categories"] = cells_json(row.categories, report.table.categories, "category");
+    out["tasks"] = cells_json(row.tasks, report.table.tasks, "task");
+    out["mean_of_tasks"] = macro_json(row.macro);
+    const auto against_best = report.table.against_best(m);
+    out["against_best"] =
+        against_best ? ratio_json(against_best->ratio, against_best->differs()) : json(nullptr);
+    out["latency"] = latency_json(report.latency[m]);
     out["reads"] = report.reads[m].head_ns > 0 ? reads_json(report.reads[m]) : json(nullptr);
     out["against_full"] = nullptr;
     if (report.samples.methods[m].full) {
@@ -73,7 +110,10 @@ json method_json(const BenchReport& report, std::size_t m) {
 std::vector<std::string> machine_warnings(const BenchReport& report) {
     std::vector<std::string> names;
     for (const BenchMethod& method : report.methods) names.push_back(method.name);
-    return drift_warnings(report.drift, names);
+    std::vector<std::string> warnings = drift_warnings(report.drift, names);
+    if (std::string floor = noise_floor_warning(report.table); !floor.empty())
+        warnings.insert(warnings.begin(), std::move(floor));
+    return warnings;
 }
 
 /// Drift of the machine's speed, measured by verifications of equal trees: between methods, and between
@@ -94,6 +134,24 @@ json drift_json(const BenchReport& report) {
             {"blocks", std::move(blocks)}};
 }
 
+/// All pairs of methods: the decoding speed of b relative to a.
+json pairs_json(const BenchReport& report) {
+    json out = json::array();
+    for (const BenchPair& pair : report.table.pairs) {
+        out.push_back(ratio_json(pair.ratio, pair.differs()));
+        out.back()["a"] = report.methods[pair.a].name;
+        out.back()["b"] = report.methods[pair.b].name;
+    }
+    return out;
+}
+
+json noise_floor_json(const BenchReport& report) {
+    if (!report.table.noise_floor) return nullptr;
+    return {{"method", report.methods.front().name},
+            {"ratio", report.table.noise_floor->value},
+            {"interval", estimate_interval_json(*report.table.noise_floor)}};
+}
+
 json report_json(const BenchReport& report) {
     json methods = json::array();
     for (std::size_t m = 0; m < report.methods.size(); ++m) methods.push_back(method_json(report, m));
@@ -109,6 +167,11 @@ json report_json(const BenchReport& report) {
             {"batch", report.batch},
             {"tier", "T0"},
             {"repeat", report.repeat},
+            {"first_seed", report.first_seed},
+            {"block", report.block},
+            {"best", report.table.best ? json(report.methods[*report.table.best].name) : json(nullptr)},
+            {"pairs", pairs_json(report)},
+            {"noise_floor", noise_floor_json(report)},
             {"complete", !report.cancelled},
             {"cancelled", report.cancelled},
             {"conversations", report.conversations},
@@ -123,15 +186,29 @@ std::string positive(double value, int digits) {
     return number(value > 0 ? std::optional(value) : std::nullopt, digits);
 }
 
+std::string with_sd(double value, const std::optional<double>& sd, int digits) {
+    return positive(value, digits) + (sd ? fmt::format(" +-{:.{}f}", *sd, digits) : std::string());
+}
+
+/// Returns the speed relative to the fastest method; "~" marks a method that is not shown to be slower.
+std::string against_best_text(const BenchReport& report, std::size_t m) {
+    if (report.table.best == m) return "best";
+    const auto pair = report.table.against_best(m);
+    if (!pair) return "-";
+    return fmt::format("{:.3f}{}", pair->ratio.value, pair->differs().value_or(true) ? "" : " ~");
+}
+
 std::string method_table(const BenchReport& report) {
-    std::vector<std::string> header = {"method", "prompts", "tau", "tok/s", "x none", "SD", "rows", "text"};
-    if (!report.samples.plain) header[4] = "-";
+    std::vector<std::string> header = {"method", "prompts",     "tau",    "tok/s", "x none",
+                                       "SD",     "prefill too", "x best", "rows",  "text"};
+    if (!report.samples.plain) header[4] = header[6] = "-";
     std::vector<std::vector<std::string>> rows;
     for (std::size_t m = 0; m < report.methods.size(); ++m) {
         const BenchCell& cell = report.table.rows[m].all;
         rows.push_back(
-            {report.methods[m].name, std::to_string(cell.prompts), positive(cell.tau, 3),
-             positive(cell.tokens_per_second, 1), with_interval(cell.speedup), number(cell.spread, 3),
+            {report.methods[m].name, std::to_string(cell.prompts), with_sd(cell.tau, cell.tau_sd, 3),
+             with_sd(cell.tokens_per_second, cell.tokens_per_second_sd, 1), with_interval(cell.speedup),
+             number(cell.speedup_sd, 3), with_interval(cell.end_to_end_speedup), against_best_text(report, m),
              cell.active_rows > 0 ? fmt::format("{:.0f}", cell.active_rows) : "-",
              has_text_of_first(report, m)
                  ? "same"
@@ -156,6 +233,25 @@ std::string model_table(const BenchReport& report) {
                {"against full", "rho_tau", "nu", "kappa", "predicted x", "measured x", "unexplained"}, rows);
 }
 
+/// Returns the table of latencies, in milliseconds.
+std::string latency_table(const BenchReport& report) {
+    std::vector<std::vector<std::string>> rows;
+    for (std::size_t m = 0; m < report.methods.size(); ++m) {
+        const Latency& one = report.latency[m];
+        const auto ms = [](const Summary& of, std::optional<double> value) {
+            return number(of.n > 0 ? value : std::nullopt, 2);
+        };
+        rows.push_back({report.methods[m].name, ms(one.first_token_ms, one.first_token_ms.median),
+                        ms(one.inter_token_ms, one.inter_token_ms.median),
+                        ms(one.inter_token_ms, one.inter_token_ms.p99),
+                        ms(one.output_gap_ms, one.output_gap_ms.median),
+                        ms(one.output_gap_ms, one.output_gap_ms.p99)});
+    }
+    return "\n" +
+           format_table(
+               {"latency, ms", "first token p50", "inter-token p50", "p99", "output every p50", "p99"}, rows);
+}
+
 std::string method_reads(const BenchReport& report) {
     std::vector<NamedReads> reads;
     for (std::size_t m = 0; m < report.methods.size(); ++m) {
@@ -164,24 +260,25 @@ std::string method_reads(const BenchReport& report) {
     return reads_table("a round's reads", reads);
 }
 
-/// Returns the table method x category: the speed-up, or tokens per second without plain decoding.
+/// Returns the table method x task with the mean of the tasks: the speed-up, or tokens per second without
+/// plain decoding.
 std::string matrix(const BenchReport& report) {
-    if (report.table.categories.size() < 2) return {};
-    std::vector<std::string> header = {report.samples.plain ? "x none by category" : "tok/s by category"};
-    for (const std::string& category : report.table.categories)
-        header.push_back(category.empty() ? "-" : category);
+    if (report.table.tasks.size() < 2) return {};
+    std::vector<std::string> header = {report.samples.plain ? "x none by task" : "tok/s by task"};
+    for (const std::string& task : report.table.tasks) header.push_back(task.empty() ? "-" : task);
+    header.insert(header.end(), {"mean of tasks", "tau, mean of tasks"});
     std::vector<std::vector<std::string>> rows;
     for (std::size_t m = 0; m < report.methods.size(); ++m) {
+        const BenchMacro& macro = report.table.rows[m].macro;
         std::vector<std::string> row = {report.methods[m].name};
-        for (const BenchCell& cell : report.table.rows[m].categories) {
-            if (!report.samples.plain) {
-                row.push_back(positive(cell.tokens_per_second, 1));
-                continue;
-            }
-            std::string text = cell.speedup ? number(cell.speedup->value, 2) : "-";
-            if (cell.spread) text += fmt::format(" +-{:.2f}", *cell.spread);
-            row.push_back(std::move(text));
-        }
+        for (const BenchCell& cell : report.table.rows[m].tasks)
+            row.push_back(report.samples.plain
+                              ? with_sd(cell.speedup ? cell.speedup->value : 0, cell.speedup_sd, 2)
+                              : with_sd(cell.tokens_per_second, cell.tokens_per_second_sd, 1));
+        row.push_back(report.samples.plain
+                          ? with_interval(macro.speedup)
+                          : with_sd(macro.tokens_per_second.value_or(0), macro.tokens_per_second_sd, 1));
+        row.push_back(with_sd(macro.tau.value_or(0), macro.tau_sd, 3));
         rows.push_back(std::move(row));
     }
     return "\n" + format_table(header, rows);
@@ -193,6 +290,13 @@ std::size_t max_conversations(const BenchReport& report) {
     for (const BenchRow& row : report.table.rows)
         out = std::max({out, row.all.conversations, row.cost.conversations});
     return out;
+}
+
+bool has_tie_with_best(const BenchReport& report) {
+    for (std::size_t m = 0; m < report.methods.size(); ++m)
+        if (const auto pair = report.table.against_best(m); pair && !pair->differs().value_or(true))
+            return true;
+    return false;
 }
 
 void print_report(const BenchReport& report) {
@@ -211,10 +315,15 @@ void print_report(const BenchReport& report) {
               report.conversations);
         return;
     }
-    print("{}{}{}{}", method_table(report), model_table(report), method_reads(report), matrix(report));
-    print("\nblocks in alternating order; {}; SD and +- over {} repetition{}; {:.0f} s\n",
+    print("{}{}{}{}{}", method_table(report), matrix(report), model_table(report), latency_table(report),
+          method_reads(report));
+    print("\nblocks of {} in alternating order; {}; SD and +- over {} repetition{}; {:.0f} s\n", report.block,
           interval_text(max_conversations(report)), report.repeat, report.repeat == 1 ? "" : "s",
           report.seconds);
+    if (has_tie_with_best(report)) print("~ is not shown to be slower than the best\n");
+    if (report.table.noise_floor)
+        print("noise floor: {} against itself {}\n", report.methods.front().name,
+              with_interval(report.table.noise_floor));
     for (const std::string& warning : machine_warnings(report)) print("note: {}\n", warning);
     if (report.cancelled)
         print("cancelled after {} of {} conversations: the tables cover those that every method decoded\n",
@@ -228,6 +337,7 @@ int do_bench(Options& options) {
     if (const Status used = check_sampling_used(options.config.run, heads); !used.ok())
         return report(used.error());
     options.config.plain = !options.no_plain;
+    options.config.control = !options.no_control;
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) { return run_bench(options.config, gate, hooks); },
@@ -257,10 +367,16 @@ void add_bench(CLI::App& program, Action& action) {
     add_decoding_options(*command, config.run);
     command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
     command->add_flag("--balanced,--stratify", config.run.balanced, "take them evenly from the categories");
-    add_shown(*command, "--repeat", config.repeat, "repetitions of every block (our default)");
+    command
+        ->add_option("--repeat", config.repeat,
+                     "repetitions of every block, each with a seed of its own; default 3 at temperature > 0, "
+                     "else 1 (our default)")
+        ->check(CLI::PositiveNumber);
     add_shown(*command, "--block", config.block,
               "conversations that a method decodes before the next method's turn (our default)");
     command->add_flag("--no-plain", options->no_plain, "without --drafter none, and thus no speed-up");
+    command->add_flag("--no-control", options->no_control,
+                      "without decoding the first method twice, and thus no noise floor");
     add_output_options(*command, options->output);
     command->callback([options, &action] { action = [options] { return do_bench(*options); }; });
 }

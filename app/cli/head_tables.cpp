@@ -21,7 +21,8 @@ std::string percent(const std::optional<double>& value) {
 }
 
 std::string mode_text(const HeadComparison& head) {
-    return std::string(to_text(head.stats.mode)) + (head.estimate ? ", estimate" : "");
+    const char* mark = head.path_candidates ? ", path estimate" : head.estimate ? ", estimate" : "";
+    return std::string(to_text(head.stats.mode)) + mark;
 }
 
 std::string acceptance_table(const std::vector<HeadComparison>& heads) {
@@ -32,10 +33,11 @@ std::string acceptance_table(const std::vector<HeadComparison>& heads) {
                         fmt::format("{:.3f}", stats.tau), percent(stats.coverage),
                         percent(stats.covered_mass), fmt::format("{:.0f}", stats.active_rows),
                         stats.bytes_per_call > 0 ? fmt::format("{:.0f}", stats.bytes_per_call / 1e3) : "-",
+                        stats.flops_per_round > 0 ? fmt::format("{:.1f}", stats.flops_per_round / 1e6) : "-",
                         fmt::format("{:.0f}", stats.head_ns_per_round / 1e3)});
     }
     return format_table({"head", "mode", "rounds", "tau", "coverage %", "covered mass %", "active rows",
-                         "kB/call", "T_head us"},
+                         "kB/call", "MFLOP/round", "T_head us"},
                         rows);
 }
 
@@ -172,6 +174,7 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
              {"mode", to_text(stats.mode)},
              {"rounds", stats.rounds},
              {"tau", stats.tau},
+             {"tau_unclipped", stats.tau_unclipped},
              {"rho_tau", value_json(cost.rho_tau)},
              {"nu", value_json(cost.nu)},
              {"kappa", value_json(cost.kappa)},
@@ -183,6 +186,7 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
              {"reference",
               head.reference == FullReference::none ? json(nullptr) : json(to_text(head.reference))},
              {"estimate", head.estimate},
+             {"path_candidates", head.path_candidates},
              {"intervals", intervals_json(cost)},
              {"interval_unit", cost.rho_tau && cost.rho_tau->interval ? json("conversation") : json(nullptr)},
              {"conversations", cost.conversations},
@@ -191,6 +195,7 @@ json heads_json(const Snapshot& snapshot, RowId run_id) {
              {"bytes_per_call", stats.bytes_per_call > 0 ? json(stats.bytes_per_call) : json(nullptr)},
              {"head_ns_per_round", stats.head_ns_per_round},
              {"bytes_per_round", stats.bytes_per_round},
+             {"flops_per_round", stats.flops_per_round},
              {"bytes_per_second", head.bytes ? json(head.bytes->per_second) : json(nullptr)},
              {"nu_by_bytes", head.bytes ? json(head.bytes->explained) : json(nullptr)},
              {"times_bytes", head.bytes ? json(head.bytes->times) : json(nullptr)},

@@ -26,6 +26,7 @@ namespace draftscope::cli {
     COMMAND(bench)           \
     COMMAND(record)          \
     COMMAND(replay)          \
+    COMMAND(sweep)           \
     COMMAND(fit)             \
     COMMAND(stats)           \
     COMMAND(compare)         \
@@ -33,7 +34,8 @@ namespace draftscope::cli {
     COMMAND(check)           \
     COMMAND(export)          \
     COMMAND(doctor)          \
-    COMMAND(kernels)
+    COMMAND(kernels)         \
+    COMMAND(profile_machine)
 
 #define DS_DECLARE_COMMAND(name) void add_##name(CLI::App& program, Action& action);
 DS_COMMANDS(DS_DECLARE_COMMAND)
@@ -59,6 +61,7 @@ int report(const Error& error) {
 namespace {
 
 /// A command: `add` adds its options to the parser. If the command is selected, its callback sets `action`.
+/// Its name has hyphens where `name` has underscores.
 struct Subcommand {
     const char* name;
     void (*add)(CLI::App& program, Action& action);
@@ -107,7 +110,10 @@ std::string suggestion(const CLI::App& program, const std::vector<std::string>& 
     std::vector<std::string> names;
     if (chosen.empty() && unknown.front().front() != '-') {
         misspelt = unknown.begin();
-        for (const Subcommand& subcommand : subcommands) names.emplace_back(subcommand.name);
+        for (const Subcommand& subcommand : subcommands) {
+            names.emplace_back(subcommand.name);
+            std::replace(names.back().begin(), names.back().end(), '_', '-');
+        }
     } else if (misspelt != unknown.end()) {
         names = option_names(chosen.empty() ? program : *chosen.front());
     }

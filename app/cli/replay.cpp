@@ -87,6 +87,7 @@ AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head)
 json head_json(const ReplayStats& tally, const ReplayedHead& head, std::optional<double> full) {
     return {{"head", head.spec.empty() ? json(nullptr) : json(head.spec)},
             {"tau", or_null(tally.tau())},
+            {"tau_unclipped", or_null(tally.tau_unclipped())},
             {"rho_tau", or_null(rho(tally.tau(), full))},
             {"rounds", tally.rounds},
             {"drafted", tally.drafted},
@@ -98,6 +99,7 @@ json head_json(const ReplayStats& tally, const ReplayedHead& head, std::optional
             {"covered_mass", or_null(tally.covered_mass())},
             {"active_rows", tally.active_rows()},
             {"bytes_per_round", tally.bytes_per_round()},
+            {"flops_per_round", tally.flops_per_round()},
             {"exact", head.estimates.empty()}};
 }
 

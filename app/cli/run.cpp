@@ -14,6 +14,7 @@
 #include "app/cli/head_help.h"
 #include "app/cli/head_tables.h"
 #include "app/cli/interrupt.h"
+#include "app/cli/latency_tables.h"
 #include "app/cli/options.h"
 #include "app/cli/progress.h"
 #include "app/cli/speedup_text.h"
@@ -46,6 +47,7 @@ json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
             {"text", outcome.text},
             {"rounds", stats.rounds},
             {"tau", stats.rounds > 0 ? json(stats.tau) : json(nullptr)},
+            {"tau_unclipped", stats.rounds > 0 ? json(stats.tau_unclipped) : json(nullptr)},
             {"tokens_per_second", rate_json(stats.tokens_per_second)},
             {"finish", to_text(outcome.finish)}};
 }
@@ -130,6 +132,8 @@ json report_json(const RunReport& report, const Snapshot& snapshot) {
             {"prompts", std::move(prompts)},
             {"totals", totals_json(snapshot, report.run_id)},
             {"baseline", speedup_json(snapshot, report.run_id)},
+            {"latency", latency_json(latency(snapshot, report.run_id))},
+            {"speed", position_json(snapshot, report.run_id)},
             {"phases", phases_json(snapshot, report.run_id)},
             {"heads", heads_json(snapshot, report.run_id)},
             {"losses", losses}};
@@ -240,9 +244,12 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const Opti
         print_remarks(report, snapshot);
         return print_capture(report);
     }
-    print("tau {:.3f}  ({} committed in {} rounds)   {} tok/s decode, {:.1f} tok/s with prefill\n",
-          totals.tau, totals.committed, totals.rounds, rate_text(totals.tokens_per_second),
-          totals.tokens_per_second_e2e);
+    print(
+        "tau {:.3f}  ({} committed in {} rounds; {:.3f} unclipped)   {} tok/s decode, {:.1f} tok/s with "
+        "prefill\n",
+        totals.tau, totals.committed, totals.rounds, totals.tau_unclipped,
+        rate_text(totals.tokens_per_second), totals.tokens_per_second_e2e);
+    print("{}", latency_text(latency(snapshot, report.run_id)));
     print_tree_choice(report, run, config.tree == quick_tree);
     print("{}", speedup_text(snapshot, report.run_id));
     if (options.detail)

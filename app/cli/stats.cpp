@@ -9,6 +9,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/finding.h"
 #include "app/cli/head_tables.h"
+#include "app/cli/latency_tables.h"
 #include "app/cli/speedup_text.h"
 #include "app/cli/statistics_tables.h"
 #include "app/cli/tables.h"
@@ -57,6 +58,8 @@ json run_json(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
             {"is_baseline", is_baseline(run)},
             {"totals", totals_json(snapshot, run.id)},
             {"baseline", speedup_json(snapshot, run.id)},
+            {"latency", latency_json(latency(snapshot, run.id))},
+            {"speed", position_json(snapshot, run.id)},
             {"phases", phases_json(snapshot, run.id)},
             {"statistics", statistics_json(run_statistics(snapshot, run.id, cut_warmup))},
             {"heads", heads_json(snapshot, run.id)},
@@ -73,8 +76,9 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
     print("{}", setup_text(run));
     print("{}", verify_text(run));
     print("{}", finding_text(snapshot, run.id));
-    print("tau {:.3f}  ({} committed in {} rounds)   {} tok/s decode\n{}\n{}", totals.tau, totals.committed,
-          totals.rounds, rate_text(totals.tokens_per_second), speedup_text(snapshot, run.id),
+    print("tau {:.3f}  ({} committed in {} rounds; {:.3f} unclipped)   {} tok/s decode\n{}{}\n{}", totals.tau,
+          totals.committed, totals.rounds, totals.tau_unclipped, rate_text(totals.tokens_per_second),
+          latency_text(latency(snapshot, run.id)), speedup_text(snapshot, run.id),
           statistics_text(run_statistics(snapshot, run.id, cut_warmup), probed_gb_per_s(run)));
     std::vector<std::vector<std::string>> counters;
     for (const GpuCounterStats& row : gpu_counter_stats(snapshot, run.id))
@@ -82,6 +86,7 @@ void print_run(const Snapshot& snapshot, const RunRow& run, bool cut_warmup) {
                             fmt::format("{}", row.count), fmt::format("{:.4g}", row.per_step())});
     if (!counters.empty())
         print("\n{}", format_table({"phase", "GPU counter", "steps", "per step"}, counters));
+    print("{}", position_text(snapshot, run.id));
     const std::string excluded = excluded_text(snapshot, run.id);
     if (!excluded.empty()) print("{}\n", excluded);
     print_losses(snapshot, run.id);

@@ -191,6 +191,7 @@ json totals_json(const Snapshot& snapshot, RowId run_id) {
             {"accepted", totals.accepted},
             {"committed", totals.committed},
             {"tau", totals.rounds > 0 ? json(totals.tau) : json(nullptr)},
+            {"tau_unclipped", totals.rounds > 0 ? json(totals.tau_unclipped) : json(nullptr)},
             {"generated", totals.generated},
             {"decode_seconds", seconds(totals.decode_ns)},
             {"shadow_seconds", seconds(totals.shadow_ns)},

@@ -118,6 +118,8 @@ class Drafter {
     /// Target id of each row of a trimmed own_lm_head(), ascending; empty = row i is token i.
     virtual std::span<const TokenId> own_lm_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;  ///< backbone weights read per level
+    /// Weights that turn the target's hidden states into the drafter's inputs, read once per round.
+    virtual std::size_t feature_weight_bytes() const { return 0; }
     /// Maximum draft levels of a drafter with one head per level; 0 = unlimited.
     virtual int max_levels() const { return 0; }
 };

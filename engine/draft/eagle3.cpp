@@ -60,6 +60,7 @@ class Eagle3Model final : public EagleModel {
     std::span<const TokenId> own_lm_head_ids() const override { return head_ids_; }
     kernels::KvType kv_type() const override { return kv_type_for(layer_.qkv.precision()); }
     std::size_t weight_bytes() const override { return layer_.bytes(); }
+    std::size_t feature_weight_bytes() const override { return fc_.bytes(); }
     kernels::Backend* device() const override { return fc_.on_device() ? &fc_.device() : nullptr; }
     const float* device_embeddings() override {
         return eagle_device_embeddings(checkpoint_, target_, *device(), embeddings_);

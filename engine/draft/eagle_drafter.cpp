@@ -45,6 +45,7 @@ class EagleDrafter final : public Drafter {
     const kernels::Matrix* own_lm_head() const override { return model_->own_lm_head(); }
     std::span<const TokenId> own_lm_head_ids() const override { return model_->own_lm_head_ids(); }
     std::size_t weight_bytes() const override { return model_->weight_bytes(); }
+    std::size_t feature_weight_bytes() const override { return model_->feature_weight_bytes(); }
 
   private:
     struct Slice {

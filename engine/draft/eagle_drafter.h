@@ -28,6 +28,7 @@ class EagleModel {
     /// Target id of each row of own_lm_head(), ascending; empty = row i is token i.
     virtual std::span<const TokenId> own_lm_head_ids() const { return {}; }
     virtual std::size_t weight_bytes() const = 0;
+    virtual std::size_t feature_weight_bytes() const { return 0; }  ///< as in Drafter
     virtual kernels::KvType kv_type() const = 0;
     /// The device that holds the weights; null = the host.
     virtual kernels::Backend* device() const { return nullptr; }

@@ -64,6 +64,7 @@ HeadInfo describe_coral() {
             .name = "CORAL",
             .paper = "CORAL, arXiv 2502.16880",
             .params = params,
+            .size = {.name = "active", .values = {1, 2, 4, 8}},
             .rgb = 0xF0E442,
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,

@@ -29,7 +29,7 @@ struct HeadWeights {
     std::vector<TokenId> always_active;  ///< EOS and chat-end ids; in every static vocabulary
     int vocab = 0;                       ///< real ids; padded rows of lm_head after them are never proposed
     int hidden = 0;
-    double drafter_bytes = 0;  ///< backbone weights read per draft level
+    double drafter_bytes = 0;  ///< weights of a draft pass: backbone, and EAGLE-3's fc
     // A fitted artefact must match these; "" and 0 = unknown, which matches any.
     std::string target;           ///< name of the model
     std::uint64_t tokenizer = 0;  ///< Tokenizer::fingerprint()
@@ -60,13 +60,14 @@ struct Outcome {
 struct TargetTokens {
     int at_prompt = 0;        ///< each costs an LM-head call per prompt position
     int at_verified = 0;      ///< at the nodes of the accepted path
-    bool whole_tree = false;  ///< at every node instead. Recordings lack these, so the head is not replayable
+    bool whole_tree = false;  ///< at every node instead; replays and shadows know those of the accepted path
 };
 
 /// What a head needs of its callers.
 struct HeadNeeds {
     TargetTokens target_tokens = {};  ///< for begin_prompt() and on_verified()
     bool inputs = false;              ///< HeadCall::inputs
+    bool rounds = false;              ///< on_verified() changes what it proposes in later rounds
     bool sets = false;                ///< collect() reads the tokens of HeadSequence::set, or their number
 };
 
@@ -123,7 +124,8 @@ class LmHead {
 struct HeadSpec {
     std::string id;
     std::map<std::string, std::string, std::less<>> params;
-    bool rdk = false;  ///< redistributes drafts over tokens that the head lacks (engine/heads/rdk.h)
+    bool rdk = false;       ///< redistributes drafts over tokens that the head lacks (engine/heads/rdk.h)
+    std::string file = {};  ///< path of its weights or ranking, from the parameter `file`; "" = the caller's
 };
 /// Parses and formats specs; to_text() returns the canonical form.
 Result<HeadSpec> parse_head_spec(std::string_view text);

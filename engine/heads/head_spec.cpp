@@ -13,6 +13,9 @@
 namespace draftscope {
 namespace {
 
+/// The parameter that every head with a file has: the path of its weights or ranking.
+constexpr std::string_view file_parameter = "file";
+
 std::string_view trim(std::string_view text) {
     const auto first = text.find_first_not_of(" \t");
     if (first == std::string_view::npos) return {};
@@ -102,8 +105,10 @@ Result<HeadSpec> parse_head_spec(std::string_view text) {
             equals == std::string_view::npos ? std::string_view{} : trim(piece.substr(equals + 1));
         if (name.empty() || value.empty())
             return bad_input("head {}: \"{}\" is not key=value in \"{}\"", spec.id, piece, text);
-        if (!spec.params.emplace(name, value).second)
-            return bad_input("head {}: {} is given twice in \"{}\"", spec.id, name, text);
+        const bool is_first =
+            name == file_parameter ? spec.file.empty() : spec.params.emplace(name, value).second;
+        if (name == file_parameter) spec.file = std::string(value);
+        if (!is_first) return bad_input("head {}: {} is given twice in \"{}\"", spec.id, name, text);
         if (comma == std::string_view::npos) return spec;
         rest.remove_prefix(comma + 1);
     }
@@ -112,6 +117,10 @@ Result<HeadSpec> parse_head_spec(std::string_view text) {
 std::string to_text(const HeadSpec& spec) {
     std::string text = spec.id;
     char separator = ':';
+    if (!spec.file.empty()) {
+        text += fmt::format(":{}={}", file_parameter, spec.file);
+        separator = ',';
+    }
     for (const auto& [name, value] : spec.params) {
         text += fmt::format("{}{}={}", separator, name, value);
         separator = ',';

@@ -1,6 +1,7 @@
 #include "engine/heads/microspec.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "engine/heads/best_of_product.h"
@@ -67,8 +68,8 @@ struct MicroSpecOptions {
     int window = 3072, prompt_k = 3, verify_k = 3;
     bool from_prompt = true, from_rounds = true;
     Gather gather = Gather::async;
-    Branch branch = Branch::path;
-    bool only_new = false;      ///< active tokens are not appended again
+    Branch branch = Branch::tree;
+    bool only_new = true;       ///< active tokens are not appended again
     bool prompt_last = false;   ///< the prompt's tokens enter the window after its candidates
     bool append_bonus = false;  ///< the round's last token is appended even if no draft had it
     bool keep_ends = false;     ///< end-of-text tokens are always active
@@ -104,7 +105,8 @@ class MicroSpecHead final : public LmHead {
     explicit MicroSpecHead(MicroSpecOptions options)
         : LmHead({.target_tokens = {.at_prompt = options.from_prompt ? options.prompt_k : 0,
                                     .at_verified = options.from_rounds ? options.verify_k : 0,
-                                    .whole_tree = options.from_rounds && options.branch == Branch::tree}}),
+                                    .whole_tree = options.from_rounds && options.branch == Branch::tree},
+                  .rounds = options.from_rounds}),
           options_(options) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
@@ -116,6 +118,7 @@ class MicroSpecHead final : public LmHead {
                 if (lm_head_has(weights, id)) ends_.push_back(id);
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         side_stream_ = std::make_shared<SideStream>(exec, Phase::gather);
+        all_tokens_ = {};
         return {};
     }
 
@@ -137,7 +140,8 @@ class MicroSpecHead final : public LmHead {
             if (id < weights_.vocab) candidates_.push_back(id);
         own.stream.append_unique(candidates_, options_.only_new);
         candidates_.clear();
-        const bool whole = options_.branch == Branch::tree;
+        // Replayed and shadow rounds know the target's tokens along the accepted path only.
+        const bool whole = options_.branch == Branch::tree && !outcome.tree_topk.empty();
         const std::span<const TokenId> best = whole ? outcome.tree_topk : outcome.path_topk;
         const std::size_t width = outcome.top_k;
         const std::size_t nodes = width == 0 ? 0 : best.size() / width;
@@ -171,11 +175,12 @@ class MicroSpecHead final : public LmHead {
     }
 
     CallShape shape(int, int) const override {
-        return {.stride = max_active(), .support = max_active(), .own = true, .counted = true};
+        return {.stride = max_proposed(), .support = max_proposed(), .own = true, .counted = true};
     }
     bool reserve(kernels::Backend& backend, int, int rows, int k) override {
-        if (indexed()) return listed_.reserve(backend, rows, max_active(), k);
-        return best_.reserve(backend, rows, max_active(), k);
+        if (starts_full() && all_tokens_.count() == 0 && !upload_all_tokens(backend)) return false;
+        if (indexed() && !listed_.reserve(backend, rows, max_active(), k)) return false;
+        return (indexed() && !starts_full()) || best_.reserve(backend, rows, max_proposed(), k);
     }
     void propose(HeadCall& call) override {
         HeadContext context{call.exec, call.phases, call.level};
@@ -183,32 +188,26 @@ class MicroSpecHead final : public LmHead {
             side_stream_->wait(context, of(sequence.state).refill);
             refresh(context, of(sequence.state), sequence.rows);
         }
-        if (indexed()) return propose_indexed(call);
-        if (store_.on_device()) side_stream_->join(call, 0, 0);
+        if (!indexed() && store_.on_device()) side_stream_->join(call, 0, 0);
         for (const HeadSequence& sequence : call.sequences) {
             MicroSpecState& own = of(sequence.state);
+            if (own.ids.empty() && starts_full()) {
+                enqueue_product(call, sequence, weights_.lm_head->device_matrix(), all_tokens_,
+                                weights_.lm_head->bytes());
+                continue;
+            }
             if (own.ids.empty()) {
                 leave_no_candidates(call, sequence.first_row, sequence.rows);
                 continue;
             }
-            const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
-            const bool packed = matrix.data != nullptr || matrix.packed != nullptr;
-            if (!packed || !upload_tokens(call.backend, own)) return;
-            const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
-            const std::uint64_t bytes = own.rows.matrix().bytes();
-            const kernels::half_t* const x = call.backend.advance(call.x, first * matrix.stride);
-            if (call.support_logits != nullptr) {
-                const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level,
-                                               sequence.rows, bytes);
-                enqueue_support(call, sequence, own.tokens, {matrix, x, sequence.rows});
+            if (!upload_tokens(call.backend, own)) return;
+            if (indexed()) {
+                listed_.enqueue(call, sequence, store_, own.tokens);
                 continue;
             }
-            std::int32_t* const ids = call.ids + cell;
-            best_.enqueue(call,
-                          {matrix, x, sequence.rows, matrix.n, call.k, nullptr, ids, call.logits + cell,
-                           call.sums + first},
-                          bytes);
-            call.backend.remap_ids({ids, sequence.rows * call.k, nullptr, own.tokens.ids(), ids});
+            const kernels::DeviceMatrix matrix = own.rows.matrix().device_matrix();
+            if (matrix.data == nullptr && matrix.packed == nullptr) return;
+            enqueue_product(call, sequence, matrix, own.tokens, own.rows.matrix().bytes());
         }
     }
 
@@ -218,6 +217,7 @@ class MicroSpecHead final : public LmHead {
         if (state == nullptr) return rows_cost(std::min(options_.window, weights_.vocab));
         const MicroSpecState& own = of(state);
         side_stream_->wait_discard(own.refill);
+        if (own.ids.empty() && starts_full()) return matrix_cost(*weights_.lm_head);
         HeadCost cost = rows_cost(static_cast<int>(own.ids.size()));
         if (own.packed_level == level) {
             cost.bytes += own.packed_bytes;
@@ -230,10 +230,13 @@ class MicroSpecHead final : public LmHead {
         if (state == nullptr) return tokens_of_lm_head(weights_);
         const MicroSpecState& own = of(state);
         side_stream_->wait_discard(own.refill);
-        if (!own.changed) return {.ids = own.ids};
-        memory.reserve(max_active() + 1);
-        list_active(own.stream, memory);
-        return {.ids = memory};
+        if (own.changed) {
+            memory.reserve(max_active() + 1);
+            list_active(own.stream, memory);
+        }
+        const std::vector<TokenId>& ids = own.changed ? memory : own.ids;
+        if (ids.empty() && starts_full()) return tokens_of_lm_head(weights_);
+        return {.ids = ids};
     }
 
   private:
@@ -268,13 +271,35 @@ class MicroSpecHead final : public LmHead {
     int max_active() const {
         return std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size());
     }
-    /// Reads the scattered rows in place, at every level.
-    void propose_indexed(HeadCall& call) {
-        for (const HeadSequence& sequence : call.sequences) {
-            MicroSpecState& own = of(sequence.state);
-            if (!upload_tokens(call.backend, own)) return;
-            listed_.enqueue(call, sequence, store_, own.tokens);
+    /// Without the prompt's candidates, the window is empty until a round is verified. The full head drafts
+    /// until then, as in the authors' code.
+    bool starts_full() const { return !options_.from_prompt; }
+    int max_proposed() const { return starts_full() ? weights_.lm_head->n() : max_active(); }
+    bool upload_all_tokens(kernels::Backend& backend) {
+        std::vector<TokenId> ids(weights_.row_ids.begin(), weights_.row_ids.end());
+        if (ids.empty()) {
+            ids.resize(weights_.lm_head->n());
+            std::iota(ids.begin(), ids.end(), 0);
         }
+        return all_tokens_.upload(backend, ids, {}, static_cast<int>(ids.size()));
+    }
+    /// Proposes from the product with `matrix`, whose rows belong to `tokens`.
+    void enqueue_product(HeadCall& call, const HeadSequence& sequence, const kernels::DeviceMatrix& matrix,
+                         const ListedTokens& tokens, std::uint64_t bytes) {
+        const std::ptrdiff_t first = sequence.first_row, cell = first * call.k;
+        const kernels::half_t* const x = call.backend.advance(call.x, first * matrix.stride);
+        if (call.support_logits != nullptr) {
+            const DeviceSpans::Scope scope(call.spans, call.phases, Phase::head, call.level, sequence.rows,
+                                           bytes);
+            enqueue_support(call, sequence, tokens, {matrix, x, sequence.rows});
+            return;
+        }
+        std::int32_t* const ids = call.ids + cell;
+        best_.enqueue(
+            call,
+            {matrix, x, sequence.rows, matrix.n, call.k, nullptr, ids, call.logits + cell, call.sums + first},
+            bytes);
+        call.backend.remap_ids({ids, sequence.rows * call.k, nullptr, tokens.ids(), ids});
     }
     /// Uploads the active tokens if they have changed, and their rows if these are read in place.
     bool upload_tokens(kernels::Backend& backend, MicroSpecState& own) const {
@@ -342,6 +367,7 @@ class MicroSpecHead final : public LmHead {
     std::vector<TokenId> candidates_;  ///< pending entries of a stream
     BestOfProduct best_;
     ListedRows listed_;
+    ListedTokens all_tokens_;  ///< of the LM head, if starts_full()
 };
 
 }  // namespace
@@ -373,13 +399,15 @@ constexpr HeadParam params[] = {
      "rows are packed while the backbone runs (async), before the first head call of a round (sync), or read "
      "in place by every call (indexed)",
      false, "async|sync|indexed"},
-    // The paper's text says "on the validated branch"; its Algorithm 1 takes all logits.
+    // Algorithm 1 and the authors' code take the logits of all nodes; the text says "on the validated
+    // branch".
     {"branch", 0, 0, 0, true,
-     "verified positions: the whole accepted path, its last node, or every node of the tree (not replayable)",
-     false, "path|last|tree"},
-    // Equation 4 windows the raw stream; section 3.3 speaks of new unique tokens.
-    {"stream", 0, 0, 0, true,
-     "appended to the stream: all candidates of a round, or only those not yet active", false, "all|new"},
+     "verified positions: every node of the tree (in replays and shadows: the accepted path), the accepted "
+     "path, or its last node",
+     false, "tree|path|last"},
+    // The authors' code and section 3.3 append new unique tokens; equation 4 windows the raw stream.
+    {"stream", 0, 0, 0, true, "appended to the stream: only candidates not yet active, or all of a round",
+     false, "new|all"},
     {"prompt", 0, 0, 0, true, "the prompt's tokens enter the window before its candidates, or after them",
      false, "first|last"},
     {"bonus", 0, 0, 0, true, "the round's last token is also appended", false, "no|yes"},
@@ -397,9 +425,9 @@ Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles&) {
     options.from_rounds = source != "ctx";
     const std::string_view gather = word_param(spec, "gather", "async");
     options.gather = gather == "sync" ? Gather::sync : gather == "indexed" ? Gather::indexed : Gather::async;
-    const std::string_view branch = word_param(spec, "branch", "path");
-    options.branch = branch == "last" ? Branch::last : branch == "tree" ? Branch::tree : Branch::path;
-    options.only_new = word_param(spec, "stream", "all") == "new";
+    const std::string_view branch = word_param(spec, "branch", "tree");
+    options.branch = branch == "last" ? Branch::last : branch == "path" ? Branch::path : Branch::tree;
+    options.only_new = word_param(spec, "stream", "new") == "new";
     options.prompt_last = word_param(spec, "prompt", "first") == "last";
     options.append_bonus = word_param(spec, "bonus", "no") == "yes";
     options.keep_ends = word_param(spec, "eos", "no") == "yes";
@@ -413,6 +441,7 @@ HeadInfo describe_microspec() {
             .name = "MicroSpec",
             .paper = "MicroSpec, arXiv 2605.26444, Algorithm 1",
             .params = params,
+            .size = {.name = "wmax", .values = {512, 1024, 2048, 3072}, .max_rows = true},
             .rgb = 0xCC79A7,
             .support = HeadSupport::dynamic,
             .make = make};

@@ -10,6 +10,10 @@
 namespace draftscope {
 namespace {
 
+// The paper's schedule is not published, except that early levels are larger and that the mean is 31,739 of
+// 128,256. These parts of the vocabulary have that mean over the six levels of paper:dynaspec.
+constexpr int default_parts[] = {2, 3, 4, 6, 8, 9};
+
 /// PA-FR (DynaSpec, appendix A.1): FR-Spec with one size per draft level, larger where a draft is more likely
 /// to be reached. The paper stores one matrix and multiplies a prefix of it. Here each size has a matrix with
 /// ascending ids, so that ties go to the lower token. Both read the same bytes per level.
@@ -22,7 +26,7 @@ class PaFrHead final : public LinearLmHead {
         DS_TRY(check_weights(weights, "pa-fr"));
         std::vector<int> sizes = sizes_;
         if (sizes.empty())
-            for (const int parts : {2, 4, 8}) sizes.push_back(vocab_fraction(weights.vocab, parts));
+            for (const int parts : default_parts) sizes.push_back(vocab_fraction(weights.vocab, parts));
         std::vector<int> distinct;
         vocabs_.clear();
         levels_.clear();
@@ -54,12 +58,10 @@ class PaFrHead final : public LinearLmHead {
     std::vector<std::size_t> levels_;  ///< index into vocabs_ per level
 };
 
-// The paper's schedule is not published, except that early levels are larger and that the mean is 31,739 of
-// 128k.
 constexpr HeadParam params[] = {
     {"v", 0, 1, 1 << 20, true,
-     "tokens kept per draft level, the last value for all deeper levels, 16384/8192; default: a half, a "
-     "quarter and an eighth of the vocabulary",
+     "tokens kept per draft level, the last value for all deeper levels, 16384/8192; default (ours): 1/2, "
+     "1/3, 1/4, 1/6, 1/8 and 1/9 of the vocabulary, whose mean over six levels is the paper's",
      true},
 };
 
@@ -77,6 +79,9 @@ HeadInfo describe_pa_fr() {
             .name = "PA-FR",
             .paper = "DynaSpec, arXiv 2510.13847, appendix A.1",
             .params = params,
+            .size = {.name = "v",
+                     .unit = HeadSizeParam::Unit::vocab,
+                     .values = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2}},
             .rgb = 0x4C9FD1,
             .required_file = RequiredFile::ranking,
             .artefact = "token ranking (safetensors with 'ids')",

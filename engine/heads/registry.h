@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -24,6 +25,15 @@ struct HeadParam {
     std::string_view help;
     bool list = false;  ///< accepts a list per draft level, "16384/8192"; the range applies to each value
     std::string_view choices = {};  ///< "both|ctx|ext": allowed words, the first is the default
+};
+
+/// The parameter that a head's cost depends on, with the values that machine profiles measure (our choice).
+struct HeadSizeParam {
+    enum class Unit : std::uint8_t { one, vocab, hidden };
+    std::string_view name = {};  ///< "" = none
+    Unit unit = Unit::one;       ///< what the values are multiples of
+    std::array<double, 4> values = {};
+    bool max_rows = false;  ///< bounds the rows of the LM head that a call reads; calls may read fewer
 };
 
 /// File that a head requires in addition to the model's weights (docs/FORMATS.md).
@@ -86,6 +96,7 @@ struct HeadInfo {
     std::string_view name;
     std::string_view paper;  ///< "FR-Spec, arXiv 2502.14856"
     std::span<const HeadParam> params = {};
+    HeadSizeParam size = {};
     std::uint32_t rgb = HeadTraits().rgb;
     HeadSupport support = HeadSupport::fixed;
     RequiredFile required_file = RequiredFile::none;

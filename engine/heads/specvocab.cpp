@@ -206,6 +206,7 @@ HeadInfo describe_specvocab() {
             .name = "SpecVocab",
             .paper = "SpecVocab, arXiv 2602.13836",
             .params = params,
+            .size = {.name = "k", .values = {256, 512, 1024, 2048}},
             .rgb = 0x009E73,
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,

@@ -114,7 +114,7 @@ HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::si
     row.head = std::move(text);
     row.mode = mode;
     const DraftJob& job = jobs[index];
-    double active = 0, bytes = 0;
+    double active = 0, bytes = 0, flops = 0;
     for (std::size_t level = 0; level < job.rows_per_call.size(); ++level) {
         int rows = 0, sharing = 0;
         for (const DraftJob& other : jobs) {
@@ -127,9 +127,11 @@ HeadEvalRow head_row(const LmHead& head, std::span<const DraftJob> jobs, std::si
             head.cost_at(job.head_state, shared ? rows : job.rows_per_call[level], static_cast<int>(level));
         active += cost.active_rows;
         bytes += static_cast<double>(cost.bytes) / (shared ? sharing : 1);
+        flops += cost.flops_per_row * job.rows_per_call[level];
     }
     if (!job.rows_per_call.empty()) row.active_rows = active / static_cast<double>(job.rows_per_call.size());
     row.bytes = std::llround(bytes);
+    row.flops = std::llround(flops);
     return row;
 }
 

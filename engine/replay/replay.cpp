@@ -4,8 +4,10 @@
 #include <numeric>
 #include <utility>
 
+#include "base/function_ref.h"
 #include "base/numel.h"
 #include "engine/replay/covered_probability.h"
+#include "engine/replay/path_ranks.h"
 
 namespace draftscope {
 namespace {
@@ -42,9 +44,32 @@ class Replayer {
     }
 
     Result<ReplayResult> run() {
-        const auto prompts = recording_.prompts();
         const std::size_t heads = std::max<std::size_t>(heads_.size(), 1);
-        result_.rounds.assign(heads, std::vector<std::vector<HeadRound>>(prompts.size()));
+        result_.rounds.assign(heads, std::vector<std::vector<HeadRound>>(recording_.prompts().size()));
+        const auto run_and_check = [&](std::span<const std::size_t> group) -> Status {
+            DS_TRY(run_group(group));
+            return check_agreement();
+        };
+        DS_TRY(for_each_group(run_and_check));
+        if (seen_ > 0) result_.agreement = static_cast<double>(agreed_) / static_cast<double>(seen_);
+        return std::move(result_);
+    }
+
+    /// path_ranks() of the first head.
+    Result<std::vector<PathRanks>> run_ranks() {
+        std::vector<PathRanks> ranks(recording_.prompts().size());
+        const auto rank = [&](std::span<const std::size_t> group) {
+            if (options_.on_progress) options_.on_progress(done_ / static_cast<double>(ranks.size()));
+            done_ += static_cast<double>(group.size());
+            return rank_group(group, ranks);
+        };
+        DS_TRY(for_each_group(rank));
+        return ranks;
+    }
+
+  private:
+    Status for_each_group(FunctionRef<Status(std::span<const std::size_t> prompts)> run) const {
+        const auto prompts = recording_.prompts();
         // Texts of similar length end together, so that all lanes of a group stay in use.
         std::vector<std::size_t> order(prompts.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
@@ -54,14 +79,68 @@ class Replayer {
         const std::size_t group = std::max(options_.batch, 1);
         for (std::size_t first = 0; first < order.size(); first += group) {
             const std::size_t count = std::min(group, order.size() - first);
-            DS_TRY(run_group(std::span(order).subspan(first, count)));
-            DS_TRY(check_agreement());
+            DS_TRY(run(std::span(order).subspan(first, count)));
         }
-        if (seen_ > 0) result_.agreement = static_cast<double>(agreed_) / static_cast<double>(seen_);
-        return std::move(result_);
+        return {};
     }
 
-  private:
+    /// Every lane commits one token a round, whatever its tree holds, and notes the ranks.
+    Status rank_group(std::span<const std::size_t> prompts, std::vector<PathRanks>& ranks) {
+        std::vector<Text> texts(prompts.size());
+        std::vector<Lane> lanes(prompts.size());
+        const ReplayRunner runner = make_runner(heads_.empty() ? ReplayHead() : heads_.front());
+        const int context = recording_.info().target.context;
+        for (std::size_t i = 0; i < prompts.size(); ++i) {
+            DS_TRY(open(prompts[i], texts[i]));
+            begin(runner, texts[i], nullptr, lanes[i]);
+            const int prefix = lanes[i].cursor.prefix, tokens = static_cast<int>(texts[i].tokens.size());
+            const RecordedPrompt& prompt = *texts[i].prompt;
+            ranks[prompts[i]] = {
+                prefix, tokens, prompt.finish == Finish::cancelled && tokens >= prompt.rows(), {}};
+        }
+        return draft_all(runner, lanes, [&](std::size_t i) {
+            ReplayCursor& cursor = lanes[i].cursor;
+            const auto rest = std::span(texts[i].tokens).subspan(cursor.prefix);
+            ranks[prompts[i]].positions.push_back(
+                rank_path(cursor.drafted->out, rest, std::max(context - cursor.prefix - 1, 0)));
+            ++cursor.prefix;
+            cursor.drafted.reset();
+        });
+    }
+
+    ReplayRunner make_runner(ReplayHead head) {
+        return {drafter_,
+                head,
+                exec_,
+                phases_,
+                options_.tree,
+                recording_.info().target.context,
+                recording_.info().target.tokens};
+    }
+
+    /// Drafts for all lanes in lockstep until each is done, and calls `drafted` with each lane's number.
+    Status draft_all(const ReplayRunner& runner, std::span<Lane> lanes,
+                     FunctionRef<void(std::size_t lane)> drafted) {
+        std::vector<ReplayCursor*> going;
+        std::vector<std::size_t> drafting;
+        const auto features = [&](std::size_t i, DraftJob& job) {
+            return set_features(lanes[drafting[i]], job);
+        };
+        while (true) {
+            DS_TRY(check_cancelled());
+            going.clear();
+            drafting.clear();
+            for (std::size_t i = 0; i < lanes.size(); ++i) {
+                if (lanes[i].cursor.done()) continue;
+                going.push_back(&lanes[i].cursor);
+                drafting.push_back(i);
+            }
+            if (going.empty()) return {};
+            DS_TRY(runner.draft(going, features));
+            for (const std::size_t i : drafting) drafted(i);
+        }
+    }
+
     Status run_group(std::span<const std::size_t> prompts) {
         std::vector<Text> texts(prompts.size());
         for (std::size_t i = 0; i < prompts.size(); ++i) DS_TRY(open(prompts[i], texts[i]));
@@ -93,29 +172,13 @@ class Replayer {
 
     Status run_head(ReplayHead head, std::span<const std::size_t> prompts, std::span<Text> texts,
                     std::vector<std::vector<HeadRound>>& rounds) {
-        const ReplayRunner runner(drafter_, head, exec_, phases_, options_.tree,
-                                  recording_.info().target.context, recording_.info().target.tokens);
+        const ReplayRunner runner = make_runner(head);
         std::vector<Lane> lanes(texts.size());
-        for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], rounds[prompts[i]], lanes[i]);
-        std::vector<ReplayCursor*> going;
-        std::vector<Lane*> drafting;
-        const auto features = [&](std::size_t i, DraftJob& job) { return set_features(*drafting[i], job); };
-        while (true) {
-            DS_TRY(check_cancelled());
-            going.clear();
-            drafting.clear();
-            for (Lane& lane : lanes) {
-                if (lane.cursor.done()) continue;
-                going.push_back(&lane.cursor);
-                drafting.push_back(&lane);
-            }
-            if (going.empty()) return {};
-            DS_TRY(runner.draft(going, features));
-            for (Lane& lane : lanes) {
-                std::optional<HeadRound> round = runner.evaluate(lane.cursor);
-                if (round && keeps(lane, *round)) lane.rounds->push_back(*round);
-            }
-        }
+        for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], &rounds[prompts[i]], lanes[i]);
+        return draft_all(runner, lanes, [&](std::size_t i) {
+            std::optional<HeadRound> round = runner.evaluate(lanes[i].cursor);
+            if (round && keeps(lanes[i], *round)) lanes[i].rounds->push_back(*round);
+        });
     }
 
     /// The last round of a cancelled text does not count: its outcome is unknown.
@@ -124,9 +187,9 @@ class Replayer {
                static_cast<int>(lane.text->tokens.size()) < lane.text->prompt->rows();
     }
 
-    void begin(const ReplayRunner& runner, Text& text, std::vector<HeadRound>& rounds, Lane& lane) {
+    void begin(const ReplayRunner& runner, Text& text, std::vector<HeadRound>* rounds, Lane& lane) {
         lane.text = &text;
-        lane.rounds = &rounds;
+        lane.rounds = rounds;
         lane.cursor.text.tokens = text.tokens;
         lane.cursor.text.prompt_tokens = text.prompt->prompt_tokens;
         lane.cursor.text.ended = true;
@@ -215,6 +278,20 @@ Result<ReplayResult> replay(const DecodeRecording& recording, const Target& targ
                             std::span<const ReplayHead> heads, kernels::Exec& exec,
                             const ReplayOptions& options) {
     return Replayer(recording, target, drafter, heads, exec, options).run();
+}
+
+Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, const Target& target,
+                                          Drafter& drafter, ReplayHead head, kernels::Exec& exec,
+                                          const ReplayOptions& options) {
+    ReplayOptions largest = options;
+    TreeSpec& tree = largest.tree;
+    tree.nodes = tree.topk == 1 ? tree.levels() + 1 : 1 + tree.topk + tree.depth * tree.topk * tree.topk;
+    if (tree.nodes > max_tree_nodes)
+        return bad_input("depth={},topk={} has {} candidates, more than {}; lower one of them", tree.depth,
+                         tree.topk, tree.nodes, max_tree_nodes);
+    largest.covered_prob = false;
+    const std::span<const ReplayHead> heads(&head, head.head != nullptr ? 1 : 0);
+    return Replayer(recording, target, drafter, heads, exec, largest).run_ranks();
 }
 
 }  // namespace draftscope

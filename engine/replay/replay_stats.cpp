@@ -10,6 +10,7 @@ void ReplayStats::add(const HeadRound& round) {
     covered += round.covered;
     active_rows_sum += round.active_rows;
     bytes_sum += static_cast<double>(round.bytes);
+    flops_sum += round.flops;
     if (round.covered_mass) {
         covered_prob_sum += *round.covered_mass;
         ++covered_prob_rounds;

@@ -15,7 +15,7 @@ struct ReplayStats {
     std::int64_t rounds = 0, drafted = 0, accepted = 0, committed = 0, covered = 0;
     std::vector<std::int64_t> histogram;  ///< number of rounds by accepted drafts
     std::vector<DepthAcceptance> depths;  ///< index = depth - 1
-    double covered_prob_sum = 0, active_rows_sum = 0, bytes_sum = 0;
+    double covered_prob_sum = 0, active_rows_sum = 0, bytes_sum = 0, flops_sum = 0;
     std::int64_t covered_prob_rounds = 0;
 
     void add(const HeadRound& round);
@@ -24,10 +24,13 @@ struct ReplayStats {
     }
     /// Committed tokens per round, including the bonus; absent without rounds.
     std::optional<double> tau() const { return ratio(committed, rounds); }
+    /// 1 + accepted drafts per round, as in SlimSpec's eq. 1: drafts beyond the text's end count, too.
+    std::optional<double> tau_unclipped() const { return ratio(rounds + accepted, rounds); }
     std::optional<double> coverage() const { return ratio(covered, committed); }
     std::optional<double> covered_mass() const;
     double active_rows() const { return ratio(active_rows_sum, rounds).value_or(0); }
     double bytes_per_round() const { return ratio(bytes_sum, rounds).value_or(0); }
+    double flops_per_round() const { return ratio(flops_sum, rounds).value_or(0); }
     /// Acceptance rates; index = depth - 1.
     std::vector<double> per_depth() const;
 

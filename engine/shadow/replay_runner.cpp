@@ -17,9 +17,6 @@ Status ReplayRunner::check(const LmHead& head, int known) {
     if (head.target_tokens().at_prompt > known || head.target_tokens().at_verified > known)
         return bad_input("it needs the target's {} best tokens per position, but a recording holds {}",
                          std::max(head.target_tokens().at_prompt, head.target_tokens().at_verified), known);
-    if (head.target_tokens().whole_tree)
-        return bad_input(
-            "it needs the target's best tokens at every node of its trees, but a recording holds one path");
     return {};
 }
 
@@ -112,6 +109,7 @@ std::optional<HeadRound> ReplayRunner::evaluate(ReplayCursor& cursor) const {
         const HeadEvalRow cost = head_row(*head_, {&*cursor.drafted, 1}, 0, {}, HeadMode::selfpaced);
         round.active_rows = cost.active_rows;
         round.bytes = static_cast<std::uint64_t>(cost.bytes);
+        round.flops = static_cast<double>(cost.flops);
         if (decided) {
             const int k = std::min(head_->target_tokens().at_verified, vocab_);
             std::vector<TokenId> best;

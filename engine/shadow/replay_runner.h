@@ -22,6 +22,7 @@ struct HeadRound {
     std::optional<double> covered_mass;  ///< mean over the committed tokens' positions
     double active_rows = 0;              ///< mean per head call
     std::uint64_t bytes = 0;             ///< bytes that the head calls read
+    double flops = 0;                    ///< of the head calls, two per weight and row
     bool operator==(const HeadRound&) const = default;
 };
 

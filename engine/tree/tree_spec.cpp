@@ -17,10 +17,12 @@ struct Preset {
 // Published settings, converted to EAGLE-2's depth. FR-Spec counts every forward (its "depth 6" is 5 here,
 // its "depth 3" for the 1B model is 2), and so do the 8 steps of SpecVocab's server. MicroSpec's "depth of 5"
 // and its top-k are taken as EAGLE-2's. SlimSpec drafts chains of 6. Sources: FR-Spec arXiv 2502.14856
-// section 3.1 and tables 1 and 7, MicroSpec arXiv 2605.26444 section 4, the others' evaluation sections.
+// section 4.1 and appendix A.2, MicroSpec arXiv 2605.26444 section 4, the others' evaluation sections.
+// DynaSpec (arXiv 2510.13847, section 5.1) takes EAGLE-2's tree for models of 8B: depth 5, top-k 10, 60
+// nodes.
 const Preset presets[] = {
     {"fr-spec", {5, 10, 60}}, {"fr-spec-1b", {2, 10, 30}}, {"specvocab", {7, 10, 60}},
-    {"slimspec", {5, 1, 7}},  {"microspec", {5, 10, 60}},
+    {"slimspec", {5, 1, 7}},  {"microspec", {5, 10, 60}},  {"dynaspec", {5, 10, 60}},
 };
 
 std::string_view trim(std::string_view text) {

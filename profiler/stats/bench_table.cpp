@@ -1,33 +1,89 @@
 #include "profiler/stats/bench_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <utility>
 
 namespace draftscope {
 namespace {
 
-/// Sums of one resampling unit under a method and under plain decoding.
+/// Acceptance and times of one method over some prompts.
+struct Work {
+    HeadSample sample;
+    double prefill_ns = 0;
+
+    void add(const Work& other, double times = 1) {
+        sample.add(other.sample, times);
+        prefill_ns += times * other.prefill_ns;
+    }
+    std::optional<double> tau() const {
+        return sample.rounds > 0 ? std::optional(sample.committed / sample.rounds) : std::nullopt;
+    }
+    std::optional<double> speed() const {
+        if (sample.step_ns <= 0 || sample.timed_committed <= 0) return std::nullopt;
+        return 1e9 * sample.timed_committed / sample.step_ns;
+    }
+    /// Steps that are not counted drop out of the decode time, but not their part of the prefill.
+    std::optional<double> end_to_end_speed() const {
+        if (!speed()) return std::nullopt;
+        return 1e9 / (prefill_ns / sample.committed + sample.step_ns / sample.timed_committed);
+    }
+};
+/// Work of two methods on the same prompts.
 struct Pair {
-    HeadSample method, plain;
+    Work method, base;
+    void add(const Pair& other, double times) {
+        method.add(other.method, times);
+        base.add(other.base, times);
+    }
+};
+using Speed = std::optional<double> (Work::*)() const;
+
+std::optional<double> ratio(const Pair& pair, Speed speed) {
+    const auto a = (pair.method.*speed)(), b = (pair.base.*speed)();
+    return a && b ? std::optional(*a / *b) : std::nullopt;
+}
+
+std::optional<double> mean(std::span<const double> values) {
+    if (values.empty()) return std::nullopt;
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+std::optional<double> deviation(std::span<const double> values) {
+    if (values.size() < 2) return std::nullopt;
+    double squares = 0;
+    for (const double value : values) squares += (value - *mean(values)) * (value - *mean(values));
+    return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+/// Values that may be absent, by repetition or task.
+struct Values {
+    std::vector<double> known;
+    void add(const std::optional<double>& value) {
+        if (value) known.push_back(*value);
+    }
 };
 
-double speed(const HeadSample& unit) {
-    return unit.step_ns > 0 ? 1e9 * unit.timed_committed / unit.step_ns : 0.0;
-}
+/// Work of a conversation under a method and under the method that it is compared with.
+struct Unit {
+    std::size_t task = 0;
+    Pair pair;
+};
 
-std::optional<double> ratio(const HeadSample& method, const HeadSample& plain) {
-    if (speed(method) <= 0 || speed(plain) <= 0) return std::nullopt;
-    return speed(method) / speed(plain);
-}
-
-std::optional<double> deviation(const std::vector<double>& values) {
-    if (values.size() < 2) return std::nullopt;
-    double sum = 0, squares = 0;
-    for (const double value : values) sum += value;
-    const double mean = sum / static_cast<double>(values.size());
-    for (const double value : values) squares += (value - mean) * (value - mean);
-    return std::sqrt(squares / static_cast<double>(values.size() - 1));
+/// Returns the mean of the ratios of the tasks that have one. With one task it is the ratio of the sums.
+std::optional<double> mean_ratio(const std::vector<Unit>& units, std::size_t tasks, Speed speed,
+                                 std::span<const std::uint32_t> times_drawn) {
+    std::vector<Pair> sums(tasks);
+    for (std::size_t u = 0; u < units.size(); ++u)
+        sums[units[u].task].add(units[u].pair, times_drawn.empty() ? 1 : times_drawn[u]);
+    Values ratios;
+    for (const Pair& sum : sums) ratios.add(ratio(sum, speed));
+    return mean(ratios.known);
 }
 
 class TableBuilder {
@@ -36,116 +92,265 @@ class TableBuilder {
         : samples_(samples), options_(options) {}
 
     BenchTable run() {
-        BenchTable table;
-        for (const BenchPrompt& prompt : samples_.prompts)
-            if (std::ranges::find(table.categories, prompt.category) == table.categories.end())
-                table.categories.push_back(prompt.category);
+        for (const BenchPrompt& prompt : samples_.prompts) {
+            category_of_.push_back(place_of(table_.categories, prompt.category));
+            task_of_.push_back(place_of(table_.tasks, task_of_category(prompt.category)));
+        }
         for (const BenchMethodSamples& method : samples_.methods) {
             BenchRow row;
-            row.all = cell(method, nullptr);
-            for (const std::string& category : table.categories)
-                row.categories.push_back(cell(method, &category));
+            row.all = cell(method, nullptr, 0);
+            for (std::size_t c = 0; c < table_.categories.size(); ++c)
+                row.categories.push_back(cell(method, &category_of_, c));
+            for (std::size_t t = 0; t < table_.tasks.size(); ++t)
+                row.tasks.push_back(cell(method, &task_of_, t));
+            row.macro = macro(method, row.tasks);
             if (method.full) row.cost = cost(method, samples_.methods[*method.full]);
-            table.rows.push_back(std::move(row));
+            table_.rows.push_back(std::move(row));
         }
-        return table;
+        compare_methods();
+        return std::move(table_);
     }
 
   private:
-    bool belongs_to(std::size_t prompt, const std::string* category) const {
-        return category == nullptr || samples_.prompts[prompt].category == *category;
+    static std::size_t place_of(std::vector<std::string>& names, const std::string& name) {
+        const auto found = std::ranges::find(names, name);
+        const std::size_t place = static_cast<std::size_t>(found - names.begin());
+        if (found == names.end()) names.push_back(name);
+        return place;
     }
     const BenchMethodSamples* plain() const {
         return samples_.plain ? &samples_.methods[*samples_.plain] : nullptr;
     }
-    static HeadSample unit_at(const BenchMethodSamples& method, std::size_t repetition, std::size_t prompt) {
-        return repetition < method.units.size() ? method.units[repetition][prompt] : HeadSample();
+    static Work work_at(const BenchMethodSamples& method, std::size_t repetition, std::size_t prompt) {
+        Work work;
+        if (repetition < method.units.size()) work.sample = method.units[repetition][prompt];
+        if (repetition < method.prefill_ns.size()) work.prefill_ns = method.prefill_ns[repetition][prompt];
+        return work;
+    }
+    /// Calls `use(repetition, prompt)` for the prompts whose group is `group`, or for all without groups.
+    template <typename Use>
+    void for_each(const BenchMethodSamples& method, const std::vector<std::size_t>* groups, std::size_t group,
+                  Use use) const {
+        for (std::size_t r = 0; r < method.units.size(); ++r)
+            for (std::size_t p = 0; p < samples_.prompts.size(); ++p)
+                if (groups == nullptr || (*groups)[p] == group) use(r, p);
     }
 
-    BenchCell cell(const BenchMethodSamples& method, const std::string* category) const {
+    /// Returns the work on prompts that both methods decoded, by conversation.
+    std::vector<Unit> common_units(const BenchMethodSamples& method, const BenchMethodSamples* base,
+                                   const std::vector<std::size_t>* groups, std::size_t group) const {
+        std::map<std::size_t, Unit> conversations;
+        if (base == nullptr) return {};
+        for_each(method, groups, group, [&](std::size_t r, std::size_t p) {
+            const Pair one{work_at(method, r, p), work_at(*base, r, p)};
+            if (one.method.sample.rounds <= 0 || one.base.sample.rounds <= 0) return;
+            Unit& unit = conversations[samples_.prompts[p].conversation];
+            unit.task = task_of_[p];
+            unit.pair.add(one, 1);
+        });
+        std::vector<Unit> units;
+        for (const auto& [conversation, unit] : conversations) units.push_back(unit);
+        return units;
+    }
+
+    /// Returns the mean over tasks of the ratio of speeds, with its interval by conversation. `tasks` = false
+    /// treats all units as one task.
+    std::optional<Estimate> estimate(std::vector<Unit> units, Speed speed, bool tasks) const {
+        if (!tasks)
+            for (Unit& unit : units) unit.task = 0;
+        const std::size_t count = tasks ? table_.tasks.size() : 1;
+        const auto value = mean_ratio(units, count, speed, {});
+        if (!value) return std::nullopt;
+        return bootstrap_estimate(
+            *value, units.size(),
+            [&](std::span<const std::uint32_t> drawn) { return mean_ratio(units, count, speed, drawn); },
+            options_);
+    }
+
+    BenchCell cell(const BenchMethodSamples& method, const std::vector<std::size_t>* groups,
+                   std::size_t group) const {
         BenchCell out;
-        HeadSample sum, once;
-        std::map<std::size_t, Pair> conversations;
-        std::vector<double> repetitions;
+        Work sum, first;
+        std::vector<Work> repetitions(method.units.size());
+        std::vector<Pair> pairs(method.units.size());
         double rows = 0;
-        for (std::size_t r = 0; r < method.units.size(); ++r) {
-            Pair repetition;
-            for (std::size_t p = 0; p < samples_.prompts.size(); ++p) {
-                if (!belongs_to(p, category)) continue;
-                Pair one{unit_at(method, r, p), plain() != nullptr ? unit_at(*plain(), r, p) : HeadSample()};
-                sum += one.method;
-                if (r == 0 && one.method.rounds > 0) {
-                    ++out.prompts;
-                    once += one.method;
-                    rows += method.active_rows[p];
-                }
-                // A unit that only one of the two decoded gives no ratio.
-                if (one.method.rounds <= 0 || one.plain.rounds <= 0) continue;
-                Pair& conversation = conversations[samples_.prompts[p].conversation];
-                for (Pair* into : {&conversation, &repetition}) {
-                    into->method += one.method;
-                    into->plain += one.plain;
-                }
-            }
-            if (const auto one = ratio(repetition.method, repetition.plain)) repetitions.push_back(*one);
+        for_each(method, groups, group, [&](std::size_t r, std::size_t p) {
+            const Pair one{work_at(method, r, p), plain() != nullptr ? work_at(*plain(), r, p) : Work()};
+            sum.add(one.method);
+            repetitions[r].add(one.method);
+            if (one.method.sample.rounds > 0 && one.base.sample.rounds > 0) pairs[r].add(one, 1);
+            if (r > 0 || one.method.sample.rounds <= 0) return;
+            ++out.prompts;
+            first.add(one.method);
+            rows += method.active_rows[p];
+        });
+        Values taus, speeds, speedups;
+        for (std::size_t r = 0; r < repetitions.size(); ++r) {
+            taus.add(repetitions[r].tau());
+            speeds.add(repetitions[r].speed());
+            speedups.add(ratio(pairs[r], &Work::speed));
         }
-        out.tau = sum.rounds > 0 ? sum.committed / sum.rounds : 0.0;
-        out.tokens_per_second = speed(sum);
-        out.active_rows = once.rounds > 0 ? rows / once.rounds : 0.0;
-        out.spread = deviation(repetitions);
-        std::vector<Pair> units;
-        for (const auto& [conversation, pair] : conversations) units.push_back(pair);
+        out.tau = sum.tau().value_or(0);
+        if (out.tau > 0) out.tau_unclipped = 1 + sum.sample.accepted / sum.sample.rounds;
+        out.tokens_per_second = sum.speed().value_or(0);
+        out.end_to_end_tokens_per_second = sum.end_to_end_speed().value_or(0);
+        out.tau_sd = deviation(taus.known);
+        out.tokens_per_second_sd = deviation(speeds.known);
+        out.speedup_sd = deviation(speedups.known);
+        out.active_rows = first.sample.rounds > 0 ? rows / first.sample.rounds : 0.0;
+        const std::vector<Unit> units = common_units(method, plain(), groups, group);
         out.conversations = units.size();
-        out.speedup = speedup(units);
+        out.speedup = estimate(units, &Work::speed, false);
+        out.end_to_end_speedup = estimate(units, &Work::end_to_end_speed, false);
         return out;
     }
 
-    std::optional<Estimate> speedup(const std::vector<Pair>& units) const {
-        const auto of = [&](auto times) {
-            Pair sum;
-            for (std::size_t u = 0; u < units.size(); ++u) {
-                sum.method.add(units[u].method, times(u));
-                sum.plain.add(units[u].plain, times(u));
+    /// Means over tasks of one repetition.
+    struct Means {
+        std::optional<double> tau, speed, speedup;
+    };
+    Means means_of(const BenchMethodSamples& method, std::size_t repetition) const {
+        Values taus, speeds, speedups;
+        for (std::size_t t = 0; t < table_.tasks.size(); ++t) {
+            Work sum;
+            Pair pair;
+            for (std::size_t p = 0; p < samples_.prompts.size(); ++p) {
+                if (task_of_[p] != t) continue;
+                const Pair one{work_at(method, repetition, p),
+                               plain() != nullptr ? work_at(*plain(), repetition, p) : Work()};
+                sum.add(one.method);
+                if (one.method.sample.rounds > 0 && one.base.sample.rounds > 0) pair.add(one, 1);
             }
-            return ratio(sum.method, sum.plain);
-        };
-        const std::optional<double> value = of([](std::size_t) { return 1.0; });
-        if (!value) return std::nullopt;
-        Estimate out{*value, {}};
-        const auto spread = bootstrap_spread(
-            *value, units.size(),
-            [&](std::span<const std::uint32_t> drawn) { return of([&](std::size_t u) { return drawn[u]; }); },
-            options_);
-        if (spread) out.interval = spread->interval(*value);
+            taus.add(sum.tau());
+            speeds.add(sum.speed());
+            speedups.add(ratio(pair, &Work::speed));
+        }
+        return {mean(taus.known), mean(speeds.known), mean(speedups.known)};
+    }
+
+    BenchMacro macro(const BenchMethodSamples& method, const std::vector<BenchCell>& tasks) const {
+        BenchMacro out;
+        Values taus, speeds, end_to_end;
+        for (const BenchCell& task : tasks) {
+            if (task.tau > 0) taus.add(task.tau);
+            if (task.tokens_per_second > 0) speeds.add(task.tokens_per_second);
+            if (task.end_to_end_tokens_per_second > 0) end_to_end.add(task.end_to_end_tokens_per_second);
+        }
+        out.tau = mean(taus.known);
+        out.tokens_per_second = mean(speeds.known);
+        out.end_to_end_tokens_per_second = mean(end_to_end.known);
+        const std::vector<Unit> units = common_units(method, plain(), nullptr, 0);
+        out.speedup = estimate(units, &Work::speed, true);
+        out.end_to_end_speedup = estimate(units, &Work::end_to_end_speed, true);
+        Values by_tau, by_speed, by_speedup;
+        for (std::size_t r = 0; r < method.units.size(); ++r) {
+            const Means one = means_of(method, r);
+            by_tau.add(one.tau);
+            by_speed.add(one.speed);
+            by_speedup.add(one.speedup);
+        }
+        out.tau_sd = deviation(by_tau.known);
+        out.tokens_per_second_sd = deviation(by_speed.known);
+        out.speedup_sd = deviation(by_speedup.known);
         return out;
     }
 
     AcceptanceCost cost(const BenchMethodSamples& method, const BenchMethodSamples& full) const {
         std::map<std::size_t, PairedSample> conversations;
-        for (std::size_t r = 0; r < method.units.size(); ++r)
-            for (std::size_t p = 0; p < samples_.prompts.size(); ++p) {
-                const HeadSample one = unit_at(method, r, p), other = unit_at(full, r, p);
-                if (one.rounds <= 0 || other.rounds <= 0) continue;
-                PairedSample& unit = conversations[samples_.prompts[p].conversation];
-                unit.head += one;
-                unit.full += other;
-                unit.base += other;
-                unit.full_run += other;
-                unit.head_run += one;
-            }
+        for_each(method, nullptr, 0, [&](std::size_t r, std::size_t p) {
+            const HeadSample one = work_at(method, r, p).sample, other = work_at(full, r, p).sample;
+            if (one.rounds <= 0 || other.rounds <= 0) return;
+            PairedSample& unit = conversations[samples_.prompts[p].conversation];
+            unit.head += one;
+            unit.full += other;
+            unit.base += other;
+            unit.full_run += other;
+            unit.head_run += one;
+        });
         std::vector<PairedSample> units;
         for (const auto& [conversation, unit] : conversations) units.push_back(unit);
         return acceptance_cost(units, options_);
     }
 
+    void compare_methods() {
+        const auto& methods = samples_.methods;
+        const auto speed = [&](std::size_t m) { return table_.rows[m].all.tokens_per_second; };
+        for (std::size_t a = 0; a < methods.size(); ++a) {
+            if (speed(a) > 0 && (!table_.best || speed(a) > speed(*table_.best))) table_.best = a;
+            for (std::size_t b = a + 1; b < methods.size(); ++b)
+                if (const auto one =
+                        estimate(common_units(methods[b], &methods[a], nullptr, 0), &Work::speed, false))
+                    table_.pairs.push_back({a, b, *one});
+        }
+        if (samples_.control)
+            table_.noise_floor =
+                estimate(common_units(*samples_.control, &methods[0], nullptr, 0), &Work::speed, false);
+    }
+
     const BenchSamples& samples_;
     const BootstrapOptions& options_;
+    BenchTable table_;
+    std::vector<std::size_t> category_of_, task_of_;  ///< by prompt
 };
 
 }  // namespace
 
+void BenchMethodSamples::resize(std::size_t repetitions, std::size_t prompts) {
+    units.assign(repetitions, std::vector<HeadSample>(prompts));
+    verify.assign(repetitions, std::vector<VerifyTimes>(prompts));
+    prefill_ns.assign(repetitions, std::vector<double>(prompts));
+    active_rows.assign(prompts, 0);
+}
+
+std::string task_of_category(std::string_view category) {
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 14> tasks = {
+        {{"writing", "Conv."},
+         {"roleplay", "Conv."},
+         {"reasoning", "Conv."},
+         {"math", "Conv."},
+         {"coding", "Conv."},
+         {"extraction", "Conv."},
+         {"stem", "Conv."},
+         {"humanities", "Conv."},
+         {"translation", "MT"},
+         {"summarization", "Summ."},
+         {"qa", "QA"},
+         {"math_reasoning", "Math"},
+         {"rag", "RAG"},
+         {"HumanEval", "Code"}}};
+    for (const auto& [name, task] : tasks)
+        if (name == category) return std::string(task);
+    return std::string(category);
+}
+
+std::optional<bool> BenchPair::differs() const {
+    if (!ratio.interval) return std::nullopt;
+    return !ratio.interval->contains(1);
+}
+
+std::optional<BenchPair> BenchTable::against_best(std::size_t m) const {
+    for (const BenchPair& pair : pairs) {
+        if (pair.a == best && pair.b == m) return pair;
+        if (pair.b != best || pair.a != m) continue;
+        BenchPair turned{pair.b, pair.a, {1 / pair.ratio.value, {}}};
+        if (pair.ratio.interval)
+            turned.ratio.interval = Interval{1 / pair.ratio.interval->high, 1 / pair.ratio.interval->low};
+        return turned;
+    }
+    return std::nullopt;
+}
+
 BenchTable bench_table(const BenchSamples& samples, const BootstrapOptions& options) {
     return TableBuilder(samples, options).run();
+}
+
+std::string noise_floor_warning(const BenchTable& table) {
+    if (!table.noise_floor || !table.noise_floor->interval || table.noise_floor->interval->contains(1))
+        return {};
+    return fmt::format(
+        "the machine drifted or was loaded: the first method against itself, in the same turns, measured "
+        "{:.3f} [{:.3f}, {:.3f}]; differences of that size mean nothing here",
+        table.noise_floor->value, table.noise_floor->interval->low, table.noise_floor->interval->high);
 }
 
 }  // namespace draftscope

@@ -2,13 +2,15 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profiler/stats/cost_model.h"
 #include "profiler/stats/drift.h"
 
 /// Compares decoding methods that decoded the same prompts in turns. The table has the speed against plain
-/// decoding by category, and the prediction of the acceptance-cost model. Pure maths over sums.
+/// decoding by category and by task, all pairs of methods, and the prediction of the acceptance-cost model.
+/// Pure maths over sums.
 namespace draftscope {
 
 struct BenchPrompt {
@@ -20,37 +22,76 @@ struct BenchPrompt {
 struct BenchMethodSamples {
     std::vector<std::vector<HeadSample>> units;    ///< [repetition][prompt]
     std::vector<std::vector<VerifyTimes>> verify;  ///< [repetition][prompt]
+    std::vector<std::vector<double>> prefill_ns;   ///< [repetition][prompt]
     std::vector<double> active_rows;  ///< [prompt], summed over the rounds of the first repetition
     /// Index of the same method with the full head; may be the method itself.
     std::optional<std::size_t> full;
+
+    /// Makes room for `repetitions` passes over `prompts` prompts.
+    void resize(std::size_t repetitions, std::size_t prompts);
 };
 struct BenchSamples {
     std::vector<BenchPrompt> prompts;
     std::vector<BenchMethodSamples> methods;
     std::optional<std::size_t> plain;  ///< the method without a drafter
+    /// The first method, decoded a second time in every block: its ratio to itself is the noise floor.
+    std::optional<BenchMethodSamples> control;
 };
 
-/// Figures over the prompts of one category, or over all. `speedup` is relative to plain decoding, over all
-/// repetitions.
+/// Returns the task that the papers' tables show for a category of a prompt file. The eight categories of
+/// MT-Bench are "Conv.", Spec-Bench's others "MT", "Summ.", "QA", "Math" and "RAG" (FR-Spec, arXiv
+/// 2502.14856, section 4.1). Other categories are tasks of their own.
+std::string task_of_category(std::string_view category);
+
+/// Figures over the prompts of one category or task, or over all. Sums over all repetitions are divided, so
+/// long texts weigh more (micro mean). Standard deviations are over repetitions, if there are at least two.
 struct BenchCell {
     std::size_t prompts = 0;
-    double tau = 0;                ///< 0 without rounds
-    double tokens_per_second = 0;  ///< over counted steps of all repetitions; 0 without any
-    std::optional<Estimate> speedup;
-    std::size_t conversations = 0;  ///< conversations that both methods decoded; `speedup` resamples them
-    std::optional<double> spread;   ///< standard deviation of the speed-up over repetitions, if at least two
-    double active_rows = 0;         ///< per call, mean over rounds
+    double tau = 0;                              ///< 0 without rounds
+    double tau_unclipped = 0;                    ///< 1 + accepted / rounds; 0 without rounds
+    double tokens_per_second = 0;                ///< of decoding: over counted steps; 0 without any
+    double end_to_end_tokens_per_second = 0;     ///< prefill included, as in Spec-Bench
+    std::optional<Estimate> speedup;             ///< of decoding, relative to plain decoding
+    std::optional<Estimate> end_to_end_speedup;  ///< prefill included on both sides
+    std::size_t conversations = 0;  ///< conversations that both methods decoded; speed-ups resample them
+    std::optional<double> tau_sd, tokens_per_second_sd, speedup_sd;
+    double active_rows = 0;  ///< per call, mean over rounds
+};
+/// Arithmetic means of the tasks' figures, as the papers' averages are.
+struct BenchMacro {
+    std::optional<double> tau, tokens_per_second, end_to_end_tokens_per_second;
+    std::optional<Estimate> speedup, end_to_end_speedup;
+    std::optional<double> tau_sd, tokens_per_second_sd, speedup_sd;  ///< of the mean, over repetitions
 };
 /// The row of one method.
 struct BenchRow {
     BenchCell all;
     std::vector<BenchCell> categories;  ///< in the order of BenchTable::categories
+    std::vector<BenchCell> tasks;       ///< in the order of BenchTable::tasks
+    BenchMacro macro;
     AcceptanceCost cost;  ///< relative to the full head of the same drafter and tree; empty without one
 };
+/// Decoding speed of method `b` relative to `a`, over the conversations that both decoded.
+struct BenchPair {
+    std::size_t a = 0, b = 0;
+    Estimate ratio;
+    /// Whether the interval excludes 1. Absent with too few conversations.
+    std::optional<bool> differs() const;
+};
 struct BenchTable {
-    std::vector<std::string> categories;  ///< in the order of the prompts
-    std::vector<BenchRow> rows;           ///< by method
+    std::vector<std::string> categories, tasks;  ///< in the order of the prompts
+    std::vector<BenchRow> rows;                  ///< by method
+    std::vector<BenchPair> pairs;                ///< a < b, all methods with a speed
+    std::optional<std::size_t> best;             ///< the fastest method
+    /// The first method relative to itself, decoded in the same turns (an A/A pair).
+    std::optional<Estimate> noise_floor;
+
+    /// Returns the speed of method `m` relative to the fastest one. Absent without a common conversation.
+    std::optional<BenchPair> against_best(std::size_t m) const;
 };
 BenchTable bench_table(const BenchSamples& samples, const BootstrapOptions& options = {});
+
+/// Returns the warning if the method that ran twice differed from itself; "" if it did not.
+std::string noise_floor_warning(const BenchTable& table);
 
 }  // namespace draftscope

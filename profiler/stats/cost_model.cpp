@@ -102,6 +102,7 @@ HeadSample& HeadSample::add(const HeadSample& other, double times) {
     timed_committed += times * other.timed_committed;
     head_ns += times * other.head_ns;
     step_ns += times * other.step_ns;
+    accepted += times * other.accepted;
     return *this;
 }
 

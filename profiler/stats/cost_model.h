@@ -28,7 +28,8 @@ struct HeadSample {
     double rounds = 0, committed = 0;              ///< over every round, for acceptance
     double timed_rounds = 0, timed_committed = 0;  ///< over the rounds whose times count
     double head_ns = 0;                            ///< exposed T_head of the timed rounds
-    double step_ns = 0;  ///< time of the timed rounds, head included; 0 = the head did not drive
+    double step_ns = 0;   ///< time of the timed rounds, head included; 0 = the head did not drive
+    double accepted = 0;  ///< drafts over every round, also those beyond the text's end
 
     HeadSample& operator+=(const HeadSample& other) { return add(other, 1); }
     HeadSample& add(const HeadSample& other, double times);

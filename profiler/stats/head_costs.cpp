@@ -367,11 +367,14 @@ std::vector<HeadComparison> head_costs(const Snapshot& snapshot, RowId run_id,
     const std::map<std::string, double> streamed = streamed_bytes(*run);
     const bool sampled =
         builder.reference() == FullReference::aligned || builder.reference() == FullReference::calibration;
+    const RunHeadTraits traits(*run);
     for (HeadStats& stats : head_stats(snapshot, run_id)) {
         HeadComparison head;
         head.cost = acceptance_cost(builder.units(stats), options);
         head.reference = builder.reference();
-        head.estimate = stats.mode == HeadMode::aligned || (sampled && !is_full_head(stats.head));
+        head.path_candidates = stats.mode != HeadMode::drive && traits.of(stats.head).tree_candidates;
+        head.estimate =
+            stats.mode == HeadMode::aligned || (sampled && !is_full_head(stats.head)) || head.path_candidates;
         if (is_full_head(stats.head) && reference_for_mode(stats.mode) == head.reference)
             drop_intervals(head.cost);
         head.stats = std::move(stats);
@@ -398,6 +401,7 @@ std::vector<DrivenPrompt> driven_prompts(const Snapshot& snapshot, RowId run_id)
         HeadSample& unit = at(round).unit;
         unit.rounds += 1;
         unit.committed += snapshot.rounds[round].row.committed;
+        unit.accepted += snapshot.rounds[round].row.accepted;
         unit += counted_time(snapshot, round);
     }
     for (const Eval& eval : rows.driving) {

@@ -60,9 +60,11 @@ struct HeadComparison {
     /// Absent without times of both heads, or without a full head in this run.
     std::optional<HeadBytes> bytes;
     FullReference reference = FullReference::none;
-    /// Whether the comparison uses rounds that the head did not pace itself. These are aligned rows, or a
-    /// full head in some rounds only.
+    /// Whether the comparison uses rounds that the head did not pace itself, or `path_candidates`. Such
+    /// rounds are aligned rows, or those of a full head in some rounds only.
     bool estimate = false;
+    /// Whether the head drafted from candidates of the accepted path, where a live run takes every node's.
+    bool path_candidates = false;
     /// Why the comparison with the full head has no intervals, with a remedy. "" if it has them, or without a
     /// full head.
     std::string no_interval;

@@ -84,7 +84,7 @@ def commands_of(block):
 def help_examples(program):
     """The examples of every subcommand's --help, in the order in which one makes the files of the next."""
     order = ["run", "record", "fit", "replay", "bench", "stats", "check", "merge", "compare", "export", "gui", "doctor", "kernels"]
-    listed = re.findall(r"^  (\w+) {2,}", subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1], flags=re.M)
+    listed = re.findall(r"^  ([\w-]+) {2,}", subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1], flags=re.M)
     order += [name for name in listed if name not in order]
     one = "draftscope run --prompt 'Name two.' --max-new 8 --quiet"
     yield f"{one} --head full --save full.dscope && {one} --head slimspec --save slimspec.dscope"

@@ -79,7 +79,7 @@ TEST_F(ForeignRecording, ReplaysTheRoundsOfOurRecording) {
     std::int64_t accepted = 0, rounds = 0;
     for (const std::string tree : {"chain=4", "depth=3,topk=4,nodes=12"}) {
         setting.tree = tree;
-        for (const std::string head : {"full", "microspec:wmax=40"}) {
+        for (const std::string head : {"full", "microspec:wmax=40,branch=path"}) {
             setting.head = head;
             LmHead* prepared = &fixture->head(head, drafter);
             const auto theirs =

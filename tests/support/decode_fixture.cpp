@@ -103,7 +103,7 @@ Status DecodeFixture::prepare_head(const std::string& spec, Drafter& drafter) {
     weights.row_ids = drafter.own_lm_head_ids();
     weights.vocab = target_->config().vocab;
     weights.hidden = target_->config().hidden;
-    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
+    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes() + drafter.feature_weight_bytes());
     if (target_->tokenizer() != nullptr) {
         weights.vocab = std::min(weights.vocab, target_->tokenizer()->size());
         weights.always_active = target_->tokenizer()->eos();

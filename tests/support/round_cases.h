@@ -31,14 +31,14 @@ inline const std::vector<HeadCase> shortlist_heads = {
     {.head = "coral:active=3"},
     {.head = "dynaspec:kmax=4,kmin=3", .calibration_rounds = 3},
     {.head = "dynaspec:kmax=4,kmin=3,share=per-row", .calibration_rounds = 3},
-    {.head = "microspec:wmax=9"},
-    {.head = "microspec:wmax=9,gather=indexed"},
-    {.head = "microspec:wmax=8,gather=sync,eos=yes"}};
+    {.head = "microspec:wmax=9,branch=path,stream=all"},
+    {.head = "microspec:wmax=9,branch=path,stream=all,gather=indexed"},
+    {.head = "microspec:wmax=8,branch=path,stream=all,gather=sync,eos=yes"}};
 /// Heads that redistribute probability over the vocabulary.
 inline const std::vector<HeadCase> rdk_heads = {
     {.head = "fr-spec:v=6+rdk", .top_p = 0.8, .acceptance = "rate:0.7"},
     {.head = "full+rdk", .top_p = 0.8},
-    {.head = "microspec:wmax=9+rdk"},
+    {.head = "microspec:wmax=9,branch=path,stream=all+rdk"},
     {.head = "specvocab:k=5+rdk", .calibration_rounds = 3, .top_k = 4, .eagle3_rule = "typical"},
     {.head = "specvocab:k=4/6,share=per-row+rdk",
      .calibration_rounds = 3,
@@ -136,11 +136,20 @@ inline std::vector<CaseGroup> tree_groups() {
                           cases.push_back(greedy("eagle2", head, wide));
                           cases.push_back(sampled("eagle3", head, ranked));
                       })});
-    // The host drives a step until the window holds enough tokens, and where a level has too few clusters.
+    // The full head drafts until the window holds a token; a level has too few clusters.
     groups.push_back(
         {"heads_that_fall_back",
-         {greedy("eagle2", {.head = "microspec:wmax=9,source=ext"}, wide),
+         {greedy("eagle2", {.head = "microspec:wmax=9,branch=path,stream=all,source=ext"}, wide),
           greedy("eagle2", {.head = "dynaspec:kmax=3,kmin=1,flat=1", .calibration_rounds = 3}, wide)}});
+    // Candidates from every node, of which only new ones enter the stream: the defaults.
+    groups.push_back(
+        {"microspec_defaults",
+         for_each({{.head = "microspec:wmax=9"}, {.head = "microspec:wmax=12,gather=indexed,source=ext"}},
+                  [](auto& cases, const HeadCase& head) {
+                      cases.push_back(greedy("eagle2", head, wide));
+                      cases.push_back(sampled("eagle2", head, wide));
+                      cases.push_back(rejection("eagle3", head, ranked, all_tokens));
+                  })});
     // Features pass norms, those of a prompt and of calibration rounds on their way from the host.
     groups.push_back({"normed_features",
                       {greedy("eagle3_normed", linear_heads[2], wide),
@@ -251,10 +260,10 @@ inline std::vector<CaseGroup> kernel_groups() {
     std::vector<CaseGroup> groups = {{"shortlist_heads", {}}, {"drafters", {}}, {"fixed_tree", {}}};
     for (const char* head : {"specvocab:k=5", "specvocab:k=5+rdk"})
         groups[0].cases.push_back(small(greedy("eagle2", {.head = head}, wide)));
-    for (const char* head : {"dynaspec:kmax=4,kmin=3", "microspec:wmax=9"})
+    for (const char* head : {"dynaspec:kmax=4,kmin=3", "microspec:wmax=9,branch=path,stream=all"})
         groups[0].cases.push_back(small(sampled("eagle2", {.head = head, .top_p = 0.8}, wide)));
     groups[0].cases[2].verify = "typical";
-    for (const char* head : {"specvocab:k=5", "microspec:wmax=9", "specvocab:k=5+rdk"})
+    for (const char* head : {"specvocab:k=5", "microspec:wmax=9,branch=path,stream=all", "specvocab:k=5+rdk"})
         groups[0].cases.push_back(small(rejection("eagle2", {.head = head}, wide, all_tokens)));
     groups[0].cases.push_back(
         small(rejection("eagle2", {.head = "dynaspec:kmax=4,kmin=3"}, wide, {.top_k = 4})));

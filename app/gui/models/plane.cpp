@@ -56,6 +56,7 @@ PlanePoint make_point(const HeadComparison& head, const HeadComparison* live, do
     point.tau = run_tau(head, live);
     point.reference = is_full_head(stats.head);
     point.estimate = !point.reference && head.estimate;
+    point.path_candidates = head.path_candidates;
     point.predicted =
         cost.predicted.value_or(Estimate{predicted_speedup(point.rho_tau, point.nu, kappa), {}});
     point.measured = cost.measured;
@@ -238,14 +239,22 @@ std::vector<PublishedGroup> published_groups() {
     return groups;
 }
 
+std::string published_label(const PublishedResult& result) {
+    std::string label = fmt::format("{} {}", result.head, result.config);
+    if (label.ends_with(' ')) label.pop_back();
+    if (result.tau_kind != "measured") label += fmt::format(" ({})", result.tau_kind);
+    return label;
+}
+
 std::vector<std::string> describe_published(const PublishedResult& result) {
     std::vector<std::string> lines;
-    lines.push_back(fmt::format("{}{}{}", result.head, result.config.empty() ? "" : "  ", result.config));
+    lines.push_back(published_label(result));
     lines.push_back(number_text("nu", result.nu) + number_text("rho_tau", result.rho_tau) +
-                    number_text("tau", result.tau));
+                    number_text("tau", result.tau) + number_text("kappa", result.kappa));
     const std::string speed = number_text("speed-up over full", result.speedup_vs_full) +
                               number_text("over AR", result.speedup_vs_ar);
-    if (!speed.empty()) lines.push_back(speed);
+    if (!speed.empty())
+        lines.push_back(result.kind == "measured" ? speed : fmt::format("{}({})", speed, result.kind));
     lines.push_back(fmt::format("{}; {}", result.target, result.setup));
     lines.push_back(fmt::format("{}: {}", result.short_name, result.source));
     if (!result.derived.empty()) lines.push_back(fmt::format("derived: {}", result.derived));

@@ -36,6 +36,7 @@ struct PlanePoint {
     std::optional<Interval> nu_interval, rho_interval;  ///< 95 %, bootstrap
     bool reference = false;                             ///< full head: (1, 1) by definition
     bool estimate = false;                ///< aligned shadow or calibration rounds; drawn hollow
+    bool path_candidates = false;         ///< an estimate: HeadComparison::path_candidates
     Estimate predicted;                   ///< speed-up over the full head, from the model
     std::optional<Estimate> measured;     ///< from another run with the full head on the same prompts
     std::optional<Estimate> unexplained;  ///< measured - predicted
@@ -95,8 +96,10 @@ struct PublishedResult {
     std::string_view paper, short_name, citation, note;
     std::string_view head, config, target, setup, source;
     std::string_view derived;  ///< what was computed from the tables, and how; may be ""
+    /// "measured", "computed" (by the paper's authors from other rows) or "copied" (from another paper).
+    std::string_view kind, tau_kind;
     std::optional<double> tau, rho_tau, nu, speedup_vs_ar, speedup_vs_full;
-    std::optional<double> kappa;
+    std::optional<double> kappa;  ///< of the setup in which nu and rho_tau were measured
 };
 /// Returns the results of assets/published, compiled into the program.
 std::span<const PublishedResult> published_results();
@@ -106,7 +109,10 @@ struct PublishedGroup {
     std::vector<const PublishedResult*> rows;
 };
 std::vector<PublishedGroup> published_groups();
-/// Returns the tooltip's lines: head, numbers, setup, source, derivation.
+/// Returns "coral V=32k (copied)": head, configuration, and the kind of its tau if the authors did not
+/// measure it.
+std::string published_label(const PublishedResult& result);
+/// Returns the tooltip's lines: head, numbers with their kappa, setup, source, derivation.
 std::vector<std::string> describe_published(const PublishedResult& result);
 /// Returns true if the result was measured at the kappa of the drawn lines.
 bool is_at_shown_kappa(const PublishedResult& result, const PlaneModel& model);

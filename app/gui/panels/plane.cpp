@@ -137,7 +137,10 @@ void show_point_tooltip(const PlanePoint& point, double kappa) {
                         : "");
     if (point.active_rows > 0) ImGui::Text("active set of %.0f tokens", point.active_rows);
     if (!point.reads_text.empty()) ImGui::TextUnformatted(point.reads_text.c_str());
-    if (point.estimate) ImGui::TextUnformatted("estimate from calibration or aligned rounds");
+    if (point.path_candidates)
+        ImGui::TextUnformatted("estimate: as a shadow it has the candidates of the accepted path only");
+    else if (point.estimate)
+        ImGui::TextUnformatted("estimate from calibration or aligned rounds");
     ImGui::TextUnformatted("click: use this head for the next run");
     ImGui::EndTooltip();
 }
@@ -295,7 +298,7 @@ std::vector<BarRow> bar_rows(const PlaneState& state) {
     if (!state.published || state.group < 0) return rows;
     for (const PublishedResult* row : state.groups[state.group].rows) {
         if (!row->tau) continue;
-        rows.push_back({fmt::format("{} {}", row->head, row->config),
+        rows.push_back({published_label(*row),
                         row->speedup_vs_full
                             ? fmt::format("{:.2f}   x {:.2f}", *row->tau, *row->speedup_vs_full)
                             : fmt::format("{:.2f}", *row->tau),

@@ -44,24 +44,34 @@ class Bench {
     Result<BenchReport> run() {
         const TimeNs start = monotonic_ns();
         DS_TRY(check());
+        report_.repeat = config_.repeat > 0 ? config_.repeat : config_.run.temperature > 0 ? 3 : 1;
+        report_.first_seed = config_.run.seed;
         DS_TRY(list_methods());
         DS_TRY(list_prompts());
-        report_.repeat = config_.repeat;
-        const int blocks = (conversations_ + config_.block - 1) / config_.block;
-        const int methods = static_cast<int>(report_.methods.size());
-        const int turns = config_.repeat * blocks * methods;
+        const int blocks = (conversations_ + report_.block - 1) / report_.block;
+        // The control is the last of a block's turns, or the first one: as far from its twin as can be.
+        const int turns = static_cast<int>(report_.methods.size()) + (config_.control ? 1 : 0);
+        const int all = turns * (report_.repeat * blocks + 1);
         int done = 0;
-        for (int r = 0; r < config_.repeat && !report_.cancelled; ++r)
+        for (int turn = 0; turn < turns && !report_.cancelled; ++turn) {
+            report_progress(static_cast<double>(done++) / all, "warm-up", turn);
+            DS_TRY(warm_up(turn));
+        }
+        for (int r = 0; r < report_.repeat && !report_.cancelled; ++r)
             for (int b = 0; b < blocks && !report_.cancelled; ++b) {
-                finished_.assign(report_.methods.size(), std::vector<bool>(report_.samples.prompts.size()));
-                for (int i = 0; i < methods && !report_.cancelled; ++i) {
-                    const int m = (r + b) % 2 == 0 ? i : methods - 1 - i;
-                    report_progress(static_cast<double>(done++) / turns, r, b, blocks, m);
-                    DS_TRY(run_block(r, b, m));
+                finished_.assign(turns, std::vector<bool>(report_.samples.prompts.size()));
+                for (int i = 0; i < turns && !report_.cancelled; ++i) {
+                    const int turn = (r + b) % 2 == 0 ? i : turns - 1 - i;
+                    std::string where = fmt::format("block {} of {}", b + 1, blocks);
+                    if (report_.repeat > 1)
+                        where = fmt::format("repetition {} of {}, {}", r + 1, report_.repeat, where);
+                    report_progress(static_cast<double>(done++) / all, where, turn);
+                    DS_TRY(run_block(r, b, turn));
                 }
                 discard_unfinished(r, b);
             }
         report_.table = bench_table(report_.samples);
+        for (const LatencySamples& one : latency_) report_.latency.push_back(one.summarised());
         report_.drift = bench_drift(report_.samples);
         report_.seconds = seconds(monotonic_ns() - start);
         return std::move(report_);
@@ -71,7 +81,7 @@ class Bench {
     Status check() const {
         DS_TRY(check_given_artefacts(config_.run.artefacts));
         if (config_.run.prompts_file.empty()) return bad_input("--prompts: bench needs a prompt file");
-        if (config_.repeat < 1) return bad_input("--repeat {}: must be at least 1", config_.repeat);
+        if (config_.repeat < 0) return bad_input("--repeat {}: must be at least 1", config_.repeat);
         if (config_.block < 1) return bad_input("--block {}: must be at least 1", config_.block);
         return {};
     }
@@ -106,8 +116,6 @@ class Bench {
         samples.methods.resize(report_.methods.size());
         for (std::size_t m = 0; m < report_.methods.size(); ++m) {
             const BenchMethod& one = report_.methods[m];
-            samples.methods[m].units.resize(config_.repeat);
-            samples.methods[m].verify.resize(config_.repeat);
             if (!drafter_traits(one.drafter).drafts) samples.plain = m;
             if (!drafter_traits(one.drafter).uses_head) continue;
             for (std::size_t f = 0; f < report_.methods.size(); ++f) {
@@ -120,6 +128,7 @@ class Bench {
         report_.compared.assign(report_.methods.size(), 0);
         report_.reads.assign(report_.methods.size(), {});
         timed_rounds_.assign(report_.methods.size(), 0);
+        latency_.resize(report_.methods.size());
         return {};
     }
 
@@ -129,19 +138,46 @@ class Bench {
         DS_ASSIGN(const auto conversations, read_prompt_file(run.prompts_file, run.limit, run.balanced));
         conversations_ = static_cast<int>(conversations.size());
         report_.conversations = conversations.size();
+        // Two blocks at least, so that every method is first as often as last.
+        report_.block = std::max(1, std::min(config_.block, (conversations_ + 1) / 2));
         for (std::size_t c = 0; c < conversations.size(); ++c) {
             first_prompt_.push_back(report_.samples.prompts.size());
             for (std::size_t t = 0; t < conversations[c].turns.size(); ++t)
-                report_.samples.prompts.push_back({conversations[c].category, c, c / config_.block});
+                report_.samples.prompts.push_back({conversations[c].category, c, c / report_.block});
         }
         first_prompt_.push_back(report_.samples.prompts.size());
         tokens_.resize(report_.samples.prompts.size());
-        for (auto& method : report_.samples.methods) {
-            method.active_rows.assign(report_.samples.prompts.size(), 0);
-            for (auto& units : method.units) units.resize(report_.samples.prompts.size());
-            for (auto& verify : method.verify) verify.resize(report_.samples.prompts.size());
-        }
+        if (config_.control) report_.samples.control.emplace();
+        for (int turn = 0; turn <= static_cast<int>(report_.methods.size()); ++turn)
+            if (turn < static_cast<int>(report_.methods.size()) || config_.control)
+                samples_of(turn).resize(report_.repeat, report_.samples.prompts.size());
         return {};
+    }
+
+    bool is_control(int turn) const { return turn == static_cast<int>(report_.methods.size()); }
+    const BenchMethod& method_of(int turn) const { return report_.methods[is_control(turn) ? 0 : turn]; }
+    BenchMethodSamples& samples_of(int turn) {
+        return is_control(turn) ? *report_.samples.control : report_.samples.methods[turn];
+    }
+
+    /// Decodes a few tokens of the first conversation, for the caches.
+    Status warm_up(int turn) {
+        if (is_control(turn)) return {};
+        RunConfig run = make_run_config(method_of(turn));
+        run.max_new = std::min(run.max_new, 16);
+        RunHooks hooks;
+        hooks.frontend = "bench";
+        hooks.first_conversation = 0;
+        hooks.conversations = 1;
+        recorder_.clear();
+        auto done = host_.run(run, recorder_, gate_, hooks);
+        if (!done.ok()) return named(method_of(turn), done.error());
+        report_.cancelled = done->cancelled;
+        return {};
+    }
+
+    static Error named(const BenchMethod& method, const Error& error) {
+        return {error.kind, fmt::format("{}: {}", method.name, error.message)};
     }
 
     RunConfig make_run_config(const BenchMethod& method) const {
@@ -161,16 +197,17 @@ class Bench {
         return run;
     }
 
-    Status run_block(int repetition, int block, std::size_t m) {
-        const BenchMethod& method = report_.methods[m];
+    Status run_block(int repetition, int block, int turn) {
+        const BenchMethod& method = method_of(turn);
+        RunConfig run = make_run_config(method);
+        run.seed += repetition;  // a repetition at temperature > 0 is another sample of texts
         RunHooks hooks;
         hooks.frontend = "bench";
-        hooks.first_conversation = block * config_.block;
-        hooks.conversations = config_.block;
+        hooks.first_conversation = block * report_.block;
+        hooks.conversations = report_.block;
         recorder_.clear();
-        auto done = host_.run(make_run_config(method), recorder_, gate_, hooks);
-        if (!done.ok())
-            return Error{done.error().kind, fmt::format("{}: {}", method.name, done.error().message)};
+        auto done = host_.run(run, recorder_, gate_, hooks);
+        if (!done.ok()) return named(method, done.error());
         recorder_.flush();
         const auto snapshot = recorder_.snapshot();
         const RunRow& row = *snapshot->run(done->run_id);
@@ -190,15 +227,18 @@ class Bench {
             const PromptRow* about = snapshot->prompt(prompt.prompt_id);
             if (about == nullptr) continue;
             const std::size_t place = first + about->ordinal;
-            auto& samples = report_.samples.methods[m];
+            BenchMethodSamples& samples = samples_of(turn);
             samples.units[repetition][place] = prompt.unit;
+            samples.prefill_ns[repetition][place] = static_cast<double>(about->prefill_ns);
             samples.verify[repetition][place] = std::move(verified[prompt.prompt_id]);
             if (repetition == 0) samples.active_rows[place] = prompt.active_rows;
         }
         for (const HeadStats& stats : head_stats(*snapshot, row.id))
-            if (stats.mode == HeadMode::drive && stats.timed_rounds > 0 && !done->cancelled)
-                add_reads(m, head_traffic(row, stats), static_cast<double>(stats.timed_rounds));
-        record_finished(*done, repetition, first, m);
+            if (stats.mode == HeadMode::drive && stats.timed_rounds > 0 && !done->cancelled &&
+                !is_control(turn))
+                add_reads(turn, head_traffic(row, stats), static_cast<double>(stats.timed_rounds));
+        if (!is_control(turn) && !done->cancelled) latency_[turn].add(*snapshot, row.id);
+        record_finished(*done, repetition, first, turn);
         return {};
     }
 
@@ -218,16 +258,16 @@ class Bench {
     }
 
     /// Records which prompts a method has finished, and whether their tokens equal those of the first method.
-    void record_finished(const RunReport& done, int repetition, std::size_t first, std::size_t m) {
+    void record_finished(const RunReport& done, int repetition, std::size_t first, int turn) {
         for (const PromptReport& prompt : done.prompts) {
             if (prompt.outcome.finish == Finish::cancelled) continue;
             const std::size_t place = first + prompt.ordinal;
-            finished_[m][place] = true;
-            if (repetition > 0) continue;
+            finished_[turn][place] = true;
+            if (repetition > 0 || is_control(turn)) continue;
             auto& known = tokens_[place];
             if (!known) known = prompt.outcome.tokens;
-            ++report_.compared[m];
-            report_.same[m] += *known == prompt.outcome.tokens ? 1 : 0;
+            ++report_.compared[turn];
+            report_.same[turn] += *known == prompt.outcome.tokens ? 1 : 0;
         }
     }
 
@@ -240,25 +280,23 @@ class Bench {
 
     /// Removes the samples of conversations that some methods did not finish, because the texts would differ.
     void discard_unfinished(int repetition, int block) {
-        const std::size_t first = block * config_.block;
-        const auto end = std::min(first + config_.block, first_prompt_.size() - 1);
+        const std::size_t first = block * report_.block;
+        const auto end = std::min(first + report_.block, first_prompt_.size() - 1);
         for (std::size_t c = first; c < end; ++c) {
             const bool whole = !report_.cancelled || finished_by_all(c);
             if (whole && repetition == 0) ++report_.finished_conversations;
             if (whole) continue;
-            for (auto& method : report_.samples.methods)
+            for (int turn = 0; turn < static_cast<int>(finished_.size()); ++turn)
                 for (std::size_t p = first_prompt_[c]; p < first_prompt_[c + 1]; ++p) {
-                    method.units[repetition][p] = {};
-                    method.verify[repetition][p].clear();
+                    samples_of(turn).units[repetition][p] = {};
+                    samples_of(turn).verify[repetition][p].clear();
                 }
         }
     }
 
-    void report_progress(double fraction, int repetition, int block, int blocks, int method) const {
-        std::string what = fmt::format("block {} of {}: {}", block + 1, blocks, report_.methods[method].name);
-        if (config_.repeat > 1)
-            what = fmt::format("repetition {} of {}, {}", repetition + 1, config_.repeat, what);
-        hooks_.report(fraction, what);
+    void report_progress(double fraction, const std::string& where, int turn) const {
+        hooks_.report(fraction, fmt::format("{}: {}{}", where, method_of(turn).name,
+                                            is_control(turn) ? ", again for the noise floor" : ""));
     }
 
     const BenchConfig& config_;
@@ -268,7 +306,8 @@ class Bench {
     Recorder recorder_{{}, unwatched_interval};
     BenchReport report_;
     int conversations_ = 0;
-    std::vector<std::vector<bool>> finished_;                  ///< [method][prompt], in the current block
+    std::vector<std::vector<bool>> finished_;                  ///< [turn][prompt], in the current block
+    std::vector<LatencySamples> latency_;                      ///< by method
     std::vector<double> timed_rounds_;                         ///< by method: rounds in `reads`
     std::vector<std::size_t> first_prompt_;                    ///< by conversation, then the end
     std::vector<std::optional<std::vector<TokenId>>> tokens_;  ///< by prompt: of the first method

@@ -11,10 +11,12 @@
 #include "profiler/stats/bench_drift.h"
 #include "profiler/stats/bench_table.h"
 #include "profiler/stats/head_costs.h"
+#include "profiler/stats/latency.h"
 
 /// Compares methods on the same prompts. Every method decodes a block of conversations before the next block
 /// starts, and the order of the methods is reversed from block to block. Drift of the machine's speed
-/// therefore affects all methods equally.
+/// therefore affects all methods equally. Before the first block, each method decodes a conversation that
+/// does not count, so that none of them pays for cold caches.
 namespace draftscope {
 
 /// A combination of drafter, head and tree.
@@ -31,9 +33,10 @@ struct BenchConfig {
     RunConfig run;  ///< prompts and decoding options; head and tree of methods that name none
     std::vector<std::string> heads;    ///< specs, each with run.drafter and run.tree
     std::vector<std::string> methods;  ///< further methods, in the syntax of parse_bench_method()
-    int repeat = 1;
-    int block = 4;      ///< conversations per block
-    bool plain = true;  ///< also measure --drafter none, for the speed-up
+    int repeat = 0;       ///< repetitions, each with a seed of its own; 0 = 3 at temperature > 0, else 1
+    int block = 4;        ///< conversations per block; fewer if the methods could not take turns otherwise
+    bool plain = true;    ///< also measure --drafter none, for the speed-up
+    bool control = true;  ///< decode the first method twice, for the noise floor
 };
 
 /// Samples and tables of a benchmark.
@@ -41,14 +44,16 @@ struct BenchReport {
     std::string target, precision, backend, verify;
     bool synthetic = false;
     std::string acceptance = "real";  ///< "replayed" if acceptance was simulated
-    int threads = 0, batch = 1, repeat = 0;
+    int threads = 0, batch = 1, repeat = 0, block = 0;
     double temperature = 0;
+    std::uint64_t first_seed = 0;  ///< of the first repetition; each further one adds 1
     std::vector<BenchMethod> methods;
     /// By method: the number of prompts whose tokens equal those of the first method, out of `compared`.
     std::vector<std::int64_t> same, compared;
     BenchSamples samples;
     BenchTable table;
     BenchDrift drift;
+    std::vector<Latency> latency;    ///< by method
     std::vector<HeadTraffic> reads;  ///< by method, over all timed rounds; 0 without a head
     double seconds = 0;
     bool cancelled = false;  ///< the table covers the conversations that every method finished

@@ -21,6 +21,14 @@ bool exists(const std::string& path) {
     return fs::exists(path, error);
 }
 
+/// Returns why `path` cannot be the file of this head; `option` is what the user typed.
+Status check_file(const HeadInfo& info, const std::string& path, const std::string& option) {
+    if (info.required_file == RequiredFile::none)
+        return bad_input("{}: head {} needs no file", option, info.id);
+    if (!exists(path)) return bad_input("{}: {}: no such file", option, path);
+    return {};
+}
+
 std::string given_path(std::span<const std::string> given, std::string_view head) {
     std::string path;
     for (const std::string& one : given)
@@ -88,20 +96,19 @@ Status check_given_artefacts(std::span<const std::string> given) {
             return bad_input("--head-weights {}: unknown head '{}'{}", artefact, head,
                              did_you_mean(head, known));
         }
-        if (info->required_file == RequiredFile::none)
-            return bad_input("--head-weights {}: head {} needs no file", artefact, head);
-        if (!exists(path)) return bad_input("--head-weights {}: {}: no such file", artefact, path);
+        DS_TRY(check_file(*info, path, "--head-weights " + artefact));
         const auto [first, is_first] = files.emplace(head, path);
         if (!is_first)
-            return bad_input("--head-weights: two files for head {}, {} and {}; give one file for each head",
-                             head, first->second, path);
+            return bad_input(
+                "--head-weights: two files for head {}, {} and {}; name each in its head, as in {}:file={}",
+                head, first->second, path, head, path);
     }
     return {};
 }
 
 bool uses_artefact(const HeadSpec& head, const std::string& artefact) {
     const std::string name = artefact.substr(0, artefact.find('='));
-    return head.id == name || (head.rdk && name == rdk_suffix().id);
+    return (head.id == name && head.file.empty()) || (head.rdk && name == rdk_suffix().id);
 }
 
 Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads) {
@@ -116,11 +123,17 @@ Status check_artefacts_used(std::span<const std::string> given, std::span<const 
     return {};
 }
 
+Status check_file_of(const HeadSpec& spec) {
+    const HeadInfo* info = find_head(spec.id);
+    if (spec.file.empty() || info == nullptr) return {};
+    return check_file(*info, spec.file, "head " + to_text(spec));
+}
+
 HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources) {
     HeadFiles found;
     const HeadInfo* info = find_head(spec.id);
     if (info == nullptr) return found;
-    const std::string given = given_path(sources.given, spec.id);
+    const std::string given = spec.file.empty() ? given_path(sources.given, spec.id) : spec.file;
     const bool fitted = info->required_file == RequiredFile::fitted ||
                         (info->required_file == RequiredFile::either && is_head_artefact(given));
     (fitted ? found.artefact_path : found.ranking_path) = given;

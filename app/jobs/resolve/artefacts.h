@@ -21,7 +21,9 @@ struct ArtefactSources {
 
 /// Checks that each item of `given` names a known head and an existing file. No head may have two files.
 Status check_given_artefacts(std::span<const std::string> given);
-/// Returns true if the head uses the file of "HEAD=PATH".
+/// Checks the file that the spec itself names ("slimspec:file=PATH"); ok without one.
+Status check_file_of(const HeadSpec& spec);
+/// Returns true if the head uses the file of "HEAD=PATH". A head that names its file uses no other.
 bool uses_artefact(const HeadSpec& head, const std::string& artefact);
 /// Checks that each file belongs to one of the run's heads. Otherwise bad_input names the file.
 Status check_artefacts_used(std::span<const std::string> given, std::span<const HeadSpec> heads);

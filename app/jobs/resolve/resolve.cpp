@@ -145,6 +145,7 @@ Status resolve_head(ResolvedRun& run, bool replay) {
     const bool choose = run.config.head == "auto";
     DS_ASSIGN(HeadSpec spec, parse_head_spec(choose ? full_head_id : run.config.head));
     DS_TRY(check_given_artefacts(run.config.artefacts));
+    DS_TRY(check_file_of(spec));
     const ArtefactSources sources = artefact_sources(run);
     if (choose) DS_TRY(find_head_candidates(run, replay));
     run.artefacts = find_artefacts(spec, sources);
@@ -299,8 +300,9 @@ std::vector<std::string> split_specs(const std::string& list) {
     for (std::size_t first = 0; first <= list.size();) {
         const std::size_t comma = std::min(list.find(',', first), list.size());
         const std::string piece = list.substr(first, comma - first);
-        const bool continues =
-            !specs.empty() && piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
+        // "key=value", where the value may hold a colon; "head:key=value" is another head.
+        const std::size_t equals = piece.find('=');
+        const bool continues = !specs.empty() && equals != std::string::npos && equals < piece.find(':');
         if (continues)
             specs.back() += "," + piece;
         else

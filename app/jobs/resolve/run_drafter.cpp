@@ -15,7 +15,7 @@ HeadWeights drafter_part(const ResolvedRun& run, const Drafter& drafter, const T
     weights.lm_head = drafter.own_lm_head() != nullptr ? drafter.own_lm_head() : &target.lm_head();
     weights.row_ids = drafter.own_lm_head_ids();
     weights.hidden = weights.lm_head->k();
-    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes());
+    weights.drafter_bytes = static_cast<double>(drafter.weight_bytes() + drafter.feature_weight_bytes());
     weights.drafter = run.drafter_id;
     // Without a checkpoint hash, weights of any drafter of this type are accepted.
     if (const auto hash = checkpoint_hash(parse_drafter_path(run.drafter_path)); hash.ok())

@@ -173,11 +173,6 @@ Status ModelCache::load_shadows(const ResolvedRun& run) {
         const HeadSpec& spec = *shadow.run.head;
         DS_ASSIGN(auto made, make_head(spec, shadow.run.artefacts));
         DS_TRY(made->prepare(exec(), head_weights(shadow.run, drafter(), target())));
-        if (made->target_tokens().whole_tree)
-            return bad_input(
-                "--shadow {}: needs the target's logits for every node of its trees; run it separately with "
-                "--head",
-                to_text(spec));
         shadows_.push_back({to_text(spec), made.get(), shadow.aligned});
         shadow_heads_.push_back(std::move(made));
     }

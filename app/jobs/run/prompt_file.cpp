@@ -46,6 +46,15 @@ Result<Conversation> parse_line(const json& line, std::size_t ordinal, const std
     made.id = read_id(line, ordinal);
     const auto category = line.find("category");
     if (category != line.end() && category->is_string()) made.category = category->get<std::string>();
+    // HumanEval's lines have no category, GSM8K's have a question and its answer.
+    if (made.category.empty() && made.id.starts_with("HumanEval/")) made.category = "HumanEval";
+    if (const auto question = line.find("question"); question != line.end() && line.contains("answer")) {
+        if (!question->is_string() || question->get_ref<const std::string&>().empty())
+            return bad_input("{}: question is not a text", where);
+        if (made.category.empty()) made.category = "GSM8K";
+        made.turns.push_back(question->get<std::string>());
+        return made;
+    }
     if (const auto prompt = line.find("prompt"); prompt != line.end()) {
         if (!prompt->is_string()) return bad_input("{}: prompt is not a string", where);
         made.turns.push_back(prompt->get<std::string>());

@@ -14,8 +14,9 @@ struct Conversation {
     std::vector<std::string> turns;
 };
 
-/// Reads JSONL with `prompt` or `turns[]` per line; Spec-Bench and HumanEval files load unchanged. `limit` 0
-/// = all. `stratify` selects from the categories in turn; the result is in file order.
+/// Reads JSONL with `prompt` or `turns[]` per line; Spec-Bench, HumanEval and GSM8K files load unchanged.
+/// Lines of the latter two get the categories "HumanEval" and "GSM8K". `limit` 0 = all. `stratify` selects
+/// from the categories in turn; the result is in file order.
 Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced);
 
 }  // namespace draftscope

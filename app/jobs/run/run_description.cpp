@@ -81,11 +81,14 @@ nlohmann::json streamed_json(const ResolvedRun& run, const LmHead* head,
 /// Returns what the window must know of the run's heads. The full head drafts in calibration rounds.
 nlohmann::json traits_json(const ResolvedRun& run, const LmHead* head, std::span<const ShadowHead> shadows) {
     std::map<std::string, HeadTraits> traits;
-    const auto add = [&](const HeadSpec& spec) { traits[to_text(spec)] = capture_traits(spec); };
-    if (head != nullptr) add(*run.head);
-    if (head != nullptr) add({std::string(full_head_id), {}});
+    const auto add = [&](const HeadSpec& spec, const LmHead* one) {
+        HeadTraits& known = traits[to_text(spec)] = capture_traits(spec);
+        known.tree_candidates = one != nullptr && one->target_tokens().whole_tree;
+    };
+    if (head != nullptr) add(*run.head, head);
+    if (head != nullptr) add({std::string(full_head_id), {}}, nullptr);
     for (const ShadowHead& shadow : shadows)
-        if (const auto spec = parse_head_spec(shadow.text); spec.ok()) add(*spec);
+        if (const auto spec = parse_head_spec(shadow.text); spec.ok()) add(*spec, shadow.head);
     return nlohmann::json::parse(to_json(traits));
 }
 

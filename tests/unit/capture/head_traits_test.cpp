@@ -13,7 +13,7 @@ RunRow run_with(const std::string& traits) {
 
 TEST(HeadTraits, ARunStatesThem) {
     const std::map<std::string, HeadTraits> stated = {
-        {"new-head:v=8", {0x00A1FF, HeadSupport::dynamic, false}},
+        {"new-head:v=8", {0x00A1FF, HeadSupport::dynamic, false, true}},
         {"fr-spec:v=8", {0x123456, HeadSupport::all, true}},
         {"full", {0xBFC5CB, HeadSupport::fixed, false}}};
     const RunHeadTraits heads(run_with(to_json(stated)));

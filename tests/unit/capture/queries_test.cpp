@@ -124,6 +124,7 @@ TEST(RunTotals, TauCountsTheBonusAndSpeedIsTotalsOverTotals) {
     EXPECT_EQ(totals.committed, 6);
     EXPECT_EQ(totals.generated, 7);
     EXPECT_DOUBLE_EQ(totals.tau, 2.0);
+    EXPECT_DOUBLE_EQ(totals.tau_unclipped, 2.0);
     EXPECT_EQ(totals.decode_ns, 1'500'000'000);  // 1 + 0.5 s; the shadow step's 0.5 s is separate
     EXPECT_EQ(totals.shadow_ns, 500'000'000);
     EXPECT_EQ(totals.tokens_per_second, 0) << "no step counts";
@@ -156,6 +157,7 @@ TEST(RunTotals, BothSpeedsUseTheSameSteps) {
 TEST(RunTotals, NoRoundsGiveNoSpeed) {
     const RunTotals totals = run_totals(CaptureBuilder().snapshot(), 1);
     EXPECT_EQ(totals.tau, 0);
+    EXPECT_EQ(totals.tau_unclipped, 0);
     EXPECT_EQ(totals.tokens_per_second, 0);
 }
 

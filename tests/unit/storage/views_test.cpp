@@ -146,7 +146,8 @@ TEST_P(ViewsAndQueries, HeadTablesAgree) {
     for (RowId run = 1; run <= shape.runs; ++run) {
         storage::Statement rows = db.prepare(
             "SELECT head, mode, rounds, tau, rho_tau, nu, kappa, predicted_speedup, coverage, covered_mass, "
-            "active_rows, bytes, head_ns, measured_speedup, reference FROM v_head WHERE run_id = ?");
+            "active_rows, bytes, head_ns, measured_speedup, reference, tau_unclipped, flops FROM v_head "
+            "WHERE run_id = ?");
         ASSERT_TRUE(rows) << db.message();
         rows.bind(1, run);
         const auto value = [](const std::optional<Estimate>& estimate) {
@@ -170,6 +171,8 @@ TEST_P(ViewsAndQueries, HeadTablesAgree) {
             expect_same(rows.real(12), head.stats.head_ns_per_round, "head_ns");
             expect_same(maybe(rows, 13), value(head.cost.measured), "measured_speedup");
             EXPECT_EQ(rows.is_null(14) ? std::string() : std::string(rows.text(14)), to_text(head.reference));
+            expect_same(rows.real(15), head.stats.tau_unclipped, "tau_unclipped");
+            expect_same(rows.real(16), head.stats.flops_per_round, "flops");
             if (run == 2) reference = head.reference;
         }
         EXPECT_EQ(rows.step(), SQLITE_DONE);

@@ -99,11 +99,41 @@ TEST_F(BenchCommand, WritesOneDocument) {
                 against["measured_speedup"].get<double>() - against["predicted_speedup"].get<double>(), 1e-9);
 }
 
-TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByCategory) {
+TEST_F(BenchCommand, PrintsMethodsAgainstPlainDecodingAndByTask) {
     const ProcessResult done = bench({"--heads", "full"});
     ASSERT_EQ(done.exit_code, 0) << done.err;
-    for (const char* part : {"x none", "eagle2 x full", "x none by category", "same", "greedy"})
+    for (const char* part : {"x none", "eagle2 x full", "x none by task", "mean of tasks", "noise floor",
+                             "best", "same", "greedy"})
         EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
+}
+
+/// The control decodes the first method again; pairs cover all methods; means of tasks weigh tasks alike.
+TEST_F(BenchCommand, ComparesAllPairsAndTheFirstMethodWithItself) {
+    const json document = parse_output(bench({"--heads", "full", "--method", "ngram @ chain=2", "--json"}));
+    EXPECT_EQ(document["methods"].size(), 3u);
+    EXPECT_EQ(document["pairs"].size(), 3u);
+    EXPECT_EQ(document["noise_floor"]["method"], "none");
+    EXPECT_GT(document["noise_floor"]["ratio"].get<double>(), 0);
+    const std::string best = document["best"];
+    for (const json& method : document["methods"]) {
+        EXPECT_EQ(method["against_best"].is_null(), method["method"] == best);
+        double sum = 0;
+        for (const json& task : method["tasks"]) sum += task["tau"].get<double>();
+        EXPECT_NEAR(method["mean_of_tasks"]["tau"].get<double>(), sum / 2, 1e-9);
+        EXPECT_LT(method["end_to_end_tokens_per_second"], method["tokens_per_second"]);
+    }
+    EXPECT_TRUE(parse_output(bench({"--heads", "full", "--no-control", "--json"}))["noise_floor"].is_null());
+}
+
+TEST_F(BenchCommand, RepetitionsAtATemperatureHaveSeedsOfTheirOwn) {
+    const json document = parse_output(
+        bench({"--heads", "full", "--temperature", "1", "--seed", "7", "--limit", "2", "--json"}));
+    EXPECT_EQ(document["repeat"], 3);
+    EXPECT_EQ(document["first_seed"], 7);
+    EXPECT_EQ(document["block"], 1);  // two conversations are two blocks
+    EXPECT_EQ(document["machine"]["blocks_per_repetition"], 2);
+    EXPECT_GT(document["methods"][1]["tau_sd"].get<double>(), 0);
+    EXPECT_GT(document["methods"][1]["tokens_per_second_sd"].get<double>(), 0);
 }
 
 /// At any time of cancellation, the output covers conversations that every method decoded, or reports that

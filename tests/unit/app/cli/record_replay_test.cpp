@@ -241,6 +241,37 @@ TEST_F(RecordReplay, ShadowHeadsMatchTheTauOfSeparateRuns) {
     EXPECT_EQ(go({"check", path}).exit_code, 0);
 }
 
+/// MicroSpec takes candidates from every node; a recording and a shadow know the accepted path only.
+TEST_F(RecordReplay, MicroSpecOfTheWholeTreeIsAnEstimate) {
+    const json replayed = parse_output(go(
+        replay_words() + Arguments{"--heads", "microspec:wmax=32,microspec:wmax=32,branch=path", "--json"}));
+    EXPECT_EQ(replayed["heads"][0]["exact"], false);
+    EXPECT_NE(replayed["heads"][0]["estimate"][0].get<std::string>().find("every node"), std::string::npos);
+    EXPECT_EQ(replayed["heads"][1]["exact"], true);
+    EXPECT_EQ(replayed["heads"][0]["tau"], replayed["heads"][1]["tau"]);
+    const json shadowed = parse_output(
+        go(run_words() + Arguments{"--shadow", "microspec:wmax=32,microspec:wmax=32,branch=path"}));
+    int seen = 0;
+    for (const json& head : shadowed["heads"]) {
+        if (head["mode"] != "selfpaced") continue;
+        EXPECT_EQ(head["path_candidates"], head["head"] == "microspec:wmax=32") << head["head"];
+        ++seen;
+    }
+    EXPECT_EQ(seen, 2);
+}
+
+TEST_F(RecordReplay, SeveralFilesOfOneHead) {
+    // Two rankings, side by side in one command.
+    const std::string other = folder_->file("other.safetensors");
+    std::filesystem::copy_file(ranking()[1].substr(ranking()[1].find('=') + 1), other);
+    const json replayed =
+        parse_output(go(replay_words() + ranking() +
+                        Arguments{"--heads", "fr-spec:v=64,fr-spec:v=64,file=" + other, "--json"}));
+    ASSERT_EQ(replayed["heads"].size(), 2u);
+    EXPECT_EQ(replayed["heads"][1]["head"], "fr-spec:file=" + other + ",v=64");
+    EXPECT_EQ(replayed["heads"][0]["tau"], replayed["heads"][1]["tau"]);
+}
+
 TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     const std::string artefact = folder_->file("slimspec.safetensors");
     const ProcessResult fitted = go(fit_words("slimspec", artefact) +
@@ -360,8 +391,10 @@ TEST_F(RecordReplay, BadOptions) {
     expect_one_line_error(go(replay_words() + Arguments{"--heads", "slimspec"}),
                           {"slimspec", "draftscope fit"});
     expect_one_line_error(go(replay_words() + Arguments{"--heads", "full,full"}), {"full", "twice"});
-    expect_one_line_error(go(replay_words() + Arguments{"--heads", "microspec:branch=tree"}),
-                          {"cannot be replayed"});
+    expect_one_line_error(go(replay_words() + Arguments{"--heads", "full:file=" + model_}),
+                          {"full", "needs no file"});
+    expect_one_line_error(go(replay_words() + Arguments{"--heads", "fr-spec:file=/nowhere"}),
+                          {"fr-spec:file=/nowhere", "no such file"});
     expect_one_line_error(go(replay_words() + Arguments{"--batch", "0"}), {"--batch 0"});
     expect_one_line_error(go(run_words() + Arguments{"--shadow", "fullest"}), {"--shadow", "fullest"});
     expect_one_line_error(go(run_words() + Arguments{"--shadow", "aligned:fr-spec:w=3"}),

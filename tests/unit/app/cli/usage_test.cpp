@@ -7,7 +7,8 @@ TEST(Usage, EveryCommandHasHelpWithAnExample) {
     const ScratchFolder folder;
     const ProcessResult all = run(folder, {"--help"});
     EXPECT_EQ(all.exit_code, 0);
-    for (const char* name : {"gui", "run", "bench", "stats", "check", "export", "doctor", "kernels"}) {
+    for (const char* name :
+         {"gui", "run", "bench", "stats", "check", "export", "doctor", "kernels", "profile-machine"}) {
         EXPECT_NE(all.out.find(name), std::string::npos) << name;
         const ProcessResult help = run(folder, {name, "--help"});
         EXPECT_EQ(help.exit_code, 0) << name;

@@ -72,6 +72,21 @@ TEST_F(Artefacts, ShippedFilesMatchDrafterAndParameters) {
     EXPECT_THAT(head.error().message, ::testing::HasSubstr("not rank=9"));
 }
 
+TEST_F(Artefacts, AHeadMayNameItsFile) {
+    const std::string wide = save("a.safetensors", "slimspec", "72");
+    const HeadSpec named = spec("slimspec:rank=72,file=" + wide);
+    EXPECT_EQ(to_text(named), "slimspec:file=" + wide + ",rank=72");
+    EXPECT_EQ(find_artefacts(named, {}).artefact_path, wide);
+    EXPECT_TRUE(check_file_of(named).ok());
+    EXPECT_FALSE(check_file_of(spec("slimspec:file=/nowhere")).ok());
+    EXPECT_FALSE(check_file_of(spec("full:file=" + wide)).ok());
+    EXPECT_FALSE(parse_head_spec("slimspec:file=a,file=b").ok());
+    // A head that names its file does not use --head-weights.
+    const std::vector<std::string> given = {"slimspec=" + wide};
+    const std::vector<HeadSpec> heads = {named};
+    EXPECT_FALSE(check_artefacts_used(given, heads).ok());
+}
+
 TEST_F(Artefacts, SyntheticTargetsUseGeneratedWeights) {
     const std::string target = "synthetic:olmo2-1b/2";
     const ArtefactSources sources{{}, false, "eagle3", target};

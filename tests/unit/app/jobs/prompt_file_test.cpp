@@ -46,9 +46,21 @@ TEST_F(PromptFile, ReadsPromptsAndTurns) {
                          0, false);
     ASSERT_TRUE(is_ok(read));
     EXPECT_EQ(ids(*read), "HumanEval/0 81 x 3");
+    EXPECT_EQ((*read)[0].category, "HumanEval");
     EXPECT_EQ((*read)[1].category, "writing");
     EXPECT_EQ((*read)[1].turns, (std::vector<std::string>{"a", "b"}));
     EXPECT_EQ((*read)[2].turns, (std::vector<std::string>{"\xc3\xa9\n"}));
+}
+
+TEST_F(PromptFile, ReadsGsm8k) {
+    const auto read = require(read_prompt_file(
+        write("{\"question\": \"2 + 2?\", \"answer\": \"#### 4\"}\n"
+              "{\"question\": \"1 + 2?\", \"answer\": \"#### 3\", \"category\": \"mine\"}\n"),
+        0, false));
+    EXPECT_EQ(read[0].category, "GSM8K");
+    EXPECT_EQ(read[0].turns, (std::vector<std::string>{"2 + 2?"}));
+    EXPECT_EQ(read[1].category, "mine");
+    EXPECT_FALSE(read_prompt_file(write("{\"question\": 3, \"answer\": \"\"}"), 0, false).ok());
 }
 
 TEST_F(PromptFile, LimitCountsConversations) {

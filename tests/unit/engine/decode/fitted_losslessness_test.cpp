@@ -26,7 +26,7 @@ const std::vector<std::string> specs =
     specs_of_heads({"specvocab:k=4", "specvocab:k=6/3/1,share=per-row", "coral:active=2", "coral:active=5",
                     "dynaspec:kmax=3,kmin=1,decay=0.5", "dynaspec:kmax=2,share=per-row", "microspec:wmax=64",
                     "microspec:wmax=9,gather=sync", "microspec:wmax=9,gather=indexed",
-                    "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"},
+                    "microspec:wmax=20,stream=all,branch=path,prompt=last,bonus=yes,eos=yes"},
                    [](const HeadInfo& info) { return info.accepts_artefact(); });
 
 /// A head spec as the name of a test.

@@ -59,6 +59,9 @@ struct ReferenceMicroSpec {
     std::vector<TokenId> active() const {
         std::set<TokenId> ids = window_of();
         if (eos == "yes") ids.insert({0, 2});
+        // The full head drafts while the set is empty.
+        for (TokenId id = 0; source == "ext" && stream.empty() && id < LmHeadFixture::vocab; ++id)
+            ids.insert(id);
         return {ids.begin(), ids.end()};
     }
     std::string spec() const {
@@ -159,6 +162,39 @@ INSTANTIATE_TEST_SUITE_P(Ablations, MicroSpecStream,
                                            with(30, 3, 3, [](T& x) { x.prompt_rule = "last"; }),
                                            with(30, 3, 2, [](T& x) { x.bonus = "yes"; }),
                                            with(9, 3, 2, [](T& x) { x.eos = "yes"; })));
+
+/// The defaults follow Algorithm 1 and the authors' code: every node of the tree, new tokens only.
+TEST_F(MicroSpec, TakesTheTokensOfEveryNodeWhereTheyAreKnown) {
+    const auto head = make("microspec:wmax=50,kver=1");
+    EXPECT_TRUE(head->target_tokens().whole_tree);
+    EXPECT_TRUE(make("microspec")->target_tokens().whole_tree);
+    DraftTree tree = DraftTree::with_root(4);
+    tree.add(5, 0, 0.0f);
+    const std::vector<TokenId> path = {7}, nodes = {7, 8};
+    const auto live = head->begin_prompt(std::vector<TokenId>{3}, {});
+    const auto replayed = head->begin_prompt(std::vector<TokenId>{3}, {});
+    head->on_verified(live.get(), tree, {{}, 7, path, 1, nodes});
+    head->on_verified(replayed.get(), tree, {{}, 7, path, 1, {}});
+    EXPECT_EQ(covered(*head, 0, live.get()), (std::vector<TokenId>{3, 4, 5, 7, 8}));
+    EXPECT_EQ(covered(*head, 0, replayed.get()), (std::vector<TokenId>{3, 4, 5, 7}));
+}
+
+TEST_F(MicroSpec, FullHeadDraftsWhileTheSetIsEmpty) {
+    const auto full = make("full");
+    const Proposal expected = propose(*full, 0, 6);
+    for (const char* gather : {"async", "sync", "indexed"}) {
+        const auto head = make(fmt::format("microspec:source=ext,gather={}", gather));
+        const auto state = head->begin_prompt(std::vector<TokenId>{3, 9}, {});
+        begin(*head, state.get());
+        const Proposal found = call_head(*head, state.get(), 0, 6);
+        for (int r = 0; r < rows; ++r) expect_same_row(found, r, expected, r);
+        EXPECT_EQ(head->cost_at(state.get(), 1, 0).bytes, full->cost(1).bytes);
+        head->on_verified(state.get(), DraftTree::with_root(4), {});
+        begin(*head, state.get());
+        call_head(*head, state.get(), 0, 2);
+        EXPECT_EQ(covered(*head, 0, state.get()), (std::vector<TokenId>{4}));
+    }
+}
 
 TEST_F(MicroSpec, GatherModesProposeTheSame) {
     const auto async = make("microspec:wmax=50"), sync = make("microspec:wmax=50,gather=sync"),

@@ -31,14 +31,14 @@ const Case listed_cases[] = {
     {"eagle3", "full", "depth=2,topk=3,nodes=8", 1},
     {"eagle3", "specvocab", "depth=3,topk=4,nodes=12", 1},
     {"eagle3", "coral", "chain=4", 0},
-    {"eagle3", "microspec", "depth=3,topk=4,nodes=12", 0},
+    {"eagle3", "microspec:branch=path", "depth=3,topk=4,nodes=12", 0},
     {"medusa", "full", "depth=3,topk=4,nodes=12", 0},
     {"medusa", "fr-spec:v=4096", "chain=3", 1},
-    {"medusa", "microspec", "depth=3,topk=4,nodes=12", 1},
+    {"medusa", "microspec:branch=path", "depth=3,topk=4,nodes=12", 1},
     {"hydra", "pa-fr", "depth=3,topk=4,nodes=12", 0},
     {"hydra", "bcl", "depth=2,topk=3,nodes=8", 1},
     {"hydra", "vocabtrim:v=8192", "chain=4", 1},
-    {"hydra", "microspec", "depth=3,topk=4,nodes=12", 0},
+    {"hydra", "microspec:branch=path", "depth=3,topk=4,nodes=12", 0},
 };
 
 /// Returns whether the head needs no file of its own, or the demo has one for this drafter.

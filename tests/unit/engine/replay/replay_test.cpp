@@ -31,19 +31,20 @@ std::vector<std::vector<TokenId>> prompts() {
 }
 
 /// Specs of heads whose defaults replay too little. Every other head of the registry replays its default.
-const std::vector<std::string> head_variants = {"fr-spec:v=3",
-                                                "fr-spec:v=6",
-                                                "pa-fr:v=10/5",
-                                                "vocabtrim:v=6",
-                                                "coral:active=2",
-                                                "dynaspec:kmax=3,kmin=1,decay=0.5",
-                                                "dynaspec:kmax=2,share=per-row",
-                                                "specvocab:k=4",
-                                                "specvocab:k=6/3/1,share=per-row",
-                                                "microspec:wmax=5",
-                                                "microspec:wmax=9,source=ctx,kpre=1,gather=indexed",
-                                                "microspec:wmax=6,source=ext,kver=2,gather=sync",
-                                                "microspec:wmax=20,stream=new,prompt=last,bonus=yes,eos=yes"};
+const std::vector<std::string> head_variants = {
+    "fr-spec:v=3",
+    "fr-spec:v=6",
+    "pa-fr:v=10/5",
+    "vocabtrim:v=6",
+    "coral:active=2",
+    "dynaspec:kmax=3,kmin=1,decay=0.5",
+    "dynaspec:kmax=2,share=per-row",
+    "specvocab:k=4",
+    "specvocab:k=6/3/1,share=per-row",
+    "microspec:wmax=5,branch=path",
+    "microspec:wmax=9,source=ctx,kpre=1,gather=indexed",
+    "microspec:wmax=6,source=ext,kver=2,gather=sync,branch=path,stream=all",
+    "microspec:wmax=20,branch=path,prompt=last,bonus=yes,eos=yes"};
 
 std::vector<const DrafterInfo*> drafters_with_head() {
     std::vector<const DrafterInfo*> drafters;
@@ -193,7 +194,7 @@ TEST_F(Replay, HeadsOfOneTextAreIndependent) {
         ReplayOptions options;
         options.tree = parse_tree_spec(setting.tree).value();
         std::vector<ReplayHead> heads;
-        for (const std::string head : {"microspec:wmax=6", "full", "slimspec", "full"})
+        for (const std::string head : {"microspec:wmax=6,branch=path", "full", "slimspec", "full"})
             heads.push_back({&fixture_.head(head, drafter)});
         const auto together = require(
             replay(*recording, recorded_target(*recording), drafter, heads, fixture_.exec(1), options));
@@ -235,7 +236,7 @@ TEST_F(Replay, OracleDraftsTheText) {
 }
 
 TEST_F(Replay, NoResultDependsOnLanesOrThreads) {
-    DecodeCase setting{.head = "microspec:wmax=6", .temperature = 1.0, .max_new = 30};
+    DecodeCase setting{.head = "microspec:wmax=6,branch=path", .temperature = 1.0, .max_new = 30};
     const auto recording = record(fixture_, setting, prompts(), {}, scratch_.file("t"), 1);
     ASSERT_NE(recording, nullptr);
     for (const int threads : {1, 3})
@@ -384,7 +385,7 @@ TEST_F(NearTheEnd, TreesAreClippedAlike) {
     const auto recording = record(fixture_, setting, list, {}, scratch_.file("t"));
     ASSERT_NE(recording, nullptr);
     EXPECT_EQ(recording->prompts()[0].finish, Finish::context);
-    for (const std::string head : {"full", "microspec:wmax=6"})
+    for (const std::string head : {"full", "microspec:wmax=6,branch=path"})
         for (const std::string tree : {"chain=6", "depth=5,topk=4,nodes=20", "choices:mc_sim_7b_63"}) {
             setting.head = head;
             setting.tree = tree;

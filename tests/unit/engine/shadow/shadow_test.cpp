@@ -39,8 +39,8 @@ class Shadows : public ::testing::Test, protected TinyDecode {
     TinyArtefacts artefacts_{fixture_};
 };
 
-const std::vector<std::string> heads =
-    specs_of_heads({"fr-spec:v=6", "specvocab:k=4", "coral:active=2", "dynaspec:kmax=2", "microspec:wmax=9"});
+const std::vector<std::string> heads = specs_of_heads(
+    {"fr-spec:v=6", "specvocab:k=4", "coral:active=2", "dynaspec:kmax=2", "microspec:wmax=9,branch=path"});
 
 TEST_F(Shadows, MatchTheirOwnRuns) {
     for (const double temperature : {0.0, 1.0})
@@ -81,7 +81,7 @@ TEST_F(Shadows, MatchTheirOwnRuns) {
 
 TEST_F(Shadows, FollowEverySequenceOfABatch) {
     DecodeCase setting{.head = "full", .batch = 3, .max_new = 24};
-    setting.shadows = {"microspec:wmax=9", "fr-spec:v=6"};
+    setting.shadows = {"microspec:wmax=9,branch=path", "fr-spec:v=6"};
     RecordList records;
     fixture_.decode(setting, prompts(), &records);
     std::map<std::string, std::pair<int, int>> found;
@@ -114,7 +114,8 @@ TEST_F(Shadows, AlignedHeadsDraftInTheDrivingRounds) {
                                .max_new = 30,
                                .warmup_steps = 2};
             const auto plain = fixture_.decode(setting, prompts());
-            setting.shadows = {"aligned:" + head, "aligned:microspec:wmax=9", "aligned:dynaspec:kmax=2"};
+            setting.shadows = {"aligned:" + head, "aligned:microspec:wmax=9,branch=path",
+                               "aligned:dynaspec:kmax=2"};
             RecordList records;
             const auto outcomes = fixture_.decode(setting, prompts(), &records);
             for (std::size_t p = 0; p < plain.size(); ++p) EXPECT_EQ(outcomes[p].tokens, plain[p].tokens);
@@ -152,7 +153,7 @@ TEST_F(Shadows, AlignedHeadsDraftInTheDrivingRounds) {
                 }
             ASSERT_EQ(rows.size(), 3u);
             EXPECT_GT(rows[head], 5);
-            EXPECT_EQ(rows["microspec:wmax=9"], rows[head]);
+            EXPECT_EQ(rows["microspec:wmax=9,branch=path"], rows[head]);
         }
 }
 

@@ -192,6 +192,7 @@ TEST(TreeSpec, ReadsEveryForm) {
     EXPECT_EQ(parse_tree_spec("paper:fr-spec-1b").value(), (TreeSpec{2, 10, 30}));
     EXPECT_EQ(parse_tree_spec("paper:specvocab").value(), (TreeSpec{7, 10, 60}));
     EXPECT_EQ(parse_tree_spec("paper:slimspec").value(), (TreeSpec{5, 1, 7}));
+    EXPECT_EQ(parse_tree_spec("paper:dynaspec").value(), (TreeSpec{5, 10, 60}));
     EXPECT_EQ(parse_tree_spec("paper:microspec").value(), (TreeSpec{5, 10, 60}));
     EXPECT_EQ(parse_tree_spec("paper:fr-spec,order=fr").value(), (TreeSpec{5, 10, 60, TreeOrder::fr}));
     EXPECT_EQ(parse_tree_spec("order=eagle").value(), TreeSpec{});

@@ -44,7 +44,7 @@ TEST(BenchTable, SumsThenDividesOverAllAndByCategory) {
     EXPECT_EQ(full.categories[0].prompts, 2u);
     EXPECT_DOUBLE_EQ(table.rows[0].all.speedup->value, 1);
     EXPECT_FALSE(full.all.speedup->interval);  // two conversations
-    EXPECT_FALSE(full.all.spread);             // one repetition
+    EXPECT_FALSE(full.all.speedup_sd);         // one repetition
 }
 
 TEST(BenchTable, CostModelUsesTheMatchingFullHead) {
@@ -64,9 +64,9 @@ TEST(BenchTable, RepetitionsGiveASpreadAndOneSum) {
     for (BenchMethodSamples& method : two.methods) method.units.push_back(method.units.front());
     for (HeadSample& one : two.methods[2].units[1]) one.step_ns *= 2;
     const BenchTable table = bench_table(two);
-    EXPECT_NEAR(*table.rows[1].all.spread, 0, 1e-12);
+    EXPECT_NEAR(*table.rows[1].all.speedup_sd, 0, 1e-12);
     const double first = 400.0 / 275, second = 400.0 / 550;
-    EXPECT_NEAR(*table.rows[2].all.spread, std::abs(first - second) / std::sqrt(2.0), 1e-12);
+    EXPECT_NEAR(*table.rows[2].all.speedup_sd, std::abs(first - second) / std::sqrt(2.0), 1e-12);
     EXPECT_DOUBLE_EQ(table.rows[2].all.speedup->value, (80.0 / 825) / (80.0 / 800));
     EXPECT_DOUBLE_EQ(table.rows[2].all.active_rows, 10);
     EXPECT_EQ(table.rows[2].all.prompts, 3u);
@@ -108,6 +108,65 @@ TEST(BenchTable, IntervalsComeFromConversations) {
     many.plain.reset();
     EXPECT_FALSE(bench_table(many).rows[1].all.speedup);
     EXPECT_GT(bench_table(many).rows[1].all.tokens_per_second, 0);
+}
+
+TEST(BenchTable, MeansOfTasksWeighTasksAlike) {
+    BenchSamples some = samples();
+    some.prompts[2].category = "coding";  // of MT-Bench
+    const BenchTable table = bench_table(some);
+    ASSERT_EQ(table.tasks, (std::vector<std::string>{"maths", "Conv."}));
+    const BenchMacro& half = table.rows[2].macro;
+    EXPECT_DOUBLE_EQ(*half.tau, (30.0 / 17 + 10.0 / 5) / 2);
+    EXPECT_DOUBLE_EQ(half.speedup->value, (300.0 / 215 + 100.0 / 60) / 2);
+    EXPECT_DOUBLE_EQ(*half.tokens_per_second, 1e9 * (30.0 / 215 + 10.0 / 60) / 2);
+    EXPECT_FALSE(half.tau_sd);
+    EXPECT_EQ(task_of_category("math_reasoning"), "Math");
+    EXPECT_EQ(task_of_category("HumanEval"), "Code");
+    EXPECT_EQ(task_of_category("mine"), "mine");
+}
+
+TEST(BenchTable, EndToEndSpeedIncludesPrefill) {
+    BenchSamples some = samples();
+    some.methods[0].prefill_ns = {{20, 0, 20}};
+    some.methods[2].prefill_ns = {{40, 0, 20}};
+    const BenchTable table = bench_table(some);
+    EXPECT_DOUBLE_EQ(table.rows[2].all.end_to_end_tokens_per_second, 1e9 * 40 / (275 + 60));
+    EXPECT_DOUBLE_EQ(table.rows[2].all.end_to_end_speedup->value, 440.0 / 335);
+    EXPECT_DOUBLE_EQ(table.rows[2].all.speedup->value, 400.0 / 275);
+    // Prefill counts in the proportion of the steps that count.
+    for (HeadSample& one : some.methods[2].units[0]) one.timed_committed /= 2, one.step_ns /= 2;
+    EXPECT_DOUBLE_EQ(bench_table(some).rows[2].all.end_to_end_tokens_per_second, 1e9 * 40 / (275 + 60));
+}
+
+/// Twelve conversations: `near` is a little slower than `fast`, `slow` clearly.
+TEST(BenchTable, PairsSayWhatDiffersFromTheBest) {
+    BenchSamples many;
+    BenchMethodSamples fast, near, slow;
+    for (BenchMethodSamples* method : {&fast, &near, &slow}) method->resize(1, 12);
+    for (std::size_t c = 0; c < 12; ++c) {
+        many.prompts.push_back({"", c});
+        fast.units[0][c] = unit(5, 10, 100);
+        near.units[0][c] = unit(5, 10, c % 2 == 0 ? 80 : 124);
+        slow.units[0][c] = unit(5, 10, c % 2 == 0 ? 190 : 210);
+    }
+    many.methods = {fast, near, slow};
+    many.control = near;
+    const BenchTable table = bench_table(many);
+    EXPECT_EQ(table.best, 0u);
+    ASSERT_EQ(table.pairs.size(), 3u);
+    EXPECT_FALSE(table.against_best(0));
+    EXPECT_NEAR(table.against_best(1)->ratio.value, 1200.0 / 1224, 1e-12);
+    EXPECT_EQ(table.against_best(1)->differs(), false);
+    EXPECT_NEAR(table.against_best(2)->ratio.value, 0.5, 1e-12);
+    EXPECT_EQ(table.against_best(2)->differs(), true);
+    EXPECT_NEAR(table.noise_floor->value, 1200.0 / 1224, 1e-12);
+    EXPECT_EQ(noise_floor_warning(table), "");
+    many.methods[0] = slow;
+    many.control = fast;
+    EXPECT_NE(noise_floor_warning(bench_table(many)).find("against itself"), std::string::npos);
+    many.methods = {slow, fast};
+    EXPECT_EQ(bench_table(many).best, 1u);
+    EXPECT_EQ(bench_table(many).against_best(0)->differs(), true);
 }
 
 TEST(BenchTable, NoRoundsGiveNoNumbers) {

@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/cli.h"
+#include "app/cli/decoding_options.h"
+#include "app/cli/job.h"
+#include "app/cli/options.h"
+#include "app/cli/tables.h"
+#include "app/cli/version.h"
+#include "app/jobs/profile/profile_job.h"
+
+namespace draftscope::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+    ProfileConfig config;
+    JobOutput output;
+    std::string show;
+    std::vector<std::string> predict;
+    double tau = 1, context = 256;
+    int batch = 1;
+};
+
+std::string percent(const std::optional<double>& value) {
+    return value ? fmt::format("{:.1f} %", 100 * *value) : "-";
+}
+
+/// Returns "1.2 + 0.031 row" in milliseconds.
+std::string formula(const CostCurve& curve) {
+    std::string text;
+    for (const TermCost& one : curve.terms) {
+        text += text.empty() ? "" : " + ";
+        text += fmt::format("{:.4g}", one.ms);
+        if (one.term != CostTerm::fixed) text += fmt::format(" {}", to_text(one.term));
+    }
+    return text.empty() ? "0" : text;
+}
+
+void print_profile(const MachineProfile& profile) {
+    print("{}: {} profile of {}{}\n", profile.path, to_text(profile.kind), profile.machine,
+          profile.complete ? "" : " (incomplete: run the command again)");
+    print("model {}{}, {}, {}; source: {}\n", profile.model, profile.synthetic ? " (random weights)" : "",
+          profile.precision, profile.backend, profile.source);
+    if (!profile.note.empty()) print("note: {}\n", profile.note);
+    std::vector<std::vector<std::string>> rows;
+    for (const PartCost& cost : profile.costs) {
+        const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
+        rows.push_back({std::string(to_text(cost.part)), known(cost.drafter), known(cost.head),
+                        known(cost.size_parameter), std::to_string(cost.curve.points.size()),
+                        percent(cost.curve.error), percent(cost.curve.worst), formula(cost.curve)});
+    }
+    print("\n{}", format_table({"part", "drafter", "head", "size", "points", "error", "worst", "ms"}, rows));
+    for (const std::string& skipped : profile.skipped) print("skipped {}\n", skipped);
+}
+
+/// Returns tokens per second, if the step commits `tau` tokens of each sequence.
+double tokens_per_second(const StepCost& cost, const Options& options) {
+    return options.tau * options.batch * 1e3 / cost.total_ms();
+}
+
+int predict(const MachineProfile& profile, const Options& options) {
+    json list = json::array();
+    std::vector<std::vector<std::string>> rows;
+    for (const std::string& method : options.predict) {
+        const auto cost = predict_method(profile, method, options.tau, options.context, options.batch);
+        if (!cost.ok()) return report(cost.error());
+        const double total = cost->total_ms();
+        list.push_back({{"method", method},
+                        {"verify_ms", cost->verify_ms},
+                        {"drafter_ms", cost->drafter_ms},
+                        {"head_ms", cost->head_ms},
+                        {"overhead_ms", cost->overhead_ms},
+                        {"step_ms", total},
+                        {"error_ms", cost->error_ms ? json(*cost->error_ms) : json()},
+                        {"extrapolated", cost->extrapolated},
+                        {"tokens_per_second", tokens_per_second(*cost, options)}});
+        rows.push_back({method, fmt::format("{:.2f}", cost->verify_ms),
+                        fmt::format("{:.2f}", cost->drafter_ms), fmt::format("{:.2f}", cost->head_ms),
+                        fmt::format("{:.2f}", cost->overhead_ms), fmt::format("{:.2f}", total),
+                        cost->error_ms ? fmt::format("{:.2f}", *cost->error_ms) : "-",
+                        fmt::format("{:.1f}", tokens_per_second(*cost, options)),
+                        cost->extrapolated ? "outside the measured sizes" : ""});
+    }
+    if (options.output.json) {
+        print_document({{"profile", profile.path},
+                        {"kind", to_text(profile.kind)},
+                        {"tau", options.tau},
+                        {"context", options.context},
+                        {"batch", options.batch},
+                        {"predictions", std::move(list)}});
+        return 0;
+    }
+    print("{} profile of {}; context {}, batch {}, tau {}; milliseconds of a step\n\n", to_text(profile.kind),
+          profile.machine, options.context, options.batch, options.tau);
+    print("{}",
+          format_table({"method", "verify", "drafter", "head", "rest", "step", "+-", "tok/s", ""}, rows));
+    return 0;
+}
+
+int show(const Options& options) {
+    const auto profile = read_profile(options.show);
+    if (!profile.ok()) return report(profile.error());
+    if (!options.predict.empty()) return predict(*profile, options);
+    if (options.output.json)
+        print_document(json::parse(to_json(*profile)));
+    else
+        print_profile(*profile);
+    return 0;
+}
+
+int do_profile(Options& options) {
+    if (!options.show.empty()) return show(options);
+    options.config.source = std::string("draftscope ") + version;
+    return run_job(
+        options.output, [&](const JobHooks& hooks, DebugGate&) { return run_profile(options.config, hooks); },
+        [](const MachineProfile& profile) { return json::parse(to_json(profile)); }, print_profile,
+        [](const MachineProfile& profile) { return profile.complete ? 0 : 130; });
+}
+
+}  // namespace
+
+void add_profile_machine(CLI::App& program, Action& action) {
+    auto options = std::make_shared<Options>();
+    ProfileConfig& config = options->config;
+    RunConfig& run = config.run;
+    CLI::App* command = program.add_subcommand(
+        "profile-machine", "Measure what the parts of a step cost on this machine, as a file for others");
+    command->footer(
+        "Example: draftscope profile-machine --drafters eagle3 --heads full --contexts 64 --batches 1 --out "
+        "machine.json");
+    auto* out = command->add_option("--out", config.out, "file to write; one that exists is continued");
+    command->add_option("--model", run.model,
+                        "target: a GGUF file, a model folder or synthetic:NAME (default: the demo model)");
+    command->add_option("--drafters", config.drafters, "NAME[:PATH], a list (default: eagle3,ngram)")
+        ->delimiter(',');
+    command->add_option("--heads", config.heads, "ids of heads, a list (default: all with weights)")
+        ->delimiter(',');
+    command->add_option("--head-weights", run.artefacts, "HEAD=PATH, weights file of a head (repeatable)");
+    command->add_option("--contexts", config.contexts, "tokens of a prompt, a list (default: 64,256,1024)")
+        ->delimiter(',');
+    command->add_option("--batches", config.batches, "sequences in lockstep, a list (default: 1,2,4,8)")
+        ->delimiter(',');
+    add_shown(*command, "--rounds", config.rounds, "steps of a measurement; fewer if they take long");
+    add_shown(*command, "--backend", run.backend, "cpu, cuda, or auto: cuda if there is a GPU");
+    add_shown(*command, "--precision", run.precision, "f32, bf16, int8, int4 or auto");
+    add_threads_option(*command, run.threads);
+    command->add_option("--name", config.name, "name of the machine (default: its CPU or GPU)");
+    command->add_option("--note", config.note, "what a reader must know of the machine");
+    auto* show = command->add_option("--show", options->show, "print a profile instead of measuring one");
+    show->excludes(out);
+    auto* predict = command->add_option("--predict", options->predict,
+                                        "DRAFTER x HEAD @ TREE: predict the time of its step (repeatable)");
+    predict->needs(show);
+    add_shown(*command, "--tau", options->tau, "tokens that a predicted step commits of each sequence")
+        ->needs(predict);
+    add_shown(*command, "--context", options->context, "committed tokens of a predicted step's sequences")
+        ->needs(predict);
+    add_shown(*command, "--batch", options->batch, "sequences of a predicted step")->needs(predict);
+    add_output_options(*command, options->output);
+    command->callback([options, &action] { action = [options] { return do_profile(*options); }; });
+}
+
+}  // namespace draftscope::cli

@@ -1,0 +1,422 @@
+#include "app/jobs/profile/profile_job.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "app/jobs/bench/bench_job.h"
+#include "app/jobs/profile/session_times.h"
+#include "app/jobs/run/model_cache.h"
+#include "base/clock.h"
+#include "capture/head_traits.h"
+#include "capture/run_setting.h"
+#include "engine/draft/registry.h"
+#include "engine/draft/tree_levels.h"
+#include "engine/formats/synthetic_model.h"
+#include "engine/heads/registry.h"
+
+namespace draftscope {
+namespace {
+
+struct SmallTree {
+    int depth, topk, nodes;
+};
+// Our choice: verifications of 2 to 32 rows and levels of 1 to 8, on a device up to 64 and 10.
+constexpr SmallTree all_trees[] = {{0, 1, 2},  {1, 1, 3},  {1, 2, 4},  {1, 2, 6}, {1, 3, 8},
+                                   {1, 4, 12}, {1, 4, 16}, {1, 6, 24}, {1, 8, 32}};
+constexpr SmallTree device_trees[] = {{1, 8, 48}, {1, 10, 64}};
+constexpr SmallTree some_trees[] = {{1, 1, 3}, {1, 4, 12}, {1, 8, 32}};
+constexpr SmallTree head_trees[] = {{1, 1, 3}, {1, 4, 8}, {1, 8, 16}};
+constexpr SmallTree chains[] = {{0, 1, 2}, {2, 1, 4}, {6, 1, 8}};
+constexpr int default_contexts[] = {64, 256, 1024};
+constexpr int default_batches[] = {1, 2, 4, 8};
+
+TreeSpec to_spec(const SmallTree& tree) {
+    TreeSpec spec;
+    spec.depth = tree.depth;
+    spec.topk = tree.topk;
+    spec.nodes = tree.nodes;
+    return spec;
+}
+
+std::vector<CostTerm> terms_of(const PartCost& cost) {
+    using enum CostTerm;
+    switch (cost.part) {
+        case CostPart::overhead:
+            return {fixed, sequence, row};
+        case CostPart::head:
+            if (cost.size_parameter.empty()) return {fixed, first_level, row, row_over_4};
+            return {fixed, first_level, row, row_over_4, size, size_first_level, size_row};
+        default:
+            return {fixed, sequence, row, row_over_4, row_over_16, cached, row_context};
+    }
+}
+
+/// Returns the current clock of the fastest CPU in MHz; 0 = unknown.
+double cpu_clock_mhz() {
+    std::ifstream file("/proc/cpuinfo");
+    double fastest = 0;
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with("cpu MHz"))
+            fastest = std::max(fastest, std::strtod(line.c_str() + line.find(':') + 1, nullptr));
+    return fastest;
+}
+
+/// A head with one value of its size parameter.
+struct SizedHead {
+    HeadSpec spec;
+    double size = 0;  ///< 0 = as the spec's defaults have it
+};
+
+/// Returns a head at each of its sizes for a vocabulary and hidden size.
+std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden) {
+    std::vector<SizedHead> heads;
+    const HeadSizeParam& param = info.size;
+    const double unit = param.unit == HeadSizeParam::Unit::vocab    ? vocab
+                        : param.unit == HeadSizeParam::Unit::hidden ? hidden
+                                                                    : 1;
+    for (const double value : param.values) {
+        const int size = static_cast<int>(value * unit);
+        if (param.name.empty() || size < 1) continue;
+        HeadSpec spec{std::string(info.id), {}};
+        spec.params[std::string(param.name)] = std::to_string(size);
+        heads.push_back({std::move(spec), static_cast<double>(size)});
+    }
+    return heads;
+}
+
+/// Measures a profile, drafter by drafter.
+class Profiler {
+  public:
+    Profiler(const ProfileConfig& config, const JobHooks& hooks) : config_(config), hooks_(hooks) {}
+
+    Result<MachineProfile> run() {
+        DS_TRY(check());
+        for (drafter_ = 0; drafter_ < config_.drafters.size() && !hooks_.is_cancelled(); ++drafter_) {
+            DS_TRY(load());
+            if (plain_ == nullptr) DS_TRY(begin());
+            const Status measured = measure_drafter();
+            if (!measured.ok() && measured.error().kind != ErrorKind::cancelled) return measured.error();
+        }
+        if (plain_ == nullptr) return Error{ErrorKind::cancelled, "stopped before the first measurement"};
+        profile_.complete = !hooks_.is_cancelled();
+        DS_TRY(save());
+        return std::move(profile_);
+    }
+
+  private:
+    Status check() {
+        if (config_.out.empty()) return bad_input("--out: name the file to write");
+        if (config_.rounds < 1) return bad_input("--rounds {}: must be at least 1", config_.rounds);
+        if (config_.drafters.empty()) config_.drafters = {RunConfig().drafter, "ngram"};
+        if (config_.contexts.empty())
+            config_.contexts.assign(std::begin(default_contexts), std::end(default_contexts));
+        if (config_.batches.empty())
+            config_.batches.assign(std::begin(default_batches), std::end(default_batches));
+        for (const int context : config_.contexts)
+            if (context < 1) return bad_input("--contexts {}: must be at least 1", context);
+        for (const int batch : config_.batches)
+            if (batch < 1 || batch > max_batch)
+                return bad_input("--batches {}: must be 1 to {}", batch, max_batch);
+        std::sort(config_.contexts.begin(), config_.contexts.end());
+        if (config_.heads.empty())
+            for (const HeadInfo& info : head_registry())
+                if (!info.replay_only) config_.heads.emplace_back(info.id);
+        for (const std::string& head : config_.heads) {
+            if (find_head(head) == nullptr) return bad_input("--heads {}: unknown head", head);
+            if (find_head(head)->replay_only)
+                return bad_input("--heads {}: needs a recorded text; leave it out", head);
+        }
+        for (const std::string& drafter : config_.drafters) {
+            DS_TRY(resolve(drafter, std::string(full_head_id)));
+            if (!find_drafter(drafter_id(drafter))->drafts)
+                return bad_input("--drafters {}: drafts nothing; it is always measured, leave it out",
+                                 drafter);
+        }
+        return {};
+    }
+
+    Result<ResolvedRun> resolve(const std::string& drafter, const std::string& head) const {
+        RunConfig run = config_.run;
+        run.drafter = drafter;
+        run.head = head;
+        run.tree = "chain=1";
+        run.prompt = "-";
+        run.raw = true;
+        return resolve_run(run);
+    }
+
+    Status load() {
+        DS_ASSIGN(run_, resolve(config_.drafters[drafter_], std::string(full_head_id)));
+        RunHooks hooks;
+        hooks.on_progress = hooks_.on_progress;
+        return models_.load(run_, hooks);
+    }
+
+    /// Describes the profile, continues the file if it exists, and checks that it can be written.
+    Status begin() {
+        const Machine machine = models_.machine();
+        const Target& target = models_.target();
+        profile_.path = config_.out;
+        profile_.source = config_.source;
+        profile_.note = config_.note;
+        profile_.date = utc_text(utc_ns()).text;
+        profile_.cpu = machine.cpu_name;
+        profile_.isa = machine.isa;
+        const kernels::Backend* device = models_.exec().device();
+        if (device != nullptr) profile_.gpu = device->info().name;
+        profile_.machine = !config_.name.empty()   ? config_.name
+                           : !profile_.gpu.empty() ? profile_.gpu
+                                                   : profile_.cpu;
+        profile_.threads = models_.exec().threads();
+        profile_.clock_mhz = cpu_clock_mhz();
+        profile_.read_gb_per_s = machine.read_gb_per_s;
+        profile_.backend = run_.config.backend;
+        const bool half = device != nullptr && device->dtype() == kernels::Float16Kind::f16;
+        profile_.precision = half ? "f16" : std::string(kernels::to_text(target.precision()));
+        profile_.model = target.config().name;
+        profile_.vocab = target.config().vocab;
+        profile_.hidden = target.config().hidden;
+        profile_.layers = target.config().layers;
+        profile_.synthetic = is_synthetic_model(run_.config.model);
+        profile_.complete = false;
+        DS_ASSIGN(plain_, make_drafter(std::string(plain_drafter), "", models_.target(), models_.exec()));
+        std::error_code error;
+        if (std::filesystem::exists(config_.out, error)) DS_TRY(resume());
+        return save();
+    }
+
+    /// Takes over what the file holds, if it describes the same measurement.
+    Status resume() {
+        DS_ASSIGN(MachineProfile found, read_profile(config_.out));
+        if (found.kind != ProfileKind::measured)
+            return bad_input("--out {}: is no measured profile; name another file", config_.out);
+        DS_TRY(check_profile(found, {profile_.backend, profile_.precision, profile_.vocab}));
+        const auto same = [&](std::string_view field, const auto& has, const auto& wanted) -> Status {
+            if (has == wanted) return {};
+            return bad_input("--out {}: its {} is {}, this measurement's is {}; name another file",
+                             config_.out, field, has, wanted);
+        };
+        DS_TRY(same("model", found.model, profile_.model));
+        DS_TRY(same("hidden", found.hidden, profile_.hidden));
+        DS_TRY(same("machine", found.machine, profile_.machine));
+        DS_TRY(same("isa", found.isa, profile_.isa));
+        DS_TRY(same("threads", found.threads, profile_.threads));
+        DS_TRY(same("source", found.source, profile_.source));
+        profile_.costs = std::move(found.costs);
+        profile_.sessions = std::move(found.sessions);
+        if (profile_.note.empty()) profile_.note = found.note;
+        return {};
+    }
+
+    Status save() {
+        for (PartCost& cost : profile_.costs)
+            cost.curve = fit_curve(terms_of(cost), std::move(cost.curve.points));
+        return write_profile(profile_);
+    }
+
+    /// Returns the trees whose parts are measured at `context` and `batch`.
+    std::vector<TreeSpec> trees(int context, int batch) const {
+        std::vector<TreeSpec> out;
+        const auto add = [&](std::span<const SmallTree> list) {
+            for (const SmallTree& tree : list) out.push_back(to_spec(tree));
+        };
+        if (find_drafter(run_.drafter_id)->chains_only) {
+            add(chains);
+        } else if (drafter_ > 0 || context != config_.contexts.front() || batch != 1) {
+            add(some_trees);
+        } else {
+            add(all_trees);
+            if (models_.exec().device() != nullptr) add(device_trees);
+        }
+        return out;
+    }
+
+    Status measure_drafter() {
+        const bool uses_head = models_.drafter().uses_head();
+        done_ = 0;
+        planned_ = static_cast<double>(all_size()) + (uses_head ? head_sessions() : 0);
+        for (const int context : config_.contexts) {
+            for (const int batch : config_.batches) {
+                // Batches are measured at one context.
+                if (batch != config_.batches.front() && context != config_.contexts.front()) continue;
+                if (drafter_ == 0) DS_TRY(measure_plain(context, batch));
+                for (const TreeSpec& tree : trees(context, batch))
+                    DS_TRY(measure({tree, context, batch, config_.rounds}, {}, {}));
+            }
+        }
+        for (const std::string& head : config_.heads)
+            if (uses_head && !is_full_head(head)) DS_TRY(measure_head(*find_head(head)));
+        return {};
+    }
+    std::size_t all_size() const {
+        return (config_.contexts.size() + config_.batches.size()) * std::size(all_trees);
+    }
+    double head_sessions() const {
+        return static_cast<double>(config_.heads.size() * std::size(head_trees) *
+                                   HeadSizeParam().values.size());
+    }
+
+    Status measure_plain(int context, int batch) {
+        TreeSpec root;
+        root.depth = 0;
+        root.topk = 1;
+        root.nodes = 1;
+        const ProfileSession session{root, context, batch, config_.rounds};
+        DS_ASSIGN(const auto times,
+                  times_of(fmt::format("{} context={} batch={}", plain_drafter, context, batch),
+                           {models_.target(), *plain_, nullptr, models_.exec()}, session));
+        for (const PartPoint& one : times.points)
+            if (is_shared(one.part)) add(one, "", {}, {});
+        return times.points.empty() ? Status() : save();
+    }
+
+    static bool is_shared(CostPart part) { return part == CostPart::verify || part == CostPart::overhead; }
+
+    /// Measures every size of a head, or its defaults if its weights allow no other size.
+    Status measure_head(const HeadInfo& info) {
+        const ModelConfig& target = models_.target().config();
+        bool any = false;
+        for (const SizedHead& head : sized_heads(info, target.vocab, target.hidden)) {
+            const Status measured = measure_sized(info, head);
+            if (!measured.ok() && measured.error().kind != ErrorKind::bad_input) return measured;
+            any = any || measured.ok();
+        }
+        if (any) return {};
+        const Status measured = measure_sized(info, {{std::string(info.id), {}}, 0});
+        if (measured.ok() || measured.error().kind != ErrorKind::bad_input) return measured;
+        profile_.skipped.push_back(fmt::format("{}: {}", info.id, measured.error().message));
+        return {};
+    }
+
+    Status measure_sized(const HeadInfo& info, const SizedHead& head) {
+        DS_ASSIGN(const ResolvedRun resolved, resolve(config_.drafters[drafter_], to_text(head.spec)));
+        if (resolved.drafter_path != run_.drafter_path)
+            return bad_input("its weights belong to another drafter, {}", resolved.drafter_path);
+        DS_TRY(models_.load_heads(resolved));
+        const bool reads_prompt = models_.head()->target_tokens().at_prompt > 0;
+        const int context = reads_prompt ? largest_context() : config_.contexts.front();
+        for (const SmallTree& tree : head_trees)
+            DS_TRY(measure({to_spec(tree), context, 1, config_.rounds}, head, info.size));
+        return {};
+    }
+    int largest_context() const {
+        int largest = config_.contexts.front();
+        for (const int context : config_.contexts)
+            if (fits({to_spec(head_trees[2]), context, 1, config_.rounds})) largest = context;
+        return largest;
+    }
+    bool fits(const ProfileSession& session) const {
+        return positions_needed(session) <= models_.target().config().context;
+    }
+
+    /// Measures a session with the loaded head. `head` without an id is the full head.
+    Status measure(const ProfileSession& session, const SizedHead& head, const HeadSizeParam& param) {
+        const bool full = head.spec.id.empty();
+        const std::string text = full ? std::string(full_head_id) : to_text(head.spec);
+        const std::string key = fmt::format("{} {} {} context={} batch={}", run_.drafter_id,
+                                            models_.head() != nullptr ? text : "-", to_text(session.tree),
+                                            session.context, session.batch);
+        DS_ASSIGN(
+            const auto times,
+            times_of(key, {models_.target(), models_.drafter(), models_.head(), models_.exec()}, session));
+        const std::string id = full ? text : head.spec.id;
+        for (PartPoint one : times.points) {
+            const bool of_head = one.part == CostPart::head;
+            if (is_shared(one.part) ? drafter_ > 0 || !full : !full && !of_head) continue;
+            if (of_head)
+                one.point.at.size = param.max_rows ? std::min(head.size, times.active_rows) : head.size;
+            add(one, is_shared(one.part) ? "" : run_.drafter_id, of_head ? id : "",
+                of_head && head.size > 0 ? param.name : "");
+        }
+        return times.points.empty() ? Status() : save();
+    }
+
+    void add(const PartPoint& one, std::string_view drafter, std::string_view head, std::string_view size) {
+        PartCost* cost = nullptr;
+        for (PartCost& known : profile_.costs)
+            if (known.part == one.part && known.drafter == drafter && known.head == head) cost = &known;
+        if (cost == nullptr) {
+            profile_.costs.push_back(
+                {one.part, std::string(drafter), std::string(head), std::string(size), {}});
+            cost = &profile_.costs.back();
+        }
+        cost->curve.points.push_back(one.point);
+    }
+
+    /// Times a session that the file lacks. No points if the file has it or it does not fit the context.
+    Result<SessionTimes> times_of(const std::string& key, const ProfileModels& models,
+                                  const ProfileSession& session) {
+        const double share = 1.0 / static_cast<double>(config_.drafters.size());
+        const double part = std::min(1.0, ++done_ / planned_);
+        hooks_.report((static_cast<double>(drafter_) + part) * share, key);
+        const auto& known = profile_.sessions;
+        if (hooks_.is_cancelled()) return Error{ErrorKind::cancelled, "stopped while measuring"};
+        if (std::find(known.begin(), known.end(), key) != known.end()) return SessionTimes();
+        if (!fits(session)) {
+            profile_.skipped.push_back(fmt::format("{}: needs {} positions of the context, which has {}", key,
+                                                   positions_needed(session),
+                                                   models.target.config().context));
+            return SessionTimes();
+        }
+        DS_ASSIGN(SessionTimes times, time_session(models, session, hooks_));
+        if (times.points.empty())
+            profile_.skipped.push_back(fmt::format("{}: too few rounds drafted the whole tree", key));
+        else
+            profile_.sessions.push_back(key);
+        return times;
+    }
+
+    ProfileConfig config_;
+    const JobHooks& hooks_;
+    ModelCache models_;
+    ResolvedRun run_;  ///< of the drafter in turn, with the full head
+    std::unique_ptr<Drafter> plain_;
+    MachineProfile profile_;
+    std::size_t drafter_ = 0;
+    double done_ = 0, planned_ = 1;  ///< sessions of the drafter in turn
+};
+
+}  // namespace
+
+Result<MachineProfile> run_profile(const ProfileConfig& config, const JobHooks& hooks) {
+    return Profiler(config, hooks).run();
+}
+
+std::vector<int> level_rows(const TreeSpec& tree) {
+    std::vector<int> rows;
+    for (int level = 0; level < tree.levels(); ++level) rows.push_back(width_at(tree, level));
+    return rows;
+}
+
+Result<StepCost> predict_method(const MachineProfile& profile, const std::string& method, double committed,
+                                double context, int batch) {
+    DS_ASSIGN(const BenchMethod parsed, parse_bench_method(method, RunConfig()));
+    StepSetting setting;
+    setting.drafter = drafter_id(parsed.drafter);
+    setting.committed = committed;
+    setting.context = context;
+    setting.batch = batch;
+    DS_ASSIGN(const HeadSpec head, parse_head_spec(parsed.head));
+    setting.head = head.id;
+    if (const HeadInfo* info = find_head(head.id); info != nullptr && !info->size.name.empty()) {
+        for (const HeadParam& param : info->params)
+            if (param.name == info->size.name) setting.head_size = param.default_value;
+        if (const auto given = head.params.find(info->size.name); given != head.params.end())
+            setting.head_size = std::strtod(given->second.c_str(), nullptr);
+    }
+    const DrafterInfo drafter = drafter_traits(parsed.drafter);
+    if (!drafter.drafts) return step_cost(profile, setting);
+    if (parsed.tree.empty()) return bad_input("{}: names no tree; add \" @ TREE\"", method);
+    DS_ASSIGN(const TreeSpec tree, parse_tree_spec(parsed.tree));
+    setting.level_rows = level_rows(tree);
+    setting.nodes = tree.nodes;
+    if (drafter.chains_only) {
+        setting.level_rows.assign(tree.levels(), 1);
+        setting.nodes = std::min(tree.levels(), tree.nodes - 1) + 1;
+    }
+    return step_cost(profile, setting);
+}
+
+}  // namespace draftscope

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/jobs/commands/commands.h"
+#include "app/jobs/commands/job_hooks.h"
+#include "base/result.h"
+#include "engine/tree/draft_tree.h"
+#include "profiler/stats/machine_profile.h"
+
+/// Measures the machine profile of a model. It decodes short texts under many settings and fits the times of
+/// the parts of their steps.
+namespace draftscope {
+
+/// Options of `draftscope profile-machine`. Empty lists have the defaults of profile_defaults().
+struct ProfileConfig {
+    RunConfig run;       ///< model, backend, precision, threads, weights of heads; the rest is ignored
+    std::string out;     ///< file to write; one that exists is continued
+    std::string source;  ///< program and version
+    std::string name;    ///< what the machine is called; "" = its CPU or GPU
+    std::string note;
+    std::vector<std::string> drafters;  ///< NAME[:PATH]; the first one also drafts the verified trees
+    std::vector<std::string> heads;     ///< ids
+    std::vector<int> contexts;          ///< tokens of a prompt
+    std::vector<int> batches;
+    int rounds = 12;  ///< counted steps of a measurement
+};
+
+/// Measures what `config.out` does not hold yet, and saves after each measurement. A file of another
+/// machine, model, precision or backend is bad_input. If cancelled, the file is marked incomplete.
+Result<MachineProfile> run_profile(const ProfileConfig& config, const JobHooks& hooks);
+
+/// Returns the rows of each draft level of a tree, for StepSetting.
+std::vector<int> level_rows(const TreeSpec& tree);
+/// Predicts the step of a method, in the syntax of parse_bench_method(), which must name a tree.
+Result<StepCost> predict_method(const MachineProfile& profile, const std::string& method, double committed,
+                                double context, int batch);
+
+}  // namespace draftscope

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/jobs/replay/replay_job.h"
+#include "profiler/stats/machine_profile.h"
+#include "profiler/stats/sweep_table.h"
+
+/// Predicts the speed of many drafting settings: acceptance by replay of a recording, cost from a machine
+/// profile. All trees of a head share one pass over the recording (engine/replay/path_ranks.h).
+namespace draftscope {
+
+/// The trees of a sweep.
+struct TreeGrid {
+    int chain = 6;                                   ///< longest chain; 0 = no chains
+    std::vector<int> topks = {2, 4};                 ///< of dynamic trees; empty = chains alone
+    int depth = 3;                                   ///< deepest dynamic tree, as in TreeSpec
+    std::vector<int> nodes = {4, 6, 8, 12, 16, 24};  ///< of dynamic trees, root included
+};
+
+/// Options of `draftscope sweep`.
+struct SweepConfig {
+    /// Recording, model, weights of heads, precision, threads and max_new. Drafter, heads and tree are below.
+    ReplayConfig replay;
+    std::vector<std::string> drafters = {"eagle3"};  ///< NAME[:PATH]
+    std::vector<std::string> heads;  ///< specs; "fr-spec:v=2048|4096" stands for one head per value
+    TreeGrid trees;
+    std::vector<int> batches = {1};
+    std::string profile;  ///< file of draftscope profile-machine
+};
+
+struct SweepReport {
+    std::string recording;
+    std::size_t conversations = 0;
+    int max_new = 0;
+    double temperature = 0;
+    MachineProfile profile;
+    std::vector<SweepSetting> settings;
+    std::vector<SweepRow> rows;          ///< of `settings`, fastest first
+    std::vector<std::string> estimates;  ///< why the acceptance of some settings is an estimate
+    std::vector<std::string> skipped;    ///< settings without a cost or that cannot be drafted, with reasons
+    std::size_t passes = 0;              ///< drafting passes over the recording
+    double seconds = 0;
+};
+
+/// Upper bound of the settings of one sweep.
+inline constexpr std::size_t max_sweep_settings = 100000;
+
+/// Runs the sweep. Blocks. An empty grid, more than max_sweep_settings settings, and a profile of another
+/// precision, vocabulary or back end are bad_input.
+Result<SweepReport> run_sweep(const SweepConfig& config, const JobHooks& hooks);
+
+/// Returns the trees of a grid: chains, then dynamic trees with fewer nodes than candidates.
+std::vector<TreeSpec> list_trees(const TreeGrid& grid);
+
+}  // namespace draftscope

@@ -1,0 +1,66 @@
+#include "engine/replay/path_ranks.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/verify/tree_path.h"
+
+namespace draftscope {
+
+bool has_path_ranks(const LmHead* head) {
+    return head == nullptr || !head->needs().rounds;
+}
+
+PositionRanks rank_path(const DraftTree& tree, std::span<const TokenId> text, int levels) {
+    PositionRanks out;
+    out.levels = levels;
+    const std::vector<int> path = follow_path(tree, text);
+    // Candidates are numbered level by level, so that a stable order breaks ties as a live tree does.
+    std::vector<int> order(std::max(tree.size() - 1, 0));
+    std::iota(order.begin(), order.end(), 1);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return tree.cum_logprobs[a] > tree.cum_logprobs[b]; });
+    for (int limit = 0; limit < tree.max_depth(); ++limit) {
+        std::vector<std::uint16_t> ranks(path.size() - 1);
+        std::uint16_t rank = 0;
+        for (const int node : order) {
+            if (tree.depths[node] > limit + 1) continue;
+            ++rank;
+            const auto on_path = std::find(path.begin() + 1, path.end(), node);
+            if (on_path != path.end()) ranks[on_path - path.begin() - 1] = rank;
+        }
+        ranks.resize(std::min<std::size_t>(ranks.size(), static_cast<std::size_t>(limit) + 1));
+        out.candidates.push_back(rank);
+        out.ranks.push_back(std::move(ranks));
+    }
+    return out;
+}
+
+std::vector<HeadRound> rounds_of_tree(const PathRanks& text, const TreeSpec& tree) {
+    std::vector<HeadRound> rounds;
+    int prefix = text.first_prefix;
+    while (prefix < text.tokens) {
+        const PositionRanks& at = text.positions[prefix - text.first_prefix];
+        const int rest = text.tokens - prefix;
+        HeadRound round;
+        round.prefix = prefix;
+        round.tree_nodes = 1;
+        const int levels = std::min({tree.levels(), at.levels, static_cast<int>(at.ranks.size())});
+        if (levels > 0) {
+            const int limit = levels - 1;
+            round.tree_nodes = std::min(tree.nodes, 1 + at.candidates[limit]);
+            for (const std::uint16_t rank : at.ranks[limit]) {
+                if (rank >= tree.nodes) break;
+                ++round.accepted;
+            }
+        }
+        round.committed = std::min(round.accepted + 1, rest);
+        round.clipped = round.accepted >= rest;
+        prefix += round.committed;
+        if (round.clipped && text.cut && prefix >= text.tokens) break;
+        rounds.push_back(round);
+    }
+    return rounds;
+}
+
+}  // namespace draftscope

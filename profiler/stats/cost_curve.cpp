@@ -1,0 +1,208 @@
+#include "profiler/stats/cost_curve.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+namespace draftscope {
+namespace {
+
+struct TermName {
+    CostTerm term;
+    std::string_view text;
+};
+constexpr TermName term_names[] = {{CostTerm::fixed, "fixed"},
+                                   {CostTerm::first_level, "first_level"},
+                                   {CostTerm::sequence, "sequence"},
+                                   {CostTerm::row, "row"},
+                                   {CostTerm::row_over_4, "row_over_4"},
+                                   {CostTerm::row_over_16, "row_over_16"},
+                                   {CostTerm::cached, "cached"},
+                                   {CostTerm::row_context, "row_context"},
+                                   {CostTerm::node, "node"},
+                                   {CostTerm::size, "size"},
+                                   {CostTerm::size_first_level, "size_first_level"},
+                                   {CostTerm::size_row, "size_row"},
+                                   {CostTerm::verify, "verify"}};
+
+constexpr int max_terms = 10;
+using Vector = std::array<double, max_terms>;
+
+/// The normal equations of a fit. Columns are scaled to length 1.
+struct NormalEquations {
+    int terms = 0;
+    std::array<Vector, max_terms> product{};
+    Vector right{};
+    Vector length{};
+    double constant = 0;
+};
+
+NormalEquations make_equations(std::span<const CostTerm> terms, std::span<const CostPoint> points) {
+    NormalEquations out;
+    out.terms = static_cast<int>(terms.size());
+    out.constant = static_cast<double>(points.size());
+    for (const CostPoint& point : points) {
+        Vector row{};
+        for (int i = 0; i < out.terms; ++i) row[i] = value_of(terms[i], point.at) / point.ms;
+        for (int i = 0; i < out.terms; ++i) {
+            out.right[i] += row[i];
+            for (int j = 0; j < out.terms; ++j) out.product[i][j] += row[i] * row[j];
+        }
+    }
+    for (int i = 0; i < out.terms; ++i) out.length[i] = std::sqrt(out.product[i][i]);
+    for (int i = 0; i < out.terms; ++i) {
+        if (out.length[i] == 0) continue;
+        out.right[i] /= out.length[i];
+        for (int j = 0; j < out.terms; ++j)
+            if (out.length[j] > 0) out.product[i][j] /= out.length[i] * out.length[j];
+    }
+    return out;
+}
+
+/// Solves the equations of the terms in `chosen` (bits) by elimination. Absent if they are dependent or a
+/// coefficient is negative. Other coefficients are 0.
+std::optional<Vector> solve(const NormalEquations& equations, unsigned chosen) {
+    std::array<int, max_terms> index{};
+    int n = 0;
+    for (int i = 0; i < equations.terms; ++i)
+        if ((chosen >> i & 1u) != 0) index[n++] = i;
+    std::array<std::array<double, max_terms + 1>, max_terms> rows{};
+    for (int i = 0; i < n; ++i) {
+        for (int j = 0; j < n; ++j) rows[i][j] = equations.product[index[i]][index[j]];
+        rows[i][n] = equations.right[index[i]];
+    }
+    constexpr double dependent = 1e-9;
+    for (int i = 0; i < n; ++i) {
+        if (rows[i][i] < dependent) return std::nullopt;
+        for (int k = i + 1; k < n; ++k) {
+            const double factor = rows[k][i] / rows[i][i];
+            for (int j = i; j <= n; ++j) rows[k][j] -= factor * rows[i][j];
+        }
+    }
+    Vector found{};
+    for (int i = n; i-- > 0;) {
+        double value = rows[i][n];
+        for (int j = i + 1; j < n; ++j) value -= rows[i][j] * found[index[j]];
+        value /= rows[i][i];
+        if (value < 0) return std::nullopt;
+        found[index[i]] = value;
+    }
+    return found;
+}
+
+double squared_residual(const NormalEquations& equations, const Vector& x) {
+    double sum = equations.constant;
+    for (int i = 0; i < equations.terms; ++i) {
+        sum -= 2 * x[i] * equations.right[i];
+        for (int j = 0; j < equations.terms; ++j) sum += x[i] * x[j] * equations.product[i][j];
+    }
+    return std::max(0.0, sum);
+}
+
+/// Sets the errors of a curve from its points.
+void set_errors(CostCurve& curve) {
+    double sum = 0, worst = 0;
+    for (const CostPoint& point : curve.points) {
+        const double residual = curve.ms(point.at) / point.ms - 1;
+        sum += residual * residual;
+        worst = std::max(worst, std::abs(residual));
+    }
+    if (curve.points.empty()) return;
+    curve.worst = worst;
+    if (curve.points.size() > curve.terms.size())
+        curve.error = std::sqrt(sum / static_cast<double>(curve.points.size() - curve.terms.size()));
+}
+
+}  // namespace
+
+std::string_view to_text(CostTerm term) {
+    for (const TermName& name : term_names)
+        if (name.term == term) return name.text;
+    return "";
+}
+
+std::optional<CostTerm> parse_cost_term(std::string_view text) {
+    for (const TermName& name : term_names)
+        if (name.text == text) return name.term;
+    return std::nullopt;
+}
+
+double value_of(CostTerm term, const CostSizes& sizes) {
+    switch (term) {
+        case CostTerm::fixed:
+            return 1;
+        case CostTerm::first_level:
+            return sizes.first_level ? 1 : 0;
+        case CostTerm::sequence:
+            return sizes.batch;
+        case CostTerm::row:
+            return sizes.rows;
+        case CostTerm::row_over_4:
+            return std::max(0.0, sizes.rows - 4);
+        case CostTerm::row_over_16:
+            return std::max(0.0, sizes.rows - 16);
+        case CostTerm::cached:
+            return sizes.batch * sizes.context;
+        case CostTerm::row_context:
+            return sizes.rows * sizes.context;
+        case CostTerm::node:
+            return sizes.rows / sizes.batch;
+        case CostTerm::size:
+            return sizes.size;
+        case CostTerm::size_first_level:
+            return sizes.first_level ? sizes.size : 0;
+        case CostTerm::size_row:
+            return sizes.size * sizes.rows;
+        case CostTerm::verify:
+            return sizes.verify_ms;
+    }
+    return 0;
+}
+
+double CostCurve::ms(const CostSizes& sizes) const {
+    double sum = 0;
+    for (const TermCost& one : terms) sum += one.ms * value_of(one.term, sizes);
+    return sum;
+}
+
+bool CostCurve::covers(const CostSizes& sizes) const {
+    const auto within = [&](double CostSizes::*member) {
+        const auto [low, high] = std::minmax_element(
+            points.begin(), points.end(),
+            [&](const CostPoint& a, const CostPoint& b) { return a.at.*member < b.at.*member; });
+        return sizes.*member >= low->at.*member && sizes.*member <= high->at.*member;
+    };
+    return points.empty() || (within(&CostSizes::rows) && within(&CostSizes::batch) &&
+                              within(&CostSizes::context) && within(&CostSizes::size));
+}
+
+/// The constrained optimum is the unconstrained one of its positive terms, so every subset is tried.
+CostCurve fit_curve(std::span<const CostTerm> terms, std::vector<CostPoint> points) {
+    std::erase_if(points, [](const CostPoint& point) { return !(point.ms > 0); });
+    CostCurve curve;
+    curve.points = std::move(points);
+    terms = terms.first(std::min(terms.size(), std::size_t{max_terms}));
+    const NormalEquations equations = make_equations(terms, curve.points);
+    // Fewer terms are preferred where more explain nothing.
+    const double gain = 1e-9 * equations.constant;
+    std::optional<Vector> best;
+    double least = equations.constant;
+    for (int count = 1; count <= equations.terms; ++count) {
+        for (unsigned chosen = 1; chosen < 1u << equations.terms; ++chosen) {
+            if (std::popcount(chosen) != count) continue;
+            const auto found = solve(equations, chosen);
+            if (!found) continue;
+            const double residual = squared_residual(equations, *found);
+            if (best && residual > least - gain) continue;
+            best = found;
+            least = residual;
+        }
+    }
+    for (int i = 0; best && i < equations.terms; ++i)
+        if ((*best)[i] > 0) curve.terms.push_back({terms[i], (*best)[i] / equations.length[i]});
+    set_errors(curve);
+    return curve;
+}
+
+}  // namespace draftscope

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+/// Fits the time of a part of a decoding step as a non-negative linear function of its sizes.
+namespace draftscope {
+
+/// The sizes of one call.
+struct CostSizes {
+    double rows = 1;           ///< rows of the call, over all sequences
+    double batch = 1;          ///< sequences
+    double context = 0;        ///< committed tokens of each sequence
+    double size = 0;           ///< value of the head's size parameter; 0 = none
+    bool first_level = false;  ///< a head's call at draft level 0
+    double verify_ms = 0;      ///< time of the step's verification
+};
+
+/// A quantity that a time grows with.
+enum class CostTerm : std::uint8_t {
+    fixed,             ///< 1 for each call
+    first_level,       ///< 1 for a head's call at level 0, which may prepare the round's shortlist
+    sequence,          ///< sequences
+    row,               ///< rows
+    row_over_4,        ///< rows above 4, where a product stops being bound by reading its weights
+    row_over_16,       ///< rows above 16
+    cached,            ///< keys and values read: batch x context
+    row_context,       ///< attention: rows x context
+    node,              ///< rows of one sequence
+    size,              ///< the head's size
+    size_first_level,  ///< the head's size, at level 0
+    size_row,          ///< size x rows
+    verify,            ///< milliseconds of the step's verification
+};
+std::string_view to_text(CostTerm term);
+std::optional<CostTerm> parse_cost_term(std::string_view text);
+double value_of(CostTerm term, const CostSizes& sizes);
+
+/// A measured time.
+struct CostPoint {
+    CostSizes at;
+    double ms = 0;      ///< median of the samples
+    double spread = 0;  ///< their interquartile range, relative to the median
+    int samples = 0;
+};
+
+/// Milliseconds per unit of a term.
+struct TermCost {
+    CostTerm term = CostTerm::fixed;
+    double ms = 0;
+};
+
+/// A fitted curve with its measured points. Published and estimated curves may lack points and errors.
+struct CostCurve {
+    std::vector<TermCost> terms;
+    std::optional<double> error;  ///< root of the mean squared relative residual, per degree of freedom
+    std::optional<double> worst;  ///< largest relative residual
+    std::vector<CostPoint> points;
+
+    double ms(const CostSizes& sizes) const;
+    /// Returns whether rows, batch, context and size lie within those of the points. True without points.
+    bool covers(const CostSizes& sizes) const;
+};
+
+/// Fits `terms` to `points` with coefficients of at least 0, so that the squared relative residuals are
+/// least. Terms with coefficient 0 are left out. At most 10 terms; points with a time of 0 are dropped.
+CostCurve fit_curve(std::span<const CostTerm> terms, std::vector<CostPoint> points);
+
+}  // namespace draftscope

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "profiler/stats/cost_curve.h"
+
+/// Machine profiles: what the parts of a decoding step cost on a machine with a model. A profile made on one
+/// machine predicts step times on another (docs/FORMATS.md, "Machine profiles").
+namespace draftscope {
+
+enum class ProfileKind : std::uint8_t {
+    measured,   ///< by `draftscope profile-machine`
+    estimate,   ///< derived, not measured
+    published,  ///< the cost model of a paper
+};
+std::string_view to_text(ProfileKind kind);
+
+/// A part of a step with a curve of its own.
+enum class CostPart : std::uint8_t {
+    verify,    ///< target forward and its logits; rows = nodes of the trees
+    overhead,  ///< the step without the other parts
+    catch_up,  ///< the drafter reads the tokens committed last, level 0; rows = these tokens
+    level,     ///< the drafter's layers at each further level
+    head,      ///< one call of an LM head with selection of candidates
+    draft,     ///< a whole draft including its LM head, in place of the three above
+};
+std::string_view to_text(CostPart part);
+
+struct PartCost {
+    CostPart part = CostPart::verify;
+    std::string drafter;         ///< "" = any
+    std::string head;            ///< id; "" unless the part is `head`
+    std::string size_parameter;  ///< of the head, "v"; "" = its size was not varied
+    CostCurve curve;
+};
+
+struct MachineProfile {
+    std::string path;  ///< of its file; messages name it
+    ProfileKind kind = ProfileKind::measured;
+    std::string source;  ///< program version, or the publication
+    std::string note;    ///< "" = none
+    std::string date;    ///< ISO 8601; "" = unknown
+    std::string machine, cpu, isa, gpu;
+    int threads = 0;           ///< 0 = unknown
+    double clock_mhz = 0;      ///< of the CPU while it was measured; 0 = unknown
+    double read_gb_per_s = 0;  ///< memory bandwidth; 0 = unknown
+    std::string backend, precision;
+    std::string model;
+    int vocab = 0, hidden = 0, layers = 0;
+    bool synthetic = false;  ///< random weights
+    bool complete = true;    ///< false: the measurement was interrupted
+    std::vector<PartCost> costs;
+    std::vector<std::string> sessions;  ///< measurements that the points come from; a rerun skips them
+    std::vector<std::string> skipped;   ///< what could not be measured, with the reason
+
+    /// Returns the costs of a part; null if the profile has none.
+    const PartCost* find(CostPart part, std::string_view drafter = {}, std::string_view head = {}) const;
+};
+
+/// Reads a profile. Errors name the file, the field and its value.
+Result<MachineProfile> read_profile(const std::string& path);
+/// Parses a profile's text; `path` is for messages.
+Result<MachineProfile> parse_profile(const std::string& text, const std::string& path);
+std::string to_json(const MachineProfile& profile);
+/// Writes a profile to its path by replacing the file at once.
+Status write_profile(const MachineProfile& profile);
+
+/// What a profile must agree with. "" and 0 agree with any.
+struct ProfileUse {
+    std::string backend, precision;
+    int vocab = 0;
+};
+/// Checks whether a profile's costs hold for a model and its backend. An error names the field that differs.
+Status check_profile(const MachineProfile& profile, const ProfileUse& use);
+
+/// A decoding step whose time is predicted.
+struct StepSetting {
+    std::string drafter;          ///< id; "" or "none" = no drafter
+    std::string head = "full";    ///< id
+    double head_size = 0;         ///< value of the head's size parameter; required if it was varied
+    std::vector<int> level_rows;  ///< rows of each draft level of one sequence; the first is the root's
+    int nodes = 1;                ///< verified rows of one sequence, root included
+    double committed = 1;         ///< mean tokens that a round commits
+    double context = 0;           ///< committed tokens of a sequence
+    int batch = 1;
+};
+struct StepCost {
+    double verify_ms = 0, drafter_ms = 0, head_ms = 0, overhead_ms = 0;
+    /// Sum of the parts' errors; absent if a part's is unknown.
+    std::optional<double> error_ms;
+    bool extrapolated = false;  ///< a size lies outside of what was measured
+
+    double total_ms() const { return verify_ms + drafter_ms + head_ms + overhead_ms; }
+};
+/// Predicts the time of a step. A drafter, head or size that the profile lacks is bad_input, which lists what
+/// it has.
+Result<StepCost> step_cost(const MachineProfile& profile, const StepSetting& setting);
+
+}  // namespace draftscope

@@ -1,0 +1,138 @@
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/tiny_checkpoint.h"
+#include "tests/unit/app/cli/program.h"
+
+namespace draftscope::testing {
+namespace {
+
+using nlohmann::json;
+
+class SweepCommand : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        folder_ = new ScratchFolder;
+        model_ = tiny_model(*folder_, 512);
+        ASSERT_TRUE(write_tiny_eagle2(folder_->file("eagle2"), 5).ok());
+        std::string lines;
+        for (int i = 0; i < 7; ++i)
+            lines += json{{"id", i}, {"prompt", "hello you number " + std::to_string(i)}}.dump() + "\n";
+        write_text(folder_->file("prompts.jsonl"), lines);
+        const ProcessResult recorded =
+            run(*folder_,
+                arguments("record --model {} --prompts {} --max-new 30 --ignore-eos --threads 1 --precision "
+                          "f32 --no-times --quiet --out {}",
+                          model_, folder_->file("prompts.jsonl"), folder_->file("recorded")));
+        ASSERT_EQ(recorded.exit_code, 0) << recorded.err;
+        write_profile("profile.json", tiny_gguf_vocab());
+    }
+    static void TearDownTestSuite() { delete folder_; }
+
+    static void write_profile(const std::string& name, int vocab, const std::string& precision = "f32") {
+        json profile = {{"format", "draftscope-profile"},
+                        {"version", 1},
+                        {"kind", "measured"},
+                        {"source", "test"},
+                        {"machine", "test machine"},
+                        {"backend", "cpu"},
+                        {"precision", precision},
+                        {"model", "tiny"},
+                        {"vocab", vocab}};
+        profile["costs"] = json::array(
+            {{{"part", "verify"}, {"terms", {{"fixed", 5.0}, {"row", 0.5}}}},
+             {{"part", "overhead"}, {"terms", {{"fixed", 0.5}}}},
+             {{"part", "draft"}, {"drafter", "eagle2"}, {"terms", {{"fixed", 1.0}, {"node", 0.1}}}},
+             {{"part", "draft"}, {"drafter", "ngram"}, {"terms", {{"fixed", 0.1}}}}});
+        write_text(folder_->file(name), profile.dump());
+    }
+    static ProcessResult sweep(const Arguments& more, const std::string& profile = "profile.json") {
+        return run(*folder_, arguments("sweep --recording {} --model {} --threads 1 --quiet --profile {}",
+                                       folder_->file("recorded"), model_, folder_->file(profile)) +
+                                 more);
+    }
+    static Arguments eagle2() { return {"--drafters", "eagle2:" + folder_->file("eagle2")}; }
+
+    static ScratchFolder* folder_;
+    static std::string model_;
+};
+ScratchFolder* SweepCommand::folder_ = nullptr;
+std::string SweepCommand::model_;
+
+TEST_F(SweepCommand, EverySettingHasTheTauOfItsReplay) {
+    const std::string csv = folder_->file("sweep.csv");
+    const json found = parse_output(sweep(
+        eagle2() + Arguments{"--heads", "full,microspec:wmax=32|64", "--chain", "3", "--topk", "2", "--depth",
+                             "2", "--nodes", "4,6,8", "--batch", "1,4", "--csv", csv, "--json"}));
+    // 3 chains; depth 0 has 3 candidates, depth 1 takes 4 and 6 nodes, depth 2 all three.
+    const std::size_t trees = 3 + 2 + 3;
+    EXPECT_EQ(found["settings"].size(), 3 * trees * 2);
+    EXPECT_EQ(found["passes"], 2 + 2 * trees);  // microspec's rounds depend on earlier ones
+    double fastest = 0;
+    for (const json& one : found["settings"]) {
+        EXPECT_EQ(one["exact"], one["head"] == "full");
+        const double speed = one["tokens_per_second"]["value"];
+        EXPECT_NEAR(
+            speed,
+            1e3 * one["batch"].get<int>() * one["tau"]["value"].get<double>() / one["round_ms"].get<double>(),
+            1e-6 * speed);
+        EXPECT_EQ(one["tau"]["interval"].size(), 2u);
+        if (one["batch"] == 1) fastest = std::max(fastest, speed);
+    }
+    EXPECT_EQ(found["settings"][0]["tokens_per_second"]["value"], fastest);
+    for (const std::string tree : {"chain=2", "depth=2,topk=2,nodes=6"}) {
+        const json replayed = parse_output(run(
+            *folder_, arguments("replay --recording {} --model {} --threads 1 --quiet --drafter eagle2:{} "
+                                "--json --heads full,microspec:wmax=32 --tree {}",
+                                folder_->file("recorded"), model_, folder_->file("eagle2"), tree)));
+        int compared = 0;
+        for (const json& one : found["settings"])
+            for (const json& head : replayed["heads"])
+                if (one["tree"] == tree && one["head"] == head["head"]) {
+                    EXPECT_DOUBLE_EQ(one["tau"]["value"], head["tau"]) << one.dump();
+                    ++compared;
+                }
+        EXPECT_EQ(compared, 4) << tree;
+    }
+    std::ifstream file(csv);
+    std::string line;
+    std::size_t lines = 0;
+    while (std::getline(file, line)) ++lines;
+    EXPECT_EQ(lines, 1 + 3 * trees * 2);
+}
+
+TEST_F(SweepCommand, AdvisesWhatToRun) {
+    const ProcessResult done =
+        sweep(eagle2() + Arguments{"--chain", "2", "--topk", "2", "--nodes", "4", "--show", "3"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    for (const char* part :
+         {"x plain", "front", "Runner-up", "draftscope run", "SGLang", "settings per minute"})
+        EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
+    const json ngram = parse_output(sweep({"--drafters", "ngram", "--chain", "4", "--json"}));
+    ASSERT_EQ(ngram["settings"].size(), 4u);
+    EXPECT_TRUE(ngram["settings"][0]["head"].is_null());
+    EXPECT_NE(ngram["advice"]["run"].get<std::string>().find("draftscope run"), std::string::npos);
+}
+
+TEST_F(SweepCommand, ReportsBadInput) {
+    write_profile("other.json", tiny_gguf_vocab() + 1);
+    write_profile("int8.json", tiny_gguf_vocab(), "int8");
+    expect_one_line_error(sweep(eagle2(), "other.json"), {"other.json", "vocab"});
+    expect_one_line_error(sweep(eagle2(), "int8.json"), {"int8.json", "precision"});
+    expect_one_line_error(sweep(eagle2(), "missing.json"), {"missing.json"});
+    expect_one_line_error(sweep(eagle2() + Arguments{"--chain", "0", "--nodes", "40"}), {"grid", "empty"});
+    expect_one_line_error(sweep(eagle2() + Arguments{"--heads", "microspec:wmax=" +
+                                                                    [] {
+                                                                        std::string many = "1";
+                                                                        for (int i = 2; i < 20000; ++i)
+                                                                            many += "|" + std::to_string(i);
+                                                                        return many;
+                                                                    }()}),
+                          {"settings", "at most 100000"});
+    expect_one_line_error(sweep(eagle2() + Arguments{"--heads", "nope"}), {"nope"});
+    expect_one_line_error(sweep(eagle2() + Arguments{"--topk", "1"}), {"--topk 1"});
+    expect_one_line_error(run(*folder_, {"sweep"}), {"--recording"});
+}
+
+}  // namespace
+}  // namespace draftscope::testing
