@@ -26,7 +26,6 @@ namespace draftscope::cli {
     COMMAND(bench)           \
     COMMAND(record)          \
     COMMAND(replay)          \
-    COMMAND(sweep)           \
     COMMAND(fit)             \
     COMMAND(stats)           \
     COMMAND(compare)         \
@@ -35,7 +34,8 @@ namespace draftscope::cli {
     COMMAND(export)          \
     COMMAND(doctor)          \
     COMMAND(kernels)         \
-    COMMAND(profile_machine)
+    COMMAND(profile_machine) \
+    COMMAND(sweep)
 
 #define DS_DECLARE_COMMAND(name) void add_##name(CLI::App& program, Action& action);
 DS_COMMANDS(DS_DECLARE_COMMAND)

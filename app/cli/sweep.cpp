@@ -133,7 +133,7 @@ void print_table(const SweepReport& report, int shown) {
 
 void print_report(const SweepReport& report, const SweepConfig& config, int shown) {
     const MachineProfile& profile = report.profile;
-    print("{} settings on {}: {} conversations, {}; costs: {} ({})\n\n", report.settings.size(),
+    print("{} setting{} on {}: {} conversations, {}; costs: {} ({})\n\n", report.settings.size(),
           report.recording, report.conversations,
           report.temperature > 0 ? fmt::format("T={:g}", report.temperature) : "greedy",
           profile.machine.empty() ? profile.path : profile.machine, to_text(profile.kind));
@@ -150,7 +150,8 @@ void print_report(const SweepReport& report, const SweepConfig& config, int show
     for (const std::string& change : advice.changes) print("- {}\n", change);
     print("\n{}\n", advice.run_line);
     for (const std::string& line : advice.serving) print("{}\n", line);
-    print("\n{} passes in {:.1f} s: {:.0f} settings per minute\n", report.passes, report.seconds,
+    print("\n{} pass{} in {:.1f} s: {:.0f} settings per minute\n", report.passes,
+          report.passes == 1 ? "" : "es", report.seconds,
           report.seconds > 0 ? 60 * static_cast<double>(report.settings.size()) / report.seconds : 0.0);
 }
 
@@ -177,8 +178,9 @@ void add_sweep(CLI::App& program, Action& action) {
         "sweep",
         "Predict the speed of many drafters, heads, sizes and trees from a recording and a machine profile");
     command->footer(
-        "Example: draftscope sweep --recording demo.recording --profile assets/profiles/machine.json "
-        "--heads \"full,fr-spec:v=4096|8192,microspec\" --chain 6 --topk 2,4 --depth 3 --nodes 6,8,12,16");
+        "Example: draftscope sweep --recording demo.recording --profile machine.json --heads full --chain 6 "
+        "--topk "
+        "2,4 --depth 3 --nodes 6,8,12");
     command
         ->add_option("--recording,--trace", config.replay.recording,
                      "recording, a folder that draftscope record or record_decode.py wrote")

@@ -175,7 +175,8 @@ class MicroSpecHead final : public LmHead {
     }
 
     CallShape shape(int, int) const override {
-        return {.stride = max_proposed(), .support = max_proposed(), .own = true, .counted = true};
+        const int stride = starts_full() ? weights_.lm_head->n() : max_active();
+        return {.stride = stride, .support = max_proposed(), .own = true, .counted = true};
     }
     bool reserve(kernels::Backend& backend, int, int rows, int k) override {
         if (starts_full() && all_tokens_.count() == 0 && !upload_all_tokens(backend)) return false;
@@ -274,11 +275,15 @@ class MicroSpecHead final : public LmHead {
     /// Without the prompt's candidates, the window is empty until a round is verified. The full head drafts
     /// until then, as in the authors' code.
     bool starts_full() const { return !options_.from_prompt; }
-    int max_proposed() const { return starts_full() ? weights_.lm_head->n() : max_active(); }
+    int max_proposed() const { return starts_full() ? num_tokens() : max_active(); }
+    /// The tokens of the LM head, whose last rows may be padding.
+    int num_tokens() const {
+        return weights_.row_ids.empty() ? weights_.vocab : static_cast<int>(weights_.row_ids.size());
+    }
     bool upload_all_tokens(kernels::Backend& backend) {
         std::vector<TokenId> ids(weights_.row_ids.begin(), weights_.row_ids.end());
         if (ids.empty()) {
-            ids.resize(weights_.lm_head->n());
+            ids.resize(num_tokens());
             std::iota(ids.begin(), ids.end(), 0);
         }
         return all_tokens_.upload(backend, ids, {}, static_cast<int>(ids.size()));
@@ -295,10 +300,10 @@ class MicroSpecHead final : public LmHead {
             return;
         }
         std::int32_t* const ids = call.ids + cell;
-        best_.enqueue(
-            call,
-            {matrix, x, sequence.rows, matrix.n, call.k, nullptr, ids, call.logits + cell, call.sums + first},
-            bytes);
+        best_.enqueue(call,
+                      {matrix, x, sequence.rows, tokens.count(), call.k, nullptr, ids, call.logits + cell,
+                       call.sums + first},
+                      bytes);
         call.backend.remap_ids({ids, sequence.rows * call.k, nullptr, tokens.ids(), ids});
     }
     /// Uploads the active tokens if they have changed, and their rows if these are read in place.

@@ -50,10 +50,11 @@ class Bench {
         DS_TRY(list_prompts());
         const int blocks = (conversations_ + report_.block - 1) / report_.block;
         // The control is the last of a block's turns, or the first one: as far from its twin as can be.
-        const int turns = static_cast<int>(report_.methods.size()) + (config_.control ? 1 : 0);
-        const int all = turns * (report_.repeat * blocks + 1);
+        const int methods = static_cast<int>(report_.methods.size());
+        const int turns = methods + (config_.control ? 1 : 0);
+        const int all = turns * report_.repeat * blocks + methods;
         int done = 0;
-        for (int turn = 0; turn < turns && !report_.cancelled; ++turn) {
+        for (int turn = 0; turn < methods && !report_.cancelled; ++turn) {
             report_progress(static_cast<double>(done++) / all, "warm-up", turn);
             DS_TRY(warm_up(turn));
         }
@@ -162,7 +163,6 @@ class Bench {
 
     /// Decodes a few tokens of the first conversation, for the caches.
     Status warm_up(int turn) {
-        if (is_control(turn)) return {};
         RunConfig run = make_run_config(method_of(turn));
         run.max_new = std::min(run.max_new, 16);
         RunHooks hooks;

@@ -14,6 +14,7 @@
 #include "engine/draft/registry.h"
 #include "engine/draft/tree_levels.h"
 #include "engine/formats/synthetic_model.h"
+#include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
 
 namespace draftscope {
@@ -242,6 +243,8 @@ class Profiler {
                 // Batches are measured at one context.
                 if (batch != config_.batches.front() && context != config_.contexts.front()) continue;
                 if (drafter_ == 0) DS_TRY(measure_plain(context, batch));
+                // Prompt lookup seldom drafts for all sequences at once.
+                if (batch > 1 && find_drafter(run_.drafter_id)->chains_only) continue;
                 for (const TreeSpec& tree : trees(context, batch))
                     DS_TRY(measure({tree, context, batch, config_.rounds}, {}, {}));
             }
@@ -274,7 +277,7 @@ class Profiler {
 
     static bool is_shared(CostPart part) { return part == CostPart::verify || part == CostPart::overhead; }
 
-    /// Measures every size of a head, or its defaults if its weights allow no other size.
+    /// Measures every size of a head, or that of its weights if they allow no other size.
     Status measure_head(const HeadInfo& info) {
         const ModelConfig& target = models_.target().config();
         bool any = false;
@@ -284,10 +287,21 @@ class Profiler {
             any = any || measured.ok();
         }
         if (any) return {};
-        const Status measured = measure_sized(info, {{std::string(info.id), {}}, 0});
+        const HeadSpec spec{std::string(info.id), {}};
+        const Status measured = measure_sized(info, {spec, fitted_size(info, spec)});
         if (measured.ok() || measured.error().kind != ErrorKind::bad_input) return measured;
         profile_.skipped.push_back(fmt::format("{}: {}", info.id, measured.error().message));
         return {};
+    }
+
+    /// Returns the size that a head's weights were fitted for; 0 = unknown.
+    double fitted_size(const HeadInfo& info, const HeadSpec& spec) const {
+        const auto resolved = resolve(config_.drafters[drafter_], to_text(spec));
+        if (!resolved.ok() || resolved->artefacts.artefact_path.empty()) return 0;
+        const auto weights = HeadArtefact::open(resolved->artefacts.artefact_path, info.id);
+        if (!weights.ok()) return 0;
+        const auto found = weights->info().parameters.find(info.size.name);
+        return found == weights->info().parameters.end() ? 0 : std::strtod(found->second.c_str(), nullptr);
     }
 
     Status measure_sized(const HeadInfo& info, const SizedHead& head) {

@@ -126,8 +126,9 @@ TEST_F(BenchCommand, ComparesAllPairsAndTheFirstMethodWithItself) {
 }
 
 TEST_F(BenchCommand, RepetitionsAtATemperatureHaveSeedsOfTheirOwn) {
-    const json document = parse_output(
-        bench({"--heads", "full", "--temperature", "1", "--seed", "7", "--limit", "2", "--json"}));
+    const json document =
+        parse_output(bench({"--heads", "full", "--temperature", "1", "--seed", "7", "--limit", "2",
+                            "--simulate-acceptance", "rate:0.5", "--json"}));
     EXPECT_EQ(document["repeat"], 3);
     EXPECT_EQ(document["first_seed"], 7);
     EXPECT_EQ(document["block"], 1);  // two conversations are two blocks

@@ -70,7 +70,7 @@ TEST_F(RunJson, HasTheDocumentedKeys) {
                   "tier_asked", "tier_note",  "cupti",           "tier",        "backend", "precision",
                   "synthetic",  "acceptance", "capture",         "prompts",     "totals",  "baseline",
                   "phases",     "heads",      "losses",          "tree_auto",   "threads", "pinned_workers",
-                  "gpu",        "numerics",   "beside_exact"}));
+                  "gpu",        "numerics",   "beside_exact",    "latency",     "speed"}));
     EXPECT_TRUE(document()["gpu"].is_null());  // it ran on the CPU
     EXPECT_EQ(document()["numerics"], "exact");
     EXPECT_TRUE(document()["beside_exact"].is_null());
@@ -78,10 +78,10 @@ TEST_F(RunJson, HasTheDocumentedKeys) {
     ASSERT_FALSE(document()["prompts"].empty());
     EXPECT_EQ(json_keys(document()["prompts"][0]),
               (std::set<std::string>{"id", "category", "prompt_tokens", "tokens", "text", "rounds", "tau",
-                                     "tokens_per_second", "finish"}));
+                                     "tau_unclipped", "tokens_per_second", "finish"}));
     EXPECT_EQ(json_keys(document()["totals"]),
-              (std::set<std::string>{"rounds", "drafted", "accepted", "committed", "tau", "generated",
-                                     "decode_seconds", "shadow_seconds", "prefill_seconds",
+              (std::set<std::string>{"rounds", "drafted", "accepted", "committed", "tau", "tau_unclipped",
+                                     "generated", "decode_seconds", "shadow_seconds", "prefill_seconds",
                                      "tokens_per_second", "tokens_per_second_e2e"}));
     EXPECT_EQ(json_keys(document()["baseline"]),
               (std::set<std::string>{"runs", "prompts", "conversations", "tokens_per_second",

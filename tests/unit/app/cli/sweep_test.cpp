@@ -29,7 +29,12 @@ class SweepCommand : public ::testing::Test {
     }
     static void TearDownTestSuite() { delete folder_; }
 
-    static void write_profile(const std::string& name, int vocab, const std::string& precision = "f32") {
+    /// A profile whose drafts take about `draft` milliseconds.
+    static void write_profile(const std::string& name, int vocab, const std::string& precision = "f32",
+                              double draft = 1) {
+        const auto part = [](const char* what, const char* key, const char* owner, const json& terms) {
+            return json{{"part", what}, {key, owner}, {"terms", terms}};
+        };
         json profile = {{"format", "draftscope-profile"},
                         {"version", 1},
                         {"kind", "measured"},
@@ -38,12 +43,21 @@ class SweepCommand : public ::testing::Test {
                         {"backend", "cpu"},
                         {"precision", precision},
                         {"model", "tiny"},
-                        {"vocab", vocab}};
-        profile["costs"] = json::array(
-            {{{"part", "verify"}, {"terms", {{"fixed", 5.0}, {"row", 0.5}}}},
-             {{"part", "overhead"}, {"terms", {{"fixed", 0.5}}}},
-             {{"part", "draft"}, {"drafter", "eagle2"}, {"terms", {{"fixed", 1.0}, {"node", 0.1}}}},
-             {{"part", "draft"}, {"drafter", "ngram"}, {"terms", {{"fixed", 0.1}}}}});
+                        {"vocab", vocab},
+                        {"hidden", 64},
+                        {"layers", 2}};
+        json microspec = part("head", "head", "microspec", {{"fixed", 0.1 * draft}, {"size", 0.001 * draft}});
+        microspec["drafter"] = "eagle2";
+        microspec["size_parameter"] = "wmax";
+        json full = part("head", "head", "full", {{"fixed", 0.5 * draft}});
+        full["drafter"] = "eagle2";
+        profile["costs"] = json::array({{{"part", "verify"}, {"terms", {{"fixed", 5.0}, {"row", 0.001}}}},
+                                        {{"part", "overhead"}, {"terms", {{"fixed", 0.5}}}},
+                                        part("catch_up", "drafter", "eagle2", {{"fixed", 0.2 * draft}}),
+                                        part("level", "drafter", "eagle2", {{"fixed", 0.3 * draft}}),
+                                        full,
+                                        microspec,
+                                        part("draft", "drafter", "ngram", {{"fixed", 0.1 * draft}})});
         write_text(folder_->file(name), profile.dump());
     }
     static ProcessResult sweep(const Arguments& more, const std::string& profile = "profile.json") {
@@ -102,8 +116,9 @@ TEST_F(SweepCommand, EverySettingHasTheTauOfItsReplay) {
 }
 
 TEST_F(SweepCommand, AdvisesWhatToRun) {
-    const ProcessResult done =
-        sweep(eagle2() + Arguments{"--chain", "2", "--topk", "2", "--nodes", "4", "--show", "3"});
+    write_profile("fast.json", tiny_gguf_vocab(), "f32", 1e-4);
+    const ProcessResult done = sweep(
+        eagle2() + Arguments{"--chain", "2", "--topk", "2", "--nodes", "4", "--show", "3"}, "fast.json");
     ASSERT_EQ(done.exit_code, 0) << done.err;
     for (const char* part :
          {"x plain", "front", "Runner-up", "draftscope run", "SGLang", "settings per minute"})
@@ -120,7 +135,8 @@ TEST_F(SweepCommand, ReportsBadInput) {
     expect_one_line_error(sweep(eagle2(), "other.json"), {"other.json", "vocab"});
     expect_one_line_error(sweep(eagle2(), "int8.json"), {"int8.json", "precision"});
     expect_one_line_error(sweep(eagle2(), "missing.json"), {"missing.json"});
-    expect_one_line_error(sweep(eagle2() + Arguments{"--chain", "0", "--nodes", "40"}), {"grid", "empty"});
+    expect_one_line_error(sweep(eagle2() + Arguments{"--chain", "0", "--topk", "2", "--nodes", "40"}),
+                          {"grid", "empty"});
     expect_one_line_error(sweep(eagle2() + Arguments{"--heads", "microspec:wmax=" +
                                                                     [] {
                                                                         std::string many = "1";

@@ -1,5 +1,6 @@
 #include "app/jobs/profile/profile_job.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tests/support/results.h"
@@ -62,8 +63,10 @@ TEST_F(ProfileJob, MeasuresEveryPart) {
         EXPECT_LT(point.at.size, 512);
     }
     ASSERT_EQ(profile.find(CostPart::head, "eagle2", "slimspec"), nullptr);
-    ASSERT_EQ(profile.skipped.size(), 1u);
-    EXPECT_EQ(profile.skipped[0].rfind("slimspec: ", 0), 0u) << profile.skipped[0];
+    // Prompt lookup may also find too few drafts.
+    EXPECT_EQ(std::count_if(profile.skipped.begin(), profile.skipped.end(),
+                            [](const std::string& text) { return text.starts_with("slimspec: "); }),
+              1);
 
     const StepCost cost =
         require(predict_method(profile, "eagle2 x full @ depth=1,topk=4,nodes=12", 1.5, 32, 1));

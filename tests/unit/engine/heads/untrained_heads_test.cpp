@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "engine/formats/model_file.h"
 #include "engine/heads/bcl.h"
+#include "engine/heads/head_common.h"
 #include "engine/record/round_rows.h"
 #include "tests/support/decode_fixture.h"
 #include "tests/support/head_specs.h"
@@ -81,10 +82,16 @@ TEST_F(UntrainedHeads, PaFrMatchesFrSpecAtEachLevel) {
     EXPECT_EQ(scores(*head), scores(*make("fr-spec:v=60")));
 }
 
-TEST_F(UntrainedHeads, PaFrHalvesByDefault) {
+TEST_F(UntrainedHeads, PaFrShrinksByDefault) {
     const auto head = make("pa-fr");
-    for (const auto& [level, size] : {std::pair{0, 192}, {1, 128}, {2, 64}, {3, 64}})
+    for (const auto& [level, size] : {std::pair{0, 192}, {1, 128}, {2, 128}, {3, 64}, {5, 64}, {9, 64}})
         EXPECT_EQ(head->cost_at(nullptr, 1, level).active_rows, size);
+}
+
+TEST_F(UntrainedHeads, PaFrHasDynaSpecsMeanSize) {
+    double sum = 0;
+    for (const int parts : {2, 3, 4, 6, 8, 9}) sum += vocab_fraction(128256, parts);
+    EXPECT_NEAR(sum / 6, 31739, 60);  // DynaSpec, appendix A.1
 }
 
 TEST_F(UntrainedHeads, PaFrRejectsInvalidLists) {
