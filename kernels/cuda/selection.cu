@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const TopKOp op, 
 
 /// One block per row merges its chunks.
 __global__ void __launch_bounds__(select_threads) merge_kernel(const TopKOp op, Scratch scratch) {
-    __shared__ std::uint64_t shared[select_warps * max_topk];
+    __shared__ std::uint64_t shared[max_lists * max_topk];
     __shared__ std::uint64_t best[max_topk];
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const std::int64_t first = row * scratch.chunks;
@@ -103,7 +103,18 @@ __global__ void __launch_bounds__(select_threads) merge_kernel(const TopKOp op, 
         const int at = i * select_threads + static_cast<int>(threadIdx.x);
         keys[i] = at < candidates ? scratch.keys[first * op.k + at] : no_key;
     }
-    block_top<select_warps>(keys, op.k, shared, best);
+    if (scratch.chunks <= max_lists) {
+        // The lists of the chunks are in order already.
+#pragma unroll
+        for (int i = 0; i < held; ++i) {
+            const int at = i * select_threads + static_cast<int>(threadIdx.x);
+            if (at < candidates) shared[at] = keys[i];
+        }
+        __syncthreads();
+        if (threadIdx.x < warp_size) merge_lists(shared, scratch.chunks, op.k, best);
+    } else {
+        block_top<select_warps>(keys, op.k, shared, best);
+    }
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += select_threads) {
         const bool valid = best[i] != no_key;

@@ -76,6 +76,23 @@ T __shfl_up_sync(unsigned, T value, int offset) {
     const int lane = static_cast<int>(simt::thread_index.x % 32);
     return simt::shuffle(value, lane >= offset ? lane - offset : lane);
 }
+/// Combines the values of all lanes of the warp.
+template <typename Combine>
+unsigned reduce_warp(unsigned value, Combine combine) {
+    simt::Offer mine;
+    mine.words[0] = value;
+    const simt::Offer* all = simt::meet(mine);
+    auto result = static_cast<unsigned>(all[0].words[0]);
+    for (int lane = 1; lane < 32; ++lane) result = combine(result, static_cast<unsigned>(all[lane].words[0]));
+    simt::leave();
+    return result;
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+    return reduce_warp(value, [](unsigned a, unsigned b) { return a > b ? a : b; });
+}
+inline unsigned __reduce_min_sync(unsigned, unsigned value) {
+    return reduce_warp(value, [](unsigned a, unsigned b) { return a < b ? a : b; });
+}
 template <typename T>
 T atomicAdd(T* at, T value) {
     const T before = *at;

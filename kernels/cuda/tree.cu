@@ -58,7 +58,12 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         keys[i] = rank_key(score, static_cast<std::uint32_t>(at));
     }
     if (op.keep == 0) return;  // uniform across the block
-    if (op.static_next == nullptr) block_top<beam_warps>(keys, op.keep, shared, best);
+    if (op.static_next == nullptr && count <= beam_threads) {
+        std::uint64_t one[1] = {keys[0]};
+        block_top<beam_warps>(one, op.keep, shared, best);
+    } else if (op.static_next == nullptr) {
+        block_top<beam_warps>(keys, op.keep, shared, best);
+    }
     __syncthreads();  // and the pool is written
     const auto place_at = [&](int b) {
         return op.static_next == nullptr ? static_cast<int>(key_index(best[b])) : op.static_next[b];
