@@ -59,7 +59,7 @@ __device__ void keep_best(const MatmulTopKOp& op, const Scratch& scratch, const 
 template <Float16Kind H, int TokenTiles, int RowTiles>
 __global__ void __launch_bounds__(threads) head_kernel(const MatmulTopKOp op, const Scratch scratch) {
     constexpr int width = HeadTiles<TokenTiles>::width;
-    __shared__ HeadTiles<TokenTiles> shared;
+    DS_SHARED(HeadTiles<TokenTiles>, shared);
     const int first = static_cast<int>(blockIdx.x) * scratch.outputs;
     const int first_row = static_cast<int>(blockIdx.y) * width;
     make_logits<H, TokenTiles, RowTiles>(
@@ -108,9 +108,10 @@ __device__ void merge_chunks(const Scratch& scratch, const std::uint64_t* candid
 /// One block per row.
 __global__ void __launch_bounds__(threads) merge_kernel(const MatmulTopKOp op, const Scratch scratch) {
     static_assert(max_topk <= max_lists);
-    __shared__ std::uint64_t shared[max_lists * max_topk];
-    __shared__ std::uint64_t best[max_topk];
-    __shared__ float maxima[warps], sums[warps];
+    DS_SHARED(std::uint64_t[max_lists * max_topk], shared);
+    DS_SHARED(std::uint64_t[max_topk], best);
+    DS_SHARED(float[warps], maxima);
+    DS_SHARED(float[warps], sums);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     merge_chunks(scratch, scratch.keys + row * scratch.chunks * op.k, op.k, shared, best);
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += threads) {

@@ -35,7 +35,7 @@ constexpr int norm_held = 16;  ///< values of a row per thread and turn; one tur
 /// One block per row and group.
 template <Float16Kind H>
 __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
-    __shared__ float shared[warps];
+    DS_SHARED(float[warps], shared);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int first = static_cast<int>(blockIdx.y) * op.width, thread = static_cast<int>(threadIdx.x);
     const float* from = op.x + row * op.x_stride + first;

@@ -15,8 +15,6 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
-/// Blocks run one after another, so shared memory may be static.
-#define __shared__ static
 
 namespace draftscope::kernels::cuda {
 
@@ -44,6 +42,20 @@ const Offer* meet(const Offer& mine);
 void leave();
 
 extern Dim thread_index, block_index, block_size, grid_size;
+extern std::uint64_t block_count;  ///< blocks that began
+
+/// Shared memory. It is static, because blocks run one after another, but a block does not see the values of
+/// the one before: the first thread that gets it fills it with a pattern.
+template <typename T>
+struct Shared {
+    T value;
+    std::uint64_t block = 0;  ///< the block that uses it
+    T& get() {
+        if (block != block_count) std::memset(&value, 0xee, sizeof value);
+        block = block_count;
+        return value;
+    }
+};
 
 template <typename T>
 T shuffle(T value, int from_lane) {
