@@ -27,13 +27,13 @@ TEST(SimtHost, SharedMemoryStartsUnset) {
 
 /// Warp-wide reductions see the value of every lane.
 TEST(SimtHost, ReducesOverAWarp) {
-    unsigned most[64] = {}, least[64] = {};
+    unsigned maxima[64] = {}, minima[64] = {};
     const auto kernel = [](unsigned* top, unsigned* bottom) {
         const unsigned value = (threadIdx.x * 13) % 64 + 100;
         top[threadIdx.x] = __reduce_max_sync(0xffffffffu, value);
         bottom[threadIdx.x] = __reduce_min_sync(0xffffffffu, value);
     };
-    DS_LAUNCH(kernel, 1, 64, 0, nullptr, most, least);
+    DS_LAUNCH(kernel, 1, 64, 0, nullptr, maxima, minima);
     for (unsigned warp = 0; warp < 2; ++warp) {
         unsigned largest = 0, smallest = 1000;
         for (unsigned t = warp * 32; t < warp * 32 + 32; ++t) {
@@ -41,8 +41,8 @@ TEST(SimtHost, ReducesOverAWarp) {
             smallest = std::min(smallest, t * 13 % 64 + 100);
         }
         for (unsigned t = warp * 32; t < warp * 32 + 32; ++t) {
-            EXPECT_EQ(most[t], largest);
-            EXPECT_EQ(least[t], smallest);
+            EXPECT_EQ(maxima[t], largest);
+            EXPECT_EQ(minima[t], smallest);
         }
     }
 }
