@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every test there is, one group after the other, for hours: ./run test --all [GROUP...]
-#   suite product kills docs training asan tsan fuzz bare
+#   suite sass product kills docs training asan tsan fuzz bare
 # A group that cannot run here says why and counts as skipped. Exit code 1 if a group failed.
 # FUZZ_SECONDS (600) is the time of each fuzz program. Logs: build/all/GROUP.log.
 set -uo pipefail
@@ -28,6 +28,8 @@ group() { # NAME FUNCTION
 skip() { echo "$1"; return 77; }
 
 suite() { ctest --test-dir build/release --output-on-failure --no-tests=error -j "$(nproc)"; }
+
+sass() { tools/sass_budget.py; }
 
 product() { build/release/losslessness_product; }
 
@@ -74,6 +76,7 @@ bare() {
 }
 
 group suite suite
+group sass sass
 group product product
 group kills kills
 group docs docs

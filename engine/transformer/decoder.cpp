@@ -115,12 +115,25 @@ void Decoder::list_tiles() {
     }
 }
 
+/// Uploads the caches' addresses if they changed. An upload between two passes makes a device wait for its
+/// copy engine.
+bool Decoder::upload_caches() {
+    const auto same = [](const kernels::KvPlanes& a, const kernels::KvPlanes& b) {
+        return a.data == b.data && a.plane == b.plane && a.type == b.type;
+    };
+    if (std::ranges::equal(caches_, uploaded_, same)) return true;
+    uploaded_.clear();
+    if (!d_caches_.upload(*backend_, caches_)) return false;
+    uploaded_ = caches_;
+    return true;
+}
+
 /// Graphs contain these addresses. They depend only on the numbers of rows and tiles until a reallocation.
 bool Decoder::upload_places(const DecoderBatch& batch) {
     using Place = DecoderBatch::Place;
     const std::vector<Place>& rows = batch.places_;
     if (!d_places_.begin(*backend_, 6 * rows.size() + tiles_.size() + batch.tails_.size()) ||
-        !d_caches_.upload(*backend_, caches_))
+        !upload_caches())
         return false;
     places_.caches = d_caches_.data();
     places_.sequence = d_places_.add(row_sequences_);

@@ -86,6 +86,7 @@ class Decoder {
     bool reserve(int rows);
     void list_sequences(const DecoderBatch& batch);
     void list_tiles();
+    bool upload_caches();
     bool upload_places(const DecoderBatch& batch);
     std::size_t partial_floats() const;
     void attend(int layer, int cache_layer, const kernels::half_t* x, const kernels::NormSpec& norm);
@@ -109,6 +110,7 @@ class Decoder {
     std::vector<std::int32_t> row_sequences_;  ///< index of each row's sequence
     std::vector<std::int32_t> tiles_;          ///< [tiles, 2] first row, rows
     std::vector<kernels::KvPlanes> caches_;    ///< [sequences]
+    std::vector<kernels::KvPlanes> uploaded_;  ///< contents of d_caches_
     kernels::AttentionBatch places_;
     kernels::DeviceStruct d_places_;  ///< the arrays of places_ except the caches
     kernels::DeviceArray<kernels::KvPlanes> d_caches_;

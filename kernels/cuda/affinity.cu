@@ -12,8 +12,8 @@ constexpr int warps = sample_warps;
 
 /// One block per row: scatters q over the vocabulary; tokens that are not columns get zero.
 __global__ void __launch_bounds__(threads) scatter_kernel(const RedistributeOp op) {
-    __shared__ float maxima[warps];
-    __shared__ double totals[warps];
+    DS_SHARED(float[warps], maxima);
+    DS_SHARED(double[warps], totals);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int thread = static_cast<int>(threadIdx.x);
     const float* logits = op.logits + row * op.stride;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads) reached_bits_kernel(const ReachableTo
 
 /// One block.
 __global__ void __launch_bounds__(threads) list_reached_kernel(const ReachableTokensOp op) {
-    __shared__ int totals[warps];
+    DS_SHARED(int[warps], totals);
     const int words = bitmap_words(op.vocab);
     const int all =
         list_bits<warps>(op.bits + words, words, totals, [&](int at, int token) { op.out[at] = token; });

@@ -1,25 +1,31 @@
 #include <cmath>
 
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace draftscope::kernels::cuda {
 namespace {
 
 // Softmax attention over logical positions, 64 positions per block of sums. A row sees its sequence's prefix,
-// which is contiguous in the cache, then its tree ancestors in arbitrary slots. Blocks inside every row's
-// prefix are read once for all rows of a tile; later blocks are read row by row, with the same arithmetic.
-// The second kernel merges the sums of a (row, head) in the order of the blocks. A row's result therefore
-// does not depend on the other rows of the call, nor on whether a token is in the prefix or in a tree.
+// which is contiguous in the cache, then its tree ancestors in arbitrary slots. A block of positions is read
+// once for all rows of a tile. Inside every row's prefix, its slots are the positions. In later blocks, the
+// rows see different slots, and a table has the place of each (row, position) in shared memory. The second
+// kernel merges the sums of a (row, head) in the order of the blocks. A row's result therefore does not
+// depend on the other rows of the call, nor on whether a token is in the prefix or in a tree.
 constexpr int threads = 128;
 constexpr int warps = threads / warp_size;
 constexpr int block = attention_block;
-constexpr int max_pairs = 16;  ///< (row, head) pairs of a tile, unless one row has more heads per key
+constexpr int at_once = 2;  ///< sums that a thread computes side by side
 
-/// Dynamic shared memory: keys and values of a block, queries of the tile, weights.
+/// Dynamic shared memory: keys and values of a block, queries of the tile, weights, slots of the block and
+/// the table of places.
 struct Layout {
-    __host__ __device__ Layout(int head_dim, int pairs)
-        : dim(head_dim), wide((head_dim + 7) / 8 * 8), row(wide + 8), pairs(pairs) {}
+    __host__ __device__ Layout(int head_dim, int group, int tile_rows)
+        : dim(head_dim),
+          wide((head_dim + 7) / 8 * 8),
+          row(wide + 8),
+          pairs(group * tile_rows),
+          rows(tile_rows) {}
     // 8 values of padding, so that lanes that read the same column of adjacent keys use different banks.
     __host__ __device__ std::size_t keys() const { return 0; }
     __host__ __device__ std::size_t values() const { return static_cast<std::size_t>(block) * row * 2; }
@@ -27,50 +33,108 @@ struct Layout {
     __host__ __device__ std::size_t weights() const {
         return queries() + static_cast<std::size_t>(pairs) * wide * sizeof(float);
     }
-    __host__ __device__ std::size_t bytes() const {
+    __host__ __device__ std::size_t slots() const {
         return weights() + static_cast<std::size_t>(pairs) * block * sizeof(float);
     }
-    int dim, wide, row, pairs;  ///< values of a head, padded with zeros to a multiple of 16 bytes
+    __host__ __device__ std::size_t places() const { return slots() + (block + 4) * sizeof(int); }
+    __host__ __device__ std::size_t bytes() const {
+        return places() + static_cast<std::size_t>(rows) * block;
+    }
+    int dim, wide,
+        row;          ///< values of a head; padded with zeros to a multiple of 16 bytes; and to use all banks
+    int pairs, rows;  ///< most of a tile
 };
 
-/// Copies the keys and values of `count` positions, starting at `start`; the rest of the block becomes zero.
-__device__ void load_block(const AttentionOp& op, const KvPlanes& cache, int kv_head, int row, int start,
-                           int count, half_t* keys, half_t* values, const Layout& layout) {
+/// What a block of threads computes: a tile's rows and a block of positions of a key head.
+struct Part {
+    int first_row, rows, kv_head, group, start, number;
+};
+
+/// Slots of a block of positions in shared memory, and where each row's positions are among them.
+struct Table {
+    int* slots;            ///< [block], then their number
+    int* wanted;           ///< [rows, block], shares memory with the weights
+    std::uint8_t* places;  ///< [rows, block]
+};
+
+/// Lists the slots that rows [first, end) of the tile see in the block, each once, and the place of every
+/// (row, position). Returns their number; if it exceeds `block`, the table is invalid. Begins with a barrier.
+__device__ int list_slots(const AttentionOp& op, const Part& part, int first, int end, const Table& table) {
+    __syncthreads();  // the previous rows no longer use the shared memory
+    if (threadIdx.x == 0) table.slots[block] = 0;
+    for (int i = static_cast<int>(threadIdx.x); i < (end - first) * block; i += threads) {
+        const int row = part.first_row + first + i / block, position = part.start + i % block;
+        const int prefix = op.places.prefix[row], count = prefix + op.places.ancestor_count[row];
+        table.wanted[i] = position < prefix ? position
+                          : position < count
+                              ? op.places.ancestor_slots[op.places.ancestor_first[row] + position - prefix]
+                              : -1;
+    }
+    __syncthreads();
+    // A slot has one position, so only rows at the same position can share it.
+    for (int position = static_cast<int>(threadIdx.x); position < block; position += threads)
+        for (int r = 0; r < end - first; ++r) {
+            const int slot = table.wanted[r * block + position];
+            if (slot < 0) continue;
+            int like = 0;
+            while (table.wanted[like * block + position] != slot) ++like;
+            int place = 0;
+            if (like < r) {
+                place = table.places[(first + like) * block + position];
+            } else {
+                place = atomicAdd(table.slots + block, 1);
+                if (place < block) table.slots[place] = slot;
+            }
+            table.places[(first + r) * block + position] = static_cast<std::uint8_t>(place);
+        }
+    __syncthreads();
+    return table.slots[block];
+}
+
+/// Starts to copy the keys and values of `count` slots. With Listed they are slots[i], else start + i.
+template <bool Listed>
+__device__ void load_block(const AttentionOp& op, const Part& part, const int* slots, int count, half_t* keys,
+                           half_t* values, const Layout& layout) {
+    const KvPlanes cache = op.places.caches[op.places.sequence[part.first_row]];
     const int kv = op.shape.kv_heads * op.shape.head_dim;
-    const int prefix = op.places.prefix[row];
-    const std::int32_t* tail = op.places.ancestor_slots + op.places.ancestor_first[row];
-    const half_t* all_keys = cache.keys(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
-    const half_t* all_values = cache.values(op.layer) + static_cast<std::int64_t>(kv_head) * layout.dim;
+    const half_t* all_keys = cache.keys(op.layer) + static_cast<std::int64_t>(part.kv_head) * layout.dim;
+    const half_t* all_values = cache.values(op.layer) + static_cast<std::int64_t>(part.kv_head) * layout.dim;
+    const auto slot_at = [&](int i) { return static_cast<std::int64_t>(Listed ? slots[i] : part.start + i); };
     if (layout.wide != layout.dim) {
         // Copies value by value in the rare case that a head's values are not aligned to 16 bytes.
-        for (int i = static_cast<int>(threadIdx.x); i < block * layout.wide; i += threads) {
+        for (int i = static_cast<int>(threadIdx.x); i < count * layout.wide; i += threads) {
             const int p = i / layout.wide, column = i % layout.wide;
-            half_t k = 0, v = 0;
-            if (p < count && column < layout.dim) {
-                const int position = start + p;
-                const std::int64_t slot = position < prefix ? position : tail[position - prefix];
-                k = all_keys[slot * kv + column];
-                v = all_values[slot * kv + column];
-            }
-            keys[p * layout.row + column] = k;
-            values[p * layout.row + column] = v;
+            const std::int64_t from = slot_at(p) * kv + column;
+            keys[p * layout.row + column] = column < layout.dim ? all_keys[from] : half_t{0};
+            values[p * layout.row + column] = column < layout.dim ? all_values[from] : half_t{0};
         }
         return;
     }
     // head_dim is a multiple of 8 and kv of head_dim, so 16-byte accesses are aligned.
     const int pieces = layout.dim / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < block * pieces; i += threads) {
-        const int p = i / pieces, piece = i % pieces;
-        uint4 k = make_uint4(0, 0, 0, 0), v = k;
-        if (p < count) {
-            const int position = start + p;
-            const std::int64_t slot = position < prefix ? position : tail[position - prefix];
-            k = *reinterpret_cast<const uint4*>(all_keys + slot * kv + piece * 8);
-            v = *reinterpret_cast<const uint4*>(all_values + slot * kv + piece * 8);
-        }
-        *reinterpret_cast<uint4*>(keys + p * layout.row + piece * 8) = k;
-        *reinterpret_cast<uint4*>(values + p * layout.row + piece * 8) = v;
+    for (int i = static_cast<int>(threadIdx.x); i < count * pieces; i += threads) {
+        const int p = i / pieces, column = i % pieces * 8;
+        const std::int64_t from = slot_at(p) * kv + column;
+        copy_async(keys + p * layout.row + column, all_keys + from);
+        copy_async(values + p * layout.row + column, all_values + from);
     }
+}
+
+/// Starts to copy the queries of the tile, which are adjacent within a row.
+__device__ void load_queries(const AttentionOp& op, const Part& part, float* queries, const Layout& layout) {
+    const int wanted = part.group * layout.wide;
+    const float* from = op.q + part.first_row * op.q_stride +
+                        static_cast<std::int64_t>(part.kv_head) * part.group * layout.dim;
+    if (layout.wide != layout.dim || op.q_stride % 4 != 0) {
+        for (int i = static_cast<int>(threadIdx.x); i < part.rows * wanted; i += threads) {
+            const int head = i % wanted / layout.wide, column = i % layout.wide;
+            queries[i] =
+                column >= layout.dim ? 0.0f : from[i / wanted * op.q_stride + head * layout.dim + column];
+        }
+        return;
+    }
+    for (int i = static_cast<int>(threadIdx.x) * 4; i < part.rows * wanted; i += threads * 4)
+        copy_async(queries + i, from + i / wanted * op.q_stride + i % wanted);
 }
 
 template <Float16Kind H>
@@ -81,48 +145,74 @@ __device__ __forceinline__ float2 unpack_pair(unsigned packed) {
     return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000u));
 }
 
+/// Products of queries with keys. Two independent sums hide the latency of each other.
 template <Float16Kind H>
-__device__ float dot(const float* q, const half_t* k, int dim) {
-    float sum = 0;
-    for (int i = 0; i < dim; i += 8) {
-        const uint4 packed = *reinterpret_cast<const uint4*>(k + i);
-        const float4 a = *reinterpret_cast<const float4*>(q + i);
-        const float4 b = *reinterpret_cast<const float4*>(q + i + 4);
-        const float2 k0 = unpack_pair<H>(packed.x), k1 = unpack_pair<H>(packed.y),
-                     k2 = unpack_pair<H>(packed.z), k3 = unpack_pair<H>(packed.w);
-        sum = fmaf(a.x, k0.x, sum);
-        sum = fmaf(a.y, k0.y, sum);
-        sum = fmaf(a.z, k1.x, sum);
-        sum = fmaf(a.w, k1.y, sum);
-        sum = fmaf(b.x, k2.x, sum);
-        sum = fmaf(b.y, k2.y, sum);
-        sum = fmaf(b.z, k3.x, sum);
-        sum = fmaf(b.w, k3.y, sum);
-    }
-    return sum;
+__device__ void dots(const float* const (&q)[at_once], const half_t* const (&k)[at_once], int dim,
+                     float (&sums)[at_once]) {
+    for (int i = 0; i < dim; i += 8)
+#pragma unroll
+        for (int n = 0; n < at_once; ++n) {
+            const uint4 packed = *reinterpret_cast<const uint4*>(k[n] + i);
+            const float4 a = *reinterpret_cast<const float4*>(q[n] + i);
+            const float4 b = *reinterpret_cast<const float4*>(q[n] + i + 4);
+            const float2 k0 = unpack_pair<H>(packed.x), k1 = unpack_pair<H>(packed.y),
+                         k2 = unpack_pair<H>(packed.z), k3 = unpack_pair<H>(packed.w);
+            sums[n] = fmaf(a.x, k0.x, sums[n]);
+            sums[n] = fmaf(a.y, k0.y, sums[n]);
+            sums[n] = fmaf(a.z, k1.x, sums[n]);
+            sums[n] = fmaf(a.w, k1.y, sums[n]);
+            sums[n] = fmaf(b.x, k2.x, sums[n]);
+            sums[n] = fmaf(b.y, k2.y, sums[n]);
+            sums[n] = fmaf(b.z, k3.x, sums[n]);
+            sums[n] = fmaf(b.w, k3.y, sums[n]);
+        }
 }
 
-/// Adds the block in shared memory to the sums of pairs [first, end) of the tile. Pair p is head p % group of
-/// row p / group; `counts` is the number of valid positions of each pair's row.
-template <Float16Kind H>
-__device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int first, int end, int start,
-                          int number, char* shared, const Layout& layout) {
+/// Computes the sums of pairs [first, end) of the tile over the block in shared memory. Pair p is head
+/// p % group of row p / group. Positions after a row's last one have weight 0 and are not read.
+template <Float16Kind H, bool Listed>
+__device__ void sum_block(const AttentionOp& op, const Part& part, int first, int end, const Table& table,
+                          char* shared, const Layout& layout) {
     const auto* keys = reinterpret_cast<const half_t*>(shared + layout.keys());
     const auto* values = reinterpret_cast<const half_t*>(shared + layout.values());
     const auto* queries = reinterpret_cast<const float*>(shared + layout.queries());
     auto* weights = reinterpret_cast<float*>(shared + layout.weights());
-    const int group = op.shape.heads / op.shape.kv_heads;
+    const int group = part.group;
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const auto count_of = [&](int p) {
+        if (!Listed) return block;
+        const int row = part.first_row + p / group;
+        return min(op.places.prefix[row] + op.places.ancestor_count[row] - part.start, block);
+    };
+    const auto sums_of = [&](int p) {
+        const int row = part.first_row + p / group - op.first_row, head = part.kv_head * group + p % group;
+        return op.partial +
+               ((static_cast<std::int64_t>(row) * op.shape.heads + head) * op.blocks + part.number) *
+                   (layout.dim + 2);
+    };
     // Scores: a thread takes one position, and every second pair.
+    constexpr int apart = threads / block;
     const int position = static_cast<int>(threadIdx.x) % block;
-    for (int p = first + static_cast<int>(threadIdx.x) / block; p < end; p += threads / block) {
-        const int row = first_row + p / group;
-        const int count = op.places.prefix[row] + op.places.ancestor_count[row];
-        weights[p * block + position] =
-            start + position < count
-                ? op.scale * dot<H>(queries + p * layout.wide, keys + position * layout.row, layout.wide)
-                : -INFINITY;
+    for (int p = first + static_cast<int>(threadIdx.x) / block; p < end; p += at_once * apart) {
+        const float* q[at_once];
+        const half_t* k[at_once];
+        bool valid[at_once];
+        float scores[at_once] = {};
+#pragma unroll
+        for (int n = 0; n < at_once; ++n) {
+            const int pair = min(p + n * apart, end - 1);
+            valid[n] = position < count_of(pair);
+            int place = position;
+            if (Listed) place = valid[n] ? table.places[pair / group * block + position] : 0;
+            q[n] = queries + pair * layout.wide;
+            k[n] = keys + place * layout.row;
+        }
+        dots<H>(q, k, layout.wide, scores);
+#pragma unroll
+        for (int n = 0; n < at_once; ++n)
+            if (p + n * apart < end)
+                weights[(p + n * apart) * block + position] = valid[n] ? op.scale * scores[n] : -INFINITY;
     }
     __syncthreads();
     // Softmax of each pair's 64 scores: a warp takes every fourth pair.
@@ -130,87 +220,101 @@ __device__ void sum_block(const AttentionOp& op, int kv_head, int first_row, int
         float* mine = weights + p * block;
         const float a = mine[lane], b = mine[lane + warp_size];
         const float max_value = warp_max(fmaxf(a, b));
-        // A block has at least one position of each of its pairs; others give exp(-inf) = 0.
+        // A pair without a position in this block has sums of 0, which nothing reads.
         const float wa = max_value == -INFINITY ? 0.0f : expf(a - max_value);
         const float wb = max_value == -INFINITY ? 0.0f : expf(b - max_value);
         const float sum = warp_sum(wa + wb);
         mine[lane] = wa;
         mine[lane + warp_size] = wb;
         if (lane == 0) {
-            const int row = first_row + p / group - op.first_row;
-            const int head = kv_head * group + p % group;
-            float* to =
-                op.partial + ((static_cast<std::int64_t>(row) * op.shape.heads + head) * op.blocks + number) *
-                                 (layout.dim + 2);
+            float* to = sums_of(p);
             to[layout.dim] = max_value;
             to[layout.dim + 1] = sum;
         }
     }
     __syncthreads();
-    // Weighted values: a thread takes two adjacent columns of one pair.
-    const int halves = layout.dim / 2;
-    for (int i = static_cast<int>(threadIdx.x); i < (end - first) * halves; i += threads) {
-        const int p = first + i / halves, column = i % halves * 2;
-        const float* mine = weights + p * block;
-        float x = 0, y = 0;
-        for (int k = 0; k < block; ++k) {
-            const float2 v =
-                unpack_pair<H>(*reinterpret_cast<const unsigned*>(values + k * layout.row + column));
-            x = fmaf(mine[k], v.x, x);
-            y = fmaf(mine[k], v.y, y);
+    // Weighted values: a thread takes two adjacent columns of a pair.
+    const int halves = layout.dim / 2, items = (end - first) * halves;
+    for (int i = static_cast<int>(threadIdx.x); i < items; i += at_once * threads) {
+        int pair[at_once], column[at_once], count[at_once], common = block;
+        float2 sums[at_once];
+#pragma unroll
+        for (int n = 0; n < at_once; ++n) {
+            const int item = min(i + n * threads, items - 1);
+            pair[n] = first + item / halves;
+            column[n] = item % halves * 2;
+            count[n] = i + n * threads < items ? count_of(pair[n]) : 0;
+            common = min(common, max(count[n], 0));
+            sums[n] = make_float2(0, 0);
         }
-        const int row = first_row + p / group - op.first_row;
-        const int head = kv_head * group + p % group;
-        float* to =
-            op.partial + ((static_cast<std::int64_t>(row) * op.shape.heads + head) * op.blocks + number) *
-                             (layout.dim + 2);
-        to[column] = x;
-        to[column + 1] = y;
+        const auto add = [&](int n, int k) {
+            const int place = Listed ? table.places[pair[n] / group * block + k] : k;
+            const float2 v =
+                unpack_pair<H>(*reinterpret_cast<const unsigned*>(values + place * layout.row + column[n]));
+            const float weight = weights[pair[n] * block + k];
+            sums[n].x = fmaf(weight, v.x, sums[n].x);
+            sums[n].y = fmaf(weight, v.y, sums[n].y);
+        };
+        for (int k = 0; k < common; ++k)
+#pragma unroll
+            for (int n = 0; n < at_once; ++n) add(n, k);
+#pragma unroll
+        for (int n = 0; n < at_once; ++n) {
+            for (int k = common; k < count[n]; ++k) add(n, k);
+            if (i + n * threads >= items) continue;
+            float* to = sums_of(pair[n]);
+            to[column[n]] = sums[n].x;
+            to[column[n] + 1] = sums[n].y;
+        }
     }
 }
 
 /// Grid: tiles, key heads, blocks of positions.
 template <Float16Kind H>
-__global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, int pairs) {
+__global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, int tile_rows) {
     DS_DYNAMIC_SHARED(shared);
-    const Layout layout(op.shape.head_dim, pairs);
+    const int group = op.shape.heads / op.shape.kv_heads, number = static_cast<int>(blockIdx.z);
+    const Layout layout(op.shape.head_dim, group, tile_rows);
+    const Part part{op.places.tiles[2 * blockIdx.x],
+                    op.places.tiles[2 * blockIdx.x + 1],
+                    static_cast<int>(blockIdx.y),
+                    group,
+                    number * block,
+                    number};
     auto* keys = reinterpret_cast<half_t*>(shared + layout.keys());
     auto* values = reinterpret_cast<half_t*>(shared + layout.values());
-    auto* queries = reinterpret_cast<float*>(shared + layout.queries());
-    const int number = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
-    const int first_row = op.places.tiles[2 * blockIdx.x], rows = op.places.tiles[2 * blockIdx.x + 1];
-    const int start = number * block;
-    const int group = op.shape.heads / op.shape.kv_heads;
+    const Table table{reinterpret_cast<int*>(shared + layout.slots()),
+                      reinterpret_cast<int*>(shared + layout.weights()),
+                      reinterpret_cast<std::uint8_t*>(shared + layout.places())};
 
-    int longest = 0, shortest_prefix = 0x7fffffff;
-    for (int r = first_row; r < first_row + rows; ++r) {
-        longest = max(longest, op.places.prefix[r] + op.places.ancestor_count[r]);
-        shortest_prefix = min(shortest_prefix, op.places.prefix[r]);
-    }
-    if (start >= longest) return;  // uniform across the block
+    // A lane reads one row, so that the loads do not wait for each other. A tile has at most 16 rows.
+    const int row = part.first_row + min(static_cast<int>(threadIdx.x) % warp_size, part.rows - 1);
+    const auto prefix = static_cast<unsigned>(op.places.prefix[row]);
+    const auto count = prefix + static_cast<unsigned>(op.places.ancestor_count[row]);
+    const auto start = static_cast<unsigned>(part.start);
+    if (start >= __reduce_max_sync(all_lanes, count)) return;  // uniform across the block
 
-    for (int i = static_cast<int>(threadIdx.x); i < rows * group * layout.wide; i += threads) {
-        const int p = i / layout.wide, column = i % layout.wide;
-        queries[i] = column >= layout.dim
-                         ? 0.0f
-                         : op.q[(first_row + p / group) * op.q_stride +
-                                static_cast<std::int64_t>(kv_head * group + p % group) * layout.dim + column];
-    }
-    const KvPlanes cache = op.places.caches[op.places.sequence[first_row]];
-    if (start + block <= shortest_prefix) {
-        load_block(op, cache, kv_head, first_row, start, block, keys, values, layout);
+    load_queries(op, part, reinterpret_cast<float*>(shared + layout.queries()), layout);
+    if (start + block <= __reduce_min_sync(all_lanes, prefix)) {
+        load_block<false>(op, part, nullptr, block, keys, values, layout);
+        end_of_group();
+        wait_for_groups<0>();
         __syncthreads();
-        sum_block<H>(op, kv_head, first_row, 0, rows * group, start, number, shared, layout);
+        sum_block<H, false>(op, part, 0, part.rows * group, table, shared, layout);
         return;
     }
-    for (int r = 0; r < rows; ++r) {
-        const int row = first_row + r;
-        const int count = min(op.places.prefix[row] + op.places.ancestor_count[row] - start, block);
-        if (count <= 0) continue;  // uniform across the block
-        __syncthreads();           // the previous row no longer uses the shared memory
-        load_block(op, cache, kv_head, row, start, count, keys, values, layout);
+    // Usually all rows' slots fit. Otherwise fewer rows are taken at a time; the slots of one row always fit.
+    for (int first = 0, end = part.rows; first < part.rows; first = end, end = part.rows) {
+        int slots = list_slots(op, part, first, end, table);
+        while (slots > block) {
+            end = first + (end - first) / 2;
+            slots = list_slots(op, part, first, end, table);
+        }
+        load_block<true>(op, part, table.slots, slots, keys, values, layout);
+        end_of_group();
+        wait_for_groups<0>();
         __syncthreads();
-        sum_block<H>(op, kv_head, first_row, r * group, (r + 1) * group, start, number, shared, layout);
+        sum_block<H, true>(op, part, first * group, end * group, table, shared, layout);
     }
 }
 
@@ -247,8 +351,8 @@ __global__ void merge_kernel(const AttentionOp op) {
 void launch(const AttentionOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
     const int group = op.shape.heads / op.shape.kv_heads;
-    const int pairs = group > max_pairs ? group : max_pairs / group * group;
-    const Layout layout(op.shape.head_dim, pairs);
+    const int tile_rows = attention_tile_rows(op.shape);
+    const Layout layout(op.shape.head_dim, group, tile_rows);
     constexpr std::size_t plain_limit = 48 * 1024;
     const dim3 grid(static_cast<unsigned>(op.tiles), static_cast<unsigned>(op.shape.kv_heads),
                     static_cast<unsigned>(op.blocks));
@@ -258,7 +362,7 @@ void launch(const AttentionOp& op, Float16Kind dtype, cudaStream_t stream) {
         if (layout.bytes() > plain_limit)
             cudaFuncSetAttribute(partial_kernel<H>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(layout.bytes()));
-        DS_LAUNCH((partial_kernel<H>), grid, threads, layout.bytes(), stream, op, pairs);
+        DS_LAUNCH((partial_kernel<H>), grid, threads, layout.bytes(), stream, op, tile_rows);
         DS_LAUNCH((merge_kernel<H>), joins, 128, 0, stream, op);
     });
 }

@@ -12,8 +12,8 @@ constexpr int warps = sample_warps;
 
 /// One block per row.
 __global__ void __launch_bounds__(threads) sample_kernel(const SampleOp op) {
-    __shared__ SampleShared shared;
-    __shared__ float maxima[warps];
+    DS_SHARED(SampleShared, shared);
+    DS_SHARED(float[warps], maxima);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
     const float max_value = block_largest<warps>(logits, op.vocab, maxima);
@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(threads) sample_kernel(const SampleOp op) {
 /// One block per row, after the top-k and top-p mask.
 __global__ void __launch_bounds__(threads)
     sample_without_replacement_kernel(const SampleWithoutReplacementOp op, bool cut) {
-    __shared__ SampleShared shared;
-    __shared__ float maxima[warps];
+    DS_SHARED(SampleShared, shared);
+    DS_SHARED(float[warps], maxima);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     float* q = op.logits + row * op.stride;
     const int support = op.sizes == nullptr ? op.support : op.sizes[row];
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(threads) value_kernel(const RankOp op) {
 
 /// One block per token.
 __global__ void __launch_bounds__(threads) rank_kernel(const RankOp op) {
-    __shared__ int counts[warps];
+    DS_SHARED(int[warps], counts);
     const int i = static_cast<int>(blockIdx.x);
     const int token = op.tokens[i];
     const float* logits = op.logits + static_cast<std::int64_t>(op.rows[i]) * op.stride;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(threads) rank_kernel(const RankOp op) {
 __global__ void __launch_bounds__(threads)
     set_probability_kernel(const __grid_constant__ Many<SetProbabilityOp> many) {
     const SetProbabilityOp& op = many.ops[blockIdx.y];
-    __shared__ float sums[warps];
+    DS_SHARED(float[warps], sums);
     const int i = static_cast<int>(blockIdx.x);
     if (i >= (op.d_count == nullptr ? op.count : *op.d_count)) return;
     const std::int64_t row = op.first_row + op.rows[i];
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(threads)
 
 /// One block per row. A thread's columns, and so the order of all sums, are the same in every call.
 __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
-    __shared__ double sums[warps];
+    DS_SHARED(double[warps], sums);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
     const float norm = op.log_norm[row];

@@ -27,9 +27,9 @@ __device__ void mark_chosen(const std::int32_t* chosen, std::int64_t count, int 
 
 /// One block: the number of clusters is a few hundred.
 __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) {
-    __shared__ std::uint32_t marks[mark_words];
-    __shared__ int places[max_clusters];  // first column of each
-    __shared__ int totals[warps];
+    DS_SHARED(std::uint32_t[mark_words], marks);
+    DS_SHARED(int[max_clusters], places);  // first column of each
+    DS_SHARED(int[warps], totals);
     mark_chosen(op.chosen, static_cast<std::int64_t>(op.rows) * op.count, op.clusters, marks);
     const int each = (op.clusters + threads - 1) / threads;
     const int begin = min(static_cast<int>(threadIdx.x) * each, op.clusters);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(threads) clusters_kernel(const ClustersOp op) 
 
 /// Grid: sets, chunks of `threads` tokens.
 __global__ void __launch_bounds__(threads) token_bits_kernel(const ClusterTokensOp op) {
-    __shared__ std::uint32_t marks[mark_words];
+    DS_SHARED(std::uint32_t[mark_words], marks);
     const auto set = static_cast<std::int64_t>(blockIdx.x);
     mark_chosen(op.chosen + set * op.count, op.count, op.clusters, marks);
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(threads) token_bits_kernel(const ClusterTokens
 
 /// One block per set.
 __global__ void __launch_bounds__(threads) list_tokens_kernel(const ClusterTokensOp op) {
-    __shared__ int totals[warps];
+    DS_SHARED(int[warps], totals);
     const auto set = static_cast<std::int64_t>(blockIdx.x);
     const int words = bitmap_words(op.vocab);
     std::int32_t* const tokens = op.tokens + set * op.stride;

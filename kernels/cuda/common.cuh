@@ -76,12 +76,13 @@ __device__ __forceinline__ float key_value(std::uint64_t key) {
 /// Lower than the key of any value.
 inline constexpr std::uint64_t no_key = 0;
 
+/// One instruction reduces 32 bits over a warp: the upper half, then the lower half of the keys that share
+/// it.
 __device__ __forceinline__ std::uint64_t warp_max(std::uint64_t key) {
-    for (int offset = 16; offset > 0; offset /= 2) {
-        const std::uint64_t other = __shfl_xor_sync(all_lanes, key, offset);
-        key = other > key ? other : key;
-    }
-    return key;
+    const auto upper = static_cast<std::uint32_t>(key >> 32);
+    const std::uint32_t top = __reduce_max_sync(all_lanes, upper);
+    const std::uint32_t lower = upper == top ? static_cast<std::uint32_t>(key) : 0u;
+    return static_cast<std::uint64_t>(top) << 32 | __reduce_max_sync(all_lanes, lower);
 }
 __device__ __forceinline__ float warp_max(float value) {
     for (int offset = 16; offset > 0; offset /= 2)

@@ -113,7 +113,7 @@ __device__ int nth_column(const float* x, int columns, unsigned key, Amount n, S
 
 /// One block per row.
 __global__ void __launch_bounds__(threads) mask_kernel(const TopKTopPMaskOp op) {
-    __shared__ Shared shared;
+    DS_SHARED(Shared, shared);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const float* logits = op.logits + row * op.stride;
     const int vocab = op.sizes == nullptr ? op.vocab : op.sizes[row];

@@ -6,7 +6,8 @@
 namespace draftscope::kernels::cuda {
 
 inline constexpr int max_head_tiles = 4;  ///< tiles of eight rows that fit in 48 KB of shared memory
-inline constexpr int head_row_tiles = 2, head_unroll = 2;
+inline constexpr int head_row_tiles = 2;
+inline constexpr int head_loads = 4;  ///< row tiles times chunks of k that a warp loads at once
 
 /// Calls `run` with the 16-bit format and the number of token tiles for this many rows as types.
 template <typename Run>
@@ -33,10 +34,10 @@ struct HeadTiles {
 /// Computes outputs output_at(0) .. output_at(count - 1), count <= matmul_topk_chunk, for the rows from
 /// first_row on. The values equal MatmulOp's bit for bit and are valid after the next barrier. Rows past the
 /// last repeat it.
-template <Float16Kind H, int TokenTiles, typename OutputAt>
+template <Float16Kind H, int TokenTiles, int RowTiles = head_row_tiles, typename OutputAt>
 __device__ void make_logits(const DeviceMatrix& weights, const half_t* x, int rows, int first_row,
                             const float* bias, int count, OutputAt output_at, HeadTiles<TokenTiles>& shared) {
-    constexpr int width = HeadTiles<TokenTiles>::width, row_tiles = head_row_tiles;
+    constexpr int width = HeadTiles<TokenTiles>::width, row_tiles = RowTiles;
     constexpr int at_once = tile_outputs * row_tiles;
     static_assert(matmul_topk_chunk % at_once == 0);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -57,7 +58,7 @@ __device__ void make_logits(const DeviceMatrix& weights, const half_t* x, int ro
                 const int output = output_at(min(base + r * tile_outputs + h * 8 + g, count - 1));
                 from[r][h] = weights.data + static_cast<std::int64_t>(output) * weights.stride + t * 8;
             }
-        Fragments<TokenTiles, row_tiles, head_unroll> f;
+        Fragments<TokenTiles, row_tiles, head_loads / row_tiles> f;
         tile_product<H>(f, from, from_rows, weights.stride);
 #pragma unroll
         for (int r = 0; r < row_tiles; ++r) {

@@ -29,7 +29,7 @@ struct Work {
 template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
 __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     constexpr int width = TokenTiles * tile_rows;
-    __shared__ float sums[warps][tile_outputs][width];
+    DS_SHARED(float[warps][tile_outputs][width], sums);
     const int outputs = work.chosen == nullptr ? work.n : *work.chosen_count;
     const int base = static_cast<int>(blockIdx.x) * tile_outputs * RowTiles;
     if (base >= outputs) return;  // uniform across the block

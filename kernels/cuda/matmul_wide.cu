@@ -1,3 +1,4 @@
+#include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma.cuh"
 
@@ -18,26 +19,6 @@ constexpr int pieces = chunk / 8;  ///< 16-byte pieces in a row's chunk
 constexpr int stage_values = (block_outputs + block_rows) * chunk;
 constexpr std::size_t shared_bytes = std::size_t{stages} * stage_values * sizeof(half_t);
 static_assert(shared_bytes <= 48 * 1024);  // more would need an opt-in
-
-__device__ __forceinline__ void copy_async(half_t* to, const half_t* from) {
-#if defined(DS_SIMT_HOST)
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
-#else
-    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-#endif
-}
-__device__ __forceinline__ void end_of_group() {
-#if !defined(DS_SIMT_HOST)
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-/// Waits for all groups of this thread except the latest stages - 2.
-__device__ __forceinline__ void wait_for_group() {
-#if !defined(DS_SIMT_HOST)
-    asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2) : "memory");
-#endif
-}
 
 struct Sums {
     float part[output_tiles][token_tiles][4];   ///< sums of the current eighth
@@ -116,7 +97,7 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
     for (; part < warps && chunks * (part + 1) / warps == 0; ++part) fold(s, part == 0);
     for (int c = 0; c < stages - 1; ++c) load_stage(c);
     for (int c = 0; c < chunks; ++c) {
-        wait_for_group();
+        wait_for_groups<stages - 2>();
         __syncthreads();  // chunk c is visible to all threads, and the previous one is no longer read
         load_stage(c + stages - 1);
         const half_t* stage = shared + c % stages * stage_values + t * 8;

@@ -45,7 +45,7 @@ __device__ int place_in(const RejectionSampleOp& op, const RejectionNode& node, 
 
 /// One block per node.
 __global__ void __launch_bounds__(threads) rejection_sample_kernel(const RejectionSampleOp op) {
-    __shared__ Shared shared;
+    DS_SHARED(Shared, shared);
     const RejectionNode node = op.nodes[blockIdx.x];
     const float* logits = op.logits + static_cast<std::int64_t>(node.row) * op.stride;
     const float norm = op.log_norm[node.row];

@@ -28,7 +28,7 @@ struct Stripes {
 template <Float16Kind H, int TokenTiles>
 __global__ void __launch_bounds__(threads) router_kernel(const MatmulTopKSetOp op, const Stripes stripes) {
     constexpr int width = HeadTiles<TokenTiles>::width, each = matmul_topk_chunk / warp_size;
-    __shared__ HeadTiles<TokenTiles> shared;
+    DS_SHARED(HeadTiles<TokenTiles>, shared);
     const int stripe = static_cast<int>(blockIdx.x), n = op.weights.n;
     const int first_row = static_cast<int>(blockIdx.y) * width;
     const int count = (n - stripe + stripes.chunks - 1) / stripes.chunks;
@@ -55,9 +55,9 @@ __global__ void __launch_bounds__(threads) router_kernel(const MatmulTopKSetOp o
 
 /// One block per row.
 __global__ void __launch_bounds__(pick_threads) pick_kernel(const MatmulTopKSetOp op, const Stripes stripes) {
-    __shared__ PickShared shared;
-    __shared__ std::uint32_t marks[max_router_columns / 32];
-    __shared__ int cut;
+    DS_SHARED(PickShared, shared);
+    DS_SHARED(std::uint32_t[max_router_columns / 32], marks);
+    DS_SHARED(int, cut);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int thread = static_cast<int>(threadIdx.x);
     const int candidates = stripes.chunks * stripes.m, words = (op.weights.n + 31) / 32;

@@ -6,8 +6,17 @@
 namespace draftscope::kernels::cuda {
 namespace {
 
+// A store may change what a later load reads, as far as the compiler knows. Kernels therefore load several
+// values into registers before they store the first one; otherwise each turn of a loop waits for memory.
 constexpr int threads = 256;
 constexpr int warps = threads / warp_size;
+
+/// Loads values [first + i * threads], i < Held, of a row of `count` values; the others are zero.
+template <int Held, typename T>
+__device__ __forceinline__ void load_values(T (&values)[Held], const T* from, int first, int count) {
+#pragma unroll
+    for (int i = 0; i < Held; ++i) values[i] = first + i * threads < count ? from[first + i * threads] : T{0};
+}
 
 /// Returns the sum over the block to every thread, always added in the same order. `shared` holds a float per
 /// warp and may be reused after the next __syncthreads().
@@ -21,28 +30,51 @@ __device__ float block_sum(float value, float* shared) {
     return sum;
 }
 
+constexpr int norm_held = 16;  ///< values of a row per thread and turn; one turn covers 4,096
+
 /// One block per row and group.
 template <Float16Kind H>
 __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
-    __shared__ float shared[warps];
+    DS_SHARED(float[warps], shared);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
-    const int first = static_cast<int>(blockIdx.y) * op.width;
-    const float* x = op.x + row * op.x_stride + first;
+    const int first = static_cast<int>(blockIdx.y) * op.width, thread = static_cast<int>(threadIdx.x);
+    const float* from = op.x + row * op.x_stride + first;
+    // The first turn's values and weights are loaded before the barrier and stay in registers.
+    float x[norm_held], weight[norm_held];
+    load_values(x, from, thread, op.width);
+    load_values(weight, op.weight, thread, op.width);
     float sum = 0;
-    for (int i = static_cast<int>(threadIdx.x); i < op.width; i += threads) sum += x[i] * x[i];
+#pragma unroll
+    for (int i = 0; i < norm_held; ++i) sum += x[i] * x[i];
+    constexpr int turn = norm_held * threads;
+    for (int at = turn + thread; at < op.width; at += turn) {
+        float more[norm_held];
+        load_values(more, from, at, op.width);
+#pragma unroll
+        for (int i = 0; i < norm_held; ++i) sum += more[i] * more[i];
+    }
     sum = block_sum(sum, shared);
     const float scale = 1.0f / sqrtf(sum / static_cast<float>(op.width) + op.eps);
     float* y = op.y == nullptr ? nullptr : op.y + row * op.y_stride + first;
     half_t* half = op.half == nullptr ? nullptr : op.half + row * op.half_stride + first;
-    for (int i = static_cast<int>(threadIdx.x); i < op.width; i += threads) {
+    for (int at = thread; at < op.width; at += turn) {
         // x may be y: the same thread reads each value before it is overwritten.
-        const float value = x[i] * scale * op.weight[i];
-        if (y != nullptr) y[i] = op.add ? y[i] + value : value;
-        if (half != nullptr) half[i] = to_half<H>(value);
+        float before[norm_held];
+        if (at >= turn) {
+            load_values(x, from, at, op.width);
+            load_values(weight, op.weight, at, op.width);
+        }
+        if (op.add && y != nullptr) load_values(before, y, at, op.width);
+#pragma unroll
+        for (int i = 0; i < norm_held; ++i) {
+            if (at + i * threads >= op.width) break;
+            const float value = x[i] * scale * weight[i];
+            if (y != nullptr) y[at + i * threads] = op.add ? before[i] + value : value;
+            if (half != nullptr) half[at + i * threads] = to_half<H>(value);
+        }
     }
     if (half == nullptr || blockIdx.y != 0) return;
-    for (int i = op.groups * op.width + static_cast<int>(threadIdx.x); i < op.half_columns; i += threads)
-        half[i] = 0;
+    for (int i = op.groups * op.width + thread; i < op.half_columns; i += threads) half[i] = 0;
 }
 
 __device__ __forceinline__ float activated(float value, Activation activation) {
@@ -83,7 +115,14 @@ __global__ void silu_mul_kernel(const SiluMulOp op) {
     op.y[row * op.y_stride + i] = out;
 }
 
-/// One block per row: pairs of q and k first, then v.
+constexpr int rope_held = 4;  ///< pairs per thread
+
+/// Pairs of a row: those of q, of k, then of v, whose values need no rotation.
+__host__ __device__ __forceinline__ int rope_pairs(const AttentionHeads& shape) {
+    return (shape.heads + 2 * shape.kv_heads) * (shape.head_dim / 2);
+}
+
+/// Grid: rows, chunks of rope_held * threads pairs.
 template <Float16Kind H>
 __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp op) {
     const int row = static_cast<int>(blockIdx.x);
@@ -98,22 +137,35 @@ __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp o
     const std::int64_t slot = static_cast<std::int64_t>(op.places.slot[row]) * kv;
     half_t* keys = const_cast<half_t*>(cache.keys(op.layer)) + slot;
     half_t* values = const_cast<half_t*>(cache.values(op.layer)) + slot;
-    const int pairs = (op.shape.heads + op.shape.kv_heads) * half;
-    for (int p = static_cast<int>(threadIdx.x); p < pairs; p += threads) {
-        const int head = p / half, i = p % half;
-        const int at = head * op.shape.head_dim + i;
-        const float a = x[at], b = x[at + half];
-        const float low = a * cos[i] - b * sin[i], high = b * cos[i] + a * sin[i];
+    const int pairs = rope_pairs(op.shape);
+    const int first = static_cast<int>(blockIdx.y) * rope_held * threads + static_cast<int>(threadIdx.x);
+    float a[rope_held], b[rope_held], c[rope_held], s[rope_held];
+#pragma unroll
+    for (int i = 0; i < rope_held; ++i) {
+        const int p = min(first + i * threads, pairs - 1);
+        const int at = p / half * op.shape.head_dim + p % half;
+        a[i] = x[at];
+        b[i] = x[at + half];
+        c[i] = cos[p % half];
+        s[i] = sin[p % half];
+    }
+#pragma unroll
+    for (int i = 0; i < rope_held; ++i) {
+        const int p = first + i * threads;
+        if (p >= pairs) break;
+        const int head = p / half, at = head * op.shape.head_dim + p % half;
+        const float low = a[i] * c[i] - b[i] * s[i], high = b[i] * c[i] + a[i] * s[i];
         if (head < op.shape.heads) {
             x[at] = low;
             x[at + half] = high;
-        } else {
+        } else if (head < op.shape.heads + op.shape.kv_heads) {
             keys[at - q_width] = to_half<H>(low);
             keys[at - q_width + half] = to_half<H>(high);
+        } else {
+            values[at - q_width - kv] = to_half<H>(a[i]);
+            values[at - q_width - kv + half] = to_half<H>(b[i]);
         }
     }
-    for (int i = static_cast<int>(threadIdx.x); i < kv; i += threads)
-        values[i] = to_half<H>(x[q_width + kv + i]);
 }
 
 __device__ __forceinline__ void copy_row(const CopyRowsOp& op) {
@@ -132,6 +184,8 @@ __global__ void copy_many_kernel(const __grid_constant__ Many<CopyRowsOp> many) 
     copy_row(many.ops[blockIdx.z]);
 }
 
+constexpr int gather_held = 8;
+
 /// A warp copies a row, 16 bytes per lane; strides are multiples of 64 values.
 __global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
     const int row = static_cast<int>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / warp_size;
@@ -140,10 +194,18 @@ __global__ void __launch_bounds__(threads) gather_kernel(const GatherOp op) {
     const auto* from = reinterpret_cast<const uint4*>(op.from.data + static_cast<std::int64_t>(op.rows[row]) *
                                                                          op.from.stride);
     auto* to = reinterpret_cast<uint4*>(op.to + static_cast<std::int64_t>(row) * op.from.stride);
-#pragma unroll 4
-    for (int i = static_cast<int>(threadIdx.x) % warp_size; i < pieces; i += warp_size)
-        to[i] = __ldcs(from + i);
+    for (int at = static_cast<int>(threadIdx.x) % warp_size; at < pieces; at += gather_held * warp_size) {
+        uint4 values[gather_held];
+#pragma unroll
+        for (int i = 0; i < gather_held; ++i)  // past the end, the last piece again
+            values[i] = __ldcs(from + min(at + i * warp_size, pieces - 1));
+#pragma unroll
+        for (int i = 0; i < gather_held; ++i)
+            if (at + i * warp_size < pieces) to[at + i * warp_size] = values[i];
+    }
 }
+
+constexpr int compact_held = 4;
 
 /// Copies rows of several sequences to the scratch, in their order, or back. Grid: the most moved rows,
 /// planes, sequences.
@@ -157,11 +219,14 @@ __global__ void compact_many_kernel(const __grid_constant__ Many<CompactOp> many
     const int slot = op.first + (out ? i : op.path[i]);
     half_t* target_row = op.cache.data + plane * op.cache.plane + static_cast<std::int64_t>(slot) * op.width;
     half_t* kept = scratch + (plane * op.max_count + i) * op.width;
-    for (int c = static_cast<int>(threadIdx.x); c < op.width; c += threads) {
-        if (out)
-            target_row[c] = kept[c];
-        else
-            kept[c] = target_row[c];
+    const half_t* from = out ? kept : target_row;
+    half_t* to = out ? target_row : kept;
+    for (int at = static_cast<int>(threadIdx.x); at < op.width; at += compact_held * threads) {
+        half_t values[compact_held];
+        load_values(values, from, at, op.width);
+#pragma unroll
+        for (int c = 0; c < compact_held; ++c)
+            if (at + c * threads < op.width) to[at + c * threads] = values[c];
     }
 }
 
@@ -205,9 +270,10 @@ void launch(const SiluMulOp& op, Float16Kind dtype, cudaStream_t stream) {
 
 void launch(const RopeStoreOp& op, Float16Kind dtype, cudaStream_t stream) {
     if (op.rows == 0) return;
+    const int pairs = rope_pairs(op.shape), turn = rope_held * threads;
+    const dim3 grid(static_cast<unsigned>(op.rows), static_cast<unsigned>((pairs + turn - 1) / turn));
     with_dtype(dtype, [&](auto kind) {
-        DS_LAUNCH((rope_store_kernel<decltype(kind)::value>), static_cast<unsigned>(op.rows), threads, 0,
-                  stream, op);
+        DS_LAUNCH((rope_store_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 

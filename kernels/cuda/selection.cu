@@ -38,8 +38,9 @@ __device__ __forceinline__ int run_column(const TopKOp& op, std::int64_t row, in
 
 /// Grid: rows, chunks of columns.
 __global__ void __launch_bounds__(select_threads) chunk_kernel(const TopKOp op, Scratch scratch) {
-    __shared__ std::uint64_t shared[select_warps * max_topk];
-    __shared__ float maxima[select_warps], sums[select_warps];
+    DS_SHARED(std::uint64_t[select_warps * max_topk], shared);
+    DS_SHARED(float[select_warps], maxima);
+    DS_SHARED(float[select_warps], sums);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const TopKOp op, 
 
 /// One block per row merges its chunks.
 __global__ void __launch_bounds__(select_threads) merge_kernel(const TopKOp op, Scratch scratch) {
-    __shared__ std::uint64_t shared[select_warps * max_topk];
-    __shared__ std::uint64_t best[max_topk];
+    DS_SHARED(std::uint64_t[max_lists * max_topk], shared);
+    DS_SHARED(std::uint64_t[max_topk], best);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const std::int64_t first = row * scratch.chunks;
     const int candidates = scratch.chunks * op.k;
@@ -103,7 +104,18 @@ __global__ void __launch_bounds__(select_threads) merge_kernel(const TopKOp op, 
         const int at = i * select_threads + static_cast<int>(threadIdx.x);
         keys[i] = at < candidates ? scratch.keys[first * op.k + at] : no_key;
     }
-    block_top<select_warps>(keys, op.k, shared, best);
+    if (scratch.chunks <= max_lists) {
+        // The lists of the chunks are in order already.
+#pragma unroll
+        for (int i = 0; i < held; ++i) {
+            const int at = i * select_threads + static_cast<int>(threadIdx.x);
+            if (at < candidates) shared[at] = keys[i];
+        }
+        __syncthreads();
+        if (threadIdx.x < warp_size) merge_lists(shared, scratch.chunks, op.k, best);
+    } else {
+        block_top<select_warps>(keys, op.k, shared, best);
+    }
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += select_threads) {
         const bool valid = best[i] != no_key;
@@ -133,7 +145,7 @@ __global__ void __launch_bounds__(select_threads) merge_kernel(const TopKOp op, 
 
 /// One block per row.
 __global__ void __launch_bounds__(pick_threads) topk_set_kernel(const TopKSetOp op) {
-    __shared__ PickShared shared;
+    DS_SHARED(PickShared, shared);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     list_top(op.x + row * op.stride, op.columns, op.k, op.ids + row * op.k, shared);
 }
@@ -144,8 +156,8 @@ constexpr int bucket_threads = bucket_warps * warp_size;
 /// Grid: rows, buckets. Columns that exceed the block's capacity are merged into the best so far in several
 /// turns.
 __global__ void __launch_bounds__(bucket_threads) bucket_top_m_kernel(const BucketTopMOp op) {
-    __shared__ std::uint64_t shared[bucket_warps * max_topk];
-    __shared__ std::uint64_t best[max_topk];
+    DS_SHARED(std::uint64_t[bucket_warps * max_topk], shared);
+    DS_SHARED(std::uint64_t[max_topk], best);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int bucket = static_cast<int>(blockIdx.y);
     const float* scores = op.scores + row * op.stride;
@@ -196,7 +208,7 @@ constexpr int list_warps = list_threads / warp_size;
 
 /// One block lists the union and clears the bitmap.
 __global__ void __launch_bounds__(list_threads) list_kernel(const UniqueTokensOp op) {
-    __shared__ int totals[list_warps];
+    DS_SHARED(int[list_warps], totals);
     const int words = (op.vocab + 31) / 32;
     const int all = list_bits<list_warps>(op.bitmap, words, totals, [&](int at, int token) {
         op.tokens[at] = token;
@@ -209,7 +221,7 @@ __global__ void __launch_bounds__(list_threads) list_kernel(const UniqueTokensOp
 
 /// Lists a persistent set.
 __global__ void __launch_bounds__(list_threads) list_index_set_kernel(const UpdateIndexSetOp op) {
-    __shared__ int totals[list_warps];
+    DS_SHARED(int[list_warps], totals);
     list_bits<list_warps>(op.bits, (op.range + 31) / 32, totals,
                           [&](int at, int number) { op.list[at] = number; });
 }

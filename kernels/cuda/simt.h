@@ -7,8 +7,15 @@
     ((void)(stream),                                        \
      ::draftscope::kernels::cuda::simt::launch((grid), (block), (shared), [&] { (kernel)(__VA_ARGS__); }))
 #define DS_DYNAMIC_SHARED(name) char* name = ::draftscope::kernels::cuda::simt::dynamic_shared()
+#define DS_SHARED(type, name)                                             \
+    static ::draftscope::kernels::cuda::simt::Shared<type> name##_memory; \
+    auto& name = name##_memory.get()
 #else
 #include <cuda_runtime_api.h>
+
+#include <type_traits>
+/// Shared memory of a type, which may be an array: DS_SHARED(float[4], sums).
+#define DS_SHARED(type, name) __shared__ std::type_identity_t<type> name
 #define DS_LAUNCH(kernel, grid, block, shared, stream, ...) \
     (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
 #define DS_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]

@@ -15,8 +15,6 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
-/// Blocks run one after another, so shared memory may be static.
-#define __shared__ static
 
 namespace draftscope::kernels::cuda {
 
@@ -44,6 +42,20 @@ const Offer* meet(const Offer& mine);
 void leave();
 
 extern Dim thread_index, block_index, block_size, grid_size;
+extern std::uint64_t block_count;  ///< blocks that began
+
+/// Shared memory. It is static, because blocks run one after another, but a block does not see the values of
+/// the one before: the first thread that gets it fills it with a pattern.
+template <typename T>
+struct Shared {
+    T value;
+    std::uint64_t block = 0;  ///< the block that uses it
+    T& get() {
+        if (block != block_count) std::memset(&value, 0xee, sizeof value);
+        block = block_count;
+        return value;
+    }
+};
 
 template <typename T>
 T shuffle(T value, int from_lane) {
@@ -75,6 +87,23 @@ template <typename T>
 T __shfl_up_sync(unsigned, T value, int offset) {
     const int lane = static_cast<int>(simt::thread_index.x % 32);
     return simt::shuffle(value, lane >= offset ? lane - offset : lane);
+}
+/// Combines the values of all lanes of the warp.
+template <typename Combine>
+unsigned reduce_warp(unsigned value, Combine combine) {
+    simt::Offer mine;
+    mine.words[0] = value;
+    const simt::Offer* all = simt::meet(mine);
+    auto result = static_cast<unsigned>(all[0].words[0]);
+    for (int lane = 1; lane < 32; ++lane) result = combine(result, static_cast<unsigned>(all[lane].words[0]));
+    simt::leave();
+    return result;
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+    return reduce_warp(value, [](unsigned a, unsigned b) { return a > b ? a : b; });
+}
+inline unsigned __reduce_min_sync(unsigned, unsigned value) {
+    return reduce_warp(value, [](unsigned a, unsigned b) { return a < b ? a : b; });
 }
 template <typename T>
 T atomicAdd(T* at, T value) {

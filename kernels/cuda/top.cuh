@@ -8,43 +8,85 @@ namespace draftscope::kernels::cuda {
 /// Keys per thread during a block's selection.
 inline constexpr int held = 16;
 
+/// Sorts a thread's keys, the largest first, with a bitonic network. All indices are constants, so that the
+/// keys stay in registers.
+template <int Held>
+__device__ __forceinline__ void sort_keys(std::uint64_t (&keys)[Held]) {
+    static_assert((Held & (Held - 1)) == 0 && Held <= 16);
+#pragma unroll
+    for (int size = 1; size <= 4; ++size)
+#pragma unroll
+        for (int distance = 3; distance >= 0; --distance)
+#pragma unroll
+            for (int i = 0; i < Held; ++i) {
+                const int other = i ^ (1 << distance);
+                if ((1 << size) > Held || distance >= size || other < i) continue;
+                const bool descending = (i & (1 << size)) == 0;
+                const std::uint64_t a = keys[i], b = keys[other];
+                const bool swap = descending ? a < b : b < a;
+                keys[i] = swap ? b : a;
+                keys[other] = swap ? a : b;
+            }
+}
+
 /// Writes the k largest keys held by the threads of a warp to `out`, descending. Keys differ, or are no_key.
 template <int Held>
 __device__ void warp_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* out) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    std::uint64_t best = no_key;
+    if (k == 1) {
+        std::uint64_t best = no_key;
 #pragma unroll
-    for (int i = 0; i < Held; ++i) best = keys[i] > best ? keys[i] : best;
+        for (int i = 0; i < Held; ++i) best = keys[i] > best ? keys[i] : best;
+        best = warp_max(best);
+        if (lane == 0) out[0] = best;
+        return;
+    }
+    sort_keys(keys);
     for (int n = 0; n < k; ++n) {
-        const std::uint64_t top = warp_max(best);
+        const std::uint64_t top = warp_max(keys[0]);
         if (lane == 0) out[n] = top;
-        if (top == no_key || best != top) continue;  // every lane takes part in the next shuffle
-        best = no_key;
+        const bool mine = keys[0] == top;
 #pragma unroll
-        for (int i = 0; i < Held; ++i) {
-            if (keys[i] == top) keys[i] = no_key;
-            best = keys[i] > best ? keys[i] : best;
-        }
+        for (int i = 0; i < Held; ++i)
+            if (mine) keys[i] = i + 1 < Held ? keys[i + 1] : no_key;
+    }
+}
+
+/// Lists that merge_lists() can merge.
+inline constexpr int max_lists = 2 * warp_size;
+
+/// Writes the k largest keys of `count` lists to `out`, descending. Each list has k keys, descending, and
+/// missing keys last. One warp takes part, and a lane follows up to two lists.
+__device__ inline void merge_lists(const std::uint64_t* lists, int count, int k, std::uint64_t* out) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const std::uint64_t* next[2];
+    const std::uint64_t* end[2];
+    std::uint64_t first[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int list = i * warp_size + lane;
+        next[i] = lists + min(list, count - 1) * k;
+        end[i] = next[i] + k;
+        first[i] = list < count ? *next[i] : no_key;
+    }
+    for (int n = 0; n < k; ++n) {
+        const std::uint64_t top = warp_max(first[0] > first[1] ? first[0] : first[1]);
+        if (lane == 0) out[n] = top;
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            if (top != no_key && first[i] == top) first[i] = ++next[i] == end[i] ? no_key : *next[i];
     }
 }
 
 /// Writes the k largest keys held by a block of Warps warps to `out`, from the first warp. `shared` holds
 /// Warps * max_topk keys.
-template <int Warps>
-__device__ void block_top(std::uint64_t (&keys)[held], int k, std::uint64_t* shared, std::uint64_t* out) {
-    static_assert(Warps * max_topk <= held * warp_size);
+template <int Warps, int Held>
+__device__ void block_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* shared, std::uint64_t* out) {
+    static_assert(Warps <= max_lists);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    warp_top(keys, k, shared + warp * max_topk);
+    warp_top(keys, k, shared + warp * k);
     __syncthreads();
-    if (warp != 0) return;
-#pragma unroll
-    for (int i = 0; i < held; ++i) {
-        const int at = i * warp_size + lane;
-        const bool valid = at < Warps * max_topk && at % max_topk < k;
-        keys[i] = valid ? shared[at] : no_key;
-    }
-    warp_top(keys, k, out);
+    if (warp == 0) merge_lists(shared, Warps, k, out);
 }
 
 }  // namespace draftscope::kernels::cuda

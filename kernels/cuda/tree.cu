@@ -21,11 +21,11 @@ __device__ __forceinline__ float candidate_score(const BeamOp& op, int at, bool 
 /// One block per sequence: one level of a tree, in the arithmetic of the CPU's op.
 __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constant__ Many<BeamOp> many) {
     const BeamOp& op = many.ops[blockIdx.x];
-    __shared__ std::uint64_t shared[beam_warps * max_topk];
-    __shared__ std::uint64_t best[max_topk];
-    __shared__ float above[max_topk];
-    __shared__ int places[max_topk];
-    __shared__ int first_real;  // counted from the end, 0 = none
+    DS_SHARED(std::uint64_t[beam_warps * max_topk], shared);
+    DS_SHARED(std::uint64_t[max_topk], best);
+    DS_SHARED(float[max_topk], above);
+    DS_SHARED(int[max_topk], places);
+    DS_SHARED(int, first_real);  // counted from the end, 0 = none
     const int count = op.rows * op.k;
     if (threadIdx.x == 0) first_real = 0;
     for (int r = static_cast<int>(threadIdx.x); r < op.rows; r += beam_threads) {
@@ -58,7 +58,12 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
         keys[i] = rank_key(score, static_cast<std::uint32_t>(at));
     }
     if (op.keep == 0) return;  // uniform across the block
-    if (op.static_next == nullptr) block_top<beam_warps>(keys, op.keep, shared, best);
+    if (op.static_next == nullptr && count <= beam_threads) {
+        std::uint64_t one[1] = {keys[0]};
+        block_top<beam_warps>(one, op.keep, shared, best);
+    } else if (op.static_next == nullptr) {
+        block_top<beam_warps>(keys, op.keep, shared, best);
+    }
     __syncthreads();  // and the pool is written
     const auto place_at = [&](int b) {
         return op.static_next == nullptr ? static_cast<int>(key_index(best[b])) : op.static_next[b];
@@ -90,9 +95,9 @@ constexpr int rerank_threads = rerank_warps * warp_size;
 /// One block per sequence: sorts the pool by score, numbers the best candidates and writes each node's row.
 __global__ void __launch_bounds__(rerank_threads) rerank_kernel(const __grid_constant__ Many<RerankOp> many) {
     const RerankOp& op = many.ops[blockIdx.x];
-    __shared__ std::uint64_t keys[max_candidates];
-    __shared__ std::int16_t node_of[max_candidates];
-    __shared__ int totals[rerank_warps];
+    DS_SHARED(std::uint64_t[max_candidates], keys);
+    DS_SHARED(std::int16_t[max_candidates], node_of);
+    DS_SHARED(int[rerank_warps], totals);
     const int thread = static_cast<int>(threadIdx.x), keep = op.nodes - 1;
     int padded = 2;
     while (padded < op.candidates) padded *= 2;
@@ -235,8 +240,9 @@ constexpr int typical_threads = 128;
 __global__ void __launch_bounds__(typical_threads)
     accept_typical_kernel(const __grid_constant__ Many<AcceptTypicalOp> many) {
     const AcceptTypicalOp& op = many.ops[blockIdx.x];
-    __shared__ double likelihood[max_candidates + 1];  // of the node after its parent, then of the path to it
-    constexpr double refused = 1;                      // not the logarithm of a probability
+    DS_SHARED(double[max_candidates + 1],
+              likelihood);         // of the node after its parent, then of the path to it
+    constexpr double refused = 1;  // not the logarithm of a probability
     const TreeRows& rows = op.rows;
     for (int i = 1 + static_cast<int>(threadIdx.x); i < op.nodes; i += typical_threads) {
         const int parent = rows.parents[op.first_row + i];

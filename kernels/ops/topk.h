@@ -61,10 +61,19 @@ struct MatmulTopKOp {
     float* logsumexp = nullptr;   ///< [rows]
     void* scratch = nullptr;      ///< matmul_topk_scratch_bytes() bytes
 };
-inline constexpr int matmul_topk_chunk = 256;  ///< outputs per block; partial sums follow these boundaries
+inline constexpr int matmul_topk_chunk = 256;  ///< most outputs per block
+inline constexpr int min_matmul_topk_chunk = 16;
+/// Outputs per block: as many as leave two blocks for each of 120 processors. Partial sums follow these
+/// boundaries, so they may not depend on the number of rows.
+constexpr int matmul_topk_outputs(int support) {
+    int outputs = matmul_topk_chunk;
+    while (outputs > min_matmul_topk_chunk && support < 240 * outputs) outputs /= 2;
+    return outputs;
+}
 /// Bytes of scratch memory for MatmulTopKOp.
 constexpr std::size_t matmul_topk_scratch_bytes(int rows, int support, int k) {
-    const auto chunks = static_cast<std::size_t>((support + matmul_topk_chunk - 1) / matmul_topk_chunk);
+    const int outputs = matmul_topk_outputs(support);
+    const auto chunks = static_cast<std::size_t>((support + outputs - 1) / outputs);
     return static_cast<std::size_t>(rows) * chunks * (2 * sizeof(float) + static_cast<std::size_t>(k) * 8);
 }
 

@@ -118,6 +118,51 @@ class DeviceAttention : public DevicePair {
         return out;
     }
 
+    void check_rope_and_store(const AttentionHeads& shape) {
+        const int rows = 5, kv = shape.kv_heads * shape.head_dim, q_width = shape.heads * shape.head_dim,
+                  width = q_width + 2 * kv, slots = 30;
+        const kernels::RopeTable rope = kernels::make_rope_table(shape.head_dim, 10000.0f, 50);
+        std::vector<std::vector<float>> qkv;
+        std::vector<std::vector<half_t>> stored;
+        for (const bool on_twin : {false, true}) {
+            kernels::Backend& on = on_twin ? twin() : device();
+            const auto cache = upload(on, std::vector<half_t>(at(4 * slots * kv), 3));
+            const std::vector<kernels::KvPlanes> table = {{cache.as<half_t>(), slots * kv}};
+            const auto x = upload(on, normal(at(rows * width), 1)), cos = upload(on, rope.cos),
+                       sin = upload(on, rope.sin);
+            const auto planes = upload(on, table);
+            const auto sequence = upload(on, std::vector<std::int32_t>(rows, 0)),
+                       slot = upload(on, std::vector<std::int32_t>{4, 29, 7, 0, 11}),
+                       position = upload(on, std::vector<std::int32_t>{0, 49, 3, 17, 18});
+            kernels::RopeStoreOp op;
+            op.qkv = x.as<float>();
+            op.stride = width;
+            op.rows = rows;
+            op.shape = shape;
+            op.cos = cos.as<float>();
+            op.sin = sin.as<float>();
+            op.places.caches = planes.as<kernels::KvPlanes>();
+            op.places.sequence = sequence.as<std::int32_t>();
+            op.places.slot = slot.as<std::int32_t>();
+            op.places.position = position.as<std::int32_t>();
+            op.layer = 1;
+            on.rope_store(op);
+            qkv.emplace_back(at(rows * width));
+            stored.emplace_back(at(4 * slots * kv));
+            on.download(qkv.back().data(), x.as<float>(), qkv.back().size() * sizeof(float));
+            on.download(stored.back().data(), cache.as<half_t>(), stored.back().size() * sizeof(half_t));
+            ASSERT_TRUE(on.synchronize().ok());
+        }
+        for (int r = 0; r < rows; ++r) {
+            const auto q = [&](int which) {
+                const auto first = qkv[at(which)].begin() + std::ptrdiff_t{r} * width;
+                return std::vector<float>(first, first + q_width);
+            };
+            expect_close(q(0), q(1), 1e-6, "rotated queries");
+        }
+        expect_close(widened(stored[0]), widened(stored[1]), 0.004, "stored keys and values");
+    }
+
     static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
     static std::vector<std::int32_t> with_one(std::vector<std::int32_t> values) {
         if (values.empty()) values.push_back(0);
@@ -174,49 +219,35 @@ TEST_P(DeviceAttention, ARowIsIndependentOfBatchAndTree) {
     }
 }
 
+/// A tile whose rows see more slots than a block has positions is read in parts, with the same bits.
+TEST_P(DeviceAttention, WideTreesAreReadInParts) {
+    for (const AttentionHeads& shape : {AttentionHeads{4, 4, 16}, {8, 2, 16}, {3, 3, 6}})
+        for (const int prefix : {50, 62}) {
+            const int stride = kernels::padded_columns(shape.heads * shape.head_dim);
+            Pass tree;
+            tree.shape = shape;
+            const auto path = [&](int i) {
+                std::vector<std::int32_t> slots = {prefix};
+                if (i > 0) slots.insert(slots.end(), {prefix + 1 + i / 4, prefix + 10 + i});
+                return slots;
+            };
+            for (int i = 0; i < 20; ++i) tree.add(0, path(i).back(), prefix, path(i));
+            const auto together = run(tree, false);
+            expect_close(widened(together), widened(run(tree, true)), 0.01, fmt::format("prefix {}", prefix));
+            for (const int i : {0, 1, 7, 19}) {
+                Pass alone;
+                alone.shape = shape;
+                alone.add(0, path(i).back(), prefix, path(i));
+                const auto row = run(alone, false);
+                EXPECT_TRUE(std::equal(row.begin(), row.end(), together.begin() + std::ptrdiff_t{i} * stride))
+                    << "row " << i << " after " << prefix;
+            }
+        }
+}
+
 TEST_P(DeviceAttention, RopeAndStore) {
-    const AttentionHeads shape{6, 2, 32};
-    const int rows = 5, kv = 64, width = 6 * 32 + 2 * kv, slots = 30;
-    const kernels::RopeTable rope = kernels::make_rope_table(32, 10000.0f, 50);
-    std::vector<std::vector<float>> qkv;
-    std::vector<std::vector<half_t>> stored;
-    for (const bool on_twin : {false, true}) {
-        kernels::Backend& on = on_twin ? twin() : device();
-        const auto cache = upload(on, std::vector<half_t>(at(4 * slots * kv), 3));
-        const std::vector<kernels::KvPlanes> table = {{cache.as<half_t>(), slots * kv}};
-        const auto x = upload(on, normal(at(rows * width), 1)), cos = upload(on, rope.cos),
-                   sin = upload(on, rope.sin);
-        const auto planes = upload(on, table);
-        const auto sequence = upload(on, std::vector<std::int32_t>(rows, 0)),
-                   slot = upload(on, std::vector<std::int32_t>{4, 29, 7, 0, 11}),
-                   position = upload(on, std::vector<std::int32_t>{0, 49, 3, 17, 18});
-        kernels::RopeStoreOp op;
-        op.qkv = x.as<float>();
-        op.stride = width;
-        op.rows = rows;
-        op.shape = shape;
-        op.cos = cos.as<float>();
-        op.sin = sin.as<float>();
-        op.places.caches = planes.as<kernels::KvPlanes>();
-        op.places.sequence = sequence.as<std::int32_t>();
-        op.places.slot = slot.as<std::int32_t>();
-        op.places.position = position.as<std::int32_t>();
-        op.layer = 1;
-        on.rope_store(op);
-        qkv.emplace_back(at(rows * width));
-        stored.emplace_back(at(4 * slots * kv));
-        on.download(qkv.back().data(), x.as<float>(), qkv.back().size() * sizeof(float));
-        on.download(stored.back().data(), cache.as<half_t>(), stored.back().size() * sizeof(half_t));
-        ASSERT_TRUE(on.synchronize().ok());
-    }
-    for (int r = 0; r < rows; ++r) {
-        const auto q = [&](int which) {
-            const auto first = qkv[at(which)].begin() + std::ptrdiff_t{r} * width;
-            return std::vector<float>(first, first + 6 * 32);
-        };
-        expect_close(q(0), q(1), 1e-6, "rotated queries");
-    }
-    expect_close(widened(stored[0]), widened(stored[1]), 0.004, "stored keys and values");
+    // One block per row, and several.
+    for (const AttentionHeads& shape : {AttentionHeads{6, 2, 32}, {30, 2, 80}}) check_rope_and_store(shape);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceAttention, device_kinds_with_dtypes(), param_name);

@@ -125,7 +125,7 @@ TEST_P(DeviceOps, MatmulOfChosenOutputsMatchesAllOutputs) {
 }
 
 TEST_P(DeviceOps, RmsNorm) {
-    for (const auto& [groups, width] : {std::pair(1, 576), {1, 33}, {5, 64}, {3, 7}})
+    for (const auto& [groups, width] : {std::pair(1, 576), {1, 33}, {5, 64}, {3, 7}, {1, 9001}})
         for (const bool add : {false, true}) {
             const int rows = 9, cols = groups * width, stride = padded_columns(cols);
             const Both<float> x(device(), twin(), normal(rows * (cols + 2), 1)),
@@ -326,17 +326,17 @@ TEST_P(DeviceOps, RanksAndSetProbabilities) {
     }
 }
 
-/// The fused op has the same bits as product and selection. Cases: more chunks than one merge holds, ties, a
-/// padded support and a bias.
+/// The fused op has the same bits as product and selection. Cases: chunks of 16, 64, 128 and 256 outputs,
+/// ties, a padded support and a bias.
 TEST_P(DeviceOps, HeadMatchesProductAndTopK) {
     const bool gpu = GetParam().starts_with("cuda");
     for (const auto& [n, k] :
-         {std::pair(1, 64), {255, 64}, {257, 130}, {600, 576}, {17000, 64}, {128256, 512}})
+         {std::pair(1, 64), {255, 64}, {257, 130}, {600, 576}, {17000, 64}, {30800, 8}, {128256, 512}})
         for (const int rows : {1, 9, 17, 33})
             for (const int best : {1, 10, 64}) {
                 if (best > n || (n > 600 && best < 64)) continue;
-                // More candidates than one turn of the merge takes need a long row.
-                const bool long_row = n == 17000 && rows == 1 && GetParam() == "simt1";
+                // Long rows have large chunks.
+                const bool long_row = n > 600 && n < 100000 && rows == 1 && GetParam() == "simt1";
                 if (!gpu && !long_row && too_large(std::int64_t{n} * k * rows * 3)) continue;
                 const int stride = padded_columns(k), support = n > 300 ? n - 7 : n;
                 std::vector<half_t> weights = random_halves(n, k, 1);

@@ -12,6 +12,7 @@ namespace draftscope::kernels::cuda {
 namespace simt {
 
 Dim thread_index, block_index, block_size, grid_size;
+std::uint64_t block_count = 0;
 
 namespace {
 
@@ -186,6 +187,7 @@ void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes,
             for (unsigned x = 0; x < grid.x; ++x) {
                 block_index = Dim(x, y, z);
                 // Shared memory does not keep the contents of the previous block.
+                ++block_count;
                 shared_memory.assign(shared_bytes + 16, static_cast<char>(0xee));
                 run_block(block.x);
             }

@@ -75,6 +75,7 @@ std::byte* TwinDevice::inside(const void* address, std::size_t bytes, const char
 
 void TwinDevice::upload(void* to, const void* from, std::size_t bytes) {
     if (in_replay_) reject("upload", "inside a graph");
+    ++uploads_;
     if (bytes > 0) std::memcpy(inside(to, bytes, "upload"), from, bytes);
 }
 

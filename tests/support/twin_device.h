@@ -64,6 +64,7 @@ class TwinDevice final : public kernels::Backend {
 
     int finishes() const { return finishes_; }
     int downloads() const { return downloads_; }
+    int uploads() const { return uploads_; }
     std::size_t used() const { return used_; }
     /// Makes allocate() return null after `allocations` more calls.
     void leave(int allocations) { allocations_left_ = allocations; }
@@ -118,7 +119,7 @@ class TwinDevice final : public kernels::Backend {
     std::uint64_t keys_ = 0;
     std::vector<std::function<void()>> side_work_;
     int side_ops_ = 0, reaches_ = 0;
-    int finishes_ = 0, downloads_ = 0, replayed_ = 0;
+    int finishes_ = 0, downloads_ = 0, uploads_ = 0, replayed_ = 0;
     bool in_replay_ = false;
     int library_rows_ = 0, library_products_ = 0;
 };

@@ -307,6 +307,29 @@ TEST_P(DeviceRoundDetails, SetsAreDownloadedForARecorder) {
     EXPECT_EQ(downloads[1] - downloads[0], fixture_->totals().steps);
 }
 
+/// A pass uploads where its rows are, and nothing that did not change since the pass before: an upload
+/// between two passes costs a device as much as a small kernel.
+TEST_P(DeviceRoundDetails, APassUploadsItsPlacesAlone) {
+    if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts uploads";
+    DecodeCase setting;
+    setting.head = "full";
+    setting.tree = chain.tree;
+    prompts_ = {{5, 1, 2, 9, 7, 0, 3, 11}};
+    int steps_made[2], uploads[2];
+    for (int i = 0; i < 2; ++i) {
+        setting.max_new = i == 0 ? 6 : 24;
+        (void)fixture_->decode(setting, prompts_);  // makes the head
+        const int before = on_.twin->uploads();
+        (void)fixture_->decode(setting, prompts_);
+        uploads[i] = on_.twin->uploads() - before;
+        steps_made[i] = static_cast<int>(fixture_->totals().steps);
+    }
+    ASSERT_GT(steps_made[1], steps_made[0]);
+    // Three levels, the catch-up and its tokens, the target. A text whose caches are where those of the text
+    // before were, which is chance, uploads their addresses less often.
+    EXPECT_NEAR(uploads[1] - uploads[0], 6 * (steps_made[1] - steps_made[0]), 4);
+}
+
 /// The tokens that a set redistributes to are found only if a recorder needs the coverage.
 TEST_P(DeviceRoundDetails, RedistributedSetsAreFoundForARecorder) {
     if (on_.twin == nullptr) GTEST_SKIP() << "the twin counts ops";
