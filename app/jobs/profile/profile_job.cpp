@@ -7,6 +7,7 @@
 
 #include "app/jobs/bench/bench_job.h"
 #include "app/jobs/profile/session_times.h"
+#include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/run/model_cache.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
@@ -121,14 +122,19 @@ class Profiler {
             if (batch < 1 || batch > max_batch)
                 return bad_input("--batches {}: must be 1 to {}", batch, max_batch);
         std::sort(config_.contexts.begin(), config_.contexts.end());
+        std::sort(config_.batches.begin(), config_.batches.end());
         if (config_.heads.empty())
             for (const HeadInfo& info : head_registry())
                 if (!info.replay_only) config_.heads.emplace_back(info.id);
+        std::vector<HeadSpec> specs;
         for (const std::string& head : config_.heads) {
-            if (find_head(head) == nullptr) return bad_input("--heads {}: unknown head", head);
-            if (find_head(head)->replay_only)
-                return bad_input("--heads {}: needs a recorded text; leave it out", head);
+            const HeadInfo* info = find_head(head);
+            if (info == nullptr) return bad_input("--heads {}: unknown head", head);
+            if (info->replay_only) return bad_input("--heads {}: needs a recorded text; leave it out", head);
+            specs.push_back({head, {}});
         }
+        DS_TRY(check_given_artefacts(config_.run.artefacts));
+        DS_TRY(check_artefacts_used(config_.run.artefacts, specs));
         for (const std::string& drafter : config_.drafters) {
             DS_TRY(resolve(drafter, std::string(full_head_id)));
             if (!find_drafter(drafter_id(drafter))->drafts)
@@ -145,6 +151,9 @@ class Profiler {
         run.tree = "chain=1";
         run.prompt = "-";
         run.raw = true;
+        DS_ASSIGN(const HeadSpec spec, parse_head_spec(head));
+        std::erase_if(run.artefacts,
+                      [&](const std::string& artefact) { return !uses_artefact(spec, artefact); });
         return resolve_run(run);
     }
 

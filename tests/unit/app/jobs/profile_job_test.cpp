@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/heads/artefact.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/transformer/target.h"
 #include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
@@ -79,6 +82,37 @@ TEST_F(ProfileJob, MeasuresEveryPart) {
     EXPECT_TRUE(is_ok(predict_method(profile, "none", 1, 32, 1)));
 }
 
+TEST_F(ProfileJob, WeightsThatFixAHeadsSizeGiveItsOnlySize) {
+    const auto exec = kernels::make_cpu_exec(1);
+    const auto target = require(Target::load(files_.model(), *exec, kernels::Precision::f32));
+    const int rank = 10, hidden = target->config().hidden, vocab = target->config().vocab;
+    const std::vector<float> down(rank * hidden, 0.01f), up(rank * vocab, 0.01f);
+    ArtefactInfo info;
+    info.head = "slimspec";
+    info.target = target->config().name;
+    info.tokenizer = target->tokenizer()->fingerprint();
+    info.vocab = vocab;
+    info.hidden = hidden;
+    info.parameters["rank"] = std::to_string(rank);
+    const std::vector<TensorToSave> tensors = {
+        {"down", "F32", {rank, hidden}, std::as_bytes(std::span(down))},
+        {"up", "F32", {vocab, rank}, std::as_bytes(std::span(up))}};
+    ASSERT_TRUE(is_ok(save_artefact(files_.file("slimspec"), info, tensors)));
+    ProfileConfig given = config();
+    given.drafters.resize(1);
+    given.heads = {"slimspec"};
+    given.batches = {1};
+    given.run.artefacts = {"slimspec=" + files_.file("slimspec")};
+    const MachineProfile profile = require(run_profile(given, {}));
+    const PartCost* head = profile.find(CostPart::head, "eagle2", "slimspec");
+    ASSERT_NE(head, nullptr) << (profile.skipped.empty() ? "" : profile.skipped.front());
+    EXPECT_EQ(head->size_parameter, "rank");
+    for (const CostPoint& point : head->curve.points) EXPECT_EQ(point.at.size, rank);
+    const auto at = [&](const char* method) { return require(predict_method(profile, method, 1, 32, 1)); };
+    EXPECT_GT(at("eagle2 x slimspec:rank=10 @ chain=2").head_ms, 0);
+    EXPECT_TRUE(at("eagle2 x slimspec:rank=20 @ chain=2").extrapolated);
+}
+
 TEST_F(ProfileJob, ARerunMeasuresOnlyWhatIsMissing) {
     ProfileConfig some = config();
     some.drafters.resize(1);
@@ -136,6 +170,8 @@ TEST_F(ProfileJob, RefusesInvalidSettingsAndOtherFiles) {
     expect([](ProfileConfig& c) { c.batches = {0}; }, "--batches 0");
     expect([](ProfileConfig& c) { c.heads = {"nope"}; }, "--heads nope");
     expect([](ProfileConfig& c) { c.heads = {"oracle"}; }, "--heads oracle");
+    expect([&](ProfileConfig& c) { c.run.artefacts = {"specvocab=" + c.run.model}; },
+           "none of the heads is specvocab");
     expect([](ProfileConfig& c) { c.drafters = {"none"}; }, "--drafters none");
     expect([](ProfileConfig& c) { c.drafters = {"eagle9"}; }, "eagle9");
     expect([&](ProfileConfig& c) { c.out = files_.file("missing/machine.json"); }, "missing/machine.json");
