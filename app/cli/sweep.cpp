@@ -134,7 +134,7 @@ void print_table(const SweepReport& report, int shown) {
 void print_report(const SweepReport& report, const SweepConfig& config, int shown) {
     const MachineProfile& profile = report.profile;
     print("{} setting{} on {}: {} conversations, {}; costs: {} ({})\n\n", report.settings.size(),
-          report.recording, report.conversations,
+          report.settings.size() == 1 ? "" : "s", report.recording, report.conversations,
           report.temperature > 0 ? fmt::format("T={:g}", report.temperature) : "greedy",
           profile.machine.empty() ? profile.path : profile.machine, to_text(profile.kind));
     print_table(report, shown);
