@@ -150,6 +150,9 @@ void DecodeStep::make_round_rows(Round& round) {
     round.best.reserve(numel(core_.options.tree.levels() + 1, width));
     if (round.best_k > 0) find_top_tokens(outcome, round.acceptance.path, round.best_k, round.best);
     if (core_.head != nullptr && core_.head->target_tokens().whole_tree && round.best_k > 0) {
+        // The memory of the largest tree, as trees of sampled drafts differ in size.
+        nodes_.reserve(core_.options.tree.nodes);
+        round.tree_best.reserve(numel(core_.options.tree.nodes, width));
         nodes_.resize(round.tree.size());
         std::iota(nodes_.begin(), nodes_.end(), 0);
         find_top_tokens(outcome, nodes_, round.best_k, round.tree_best);

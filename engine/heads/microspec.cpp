@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/numel.h"
 #include "engine/heads/best_of_product.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head_common.h"
@@ -119,6 +120,7 @@ class MicroSpecHead final : public LmHead {
         store_ = kernels::RowMajorMatrix::make(exec, *weights.lm_head);
         side_stream_ = std::make_shared<SideStream>(exec, Phase::gather);
         all_tokens_ = {};
+        candidates_.reserve(max_candidates());
         return {};
     }
 
@@ -126,6 +128,7 @@ class MicroSpecHead final : public LmHead {
                                             Rows<const TokenId> best) override {
         auto state =
             std::make_unique<MicroSpecState>(weights_.vocab, options_.window, max_active(), side_stream_);
+        state->stream.reserve(max_candidates());
         if (options_.from_prompt) append_candidates(*state, prompt, best);
         if (!indexed()) state->rows.reserve(store_, max_active());
         return state;
@@ -268,6 +271,8 @@ class MicroSpecHead final : public LmHead {
     }
 
     bool indexed() const { return options_.gather == Gather::indexed; }
+    /// Candidates of the largest tree.
+    std::size_t max_candidates() const { return numel(max_tree_nodes, std::max(options_.verify_k, 1)); }
     /// Maximum number of active tokens of a sequence.
     int max_active() const {
         return std::min(options_.window, weights_.vocab) + static_cast<int>(ends_.size());

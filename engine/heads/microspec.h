@@ -14,6 +14,8 @@ namespace draftscope {
 class RecentTokenWindow {
   public:
     RecentTokenWindow(int vocab, int window);
+    /// Makes room for calls of append_unique() with up to `count` ids.
+    void reserve(std::size_t count) { seen_.reserve(count); }
     /// Appends an id, which must be in the vocabulary.
     void append(TokenId id);
     /// Appends each distinct id of `ids` in order of first appearance. `only_new` skips ids that are already
