@@ -116,7 +116,7 @@ HeadInfo describe_dynaspec() {
             .name = "DynaSpec",
             .paper = "DynaSpec, arXiv 2510.13847",
             .params = params,
-            .size = {.name = "kmax", .values = {4, 8, 16, 32}},
+            .size = {.name = "kmax", .values = {8, 16, 24, 32}},
             .rgb = 0xE69F00,
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,

@@ -29,7 +29,7 @@ constexpr TermName term_names[] = {{CostTerm::fixed, "fixed"},
 constexpr int max_terms = 10;
 using Vector = std::array<double, max_terms>;
 
-/// The normal equations of a fit. Columns are scaled to length 1.
+/// The normal equations of a weighted fit. Columns are scaled to length 1.
 struct NormalEquations {
     int terms = 0;
     std::array<Vector, max_terms> product{};
@@ -38,17 +38,20 @@ struct NormalEquations {
     double constant = 0;
 };
 
-NormalEquations make_equations(std::span<const CostTerm> terms, std::span<const CostPoint> points) {
+/// `weights` are those of the points' squared residuals.
+NormalEquations make_equations(std::span<const CostTerm> terms, std::span<const CostPoint> points,
+                               std::span<const double> weights) {
     NormalEquations out;
     out.terms = static_cast<int>(terms.size());
-    out.constant = static_cast<double>(points.size());
-    for (const CostPoint& point : points) {
+    for (std::size_t p = 0; p < points.size(); ++p) {
+        const CostPoint& point = points[p];
         Vector row{};
-        for (int i = 0; i < out.terms; ++i) row[i] = value_of(terms[i], point.at) / point.ms;
+        for (int i = 0; i < out.terms; ++i) row[i] = value_of(terms[i], point.at);
         for (int i = 0; i < out.terms; ++i) {
-            out.right[i] += row[i];
-            for (int j = 0; j < out.terms; ++j) out.product[i][j] += row[i] * row[j];
+            out.right[i] += weights[p] * row[i] * point.ms;
+            for (int j = 0; j < out.terms; ++j) out.product[i][j] += weights[p] * row[i] * row[j];
         }
+        out.constant += weights[p] * point.ms * point.ms;
     }
     for (int i = 0; i < out.terms; ++i) out.length[i] = std::sqrt(out.product[i][i]);
     for (int i = 0; i < out.terms; ++i) {
@@ -100,18 +103,49 @@ double squared_residual(const NormalEquations& equations, const Vector& x) {
     return std::max(0.0, sum);
 }
 
+/// Returns the terms with the least weighted residual. The constrained optimum is the unconstrained one of
+/// its positive terms, so every subset is tried.
+std::vector<TermCost> fit_terms(std::span<const CostTerm> terms, const NormalEquations& equations) {
+    // Fewer terms are preferred where more explain nothing.
+    const double gain = 1e-9 * equations.constant;
+    std::optional<Vector> best;
+    double least = equations.constant;
+    for (int count = 1; count <= equations.terms; ++count) {
+        for (unsigned chosen = 1; chosen < 1u << equations.terms; ++chosen) {
+            if (std::popcount(chosen) != count) continue;
+            const auto found = solve(equations, chosen);
+            if (!found) continue;
+            const double residual = squared_residual(equations, *found);
+            if (best && residual > least - gain) continue;
+            best = found;
+            least = residual;
+        }
+    }
+    std::vector<TermCost> fitted;
+    for (int i = 0; best && i < equations.terms; ++i)
+        if ((*best)[i] > 0) fitted.push_back({terms[i], (*best)[i] / equations.length[i]});
+    return fitted;
+}
+
+/// Returns the time that a squared residual is divided by, twice. Of measured and fitted time it is the
+/// geometric mean: relative to the measured time alone, fits that are too low would cost less than those too
+/// high.
+double residual_unit(const CostCurve& curve, const CostPoint& point) {
+    return std::sqrt(point.ms * std::max(curve.ms(point.at), 1e-3 * point.ms));
+}
+
 /// Sets the errors of a curve from its points.
 void set_errors(CostCurve& curve) {
-    double sum = 0, worst = 0;
+    double squares = 0, worst = 0;
     for (const CostPoint& point : curve.points) {
-        const double residual = curve.ms(point.at) / point.ms - 1;
-        sum += residual * residual;
-        worst = std::max(worst, std::abs(residual));
+        const double residual = curve.ms(point.at) - point.ms, unit = residual_unit(curve, point);
+        squares += residual * residual / (unit * unit);
+        worst = std::max(worst, std::abs(residual) / point.ms);
     }
     if (curve.points.empty()) return;
     curve.worst = worst;
     if (curve.points.size() > curve.terms.size())
-        curve.error = std::sqrt(sum / static_cast<double>(curve.points.size() - curve.terms.size()));
+        curve.error = std::sqrt(squares / static_cast<double>(curve.points.size() - curve.terms.size()));
 }
 
 }  // namespace
@@ -177,30 +211,21 @@ bool CostCurve::covers(const CostSizes& sizes) const {
                               within(&CostSizes::context) && within(&CostSizes::size));
 }
 
-/// The constrained optimum is the unconstrained one of its positive terms, so every subset is tried.
 CostCurve fit_curve(std::span<const CostTerm> terms, std::vector<CostPoint> points) {
     std::erase_if(points, [](const CostPoint& point) { return !(point.ms > 0); });
     CostCurve curve;
     curve.points = std::move(points);
     terms = terms.first(std::min(terms.size(), std::size_t{max_terms}));
-    const NormalEquations equations = make_equations(terms, curve.points);
-    // Fewer terms are preferred where more explain nothing.
-    const double gain = 1e-9 * equations.constant;
-    std::optional<Vector> best;
-    double least = equations.constant;
-    for (int count = 1; count <= equations.terms; ++count) {
-        for (unsigned chosen = 1; chosen < 1u << equations.terms; ++chosen) {
-            if (std::popcount(chosen) != count) continue;
-            const auto found = solve(equations, chosen);
-            if (!found) continue;
-            const double residual = squared_residual(equations, *found);
-            if (best && residual > least - gain) continue;
-            best = found;
-            least = residual;
+    std::vector<double> weights;
+    for (const CostPoint& point : curve.points) weights.push_back(1 / (point.ms * point.ms));
+    constexpr int rounds = 8;  // the weights depend on the fit
+    for (int round = 0; round < rounds; ++round) {
+        curve.terms = fit_terms(terms, make_equations(terms, curve.points, weights));
+        for (std::size_t p = 0; p < weights.size(); ++p) {
+            const double unit = residual_unit(curve, curve.points[p]);
+            weights[p] = 1 / (unit * unit);
         }
     }
-    for (int i = 0; best && i < equations.terms; ++i)
-        if ((*best)[i] > 0) curve.terms.push_back({terms[i], (*best)[i] / equations.length[i]});
     set_errors(curve);
     return curve;
 }

@@ -66,7 +66,8 @@ struct CostCurve {
 };
 
 /// Fits `terms` to `points` with coefficients of at least 0, so that the squared relative residuals are
-/// least. Terms with coefficient 0 are left out. At most 10 terms; points with a time of 0 are dropped.
+/// least. They are relative to the geometric mean of measured and fitted time. Terms with coefficient 0 are
+/// left out. At most 10 terms; points with a time of 0 are dropped.
 CostCurve fit_curve(std::span<const CostTerm> terms, std::vector<CostPoint> points);
 
 }  // namespace draftscope

@@ -65,18 +65,31 @@ TEST(CostCurve, SeparatesSizeRowsAndTheFirstLevelOfAHead) {
 }
 
 TEST(CostCurve, ReportsTheErrorOfItsPoints) {
-    // Times of 2 and 3 ms, each measured 10 % too high and too low: relative residuals of 1/11 and 1/9.
+    // Times of 2 and 3 ms, each measured 10 % too high and too low. The fit takes harmonic means, 1 % below.
     const std::vector<CostPoint> points = {point(1, 0, 2.2), point(1, 0, 1.8), point(2, 0, 3.3),
                                            point(2, 0, 2.7)};
     constexpr CostTerm terms[] = {fixed, row};
     const CostCurve curve = fit_curve(terms, points);
-    // Relative least squares lies below the mean.
-    const double expected = 2 * (1 / 1.1 + 1 / 0.9) / (1 / 1.21 + 1 / 0.81);
     CostSizes sizes;
-    EXPECT_NEAR(curve.ms(sizes), expected, 1e-9);
-    const double above = expected / 1.8 - 1, below = 1 - expected / 2.2;
-    EXPECT_NEAR(*curve.worst, std::max(above, below), 1e-9);
-    EXPECT_NEAR(*curve.error, std::sqrt(above * above + below * below), 1e-9);  // four points, two terms
+    EXPECT_NEAR(curve.ms(sizes), 1.98, 1e-9);
+    sizes.rows = 2;
+    EXPECT_NEAR(curve.ms(sizes), 2.97, 1e-9);
+    EXPECT_NEAR(*curve.worst, 0.1, 1e-9);
+    // Squared residuals over measured x fitted times; four points and two terms leave two degrees of freedom.
+    const double squares = 2 * (0.22 * 0.22 / (2.2 * 1.98) + 0.18 * 0.18 / (1.8 * 1.98));
+    EXPECT_NEAR(*curve.error, std::sqrt(squares / 2), 1e-9);
+}
+
+TEST(CostCurve, FitsBelowAndAboveCountAlike) {
+    // Relative to the measured times alone, the short time would decide: 0.07 ms a row.
+    const std::vector<CostPoint> points = {point(1, 0, 0.05), point(2, 0, 0.4), point(4, 0, 1),
+                                           point(8, 0, 2)};
+    constexpr CostTerm terms[] = {row};
+    CostSizes sizes;
+    sizes.rows = 8;
+    const double ratio = fit_curve(terms, points).ms(sizes) / 8;
+    // Slopes of 0.05, 0.2, 0.25 and 0.25 ms a row.
+    EXPECT_NEAR(ratio, 4 / (1 / 0.05 + 1 / 0.2 + 1 / 0.25 + 1 / 0.25), 1e-6);
 }
 
 TEST(CostCurve, CoefficientsAreNeverNegative) {
