@@ -146,7 +146,8 @@ class Sweep {
         for (TreeSpec tree : list_trees(config_.trees)) {
             if (drafter_traits(plan.drafter).chains_only && tree.topk > 1) continue;
             if (drafter.max_levels() > 0 && tree.levels() > drafter.max_levels()) continue;
-            if (seen.insert(to_text(tree)).second) by_topk[tree.topk].push_back(tree);
+            if (seen.insert(to_text(tree)).second && has_cost(plan, head, tree))
+                by_topk[tree.topk].push_back(tree);
         }
         for (const auto& [topk, trees] : by_topk) {
             const std::string name =
@@ -198,6 +199,28 @@ class Sweep {
         return {};
     }
 
+    static std::string method_text(const DrafterPlan& plan, const std::string& head, const TreeSpec& tree) {
+        const std::string_view id = drafter_id(plan.drafter);
+        return head.empty() ? fmt::format("{} @ {}", id, to_text(tree))
+                            : fmt::format("{} x {} @ {}", id, head, to_text(tree));
+    }
+
+    /// Returns whether the profile knows the setting's cost, so that no pass is made for nothing.
+    bool has_cost(const DrafterPlan& plan, const std::string& head, const TreeSpec& tree) {
+        const auto cost = predict_method(report_.profile, method_text(plan, head, tree), 1, context_,
+                                         config_.batches.front());
+        if (!cost.ok()) skip(plan, head, cost.error());
+        return cost.ok();
+    }
+
+    /// Notes why settings of a head have no cost, each reason once.
+    void skip(const DrafterPlan& plan, const std::string& head, const Error& error) {
+        std::string reason =
+            fmt::format("{}{}{}: {}", plan.drafter, head.empty() ? "" : " x ", head, error.message);
+        if (std::ranges::find(report_.skipped, reason) == report_.skipped.end())
+            report_.skipped.push_back(std::move(reason));
+    }
+
     /// Adds the settings of a tree, one for each batch, with their predicted times.
     void add(const DrafterPlan& plan, const std::string& head, const TreeSpec& tree,
              const std::vector<std::vector<HeadRound>>& rounds, bool exact) {
@@ -216,9 +239,7 @@ class Sweep {
                 committed += round.committed;
                 all_rounds += 1;
             }
-        const std::string id(drafter_id(plan.drafter));
-        const std::string method = head.empty() ? fmt::format("{} @ {}", id, setting.tree)
-                                                : fmt::format("{} x {} @ {}", id, head, setting.tree);
+        const std::string method = method_text(plan, head, tree);
         for (const int batch : config_.batches) {
             setting.batch = batch;
             const auto cost = predict_method(report_.profile, method,
@@ -226,9 +247,7 @@ class Sweep {
             const auto plain =
                 predict_method(report_.profile, std::string(plain_drafter), 1, context_, batch);
             if (!cost.ok() || !plain.ok()) {
-                const std::string reason =
-                    fmt::format("{}: {}", method, (cost.ok() ? plain : cost).error().message);
-                if (report_.skipped.size() < 20) report_.skipped.push_back(reason);
+                skip(plan, head, (cost.ok() ? plain : cost).error());
                 continue;
             }
             setting.round_ms = cost->total_ms();
