@@ -46,6 +46,9 @@ void print_profile(const MachineProfile& profile) {
           profile.complete ? "" : " (incomplete: run the command again)");
     print("model {}{}, {}, {}; source: {}\n", profile.model, profile.synthetic ? " (random weights)" : "",
           profile.precision, profile.backend, profile.source);
+    if (profile.other_load > 0.2)
+        print("other programs used {:.1f} CPUs meanwhile: times on a quiet machine are shorter\n",
+              profile.other_load);
     if (!profile.note.empty()) print("note: {}\n", profile.note);
     std::vector<std::vector<std::string>> rows;
     for (const PartCost& cost : profile.costs) {

@@ -48,6 +48,7 @@ struct MachineProfile {
     int threads = 0;           ///< 0 = unknown
     double clock_mhz = 0;      ///< of the CPU while it was measured; 0 = unknown
     double read_gb_per_s = 0;  ///< memory bandwidth; 0 = unknown
+    double other_load = 0;     ///< mean CPUs that other programs used meanwhile
     std::string backend, precision;
     std::string model;
     int vocab = 0, hidden = 0, layers = 0;

@@ -223,6 +223,7 @@ Status read_identity(const Fields& fields, MachineProfile& profile) {
     DS_ASSIGN(profile.threads, fields.count("threads", 0, 0));
     DS_ASSIGN(profile.clock_mhz, fields.number("clock_mhz", 0, 0.0));
     DS_ASSIGN(profile.read_gb_per_s, fields.number("read_gb_per_s", 0, 0.0));
+    DS_ASSIGN(profile.other_load, fields.number("other_load", 0, 0.0));
     DS_ASSIGN(profile.backend, fields.text("backend", true));
     DS_ASSIGN(profile.precision, fields.text("precision", true));
     DS_ASSIGN(profile.model, fields.text("model", true));
@@ -292,6 +293,7 @@ std::string to_json(const MachineProfile& profile) {
                        {"threads", profile.threads},
                        {"clock_mhz", rounded(profile.clock_mhz)},
                        {"read_gb_per_s", rounded(profile.read_gb_per_s)},
+                       {"other_load", rounded(profile.other_load)},
                        {"backend", profile.backend},
                        {"precision", profile.precision},
                        {"model", profile.model},

@@ -157,7 +157,7 @@ TEST(MachineProfile, EveryFieldIsChecked) {
     for (const char* count : {"vocab", "hidden"})
         for (const json& value : {json(0), json(1.5), json("x"), json(1LL << 40), json()})
             expect_contains(refused({count}, value), {"p.json", count});
-    for (const char* count : {"threads", "layers", "clock_mhz", "read_gb_per_s"})
+    for (const char* count : {"threads", "layers", "clock_mhz", "read_gb_per_s", "other_load"})
         expect_contains(refused({count}, -1), {"p.json", count, "is -1"});
     for (const char* flag : {"synthetic", "complete"})
         expect_contains(refused({flag}, 1), {"p.json", flag, "true or false"});
