@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/results.h"
@@ -134,6 +135,27 @@ TEST(MachineProfile, ThePublishedCostModelOfVllmPredictsLikeItsSimulator) {
     eagle.drafter = "eagle3";
     eagle.head = "fr-spec";
     expect_contains(message(step_cost(profile, eagle)), {"h100", "fr-spec"});
+}
+
+TEST(MachineProfile, ShippedProfilesArePublishedOrMeasuredWithErrors) {
+    int measured = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(DS_SOURCE_DIR "/assets/profiles")) {
+        const MachineProfile profile = require(read_profile(entry.path().string()));
+        EXPECT_TRUE(profile.complete) << profile.path;
+        if (profile.kind == ProfileKind::published) continue;
+        ++measured;
+        StepSetting trimmed{
+            .drafter = std::string("eagle3"), .head = std::string("fr-spec"), .level_rows = {1, 4, 4}};
+        trimmed.nodes = 8;
+        trimmed.head_size = 8192;
+        trimmed.context = 100;
+        const StepCost small = require(step_cost(profile, trimmed));
+        EXPECT_FALSE(small.extrapolated);
+        EXPECT_LT(*small.error_ms, small.total_ms() / 3);
+        trimmed.head = "full";
+        EXPECT_GT(require(step_cost(profile, trimmed)).head_ms, small.head_ms);
+    }
+    EXPECT_GE(measured, 1);
 }
 
 TEST(MachineProfile, EveryFieldIsChecked) {
