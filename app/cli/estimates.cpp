@@ -38,6 +38,11 @@ json value_json(const std::optional<Estimate>& estimate) {
     return estimate ? json(estimate->value) : json(nullptr);
 }
 
+json estimate_json(const std::optional<Estimate>& estimate) {
+    if (!estimate) return nullptr;
+    return {{"value", estimate->value}, {"interval", estimate_interval_json(estimate)}};
+}
+
 json estimate_interval_json(const std::optional<Estimate>& estimate) {
     if (!estimate || !estimate->interval) return nullptr;
     return {estimate->interval->low, estimate->interval->high};

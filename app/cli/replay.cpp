@@ -53,13 +53,6 @@ std::optional<double> rho(std::optional<double> tau, std::optional<double> full)
     return *tau / *full;
 }
 
-/// Returns the conversation index of each prompt of the recording.
-std::vector<std::size_t> conversation_indices(const RecordingInfo& info) {
-    std::vector<TurnName> names;
-    for (const RecordedPrompt& prompt : info.prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
-    return group_conversations(names);
-}
-
 /// Returns tau and rho_tau with intervals. The resampling unit is a conversation, for both the head and the
 /// full head.
 AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head) {
@@ -74,7 +67,7 @@ AcceptanceCost estimate_acceptance(const ReplayReport& report, std::size_t head)
         unit.committed = static_cast<double>(tally.committed);
         return unit;
     };
-    const std::vector<std::size_t> conversations = conversation_indices(report.recording->info());
+    const std::vector<std::size_t> conversations = conversation_of_prompts(report.recording->info());
     std::vector<PairedSample> units;
     for (std::size_t p = 0; p < report.result.rounds[head].size(); ++p) {
         if (units.size() <= conversations[p]) units.resize(conversations[p] + 1);

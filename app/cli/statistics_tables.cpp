@@ -76,11 +76,6 @@ json summary_json(const Summary& ns, const std::optional<Interval>& median) {
             {"p99_us", or_null(ns.p99)}};
 }
 
-json estimate_json(const std::optional<Estimate>& estimate) {
-    if (!estimate) return nullptr;
-    return {{"value", estimate->value}, {"interval", interval_json(estimate->interval, 1)}};
-}
-
 std::string estimate_text(const char* name, const std::optional<Estimate>& estimate, int digits) {
     if (!estimate) return {};
     std::string out = fmt::format("{} {:.{}f}", name, estimate->value, digits);

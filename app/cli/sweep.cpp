@@ -13,6 +13,7 @@
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/advice.h"
 #include "app/jobs/sweep/sweep_job.h"
+#include "storage/sql.h"
 
 namespace draftscope::cli {
 namespace {
@@ -27,10 +28,6 @@ struct Options {
     JobOutput output;
 };
 
-json estimate_json(const Estimate& estimate) {
-    return {{"value", estimate.value}, {"interval", estimate_interval_json(estimate)}};
-}
-
 json row_json(const SweepReport& report, const SweepRow& row) {
     const SweepSetting& setting = report.settings[row.setting];
     return {{"drafter", setting.drafter},
@@ -40,7 +37,7 @@ json row_json(const SweepReport& report, const SweepRow& row) {
             {"tau", estimate_json(row.tau)},
             {"tokens_per_second", estimate_json(row.tokens_per_second)},
             {"speedup", estimate_json(row.speedup)},
-            {"against_full", row.against_full ? estimate_json(*row.against_full) : json(nullptr)},
+            {"against_full", estimate_json(row.against_full)},
             {"round_ms", setting.round_ms},
             {"plain_ms", setting.plain_ms},
             {"cost_error", or_null(setting.cost_error)},
@@ -79,10 +76,7 @@ json report_json(const SweepReport& report, const SweepConfig& config) {
 }
 
 std::string csv_cell(const std::string& text) {
-    if (text.find_first_of(",\"\n") == std::string::npos) return text;
-    std::string out = "\"";
-    for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return out + '"';
+    return text.find_first_of(",\"\n") == std::string::npos ? text : storage::sql_quoted(text, '"');
 }
 
 std::string interval_cells(const Estimate& estimate) {

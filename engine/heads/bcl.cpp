@@ -120,9 +120,8 @@ Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& arte
         const KeepOrder order = keep_order(ranking, weights);
         if (std::all_of(order.counts.begin(), order.counts.end(), [](std::int64_t n) { return n == 0; }))
             return bad_input("head bcl: the ranking counts no token of the drafter's LM head");
-        const int rows = weights.row_ids.empty() ? weights.vocab : static_cast<int>(weights.row_ids.size());
-        return solve_bcl_size(order.counts, std::max(order.first, 1), rows, pass_cost(weights, bytes != 0),
-                              alpha);
+        return solve_bcl_size(order.counts, std::max(order.first, 1), num_lm_head_tokens(weights),
+                              pass_cost(weights, bytes != 0), alpha);
     };
     return make_trimmed_head(spec.id, std::move(ids), std::move(size));
 }

@@ -1,5 +1,6 @@
 #include "engine/heads/factories.h"
 #include "engine/heads/linear_lm_head.h"
+#include "engine/heads/static_vocab.h"
 
 namespace draftscope {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 class FullHead final : public LinearLmHead {
   public:
     Status prepare(kernels::Exec&, const HeadWeights& weights) override {
-        const int needed = weights.row_ids.empty() ? weights.vocab : static_cast<int>(weights.row_ids.size());
+        const int needed = num_lm_head_tokens(weights);
         if (weights.lm_head == nullptr || needed < 1 || needed > weights.lm_head->n())
             return failed("head full: no LM head for {} tokens", weights.vocab);
         product_ = {nullptr, weights.lm_head, needed, weights.row_ids};

@@ -280,15 +280,11 @@ class MicroSpecHead final : public LmHead {
     /// Without the prompt's candidates, the window is empty until a round is verified. The full head drafts
     /// until then, as in the authors' code.
     bool starts_full() const { return !options_.from_prompt; }
-    int max_proposed() const { return starts_full() ? num_tokens() : max_active(); }
-    /// The tokens of the LM head, whose last rows may be padding.
-    int num_tokens() const {
-        return weights_.row_ids.empty() ? weights_.vocab : static_cast<int>(weights_.row_ids.size());
-    }
+    int max_proposed() const { return starts_full() ? num_lm_head_tokens(weights_) : max_active(); }
     bool upload_all_tokens(kernels::Backend& backend) {
         std::vector<TokenId> ids(weights_.row_ids.begin(), weights_.row_ids.end());
         if (ids.empty()) {
-            ids.resize(num_tokens());
+            ids.resize(num_lm_head_tokens(weights_));
             std::iota(ids.begin(), ids.end(), 0);
         }
         return all_tokens_.upload(backend, ids, {}, static_cast<int>(ids.size()));

@@ -40,6 +40,10 @@ Result<StaticVocab> StaticVocab::make(kernels::Exec& exec, const HeadWeights& we
     return result;
 }
 
+int num_lm_head_tokens(const HeadWeights& weights) {
+    return weights.row_ids.empty() ? weights.vocab : static_cast<int>(weights.row_ids.size());
+}
+
 ActiveSet tokens_of_lm_head(const HeadWeights& weights) {
     const auto ids = weights.row_ids;
     const auto at = [&](TokenId id) { return std::lower_bound(ids.begin(), ids.end(), id); };

@@ -36,6 +36,8 @@ class StaticVocab {
 
 /// Returns whether the LM head has a row for `id`; a drafter's trimmed LM head lacks most tokens.
 bool lm_head_has(const HeadWeights& weights, TokenId id);
+/// Returns the number of tokens that the LM head has rows for; further rows are padding.
+int num_lm_head_tokens(const HeadWeights& weights);
 /// Returns the tokens that the LM head has rows for.
 ActiveSet tokens_of_lm_head(const HeadWeights& weights);
 /// Returns the LM head's rows of tokens that it has.

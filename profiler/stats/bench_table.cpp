@@ -167,65 +167,62 @@ class TableBuilder {
             options_);
     }
 
+    /// Figures of each repetition over one group of prompts.
+    struct Repetition {
+        std::optional<double> tau, speed, speedup;
+    };
+    std::vector<Repetition> repetitions(const BenchMethodSamples& method,
+                                        const std::vector<std::size_t>* groups, std::size_t group) const {
+        std::vector<Work> sums(method.units.size());
+        std::vector<Pair> pairs(method.units.size());
+        for_each(method, groups, group, [&](std::size_t r, std::size_t p) {
+            const Pair one{work_at(method, r, p), plain() != nullptr ? work_at(*plain(), r, p) : Work()};
+            sums[r].add(one.method);
+            if (one.method.sample.rounds > 0 && one.base.sample.rounds > 0) pairs[r].add(one, 1);
+        });
+        std::vector<Repetition> out;
+        for (std::size_t r = 0; r < sums.size(); ++r)
+            out.push_back({sums[r].tau(), sums[r].speed(), ratio(pairs[r], &Work::speed)});
+        return out;
+    }
+    /// Sets the deviations of a cell or of means over tasks.
+    template <typename Figures>
+    static void set_deviations(const std::vector<Repetition>& repetitions, Figures& out) {
+        Values taus, speeds, speedups;
+        for (const Repetition& one : repetitions) {
+            taus.add(one.tau);
+            speeds.add(one.speed);
+            speedups.add(one.speedup);
+        }
+        out.tau_sd = deviation(taus.known);
+        out.tokens_per_second_sd = deviation(speeds.known);
+        out.speedup_sd = deviation(speedups.known);
+    }
+
     BenchCell cell(const BenchMethodSamples& method, const std::vector<std::size_t>* groups,
                    std::size_t group) const {
         BenchCell out;
         Work sum, first;
-        std::vector<Work> repetitions(method.units.size());
-        std::vector<Pair> pairs(method.units.size());
         double rows = 0;
         for_each(method, groups, group, [&](std::size_t r, std::size_t p) {
-            const Pair one{work_at(method, r, p), plain() != nullptr ? work_at(*plain(), r, p) : Work()};
-            sum.add(one.method);
-            repetitions[r].add(one.method);
-            if (one.method.sample.rounds > 0 && one.base.sample.rounds > 0) pairs[r].add(one, 1);
-            if (r > 0 || one.method.sample.rounds <= 0) return;
+            const Work one = work_at(method, r, p);
+            sum.add(one);
+            if (r > 0 || one.sample.rounds <= 0) return;
             ++out.prompts;
-            first.add(one.method);
+            first.add(one);
             rows += method.active_rows[p];
         });
-        Values taus, speeds, speedups;
-        for (std::size_t r = 0; r < repetitions.size(); ++r) {
-            taus.add(repetitions[r].tau());
-            speeds.add(repetitions[r].speed());
-            speedups.add(ratio(pairs[r], &Work::speed));
-        }
         out.tau = sum.tau().value_or(0);
         if (out.tau > 0) out.tau_unclipped = 1 + sum.sample.accepted / sum.sample.rounds;
         out.tokens_per_second = sum.speed().value_or(0);
         out.end_to_end_tokens_per_second = sum.end_to_end_speed().value_or(0);
-        out.tau_sd = deviation(taus.known);
-        out.tokens_per_second_sd = deviation(speeds.known);
-        out.speedup_sd = deviation(speedups.known);
+        set_deviations(repetitions(method, groups, group), out);
         out.active_rows = first.sample.rounds > 0 ? rows / first.sample.rounds : 0.0;
         const std::vector<Unit> units = common_units(method, plain(), groups, group);
         out.conversations = units.size();
         out.speedup = estimate(units, &Work::speed, false);
         out.end_to_end_speedup = estimate(units, &Work::end_to_end_speed, false);
         return out;
-    }
-
-    /// Means over tasks of one repetition.
-    struct Means {
-        std::optional<double> tau, speed, speedup;
-    };
-    Means means_of(const BenchMethodSamples& method, std::size_t repetition) const {
-        Values taus, speeds, speedups;
-        for (std::size_t t = 0; t < table_.tasks.size(); ++t) {
-            Work sum;
-            Pair pair;
-            for (std::size_t p = 0; p < samples_.prompts.size(); ++p) {
-                if (task_of_[p] != t) continue;
-                const Pair one{work_at(method, repetition, p),
-                               plain() != nullptr ? work_at(*plain(), repetition, p) : Work()};
-                sum.add(one.method);
-                if (one.method.sample.rounds > 0 && one.base.sample.rounds > 0) pair.add(one, 1);
-            }
-            taus.add(sum.tau());
-            speeds.add(sum.speed());
-            speedups.add(ratio(pair, &Work::speed));
-        }
-        return {mean(taus.known), mean(speeds.known), mean(speedups.known)};
     }
 
     BenchMacro macro(const BenchMethodSamples& method, const std::vector<BenchCell>& tasks) const {
@@ -242,16 +239,26 @@ class TableBuilder {
         const std::vector<Unit> units = common_units(method, plain(), nullptr, 0);
         out.speedup = estimate(units, &Work::speed, true);
         out.end_to_end_speedup = estimate(units, &Work::end_to_end_speed, true);
-        Values by_tau, by_speed, by_speedup;
-        for (std::size_t r = 0; r < method.units.size(); ++r) {
-            const Means one = means_of(method, r);
-            by_tau.add(one.tau);
-            by_speed.add(one.speed);
-            by_speedup.add(one.speedup);
+        set_deviations(mean_repetitions(method), out);
+        return out;
+    }
+    /// Means over tasks of each repetition.
+    std::vector<Repetition> mean_repetitions(const BenchMethodSamples& method) const {
+        struct ByTask {
+            Values taus, speeds, speedups;
+        };
+        std::vector<ByTask> sums(method.units.size());
+        for (std::size_t t = 0; t < table_.tasks.size(); ++t) {
+            const std::vector<Repetition> task = repetitions(method, &task_of_, t);
+            for (std::size_t r = 0; r < task.size(); ++r) {
+                sums[r].taus.add(task[r].tau);
+                sums[r].speeds.add(task[r].speed);
+                sums[r].speedups.add(task[r].speedup);
+            }
         }
-        out.tau_sd = deviation(by_tau.known);
-        out.tokens_per_second_sd = deviation(by_speed.known);
-        out.speedup_sd = deviation(by_speedup.known);
+        std::vector<Repetition> out;
+        for (const ByTask& one : sums)
+            out.push_back({mean(one.taus.known), mean(one.speeds.known), mean(one.speedups.known)});
         return out;
     }
 

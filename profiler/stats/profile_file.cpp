@@ -33,6 +33,13 @@ std::string_view name_of(const Named<T> (&names)[N], T value) {
     return "";
 }
 
+template <typename T, std::size_t N>
+std::optional<T> value_named(const Named<T> (&names)[N], std::string_view text) {
+    for (const Named<T>& one : names)
+        if (one.text == text) return one.value;
+    return std::nullopt;
+}
+
 /// Returns a number with six significant digits, so that files stay small.
 double rounded(double value) {
     if (value == 0 || !std::isfinite(value)) return 0;
@@ -173,14 +180,10 @@ Result<PartCost> read_part(const std::string& path, const std::string& prefix, c
     if (!value.is_object()) return bad_input("{}: {} is no object", path, prefix);
     const Fields fields(path, prefix + ".", value);
     PartCost out;
-    DS_ASSIGN(const std::string part, fields.text("part", true));
-    bool known = false;
-    for (const Named<CostPart>& one : parts) {
-        if (one.text != part) continue;
-        out.part = one.value;
-        known = true;
-    }
-    if (!known) return fields.error("part", "verify, overhead, catch_up, level, head or draft");
+    DS_ASSIGN(const std::string part_name, fields.text("part", true));
+    const auto part = value_named(parts, part_name);
+    if (!part) return fields.error("part", "verify, overhead, catch_up, level, head or draft");
+    out.part = *part;
     const bool any_drafter = out.part == CostPart::verify || out.part == CostPart::overhead;
     DS_ASSIGN(out.drafter, fields.text("drafter", !any_drafter));
     DS_ASSIGN(out.head, fields.text("head", out.part == CostPart::head));
@@ -205,14 +208,10 @@ Result<PartCost> read_part(const std::string& path, const std::string& prefix, c
 }
 
 Status read_identity(const Fields& fields, MachineProfile& profile) {
-    DS_ASSIGN(const std::string kind, fields.text("kind", true));
-    bool known = false;
-    for (const Named<ProfileKind>& one : kinds) {
-        if (one.text != kind) continue;
-        profile.kind = one.value;
-        known = true;
-    }
-    if (!known) return fields.error("kind", "measured, estimate or published");
+    DS_ASSIGN(const std::string kind_name, fields.text("kind", true));
+    const auto kind = value_named(kinds, kind_name);
+    if (!kind) return fields.error("kind", "measured, estimate or published");
+    profile.kind = *kind;
     DS_ASSIGN(profile.source, fields.text("source", true));
     DS_ASSIGN(profile.note, fields.text("note"));
     DS_ASSIGN(profile.date, fields.text("date"));

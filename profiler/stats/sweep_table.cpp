@@ -6,15 +6,8 @@
 namespace draftscope {
 namespace {
 
-struct Sum {
-    double rounds = 0, committed = 0;
-    std::optional<double> tau() const {
-        return rounds > 0 ? std::optional(committed / rounds) : std::nullopt;
-    }
-};
-
-Sum sum_of(const std::vector<SweepUnit>& units, std::span<const std::uint32_t> times_drawn) {
-    Sum sum;
+SweepUnit sum_of(const std::vector<SweepUnit>& units, std::span<const std::uint32_t> times_drawn) {
+    SweepUnit sum;
     for (std::size_t u = 0; u < units.size(); ++u) {
         const double times = times_drawn.empty() ? 1 : times_drawn[u];
         sum.rounds += times * units[u].rounds;
@@ -36,8 +29,7 @@ class Table {
         draw();
         std::vector<SweepRow> rows;
         for (std::size_t s = 0; s < settings_.size(); ++s)
-            if (sum_of(settings_[s].units, {}).rounds > 0 && settings_[s].round_ms > 0)
-                rows.push_back(row(s));
+            if (settings_[s].total().rounds > 0 && settings_[s].round_ms > 0) rows.push_back(row(s));
         std::stable_sort(rows.begin(), rows.end(), [&](const SweepRow& a, const SweepRow& b) {
             const int one = settings_[a.setting].batch, other = settings_[b.setting].batch;
             return one != other ? one < other : a.tokens_per_second.value > b.tokens_per_second.value;
@@ -73,7 +65,7 @@ class Table {
 
     SweepRow row(std::size_t s) const {
         const SweepSetting& setting = settings_[s];
-        const double tau = *sum_of(setting.units, {}).tau();
+        const double tau = *setting.total().tau();
         const double error = setting.cost_error.value_or(0);
         const auto scaled = [&](double factor) {
             Draws draws = taus_[s];
@@ -94,7 +86,7 @@ class Table {
     /// Returns the speed of one setting over that of another of the same batch, on the same draws.
     std::optional<Estimate> ratio(std::size_t s, std::size_t base) const {
         const SweepSetting &setting = settings_[s], &other = settings_[base];
-        const auto tau = sum_of(setting.units, {}).tau(), base_tau = sum_of(other.units, {}).tau();
+        const auto tau = setting.total().tau(), base_tau = other.total().tau();
         if (!tau || !base_tau || setting.round_ms <= 0 || other.round_ms <= 0) return std::nullopt;
         const double time = other.round_ms / setting.round_ms;
         Draws draws;
@@ -129,6 +121,10 @@ class Table {
 };
 
 }  // namespace
+
+SweepUnit SweepSetting::total() const {
+    return sum_of(units, {});
+}
 
 std::vector<SweepRow> sweep_table(const std::vector<SweepSetting>& settings,
                                   const BootstrapOptions& options) {

@@ -11,9 +11,12 @@
 /// profile. Pure maths.
 namespace draftscope {
 
-/// Acceptance of a setting in one conversation.
+/// Acceptance of a setting in one conversation, or in several.
 struct SweepUnit {
     double rounds = 0, committed = 0;
+    std::optional<double> tau() const {
+        return rounds > 0 ? std::optional(committed / rounds) : std::nullopt;
+    }
 };
 /// A setting whose acceptance and cost are known.
 struct SweepSetting {
@@ -28,6 +31,8 @@ struct SweepSetting {
     bool exact = true;          ///< false: the acceptance is an estimate
     /// Place of the same drafter, tree and batch with the full head in the list of settings.
     std::optional<std::size_t> full;
+
+    SweepUnit total() const;
 };
 
 /// Predicted figures of a setting. Intervals resample conversations and include the profile's error.

@@ -148,10 +148,10 @@ class Bench {
         }
         first_prompt_.push_back(report_.samples.prompts.size());
         tokens_.resize(report_.samples.prompts.size());
-        if (config_.control) report_.samples.control.emplace();
-        for (int turn = 0; turn <= static_cast<int>(report_.methods.size()); ++turn)
-            if (turn < static_cast<int>(report_.methods.size()) || config_.control)
-                samples_of(turn).resize(report_.repeat, report_.samples.prompts.size());
+        for (BenchMethodSamples& method : report_.samples.methods)
+            method.resize(report_.repeat, report_.samples.prompts.size());
+        if (config_.control)
+            report_.samples.control.emplace().resize(report_.repeat, report_.samples.prompts.size());
         return {};
     }
 

@@ -11,6 +11,7 @@
 #include "app/jobs/profile/session_times.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/run/model_cache.h"
+#include "app/jobs/run/tree_autotuner.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
@@ -23,26 +24,15 @@
 namespace draftscope {
 namespace {
 
-struct SmallTree {
-    int depth, topk, nodes;
-};
 // Our choice: verifications of 2 to 32 rows and levels of 1 to 8, on a device up to 64 and 10.
-constexpr SmallTree all_trees[] = {{0, 1, 2},  {1, 1, 3},  {1, 2, 4},  {1, 2, 6}, {1, 3, 8},
+constexpr TreeShape all_trees[] = {{0, 1, 2},  {1, 1, 3},  {1, 2, 4},  {1, 2, 6}, {1, 3, 8},
                                    {1, 4, 12}, {1, 4, 16}, {1, 6, 24}, {1, 8, 32}};
-constexpr SmallTree device_trees[] = {{1, 8, 48}, {1, 10, 64}};
-constexpr SmallTree some_trees[] = {{1, 1, 3}, {1, 4, 12}, {1, 8, 32}};
-constexpr SmallTree head_trees[] = {{1, 1, 3}, {1, 4, 8}, {1, 8, 16}};
-constexpr SmallTree chains[] = {{0, 1, 2}, {2, 1, 4}, {6, 1, 8}};
+constexpr TreeShape device_trees[] = {{1, 8, 48}, {1, 10, 64}};
+constexpr TreeShape some_trees[] = {{1, 1, 3}, {1, 4, 12}, {1, 8, 32}};
+constexpr TreeShape head_trees[] = {{1, 1, 3}, {1, 4, 8}, {1, 8, 16}};
+constexpr TreeShape chains[] = {{0, 1, 2}, {2, 1, 4}, {6, 1, 8}};
 constexpr int default_contexts[] = {64, 256, 1024};
 constexpr int default_batches[] = {1, 2, 4, 8};
-
-TreeSpec to_spec(const SmallTree& tree) {
-    TreeSpec spec;
-    spec.depth = tree.depth;
-    spec.topk = tree.topk;
-    spec.nodes = tree.nodes;
-    return spec;
-}
 
 std::vector<CostTerm> terms_of(const PartCost& cost) {
     using enum CostTerm;
@@ -232,8 +222,8 @@ class Profiler {
     /// Returns the trees whose parts are measured at `context` and `batch`.
     std::vector<TreeSpec> trees(int context, int batch) const {
         std::vector<TreeSpec> out;
-        const auto add = [&](std::span<const SmallTree> list) {
-            for (const SmallTree& tree : list) out.push_back(to_spec(tree));
+        const auto add = [&](std::span<const TreeShape> list) {
+            for (const TreeShape& tree : list) out.push_back(to_tree_spec(tree));
         };
         if (find_drafter(run_.drafter_id)->chains_only) {
             add(chains);
@@ -274,11 +264,7 @@ class Profiler {
     }
 
     Status measure_plain(int context, int batch) {
-        TreeSpec root;
-        root.depth = 0;
-        root.topk = 1;
-        root.nodes = 1;
-        const ProfileSession session{root, context, batch, config_.rounds};
+        const ProfileSession session{to_tree_spec({0, 1, 1}), context, batch, config_.rounds};
         DS_ASSIGN(const auto times,
                   times_of(fmt::format("{} context={} batch={}", plain_drafter, context, batch),
                            {models_.target(), *plain_, nullptr, models_.exec()}, session));
@@ -323,14 +309,14 @@ class Profiler {
         DS_TRY(models_.load_heads(resolved));
         const bool reads_prompt = models_.head()->target_tokens().at_prompt > 0;
         const int context = reads_prompt ? largest_context() : config_.contexts.front();
-        for (const SmallTree& tree : head_trees)
-            DS_TRY(measure({to_spec(tree), context, 1, config_.rounds}, head, info.size));
+        for (const TreeShape& tree : head_trees)
+            DS_TRY(measure({to_tree_spec(tree), context, 1, config_.rounds}, head, info.size));
         return {};
     }
     int largest_context() const {
         int largest = config_.contexts.front();
         for (const int context : config_.contexts)
-            if (fits({to_spec(head_trees[2]), context, 1, config_.rounds})) largest = context;
+            if (fits({to_tree_spec(head_trees[2]), context, 1, config_.rounds})) largest = context;
         return largest;
     }
     bool fits(const ProfileSession& session) const {

@@ -13,7 +13,7 @@
 /// the parts of their steps.
 namespace draftscope {
 
-/// Options of `draftscope profile-machine`. Empty lists have the defaults of profile_defaults().
+/// Options of `draftscope profile-machine`. Empty lists stand for defaults, which its --help names.
 struct ProfileConfig {
     RunConfig run;       ///< model, backend, precision, threads, weights of heads; the rest is ignored
     std::string out;     ///< file to write; one that exists is continued

@@ -3,6 +3,7 @@
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "base/clock.h"
+#include "capture/conversations.h"
 #include "engine/draft/drafter.h"
 #include "engine/heads/registry.h"
 
@@ -13,6 +14,12 @@ std::int64_t ReplayReport::rounds() const {
     for (const auto& head : result.rounds)
         for (const auto& prompt : head) sum += static_cast<std::int64_t>(prompt.size());
     return sum;
+}
+
+std::vector<std::size_t> conversation_of_prompts(const RecordingInfo& info) {
+    std::vector<TurnName> names;
+    for (const RecordedPrompt& prompt : info.prompts) names.push_back({prompt.suite, prompt.id, prompt.turn});
+    return group_conversations(names);
 }
 
 namespace {

@@ -27,14 +27,11 @@ std::string reason(const SweepSetting& setting, const SweepRow& row, const std::
         row.tau.value, setting.round_ms, setting.plain_ms);
     if (!setting.full || is_full_head(setting.head)) return text;
     const SweepSetting& full = all[*setting.full];
-    double rounds = 0, committed = 0;
-    for (const SweepUnit& unit : full.units) {
-        rounds += unit.rounds;
-        committed += unit.committed;
-    }
+    const SweepUnit sum = full.total();
     return text + fmt::format(
                       "; its head keeps {:.1f} % of the full head's tau and makes the round {:.1f} % shorter",
-                      100 * row.tau.value * rounds / committed, 100 * (1 - setting.round_ms / full.round_ms));
+                      100 * row.tau.value * sum.rounds / sum.committed,
+                      100 * (1 - setting.round_ms / full.round_ms));
 }
 
 const SweepRow* first_of_batch(const SweepReport& report, int batch) {

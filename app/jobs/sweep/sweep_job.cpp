@@ -9,7 +9,6 @@
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "base/clock.h"
-#include "capture/conversations.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
 #include "engine/draft/drafter.h"
@@ -87,10 +86,7 @@ class Sweep {
         report_.recording = recording_->folder();
         report_.max_new = config_.replay.max_new > 0 ? config_.replay.max_new : info.max_new;
         report_.temperature = info.sampling.temperature;
-        std::vector<TurnName> names;
-        for (const RecordedPrompt& prompt : info.prompts)
-            names.push_back({prompt.suite, prompt.id, prompt.turn});
-        conversations_ = group_conversations(names);
+        conversations_ = conversation_of_prompts(info);
         for (const std::size_t one : conversations_)
             report_.conversations = std::max(report_.conversations, one + 1);
         double positions = 0, tokens = 0;
@@ -137,10 +133,11 @@ class Sweep {
     /// Runs the trees of one head: a pass for each top-k, or a replay of each tree if rounds depend on
     /// earlier ones.
     Status run_head(const DrafterPlan& plan, Drafter& drafter, const std::string& head, ReplayHead replayed) {
-        for (const std::string& reason : estimate_reasons(models_, replayed.head))
+        const std::vector<std::string> reasons = estimate_reasons(models_, replayed.head);
+        for (const std::string& reason : reasons)
             if (std::ranges::find(report_.estimates, reason) == report_.estimates.end())
                 report_.estimates.push_back(reason);
-        const bool exact = estimate_reasons(models_, replayed.head).empty();
+        const bool exact = reasons.empty();
         std::map<int, std::vector<TreeSpec>> by_topk;
         std::set<std::string> seen;
         for (TreeSpec tree : list_trees(config_.trees)) {
@@ -150,9 +147,7 @@ class Sweep {
                 by_topk[tree.topk].push_back(tree);
         }
         for (const auto& [topk, trees] : by_topk) {
-            const std::string name =
-                fmt::format("{}{}{}, top-k {}", plan.drafter, head.empty() ? "" : " x ", head, topk);
-            hooks_.report(progress(), name);
+            hooks_.report(progress(), fmt::format("{}, top-k {}", pair_text(plan.drafter, head), topk));
             if (has_path_ranks(replayed.head)) {
                 DS_TRY(share_pass(plan, drafter, head, replayed, trees, exact));
             } else {
@@ -191,7 +186,7 @@ class Sweep {
 
     Status replay_tree(const DrafterPlan& plan, Drafter& drafter, const std::string& head,
                        ReplayHead replayed, const TreeSpec& tree, bool exact) {
-        hooks_.report(progress(), fmt::format("{} x {} @ {}", plan.drafter, head, to_text(tree)));
+        hooks_.report(progress(), fmt::format("{} @ {}", pair_text(plan.drafter, head), to_text(tree)));
         DS_ASSIGN(const ReplayResult result, replay(*recording_, *models_.target, drafter, {&replayed, 1},
                                                     *models_.exec, options(tree)));
         ++report_.passes;
@@ -199,10 +194,12 @@ class Sweep {
         return {};
     }
 
+    /// Returns "eagle3 x microspec", or the drafter alone if it uses no head.
+    static std::string pair_text(std::string_view drafter, const std::string& head) {
+        return head.empty() ? std::string(drafter) : fmt::format("{} x {}", drafter, head);
+    }
     static std::string method_text(const DrafterPlan& plan, const std::string& head, const TreeSpec& tree) {
-        const std::string_view id = drafter_id(plan.drafter);
-        return head.empty() ? fmt::format("{} @ {}", id, to_text(tree))
-                            : fmt::format("{} x {} @ {}", id, head, to_text(tree));
+        return fmt::format("{} @ {}", pair_text(drafter_id(plan.drafter), head), to_text(tree));
     }
 
     /// Returns whether the profile knows the setting's cost, so that no pass is made for nothing.
@@ -215,8 +212,7 @@ class Sweep {
 
     /// Notes why settings of a head have no cost, each reason once.
     void skip(const DrafterPlan& plan, const std::string& head, const Error& error) {
-        std::string reason =
-            fmt::format("{}{}{}: {}", plan.drafter, head.empty() ? "" : " x ", head, error.message);
+        std::string reason = fmt::format("{}: {}", pair_text(plan.drafter, head), error.message);
         if (std::ranges::find(report_.skipped, reason) == report_.skipped.end())
             report_.skipped.push_back(std::move(reason));
     }
@@ -230,20 +226,17 @@ class Sweep {
         setting.tree = to_text(tree);
         setting.exact = exact;
         setting.units.resize(report_.conversations);
-        double committed = 0, all_rounds = 0;
         for (std::size_t p = 0; p < rounds.size(); ++p)
             for (const HeadRound& round : rounds[p]) {
                 SweepUnit& unit = setting.units[conversations_[p]];
                 unit.rounds += 1;
                 unit.committed += round.committed;
-                committed += round.committed;
-                all_rounds += 1;
             }
+        const double tau = setting.total().tau().value_or(1);
         const std::string method = method_text(plan, head, tree);
         for (const int batch : config_.batches) {
             setting.batch = batch;
-            const auto cost = predict_method(report_.profile, method,
-                                             all_rounds > 0 ? committed / all_rounds : 1, context_, batch);
+            const auto cost = predict_method(report_.profile, method, tau, context_, batch);
             const auto plain =
                 predict_method(report_.profile, std::string(plain_drafter), 1, context_, batch);
             if (!cost.ok() || !plain.ok()) {
