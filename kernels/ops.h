@@ -13,7 +13,7 @@
 /// that row's inputs.
 ///
 /// The list generates Backend::enqueue(op) and Backend::name(op), the declaration of cuda::launch(op), and
-/// the overrides in CudaBackend, SimtBackend and TwinDevice. A new op is a struct in kernels/ops and a line
+/// the overrides in CudaBackend and TwinDevice. A new op is a struct in kernels/ops and a line
 /// here, `launch` in kernels/cuda/NAME.cu, the reference TwinDevice::run in tests/support, and a test in
 /// tests/gpu.
 ///

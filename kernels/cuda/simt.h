@@ -3,9 +3,9 @@
 /// Device code compiles for CUDA or, in tests on machines without a GPU, for the SIMT emulator.
 #if defined(DS_SIMT_HOST)
 #include "kernels/cuda/simt_host.h"
-#define DS_LAUNCH(kernel, grid, block, shared, stream, ...) \
-    ((void)(stream),                                        \
-     ::draftscope::kernels::cuda::simt::launch((grid), (block), (shared), [&] { (kernel)(__VA_ARGS__); }))
+#define DS_LAUNCH(kernel, grid, block, shared, stream, ...)                                            \
+    ::draftscope::kernels::cuda::simt::enqueue(reinterpret_cast<const void*>(kernel), (grid), (block), \
+                                               (shared), (stream), [=] { (kernel)(__VA_ARGS__); })
 #define DS_DYNAMIC_SHARED(name) char* name = ::draftscope::kernels::cuda::simt::dynamic_shared()
 #define DS_SHARED(type, name)                                             \
     static ::draftscope::kernels::cuda::simt::Shared<type> name##_memory; \

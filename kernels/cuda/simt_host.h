@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,20 +20,16 @@
 
 namespace draftscope::kernels::cuda {
 
-struct Dim {
-    unsigned x = 1, y = 1, z = 1;
-    Dim() = default;
-    Dim(unsigned x_in, unsigned y_in = 1, unsigned z_in = 1) : x(x_in), y(y_in), z(z_in) {}
-};
-using dim3 = Dim;
-using cudaStream_t = void*;
-
 namespace simt {
 
 /// Sets the order in which the threads of a block run: 0 ascending, 1 descending, others shuffled by that
 /// seed.
 void set_order(unsigned order);
-void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes, const std::function<void()>& kernel);
+/// Runs the blocks of a kernel one after another.
+void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const std::function<void()>& kernel);
+/// Puts a kernel into a stream of the runtime, which runs it later.
+void enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_t shared_bytes,
+             cudaStream_t stream, std::function<void()> call);
 char* dynamic_shared();
 void sync_block();
 /// Each lane publishes 32 bytes and reads those of all lanes of its warp until `leave`.
@@ -41,7 +39,7 @@ struct Offer {
 const Offer* meet(const Offer& mine);
 void leave();
 
-extern Dim thread_index, block_index, block_size, grid_size;
+extern dim3 thread_index, block_index, block_size, grid_size;
 extern std::uint64_t block_count;  ///< blocks that began
 
 /// Shared memory. It is static, because blocks run one after another, but a block does not see the values of
@@ -171,9 +169,5 @@ using std::min;
 /// mma.m16n8k16 with the PTX manual's fragment layout; `value` reads one 16-bit value.
 void mma_host(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1,
               float (*value)(std::uint16_t));
-
-inline constexpr int cudaFuncAttributeMaxDynamicSharedMemorySize = 0;
-template <typename Kernel>
-void cudaFuncSetAttribute(Kernel, int, int) {}
 
 }  // namespace draftscope::kernels::cuda

@@ -12,7 +12,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/matmul/layout.h"
 #if !defined(DS_GPU_ONLY)
-#include "tests/support/simt_backend.h"
+#include "tests/support/fake_cuda/fake_gpu.h"
 #endif
 #include "base/numel.h"
 #include "tests/support/twin_device.h"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("base", "engine", "kernels", "tests/support")
-# Other instruction sets, the stub back end and the SIMT emulator are not part of the lab.
-NOT_OURS = re.compile(r"kernels/cpu/.*_(avx|amx|vnni|bf16).*|kernels/cuda/absent|tests/support/simt_.*")
+# Other instruction sets, the stub back end and the fake GPU are not part of the lab.
+NOT_OURS = re.compile(r"kernels/cpu/.*_(avx|amx|vnni|bf16).*|kernels/cuda/absent|tests/support/(simt_|fake_cuda/|__/).*")
 
 
 def lab_sources():

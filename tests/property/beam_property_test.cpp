@@ -8,7 +8,7 @@
 #include "base/numel.h"
 #include "base/rng.h"
 #include "tests/support/beam_expansion.h"
-#include "tests/support/simt_backend.h"
+#include "tests/support/fake_cuda/fake_gpu.h"
 #include "tests/support/twin_device.h"
 
 /// Compares tree expansion by BeamOp on a device, thread by thread or on the twin, with the host's expansion

@@ -11,7 +11,7 @@
 namespace draftscope::kernels::cuda {
 namespace simt {
 
-Dim thread_index, block_index, block_size, grid_size;
+dim3 thread_index, block_index, block_size, grid_size;
 std::uint64_t block_count = 0;
 
 namespace {
@@ -19,6 +19,10 @@ namespace {
 constexpr std::size_t stack_bytes = 64 << 10;
 constexpr int warp_lanes = 32;
 
+/// Where a fibre goes on. __builtin_setjmp() needs no system call, as swapcontext() does.
+struct Place {
+    void* words[5];
+};
 struct Barrier {
     int arrived = 0;
     unsigned turn = 0;
@@ -28,11 +32,12 @@ struct Warp {
     Offer offers[warp_lanes];
     int live = 0;
 };
+/// A thread of a block. It is kept, and runs a thread of the next block after its own has ended.
 struct Fibre {
-    ucontext_t context;
+    Place place;
     std::unique_ptr<char[]> stack;
     unsigned index = 0;
-    bool done = false;
+    bool started = false, done = false;
 };
 
 std::vector<std::unique_ptr<Fibre>> fibres;
@@ -42,7 +47,7 @@ std::vector<char> shared_memory;
 Barrier block_barrier;
 int live = 0;
 std::size_t current = 0;  ///< index in turn_order
-ucontext_t scheduler;
+Place scheduler;
 const std::function<void()>* running = nullptr;
 unsigned order = 0;
 long idle_turns = 0;
@@ -60,20 +65,46 @@ Fibre& fibre_at(std::size_t place) {
 }
 
 void choose(Fibre& fibre) {
-    thread_index = Dim(fibre.index);
+    thread_index = dim3(fibre.index);
 }
 
-/// Switches to the next thread that has not ended.
-void yield() {
-    Fibre& from = fibre_at(current);
+/// A function of its own, because a place must not be left in the function that sets it.
+[[noreturn, gnu::noinline, gnu::no_sanitize("address")]] void jump(Place& to) {
+    __builtin_longjmp(to.words, 1);
+}
+void fibre_main();
+[[noreturn]] void start(Fibre& fibre) {
+    fibre.started = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = fibre.stack.get();
+    context.uc_stack.ss_size = stack_bytes;
+    context.uc_link = nullptr;
+    makecontext(&context, fibre_main, 0);
+    setcontext(&context);
+    std::abort();
+}
+[[noreturn]] void go_on(Fibre& fibre) {
+    choose(fibre);
+    if (!fibre.started) start(fibre);
+    jump(fibre.place);
+}
+
+/// The place in the order of the next thread that has not ended.
+std::size_t next_place() {
     std::size_t next = current;
     do next = (next + 1) % turn_order.size();
     while (fibre_at(next).done);
+    return next;
+}
+/// Switches to the next thread.
+void yield() {
+    Fibre& from = fibre_at(current);
+    const std::size_t next = next_place();
     if (++idle_turns > 64L * static_cast<long>(turn_order.size())) report_deadlock();
     if (next == current) return;
     current = next;
-    choose(fibre_at(next));
-    swapcontext(&from.context, &fibre_at(next).context);
+    if (__builtin_setjmp(from.place.words) == 0) go_on(fibre_at(next));
 }
 
 void wait_at(Barrier& barrier, const int& parties) {
@@ -90,31 +121,26 @@ void wait_at(Barrier& barrier, const int& parties) {
     }
 }
 
-/// Not instrumented by ThreadSanitizer, whose call stack would grow with every thread, as no call of it
-/// returns.
-__attribute__((no_sanitize("thread"))) void fibre_main() {
-    (*running)();
+/// Ends a thread and switches to the next one, or to the scheduler. It returns for a thread of another block.
+void end_thread() {
     Fibre& self = fibre_at(current);
     self.done = true;
     --live;
     --warps[self.index / warp_lanes].live;
     idle_turns = 0;
-    if (live == 0) setcontext(&scheduler);
-    std::size_t next = current;
-    do next = (next + 1) % turn_order.size();
-    while (fibre_at(next).done);
-    current = next;
-    choose(fibre_at(next));
-    setcontext(&fibre_at(next).context);
+    if (__builtin_setjmp(self.place.words) != 0) return;
+    if (live == 0) jump(scheduler);
+    current = next_place();
+    go_on(fibre_at(current));
 }
 
-/// A separate function, because its caller must not keep variables in registers across getcontext().
-void prepare(Fibre& fibre) {
-    getcontext(&fibre.context);
-    fibre.context.uc_stack.ss_sp = fibre.stack.get();
-    fibre.context.uc_stack.ss_size = stack_bytes;
-    fibre.context.uc_link = &scheduler;
-    makecontext(&fibre.context, fibre_main, 0);
+/// Not instrumented by ThreadSanitizer, whose call stack would grow with every thread, as no call of it
+/// returns.
+__attribute__((no_sanitize("thread"))) void fibre_main() {
+    for (;;) {
+        (*running)();
+        end_thread();
+    }
 }
 
 void run_block(unsigned threads) {
@@ -136,12 +162,10 @@ void run_block(unsigned threads) {
         Fibre& fibre = *fibres[t];
         fibre.index = t;
         fibre.done = false;
-        prepare(fibre);
     }
     idle_turns = 0;
     current = 0;
-    choose(fibre_at(0));
-    swapcontext(&scheduler, &fibre_at(0).context);
+    if (__builtin_setjmp(scheduler.words) == 0) go_on(fibre_at(0));
 }
 
 }  // namespace
@@ -172,8 +196,7 @@ void leave() {
     wait_at(warp.barrier, warp.live);
 }
 
-void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes,
-            const std::function<void()>& kernel) {
+void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const std::function<void()>& kernel) {
     if (block.y != 1 || block.z != 1) std::abort();
     while (fibres.size() < block.x) {
         fibres.push_back(std::make_unique<Fibre>());
@@ -185,7 +208,7 @@ void launch(const Dim& grid, const Dim& block, std::size_t shared_bytes,
     for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
             for (unsigned x = 0; x < grid.x; ++x) {
-                block_index = Dim(x, y, z);
+                block_index = dim3(x, y, z);
                 // Shared memory does not keep the contents of the previous block.
                 ++block_count;
                 shared_memory.assign(shared_bytes + 16, static_cast<char>(0xee));

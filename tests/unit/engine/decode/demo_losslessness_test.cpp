@@ -79,7 +79,7 @@ TEST(DemoLosslessness, TheSetCoversEveryPair) {
 
 TEST(DemoLosslessness, CoveringSetEqualsPlainDecoding) {
     ASSERT_TRUE(demo_model_present()) << demo_model_hint();
-    constexpr int tokens = 48;
+    constexpr int tokens = 24;
     std::vector<Row> rows = covering_set();
     std::int64_t accepted = 0, rounds = 0;
     for (const std::string& precision : factors[5].values) {

@@ -5,21 +5,22 @@
 #include <thread>
 
 #include "tests/support/device_rig.h"
+#include "tests/support/fake_cuda/fake_gpu.h"
 #include "tests/support/round_fixture.h"
-#include "tests/support/simt_backend.h"
 
 /// Rounds on a device: what the golden rounds do not say. Each takes one wait, and watching it changes
 /// nothing.
 namespace draftscope::testing {
 namespace {
 
-/// "simt2": the kernels in the SIMT emulator, with the second order of threads.
+/// "kernels": the CUDA back end on a GPU that is none, whose streams run in random order.
 TwinExec exec_of(const std::string& kind) {
-    if (kind.starts_with("simt")) return TwinExec(make_simt_backend(static_cast<unsigned>(kind[4] - '0')));
-    return TwinExec(kind);
+    if (kind != "kernels") return TwinExec(kind);
+    set_fake_gpu({.thread_order = 2, .schedule = FakeSchedule::random});
+    return TwinExec(*open_fake_cuda());
 }
 
-/// A device with a RoundFixture on it. `kind` is that of TwinExec, or "simt" with the order of threads.
+/// A device with a RoundFixture on it. `kind` is that of TwinExec, or "kernels".
 class DeviceFixture {
   public:
     explicit DeviceFixture(const std::string& kind)
@@ -32,6 +33,7 @@ class DeviceFixture {
     void expect_same(const std::vector<StepRecord>& found, const std::vector<StepRecord>& expected,
                      double tolerance = 0);
     int nodes() const { return nodes_; }  ///< drafts compared
+    kernels::BackendStats device_stats() const { return on_.exec->device()->stats(); }
 
   protected:
     TwinExec on_;
@@ -136,11 +138,11 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceRounds,
                              return std::get<0>(instance.param) + "_" + std::get<1>(instance.param).name;
                          });
 
-/// The kernels themselves against the reference of every op.
+/// The kernels and the host code that launches them, with graphs, against the reference of every op.
 class KernelRounds : public ::testing::TestWithParam<CaseGroup> {};
 
 TEST_P(KernelRounds, MatchTheReference) {
-    DeviceFixture kernels("simt2"), reference("twin");
+    DeviceFixture kernels("kernels"), reference("twin");
     for (DeviceFixture* fixture : {&kernels, &reference})
         fixture->set_prompts({{5, 1, 2, 8}, {3, 9, 4, 0, 7}});
     for (const DecodeCase& setting : GetParam().cases) {
@@ -150,6 +152,9 @@ TEST_P(KernelRounds, MatchTheReference) {
         if (HasFatalFailure()) return;
     }
     EXPECT_GT(kernels.nodes(), 8);
+    EXPECT_GT(fake_gpu_use().graph_launches, 0);
+    EXPECT_EQ(kernels.device_stats().graphs_failed, 0) << kernels.device_stats().graph_error;
+    EXPECT_TRUE(fake_gpu_use().faults.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, KernelRounds, ::testing::ValuesIn(kernel_groups()),

@@ -1,8 +1,6 @@
-#include <gtest/gtest.h>
-
-#if !defined(DS_GPU_ONLY)
-#define DS_SIMT_HOST
 #include "kernels/cuda/simt.h"
+
+#include <gtest/gtest.h>
 
 namespace draftscope::kernels::cuda {
 namespace {
@@ -21,7 +19,7 @@ TEST(SimtHost, SharedMemoryStartsUnset) {
         __syncthreads();
         if (threadIdx.x == 2 && words[1] != 7) out[blockIdx.x] = 0;
     };
-    DS_LAUNCH(kernel, 3, 32, 0, nullptr, seen);
+    simt::run(3, 32, 0, [&] { kernel(seen); });
     for (const unsigned word : seen) EXPECT_EQ(word, 0xeeeeeeeeu);
 }
 
@@ -33,7 +31,7 @@ TEST(SimtHost, ReducesOverAWarp) {
         top[threadIdx.x] = __reduce_max_sync(0xffffffffu, value);
         bottom[threadIdx.x] = __reduce_min_sync(0xffffffffu, value);
     };
-    DS_LAUNCH(kernel, 1, 64, 0, nullptr, maxima, minima);
+    simt::run(1, 64, 0, [&] { kernel(maxima, minima); });
     for (unsigned warp = 0; warp < 2; ++warp) {
         unsigned largest = 0, smallest = 1000;
         for (unsigned t = warp * 32; t < warp * 32 + 32; ++t) {
@@ -49,4 +47,3 @@ TEST(SimtHost, ReducesOverAWarp) {
 
 }  // namespace
 }  // namespace draftscope::kernels::cuda
-#endif

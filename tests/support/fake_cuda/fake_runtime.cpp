@@ -1,0 +1,423 @@
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "tests/support/fake_cuda/fake_state.h"
+
+namespace {
+
+using namespace draftscope::testing;
+
+/// Begins a call that can fail on a working GPU, and returns from it where it does.
+#define DS_CALL                               \
+    const std::scoped_lock lock(gpu().mutex); \
+    if (const cudaError_t refused = gpu().begin(); refused != cudaSuccess) return gpu().done(refused)
+
+const Block* block_of(const std::map<char*, Block>& blocks, const void* data, std::size_t bytes) {
+    const auto* at = static_cast<const char*>(data);
+    auto found = blocks.upper_bound(const_cast<char*>(at));
+    if (found == blocks.begin()) return nullptr;
+    --found;
+    const bool inside = at >= found->first && at + bytes <= found->first + found->second.bytes;
+    return inside ? &found->second : nullptr;
+}
+bool on_device(const void* data, std::size_t bytes) {
+    return block_of(gpu().device, data, bytes) != nullptr;
+}
+
+cudaError_t allocate(std::map<char*, Block>& blocks, void** data, std::size_t bytes) {
+    if (gpu().refuses_unsafe_call()) return gpu().done(cudaErrorStreamCaptureUnsupported);
+    std::size_t held = 0;
+    for (const auto& [at, block] : gpu().device) held += block.bytes;
+    if (&blocks == &gpu().device && held + bytes > gpu().settings.memory_bytes)
+        return gpu().done(cudaErrorMemoryAllocation);
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 15) / 16 * 16;
+    const std::size_t mapped = (rounded + page - 1) / page * page;
+    auto* map = static_cast<char*>(
+        mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (map == MAP_FAILED) return gpu().done(cudaErrorMemoryAllocation);
+    mprotect(map + mapped, page, PROT_NONE);
+    char* at = map + mapped - rounded;
+    // Large pieces stay untouched: zeros instead of a pattern.
+    if (rounded <= std::size_t{1} << 20) std::memset(at, 0xee, rounded);
+    blocks[at] = {map, mapped + page, rounded};
+    *data = at;
+    return cudaSuccess;
+}
+cudaError_t release(std::map<char*, Block>& blocks, void* data) {
+    if (data == nullptr) return cudaSuccess;
+    if (gpu().refuses_unsafe_call()) return gpu().done(cudaErrorStreamCaptureUnsupported);
+    const auto found = blocks.find(static_cast<char*>(data));
+    if (found == blocks.end())
+        return gpu().fault("memory freed that is not allocated", cudaErrorInvalidValue);
+    gpu().drain_all();  // the call waits for the memory's uses
+    munmap(found->second.map, found->second.mapped);
+    blocks.erase(found);
+    return gpu().sticky;
+}
+
+/// Returns whether the handle is in use, and notes a fault if not.
+template <typename Handles, typename Handle>
+bool is_known(const Handles& handles, Handle handle, const char* what) {
+    if (handles.contains(handle)) return true;
+    (void)gpu().fault(fmt::format("{}: the handle is not in use", what), cudaErrorInvalidResourceHandle);
+    return false;
+}
+
+cudaError_t create_event(cudaEvent_t* event, bool timed) {
+    auto made = std::make_shared<FakeEvent>();
+    made->timed = timed;
+    *event = made.get();
+    gpu().events[made.get()] = std::move(made);
+    return cudaSuccess;
+}
+
+/// Checks a launch against the limits of sm_90.
+bool fits(const dim3& grid, const dim3& block, std::size_t shared, const void* kernel) {
+    const auto raised = gpu().dynamic_shared.find(kernel);
+    const int limit = raised != gpu().dynamic_shared.end() ? raised->second : 48 << 10;
+    const auto threads = std::uint64_t{block.x} * block.y * block.z;
+    return threads >= 1 && threads <= 1024 && block.z <= 64 && grid.x >= 1 && grid.x <= 0x7fffffff &&
+           grid.y >= 1 && grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535 &&
+           shared <= static_cast<std::size_t>(limit);
+}
+
+void leave_capture(Capture& capture) {
+    for (FakeStream* stream : capture.streams) {
+        stream->last.clear();
+        stream->capture.reset();
+    }
+}
+
+/// Returns whether every node precedes the end of the stream that began the capture.
+bool is_joined(const Capture& capture) {
+    std::vector<char> reached(capture.nodes.size(), 0);
+    std::vector<int> open = capture.origin->last;
+    while (!open.empty()) {
+        const int node = open.back();
+        open.pop_back();
+        if (std::exchange(reached[node], 1) != 0) continue;
+        open.insert(open.end(), capture.nodes[node].after.begin(), capture.nodes[node].after.end());
+    }
+    return std::ranges::all_of(reached, [](char one) { return one != 0; });
+}
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) {
+    switch (error) {
+        case cudaSuccess:
+            return "cudaSuccess";
+        case cudaErrorInvalidValue:
+            return "cudaErrorInvalidValue";
+        case cudaErrorMemoryAllocation:
+            return "cudaErrorMemoryAllocation";
+        case cudaErrorInvalidConfiguration:
+            return "cudaErrorInvalidConfiguration";
+        case cudaErrorIllegalAddress:
+            return "cudaErrorIllegalAddress";
+        case cudaErrorStreamCaptureUnsupported:
+            return "cudaErrorStreamCaptureUnsupported";
+        case cudaErrorStreamCaptureInvalidated:
+            return "cudaErrorStreamCaptureInvalidated";
+        case cudaErrorStreamCaptureUnjoined:
+            return "cudaErrorStreamCaptureUnjoined";
+        case cudaErrorStreamCaptureIsolation:
+            return "cudaErrorStreamCaptureIsolation";
+        case cudaErrorCapturedEvent:
+            return "cudaErrorCapturedEvent";
+        default:
+            return "cudaErrorUnknown";
+    }
+}
+const char* cudaGetErrorString(cudaError_t) {
+    return "the fake GPU refused a call";
+}
+cudaError_t cudaGetLastError() {
+    const std::scoped_lock lock(gpu().mutex);
+    if (gpu().sticky != cudaSuccess) return gpu().sticky;
+    return std::exchange(gpu().last, cudaSuccess);
+}
+cudaError_t cudaPeekAtLastError() {
+    const std::scoped_lock lock(gpu().mutex);
+    return gpu().sticky != cudaSuccess ? gpu().sticky : gpu().last;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+    *count = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int) {
+    DS_CALL;
+    *found = {};
+    std::strcpy(found->name, "kernels on the host");
+    found->major = 9;
+    found->multiProcessorCount = gpu().settings.processors;
+    found->totalGlobalMem = gpu().settings.memory_bytes;
+    found->sharedMemPerBlockOptin = 227 << 10;
+    found->l2CacheSize = 50 << 20;
+    found->persistingL2CacheMaxSize = 30 << 20;
+    found->accessPolicyMaxWindowSize = 128 << 20;
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int ordinal) {
+    DS_CALL;
+    return ordinal == 0 ? cudaSuccess : gpu().done(cudaErrorInvalidDevice);
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+    *version = 13000;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+    *version = 13000;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceSetLimit(cudaLimit, std::size_t) {
+    DS_CALL;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+    DS_CALL;
+    return allocate(gpu().device, data, bytes);
+}
+cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
+    DS_CALL;
+    return allocate(gpu().pinned, data, bytes);
+}
+cudaError_t cudaFree(void* data) {
+    const std::scoped_lock lock(gpu().mutex);
+    return release(gpu().device, data);
+}
+cudaError_t cudaFreeHost(void* data) {
+    const std::scoped_lock lock(gpu().mutex);
+    return release(gpu().pinned, data);
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const void* data) {
+    DS_CALL;
+    found->type = on_device(data, 1)                           ? cudaMemoryTypeDevice
+                  : block_of(gpu().pinned, data, 1) != nullptr ? cudaMemoryTypeHost
+                                                               : cudaMemoryTypeUnregistered;
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+    DS_CALL;
+    if (!is_known(gpu().streams, stream, "cudaMemsetAsync")) return gpu().last;
+    if (!on_device(data, bytes)) return gpu().done(cudaErrorInvalidValue);
+    return gpu().done(gpu().add(*stream, [=] { std::memset(data, value, bytes); }));
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    DS_CALL;
+    if (!is_known(gpu().streams, stream, "cudaMemcpyAsync")) return gpu().last;
+    if ((kind != cudaMemcpyDeviceToHost) != on_device(to, bytes) ||
+        (kind != cudaMemcpyHostToDevice) != on_device(from, bytes))
+        return gpu().done(cudaErrorInvalidValue);
+    const void* host = kind == cudaMemcpyHostToDevice ? from : to;
+    const bool pageable = kind != cudaMemcpyDeviceToDevice && block_of(gpu().pinned, host, bytes) == nullptr;
+    if (!pageable) return gpu().done(gpu().add(*stream, [=] { std::memmove(to, from, bytes); }));
+    if (stream->capture) {
+        stream->capture->invalid = true;
+        return gpu().done(cudaErrorStreamCaptureUnsupported);
+    }
+    if (kind == cudaMemcpyDeviceToHost) {  // returns when the copy is complete
+        const cudaError_t added = gpu().add(*stream, [=] { std::memcpy(to, from, bytes); });
+        gpu().drain(*stream);
+        return gpu().done(added);
+    }
+    const auto* bytes_now = static_cast<const char*>(from);
+    auto staged = std::make_shared<std::vector<char>>(bytes_now, bytes_now + bytes);
+    return gpu().done(gpu().add(*stream, [=] { std::memcpy(to, staged->data(), bytes); }));
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+    DS_CALL;
+    auto made = std::make_unique<FakeStream>();
+    *stream = made.get();
+    gpu().streams[made.get()] = std::move(made);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    const std::scoped_lock lock(gpu().mutex);
+    if (!is_known(gpu().streams, stream, "cudaStreamDestroy")) return gpu().last;
+    gpu().drain(*stream);
+    gpu().streams.erase(stream);
+    return gpu().sticky;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    DS_CALL;
+    if (!is_known(gpu().streams, stream, "cudaStreamSynchronize")) return gpu().last;
+    if (stream->capture) {
+        stream->capture->invalid = true;
+        return gpu().done(cudaErrorStreamCaptureUnsupported);
+    }
+    ++gpu().use.waits;
+    gpu().drain(*stream);
+    return gpu().done(gpu().sticky);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    DS_CALL;
+    if (!is_known(gpu().streams, stream, "cudaStreamWaitEvent") ||
+        !is_known(gpu().events, event, "cudaStreamWaitEvent"))
+        return gpu().last;
+    if (event->captured) {
+        const auto capture = event->capture.lock();
+        if (!capture) return gpu().done(cudaErrorCapturedEvent);  // of a capture that has ended
+        if (stream->capture && stream->capture != capture) {
+            stream->capture->invalid = capture->invalid = true;
+            return gpu().done(cudaErrorStreamCaptureMerge);
+        }
+        stream->capture = capture;
+        capture->streams.insert(stream);
+        stream->last.insert(stream->last.end(), event->after.begin(), event->after.end());
+        return cudaSuccess;
+    }
+    if (stream->capture) {
+        stream->capture->invalid = true;
+        return gpu().done(cudaErrorStreamCaptureIsolation);
+    }
+    if (event->recorded > 0) gpu().put(*stream, {.awaits = gpu().events[event], .version = event->recorded});
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID, const cudaStreamAttrValue*) {
+    DS_CALL;
+    return is_known(gpu().streams, stream, "cudaStreamSetAttribute") ? cudaSuccess : gpu().last;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+    DS_CALL;
+    return create_event(event, true);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+    DS_CALL;
+    return create_event(event, (flags & cudaEventDisableTiming) == 0);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    const std::scoped_lock lock(gpu().mutex);
+    if (!is_known(gpu().events, event, "cudaEventDestroy")) return gpu().last;
+    gpu().events.erase(event);  // streams keep it until they have reached it
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    DS_CALL;
+    if (!is_known(gpu().streams, stream, "cudaEventRecord") ||
+        !is_known(gpu().events, event, "cudaEventRecord"))
+        return gpu().last;
+    event->captured = stream->capture != nullptr;
+    if (event->captured) {
+        event->capture = stream->capture;
+        event->after = stream->last;
+        return gpu().done(stream->capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
+    }
+    event->pending.insert(++event->recorded);
+    gpu().put(*stream, {.records = gpu().events[event], .version = event->recorded});
+    return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+    const std::scoped_lock lock(gpu().mutex);
+    for (const cudaEvent_t event : {from, to}) {
+        if (!is_known(gpu().events, event, "cudaEventElapsedTime")) return gpu().last;
+        if (event->captured) return gpu().done(cudaErrorCapturedEvent);
+        if (!event->timed || event->recorded == 0) return gpu().done(cudaErrorInvalidResourceHandle);
+        if (!event->pending.empty()) return gpu().done(cudaErrorNotReady);
+    }
+    *ms = static_cast<float>(to->ms - from->ms);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    DS_CALL;
+    if (!is_known(gpu().streams, stream, "cudaStreamBeginCapture")) return gpu().last;
+    if (stream->capture) return gpu().done(cudaErrorStreamCaptureUnsupported);
+    stream->capture = std::make_shared<Capture>();
+    stream->capture->origin = stream;
+    stream->capture->thread = std::this_thread::get_id();
+    stream->capture->streams = {stream};
+    stream->last.clear();
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    const std::scoped_lock lock(gpu().mutex);
+    *graph = nullptr;
+    if (!is_known(gpu().streams, stream, "cudaStreamEndCapture")) return gpu().last;
+    if (!stream->capture) return gpu().done(cudaErrorInvalidValue);
+    if (stream->capture->origin != stream) return gpu().done(cudaErrorStreamCaptureUnmatched);
+    const std::shared_ptr<Capture> capture = stream->capture;
+    const bool joined = is_joined(*capture);
+    leave_capture(*capture);
+    // A call that fails ends the capture as well.
+    if (const cudaError_t refused = gpu().begin(); refused != cudaSuccess) return gpu().done(refused);
+    if (capture->invalid) return gpu().done(cudaErrorStreamCaptureInvalidated);
+    if (!joined) return gpu().done(cudaErrorStreamCaptureUnjoined);
+    auto made = std::make_unique<FakeGraph>();
+    made->nodes = std::make_shared<const Nodes>(std::move(capture->nodes));
+    *graph = made.get();
+    gpu().graphs[made.get()] = std::move(made);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+    DS_CALL;
+    if (!is_known(gpu().graphs, graph, "cudaGraphInstantiate")) return gpu().last;
+    auto made = std::make_unique<FakeGraphExec>();
+    made->nodes = graph->nodes;
+    *exec = made.get();
+    gpu().executables[made.get()] = std::move(made);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    const std::scoped_lock lock(gpu().mutex);
+    if (!is_known(gpu().graphs, graph, "cudaGraphDestroy")) return gpu().last;
+    gpu().graphs.erase(graph);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+    DS_CALL;
+    if (!is_known(gpu().streams, stream, "cudaGraphLaunch") ||
+        !is_known(gpu().executables, exec, "cudaGraphLaunch"))
+        return gpu().last;
+    if (stream->capture) return gpu().done(cudaErrorStreamCaptureUnsupported);
+    ++gpu().use.graph_launches;
+    gpu().put(*stream, {.graph = exec->nodes});
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    const std::scoped_lock lock(gpu().mutex);
+    if (!is_known(gpu().executables, exec, "cudaGraphExecDestroy")) return gpu().last;
+    for (auto& [stream, owner] : gpu().streams)
+        for (const Item& item : stream->items)
+            if (item.graph == exec->nodes) gpu().use.faults.emplace_back("a graph destroyed before it ran");
+    gpu().executables.erase(exec);
+    return cudaSuccess;
+}
+
+cudaError_t fake_set_kernel_attribute(const void* kernel, cudaFuncAttribute, int value) {
+    DS_CALL;
+    if (value > 227 << 10) return gpu().done(cudaErrorInvalidValue);
+    gpu().dynamic_shared[kernel] = value;
+    return cudaSuccess;
+}
+
+namespace draftscope::kernels::cuda::simt {
+
+void enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_t shared_bytes,
+             cudaStream_t stream, std::function<void()> call) {
+    const std::scoped_lock lock(gpu().mutex);
+    const auto try_launch = [&]() -> cudaError_t {
+        if (const cudaError_t refused = gpu().begin(); refused != cudaSuccess) return refused;
+        if (!is_known(gpu().streams, stream, "a launch")) return gpu().last;
+        if (!fits(grid, block, shared_bytes, kernel)) return cudaErrorInvalidConfiguration;
+        // Kernels are loaded on first use, which may wait.
+        if (gpu().loaded.insert(kernel).second && stream->capture) {
+            stream->capture->invalid = true;
+            return cudaErrorStreamCaptureUnsupported;
+        }
+        ++gpu().use.launches;
+        return gpu().add(*stream, [=, call = std::move(call)] { run(grid, block, shared_bytes, call); });
+    };
+    (void)gpu().done(try_launch());
+}
+
+}  // namespace draftscope::kernels::cuda::simt

@@ -1,0 +1,96 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/device_rig.h"
+#include "tests/support/fake_cuda/fake_gpu.h"
+#include "tests/support/round_fixture.h"
+
+/// Whole sessions on a GPU whose runtime fails at some call. A session ends with the error or with the right
+/// text, and gives everything back.
+namespace draftscope::testing {
+namespace {
+
+enum class Failing { call, work };
+
+/// Decodes with a head that uses the side stream. The first run makes head and graphs, the second one meets
+/// the failure.
+class FailingSession {
+  public:
+    FailingSession() {
+        set_fake_gpu({.schedule = FakeSchedule::random});
+        exec_ = kernels::make_device_exec(1, *open_fake_cuda());
+        rounds_.emplace(*exec_, kernels::Precision::bf16);
+        setting_.tree = "depth=1,topk=2,nodes=5";
+        setting_.head = "microspec:wmax=9";
+        setting_.max_new = 6;
+        setting_ = rounds_->resolve(setting_);
+    }
+    /// Returns the session's error, or "no error", and the tokens.
+    std::pair<std::string, std::vector<TokenId>> decode() {
+        PromptList feed(prompts_);
+        const Error error = rounds_->engine().run(setting_, feed);
+        return {error.message, feed.outcomes[0].tokens};
+    }
+
+  private:
+    std::unique_ptr<kernels::Exec> exec_;
+    std::optional<RoundFixture> rounds_;
+    DecodeCase setting_;
+    std::vector<std::vector<TokenId>> prompts_ = {{5, 1, 2, 8}};
+};
+
+class DeviceFailure : public ::testing::TestWithParam<Failing> {};
+
+TEST_P(DeviceFailure, EndsTheSessionOrLeavesItsText) {
+    const auto count = [] {
+        const FakeGpuUse use = fake_gpu_use();
+        return GetParam() == Failing::call ? use.calls : use.work;
+    };
+    std::vector<TokenId> expected;
+    long steps = 0;
+    {
+        FailingSession session;
+        ASSERT_EQ(session.decode().first, "no error");
+        const long before = count();
+        expected = session.decode().second;
+        steps = count() - before;
+    }
+    ASSERT_EQ(expected.size(), 6u);
+    ASSERT_GT(steps, 100);
+    int ended = 0, survived = 0;
+    for (long at = 0; at < steps; at += steps / 12) {
+        {
+            FailingSession session;
+            ASSERT_EQ(session.decode().first, "no error");
+            if (GetParam() == Failing::call)
+                fail_fake_gpu_call(at);
+            else
+                fail_fake_gpu_work(at);
+            const auto [error, tokens] = session.decode();
+            if (error == "no error") {
+                EXPECT_EQ(tokens, expected) << at;
+                ++survived;
+            } else {
+                EXPECT_THAT(error, ::testing::ContainsRegex("the fake GPU refused|out of device memory"))
+                    << at;
+                ++ended;
+            }
+        }
+        const FakeGpuUse use = fake_gpu_use();
+        EXPECT_EQ(use.allocations + use.pinned + use.streams + use.events + use.executable_graphs, 0) << at;
+        EXPECT_THAT(use.faults, ::testing::IsEmpty()) << at;
+    }
+    EXPECT_GT(ended, survived);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DeviceFailure, ::testing::Values(Failing::call, Failing::work),
+                         [](const ::testing::TestParamInfo<Failing>& instance) {
+                             return instance.param == Failing::call ? "call" : "work";
+                         });
+
+}  // namespace
+}  // namespace draftscope::testing

@@ -1,0 +1,352 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/cpu/matmul/layout.h"
+#include "kernels/float16.h"
+#include "tests/support/fake_cuda/fake_gpu.h"
+
+/// The CUDA back end's own code on a GPU that is none: what it enqueues is right in every order that streams
+/// and events allow, and every call may fail.
+namespace draftscope::testing {
+namespace {
+
+using kernels::Backend;
+using kernels::DeviceBuffer;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<FakeGpu> schedules() {
+    std::vector<FakeGpu> all = {{.schedule = FakeSchedule::late}, {.schedule = FakeSchedule::eager}};
+    for (unsigned seed = 1; seed <= 20; ++seed)
+        all.push_back({.schedule = FakeSchedule::random, .seed = seed});
+    return all;
+}
+
+std::unique_ptr<Backend> opened(const FakeGpu& gpu, const kernels::CudaOptions& options = {}) {
+    set_fake_gpu(gpu);
+    auto backend = open_fake_cuda(options);
+    return backend.ok() ? std::move(*backend) : nullptr;
+}
+
+/// Nothing is left on the GPU, and no handle was misused.
+void expect_all_given_back() {
+    const FakeGpuUse use = fake_gpu_use();
+    EXPECT_EQ(use.allocations, 0);
+    EXPECT_EQ(use.pinned, 0);
+    EXPECT_EQ(use.streams, 0);
+    EXPECT_EQ(use.events, 0);
+    EXPECT_EQ(use.graphs, 0);
+    EXPECT_EQ(use.executable_graphs, 0);
+    EXPECT_THAT(use.faults, IsEmpty());
+}
+
+/// Two rows of floats on the device.
+struct Numbers {
+    static constexpr int count = 64;
+    DeviceBuffer from, to;
+    bool reserve(Backend& backend) {
+        return from.reserve(backend, count * sizeof(float)) && to.reserve(backend, count * sizeof(float));
+    }
+    static std::vector<float> values(int first) {
+        std::vector<float> all(count);
+        std::iota(all.begin(), all.end(), static_cast<float>(first));
+        return all;
+    }
+};
+
+TEST(CudaBackend, TransfersKeepTheirOrder) {
+    for (const FakeGpu& gpu : schedules()) {
+        {
+            const auto backend = opened(gpu);
+            ASSERT_NE(backend, nullptr);
+            Numbers numbers;
+            ASSERT_TRUE(numbers.reserve(*backend));
+            std::vector<std::vector<float>> found(4, std::vector<float>(Numbers::count));
+            for (int turn = 0; turn < 4; ++turn) {
+                std::vector<float> sent = Numbers::values(100 * turn);
+                backend->upload(numbers.from.as<float>(), sent.data(), sent.size() * sizeof(float));
+                std::fill(sent.begin(), sent.end(), -1.0f);  // the host memory may change at once
+                backend->copy(numbers.to.as<float>(), numbers.from.as<float>(), sent.size() * sizeof(float));
+                backend->download(found[turn].data(), numbers.to.as<float>(), sent.size() * sizeof(float));
+            }
+            ASSERT_TRUE(backend->synchronize().ok());
+            for (int turn = 0; turn < 4; ++turn) EXPECT_EQ(found[turn], Numbers::values(100 * turn));
+        }
+        expect_all_given_back();
+    }
+}
+
+/// Adds one row to the other `count` times, by a kernel.
+void add_rows(Backend& backend, const float* from, float* to, int count) {
+    for (int i = 0; i < count; ++i)
+        backend.add({.x = from,
+                     .x_stride = Numbers::count,
+                     .rows = 1,
+                     .cols = Numbers::count,
+                     .y = to,
+                     .y_stride = Numbers::count});
+}
+
+TEST(CudaBackend, SideStreamsStartAfterWhatPrecedesAndEndBeforeTheJoin) {
+    for (const FakeGpu& gpu : schedules()) {
+        {
+            const auto backend = opened(gpu);
+            ASSERT_NE(backend, nullptr);
+            Numbers numbers;
+            DeviceBuffer apart;
+            ASSERT_TRUE(numbers.reserve(*backend) && apart.reserve(*backend, Numbers::count * sizeof(float)));
+            std::vector<float> found(Numbers::count);
+            const std::vector<float> start = Numbers::values(5);
+            constexpr std::size_t bytes = Numbers::count * sizeof(float);
+            for (int turn = 0; turn < 3; ++turn) {
+                backend->upload(numbers.from.as<float>(), start.data(), bytes);
+                backend->on_side_stream(
+                    [&] { backend->copy(apart.as<float>(), numbers.from.as<float>(), bytes); });
+                backend->copy(numbers.to.as<float>(), numbers.from.as<float>(), bytes);  // at the same time
+                backend->join_side_stream();
+                backend->download(found.data(), apart.as<float>(), bytes);
+                ASSERT_TRUE(backend->synchronize().ok());
+                EXPECT_EQ(found, start);
+            }
+        }
+        expect_all_given_back();
+    }
+}
+
+TEST(CudaBackend, WorkWithASideStreamBecomesAGraph) {
+    for (const FakeGpu& gpu : schedules()) {
+        {
+            const auto backend = opened(gpu);
+            ASSERT_NE(backend, nullptr);
+            Numbers numbers;
+            DeviceBuffer apart;
+            ASSERT_TRUE(numbers.reserve(*backend) && apart.reserve(*backend, Numbers::count * sizeof(float)));
+            constexpr std::size_t bytes = Numbers::count * sizeof(float);
+            const std::uint64_t key = backend->new_graph_key();
+            std::vector<float> found(Numbers::count);
+            for (int turn = 0; turn < 5; ++turn) {
+                const std::vector<float> sent = Numbers::values(turn);
+                backend->upload(numbers.from.as<float>(), sent.data(), bytes);
+                backend->graph(key, [&] {
+                    backend->on_side_stream(
+                        [&] { backend->copy(apart.as<float>(), numbers.from.as<float>(), bytes); });
+                    backend->join_side_stream();
+                    backend->copy(numbers.to.as<float>(), apart.as<float>(), bytes);
+                });
+                backend->download(found.data(), numbers.to.as<float>(), bytes);
+                ASSERT_TRUE(backend->synchronize().ok());
+                EXPECT_EQ(found, sent) << turn;
+            }
+            EXPECT_EQ(backend->stats().graphs, 1);
+            EXPECT_EQ(backend->stats().graphs_failed, 0) << backend->stats().graph_error;
+            EXPECT_EQ(fake_gpu_use().graph_launches, 4);  // the first pass runs op by op
+        }
+        expect_all_given_back();
+    }
+}
+
+TEST(CudaBackend, WhatACaptureRefusesRunsWithoutAGraph) {
+    struct Refused {
+        const char* error;
+        std::function<void(Backend&, Numbers&)> work;
+    };
+    constexpr std::size_t bytes = Numbers::count * sizeof(float);
+    const std::vector<Refused> all = {
+        {"cudaErrorStreamCaptureUnsupported", [](Backend& b, Numbers&) { (void)b.synchronize(); }},
+        {"cudaErrorStreamCaptureUnjoined",
+         [](Backend& b, Numbers& n) {
+             b.on_side_stream([&] { b.copy(n.to.as<float>(), n.from.as<float>(), bytes); });
+         }},
+    };
+    for (const Refused& one : all) {
+        {
+            const auto backend = opened({});
+            ASSERT_NE(backend, nullptr);
+            Numbers numbers;
+            ASSERT_TRUE(numbers.reserve(*backend));
+            std::vector<float> found(Numbers::count);
+            const std::uint64_t key = backend->new_graph_key();
+            for (int turn = 0; turn < 4; ++turn) {
+                const std::vector<float> sent = Numbers::values(turn);
+                backend->upload(numbers.from.as<float>(), sent.data(), bytes);
+                backend->graph(key, [&] {
+                    backend->copy(numbers.to.as<float>(), numbers.from.as<float>(), bytes);
+                    one.work(*backend, numbers);
+                });
+                backend->join_side_stream();
+                backend->download(found.data(), numbers.to.as<float>(), bytes);
+                ASSERT_TRUE(backend->synchronize().ok()) << one.error;
+                EXPECT_EQ(found, sent) << one.error << " " << turn;
+            }
+            EXPECT_EQ(backend->stats().graphs, 0);
+            EXPECT_EQ(backend->stats().graphs_failed, 1);
+            EXPECT_THAT(backend->stats().graph_error, HasSubstr(one.error));
+        }
+        expect_all_given_back();
+    }
+}
+
+/// Uploads, a graph with a side stream, a download; returns the error, or "" and the result.
+std::string all_calls(std::vector<float>& found) {
+    auto made = open_fake_cuda({});
+    if (!made.ok()) return made.error().message;
+    Backend& backend = **made;
+    Numbers numbers;
+    DeviceBuffer apart;
+    constexpr std::size_t bytes = Numbers::count * sizeof(float);
+    if (!numbers.reserve(backend) || !apart.reserve(backend, bytes)) return "out of memory";
+    const std::uint64_t key = backend.new_graph_key();
+    for (int turn = 0; turn < 3; ++turn) {
+        const std::vector<float> sent = Numbers::values(turn);
+        backend.upload(numbers.from.as<float>(), sent.data(), bytes);
+        backend.timer()->mark();
+        backend.graph(key, [&] {
+            backend.on_side_stream([&] { backend.copy(apart.as<float>(), numbers.from.as<float>(), bytes); });
+            backend.join_side_stream();
+            add_rows(backend, apart.as<float>(), numbers.from.as<float>(), 2);
+        });
+        backend.timer()->mark();
+        backend.download(found.data(), numbers.from.as<float>(), bytes);
+        if (const Status done = backend.synchronize(); !done.ok()) return done.error().message;
+        (void)backend.timer()->elapsed_ns(0, 1);
+        backend.timer()->reset();
+    }
+    return "";
+}
+
+TEST(CudaBackend, EveryCallMayFail) {
+    set_fake_gpu({});
+    std::vector<float> expected(Numbers::count), found(Numbers::count);
+    ASSERT_EQ(all_calls(expected), "");
+    const long calls = fake_gpu_use().calls;
+    EXPECT_GT(calls, 30);
+    long survived = 0;
+    for (const int error : {999 /* unknown */, 2 /* memory */})
+        for (long call = 0; call < calls; ++call) {
+            set_fake_gpu({.failing_call = call, .error = error});
+            const std::string message = all_calls(found);
+            if (message.empty()) {  // a graph, an event or pinned memory, which are replaced
+                EXPECT_EQ(found, expected) << call;
+                ++survived;
+            } else {
+                EXPECT_THAT(message, ::testing::AnyOf(HasSubstr("the fake GPU refused a call"),
+                                                      HasSubstr("memory"), HasSubstr("properties")))
+                    << call;
+            }
+            expect_all_given_back();
+        }
+    EXPECT_GT(survived, 0);
+    EXPECT_LT(survived, 2 * calls);
+}
+
+TEST(CudaBackend, AFailedKernelEndsTheSessionWithItsError) {
+    set_fake_gpu({});
+    std::vector<float> found(Numbers::count);
+    ASSERT_EQ(all_calls(found), "");
+    const long work = fake_gpu_use().work;
+    EXPECT_GT(work, 10);
+    for (long one = 0; one < work; ++one) {
+        set_fake_gpu({.failing_work = one});
+        EXPECT_THAT(all_calls(found), ::testing::AnyOf(HasSubstr("cudaErrorIllegalAddress"), "out of memory"))
+            << one;
+        expect_all_given_back();
+    }
+}
+
+/// A product of `rows` rows by the kernels or, if `library`, by cuBLASLt.
+std::vector<float> product(Backend& backend, bool library, int rows, int n, int k, bool with_bias,
+                           bool accumulate) {
+    EXPECT_TRUE(backend.use_cublaslt(library ? 1 : 0).ok());
+    const int stride = kernels::padded_columns(k), y_stride = n + 3;
+    Rng rng(7);
+    const auto halves = [&](int count) {
+        std::vector<kernels::half_t> values(static_cast<std::size_t>(count) * stride, 0);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const auto value = static_cast<float>(rng.normal());
+            if (static_cast<int>(i % stride) < k)
+                values[i] = backend.dtype() == kernels::Float16Kind::f16 ? kernels::float_to_f16(value)
+                                                                         : kernels::to_bf16(value);
+        }
+        return values;
+    };
+    const auto floats = [&](int count) {
+        std::vector<float> values(count);
+        for (float& value : values) value = static_cast<float>(rng.normal());
+        return values;
+    };
+    const auto w = halves(n), x = halves(rows);
+    const auto bias = floats(n);
+    auto y = floats(rows * y_stride);
+    DeviceBuffer on_device[4];
+    const auto sent = [&](DeviceBuffer& buffer, const auto& values) {
+        EXPECT_TRUE(buffer.reserve(backend, values.size() * sizeof values[0]));
+        backend.upload(buffer.as<std::byte>(), values.data(), values.size() * sizeof values[0]);
+    };
+    sent(on_device[0], w);
+    sent(on_device[1], x);
+    sent(on_device[2], bias);
+    sent(on_device[3], y);
+    kernels::MatmulOp op;
+    op.weights = {on_device[0].as<kernels::half_t>(), n, k, stride};
+    op.x = on_device[1].as<kernels::half_t>();
+    op.rows = rows;
+    op.y = on_device[3].as<float>();
+    op.y_stride = y_stride;
+    op.bias = with_bias ? on_device[2].as<float>() : nullptr;
+    op.accumulate = accumulate;
+    backend.matmul(op);
+    backend.download(y.data(), op.y, y.size() * sizeof(float));
+    EXPECT_TRUE(backend.synchronize().ok());
+    return y;
+}
+
+TEST(CudaBackend, ProductsByTheLibraryAreThoseOfTheKernels) {
+    ASSERT_TRUE(load_fake_cublaslt());
+    for (const auto dtype : {kernels::Float16Kind::bf16, kernels::Float16Kind::f16}) {
+        {
+            const auto backend = opened({});
+            ASSERT_NE(backend, nullptr);
+            backend->set_dtype(dtype);
+            int products = 0;
+            for (const int rows : {1, 5, 17})
+                for (const bool with_bias : {false, true})
+                    for (const bool accumulate : {false, true}) {
+                        if (with_bias && accumulate) continue;
+                        const auto by_library = product(*backend, true, rows, 37, 90, with_bias, accumulate);
+                        const auto by_kernels = product(*backend, false, rows, 37, 90, with_bias, accumulate);
+                        EXPECT_THAT(by_library, ::testing::Pointwise(::testing::FloatNear(1e-4f), by_kernels))
+                            << rows << " rows";
+                        ++products;
+                    }
+            EXPECT_EQ(backend->stats().library_products, products);
+        }
+        expect_all_given_back();
+    }
+}
+
+TEST(CudaBackend, LargeTransfersAndSmallMemory) {
+    constexpr std::size_t bytes = std::size_t{40} << 20;  // more than a quarter of the staging memory
+    {
+        const auto backend = opened({.memory_bytes = std::size_t{200} << 20});
+        ASSERT_NE(backend, nullptr);
+        DeviceBuffer large, too_large;
+        ASSERT_TRUE(large.reserve(*backend, bytes));
+        EXPECT_FALSE(too_large.reserve(*backend, std::size_t{180} << 20));
+        std::vector<float> sent(bytes / sizeof(float), 3.0f), found(sent.size());
+        sent.back() = 4.0f;
+        backend->upload(large.as<float>(), sent.data(), bytes);
+        for (int turn = 0; turn < 2; ++turn) backend->download(found.data(), large.as<float>(), bytes);
+        ASSERT_TRUE(backend->synchronize().ok());
+        EXPECT_EQ(found, sent);
+    }
+    expect_all_given_back();
+}
+
+}  // namespace
+}  // namespace draftscope::testing
