@@ -66,7 +66,8 @@ void use_gpu(int ordinal) {
 
 class CudaTimer final : public DeviceTimer {
   public:
-    CudaTimer(cudaStream_t stream, int ordinal) : stream_(stream), ordinal_(ordinal) {}
+    /// Marks go to what `stream` is at the time: work on the side stream is timed there.
+    CudaTimer(const cudaStream_t& stream, int ordinal) : stream_(stream), ordinal_(ordinal) {}
     ~CudaTimer() override {
         for (cudaEvent_t event : events_)
             if (event != nullptr) cudaEventDestroy(event);
@@ -94,7 +95,7 @@ class CudaTimer final : public DeviceTimer {
     void reset() override { used_ = 0; }
 
   private:
-    cudaStream_t stream_;
+    const cudaStream_t& stream_;
     int ordinal_;
     std::vector<cudaEvent_t> events_;
     std::size_t used_ = 0;
@@ -103,7 +104,7 @@ class CudaTimer final : public DeviceTimer {
 class CudaBackendImpl final : public CudaBackend {
   public:
     CudaBackendImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
-        : stream_(stream), info_(std::move(info)), options_(options), timer_(stream, options.ordinal) {
+        : stream_(stream), info_(std::move(info)), options_(options), timer_(stream_, options.ordinal) {
         use_.graphs_enabled = options.graphs;
     }
     ~CudaBackendImpl() override {

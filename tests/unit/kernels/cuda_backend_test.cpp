@@ -119,6 +119,24 @@ TEST(CudaBackend, SideStreamsStartAfterWhatPrecedesAndEndBeforeTheJoin) {
     }
 }
 
+TEST(CudaBackend, WorkOnTheSideStreamIsTimedThere) {
+    {
+        const auto backend = opened({});
+        ASSERT_NE(backend, nullptr);
+        Numbers numbers;
+        ASSERT_TRUE(numbers.reserve(*backend));
+        backend->on_side_stream([&] {
+            backend->timer()->mark();
+            add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), 10);
+            backend->timer()->mark();
+        });
+        backend->join_side_stream();
+        ASSERT_TRUE(backend->synchronize().ok());
+        EXPECT_NEAR(static_cast<double>(backend->timer()->elapsed_ns(0, 1)), 10e3, 10);  // 1 us each
+    }
+    expect_all_given_back();
+}
+
 TEST(CudaBackend, WorkWithASideStreamBecomesAGraph) {
     for (const FakeGpu& gpu : schedules()) {
         {
