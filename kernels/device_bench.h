@@ -22,9 +22,12 @@ struct DeviceBenchOptions {
     /// Rows of a feed-forward product [4 d, d], measured with our kernels and with cuBLASLt. The result says
     /// from which number of rows on --numerics fast pays off.
     std::vector<int> product_rows = {1, 8, 16, 32, 33, 64, 65, 128, 256, 512};
-    double layer_mb = 487;  ///< read between calls "in sequence", as a draft layer does
-    int calls = 20;         ///< calls of an op in one graph
-    int replays = 50;       ///< launches of that graph
+    double layer_mb = 487;    ///< read between calls "in sequence", as a draft layer does
+    double stream_mb = 4000;  ///< memory that the reads come from
+    double cold_mb = 200;     ///< weights between two uses of the same copy, so that L2 holds none of it
+    int clock_reads = 1500;   ///< reads of up to 1 GiB before the clocks are queried
+    int calls = 20;           ///< calls of an op in one graph
+    int replays = 50;         ///< launches of that graph
 };
 struct DeviceMeasured {
     std::string op;

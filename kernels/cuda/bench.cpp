@@ -18,8 +18,6 @@
 namespace draftscope::kernels {
 namespace {
 
-/// Bytes of weights between two uses of the same copy, so that L2 holds none of it.
-constexpr double cold_bytes = 200e6;
 constexpr int max_copies = 64;
 /// Correlation between the rows of a tree level. With it, four rows' shortlists of 2048 have the same union
 /// size as SpecVocab's on the demo model (docs/MEASUREMENTS.md).
@@ -42,7 +40,7 @@ std::string clocks_now() {
 /// Copies of one matrix of random weights.
 class Copies {
   public:
-    bool make(CudaBackend& device, int n, int k, std::uint64_t seed) {
+    bool make(CudaBackend& device, double cold_bytes, int n, int k, std::uint64_t seed) {
         n_ = n;
         k_ = k;
         const auto values = static_cast<std::size_t>(n) * static_cast<std::size_t>(padded_columns(k));
@@ -113,11 +111,15 @@ class Bench {
   private:
     using Call = std::function<void(int call, bool warm)>;
 
+    double cold_bytes() const { return options_.cold_mb * 1e6; }
+    std::size_t stream_bytes() const {
+        return static_cast<std::size_t>(options_.stream_mb * 1e6) / 1024 * 1024;
+    }
     int indexed_rows() const { return std::min(2048, options_.gather); }
     /// Number of row lists of the full head, so that L2 holds no rows of the previous calls.
     int lists() const {
         const double bytes = indexed_rows() * padded_columns(options_.hidden) * 2.0;
-        return static_cast<int>(std::clamp(cold_bytes / bytes + 1, 1.0, 1.0 * max_copies));
+        return static_cast<int>(std::clamp(cold_bytes() / bytes + 1, 1.0, 1.0 * max_copies));
     }
     /// The list for call number `call`; the entry before it holds the number of rows.
     const std::int32_t* list_at(const DeviceBuffer& all, int call, bool warm) const {
@@ -131,15 +133,15 @@ class Bench {
 
     bool make_weights() {
         const DeviceBenchOptions& o = options_;
-        const auto stream_bytes = static_cast<std::size_t>(4e9);
-        const bool enough =
-            full_.make(device_, o.vocab, o.hidden, 1) && trimmed_.make(device_, o.trimmed, o.hidden, 101) &&
-            down_.make(device_, o.rank, o.hidden, 201) && up_.make(device_, o.vocab, o.rank, 301) &&
-            packed_.make(device_, o.gather, o.hidden, 401) && stream_.reserve(device_, stream_bytes) &&
-            reserve<float>(sink_, 1) != nullptr;
+        const bool enough = full_.make(device_, cold_bytes(), o.vocab, o.hidden, 1) &&
+                            trimmed_.make(device_, cold_bytes(), o.trimmed, o.hidden, 101) &&
+                            down_.make(device_, cold_bytes(), o.rank, o.hidden, 201) &&
+                            up_.make(device_, cold_bytes(), o.vocab, o.rank, 301) &&
+                            packed_.make(device_, cold_bytes(), o.gather, o.hidden, 401) &&
+                            stream_.reserve(device_, stream_bytes()) && reserve<float>(sink_, 1) != nullptr;
         // Random values: reading zeros would take less power.
         if (enough)
-            cuda::launch_fill_normal(stream_.as<half_t>(), stream_bytes / sizeof(half_t), 1.0f, 601,
+            cuda::launch_fill_normal(stream_.as<half_t>(), stream_bytes() / sizeof(half_t), 1.0f, 601,
                                      device_.stream());
         return enough;
     }
@@ -201,9 +203,10 @@ class Bench {
 
     /// Queued reads keep the clocks up during the query.
     std::string clocks_under_load() {
-        for (int i = 0; i < 1500; ++i)
-            cuda::launch_read(stream_.as<void>(), std::size_t{1} << 30, cuda::Reads::evict_first,
-                              sink_.as<float>(), device_.stream());
+        const std::size_t bytes = std::min(stream_bytes(), std::size_t{1} << 30);
+        for (int i = 0; i < options_.clock_reads; ++i)
+            cuda::launch_read(stream_.as<void>(), bytes, cuda::Reads::evict_first, sink_.as<float>(),
+                              device_.stream());
         std::string said = clocks_now();
         (void)device_.synchronize();
         return said;
@@ -218,7 +221,7 @@ class Bench {
             static_cast<std::size_t>(max_outputs) * static_cast<std::size_t>(padded_columns(d));
         Copies weights;
         DeviceBuffer x, y;
-        if (!weights.make(device_, n, d, 501) || !x.reserve(device_, values * sizeof(half_t)) ||
+        if (!weights.make(device_, cold_bytes(), n, d, 501) || !x.reserve(device_, values * sizeof(half_t)) ||
             !y.reserve(device_, cells * sizeof(float)))
             return failed("{}: not enough memory for products of {} rows", device_.info().name, max_outputs);
         cuda::launch_fill_normal(x.as<half_t>(), values, 1.0f, 9, device_.stream());
@@ -305,15 +308,17 @@ class Bench {
     void memory(DeviceBenchReport& report) {
         for (const double mb : {25.0, 50.0, 100.0, 200.0, 400.0, 1000.0, 4000.0}) {
             const auto bytes = static_cast<std::size_t>(mb * 1e6) / 256 * 256;
+            if (bytes > stream_bytes()) break;
             measure(fmt::format("read {:.0f} MB", mb), "warm", 0, static_cast<double>(bytes), [&](int, bool) {
                 cuda::launch_read(stream_.as<void>(), bytes, cuda::Reads::plain, sink_.as<float>(),
                                   device_.stream());
             });
         }
-        constexpr auto half = static_cast<std::size_t>(1e9);
-        measure("copy 1000 MB", "warm", 0, 2.0 * half, [&](int, bool) {
-            device_.copy(stream_.as<std::byte>() + 2 * half, stream_.as<void>(), half);
-        });
+        const std::size_t part = stream_bytes() / 4;
+        measure(fmt::format("copy {:.0f} MB", static_cast<double>(part) / 1e6), "warm", 0,
+                2.0 * static_cast<double>(part), [&](int, bool) {
+                    device_.copy(stream_.as<std::byte>() + 2 * part, stream_.as<void>(), part);
+                });
         report.copy_gb_per_s = results_.back().gb_per_s();
         measure("empty kernel", "warm", 0, 0, [&](int, bool) { cuda::launch_empty(device_.stream()); });
         report.largest_cluster = cuda::largest_cluster();

@@ -85,6 +85,7 @@ cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value);
+cudaError_t cudaCtxResetPersistingL2Cache();
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes);
 cudaError_t cudaFree(void* data);

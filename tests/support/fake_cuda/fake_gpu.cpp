@@ -41,6 +41,10 @@ Result<std::unique_ptr<kernels::Backend>> open_fake_cuda(const kernels::CudaOpti
     return kernels::open_cuda(options);
 }
 
+Result<kernels::DeviceBenchReport> bench_fake_cuda(const kernels::DeviceBenchOptions& options) {
+    return kernels::bench_cuda(options);
+}
+
 bool load_fake_cublaslt() {
     void* const library = dlopen("libcublasLt.so.99", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/device_bench.h"
 
 /// A GPU that is none, under the program's own CUDA code: CUDA's runtime functions, with streams, events and
 /// graphs, and the kernels of kernels/cuda in the SIMT emulator.
@@ -55,6 +56,8 @@ void fail_fake_gpu_work(long later);
 
 /// Opens the CUDA back end on the fake GPU.
 Result<std::unique_ptr<kernels::Backend>> open_fake_cuda(const kernels::CudaOptions& options = {});
+/// Runs the benchmark of kernels/cuda. Its reads and fills do little, and its times are those of the fake.
+Result<kernels::DeviceBenchReport> bench_fake_cuda(const kernels::DeviceBenchOptions& options);
 
 /// Loads the library that stands for cuBLASLt; returns false if the test program does not find it.
 bool load_fake_cublaslt();

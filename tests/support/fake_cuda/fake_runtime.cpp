@@ -180,6 +180,11 @@ cudaError_t cudaDeviceSetLimit(cudaLimit, std::size_t) {
     return cudaSuccess;
 }
 
+cudaError_t cudaCtxResetPersistingL2Cache() {
+    DS_CALL;
+    return cudaSuccess;
+}
+
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
     DS_CALL;
     return allocate(gpu().device, data, bytes);

@@ -119,7 +119,7 @@ TEST(CudaBackend, SideStreamsStartAfterWhatPrecedesAndEndBeforeTheJoin) {
     }
 }
 
-TEST(CudaBackend, WorkOnTheSideStreamIsTimedThere) {
+TEST(CudaBackend, WorkOnTheSideStreamIsTimedOnIt) {
     {
         const auto backend = opened({});
         ASSERT_NE(backend, nullptr);
