@@ -60,14 +60,16 @@ void set_bin_axis(const std::vector<PositionBin>& bins, bool by_position) {
     for (const std::string& label : labels) texts.push_back(label.c_str());
     constexpr ImPlotAxisFlags flags = ImPlotAxisFlags_NoGridLines | ImPlotAxisFlags_Lock;
     ImPlot::SetupAxis(
-        ImAxis_X1, by_position ? "tokens generated before the round, from" : "context length, from", flags);
+        ImAxis_X1, by_position ? "generated tokens before the round, from" : "context length in tokens, from",
+        flags);
     ImPlot::SetupAxisTicks(ImAxis_X1, places.data(), static_cast<int>(places.size()), texts.data());
     ImPlot::SetupAxisLimits(ImAxis_X1, -0.6, static_cast<double>(bins.size()) - 0.4, ImPlotCond_Always);
 }
 
 /// Draws the speed of each bin as a bar, and tau as a line with an axis of its own.
 void draw_plot(const Style& style, const std::vector<PositionBin>& bins, bool by_position, float height) {
-    constexpr ImPlotFlags flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText;
+    constexpr ImPlotFlags flags =
+        ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect | ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend;
     std::vector<double> places, speeds, taus;
     for (std::size_t b = 0; b < bins.size(); ++b) {
         places.push_back(static_cast<double>(b));
@@ -77,12 +79,11 @@ void draw_plot(const Style& style, const std::vector<PositionBin>& bins, bool by
     const double fastest = *std::ranges::max_element(speeds), longest = *std::ranges::max_element(taus);
     if (!ImPlot::BeginPlot("##speed", {-1, height}, flags)) return;
     set_bin_axis(bins, by_position);
-    ImPlot::SetupAxis(ImAxis_Y1, "tokens per second", ImPlotAxisFlags_Lock);
-    ImPlot::SetupAxis(ImAxis_Y2, "tau",
+    ImPlot::SetupAxis(ImAxis_Y1, "bars: tokens/s", ImPlotAxisFlags_Lock);
+    ImPlot::SetupAxis(ImAxis_Y2, "line: tau",
                       ImPlotAxisFlags_Lock | ImPlotAxisFlags_Opposite | ImPlotAxisFlags_NoGridLines);
-    ImPlot::SetupAxisLimits(ImAxis_Y1, 0, fastest > 0 ? 1.35 * fastest : 1, ImPlotCond_Always);
-    ImPlot::SetupAxisLimits(ImAxis_Y2, 0, 1.35 * longest, ImPlotCond_Always);
-    ImPlot::SetupLegend(ImPlotLocation_North, ImPlotLegendFlags_Horizontal);
+    ImPlot::SetupAxisLimits(ImAxis_Y1, 0, fastest > 0 ? 1.1 * fastest : 1, ImPlotCond_Always);
+    ImPlot::SetupAxisLimits(ImAxis_Y2, 0, 1.1 * longest, ImPlotCond_Always);
     const int count = static_cast<int>(bins.size());
     ImPlot::PlotBars("tokens per second", places.data(), speeds.data(), count, 0.6,
                      {ImPlotProp_FillColor, to_vec(style.colours.accent, 0.65f), ImPlotProp_LineColor,
