@@ -135,7 +135,9 @@ std::string table_text(const ReproducedBlock& block, const std::vector<std::size
             paper.push_back(cell_text(value.paper.value, value.paper.deviation, value.paper.quantity));
         }
         lines.push_back(std::move(ours));
-        lines.push_back(std::move(paper));
+        if (std::ranges::any_of(places,
+                                [&](std::size_t place) { return row.values[place].paper.value.has_value(); }))
+            lines.push_back(std::move(paper));
     }
     return format_table(header, lines);
 }
@@ -157,8 +159,17 @@ void print_report(const ReproduceReport& report) {
             print("{}{}", separator, table_text(block, places));
             separator = "\n";
         }
-        for (const ReproducedRow& row : block.rows)
-            if (!row.missing.empty()) print("not run: {}: {}\n", row.paper.name, row.missing);
+        std::vector<std::pair<std::string, std::vector<std::string>>> missing;
+        for (const ReproducedRow& row : block.rows) {
+            if (row.missing.empty()) continue;
+            if (missing.empty() || missing.back().first != row.missing)
+                missing.emplace_back(row.missing, std::vector<std::string>());
+            missing.back().second.push_back(row.paper.name);
+        }
+        for (const auto& [reason, rows] : missing) {
+            const std::string names = fmt::format("{}", fmt::join(rows, "; "));
+            print("not run: {}: {}\n", names, reason);
+        }
     }
     print("\nwhat differs:\n");
     for (const std::string& line : report.differences) print("- {}\n", line);
@@ -223,6 +234,10 @@ void add_reproduce(CLI::App& program, Action& action) {
         "apart by their sizes)");
     command->add_option("--prompts", config.prompts,
                         "JSONL files instead of the shipped halves of Spec-Bench and HumanEval (repeatable)");
+    command->add_option(
+        "--recording", config.recording,
+        "folder of draftscope record: acceptance is replayed along it, about ten times faster; "
+        "for tables without speeds");
     command->add_option("--limit", config.limit, "conversations of each task (0 = all)");
     command->add_option("--max-new", config.max_new, "tokens to generate per prompt (default: the paper's)");
     command->add_option("--batch", config.batch, "sequences in lockstep (default: the paper's)");

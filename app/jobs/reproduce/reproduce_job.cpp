@@ -10,6 +10,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/jobs/replay/replay_models.h"
+#include "app/jobs/reproduce/replayed_rows.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/run/prompt_file.h"
@@ -78,7 +80,7 @@ class Reproduction {
         DS_ASSIGN(report_.table, find_paper_table(config_.table, config_.against));
         if (config_.limit < 0) return bad_input("--limit {}: must not be negative", config_.limit);
         for (const std::string& given : config_.head_weights) DS_TRY(check_given_artefacts({&given, 1}));
-        DS_TRY(write_prompts());
+        DS_TRY(config_.recording.empty() ? write_prompts() : open_recorded());
         for (const PaperBlock& paper : report_.table.blocks) {
             report_.blocks.emplace_back().paper = paper;
             DS_TRY(prepare(report_.blocks.back()));
@@ -105,10 +107,9 @@ class Reproduction {
         for (const std::string& path : paths) {
             DS_ASSIGN(const auto conversations, read_prompt_file(path, 0, false));
             for (const Conversation& one : conversations) {
-                const auto task = std::ranges::find(report_.table.tasks, task_of_category(one.category),
-                                                    [](const auto& entry) { return entry.second; });
-                if (task == report_.table.tasks.end()) continue;
-                int& count = report_.conversations[task->first];
+                const auto task = find_task(one.category);
+                if (!task) continue;
+                int& count = report_.conversations[*task];
                 if (config_.limit > 0 && count == config_.limit) continue;
                 ++count;
                 const nlohmann::json line = {
@@ -121,6 +122,43 @@ class Reproduction {
                 "{}: no conversation of the table's tasks ({}); give their category in each line",
                 fmt::join(paths, ", "), fmt::join(task_categories(), ", "));
         return prompts_.write(lines);
+    }
+
+    /// Reads what the recording has, in place of write_prompts().
+    Status open_recorded() {
+        if (needs_speed(report_.table))
+            return bad_input("--recording {}: {} has speeds, which only decoding can measure; leave it out",
+                             config_.recording, report_.table.name);
+        if (!config_.prompts.empty() || config_.limit > 0 || config_.repeat > 0 || config_.batch > 0)
+            return bad_input(
+                "--recording {}: has its own prompts; leave --prompts, --limit, --repeat and --batch out",
+                config_.recording);
+        DS_ASSIGN(recording_, open_recording(replay_config()));
+        for (const RecordedPrompt& prompt : recording_->info().prompts)
+            if (const auto task = find_task(prompt.category); task && prompt.turn == 0)
+                ++report_.conversations[*task];
+        if (report_.conversations.empty())
+            return bad_input("--recording {}: no prompt of the table's tasks ({})", config_.recording,
+                             fmt::join(task_categories(), ", "));
+        return {};
+    }
+
+    ReplayConfig replay_config() const {
+        ReplayConfig replay;
+        replay.recording = config_.recording;
+        replay.model = config_.model;
+        replay.precision = config_.precision;
+        replay.threads = config_.threads;
+        replay.max_new = config_.max_new;
+        replay.mass = false;
+        return replay;
+    }
+
+    /// Returns the paper's name of a category's task.
+    std::optional<std::string> find_task(const std::string& category) const {
+        for (const auto& [task, name] : report_.table.tasks)
+            if (name == task_of_category(category)) return task;
+        return std::nullopt;
     }
 
     std::vector<std::string> task_categories() const {
@@ -143,6 +181,7 @@ class Reproduction {
         run.ignore_eos = config_.ignore_eos;
         run.raw = config_.raw;
         run.prompts_file = prompts_.path();
+        if (recording_ != nullptr) run.prompt = "recorded";
         return run;
     }
 
@@ -154,6 +193,13 @@ class Reproduction {
         block.temperature = paper.temperature.value_or(0);
         block.batch = given(config_.batch, paper.batch.value_or(1));
         block.max_new = given(config_.max_new, paper.max_new);
+        if (recording_ != nullptr) {
+            const RecordingInfo& info = recording_->info();
+            if (info.sampling.temperature != block.temperature)
+                return bad_input("--recording {}: was decoded at temperature {:g}, the table is at {:g}",
+                                 config_.recording, info.sampling.temperature, block.temperature);
+            block.max_new = given(config_.max_new, info.max_new);
+        }
         // Greedy acceptance is the same in every repetition.
         const bool varies = block.temperature > 0 || needs_speed(report_.table);
         block.repeat = given(config_.repeat, varies ? paper.runs.value_or(1) : 1);
@@ -199,10 +245,10 @@ class Reproduction {
                 row.missing = agrees.error().message;
                 return;
             }
-            if (!artefact->info().joint) row.notes.push_back("weights fitted after the drafter was trained");
+            if (!artefact->info().joint) row.notes.push_back("weights fitted after the drafter's training");
         }
         if (resolved->head->id == "fr-spec" && resolved->artefacts.ranking_path == demo_ranking_path())
-            row.notes.push_back("its tokens are ranked by the target's responses, not by raw text");
+            row.notes.push_back("tokens ranked by the target's responses, not by raw text");
         row.method = fmt::format("{} x {}", block.drafter, run.head);
     }
 
@@ -244,20 +290,41 @@ class Reproduction {
         for (const ReproducedRow& row : block.rows)
             if (!row.method.empty()) bench.methods.push_back(row.method);
         if (bench.methods.empty()) return {};
+        if (recording_ != nullptr) return replay(block, bench, full);
         JobHooks hooks = hooks_;
         const double blocks = static_cast<double>(report_.blocks.size());
         hooks.on_progress = [&](double fraction, const std::string& what) {
             hooks_.report((static_cast<double>(place) + std::max(fraction, 0.0)) / blocks, what);
         };
         DS_ASSIGN(block.bench, run_bench(bench, gate_, hooks));
+        take(block, bench.run, full);
+        return {};
+    }
+
+    Status replay(ReproducedBlock& block, const BenchConfig& bench, const std::string& full) {
+        ReplayConfig config = replay_config();
+        config.tree = bench.run.tree;
+        std::vector<std::string> tasks;
+        for (const auto& [task, name] : report_.table.tasks)
+            if (report_.conversations.contains(task)) tasks.push_back(name);
+        DS_ASSIGN(ReplayedRows replayed, replay_rows(config, bench.run, bench.methods, tasks, hooks_));
+        block.bench = std::move(replayed.bench);
+        add(fmt::format("acceptance: replayed along {}, recorded by {}", config_.recording,
+                        recording_->info().source));
+        for (const std::string& reason : replayed.estimates) add("estimate: " + reason);
+        take(block, bench.run, full);
+        return {};
+    }
+
+    /// Takes the values of a block's rows from its benchmark.
+    void take(ReproducedBlock& block, const RunConfig& run, const std::string& full) {
         report_.cancelled = block.bench.cancelled;
         report_.target = block.bench.target;
         report_.precision = block.bench.precision;
         report_.backend = block.bench.backend;
         block.threads = block.bench.threads;
-        const BenchRow* full_row = find_row(block.bench, bench.run, full);
-        for (ReproducedRow& row : block.rows) set_values(block, row, bench.run, full_row);
-        return {};
+        const BenchRow* full_row = find_row(block.bench, run, full);
+        for (ReproducedRow& row : block.rows) set_values(block, row, run, full_row);
     }
 
     static const BenchRow* find_row(const BenchReport& bench, const RunConfig& run,
@@ -293,6 +360,12 @@ class Reproduction {
             report_.differences.push_back(std::move(line));
     }
 
+    /// Adds a row to those of which `what` holds.
+    void add_named(const std::string& what, const std::string& row) {
+        std::vector<std::string>& rows = named_[what];
+        if (std::ranges::find(rows, row) == rows.end()) rows.push_back(row);
+    }
+
     void list_differences() {
         const PaperTable& table = report_.table;
         const auto named = [](const std::string& text) { return text.empty() ? "not named" : text; };
@@ -326,13 +399,14 @@ class Reproduction {
             if (!paper.batch) add(fmt::format("batch: the paper does not say, {} here", block.batch));
             if (!paper.assumed.empty()) add("assumed: " + paper.assumed);
             for (const ReproducedRow& row : block.rows) {
-                for (const std::string& note : row.notes) add(fmt::format("{}: {}", row.paper.name, note));
+                for (const std::string& note : row.notes) add_named(note, row.paper.name);
                 const std::string &kind = row.paper.kind, &tau = row.paper.tau_kind;
                 if (kind != "measured")
-                    add(fmt::format("{}: the paper's values are {}", row.paper.name, kind));
-                if (tau != kind) add(fmt::format("{}: the paper's tau is {}", row.paper.name, tau));
+                    add_named("values " + kind + " by the paper's authors", row.paper.name);
+                if (tau != kind) add_named("tau " + tau + " by the paper's authors", row.paper.name);
             }
         }
+        for (const auto& [what, rows] : named_) add(fmt::format("{}: {}", what, fmt::join(rows, ", ")));
         if (report_.synthetic) add("SYNTHETIC weights: every tau is meaningless, and so are speeds");
         if (!table.note.empty()) add("about the table: " + table.note);
     }
@@ -341,7 +415,9 @@ class Reproduction {
     DebugGate& gate_;
     const JobHooks& hooks_;
     ReproduceReport report_;
+    std::map<std::string, std::vector<std::string>> named_;  ///< notes, with the names of their rows
     ScratchFile prompts_;
+    std::shared_ptr<const DecodeRecording> recording_;  ///< null = the methods decode
 };
 
 /// Returns the mean of what `value` returns for the tasks with a positive value.

@@ -19,7 +19,8 @@ struct ReproduceConfig {
     std::string drafter, tree;
     std::vector<std::string> head_weights;  ///< HEAD=PATH; several of one head are told apart by their sizes
     std::vector<std::string> prompts;       ///< files instead of the shipped halves of the suites
-    int limit = 0;                          ///< conversations of each task, 0 = all
+    std::string recording;  ///< folder; acceptance is replayed along it, and nothing is decoded
+    int limit = 0;          ///< conversations of each task, 0 = all
     int max_new = 0, batch = 0, repeat = 0;
     bool ignore_eos = false, raw = false;
 };
@@ -56,8 +57,8 @@ struct ReproduceReport {
     double seconds = 0;
 };
 
-/// Runs the methods of a table. A row that lacks a file says so; if no row can run, that is bad_input.
-/// Blocks; cancel through `gate`.
+/// Runs the methods of a table. Tables of acceptance alone can be replayed along a recording. A row that
+/// lacks a file says so; if no row can run, that is bad_input. Blocks; cancel through `gate`.
 Result<ReproduceReport> run_reproduce(const ReproduceConfig& config, DebugGate& gate, const JobHooks& hooks);
 
 /// Our value of a quantity: a task's if `cell` is given, else the mean over tasks. Taus count the last round

@@ -59,8 +59,8 @@ TEST_F(ReproduceCommand, PutsOurValuesNextToThePublishedOnes) {
     EXPECT_EQ(row_named(report, "coral")["kind"], "copied");
     EXPECT_EQ(report["blocks"][0]["repeat"], 1);
     const std::string differences = report["differences"].dump();
-    for (const char* part :
-         {"target: Qwen-2-7B-Instruct", "H20Z", "chain=2", "QA 2 (", "coral: the paper's values are copied"})
+    for (const char* part : {"target: Qwen-2-7B-Instruct", "H20Z", "chain=2", "QA 2 (",
+                             "values copied by the paper's authors: coral, dynaspec"})
         EXPECT_NE(differences.find(part), std::string::npos) << part << "\n" << differences;
 }
 
@@ -70,6 +70,31 @@ TEST_F(ReproduceCommand, LimitCountsPerTaskAndTheTextHasBothLines) {
     for (const char* part :
          {"MicroSpec (arXiv 2605.26444", "ours", "paper", "not run: coral: ", "QA 1 (", "what differs:"})
         EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
+}
+
+TEST_F(ReproduceCommand, ReplaysAcceptanceAlongARecording) {
+    const std::string model = tiny_model(folder_, 512), recorded = folder_.file("recorded");
+    ASSERT_EQ(
+        run(folder_, arguments("record --model {} --prompts {} --max-new 6 --raw --ignore-eos --threads 1 "
+                               "--no-times --quiet --out {}",
+                               model, folder_.file("prompts.jsonl"), recorded))
+            .exit_code,
+        0);
+    const auto replayed = [&](const std::string& table, const Arguments& more) {
+        return run(folder_,
+                   arguments("reproduce {} --model {} --drafter eagle2:{} --tree chain=2 --threads 1 "
+                             "--quiet --recording {}",
+                             table, model, folder_.file("eagle2"), recorded) +
+                       more);
+    };
+    const json live = parse_output(reproduce({"microspec/table-4", "--json"}));
+    const json replay = parse_output(replayed("microspec/table-4", {"--json"}));
+    EXPECT_EQ(replay["conversations"], live["conversations"]);
+    EXPECT_EQ(row_named(replay, "full V=152k")["values"], row_named(live, "full V=152k")["values"]);
+    EXPECT_NE(replay["differences"].dump().find("replayed along"), std::string::npos);
+    EXPECT_NE(replay["differences"].dump().find("estimate: "), std::string::npos) << "microspec's tree";
+    expect_one_line_error(replayed("microspec/table-2", {}), {"--recording", "microspec/table-2 has speeds"});
+    expect_one_line_error(replayed("microspec/table-4", {"--limit", "1"}), {"--limit", "leave"});
 }
 
 TEST_F(ReproduceCommand, RefusesWhatItCannotRun) {
