@@ -43,7 +43,8 @@ Status export_png(const Options& options) {
 }
 
 void add_plot_options(CLI::App& command, PlotOptions& plots) {
-    command.add_option("--plots", plots.plots, "png: breakdown, plane, coverage, tree (default: all)")
+    command
+        .add_option("--plots", plots.plots, "png: breakdown, latency, plane, coverage, tree (default: all)")
         ->delimiter(',');
     command.add_option("--run", plots.run, "png: run id (default: the newest)");
     command.add_option("--round", plots.round,

@@ -106,11 +106,44 @@ json replayed_heads_json(const ReplayReport& report, const std::vector<ReplaySta
     return heads;
 }
 
+json file_json(const std::optional<HeadFileReport>& file) {
+    if (!file) return nullptr;
+    return {{"path", file->path},
+            {"parameters", file->parameters},
+            {"trained", or_null(file->trained)},
+            {"lambda", or_null(file->lambda)},
+            {"held_out", file->held_out},
+            {"source", or_null(file->source)}};
+}
+
+/// Returns what the heads' files say about their making; "" if no head has a file.
+std::string file_table(const ReplayReport& report) {
+    std::vector<std::vector<std::string>> rows;
+    const auto text = [](const std::string& value) { return value.empty() ? "-" : value; };
+    for (const ReplayedHead& head : report.heads) {
+        if (!head.file) continue;
+        std::string parameters;
+        for (const auto& [name, value] : head.file->parameters)
+            parameters += fmt::format("{}{}={}", parameters.empty() ? "" : " ", name, value);
+        const auto held_out = [&](const char* name) {
+            const auto found = head.file->held_out.find(name);
+            return found == head.file->held_out.end() ? "-" : fmt::format("{:.3f}", found->second);
+        };
+        rows.push_back({head.spec, text(parameters), text(head.file->trained), number(head.file->lambda, 2),
+                        held_out("kl"), held_out("top1"), text(head.file->source)});
+    }
+    if (rows.empty()) return {};
+    return "\n" + format_table({"files", "parameters", "trained", "lambda", "held-out KL", "top-1",
+                                "ranking counted on"},
+                               rows);
+}
+
 json with_intervals(const ReplayReport& report, json heads) {
     for (std::size_t h = 0; h < heads.size(); ++h) {
         const AcceptanceCost cost = estimate_acceptance(report, h);
         heads[h]["intervals"] = {{"tau", estimate_interval_json(cost.tau)},
                                  {"rho_tau", estimate_interval_json(cost.rho_tau)}};
+        heads[h]["file"] = file_json(report.heads[h].file);
     }
     return heads;
 }
@@ -214,7 +247,7 @@ void print_report(const ReplayReport& report) {
     print("{}", format_table(header, rows));
     if (!tallies.empty() && full_tau(report, tallies))
         print("rho_tau: {}\n", interval_text(estimate_acceptance(report, 0).conversations));
-    print("{}", category_table(report));
+    print("{}{}", category_table(report), file_table(report));
     std::set<std::string> reasons;
     for (const ReplayedHead& head : report.heads)
         for (const std::string& reason : head.estimates)

@@ -29,6 +29,7 @@ struct Plot {
 };
 constexpr std::array plots = {
     Plot{"breakdown", "phases", "Where a step's time goes"},
+    Plot{"latency", "latency", "Latency, and speed by context length"},
     Plot{"plane", "plane", "Acceptance-cost plane"},
     Plot{"coverage", "coverage", "Coverage of the head's vocabulary"},
     Plot{"tree", "draft_tree", "Draft tree"},

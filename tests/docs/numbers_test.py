@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the numbers of one capture to each other: `run --json`, `stats --json`, SQL views, tables and CSV files.
+"""Holds the numbers of one capture to each other: `run --json`, `stats --json`, SQL views, tables, every export, and
+the models that the window draws.
 
 A run with shadow heads and a baseline is recorded. Every figure that several of these show must be the same, up to the
 rounding of sums in another order.
 
-usage: numbers_test.py --program BINARY
+usage: numbers_test.py --program BINARY [--window BINARY]    the latter is tests/docs/window_numbers.cpp
 """
 import argparse
 import csv
@@ -138,9 +139,77 @@ def check_speedup(numbers, run, stats, database, run_id):
         numbers.same(f"x AR {name}", run["baseline"][name], stats["baseline"][name], view[0][column])
 
 
+def check_chrome(numbers, run, database, path, run_id):
+    events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("pid") == run_id]
+    rounds = [event["args"] for event in events if event.get("cat") == "round" and event["ph"] == "b"]
+    numbers.same("chrome rounds", run["totals"]["rounds"], len(rounds))
+    for key in ("drafted", "accepted", "committed"):
+        numbers.same(f"chrome {key}", run["totals"][key], sum(args[key] for args in rounds))
+    steps = [event for event in events if event.get("cat") == "step" and event["args"]["excluded"] == "no"]
+    sql = rows(database, f"SELECT count(*) AS n, sum(end_ns - start_ns - paused_ns) AS ns FROM step "
+                         f"WHERE run_id = {run_id} AND excluded IS NULL")[0]
+    numbers.same("chrome counted steps", len(steps), sql["n"])
+    numbers.same("chrome step time", sum(e["dur"] - e["args"]["paused_us"] for e in steps) * 1e3, sql["ns"])
+    for row in span_sums(database, f"WHERE run_id = {run_id}"):
+        spans = [event for event in events if event.get("cat") == "phase" and event["name"] == row["name"]]
+        numbers.same(f"chrome {row['name']} spans", len(spans), row["n"])
+        numbers.same(f"chrome {row['name']} time", sum(event["dur"] for event in spans) * 1e3, row["ns"])
+
+
+def check_nsys(numbers, database, path):
+    """Both runs are of one process, so the file is compared as a whole."""
+    with sqlite3.connect(path) as nsys:
+        for key in ("drafted", "accepted", "committed"):
+            numbers.same(f"nsys {key}", rows(nsys, f"SELECT sum({key}) AS n FROM DRAFTSCOPE_ROUNDS")[0]["n"],
+                         rows(database, f"SELECT sum({key}) AS n FROM round")[0]["n"])
+        for row in span_sums(database, ""):
+            found = rows(nsys, "SELECT count(*) AS n, sum(e.end - e.start) AS ns FROM NVTX_EVENTS e LEFT JOIN StringIds s "
+                               f"ON s.id = e.textId WHERE e.end IS NOT NULL AND coalesce(e.text, s.value) = '{row['name']}'")[0]
+            numbers.same(f"nsys {row['name']} ranges", found["n"], row["n"])
+            numbers.same(f"nsys {row['name']} time", found["ns"], row["ns"])
+
+
+def span_sums(database, where):
+    return rows(database, "SELECT p.name, count(*) AS n, sum(s.end_ns - s.start_ns) AS ns FROM span s "
+                          f"JOIN phase p ON p.id = s.phase_id {where} GROUP BY p.name")
+
+
+def check_window(numbers, run, window):
+    for key, name in {"rounds": "rounds", "tau": "tau"}.items():
+        numbers.same(f"window {key}", run["totals"][name], window["acceptance"][key])
+    numbers.same("window histogram", run["totals"]["rounds"], sum(window["acceptance"]["histogram"]))
+    shown = {row["name"]: row for row in window["phases"]}
+    for phase in run["phases"]:
+        for key in ("count", "total_ms", "exposed_ms", "share") + (("median_us", "p90_us") if phase["count"] else ()):
+            numbers.same(f"window {phase['name']} {key}", phase[key], shown[phase["name"]][key])
+    for kind, name in {"first_token": "first token", "inter_token": "inter-token", "output_gap": "output"}.items():
+        for key in ("n", "p50_ms", "p99_ms", "max_ms"):
+            numbers.same(f"window {name} {key}", run["latency"][kind][key], window["latency"][name][key])
+    for kind in ("by_context", "by_position"):
+        numbers.same(f"window {kind}", len(run["speed"][kind]), len(window["latency"][kind]))
+        for bin_, same in zip(run["speed"][kind], window["latency"][kind]):
+            for key in ("from", "rounds", "committed", "tau", "tokens_per_second"):
+                numbers.same(f"window {kind} {key}", bin_[key] or 0, same[key])
+    heads = {(head["head"], head["mode"]): head for head in run["heads"]}
+    live = next(head for head in run["heads"] if head["mode"] == "drive")
+    for panel, keys in {"plane": ("tau", "rho_tau", "nu", "predicted_speedup", "active_rows"),
+                        "coverage": ("active_rows", "coverage", "covered_mass")}.items():
+        points = window["plane"]["points"] if panel == "plane" else window["coverage"]
+        found = [point for point in points if (point["head"], point["mode"]) in heads]
+        numbers.same(f"window heads of the {panel}", len(found) >= 2, True)
+        for point in found:
+            head = heads[point["head"], point["mode"]]
+            expected = {key: head[key] for key in keys}
+            if panel == "plane" and point["mode"] == "aligned":  # it drafted in some of the rounds only
+                expected["tau"] = live["tau"] * head["rho_tau"] / live["rho_tau"]
+            for key in keys:
+                numbers.same(f"window {panel} {point['head']} {key}", expected[key], point[key])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
+    parser.add_argument("--window")
     options = parser.parse_args()
     numbers = Numbers()
     with tempfile.TemporaryDirectory() as name:
@@ -152,13 +221,20 @@ def main():
                                 "--max-new", "24", "--baseline", "3", "--save", capture, "--json", "--quiet"))
         stats = json.loads(output(options.program, "stats", capture, "--json"))["runs"]
         own = next(one for one in stats if not one["is_baseline"])
-        output(options.program, "export", capture, "--format", "csv", "--out", folder / "csv")
+        for form, name in {"csv": "csv", "chrome": "trace.json", "nsys": "nsys.sqlite", "sqlite": "copy.dscope"}.items():
+            output(options.program, "export", capture, "--format", form, "--out", folder / name)
         with sqlite3.connect(capture) as database:
             check_totals(numbers, run, own, database, own["id"])
             check_heads(numbers, run, own, database, folder / "csv", own["id"])
             check_phases(numbers, run, own, database, own["id"])
             check_latency(numbers, run, own, database, own["id"])
             check_speedup(numbers, run, own, database, own["id"])
+            check_chrome(numbers, run, database, folder / "trace.json", own["id"])
+            check_nsys(numbers, database, folder / "nsys.sqlite")
+        copy = json.loads(output(options.program, "stats", folder / "copy.dscope", "--json"))["runs"]
+        numbers.same("copy", json.dumps(stats), json.dumps(copy))
+        if options.window:
+            check_window(numbers, run, json.loads(output(options.window, capture, own["id"])))
     for line in numbers.wrong:
         print(line)
     print(f"{numbers.compared} numbers compared, {len(numbers.wrong)} differ")

@@ -308,6 +308,7 @@ Result<fit::FittedHead> fit_with_drafter(const FitConfig& config, const fit::Fit
     };
     inputs.joint = &joint;
     DS_ASSIGN(fit::FittedHead fitted, fit::fit_head(inputs, options, hooks));
+    if (joint.options.lambda > 0) fitted.notes["lambda"] = joint.options.lambda;
     DS_TRY(hooks.check());
     DS_TRY(folder.commit());
     return fitted;

@@ -40,7 +40,7 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
     std::vector<std::size_t> places = group.heads;
     if (drafting.heads.empty()) {
         places = {0};
-        report.heads = {{"", {}}};
+        report.heads = {{"", {}, {}}};
         report.result.rounds.resize(1);
     }
     for (std::size_t i = 0; i < places.size(); ++i) {
@@ -80,7 +80,7 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hook
     std::vector<std::string> hashes;
     for (const RecordedPrompt& prompt : info.prompts) hashes.push_back(prompt.hash);
     for (const ResolvedRun& run : runs) {
-        report.heads.push_back({to_text(*run.head), {}});
+        report.heads.push_back({to_text(*run.head), {}, head_file_report(*run.head, run.artefacts)});
         if (find_head(run.head->id)->replay_only)
             report.heads.back().estimates.push_back("hypothetical: this head knows the recorded text");
         if (const std::string warning = overlap_warning(*run.head, run.artefacts, hashes, "the recording");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/jobs/commands/job_hooks.h"
+#include "app/jobs/resolve/artefacts.h"
 #include "base/result.h"
 #include "engine/recording/recording.h"
 #include "engine/replay/replay.h"
@@ -30,6 +31,7 @@ struct ReplayConfig {
 struct ReplayedHead {
     std::string spec;                    ///< canonical; "" = the drafter has no head
     std::vector<std::string> estimates;  ///< why the result is an estimate; empty = exact
+    std::optional<HeadFileReport> file;  ///< absent = the head has no file
 };
 /// Result of a replay.
 struct ReplayReport {

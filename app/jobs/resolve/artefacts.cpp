@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "app/jobs/run/run_job.h"
@@ -10,6 +11,7 @@
 #include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
+#include "engine/heads/static_vocab.h"
 
 namespace draftscope {
 namespace {
@@ -185,6 +187,31 @@ std::string overlap_warning(const HeadSpec& spec, const HeadFiles& artefacts,
     return fmt::format(
         "head {}: its weights were fitted on {} of {}'s {} prompts, so its acceptance is too high",
         to_text(spec), known, prompt_source, prompts.size());
+}
+
+std::optional<HeadFileReport> head_file_report(const HeadSpec& spec, const HeadFiles& artefacts) {
+    HeadFileReport report;
+    if (!artefacts.artefact_path.empty()) {
+        const auto artefact = HeadArtefact::open(artefacts.artefact_path, spec.id);
+        if (!artefact.ok()) return std::nullopt;
+        report.path = artefacts.artefact_path;
+        report.parameters = artefact->info().parameters;
+        report.trained = artefact->info().joint ? "joint" : "post-hoc";
+        const auto fit = nlohmann::json::parse(artefact->info().report, nullptr, false);
+        if (const nlohmann::json::json_pointer lambda("/fit/lambda");
+            fit.is_object() && fit.contains(lambda) && fit[lambda].is_number())
+            report.lambda = fit[lambda].get<double>();
+        for (const auto& [name, value] : fit.items())
+            if (value.is_number()) report.held_out[name] = value.get<double>();
+        return report;
+    }
+    const HeadInfo* info = find_head(spec.id);
+    if (artefacts.ranking_path.empty() || info == nullptr || !info->accepts_ranking()) return std::nullopt;
+    const auto ranking = open_ranking(artefacts.ranking_path);
+    if (!ranking.ok()) return std::nullopt;
+    report.path = artefacts.ranking_path;
+    report.source = (*ranking)->metadata("source");
+    return report;
 }
 
 std::vector<HeadChoice> head_choices() {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +42,18 @@ Result<std::string> find_trained_drafter(const HeadSpec& spec, const HeadFiles& 
 /// none. `prompts` are values of prompt_hash() ("" = not known); `whose` names their source in the warning.
 std::string overlap_warning(const HeadSpec& spec, const HeadFiles& artefacts,
                             std::span<const std::string> prompts, std::string_view prompt_source);
+
+/// What a head's weights file or ranking says about its making; "" and absent = it does not say.
+struct HeadFileReport {
+    std::string path;
+    std::map<std::string, std::string, std::less<>> parameters;  ///< of a weights file: rank, v, ...
+    std::string trained;           ///< "joint" with its drafter, or "post-hoc"; "" for a ranking
+    std::optional<double> lambda;  ///< weight of SpecVocab's own loss in a joint training
+    std::map<std::string, double, std::less<>> held_out;  ///< of a fit: kl, top1, recall10, coverage, ...
+    std::string source;                                   ///< what a ranking was counted on
+};
+/// Reads the report of a head's file. Absent for a head without a file, and for unreadable files.
+std::optional<HeadFileReport> head_file_report(const HeadSpec& spec, const HeadFiles& artefacts);
 
 /// Returns the heads that the window offers for the demo model.
 std::vector<HeadChoice> head_choices();

@@ -270,6 +270,8 @@ TEST_F(RecordReplay, SeveralFilesOfOneHead) {
     ASSERT_EQ(replayed["heads"].size(), 2u);
     EXPECT_EQ(replayed["heads"][1]["head"], "fr-spec:file=" + other + ",v=64");
     EXPECT_EQ(replayed["heads"][0]["tau"], replayed["heads"][1]["tau"]);
+    EXPECT_EQ(replayed["heads"][1]["file"]["path"], other);
+    EXPECT_EQ(replayed["heads"][1]["file"]["trained"], nullptr);
 }
 
 TEST_F(RecordReplay, ReplayUsesFittedWeights) {
@@ -282,6 +284,12 @@ TEST_F(RecordReplay, ReplayUsesFittedWeights) {
     EXPECT_EQ(document["trained"], "post-hoc");
     const Arguments with = {"--head-weights", "slimspec=" + artefact, "--heads"};
     const json found = parse_output(go(replay_words() + with + Arguments{"slimspec", "--json"}));
+    const json& file = found["heads"][0]["file"];
+    EXPECT_EQ(file["parameters"]["rank"], "16");
+    EXPECT_EQ(file["trained"], "post-hoc");
+    EXPECT_EQ(file["held_out"]["kl"], document["held_out"]["kl"]);
+    EXPECT_EQ(file["lambda"], nullptr);
+    EXPECT_NE(go(replay_words() + with + Arguments{"slimspec"}).out.find("rank=16"), std::string::npos);
     ASSERT_EQ(found["warnings"].size(), 1u);  // it was fitted on these prompts
     EXPECT_NE(found["warnings"][0].get<std::string>().find("fitted on"), std::string::npos);
     const ProcessResult live =

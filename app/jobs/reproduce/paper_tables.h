@@ -1,0 +1,68 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+/// The papers' tables that can be measured again, from assets/published (docs/FORMATS.md, "Published
+/// results").
+namespace draftscope {
+
+/// One published value, or an empty place of the table.
+struct PaperValue {
+    std::string column;    ///< a task of the paper, or "Average"
+    std::string quantity;  ///< tau, rho_tau, tokens_per_second, ...
+    std::optional<double> value, deviation;
+};
+/// A row: a method under one setup.
+struct PaperRow {
+    std::string name;      ///< "fr-spec V=32k"
+    std::string head;      ///< head spec with placeholders as in fill_sizes(), or "none"
+    std::string needs;     ///< why it cannot be run here: "needs ..."; "" = it can
+    std::string kind;      ///< "measured"; "computed" or "copied" by the paper's authors
+    std::string tau_kind;  ///< the same of tau
+    std::vector<PaperValue> values;
+};
+/// The rows of one setup, which one benchmark decodes.
+struct PaperBlock {
+    std::string label;  ///< "T=0, batch 64"; "" = the usual one
+    std::string framework, hardware, drafter_text, tree_text, max_new_text;  ///< the paper's words; "" = none
+    std::string drafter, tree;                                               ///< as in RunConfig
+    std::optional<double> temperature;  ///< absent = the paper does not say
+    std::optional<int> batch, runs;     ///< absent = the paper does not say
+    int max_new = 0;
+    bool with_prefill = false;  ///< speeds include the prefill
+    std::string assumed;        ///< what the paper leaves open and how it is filled in
+    std::vector<PaperRow> rows;
+};
+/// A table with the values for one target.
+struct PaperTable {
+    std::string name;  ///< "fr-spec/table-1"
+    std::string paper, citation, arxiv, table, title, note;
+    std::vector<std::string> targets;  ///< that the table has values for
+    std::string target;                ///< the one that `blocks` has
+    int vocabulary = 0;                ///< of `target`
+    std::vector<std::string> prompts;  ///< files in assets/prompts
+    std::vector<std::string> columns;  ///< tasks; empty = averages alone
+    /// Each task of the average: the paper's name, and the one of task_of_category().
+    std::map<std::string, std::string> tasks;
+    std::map<std::string, std::string> task_texts;  ///< what the paper says of a task
+    std::vector<PaperBlock> blocks;
+
+    bool has(std::string_view quantity) const;
+};
+
+/// Returns all tables, in the papers' order, each for its first target.
+Result<std::vector<PaperTable>> read_paper_tables();
+/// Returns a table with the values of `target`, "" = the first. Unknown names are bad_input with those that
+/// are close.
+Result<PaperTable> find_paper_table(const std::string& name, const std::string& target);
+
+/// Replaces the sizes in braces. "{32768}" is a number of tokens and keeps its share of the vocabulary,
+/// "{d/8}" is an eighth of the hidden size.
+std::string fill_sizes(const std::string& head, int paper_vocabulary, int vocabulary, int hidden);
+
+}  // namespace draftscope

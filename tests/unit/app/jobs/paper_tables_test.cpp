@@ -1,0 +1,141 @@
+#include "app/jobs/reproduce/paper_tables.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/jobs/reproduce/reproduce_job.h"
+#include "engine/heads/head.h"
+#include "engine/tree/draft_tree.h"
+#include "tests/support/results.h"
+
+namespace draftscope {
+namespace {
+
+const PaperRow& row_named(const PaperBlock& block, const std::string& name) {
+    const auto found = std::ranges::find(block.rows, name, &PaperRow::name);
+    EXPECT_NE(found, block.rows.end()) << name;
+    return found == block.rows.end() ? block.rows.front() : *found;
+}
+
+std::optional<double> published(const PaperRow& row, const std::string& column, const std::string& quantity) {
+    for (const PaperValue& value : row.values)
+        if (value.column == column && value.quantity == quantity) return value.value;
+    return std::nullopt;
+}
+
+TEST(PaperTables, HaveThePublishedRows) {
+    const auto fr_spec = find_paper_table("fr-spec/table-1", "");
+    ASSERT_TRUE(is_ok(fr_spec));
+    ASSERT_EQ(fr_spec->blocks.size(), 1u);
+    const PaperBlock& block = fr_spec->blocks[0];
+    EXPECT_EQ(block.tree, "paper:fr-spec");
+    EXPECT_EQ(block.rows.size(), 9u);
+    const PaperRow& row = row_named(block, "fr-spec V=32k");
+    EXPECT_EQ(published(row, "Math", "tau"), 4.15);
+    EXPECT_EQ(published(row, "Average", "tau"), 3.63);
+    EXPECT_EQ(published(row, "Average", "rho_tau"), 0.933);
+    EXPECT_EQ(row_named(block, "fr-spec V=32k, ShareGPT").needs, "needs a token ranking counted on ShareGPT");
+    const auto medusa = find_paper_table("fr-spec/table-5", "");
+    ASSERT_TRUE(is_ok(medusa));
+    EXPECT_EQ(medusa->blocks[0].drafter, "medusa");
+    EXPECT_EQ(published(row_named(medusa->blocks[0], "full V=128k"), "QA", "speedup_vs_ar"), 1.53);
+}
+
+TEST(PaperTables, SelectTheTargetAndTheSetups) {
+    const auto main = find_paper_table("slimspec/table-2", "GPT-OSS-20B");
+    ASSERT_TRUE(is_ok(main));
+    ASSERT_EQ(main->blocks.size(), 2u);
+    EXPECT_EQ(main->blocks[0].batch, 1);
+    EXPECT_EQ(main->blocks[1].batch, 64);
+    EXPECT_EQ(main->blocks[0].rows.size(), 4u);
+    EXPECT_EQ(main->vocabulary, 201088);
+    EXPECT_EQ(published(row_named(main->blocks[1], "slimspec r=d/8"), "MT-Bench", "speedup_vs_ar"), 1.52);
+    const auto ablation = find_paper_table("microspec/table-3", "");
+    ASSERT_TRUE(is_ok(ablation));
+    EXPECT_EQ(
+        published(row_named(ablation->blocks[0], "Ext. Only, asynchronous"), "Average", "tokens_per_second"),
+        351.4);
+    EXPECT_EQ(row_named(ablation->blocks[0], "Ext. Only, asynchronous").head, "microspec:source=ext");
+    const auto figure = find_paper_table("specvocab/figure-4", "");
+    ASSERT_TRUE(is_ok(figure));
+    EXPECT_EQ(published(row_named(figure->blocks[0], "d'=d/8, k=512"), "Average", "tau"), std::nullopt);
+}
+
+TEST(PaperTables, EveryRowIsAHeadAndEveryTreeIsKnown) {
+    const auto tables = read_paper_tables();
+    ASSERT_TRUE(is_ok(tables));
+    EXPECT_GE(tables->size(), 40u);
+    for (const PaperTable& first : *tables)
+        for (const std::string& target : first.targets)
+            EXPECT_TRUE(is_ok(find_paper_table(first.name, target))) << first.name;
+    for (const PaperTable& table : *tables)
+        for (const PaperBlock& block : table.blocks) {
+            EXPECT_TRUE(parse_tree_spec(block.tree).ok()) << table.name;
+            ASSERT_FALSE(block.rows.empty()) << table.name;
+            for (const PaperRow& row : block.rows) {
+                EXPECT_EQ(row.values.size(), block.rows.front().values.size()) << table.name;
+                if (!row.needs.empty()) continue;
+                const auto spec = parse_head_spec(fill_sizes(row.head, table.vocabulary, 49152, 576));
+                EXPECT_TRUE(spec.ok()) << table.name << ", " << row.name;
+                if (!spec.ok() || spec->id == "none") continue;
+                // A missing file is a property of the run; an unknown parameter is a mistake in the table.
+                const auto head = make_head(*spec, {});
+                if (!head.ok()) {
+                    EXPECT_EQ(head.error().message.find("unknown"), std::string::npos)
+                        << head.error().message;
+                }
+            }
+        }
+}
+
+TEST(PaperTables, SizesKeepTheirShare) {
+    EXPECT_EQ(fill_sizes("fr-spec:v={32768}", 128256, 128256, 4096), "fr-spec:v=32768");
+    EXPECT_EQ(fill_sizes("fr-spec:v={32768}", 128256, 49152, 576), "fr-spec:v=12558");
+    EXPECT_EQ(fill_sizes("specvocab:rank={d/8},k=512", 128256, 49152, 576), "specvocab:rank=72,k=512");
+    EXPECT_EQ(fill_sizes("microspec", 1, 1, 1), "microspec");
+}
+
+TEST(PaperTables, UnknownNamesNameTheClosest) {
+    const auto message = [](const char* name, const char* target) {
+        const auto found = find_paper_table(name, target);
+        EXPECT_FALSE(found.ok());
+        return found.ok() ? std::string() : found.error().message;
+    };
+    const std::string close = message("fr-spec/table-l", "");
+    EXPECT_NE(close.find("did you mean fr-spec/table-1?"), std::string::npos) << close;
+    EXPECT_NE(close.find("known: fr-spec/table-1, fr-spec/table-2"), std::string::npos) << close;
+    EXPECT_NE(message("eagle", "").find("--list"), std::string::npos);
+    const std::string target = message("fr-spec/table-1", "Llama-3-8B");
+    EXPECT_NE(target.find("known: Llama-3-8B-Instruct"), std::string::npos) << target;
+}
+
+TEST(MeasuredValue, AveragesAreMeansOfTasks) {
+    BenchRow full, row;
+    for (const auto& [made, taus] : {std::pair(&full, std::pair(2.0, 4.0)), {&row, {1.0, 3.5}}})
+        for (const double tau : {taus.first, taus.second}) {
+            BenchCell cell;
+            cell.tau = tau - 0.1;
+            cell.tau_unclipped = tau;
+            cell.tokens_per_second = 10 * tau;
+            cell.end_to_end_tokens_per_second = 5 * tau;
+            cell.active_rows = 100 * tau;
+            made->tasks.push_back(cell);
+        }
+    row.macro.tau_sd = 0.25;
+    const auto ours = [&](const char* quantity, const BenchCell* cell, bool with_prefill = false) {
+        return measured_value({"", quantity, {}, {}}, row, cell, &full, with_prefill).ours;
+    };
+    EXPECT_EQ(ours("tau", nullptr), 2.25);
+    EXPECT_EQ(ours("tau", &row.tasks[1]), 3.5);
+    EXPECT_EQ(ours("rho_tau", nullptr), 0.75);
+    EXPECT_EQ(ours("tokens_per_second", nullptr), 22.5);
+    EXPECT_EQ(ours("tokens_per_second", &row.tasks[0], true), 5.0);
+    EXPECT_EQ(ours("speedup_vs_full", nullptr), 0.75);
+    EXPECT_EQ(ours("active_tokens", nullptr), 225.0);
+    EXPECT_EQ(ours("speedup_vs_ar", nullptr), std::nullopt);
+    EXPECT_EQ(measured_value({"", "tau", {}, {}}, row, nullptr, &full, false).deviation, 0.25);
+}
+
+}  // namespace
+}  // namespace draftscope
