@@ -12,9 +12,10 @@ namespace draftscope::kernels {
 struct DeviceBenchOptions {
     int vocab = 128256;
     int hidden = 4096;
-    int rank = 512;
-    int trimmed = 32768;  ///< rows of a static head
-    int gather = 3072;    ///< rows of MicroSpec's packed head
+    std::vector<int> rank = {512};  ///< of the low-rank heads, not empty
+    int trimmed = 32768;            ///< rows of a static head
+    /// Rows of the gathered heads and of SpecVocab's shortlists, each at most `vocab`; not empty.
+    std::vector<int> gather = {2048, 3072};
     int buckets = 132;    ///< buckets of the bucketed router selection
     int per_bucket = 16;  ///< candidates kept in each bucket
     int k = 10;           ///< top tokens per row
@@ -38,7 +39,6 @@ struct DeviceMeasured {
     double nu = 0;                      ///< speed relative to the full head with the same rows and mode; 0 =
                                         ///< none
     double flops = 0;                   ///< of products with many rows; 0 = not computed
-    std::string torch;                  ///< name of the corresponding PyTorch benchmark; "" = none
     double gb_per_s() const { return median_us > 0 ? bytes / (median_us * 1e3) : 0; }
 };
 struct DeviceBenchReport {
@@ -50,6 +50,7 @@ struct DeviceBenchReport {
     int library_wins_from = 0;  ///< smallest of product_rows from which on the library is faster; 0 = never
     double copy_gb_per_s = 0;   ///< bytes read and written by a large copy
     int largest_cluster = 0;    ///< the most blocks of 256 threads in a cluster; 0 = no clusters
+    std::vector<std::string> not_timed;  ///< what a size rules out, one line each
     std::vector<DeviceMeasured> ops;
 };
 Result<DeviceBenchReport> bench_cuda(const DeviceBenchOptions& options);

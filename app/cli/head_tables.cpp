@@ -20,6 +20,11 @@ std::string percent(const std::optional<double>& value) {
     return value ? fmt::format("{:.1f}", 100 * *value) : std::string("-");
 }
 
+/// Returns a number of FLOPs in MFLOP; 0 = unknown.
+std::string mega(double flops) {
+    return flops > 0 ? fmt::format("{:.1f}", flops / 1e6) : "-";
+}
+
 std::string mode_text(const HeadComparison& head) {
     const char* mark = head.path_candidates ? ", path estimate" : head.estimate ? ", estimate" : "";
     return std::string(to_text(head.stats.mode)) + mark;
@@ -33,8 +38,7 @@ std::string acceptance_table(const std::vector<HeadComparison>& heads) {
                         fmt::format("{:.3f}", stats.tau), percent(stats.coverage),
                         percent(stats.covered_mass), fmt::format("{:.0f}", stats.active_rows),
                         stats.bytes_per_call > 0 ? fmt::format("{:.0f}", stats.bytes_per_call / 1e3) : "-",
-                        stats.flops_per_round > 0 ? fmt::format("{:.1f}", stats.flops_per_round / 1e6) : "-",
-                        fmt::format("{:.0f}", stats.head_ns_per_round / 1e3)});
+                        mega(stats.flops_per_round), fmt::format("{:.0f}", stats.head_ns_per_round / 1e3)});
     }
     return format_table({"head", "mode", "rounds", "tau", "coverage %", "covered mass %", "active rows",
                          "kB/call", "MFLOP/round", "T_head us"},
@@ -94,15 +98,16 @@ std::string bytes_table(const std::vector<HeadComparison>& heads) {
         const HeadBytes& bytes = *head.bytes;
         rows.push_back({head.stats.head, mode_text(head),
                         fmt::format("{:.0f}", head.stats.bytes_per_round / 1e3),
-                        fmt::format("{:.1f}", bytes.per_second / 1e9), fmt::format("{:.3f}", bytes.explained),
-                        fmt::format("{:.2f}", bytes.times),
+                        mega(head.stats.flops_per_round), fmt::format("{:.1f}", bytes.per_second / 1e9),
+                        fmt::format("{:.3f}", bytes.explained), fmt::format("{:.2f}", bytes.times),
                         bytes.constant_ns >= 0 ? fmt::format("{:.0f}", bytes.constant_ns / 1e3) : "-"});
     }
     if (rows.size() < 2) return {};
     return fmt::format(
         "\n{}nu by bytes: nu if time were proportional to the bytes read; nu / that: cost per byte relative "
         "to the full head; fixed us: the rest of T_head, for routing, selection and calls\n",
-        format_table({"per round", "mode", "kB", "GB/s", "nu by bytes", "nu / that", "fixed us"}, rows));
+        format_table({"per round", "mode", "kB", "MFLOP", "GB/s", "nu by bytes", "nu / that", "fixed us"},
+                     rows));
 }
 
 }  // namespace
@@ -113,23 +118,23 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, reads] : heads) {
         rows.push_back({name, fmt::format("{:.0f}", reads.streamed / 1e3),
-                        fmt::format("{:.0f}", reads.gathered / 1e3),
+                        fmt::format("{:.0f}", reads.gathered / 1e3), mega(reads.flops),
                         fmt::format("{:.0f}", reads.head_ns / 1e3), "-", "-", "-"});
         if (!reads.explained_ns) continue;
         probed = true;
         std::vector<std::string>& row = rows.back();
         if (1 / reads.times() > max_credible_probe_ratio) {
             under_load = true;
-            for (std::size_t c = 4; c < row.size(); ++c) row[c] = "void";
+            for (std::size_t c = 5; c < row.size(); ++c) row[c] = "void";
             continue;
         }
-        row[4] = fmt::format("{:.0f}", *reads.explained_ns / 1e3);
-        row[5] = fmt::format("{:.2f}", reads.times());
-        row[6] = fmt::format("{:.0f}", std::max(0.0, reads.constant_ns() / 1e3));
+        row[5] = fmt::format("{:.0f}", *reads.explained_ns / 1e3);
+        row[6] = fmt::format("{:.2f}", reads.times());
+        row[7] = fmt::format("{:.0f}", std::max(0.0, reads.constant_ns() / 1e3));
     }
     return fmt::format(
         "\n{}{}\n{}",
-        format_table({std::move(first), "kB streamed", "kB gathered", "T_head us", "reading us",
+        format_table({std::move(first), "kB streamed", "kB gathered", "MFLOP", "T_head us", "reading us",
                       "T_head / that", "fixed us"},
                      rows),
         probed
@@ -142,6 +147,7 @@ std::string reads_table(std::string first, std::span<const NamedReads> heads) {
 json reads_json(const HeadTraffic& reads) {
     return {{"streamed_bytes_per_round", reads.streamed},
             {"gathered_bytes_per_round", reads.gathered},
+            {"flops_per_round", reads.flops},
             {"probed_ns", or_null(reads.explained_ns)},
             {"times_probed", reads.explained_ns ? json(reads.times()) : json(nullptr)},
             {"constant_probed_ns", reads.explained_ns ? json(reads.constant_ns()) : json(nullptr)}};

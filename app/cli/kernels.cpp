@@ -42,6 +42,7 @@ void print_json(const KernelReport& report) {
                                      {"vocab", report.settings.vocab},
                                      {"hidden", report.settings.hidden},
                                      {"probe_gb_per_s", {report.probe_before, report.probe_after}},
+                                     {"notes", report.notes},
                                      {"ops", ops}};
     print_document(document);
 }
@@ -52,6 +53,7 @@ void print_csv(const KernelReport& report) {
     for (const KernelTime& m : report.ops)
         print("{},{},{},{},{:.3f},{:.3f},{:.0f},{:.3f},{:.4f},{:.3f}\n", m.op, m.precision, m.rows, m.calls,
               m.median_us, m.best_us, m.bytes, m.gb_per_s(), report.share(m), m.scattered_probe);
+    for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
 void print_table(const KernelReport& report) {
@@ -68,28 +70,33 @@ void print_table(const KernelReport& report) {
     print("{}", format_table({"op", "precision", "rows", "median us", "best us", "MB", "GB/s",
                               "scattered GB/s", "of probe"},
                              rows));
+    for (const std::string& note : report.notes) print("note: {}\n", note);
 }
 
-int do_on_cuda(const KernelSettings& settings, const Options& options) {
+int do_on_cuda(KernelSettings settings, const Options& options) {
+    for (const int value : {settings.vocab, settings.hidden, settings.k})
+        if (value < 1) return report(bad_input("kernels: sizes must be at least 1, found {}", value));
+    for (const auto& [name, values] :
+         {std::pair{"--rows", settings.rows}, std::pair{"--rank", settings.ranks},
+          std::pair{"--gather", settings.gather}})
+        for (const int value : values)
+            if (value < 1) return report(bad_input("{} {}: must be at least 1", name, value));
+    std::vector<std::string> notes = fit_kernel_sizes(settings);
     kernels::DeviceBenchOptions device;
     device.vocab = settings.vocab;
     device.hidden = settings.hidden;
-    device.rank = settings.rank > 0 ? settings.rank : std::max(1, settings.hidden / 8);
+    device.rank = settings.ranks;
     device.trimmed = std::max(1, settings.vocab / 4);
-    device.gather = std::min(settings.gather, settings.vocab);
+    device.gather = settings.gather;
     device.k = settings.k;
     device.rows = settings.rows;
-    for (const int value : {settings.vocab, settings.hidden, settings.gather, settings.k})
-        if (value < 1) return report(bad_input("kernels: sizes must be at least 1, found {}", value));
-    for (const int rows : settings.rows)
-        if (rows < 1) return report(bad_input("--rows {}: must be at least 1", rows));
     if (settings.vocab > kernels::max_router_columns)
         return report(
             bad_input("--vocab {}: on a GPU at most {}", settings.vocab, kernels::max_router_columns));
     if (!kernels::can_topk(settings.vocab, settings.k))
         return report(bad_input("--k {}: on a GPU at most {}", settings.k, kernels::max_topk));
     const TableForm form = options.json ? TableForm::json : options.csv ? TableForm::csv : TableForm::text;
-    return do_kernels_cuda(device, form, options.torch);
+    return do_kernels_cuda(device, std::move(notes), form, options.torch);
 }
 
 int do_kernels(const Options& options) {
@@ -121,8 +128,13 @@ void add_kernels(CLI::App& program, Action& action) {
         "Example: draftscope kernels --vocab 128256 --hidden 4096 --rows 1,8 --precision int8 --csv");
     add_shown(*command, "--vocab,--v", options->settings.vocab, "rows V of the head (also --v)");
     add_shown(*command, "--hidden,--d", options->settings.hidden, "columns d of the head (also --d)");
-    command->add_option("--rank", options->settings.rank, "rank of the low-rank head (default: d / 8)");
-    add_shown(*command, "--gather", options->settings.gather, "rows of the gathered head");
+    command
+        ->add_option("--rank", options->settings.ranks,
+                     "ranks of the low-rank heads, a list (default: d / 8)")
+        ->delimiter(',');
+    add_shown(*command, "--gather", options->settings.gather,
+              "rows of the gathered heads and of the router's shortlists, a list")
+        ->delimiter(',');
     add_shown(*command, "--k", options->settings.k, "candidates of the top-k");
     add_shown(*command, "--rows,--m", options->settings.rows, "activation rows M per call, a list (also --m)")
         ->delimiter(',');

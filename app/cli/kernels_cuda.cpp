@@ -43,6 +43,9 @@ nlohmann::json torch_json(const TorchTimes& torch) {
 }
 
 void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& report, const TorchTimes& torch) {
+    // One rank is a number, as it was before lists.
+    const nlohmann::json rank =
+        options.rank.size() == 1 ? nlohmann::json(options.rank[0]) : nlohmann::json(options.rank);
     nlohmann::json ops = nlohmann::json::array();
     const double read = read_gb_per_s(report);
     for (const DeviceMeasured& m : report.ops)
@@ -78,7 +81,9 @@ void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& repo
                                      {"copy_gb_per_s", report.copy_gb_per_s},
                                      {"vocab", options.vocab},
                                      {"hidden", options.hidden},
-                                     {"rank", options.rank},
+                                     {"rank", rank},
+                                     {"gather", options.gather},
+                                     {"notes", report.not_timed},
                                      {"library", report.library},
                                      {"why_no_library", report.why_no_library},
                                      {"library_wins_from", report.library_wins_from},
@@ -92,6 +97,7 @@ void print_csv(const DeviceBenchReport& report, const TorchTimes& torch) {
     for (const DeviceMeasured& m : report.ops)
         print("{},{},{},{:.3f},{:.3f},{:.0f},{:.3f},{:.4f},{:.4f}\n", m.op, m.mode, m.rows, m.median_us,
               m.best_us, m.bytes, m.gb_per_s(), m.nu, torch_ratio(m, torch));
+    for (const std::string& note : report.not_timed) fmt::print(stderr, "note: {}\n", note);
 }
 
 void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& report,
@@ -122,6 +128,7 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
     print("{}", format_table({"op", "mode", "rows", "median us", "best us", "MB", "GB/s", "floor us", "nu",
                               "torch/ours"},
                              rows));
+    for (const std::string& note : report.not_timed) print("note: {}\n", note);
     if (report.library.empty())
         print("\nproducts of a library: not timed; {}\n", report.why_no_library);
     else if (report.library_wins_from == 0)
@@ -136,12 +143,14 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
 
 }  // namespace
 
-int do_kernels_cuda(const DeviceBenchOptions& options, TableForm form, const std::string& python) {
+int do_kernels_cuda(const DeviceBenchOptions& options, std::vector<std::string> notes, TableForm form,
+                    const std::string& python) {
     if (!python.empty())
         if (const Status torch_status = check_torch(python); !torch_status.ok())
             return report(torch_status.error());
-    const auto done = kernels::bench_cuda(options);
+    auto done = kernels::bench_cuda(options);
     if (!done.ok()) return report(done.error());
+    done->not_timed.insert(done->not_timed.begin(), notes.begin(), notes.end());
     TorchTimes torch;
     if (!python.empty()) {
         auto timed = time_torch(python, options);  // after ours has released its device memory

@@ -37,7 +37,10 @@ std::vector<ReplayStats> tally(const ReplayReport& report, Wanted wanted) {
     std::vector<ReplayStats> out(report.heads.size());
     for (std::size_t h = 0; h < out.size(); ++h)
         for (std::size_t p = 0; p < report.result.rounds[h].size(); ++p)
-            if (wanted(p)) out[h].add(report.result.rounds[h][p]);
+            if (wanted(p)) {
+                out[h].add(report.result.rounds[h][p]);
+                out[h].add(report.result.overlaps[h][p]);
+            }
     return out;
 }
 
@@ -46,6 +49,23 @@ std::optional<double> full_tau(const ReplayReport& report, const std::vector<Rep
     for (std::size_t h = 0; h < tallies.size(); ++h)
         if (is_full_head(report.heads[h].spec)) return tallies[h].tau();
     return std::nullopt;
+}
+
+/// Returns the number of tokens whose static head has as many FLOPs per round; absent without head `full`.
+/// For SpecVocab it is V d'/d + k and its down-projection (arXiv 2602.13836, section 6).
+std::optional<double> static_size(const ReplayReport& report, const std::vector<ReplayStats>& tallies,
+                                  std::size_t head) {
+    for (std::size_t h = 0; h < tallies.size(); ++h)
+        if (const ReplayStats& full = tallies[h];
+            is_full_head(report.heads[h].spec) && full.flops_per_round() > 0)
+            return full.active_rows() * tallies[head].flops_per_round() / full.flops_per_round();
+    return std::nullopt;
+}
+
+/// Returns DynaSpec's speed-up relative to autoregressive decoding; absent without alpha or costs.
+std::optional<double> expected_speedup(const ReplayReport& report, const std::optional<double>& alpha) {
+    if (!alpha || report.costs.empty()) return std::nullopt;
+    return speculation_speedup(*alpha, report.levels, report.costs[0], report.costs[1]);
 }
 
 std::optional<double> rho(std::optional<double> tau, std::optional<double> full) {
@@ -93,6 +113,8 @@ json head_json(const ReplayStats& tally, const ReplayedHead& head, std::optional
             {"active_rows", tally.active_rows()},
             {"bytes_per_round", tally.bytes_per_round()},
             {"flops_per_round", tally.flops_per_round()},
+            {"alpha", or_null(tally.alpha())},
+            {"alpha_per_depth", tally.alpha_per_depth()},
             {"exact", head.estimates.empty()}};
 }
 
@@ -101,6 +123,11 @@ json replayed_heads_json(const ReplayReport& report, const std::vector<ReplaySta
     const auto full = full_tau(report, tallies);
     for (std::size_t h = 0; h < tallies.size(); ++h) {
         heads.push_back(head_json(tallies[h], report.heads[h], full));
+        json& one = heads.back();
+        one["static_size_by_flops"] = or_null(static_size(report, tallies, h));
+        const auto alpha = tallies[h].alpha();
+        one["expected_tokens"] = alpha ? json(expected_tokens(*alpha, report.levels)) : json(nullptr);
+        one["expected_speedup"] = or_null(expected_speedup(report, alpha));
         if (!report.heads[h].estimates.empty()) heads.back()["estimate"] = report.heads[h].estimates;
     }
     return heads;
@@ -216,6 +243,31 @@ std::string category_table(const ReplayReport& report) {
     return "\n" + format_table(header, rows);
 }
 
+/// Returns the table of alpha, the overlap of draft and target distributions; "" if not requested.
+std::string overlap_table(const ReplayReport& report, const std::vector<ReplayStats>& tallies) {
+    std::vector<std::string> header = {fmt::format("chain={}", report.levels), "alpha", "tokens", "x none"};
+    for (int level = 1; level <= report.levels; ++level) header.push_back(fmt::format("alpha {}", level));
+    std::vector<std::vector<std::string>> rows;
+    bool any = false;
+    for (std::size_t h = 0; h < tallies.size(); ++h) {
+        const auto alpha = tallies[h].alpha();
+        any = any || alpha;
+        std::vector<std::string> row = {
+            report.heads[h].spec, number(alpha, 4),
+            number(alpha ? std::optional(expected_tokens(*alpha, report.levels)) : std::nullopt, 3),
+            number(expected_speedup(report, alpha), 3)};
+        const std::vector<double> levels = tallies[h].alpha_per_depth();
+        for (std::size_t l = 0; l < static_cast<std::size_t>(report.levels); ++l)
+            row.push_back(number(l < levels.size() ? std::optional(levels[l]) : std::nullopt, 4));
+        rows.push_back(std::move(row));
+    }
+    if (!any) return {};
+    return fmt::format(
+        "\n{}alpha: sum of min(p, q) over all tokens, mean over the positions of a chain whose drafts before "
+        "were accepted; tokens: a round's, if each draft is accepted with alpha alone (DynaSpec, eq. 1)\n",
+        format_table(header, rows));
+}
+
 void print_report(const ReplayReport& report) {
     const RecordingInfo& info = report.recording->info();
     print(
@@ -236,18 +288,25 @@ void print_report(const ReplayReport& report) {
                                         number(one.coverage(), 4),
                                         number(one.covered_mass(), 4),
                                         fmt::format("{:.0f}", one.active_rows()),
+                                        fmt::format("{:.0f}", one.bytes_per_round() / 1e3),
+                                        fmt::format("{:.1f}", one.flops_per_round() / 1e6),
+                                        number(static_size(report, tallies, h), 0),
                                         report.heads[h].estimates.empty() ? "exact" : "estimate"};
         const auto per_depth = one.per_depth();
         for (std::size_t d = 0; d < depths; ++d)
             row.push_back(d < per_depth.size() ? fmt::format("{:.2f}", per_depth[d]) : "-");
         rows.push_back(std::move(row));
     }
-    std::vector<std::string> header = {"head", "tau", "rho_tau", "rounds", "coverage", "mass", "rows", ""};
+    std::vector<std::string> header = {"head", "tau", "rho_tau", "rounds", "coverage", "mass",
+                                       "rows", "kB",  "MFLOP",   "static", ""};
     for (std::size_t d = 0; d < depths; ++d) header.push_back(fmt::format("d{}", d + 1));
     print("{}", format_table(header, rows));
+    print("kB and MFLOP: of a round's head calls\n");
+    if (!tallies.empty() && static_size(report, tallies, 0))
+        print("static: tokens of a static head with as many FLOPs; SpecVocab's V d'/d + k\n");
     if (!tallies.empty() && full_tau(report, tallies))
         print("rho_tau: {}\n", interval_text(estimate_acceptance(report, 0).conversations));
-    print("{}{}", category_table(report), file_table(report));
+    print("{}{}{}", overlap_table(report, tallies), category_table(report), file_table(report));
     std::set<std::string> reasons;
     for (const ReplayedHead& head : report.heads)
         for (const std::string& reason : head.estimates)
@@ -299,6 +358,14 @@ void add_replay(CLI::App& program, Action& action) {
     add_shown(*command, "--batch", config.batch, "prompts replayed in lockstep; no result depends on it");
     add_threads_option(*command, config.threads);
     command->add_flag("--no-mass", options->no_mass, "omit covered_mass: saves one LM head call per token");
+    command->add_flag("--overlap", config.overlap,
+                      "also compute alpha, the overlap of draft and target distributions: replays each head "
+                      "a second time, as a chain, and computes all its logits");
+    command
+        ->add_option("--costs", config.costs,
+                     "DRAFT,VERIFY: time of a draft and of a verification in target passes, for the expected "
+                     "speed-up with --overlap")
+        ->delimiter(',');
     add_output_options(*command, options->output);
     command->callback([options, &action] { action = [options] { return do_replay(*options); }; });
 }

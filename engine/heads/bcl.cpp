@@ -97,6 +97,8 @@ namespace {
 constexpr HeadParam params[] = {
     {"alpha", 0.5, 0, 1, false, "weight of coverage against cost when solving for the size"},
     {"bytes", 0, 0, 1, true, "1: cost in bytes moved instead of the paper's FLOPs"},
+    eos_param,
+    softmax_param,
 };
 
 /// If there is an artefact, uses BCL trained with its head. Otherwise only the size is solved, for an
@@ -123,7 +125,7 @@ Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& arte
         return solve_bcl_size(order.counts, std::max(order.first, 1), num_lm_head_tokens(weights),
                               pass_cost(weights, bytes != 0), alpha);
     };
-    return make_trimmed_head(spec.id, std::move(ids), std::move(size));
+    return make_trimmed_head(spec, std::move(ids), std::move(size));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/heads/factories.h"
 #include "engine/heads/head_common.h"
 #include "engine/heads/static_vocab.h"
 
@@ -119,9 +120,14 @@ void ClusteredVocab::collect(const HeadReadback& back, int count, bool per_row) 
     if (!back.spans.on_host()) back.spans.add_bytes(Phase::head, back.level, call_bytes(chosen, per_row));
 }
 
+ClusterHead::ClusterHead(const HeadSpec& spec, bool inputs)
+    : LmHead({.inputs = inputs}),
+      per_row_(word_param(spec, share_param.name, "union") == "per-row"),
+      keep_ends_(keeps_ends(spec)) {}
+
 Status ClusterHead::load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
                          const std::string& name, int clusters, int inputs) {
-    DS_ASSIGN(vocab_, ClusteredVocab::make(exec, weights, artefact, name, clusters));
+    DS_ASSIGN(vocab_, ClusteredVocab::make(exec, with_ends(weights, keep_ends_), artefact, name, clusters));
     DS_ASSIGN(router_, ClusterRouter::load(exec, weights, artefact, inputs, clusters));
     return {};
 }

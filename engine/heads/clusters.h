@@ -70,7 +70,7 @@ class ClusteredVocab {
 
     HeadWeights weights_;
     kernels::Matrix rows_;         ///< the LM head's rows by cluster, each cluster padded to whole blocks
-    std::vector<Cluster> parts_;   ///< the clusters, then the always-active tokens
+    std::vector<Cluster> parts_;   ///< the clusters, then the always-active tokens, if any
     std::vector<int> cluster_of_;  ///< [V]; -1 = none
     int clusters_ = 0;
     double tokens_ = 0;  ///< number of tokens in clusters
@@ -98,8 +98,8 @@ class ClusterHead : public LmHead {
     void collect(const HeadReadback& back) final { vocab_.collect(back, chosen_at(back.level), per_row_); }
 
   protected:
-    /// `per_row`: as in ClusteredVocab::propose(). `inputs`: whether the router reads HeadCall::inputs.
-    ClusterHead(bool per_row, bool inputs) : LmHead({.inputs = inputs}), per_row_(per_row) {}
+    /// Reads share_param and eos_param from `spec`. `inputs`: whether the router reads HeadCall::inputs.
+    ClusterHead(const HeadSpec& spec, bool inputs);
     /// Loads the partition `name` of `clusters` clusters and its router of `inputs` inputs.
     Status load(kernels::Exec& exec, const HeadWeights& weights, const HeadArtefact& artefact,
                 const std::string& name, int clusters, int inputs);
@@ -110,7 +110,8 @@ class ClusterHead : public LmHead {
     ClusterRouter router_;
 
   private:
-    bool per_row_;
+    bool per_row_;  ///< as in ClusteredVocab::propose()
+    bool keep_ends_;
     ClusteredVocab vocab_;
 };
 

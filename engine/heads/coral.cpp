@@ -13,8 +13,8 @@ namespace {
 /// groups, N, the number selected and the router's activation are not confirmed: our defaults.
 class CoralHead final : public ClusterHead {
   public:
-    CoralHead(HeadArtefact artefact, int groups, int active, bool per_row)
-        : ClusterHead(per_row, false), artefact_(std::move(artefact)), groups_(groups), active_(active) {}
+    CoralHead(HeadArtefact artefact, int groups, int active, const HeadSpec& spec)
+        : ClusterHead(spec, false), artefact_(std::move(artefact)), groups_(groups), active_(active) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, "coral"));
@@ -42,14 +42,14 @@ constexpr HeadParam params[] = {
     {"groups", 0, 1, 1 << 16, true, "groups of the vocabulary; default: the artefact's (16)"},
     {"active", 0, 1, 1 << 16, true, "groups read per row; default: a quarter"},
     share_param,
+    eos_param,
 };
 
 Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int groups, artefact.count("groups"));
     DS_ASSIGN(const int active, whole_param(spec, "active", (groups + 3) / 4));
-    const bool per_row = word_param(spec, "share", "union") == "per-row";
-    return std::unique_ptr<LmHead>(std::make_unique<CoralHead>(std::move(artefact), groups, active, per_row));
+    return std::unique_ptr<LmHead>(std::make_unique<CoralHead>(std::move(artefact), groups, active, spec));
 }
 
 Status synthesize(SyntheticBuilder& builder) {

@@ -30,8 +30,8 @@ struct Budget {
 /// concurrently with the backbone. On the CPU it has its own thread where the paper has a second CUDA stream.
 class DynaSpecHead final : public ClusterHead {
   public:
-    DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, bool per_row)
-        : ClusterHead(per_row, true), artefact_(std::move(artefact)), clusters_(clusters), budget_(budget) {}
+    DynaSpecHead(HeadArtefact artefact, int clusters, Budget budget, const HeadSpec& spec)
+        : ClusterHead(spec, true), artefact_(std::move(artefact)), clusters_(clusters), budget_(budget) {}
     ~DynaSpecHead() override { side_stream_.reset(); }  // first: its work uses the members
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
@@ -87,6 +87,7 @@ constexpr HeadParam params[] = {
     {"flat", 2, 0, 64, false, "draft steps with all kmax clusters"},
     {"decay", 0.7, 0, 1, true, "factor by which each later step reduces the budget"},
     share_param,
+    eos_param,
 };
 
 Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
@@ -97,9 +98,8 @@ Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& arte
     DS_ASSIGN(budget.min_clusters, whole_param(spec, "kmin", (clusters + 15) / 16));
     DS_ASSIGN(budget.flat, whole_param(spec, "flat", budget.flat));
     DS_ASSIGN(budget.decay, number_param(spec, "decay", budget.decay));
-    const bool per_row = word_param(spec, "share", "union") == "per-row";
     return std::unique_ptr<LmHead>(
-        std::make_unique<DynaSpecHead>(std::move(artefact), clusters, budget, per_row));
+        std::make_unique<DynaSpecHead>(std::move(artefact), clusters, budget, spec));
 }
 
 Status synthesize(SyntheticBuilder& builder) {

@@ -19,6 +19,26 @@ std::string_view word_param(const HeadSpec& spec, std::string_view name, std::st
 /// Returns the whole numbers of list parameter `name` ("16384/8192"), empty if absent.
 Result<std::vector<int>> whole_list_param(const HeadSpec& spec, std::string_view name);
 
+/// Parameter of heads that propose a part of the vocabulary. The papers state no rule for the tokens that end
+/// the text: they are drafted like any other token.
+inline constexpr HeadParam eos_param = {
+    "eos", 0, 0, 0, true, "tokens that end the text are always active", false, "no|yes"};
+/// Returns the value of that parameter.
+inline bool keeps_ends(const HeadSpec& spec) {
+    return word_param(spec, eos_param.name, "no") == "yes";
+}
+
+/// Parameter of heads whose logits are one product (LinearLmHead).
+inline constexpr HeadParam softmax_param = {"softmax",
+                                            0,
+                                            0,
+                                            0,
+                                            true,
+                                            "log-sum-exp of the logits: with the product (fused), or as a "
+                                            "phase of its own before the top-k; the results are equal",
+                                            false,
+                                            "fused|separate"};
+
 /// Parameter of heads in which every row of a level has its own shortlist.
 inline constexpr HeadParam share_param = {"share",
                                           0,

@@ -7,6 +7,8 @@ namespace {
 // The paper gives sizes per model; its best size for Llama-3-8B is a quarter of the vocabulary (32k of 128k).
 constexpr HeadParam params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; default: a quarter of the vocabulary"},
+    eos_param,
+    softmax_param,
 };
 
 /// FR-Spec (arXiv 2502.14856, section 3.2): the LM head trimmed to the most frequent tokens of raw text.

@@ -22,12 +22,15 @@ class FullHead final : public LinearLmHead {
     HeadProduct product_;
 };
 
+constexpr HeadParam params[] = {softmax_param};
+
 }  // namespace
 
 HeadInfo describe_full() {
     return {.id = full_head_id,
             .name = "Full",
             .paper = "the drafter's LM head, as in EAGLE-2 (arXiv 2406.16858)",
+            .params = params,
             .rgb = 0xBFC5CB,
             .support = HeadSupport::all,
             .make = [](const HeadSpec&, const HeadFiles&) -> Result<std::unique_ptr<LmHead>> {

@@ -26,7 +26,7 @@ struct HeadWeights {
     /// Target id of each row of a drafter's trimmed LM head (EAGLE-3's d2t), ascending; empty = row i is
     /// token i.
     std::span<const TokenId> row_ids;
-    std::vector<TokenId> always_active;  ///< EOS and chat-end ids; in every static vocabulary
+    std::vector<TokenId> always_active;  ///< EOS and chat-end ids; used by heads with eos=yes
     int vocab = 0;                       ///< real ids; padded rows of lm_head after them are never proposed
     int hidden = 0;
     double drafter_bytes = 0;  ///< weights of a draft pass: backbone, and EAGLE-3's fc

@@ -32,6 +32,11 @@ Status check_weights(const HeadWeights& weights, std::string_view head) {
     return {};
 }
 
+HeadWeights with_ends(HeadWeights weights, bool keep) {
+    if (!keep) weights.always_active.clear();
+    return weights;
+}
+
 /// If all levels have the same tokens, they share one table. Otherwise each row has its own.
 SupportColumns LmHead::support_columns(int levels) const {
     SupportColumns columns;

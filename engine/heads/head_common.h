@@ -16,6 +16,8 @@ HeadCost matrix_cost(const kernels::Matrix& rows);
 
 /// Checks that the LM head covers the vocabulary; an error names the head.
 Status check_weights(const HeadWeights& weights, std::string_view head);
+/// Returns the weights with their always-active tokens, or without.
+HeadWeights with_ends(HeadWeights weights, bool keep);
 /// Returns vocab / parts, rounded up to 64 rows, at most vocab.
 int vocab_fraction(int vocab, int parts);
 

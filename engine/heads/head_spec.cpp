@@ -8,6 +8,7 @@
 #include "base/did_you_mean.h"
 #include "engine/heads/factories.h"
 #include "engine/heads/head.h"
+#include "engine/heads/linear_lm_head.h"
 #include "engine/heads/rdk.h"
 
 namespace draftscope {
@@ -138,6 +139,8 @@ Result<std::unique_ptr<LmHead>> make_head(const HeadSpec& spec, const HeadFiles&
     }
     for (const auto& [name, value] : spec.params) DS_TRY(check_param(*info, name, value));
     DS_ASSIGN(auto head, info->make(spec, artefacts));
+    if (word_param(spec, softmax_param.name, "fused") == "separate")
+        dynamic_cast<LinearLmHead&>(*head).separate_softmax();
     if (!spec.rdk) return head;
     DS_ASSIGN(HeadArtefact affinity, required_affinity(spec, artefacts));
     return make_rdk_head(std::move(head), std::move(affinity));

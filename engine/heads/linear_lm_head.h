@@ -23,6 +23,8 @@ struct HeadProduct {
 /// coverage follow from the product.
 class LinearLmHead : public LmHead {
   public:
+    /// See BestOfProduct::separate_softmax().
+    void separate_softmax() { best_.separate_softmax(); }
     /// Returns the product of a draft level. Call it after prepare().
     virtual HeadProduct product(int level) const = 0;
 

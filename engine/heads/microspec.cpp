@@ -417,7 +417,7 @@ constexpr HeadParam params[] = {
     {"prompt", 0, 0, 0, true, "the prompt's tokens enter the window before its candidates, or after them",
      false, "first|last"},
     {"bonus", 0, 0, 0, true, "the round's last token is also appended", false, "no|yes"},
-    {"eos", 0, 0, 0, true, "tokens that end the text are always active", false, "no|yes"},
+    eos_param,
 };
 
 Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles&) {
@@ -436,7 +436,7 @@ Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles&) {
     options.only_new = word_param(spec, "stream", "new") == "new";
     options.prompt_last = word_param(spec, "prompt", "first") == "last";
     options.append_bonus = word_param(spec, "bonus", "no") == "yes";
-    options.keep_ends = word_param(spec, "eos", "no") == "yes";
+    options.keep_ends = keeps_ends(spec);
     return std::unique_ptr<LmHead>(std::make_unique<MicroSpecHead>(options));
 }
 

@@ -19,10 +19,11 @@ constexpr int default_parts[] = {2, 3, 4, 6, 8, 9};
 /// ascending ids, so that ties go to the lower token. Both read the same bytes per level.
 class PaFrHead final : public LinearLmHead {
   public:
-    PaFrHead(std::vector<TokenId> ranking, std::vector<int> sizes)
-        : ranking_(std::move(ranking)), sizes_(std::move(sizes)) {}
+    PaFrHead(std::vector<TokenId> ranking, std::vector<int> sizes, bool keep_ends)
+        : ranking_(std::move(ranking)), sizes_(std::move(sizes)), keep_ends_(keep_ends) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Exec& exec, const HeadWeights& all) override {
+        const HeadWeights weights = with_ends(all, keep_ends_);
         DS_TRY(check_weights(weights, "pa-fr"));
         std::vector<int> sizes = sizes_;
         if (sizes.empty())
@@ -54,6 +55,7 @@ class PaFrHead final : public LinearLmHead {
 
     std::vector<TokenId> ranking_;
     std::vector<int> sizes_;  ///< per level, the last one for all deeper levels; empty = our default
+    bool keep_ends_;
     std::vector<StaticVocab> vocabs_;
     std::vector<std::size_t> levels_;  ///< index into vocabs_ per level
 };
@@ -63,13 +65,16 @@ constexpr HeadParam params[] = {
      "tokens kept per draft level, the last value for all deeper levels, 16384/8192; default (ours): 1/2, "
      "1/3, 1/4, 1/6, 1/8 and 1/9 of the vocabulary, whose mean over six levels is the paper's",
      true},
+    eos_param,
+    softmax_param,
 };
 
 Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(auto sizes, whole_list_param(spec, "v"));
     DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
-    return std::unique_ptr<LmHead>(std::make_unique<PaFrHead>(std::move(ranking), std::move(sizes)));
+    return std::unique_ptr<LmHead>(
+        std::make_unique<PaFrHead>(std::move(ranking), std::move(sizes), keeps_ends(spec)));
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ constexpr HeadParam params[] = {
     {"rank", 0, 1, 1 << 20, false,
      "rank of the head, or of its W_down per draft level (72/36); default: the artefact's (the paper: d/8)",
      true},
+    softmax_param,
 };
 
 Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/heads/artefact.h"
+#include "engine/heads/factories.h"
 #include "engine/heads/head_common.h"
 #include "engine/heads/linear_lm_head.h"
 
@@ -13,16 +14,18 @@ namespace {
 
 class TrainedVocabHead final : public LinearLmHead {
   public:
-    explicit TrainedVocabHead(HeadArtefact artefact) : artefact_(std::move(artefact)) {}
+    TrainedVocabHead(HeadArtefact artefact, bool keep_ends)
+        : artefact_(std::move(artefact)), keep_ends_(keep_ends) {}
 
     Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
         DS_TRY(check_weights(weights, artefact_.info().head));
         DS_TRY(artefact_.fits(weights));
         DS_ASSIGN(ids_, artefact_.ascending_ids("ids"));
-        for (const TokenId id : weights.always_active)
+        for (const TokenId id : with_ends(weights, keep_ends_).always_active)
             if (id >= 0 && id < weights.vocab && !std::binary_search(ids_.begin(), ids_.end(), id))
-                return bad_input("{}: tensor 'ids' lacks token {}, which ends the target's text",
-                                 artefact_.path(), id);
+                return bad_input(
+                    "{}: tensor 'ids' lacks token {}, which ends the target's text; leave out eos=yes",
+                    artefact_.path(), id);
         rows_.clear();
         for (int level = 0; level < std::max(1, artefact_.levels("weight")); ++level) {
             DS_ASSIGN(auto matrix, artefact_.matrix(exec, weights.lm_head->precision(),
@@ -41,6 +44,7 @@ class TrainedVocabHead final : public LinearLmHead {
     }
 
     HeadArtefact artefact_;
+    bool keep_ends_;
     std::vector<TokenId> ids_;
     std::vector<kernels::Matrix> rows_;  ///< per level; the last one for all deeper levels
 };
@@ -49,7 +53,7 @@ class TrainedVocabHead final : public LinearLmHead {
 
 Result<std::unique_ptr<LmHead>> make_trained_vocab_head(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
-    return std::unique_ptr<LmHead>(std::make_unique<TrainedVocabHead>(std::move(artefact)));
+    return std::unique_ptr<LmHead>(std::make_unique<TrainedVocabHead>(std::move(artefact), keeps_ends(spec)));
 }
 
 }  // namespace draftscope

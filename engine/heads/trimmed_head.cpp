@@ -12,10 +12,11 @@ namespace {
 
 class TrimmedHead final : public LinearLmHead {
   public:
-    TrimmedHead(std::string id, std::vector<TokenId> ranking, SizeRule size)
-        : id_(std::move(id)), ranking_(std::move(ranking)), size_(std::move(size)) {}
+    TrimmedHead(const HeadSpec& spec, std::vector<TokenId> ranking, SizeRule size)
+        : id_(spec.id), keep_ends_(keeps_ends(spec)), ranking_(std::move(ranking)), size_(std::move(size)) {}
 
-    Status prepare(kernels::Exec& exec, const HeadWeights& weights) override {
+    Status prepare(kernels::Exec& exec, const HeadWeights& all) override {
+        const HeadWeights weights = with_ends(all, keep_ends_);
         DS_TRY(check_weights(weights, id_));
         DS_ASSIGN(const int size, size_(weights));
         DS_ASSIGN(vocab_, StaticVocab::make(exec, weights, ranking_, size, id_));
@@ -26,6 +27,7 @@ class TrimmedHead final : public LinearLmHead {
 
   private:
     std::string id_;
+    bool keep_ends_;
     std::vector<TokenId> ranking_;
     SizeRule size_;
     StaticVocab vocab_;
@@ -33,8 +35,8 @@ class TrimmedHead final : public LinearLmHead {
 
 }  // namespace
 
-std::unique_ptr<LmHead> make_trimmed_head(std::string id, std::vector<TokenId> ranking, SizeRule size) {
-    return std::make_unique<TrimmedHead>(std::move(id), std::move(ranking), std::move(size));
+std::unique_ptr<LmHead> make_trimmed_head(const HeadSpec& spec, std::vector<TokenId> ranking, SizeRule size) {
+    return std::make_unique<TrimmedHead>(spec, std::move(ranking), std::move(size));
 }
 
 Result<std::unique_ptr<LmHead>> make_trimmed_head_from_ranking(const HeadSpec& spec,
@@ -42,7 +44,7 @@ Result<std::unique_ptr<LmHead>> make_trimmed_head_from_ranking(const HeadSpec& s
     DS_ASSIGN(SizeRule size, size_from_spec(spec));
     DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
-    return make_trimmed_head(spec.id, std::move(ranking), std::move(size));
+    return make_trimmed_head(spec, std::move(ranking), std::move(size));
 }
 
 Result<SizeRule> size_from_spec(const HeadSpec& spec) {

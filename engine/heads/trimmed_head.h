@@ -15,8 +15,8 @@ using SizeRule = std::function<Result<int>(const HeadWeights&)>;
 
 /// Creates a head that keeps the first tokens of `ranking` (most frequent first), as many as `size` returns.
 /// FR-Spec and its variants differ in the source of ranking and size. Kept logits equal those of the full
-/// head bit for bit. `id` names the head in messages.
-std::unique_ptr<LmHead> make_trimmed_head(std::string id, std::vector<TokenId> ranking, SizeRule size);
+/// head bit for bit. The tokens that end the text are kept if `spec` says so (eos_param).
+std::unique_ptr<LmHead> make_trimmed_head(const HeadSpec& spec, std::vector<TokenId> ranking, SizeRule size);
 
 /// Creates the head of `spec` from the ranking among `artefacts`, with the size of size_from_spec().
 Result<std::unique_ptr<LmHead>> make_trimmed_head_from_ranking(const HeadSpec& spec,

@@ -7,6 +7,8 @@ namespace {
 // FR-Spec's default size, so that the two heads differ in their rankings only.
 constexpr HeadParam params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept, most frequent first; default: a quarter of the vocabulary"},
+    eos_param,
+    softmax_param,
 };
 
 /// VocabTrim (arXiv 2506.22694): FR-Spec's mechanism, with tokens counted in the target's own output.

@@ -10,6 +10,8 @@ namespace {
 // Fitting determines these parameters; a given size must match the artefact.
 constexpr HeadParam params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept; default: as many as the artefact has"},
+    eos_param,
+    softmax_param,
 };
 
 /// VocabTrim-T (named so in SlimSpec's comparison): a separate LM head for a trimmed vocabulary. It is

@@ -68,4 +68,20 @@ double CoveredProbability::of_active_set(int row, const ActiveSet& active) {
     return std::min(sum, 1.0);
 }
 
+double CoveredProbability::overlap(int row, const DraftDistribution& q) const {
+    double sum = 0;
+    auto next = q.tokens.begin();
+    for (const auto& [id, p] : likely_[row - first_row_]) {
+        std::ptrdiff_t at = id;
+        if (!q.tokens.empty()) {
+            next = std::lower_bound(next, q.tokens.end(), id);
+            if (next == q.tokens.end()) break;
+            if (*next != id) continue;
+            at = next - q.tokens.begin();
+        }
+        if (at < std::ssize(q.probs)) sum += static_cast<double>(std::min(p, q.probs[at]));
+    }
+    return std::min(sum, 1.0);
+}
+
 }  // namespace draftscope

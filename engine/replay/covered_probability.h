@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "engine/heads/head.h"
 #include "engine/recording/recording.h"
+#include "engine/replay/draft_overlap.h"
 #include "engine/transformer/target.h"
 #include "engine/verify/verify.h"
 
@@ -27,6 +28,8 @@ class CoveredProbability {
                                            Scratch& scratch);
     /// Probability of a head's active set after token `row` of the text.
     double of_active_set(int row, const ActiveSet& active);
+    /// Returns the sum of min(p, q) over all tokens, for p after token `row` of the text.
+    double overlap(int row, const DraftDistribution& q) const;
 
     std::int64_t rows() const { return static_cast<std::int64_t>(likely_.size()); }
     /// Rows whose best token is the recorded one.

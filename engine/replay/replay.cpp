@@ -46,6 +46,7 @@ class Replayer {
     Result<ReplayResult> run() {
         const std::size_t heads = std::max<std::size_t>(heads_.size(), 1);
         result_.rounds.assign(heads, std::vector<std::vector<HeadRound>>(recording_.prompts().size()));
+        result_.overlaps.assign(heads, std::vector<std::vector<LevelOverlap>>(recording_.prompts().size()));
         const auto run_and_check = [&](std::span<const std::size_t> group) -> Status {
             DS_TRY(run_group(group));
             return check_agreement();
@@ -108,12 +109,13 @@ class Replayer {
         });
     }
 
-    ReplayRunner make_runner(ReplayHead head) {
+    ReplayRunner make_runner(ReplayHead head) { return make_runner(head, options_.tree); }
+    ReplayRunner make_runner(ReplayHead head, const TreeSpec& tree) {
         return {drafter_,
                 head,
                 exec_,
                 phases_,
-                options_.tree,
+                tree,
                 recording_.info().target.context,
                 recording_.info().target.tokens};
     }
@@ -146,6 +148,8 @@ class Replayer {
         for (std::size_t i = 0; i < prompts.size(); ++i) DS_TRY(open(prompts[i], texts[i]));
         for (std::size_t h = 0; h < result_.rounds.size(); ++h) {
             DS_TRY(run_head(heads_.empty() ? ReplayHead() : heads_[h], prompts, texts, result_.rounds[h]));
+            if (options_.overlap && !heads_.empty() && !heads_[h].needs_future)
+                DS_TRY(run_overlap(*heads_[h].head, prompts, texts, result_.overlaps[h]));
             done_ += static_cast<double>(prompts.size());
             if (options_.on_progress)
                 options_.on_progress(
@@ -181,6 +185,34 @@ class Replayer {
         });
     }
 
+    /// Drafts chains along the texts. A position counts if the drafts before it were accepted.
+    Status run_overlap(LmHead& head, std::span<const std::size_t> prompts, std::span<Text> texts,
+                       std::vector<std::vector<LevelOverlap>>& sums) {
+        const double temperature = recording_.info().sampling.temperature;
+        OverlapHead drafts(head, temperature > 0 ? temperature : 1.0);
+        TreeSpec chain;
+        chain.depth = options_.tree.depth;
+        chain.topk = 1;
+        chain.nodes = chain.levels() + 1;
+        const ReplayRunner runner = make_runner({&drafts}, chain);
+        std::vector<Lane> lanes(texts.size());
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            begin(runner, texts[i], nullptr, lanes[i]);
+            const CoveredProbability& p = *texts[i].covered_prob;
+            lanes[i].cursor.text.covered_prob = [&drafts, &p, &cursor = lanes[i].cursor,
+                                                 &levels = sums[prompts[i]]](int row, const ActiveSet&,
+                                                                             int level) {
+                const DraftDistribution* const q = drafts.drafted(*cursor.drafted, level);
+                if (q == nullptr) return 0.0;
+                if (std::ssize(levels) <= level) levels.resize(numel(level + 1, 1));
+                levels[level].alpha_sum += p.overlap(row, *q);
+                ++levels[level].positions;
+                return 0.0;
+            };
+        }
+        return draft_all(runner, lanes, [&](std::size_t i) { (void)runner.evaluate(lanes[i].cursor); });
+    }
+
     /// The last round of a cancelled text does not count: its outcome is unknown.
     static bool keeps(const Lane& lane, const HeadRound& round) {
         return !round.clipped || lane.text->prompt->finish != Finish::cancelled ||
@@ -204,7 +236,7 @@ class Replayer {
             drafter_.rewind(*text.drafter);
         } else {
             text.drafter = drafter_.make_state(static_cast<int>(text.tokens.size()));
-            text.rewinds = heads_.size() > 1 && drafter_.enable_rewind(*text.drafter);
+            text.rewinds = (heads_.size() > 1 || options_.overlap) && drafter_.enable_rewind(*text.drafter);
         }
         lane.cursor.drafter = text.drafter.get();
         runner.begin(lane.cursor);
@@ -289,7 +321,7 @@ Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, cons
     if (tree.nodes > max_tree_nodes)
         return bad_input("depth={},topk={} has {} candidates, more than {}; lower one of them", tree.depth,
                          tree.topk, tree.nodes, max_tree_nodes);
-    largest.covered_prob = false;
+    largest.covered_prob = largest.overlap = false;
     const std::span<const ReplayHead> heads(&head, head.head != nullptr ? 1 : 0);
     return Replayer(recording, target, drafter, heads, exec, largest).run_ranks();
 }

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "engine/recording/recording.h"
+#include "engine/replay/draft_overlap.h"
 #include "engine/shadow/replay_runner.h"
 
 namespace draftscope {
@@ -15,6 +16,9 @@ struct ReplayOptions {
     int batch = 16;            ///< prompts replayed in lockstep; the result does not depend on it
     int max_new = 0;           ///< texts are cut to this many generated tokens; 0 = as recorded
     bool covered_prob = true;  ///< also compute covered probabilities: one LM head call per token
+    /// Also draft chains of the tree's levels with each head, and sum the overlap of the distributions.
+    /// Requires `covered_prob`.
+    bool overlap = false;
     std::function<bool()> cancelled;
     std::function<void(double fraction)> on_progress;
 };
@@ -25,6 +29,9 @@ struct ReplayResult {
     /// Share of generated positions at which the LM head's best token is the recorded one. It is about 1 for
     /// the recorded target's LM head. Absent without covered probabilities.
     std::optional<double> agreement;
+    /// By level of the chains: overlaps[head][prompt][level]. Empty if not requested, or for a head that
+    /// knows the recorded text.
+    std::vector<std::vector<std::vector<LevelOverlap>>> overlaps;
 };
 
 /// Drafts along the recording with every head, as a live run under exact-match verification would

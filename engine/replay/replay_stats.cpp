@@ -21,6 +21,30 @@ void ReplayStats::add(const HeadRound& round) {
     add_round(depths, round.tree_depth, round.accepted, round.clipped);
 }
 
+void ReplayStats::add(std::span<const LevelOverlap> levels) {
+    if (overlaps.size() < levels.size()) overlaps.resize(levels.size());
+    for (std::size_t l = 0; l < levels.size(); ++l) {
+        overlaps[l].alpha_sum += levels[l].alpha_sum;
+        overlaps[l].positions += levels[l].positions;
+    }
+}
+
+std::optional<double> ReplayStats::alpha() const {
+    LevelOverlap all;
+    for (const LevelOverlap& level : overlaps) {
+        all.alpha_sum += level.alpha_sum;
+        all.positions += level.positions;
+    }
+    return ratio(all.alpha_sum, all.positions);
+}
+
+std::vector<double> ReplayStats::alpha_per_depth() const {
+    std::vector<double> out;
+    for (const LevelOverlap& level : overlaps)
+        out.push_back(ratio(level.alpha_sum, level.positions).value_or(0));
+    return out;
+}
+
 std::optional<double> ReplayStats::covered_mass() const {
     return ratio(covered_prob_sum, covered_prob_rounds);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capture/acceptance_by_depth.h"
+#include "engine/replay/draft_overlap.h"
 #include "engine/shadow/replay_runner.h"
 
 namespace draftscope {
@@ -17,7 +18,12 @@ struct ReplayStats {
     std::vector<DepthAcceptance> depths;  ///< index = depth - 1
     double covered_prob_sum = 0, active_rows_sum = 0, bytes_sum = 0, flops_sum = 0;
     std::int64_t covered_prob_rounds = 0;
+    std::vector<LevelOverlap> overlaps;  ///< by level of the chains
 
+    void add(std::span<const LevelOverlap> levels);
+    /// Mean alpha of all positions, and of each level; absent and empty if not computed.
+    std::optional<double> alpha() const;
+    std::vector<double> alpha_per_depth() const;
     void add(const HeadRound& round);
     void add(std::span<const HeadRound> list) {
         for (const HeadRound& round : list) add(round);

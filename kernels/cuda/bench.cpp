@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "kernels/cpu/matmul/layout.h"
+#include "kernels/cuda/bench_weights.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/device_bench.h"
@@ -18,7 +19,6 @@
 namespace draftscope::kernels {
 namespace {
 
-constexpr int max_copies = 64;
 /// Correlation between the rows of a tree level. With it, four rows' shortlists of 2048 have the same union
 /// size as SpecVocab's on the demo model (docs/MEASUREMENTS.md).
 constexpr double row_correlation = 0.96;
@@ -36,37 +36,6 @@ std::string clocks_now() {
     while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
     return text;
 }
-
-/// Copies of one matrix of random weights.
-class Copies {
-  public:
-    bool make(CudaBackend& device, double cold_bytes, int n, int k, std::uint64_t seed) {
-        n_ = n;
-        k_ = k;
-        const auto values = static_cast<std::size_t>(n) * static_cast<std::size_t>(padded_columns(k));
-        bytes_ = static_cast<double>(values) * sizeof(half_t);
-        const int wanted = static_cast<int>(std::clamp(cold_bytes / bytes_ + 1, 1.0, 1.0 * max_copies));
-        for (int i = 0; i < wanted; ++i) {
-            DeviceBuffer buffer;
-            if (!buffer.reserve(device, values * sizeof(half_t))) return false;
-            cuda::launch_fill_normal(buffer.as<half_t>(), values, 0.02f, seed + static_cast<std::uint64_t>(i),
-                                     device.stream());
-            buffers_.push_back(std::move(buffer));
-        }
-        return true;
-    }
-    /// The copy for call number `call`; always the first if `warm`.
-    DeviceMatrix at(int call, bool warm) const {
-        const auto i = warm ? 0 : static_cast<std::size_t>(call) % buffers_.size();
-        return {buffers_[i].as<half_t>(), n_, k_, padded_columns(k_)};
-    }
-    double bytes() const { return bytes_; }
-
-  private:
-    std::vector<DeviceBuffer> buffers_;
-    int n_ = 0, k_ = 0;
-    double bytes_ = 0;
-};
 
 /// What happens between calls.
 struct CallMode {
@@ -105,26 +74,31 @@ class Bench {
         residency(options_.rows.front());
         report.clocks_after = clocks_under_load();
         report.ops = std::move(results_);
+        report.not_timed = std::move(not_timed_);
         return device_.synchronize();
     }
 
   private:
     using Call = std::function<void(int call, bool warm)>;
 
+    /// The factors of a low-rank head or router.
+    struct LowRank {
+        int rank = 0;
+        Copies down, up;
+        double bytes() const { return down.bytes() + up.bytes(); }
+    };
+    /// A head of `count` gathered rows.
+    struct Gathered {
+        int count = 0;
+        Copies packed;
+        RowLists random, neighbours;
+    };
     double cold_bytes() const { return options_.cold_mb * 1e6; }
     std::size_t stream_bytes() const {
         return static_cast<std::size_t>(options_.stream_mb * 1e6) / 1024 * 1024;
     }
-    int indexed_rows() const { return std::min(2048, options_.gather); }
-    /// Number of row lists of the full head, so that L2 holds no rows of the previous calls.
-    int lists() const {
-        const double bytes = indexed_rows() * padded_columns(options_.hidden) * 2.0;
-        return static_cast<int>(std::clamp(cold_bytes() / bytes + 1, 1.0, 1.0 * max_copies));
-    }
-    /// The list for call number `call`; the entry before it holds the number of rows.
-    const std::int32_t* list_at(const DeviceBuffer& all, int call, bool warm) const {
-        return all.as<std::int32_t>() + (warm ? 0 : call % lists()) * (options_.gather + 1) + 1;
-    }
+    int max_gather() const { return *std::max_element(options_.gather.begin(), options_.gather.end()); }
+    int max_rank() const { return *std::max_element(options_.rank.begin(), options_.rank.end()); }
 
     template <typename T>
     T* reserve(DeviceBuffer& buffer, std::size_t count) {
@@ -133,12 +107,23 @@ class Bench {
 
     bool make_weights() {
         const DeviceBenchOptions& o = options_;
-        const bool enough = full_.make(device_, cold_bytes(), o.vocab, o.hidden, 1) &&
-                            trimmed_.make(device_, cold_bytes(), o.trimmed, o.hidden, 101) &&
-                            down_.make(device_, cold_bytes(), o.rank, o.hidden, 201) &&
-                            up_.make(device_, cold_bytes(), o.vocab, o.rank, 301) &&
-                            packed_.make(device_, cold_bytes(), o.gather, o.hidden, 401) &&
-                            stream_.reserve(device_, stream_bytes()) && reserve<float>(sink_, 1) != nullptr;
+        bool enough = full_.make(device_, cold_bytes(), o.vocab, o.hidden, 1) &&
+                      trimmed_.make(device_, cold_bytes(), o.trimmed, o.hidden, 101) &&
+                      stream_.reserve(device_, stream_bytes()) && reserve<float>(sink_, 1) != nullptr;
+        for (const int rank : o.rank) {
+            LowRank& made = pairs_.emplace_back();
+            made.rank = rank;
+            enough = enough && made.down.make(device_, cold_bytes(), rank, o.hidden, 201) &&
+                     made.up.make(device_, cold_bytes(), o.vocab, rank, 301);
+        }
+        const double row_bytes = padded_columns(o.hidden) * 2.0;
+        for (const int count : o.gather) {
+            Gathered& made = gathered_.emplace_back();
+            made.count = count;
+            enough = enough && made.packed.make(device_, cold_bytes(), count, o.hidden, 401) &&
+                     made.random.make(device_, cold_bytes(), count, o.vocab, row_bytes, true) &&
+                     made.neighbours.make(device_, cold_bytes(), count, o.vocab, row_bytes, false);
+        }
         // Random values: reading zeros would take less power.
         if (enough)
             cuda::launch_fill_normal(stream_.as<half_t>(), stream_bytes() / sizeof(half_t), 1.0f, 601,
@@ -150,42 +135,27 @@ class Bench {
         const DeviceBenchOptions& o = options_;
         const auto m = static_cast<std::size_t>(rows);
         const auto v = static_cast<std::size_t>(o.vocab);
-        const auto own = static_cast<std::size_t>(o.buckets) * static_cast<std::size_t>(o.per_bucket);
+        const auto own = static_cast<std::size_t>(std::max(o.buckets * o.per_bucket, max_gather()));
+        const auto rank = static_cast<std::size_t>(max_rank());
+        std::size_t router_bytes = 1;
+        for (const int count : o.gather)
+            if (can_route(o.vocab, count))
+                router_bytes = std::max(router_bytes, router_scratch_bytes(rows, o.vocab, count));
         const std::size_t x_values = m * static_cast<std::size_t>(padded_columns(o.hidden));
-        const std::size_t listed_rows =
-            static_cast<std::size_t>(lists()) * (static_cast<std::size_t>(o.gather) + 1);
         const bool enough =
             reserve<half_t>(x_, x_values) && reserve<half_t>(correlated_, x_values) &&
-            reserve<float>(y_, m * v) && reserve<float>(narrow_, m * static_cast<std::size_t>(o.rank)) &&
-            reserve<half_t>(narrow_half_, m * static_cast<std::size_t>(padded_columns(o.rank))) &&
+            reserve<float>(y_, m * v) && reserve<float>(narrow_, m * rank) &&
+            reserve<half_t>(narrow_half_, m * static_cast<std::size_t>(padded_columns(max_rank()))) &&
             reserve<std::int32_t>(ids_, m * max_topk) && reserve<float>(values_, m * max_topk) &&
-            reserve<float>(sums_, m) &&
-            router_.reserve(device_, router_scratch_bytes(rows, o.vocab, listed())) &&
+            reserve<float>(sums_, m) && router_.reserve(device_, router_bytes) &&
             select_.reserve(device_, std::max(topk_scratch_bytes(rows, o.vocab, o.k),
                                               matmul_topk_scratch_bytes(rows, o.vocab, o.k))) &&
-            reserve<std::int32_t>(own_, m * std::max<std::size_t>(own, 4096)) &&
-            reserve<std::uint32_t>(bitmap_, v / 32 + 1) &&
+            reserve<std::int32_t>(own_, m * own) && reserve<std::uint32_t>(bitmap_, v / 32 + 1) &&
             reserve<std::int32_t>(tokens_, std::min(m * own, v)) && reserve<std::int32_t>(columns_, v) &&
-            reserve<std::int32_t>(size_, 1) && reserve<std::int32_t>(random_, listed_rows) &&
-            reserve<std::int32_t>(neighbours_, listed_rows);
+            reserve<std::int32_t>(size_, 1);
         if (!enough) return failed("{}: not enough memory for {} rows", device_.info().name, rows);
         cuda::launch_fill_normal(x_.as<half_t>(), x_values, 1.0f, 7, device_.stream());
         upload_correlated(x_values / m, m);
-        std::vector<std::int32_t> random, neighbours;
-        Rng rng(11);
-        for (int l = 0; l < lists(); ++l) {
-            random.push_back(indexed_rows());
-            neighbours.push_back(indexed_rows());
-            const auto first = static_cast<std::ptrdiff_t>(random.size());
-            const int begin = static_cast<int>(std::int64_t{l} * (o.vocab - o.gather) / lists());
-            for (int i = 0; i < o.gather; ++i) {
-                random.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(o.vocab))));
-                neighbours.push_back(begin + i);
-            }
-            std::sort(random.begin() + first, random.end());
-        }
-        device_.upload(random_.as<void>(), random.data(), listed_rows * sizeof(std::int32_t));
-        device_.upload(neighbours_.as<void>(), neighbours.data(), listed_rows * sizeof(std::int32_t));
         return device_.synchronize();
     }
 
@@ -296,8 +266,6 @@ class Bench {
         result.median_us = median;
         result.best_us = best;
         result.bytes = bytes;
-        for (const auto& [prefix, peer] : peers)
-            if (way.mode == "cold" && op.starts_with(prefix)) result.torch = peer;
         // Relative to the faster of the two variants of the full head.
         for (const DeviceMeasured& other : results_)
             if (other.op.starts_with(full_name) && other.mode == way.mode && other.rows == rows)
@@ -336,7 +304,8 @@ class Bench {
 
     /// How much of a head's weights stays in L2 while a draft layer's weights are streamed. Compares
     /// evict-first reads with plain ones, and with an access-policy window on the head's weights. For the
-    /// low-rank pair the window covers the first factor, because the second is larger than L2.
+    /// low-rank pair the window covers the first factor, because the second is larger than L2. Only for the
+    /// first size and rank of a list.
     void residency(int rows) {
         const auto each = [&](const std::string& op, const Copies& held, double bytes, const Call& call) {
             for (const CallMode& way : kept_modes) {
@@ -346,13 +315,16 @@ class Bench {
                 measure(op, way, rows, bytes, call);
             }
         };
-        each(fmt::format("packed head {} in one pass", options_.gather), packed_, packed_.bytes(),
-             [&](int call, bool warm) { one_pass(packed_.at(call, warm), x_.as<half_t>(), rows); });
+        const Gathered& gathered = gathered_.front();
+        each(fmt::format("packed head {} in one pass", gathered.count), gathered.packed,
+             gathered.packed.bytes(),
+             [&](int call, bool warm) { one_pass(gathered.packed.at(call, warm), x_.as<half_t>(), rows); });
         drop_window();
-        each(fmt::format("low-rank head r={} in one pass", options_.rank), down_, down_.bytes() + up_.bytes(),
+        const LowRank& pair = pairs_.front();
+        each(fmt::format("low-rank head r={} in one pass", pair.rank), pair.down, pair.bytes(),
              [&](int call, bool warm) {
-                 narrow(call, warm, rows);
-                 one_pass(up_.at(call, warm), narrow_half_.as<half_t>(), rows);
+                 narrow(pair, call, warm, rows);
+                 one_pass(pair.up.at(call, warm), narrow_half_.as<half_t>(), rows);
              });
         drop_window();
     }
@@ -384,14 +356,14 @@ class Bench {
         device_.matmul_topk({weights, x, rows, weights.n, options_.k, nullptr, ids_.as<std::int32_t>(),
                              values_.as<float>(), sums_.as<float>(), select_.as<void>()});
     }
-    void narrow(int call, bool warm, int rows) {
-        const int r = options_.rank, stride = padded_columns(r);
-        product(down_.at(call, warm), input_->as<half_t>(), narrow_.as<float>(), rows);
+    void narrow(const LowRank& pair, int call, bool warm, int rows) {
+        const int r = pair.rank, stride = padded_columns(r);
+        product(pair.down.at(call, warm), input_->as<half_t>(), narrow_.as<float>(), rows);
         device_.cast({narrow_.as<float>(), r, rows, r, narrow_half_.as<half_t>(), stride, stride});
     }
-    void low_rank(int call, bool warm, int rows) {
-        narrow(call, warm, rows);
-        product(up_.at(call, warm), narrow_half_.as<half_t>(), y_.as<float>(), rows);
+    void low_rank(const LowRank& pair, int call, bool warm, int rows) {
+        narrow(pair, call, warm, rows);
+        product(pair.up.at(call, warm), narrow_half_.as<half_t>(), y_.as<float>(), rows);
     }
     void striped(int rows) {
         device_.bucket_top_m({y_.as<float>(), options_.vocab, rows, options_.vocab, options_.buckets,
@@ -411,28 +383,27 @@ class Bench {
         op.max_chosen = max_outputs;
         device_.matmul(op);
     }
-    /// Routes by the two factors to the exact best `listed()` tokens of each row, in one pass.
-    void route(int call, bool warm, int rows) {
-        narrow(call, warm, rows);
-        device_.matmul_topk_set({up_.at(call, warm), narrow_half_.as<half_t>(), rows, listed(),
+    /// Routes by the two factors to the exact best `count` tokens of each row, in one pass.
+    void route(const LowRank& pair, int count, int call, bool warm, int rows) {
+        narrow(pair, call, warm, rows);
+        device_.matmul_topk_set({pair.up.at(call, warm), narrow_half_.as<half_t>(), rows, count,
                                  own_.as<std::int32_t>(), router_.as<void>()});
     }
-    int listed() const { return std::min(2048, options_.vocab); }
     /// Number of rows that the latest spec_vocab() read.
     double union_size() {
         std::int32_t rows = 0;
         device_.download(&rows, size_.as<void>(), sizeof rows);
         return device_.synchronize().ok() ? rows : 0;
     }
-    /// SpecVocab's call, optionally with the cheaper bucketed selection.
-    void spec_vocab(int call, bool warm, int rows, bool stripes) {
-        const int own = stripes ? options_.buckets * options_.per_bucket : listed();
+    /// SpecVocab's call with shortlists of `count` tokens; 0 = by the cheaper bucketed selection.
+    void spec_vocab(const LowRank& pair, int count, int call, bool warm, int rows) {
+        const int own = count > 0 ? count : options_.buckets * options_.per_bucket;
         const int max_outputs = std::min(rows * own, options_.vocab);
-        if (stripes) {
-            low_rank(call, warm, rows);
-            striped(rows);
+        if (count > 0) {
+            route(pair, count, call, warm, rows);
         } else {
-            route(call, warm, rows);
+            low_rank(pair, call, warm, rows);
+            striped(rows);
         }
         device_.list_unique_tokens({own_.as<std::int32_t>(), std::int64_t{rows} * own, options_.vocab,
                                     bitmap_.as<std::uint32_t>(), tokens_.as<std::int32_t>(),
@@ -456,93 +427,117 @@ class Bench {
 
     void heads(int rows, const std::string& mode) {
         const DeviceBenchOptions& o = options_;
-        const double row = padded_columns(o.hidden) * 2.0, pair = down_.bytes() + up_.bytes();
-        const double own = o.buckets * o.per_bucket * row;
         measure(fmt::format("{}+ top-k", full_name), mode, rows, full_.bytes(), [&](int call, bool warm) {
             product(full_.at(call, warm), x_.as<half_t>(), y_.as<float>(), rows);
             best(rows, o.vocab);
         });
         measure(fmt::format("{}in one pass", full_name), mode, rows, full_.bytes(),
                 [&](int call, bool warm) { one_pass(full_.at(call, warm), x_.as<half_t>(), rows); });
-        measure(fmt::format("static head {} in one pass", o.trimmed), mode, rows, trimmed_.bytes(),
-                [&](int call, bool warm) { one_pass(trimmed_.at(call, warm), x_.as<half_t>(), rows); });
-        measure(fmt::format("low-rank head r={} in one pass", o.rank), mode, rows, pair,
-                [&](int call, bool warm) {
-                    narrow(call, warm, rows);
-                    one_pass(up_.at(call, warm), narrow_half_.as<half_t>(), rows);
-                });
-        measure(fmt::format("packed head {} in one pass", o.gather), mode, rows, packed_.bytes(),
-                [&](int call, bool warm) { one_pass(packed_.at(call, warm), x_.as<half_t>(), rows); });
         measure("logits of the full head alone", mode, rows, full_.bytes(), [&](int call, bool warm) {
             product(full_.at(call, warm), x_.as<half_t>(), y_.as<float>(), rows);
         });
+        measure(fmt::format("static head {} in one pass", o.trimmed), mode, rows, trimmed_.bytes(),
+                [&](int call, bool warm) { one_pass(trimmed_.at(call, warm), x_.as<half_t>(), rows); });
         measure(fmt::format("static head {} + top-k", o.trimmed), mode, rows, trimmed_.bytes(),
                 [&](int call, bool warm) {
                     product(trimmed_.at(call, warm), x_.as<half_t>(), y_.as<float>(), rows);
                     best(rows, o.trimmed);
                 });
-        measure(fmt::format("low-rank head r={} + top-k", o.rank), mode, rows, pair,
+        for (const LowRank& pair : pairs_) {
+            low_rank_heads(pair, rows, mode);
+            for (const int count : o.gather) routed_heads(pair, count, rows, mode);
+        }
+        for (const Gathered& one : gathered_) gathered_heads(one, rows, mode);
+        by_library(rows, mode);
+    }
+    void low_rank_heads(const LowRank& pair, int rows, const std::string& mode) {
+        const DeviceBenchOptions& o = options_;
+        measure(fmt::format("low-rank head r={} in one pass", pair.rank), mode, rows, pair.bytes(),
                 [&](int call, bool warm) {
-                    low_rank(call, warm, rows);
+                    narrow(pair, call, warm, rows);
+                    one_pass(pair.up.at(call, warm), narrow_half_.as<half_t>(), rows);
+                });
+        measure(fmt::format("low-rank head r={} + top-k", pair.rank), mode, rows, pair.bytes(),
+                [&](int call, bool warm) {
+                    low_rank(pair, call, warm, rows);
                     best(rows, o.vocab);
                 });
-        measure(fmt::format("router r={}", o.rank), mode, rows, pair,
-                [&](int call, bool warm) { low_rank(call, warm, rows); });
-        measure(fmt::format("router + bucketed top-m {}x{}", o.buckets, o.per_bucket), mode, rows, pair,
-                [&](int call, bool warm) {
-                    low_rank(call, warm, rows);
+        measure(fmt::format("router r={}", pair.rank), mode, rows, pair.bytes(),
+                [&](int call, bool warm) { low_rank(pair, call, warm, rows); });
+        measure(fmt::format("router r={} + bucketed top-m {}x{}", pair.rank, o.buckets, o.per_bucket), mode,
+                rows, pair.bytes(), [&](int call, bool warm) {
+                    low_rank(pair, call, warm, rows);
                     striped(rows);
                 });
-        const int exact = listed();
-        measure(fmt::format("router with top {} in one pass", exact), mode, rows, pair,
-                [&](int call, bool warm) { route(call, warm, rows); });
-        measure(fmt::format("router + exact top {}", exact), mode, rows, pair, [&](int call, bool warm) {
-            low_rank(call, warm, rows);
-            device_.topk_set({y_.as<float>(), o.vocab, rows, o.vocab, exact, own_.as<std::int32_t>()});
-        });
+        spec_vocab_heads(pair, 0, rows, mode);
+    }
+    /// The heads that select `count` tokens by the low-rank scores.
+    void routed_heads(const LowRank& pair, int count, int rows, const std::string& mode) {
+        const DeviceBenchOptions& o = options_;
+        measure(
+            fmt::format("router r={} + exact top {}", pair.rank, count), mode, rows, pair.bytes(),
+            [&](int call, bool warm) {
+                low_rank(pair, call, warm, rows);
+                device_.topk_set({y_.as<float>(), o.vocab, rows, o.vocab, count, own_.as<std::int32_t>()});
+            });
+        if (!can_route(o.vocab, count)) {
+            not_timed(fmt::format("router and specvocab with top {}: of V {} the fused router selects fewer",
+                                  count, o.vocab));
+            return;
+        }
+        measure(fmt::format("router r={} with top {} in one pass", pair.rank, count), mode, rows,
+                pair.bytes(), [&](int call, bool warm) { route(pair, count, call, warm, rows); });
+        spec_vocab_heads(pair, count, rows, mode);
+    }
+    /// Whole SpecVocab calls; `count` as in spec_vocab().
+    void spec_vocab_heads(const LowRank& pair, int count, int rows, const std::string& mode) {
+        const double row = padded_columns(options_.hidden) * 2.0;
+        const std::string sets = count > 0 ? fmt::format("top {}", count) : std::string("bucketed sets");
         // Uncorrelated rows give the largest union.
         for (const DeviceBuffer* input : {&correlated_, &x_}) {
             if (input == &x_ && rows == 1) break;
             input_ = input;
-            const char* which = input == &x_ ? ", uncorrelated rows" : "";
-            measure(fmt::format("specvocab, complete{}", which), mode, rows, pair + exact * row,
-                    [&](int call, bool warm) { spec_vocab(call, warm, rows, false); });
-            results_.back().bytes = pair + union_size() * row;
-            measure(fmt::format("specvocab with bucketed sets{}", which), mode, rows, pair + own,
-                    [&](int call, bool warm) { spec_vocab(call, warm, rows, true); });
-            results_.back().bytes = pair + union_size() * row;
+            measure(fmt::format("specvocab r={} {}{}", pair.rank, sets,
+                                input == &x_ ? ", uncorrelated rows" : ""),
+                    mode, rows, pair.bytes(),
+                    [&](int call, bool warm) { spec_vocab(pair, count, call, warm, rows); });
+            results_.back().bytes = pair.bytes() + union_size() * row;
         }
         input_ = &x_;
-        const int chosen = indexed_rows();
-        measure(fmt::format("indexed rows {}", chosen), mode, rows, chosen * row, [&](int call, bool warm) {
-            const std::int32_t* list = list_at(random_, call, warm);
-            indexed(call, warm, rows, list, list - 1, chosen);
+    }
+    void gathered_heads(const Gathered& one, int rows, const std::string& mode) {
+        const double bytes = one.packed.bytes();
+        const int count = one.count;
+        measure(fmt::format("packed head {} in one pass", count), mode, rows, bytes,
+                [&](int call, bool warm) { one_pass(one.packed.at(call, warm), x_.as<half_t>(), rows); });
+        measure(fmt::format("packed head {} + top-k", count), mode, rows, bytes, [&](int call, bool warm) {
+            product(one.packed.at(call, warm), x_.as<half_t>(), y_.as<float>(), rows);
+            best(rows, count);
         });
-        measure(fmt::format("contiguous rows {}", chosen), mode, rows, chosen * row,
-                [&](int call, bool warm) {
-                    const std::int32_t* list = list_at(neighbours_, call, warm);
-                    indexed(call, warm, rows, list, list - 1, chosen);
-                });
-        measure(fmt::format("gather {} rows", o.gather), mode, rows, 2 * packed_.bytes(),
-                [&](int call, bool warm) {
-                    const DeviceMatrix to = packed_.at(call, warm);
-                    device_.gather({full_.at(call, warm), list_at(random_, call, warm), o.gather,
-                                    const_cast<half_t*>(to.data)});
-                });
+        measure(fmt::format("indexed rows {}", count), mode, rows, bytes, [&](int call, bool warm) {
+            const std::int32_t* list = one.random.at(call, warm);
+            indexed(call, warm, rows, list, list - 1, count);
+        });
+        measure(fmt::format("contiguous rows {}", count), mode, rows, bytes, [&](int call, bool warm) {
+            const std::int32_t* list = one.neighbours.at(call, warm);
+            indexed(call, warm, rows, list, list - 1, count);
+        });
+        const auto gather = [&](int call, bool warm) {
+            const DeviceMatrix to = one.packed.at(call, warm);
+            device_.gather(
+                {full_.at(call, warm), one.random.at(call, warm), count, const_cast<half_t*>(to.data)});
+            return to;
+        };
+        measure(fmt::format("gather {} rows", count), mode, rows, 2 * bytes, gather);
         // An indexed product saves this copy.
-        measure(fmt::format("gather and product of {} rows", o.gather), mode, rows, 3 * packed_.bytes(),
-                [&](int call, bool warm) {
-                    const DeviceMatrix to = packed_.at(call, warm);
-                    device_.gather({full_.at(call, warm), list_at(random_, call, warm), o.gather,
-                                    const_cast<half_t*>(to.data)});
-                    product(to, x_.as<half_t>(), y_.as<float>(), rows);
-                });
-        measure(fmt::format("packed head {} + top-k", o.gather), mode, rows, packed_.bytes(),
-                [&](int call, bool warm) {
-                    product(packed_.at(call, warm), x_.as<half_t>(), y_.as<float>(), rows);
-                    best(rows, o.gather);
-                });
-        by_library(rows, mode);
+        measure(
+            fmt::format("gather and product of {} rows", count), mode, rows, 3 * bytes,
+            [&](int call, bool warm) { product(gather(call, warm), x_.as<half_t>(), y_.as<float>(), rows); });
+    }
+    /// Notes, once, what a size rules out.
+    void not_timed(std::string line) {
+        if (std::find(not_timed_.begin(), not_timed_.end(), line) == not_timed_.end())
+            not_timed_.push_back(std::move(line));
     }
     /// The heads' full products by the library.
     void by_library(int rows, const std::string& mode) {
@@ -550,34 +545,26 @@ class Bench {
         measure("cuBLASLt: logits of the full head", mode, rows, full_.bytes(), [&](int call, bool warm) {
             product(full_.at(call, warm), x_.as<half_t>(), y_.as<float>(), rows);
         });
-        measure(fmt::format("cuBLASLt: router r={}", options_.rank), mode, rows, down_.bytes() + up_.bytes(),
-                [&](int call, bool warm) { low_rank(call, warm, rows); });
+        for (const LowRank& pair : pairs_)
+            measure(fmt::format("cuBLASLt: router r={}", pair.rank), mode, rows, pair.bytes(),
+                    [&](int call, bool warm) { low_rank(pair, call, warm, rows); });
         (void)device_.use_cublaslt(0);
     }
 
     static constexpr const char* full_name = "full head ";
-    /// Prefixes of our op names and the name of the corresponding PyTorch benchmark, which is timed cold.
-    static constexpr std::pair<std::string_view, std::string_view> peers[] = {
-        {"full head ", "full head"},
-        {"logits of the full head", "logits of the full head"},
-        {"static head ", "static head"},
-        {"low-rank head ", "low-rank head"},
-        {"router with top ", "router, best listed"},
-        {"router + exact top ", "router, best listed"},
-        {"indexed rows ", "indexed rows"},
-        {"gather and product of ", "gathered rows"},
-    };
-
     const DeviceBenchOptions& options_;
     CudaBackend& device_;
-    Copies full_, trimmed_, down_, up_, packed_;
+    Copies full_, trimmed_;
+    std::vector<LowRank> pairs_;      ///< by rank
+    std::vector<Gathered> gathered_;  ///< by number of rows
     DeviceBuffer stream_, sink_, x_, y_, narrow_, narrow_half_, ids_, values_, sums_, select_, own_, router_,
-        bitmap_, tokens_, columns_, size_, random_, neighbours_;
+        bitmap_, tokens_, columns_, size_;
     DeviceBuffer correlated_;
     const DeviceBuffer* input_ = &x_;  ///< input of the heads with per-row shortlists
     bool library_found_ = false;
     std::pair<double, double> layer_us_[2]{};  ///< stream between calls alone: plain, evict-first
     std::vector<DeviceMeasured> results_;
+    std::vector<std::string> not_timed_;
 };
 
 }  // namespace

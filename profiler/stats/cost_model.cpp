@@ -95,6 +95,16 @@ std::optional<double> break_even_nu(double rho_tau, double kappa) {
     return (rho_tau * (1 + kappa) - 1) / kappa;
 }
 
+double expected_tokens(double alpha, int drafts) {
+    double sum = 1, power = 1;
+    for (int i = 0; i < drafts; ++i) sum += power *= alpha;
+    return sum;
+}
+
+double speculation_speedup(double alpha, int drafts, double draft_cost, double verify_cost) {
+    return expected_tokens(alpha, drafts) / (drafts * draft_cost + verify_cost);
+}
+
 HeadSample& HeadSample::add(const HeadSample& other, double times) {
     rounds += times * other.rounds;
     committed += times * other.committed;

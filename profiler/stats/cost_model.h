@@ -23,6 +23,15 @@ double iso_rho_tau(double speedup, double nu, double kappa);
 /// cost; absent if kappa is 0.
 std::optional<double> break_even_nu(double rho_tau, double kappa);
 
+/// Returns the expected tokens of a round with a chain of `drafts` drafts, bonus included. Each draft is
+/// accepted with probability `alpha`, independently of the others: (1 - alpha^(drafts + 1)) / (1 - alpha)
+/// (DynaSpec, arXiv 2510.13847, eq. 1, from Leviathan et al. 2023).
+double expected_tokens(double alpha, int drafts);
+/// Returns the speed of such rounds relative to autoregressive decoding: expected_tokens() / (drafts *
+/// draft_cost + verify_cost) (eq. 2). Costs are those of one draft and of one verification, in units of one
+/// target pass of autoregressive decoding.
+double speculation_speedup(double alpha, int drafts, double draft_cost, double verify_cost);
+
 /// Acceptance and times of a head in one conversation. Times in nanoseconds.
 struct HeadSample {
     double rounds = 0, committed = 0;              ///< over every round, for acceptance

@@ -310,6 +310,7 @@ HeadTraffic measure_traffic(const RunRow& run, const std::map<std::string, doubl
     HeadTraffic out;
     out.head_ns = stats.head_ns_per_round;
     out.streamed = stats.bytes_per_round;
+    out.flops = stats.flops_per_round;
     if (const auto own = streamed.find(stats.head); own != streamed.end()) {
         // Without recorded calls, the number of matrix reads is unknown.
         if (stats.bytes_per_call <= 0) return out;

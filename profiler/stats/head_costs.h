@@ -46,6 +46,7 @@ struct HeadTraffic {
     /// without counted times.
     std::optional<double> explained_ns;
     double head_ns = 0;  ///< T_head per round
+    double flops = 0;    ///< of the head calls per round; 0 = unknown
 
     double times() const { return explained_ns ? head_ns / *explained_ns : 0; }
     double constant_ns() const { return explained_ns ? head_ns - *explained_ns : 0; }

@@ -13,7 +13,7 @@ namespace draftscope {
 namespace {
 
 constexpr const char* usage =
-    "usage: kernel_bench [--vocab V] [--hidden D] [--rank R] [--gather N] [--k K] [--rows M,M,...] "
+    "usage: kernel_bench [--vocab V] [--hidden D] [--rank R,...] [--gather N,...] [--k K] [--rows M,...] "
     "[--json]\n";
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -29,35 +29,41 @@ int whole_number(const std::string& name, const std::string& text) {
     return static_cast<int>(value);
 }
 
+std::vector<int> whole_numbers(const std::string& name, const std::string& text) {
+    std::vector<int> values;
+    for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+        end = text.find(',', begin);
+        values.push_back(whole_number(name, text.substr(begin, end - begin)));
+    }
+    return values;
+}
+
 kernels::DeviceBenchOptions parse_options(int argc, char** argv) {
     kernels::DeviceBenchOptions options;
-    int rank = 0;
+    options.rank.clear();
     for (int i = 1; i < argc; ++i) {
         const std::string name = argv[i];
         if (name == "--json") continue;
         if (i + 1 == argc) refuse(fmt::format("{} needs a value or is unknown", name));
-        std::string value = argv[++i];
-        if (name == "--rows") {
-            options.rows.clear();
-            for (std::size_t end = 0; end != std::string::npos; value.erase(0, end + 1)) {
-                end = value.find(',');
-                options.rows.push_back(whole_number(name, value.substr(0, end)));
-                if (end == std::string::npos) break;
-            }
+        const std::string value = argv[++i];
+        std::vector<int>* const list = name == "--rows"     ? &options.rows
+                                       : name == "--rank"   ? &options.rank
+                                       : name == "--gather" ? &options.gather
+                                                            : nullptr;
+        if (list != nullptr) {
+            *list = whole_numbers(name, value);
             continue;
         }
         int* const to = name == "--vocab"    ? &options.vocab
                         : name == "--hidden" ? &options.hidden
-                        : name == "--rank"   ? &rank
-                        : name == "--gather" ? &options.gather
                         : name == "--k"      ? &options.k
                                              : nullptr;
         if (to == nullptr) refuse(fmt::format("{}: unknown", name));
         *to = whole_number(name, value);
     }
-    options.rank = rank > 0 ? rank : std::max(1, options.hidden / 8);
+    if (options.rank.empty()) options.rank = {std::max(1, options.hidden / 8)};
     options.trimmed = std::max(1, options.vocab / 4);
-    options.gather = std::min(options.gather, options.vocab);
+    for (int& count : options.gather) count = std::min(count, options.vocab);
     return options;
 }
 
@@ -66,10 +72,10 @@ void print_json(const kernels::DeviceBenchOptions& options, const kernels::Devic
     for (const kernels::DeviceMeasured& m : report.ops)
         if (m.op.starts_with("read ") && m.bytes > 2.0 * static_cast<double>(report.device.l2_bytes))
             read = std::max(read, m.gb_per_s());
-    fmt::print(R"({{"device": "{}", "vocab": {}, "hidden": {}, "rank": {}, "read_gb_per_s": {:.1f}, )"
+    fmt::print(R"({{"device": "{}", "vocab": {}, "hidden": {}, "rank": [{}], "read_gb_per_s": {:.1f}, )"
                R"("copy_gb_per_s": {:.1f}, "library": "{}", "ops": [)",
-               report.device.name, options.vocab, options.hidden, options.rank, read, report.copy_gb_per_s,
-               report.library);
+               report.device.name, options.vocab, options.hidden,
+               fmt::format("{}", fmt::join(options.rank, ", ")), read, report.copy_gb_per_s, report.library);
     const char* separator = "";
     for (const kernels::DeviceMeasured& m : report.ops) {
         fmt::print(

@@ -22,21 +22,21 @@ struct HeadCase {
 /// Heads that are a single product.
 inline const std::vector<HeadCase> linear_heads = {
     {.head = "full", .top_p = 0.8},
-    {.head = "fr-spec:v=6", .top_p = 0.8, .acceptance = "rate:0.7"},
+    {.head = "fr-spec:v=6,eos=yes", .top_p = 0.8, .acceptance = "rate:0.7"},
     {.head = "slimspec", .calibration_rounds = 3, .top_k = 4, .eagle3_rule = "typical"}};
 /// Heads whose shortlist depends on the row or on the sequence.
 inline const std::vector<HeadCase> shortlist_heads = {
     {.head = "specvocab:k=5", .calibration_rounds = 3, .top_k = 4},
     {.head = "specvocab:k=4/6,share=per-row", .calibration_rounds = 3, .top_k = 4},
-    {.head = "coral:active=3"},
-    {.head = "dynaspec:kmax=4,kmin=3", .calibration_rounds = 3},
-    {.head = "dynaspec:kmax=4,kmin=3,share=per-row", .calibration_rounds = 3},
+    {.head = "coral:active=3,eos=yes"},
+    {.head = "dynaspec:kmax=4,kmin=3,eos=yes", .calibration_rounds = 3},
+    {.head = "dynaspec:kmax=4,kmin=3,share=per-row,eos=yes", .calibration_rounds = 3},
     {.head = "microspec:wmax=9,branch=path,stream=all"},
     {.head = "microspec:wmax=9,branch=path,stream=all,gather=indexed"},
     {.head = "microspec:wmax=8,branch=path,stream=all,gather=sync,eos=yes"}};
 /// Heads that redistribute probability over the vocabulary.
 inline const std::vector<HeadCase> rdk_heads = {
-    {.head = "fr-spec:v=6+rdk", .top_p = 0.8, .acceptance = "rate:0.7"},
+    {.head = "fr-spec:v=6,eos=yes+rdk", .top_p = 0.8, .acceptance = "rate:0.7"},
     {.head = "full+rdk", .top_p = 0.8},
     {.head = "microspec:wmax=9,branch=path,stream=all+rdk"},
     {.head = "specvocab:k=5+rdk", .calibration_rounds = 3, .top_k = 4, .eagle3_rule = "typical"},
@@ -44,8 +44,8 @@ inline const std::vector<HeadCase> rdk_heads = {
      .calibration_rounds = 3,
      .top_k = 4,
      .eagle3_rule = "typical"},
-    {.head = "coral:active=3+rdk"},
-    {.head = "dynaspec:kmax=4,kmin=3+rdk", .calibration_rounds = 3}};
+    {.head = "coral:active=3,eos=yes+rdk"},
+    {.head = "dynaspec:kmax=4,kmin=3,eos=yes+rdk", .calibration_rounds = 3}};
 
 /// A tree with the batch that decodes it.
 struct TreeCase {
@@ -140,7 +140,8 @@ inline std::vector<CaseGroup> tree_groups() {
     groups.push_back(
         {"heads_that_fall_back",
          {greedy("eagle2", {.head = "microspec:wmax=9,branch=path,stream=all,source=ext"}, wide),
-          greedy("eagle2", {.head = "dynaspec:kmax=3,kmin=1,flat=1", .calibration_rounds = 3}, wide)}});
+          greedy("eagle2", {.head = "dynaspec:kmax=3,kmin=1,flat=1,eos=yes", .calibration_rounds = 3},
+                 wide)}});
     // Candidates from every node, of which only new ones enter the stream: the defaults.
     groups.push_back(
         {"microspec_defaults",
@@ -212,7 +213,7 @@ inline std::vector<CaseGroup> rejection_groups() {
         {"rejection_parallel_heads", {rejection("hydra_whole", {.head = "full"}, ranked, two_tokens)}});
     for (const DraftSampling& sampling : {all_tokens, some_tokens, two_tokens}) {
         groups.back().cases.push_back(rejection("medusa_whole", {.head = "full"}, ranked, sampling));
-        groups.back().cases.push_back(rejection("medusa", {.head = "fr-spec:v=6"}, wide, sampling));
+        groups.back().cases.push_back(rejection("medusa", {.head = "fr-spec:v=6,eos=yes"}, wide, sampling));
     }
     groups.back().cases.push_back(rejection("medusa_whole", {.head = "full"}, chain, all_tokens));
     for (const HeadCase& head : {shortlist_heads[0], shortlist_heads[3], shortlist_heads[6]})
@@ -260,13 +261,13 @@ inline std::vector<CaseGroup> kernel_groups() {
     std::vector<CaseGroup> groups = {{"shortlist_heads", {}}, {"drafters", {}}, {"fixed_tree", {}}};
     for (const char* head : {"specvocab:k=5", "specvocab:k=5+rdk"})
         groups[0].cases.push_back(small(greedy("eagle2", {.head = head}, wide)));
-    for (const char* head : {"dynaspec:kmax=4,kmin=3", "microspec:wmax=9,branch=path,stream=all"})
+    for (const char* head : {"dynaspec:kmax=4,kmin=3,eos=yes", "microspec:wmax=9,branch=path,stream=all"})
         groups[0].cases.push_back(small(sampled("eagle2", {.head = head, .top_p = 0.8}, wide)));
     groups[0].cases[2].verify = "typical";
     for (const char* head : {"specvocab:k=5", "microspec:wmax=9,branch=path,stream=all", "specvocab:k=5+rdk"})
         groups[0].cases.push_back(small(rejection("eagle2", {.head = head}, wide, all_tokens)));
     groups[0].cases.push_back(
-        small(rejection("eagle2", {.head = "dynaspec:kmax=4,kmin=3"}, wide, {.top_k = 4})));
+        small(rejection("eagle2", {.head = "dynaspec:kmax=4,kmin=3,eos=yes"}, wide, {.top_k = 4})));
     groups[1].cases = {small(rejection("medusa_whole", {.head = "full"}, wide, two_tokens)),
                        small(greedy("hydra_whole", {.head = "full"}, wide)),
                        small(rejection("eagle3", {.head = "full"}, wide, two_tokens))};

@@ -14,6 +14,7 @@ namespace {
 
 struct KernelsState {
     KernelSettings settings;
+    int gather = 3072;
     int rows = 0;           ///< 0 = all
     std::string precision;  ///< "" = all
     std::shared_ptr<const KernelReport> shown;
@@ -33,13 +34,14 @@ void draw_settings(PanelContext& c, KernelsState& state) {
     };
     number("V", state.settings.vocab, 300000, "Rows of the LM head (vocabulary size).");
     number("d", state.settings.hidden, 8192, "Columns of the LM head (hidden size).");
-    number("rows", state.settings.gather, 65536,
+    number("rows", state.gather, 65536,
            "Scattered rows that a gathered head such as SpecVocab or MicroSpec reads.");
     if (ImGui::GetContentRegionAvail().x < 6.5f * c.style.em) ImGui::NewLine();
     const JobState job = c.status.state;
     if (job == JobState::idle) {
         if (icon_button(c.style, Icon::play, "Measure##kernels", true, true)) {
             KernelSettings settings = state.settings;
+            settings.gather = {state.gather};
             settings.precisions = {"int8", "int4", "bf16"};
             settings.threads = c.config.threads;
             c.commands.push_back(CmdMeasureKernels{settings});
@@ -135,6 +137,7 @@ void draw_kernels(PanelContext& c) {
     }
     const KernelTable table = kernel_table(state.measured, state.shown->probe(), state.rows, state.precision);
     draw_choice(c, state, table);
+    for (const std::string& note : state.shown->notes) draw_cut_text(note);
     draw_table(c.style, table);
 }
 

@@ -254,6 +254,7 @@ class Bench {
             mean.explained_ns.reset();
         move(mean.streamed, block.streamed);
         move(mean.gathered, block.gathered);
+        move(mean.flops, block.flops);
         move(mean.head_ns, block.head_ns);
     }
 

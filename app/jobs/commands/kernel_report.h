@@ -10,11 +10,12 @@ namespace draftscope {
 
 /// Sizes to measure.
 struct KernelSettings {
-    int vocab = 49152;  ///< V, rows of the head
-    int hidden = 576;   ///< d, columns of the head
-    int rank = 0;       ///< of the low-rank head, 0 = d / 8
-    int gather = 3072;  ///< rows of the gathered head
-    int k = 10;         ///< candidates of the top-k
+    int vocab = 49152;       ///< V, rows of the head
+    int hidden = 576;        ///< d, columns of the head
+    std::vector<int> ranks;  ///< of the low-rank heads; empty = d / 8
+    /// Rows of the gathered heads, by default SpecVocab's and MicroSpec's. Not empty.
+    std::vector<int> gather = {2048, 3072};
+    int k = 10;  ///< candidates of the top-k
     std::vector<int> rows = {1, 4, 8};
     std::vector<std::string> precisions = {"int8", "bf16"};
     int threads = 0;       ///< 0 = all cores
@@ -43,6 +44,7 @@ struct KernelReport {
     int threads = 0;
     double probe_before = 0, probe_after = 0;  ///< GB/s of reads
     std::vector<KernelTime> ops;
+    std::vector<std::string> notes;  ///< what a size rules out, one line each
 
     double probe() const { return std::max(probe_before, probe_after); }
     /// Returns the op's bandwidth divided by that of the probe with the same access pattern.

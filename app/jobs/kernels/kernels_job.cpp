@@ -36,9 +36,12 @@ class Bench {
   public:
     Bench(const KernelSettings& options, kernels::Exec& exec, const JobHooks& hooks)
         : options_(options), exec_(exec), hooks_(hooks) {
-        constexpr std::size_t products = 7 + 3, others = 2 + 3;
-        planned_ = static_cast<double>(options.rows.size() * (products * options.precisions.size() + others) +
-                                       options.precisions.size());
+        const std::size_t gathers = options.gather.size(), ranks = options.ranks.size();
+        const std::size_t heads = 2 + 2 * gathers + ranks * (2 + gathers), layer = 3;
+        const std::size_t others = 2 + 2 + gathers;
+        planned_ =
+            static_cast<double>(options.rows.size() * ((heads + layer) * options.precisions.size() + others) +
+                                options.precisions.size() * gathers);
     }
 
     std::vector<KernelTime> run() {
@@ -97,12 +100,10 @@ class Bench {
 
     void heads(Precision precision, int rows) {
         const int v = options_.vocab, d = options_.hidden;
-        const int rank = options_.rank > 0 ? options_.rank : std::max(1, d / 8);
         const std::string_view name = kernels::to_text(precision);
         const std::vector<float> x = normal(numel(rows, d), 1);
         const Rows<const float> in(x.data(), rows, d);
         std::vector<float> y(numel(rows, v));
-        std::vector<float> middle(numel(rows, rank));
         const Rows<float> out(y.data(), rows, v);
         const auto pick = [](std::vector<Matrix>& all, int call) -> Matrix& {
             return all[call % all.size()];
@@ -112,8 +113,19 @@ class Bench {
                 [&](int call) { kernels::matmul(exec_, pick(full, call), in, out); });
         measure("head + best", name, rows, static_cast<double>(full[0].bytes()),
                 [&](int call) { measure_fused_topk(pick(full, call), in); });
-        measure_gathered(full.front(), name, in, out);
+        const kernels::RowMajorMatrix store = kernels::RowMajorMatrix::make(exec_, full.front());
+        for (const int count : options_.gather) measure_gathered(store, count, name, in, out);
         full.clear();
+        for (const int rank : options_.ranks) low_rank(precision, rank, in, out);
+    }
+
+    void low_rank(Precision precision, int rank, Rows<const float> in, Rows<float> out) {
+        const int v = options_.vocab, d = options_.hidden, rows = in.rows;
+        const std::string_view name = kernels::to_text(precision);
+        std::vector<float> middle(numel(rows, rank));
+        const auto pick = [](std::vector<Matrix>& all, int call) -> Matrix& {
+            return all[call % all.size()];
+        };
         std::vector<Matrix> down = copies(precision, rank, d);
         std::vector<Matrix> up = copies(precision, v, rank);
         const auto narrow = [&](int call) {
@@ -123,13 +135,15 @@ class Bench {
         const double low_rank_bytes = static_cast<double>(down[0].bytes() + up[0].bytes());
         measure(fmt::format("low-rank r={} + best", rank), name, rows, low_rank_bytes,
                 [&](int call) { measure_fused_topk(pick(up, call), narrow(call)); });
-        const int wanted = std::min(options_.gather, v);
-        std::vector<std::int32_t> chosen(numel(rows, wanted));
         std::vector<float> logits;
-        measure(fmt::format("router r={} + top {}", rank, wanted), name, rows, low_rank_bytes, [&](int call) {
-            kernels::matmul_topk_set(exec_, pick(up, call), narrow(call), wanted,
-                                     Rows<std::int32_t>(chosen.data(), rows, wanted), logits);
-        });
+        for (const int wanted : options_.gather) {
+            std::vector<std::int32_t> chosen(numel(rows, wanted));
+            measure(fmt::format("router r={} + top {}", rank, wanted), name, rows, low_rank_bytes,
+                    [&](int call) {
+                        kernels::matmul_topk_set(exec_, pick(up, call), narrow(call), wanted,
+                                                 Rows<std::int32_t>(chosen.data(), rows, wanted), logits);
+                    });
+        }
         measure(fmt::format("low-rank r={}", rank), name, rows, low_rank_bytes,
                 [&](int call) { kernels::matmul(exec_, pick(up, call), narrow(call), out); });
     }
@@ -221,9 +235,8 @@ class Bench {
     }
 
     /// Measures scattered rows of the head: read in place, or packed first and then multiplied.
-    void measure_gathered(const Matrix& head, std::string_view name, Rows<const float> in, Rows<float> out) {
-        const int count = std::min(options_.gather, options_.vocab);
-        const kernels::RowMajorMatrix store = kernels::RowMajorMatrix::make(exec_, head);
+    void measure_gathered(const kernels::RowMajorMatrix& store, int count, std::string_view name,
+                          Rows<const float> in, Rows<float> out) {
         // Each call reads other rows, because each draft step selects its own.
         constexpr int sets = 16;
         Rng rng(7);
@@ -267,11 +280,12 @@ class Bench {
             kernels::topk(exec_, in, k, Rows<std::int32_t>(ids.data(), rows, k),
                           Rows<float>(values.data(), rows, k));
         });
-        const int wanted = std::min(options_.gather, v);
-        std::vector<std::int32_t> set(numel(rows, wanted));
-        measure(fmt::format("top set k={}", wanted), "f32", rows, bytes, [&](int) {
-            kernels::topk_set(exec_, in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
-        });
+        for (const int wanted : options_.gather) {
+            std::vector<std::int32_t> set(numel(rows, wanted));
+            measure(fmt::format("top set k={}", wanted), "f32", rows, bytes, [&](int) {
+                kernels::topk_set(exec_, in, wanted, Rows<std::int32_t>(set.data(), rows, wanted));
+            });
+        }
         measure("log-sum-exp", "f32", rows, bytes, [&](int) { kernels::logsumexp(exec_, in, sums); });
     }
 
@@ -293,11 +307,12 @@ Status check(const KernelSettings& options) {
     };
     DS_TRY(positive("--vocab", options.vocab));
     DS_TRY(positive("--hidden", options.hidden));
-    DS_TRY(positive("--gather", options.gather));
+    for (const int count : options.gather) DS_TRY(positive("--gather", count));
     DS_TRY(positive("--k", options.k));
     for (const int rows : options.rows) DS_TRY(positive("--rows", rows));
-    if (options.rank < 0 || options.rank > options.hidden)
-        return bad_input("--rank {}: must be 1 to --hidden {}", options.rank, options.hidden);
+    for (const int rank : options.ranks)
+        if (rank < 1 || rank > options.hidden)
+            return bad_input("--rank {}: must be 1 to --hidden {}", rank, options.hidden);
     if (!(options.seconds > 0)) return bad_input("--seconds {}: must be positive", options.seconds);
     for (const std::string& name : options.precisions)
         if (!kernels::precision_from(name))
@@ -311,12 +326,33 @@ Status check(const KernelSettings& options) {
 
 }  // namespace
 
-Result<KernelReport> measure_kernels(const KernelSettings& settings, const JobHooks& hooks) {
-    DS_TRY(check(settings));
+std::vector<std::string> fit_kernel_sizes(KernelSettings& settings) {
+    std::vector<std::string> lines;
+    if (settings.ranks.empty()) settings.ranks = {std::max(1, settings.hidden / 8)};
+    std::vector<int> gather;
+    for (const int count : settings.gather) {
+        const int fitting = std::min(count, settings.vocab);
+        if (fitting < count)
+            lines.push_back(fmt::format("gather {}: the head has {} rows, so {} are gathered", count,
+                                        settings.vocab, fitting));
+        if (std::ranges::find(gather, fitting) == gather.end()) gather.push_back(fitting);
+    }
+    settings.gather = std::move(gather);
+    return lines;
+}
+
+Result<KernelReport> measure_kernels(const KernelSettings& given, const JobHooks& hooks) {
+    DS_TRY(check(given));
+    KernelSettings settings = given;
+    std::vector<std::string> notes = fit_kernel_sizes(settings);
+    if (const int max_k = std::min(settings.vocab, kernels::max_fused_topk); settings.k > max_k)
+        notes.push_back(
+            fmt::format("k {}: the heads with \"+ best\" select {}, the most that fits", settings.k, max_k));
     const int cores = describe_machine().cores;
     const auto exec = kernels::make_cpu_exec(settings.threads > 0 ? settings.threads : cores);
     KernelReport report;
     report.settings = settings;
+    report.notes = std::move(notes);
     report.isa = std::string(kernels::to_text(exec->isa()));
     report.threads = exec->threads();
     report.probe_before = probe_read_bandwidth(exec->threads(), cold_megabytes);

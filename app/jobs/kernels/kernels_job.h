@@ -8,6 +8,10 @@
 
 namespace draftscope {
 
+/// Replaces sizes that the head does not have: the default rank, and gathered rows beyond V. Returns a line
+/// for each size that it changed.
+std::vector<std::string> fit_kernel_sizes(KernelSettings& settings);
+
 /// Measures the head, gather, layer and selection kernels on random data, between two probes of the memory
 /// bandwidth. Errors: bad_input for an impossible size; cancelled.
 Result<KernelReport> measure_kernels(const KernelSettings& settings, const JobHooks& hooks = {});

@@ -18,7 +18,8 @@ struct TorchTime {
 struct TorchTimes {
     std::string version, device;
     std::vector<TorchTime> ops;
-    /// Returns PyTorch's time for the same op; null if PyTorch has no such op.
+    /// Returns PyTorch's time for the same work; null if PyTorch has none. PyTorch's name begins ours, and
+    /// only cold times are compared.
     const TorchTime* find(const kernels::DeviceMeasured& measured) const;
 };
 /// Checks that this interpreter can time kernels. Call before a long benchmark.

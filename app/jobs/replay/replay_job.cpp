@@ -27,6 +27,13 @@ namespace {
 Status check(const ReplayConfig& config) {
     if (config.batch < 1 || config.batch > 4096)
         return bad_input("--batch {}: must be 1 to 4096", config.batch);
+    if (config.overlap && !config.mass)
+        return bad_input("--overlap: needs the target's probabilities; leave out --no-mass");
+    const bool two = config.costs.size() == 2 && config.costs[0] >= 0 && config.costs[1] > 0;
+    if (!config.costs.empty() && !(two && config.overlap))
+        return bad_input(
+            "--costs {}: expected DRAFT,VERIFY in target passes, at least 0 and above 0, with --overlap",
+            fmt::join(config.costs, ","));
     if (config.max_new < 0) return bad_input("--max-new {}: must not be negative", config.max_new);
     return {};
 }
@@ -42,6 +49,7 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
         places = {0};
         report.heads = {{"", {}, {}}};
         report.result.rounds.resize(1);
+        report.result.overlaps.resize(1);
     }
     for (std::size_t i = 0; i < places.size(); ++i) {
         auto& estimates = report.heads[places[i]].estimates;
@@ -53,8 +61,10 @@ Status replay_group(const DrafterGroup& group, const std::vector<ResolvedRun>& r
     DS_ASSIGN(ReplayResult result, replay(*models.recording, *models.target, *drafting.drafter,
                                           drafting.replayed, *models.exec, options));
     report.seconds += seconds(monotonic_ns() - start);
-    for (std::size_t i = 0; i < places.size(); ++i)
+    for (std::size_t i = 0; i < places.size(); ++i) {
         report.result.rounds[places[i]] = std::move(result.rounds[i]);
+        report.result.overlaps[places[i]] = std::move(result.overlaps[i]);
+    }
     if (result.agreement) report.result.agreement = result.agreement;
     return {};
 }
@@ -74,6 +84,8 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hook
     report.recording = models.recording;
     report.drafter = first.drafter_id;
     report.tree = to_text(first.tree);
+    report.costs = config.costs;
+    report.levels = first.tree.levels();
     report.precision = std::string(kernels::to_text(models.precision));
     report.isa = std::string(kernels::to_text(models.exec->isa()));
     report.threads = models.exec->threads();
@@ -89,11 +101,13 @@ Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hook
     }
     if (!info.complete) report.warnings.push_back("the recording was cancelled before its last prompt");
     report.result.rounds.resize(runs.size());
+    report.result.overlaps.resize(runs.size());
     ReplayOptions options;
     options.tree = first.tree;
     options.batch = config.batch;
     options.max_new = config.max_new;
     options.covered_prob = config.mass;
+    options.overlap = config.overlap;
     options.cancelled = hooks.cancelled;
     options.on_progress = [&](double fraction) { hooks.report(fraction, "replaying"); };
     for (const DrafterGroup& group : group_by_drafter(runs))

@@ -26,6 +26,8 @@ struct ReplayConfig {
     int batch = 16;                      ///< prompts in lockstep
     int max_new = 0;                     ///< 0 = as recorded
     bool mass = true;
+    bool overlap = false;       ///< alpha by level; requires `mass`
+    std::vector<double> costs;  ///< of a draft and of a verification, in target passes; empty = unknown
 };
 
 struct ReplayedHead {
@@ -40,6 +42,8 @@ struct ReplayReport {
     int threads = 0;
     std::vector<ReplayedHead> heads;
     ReplayResult result;
+    std::vector<double> costs;  ///< ReplayConfig::costs
+    int levels = 0;             ///< draft levels of the tree
     std::vector<std::string> warnings;
     double seconds = 0;  ///< of the replay, without loading
     std::int64_t rounds() const;

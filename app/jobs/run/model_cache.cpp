@@ -136,7 +136,7 @@ Status ModelCache::load_drafter(const ResolvedRun& run, const RunHooks& hooks) {
 Status ModelCache::load_heads(const ResolvedRun& run) {
     if (!drafter().uses_head()) {
         const bool has_own = find_drafter(run.drafter_id)->uses_head;
-        if (has_own && run.head && !is_full_head(run.head->id)) {
+        if (has_own && run.head && !is_full_head(to_text(*run.head))) {
             return bad_input("--head {}: drafter {} has its own LM head for each level; use --head full",
                              to_text(*run.head), run.drafter_id);
         }
@@ -153,7 +153,7 @@ Status ModelCache::load_heads(const ResolvedRun& run) {
     head_.key = {};  // matches no run if prepare() fails
     DS_ASSIGN(head_.value, make_head(*run.head, run.artefacts));
     DS_TRY(head_.value->prepare(exec(), weights));
-    if (!is_full_head(run.head->id)) {
+    if (!is_full_head(to_text(*run.head))) {
         DS_ASSIGN(full_head_, make_head(HeadSpec{std::string(full_head_id), {}}, {}));
         DS_TRY(full_head_->prepare(exec(), weights));
     }

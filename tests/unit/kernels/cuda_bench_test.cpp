@@ -15,9 +15,9 @@ kernels::DeviceBenchOptions small() {
     kernels::DeviceBenchOptions options;
     options.vocab = 160;
     options.hidden = 64;
-    options.rank = 16;
+    options.rank = {16};
     options.trimmed = 100;
-    options.gather = 40;
+    options.gather = {40};
     options.buckets = 4;
     options.per_bucket = 4;
     options.k = 4;

@@ -58,6 +58,7 @@ TEST_F(BenchCommand, ReportsAProbeSlowerThanHeads) {
     EXPECT_NE(old.out.find("void"), std::string::npos) << old.out;
     EXPECT_EQ(fresh.out.find("void"), std::string::npos) << fresh.out;
     EXPECT_NE(fresh.out.find("T_head / that"), std::string::npos) << fresh.out;
+    EXPECT_NE(fresh.out.find("MFLOP"), std::string::npos) << fresh.out;
 }
 
 TEST_F(BenchCommand, WritesOneDocument) {

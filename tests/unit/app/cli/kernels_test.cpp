@@ -56,6 +56,25 @@ TEST(Kernels, CsvHasAHeaderAndOneLinePerOp) {
     EXPECT_EQ(std::count(done.out.begin(), done.out.end(), '\n'), 1 + 2 * 2 * (7 + 3) + 2 + 2 * (2 + 3));
 }
 
+/// A sweep over the shortlist's size is one command, and no size is clipped without a line.
+TEST(Kernels, SweepsGatherAndRank) {
+    const ScratchFolder folder;
+    const json document = parse_output(
+        run(folder, arguments("kernels --vocab 640 --hidden 64 --rows 1 --seconds 0.0001 --precision int8 "
+                              "--threads 2 --gather 16,600,4096 --rank 4,32 --json")));
+    std::multiset<std::string> seen;
+    for (const json& op : document["ops"]) seen.insert(op["op"]);
+    for (const char* name :
+         {"indexed head 16", "indexed head 600", "indexed head 640", "gather 600", "gathered head 640",
+          "low-rank r=4", "low-rank r=32 + best", "router r=4 + top 600", "router r=32 + top 16", "head"})
+        EXPECT_EQ(seen.count(name), 1u) << name;
+    ASSERT_EQ(document["notes"].size(), 1u);
+    const std::string note = document["notes"][0];
+    EXPECT_NE(note.find("gather 4096"), std::string::npos) << note;
+    EXPECT_NE(note.find("640 rows"), std::string::npos) << note;
+    expect_one_line_error(run(folder, {"kernels", "--gather", "16,0"}), {"--gather 0"});
+}
+
 TEST(Kernels, RejectsImpossibleSizes) {
     const ScratchFolder folder;
     expect_one_line_error(run(folder, {"kernels", "--vocab", "0"}), {"--vocab 0"});

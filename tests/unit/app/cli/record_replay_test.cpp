@@ -168,6 +168,30 @@ TEST_F(RecordReplay, ReplayMatchesTheTauOfTheLiveRun) {
     EXPECT_NE(table.out.find("exact"), std::string::npos) << table.out;
 }
 
+TEST_F(RecordReplay, ReplayShowsFlopsAndTheOverlapOfDistributions) {
+    const Arguments words =
+        replay_words() + ranking() + Arguments{"--heads", "full,fr-spec:v=64", "--tree", "chain=3"};
+    const json plain = parse_output(go(words + Arguments{"--json"}))["heads"];
+    const json heads =
+        parse_output(go(words + Arguments{"--overlap", "--costs", "0.1,1.2", "--json"}))["heads"];
+    for (std::size_t h = 0; h < 2; ++h) {
+        EXPECT_TRUE(plain[h]["alpha"].is_null() && plain[h]["expected_tokens"].is_null());
+        EXPECT_EQ(heads[h]["tau"], plain[h]["tau"]);
+        const double alpha = heads[h]["alpha"], tokens = heads[h]["expected_tokens"];
+        EXPECT_GT(alpha, 0);
+        EXPECT_LT(alpha, 1);
+        EXPECT_LE(heads[h]["alpha_per_depth"].size(), 3u);
+        EXPECT_NEAR(tokens, 1 + alpha + alpha * alpha + alpha * alpha * alpha, 1e-9);
+        EXPECT_NEAR(heads[h]["expected_speedup"], tokens / 1.5, 1e-9);
+    }
+    EXPECT_NEAR(heads[1]["static_size_by_flops"], 64, 3);  // rounds near the texts' ends have fewer calls
+    const ProcessResult table = go(words + Arguments{"--overlap"});
+    for (const char* text : {"MFLOP", "static", "alpha 3", "DynaSpec, eq. 1"})
+        EXPECT_NE(table.out.find(text), std::string::npos) << text << table.out;
+    expect_one_line_error(go(words + Arguments{"--overlap", "--no-mass"}), {"--overlap", "--no-mass"});
+    expect_one_line_error(go(words + Arguments{"--overlap", "--costs", "0.1"}), {"--costs 0.1"});
+}
+
 /// Returns the query under a heading of docs/FORMATS.md.
 std::string documented_query(const std::string& heading) {
     std::ifstream file(DS_SOURCE_DIR "/docs/FORMATS.md");

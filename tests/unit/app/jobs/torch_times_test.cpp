@@ -20,13 +20,21 @@ TEST(TorchTimes, ParsesTheDocument) {
     ASSERT_TRUE(is_ok(peer));
     EXPECT_EQ(peer->version, "2.9");
     kernels::DeviceMeasured ours;
-    ours.torch = "full head";
+    ours.op = "full head in one pass";
+    ours.mode = "cold";
     ours.rows = 10;
     ASSERT_NE(peer->find(ours), nullptr);
     EXPECT_EQ(peer->find(ours)->median_us, 310);
     ours.rows = 4;
     EXPECT_EQ(peer->find(ours), nullptr);
     EXPECT_EQ(peer->find({}), nullptr);
+    ours.rows = 10;
+    ours.op = "full headless";
+    EXPECT_EQ(peer->find(ours), nullptr);
+    ours.op = "full head";
+    EXPECT_NE(peer->find(ours), nullptr);
+    ours.mode = "warm";
+    EXPECT_EQ(peer->find(ours), nullptr);
     for (const char* text : {"", "[]", "{", R"({"torch": "2", "device": "G", "ops": [{"op": 1}]})",
                              R"({"torch": 2, "device": "G", "ops": []})"})
         EXPECT_FALSE(parse_torch(text).ok()) << text;

@@ -75,11 +75,13 @@ class Clusters : public LmHeadFixture {
     std::vector<TokenId> support(const std::vector<int>& chosen) const {
         std::vector<TokenId> ids;
         for (TokenId id = 0; id < vocab; ++id)
-            if (id == 0 || id == 2 || std::find(chosen.begin(), chosen.end(), map_[id]) != chosen.end())
+            if ((ends_ && (id == 0 || id == 2)) ||
+                std::find(chosen.begin(), chosen.end(), map_[id]) != chosen.end())
                 ids.push_back(id);
         return ids;
     }
 
+    bool ends_ = false;  ///< whether the head keeps the tokens that end the text
     Tensors tensors_;
     ArtefactInfo about_;
 };
@@ -87,9 +89,11 @@ class Clusters : public LmHeadFixture {
 TEST_F(Clusters, CoralReadsGroupsSelectedByRouter) {
     for (const std::string activation : {"silu", "relu"}) {
         make_artefact("coral", hidden, hidden, activation);
+        ends_ = activation == "relu";
+        const std::string spec = ends_ ? "coral:active=4,eos=yes" : "coral:active=4";
         const auto logits = dense();
         const auto chosen = routed(input(), 4, activation);
-        const auto head = make("coral:active=4"), apart = make("coral:active=4,share=per-row");
+        const auto head = make(spec), apart = make(spec + ",share=per-row");
         const auto a = head->begin_prompt({}, {}), b = head->begin_prompt({}, {});
         const Proposal found = propose(*head, 1, 9, {a.get(), a.get(), a.get(), b.get(), b.get()});
         EXPECT_TRUE(saw(Phase::router) && saw(Phase::head) && saw(Phase::topk));
@@ -130,7 +134,8 @@ TEST_F(Clusters, AllGroupsEqualFullHead) {
 
 TEST_F(Clusters, DynaSpecRoutesOnSideStreamByEmbeddingAndPreviousHidden) {
     make_artefact("dynaspec", 2 * hidden, 24, "silu");
-    const auto head = make("dynaspec:kmax=4,kmin=2,flat=2,decay=0.5");
+    ends_ = true;
+    const auto head = make("dynaspec:kmax=4,kmin=2,flat=2,decay=0.5,eos=yes");
     const auto logits = dense();
     const auto inputs = random(rows * 2 * hidden, 30);
     const Rows<const float> embeddings(inputs.data(), rows, hidden, 2 * hidden);

@@ -43,7 +43,7 @@ TEST_P(Heads, FullProposesTheBestRealTokens) {
 
 TEST_P(Heads, FrSpecLogitsMatchFullHeadBitForBit) {
     const RankingFile ranking(descending_ids());
-    const auto head = make("fr-spec:v=40", ranking.path());
+    const auto head = make("fr-spec:v=40,eos=yes", ranking.path());
     std::vector<TokenId> support = {0, 2};  // always active, in place of the two least frequent tokens
     for (int i = vocab - 38; i < vocab; ++i) support.push_back(i);
     check(*head, support, 10);
@@ -65,14 +65,14 @@ TEST_P(Heads, FrSpecLogitsMatchFullHeadBitForBit) {
 /// A ranking in FR-Spec's published format: a list of ids saved by torch.
 TEST_P(Heads, FrSpecReadsItsPublishedRankings) {
     const std::string path = std::string(DS_SOURCE_DIR) + "/tests/golden/drafters/freq_4.pt";
-    check(*make("fr-spec:v=5", path), {0, 2, 5, 3, 200}, 5);
-    check(*make("fr-spec:v=6", path), {0, 2, 5, 3, 200, 7}, 6);
+    check(*make("fr-spec:v=5,eos=yes", path), {0, 2, 5, 3, 200}, 5);
+    check(*make("fr-spec:v=6,eos=yes", path), {0, 2, 5, 3, 200, 7}, 6);
 }
 
 TEST_P(Heads, FrSpecTiesGoToLowerIdForAnyRanking) {
     std::vector<std::int32_t> ids = {41, 40, 41, 40, 7, 9};  // duplicates count once
     const RankingFile ranking(ids);
-    check(*make("fr-spec:v=6", ranking.path()), {0, 2, 41, 40, 7, 9}, 6);
+    check(*make("fr-spec:v=6,eos=yes", ranking.path()), {0, 2, 41, 40, 7, 9}, 6);
 }
 
 TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
@@ -85,12 +85,12 @@ TEST_P(Heads, ADraftersTrimmedHeadProposesTargetIds) {
     check(*make("full"), ids, 10);
     EXPECT_EQ(covered(*make("full"), 0), ids);
     const RankingFile ranking(descending_ids());
-    check(*make("fr-spec:v=3", ranking.path()), {2, vocab - 2, vocab - 1}, 3);
+    check(*make("fr-spec:v=3,eos=yes", ranking.path()), {2, vocab - 2, vocab - 1}, 3);
 }
 
 TEST_P(Heads, ShortlistsSmallerThanKAreClipped) {
     const RankingFile ranking(descending_ids());
-    check(*make("fr-spec:v=3", ranking.path()), {0, 2, vocab - 1}, 10);
+    check(*make("fr-spec:v=3,eos=yes", ranking.path()), {0, 2, vocab - 1}, 10);
 }
 
 TEST_P(Heads, FrSpecKeepsAQuarterByDefault) {
@@ -107,7 +107,7 @@ TEST_P(Heads, RejectsMismatchedRankings) {
     EXPECT_THAT(error_message("fr-spec:v=302", good.path()), ::testing::HasSubstr("v=302"));
     EXPECT_THAT(error_message("fr-spec:v=2", foreign.path()), ::testing::HasSubstr("token 301"));
     EXPECT_THAT(error_message("fr-spec:v=9", small.path()),
-                ::testing::HasSubstr("has only 5 distinct tokens"));
+                ::testing::HasSubstr("has only 3 distinct tokens"));
     EXPECT_THAT(error_message("fr-spec:v=9", wrong.path()), ::testing::HasSubstr("'ids'"));
     EXPECT_THAT(error_message("fr-spec:v=9", ""), ::testing::HasSubstr("--head-weights fr-spec=FILE"));
 }
@@ -131,8 +131,8 @@ TEST(HeadSpec, ErrorsNameParameterAndRange) {
         return head.ok() ? std::string() : head.error().message;
     };
     EXPECT_THAT(error_message("slim"), ::testing::StartsWith("unknown head slim; known: full, fr-spec"));
-    EXPECT_EQ(error_message("full:v=3"), "head full: unknown parameter v=3; it takes none");
-    EXPECT_EQ(error_message("fr-spec:k=3"), "head fr-spec: unknown parameter k=3; known: v");
+    EXPECT_EQ(error_message("full:v=3"), "head full: unknown parameter v=3; known: softmax");
+    EXPECT_EQ(error_message("fr-spec:k=3"), "head fr-spec: unknown parameter k=3; known: v, eos, softmax");
     EXPECT_EQ(error_message("fr-spec:v=0"), "head fr-spec: v=0 is outside 1..1048576");
     EXPECT_EQ(error_message("fr-spec:v=abc"), "head fr-spec: v=abc is not a number");
     EXPECT_EQ(error_message("fr-spec:v=1.5"), "head fr-spec: v=1.5 is not a whole number");

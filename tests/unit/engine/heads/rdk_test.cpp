@@ -69,7 +69,7 @@ TEST_F(Rdk, RedistributesDraftsToTokensOutsideSupport) {
     for (const bool every_row : {true, false}) {
         tensors_ = {};
         make_affinity(every_row);
-        const auto head = make("fr-spec:v=40+rdk");
+        const auto head = make("fr-spec:v=40,eos=yes+rdk");
         const auto logits = dense();
         for (const double temperature : {0.0, 0.7}) {
             PhaseRecorder phases;
@@ -112,7 +112,7 @@ TEST_F(Rdk, RedistributesDraftsToTokensOutsideSupport) {
         for (const auto& [id, mass] : spread(logits[0], frequent(40), 1.0)) expected.push_back(id);
         EXPECT_EQ(covered_ids, expected);
         EXPECT_GT(covered_ids.size(), 80u);
-        EXPECT_GT(head->cost(1).bytes, make("fr-spec:v=40")->cost(1).bytes);
+        EXPECT_GT(head->cost(1).bytes, make("fr-spec:v=40,eos=yes")->cost(1).bytes);
         const auto all = scores(*head);
         for (TokenId id = 0; id < vocab; ++id)
             EXPECT_EQ(std::isinf(all[id]), !std::binary_search(expected.begin(), expected.end(), id));

@@ -103,7 +103,8 @@ TEST_F(TrainedVocab, RejectsMismatchedArtefacts) {
     EXPECT_THAT(error_message("vocabtrim-t"), ::testing::HasSubstr("draftscope fit vocabtrim-t"));
     save_head("vocabtrim-t", {9});
     weights_.always_active = {0, 1};
-    EXPECT_THAT(error_message("vocabtrim-t"), ::testing::HasSubstr("lacks token 1, which ends"));
+    EXPECT_THAT(error_message("vocabtrim-t:eos=yes"), ::testing::HasSubstr("lacks token 1, which ends"));
+    EXPECT_NE(make("vocabtrim-t"), nullptr);
     weights_.always_active = {0, 2};
     Tensors tensors;
     tensors.integers("ids", ids());

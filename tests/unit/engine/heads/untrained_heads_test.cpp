@@ -44,6 +44,13 @@ void expect_equal(const Proposal& found, const Proposal& expected) {
     EXPECT_EQ(found.logsumexp, expected.logsumexp);
 }
 
+/// Counts that decrease as in natural text: 6000 / (rank + 1).
+std::vector<std::int32_t> descending_counts() {
+    std::vector<std::int32_t> counts(vocab);
+    for (int i = 0; i < vocab; ++i) counts[i] = 6000 / (i + 1);
+    return counts;
+}
+
 TEST_F(UntrainedHeads, FullSizeEqualsFullHead) {
     const auto full = make("full");
     for (const char* text : {"vocabtrim:v=301", "pa-fr:v=301", "pa-fr:v=301/301/301"}) {
@@ -65,6 +72,42 @@ TEST_F(UntrainedHeads, VocabTrimMatchesFrSpecWithSameRanking) {
     ASSERT_FALSE(without.ok());
     EXPECT_THAT(without.error().message, ::testing::HasSubstr("--head-weights vocabtrim=FILE"));
     EXPECT_THAT(std::string(find_head("vocabtrim")->artefact), ::testing::HasSubstr("target's generations"));
+}
+
+/// FR-Spec's figure 6 has softmax as a step of its own.
+TEST_F(UntrainedHeads, SeparateSoftmaxChangesTheTimesOnly) {
+    for (const std::string text : {"full", "fr-spec:v=40", "pa-fr:v=60/3"}) {
+        SCOPED_TRACE(text);
+        const auto fused = make(text);
+        const auto separate = make(text + (text == "full" ? ":" : ",") + "softmax=separate");
+        for (const int level : {0, 1}) {
+            events_.clear();
+            const Proposal expected = propose(*fused, level, 3);
+            EXPECT_FALSE(saw(Phase::softmax));
+            expect_equal(propose(*separate, level, 3), expected);
+            EXPECT_TRUE(saw(Phase::head) && saw(Phase::softmax) && saw(Phase::topk));
+        }
+        EXPECT_EQ(scores(*separate), scores(*fused));
+    }
+}
+
+/// The papers keep the ranking's first tokens, whether they end the text or not.
+TEST_F(UntrainedHeads, TokensThatEndTheTextAreKeptOnRequest) {
+    weights_.always_active = {0, 2};  // last in the ranking
+    use_ranking(descending_ids(), descending_counts());
+    for (const std::string text : {"fr-spec:v=40", "vocabtrim:v=40", "pa-fr:v=40"}) {
+        SCOPED_TRACE(text);
+        const auto plain = make(text), ended = make(text + ",eos=yes");
+        std::vector<TokenId> first = covered(*plain, 0), kept = covered(*ended, 0);
+        EXPECT_EQ(first.back() - first.front() + 1, static_cast<int>(first.size()));  // no gap
+        EXPECT_EQ(first.back(), vocab - 1);
+        ASSERT_EQ(kept.size(), first.size());
+        EXPECT_EQ(kept[0], 0);
+        EXPECT_EQ(kept[1], 2);
+        EXPECT_TRUE(std::equal(kept.begin() + 2, kept.end(), first.begin() + 2));
+    }
+    EXPECT_GT(covered(*make("bcl:alpha=0.5"), 0).front(), 2);
+    EXPECT_EQ(covered(*make("bcl:alpha=0.5,eos=yes"), 0).front(), 0);
 }
 
 TEST_F(UntrainedHeads, PaFrMatchesFrSpecAtEachLevel) {
@@ -100,13 +143,6 @@ TEST_F(UntrainedHeads, PaFrRejectsInvalidLists) {
     EXPECT_EQ(error_message("pa-fr:v=40/1.5"), "head pa-fr: v=1.5 is not a whole number");
     EXPECT_THAT(error_message("pa-fr:v=40/302"), ::testing::HasSubstr("v=302 does not fit"));
     EXPECT_EQ(error_message("fr-spec:v=40/20"), "head fr-spec: v=40/20 is not a number");
-}
-
-/// Counts that decrease as in natural text: 6000 / (rank + 1).
-std::vector<std::int32_t> descending_counts() {
-    std::vector<std::int32_t> counts(vocab);
-    for (int i = 0; i < vocab; ++i) counts[i] = 6000 / (i + 1);
-    return counts;
 }
 
 /// Reference by definition, with new sets and sums for each size.
@@ -164,7 +200,7 @@ TEST_F(UntrainedHeads, BclSizeMatchesBruteForce) {
     const double backbone_weights = weights_.drafter_bytes / (row_bytes / hidden);
     std::set<int> sizes;
     for (const double alpha : {0.1, 0.3, 0.5, 0.7, 0.9}) {
-        const std::string spec = fmt::format("bcl:alpha={}", alpha);
+        const std::string spec = fmt::format("bcl:alpha={},eos=yes", alpha);
         const int by_flops =
             brute_force_size(ids, counts, weights_.always_active, 2 * backbone_weights, 2.0 * hidden, alpha);
         const int by_bytes = brute_force_size(ids, counts, weights_.always_active, weights_.drafter_bytes,
@@ -172,7 +208,7 @@ TEST_F(UntrainedHeads, BclSizeMatchesBruteForce) {
         const auto head = make(spec);
         EXPECT_EQ(head->cost(1).active_rows, by_flops) << alpha;
         EXPECT_EQ(make(spec + ",bytes=1")->cost(1).active_rows, by_bytes) << alpha;
-        const auto fixed = make("fr-spec:v=" + std::to_string(by_flops));
+        const auto fixed = make(fmt::format("fr-spec:v={},eos=yes", by_flops));
         expect_equal(propose(*head, 1, 10), propose(*fixed, 1, 10));
         sizes.insert(by_flops);
     }

@@ -32,11 +32,13 @@ std::vector<std::vector<TokenId>> prompts() {
 
 /// Specs of heads whose defaults replay too little. Every other head of the registry replays its default.
 const std::vector<std::string> head_variants = {
+    "full",
+    "full:softmax=separate",
     "fr-spec:v=3",
-    "fr-spec:v=6",
+    "fr-spec:v=6,eos=yes",
     "pa-fr:v=10/5",
     "vocabtrim:v=6",
-    "coral:active=2",
+    "coral:active=2,eos=yes",
     "dynaspec:kmax=3,kmin=1,decay=0.5",
     "dynaspec:kmax=2,share=per-row",
     "specvocab:k=4",
@@ -179,6 +181,53 @@ TEST_F(Replay, EveryHeadAndDrafterInABatchGivesThePlainText) {
         }
     }
     EXPECT_GT(accepted, 1000);
+}
+
+/// The overlap is measured along chains of its own, changes no round, and does not depend on the batch.
+TEST_F(Replay, MeasuresTheOverlapOfDraftsAndTarget) {
+    DecodeCase setting{.tree = "chain=3", .temperature = 1, .max_new = 24};
+    const std::span<const int> layers = fixture_.drafter("eagle3").aux_layers();
+    const auto recording =
+        record(fixture_, setting, prompts(), {layers.begin(), layers.end()}, scratch_.file("t"));
+    ASSERT_NE(recording, nullptr);
+    for (const std::string name : {"eagle2", "medusa"}) {
+        Drafter& drafter = fixture_.drafter(name);
+        std::vector<ReplayHead> heads;
+        for (const std::string head : {"full", "fr-spec:v=3", "specvocab:k=4", "pa-fr:v=10/5",
+                                       "coral:active=2", "microspec:wmax=6,branch=path"})
+            heads.push_back({&fixture_.head(head, drafter)});
+        ReplayOptions options;
+        options.tree = parse_tree_spec(setting.tree).value();
+        const auto run = [&](int batch, bool overlap) {
+            options.batch = batch;
+            options.overlap = overlap;
+            return require(
+                replay(*recording, recorded_target(*recording), drafter, heads, fixture_.exec(1), options));
+        };
+        const ReplayResult alone = run(1, true), together = run(16, true), without = run(16, false);
+        for (std::size_t h = 0; h < heads.size(); ++h) {
+            ReplayStats stats, batched;
+            std::int64_t chains = 0;
+            for (std::size_t p = 0; p < prompts().size(); ++p) {
+                EXPECT_EQ(together.rounds[h][p], without.rounds[h][p]) << name << h;
+                EXPECT_TRUE(without.overlaps[h][p].empty());
+                stats.add(alone.overlaps[h][p]);
+                batched.add(together.overlaps[h][p]);
+                for (const HeadRound& round : alone.rounds[h][p])
+                    chains += round.tree_nodes > 1 && round.committed > 0 ? 1 : 0;
+            }
+            ASSERT_TRUE(stats.alpha().has_value());
+            EXPECT_GT(*stats.alpha(), 0) << name << h;
+            EXPECT_LE(*stats.alpha(), 1) << name << h;
+            EXPECT_NEAR(*stats.alpha(), *batched.alpha(), 1e-12) << name << h;
+            // MicroSpec may have called its head and found no token to draft.
+            if (h + 1 < heads.size())
+                EXPECT_EQ(stats.overlaps[0].positions, chains) << name << h;
+            else
+                EXPECT_GE(stats.overlaps[0].positions, chains) << name;
+            EXPECT_LE(stats.overlaps.size(), 3u);
+        }
+    }
 }
 
 /// Heads of one replay share the drafter's slots of a text, but each has the rounds of a separate replay.

@@ -32,6 +32,18 @@ TEST(CostModel, BreakEvenIsWherePredictedIsOne) {
     EXPECT_LT(*break_even_nu(0.5, 0.25), 0);  // no cost is low enough
 }
 
+/// Held values of DynaSpec's eq. 1 and 2, computed by hand.
+TEST(CostModel, ExpectsTokensFromIndependentAcceptance) {
+    EXPECT_DOUBLE_EQ(expected_tokens(0.5, 3), 1.875);  // (1 - 1/16) / (1 - 1/2)
+    EXPECT_NEAR(expected_tokens(0.8, 6), 3.951424, 1e-12);
+    EXPECT_DOUBLE_EQ(expected_tokens(1, 6), 7);
+    EXPECT_DOUBLE_EQ(expected_tokens(0, 6), 1);
+    EXPECT_DOUBLE_EQ(expected_tokens(0.9, 0), 1);
+    EXPECT_NEAR(speculation_speedup(0.8, 6, 0.1, 1.2), 3.951424 / 1.8, 1e-12);
+    EXPECT_NEAR(speculation_speedup(0.5, 3, 0.25, 1), 1.875 / 1.75, 1e-12);
+    EXPECT_DOUBLE_EQ(speculation_speedup(0.7, 0, 0.5, 1), 1);  // no drafts: autoregressive decoding
+}
+
 /// Rounds of 10 units of time outside the head. The full head takes 4, the other head 1.
 PairedSample unit(double rounds, double committed, double full_committed) {
     PairedSample unit;
