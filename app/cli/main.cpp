@@ -35,7 +35,8 @@ namespace draftscope::cli {
     COMMAND(doctor)          \
     COMMAND(kernels)         \
     COMMAND(profile_machine) \
-    COMMAND(sweep)
+    COMMAND(sweep)           \
+    COMMAND(advise)
 
 #define DS_DECLARE_COMMAND(name) void add_##name(CLI::App& program, Action& action);
 DS_COMMANDS(DS_DECLARE_COMMAND)
