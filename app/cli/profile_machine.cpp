@@ -134,7 +134,8 @@ void add_profile_machine(CLI::App& program, Action& action) {
     CLI::App* command = program.add_subcommand(
         "profile-machine", "Measure what the parts of a step cost on this machine, as a file for others");
     command->footer(
-        "Example: draftscope profile-machine --drafters eagle3 --heads full --contexts 64 --batches 1 --rounds 6 "
+        "Example: draftscope profile-machine --drafters eagle3 --heads full --contexts 64 --batches 1 "
+        "--rounds 6 "
         "--out machine.json  (seconds; with --out alone it takes minutes)");
     auto* out = command->add_option("--out", config.out, "file to write; one that exists is continued");
     command->add_option("--model", run.model,
