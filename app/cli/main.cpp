@@ -36,6 +36,7 @@ namespace draftscope::cli {
     COMMAND(kernels)         \
     COMMAND(profile_machine) \
     COMMAND(sweep)           \
+    COMMAND(advise)          \
     COMMAND(reproduce)
 
 #define DS_DECLARE_COMMAND(name) void add_##name(CLI::App& program, Action& action);

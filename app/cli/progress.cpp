@@ -1,5 +1,6 @@
 #include "app/cli/progress.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +10,11 @@
 
 namespace draftscope::cli {
 
-ProgressBar::ProgressBar(bool wanted) : active_(wanted && isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar(bool wanted, TimeNs line_interval)
+    : active_(wanted),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      line_interval_(line_interval),
+      last_(monotonic_ns()) {}
 
 ProgressBar::~ProgressBar() {
     clear();
@@ -18,6 +23,13 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::update(double fraction, const std::string& what) {
     if (!active_) return;
     const TimeNs now = monotonic_ns();
+    if (!terminal_) {
+        if (now - last_ < line_interval_) return;
+        last_ = now;
+        const std::string share = fraction < 0 ? std::string() : fmt::format("{:3.0f}% ", 100.0 * fraction);
+        std::fprintf(stderr, "%s%s\n", share.c_str(), what.c_str());
+        return;
+    }
     if (drawn_ && now - last_ < 50 * ns_per_ms) return;
     last_ = now;
     drawn_ = true;

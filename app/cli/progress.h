@@ -6,10 +6,10 @@
 
 namespace draftscope::cli {
 
-/// A progress bar on stderr if stderr is a terminal. Writes nothing to stdout.
+/// A progress bar on stderr, or a line now and then if stderr is no terminal. Writes nothing to stdout.
 class ProgressBar {
   public:
-    explicit ProgressBar(bool wanted);
+    explicit ProgressBar(bool wanted, TimeNs line_interval = 60 * ns_per_s);
     ~ProgressBar();
     /// fraction < 0 = unknown.
     void update(double fraction, const std::string& what);
@@ -17,8 +17,10 @@ class ProgressBar {
 
   private:
     bool active_;
+    bool terminal_;
     bool drawn_ = false;
-    TimeNs last_ = 0;
+    TimeNs line_interval_;
+    TimeNs last_;
 };
 
 }  // namespace draftscope::cli

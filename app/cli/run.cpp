@@ -145,9 +145,9 @@ void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
     const bool heads = std::any_of(report.forecasts.begin(), report.forecasts.end(), [&](const auto& one) {
         return one.head != report.forecasts.front().head;
     });
-    const auto text = [&](const TreeForecast& one) {
-        return fmt::format("{}{}{} {:.2f}x", heads ? one.head : "", heads ? " " : "",
-                           to_text(to_tree_spec(one.tree)), one.speedup);
+    const auto text = [&](const SweepSetting& one) {
+        return fmt::format("{}{}{} {:.2f}x", heads ? one.head : "", heads ? " " : "", one.tree,
+                           one.speedup());
     };
     if (quick && run.drafter == plain_drafter) {
         print(
@@ -167,9 +167,9 @@ void print_tree_choice(const RunReport& report, const RunRow& run, bool quick) {
     for (std::size_t i = 1; i < std::min<std::size_t>(report.forecasts.size(), 4); ++i)
         next += (next.empty() ? "" : ", ") + text(report.forecasts[i]);
     print("tree auto: {} of {} forecasts, tau {:.2f} forecast from {} pilot rounds; next {}\n",
-          text(report.forecasts.front()), report.forecasts.size(), report.forecasts.front().tau,
-          report.pilot_rounds, next);
-    if (report.forecasts.front().speedup < 1)
+          text(report.forecasts.front()), report.forecasts.size(),
+          report.forecasts.front().total().tau().value_or(1), report.pilot_rounds, next);
+    if (report.forecasts.front().speedup() < 1)
         print("tree auto: no tree of this drafter is forecast to be faster than --drafter none\n");
 }
 

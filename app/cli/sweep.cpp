@@ -5,14 +5,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/decoding_options.h"
 #include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
-#include "app/cli/version.h"
+#include "app/cli/sweep_output.h"
 #include "app/jobs/resolve/resolve.h"
-#include "app/jobs/sweep/advice.h"
-#include "app/jobs/sweep/sweep_job.h"
+#include "app/jobs/sweep/confirm.h"
 #include "storage/sql.h"
 
 namespace draftscope::cli {
@@ -25,54 +23,28 @@ struct Options {
     std::string heads;
     std::string csv;
     int shown = 20;
+    ConfirmConfig live;
+    std::vector<ConfirmedSetting> confirmed;
     JobOutput output;
 };
 
-json row_json(const SweepReport& report, const SweepRow& row) {
-    const SweepSetting& setting = report.settings[row.setting];
-    return {{"drafter", setting.drafter},
-            {"head", or_null(setting.head)},
-            {"tree", setting.tree},
-            {"batch", setting.batch},
-            {"tau", estimate_json(row.tau)},
-            {"tokens_per_second", estimate_json(row.tokens_per_second)},
-            {"speedup", estimate_json(row.speedup)},
-            {"against_full", estimate_json(row.against_full)},
-            {"round_ms", setting.round_ms},
-            {"plain_ms", setting.plain_ms},
-            {"cost_error", or_null(setting.cost_error)},
-            {"extrapolated", setting.extrapolated},
-            {"exact", setting.exact},
-            {"on_front", row.on_front},
-            {"ties_with_best", row.ties_with_best ? json(*row.ties_with_best) : json(nullptr)}};
+json confirmed_json(const SweepReport& report, const ConfirmedSetting& one) {
+    json document = sweep_row_json(report, report.rows[one.row]);
+    document["measured"] = {{"tau", one.tau},
+                            {"tokens_per_second", one.tokens_per_second},
+                            {"speedup", estimate_json(one.speedup)},
+                            {"agrees", one.agrees ? json(*one.agrees) : json(nullptr)}};
+    return document;
 }
 
-json advice_json(const Advice& advice) {
-    return {{"summary", advice.summary},
-            {"changes", advice.changes},
-            {"run", advice.run_line},
-            {"serving", advice.serving}};
-}
-
-json report_json(const SweepReport& report, const SweepConfig& config) {
-    json rows = json::array();
-    for (const SweepRow& row : report.rows) rows.push_back(row_json(report, row));
-    return {{"version", version},
-            {"recording", report.recording},
-            {"conversations", report.conversations},
-            {"max_new", report.max_new},
-            {"temperature", report.temperature},
-            {"profile",
-             {{"file", report.profile.path},
-              {"kind", to_text(report.profile.kind)},
-              {"machine", report.profile.machine},
-              {"model", report.profile.model}}},
-            {"settings", std::move(rows)},
-            {"advice", advice_json(advise(report, config.replay.model))},
-            {"estimates", report.estimates},
-            {"skipped", report.skipped},
-            {"passes", report.passes},
-            {"seconds", report.seconds}};
+json report_json(const SweepReport& report, const Options& options) {
+    json document = sweep_json(report, advise(report, options.config.replay.model));
+    if (options.live.count > 0) document["confirmed"] = json::array();
+    for (const ConfirmedSetting& one : options.confirmed)
+        document["confirmed"].push_back(confirmed_json(report, one));
+    document["settings"] = json::array();
+    for (const SweepRow& row : report.rows) document["settings"].push_back(sweep_row_json(report, row));
+    return document;
 }
 
 std::string csv_cell(const std::string& text) {
@@ -125,41 +97,53 @@ void print_table(const SweepReport& report, int shown) {
                              rows));
 }
 
-void print_report(const SweepReport& report, const SweepConfig& config, int shown) {
-    const MachineProfile& profile = report.profile;
-    print("{} setting{} on {}: {} conversations, {}; costs: {} ({})\n\n", report.settings.size(),
-          report.settings.size() == 1 ? "" : "s", report.recording, report.conversations,
-          report.temperature > 0 ? fmt::format("T={:g}", report.temperature) : "greedy",
-          profile.machine.empty() ? profile.path : profile.machine, to_text(profile.kind));
+void print_confirmed(const SweepReport& report, const Options& options) {
+    if (options.confirmed.empty()) return;
+    std::vector<std::vector<std::string>> rows;
+    for (const ConfirmedSetting& one : options.confirmed) {
+        const SweepRow& row = report.rows[one.row];
+        const SweepSetting& setting = report.settings[row.setting];
+        rows.push_back({setting.drafter, setting.head.empty() ? "-" : setting.head, setting.tree,
+                        with_interval(row.tau), number(one.tau, 3), with_interval(row.speedup),
+                        with_interval(one.speedup),
+                        !one.agrees   ? "-"
+                        : *one.agrees ? "yes"
+                                      : "NO"});
+    }
+    print("\nrun live on this machine, in turns with plain decoding:\n{}",
+          format_table({"drafter", "head", "tree", "tau predicted", "measured", "x plain predicted",
+                        "measured", "agree"},
+                       rows));
+}
+
+void print_report(const SweepReport& report, const Options& options) {
+    const int shown = options.shown;
+    print_sweep_source(report);
+    print("\n");
     print_table(report, shown);
     if (shown > 0 && report.rows.size() > static_cast<std::size_t>(shown))
         print("the {} fastest; --show 0 prints all, --csv and --json hold all\n", shown);
     print("\nfront: nothing accepts as much in less time; ~: not shown to be slower than the fastest\n");
     print("speeds are predicted: acceptance by replay, time of a round from the profile; {}\n",
           interval_text(report.conversations));
-    for (const std::string& reason : report.estimates) print("estimate: {}\n", reason);
-    for (const std::string& reason : report.skipped) print("skipped: {}\n", reason);
-    const Advice advice = advise(report, config.replay.model);
-    print("\n{}\n", advice.summary);
-    for (const std::string& change : advice.changes) print("- {}\n", change);
-    print("\n{}\n", advice.run_line);
-    for (const std::string& line : advice.serving) print("{}\n", line);
-    print("\n{} pass{} in {:.1f} s: {:.0f} settings per minute\n", report.passes,
-          report.passes == 1 ? "" : "es", report.seconds,
-          report.seconds > 0 ? 60 * static_cast<double>(report.settings.size()) / report.seconds : 0.0);
+    print_confirmed(report, options);
+    print_advice(report, advise(report, options.config.replay.model));
 }
 
 int do_sweep(Options& options) {
     options.config.heads = split_specs(options.heads);
     return run_job(
         options.output,
-        [&](const JobHooks& hooks, DebugGate&) -> Result<SweepReport> {
+        [&](const JobHooks& hooks, DebugGate& gate) -> Result<SweepReport> {
             DS_ASSIGN(SweepReport report, run_sweep(options.config, hooks));
             if (!options.csv.empty()) DS_TRY(write_csv(report, options.csv));
+            if (options.live.count > 0) {
+                DS_ASSIGN(options.confirmed, confirm(report, options.config, options.live, gate, hooks));
+            }
             return report;
         },
-        [&](const SweepReport& report) { return report_json(report, options.config); },
-        [&](const SweepReport& report) { print_report(report, options.config, options.shown); });
+        [&](const SweepReport& report) { return report_json(report, options); },
+        [&](const SweepReport& report) { print_report(report, options); });
 }
 
 }  // namespace
@@ -175,14 +159,7 @@ void add_sweep(CLI::App& program, Action& action) {
         "Example: draftscope sweep --recording demo.recording --profile machine.json --heads full --chain 6 "
         "--topk "
         "2,4 --depth 3 --nodes 6,8,12");
-    command
-        ->add_option("--recording,--trace", config.replay.recording,
-                     "recording, a folder that draftscope record or record_decode.py wrote")
-        ->required();
-    command->add_option("--profile", config.profile, "costs, a file of draftscope profile-machine");
-    command->add_option("--drafters,--drafter", config.drafters, "NAME[:PATH], comma-separated")
-        ->delimiter(',')
-        ->capture_default_str();
+    add_sweep_inputs(*command, config);
     add_shown(*command, "--heads", options->heads,
               "head specs, comma-separated; v=2048|4096 stands for one head per value");
     add_shown(*command, "--chain", config.trees.chain, "longest chain; 0 = none");
@@ -196,15 +173,14 @@ void add_sweep(CLI::App& program, Action& action) {
     command->add_option("--batch", config.batches, "batch sizes of the prediction")
         ->delimiter(',')
         ->capture_default_str();
-    command->add_option("--head-weights,--artefact", config.replay.artefacts,
-                        "HEAD=PATH, weights file of a head (repeatable); or file=PATH in its spec");
-    command->add_option("--model", config.replay.model, "as for replay");
-    add_shown(*command, "--precision", config.replay.precision, "as for replay");
-    command->add_option("--max-new", config.replay.max_new,
-                        "truncate the texts to this many tokens (0 = as recorded)");
-    add_threads_option(*command, config.replay.threads);
     command->add_option("--csv", options->csv, "also write every setting to this file");
     add_shown(*command, "--show", options->shown, "rows printed per batch size; 0 = all");
+    command
+        ->add_option("--confirm", options->live.count,
+                     "then run this many of the front's fastest settings live on this machine, in turns")
+        ->check(CLI::Range(0, 100));
+    command->add_option("--prompts", options->live.prompts_file, "texts of the live runs, as for bench");
+    command->add_option("--limit", options->live.limit, "conversations of the live runs (0 = all)");
     add_output_options(*command, options->output);
     command->callback([options, &action] { action = [options] { return do_sweep(*options); }; });
 }

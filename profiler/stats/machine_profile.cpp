@@ -64,6 +64,13 @@ class StepSum {
         cost_.extrapolated = cost_.extrapolated || !part.curve.covers(sizes);
         known_ = known_ && part.curve.error.has_value();
         error_ += ms * part.curve.error.value_or(0);
+        const auto curve = static_cast<std::size_t>(&part - profile_.costs.data());
+        for (CurveTime& known : cost_.curves)
+            if (known.curve == curve) {
+                known.ms += ms;
+                return;
+            }
+        cost_.curves.push_back({curve, ms, part.curve.error.value_or(0)});
     }
     Status add(CostPart part, double& sum, const CostSizes& sizes) {
         const PartCost* found = profile_.find(part);

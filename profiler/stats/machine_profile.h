@@ -89,11 +89,18 @@ struct StepSetting {
     double context = 0;           ///< committed tokens of a sequence
     int batch = 1;
 };
+/// A cost curve's part of a step.
+struct CurveTime {
+    std::size_t curve = 0;  ///< place in MachineProfile::costs
+    double ms = 0;
+    double error = 0;  ///< relative error of the curve; 0 if unknown
+};
 struct StepCost {
     double verify_ms = 0, drafter_ms = 0, head_ms = 0, overhead_ms = 0;
     /// Sum of the parts' errors; absent if a part's is unknown.
     std::optional<double> error_ms;
-    bool extrapolated = false;  ///< a size lies outside of what was measured
+    bool extrapolated = false;      ///< a size lies outside of what was measured
+    std::vector<CurveTime> curves;  ///< each curve once
 
     double total_ms() const { return verify_ms + drafter_ms + head_ms + overhead_ms; }
 };

@@ -2,31 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace draftscope {
 namespace {
 
-SweepUnit sum_of(const std::vector<SweepUnit>& units, std::span<const std::uint32_t> times_drawn) {
+SweepUnit sum_of(const SweepSetting& setting, std::size_t left_out) {
     SweepUnit sum;
-    for (std::size_t u = 0; u < units.size(); ++u) {
-        const double times = times_drawn.empty() ? 1 : times_drawn[u];
-        sum.rounds += times * units[u].rounds;
-        sum.committed += times * units[u].committed;
+    for (std::size_t u = 0; u < setting.units.size(); ++u) {
+        if (u == left_out) continue;
+        sum.rounds += setting.units[u].rounds;
+        sum.committed += setting.units[u].committed;
     }
     return sum;
 }
 
-/// The resampled taus of one setting, in the order of the draws. They are shared by all its figures, so that
-/// two settings are compared on the same draws.
-using Draws = std::vector<double>;
+/// Returns the relative error of the times' ratio. Where both settings use a curve, its error counts by the
+/// difference of its shares; other errors are independent.
+double ratio_error(const SweepSetting& a, const SweepSetting& b) {
+    if (a.curves.empty() || b.curves.empty())
+        return std::hypot(a.cost_error.value_or(0), b.cost_error.value_or(0));
+    std::map<std::size_t, double> errors;
+    for (const CurveTime& one : a.curves) errors[one.curve] += one.error * one.ms / a.round_ms;
+    for (const CurveTime& one : b.curves) errors[one.curve] -= one.error * one.ms / b.round_ms;
+    double squares = 0;
+    for (const auto& [curve, error] : errors) squares += error * error;
+    return std::sqrt(squares);
+}
 
 class Table {
   public:
     Table(const std::vector<SweepSetting>& settings, const BootstrapOptions& options)
-        : settings_(settings), options_(options) {}
+        : settings_(settings), draws_(conversations_of(settings), options) {}
 
     std::vector<SweepRow> run() {
-        draw();
         std::vector<SweepRow> rows;
         for (std::size_t s = 0; s < settings_.size(); ++s)
             if (settings_[s].total().rounds > 0 && settings_[s].round_ms > 0) rows.push_back(row(s));
@@ -34,96 +43,139 @@ class Table {
             const int one = settings_[a.setting].batch, other = settings_[b.setting].batch;
             return one != other ? one < other : a.tokens_per_second.value > b.tokens_per_second.value;
         });
-        mark(rows);
+        mark_ties(rows);
+        mark_front(rows);
         return rows;
     }
 
   private:
-    void draw() {
-        taus_.resize(settings_.size());
-        conversations_ = 0;
-        for (const SweepSetting& setting : settings_)
-            conversations_ = std::max(conversations_, setting.units.size());
-        if (conversations_ < min_conversations) return;
-        for_each_resample(conversations_, options_, [&](std::span<const std::uint32_t> times_drawn) {
-            for (std::size_t s = 0; s < settings_.size(); ++s)
-                taus_[s].push_back(sum_of(settings_[s].units, times_drawn.first(settings_[s].units.size()))
-                                       .tau()
-                                       .value_or(0));
-        });
-    }
-
-    /// Returns value x factor(tau) with the spread of the draws and a relative error.
-    Estimate estimate(double value, const Draws& draws, double relative_error) const {
-        BootstrapOptions options = options_;
-        options.resolution = relative_error;
-        Estimate out{value, {}};
-        if (const auto spread = estimate_spread(value, draws, conversations_, options))
-            out.interval = spread->interval(value);
-        return out;
+    static std::size_t conversations_of(const std::vector<SweepSetting>& settings) {
+        std::size_t count = 0;
+        for (const SweepSetting& setting : settings) count = std::max(count, setting.units.size());
+        return count;
     }
 
     SweepRow row(std::size_t s) const {
         const SweepSetting& setting = settings_[s];
         const double tau = *setting.total().tau();
         const double error = setting.cost_error.value_or(0);
-        const auto scaled = [&](double factor) {
-            Draws draws = taus_[s];
+        const std::vector<double> taus = draws_.taus(setting);
+        const auto scaled = [&](double factor, double relative_error) {
+            std::vector<double> draws = taus;
             for (double& one : draws) one *= factor;
-            return draws;
+            return draws_.estimate(tau * factor, draws, relative_error);
         };
         SweepRow out;
         out.setting = s;
-        out.tau = estimate(tau, taus_[s], 0);
-        const double speed = 1e3 * setting.batch / setting.round_ms;
-        out.tokens_per_second = estimate(tau * speed, scaled(speed), error);
-        const double gain = setting.plain_ms / setting.round_ms;
-        out.speedup = estimate(tau * gain, scaled(gain), error);
-        if (setting.full) out.against_full = ratio(s, *setting.full);
+        out.tau = scaled(1, 0);
+        out.tokens_per_second = scaled(1e3 * setting.batch / setting.round_ms, error);
+        out.speedup = scaled(setting.plain_ms / setting.round_ms, error);
+        if (setting.full) {
+            const SweepSetting& full = settings_[*setting.full];
+            out.against_full = draws_.ratio(setting, full, draws_.taus(full));
+        }
         return out;
     }
 
-    /// Returns the speed of one setting over that of another of the same batch, on the same draws.
-    std::optional<Estimate> ratio(std::size_t s, std::size_t base) const {
-        const SweepSetting &setting = settings_[s], &other = settings_[base];
-        const auto tau = setting.total().tau(), base_tau = other.total().tau();
-        if (!tau || !base_tau || setting.round_ms <= 0 || other.round_ms <= 0) return std::nullopt;
-        const double time = other.round_ms / setting.round_ms;
-        Draws draws;
-        for (std::size_t d = 0; d < taus_[s].size(); ++d)
-            if (taus_[base][d] > 0) draws.push_back(time * taus_[s][d] / taus_[base][d]);
-        const double error =
-            s == base ? 0 : std::hypot(setting.cost_error.value_or(0), other.cost_error.value_or(0));
-        return estimate(time * *tau / *base_tau, draws, error);
-    }
-
-    void mark(std::vector<SweepRow>& rows) const {
-        const SweepRow* best = nullptr;
+    void mark_ties(std::vector<SweepRow>& rows) const {
+        const SweepSetting* best = nullptr;
+        std::vector<double> best_taus;
         for (SweepRow& row : rows) {
             const SweepSetting& mine = settings_[row.setting];
-            if (best == nullptr || settings_[best->setting].batch != mine.batch) best = &row;
-            const auto against = ratio(row.setting, best->setting);
+            if (best == nullptr || best->batch != mine.batch) {
+                best = &mine;
+                best_taus = draws_.taus(mine);
+            }
+            const auto against = draws_.ratio(mine, *best, best_taus);
             if (against && against->interval)
-                row.ties_with_best = &row == best || against->interval->contains(1);
-            row.on_front = std::none_of(rows.begin(), rows.end(), [&](const SweepRow& other) {
-                const SweepSetting& theirs = settings_[other.setting];
-                const bool as_good = theirs.round_ms <= mine.round_ms && other.tau.value >= row.tau.value;
-                const bool better = theirs.round_ms < mine.round_ms || other.tau.value > row.tau.value;
-                return theirs.batch == mine.batch && as_good && better;
-            });
+                row.ties_with_best = &mine == best || against->interval->contains(1);
+        }
+    }
+
+    /// Scans the rows of each batch from the shortest round to the longest.
+    void mark_front(std::vector<SweepRow>& rows) const {
+        std::vector<SweepRow*> order;
+        for (SweepRow& row : rows) order.push_back(&row);
+        const auto setting = [&](const SweepRow* row) -> const SweepSetting& {
+            return settings_[row->setting];
+        };
+        std::sort(order.begin(), order.end(), [&](const SweepRow* a, const SweepRow* b) {
+            const SweepSetting &one = setting(a), &other = setting(b);
+            if (one.batch != other.batch) return one.batch < other.batch;
+            return one.round_ms != other.round_ms ? one.round_ms < other.round_ms
+                                                  : a->tau.value > b->tau.value;
+        });
+        const SweepRow* last = nullptr;  // of the front
+        for (SweepRow* row : order) {
+            const bool first = last == nullptr || setting(last).batch != setting(row).batch;
+            row->on_front =
+                first || row->tau.value > last->tau.value ||
+                (row->tau.value == last->tau.value && setting(row).round_ms == setting(last).round_ms);
+            if (row->on_front) last = row;
         }
     }
 
     const std::vector<SweepSetting>& settings_;
-    const BootstrapOptions& options_;
-    std::vector<Draws> taus_;
-    std::size_t conversations_ = 0;
+    SettingDraws draws_;
 };
 
 }  // namespace
 
 SweepUnit SweepSetting::total() const {
-    return sum_of(units, {});
+    return sum_of(*this, SettingDraws::none);
+}
+
+double SweepSetting::speed() const {
+    return round_ms > 0 ? total().tau().value_or(0) * 1e3 * batch / round_ms : 0;
+}
+
+double SweepSetting::speedup() const {
+    return round_ms > 0 ? total().tau().value_or(0) * plain_ms / round_ms : 0;
+}
+
+SettingDraws::SettingDraws(std::size_t conversations, const BootstrapOptions& options)
+    : conversations_(conversations), options_(options) {
+    if (conversations < min_conversations) return;
+    for_each_resample(conversations, options, [&](std::span<const std::uint32_t> times_drawn) {
+        times_drawn_.insert(times_drawn_.end(), times_drawn.begin(), times_drawn.end());
+    });
+}
+
+std::vector<double> SettingDraws::taus(const SweepSetting& setting, std::size_t left_out) const {
+    std::vector<double> out;
+    for (std::size_t first = 0; first < times_drawn_.size(); first += conversations_) {
+        double rounds = 0, committed = 0;
+        for (std::size_t u = 0; u < setting.units.size(); ++u) {
+            const double times = u == left_out ? 0 : times_drawn_[first + u];
+            rounds += times * setting.units[u].rounds;
+            committed += times * setting.units[u].committed;
+        }
+        out.push_back(rounds > 0 ? committed / rounds : 0);
+    }
+    return out;
+}
+
+Estimate SettingDraws::estimate(double value, const std::vector<double>& draws, double relative_error) const {
+    BootstrapOptions options = options_;
+    options.resolution = relative_error;
+    Estimate out{value, {}};
+    if (const auto spread = estimate_spread(value, draws, conversations_, options))
+        out.interval = spread->interval(value);
+    return out;
+}
+
+std::optional<Estimate> SettingDraws::ratio(const SweepSetting& setting, const SweepSetting& base,
+                                            const std::vector<double>& base_taus,
+                                            std::size_t left_out) const {
+    const auto tau = sum_of(setting, left_out).tau(), base_tau = sum_of(base, left_out).tau();
+    if (!tau || !base_tau || setting.round_ms <= 0 || base.round_ms <= 0) return std::nullopt;
+    const double time = base.round_ms / setting.round_ms;
+    const std::vector<double> taus = this->taus(setting, left_out);
+    std::vector<double> draws;
+    for (std::size_t d = 0; d < taus.size(); ++d)
+        if (base_taus[d] > 0) draws.push_back(time * taus[d] / base_taus[d]);
+    const double error = &setting == &base ? 0 : ratio_error(setting, base);
+    return estimate(time * *tau / *base_tau, draws, error);
 }
 
 std::vector<SweepRow> sweep_table(const std::vector<SweepSetting>& settings,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "profiler/stats/bootstrap.h"
+#include "profiler/stats/machine_profile.h"
 
 /// Ranks drafting settings by predicted speed: acceptance from a recording, time of a round from a machine
 /// profile. Pure maths.
@@ -18,21 +19,32 @@ struct SweepUnit {
         return rounds > 0 ? std::optional(committed / rounds) : std::nullopt;
     }
 };
+/// As TreeSpec: depth = drafter forwards after the first; nodes include the root. topk = 1 is a chain.
+struct TreeShape {
+    int depth = 0, topk = 1, nodes = 2;
+    bool operator==(const TreeShape&) const = default;
+};
 /// A setting whose acceptance and cost are known.
 struct SweepSetting {
     std::string drafter, head, tree;  ///< as for `run`; head "" = the drafter uses none
+    TreeShape shape;                  ///< of `tree`
     int batch = 1;
     std::vector<SweepUnit> units;  ///< by conversation, the same ones for all settings
     double round_ms = 0;           ///< predicted time of a step
+    double head_ms = 0;            ///< the LM head's part of it; 0 if it is not known apart
     double plain_ms = 0;           ///< predicted time of a step without a drafter, at the same batch
-    /// Relative error of the predicted ratio of both times; absent = unknown.
+    /// Relative error of round_ms; absent = unknown.
     std::optional<double> cost_error;
-    bool extrapolated = false;  ///< the profile was not measured at such a size
-    bool exact = true;          ///< false: the acceptance is an estimate
+    std::vector<CurveTime> curves;  ///< of round_ms; empty = unknown
+    bool extrapolated = false;      ///< the profile was not measured at such a size
+    bool exact = true;              ///< false: the acceptance is an estimate
     /// Place of the same drafter, tree and batch with the full head in the list of settings.
     std::optional<std::size_t> full;
 
     SweepUnit total() const;
+    /// Tokens per second of all sequences, and speed over decoding without a drafter; 0 without rounds.
+    double speed() const;
+    double speedup() const;
 };
 
 /// Predicted figures of a setting. Intervals resample conversations and include the profile's error.
@@ -47,9 +59,33 @@ struct SweepRow {
     /// without an interval.
     std::optional<bool> ties_with_best;
 };
-/// Returns the rows of settings with rounds, fastest first by batch in ascending order.
+/// Returns the rows of settings with rounds, fastest first by batch in ascending order. Time grows with their
+/// number, memory does not.
 std::vector<SweepRow> sweep_table(const std::vector<SweepSetting>& settings,
                                   const BootstrapOptions& options = {});
+
+/// Resampled conversations that comparisons of settings share.
+class SettingDraws {
+  public:
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    /// Fewer than min_conversations give no intervals.
+    explicit SettingDraws(std::size_t conversations, const BootstrapOptions& options = {});
+
+    /// Returns tau by draw, empty without intervals. The conversation `left_out` does not count.
+    std::vector<double> taus(const SweepSetting& setting, std::size_t left_out = none) const;
+    /// Returns the value with the spread of its draws and a relative error.
+    Estimate estimate(double value, const std::vector<double>& draws, double relative_error) const;
+    /// Returns the speed of one setting over that of another of the same batch. `base_taus` are those of
+    /// `base`. Absent without rounds.
+    std::optional<Estimate> ratio(const SweepSetting& setting, const SweepSetting& base,
+                                  const std::vector<double>& base_taus, std::size_t left_out = none) const;
+
+  private:
+    std::size_t conversations_;
+    BootstrapOptions options_;
+    std::vector<std::uint32_t> times_drawn_;  ///< [draws, conversations]
+};
 
 /// Expands alternatives: "fr-spec:v=2048|4096" gives "fr-spec:v=2048" and "fr-spec:v=4096"; several
 /// parameters give all combinations.

@@ -62,19 +62,20 @@ double pilot_tau(std::span<const PilotRound> rounds, const TreeShape& tree) {
     return rounds.empty() ? 1.0 : committed / static_cast<double>(rounds.size());
 }
 
-TreeForecast forecast_tree(const TreeShape& tree, double tau, const RoundCosts& costs) {
+SweepSetting forecast_tree(const TreeShape& tree, double tau, const RoundCosts& costs) {
     const DraftCost& draft = tree.topk == 1 ? costs.chain : costs.tree;
-    TreeForecast one;
-    one.tree = tree;
-    one.tau = tau;
-    one.round_ns = draft.fixed + draft.level * tree.depth + verify_ns(costs, tree.nodes);
-    one.speedup = one.round_ns > 0 ? tau * verify_ns(costs, 1) / one.round_ns : 0;
+    constexpr double ms_per_ns = 1e-6;
+    SweepSetting one;
+    one.shape = tree;
+    one.units = {{1, tau}};
+    one.round_ms = ms_per_ns * (draft.fixed + draft.level * tree.depth + verify_ns(costs, tree.nodes));
+    one.plain_ms = ms_per_ns * verify_ns(costs, 1);
     return one;
 }
 
-std::vector<TreeForecast> forecast_trees(std::span<const PilotRound> rounds, const TreeShape& pilot,
+std::vector<SweepSetting> forecast_trees(std::span<const PilotRound> rounds, const TreeShape& pilot,
                                          const RoundCosts& costs) {
-    std::vector<TreeForecast> found;
+    std::vector<SweepSetting> found;
     if (rounds.empty() || costs.verify.empty()) return found;
     const auto add = [&](const TreeShape& tree) {
         found.push_back(forecast_tree(tree, pilot_tau(rounds, tree), costs));
@@ -86,9 +87,6 @@ std::vector<TreeForecast> forecast_trees(std::span<const PilotRound> rounds, con
         for (int nodes = depth + 3; nodes <= std::min(possible, pilot.nodes); ++nodes)
             add({depth, pilot.topk, nodes});
     }
-    std::stable_sort(found.begin(), found.end(), [](const TreeForecast& a, const TreeForecast& b) {
-        return a.speedup != b.speedup ? a.speedup > b.speedup : a.tree.nodes < b.tree.nodes;
-    });
     return found;
 }
 

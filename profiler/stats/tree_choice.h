@@ -1,19 +1,14 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-/// Predicts the fastest draft tree for `--tree auto`. The inputs are the accepted nodes of a few pilot rounds
-/// with a large tree, and measured times. It uses plain numbers, so it needs no model.
-namespace draftscope {
+#include "profiler/stats/sweep_table.h"
 
-/// As TreeSpec: depth = drafter forwards after the first; nodes include the root. topk = 1 is a chain.
-struct TreeShape {
-    int depth = 0, topk = 1, nodes = 2;
-    bool operator==(const TreeShape&) const = default;
-};
+/// Predicts the speed of draft trees for `--tree auto`. The inputs are the accepted nodes of a few pilot
+/// rounds with a large tree, and measured times. It uses plain numbers, so it needs no model.
+namespace draftscope {
 
 /// One node of a pilot round. Parents precede children; node 0 is the root.
 struct PilotNode {
@@ -35,15 +30,6 @@ struct RoundCosts {
     DraftCost chain, tree;
 };
 
-/// Predicted speed of a tree.
-struct TreeForecast {
-    std::string head;  ///< head it was measured with; "" = the drafter has no choice of head
-    TreeShape tree;
-    double tau = 1;  ///< over the pilot rounds
-    double round_ns = 0;
-    double speedup = 0;  ///< tokens per second relative to one token per one-row verification
-};
-
 /// Returns the time to verify `rows` rows, interpolated linearly and extrapolated past the last measurement.
 double verify_ns(const RoundCosts& costs, int rows);
 
@@ -52,12 +38,12 @@ double verify_ns(const RoundCosts& costs, int rows);
 /// pilot tree lacks counts as rejected.
 double pilot_tau(std::span<const PilotRound> rounds, const TreeShape& tree);
 
-/// Returns the forecast for a tree with a known tau.
-TreeForecast forecast_tree(const TreeShape& tree, double tau, const RoundCosts& costs);
+/// Returns a setting of batch 1 with this shape and tau. Drafter, head and the tree's text are left empty.
+SweepSetting forecast_tree(const TreeShape& tree, double tau, const RoundCosts& costs);
 
-/// Returns forecasts for every chain and every smaller dynamic tree within `pilot`. The fastest is first;
-/// ties go to fewer nodes. Empty without rounds or times.
-std::vector<TreeForecast> forecast_trees(std::span<const PilotRound> rounds, const TreeShape& pilot,
+/// Returns forecasts for every chain and every smaller dynamic tree within `pilot`. Empty without rounds or
+/// times.
+std::vector<SweepSetting> forecast_trees(std::span<const PilotRound> rounds, const TreeShape& pilot,
                                          const RoundCosts& costs);
 
 }  // namespace draftscope

@@ -57,29 +57,6 @@ double cpu_clock_mhz() {
     return fastest;
 }
 
-/// A head with one value of its size parameter.
-struct SizedHead {
-    HeadSpec spec;
-    double size = 0;  ///< 0 = as the spec's defaults have it
-};
-
-/// Returns a head at each of its sizes for a vocabulary and hidden size.
-std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden) {
-    std::vector<SizedHead> heads;
-    const HeadSizeParam& param = info.size;
-    const double unit = param.unit == HeadSizeParam::Unit::vocab    ? vocab
-                        : param.unit == HeadSizeParam::Unit::hidden ? hidden
-                                                                    : 1;
-    for (const double value : param.values) {
-        const int size = static_cast<int>(value * unit);
-        if (param.name.empty() || size < 1) continue;
-        HeadSpec spec{std::string(info.id), {}};
-        spec.params[std::string(param.name)] = std::to_string(size);
-        heads.push_back({std::move(spec), static_cast<double>(size)});
-    }
-    return heads;
-}
-
 /// Measures a profile, drafter by drafter.
 class Profiler {
   public:
@@ -414,6 +391,22 @@ class Profiler {
 
 Result<MachineProfile> run_profile(const ProfileConfig& config, const JobHooks& hooks) {
     return Profiler(config, hooks).run();
+}
+
+std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden) {
+    std::vector<SizedHead> heads;
+    const HeadSizeParam& param = info.size;
+    const double unit = param.unit == HeadSizeParam::Unit::vocab    ? vocab
+                        : param.unit == HeadSizeParam::Unit::hidden ? hidden
+                                                                    : 1;
+    for (const double value : param.values) {
+        const int size = static_cast<int>(value * unit);
+        if (param.name.empty() || size < 1) continue;
+        HeadSpec spec{std::string(info.id), {}};
+        spec.params[std::string(param.name)] = std::to_string(size);
+        heads.push_back({std::move(spec), static_cast<double>(size)});
+    }
+    return heads;
 }
 
 std::vector<int> level_rows(const TreeSpec& tree) {

@@ -6,6 +6,7 @@
 #include "app/jobs/commands/commands.h"
 #include "app/jobs/commands/job_hooks.h"
 #include "base/result.h"
+#include "engine/heads/registry.h"
 #include "engine/tree/draft_tree.h"
 #include "profiler/stats/machine_profile.h"
 
@@ -30,6 +31,14 @@ struct ProfileConfig {
 /// Measures what `config.out` does not hold yet, and saves after each measurement. A file of another
 /// machine, model, precision or backend is bad_input. If cancelled, the file is marked incomplete.
 Result<MachineProfile> run_profile(const ProfileConfig& config, const JobHooks& hooks);
+
+/// A head with one value of its size parameter.
+struct SizedHead {
+    HeadSpec spec;
+    double size = 0;  ///< 0 = as the spec's defaults have it
+};
+/// Returns a head at each of the sizes that profiles measure. Empty if its size cannot vary.
+std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden);
 
 /// Returns the rows of each draft level of a tree, for StepSetting.
 std::vector<int> level_rows(const TreeSpec& tree);

@@ -30,7 +30,7 @@ struct ResolvedRun {
     bool auto_tree = false;  ///< --tree auto or quick
     /// --tree quick: the acceptance that forecasts use; empty under auto, whose pilot measures acceptance.
     ShippedAcceptance shipped;
-    std::vector<TreeForecast> forecasts;  ///< of the pilot
+    std::vector<SweepSetting> forecasts;  ///< of the pilot
     /// --head auto: every head whose files are present; under quick, only those in `shipped`. `head` is the
     /// first until the pilot has chosen.
     std::vector<HeadCandidate> head_candidates;

@@ -55,10 +55,11 @@ Status choose_tree(RunPlan& plan, ModelCache& models, DebugGate& gate, const Run
     DS_TRY(measure(pilot, run, models, use));
     report.pilot_rounds = pilot.rounds();
     report.forecasts = run.forecasts = pilot.forecasts();
-    if (!run.forecasts.empty()) {
-        const TreeForecast& best = run.forecasts.front();
-        run.tree = to_tree_spec(best.tree);
-        if (!run.shipped.empty() && best.speedup < 1) {
+    // The pilot is too short for intervals: the choice is the first forecast.
+    if (const auto choice = choose_setting(run.forecasts, 1)) {
+        const SweepSetting& best = run.forecasts[choice->chosen];
+        run.tree = to_tree_spec(best.shape);
+        if (!run.shipped.empty() && best.speedup() < 1) {
             run.drafter_id = plain_drafter;
             run.drafter_path.clear();
             DS_TRY(models.load_drafter(run, hooks));

@@ -34,7 +34,7 @@ struct RunReport {
     std::size_t planned_prompts = 0;  ///< turns of all conversations, also those that a cancelled run skipped
     int pilot_rounds = 0;             ///< rounds that --tree auto or quick decoded to choose
     /// Forecasts of --tree auto or quick, best first. The first was chosen, or none if quick expects no gain.
-    std::vector<TreeForecast> forecasts;
+    std::vector<SweepSetting> forecasts;
     TierChoice tier;
     CuptiProbe cupti;  ///< state of CUPTI; empty text if the run did not request CUPTI
     std::optional<kernels::BackendStats> gpu;  ///< how the run used its GPU; absent on the CPU

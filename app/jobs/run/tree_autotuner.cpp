@@ -152,14 +152,14 @@ TreeSpec to_tree_spec(const TreeShape& shape) {
     return spec;
 }
 
-nlohmann::json to_json(std::span<const TreeForecast> forecasts) {
+nlohmann::json to_json(std::span<const SweepSetting> forecasts) {
     nlohmann::json list = nlohmann::json::array();
-    for (const TreeForecast& one : forecasts) {
+    for (const SweepSetting& one : forecasts) {
         list.push_back({{"head", one.head.empty() ? nlohmann::json() : nlohmann::json(one.head)},
-                        {"tree", to_text(to_tree_spec(one.tree))},
-                        {"tau", one.tau},
-                        {"round_ms", one.round_ns * 1e-6},
-                        {"speedup", one.speedup}});
+                        {"tree", one.tree},
+                        {"tau", one.total().tau().value_or(1)},
+                        {"round_ms", one.round_ms},
+                        {"speedup", one.speedup()}});
     }
     return list;
 }
@@ -203,18 +203,22 @@ Status TreeAutotuner::measure(const AutotuneHead& head, const TreeShape& shape, 
                                               std::max(tree_.nodes, chain_.nodes), verify_repeats));
     }
     rounds_ += static_cast<int>(sink.rounds.size());
-    for (TreeForecast& one : forecast_trees(sink.rounds, shape, {verify_, sink.cost(), sink.cost()})) {
-        if (only_grown && one.tree.topk == 1) continue;
-        one.head = head.text;
-        forecasts_.push_back(std::move(one));
-    }
+    for (SweepSetting& one : forecast_trees(sink.rounds, shape, {verify_, sink.cost(), sink.cost()}))
+        if (!only_grown || one.shape.topk > 1) add(std::move(one), head.text);
     sort();
     return {};
 }
 
+void TreeAutotuner::add(SweepSetting forecast, const std::string& head) {
+    forecast.head = head;
+    forecast.tree = to_text(to_tree_spec(forecast.shape));
+    forecasts_.push_back(std::move(forecast));
+}
+
 void TreeAutotuner::sort() {
-    std::stable_sort(forecasts_.begin(), forecasts_.end(),
-                     [](const TreeForecast& a, const TreeForecast& b) { return a.speedup > b.speedup; });
+    std::stable_sort(forecasts_.begin(), forecasts_.end(), [](const SweepSetting& a, const SweepSetting& b) {
+        return a.speedup() != b.speedup() ? a.speedup() > b.speedup() : is_simpler(a, b);
+    });
 }
 
 Status TreeAutotuner::costs(const AutotuneHead& head, std::span<const TreeAcceptance> known) {
@@ -231,10 +235,8 @@ Status TreeAutotuner::costs(const AutotuneHead& head, std::span<const TreeAccept
         DS_ASSIGN(verify_, time_verifications(inputs_, conversations_.front(), largest.nodes, quick_repeats));
     }
     rounds_ += static_cast<int>(sink.rounds.size());
-    for (const TreeAcceptance& one : known) {
-        forecasts_.push_back(forecast_tree(one.tree, one.tau, {verify_, sink.cost(), sink.cost()}));
-        forecasts_.back().head = head.text;
-    }
+    for (const TreeAcceptance& one : known)
+        add(forecast_tree(one.tree, one.tau, {verify_, sink.cost(), sink.cost()}), head.text);
     sort();
     return {};
 }
@@ -251,7 +253,7 @@ Status measure_heads(TreeAutotuner& pilot, std::span<const std::string> heads,
         }
     }
     std::vector<std::string> fastest;
-    for (const TreeForecast& one : pilot.forecasts())
+    for (const SweepSetting& one : pilot.forecasts())
         if (std::find(fastest.begin(), fastest.end(), one.head) == fastest.end()) fastest.push_back(one.head);
     fastest.resize(std::min(fastest.size(), heads_under_trees));
     for (std::size_t h = 0; h < heads.size(); ++h) {

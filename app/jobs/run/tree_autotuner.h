@@ -12,6 +12,7 @@
 #include "base/function_ref.h"
 #include "base/result.h"
 #include "engine/decode/session.h"
+#include "profiler/stats/setting_choice.h"
 #include "profiler/stats/tree_choice.h"
 
 namespace draftscope {
@@ -48,9 +49,10 @@ class TreeAutotuner {
     int rounds() const { return rounds_; }
     /// Returns the forecasts, fastest first. Empty if nothing could be drafted; the default tree then
     /// applies.
-    const std::vector<TreeForecast>& forecasts() const { return forecasts_; }
+    const std::vector<SweepSetting>& forecasts() const { return forecasts_; }
 
   private:
+    void add(SweepSetting forecast, const std::string& head);
     void sort();
     Status measure(const AutotuneHead& head, const TreeShape& shape, bool only_grown);
 
@@ -61,7 +63,7 @@ class TreeAutotuner {
     TreeShape chain_, tree_;
     std::vector<std::pair<int, double>> verify_;  ///< as in RoundCosts; empty until measured
     int rounds_ = 0;
-    std::vector<TreeForecast> forecasts_;
+    std::vector<SweepSetting> forecasts_;
 };
 
 /// --head auto: measures each of `heads` with chains, and the fastest of them also with grown trees. A head's
@@ -73,6 +75,6 @@ Status measure_heads(TreeAutotuner& pilot, std::span<const std::string> heads,
 /// Converts a shape to a tree spec.
 TreeSpec to_tree_spec(const TreeShape& shape);
 /// Returns a list of {head, tree, tau, round_ms, speedup}.
-nlohmann::json to_json(std::span<const TreeForecast> forecasts);
+nlohmann::json to_json(std::span<const SweepSetting> forecasts);
 
 }  // namespace draftscope

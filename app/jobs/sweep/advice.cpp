@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
 #include "capture/head_traits.h"
 #include "engine/draft/registry.h"
 
@@ -19,50 +22,213 @@ std::string times(const Estimate& estimate) {
                        estimate.interval->high);
 }
 
+double tau_of(const SweepSetting& setting) {
+    return setting.total().tau().value_or(0);
+}
+
 /// Returns why the choice wins: what its head keeps and saves, or its tree alone.
-std::string reason(const SweepSetting& setting, const SweepRow& row, const std::vector<SweepSetting>& all) {
+std::string reason(const SweepSetting& setting, const std::vector<SweepSetting>& all) {
     std::string text = fmt::format(
-        "it commits {:.2f} tokens in a round of {:.2f} ms, where plain decoding takes "
-        "{:.2f} ms a token",
-        row.tau.value, setting.round_ms, setting.plain_ms);
+        "it commits {:.2f} tokens in a round of {:.2f} ms, where plain decoding takes {:.2f} ms a token",
+        tau_of(setting), setting.round_ms, setting.plain_ms);
     if (!setting.full || is_full_head(setting.head)) return text;
     const SweepSetting& full = all[*setting.full];
-    const SweepUnit sum = full.total();
     return text + fmt::format(
                       "; its head keeps {:.1f} % of the full head's tau and makes the round {:.1f} % shorter",
-                      100 * row.tau.value * sum.rounds / sum.committed,
-                      100 * (1 - setting.round_ms / full.round_ms));
+                      100 * tau_of(setting) / tau_of(full), 100 * (1 - setting.round_ms / full.round_ms));
 }
 
-const SweepRow* first_of_batch(const SweepReport& report, int batch) {
-    for (const SweepRow& row : report.rows)
-        if (report.settings[row.setting].batch == batch) return &row;
-    return nullptr;
-}
+/// Writes what would change a choice, a sentence each.
+class Changes {
+  public:
+    Changes(const SweepReport& report, const SettingChoice& choice)
+        : report_(report), chosen_(report.settings[choice.chosen]), choice_(choice) {}
 
-std::vector<std::string> changes(const SweepReport& report, const SweepSetting& chosen) {
-    std::vector<std::string> out;
-    std::vector<int> batches;
-    for (const SweepSetting& setting : report.settings)
-        if (setting.batch > chosen.batch && (batches.empty() || setting.batch > batches.back()))
-            batches.push_back(setting.batch);
-    for (const int batch : batches) {
-        const SweepRow* row = first_of_batch(report, batch);
-        if (row == nullptr) continue;
-        const SweepSetting& best = report.settings[row->setting];
-        const std::string what = row->speedup.value <= 1 ? std::string("plain decoding") : name_of(best);
-        out.push_back(what == name_of(chosen)
-                          ? fmt::format("at batch {} it stays the fastest, {}", batch, times(row->speedup))
-                          : fmt::format("at batch {}: {}, {}", batch, what, times(row->speedup)));
+    std::vector<std::string> run() {
+        add_time();
+        add_kappa();
+        add_batches();
+        add_tau();
+        add_categories();
+        if (report_.profile.kind != ProfileKind::measured)
+            out_.push_back(fmt::format("the costs are {}, not measured on the machine that will run it",
+                                       to_text(report_.profile.kind)));
+        return std::move(out_);
     }
-    if (report.temperature <= 0)
-        out.push_back(
-            "at a temperature above 0 fewer drafts are accepted; record at that temperature and ask again");
-    out.push_back("texts of another kind are accepted differently; record some of your own");
-    if (report.profile.kind != ProfileKind::measured)
-        out.push_back(fmt::format("the costs are {}, not measured on the machine that will run it",
-                                  to_text(report.profile.kind)));
-    return out;
+
+  private:
+    void add_time() {
+        if (!choice_.runner_up) return;
+        const SweepSetting& next = report_.settings[*choice_.runner_up];
+        const double longer = 100 * (chosen_.speed() / next.speed() - 1);
+        if (longer > 0)
+            out_.push_back(
+                fmt::format("if its rounds took {:.1f} % longer than predicted, {} would be as fast", longer,
+                            name_of(next)));
+    }
+
+    /// SlimSpec's cost model: a head with rho_tau and nu is as fast as the full head at this kappa.
+    void add_kappa() {
+        const SweepSetting* full = chosen_.full ? &report_.settings[*chosen_.full] : nullptr;
+        if (full == nullptr || full->head_ms <= 0) return;
+        const double kappa = full->head_ms / (full->round_ms - full->head_ms);
+        const auto even = [&](const SweepSetting& head) {
+            const double rho = tau_of(head) / tau_of(*full), nu = head.head_ms / full->head_ms;
+            return rho < 1 && rho > nu ? (1 - rho) / (rho - nu) : -1.0;
+        };
+        if (!is_full_head(chosen_.head)) {
+            if (const double at = even(chosen_); at > 0)
+                out_.push_back(fmt::format(
+                    "kappa, the full head's time over the rest of the round, is {:.2f}; below {:.2f} the "
+                    "full head would be faster with this tree",
+                    kappa, at));
+            return;
+        }
+        const SweepSetting* first = nullptr;
+        for (const SweepSetting& one : report_.settings)
+            if (one.full == chosen_.full && one.head_ms > 0 && even(one) > kappa &&
+                (first == nullptr || even(one) < even(*first)))
+                first = &one;
+        if (first != nullptr)
+            out_.push_back(
+                fmt::format("kappa, the full head's time over the rest of the round, is {:.2f}; above {:.2f} "
+                            "{} would be faster with this tree",
+                            kappa, even(*first), first->head));
+    }
+
+    void add_batches() {
+        std::vector<int> batches;
+        for (const SweepSetting& setting : report_.settings)
+            if (setting.batch > chosen_.batch) batches.push_back(setting.batch);
+        std::ranges::sort(batches);
+        batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+        for (const int batch : batches) {
+            const auto other = choose_setting(report_.settings, batch);
+            if (!other) continue;
+            const SweepSetting& best = report_.settings[other->chosen];
+            const std::string sure = best.extrapolated ? "; the profile was not measured there" : "";
+            const bool same = best.tree == chosen_.tree && name_of(best) == name_of(chosen_);
+            const std::string what = best.speedup() <= 1 ? "plain decoding"
+                                     : same              ? "still the choice"
+                                                         : name_of(best);
+            out_.push_back(fmt::format("at batch {}: {}, {}{}", batch, what, times(other->speedup), sure));
+        }
+    }
+
+    void add_tau() {
+        const double even = chosen_.round_ms / chosen_.plain_ms;
+        if (even > 1 && even < tau_of(chosen_))
+            out_.push_back(fmt::format("below a tau of {:.2f} plain decoding is faster; here it is {:.2f}",
+                                       even, tau_of(chosen_)));
+        if (report_.temperature <= 0)
+            out_.push_back(
+                "at a temperature above 0 fewer drafts are accepted; record at that temperature and ask "
+                "again");
+    }
+
+    /// Returns a setting with the conversations of one category alone.
+    SweepSetting of_category(const SweepSetting& setting, const std::string& category) const {
+        SweepSetting out = setting;
+        out.units.clear();
+        for (std::size_t c = 0; c < setting.units.size() && c < report_.categories.size(); ++c)
+            if (report_.categories[c] == category) out.units.push_back(setting.units[c]);
+        return out;
+    }
+
+    void add_categories() {
+        std::map<std::string, std::size_t> sizes;
+        for (const std::string& category : report_.categories) ++sizes[category];
+        if (sizes.size() < 2) {
+            out_.push_back("texts of another kind are accepted differently; record some of your own");
+            return;
+        }
+        std::vector<std::pair<double, std::string>> speeds;
+        std::size_t compared = 0;
+        bool any = false;
+        for (const auto& [category, count] : sizes) {
+            speeds.emplace_back(of_category(chosen_, category).speedup(), category);
+            if (count < min_conversations) continue;
+            ++compared;
+            any = add_category(category) || any;
+        }
+        std::ranges::sort(speeds);
+        out_.push_back(fmt::format("by kind of text it gains from {:.2f}x ({}) to {:.2f}x ({})",
+                                   speeds.front().first, speeds.front().second, speeds.back().first,
+                                   speeds.back().second));
+        if (compared > 0 && !any)
+            out_.push_back(
+                fmt::format("none of the {} kinds of text with at least {} conversations is shown to want "
+                            "another setting",
+                            compared, min_conversations));
+    }
+
+    /// Adds the choice for a category alone if it is shown to be faster there. The comparison leaves out
+    /// what the category's choice has won by luck.
+    bool add_category(const std::string& category) {
+        std::vector<SweepSetting> settings;
+        for (const SweepSetting& one : report_.settings)
+            if (one.batch == chosen_.batch) settings.push_back(of_category(one, category));
+        const auto best = choose_setting(settings, chosen_.batch);
+        const SweepSetting here = of_category(chosen_, category);
+        if (!best || best->speedup.value <= here.speedup()) return false;
+        const SweepSetting& other = settings[best->chosen];
+        const SettingDraws draws(here.units.size());
+        const auto gain = draws.ratio(other, here, draws.taus(here));
+        if (!gain || !gain->interval || gain->interval->low <= 1) return false;
+        out_.push_back(fmt::format("for {} alone: {}, {:.1f} % faster there", category, name_of(other),
+                                   100 * (best->speedup.value / here.speedup() - 1)));
+        return true;
+    }
+
+    const SweepReport& report_;
+    const SweepSetting& chosen_;
+    const SettingChoice& choice_;
+    std::vector<std::string> out_;
+};
+
+/// Returns how sure the prediction is, in a sentence that starts with a space.
+std::string how_sure(const SweepReport& report, const SettingChoice& choice) {
+    std::string text;
+    if (!choice.speedup.interval)
+        text = fmt::format(" How sure is not known: {}.", no_interval_text(report.conversations));
+    else
+        text = fmt::format(
+            " The interval holds the profile's error. It judges each of {} conversations by the setting that "
+            "the others choose; {} of these choices are this one.{}",
+            choice.conversations, choice.same_choice,
+            choice.speedup.interval->contains(1) ? " It does not exclude plain decoding." : "");
+    const SweepSetting& chosen = report.settings[choice.chosen];
+    if (!chosen.exact) text += " Its acceptance is an estimate.";
+    if (chosen.extrapolated) text += " Its cost lies outside of what the profile measured.";
+    return text;
+}
+
+/// Returns how the other settings compare, in sentences that start with a space.
+std::string others(const SweepReport& report, const SettingChoice& choice) {
+    const SweepSetting& chosen = report.settings[choice.chosen];
+    std::string text;
+    const auto slower = [&](std::size_t s) {
+        return 100 * (1 - report.settings[s].speed() / chosen.speed());
+    };
+    if (choice.fastest != choice.chosen)
+        text += fmt::format(" {} is predicted {:.1f} % faster, which is not shown, and is less simple.",
+                            name_of(report.settings[choice.fastest]), -slower(choice.fastest));
+    std::size_t ties = 0;
+    std::optional<bool> tie;
+    for (const SweepRow& row : report.rows) {
+        if (report.settings[row.setting].batch != chosen.batch) continue;
+        if (choice.runner_up && row.setting == *choice.runner_up) tie = row.ties_with_best;
+        if (row.setting != choice.chosen) ties += row.ties_with_best.value_or(false) ? 1 : 0;
+    }
+    if (choice.runner_up) {
+        const double by = slower(*choice.runner_up);
+        text += fmt::format(" Runner-up: {}, {:.1f} % {}{}.", name_of(report.settings[*choice.runner_up]),
+                            std::abs(by), by < 0 ? "faster" : "slower",
+                            tie.value_or(false) ? ", not shown to differ" : "");
+    }
+    if (ties > 0)
+        text += fmt::format(" {} of {} settings are not shown to be slower.", ties, report.settings.size());
+    return text;
 }
 
 }  // namespace
@@ -91,46 +257,27 @@ std::vector<std::string> serving_options(const std::string& drafter, const TreeS
 }
 
 Advice advise(const SweepReport& report, const std::string& model) {
-    const SweepRow& best = report.rows.front();
-    const SweepSetting& chosen = report.settings[best.setting];
     Advice out;
-    out.changes = changes(report, chosen);
+    const int batch = report.settings[report.rows.front().setting].batch;
+    out.choice = choose_setting(report.settings, batch).value_or(SettingChoice());
+    const SweepSetting& chosen = report.settings[out.choice.chosen];
+    const Estimate& speedup = out.choice.speedup;
+    out.changes = Changes(report, out.choice).run();
     const std::string model_option = model.empty() ? std::string() : fmt::format(" --model {}", model);
-    if (best.speedup.value <= 1) {
+    if (speedup.value <= 1) {
         out.summary = fmt::format(
-            "Decode without a drafter: the fastest of {} settings, {}, is predicted at {} of plain decoding.",
-            report.settings.size(), name_of(chosen), times(best.speedup));
+            "Decode without a drafter: the best of {} settings, {}, is predicted at {} of plain decoding.{}",
+            report.settings.size(), name_of(chosen), times(speedup), how_sure(report, out.choice));
         out.run_line = fmt::format("draftscope run{} --drafter none", model_option);
         return out;
     }
-    out.summary = fmt::format("Use {}: predicted {} plain decoding at batch {}. Reason: {}.", name_of(chosen),
-                              times(best.speedup), chosen.batch, reason(chosen, best, report.settings));
-    std::size_t ties = 0;
-    const SweepRow* runner_up = nullptr;
-    for (const SweepRow& row : report.rows) {
-        const SweepSetting& setting = report.settings[row.setting];
-        if (&row == &best || setting.batch != chosen.batch) continue;
-        ties += row.ties_with_best.value_or(false) ? 1 : 0;
-        if (runner_up == nullptr) runner_up = &row;
-    }
-    if (runner_up != nullptr)
-        out.summary +=
-            fmt::format(" Runner-up: {}, {:.1f} % slower{}.", name_of(report.settings[runner_up->setting]),
-                        100 * (1 - runner_up->tokens_per_second.value / best.tokens_per_second.value),
-                        !runner_up->ties_with_best   ? ""
-                        : *runner_up->ties_with_best ? ", not shown to differ"
-                                                     : "");
-    if (ties > 0)
-        out.summary +=
-            fmt::format(" {} of {} settings are not shown to be slower.", ties, report.settings.size());
-    if (!best.speedup.interval)
-        out.summary += fmt::format(" How sure is not known: {}.", no_interval_text(report.conversations));
-    if (!chosen.exact) out.summary += " Its acceptance is an estimate.";
-    if (chosen.extrapolated) out.summary += " Its cost lies outside of what the profile measured.";
+    out.summary = fmt::format("Use {}: predicted {} plain decoding at batch {}. Reason: {}.{}{}",
+                              name_of(chosen), times(speedup), batch, reason(chosen, report.settings),
+                              how_sure(report, out.choice), others(report, out.choice));
     const std::string head = chosen.head.empty() ? std::string() : fmt::format(" --head {}", chosen.head);
     out.run_line = fmt::format("draftscope run{} --drafter {}{} --tree {}", model_option, chosen.drafter,
                                head, chosen.tree);
-    if (chosen.batch > 1) out.run_line += fmt::format(" --batch {}", chosen.batch);
+    if (batch > 1) out.run_line += fmt::format(" --batch {}", batch);
     const auto tree = parse_tree_spec(chosen.tree);
     if (tree.ok()) out.serving = serving_options(chosen.drafter, *tree);
     return out;

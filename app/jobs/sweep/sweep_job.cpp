@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -38,6 +39,7 @@ class Sweep {
         // The back end is the profile's: its costs may come from another machine than the recording.
         DS_TRY(check_profile(report_.profile, {"", std::string(kernels::to_text(models_.precision)),
                                                recording_->info().target.vocab}));
+        add_known();
         for (const DrafterPlan& plan : drafters_)
             for (const DrafterGroup& group : group_by_drafter(plan.runs)) DS_TRY(run_group(plan, group));
         link_full_heads();
@@ -89,6 +91,9 @@ class Sweep {
         conversations_ = conversation_of_prompts(info);
         for (const std::size_t one : conversations_)
             report_.conversations = std::max(report_.conversations, one + 1);
+        report_.categories.resize(report_.conversations);
+        for (std::size_t p = 0; p < conversations_.size(); ++p)
+            report_.categories[conversations_[p]] = info.prompts[p].category;
         double positions = 0, tokens = 0;
         for (const RecordedPrompt& prompt : info.prompts) {
             const double generated = report_.max_new > 0 ? std::min(prompt.generated_tokens, report_.max_new)
@@ -143,11 +148,14 @@ class Sweep {
         for (TreeSpec tree : list_trees(config_.trees)) {
             if (drafter_traits(plan.drafter).chains_only && tree.topk > 1) continue;
             if (drafter.max_levels() > 0 && tree.levels() > drafter.max_levels()) continue;
-            if (seen.insert(to_text(tree)).second && has_cost(plan, head, tree))
+            if (seen.insert(to_text(tree)).second &&
+                !known_.contains(key_of(plan.drafter, head, to_text(tree))) && has_cost(plan, head, tree))
                 by_topk[tree.topk].push_back(tree);
         }
+        if (!has_path_ranks(replayed.head)) keep_promising(plan, head, by_topk);
         for (const auto& [topk, trees] : by_topk) {
-            hooks_.report(progress(), fmt::format("{}, top-k {}", pair_text(plan.drafter, head), topk));
+            doing_ = fmt::format("{}, top-k {}", pair_text(plan.drafter, head), topk);
+            hooks_.report(progress(), doing_);
             if (has_path_ranks(replayed.head)) {
                 DS_TRY(share_pass(plan, drafter, head, replayed, trees, exact));
             } else {
@@ -159,6 +167,32 @@ class Sweep {
         return {};
     }
 
+    static std::string key_of(const std::string& drafter, const std::string& head, const std::string& tree) {
+        return fmt::format("{}\n{}\n{}", drafter, head, tree);
+    }
+
+    /// Drops all but the trees that would be fastest with the full head's acceptance at this head's cost.
+    void keep_promising(const DrafterPlan& plan, const std::string& head,
+                        std::map<int, std::vector<TreeSpec>>& by_topk) {
+        if (config_.max_replays == 0) return;
+        std::vector<std::pair<double, TreeSpec>> ranked;
+        for (const auto& [topk, trees] : by_topk)
+            for (const TreeSpec& tree : trees) ranked.emplace_back(promise(plan, head, tree), tree);
+        std::ranges::stable_sort(ranked, std::greater(), &std::pair<double, TreeSpec>::first);
+        ranked.resize(std::min(ranked.size(), config_.max_replays));
+        by_topk.clear();
+        for (auto& [speed, tree] : ranked) by_topk[tree.topk].push_back(std::move(tree));
+    }
+    double promise(const DrafterPlan& plan, const std::string& head, const TreeSpec& tree) const {
+        const auto cost = predict_method(report_.profile, method_text(plan.drafter, head, to_text(tree)), 1,
+                                         context_, config_.batches.front());
+        const auto full = std::ranges::find_if(report_.settings, [&](const SweepSetting& one) {
+            return one.drafter == plan.drafter && is_full_head(one.head) && one.tree == to_text(tree);
+        });
+        if (!cost.ok() || full == report_.settings.end()) return 0;
+        return full->total().tau().value_or(0) / cost->total_ms();
+    }
+
     ReplayOptions options(const TreeSpec& tree) const {
         ReplayOptions out;
         out.tree = tree;
@@ -166,6 +200,7 @@ class Sweep {
         out.max_new = config_.replay.max_new;
         out.covered_prob = false;
         out.cancelled = hooks_.cancelled;
+        out.on_progress = [this](double) { hooks_.report(progress(), doing_); };
         return out;
     }
 
@@ -186,7 +221,8 @@ class Sweep {
 
     Status replay_tree(const DrafterPlan& plan, Drafter& drafter, const std::string& head,
                        ReplayHead replayed, const TreeSpec& tree, bool exact) {
-        hooks_.report(progress(), fmt::format("{} @ {}", pair_text(plan.drafter, head), to_text(tree)));
+        doing_ = fmt::format("{} @ {}", pair_text(plan.drafter, head), to_text(tree));
+        hooks_.report(progress(), doing_);
         DS_ASSIGN(const ReplayResult result, replay(*recording_, *models_.target, drafter, {&replayed, 1},
                                                     *models_.exec, options(tree)));
         ++report_.passes;
@@ -198,32 +234,34 @@ class Sweep {
     static std::string pair_text(std::string_view drafter, const std::string& head) {
         return head.empty() ? std::string(drafter) : fmt::format("{} x {}", drafter, head);
     }
-    static std::string method_text(const DrafterPlan& plan, const std::string& head, const TreeSpec& tree) {
-        return fmt::format("{} @ {}", pair_text(drafter_id(plan.drafter), head), to_text(tree));
+    static std::string method_text(std::string_view drafter, const std::string& head,
+                                   const std::string& tree) {
+        return fmt::format("{} @ {}", pair_text(drafter_id(drafter), head), tree);
     }
 
     /// Returns whether the profile knows the setting's cost, so that no pass is made for nothing.
     bool has_cost(const DrafterPlan& plan, const std::string& head, const TreeSpec& tree) {
-        const auto cost = predict_method(report_.profile, method_text(plan, head, tree), 1, context_,
-                                         config_.batches.front());
-        if (!cost.ok()) skip(plan, head, cost.error());
+        const auto cost = predict_method(report_.profile, method_text(plan.drafter, head, to_text(tree)), 1,
+                                         context_, config_.batches.front());
+        if (!cost.ok()) skip(plan.drafter, head, cost.error());
         return cost.ok();
     }
 
     /// Notes why settings of a head have no cost, each reason once.
-    void skip(const DrafterPlan& plan, const std::string& head, const Error& error) {
-        std::string reason = fmt::format("{}: {}", pair_text(plan.drafter, head), error.message);
+    void skip(std::string_view drafter, const std::string& head, const Error& error) {
+        std::string reason = fmt::format("{}: {}", pair_text(drafter, head), error.message);
         if (std::ranges::find(report_.skipped, reason) == report_.skipped.end())
             report_.skipped.push_back(std::move(reason));
     }
 
-    /// Adds the settings of a tree, one for each batch, with their predicted times.
+    /// Adds the settings of a tree from its rounds by prompt.
     void add(const DrafterPlan& plan, const std::string& head, const TreeSpec& tree,
              const std::vector<std::vector<HeadRound>>& rounds, bool exact) {
         SweepSetting setting;
         setting.drafter = plan.drafter;
         setting.head = head;
         setting.tree = to_text(tree);
+        setting.shape = {tree.depth, tree.topk, tree.nodes};
         setting.exact = exact;
         setting.units.resize(report_.conversations);
         for (std::size_t p = 0; p < rounds.size(); ++p)
@@ -232,30 +270,44 @@ class Sweep {
                 unit.rounds += 1;
                 unit.committed += round.committed;
             }
+        add(std::move(setting));
+    }
+
+    /// Adds a setting once for each batch, with its predicted times.
+    void add(SweepSetting setting) {
         const double tau = setting.total().tau().value_or(1);
-        const std::string method = method_text(plan, head, tree);
+        const std::string method = method_text(setting.drafter, setting.head, setting.tree);
         for (const int batch : config_.batches) {
             setting.batch = batch;
             const auto cost = predict_method(report_.profile, method, tau, context_, batch);
             const auto plain =
                 predict_method(report_.profile, std::string(plain_drafter), 1, context_, batch);
             if (!cost.ok() || !plain.ok()) {
-                skip(plan, head, (cost.ok() ? plain : cost).error());
+                skip(setting.drafter, setting.head, (cost.ok() ? plain : cost).error());
                 continue;
             }
             setting.round_ms = cost->total_ms();
+            setting.head_ms = cost->head_ms;
+            setting.curves = cost->curves;
             setting.plain_ms = plain->total_ms();
             setting.extrapolated = cost->extrapolated || plain->extrapolated;
+            setting.cost_error.reset();
             if (cost->error_ms && setting.round_ms > 0)
                 setting.cost_error = *cost->error_ms / setting.round_ms;
             report_.settings.push_back(setting);
         }
     }
 
+    /// Takes over the settings that are known.
+    void add_known() {
+        for (const SweepSetting& one : config_.known)
+            if (known_.insert(key_of(one.drafter, one.head, one.tree)).second) add(one);
+    }
+
     void link_full_heads() {
         std::map<std::string, std::size_t> full;
         const auto key = [](const SweepSetting& one) {
-            return fmt::format("{}\n{}\n{}", one.drafter, one.tree, one.batch);
+            return key_of(one.drafter, std::to_string(one.batch), one.tree);
         };
         for (std::size_t s = 0; s < report_.settings.size(); ++s)
             if (is_full_head(report_.settings[s].head)) full[key(report_.settings[s])] = s;
@@ -276,9 +328,11 @@ class Sweep {
     std::shared_ptr<const DecodeRecording> recording_;
     ReplayModels models_;
     std::vector<DrafterPlan> drafters_;
+    std::set<std::string> known_;             ///< keys of the known settings
     std::vector<std::size_t> conversations_;  ///< by prompt
     double context_ = 0;                      ///< mean committed tokens before a round
     std::size_t heads_done_ = 0;
+    std::string doing_;  ///< what progress reports say
     SweepReport report_;
 };
 

@@ -28,15 +28,22 @@ struct SweepConfig {
     TreeGrid trees;
     std::vector<int> batches = {1};
     std::string profile;  ///< file of draftscope profile-machine
+    /// Settings of an earlier sweep with this recording. They are not replayed again, but
+    /// their costs are predicted again.
+    std::vector<SweepSetting> known;
+    /// Trees of a head that needs a replay for each, the most promising ones by the full head's acceptance;
+    /// 0 = all.
+    std::size_t max_replays = 0;
 };
 
 struct SweepReport {
     std::string recording;
     std::size_t conversations = 0;
+    std::vector<std::string> categories;  ///< by conversation; "" = unknown
     int max_new = 0;
     double temperature = 0;
     MachineProfile profile;
-    std::vector<SweepSetting> settings;
+    std::vector<SweepSetting> settings;  ///< known ones first
     std::vector<SweepRow> rows;          ///< of `settings`, fastest first
     std::vector<std::string> estimates;  ///< why the acceptance of some settings is an estimate
     std::vector<std::string> skipped;    ///< settings without a cost or that cannot be drafted, with reasons

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/tiny_checkpoint.h"
+#include "tests/support/tiny_drafter.h"
 #include "tests/unit/app/cli/program.h"
 
 namespace draftscope::testing {
@@ -129,9 +130,78 @@ TEST_F(SweepCommand, AdvisesWhatToRun) {
     EXPECT_NE(ngram["advice"]["run"].get<std::string>().find("draftscope run"), std::string::npos);
 }
 
+/// The search finds what a sweep of every tree finds, and judges it on texts that did not choose it.
+TEST_F(SweepCommand, AdviseFindsWhatTheWholeGridHolds) {
+    write_profile("search.json", tiny_gguf_vocab(), "f32", 0.05);
+    const Arguments common = arguments("--recording {} --model {} --threads 1 --quiet --json --profile {}",
+                                       folder_->file("recorded"), model_, folder_->file("search.json")) +
+                             eagle2();
+    const json advised = parse_output(run(*folder_, Arguments{"advise"} + common));
+    const json swept =
+        parse_output(run(*folder_, Arguments{"sweep"} + common +
+                                       Arguments{"--heads", "full", "--chain", "6", "--topk", "2,3,4",
+                                                 "--depth", "3", "--nodes", "3,4,5,6,7,8,9,10,12,16,20,24"}));
+    const json& chosen = advised["chosen"];
+    const double speed = chosen["tokens_per_second"]["value"];
+    EXPECT_GE(speed, 0.99 * advised["fastest"]["tokens_per_second"]["value"].get<double>());
+    EXPECT_GE(speed, 0.97 * swept["settings"][0]["tokens_per_second"]["value"].get<double>());
+    EXPECT_GT(advised["settings"], 3 * 100);  // three batches
+    EXPECT_EQ(advised["advice"]["speedup"]["interval"].size(), 2u);
+    EXPECT_LE(advised["advice"]["same_choice"], 7);
+    const std::string line = advised["advice"]["run"];
+    EXPECT_NE(line.find("--tree " + chosen["tree"].get<std::string>()), std::string::npos) << line;
+    const ProcessResult printed =
+        run(*folder_, arguments("advise --recording {} --model {} --threads 1 --quiet --profile {} "
+                                "--drafters ngram --batch 2",
+                                folder_->file("recorded"), model_, folder_->file("search.json")));
+    ASSERT_EQ(printed.exit_code, 0) << printed.err;
+    EXPECT_NE(printed.out.find("draftscope run --model"), std::string::npos) << printed.out;
+}
+
+TEST_F(SweepCommand, ConfirmsTheFrontByLiveRuns) {
+    const Arguments common = eagle2() + Arguments{"--chain", "2", "--topk", "2", "--nodes", "4", "--json"};
+    const json found = parse_output(
+        sweep(common + Arguments{"--confirm", "2", "--prompts", folder_->file("prompts.jsonl")}));
+    ASSERT_FALSE(found["confirmed"].empty());
+    EXPECT_LE(found["confirmed"].size(), 2u);
+    for (const json& one : found["confirmed"]) {
+        EXPECT_EQ(one["on_front"], true);
+        EXPECT_GT(one["measured"]["tokens_per_second"], 0);
+        EXPECT_EQ(one["measured"]["speedup"]["interval"].size(), 2u);
+        EXPECT_TRUE(one["measured"]["agrees"].is_boolean());
+        // Replay is exact, but the recording goes past the end of a text, which a live run does not.
+        EXPECT_NEAR(one["measured"]["tau"].get<double>(), one["tau"]["value"].get<double>(), 0.3);
+    }
+    expect_one_line_error(sweep(common + Arguments{"--confirm", "2"}), {"--confirm 2", "--prompts"});
+}
+
+TEST_F(SweepCommand, AdviseReportsBadInput) {
+    write_profile("int8.json", tiny_gguf_vocab(), "int8");
+    const Arguments recording = {"advise", "--recording", folder_->file("recorded"), "--model", model_};
+    const Arguments profile = {"--profile", folder_->file("profile.json")};
+    expect_one_line_error(run(*folder_, recording + eagle2()), {"--profile", "profile-machine"});
+    expect_one_line_error(
+        run(*folder_, recording + eagle2() + Arguments{"--profile", folder_->file("int8.json")}),
+        {"int8.json", "precision"});
+    expect_one_line_error(run(*folder_, recording + profile + eagle2() + Arguments{"--heads", "nope"}),
+                          {"nope"});
+    expect_one_line_error(run(*folder_, recording + profile + eagle2() + Arguments{"--batch", "0"}),
+                          {"--batch"});
+}
+
 TEST_F(SweepCommand, ReportsBadInput) {
     write_profile("other.json", tiny_gguf_vocab() + 1);
     write_profile("int8.json", tiny_gguf_vocab(), "int8");
+    ModelConfig target;
+    target.hidden = TinyModelOptions().hidden;
+    target.vocab = tiny_gguf_vocab();
+    target.layers = TinyModelOptions().layers;
+    target.heads = target.kv_heads = 2;
+    target.head_dim = 16;
+    target.ffn = 64;
+    target.context = 512;
+    const TinyEagle3 eagle3(target, 5);  // it reads other layers than the recording has
+    expect_one_line_error(sweep({"--drafters", "eagle3:" + eagle3.folder()}), {"aux_layers is", "--aux 0"});
     expect_one_line_error(sweep(eagle2(), "other.json"), {"other.json", "vocab"});
     expect_one_line_error(sweep(eagle2(), "int8.json"), {"int8.json", "precision"});
     expect_one_line_error(sweep(eagle2(), "missing.json"), {"missing.json"});

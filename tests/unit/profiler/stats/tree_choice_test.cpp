@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "profiler/stats/setting_choice.h"
+
 namespace draftscope {
 namespace {
 
@@ -48,37 +50,39 @@ TEST(TreeChoice, ASmallerTreeKeepsTheBestScoresAndAChainTheBestChild) {
 TEST(TreeChoice, CostsDecideTheShape) {
     const std::vector<PilotRound> rounds{round_with({1, 3}), round_with({1, 4}), round_with({2}),
                                          round_with({1, 3})};
-    const TreeShape pilot{1, 2, 5};
-    EXPECT_EQ(forecast_trees(rounds, pilot, make_costs(1, 121)).front().tree, (TreeShape{1, 2, 5}));
-    EXPECT_EQ(forecast_trees(rounds, pilot, make_costs(1, 900)).front().tree, (TreeShape{1, 1, 3}));
-    EXPECT_EQ(forecast_trees(rounds, pilot, make_costs(500, 900)).front().tree.depth, 0);
+    const auto chosen = [&](const RoundCosts& costs) {
+        const std::vector<SweepSetting> forecasts = forecast_trees(rounds, {1, 2, 5}, costs);
+        return forecasts[choose_setting(forecasts, 1)->chosen].shape;
+    };
+    EXPECT_EQ(chosen(make_costs(1, 121)), (TreeShape{1, 2, 5}));
+    EXPECT_EQ(chosen(make_costs(1, 900)), (TreeShape{1, 1, 3}));
+    EXPECT_EQ(chosen(make_costs(500, 900)).depth, 0);
 }
 
 TEST(TreeChoice, ForecastsATreeWithKnownTau) {
-    const TreeForecast one = forecast_tree({1, 1, 3}, 1.8, make_costs(5, 130));
-    EXPECT_DOUBLE_EQ(one.round_ns, 10 + 5 + 120);
-    EXPECT_DOUBLE_EQ(one.speedup, 1.8 * 100 / 135);
-    EXPECT_LT(forecast_tree({1, 1, 3}, 1.2, make_costs(5, 130)).speedup, 1);
+    const SweepSetting one = forecast_tree({1, 1, 3}, 1.8, make_costs(5, 130));
+    EXPECT_DOUBLE_EQ(one.round_ms, 1e-6 * (10 + 5 + 120));
+    EXPECT_DOUBLE_EQ(one.speedup(), 1.8 * 100 / 135);
+    EXPECT_LT(forecast_tree({1, 1, 3}, 1.2, make_costs(5, 130)).speedup(), 1);
 }
 
 TEST(TreeChoice, SpeedupIsRelativeToNoDrafting) {
     const std::vector<PilotRound> rounds{round_with({}), round_with({})};
     const auto forecasts = forecast_trees(rounds, {1, 2, 5}, make_costs(5, 130));
     ASSERT_FALSE(forecasts.empty());
-    for (const TreeForecast& one : forecasts) {
-        EXPECT_DOUBLE_EQ(one.tau, 1);
-        EXPECT_LT(one.speedup, 1) << "nothing was accepted: drafting only costs";
-        EXPECT_DOUBLE_EQ(one.speedup, 100 / one.round_ns);
+    for (const SweepSetting& one : forecasts) {
+        EXPECT_DOUBLE_EQ(*one.total().tau(), 1);
+        EXPECT_LT(one.speedup(), 1) << "nothing was accepted: drafting only costs";
     }
-    EXPECT_EQ(forecasts.front().tree, (TreeShape{0, 1, 2}));
+    EXPECT_EQ(forecasts[choose_setting(forecasts, 1)->chosen].shape, (TreeShape{0, 1, 2}));
     EXPECT_TRUE(forecast_trees({}, {1, 2, 5}, make_costs(5, 130)).empty());
     EXPECT_TRUE(forecast_trees(rounds, {1, 2, 5}, {}).empty());
 }
 
 TEST(TreeChoice, ChainPilotsGiveChainsOnly) {
     const std::vector<PilotRound> rounds{round_with({1, 3})};
-    for (const TreeForecast& one : forecast_trees(rounds, {3, 1, 5}, make_costs(1, 130)))
-        EXPECT_EQ(one.tree.topk, 1);
+    for (const SweepSetting& one : forecast_trees(rounds, {3, 1, 5}, make_costs(1, 130)))
+        EXPECT_EQ(one.shape.topk, 1);
 }
 
 }  // namespace

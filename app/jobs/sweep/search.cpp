@@ -1,0 +1,191 @@
+#include "app/jobs/sweep/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "app/jobs/profile/profile_job.h"
+#include "app/jobs/replay/replay_models.h"
+#include "app/jobs/resolve/artefacts.h"
+#include "base/clock.h"
+#include "capture/head_traits.h"
+#include "engine/draft/registry.h"
+#include "engine/heads/registry.h"
+
+namespace draftscope {
+namespace {
+
+// Our defaults.
+constexpr int coarse_chain = 6;
+constexpr int deepest_chain = 12;
+constexpr std::size_t replays_per_step = 4;
+
+std::vector<int> numbers(int first, int last, int step) {
+    std::vector<int> out;
+    for (int one = first; one <= last; one += step) out.push_back(one);
+    return out;
+}
+
+/// A drafter and a head spec.
+struct Pair {
+    std::string drafter, head;
+    double speed = 0;  ///< of its fastest setting
+    TreeShape shape;   ///< of that setting
+};
+
+class Search {
+  public:
+    Search(const SweepConfig& config, const JobHooks& hooks) : config_(config), hooks_(hooks) {
+        config_.max_replays = replays_per_step;
+        inner_.cancelled = hooks.cancelled;
+        inner_.on_progress = [this](double fraction, const std::string& what) {
+            hooks_.report((step_ + std::max(fraction, 0.0)) / steps, what);
+        };
+    }
+
+    Result<SweepReport> run() {
+        const TimeNs start = monotonic_ns();
+        const TreeGrid chains{coarse_chain, {}, 0, {}};
+        for (const std::string& drafter : config_.drafters) {
+            DS_ASSIGN(const auto heads, first_heads(drafter));
+            DS_TRY(sweep(drafter, heads, chains));
+        }
+        ++step_;
+        for (const Pair& pair : near(0.1, 3)) DS_TRY(sweep(pair.drafter, sizes(pair), chains));
+        ++step_;
+        for (const auto& [drafter, heads] : by_drafter(near(0.05, 3)))
+            DS_TRY(sweep(drafter, heads, {coarse_chain, {2, 4}, 3, numbers(3, 24, 1)}));
+        ++step_;
+        for (const Pair& pair : near(0.02, 2)) DS_TRY(sweep(pair.drafter, {pair.head}, finer(pair.shape)));
+        report_.seconds = seconds(monotonic_ns() - start);
+        return std::move(report_);
+    }
+
+  private:
+    static constexpr double steps = 4;
+
+    /// Sweeps further settings and keeps the earlier ones.
+    Status sweep(const std::string& drafter, const std::vector<std::string>& heads, const TreeGrid& trees) {
+        if (heads.empty()) return {};
+        SweepConfig config = config_;
+        config.drafters = {drafter};
+        config.heads = heads == std::vector<std::string>{""} ? std::vector<std::string>() : heads;
+        // Heads that replay few trees choose them by the full head's acceptance.
+        std::ranges::stable_partition(config.heads, [](const auto& head) { return is_full_head(head); });
+        if (step_ > 0) {
+            std::vector<HeadSpec> specs;
+            for (const std::string& head : config.heads)
+                if (auto spec = parse_head_spec(head); spec.ok()) specs.push_back(std::move(*spec));
+            keep_used(config.replay.artefacts, specs);
+        }
+        config.trees = trees;
+        config.known = std::move(report_.settings);
+        const std::size_t passes = report_.passes;
+        std::vector<std::string> estimates = std::move(report_.estimates),
+                                 skipped = std::move(report_.skipped);
+        DS_ASSIGN(report_, run_sweep(config, inner_));
+        report_.passes += passes;
+        append(report_.estimates, estimates);
+        append(report_.skipped, skipped);
+        return {};
+    }
+    static void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
+        for (const std::string& one : more)
+            if (std::ranges::find(list, one) == list.end()) list.push_back(one);
+    }
+
+    /// Returns the given heads, or all that are usable with the drafter; one "" for a drafter without heads.
+    Result<std::vector<std::string>> first_heads(const std::string& drafter) {
+        if (!drafter_traits(drafter).uses_head) return std::vector<std::string>{""};
+        if (!config_.heads.empty()) return config_.heads;
+        DS_ASSIGN(const auto recording, open_recording(config_.replay));
+        std::vector<std::string> heads;
+        for (const HeadInfo& info : head_registry())
+            if (!info.replay_only && is_usable(drafter, {std::string(info.id), {}}, *recording))
+                heads.emplace_back(info.id);
+        return heads;
+    }
+
+    /// Drops weights files of heads that are not swept.
+    static void keep_used(std::vector<std::string>& artefacts, const std::vector<HeadSpec>& heads) {
+        std::erase_if(artefacts, [&](const std::string& file) {
+            return std::ranges::none_of(heads,
+                                        [&](const HeadSpec& head) { return uses_artefact(head, file); });
+        });
+    }
+
+    bool is_usable(const std::string& drafter, const HeadSpec& head, const DecodeRecording& recording) {
+        ReplayConfig replay = config_.replay;
+        replay.drafter = drafter;
+        replay.heads = {to_text(head)};
+        keep_used(replay.artefacts, {head});
+        const auto runs = resolve_replayed_heads(replay, recording);
+        return runs.ok() && make_head(*runs->front().head, runs->front().artefacts).ok();
+    }
+
+    /// Returns the pairs within a share of the fastest one, fastest first, and the full head with the first
+    /// one's drafter.
+    std::vector<Pair> near(double share, std::size_t max_pairs) const {
+        std::map<std::string, Pair> pairs;
+        for (const SweepSetting& one : report_.settings) {
+            if (one.batch != config_.batches.front()) continue;
+            Pair& pair = pairs[fmt::format("{}\n{}", one.drafter, one.head)];
+            if (one.speed() > pair.speed) pair = {one.drafter, one.head, one.speed(), one.shape};
+        }
+        std::vector<Pair> order;
+        for (auto& [key, pair] : pairs) order.push_back(std::move(pair));
+        std::ranges::stable_sort(order, std::greater(), &Pair::speed);
+        std::vector<Pair> out;
+        for (const Pair& pair : order) {
+            const bool full = is_full_head(pair.head) && pair.drafter == order.front().drafter;
+            if ((out.size() < max_pairs && pair.speed >= (1 - share) * order.front().speed) || full)
+                out.push_back(pair);
+        }
+        return out;
+    }
+    static std::map<std::string, std::vector<std::string>> by_drafter(const std::vector<Pair>& pairs) {
+        std::map<std::string, std::vector<std::string>> out;
+        for (const Pair& pair : pairs) out[pair.drafter].push_back(pair.head);
+        return out;
+    }
+
+    /// Returns the head at the sizes that profiles measure, as far as its files allow them.
+    std::vector<std::string> sizes(const Pair& pair) {
+        std::vector<std::string> out;
+        const auto spec = parse_head_spec(pair.head);
+        const auto recording = open_recording(config_.replay);
+        const HeadInfo* info = spec.ok() ? find_head(spec->id) : nullptr;
+        if (info == nullptr || !recording.ok() || info->size.name.empty() ||
+            spec->params.contains(info->size.name))
+            return out;
+        const RecordedTarget& target = (*recording)->info().target;
+        for (const SizedHead& sized : sized_heads(*info, target.vocab, target.hidden)) {
+            HeadSpec head = *spec;
+            head.params.insert(sized.spec.params.begin(), sized.spec.params.end());
+            if (is_usable(pair.drafter, head, **recording)) out.push_back(to_text(head));
+        }
+        return out;
+    }
+
+    /// Returns the trees that step 3 lacks, deeper ones if the best one is among the deepest.
+    static TreeGrid finer(const TreeShape& best) {
+        const bool deep = best.depth >= (best.topk > 1 ? 3 : coarse_chain - 1);
+        return {deep ? deepest_chain : coarse_chain, {2, 3, 4, 6, 8}, deep ? 5 : 3, numbers(3, 32, 1)};
+    }
+
+    SweepConfig config_;
+    const JobHooks& hooks_;
+    JobHooks inner_;
+    int step_ = 0;
+    SweepReport report_;
+};
+
+}  // namespace
+
+Result<SweepReport> run_search(const SweepConfig& config, const JobHooks& hooks) {
+    return Search(config, hooks).run();
+}
+
+}  // namespace draftscope
