@@ -9,6 +9,7 @@
 #include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
+#include "app/cli/shard_option.h"
 #include "app/cli/version.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/advice.h"
@@ -23,7 +24,7 @@ using nlohmann::json;
 struct Options {
     SweepConfig config;
     std::string heads;
-    std::string csv;
+    std::string csv, shard;
     int shown = 20;
     JobOutput output;
 };
@@ -59,6 +60,7 @@ json report_json(const SweepReport& report, const SweepConfig& config) {
     for (const SweepRow& row : report.rows) rows.push_back(row_json(report, row));
     return {{"version", version},
             {"recording", report.recording},
+            {"shard", shard_json(config.replay.shard)},
             {"conversations", report.conversations},
             {"max_new", report.max_new},
             {"temperature", report.temperature},
@@ -151,6 +153,10 @@ void print_report(const SweepReport& report, const SweepConfig& config, int show
 
 int do_sweep(Options& options) {
     options.config.heads = split_specs(options.heads);
+    Shard& shard = options.config.replay.shard;
+    Status ready = choose_shard(options.shard, shard);
+    if (ready.ok()) ready = expand_path("--csv", shard, options.csv);
+    if (!ready.ok()) return report(ready.error());
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate&) -> Result<SweepReport> {
@@ -202,6 +208,7 @@ void add_sweep(CLI::App& program, Action& action) {
     add_shown(*command, "--precision", config.replay.precision, "as for replay");
     command->add_option("--max-new", config.replay.max_new,
                         "truncate the texts to this many tokens (0 = as recorded)");
+    add_shard_option(*command, options->shard, "--csv");
     add_threads_option(*command, config.replay.threads);
     command->add_option("--csv", options->csv, "also write every setting to this file");
     add_shown(*command, "--show", options->shown, "rows printed per batch size; 0 = all");

@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "app/jobs/commands/job_hooks.h"
+#include "app/jobs/commands/shard.h"
 #include "base/result.h"
 #include "engine/recording/recording.h"
 #include "engine/replay/replay.h"
@@ -25,6 +27,7 @@ struct ReplayConfig {
     int batch = 16;                      ///< prompts in lockstep
     int max_new = 0;                     ///< 0 = as recorded
     bool mass = true;
+    Shard shard;  ///< of the recording's conversations
 };
 
 struct ReplayedHead {
@@ -44,7 +47,10 @@ struct ReplayReport {
 };
 
 /// Returns the conversation of each prompt, the unit that intervals resample.
-std::vector<std::size_t> conversation_of_prompts(const RecordingInfo& info);
+std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts);
+inline std::vector<std::size_t> conversation_of_prompts(const RecordingInfo& info) {
+    return conversation_of_prompts(info.prompts);
+}
 
 /// Loads the recording, drafter and heads, and replays. Blocks.
 Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hooks);
