@@ -48,6 +48,10 @@ bool is_baseline(const RunRow& run);
 /// Key in `config_json` and its value in a baseline run.
 inline constexpr std::string_view role_key = "role", baseline_role = "baseline";
 
+/// Key in `config_json` of the shard that a run decoded: an object with `index`, from 1, and `count`; null if
+/// it decoded all conversations.
+inline constexpr std::string_view shard_key = "shard";
+
 /// Key in `config_json` of the losslessness of the run's acceptance rule; see losslessness().
 inline constexpr std::string_view losslessness_key = "losslessness";
 

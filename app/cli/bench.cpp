@@ -10,6 +10,7 @@
 #include "app/cli/job.h"
 #include "app/cli/latency_tables.h"
 #include "app/cli/options.h"
+#include "app/cli/shard_option.h"
 #include "app/cli/version.h"
 #include "app/jobs/bench/bench_job.h"
 #include "app/jobs/resolve/resolve.h"
@@ -21,7 +22,7 @@ using nlohmann::json;
 
 struct Options {
     BenchConfig config;
-    std::string heads;
+    std::string heads, shard;
     bool no_plain = false, no_control = false;
     JobOutput output;
 };
@@ -152,7 +153,7 @@ json noise_floor_json(const BenchReport& report) {
             {"interval", estimate_interval_json(*report.table.noise_floor)}};
 }
 
-json report_json(const BenchReport& report) {
+json report_json(const BenchReport& report, const Shard& shard) {
     json methods = json::array();
     for (std::size_t m = 0; m < report.methods.size(); ++m) methods.push_back(method_json(report, m));
     return {{"version", version},
@@ -166,6 +167,7 @@ json report_json(const BenchReport& report) {
             {"threads", report.threads},
             {"batch", report.batch},
             {"tier", "T0"},
+            {"shard", shard_json(shard)},
             {"repeat", report.repeat},
             {"first_seed", report.first_seed},
             {"block", report.block},
@@ -336,12 +338,15 @@ int do_bench(Options& options) {
     heads.insert(heads.end(), options.config.methods.begin(), options.config.methods.end());
     if (const Status used = check_sampling_used(options.config.run, heads); !used.ok())
         return report(used.error());
+    Status ready = choose_prompt_shard(options.shard, options.config.run);
+    if (!ready.ok()) return report(ready.error());
     options.config.plain = !options.no_plain;
     options.config.control = !options.no_control;
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) { return run_bench(options.config, gate, hooks); },
-        report_json, print_report, [](const BenchReport& done) { return done.cancelled ? 130 : 0; });
+        [&](const BenchReport& done) { return report_json(done, options.config.run.shard); }, print_report,
+        [](const BenchReport& done) { return done.cancelled ? 130 : 0; });
 }
 
 }  // namespace
@@ -367,6 +372,7 @@ void add_bench(CLI::App& program, Action& action) {
     add_decoding_options(*command, config.run);
     command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
     command->add_flag("--balanced,--stratify", config.run.balanced, "take them evenly from the categories");
+    add_shard_option(*command, options->shard, "--save");
     command
         ->add_option("--repeat", config.repeat,
                      "repetitions of every block, each with a seed of its own; default 3 at temperature > 0, "

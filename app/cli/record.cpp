@@ -7,6 +7,7 @@
 #include "app/cli/decoding_options.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
+#include "app/cli/shard_option.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/replay/record_job.h"
@@ -20,14 +21,16 @@ struct Options {
     RecordConfig config;
     JobOutput output;
     bool no_times = false;
+    std::string shard;
 };
 
-json report_json(const RecordReport& done, const std::string& folder) {
+json report_json(const RecordReport& done, const RecordConfig& config) {
     const RecordingInfo& info = done.info;
     json times = json::object();
     for (const auto& [rows, ns] : info.verify_ns) times[std::to_string(rows)] = ns;
     return {{"version", version},
-            {"trace", folder},
+            {"trace", config.out},
+            {"shard", shard_json(config.run.shard)},
             {"target", info.target.name},
             {"precision", info.precision},
             {"temperature", info.sampling.temperature},
@@ -55,10 +58,14 @@ void print_report(const RecordReport& done, const std::string& folder) {
 int do_record(Options& options) {
     options.config.times = !options.no_times;
     options.config.source = std::string("draftscope ") + version;
+    RunConfig& run = options.config.run;
+    Status ready = choose_prompt_shard(options.shard, run);
+    if (ready.ok()) ready = expand_path("--out", run.shard, options.config.out);
+    if (!ready.ok()) return report(ready.error());
     const std::string& folder = options.config.out;
     return run_job(
         options.output, [&](const JobHooks& hooks, DebugGate&) { return run_record(options.config, hooks); },
-        [&](const RecordReport& done) { return report_json(done, folder); },
+        [&](const RecordReport& done) { return report_json(done, options.config); },
         [&](const RecordReport& done) { print_report(done, folder); },
         [](const RecordReport& done) { return done.info.complete ? 0 : 130; });
 }
@@ -74,6 +81,7 @@ void add_record(CLI::App& program, Action& action) {
         "Example: draftscope record --prompts assets/prompts/spec_bench_half.jsonl --limit 12 --balanced "
         "--out demo.recording");
     add_prompt_options(*command, run);
+    add_shard_option(*command, options->shard, "--out");
     command->add_option("--out", options->config.out, "folder to write")->required();
     command->add_flag("--overwrite", options->config.overwrite, "replace an existing recording");
     command->add_option("--model", run.model,

@@ -10,6 +10,7 @@
 #include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
+#include "app/cli/shard_option.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
 #include "app/jobs/replay/replay_job.h"
@@ -29,6 +30,7 @@ struct Options {
     std::string heads{full_head_id};
     JobOutput output;
     bool no_mass = false;
+    std::string shard;
 };
 
 /// Returns one tally per head, over the prompts selected by `wanted`.
@@ -188,7 +190,7 @@ std::vector<ReplayStats> tally_category(const ReplayReport& report, const std::s
     return tally(report, [&](std::size_t p) { return report.recording->info().prompts[p].category == name; });
 }
 
-json report_json(const ReplayReport& report) {
+json report_json(const ReplayReport& report, const Shard& shard) {
     const RecordingInfo& info = report.recording->info();
     json prompts = json::array(), categories = json::array();
     for (std::size_t p = 0; p < info.prompts.size(); ++p) {
@@ -207,6 +209,7 @@ json report_json(const ReplayReport& report) {
     return {
         {"version", version},
         {"trace", report.recording->folder()},
+        {"shard", shard_json(shard)},
         {"source", info.source},
         {"target", info.target.name},
         {"drafter", report.drafter},
@@ -320,9 +323,11 @@ void print_report(const ReplayReport& report) {
 int do_replay(Options& options) {
     options.config.heads = split_specs(options.heads);
     options.config.mass = !options.no_mass;
+    if (const Status chosen = choose_shard(options.shard, options.config.shard); !chosen.ok())
+        return report(chosen.error());
     return run_job(
         options.output, [&](const JobHooks& hooks, DebugGate&) { return run_replay(options.config, hooks); },
-        report_json, print_report);
+        [&](const ReplayReport& report) { return report_json(report, options.config.shard); }, print_report);
 }
 
 }  // namespace
@@ -356,6 +361,7 @@ void add_replay(CLI::App& program, Action& action) {
     command->add_option("--max-new", config.max_new,
                         "truncate the texts to this many tokens (0 = as recorded)");
     add_shown(*command, "--batch", config.batch, "prompts replayed in lockstep; no result depends on it");
+    add_shard_option(*command, options->shard, "");
     add_threads_option(*command, config.threads);
     command->add_flag("--no-mass", options->no_mass, "omit covered_mass: saves one LM head call per token");
     command->add_flag("--overlap", config.overlap,

@@ -17,6 +17,7 @@
 #include "app/cli/latency_tables.h"
 #include "app/cli/options.h"
 #include "app/cli/progress.h"
+#include "app/cli/shard_option.h"
 #include "app/cli/speedup_text.h"
 #include "app/cli/tables.h"
 #include "app/cli/version.h"
@@ -36,6 +37,7 @@ struct Options {
     bool json = false;
     bool quiet = false;
     bool detail = false;
+    std::string shard;
 };
 
 json prompt_json(const PromptReport& prompt, const PromptStats& stats) {
@@ -88,7 +90,7 @@ json tree_auto_json(const RunReport& report) {
     return {{"pilot_rounds", report.pilot_rounds}, {"forecasts", to_json(report.forecasts)}};
 }
 
-json report_json(const RunReport& report, const Snapshot& snapshot) {
+json report_json(const RunReport& report, const Snapshot& snapshot, const RunConfig& config) {
     const RunRow& run = *snapshot.run(report.run_id);
     json prompts = json::array();
     // A batch begins and ends prompts in an order that differs from the file's.
@@ -128,6 +130,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot) {
             {"precision", run.precision},
             {"synthetic", run.synthetic},
             {"acceptance", run.acceptance},
+            {"shard", shard_json(config.shard)},
             {"capture", or_null(report.capture)},
             {"prompts", std::move(prompts)},
             {"totals", totals_json(snapshot, report.run_id)},
@@ -284,7 +287,7 @@ int do_run(const Options& options) {
     recorder.flush();
     const auto snapshot = recorder.snapshot();
     if (options.json) {
-        const json document = report_json(*done, *snapshot);
+        const json document = report_json(*done, *snapshot, options.config);
         print_document(document);
     } else {
         print_summary(*done, *snapshot, options);
@@ -326,6 +329,7 @@ void add_run(CLI::App& program, Action& action) {
         "--head fr-spec:v=8192 --baseline 4 --save run.dscope\n\n" +
         head_help());
     add_prompt_options(*command, config);
+    add_shard_option(*command, options->shard, "--save");
     add_decoding_options(*command, config);
     add_shown(*command, "--head", config.head,
               "draft LM head, one of " + known_heads() +
@@ -346,6 +350,7 @@ void add_run(CLI::App& program, Action& action) {
               "plane (0 = off)");
     command->add_option("--save", config.save, "capture file to write (SQLite)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");
+    add_tag_option(*command, config.tags);
     command->add_option("--save-rows", config.save_rows, "record at most this many rows (0 = no limit)")
         ->check(CLI::NonNegativeNumber);
     command
@@ -366,6 +371,9 @@ void add_run(CLI::App& program, Action& action) {
             RunConfig& requested = options->config;
             const bool chosen = requested.tree == "auto" || requested.tree == quick_tree;
             if (chosen && command->get_option("--head")->count() == 0) requested.head = "auto";
+            Status ready = choose_prompt_shard(options->shard, requested);
+            if (ready.ok()) ready = expand_path("--save", requested.shard, requested.save);
+            if (!ready.ok()) return report(ready.error());
             // An invalid option takes precedence over an option without effect.
             const Status used = check_used(*command, options->config);
             if (!used.ok() && validate(options->config).ok()) return report(used.error());

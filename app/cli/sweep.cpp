@@ -8,6 +8,7 @@
 #include "app/cli/estimates.h"
 #include "app/cli/job.h"
 #include "app/cli/options.h"
+#include "app/cli/shard_option.h"
 #include "app/cli/sweep_output.h"
 #include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/confirm.h"
@@ -21,7 +22,7 @@ using nlohmann::json;
 struct Options {
     SweepConfig config;
     std::string heads;
-    std::string csv;
+    std::string csv, shard;
     int shown = 20;
     ConfirmConfig live;
     std::vector<ConfirmedSetting> confirmed;
@@ -39,6 +40,7 @@ json confirmed_json(const SweepReport& report, const ConfirmedSetting& one) {
 
 json report_json(const SweepReport& report, const Options& options) {
     json document = sweep_json(report, advise(report, options.config.replay.model));
+    document["shard"] = shard_json(options.config.replay.shard);
     if (options.live.count > 0) document["confirmed"] = json::array();
     for (const ConfirmedSetting& one : options.confirmed)
         document["confirmed"].push_back(confirmed_json(report, one));
@@ -132,6 +134,10 @@ void print_report(const SweepReport& report, const Options& options) {
 
 int do_sweep(Options& options) {
     options.config.heads = split_specs(options.heads);
+    Shard& shard = options.config.replay.shard;
+    Status ready = choose_shard(options.shard, shard);
+    if (ready.ok()) ready = expand_path("--csv", shard, options.csv);
+    if (!ready.ok()) return report(ready.error());
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) -> Result<SweepReport> {
@@ -173,6 +179,7 @@ void add_sweep(CLI::App& program, Action& action) {
     command->add_option("--batch", config.batches, "batch sizes of the prediction")
         ->delimiter(',')
         ->capture_default_str();
+    add_shard_option(*command, options->shard, "--csv");
     command->add_option("--csv", options->csv, "also write every setting to this file");
     add_shown(*command, "--show", options->shown, "rows printed per batch size; 0 = all");
     command

@@ -33,7 +33,8 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
-Result<std::shared_ptr<const DecodeRecording>> DecodeRecording::open(const std::string& folder) {
+Result<std::shared_ptr<const DecodeRecording>> DecodeRecording::open(
+    const std::string& folder, const std::function<void(std::vector<RecordedPrompt>&)>& select) {
     namespace fs = std::filesystem;
     std::error_code error;
     if (!fs::is_directory(folder, error))
@@ -45,6 +46,7 @@ Result<std::shared_ptr<const DecodeRecording>> DecodeRecording::open(const std::
     DS_ASSIGN(recording->source_, open_safetensors((fs::path(folder) / "trace.safetensors").string()));
     DS_TRY(recording->open_tensors());
     DS_TRY(recording->check_prompts());
+    if (select) select(recording->info_.prompts);
     const std::string weights = (fs::path(folder) / "weights.safetensors").string();
     if (fs::exists(weights, error)) recording->weights_path_ = weights;
     return std::shared_ptr<const DecodeRecording>(std::move(recording));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,8 +19,10 @@ namespace draftscope {
 /// recording: its hidden state and the target's best tokens to follow it.
 class DecodeRecording {
   public:
-    /// Checks shapes, types and ids. Errors are bad_input and name file and field.
-    static Result<std::shared_ptr<const DecodeRecording>> open(const std::string& folder);
+    /// Checks shapes, types and ids. Errors are bad_input and name file and field. `select` may remove
+    /// prompts once they are checked.
+    static Result<std::shared_ptr<const DecodeRecording>> open(
+        const std::string& folder, const std::function<void(std::vector<RecordedPrompt>&)>& select = {});
 
     const std::string& folder() const { return folder_; }
     const RecordingInfo& info() const { return info_; }

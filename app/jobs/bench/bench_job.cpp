@@ -136,15 +136,18 @@ class Bench {
     /// Creates one entry for every turn of every conversation, in the order of the file.
     Status list_prompts() {
         const RunConfig& run = config_.run;
-        DS_ASSIGN(const auto conversations, read_prompt_file(run.prompts_file, run.limit, run.balanced));
+        DS_ASSIGN(const PromptSet set, read_prompts(run));
+        const std::vector<Conversation>& conversations = set.conversations;
         conversations_ = static_cast<int>(conversations.size());
         report_.conversations = conversations.size();
         // Two blocks at least, so that every method is first as often as last.
         report_.block = std::max(1, std::min(config_.block, (conversations_ + 1) / 2));
         for (std::size_t c = 0; c < conversations.size(); ++c) {
             first_prompt_.push_back(report_.samples.prompts.size());
-            for (std::size_t t = 0; t < conversations[c].turns.size(); ++t)
+            for (std::size_t t = 0; t < conversations[c].turns.size(); ++t) {
+                places_[conversations[c].first_ordinal + static_cast<int>(t)] = report_.samples.prompts.size();
                 report_.samples.prompts.push_back({conversations[c].category, c, c / report_.block});
+            }
         }
         first_prompt_.push_back(report_.samples.prompts.size());
         tokens_.resize(report_.samples.prompts.size());
@@ -221,12 +224,11 @@ class Bench {
         report_.batch = row.batch;
         report_.temperature = row.temperature;
         report_.cancelled = report_.cancelled || done->cancelled;
-        const std::size_t first = first_prompt_[hooks.first_conversation];
         auto verified = verify_times(*snapshot, row.id);
         for (const DrivenPrompt& prompt : driven_prompts(*snapshot, row.id)) {
             const PromptRow* about = snapshot->prompt(prompt.prompt_id);
             if (about == nullptr) continue;
-            const std::size_t place = first + about->ordinal;
+            const std::size_t place = places_.at(about->ordinal);
             BenchMethodSamples& samples = samples_of(turn);
             samples.units[repetition][place] = prompt.unit;
             samples.prefill_ns[repetition][place] = static_cast<double>(about->prefill_ns);
@@ -238,7 +240,7 @@ class Bench {
                 !is_control(turn))
                 add_reads(turn, head_traffic(row, stats), static_cast<double>(stats.timed_rounds));
         if (!is_control(turn) && !done->cancelled) latency_[turn].add(*snapshot, row.id);
-        record_finished(*done, repetition, first, turn);
+        record_finished(*done, repetition, turn);
         return {};
     }
 
@@ -259,10 +261,10 @@ class Bench {
     }
 
     /// Records which prompts a method has finished, and whether their tokens equal those of the first method.
-    void record_finished(const RunReport& done, int repetition, std::size_t first, int turn) {
+    void record_finished(const RunReport& done, int repetition, int turn) {
         for (const PromptReport& prompt : done.prompts) {
             if (prompt.outcome.finish == Finish::cancelled) continue;
-            const std::size_t place = first + prompt.ordinal;
+            const std::size_t place = places_.at(prompt.ordinal);
             finished_[turn][place] = true;
             if (repetition > 0 || is_control(turn)) continue;
             auto& known = tokens_[place];
@@ -310,6 +312,7 @@ class Bench {
     std::vector<std::vector<bool>> finished_;                  ///< [turn][prompt], in the current block
     std::vector<LatencySamples> latency_;                      ///< by method
     std::vector<double> timed_rounds_;                         ///< by method: rounds in `reads`
+    std::map<int, std::size_t> places_;      ///< of prompts in the samples, by ordinal
     std::vector<std::size_t> first_prompt_;                    ///< by conversation, then the end
     std::vector<std::optional<std::vector<TokenId>>> tokens_;  ///< by prompt: of the first method
 };

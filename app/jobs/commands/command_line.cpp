@@ -25,6 +25,13 @@ std::string quoted(const std::string& text) {
     return out + "'";
 }
 
+/// Returns the value of --save that names this file.
+std::string escape_pattern(const std::string& path) {
+    std::string out;
+    for (const char c : path) out.append(c == '%' ? 2 : 1, c);
+    return out;
+}
+
 }  // namespace
 
 DrafterTraits find_traits(const std::vector<DrafterChoice>& choices, const std::string& drafter) {
@@ -75,13 +82,15 @@ std::string to_command_line(const RunConfig& config, DrafterTraits drafter) {
         line += " --prompts " + quoted(config.prompts_file);
         number("--limit", config.limit, defaults.limit);
         flag("--balanced", config.balanced);
+        if (!config.shard.whole()) line += fmt::format(" --shard {}/{}", config.shard.index, config.shard.count);
     } else {
         line += " --prompt " + quoted(config.prompt);
     }
     number("--baseline", config.baseline, defaults.baseline);
     text("--shadow", config.shadow, defaults.shadow);
     number("--calibrate", config.calibration_rounds, defaults.calibration_rounds);
-    text("--save", config.save, defaults.save);
+    for (const std::string& tag : config.tags) line += " --tag " + quoted(tag);
+    text("--save", escape_pattern(config.save), defaults.save);
     flag("--overwrite", config.overwrite);
     number("--save-rows", config.save_rows, defaults.save_rows);
     number("--save-size", config.save_size, defaults.save_size);

@@ -9,6 +9,7 @@
 
 #include "app/jobs/commands/compare_report.h"
 #include "app/jobs/commands/kernel_report.h"
+#include "app/jobs/commands/shard.h"
 #include "base/units.h"
 #include "capture/record.h"
 
@@ -51,6 +52,7 @@ struct RunConfig {
     std::string prompts_file;  ///< ... JSONL
     int limit = 0;             ///< conversations, 0 = all
     bool balanced = false;
+    Shard shard;                 ///< of the conversations that limit and balanced select
     int baseline = 0;            ///< conversations also decoded without a drafter
     std::string shadow;          ///< shadow heads, in the syntax of --heads; "" = none
     int calibration_rounds = 4;  ///< rounds of each prompt in which the full head also drafts; 0 = off
@@ -60,6 +62,7 @@ struct RunConfig {
     std::uint64_t save_size = 0;  ///< ... and in bytes
     bool save_ring = false;       ///< at the limit, drop the oldest steps; otherwise stop recording
     bool drop_when_full = false;  ///< drop and count rows instead of blocking when the disk is slow
+    std::vector<std::string> tags;  ///< KEY=VALUE, stored with the run
     bool operator==(const RunConfig&) const = default;
 };
 /// What the command line depends on in a drafter: it rejects options without effect. The defaults are those

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 
 #include "app/jobs/resolve/packed_cache_dir.h"
 #include "app/jobs/resolve/resolve.h"
@@ -43,10 +44,11 @@ Result<std::vector<int>> aux_layers(const std::string& text, int layers) {
 }
 
 /// Returns prompt_hash() of each prompt of the run, by ordinal.
-std::vector<std::string> prompt_hashes(const std::vector<Conversation>& conversations) {
-    std::vector<std::string> hashes;
-    for (const Conversation& conversation : conversations)
-        hashes.insert(hashes.end(), conversation.turns.size(), prompt_hash(conversation.turns.front()));
+std::map<int, std::string> prompt_hashes(const std::vector<Conversation>& conversations) {
+    std::map<int, std::string> hashes;
+    for (const Conversation& one : conversations)
+        for (std::size_t turn = 0; turn < one.turns.size(); ++turn)
+            hashes[one.first_ordinal + static_cast<int>(turn)] = prompt_hash(one.turns.front());
     return hashes;
 }
 
@@ -59,11 +61,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     run_config.drafter = plain_drafter;
     run_config.head = full_head_id;
     DS_ASSIGN(const ResolvedRun run, resolve_run(run_config));
-    std::vector<Conversation> conversations = {{"0", "", {run.config.prompt}}};
-    if (!run.config.prompts_file.empty()) {
-        DS_ASSIGN(conversations,
-                  read_prompt_file(run.config.prompts_file, run.config.limit, run.config.balanced));
-    }
+    DS_ASSIGN(const PromptSet prompts, read_prompts(run.config));
+    const std::vector<Conversation>& conversations = prompts.conversations;
     const int cores = usable_cores();
     const auto exec = kernels::make_cpu_exec(run.config.threads > 0 ? run.config.threads : cores);
     DS_ASSIGN(const WeightCacheOptions cache, weight_cache_options());
@@ -93,9 +92,9 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
         *target, conversations,
         {.raw = run.config.raw, .suite = std::filesystem::path(run.config.prompts_file).stem().string()},
         feed_hooks, "recording prompt");
-    const std::vector<std::string> hashes = prompt_hashes(conversations);
+    const std::map<int, std::string> hashes = prompt_hashes(conversations);
     RecordOptions options;
-    options.hash = [&](const PromptInput& prompt) { return hashes[*prompt.ordinal]; };
+    options.hash = [&](const PromptInput& prompt) { return hashes.at(*prompt.ordinal); };
     options.batch = config.batch;
     options.cancelled = hooks.cancelled;
     const TimeNs start = monotonic_ns();

@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "app/jobs/commands/job_hooks.h"
+#include "app/jobs/commands/shard.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "base/result.h"
 #include "engine/recording/recording.h"
@@ -26,6 +28,7 @@ struct ReplayConfig {
     int batch = 16;                      ///< prompts in lockstep
     int max_new = 0;                     ///< 0 = as recorded
     bool mass = true;
+    Shard shard;                ///< of the recording's conversations
     bool overlap = false;       ///< alpha by level; requires `mass`
     std::vector<double> costs;  ///< of a draft and of a verification, in target passes; empty = unknown
 };
@@ -50,7 +53,10 @@ struct ReplayReport {
 };
 
 /// Returns the conversation of each prompt, the unit that intervals resample.
-std::vector<std::size_t> conversation_of_prompts(const RecordingInfo& info);
+std::vector<std::size_t> conversation_of_prompts(std::span<const RecordedPrompt> prompts);
+inline std::vector<std::size_t> conversation_of_prompts(const RecordingInfo& info) {
+    return conversation_of_prompts(info.prompts);
+}
 
 /// Loads the recording, drafter and heads, and replays. Blocks.
 Result<ReplayReport> run_replay(const ReplayConfig& config, const JobHooks& hooks);

@@ -42,7 +42,17 @@ Result<std::unique_ptr<LmHead>> load_head(const ResolvedRun& run, const HeadWeig
 }  // namespace
 
 Result<std::shared_ptr<const DecodeRecording>> open_recording(const ReplayConfig& config) {
-    DS_ASSIGN(auto recording, DecodeRecording::open(config.recording));
+    const Shard& shard = config.shard;
+    const auto keep_shard = [&](std::vector<RecordedPrompt>& prompts) {
+        const std::vector<std::size_t> conversations = conversation_of_prompts(prompts);
+        std::size_t prompt = 0;
+        std::erase_if(prompts,
+                      [&](const RecordedPrompt&) { return !shard.has(conversations[prompt++]); });
+    };
+    DS_ASSIGN(auto recording, DecodeRecording::open(config.recording, keep_shard));
+    if (recording->prompts().empty())
+        return bad_input("--shard {}/{}: {} has too few conversations for so many shards", shard.index,
+                         shard.count, config.recording);
     if (!config.model.empty() && !recording->weights_path().empty())
         return bad_input(
             "--model {}: the recording contains its target's LM head and embedding, {}; leave --model out",

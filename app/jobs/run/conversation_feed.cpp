@@ -96,9 +96,10 @@ std::optional<PromptInput> ConversationFeed::next() {
     while (started_ < conversations_.size()) {
         report_progress();
         ConversationState state;
-        state.conversation = &conversations_[started_++];
-        state.first_ordinal = ordinals_;
-        ordinals_ += count_turns(*state.conversation);
+        state.conversation = &conversations_[started_];
+        state.first_ordinal =
+            settings_.first_turns ? static_cast<int>(started_) : state.conversation->first_ordinal;
+        ++started_;
         auto input = make_input(state);
         if (input.ok()) {
             active_.push_back(std::move(state));

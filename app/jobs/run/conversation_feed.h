@@ -44,7 +44,7 @@ class ConversationFeed final : public PromptFeed {
   private:
     struct ConversationState {
         const Conversation* conversation = nullptr;
-        int first_ordinal = 0;  ///< of its first turn among the run's prompts, decoded or not
+        int first_ordinal = 0;  ///< of its first turn among the run's prompts
         int turn = 0;           ///< the next turn to decode
         std::vector<ChatMessage> messages;
         std::string text;  ///< of a raw conversation
@@ -62,7 +62,6 @@ class ConversationFeed final : public PromptFeed {
     const RunHooks& hooks_;
     std::string activity_;
     std::size_t started_ = 0;  ///< conversations
-    int ordinals_ = 0;         ///< prompts of the conversations begun
     std::deque<ConversationState> ready_;
     std::deque<ConversationState> active_;
     std::vector<PromptReport> reports_;

@@ -38,11 +38,9 @@ Result<std::optional<ExactCheck>> check_fast_run(const ResolvedRun& run, Target&
     for (const PromptReport& prompt : prompts) outcomes[prompt.ordinal] = &prompt.outcome;
     const Sampling sampling{run.config.temperature, run.config.top_p, run.config.top_k, run.config.seed};
     ExactCheck check;
-    int ordinal = 0;
     for (const Conversation& conversation : conversations) {
-        const auto found = outcomes.find(ordinal);
-        const auto sequence = static_cast<std::uint64_t>(ordinal);
-        ordinal += static_cast<int>(conversation.turns.size());
+        const auto found = outcomes.find(conversation.first_ordinal);
+        const auto sequence = static_cast<std::uint64_t>(conversation.first_ordinal);
         if (found == outcomes.end()) continue;
         DS_ASSIGN(const auto prompt, ConversationFeed::first_turn(target, conversation, run.config.raw));
         DS_TRY(check_exact(target, exec, sampling, sequence, prompt, found->second->tokens, check));

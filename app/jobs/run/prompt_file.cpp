@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 
 namespace draftscope {
@@ -100,6 +101,26 @@ std::vector<Conversation> select_balanced(std::vector<Conversation> all, std::si
     return out;
 }
 
+/// Numbers the selected conversations and their turns.
+void number(std::vector<Conversation>& conversations) {
+    int index = 0, ordinal = 0;
+    for (Conversation& one : conversations) {
+        one.index = index++;
+        one.first_ordinal = ordinal;
+        ordinal += static_cast<int>(one.turns.size());
+    }
+}
+
+std::string hash_prompts(const std::vector<Conversation>& conversations) {
+    std::string text;
+    const auto add = [&](const std::string& part) { text += fmt::format("{}:{}", part.size(), part); };
+    for (const Conversation& one : conversations) {
+        add(one.id);
+        for (const std::string& turn : one.turns) add(turn);
+    }
+    return fmt::format("{:016x}", fnv1a(text));
+}
+
 }  // namespace
 
 Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced) {
@@ -120,9 +141,28 @@ Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int 
     }
     if (all.empty()) return bad_input("prompt file {}: contains no prompt", path);
     const std::size_t wanted = limit > 0 ? limit : all.size();
-    if (balanced) return select_balanced(std::move(all), wanted);
+    if (balanced) all = select_balanced(std::move(all), wanted);
     if (all.size() > wanted) all.resize(wanted);
+    number(all);
     return all;
+}
+
+Result<PromptSet> read_prompts(const RunConfig& config) {
+    PromptSet set;
+    if (config.prompts_file.empty()) {
+        set.conversations = {Conversation{"0", "", {config.prompt}}};
+    } else {
+        DS_ASSIGN(set.conversations, read_prompt_file(config.prompts_file, config.limit, config.balanced));
+    }
+    set.total = static_cast<int>(set.conversations.size());
+    set.hash = hash_prompts(set.conversations);
+    const Shard& shard = config.shard;
+    if (shard.count > set.total)
+        return bad_input(
+            "--shard {}/{}: {} conversation{} can't fill {} shards; use at most {}, or raise --limit",
+            shard.index, shard.count, set.total, set.total == 1 ? "" : "s", shard.count, set.total);
+    std::erase_if(set.conversations, [&](const Conversation& one) { return !shard.has(one.index); });
+    return set;
 }
 
 }  // namespace draftscope

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "app/jobs/commands/commands.h"
 #include "base/result.h"
 
 namespace draftscope {
@@ -12,11 +13,23 @@ struct Conversation {
     std::string id;  ///< the file's id, question_id or task_id, else the line's ordinal from 0
     std::string category;
     std::vector<std::string> turns;
+    int index = 0;          ///< in the selected set, from 0; the same in every shard of it
+    int first_ordinal = 0;  ///< of its first turn among the turns of the set
+};
+/// The conversations of a run.
+struct PromptSet {
+    std::vector<Conversation> conversations;  ///< of the shard
+    int total = 0;                            ///< conversations of all shards
+    std::string hash;                         ///< of the ids and turns of all shards
 };
 
 /// Reads JSONL with `prompt` or `turns[]` per line; Spec-Bench, HumanEval and GSM8K files load unchanged.
 /// Lines of the latter two get the categories "HumanEval" and "GSM8K". `limit` 0 = all. `stratify` selects
 /// from the categories in turn; the result is in file order.
 Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int limit, bool balanced);
+
+/// Returns the prompts that `config` selects: its prompt, or the shard of its file. A shard without
+/// conversations is bad_input.
+Result<PromptSet> read_prompts(const RunConfig& config);
 
 }  // namespace draftscope

@@ -106,6 +106,21 @@ nlohmann::json drafter_hash(const std::string& path) {
     return hash.empty() ? nlohmann::json() : nlohmann::json(hash + path.substr(files.size()));
 }
 
+/// Returns {"index": 1, "count": 4}; null for all conversations.
+nlohmann::json shard_json(const Shard& shard) {
+    if (shard.whole()) return nullptr;
+    return {{"index", shard.index}, {"count", shard.count}};
+}
+
+nlohmann::json tags_json(const std::vector<std::string>& tags) {
+    nlohmann::json out = nlohmann::json::object();
+    for (const std::string& tag : tags) {
+        const std::size_t at = tag.find('=');
+        out[tag.substr(0, at)] = at == std::string::npos ? "" : tag.substr(at + 1);
+    }
+    return out;
+}
+
 nlohmann::json known_or_null(const std::string& text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
@@ -151,6 +166,10 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {"prompts_file", c.prompts_file},
         {"limit", c.limit},
         {"stratify", c.balanced},
+        {std::string(shard_key), shard_json(c.shard)},
+        {"conversations", plan.total},
+        {"prompts_hash", plan.prompts_hash},
+        {"tags", tags_json(c.tags)},
         {"shadow", c.shadow},
         {"calibration_rounds", c.calibration_rounds}};
     if (plan.baseline) document[std::string(role_key)] = baseline_role;

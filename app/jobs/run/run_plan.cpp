@@ -25,13 +25,10 @@ void keep_window(std::vector<Conversation>& conversations, const RunHooks& hooks
 Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks) {
     RunPlan plan;
     DS_ASSIGN(plan.run, resolve_run(config));
-    const RunConfig& resolved = plan.run.config;
-    if (resolved.prompts_file.empty()) {
-        plan.conversations = {Conversation{"0", "", {resolved.prompt}}};
-    } else {
-        DS_ASSIGN(plan.conversations,
-                  read_prompt_file(resolved.prompts_file, resolved.limit, resolved.balanced));
-    }
+    DS_ASSIGN(PromptSet set, read_prompts(plan.run.config));
+    plan.conversations = std::move(set.conversations);
+    plan.total = set.total;
+    plan.prompts_hash = std::move(set.hash);
     keep_window(plan.conversations, hooks);
     return plan;
 }
@@ -43,12 +40,17 @@ std::size_t RunPlan::prompts() const {
 }
 
 bool RunPlan::wants_baseline() const {
-    return run.config.baseline > 0 && find_drafter(run.drafter_id)->drafts;
+    const bool any = std::any_of(conversations.begin(), conversations.end(), [&](const Conversation& one) {
+        return one.index < run.config.baseline;
+    });
+    return any && find_drafter(run.drafter_id)->drafts;
 }
 
 RunPlan RunPlan::make_baseline() const {
-    RunPlan plain{run, conversations, true};
-    plain.conversations.resize(std::min(conversations.size(), static_cast<std::size_t>(run.config.baseline)));
+    RunPlan plain = *this;
+    plain.baseline = true;
+    plain.total = std::min(total, run.config.baseline);
+    std::erase_if(plain.conversations, [&](const Conversation& one) { return one.index >= plain.total; });
     ResolvedRun& settings = plain.run;
     settings.drafter_id = plain_drafter;
     settings.drafter_path.clear();
@@ -70,7 +72,7 @@ RunPlan RunPlan::make_baseline() const {
     config.calibration_rounds = 0;
     config.baseline = 0;
     if (!config.balanced && !config.prompts_file.empty())
-        config.limit = static_cast<int>(plain.conversations.size());
+        config.limit = plain.total;
     return plain;
 }
 

@@ -16,6 +16,8 @@ namespace draftscope {
 struct RunPlan {
     ResolvedRun run;
     std::vector<Conversation> conversations;
+    int total = 0;             ///< conversations of the run in all its shards
+    std::string prompts_hash;  ///< PromptSet::hash
     bool baseline = false;  ///< the autoregressive reference of the run that follows
 
     std::size_t prompts() const;  ///< turns of all conversations
