@@ -455,17 +455,25 @@ ReproducedValue measured_value(const PaperValue& paper, const BenchRow& row, con
         const auto ours = mean_of_tasks(row, value), base = mean_of_tasks(*full, value);
         return ours && base ? std::optional(*ours / *base) : std::nullopt;
     };
+    const auto spread = [&](auto of_task, auto of_mean) {
+        return cell != nullptr ? cell->*of_task : row.macro.*of_mean;
+    };
     if (quantity == "tau") {
         out.ours = figure(row, tau);
-        out.deviation = cell != nullptr ? cell->tau_sd : row.macro.tau_sd;
+        out.deviation = spread(&BenchCell::tau_unclipped_sd, &BenchMacro::tau_unclipped_sd);
     } else if (quantity == "tokens_per_second") {
         out.ours = figure(row, speed);
-        out.deviation = cell != nullptr ? cell->tokens_per_second_sd : row.macro.tokens_per_second_sd;
+        out.deviation = with_prefill
+                            ? spread(&BenchCell::end_to_end_tokens_per_second_sd,
+                                     &BenchMacro::end_to_end_tokens_per_second_sd)
+                            : spread(&BenchCell::tokens_per_second_sd, &BenchMacro::tokens_per_second_sd);
     } else if (quantity == "speedup_vs_ar") {
         const auto& of_task = cell == nullptr ? row.macro.speedup : cell->speedup;
         const auto& end_to_end = cell == nullptr ? row.macro.end_to_end_speedup : cell->end_to_end_speedup;
         out.ours = value_of(with_prefill ? end_to_end : of_task);
-        out.deviation = cell != nullptr ? cell->speedup_sd : row.macro.speedup_sd;
+        out.deviation = with_prefill
+                            ? spread(&BenchCell::end_to_end_speedup_sd, &BenchMacro::end_to_end_speedup_sd)
+                            : spread(&BenchCell::speedup_sd, &BenchMacro::speedup_sd);
     } else if (quantity == "active_tokens") {
         out.ours = figure(row, [](const BenchCell& c) { return c.active_rows; });
     } else if (quantity == "rho_tau") {
