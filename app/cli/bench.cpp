@@ -37,13 +37,16 @@ json cell_json(const BenchCell& cell) {
             {"tau", of_something(cell.tau)},
             {"tau_unclipped", of_something(cell.tau_unclipped)},
             {"tau_sd", or_null(cell.tau_sd)},
+            {"tau_unclipped_sd", or_null(cell.tau_unclipped_sd)},
             {"tokens_per_second", of_something(cell.tokens_per_second)},
             {"tokens_per_second_sd", or_null(cell.tokens_per_second_sd)},
             {"speedup", value_json(cell.speedup)},
             {"speedup_interval", estimate_interval_json(cell.speedup)},
             {"speedup_sd", or_null(cell.speedup_sd)},
             {"end_to_end_tokens_per_second", of_something(cell.end_to_end_tokens_per_second)},
+            {"end_to_end_tokens_per_second_sd", or_null(cell.end_to_end_tokens_per_second_sd)},
             {"end_to_end_speedup", value_json(cell.end_to_end_speedup)},
+            {"end_to_end_speedup_sd", or_null(cell.end_to_end_speedup_sd)},
             {"end_to_end_speedup_interval", estimate_interval_json(cell.end_to_end_speedup)},
             {"conversations", cell.conversations},
             {"active_rows", of_something(cell.active_rows)}};
@@ -53,13 +56,16 @@ json cell_json(const BenchCell& cell) {
 json macro_json(const BenchMacro& macro) {
     return {{"tau", or_null(macro.tau)},
             {"tau_sd", or_null(macro.tau_sd)},
+            {"tau_unclipped_sd", or_null(macro.tau_unclipped_sd)},
             {"tokens_per_second", or_null(macro.tokens_per_second)},
             {"tokens_per_second_sd", or_null(macro.tokens_per_second_sd)},
             {"speedup", value_json(macro.speedup)},
             {"speedup_interval", estimate_interval_json(macro.speedup)},
             {"speedup_sd", or_null(macro.speedup_sd)},
             {"end_to_end_tokens_per_second", or_null(macro.end_to_end_tokens_per_second)},
+            {"end_to_end_tokens_per_second_sd", or_null(macro.end_to_end_tokens_per_second_sd)},
             {"end_to_end_speedup", value_json(macro.end_to_end_speedup)},
+            {"end_to_end_speedup_sd", or_null(macro.end_to_end_speedup_sd)},
             {"end_to_end_speedup_interval", estimate_interval_json(macro.end_to_end_speedup)}};
 }
 

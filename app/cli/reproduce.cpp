@@ -124,7 +124,7 @@ std::string table_text(const ReproducedBlock& block, const std::vector<std::size
         const bool own = value.quantity == first[places.front()].paper.quantity;
         header.push_back(own ? value.column : value.quantity);
     }
-    if (places.size() > 0 && first[places.front()].paper.column == "Average") header[2] = header[0];
+    if (first[places.front()].paper.column == "Average") header[2] = std::exchange(header[0], "average");
     std::vector<std::vector<std::string>> lines;
     for (const ReproducedRow& row : block.rows) {
         std::vector<std::string> ours = {row.paper.name, row.missing.empty() ? "ours" : "not run"};

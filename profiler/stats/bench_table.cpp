@@ -24,6 +24,9 @@ struct Work {
     std::optional<double> tau() const {
         return sample.rounds > 0 ? std::optional(sample.committed / sample.rounds) : std::nullopt;
     }
+    std::optional<double> tau_unclipped() const {
+        return sample.rounds > 0 ? std::optional(1 + sample.accepted / sample.rounds) : std::nullopt;
+    }
     std::optional<double> speed() const {
         if (sample.step_ns <= 0 || sample.timed_committed <= 0) return std::nullopt;
         return 1e9 * sample.timed_committed / sample.step_ns;
@@ -169,8 +172,11 @@ class TableBuilder {
 
     /// Figures of each repetition over one group of prompts.
     struct Repetition {
-        std::optional<double> tau, speed, speedup;
+        std::optional<double> tau, tau_unclipped, speed, end_to_end, speedup, end_to_end_speedup;
     };
+    static constexpr std::optional<double> Repetition::*figures[] = {
+        &Repetition::tau,        &Repetition::tau_unclipped, &Repetition::speed,
+        &Repetition::end_to_end, &Repetition::speedup,       &Repetition::end_to_end_speedup};
     std::vector<Repetition> repetitions(const BenchMethodSamples& method,
                                         const std::vector<std::size_t>* groups, std::size_t group) const {
         std::vector<Work> sums(method.units.size());
@@ -182,21 +188,25 @@ class TableBuilder {
         });
         std::vector<Repetition> out;
         for (std::size_t r = 0; r < sums.size(); ++r)
-            out.push_back({sums[r].tau(), sums[r].speed(), ratio(pairs[r], &Work::speed)});
+            out.push_back({sums[r].tau(), sums[r].tau_unclipped(), sums[r].speed(),
+                           sums[r].end_to_end_speed(), ratio(pairs[r], &Work::speed),
+                           ratio(pairs[r], &Work::end_to_end_speed)});
         return out;
     }
     /// Sets the deviations of a cell or of means over tasks.
     template <typename Figures>
     static void set_deviations(const std::vector<Repetition>& repetitions, Figures& out) {
-        Values taus, speeds, speedups;
-        for (const Repetition& one : repetitions) {
-            taus.add(one.tau);
-            speeds.add(one.speed);
-            speedups.add(one.speedup);
-        }
-        out.tau_sd = deviation(taus.known);
-        out.tokens_per_second_sd = deviation(speeds.known);
-        out.speedup_sd = deviation(speedups.known);
+        const auto over_repetitions = [&](std::optional<double> Repetition::*figure) {
+            Values values;
+            for (const Repetition& one : repetitions) values.add(one.*figure);
+            return deviation(values.known);
+        };
+        out.tau_sd = over_repetitions(&Repetition::tau);
+        out.tau_unclipped_sd = over_repetitions(&Repetition::tau_unclipped);
+        out.tokens_per_second_sd = over_repetitions(&Repetition::speed);
+        out.end_to_end_tokens_per_second_sd = over_repetitions(&Repetition::end_to_end);
+        out.speedup_sd = over_repetitions(&Repetition::speedup);
+        out.end_to_end_speedup_sd = over_repetitions(&Repetition::end_to_end_speedup);
     }
 
     BenchCell cell(const BenchMethodSamples& method, const std::vector<std::size_t>* groups,
@@ -213,7 +223,7 @@ class TableBuilder {
             rows += method.active_rows[p];
         });
         out.tau = sum.tau().value_or(0);
-        if (out.tau > 0) out.tau_unclipped = 1 + sum.sample.accepted / sum.sample.rounds;
+        out.tau_unclipped = sum.tau_unclipped().value_or(0);
         out.tokens_per_second = sum.speed().value_or(0);
         out.end_to_end_tokens_per_second = sum.end_to_end_speed().value_or(0);
         set_deviations(repetitions(method, groups, group), out);
@@ -244,21 +254,16 @@ class TableBuilder {
     }
     /// Means over tasks of each repetition.
     std::vector<Repetition> mean_repetitions(const BenchMethodSamples& method) const {
-        struct ByTask {
-            Values taus, speeds, speedups;
-        };
-        std::vector<ByTask> sums(method.units.size());
-        for (std::size_t t = 0; t < table_.tasks.size(); ++t) {
-            const std::vector<Repetition> task = repetitions(method, &task_of_, t);
-            for (std::size_t r = 0; r < task.size(); ++r) {
-                sums[r].taus.add(task[r].tau);
-                sums[r].speeds.add(task[r].speed);
-                sums[r].speedups.add(task[r].speedup);
+        std::vector<std::vector<Repetition>> tasks;
+        for (std::size_t t = 0; t < table_.tasks.size(); ++t)
+            tasks.push_back(repetitions(method, &task_of_, t));
+        std::vector<Repetition> out(method.units.size());
+        for (std::size_t r = 0; r < out.size(); ++r)
+            for (const auto figure : figures) {
+                Values values;
+                for (const std::vector<Repetition>& task : tasks) values.add(task[r].*figure);
+                out[r].*figure = mean(values.known);
             }
-        }
-        std::vector<Repetition> out;
-        for (const ByTask& one : sums)
-            out.push_back({mean(one.taus.known), mean(one.speeds.known), mean(one.speedups.known)});
         return out;
     }
 

@@ -54,14 +54,17 @@ struct BenchCell {
     std::optional<Estimate> speedup;             ///< of decoding, relative to plain decoding
     std::optional<Estimate> end_to_end_speedup;  ///< prefill included on both sides
     std::size_t conversations = 0;  ///< conversations that both methods decoded; speed-ups resample them
-    std::optional<double> tau_sd, tokens_per_second_sd, speedup_sd;
+    std::optional<double> tau_sd, tau_unclipped_sd, tokens_per_second_sd, speedup_sd;
+    std::optional<double> end_to_end_tokens_per_second_sd, end_to_end_speedup_sd;
     double active_rows = 0;  ///< per call, mean over rounds
 };
 /// Arithmetic means of the tasks' figures, as the papers' averages are.
 struct BenchMacro {
     std::optional<double> tau, tokens_per_second, end_to_end_tokens_per_second;
     std::optional<Estimate> speedup, end_to_end_speedup;
-    std::optional<double> tau_sd, tokens_per_second_sd, speedup_sd;  ///< of the mean, over repetitions
+    // Of the mean, over repetitions.
+    std::optional<double> tau_sd, tau_unclipped_sd, tokens_per_second_sd, speedup_sd;
+    std::optional<double> end_to_end_tokens_per_second_sd, end_to_end_speedup_sd;
 };
 /// The row of one method.
 struct BenchRow {

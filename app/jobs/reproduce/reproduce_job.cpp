@@ -210,6 +210,8 @@ class Reproduction {
             report_.vocabulary = model.config.vocab;
             report_.hidden = model.config.hidden;
             report_.target = model.config.name;
+            report_.precision = resolved.config.precision;
+            report_.backend = resolved.config.backend;
             report_.synthetic = is_synthetic_model(resolved.config.model);
         }
         for (const PaperRow& row : paper.rows) {
@@ -319,10 +321,12 @@ class Reproduction {
     /// Takes the values of a block's rows from its benchmark.
     void take(ReproducedBlock& block, const RunConfig& run, const std::string& full) {
         report_.cancelled = block.bench.cancelled;
-        report_.target = block.bench.target;
-        report_.precision = block.bench.precision;
-        report_.backend = block.bench.backend;
         block.threads = block.bench.threads;
+        if (!block.bench.target.empty()) {  // something was decoded
+            report_.target = block.bench.target;
+            report_.precision = block.bench.precision;
+            report_.backend = block.bench.backend;
+        }
         const BenchRow* full_row = find_row(block.bench, run, full);
         for (ReproducedRow& row : block.rows) set_values(block, row, run, full_row);
     }
@@ -341,7 +345,8 @@ class Reproduction {
         const std::vector<std::string>& tasks = block.bench.table.tasks;
         for (const PaperValue& value : row.paper.values) {
             const auto task = report_.table.tasks.find(value.column);
-            if (measured == nullptr) {
+            const bool random = report_.synthetic && (value.quantity == "tau" || value.quantity == "rho_tau");
+            if (measured == nullptr || random) {
                 row.values.push_back({value, {}, {}});
             } else if (task == report_.table.tasks.end()) {
                 row.values.push_back(
@@ -407,7 +412,8 @@ class Reproduction {
             }
         }
         for (const auto& [what, rows] : named_) add(fmt::format("{}: {}", what, fmt::join(rows, ", ")));
-        if (report_.synthetic) add("SYNTHETIC weights: every tau is meaningless, and so are speeds");
+        if (report_.synthetic)
+            add("SYNTHETIC weights: acceptance is random, so no tau is shown and speeds mean little");
         if (!table.note.empty()) add("about the table: " + table.note);
     }
 
@@ -455,17 +461,25 @@ ReproducedValue measured_value(const PaperValue& paper, const BenchRow& row, con
         const auto ours = mean_of_tasks(row, value), base = mean_of_tasks(*full, value);
         return ours && base ? std::optional(*ours / *base) : std::nullopt;
     };
+    const auto spread = [&](auto of_task, auto of_mean) {
+        return cell != nullptr ? cell->*of_task : row.macro.*of_mean;
+    };
     if (quantity == "tau") {
         out.ours = figure(row, tau);
-        out.deviation = cell != nullptr ? cell->tau_sd : row.macro.tau_sd;
+        out.deviation = spread(&BenchCell::tau_unclipped_sd, &BenchMacro::tau_unclipped_sd);
     } else if (quantity == "tokens_per_second") {
         out.ours = figure(row, speed);
-        out.deviation = cell != nullptr ? cell->tokens_per_second_sd : row.macro.tokens_per_second_sd;
+        out.deviation = with_prefill
+                            ? spread(&BenchCell::end_to_end_tokens_per_second_sd,
+                                     &BenchMacro::end_to_end_tokens_per_second_sd)
+                            : spread(&BenchCell::tokens_per_second_sd, &BenchMacro::tokens_per_second_sd);
     } else if (quantity == "speedup_vs_ar") {
         const auto& of_task = cell == nullptr ? row.macro.speedup : cell->speedup;
         const auto& end_to_end = cell == nullptr ? row.macro.end_to_end_speedup : cell->end_to_end_speedup;
         out.ours = value_of(with_prefill ? end_to_end : of_task);
-        out.deviation = cell != nullptr ? cell->speedup_sd : row.macro.speedup_sd;
+        out.deviation = with_prefill
+                            ? spread(&BenchCell::end_to_end_speedup_sd, &BenchMacro::end_to_end_speedup_sd)
+                            : spread(&BenchCell::speedup_sd, &BenchMacro::speedup_sd);
     } else if (quantity == "active_tokens") {
         out.ours = figure(row, [](const BenchCell& c) { return c.active_rows; });
     } else if (quantity == "rho_tau") {

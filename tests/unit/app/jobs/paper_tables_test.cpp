@@ -122,7 +122,9 @@ TEST(MeasuredValue, AveragesAreMeansOfTasks) {
             cell.active_rows = 100 * tau;
             made->tasks.push_back(cell);
         }
-    row.macro.tau_sd = 0.25;
+    row.macro.tau_unclipped_sd = 0.25;
+    row.macro.tokens_per_second_sd = 3;
+    row.macro.end_to_end_tokens_per_second_sd = 2;
     const auto ours = [&](const char* quantity, const BenchCell* cell, bool with_prefill = false) {
         return measured_value({"", quantity, {}, {}}, row, cell, &full, with_prefill).ours;
     };
@@ -134,7 +136,12 @@ TEST(MeasuredValue, AveragesAreMeansOfTasks) {
     EXPECT_EQ(ours("speedup_vs_full", nullptr), 0.75);
     EXPECT_EQ(ours("active_tokens", nullptr), 225.0);
     EXPECT_EQ(ours("speedup_vs_ar", nullptr), std::nullopt);
-    EXPECT_EQ(measured_value({"", "tau", {}, {}}, row, nullptr, &full, false).deviation, 0.25);
+    const auto deviation = [&](const char* quantity, bool with_prefill) {
+        return measured_value({"", quantity, {}, {}}, row, nullptr, &full, with_prefill).deviation;
+    };
+    EXPECT_EQ(deviation("tau", false), 0.25);
+    EXPECT_EQ(deviation("tokens_per_second", false), 3);
+    EXPECT_EQ(deviation("tokens_per_second", true), 2);
 }
 
 }  // namespace

@@ -63,10 +63,17 @@ TEST(BenchTable, RepetitionsGiveASpreadAndOneSum) {
     BenchSamples two = samples();
     for (BenchMethodSamples& method : two.methods) method.units.push_back(method.units.front());
     for (HeadSample& one : two.methods[2].units[1]) one.step_ns *= 2;
+    two.methods[2].prefill_ns = {{0, 0, 0}, {275, 275, 275}};
     const BenchTable table = bench_table(two);
     EXPECT_NEAR(*table.rows[1].all.speedup_sd, 0, 1e-12);
     const double first = 400.0 / 275, second = 400.0 / 550;
     EXPECT_NEAR(*table.rows[2].all.speedup_sd, std::abs(first - second) / std::sqrt(2.0), 1e-12);
+    const double with_prefill = 400.0 / (550 + 825);
+    EXPECT_NEAR(*table.rows[2].all.end_to_end_speedup_sd, std::abs(first - with_prefill) / std::sqrt(2.0),
+                1e-12);
+    EXPECT_NEAR(*table.rows[2].all.end_to_end_tokens_per_second_sd,
+                1e8 * std::abs(first - with_prefill) / std::sqrt(2.0), 1e-3);
+    EXPECT_NEAR(*table.rows[2].all.tau_unclipped_sd, 0, 1e-12);
     EXPECT_DOUBLE_EQ(table.rows[2].all.speedup->value, (80.0 / 825) / (80.0 / 800));
     EXPECT_DOUBLE_EQ(table.rows[2].all.active_rows, 10);
     EXPECT_EQ(table.rows[2].all.prompts, 3u);
