@@ -51,8 +51,8 @@ inline constexpr std::string_view role_key = "role", baseline_role = "baseline";
 /// Key in `config_json` of a run's shard: an object with `index` and `count`. Null if the run decoded all
 /// conversations. The first index is 1.
 inline constexpr std::string_view shard_key = "shard";
-/// Key in `config_json` of a bench's run: an object with `method`, `repetition` and `control`. Repetitions are
-/// counted from 0. A control run measures the noise floor.
+/// Key in `config_json` of a bench's run: an object with `method`, `repetition` and `control`. Repetitions
+/// are counted from 0. A control run measures the noise floor.
 inline constexpr std::string_view bench_key = "bench";
 
 /// Key in `config_json` of the losslessness of the run's acceptance rule; see losslessness().

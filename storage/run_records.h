@@ -8,8 +8,8 @@
 #include "base/result.h"
 #include "capture/record.h"
 
-/// Holds runs of captures in memory, to join the parts of one run. Parts are the shards of a cluster's job, the
-/// blocks of a bench, or a killed run and its continuation.
+/// Holds runs of captures in memory, to join the parts of one run. Parts are the shards of a cluster's job,
+/// the blocks of a bench, or a killed run and its continuation.
 namespace draftscope {
 
 /// One run of a capture with all its rows.

@@ -5,8 +5,8 @@
 #include "app/jobs/commands/shard.h"
 #include "capture/rows.h"
 
-/// Tells whether runs of captures are parts of one run. Such parts are the shards of a cluster's job, the blocks
-/// of a bench, or a killed run and its continuation.
+/// Tells whether runs of captures are parts of one run. Such parts are the shards of a cluster's job, the
+/// blocks of a bench, or a killed run and its continuation.
 namespace draftscope {
 
 /// The place of a run among the parts of a whole.
