@@ -48,9 +48,12 @@ bool is_baseline(const RunRow& run);
 /// Key in `config_json` and its value in a baseline run.
 inline constexpr std::string_view role_key = "role", baseline_role = "baseline";
 
-/// Key in `config_json` of the shard that a run decoded: an object with `index`, from 1, and `count`; null if
-/// it decoded all conversations.
+/// Key in `config_json` of a run's shard: an object with `index` and `count`. Null if the run decoded all
+/// conversations. The first index is 1.
 inline constexpr std::string_view shard_key = "shard";
+/// Key in `config_json` of a bench's run: an object with `method`, `repetition` and `control`. Repetitions
+/// are counted from 0. A control run measures the noise floor.
+inline constexpr std::string_view bench_key = "bench";
 
 /// Key in `config_json` of the losslessness of the run's acceptance rule; see losslessness().
 inline constexpr std::string_view losslessness_key = "losslessness";

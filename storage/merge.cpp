@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
 #include "storage/capture_file.h"
 #include "storage/export/export.h"
-#include "storage/tables.h"
+#include "storage/record_ids.h"
+#include "storage/run_records.h"
 
 namespace draftscope {
 
@@ -25,7 +27,8 @@ class Renumberer : public RecordSink {
 
     void next_file() { base_ = top_; }
     void push(Record record) override {
-        std::visit(Visitor{*this}, record);
+        if (auto* started = std::get_if<RunStarted>(&record)) merge_vocabulary(*started);
+        std::visit(storage::IdWalk([this](RowId& id, RowId RowIds::*kind) { shift(id, kind); }), record);
         out_.push(std::move(record));
     }
 
@@ -35,26 +38,6 @@ class Renumberer : public RecordSink {
         if (id == 0) return;
         id += base_.*kind;
         top_.*kind = std::max(top_.*kind, id);
-    }
-    /// Shifts the row's own id and those of the rows it refers to.
-    template <typename Row>
-    void shift(Row& row) {
-        storage::for_each_field<Row>([&](auto index) {
-            constexpr const auto& column = storage::column_of<Row, index>;
-            constexpr auto kind = storage::ids_of(column.is_key ? storage::Table<Row>::name : column.refers);
-            if constexpr (kind != nullptr) shift(row.*column.field, kind);
-        });
-    }
-    template <typename Row>
-    void shift(std::vector<Row>& rows) {
-        for (Row& row : rows) shift(row);
-    }
-    void shift(RoundRecord& record) {
-        shift(record.round);
-        shift(record.nodes);
-        shift(record.tops);
-        shift(record.tokens);
-        shift(record.head_evals);
     }
     /// Files of one target share its vocabulary.
     void merge_vocabulary(RunStarted& started) {
@@ -76,63 +59,63 @@ class Renumberer : public RecordSink {
         started.run.vocab_id = renamed->id;
     }
 
-    struct Visitor {
-        Renumberer& to;
-        void operator()(RunStarted& r) {
-            to.shift(r.run);
-            to.shift(r.anchor);
-            to.merge_vocabulary(r);
-        }
-        void operator()(RunEnded& r) {
-            to.shift(r.run_id, &RowIds::run);
-            to.shift(r.anchor);
-        }
-        void operator()(PromptStarted& r) { to.shift(r.prompt); }
-        void operator()(PromptEnded& r) { to.shift(r.prompt); }
-        void operator()(PromptProgress& r) {
-            to.shift(r.prompt_id, &RowIds::prompt);
-            to.shift(r.tokens);
-        }
-        void operator()(StepRecord& r) {
-            to.shift(r.step);
-            to.shift(r.rounds);
-            to.shift(r.spans);
-        }
-        void operator()(LiveRound&) {}
-        void operator()(SpansRecorded& r) { to.shift(r.spans); }
-        void operator()(HeadEvaluated& r) { to.shift(r.rows); }
-        template <typename Rows>
-        void operator()(Rows& rows) {
-            to.shift(rows);
-        }
-    };
-
     RecordSink& out_;
     RowIds base_, top_;
     std::vector<std::shared_ptr<const Vocab>> vocabs_;
 };
 
-Status write_merged(const std::string& partial, const std::vector<std::string>& files) {
-    DS_ASSIGN(const auto writer, CaptureWriter::create(partial, true));
-    Renumberer renumberer(*writer);
+Status write_merged(CaptureWriter& writer, const std::vector<std::string>& files) {
+    Renumberer renumberer(writer);
     for (const std::string& file : files) {
         DS_TRY(read_capture(file, renumberer));
         renumberer.next_file();
     }
-    return writer->close();
+    return {};
 }
 
-}  // namespace
+Status write_runs(CaptureWriter& writer, std::vector<JoinedRun>& runs) {
+    Renumberer same_ids(writer);  // for the vocabularies: the ids follow one another
+    RowIds ids;
+    for (JoinedRun& run : runs) {
+        RunStarted started = run.parts.front().started;
+        started.run = std::move(run.row);
+        started.run.id = started.anchor.run_id = ++ids.run;
+        ClockAnchorRow end = started.anchor;
+        same_ids.push(std::move(started));
+        const TimeNs duration = push_joined(std::move(run.parts), ids.run, ids, same_ids);
+        end.monotonic_ns += duration;
+        end.utc_ns += duration;
+        end.gpu_ns.reset();
+        same_ids.push(RunEnded{ids.run, RunEnd::ok, duration, end});
+    }
+    return {};
+}
 
-Status merge_captures(const std::string& out, const std::vector<std::string>& files) {
+/// Writes a capture under a temporary name and renames it. `write` pushes its records.
+Status write_new(const std::string& out, const std::function<Status(CaptureWriter&)>& write) {
     DS_TRY(storage::check_new_file(out));
     const std::string partial = storage::partial_name(out);
-    Status written = write_merged(partial, files);
+    const auto write_partial = [&]() -> Status {
+        DS_ASSIGN(const auto writer, CaptureWriter::create(partial, true));
+        DS_TRY(write(*writer));
+        return writer->close();
+    };
+    Status written = write_partial();
     if (written.ok()) return storage::publish(partial, out);
     std::error_code ignored;
     for (const char* suffix : {"", "-wal", "-shm", "-journal"})
         std::filesystem::remove(partial + suffix, ignored);
     return written;
+}
+
+}  // namespace
+
+Status merge_captures(const std::string& out, const std::vector<std::string>& files) {
+    return write_new(out, [&](CaptureWriter& writer) { return write_merged(writer, files); });
+}
+
+Status write_joined(const std::string& out, std::vector<JoinedRun> runs) {
+    return write_new(out, [&](CaptureWriter& writer) { return write_runs(writer, runs); });
 }
 
 }  // namespace draftscope

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every test there is, one group after the other, for hours: ./run test --all [GROUP...]
-#   suite sass product kills docs training asan tsan fuzz bare
+#   suite sass product kills cluster docs training asan tsan fuzz bare
 # A group that cannot run here says why and counts as skipped. Exit code 1 if a group failed.
 # FUZZ_SECONDS (600) is the time of each fuzz program. Logs: build/all/GROUP.log.
 set -uo pipefail
@@ -34,6 +34,9 @@ sass() { tools/sass_budget.py; }
 product() { build/release/losslessness_product; }
 
 kills() { build/release/storage_kills 500; }
+
+# Shards of jobs of a real Slurm on this machine, and of mpirun.
+cluster() { tests/cluster/cluster.sh build/release/draftscope; }
 
 docs() {
     local document
@@ -79,6 +82,7 @@ group suite suite
 group sass sass
 group product product
 group kills kills
+group cluster cluster
 group docs docs
 group training training
 group asan asan

@@ -174,6 +174,7 @@ json report_json(const BenchReport& report, const Shard& shard) {
             {"batch", report.batch},
             {"tier", "T0"},
             {"shard", shard_json(shard)},
+            {"capture", or_null(report.capture)},
             {"repeat", report.repeat},
             {"first_seed", report.first_seed},
             {"block", report.block},
@@ -344,7 +345,10 @@ int do_bench(Options& options) {
     heads.insert(heads.end(), options.config.methods.begin(), options.config.methods.end());
     if (const Status used = check_sampling_used(options.config.run, heads); !used.ok())
         return report(used.error());
-    Status ready = choose_prompt_shard(options.shard, options.config.run);
+    RunConfig& run = options.config.run;
+    Status ready = check_resume(run);
+    if (ready.ok()) ready = choose_prompt_shard(options.shard, run);
+    if (ready.ok()) ready = expand_path("--save", run.shard, run.save);
     if (!ready.ok()) return report(ready.error());
     options.config.plain = !options.no_plain;
     options.config.control = !options.no_control;
@@ -352,7 +356,10 @@ int do_bench(Options& options) {
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) { return run_bench(options.config, gate, hooks); },
         [&](const BenchReport& done) { return report_json(done, options.config.run.shard); }, print_report,
-        [](const BenchReport& done) { return done.cancelled ? 130 : 0; });
+        [](const BenchReport& done) {
+            if (!done.storage_error.empty()) return report(failed("{}", done.storage_error));
+            return done.cancelled ? 130 : 0;
+        });
 }
 
 }  // namespace
@@ -379,6 +386,13 @@ void add_bench(CLI::App& program, Action& action) {
     command->add_option("--limit", config.run.limit, "conversations taken from the file (0 = all)");
     command->add_flag("--balanced,--stratify", config.run.balanced, "take them evenly from the categories");
     add_shard_option(*command, options->shard, "--save");
+    command->add_option(
+        "--save", config.run.save,
+        "capture file to write, with a run for each method and block; draftscope merge --pool "
+        "joins them");
+    command->add_flag("--overwrite", config.run.overwrite, "replace an existing capture file");
+    add_resume_option(*command, config.run.resume);
+    add_tag_option(*command, config.run.tags);
     command
         ->add_option("--repeat", config.repeat,
                      "repetitions of every block, each with a seed of its own; default 3 at temperature > 0, "

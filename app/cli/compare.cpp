@@ -24,6 +24,7 @@ struct Options {
     std::vector<RowId> run_a, run_b;
     bool force = false;
     bool json = false;
+    double fail_below = 0;  ///< 0 = never
 };
 
 json quantity_json(const ComparedQuantity& q) {
@@ -164,6 +165,18 @@ Result<Comparison> compare_files(const Options& options) {
                      options.a, a->runs.size());
 }
 
+/// Returns 1, with the reason on stderr, if B's speed is shown to lie below `limit` times A's.
+int check_speed(const Comparison& c, double limit) {
+    const Estimate& ratio = c.speed.ratio;
+    const double highest = ratio.interval ? ratio.interval->high : ratio.value;
+    if (highest >= limit) return 0;
+    return report(failed("compare: B decodes at {:.3f} of A's speed, {} lies below {:g}", ratio.value,
+                         ratio.interval
+                             ? fmt::format("the interval [{:.3f}, {:.3f}]", ratio.interval->low, highest)
+                             : std::string("which has no interval and"),
+                         limit));
+}
+
 int do_compare(const Options& options) {
     const auto compared = compare_files(options);
     if (!compared.ok()) return report(compared.error());
@@ -171,7 +184,7 @@ int do_compare(const Options& options) {
         print_document(comparison_json(*compared, options));
     else
         print_comparison(*compared);
-    return 0;
+    return options.fail_below > 0 ? check_speed(*compared, options.fail_below) : 0;
 }
 
 }  // namespace
@@ -198,6 +211,12 @@ void add_compare(CLI::App& program, Action& action) {
     command->add_flag("--force", options->force,
                       "also compare different tiers, machines or targets, or synthetic with real, and mark "
                       "the result");
+    command
+        ->add_option("--fail-below", options->fail_below,
+                     "exit with 1 if B is shown to decode at less than this part of A's speed, e.g. 0.97: if "
+                     "the whole "
+                     "interval lies below it, or the ratio itself where there is no interval")
+        ->check(CLI::PositiveNumber);
     command->add_flag("--json", options->json, "print one JSON document on stdout");
     command->callback([options, &action] { action = [options] { return do_compare(*options); }; });
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "app/cli/cli.h"
+#include "app/jobs/run/pool_captures.h"
 #include "profiler/stats/comparable.h"
 #include "storage/capture_file.h"
 
@@ -12,6 +13,7 @@ namespace {
 struct Options {
     std::string out;
     std::vector<std::string> files;
+    bool pool = false;
 };
 
 struct KnownRun {
@@ -52,7 +54,16 @@ Status check_mergeable(const std::vector<std::string>& files, std::size_t& count
     return {};
 }
 
+int do_pool(const Options& options) {
+    const auto done = pool_captures(options.out, options.files);
+    if (!done.ok()) return report(done.error());
+    std::fprintf(stderr, "wrote %s: %zu run%s of %zu parts\n", options.out.c_str(), done->runs,
+                 done->runs == 1 ? "" : "s", done->parts);
+    return 0;
+}
+
 int do_merge(const Options& options) {
+    if (options.pool) return do_pool(options);
     std::size_t runs = 0;
     Status done = check_mergeable(options.files, runs);
     if (done.ok()) done = merge_captures(options.out, options.files);
@@ -66,10 +77,14 @@ int do_merge(const Options& options) {
 
 void add_merge(CLI::App& program, Action& action) {
     auto options = std::make_shared<Options>();
-    CLI::App* command = program.add_subcommand("merge", "Merge captures (shards of a sweep) into one file");
+    CLI::App* command = program.add_subcommand("merge", "Merge captures into one file");
     command->footer(
-        "Example: draftscope merge all.dscope shard0.dscope shard1.dscope\nRefuses to mix targets, tiers "
-        "or machines, or synthetic with real runs.");
+        "Example: draftscope merge --pool all.dscope shard1.dscope shard2.dscope\nRefuses to mix targets, "
+        "tiers or machines, or synthetic with real runs. --pool names the shard that is missing.");
+    command->add_flag(
+        "--pool", options->pool,
+        "join the shards of a run or bench to one run, as if it had not been divided; they need equal "
+        "settings");
     command->add_option("out", options->out, "new capture file")->required();
     command->add_option("files", options->files, "captures to merge, in this order")->required();
     command->callback([options, &action] { action = [options] { return do_merge(*options); }; });

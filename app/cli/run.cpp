@@ -107,6 +107,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
     return {{"version", version},
             {"cancelled", report.cancelled},
             {"planned_prompts", report.planned_prompts},
+            {"resumed_conversations", report.resumed_conversations},
             {"tree_auto", tree_auto_json(report)},
             {"target", run.target},
             {"drafter", run.drafter},
@@ -234,6 +235,9 @@ void print_summary(const RunReport& report, const Snapshot& snapshot, const Opti
     const RunRow& run = *snapshot.run(report.run_id);
     const RunTotals totals = run_totals(snapshot, report.run_id);
     print("\n{}", cancelled_text(report));
+    if (report.resumed_conversations > 0)
+        print("resumed: {} conversation{} from {}\n", report.resumed_conversations,
+              report.resumed_conversations == 1 ? "" : "s", report.capture);
     print("{}", setup_text(run));
     if (run.batch > 1) print("batch {}  (tok/s of all sequences together)\n", run.batch);
     if (run.acceptance != "real") {
@@ -350,6 +354,7 @@ void add_run(CLI::App& program, Action& action) {
               "plane (0 = off)");
     command->add_option("--save", config.save, "capture file to write (SQLite)");
     command->add_flag("--overwrite", config.overwrite, "replace an existing capture file");
+    add_resume_option(*command, config.resume);
     add_tag_option(*command, config.tags);
     command->add_option("--save-rows", config.save_rows, "record at most this many rows (0 = no limit)")
         ->check(CLI::NonNegativeNumber);
@@ -371,7 +376,8 @@ void add_run(CLI::App& program, Action& action) {
             RunConfig& requested = options->config;
             const bool chosen = requested.tree == "auto" || requested.tree == quick_tree;
             if (chosen && command->get_option("--head")->count() == 0) requested.head = "auto";
-            Status ready = choose_prompt_shard(options->shard, requested);
+            Status ready = check_resume(requested);
+            if (ready.ok()) ready = choose_prompt_shard(options->shard, requested);
             if (ready.ok()) ready = expand_path("--save", requested.shard, requested.save);
             if (!ready.ok()) return report(ready.error());
             // An invalid option takes precedence over an option without effect.

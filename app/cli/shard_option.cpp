@@ -39,8 +39,8 @@ Result<std::optional<Place>> place_in_array(const Environment& environment) {
     const int last = read_int(environment, "SLURM_ARRAY_TASK_MAX").value_or(first);
     const int step = std::max(1, read_int(environment, "SLURM_ARRAY_TASK_STEP").value_or(1));
     const int count = read_int(environment, "SLURM_ARRAY_TASK_COUNT").value_or((last - first) / step + 1);
-    const bool regular = *id >= first && *id <= last && (*id - first) % step == 0 &&
-                         last - first == (count - 1) * step;
+    const bool regular =
+        *id >= first && *id <= last && (*id - first) % step == 0 && last - first == (count - 1) * step;
     if (!regular)
         return bad_input(
             "{} is {} in an array of {} tasks from {} to {}, which has no regular step; give --shard I/N, or "
@@ -71,6 +71,12 @@ const char* process_environment(const char* name) {
 std::string host_name() {
     char name[256] = {};
     return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+/// A measured tree could differ between the parts of a run.
+Status check_tree_is_named(const RunConfig& config, std::string_view parts) {
+    if (config.tree != "auto" && config.tree != quick_tree) return {};
+    return bad_input("--tree {}: could choose another tree for {}; name the tree", config.tree, parts);
 }
 
 }  // namespace
@@ -123,8 +129,8 @@ Result<std::string> expand_pattern(const std::string& option, const std::string&
             for (const char* name : {"SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"})
                 if (id == nullptr) id = environment(name);
             if (id == nullptr)
-                return bad_input("{} {}: %j is the job id, but SLURM_JOB_ID and PBS_JOBID are not set", option,
-                                 path);
+                return bad_input("{} {}: %j is the job id, but SLURM_JOB_ID and PBS_JOBID are not set",
+                                 option, path);
             out += id;
         } else if (kind == '%') {
             out += '%';
@@ -144,10 +150,26 @@ Result<std::string> expand_pattern(const std::string& option, const std::string&
 
 void add_shard_option(CLI::App& command, std::string& shard, const std::string& output) {
     std::string text =
-        "I/N: only every N-th conversation, from number I on; I is 1 to N. Pooled shards have the results of the "
+        "I/N: only every N-th conversation, from number I on; I is 1 to N. Pooled shards have the results of "
+        "the "
         "whole. Default: from the variables of a Slurm array, srun or mpirun with several tasks; off = none";
-    if (!output.empty()) text += fmt::format(". {} may hold %i (shard), %n (shards), %h (host), %j (job id)", output);
+    if (!output.empty())
+        text += fmt::format(". {} may hold %i (shard), %n (shards), %h (host), %j (job id)", output);
     command.add_option("--shard", shard, text);
+}
+
+void add_resume_option(CLI::App& command, bool& resume) {
+    command.add_flag("--resume", resume,
+                     "continue the run that the file of --save holds: its complete conversations are not "
+                     "decoded again. Without such a file, begin");
+}
+
+Status check_resume(const RunConfig& config) {
+    if (!config.resume) return {};
+    if (config.save.empty()) return bad_input("--resume: continues a capture; name it with --save");
+    if (config.overwrite)
+        return bad_input("--resume: --overwrite would delete what it continues; give one of them");
+    return check_tree_is_named(config, "what was recorded and the rest");
 }
 
 void add_tag_option(CLI::App& command, std::vector<std::string>& tags) {
@@ -182,12 +204,7 @@ Status choose_prompt_shard(const std::string& text, RunConfig& config) {
         return bad_input("--shard {}: --prompt gives one prompt, which has no shards; use --prompts", text);
     }
     DS_TRY(choose_shard(text, config.shard));
-    const bool measured = config.tree == "auto" || config.tree == quick_tree;
-    if (measured && !config.shard.whole())
-        return bad_input(
-            "--tree {}: each of the {} shards could choose another tree; name the tree, or give --shard off",
-            config.tree, config.shard.count);
-    return {};
+    return config.shard.whole() ? Status() : check_tree_is_named(config, "the shards");
 }
 
 Status expand_path(const std::string& option, const Shard& shard, std::string& path) {

@@ -36,6 +36,10 @@ Result<std::string> expand_pattern(const std::string& option, const std::string&
 
 /// Adds --shard. `output` is the option that names the command's file, as "--save"; "" if it has none.
 void add_shard_option(CLI::App& command, std::string& shard, const std::string& output);
+/// Adds --resume.
+void add_resume_option(CLI::App& command, bool& resume);
+/// Rejects --resume without --save, with --overwrite, and with a tree that is measured.
+Status check_resume(const RunConfig& config);
 /// Adds --tag.
 void add_tag_option(CLI::App& command, std::vector<std::string>& tags);
 /// Sets `shard` to the value of --shard, or to that of the environment, which is named on stderr.

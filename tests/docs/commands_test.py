@@ -89,7 +89,8 @@ def help_examples(program):
     order += [name for name in listed if name not in order]
     one = "draftscope run --prompt 'Name two.' --max-new 8 --quiet"
     yield f"{one} --head full --save full.dscope && {one} --head slimspec --save slimspec.dscope"
-    yield f"{one} --save shard0.dscope && {one} --save shard1.dscope"
+    two = "draftscope run --prompts my-prompts.jsonl --max-new 8 --quiet --save shard%i.dscope --shard"
+    yield f"{two} 1/2 && {two} 2/2"
     for name in filter(listed.__contains__, order):
         text = subprocess.run([program, name, "--help"], capture_output=True, text=True, check=True).stdout
         example = re.search(r"^Example: (.*(?:\n {9}draftscope .*)*)", text, flags=re.M)

@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/run/earlier_runs.h"
 #include "app/jobs/run/prompt_file.h"
 #include "app/jobs/run/recorder.h"
+#include "app/jobs/run/run_file.h"
 #include "app/jobs/run/run_job.h"
+#include "app/jobs/run/run_parts.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
@@ -48,6 +53,8 @@ class Bench {
         report_.first_seed = config_.run.seed;
         DS_TRY(list_methods());
         DS_TRY(list_prompts());
+        DS_TRY(file_.prepare());
+        DS_TRY(read_earlier());
         const int blocks = (conversations_ + report_.block - 1) / report_.block;
         // The control is the last of a block's turns, or the first one: as far from its twin as can be.
         const int methods = static_cast<int>(report_.methods.size());
@@ -58,6 +65,7 @@ class Bench {
             report_progress(static_cast<double>(done++) / all, "warm-up", turn);
             DS_TRY(warm_up(turn));
         }
+        DS_TRY(file_.start());
         for (int r = 0; r < report_.repeat && !report_.cancelled; ++r)
             for (int b = 0; b < blocks && !report_.cancelled; ++b) {
                 finished_.assign(turns, std::vector<bool>(report_.samples.prompts.size()));
@@ -71,6 +79,11 @@ class Bench {
                 }
                 discard_unfinished(r, b);
             }
+        if (!report_.cancelled) file_.release_earlier();
+        RunReport stored;
+        file_.close(stored);
+        report_.capture = stored.capture;
+        report_.storage_error = stored.storage_error;
         report_.table = bench_table(report_.samples);
         for (const LatencySamples& one : latency_) report_.latency.push_back(one.summarised());
         report_.drift = bench_drift(report_.samples);
@@ -145,7 +158,8 @@ class Bench {
         for (std::size_t c = 0; c < conversations.size(); ++c) {
             first_prompt_.push_back(report_.samples.prompts.size());
             for (std::size_t t = 0; t < conversations[c].turns.size(); ++t) {
-                places_[conversations[c].first_ordinal + static_cast<int>(t)] = report_.samples.prompts.size();
+                places_[conversations[c].first_ordinal + static_cast<int>(t)] =
+                    report_.samples.prompts.size();
                 report_.samples.prompts.push_back({conversations[c].category, c, c / report_.block});
             }
         }
@@ -155,6 +169,26 @@ class Bench {
             method.resize(report_.repeat, report_.samples.prompts.size());
         if (config_.control)
             report_.samples.control.emplace().resize(report_.repeat, report_.samples.prompts.size());
+        return {};
+    }
+
+    /// Reads the capture that --resume continues. Each of its runs must be one of this bench.
+    Status read_earlier() {
+        const std::string path = config_.run.resume ? EarlierRuns::find(config_.run.save) : "";
+        if (path.empty()) return {};
+        DS_ASSIGN(earlier_, EarlierRuns::read(path));
+        std::set<std::string> roles;
+        for (int r = 0; r < report_.repeat; ++r) {
+            for (const BenchMethod& method : report_.methods) roles.insert(bench_role(method.name, r, false));
+            if (config_.control) roles.insert(bench_role(report_.methods.front().name, r, true));
+        }
+        for (const RunRecords& run : earlier_.runs())
+            if (const std::string role = describe_part(run.started.run).role; !roles.contains(role))
+                return bad_input(
+                    "--resume: {} has a run of {}, which this bench does not decode; give the same methods "
+                    "and "
+                    "repetitions, or another name for --save",
+                    path, role);
         return {};
     }
 
@@ -196,6 +230,7 @@ class Bench {
         run.baseline = 0;
         run.shadow.clear();
         run.save.clear();
+        run.resume = false;
         run.tier = RunConfig().tier;
         return run;
     }
@@ -208,6 +243,11 @@ class Bench {
         hooks.frontend = "bench";
         hooks.first_conversation = block * report_.block;
         hooks.conversations = report_.block;
+        hooks.earlier = &earlier_;
+        hooks.on_decoding = [this] { file_.release_earlier(); };
+        hooks.bench =
+            nlohmann::json{{"method", method.name}, {"repetition", repetition}, {"control", is_control(turn)}}
+                .dump();
         recorder_.clear();
         auto done = host_.run(run, recorder_, gate_, hooks);
         if (!done.ok()) return named(method, done.error());
@@ -307,12 +347,14 @@ class Bench {
     const JobHooks& hooks_;
     EngineHost host_;
     Recorder recorder_{{}, unwatched_interval};
+    RunFile file_{config_.run, recorder_};
+    EarlierRuns earlier_;
     BenchReport report_;
     int conversations_ = 0;
     std::vector<std::vector<bool>> finished_;                  ///< [turn][prompt], in the current block
     std::vector<LatencySamples> latency_;                      ///< by method
     std::vector<double> timed_rounds_;                         ///< by method: rounds in `reads`
-    std::map<int, std::size_t> places_;      ///< of prompts in the samples, by ordinal
+    std::map<int, std::size_t> places_;                        ///< of prompts in the samples, by ordinal
     std::vector<std::size_t> first_prompt_;                    ///< by conversation, then the end
     std::vector<std::optional<std::vector<TokenId>>> tokens_;  ///< by prompt: of the first method
 };

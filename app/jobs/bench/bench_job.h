@@ -30,7 +30,9 @@ Result<BenchMethod> parse_bench_method(const std::string& text, const RunConfig&
 
 /// Options of `draftscope bench`.
 struct BenchConfig {
-    RunConfig run;  ///< prompts and decoding options; head and tree of methods that name none
+    /// Prompts, decoding options and capture. The capture gets a run for each method and block. Head and tree
+    /// are those of methods that name none.
+    RunConfig run;
     std::vector<std::string> heads;    ///< specs, each with run.drafter and run.tree
     std::vector<std::string> methods;  ///< further methods, in the syntax of parse_bench_method()
     int repeat = 0;       ///< repetitions, each with a seed of its own; 0 = 3 at temperature > 0, else 1
@@ -56,7 +58,9 @@ struct BenchReport {
     std::vector<Latency> latency;    ///< by method
     std::vector<HeadTraffic> reads;  ///< by method, over all timed rounds; 0 without a head
     double seconds = 0;
-    bool cancelled = false;  ///< the table covers the conversations that every method finished
+    std::string capture;        ///< the file that was written; "" = none
+    std::string storage_error;  ///< why the file is incomplete; "" = it is complete
+    bool cancelled = false;     ///< the table covers the conversations that every method finished
     std::size_t conversations = 0, finished_conversations = 0;  ///< in the file; finished by every method
 };
 

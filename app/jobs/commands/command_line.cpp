@@ -82,7 +82,8 @@ std::string to_command_line(const RunConfig& config, DrafterTraits drafter) {
         line += " --prompts " + quoted(config.prompts_file);
         number("--limit", config.limit, defaults.limit);
         flag("--balanced", config.balanced);
-        if (!config.shard.whole()) line += fmt::format(" --shard {}/{}", config.shard.index, config.shard.count);
+        if (!config.shard.whole())
+            line += fmt::format(" --shard {}/{}", config.shard.index, config.shard.count);
     } else {
         line += " --prompt " + quoted(config.prompt);
     }

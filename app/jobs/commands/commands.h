@@ -58,10 +58,11 @@ struct RunConfig {
     int calibration_rounds = 4;  ///< rounds of each prompt in which the full head also drafts; 0 = off
     std::string save;            ///< capture file, "" = none
     bool overwrite = false;
-    std::int64_t save_rows = 0;   ///< the capture's limit in rows, 0 = none
-    std::uint64_t save_size = 0;  ///< ... and in bytes
-    bool save_ring = false;       ///< at the limit, drop the oldest steps; otherwise stop recording
-    bool drop_when_full = false;  ///< drop and count rows instead of blocking when the disk is slow
+    bool resume = false;            ///< continue the run that `save` holds
+    std::int64_t save_rows = 0;     ///< the capture's limit in rows, 0 = none
+    std::uint64_t save_size = 0;    ///< ... and in bytes
+    bool save_ring = false;         ///< at the limit, drop the oldest steps; otherwise stop recording
+    bool drop_when_full = false;    ///< drop and count rows instead of blocking when the disk is slow
     std::vector<std::string> tags;  ///< KEY=VALUE, stored with the run
     bool operator==(const RunConfig&) const = default;
 };

@@ -46,8 +46,7 @@ Result<std::shared_ptr<const DecodeRecording>> open_recording(const ReplayConfig
     const auto keep_shard = [&](std::vector<RecordedPrompt>& prompts) {
         const std::vector<std::size_t> conversations = conversation_of_prompts(prompts);
         std::size_t prompt = 0;
-        std::erase_if(prompts,
-                      [&](const RecordedPrompt&) { return !shard.has(conversations[prompt++]); });
+        std::erase_if(prompts, [&](const RecordedPrompt&) { return !shard.has(conversations[prompt++]); });
     };
     DS_ASSIGN(auto recording, DecodeRecording::open(config.recording, keep_shard));
     if (recording->prompts().empty())

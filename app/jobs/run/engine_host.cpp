@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "app/jobs/run/choose_tree.h"
 #include "app/jobs/run/conversation_feed.h"
+#include "app/jobs/run/earlier_runs.h"
 #include "app/jobs/run/gpu_row_sinks.h"
 #include "app/jobs/run/model_cache.h"
 #include "app/jobs/run/numerics.h"
@@ -22,8 +25,25 @@ struct RunContext {
     Recorder& recorder;
     DebugGate& gate;
     const RunHooks& hooks;
+    RunFile& file;
     RunReport report = {};
     std::unique_ptr<CounterSession> counters = {};  ///< set at tier T3
+};
+
+/// Numbers the steps of a run that continues an earlier one, whose steps come first.
+class LaterSteps : public RecordSink {
+  public:
+    LaterSteps(RecordSink& next, int first) : next_(next), first_(first) {}
+    void push(Record record) override {
+        if (auto* step = std::get_if<StepRecord>(&record)) step->step.ordinal += first_;
+        if (auto* live = std::get_if<LiveRound>(&record)) live->step.ordinal += first_;
+        next_.push(std::move(record));
+    }
+    void wait_for_space() override { next_.wait_for_space(); }
+
+  private:
+    RecordSink& next_;
+    int first_;
 };
 
 /// Ends the run in every consumer, also after an error.
@@ -44,11 +64,13 @@ struct EngineHost::Impl {
 
     Status load(const RunPlan& plan, RunContext& context);
     TierChoice open_run_tier(const ResolvedRun& run);
-    Result<std::vector<PromptReport>> record(const RunRow& row, const RunPlan& plan, Drafter& drafter,
+    Status take_earlier(RunPlan& plan, std::optional<RunPlan>& baseline, const RunContext& context);
+    int push_kept(const RunRow& row, RunPlan& plan, RunContext& context);
+    Result<std::vector<PromptReport>> record(const RunRow& row, RunPlan& plan, Drafter& drafter,
                                              const std::string& activity, const RunHooks& hooks,
                                              RunContext& context);
-    Status record_baseline(const RunPlan& plan, RunContext& context);
-    Status record_run(const RunPlan& plan, RunContext& context);
+    Status record_baseline(RunPlan& plan, RunContext& context);
+    Status record_run(RunPlan& plan, RunContext& context);
 };
 
 EngineHost::EngineHost() : impl_(std::make_unique<Impl>()) {}
@@ -81,14 +103,47 @@ Status EngineHost::Impl::load(const RunPlan& plan, RunContext& context) {
     return {};
 }
 
+/// Takes over what an earlier run completed, before the file of that run is replaced.
+Status EngineHost::Impl::take_earlier(RunPlan& plan, std::optional<RunPlan>& baseline,
+                                      const RunContext& context) {
+    const EarlierRuns* earlier = context.hooks.earlier;
+    EarlierRuns read;
+    if (const std::string path = EarlierRuns::find(plan.run.config.save);
+        plan.run.config.resume && !path.empty()) {
+        DS_ASSIGN(read, EarlierRuns::read(path));
+        earlier = &read;
+    }
+    if (earlier == nullptr) return {};
+    const auto take = [&](RunPlan& one) {
+        return earlier->take(describe_run(one, models, context.report.tier, context.hooks.frontend, 0), one);
+    };
+    if (baseline) DS_TRY(take(*baseline));
+    return take(plan);
+}
+
+/// Passes the kept conversations on as the beginning of the run. Returns the number of their steps.
+int EngineHost::Impl::push_kept(const RunRow& row, RunPlan& plan, RunContext& context) {
+    int steps = 0;
+    for (const RunRecords& part : plan.kept.parts)
+        steps += static_cast<int>(std::count_if(part.steps.begin(), part.steps.end(), [](const Record& one) {
+            return std::holds_alternative<StepRecord>(one);
+        }));
+    push_joined(std::exchange(plan.kept.parts, {}), row.id, ids, context.recorder);
+    if (plan.conversations.empty()) return steps;
+    context.file.release_earlier();
+    if (context.hooks.on_decoding) context.hooks.on_decoding();
+    return steps;
+}
+
 /// Decodes the conversations of `plan` as a run of the capture, with the loaded heads if `drafter` uses one.
-Result<std::vector<PromptReport>> EngineHost::Impl::record(const RunRow& row, const RunPlan& plan,
-                                                           Drafter& drafter, const std::string& activity,
-                                                           const RunHooks& hooks, RunContext& context) {
+Result<std::vector<PromptReport>> EngineHost::Impl::record(const RunRow& row, RunPlan& plan, Drafter& drafter,
+                                                           const std::string& activity, const RunHooks& hooks,
+                                                           RunContext& context) {
     const Vocabulary& vocabulary = models.vocabulary();
-    context.recorder.push(
-        RunStarted{row, vocabulary.vocab, {row.id, row.started_monotonic, utc_ns(), std::nullopt}});
-    RunTelemetry telemetry(row, ids, context.recorder, context.counters.get());
+    context.recorder.push(RunStarted{
+        row, vocabulary.vocab, {row.id, row.started_monotonic, utc_ns() - plan.kept.duration, std::nullopt}});
+    LaterSteps steps(context.recorder, push_kept(row, plan, context));
+    RunTelemetry telemetry(row, ids, steps, context.counters.get());
     telemetry.phases().set_enabled(hooks.phases);
     telemetry.phases().set_observer(&context.gate);
     CaptureOutput output;
@@ -107,14 +162,17 @@ Result<std::vector<PromptReport>> EngineHost::Impl::record(const RunRow& row, co
     const Status decoded = session.run(feed);
     telemetry.finish();
     if (!decoded.ok()) return decoded.error();
-    return feed.take_reports();
+    std::vector<PromptReport> reports = feed.take_reports();
+    reports.insert(reports.end(), plan.kept.reports.begin(), plan.kept.reports.end());
+    std::sort(reports.begin(), reports.end(),
+              [](const PromptReport& a, const PromptReport& b) { return a.ordinal < b.ordinal; });
+    return reports;
 }
 
-/// Decodes the first conversations without a drafter, as a separate run of the capture.
-Status EngineHost::Impl::record_baseline(const RunPlan& plan, RunContext& context) {
+/// Decodes the conversations of a baseline without a drafter, as a separate run of the capture.
+Status EngineHost::Impl::record_baseline(RunPlan& baseline, RunContext& context) {
     DS_ASSIGN(const auto drafter,
               make_drafter(std::string(plain_drafter), "", models.target(), models.exec()));
-    const RunPlan baseline = plan.make_baseline();
     const RunHooks& hooks = context.hooks;
     RunHooks quiet;
     quiet.frontend = hooks.frontend;
@@ -128,7 +186,7 @@ Status EngineHost::Impl::record_baseline(const RunPlan& plan, RunContext& contex
 }
 
 /// Decodes the run itself and completes its report.
-Status EngineHost::Impl::record_run(const RunPlan& plan, RunContext& context) {
+Status EngineHost::Impl::record_run(RunPlan& plan, RunContext& context) {
     RunReport& report = context.report;
     const RunRow row = describe_run(plan, models, report.tier, report.frontend, ++ids.run);
     report.run_id = row.id;
@@ -151,7 +209,7 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, D
     DS_ASSIGN(RunPlan plan, make_run_plan(config, hooks));
     RunFile file(plan.run.config, recorder);
     DS_TRY(file.prepare());
-    RunContext context{recorder, gate, hooks};
+    RunContext context{recorder, gate, hooks, file};
     context.report.planned_prompts = plan.prompts();
     context.report.frontend = hooks.frontend;
     DS_TRY(impl_->load(plan, context));
@@ -163,11 +221,16 @@ Result<RunReport> EngineHost::run(const RunConfig& config, Recorder& recorder, D
         if (hooks.on_chosen) hooks.on_chosen(plan.chosen_config());
     }
     DS_TRY(warn_of_overlap(plan));
+    std::optional<RunPlan> baseline;
+    if (plan.wants_baseline()) baseline = plan.make_baseline();
+    DS_TRY(impl_->take_earlier(plan, baseline, context));
+    context.report.resumed_conversations = plan.kept.conversations;
     DS_TRY(file.start());
-    if (plan.wants_baseline()) DS_TRY(impl_->record_baseline(plan, context));
+    if (baseline) DS_TRY(impl_->record_baseline(*baseline, context));
     gate.set_enabled(true);
 
     const Status recorded = impl_->record_run(plan, context);
+    if (recorded.ok()) file.release_earlier();
     file.close(context.report);
     if (!recorded.ok()) return recorded.error();
     return std::move(context.report);

@@ -172,6 +172,8 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {"tags", tags_json(c.tags)},
         {"shadow", c.shadow},
         {"calibration_rounds", c.calibration_rounds}};
+    if (!plan.bench.empty())
+        document[std::string(bench_key)] = nlohmann::json::parse(plan.bench, nullptr, false);
     if (plan.baseline) document[std::string(role_key)] = baseline_role;
     return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -185,8 +187,8 @@ RunRow describe_run(const RunPlan& plan, const ModelCache& models, const TierCho
     kernels::Exec& exec = models.exec();
     RunRow row;
     row.id = id;
-    row.started_monotonic = monotonic_ns();
-    row.started_utc = utc_text(utc_ns()).text;
+    row.started_monotonic = monotonic_ns() - plan.kept.duration;
+    row.started_utc = plan.kept.parts.empty() ? utc_text(utc_ns()).text : plan.kept.started_utc;
     row.frontend = frontend;
     row.target = models.target().config().name;
     row.synthetic = is_synthetic_model(config.model);

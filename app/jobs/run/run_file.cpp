@@ -3,11 +3,21 @@
 #include <filesystem>
 #include <utility>
 
+#include "app/jobs/run/earlier_runs.h"
+
 namespace draftscope {
+namespace {
+
+void remove_capture(const std::string& path) {
+    std::error_code ignored;
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix, ignored);
+}
+
+}  // namespace
 
 Status RunFile::open() {
     WriterOptions options;
-    options.overwrite = config_.overwrite;
+    options.overwrite = config_.overwrite || config_.resume;  // with --resume, only an empty file is replaced
     options.max_rows = config_.save_rows;
     options.max_bytes = static_cast<std::int64_t>(config_.save_size);
     options.file_full_policy = config_.save_ring ? FileFullPolicy::ring : FileFullPolicy::stop;
@@ -20,14 +30,38 @@ Status RunFile::open() {
 Status RunFile::prepare() {
     std::error_code ignored;
     const bool replaces = config_.overwrite && std::filesystem::exists(config_.save, ignored);
-    return config_.save.empty() || replaces ? Status() : open();
+    const bool continues = config_.resume && !EarlierRuns::find(config_.save).empty();
+    return config_.save.empty() || replaces || continues ? Status() : open();
 }
 
 Status RunFile::start() {
-    if (!config_.save.empty() && !writer_) DS_TRY(open());
+    if (config_.save.empty()) return {};  // the caller of the run may have attached a file of its own
+    if (config_.resume && !writer_) DS_TRY(keep_earlier());
+    if (!writer_) DS_TRY(open());
     recorder_.set_storage(writer_.get());
     started_ = attached_ = true;
     return {};
+}
+
+Status RunFile::keep_earlier() {
+    const std::string kept = EarlierRuns::kept_name(config_.save);
+    std::error_code error;
+    if (EarlierRuns::find(config_.save) == kept) {
+        remove_capture(config_.save);  // a copy that was not finished
+    } else {
+        std::filesystem::rename(config_.save, kept, error);
+        if (error) return bad_input("{}: can't be renamed to {}: {}", config_.save, kept, error.message());
+    }
+    earlier_ = kept;
+    return {};
+}
+
+void RunFile::release_earlier() {
+    if (earlier_.empty()) return;
+    recorder_.flush();
+    if (!writer_->flush().ok()) return;  // the disk is full, for example: the earlier file stays
+    remove_capture(earlier_);
+    earlier_.clear();
 }
 
 void RunFile::close(RunReport& report) {
@@ -51,8 +85,12 @@ void RunFile::close(RunReport& report) {
     if (started_ && stats.rows > 0) {
         if (std::filesystem::exists(path, ignored)) report.capture = path;
     } else {
-        for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix, ignored);
+        remove_capture(path);
     }
+    if (earlier_.empty()) return;
+    remove_capture(path);
+    std::filesystem::rename(earlier_, path, ignored);
+    earlier_.clear();
 }
 
 RunFile::~RunFile() {

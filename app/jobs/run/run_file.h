@@ -22,18 +22,24 @@ class RunFile {
     /// Opens a new file, so that an unwritable path is reported before models are loaded. A file to be
     /// replaced is kept until start().
     Status prepare();
-    /// Opens the file if prepare() did not, and passes the recorder's records on to it.
+    /// Opens the file if prepare() did not, and passes the recorder's records on to it. With --resume, keeps
+    /// the earlier file under another name.
     Status start();
-    /// Closes the file and reports its path, its first error and the rows missing from it.
+    /// Deletes the earlier file. Call when its complete conversations were pushed.
+    void release_earlier();
+    /// Closes the file and reports its path, its first error and the rows missing from it. An earlier file
+    /// that was not released gets its name back.
     void close(RunReport& report);
 
   private:
     Status open();
+    Status keep_earlier();
 
     const RunConfig& config_;
     Recorder& recorder_;
     std::unique_ptr<CaptureWriter> writer_;
     bool started_ = false, attached_ = false;  ///< attached: the recorder refers to writer_
+    std::string earlier_;                      ///< name of the earlier file, until it is released
 };
 
 }  // namespace draftscope

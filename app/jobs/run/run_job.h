@@ -32,7 +32,8 @@ struct RunReport {
     std::string frontend;
     std::vector<PromptReport> prompts;
     std::size_t planned_prompts = 0;  ///< turns of all conversations, also those that a cancelled run skipped
-    int pilot_rounds = 0;             ///< rounds that --tree auto or quick decoded to choose
+    std::size_t resumed_conversations = 0;  ///< taken over from an earlier run
+    int pilot_rounds = 0;                   ///< rounds that --tree auto or quick decoded to choose
     /// Forecasts of --tree auto or quick, best first. The first was chosen, or none if quick expects no gain.
     std::vector<SweepSetting> forecasts;
     TierChoice tier;
@@ -46,6 +47,8 @@ struct RunReport {
     std::vector<LossRow> storage_losses;  ///< rows missing from the capture file
 };
 
+class EarlierRuns;
+
 /// Callbacks and options of the caller of a run.
 struct RunHooks {
     std::function<void(std::string_view piece)> on_text;
@@ -57,6 +60,10 @@ struct RunHooks {
     bool phases = true;  ///< false: phases are not timed (to measure the cost of timing)
     /// Range within the conversations that the config selects; a count of 0 = all from the first.
     int first_conversation = 0, conversations = 0;
+    const EarlierRuns* earlier = nullptr;  ///< its complete conversations are not decoded again
+    /// With `earlier`, called when its conversations were passed on and decoding begins.
+    std::function<void()> on_decoding;
+    std::string bench;  ///< value of bench_key in the run's settings, as JSON; "" = none
 };
 
 /// State kept between the runs of one process: target, drafter, head, worker pool, row ids. Models are

@@ -29,6 +29,7 @@ Result<RunPlan> make_run_plan(const RunConfig& config, const RunHooks& hooks) {
     plan.conversations = std::move(set.conversations);
     plan.total = set.total;
     plan.prompts_hash = std::move(set.hash);
+    plan.bench = hooks.bench;
     keep_window(plan.conversations, hooks);
     return plan;
 }
@@ -40,9 +41,8 @@ std::size_t RunPlan::prompts() const {
 }
 
 bool RunPlan::wants_baseline() const {
-    const bool any = std::any_of(conversations.begin(), conversations.end(), [&](const Conversation& one) {
-        return one.index < run.config.baseline;
-    });
+    const bool any = std::any_of(conversations.begin(), conversations.end(),
+                                 [&](const Conversation& one) { return one.index < run.config.baseline; });
     return any && find_drafter(run.drafter_id)->drafts;
 }
 
@@ -71,8 +71,7 @@ RunPlan RunPlan::make_baseline() const {
     config.shadow.clear();
     config.calibration_rounds = 0;
     config.baseline = 0;
-    if (!config.balanced && !config.prompts_file.empty())
-        config.limit = plain.total;
+    if (!config.balanced && !config.prompts_file.empty()) config.limit = plain.total;
     return plain;
 }
 

@@ -9,8 +9,18 @@
 #include "app/jobs/run/run_job.h"
 #include "base/result.h"
 #include "engine/decode/session.h"
+#include "storage/run_records.h"
 
 namespace draftscope {
+
+/// What --resume takes over from an earlier run: its complete conversations.
+struct KeptRun {
+    std::vector<RunRecords> parts;
+    std::vector<PromptReport> reports;  ///< of their prompts
+    std::size_t conversations = 0;
+    TimeNs duration = 0;      ///< of the parts
+    std::string started_utc;  ///< of the first part
+};
 
 /// What a request resolves to: the settings and conversations of one run of the capture.
 struct RunPlan {
@@ -18,7 +28,9 @@ struct RunPlan {
     std::vector<Conversation> conversations;
     int total = 0;             ///< conversations of the run in all its shards
     std::string prompts_hash;  ///< PromptSet::hash
-    bool baseline = false;  ///< the autoregressive reference of the run that follows
+    bool baseline = false;     ///< the autoregressive reference of the run that follows
+    std::string bench;         ///< RunHooks::bench
+    KeptRun kept;              ///< decoded already; `conversations` has the others
 
     std::size_t prompts() const;  ///< turns of all conversations
     bool wants_baseline() const;

@@ -51,6 +51,11 @@ TEST_F(TwoRuns, AreComparedPromptByPrompt) {
                 sql.number("SELECT 1.0 * sum(r.committed) / count(*) FROM round r JOIN step s ON s.id = "
                            "r.step_id WHERE s.excluded IS NULL"),
                 1e-9);
+    EXPECT_EQ(run(folder_, {"compare", a, b, "--fail-below", "0.0001"}).exit_code, 0);
+    const ProcessResult slow = run(folder_, {"compare", a, b, "--fail-below", "1000"});
+    EXPECT_EQ(slow.exit_code, 1);
+    EXPECT_NE(slow.err.find("lies below 1000"), std::string::npos) << slow.err;
+    EXPECT_NE(slow.out.find("95 % interval"), std::string::npos) << "the comparison is printed all the same";
     const ProcessResult text = run(folder_, {"compare", a, b});
     EXPECT_EQ(text.exit_code, 0);
     EXPECT_NE(text.out.find("95 % interval"), std::string::npos) << text.out;

@@ -1,8 +1,7 @@
-#include "app/cli/shard_option.h"
-
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/shard_option.h"
 #include "tests/support/results.h"
 #include "tests/support/tiny_checkpoint.h"
 #include "tests/unit/app/cli/program.h"
@@ -50,7 +49,8 @@ TEST(Shard, ComesFromMpi) {
                                                      {"SLURM_STEP_NUM_TASKS", "2"}})));
     EXPECT_EQ(found.shard, (Shard{3, 3}));
     EXPECT_EQ(require(find_shard(variables({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}))).shard, (Shard{1, 2}));
-    const auto one = require(find_shard(variables({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}})));
+    const auto one =
+        require(find_shard(variables({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}})));
     EXPECT_TRUE(one.shard.whole());
     EXPECT_EQ(one.variables, "");
 }
@@ -58,16 +58,19 @@ TEST(Shard, ComesFromMpi) {
 TEST(Shard, IsParsed) {
     EXPECT_EQ(require(parse_shard("2/8")), (Shard{2, 8}));
     EXPECT_TRUE(require(parse_shard("off")).whole());
-    for (const char* wrong : {"0/2", "3/2", "2", "1/", "a/b", "1/2/3"}) EXPECT_FALSE(parse_shard(wrong).ok()) << wrong;
+    for (const char* wrong : {"0/2", "3/2", "2", "1/", "a/b", "1/2/3"})
+        EXPECT_FALSE(parse_shard(wrong).ok()) << wrong;
 }
 
 TEST(Shard, NamesItsFile) {
     const auto job = variables({{"SLURM_JOB_ID", "42"}});
-    EXPECT_EQ(require(expand_pattern("--save", "a-%j-%i-of-%n%%.dscope", {2, 8}, job)), "a-42-2-of-8%.dscope");
+    EXPECT_EQ(require(expand_pattern("--save", "a-%j-%i-of-%n%%.dscope", {2, 8}, job)),
+              "a-42-2-of-8%.dscope");
     EXPECT_EQ(require(expand_pattern("--save", "a.dscope", {}, job)), "a.dscope");
     const auto clash = expand_pattern("--save", "a-%n.dscope", {2, 8}, job);
     ASSERT_FALSE(clash.ok());
-    EXPECT_NE(clash.error().message.find("every one of the 8 shards would write this file"), std::string::npos);
+    EXPECT_NE(clash.error().message.find("every one of the 8 shards would write this file"),
+              std::string::npos);
     EXPECT_FALSE(expand_pattern("--save", "100%.dscope", {}, job).ok());
     EXPECT_FALSE(expand_pattern("--save", "%j.dscope", {}, variables({})).ok());
 }
@@ -85,8 +88,9 @@ class ShardCommands : public ::testing::Test {
     }
     Arguments words(const std::string& command) const {
         return arguments(
-            command + " --model {} --prompts {} --max-new 8 --ignore-eos --threads 1 --precision f32 --raw "
-                      "--temperature 1 --seed 3 --quiet --json",
+            command +
+                " --model {} --prompts {} --max-new 8 --ignore-eos --threads 1 --precision f32 --raw "
+                "--temperature 1 --seed 3 --quiet --json",
             model_, folder_.file("prompts.jsonl"));
     }
     Arguments run_words() const {
@@ -138,9 +142,10 @@ TEST_F(ShardCommands, RecordingsAndReplaysPartitionTheRounds) {
         return document(words("record") + Arguments{"--no-times", "--out", folder_.file(out)} + more);
     };
     const auto replay = [&](const std::string& recording, const Arguments& more) {
-        return document(arguments("replay --recording {} --model {} --drafter eagle2:{} --threads 1 --quiet --json",
-                                  folder_.file(recording), model_, folder_.file("eagle2")) +
-                        more);
+        return document(
+            arguments("replay --recording {} --model {} --drafter eagle2:{} --threads 1 --quiet --json",
+                      folder_.file(recording), model_, folder_.file("eagle2")) +
+            more);
     };
     record("whole", {});
     record("part%i", {"--shard", "1/2"});
@@ -151,16 +156,48 @@ TEST_F(ShardCommands, RecordingsAndReplaysPartitionTheRounds) {
                          replay("whole", {"--shard", "3/3"})},
                         "heads"),
               whole);
-    expect_one_line_error(run(folder_, words("record") + Arguments{"--out", folder_.file("p"), "--shard", "1/2"}),
-                          {"--out", "%i"});
+    expect_one_line_error(
+        run(folder_, words("record") + Arguments{"--out", folder_.file("p"), "--shard", "1/2"}),
+        {"--out", "%i"});
+}
+
+/// What a cluster's job does: shards with a capture each, run again as a whole after a failure, and pooled.
+TEST_F(ShardCommands, PooledCapturesHaveTheFiguresOfTheWhole) {
+    const std::string pattern = folder_.file("part-%i-of-%n.dscope"), whole = folder_.file("whole.dscope"),
+                      pooled = folder_.file("pooled.dscope");
+    document(run_words() + Arguments{"--save", whole});
+    for (int attempt = 0; attempt < 2; ++attempt)
+        for (const char* shard : {"1/2", "2/2"}) {
+            const json done = document(
+                run_words() + Arguments{"--save", pattern, "--resume", "--shard", shard, "--tag", "job=7"});
+            EXPECT_EQ(done["resumed_conversations"], attempt == 0 ? 0 : shard[0] == '1' ? 3 : 2);
+        }
+    const Arguments pool = {"merge", "--pool", pooled, folder_.file("part-1-of-2.dscope")};
+    expect_one_line_error(run(folder_, pool), {"shard 2/2 is missing"});
+    const ProcessResult done = run(folder_, pool + Arguments{folder_.file("part-2-of-2.dscope")});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    const auto stats = [&](const std::string& file) {
+        json out;
+        for (const json& run : document({"stats", file, "--json"})["runs"])
+            for (const char* key : {"tau", "rounds", "generated", "intervals"})
+                out.push_back(run["totals"][key]);
+        return out;
+    };
+    EXPECT_EQ(stats(pooled), stats(whole));
+    const json compared = document({"compare", whole, pooled, "--run-a", "2", "--run-b", "2", "--json"});
+    EXPECT_EQ(compared["pairs"], 10);
+    EXPECT_EQ(compared["conversations"], 5);
+    EXPECT_EQ(compared["same_tokens"], 10);
+    expect_one_line_error(run(folder_, run_words() + Arguments{"--resume"}), {"--resume", "--save"});
 }
 
 TEST_F(ShardCommands, RejectsShardsThatCannotWork) {
-    expect_one_line_error(run(folder_, run_words() + Arguments{"--shard", "6/6"}), {"--shard 6/6", "at most 5"});
+    expect_one_line_error(run(folder_, run_words() + Arguments{"--shard", "6/6"}),
+                          {"--shard 6/6", "at most 5"});
     expect_one_line_error(run(folder_, run_words() + Arguments{"--shard", "1/2", "--tree", "auto"}),
-                          {"--tree auto", "could choose another tree"});
-    expect_one_line_error(
-        run(folder_, arguments("run --model {} --prompt hi --shard 1/2", model_)), {"--shard 1/2", "one prompt"});
+                          {"--tree auto", "could choose another tree for the shards"});
+    expect_one_line_error(run(folder_, arguments("run --model {} --prompt hi --shard 1/2", model_)),
+                          {"--shard 1/2", "one prompt"});
     EXPECT_EQ(run(folder_, run_words() + Arguments{"--tag", "host"}).exit_code, 2);
 }
 
