@@ -29,7 +29,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "build/release/draftscope")
     parser.add_argument("--drafters", default="eagle3")
-    parser.add_argument("--heads", default="microspec,fr-spec:v=8192")
+    parser.add_argument("--heads", default="microspec,vocabtrim:v=8192")
     parser.add_argument("--chains", type=int, default=4, help="longest chain")
     parser.add_argument("--limit", type=int, default=48, help="conversations")
     parser.add_argument("--max-new", type=int, default=96)

@@ -150,7 +150,7 @@ HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources) {
     if (info->required_file == RequiredFile::fitted && found.artefact_path.empty())
         found.artefact_path = shipped_artefact(spec, spec.id, sources.drafter_id);
     if (info->required_file != RequiredFile::fitted && found.ranking_path.empty())
-        found.ranking_path = demo_ranking_path();
+        found.ranking_path = info->fit.reads_text() ? demo_text_ranking_path() : demo_ranking_path();
     if (found.affinity_path.empty())
         found.affinity_path =
             shipped_artefact(HeadSpec{std::string(rdk_suffix().id), {}}, rdk_suffix().id, sources.drafter_id);
@@ -160,6 +160,10 @@ HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources) {
 
 std::string demo_ranking_path() {
     return find_asset("heads/demo_ranking.safetensors");
+}
+
+std::string demo_text_ranking_path() {
+    return find_asset("heads/demo_text_ranking.safetensors");
 }
 
 Result<std::string> find_trained_drafter(const HeadSpec& spec, const HeadFiles& artefacts) {
@@ -215,7 +219,7 @@ std::optional<HeadFileReport> head_file_report(const HeadSpec& spec, const HeadF
 }
 
 std::vector<HeadChoice> head_choices() {
-    const bool ranking = !demo_ranking_path().empty();
+    const bool ranking = !demo_ranking_path().empty() && !demo_text_ranking_path().empty();
     std::vector<HeadChoice> choices;
     for (const HeadInfo& info : head_registry()) {
         HeadChoice choice;

@@ -34,6 +34,8 @@ Status check_artefacts_used(std::span<const std::string> given, std::span<const 
 HeadFiles find_artefacts(const HeadSpec& spec, const ArtefactSources& sources);
 /// Returns the path of the demo model's token ranking, which coverage uses; "" = none.
 std::string demo_ranking_path();
+/// Returns the path of the demo model's ranking from raw text, for heads that are ranked by it; "" = none.
+std::string demo_text_ranking_path();
 /// Returns the folder of the drafter that a head was trained with; "" = the head works with any drafter. If
 /// the weights file names a missing folder, returns bad_input.
 Result<std::string> find_trained_drafter(const HeadSpec& spec, const HeadFiles& artefacts);

@@ -6,11 +6,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "app/jobs/resolve/resolve.h"
 #include "engine/draft/registry.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/registry.h"
+#include "engine/heads/static_vocab.h"
+#include "tests/support/results.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
@@ -103,6 +106,35 @@ TEST_F(Artefacts, SyntheticTargetsUseGeneratedWeights) {
         make_head(spec("slimspec:rank=2049"), find_artefacts(spec("slimspec:rank=2049"), sources));
     ASSERT_FALSE(wide.ok());
     EXPECT_THAT(wide.error().message, ::testing::HasSubstr("use 1..2048"));
+}
+
+/// FR-Spec counts raw text, VocabTrim the target's own responses.
+TEST_F(Artefacts, TheDemoHasTwoRankings) {
+    std::vector<std::string> paths;
+    for (const char* name : {"heads/demo_text_ranking.safetensors", "heads/demo_ranking.safetensors"}) {
+        paths.push_back(folder_.file(name));
+        std::filesystem::create_directories(folder_.file("heads"));
+        ASSERT_TRUE(save_safetensors(paths.back(), {}, {}).ok());
+    }
+    const ArtefactSources sources{{}, true, "eagle3"};
+    for (const char* head : {"fr-spec", "pa-fr"})
+        EXPECT_EQ(find_artefacts(spec(head), sources).ranking_path, paths[0]) << head;
+    for (const char* head : {"vocabtrim", "bcl"})
+        EXPECT_EQ(find_artefacts(spec(head), sources).ranking_path, paths[1]) << head;
+}
+
+/// Both rank every token of the demo model once, in different orders.
+TEST_F(Artefacts, ShippedRankingsAreComplete) {
+    const std::string heads = DS_SOURCE_DIR "/assets/heads/";
+    std::vector<std::vector<TokenId>> rankings;
+    for (const char* name : {"demo_text_ranking.safetensors", "demo_ranking.safetensors"}) {
+        rankings.push_back(require(load_ranking(heads + name, "fr-spec")));
+        const std::set<TokenId> distinct(rankings.back().begin(), rankings.back().end());
+        EXPECT_EQ(rankings.back().size(), 49152u) << name;
+        EXPECT_EQ(distinct.size(), 49152u) << name;
+        EXPECT_EQ(*distinct.rbegin(), 49151) << name;
+    }
+    EXPECT_NE(rankings[0], rankings[1]);
 }
 
 TEST_F(Artefacts, GivenFilesTakePrecedence) {
