@@ -61,7 +61,7 @@ void add_advise(CLI::App& program, Action& action) {
         "advise", "Search for the drafter, head, size and tree to run, and say how sure the choice is");
     command->footer(
         "Example: draftscope advise --recording demo.recording --profile machine.json --heads full --max-new "
-        "16");
+        "8");
     add_sweep_inputs(*command, options->config);
     command->add_option("--heads", options->heads,
                         "head specs, comma-separated (default: every head that has its files)");
