@@ -173,6 +173,8 @@ void add_sweep(CLI::App& program, Action& action) {
     command->add_option("--batch", config.batches, "batch sizes of the prediction")
         ->delimiter(',')
         ->capture_default_str();
+    command->add_option("--save", config.save,
+                        "capture to write the settings to; those that it has are not replayed again");
     command->add_option("--csv", options->csv, "also write every setting to this file");
     add_shown(*command, "--show", options->shown, "rows printed per batch size; 0 = all");
     command
