@@ -51,7 +51,7 @@ const std::vector<Migration>& migrations() {
         {1, added_sql(2), fill_step_phase},
         {2, added_sql(3)},
         {3, added_sql(4), fill_settings},
-        {4, added_sql(5)},  // views only
+        {4, added_sql(5)},
     };
     return steps;
 }

@@ -20,7 +20,7 @@ inline constexpr std::array<std::string_view, 12> view_names = {
     "v_prompt", "v_category",           "v_coverage",   "v_draft_share", "v_gpu_counter", "v_speedup"};
 
 /// Tables that files of earlier versions may lack. Readers must work without them.
-inline constexpr std::array<std::string_view, 2> later_tables = {"step_phase", "gpu_counter"};
+inline constexpr std::array<std::string_view, 3> later_tables = {"step_phase", "gpu_counter", "sweep"};
 /// Returns whether the database has the table.
 bool has_table(const Database& db, std::string_view name);
 /// Returns whether the table has the column. Version 3 added columns to gpu_op.

@@ -3,6 +3,7 @@
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "storage/column.h"
+#include "storage/sweep_file.h"
 
 /// The tables of the capture file, each described once (docs/FORMATS.md explains their columns). CREATE
 /// TABLE, INSERT, SELECT, range checks, migrations and the merging of files follow from these descriptions.
@@ -212,6 +213,21 @@ struct Table<NoteRow> : TableOf<NoteRow> {
                    col("time_ns", &R::time_ns), col("text", &R::text));
 };
 
+template <>
+struct Table<SweptRow> : TableOf<SweptRow> {
+    static constexpr std::string_view name = "sweep";
+    static constexpr int since = 5;
+    static constexpr auto columns = std::tuple(
+        key("id", &R::id), col("source", &R::source), col("drafter", &R::drafter), col("head", &R::head),
+        col("tree", &R::tree), col("batch", &R::batch), col("tau", &R::tau), col("tau_low", &R::tau_low),
+        col("tau_high", &R::tau_high), col("tokens_per_second", &R::tokens_per_second),
+        col("tokens_per_second_low", &R::tokens_per_second_low),
+        col("tokens_per_second_high", &R::tokens_per_second_high), col("speedup", &R::speedup),
+        col("speedup_low", &R::speedup_low), col("speedup_high", &R::speedup_high),
+        col("round_ms", &R::round_ms), col("plain_ms", &R::plain_ms), col("exact", &R::exact),
+        col("extrapolated", &R::extrapolated), col("on_front", &R::on_front), col("units", &R::units));
+};
+
 /// Calls `visit.operator()<Row>()` for every table, in the order of the file; parents before children.
 template <typename Visit>
 void for_each_table(Visit&& visit) {
@@ -221,7 +237,7 @@ void for_each_table(Visit&& visit) {
     visit_each(
         static_cast<std::tuple<RunRow, PromptRow, StepRow, RoundRow, NodeRow, NodeTopRow, TokenRow, SpanRow,
                                StoredStepPhase, GpuOpRow, GpuCounterRow, NvtxRangeRow, HeadEvalRow,
-                               CounterRow, LossRow, ClockAnchorRow, VocabRow, NoteRow>*>(nullptr));
+                               CounterRow, LossRow, ClockAnchorRow, VocabRow, NoteRow, SweptRow>*>(nullptr));
 }
 
 }  // namespace draftscope::storage

@@ -137,6 +137,7 @@ int do_sweep(Options& options) {
     Shard& shard = options.config.replay.shard;
     Status ready = choose_shard(options.shard, shard);
     if (ready.ok()) ready = expand_path("--csv", shard, options.csv);
+    if (ready.ok()) ready = expand_path("--save", shard, options.config.save);
     if (!ready.ok()) return report(ready.error());
     return run_job(
         options.output,
@@ -180,6 +181,8 @@ void add_sweep(CLI::App& program, Action& action) {
         ->delimiter(',')
         ->capture_default_str();
     add_shard_option(*command, options->shard, "--csv");
+    command->add_option("--save", config.save,
+                        "capture to write the settings to; those that it has are not replayed again");
     command->add_option("--csv", options->csv, "also write every setting to this file");
     add_shown(*command, "--show", options->shown, "rows printed per batch size; 0 = all");
     command

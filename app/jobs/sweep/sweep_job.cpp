@@ -9,6 +9,7 @@
 
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
+#include "app/jobs/sweep/saved_sweep.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
@@ -39,11 +40,10 @@ class Sweep {
         // The back end is the profile's: its costs may come from another machine than the recording.
         DS_TRY(check_profile(report_.profile, {"", std::string(kernels::to_text(models_.precision)),
                                                recording_->info().target.vocab}));
-        add_known();
+        DS_TRY(add_known());
         for (const DrafterPlan& plan : drafters_)
             for (const DrafterGroup& group : group_by_drafter(plan.runs)) DS_TRY(run_group(plan, group));
-        link_full_heads();
-        report_.rows = sweep_table(report_.settings);
+        finish_rows();
         report_.seconds = seconds(monotonic_ns() - start);
         if (report_.rows.empty())
             return bad_input("sweep: no setting has a cost; {}", report_.skipped.empty()
@@ -128,10 +128,15 @@ class Sweep {
 
     Status run_group(const DrafterPlan& plan, const DrafterGroup& group) {
         DS_ASSIGN(const DraftModels models, load_draft_models(group, plan.runs, models_, hooks_));
-        if (models.heads.empty()) return run_head(plan, *models.drafter, "", {});
-        for (std::size_t i = 0; i < group.heads.size(); ++i)
+        if (models.heads.empty()) {
+            DS_TRY(run_head(plan, *models.drafter, "", {}));
+            return save();
+        }
+        for (std::size_t i = 0; i < group.heads.size(); ++i) {
             DS_TRY(run_head(plan, *models.drafter, to_text(*plan.runs[group.heads[i]].head),
                             models.replayed[i]));
+            DS_TRY(save());
+        }
         return {};
     }
 
@@ -299,9 +304,35 @@ class Sweep {
     }
 
     /// Takes over the settings that are known.
-    void add_known() {
-        for (const SweepSetting& one : config_.known)
-            if (known_.insert(key_of(one.drafter, one.head, one.tree)).second) add(one);
+    Status add_known() {
+        const RecordingInfo& info = recording_->info();
+        report_.source = fmt::format("{}, {} rows, {} prompts, {} tokens, T={:g}, {}", info.target.name,
+                                     info.rows, info.prompts.size(), report_.max_new,
+                                     info.sampling.temperature, kernels::to_text(models_.precision));
+        std::vector<SweepSetting> known = config_.known;
+        if (!config_.save.empty()) {
+            DS_ASSIGN(known, load_sweep(config_.save, report_.source));
+        }
+        for (SweepSetting& one : known) {
+            if (one.units.size() != report_.conversations)
+                return bad_input("{}: table sweep: {} x {} has {} conversations, the recording has {}",
+                                 config_.save, one.drafter, one.head, one.units.size(),
+                                 report_.conversations);
+            if (known_.insert(key_of(one.drafter, one.head, one.tree)).second) add(std::move(one));
+        }
+        return {};
+    }
+
+    void finish_rows() {
+        link_full_heads();
+        report_.rows = sweep_table(report_.settings);
+    }
+
+    /// Saves what is known so far, so that an interrupted sweep goes on from there.
+    Status save() {
+        if (config_.save.empty()) return {};
+        finish_rows();
+        return save_sweep(config_.save, report_);
     }
 
     void link_full_heads() {

@@ -28,6 +28,7 @@ struct SweepConfig {
     TreeGrid trees;
     std::vector<int> batches = {1};
     std::string profile;  ///< file of draftscope profile-machine
+    std::string save;     ///< capture whose settings are taken over and replaced; "" = none
     /// Settings of an earlier sweep with this recording. They are not replayed again, but
     /// their costs are predicted again.
     std::vector<SweepSetting> known;
@@ -38,6 +39,7 @@ struct SweepConfig {
 
 struct SweepReport {
     std::string recording;
+    std::string source;  ///< what identifies the acceptance: recording, lengths, precision
     std::size_t conversations = 0;
     std::vector<std::string> categories;  ///< by conversation; "" = unknown
     int max_new = 0;

@@ -203,7 +203,7 @@ TEST_P(Hostile, CaptureSurvivesWriteReadExportAndSqlUnchanged) {
         EXPECT_EQ(dump(a, table), dump(b, table)) << table;
     for (const std::string_view table : storage::later_tables) {
         EXPECT_EQ(dump(a, table), dump(b, table)) << table;
-        EXPECT_FALSE(dump(a, table).empty()) << table;
+        EXPECT_EQ(dump(a, table).empty(), table == "sweep") << table;  // no run writes it
     }
 
     ASSERT_TRUE(export_csv(path, csv, false).ok());

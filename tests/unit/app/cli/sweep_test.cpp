@@ -4,6 +4,7 @@
 #include "tests/support/tiny_checkpoint.h"
 #include "tests/support/tiny_drafter.h"
 #include "tests/unit/app/cli/program.h"
+#include "tests/unit/app/cli/sql.h"
 
 namespace draftscope::testing {
 namespace {
@@ -156,6 +157,25 @@ TEST_F(SweepCommand, AdviseFindsWhatTheWholeGridHolds) {
                                 folder_->file("recorded"), model_, folder_->file("search.json")));
     ASSERT_EQ(printed.exit_code, 0) << printed.err;
     EXPECT_NE(printed.out.find("draftscope run --model"), std::string::npos) << printed.out;
+}
+
+TEST_F(SweepCommand, SavesSettingsAndSkipsThoseThatItHas) {
+    const std::string file = folder_->file("sweep.dscope");
+    const Arguments common = eagle2() + Arguments{"--topk", "2", "--nodes", "4", "--json", "--save", file};
+    const json first = parse_output(sweep(common + Arguments{"--chain", "2"}));
+    const json again = parse_output(sweep(common + Arguments{"--chain", "2"}));
+    EXPECT_EQ(first["passes"], 2);
+    EXPECT_EQ(again["passes"], 0);
+    EXPECT_EQ(again["settings"], first["settings"]);
+    const json more = parse_output(sweep(common + Arguments{"--chain", "3", "--batch", "1,4"}));
+    EXPECT_EQ(more["passes"], 1);  // the chains' alone
+    EXPECT_EQ(more["settings"].size(), 2 * (first["settings"].size() + 1));
+    EXPECT_EQ(Sql(file).number("SELECT count(*) FROM sweep"), more["settings"].size());
+    const ProcessResult checked = run(*folder_, {"check", file});
+    EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+    write_text(folder_->file("no.dscope"), "no capture");
+    expect_one_line_error(sweep(eagle2() + Arguments{"--chain", "1", "--save", folder_->file("no.dscope")}),
+                          {"no.dscope"});
 }
 
 TEST_F(SweepCommand, ConfirmsTheFrontByLiveRuns) {
