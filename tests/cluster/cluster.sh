@@ -109,14 +109,16 @@ draftscope run "${options[@]}" --limit 12 --max-new 24 --baseline 6 --calibrate 
 cat >kill.sbatch <<END
 #!/bin/bash
 #SBATCH --array=0-10:10
-draftscope run ${options[*]} --limit 12 --max-new 24 --baseline 6 --calibrate 0 --save 'kill-%i.dscope' --resume
+draftscope run ${options[*]} --limit 12 --max-new 24 --baseline 6 --calibrate 0 --save 'kill-%i.dscope' --resume &
+echo \$! >pid-\$SLURM_ARRAY_TASK_ID
+wait \$!
 END
 job=$(sbatch --parsable kill.sbatch)
 for _ in $(seq 600); do
-    [ "$(finished kill-2.dscope)" -ge 7 ] && break
+    [ "$(finished kill-2.dscope)" -ge 9 ] && break
     sleep 0.1
 done
-scancel --signal=KILL --full "${job}_10"
+kill -KILL "$(cat pid-10)"  # scancel sends SIGTERM first, which ends a run in good order
 while squeue -h -j "$job" 2>/dev/null | grep -q .; do sleep 0.2; done
 before=$(finished kill-2.dscope)
 echo "killed with $before prompts finished"
