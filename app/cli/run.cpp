@@ -107,7 +107,7 @@ json report_json(const RunReport& report, const Snapshot& snapshot, const RunCon
     return {{"version", version},
             {"cancelled", report.cancelled},
             {"planned_prompts", report.planned_prompts},
-            {"resumed_conversations", report.resumed_conversations},
+            {"resumed", report.resumed_conversations},
             {"tree_auto", tree_auto_json(report)},
             {"target", run.target},
             {"drafter", run.drafter},

@@ -82,7 +82,8 @@ cd "$work"
 same() { python3 "$source/tests/cluster/same_figures.py" "$1" "$2" || fail "$1 and $2 differ"; }
 smaller() { sed 's/--limit 80/--limit 8 --max-new 8 --precision int8/'; }
 block() { awk -v n="$1" '/^```sh$/ { ++i; inside = 1; next } /^```$/ { inside = 0 } inside && i == n' "$source/docs/CLUSTER.md" | smaller; }
-options=(--prompts assets/prompts/spec_bench_half.jsonl --balanced --head fr-spec:v=8192 --precision int8 --threads 1 --quiet)
+same_options=(--prompts assets/prompts/spec_bench_half.jsonl --balanced --precision int8 --threads 1 --quiet)
+options=("${same_options[@]}" --head fr-spec:v=8192)
 finished() { sqlite_count "$1" "SELECT count(*) FROM prompt WHERE finish NOT NULL"; }
 sqlite_count() { python3 -c 'import sqlite3, sys
 print(sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True).execute(sys.argv[2]).fetchone()[0])' "$1" "$2" 2>/dev/null || echo 0; }
@@ -109,14 +110,16 @@ draftscope run "${options[@]}" --limit 12 --max-new 24 --baseline 6 --calibrate 
 cat >kill.sbatch <<END
 #!/bin/bash
 #SBATCH --array=0-10:10
-draftscope run ${options[*]} --limit 12 --max-new 24 --baseline 6 --calibrate 0 --save 'kill-%i.dscope' --resume
+draftscope run ${options[*]} --limit 12 --max-new 24 --baseline 6 --calibrate 0 --save 'kill-%i.dscope' --resume &
+echo \$! >pid-\$SLURM_ARRAY_TASK_ID
+wait \$!
 END
 job=$(sbatch --parsable kill.sbatch)
 for _ in $(seq 600); do
-    [ "$(finished kill-2.dscope)" -ge 7 ] && break
+    [ "$(finished kill-2.dscope)" -ge 9 ] && break
     sleep 0.1
 done
-scancel --signal=KILL --full "${job}_10"
+kill -KILL "$(cat pid-10)"  # scancel sends SIGTERM first, which ends a run in good order
 while squeue -h -j "$job" 2>/dev/null | grep -q .; do sleep 0.2; done
 before=$(finished kill-2.dscope)
 echo "killed with $before prompts finished"
@@ -147,8 +150,8 @@ END
 [ -s sweep-1.csv ] && [ -s sweep-2.csv ] || fail "a sweep wrote no CSV"
 
 echo "== bench"
-draftscope bench "${options[@]}" --limit 4 --max-new 12 --heads full --block 1 --save bench.dscope >bench.txt
-mpirun --oversubscribe -np 2 draftscope bench "${options[@]}" --limit 4 --max-new 12 --heads full --block 1 --save 'bench-%i.dscope' >bench-shards.txt
+draftscope bench "${same_options[@]}" --limit 4 --max-new 12 --heads full --block 1 --save bench.dscope >bench.txt
+mpirun --oversubscribe -np 2 draftscope bench "${same_options[@]}" --limit 4 --max-new 12 --heads full --block 1 --save 'bench-%i.dscope' >bench-shards.txt
 draftscope merge --pool bench-pooled.dscope bench-[12].dscope
 draftscope merge --pool bench-whole.dscope bench.dscope
 python3 - <<'END' || fail "the pooled bench differs"

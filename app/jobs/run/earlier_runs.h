@@ -22,8 +22,8 @@ class EarlierRuns {
     /// Completes what a killed run left and reads it. bad_input if another program has the file open.
     static Result<EarlierRuns> read(const std::string& path);
 
-    /// Moves complete conversations from the plan to its `kept`. An error names the setting in which such a
-    /// run differs from `row`.
+    /// Moves conversations that runs of the role of `row` completed to `plan.kept`. Returns bad_input with
+    /// the name of the setting in which such a run differs from `row`.
     Status take(const RunRow& row, RunPlan& plan) const;
 
     const std::vector<RunRecords>& runs() const { return runs_; }

@@ -63,14 +63,19 @@ TEST_F(RunJson, StdoutIsOneDocument) {
 }
 
 TEST_F(RunJson, HasTheDocumentedKeys) {
-    EXPECT_EQ(json_keys(document()),
-              (std::set<std::string>{
-                  "version",    "target",     "drafter",         "head",        "tree",    "verify",
-                  "lossless",   "cancelled",  "planned_prompts", "temperature", "seed",    "batch",
-                  "tier_asked", "tier_note",  "cupti",           "tier",        "backend", "precision",
-                  "synthetic",  "acceptance", "capture",         "prompts",     "totals",  "baseline",
-                  "phases",     "heads",      "losses",          "tree_auto",   "threads", "pinned_workers",
-                  "gpu",        "numerics",   "beside_exact",    "latency",     "speed"}));
+    EXPECT_EQ(json_keys(document()), (std::set<std::string>{"version",    "target",         "drafter",
+                                                            "head",       "tree",           "verify",
+                                                            "lossless",   "cancelled",      "planned_prompts",
+                                                            "resumed",    "shard",          "temperature",
+                                                            "seed",       "batch",          "tier_asked",
+                                                            "tier_note",  "cupti",          "tier",
+                                                            "backend",    "precision",      "synthetic",
+                                                            "acceptance", "capture",        "prompts",
+                                                            "totals",     "baseline",       "phases",
+                                                            "heads",      "losses",         "tree_auto",
+                                                            "threads",    "pinned_workers", "gpu",
+                                                            "numerics",   "beside_exact",   "latency",
+                                                            "speed"}));
     EXPECT_TRUE(document()["gpu"].is_null());  // it ran on the CPU
     EXPECT_EQ(document()["numerics"], "exact");
     EXPECT_TRUE(document()["beside_exact"].is_null());

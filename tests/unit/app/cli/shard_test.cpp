@@ -170,7 +170,7 @@ TEST_F(ShardCommands, PooledCapturesHaveTheFiguresOfTheWhole) {
         for (const char* shard : {"1/2", "2/2"}) {
             const json done = document(
                 run_words() + Arguments{"--save", pattern, "--resume", "--shard", shard, "--tag", "job=7"});
-            EXPECT_EQ(done["resumed_conversations"], attempt == 0 ? 0 : shard[0] == '1' ? 3 : 2);
+            EXPECT_EQ(done["resumed"], attempt == 0 ? 0 : shard[0] == '1' ? 3 : 2);
         }
     const Arguments pool = {"merge", "--pool", pooled, folder_.file("part-1-of-2.dscope")};
     expect_one_line_error(run(folder_, pool), {"shard 2/2 is missing"});
