@@ -337,7 +337,7 @@ TEST(BatchText, EndOfTurnInsideAnAcceptedRun) {
     for (const int batch : {1, 8}) {
         setting.batch = batch;
         setting.drafter = "eagle2";
-        setting.head = "fr-spec:v=6";
+        setting.head = "fr-spec:v=6,eos=yes";
         setting.tree = "depth=2,topk=6,nodes=60";
         RecordList sink;
         const auto outcomes = fixture.decode(setting, prompts, &sink);
