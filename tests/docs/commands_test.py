@@ -31,6 +31,8 @@ SMALLER = [
     ("TRAINING.md", "--steps 3000", "--steps 2 --tokens 200"),
     ("TRAINING.md", "--count 9000", "--count 8"),
     ("TRAINING.md", "--prompts more.jsonl --out more", "--prompts more.jsonl --max-new 8 --out more"),
+    ("README.md", "advise --recording decoded.recording", "advise --recording decoded.recording --heads full --max-new 8"),
+    ("README.md", "--out this-machine.json", "--out this-machine.json --heads full --contexts 64 --batches 1 --rounds 2"),
     ("USER_GUIDE.md", "--heads full,microspec", "--heads full --max-new 8"),
     ("USER_GUIDE.md", "--out machine.json", "--out machine.json --drafters eagle3:path/to/checkpoint --heads full,microspec --contexts 64 --batches 1 --rounds 2"),
     ("help", "slimspec.dscope --layout compare", "slimspec.dscope --layout compare --screenshot compare.png --frames 2"),

@@ -10,6 +10,10 @@
 /// Packed weights would need a transposition; here the activations are transposed instead, as they are few
 /// and shared by all rows. While a block's tiles are multiplied, the next block's rows are copied together
 /// and later rows are prefetched line by line, so that memory reads never pause.
+///
+/// Measured on 2026-11-22 on machine A of docs/MEASUREMENTS.md, int8, one call of one row and three of four:
+/// with this file, threshold_matmul_amx.cpp and a faster selection, SpecVocab's head took 1,143 us instead of
+/// 2,030 on two threads, and 1,656 instead of 2,591 on one.
 namespace draftscope::kernels {
 namespace {
 
