@@ -68,12 +68,15 @@ void choose(Fibre& fibre) {
     thread_index = dim3(fibre.index);
 }
 
+/// For functions that leave their stack: AddressSanitizer would clear what it takes for the thread's stack.
+#define DS_SWITCHES [[gnu::no_sanitize("address")]]
+
 /// A function of its own, because a place must not be left in the function that sets it.
-[[noreturn, gnu::noinline, gnu::no_sanitize("address")]] void jump(Place& to) {
+DS_SWITCHES [[noreturn, gnu::noinline]] void jump(Place& to) {
     __builtin_longjmp(to.words, 1);
 }
 void fibre_main();
-[[noreturn]] void start(Fibre& fibre) {
+DS_SWITCHES [[noreturn]] void start(Fibre& fibre) {
     fibre.started = true;
     ucontext_t context;
     getcontext(&context);
@@ -84,7 +87,7 @@ void fibre_main();
     setcontext(&context);
     std::abort();
 }
-[[noreturn]] void go_on(Fibre& fibre) {
+DS_SWITCHES [[noreturn]] void go_on(Fibre& fibre) {
     choose(fibre);
     if (!fibre.started) start(fibre);
     jump(fibre.place);
@@ -98,7 +101,7 @@ std::size_t next_place() {
     return next;
 }
 /// Switches to the next thread.
-void yield() {
+DS_SWITCHES void yield() {
     Fibre& from = fibre_at(current);
     const std::size_t next = next_place();
     if (++idle_turns > 64L * static_cast<long>(turn_order.size())) report_deadlock();
@@ -122,7 +125,7 @@ void wait_at(Barrier& barrier, const int& parties) {
 }
 
 /// Ends a thread and switches to the next one, or to the scheduler. It returns for a thread of another block.
-void end_thread() {
+DS_SWITCHES void end_thread() {
     Fibre& self = fibre_at(current);
     self.done = true;
     --live;
@@ -143,7 +146,7 @@ __attribute__((no_sanitize("thread"))) void fibre_main() {
     }
 }
 
-void run_block(unsigned threads) {
+DS_SWITCHES void run_block(unsigned threads) {
     warps.assign((threads + warp_lanes - 1) / warp_lanes, Warp());
     for (unsigned t = 0; t < threads; ++t) ++warps[t / warp_lanes].live;
     block_barrier = Barrier();

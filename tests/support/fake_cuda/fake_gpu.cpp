@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+
 #include "tests/support/fake_cuda/fake_state.h"
 
 namespace draftscope::testing {
@@ -46,7 +48,11 @@ Result<kernels::DeviceBenchReport> bench_fake_cuda(const kernels::DeviceBenchOpt
 }
 
 bool load_fake_cublaslt() {
-    void* const library = dlopen("libcublasLt.so.99", RTLD_NOW | RTLD_LOCAL);
+    // By its path: the program then finds it by its name, also under a sanitizer, whose dlopen() knows no
+    // RPATH.
+    const auto path =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "fake/libcublasLt.so.99";
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return false;
     using Queue = void (*)(cudaStream_t, Work);
     const auto set_queue = reinterpret_cast<void (*)(Queue)>(dlsym(library, "fake_cublaslt_set_queue"));
