@@ -47,11 +47,10 @@ class Search {
 
     Result<SweepReport> run() {
         const TimeNs start = monotonic_ns();
+        DS_ASSIGN(recording_, open_recording(config_.replay));
         const TreeGrid chains{coarse_chain, {}, 0, {}};
-        for (const std::string& drafter : config_.drafters) {
-            DS_ASSIGN(const auto heads, first_heads(drafter));
-            DS_TRY(sweep(drafter, heads, chains));
-        }
+        for (const std::string& drafter : config_.drafters)
+            DS_TRY(sweep(drafter, first_heads(drafter), chains));
         ++step_;
         for (const Pair& pair : near(0.1, 3)) DS_TRY(sweep(pair.drafter, sizes(pair), chains));
         ++step_;
@@ -97,13 +96,12 @@ class Search {
     }
 
     /// Returns the given heads, or all that are usable with the drafter; one "" for a drafter without heads.
-    Result<std::vector<std::string>> first_heads(const std::string& drafter) {
-        if (!drafter_traits(drafter).uses_head) return std::vector<std::string>{""};
+    std::vector<std::string> first_heads(const std::string& drafter) {
+        if (!drafter_traits(drafter).uses_head) return {""};
         if (!config_.heads.empty()) return config_.heads;
-        DS_ASSIGN(const auto recording, open_recording(config_.replay));
         std::vector<std::string> heads;
         for (const HeadInfo& info : head_registry())
-            if (!info.replay_only && is_usable(drafter, {std::string(info.id), {}}, *recording))
+            if (!info.replay_only && is_usable(drafter, {std::string(info.id), {}}))
                 heads.emplace_back(info.id);
         return heads;
     }
@@ -116,12 +114,12 @@ class Search {
         });
     }
 
-    bool is_usable(const std::string& drafter, const HeadSpec& head, const DecodeRecording& recording) {
+    bool is_usable(const std::string& drafter, const HeadSpec& head) {
         ReplayConfig replay = config_.replay;
         replay.drafter = drafter;
         replay.heads = {to_text(head)};
         keep_used(replay.artefacts, {head});
-        const auto runs = resolve_replayed_heads(replay, recording);
+        const auto runs = resolve_replayed_heads(replay, *recording_);
         return runs.ok() && make_head(*runs->front().head, runs->front().artefacts).ok();
     }
 
@@ -155,16 +153,13 @@ class Search {
     std::vector<std::string> sizes(const Pair& pair) {
         std::vector<std::string> out;
         const auto spec = parse_head_spec(pair.head);
-        const auto recording = open_recording(config_.replay);
         const HeadInfo* info = spec.ok() ? find_head(spec->id) : nullptr;
-        if (info == nullptr || !recording.ok() || info->size.name.empty() ||
-            spec->params.contains(info->size.name))
-            return out;
-        const RecordedTarget& target = (*recording)->info().target;
+        if (info == nullptr || info->size.name.empty() || spec->params.contains(info->size.name)) return out;
+        const RecordedTarget& target = recording_->info().target;
         for (const SizedHead& sized : sized_heads(*info, target.vocab, target.hidden)) {
             HeadSpec head = *spec;
             head.params.insert(sized.spec.params.begin(), sized.spec.params.end());
-            if (is_usable(pair.drafter, head, **recording)) out.push_back(to_text(head));
+            if (is_usable(pair.drafter, head)) out.push_back(to_text(head));
         }
         return out;
     }
@@ -178,6 +173,7 @@ class Search {
     SweepConfig config_;
     const JobHooks& hooks_;
     JobHooks inner_;
+    std::shared_ptr<const DecodeRecording> recording_;
     int step_ = 0;
     SweepReport report_;
 };
