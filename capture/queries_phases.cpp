@@ -24,10 +24,6 @@ struct Piece {
     TimeNs self = 0;  ///< time in which this span was the innermost open one of its lane
 };
 
-TimeNs busy_ns(const StepRow& step) {
-    return step.end_ns - step.start_ns - step.paused_ns;
-}
-
 // Threads of the critical lane share one time line; each thread of a side lane has a separate one.
 bool same_line(const Piece& a, const Piece& b) {
     return a.lane == b.lane && (a.lane == critical_lane || a.thread == b.thread);
@@ -138,7 +134,7 @@ StepTimes step_times(const StepRow& step, std::vector<Piece> pieces) {
             phase.exposed += std::max<TimeNs>(0, piece.self - critical_overlap(pieces, piece));
         }
     }
-    const TimeNs remainder = std::max<TimeNs>(0, busy_ns(step) - out.critical);
+    const TimeNs remainder = std::max<TimeNs>(0, step.busy_ns() - out.critical);
     out.phases[remainder_phase_id] = {true, remainder, remainder, 0};
     return out;
 }
@@ -184,7 +180,7 @@ StepPhases step_phases(const Snapshot& snapshot, std::size_t step_index) {
     const StepEntry& step = snapshot.steps[step_index];
     const StepTimes times = step_times(snapshot, step);
     StepPhases out;
-    out.step_ns = busy_ns(step.row);
+    out.step_ns = step.row.busy_ns();
     out.remainder_ns = times.phases[remainder_phase_id].busy;
     for (std::size_t id = 0; id < times.phases.size(); ++id) {
         out.ns[id] = times.phases[id].exposed;
@@ -227,7 +223,7 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
         const StepEntry& step = snapshot.steps[i];
         if (step.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
         steps_.push_back(i);
-        step_ns_.push_back(busy_ns(step.row));
+        step_ns_.push_back(step.row.busy_ns());
         total_ns_ += step_ns_.back();
         ++steps_read_;
         const StepTimes times = step_times(snapshot, step);

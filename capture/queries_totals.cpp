@@ -12,10 +12,6 @@ namespace draftscope {
 
 namespace {
 
-TimeNs busy_ns(const StepRow& step) {
-    return step.end_ns - step.start_ns - step.paused_ns;
-}
-
 struct Speed {
     std::int64_t committed = 0;
     TimeNs ns = 0;
@@ -47,8 +43,8 @@ RunTotals run_totals(const Snapshot& snapshot, RowId run_id) {
         const StepRow& step = entry.row;
         if (step.run_id != run_id) continue;
         ++out.steps;
-        (step.excluded == Excluded::shadow ? out.shadow_ns : out.decode_ns) += busy_ns(step);
-        if (step.excluded == Excluded::no) out.counted_ns += busy_ns(step);
+        (step.excluded == Excluded::shadow ? out.shadow_ns : out.decode_ns) += step.busy_ns();
+        if (step.excluded == Excluded::no) out.counted_ns += step.busy_ns();
         out.excluded_warmup += step.excluded == Excluded::warmup ? 1 : 0;
         out.excluded_paused += step.excluded == Excluded::paused ? 1 : 0;
         out.excluded_shadow += step.excluded == Excluded::shadow ? 1 : 0;
@@ -108,8 +104,8 @@ std::vector<PromptStats> prompt_stats(const Snapshot& snapshot, RowId run_id) {
         of.accepted += round.accepted;
         of.committed += round.committed;
         const StepRow& step = snapshot.steps[entry.step_index].row;
-        of.decode_ns += busy_ns(step);
-        if (step.excluded == Excluded::no) counted[found->second].add(round.committed, busy_ns(step));
+        of.decode_ns += step.busy_ns();
+        if (step.excluded == Excluded::no) counted[found->second].add(round.committed, step.busy_ns());
     }
     for (std::size_t i = 0; i < out.size(); ++i) {
         PromptStats& of = out[i];

@@ -84,6 +84,8 @@ struct StepRow {
     TimeNs end_ns = 0;
     TimeNs paused_ns = 0;
     Excluded excluded = Excluded::no;
+
+    TimeNs busy_ns() const { return end_ns - start_ns - paused_ns; }
 };
 
 struct RoundRow {

@@ -13,7 +13,8 @@ endif()
 find_program(DRAFTSCOPE_CCACHE ccache)
 if(DRAFTSCOPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_C_COMPILER_LAUNCHER ${DRAFTSCOPE_CCACHE})
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${DRAFTSCOPE_CCACHE})
+    # Without these words it caches nothing that uses a precompiled header.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${DRAFTSCOPE_CCACHE})
 endif()
 
 add_library(ds_settings INTERFACE)
@@ -57,15 +58,30 @@ function(ds_find_sources out)
     set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# ds_library(NAME [SOURCES files...] [LINK libs...]): a static library of ours, by default of all files in the folder.
+# ds_compile_together(NAME): the compiler reads eight files of the target as one, which halves the time of a cold build.
+# Their names must not collide, so it is not for folders in which every file defines the same names (heads, subcommands).
+option(DRAFTSCOPE_TOGETHER "Compile several files as one: a faster build from nothing, a slower one after each edit" ON)
+function(ds_compile_together name)
+    if(DRAFTSCOPE_TOGETHER)
+        set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+        # A class may hold types of its own file's unnamed namespace; GCC takes that file for a header here.
+        target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+    endif()
+endfunction()
+
+# ds_library(NAME [TOGETHER] [SOURCES files...] [LINK libs...]): a static library of ours, by default of all files in the
+# folder. TOGETHER: see ds_compile_together.
 function(ds_library name)
-    cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+    cmake_parse_arguments(arg "TOGETHER" "" "SOURCES;LINK" ${ARGN})
     if(NOT arg_SOURCES)
         set(arg_SOURCES *.cpp)
     endif()
     ds_find_sources(sources ${arg_SOURCES})
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC ds_settings ${arg_LINK})
+    if(arg_TOGETHER)
+        ds_compile_together(${name})
+    endif()
 endfunction()
 
 # ds_quick_to_compile(NAME): for code whose speed nobody waits for. -O3 takes half as long again to compile.

@@ -47,19 +47,19 @@ const Panel& plot_panel(const Plot& plot) {
                          [&](const Panel& panel) { return std::string_view(panel.id) == plot.panel; });
 }
 
-class Contexts {
+class PlotContexts {
   public:
-    Contexts() {
+    PlotContexts() {
         ImGui::CreateContext();
         ImPlot::CreateContext();
         ImGui::GetIO().IniFilename = nullptr;
     }
-    ~Contexts() {
+    ~PlotContexts() {
         ImPlot::DestroyContext();
         ImGui::DestroyContext();
     }
-    Contexts(const Contexts&) = delete;
-    Contexts& operator=(const Contexts&) = delete;
+    PlotContexts(const PlotContexts&) = delete;
+    PlotContexts& operator=(const PlotContexts&) = delete;
 };
 
 Result<RowId> chosen_run(const Snapshot& snapshot, const PlotOptions& options) {
@@ -191,7 +191,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
     DS_ASSIGN(const std::optional<std::size_t> round, chosen_round(snapshot, run, options.round));
     DS_ASSIGN(const std::vector<std::string> files, target_files(wanted, options.out));
 
-    const Contexts contexts;
+    const PlotContexts contexts;
     DS_ASSIGN(const std::unique_ptr<Backend> backend, make_offscreen_backend(options.width, options.height));
     Style style;
     load_fonts(style, find_assets());

@@ -166,7 +166,7 @@ Value replace(V subject, A arguments) {
     return out.append(text, at);
 }
 
-Value joined(V subject, A arguments) {
+Value joined_by_subject(V subject, A arguments) {
     const Value items = to_items(arguments.get(0, "iterable"));
     for (V item : items) {
         if (!item.is_string()) fail("join: ", type_name(item), " is not a string");
@@ -290,7 +290,7 @@ Builtin find_method(Value::value_t type, std::string_view name) {
          }},
         {{string, "isspace"},
          [](V v, A) -> Value { return truth(v) && stripped<true, true>(as_text(v), undefined).empty(); }},
-        {{string, "join"}, joined},
+        {{string, "join"}, joined_by_subject},
         {{string, "lower"}, in_case<Case::lower>},
         {{string, "lstrip"}, strip<true, false>},
         {{string, "removeprefix"}, without_edge<true>},

@@ -14,7 +14,7 @@ struct PathHeadState final : DrafterState {
     kernels::DeviceBuffer input;
 };
 
-PathHeadState& state_for(const DraftJob& job) {
+PathHeadState& path_state_for(const DraftJob& job) {
     return static_cast<PathHeadState&>(*job.state);
 }
 
@@ -77,7 +77,7 @@ Status DecodingHeadDrafter::expand(DraftContext& run_context, std::span<DraftJob
     kernels::Backend& backend = select_backend(context);
     for (DraftJob& job : jobs) {
         if (job.tree.nodes <= 1) continue;
-        if (state_for(job).input.bytes() == 0)
+        if (path_state_for(job).input.bytes() == 0)
             return failed("{}: target features are missing; extend its cache before drafting", name_);
         job.tree = clip_tree(job.tree, heads_->heads());
     }
@@ -96,7 +96,7 @@ void DecodingHeadDrafter::plan_trees(std::span<DraftJob> jobs, std::vector<Growi
     out.clear();
     for (DraftJob& job : jobs) {
         job.rows_per_call.clear();
-        out.push_back({&job, state_for(job).input.as<float>()});
+        out.push_back({&job, path_state_for(job).input.as<float>()});
     }
 }
 
@@ -122,7 +122,7 @@ Status DecodingHeadDrafter::gather_inputs(std::span<DraftJob> jobs) {
     copies_.clear();
     for (DraftJob& job : jobs) {
         const bool is_new = job.device_features != nullptr || job.new_hidden.rows > 0;
-        PathHeadState& state = state_for(job);
+        PathHeadState& state = path_state_for(job);
         if (!is_new && state.input.bytes() == 0) continue;
         if (!state.input.reserve(backend, 2 * numel(1, d) * sizeof(float)))
             return backend.out_of_memory(fmt::format("a sequence's state of {}", name_));

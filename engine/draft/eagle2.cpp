@@ -70,7 +70,8 @@ class Eagle2Model final : public EagleModel {
 
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
 /// target. It may end in ",rope=target".
-Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target& target, kernels::Exec& exec) {
+Result<std::unique_ptr<Drafter>> make_eagle2(const std::string& path, const Target& target,
+                                             kernels::Exec& exec) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle2, path, target));
     auto model = std::make_unique<Eagle2Model>(std::move(checkpoint), target);
     DS_TRY(model->load(exec, target.precision()));
@@ -88,7 +89,7 @@ DrafterInfo describe_eagle2() {
                 "model.safetensors or pytorch_model.bin (SafeAILab, speculators)",
             .has_synthetic = true,
             .eagle = EagleGeneration::eagle2,
-            .make = make};
+            .make = make_eagle2};
 }
 
 }  // namespace draftscope

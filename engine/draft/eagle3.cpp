@@ -240,7 +240,8 @@ class Eagle3Model final : public EagleModel {
 
 /// `path`: a folder or file in a published layout (docs/FORMATS.md), or "synthetic:NAME" for that synthetic
 /// target. It may end in ",rope=target".
-Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target& target, kernels::Exec& exec) {
+Result<std::unique_ptr<Drafter>> make_eagle3(const std::string& path, const Target& target,
+                                             kernels::Exec& exec) {
     DS_ASSIGN(EagleCheckpoint checkpoint, open_eagle_checkpoint(EagleGeneration::eagle3, path, target));
     auto model = std::make_unique<Eagle3Model>(std::move(checkpoint), target);
     DS_TRY(model->load(exec, target.precision()));
@@ -258,7 +259,7 @@ DrafterInfo describe_eagle3() {
                 "SpecForge or speculators publish it, or a GGUF file",
             .has_synthetic = true,
             .eagle = EagleGeneration::eagle3,
-            .make = make};
+            .make = make_eagle3};
 }
 
 }  // namespace draftscope

@@ -10,7 +10,7 @@
 namespace draftscope {
 namespace {
 
-constexpr std::string_view layer = "layers.0.";
+constexpr std::string_view layer_tensors = "layers.0.";
 constexpr std::array<std::string_view, 4> layer_prefixes = {"midlayer.", "layers.0.", "model.layers.0.",
                                                             "transformer."};
 constexpr std::array<std::string_view, 2> weight_files = {"model.safetensors", "pytorch_model.bin"};
@@ -138,8 +138,8 @@ std::string EagleCheckpoint::name(std::string_view official) {
         for (const auto& [ours, theirs] : gguf_names) {
             if (ours == official) out = theirs;
         }
-    } else if (official.starts_with(layer)) {
-        out = layer_prefix + std::string(official.substr(layer.size()));
+    } else if (official.starts_with(layer_tensors)) {
+        out = layer_prefix + std::string(official.substr(layer_tensors.size()));
     } else if (official.starts_with("fc.") && weights->find("fc.weight") == nullptr &&
                weights->find("fusion_fc.weight") != nullptr) {
         out = "fusion_" + out;

@@ -9,8 +9,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t max_extent = std::int64_t{1} << 24;
-
 Status match_target(const JsonFile& file, const char* field, int found, int wanted,
                     const EagleCheckpoint& out) {
     if (found == wanted) return {};

@@ -7,8 +7,6 @@
 namespace draftscope {
 namespace {
 
-constexpr std::int64_t max_extent = std::int64_t{1} << 24;
-
 Result<std::optional<int>> extent(const GgufFile& file, const char* field) {
     const std::string key = std::string("eagle3.") + field;
     DS_ASSIGN(const auto value, file.integer(key));

@@ -30,7 +30,8 @@ class HydraHeads final : public DecodingHeads {
 };
 
 /// `path`: a folder or file in a published layout, or "synthetic:NAME".
-Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target& target, kernels::Exec& exec) {
+Result<std::unique_ptr<Drafter>> make_hydra(const std::string& path, const Target& target,
+                                            kernels::Exec& exec) {
     DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::hydra, path, target, exec));
     auto heads = std::make_unique<HydraHeads>(std::move(weights), target);
     DS_TRY(heads->prepare(exec));
@@ -47,7 +48,7 @@ DrafterInfo describe_hydra() {
                 "heads that also read the drafted tokens before theirs; a folder with model.safetensors or "
                 "hydra_lm_head.pt",
             .has_synthetic = true,
-            .make = make};
+            .make = make_hydra};
 }
 
 }  // namespace draftscope

@@ -29,7 +29,8 @@ class MedusaHeads final : public DecodingHeads {
 };
 
 /// `path`: a folder or file in a published layout, or "synthetic:NAME".
-Result<std::unique_ptr<Drafter>> make(const std::string& path, const Target& target, kernels::Exec& exec) {
+Result<std::unique_ptr<Drafter>> make_medusa(const std::string& path, const Target& target,
+                                             kernels::Exec& exec) {
     DS_ASSIGN(auto weights, load_decoding_heads(DecodingHeadKind::medusa, path, target, exec));
     auto heads = std::make_unique<MedusaHeads>(std::move(weights), target.config().hidden);
     DS_TRY(heads->prepare(exec));
@@ -46,7 +47,7 @@ DrafterInfo describe_medusa() {
                 "residual heads, one per depth, over the target's last hidden state; a folder with "
                 "model.safetensors or medusa_lm_head.pt",
             .has_synthetic = true,
-            .make = make};
+            .make = make_medusa};
 }
 
 }  // namespace draftscope

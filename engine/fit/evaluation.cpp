@@ -12,7 +12,7 @@
 namespace draftscope::fit {
 namespace {
 
-constexpr std::size_t chunk = 128;  ///< rows scored at once
+constexpr std::size_t chunk_rows = 128;  ///< rows scored at once
 
 /// Sum over rows of KL(teacher || student).
 double forward_kl_sum(kernels::Exec& exec, Rows<const float> teacher, Rows<const float> student) {
@@ -95,8 +95,8 @@ class Scorer {
 
 template <typename Use>
 void for_each_chunk(const std::vector<int>& rows, Use use) {
-    for (std::size_t first = 0; first < rows.size(); first += chunk)
-        use(std::span(rows).subspan(first, std::min(chunk, rows.size() - first)));
+    for (std::size_t first = 0; first < rows.size(); first += chunk_rows)
+        use(std::span(rows).subspan(first, std::min(chunk_rows, rows.size() - first)));
 }
 
 void add_text_rows(Scorer& scorer, const SampleRows& rows, const Teacher& teacher,

@@ -12,7 +12,7 @@
 namespace draftscope::fit {
 namespace {
 
-constexpr int block = 2048;  ///< rows scored at once
+constexpr int rows_at_once = 2048;  ///< rows scored at once
 
 /// Cosines of rows [first, first + count) with every centre.
 void score(kernels::Exec& exec, const Dense& unit, const kernels::Matrix& centres, int first, int count,
@@ -60,8 +60,8 @@ Assignment assign(kernels::Exec& exec, const Dense& unit, const Dense& centres,
     Assignment result;
     const kernels::Matrix packed = pack_rows(exec, centres.view());
     Dense cosines;
-    for (int first = 0; first < unit.rows; first += block) {
-        const int count = std::min(block, unit.rows - first);
+    for (int first = 0; first < unit.rows; first += rows_at_once) {
+        const int count = std::min(rows_at_once, unit.rows - first);
         score(exec, unit, packed, first, count, cosines);
         for (int r = 0; r < count; ++r) {
             const auto row = cosines.row(r);
@@ -128,8 +128,8 @@ std::vector<std::int32_t> balanced_groups(kernels::Exec& exec, Rows<const float>
     const kernels::Matrix centres = pack_rows(exec, clusters.centres.view());
     Dense rows, cosines;
     std::vector<int> preference(groups);
-    for (std::size_t first = 0; first < order.size(); first += block) {
-        const std::size_t count = std::min<std::size_t>(block, order.size() - first);
+    for (std::size_t first = 0; first < order.size(); first += rows_at_once) {
+        const std::size_t count = std::min<std::size_t>(rows_at_once, order.size() - first);
         rows.resize(static_cast<int>(count), unit.cols);
         for (std::size_t i = 0; i < count; ++i) {
             const auto from = unit.row(order[first + i]);

@@ -8,10 +8,6 @@
 namespace draftscope {
 namespace {
 
-// Larger than any model's, and small enough that products of two never overflow 64 bits.
-constexpr std::int64_t max_layers = 4096;
-constexpr std::int64_t max_extent = std::int64_t{1} << 24;
-
 /// Reads the integers of one architecture and keeps the first error.
 class ConfigReader {
   public:

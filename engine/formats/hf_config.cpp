@@ -10,10 +10,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Larger than any model's, and small enough that products of two never overflow 64 bits.
-constexpr std::int64_t max_layers = 4096;
-constexpr std::int64_t max_extent = std::int64_t{1} << 24;
-
 Result<const Architecture*> find_architecture(const JsonFile& file) {
     const Json* names = file.find("architectures");
     if (names == nullptr || !names->is_array() || names->empty() || !names->front().is_string())

@@ -16,11 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t max_vocab = std::int64_t{1} << 24;
-constexpr int type_normal = 1;
-constexpr int type_control = 3;
-constexpr int type_user_defined = 4;
-constexpr int type_unused = 5;
-constexpr int type_byte = 6;
 
 constexpr std::string_view llama3_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";

@@ -1,11 +1,17 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
 
 namespace draftscope {
+
+/// Limits of a model's sizes: larger than any model's, and small enough that products of two never overflow
+/// 64 bits.
+inline constexpr std::int64_t max_layers = 4096;
+inline constexpr std::int64_t max_extent = std::int64_t{1} << 24;
 
 /// RMSNorm of queries and keys, before rotation.
 enum class QkNorm {

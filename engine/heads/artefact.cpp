@@ -19,7 +19,6 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "draftscope-head";
 constexpr int format_version = 1;
-constexpr int max_extent = 1 << 24;
 
 std::string hex(std::uint64_t value) {
     return fmt::format("{:016x}", value);

@@ -94,7 +94,7 @@ int solve_bcl_size(std::span<const std::int64_t> counts, int smallest, int vocab
 namespace {
 
 // Default of the published command line; the cost in bytes is ours.
-constexpr HeadParam params[] = {
+constexpr HeadParam bcl_params[] = {
     {"alpha", 0.5, 0, 1, false, "weight of coverage against cost when solving for the size"},
     {"bytes", 0, 0, 1, true, "1: cost in bytes moved instead of the paper's FLOPs"},
     eos_param,
@@ -103,7 +103,7 @@ constexpr HeadParam params[] = {
 
 /// If there is an artefact, uses BCL trained with its head. Otherwise only the size is solved, for an
 /// existing drafter.
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make_bcl(const HeadSpec& spec, const HeadFiles& artefacts) {
     if (!artefacts.artefact_path.empty()) {
         for (const std::string_view name : {"alpha", "bytes"})
             if (const auto given = spec.params.find(name); given != spec.params.end())
@@ -134,7 +134,7 @@ HeadInfo describe_bcl() {
     return {.id = "bcl",
             .name = "BCL",
             .paper = "BCL, arXiv 2603.05210",
-            .params = params,
+            .params = bcl_params,
             .rgb = 0xC9BE2C,
             .required_file = RequiredFile::either,
             .artefact =
@@ -143,7 +143,7 @@ HeadInfo describe_bcl() {
             .fit = {.ranking = FitRecipe::Ranking::generations,
                     .weights = FitRecipe::Weights::kept_rows,
                     .size_from_alpha = true},
-            .make = make};
+            .make = make_bcl};
 }
 
 }  // namespace draftscope

@@ -38,21 +38,21 @@ class CoralHead final : public ClusterHead {
 };
 
 // The paper only states the router's shape. Groups, their number and how many are read are not confirmed.
-constexpr HeadParam params[] = {
+constexpr HeadParam coral_params[] = {
     {"groups", 0, 1, 1 << 16, true, "groups of the vocabulary; default: the artefact's (16)"},
     {"active", 0, 1, 1 << 16, true, "groups read per row; default: a quarter"},
     share_param,
     eos_param,
 };
 
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make_coral(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int groups, artefact.count("groups"));
     DS_ASSIGN(const int active, whole_param(spec, "active", (groups + 3) / 4));
     return std::unique_ptr<LmHead>(std::make_unique<CoralHead>(std::move(artefact), groups, active, spec));
 }
 
-Status synthesize(SyntheticBuilder& builder) {
+Status synthesize_coral(SyntheticBuilder& builder) {
     DS_ASSIGN(const int groups, whole_param(builder.spec, "groups", 16));
     return add_routed(builder, "groups", groups, builder.shape.hidden, builder.shape.hidden);
 }
@@ -63,15 +63,15 @@ HeadInfo describe_coral() {
     return {.id = "coral",
             .name = "CORAL",
             .paper = "CORAL, arXiv 2502.16880",
-            .params = params,
+            .params = coral_params,
             .size = {.name = "active", .values = {1, 2, 4, 8}},
             .rgb = 0xF0E442,
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,
             .artefact = "groups of the vocabulary and a router",
             .fit = {.weights = FitRecipe::Weights::groups},
-            .synthesize = synthesize,
-            .make = make};
+            .synthesize = synthesize_coral,
+            .make = make_coral};
 }
 
 }  // namespace draftscope

@@ -79,7 +79,7 @@ class DynaSpecHead final : public ClusterHead {
 
 // The paper keeps the full budget for two steps, then decays it to a minimum. The text that we have lacks its
 // formula and numbers.
-constexpr HeadParam params[] = {
+constexpr HeadParam dynaspec_params[] = {
     {"clusters", 0, 1, 1 << 16, true, "clusters of the vocabulary; default: the artefact's"},
     {"r", 0, 1, 1 << 16, true, "width of the router; default: the artefact's"},
     {"kmax", 0, 1, 1 << 16, true, "clusters per row at the first draft steps; default: a quarter"},
@@ -90,7 +90,7 @@ constexpr HeadParam params[] = {
     eos_param,
 };
 
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make_dynaspec(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     DS_ASSIGN(const int clusters, artefact.count("clusters"));
     Budget budget;
@@ -102,7 +102,7 @@ Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& arte
         std::make_unique<DynaSpecHead>(std::move(artefact), clusters, budget, spec));
 }
 
-Status synthesize(SyntheticBuilder& builder) {
+Status synthesize_dynaspec(SyntheticBuilder& builder) {
     DS_ASSIGN(const int clusters, whole_param(builder.spec, "clusters", 64));
     DS_ASSIGN(const int width, whole_param(builder.spec, "r", 128));
     builder.info.parameters["r"] = std::to_string(width);
@@ -115,15 +115,15 @@ HeadInfo describe_dynaspec() {
     return {.id = "dynaspec",
             .name = "DynaSpec",
             .paper = "DynaSpec, arXiv 2510.13847",
-            .params = params,
+            .params = dynaspec_params,
             .size = {.name = "kmax", .values = {8, 16, 24, 32}},
             .rgb = 0xE69F00,
             .support = HeadSupport::dynamic,
             .required_file = RequiredFile::fitted,
             .artefact = "clusters of the vocabulary and a router",
             .fit = {.weights = FitRecipe::Weights::clusters},
-            .synthesize = synthesize,
-            .make = make};
+            .synthesize = synthesize_dynaspec,
+            .make = make_dynaspec};
 }
 
 }  // namespace draftscope

@@ -22,7 +22,7 @@ class FullHead final : public LinearLmHead {
     HeadProduct product_;
 };
 
-constexpr HeadParam params[] = {softmax_param};
+constexpr HeadParam full_params[] = {softmax_param};
 
 }  // namespace
 
@@ -30,7 +30,7 @@ HeadInfo describe_full() {
     return {.id = full_head_id,
             .name = "Full",
             .paper = "the drafter's LM head, as in EAGLE-2 (arXiv 2406.16858)",
-            .params = params,
+            .params = full_params,
             .rgb = 0xBFC5CB,
             .support = HeadSupport::all,
             .make = [](const HeadSpec&, const HeadFiles&) -> Result<std::unique_ptr<LmHead>> {

@@ -395,7 +395,7 @@ Status check_source(const HeadSpec& spec, std::string_view source) {
     return {};
 }
 
-constexpr HeadParam params[] = {
+constexpr HeadParam microspec_params[] = {
     {"wmax", 3072, 1, 1 << 20, false, "window over the candidate stream, in tokens"},
     {"kpre", 3, 0, 64, false, "the target's best tokens taken at each prompt position"},
     {"kver", 3, 0, 64, false, "the target's best tokens taken at each verified position"},
@@ -420,7 +420,7 @@ constexpr HeadParam params[] = {
     eos_param,
 };
 
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles&) {
+Result<std::unique_ptr<LmHead>> make_microspec(const HeadSpec& spec, const HeadFiles&) {
     DS_TRY(check_source(spec, word_param(spec, "source", "both")));
     MicroSpecOptions options;
     DS_ASSIGN(options.window, whole_param(spec, "wmax", options.window));
@@ -446,11 +446,11 @@ HeadInfo describe_microspec() {
     return {.id = "microspec",
             .name = "MicroSpec",
             .paper = "MicroSpec, arXiv 2605.26444, Algorithm 1",
-            .params = params,
+            .params = microspec_params,
             .size = {.name = "wmax", .values = {512, 1024, 2048, 3072}, .max_rows = true},
             .rgb = 0xCC79A7,
             .support = HeadSupport::dynamic,
-            .make = make};
+            .make = make_microspec};
 }
 
 }  // namespace draftscope

@@ -95,12 +95,12 @@ void set_future_tokens(HeadState& state, Rows<const TokenId> best) {
 
 namespace {
 
-constexpr HeadParam params[] = {
+constexpr HeadParam oracle_params[] = {
     {"m", 32, 1, 32, true,
      "the target's best tokens at each position, limited by those that a recording holds"},
 };
 
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles&) {
+Result<std::unique_ptr<LmHead>> make_oracle(const HeadSpec& spec, const HeadFiles&) {
     DS_ASSIGN(const int size, whole_param(spec, "m", 32));
     return std::unique_ptr<LmHead>(std::make_unique<OracleHead>(size));
 }
@@ -111,10 +111,10 @@ HeadInfo describe_oracle() {
     return {.id = "oracle",
             .name = "Oracle (what-if)",
             .paper = "DynaSpec, arXiv 2510.13847, lemma 2: the target's best m tokens",
-            .params = params,
+            .params = oracle_params,
             .rgb = 0x7F6BC4,
             .support = HeadSupport::dynamic,
-            .make = make,
+            .make = make_oracle,
             .replay_only = true};
 }
 

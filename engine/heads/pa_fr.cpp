@@ -60,7 +60,7 @@ class PaFrHead final : public LinearLmHead {
     std::vector<std::size_t> levels_;  ///< index into vocabs_ per level
 };
 
-constexpr HeadParam params[] = {
+constexpr HeadParam pa_fr_params[] = {
     {"v", 0, 1, 1 << 20, true,
      "tokens kept per draft level, the last value for all deeper levels, 16384/8192; default (ours): 1/2, "
      "1/3, 1/4, 1/6, 1/8 and 1/9 of the vocabulary, whose mean over six levels is the paper's",
@@ -69,7 +69,7 @@ constexpr HeadParam params[] = {
     softmax_param,
 };
 
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make_pa_fr(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(auto sizes, whole_list_param(spec, "v"));
     DS_ASSIGN(const std::string path, required_ranking(artefacts, spec.id));
     DS_ASSIGN(auto ranking, load_ranking(path, spec.id));
@@ -83,7 +83,7 @@ HeadInfo describe_pa_fr() {
     return {.id = "pa-fr",
             .name = "PA-FR",
             .paper = "DynaSpec, arXiv 2510.13847, appendix A.1",
-            .params = params,
+            .params = pa_fr_params,
             .size = {.name = "v",
                      .unit = HeadSizeParam::Unit::vocab,
                      .values = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2}},
@@ -91,7 +91,7 @@ HeadInfo describe_pa_fr() {
             .required_file = RequiredFile::ranking,
             .artefact = "token ranking (safetensors with 'ids')",
             .fit = {.ranking = FitRecipe::Ranking::raw_text},
-            .make = make};
+            .make = make_pa_fr};
 }
 
 }  // namespace draftscope

@@ -31,14 +31,14 @@ class SlimSpecHead final : public LinearLmHead {
     LowRankScorer factors_;
 };
 
-constexpr HeadParam params[] = {
+constexpr HeadParam slimspec_params[] = {
     {"rank", 0, 1, 1 << 20, false,
      "rank of the head, or of its W_down per draft level (72/36); default: the artefact's (the paper: d/8)",
      true},
     softmax_param,
 };
 
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make_slimspec(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     return std::unique_ptr<LmHead>(std::make_unique<SlimSpecHead>(std::move(artefact)));
 }
@@ -49,7 +49,7 @@ HeadInfo describe_slimspec() {
     return {.id = "slimspec",
             .name = "SlimSpec",
             .paper = "SlimSpec, arXiv 2605.10453",
-            .params = params,
+            .params = slimspec_params,
             .size = {.name = "rank",
                      .unit = HeadSizeParam::Unit::hidden,
                      .values = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2}},
@@ -59,7 +59,7 @@ HeadInfo describe_slimspec() {
             .artefact = "low-rank head",
             .fit = {.weights = FitRecipe::Weights::low_rank, .up = "up"},
             .synthesize = [](SyntheticBuilder& builder) { return add_low_rank(builder, "up"); },
-            .make = make};
+            .make = make_slimspec};
 }
 
 }  // namespace draftscope

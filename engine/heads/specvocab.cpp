@@ -182,7 +182,7 @@ class SpecVocabHead final : public LmHead {
     ShortlistOps shortlists_;
 };
 
-constexpr HeadParam params[] = {
+constexpr HeadParam specvocab_params[] = {
     {"rank", 0, 1, 1 << 20, false,
      "rank of the speculator, or of its W_down per draft level; default: the artefact's (the paper: d/8, "
      "d/16)",
@@ -191,7 +191,7 @@ constexpr HeadParam params[] = {
     share_param,
 };
 
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make_specvocab(const HeadSpec& spec, const HeadFiles& artefacts) {
     DS_ASSIGN(auto sizes, whole_list_param(spec, "k"));
     DS_ASSIGN(HeadArtefact artefact, required_artefact(spec, artefacts));
     const bool per_row = word_param(spec, "share", "union") == "per-row";
@@ -205,7 +205,7 @@ HeadInfo describe_specvocab() {
     return {.id = "specvocab",
             .name = "SpecVocab",
             .paper = "SpecVocab, arXiv 2602.13836",
-            .params = params,
+            .params = specvocab_params,
             .size = {.name = "k", .values = {256, 512, 1024, 2048}},
             .rgb = 0x009E73,
             .support = HeadSupport::dynamic,
@@ -213,7 +213,7 @@ HeadInfo describe_specvocab() {
             .artefact = "low-rank speculator",
             .fit = {.weights = FitRecipe::Weights::low_rank, .up = "vocab", .own_loss = true},
             .synthesize = [](SyntheticBuilder& builder) { return add_low_rank(builder, "vocab"); },
-            .make = make};
+            .make = make_specvocab};
 }
 
 }  // namespace draftscope

@@ -8,7 +8,7 @@ namespace draftscope {
 namespace {
 
 // Fitting determines these parameters; a given size must match the artefact.
-constexpr HeadParam params[] = {
+constexpr HeadParam vocabtrim_t_params[] = {
     {"v", 0, 1, 1 << 20, true, "tokens kept; default: as many as the artefact has"},
     eos_param,
     softmax_param,
@@ -16,12 +16,12 @@ constexpr HeadParam params[] = {
 
 /// VocabTrim-T (named so in SlimSpec's comparison): a separate LM head for a trimmed vocabulary. It is
 /// trained with the target's distribution renormalised over the kept tokens.
-Result<std::unique_ptr<LmHead>> make(const HeadSpec& spec, const HeadFiles& artefacts) {
+Result<std::unique_ptr<LmHead>> make_vocabtrim_t(const HeadSpec& spec, const HeadFiles& artefacts) {
     return make_trained_vocab_head(spec, artefacts);
 }
 
 /// Adds tokens spread evenly over the vocabulary.
-Status synthesize(SyntheticBuilder& builder) {
+Status synthesize_vocabtrim_t(SyntheticBuilder& builder) {
     const int tokens = builder.shape.tokens;
     DS_ASSIGN(const int size, whole_param(builder.spec, "v", std::max(1, tokens / 4 / 64 * 64)));
     if (size > tokens)
@@ -41,7 +41,7 @@ HeadInfo describe_vocabtrim_t() {
     return {.id = "vocabtrim-t",
             .name = "VocabTrim-T",
             .paper = "VocabTrim trained, as in SlimSpec, arXiv 2605.10453",
-            .params = params,
+            .params = vocabtrim_t_params,
             .size = {.name = "v",
                      .unit = HeadSizeParam::Unit::vocab,
                      .values = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2}},
@@ -49,8 +49,8 @@ HeadInfo describe_vocabtrim_t() {
             .required_file = RequiredFile::fitted,
             .artefact = "trained trimmed head",
             .fit = {.weights = FitRecipe::Weights::kept_rows},
-            .synthesize = synthesize,
-            .make = make};
+            .synthesize = synthesize_vocabtrim_t,
+            .make = make_vocabtrim_t};
 }
 
 }  // namespace draftscope

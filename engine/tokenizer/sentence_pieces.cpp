@@ -10,9 +10,6 @@ namespace draftscope {
 namespace {
 
 constexpr std::string_view space_mark = "\xe2\x96\x81";  // U+2581
-constexpr int type_normal = 1;
-constexpr int type_user_defined = 4;
-constexpr int type_byte = 6;
 
 std::string with_marks(std::string_view text) {
     std::string out;
@@ -34,7 +31,8 @@ int parse_byte_token(std::string_view token) {
 }
 
 /// Heap order: the highest score is at the top, the leftmost position first for equal scores.
-bool comes_later(const SentencePieces::Scratch::Candidate& a, const SentencePieces::Scratch::Candidate& b) {
+bool piece_comes_later(const SentencePieces::Scratch::Candidate& a,
+                       const SentencePieces::Scratch::Candidate& b) {
     return a.score != b.score ? a.score < b.score : a.position > b.position;
 }
 
@@ -120,7 +118,7 @@ void SentencePieces::push_candidate(std::string_view text, std::int32_t position
     const TokenId id = find(text.substr(left.begin, length));
     if (id == no_token) return;
     scratch.queue.push_back({scores_[id], position, length});
-    std::push_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
+    std::push_heap(scratch.queue.begin(), scratch.queue.end(), piece_comes_later);
 }
 
 void SentencePieces::merge_by_score(std::string_view text, Scratch& scratch,
@@ -138,7 +136,7 @@ void SentencePieces::merge_by_score(std::string_view text, Scratch& scratch,
         push_candidate(text, static_cast<std::int32_t>(i), scratch);
     while (!scratch.queue.empty()) {
         const Scratch::Candidate best = scratch.queue.front();
-        std::pop_heap(scratch.queue.begin(), scratch.queue.end(), comes_later);
+        std::pop_heap(scratch.queue.begin(), scratch.queue.end(), piece_comes_later);
         scratch.queue.pop_back();
         Scratch::Symbol& left = symbols[best.position];
         if (left.length == 0 || left.next < 0) continue;

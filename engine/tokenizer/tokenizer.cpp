@@ -20,13 +20,6 @@
 namespace draftscope {
 namespace {
 
-// GGUF's token types.
-constexpr int type_normal = 1;
-constexpr int type_unknown = 2;
-constexpr int type_control = 3;
-constexpr int type_user_defined = 4;
-constexpr int type_unused = 5;
-
 using Vocabulary = std::unordered_map<std::string_view, TokenId>;
 
 /// FNV-1a, 64 bits. Lengths are hashed too, to distinguish "ab","c" from "a","bc".

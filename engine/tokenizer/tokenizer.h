@@ -30,6 +30,14 @@ struct AddedToken {
     bool normalised = false;  ///< matched after normalisation, in the text between the other tokens
 };
 
+/// GGUF's types of tokens.
+inline constexpr int type_normal = 1;
+inline constexpr int type_unknown = 2;
+inline constexpr int type_control = 3;
+inline constexpr int type_user_defined = 4;
+inline constexpr int type_unused = 5;
+inline constexpr int type_byte = 6;
+
 /// The tokenizer of a model file, in any file format.
 struct TokenizerSpec {
     std::string file;                 ///< for messages

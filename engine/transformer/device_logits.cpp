@@ -11,10 +11,6 @@
 namespace draftscope {
 namespace {
 
-std::size_t cells(int rows, int cols) {
-    return numel(rows, cols);
-}
-
 /// Maximum weights of one rejection-sampling op: several times the nodes that occupy all processors.
 constexpr std::size_t max_weight_bytes = std::size_t{256} << 20;
 
@@ -37,7 +33,7 @@ bool DeviceLogits::reserve(kernels::Backend& backend, int rows, int columns) {
     rows_ = rows;
     columns_ = columns;
     here_.assign(rows, 0);
-    return logits_.reserve(backend, cells(rows, columns) * sizeof(float));
+    return logits_.reserve(backend, numel(rows, columns) * sizeof(float));
 }
 
 bool DeviceLogits::begin(kernels::Backend& backend, int columns, const LogitsQuery& query,
@@ -63,7 +59,7 @@ bool DeviceLogits::lay_out(const TreeStep& step) {
     width_ = step.rows_on_device().width;
     const std::size_t rows = rows_, tokens = tokens_, nodes = query_.rejections ? rows : 0;
     at_.best_ids = 0;
-    at_.best_logits = cells(rows_, best_);
+    at_.best_logits = numel(rows_, best_);
     at_.choices = 2 * at_.best_logits;
     at_.choice_logits = at_.choices + rows;
     at_.log_norm = at_.choice_logits + rows;
@@ -72,7 +68,7 @@ bool DeviceLogits::lay_out(const TreeStep& step) {
     at_.logits = at_.last + rows;
     at_.ranks = at_.logits + tokens;
     at_.masses = at_.ranks + tokens;
-    at_.bonus = at_.masses + cells(trees_, width_);
+    at_.bonus = at_.masses + numel(trees_, width_);
     at_.bonus_logits = at_.bonus + nodes;
     at_.end = at_.bonus_logits + nodes;
     const std::size_t scratch = best_ == 0 ? 0 : kernels::topk_scratch_bytes(rows_, query_.vocab, best_);
@@ -132,11 +128,11 @@ void DeviceLogits::enqueue_samples(const double* uniforms) {
 bool DeviceLogits::accept_by_rejection(TreeStep& step) {
     int max_nodes = rows_;
     if (!backend_->is_host()) {
-        const std::size_t node_bytes = cells(1, query_.vocab) * sizeof(float);
+        const std::size_t node_bytes = numel(1, query_.vocab) * sizeof(float);
         max_nodes = std::clamp(static_cast<int>(max_weight_bytes / node_bytes), 1, rows_);
-        if (!weights_.resize_at_least(*backend_, cells(max_nodes, query_.vocab))) return false;
+        if (!weights_.resize_at_least(*backend_, numel(max_nodes, query_.vocab))) return false;
     }
-    if (!accepted_.resize_at_least(*backend_, cells(rows_, 1))) return false;
+    if (!accepted_.resize_at_least(*backend_, numel(rows_, 1))) return false;
     kernels::RejectionSampleOp op;
     op.logits = data();
     op.stride = columns_;
@@ -155,7 +151,7 @@ bool DeviceLogits::accept_by_rejection(TreeStep& step) {
 
 bool DeviceLogits::accept_typical(TreeStep& step) {
     assert(sampled_);
-    if (!backend_->is_host() && !entropies_.resize_at_least(*backend_, cells(rows_, 1))) return false;
+    if (!backend_->is_host() && !entropies_.resize_at_least(*backend_, numel(rows_, 1))) return false;
     kernels::EntropyOp entropy;
     entropy.logits = data();
     entropy.stride = columns_;
@@ -251,25 +247,25 @@ void DeviceLogits::collect(LogitsResult& out) {
         }
     }
     out.width = width_;
-    take(out.masses, answers_, at_.masses, masses_ ? cells(trees_, width_) : 0);
+    take(out.masses, answers_, at_.masses, masses_ ? numel(trees_, width_) : 0);
     if (!masses_) return;
     for (const int tree : no_sets_) std::fill_n(out.masses.begin() + row_offset(tree, width_), width_, 0.0f);
 }
 
 Rows<const float> DeviceLogits::rows(int first, int count) {
-    if (backend_->is_host()) return {data() + cells(first, columns_), count, columns_};
-    if (host_.size() < cells(rows_, columns_)) host_.resize(cells(rows_, columns_));
+    if (backend_->is_host()) return {data() + numel(first, columns_), count, columns_};
+    if (host_.size() < numel(rows_, columns_)) host_.resize(numel(rows_, columns_));
     bool waiting = false;
     const std::lock_guard lock(backend_->submit_mutex());
     for (int r = first; r < first + count; ++r) {
         if (here_[r] != 0) continue;
-        const std::size_t at = cells(r, columns_);
+        const std::size_t at = numel(r, columns_);
         backend_->download(host_.data() + at, data() + at, columns_ * sizeof(float));
         here_[r] = 1;
         waiting = true;
     }
     if (waiting) (void)backend_->synchronize();  // the error persists and fails the next forward pass
-    return {host_.data() + cells(first, columns_), count, columns_};
+    return {host_.data() + numel(first, columns_), count, columns_};
 }
 
 }  // namespace draftscope

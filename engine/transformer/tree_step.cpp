@@ -9,14 +9,6 @@
 #include "base/numel.h"
 
 namespace draftscope {
-namespace {
-
-std::size_t cells(int rows, int cols) {
-    return numel(rows, cols);
-}
-
-}  // namespace
-
 bool TreeStep::place(kernels::Backend& backend, std::span<const TreePlan> plans) {
     backend_ = &backend;
     trees_.clear();
@@ -30,13 +22,13 @@ bool TreeStep::place(kernels::Backend& backend, std::span<const TreePlan> plans)
     }
     sets_come_ = plans.front().sets_come;
     has_sets_ = false;
-    const std::size_t set_table = 2 * cells(static_cast<int>(plans.size()), rows_on_device_.width);
+    const std::size_t set_table = 2 * numel(static_cast<int>(plans.size()), rows_on_device_.width);
     // Trees are seldom uploaded, and a later step must not allocate for it.
     uploaded_.reserve(rows_, rows_on_device_.width);
     const std::size_t rows = rows_;
     if (!block_.resize_at_least(backend, paths_at() + trees_.size() * path_cells()) ||
         !positions_.resize_at_least(backend, rows) || !tail_sizes_.resize_at_least(backend, rows) ||
-        !tails_.resize_at_least(backend, cells(rows_, rows_on_device_.width)) ||
+        !tails_.resize_at_least(backend, numel(rows_, rows_on_device_.width)) ||
         !sets_by_depth_.resize_at_least(backend, set_table) || !place_uniforms(plans) || !place_drafts(plans))
         return false;
     rows_on_device_.tokens = block_.as<std::int32_t>();
@@ -52,13 +44,13 @@ bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
     drawn_ = !plans.front().uniforms.empty();
     if (!drawn_) return true;
     std::vector<double>& table = uniform_table_;
-    table.assign(cells(static_cast<int>(plans.size()), rows_on_device_.width), 0.0);
+    table.assign(numel(static_cast<int>(plans.size()), rows_on_device_.width), 0.0);
     for (std::size_t i = 0; i < plans.size(); ++i) {
         assert(static_cast<int>(plans[i].uniforms.size()) == plans[i].levels + 1);
         std::copy(plans[i].uniforms.begin(), plans[i].uniforms.end(),
                   table.begin() + static_cast<std::ptrdiff_t>(i) * rows_on_device_.width);
     }
-    if (!uniforms_.resize_at_least(*backend_, cells(rows_, 1)) ||
+    if (!uniforms_.resize_at_least(*backend_, numel(rows_, 1)) ||
         !uniforms_by_depth_.upload(*backend_, table))
         return false;
     rows_on_device_.uniforms = uniforms_.as<double>();
@@ -68,7 +60,7 @@ bool TreeStep::place_uniforms(std::span<const TreePlan> plans) {
 bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
     max_drafts_ = plans.front().max_drafts;
     if (max_drafts_ == 0) return true;
-    const std::size_t each = cells(rows_on_device_.width, max_drafts_);
+    const std::size_t each = numel(rows_on_device_.width, max_drafts_);
     std::vector<double>& table = draft_uniform_table_;
     table.assign(plans.size() * each, 0.0);
     for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -76,7 +68,7 @@ bool TreeStep::place_drafts(std::span<const TreePlan> plans) {
         std::copy(plans[i].draft_uniforms.begin(), plans[i].draft_uniforms.end(),
                   table.begin() + static_cast<std::ptrdiff_t>(i * each));
     }
-    const std::size_t rows = rows_, drafts = cells(rows_, max_drafts_);
+    const std::size_t rows = rows_, drafts = numel(rows_, max_drafts_);
     if (!draft_uniforms_by_depth_.upload(*backend_, table) || !drawn_rows_.resize_at_least(*backend_, rows) ||
         !draft_nodes_.resize_at_least(*backend_, rows) || !drafts_.resize_at_least(*backend_, drafts) ||
         !children_.resize_at_least(*backend_, drafts) || !draft_uniforms_.resize_at_least(*backend_, drafts))
@@ -90,7 +82,7 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
     has_sets_ = true;
     set_index_.resize(trees_.size());
     std::iota(set_index_.begin(), set_index_.end(), 0);
-    const std::size_t table = cells(static_cast<int>(plans.size()), rows_on_device_.width);
+    const std::size_t table = numel(static_cast<int>(plans.size()), rows_on_device_.width);
     set_table_.assign(2 * table, 0);
     std::vector<TokenId>& ids = next_ids_;
     auto& seen = seen_sets_;
@@ -119,7 +111,7 @@ bool TreeStep::place_sets(std::span<const TreePlan> plans) {
 
 void TreeStep::use_sets(const TokenId* ids, std::span<const std::int32_t> first, const std::int32_t* sizes,
                         std::span<const int> trees) {
-    assert(sets_come_ && first.size() <= cells(static_cast<int>(trees_.size()), rows_on_device_.width));
+    assert(sets_come_ && first.size() <= numel(static_cast<int>(trees_.size()), rows_on_device_.width));
     has_sets_ = true;
     come_ids_ = ids;
     come_sizes_ = sizes;
@@ -133,13 +125,13 @@ void TreeStep::aim(kernels::RerankOp& op, int index) const {
     op.nodes = tree.nodes;
     op.first_row = tree.first_row;
     op.rows = rows_on_device_;
-    if (drawn_) op.uniforms = uniforms_by_depth_.data() + cells(index, rows_on_device_.width);
+    if (drawn_) op.uniforms = uniforms_by_depth_.data() + numel(index, rows_on_device_.width);
 }
 
 bool TreeStep::aim(kernels::SetProbabilityOp& op, int index) const {
     if (!has_sets_ || set_index_[index] < 0) return false;
-    const std::size_t table = cells(static_cast<int>(trees_.size()), rows_on_device_.width);
-    const std::size_t at = cells(set_index_[index], rows_on_device_.width);
+    const std::size_t table = numel(static_cast<int>(trees_.size()), rows_on_device_.width);
+    const std::size_t at = numel(set_index_[index], rows_on_device_.width);
     op.count = rows_on_device_.width;
     op.rows = device_path(index);
     op.d_count = device_path_count(index);
@@ -152,7 +144,7 @@ bool TreeStep::aim(kernels::SetProbabilityOp& op, int index) const {
 
 void TreeStep::UploadedRows::reserve(int max_rows, int width) {
     for (auto* values : {&parents, &positions, &counts, &rows}) values->reserve(max_rows);
-    slots.reserve(cells(max_rows, width));
+    slots.reserve(numel(max_rows, width));
     uniforms.reserve(max_rows);
     path.reserve(width);
 }
@@ -168,8 +160,8 @@ void TreeStep::upload_tree(int index, const DraftTree& tree, int position,
     assert(tree.size() == nodes && tree.max_depth() < width);
     UploadedRows& all = uploaded_;
     all.clear();
-    all.slots.resize(cells(nodes, width), 0);
-    const std::size_t by_depth = cells(index, width);
+    all.slots.resize(numel(nodes, width), 0);
+    const std::size_t by_depth = numel(index, width);
     for (int n = 0; n < nodes; ++n) {
         const int depth = tree.depths[n];
         all.parents.push_back(first + std::max(tree.parents[n], 0));
@@ -178,7 +170,7 @@ void TreeStep::upload_tree(int index, const DraftTree& tree, int position,
         all.rows.push_back(sampled_rows.empty() ? first + n : sampled_rows[n]);
         tree.mask.path(n, all.path);
         for (std::size_t i = 0; i < all.path.size(); ++i)
-            all.slots[cells(n, width) + i] = position + all.path[i];
+            all.slots[numel(n, width) + i] = position + all.path[i];
         if (drawn_) all.uniforms.push_back(uniform_table_[by_depth + depth]);
     }
     const auto upload = [&](auto* to, const auto& values, std::size_t at) {
@@ -189,13 +181,13 @@ void TreeStep::upload_tree(int index, const DraftTree& tree, int position,
     upload(rows_on_device_.logprobs, tree.logprobs, first);
     upload(rows_on_device_.positions, all.positions, first);
     upload(rows_on_device_.ancestor_counts, all.counts, first);
-    upload(rows_on_device_.ancestor_slots, all.slots, cells(first, width));
+    upload(rows_on_device_.ancestor_slots, all.slots, numel(first, width));
     upload(rows_on_device_.uniforms, all.uniforms, first);
     upload(rows_on_device_.sampled_rows, all.rows, first);
 }
 
 bool TreeStep::use_certain_drafts() {
-    if (!certain_.resize_at_least(*backend_, cells(2, rows_))) return false;
+    if (!certain_.resize_at_least(*backend_, numel(2, rows_))) return false;
     use_drafts({certain_.data(), certain_.data() + rows_, 1, 0, nullptr, nullptr});
     return true;
 }
@@ -230,7 +222,7 @@ void TreeStep::accept_by_rejection(kernels::RejectionSampleOp op, int max_nodes)
         list.first_row = trees_[i].first_row;
         list.nodes = trees_[i].nodes;
         list.max_count = max_drafts_;
-        list.uniforms = draft_uniforms_by_depth_.as<double>() + i * cells(rows_on_device_.width, max_drafts_);
+        list.uniforms = draft_uniforms_by_depth_.as<double>() + i * numel(rows_on_device_.width, max_drafts_);
         list.stride = drawn_from_.stride;
         list.support = drawn_from_.support;
         list.first_id = drawn_from_.ids == nullptr ? -1 : 0;

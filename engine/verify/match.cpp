@@ -12,7 +12,7 @@ class MatchRule final : public AcceptanceRule {
     MatchRule() : AcceptanceRule(match_info) {}
 };
 
-constexpr std::string_view aliases[] = {"exact", "greedy"};
+constexpr std::string_view match_aliases[] = {"exact", "greedy"};
 
 }  // namespace
 
@@ -23,7 +23,7 @@ RulePtr match_rule() {
 
 constinit const RuleInfo match_info = {
     .id = "match",
-    .aliases = aliases,
+    .aliases = match_aliases,
     .summary = "the target's own text, token for token",
     .losslessness = Losslessness::exact,
     .make = [](std::span<const std::string_view>) -> Result<RulePtr> { return match_rule(); }};

@@ -30,12 +30,12 @@ class PqRule final : public AcceptanceRule {
     }
 };
 
-constexpr std::string_view aliases[] = {"rejection"};
+constexpr std::string_view pq_aliases[] = {"rejection"};
 
 }  // namespace
 
 constinit const RuleInfo pq_info = {.id = "pq",
-                                    .aliases = aliases,
+                                    .aliases = pq_aliases,
                                     .summary = "rejection sampling: lossless in distribution",
                                     .losslessness = Losslessness::distribution,
                                     .make = [](std::span<const std::string_view>) -> Result<RulePtr> {

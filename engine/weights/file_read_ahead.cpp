@@ -11,7 +11,7 @@ namespace draftscope {
 namespace {
 
 constexpr std::uint64_t window = std::uint64_t{256} << 20;
-constexpr std::size_t piece = std::size_t{8} << 20;
+constexpr std::size_t announced_bytes = std::size_t{8} << 20;
 
 /// Calls madvise() for the pages that `bytes` touches (outward) or fills (inward). Errors are ignored: advice
 /// affects speed only.
@@ -54,8 +54,8 @@ void FileReadAhead::done(std::size_t count) {
 void FileReadAhead::run() {
     std::uint64_t requested = 0;
     for (const auto range : ranges_) {
-        for (std::size_t at = 0; at < range.size(); at += piece) {
-            const std::size_t size = std::min(piece, range.size() - at);
+        for (std::size_t at = 0; at < range.size(); at += announced_bytes) {
+            const std::size_t size = std::min(announced_bytes, range.size() - at);
             std::unique_lock lock(mutex_);
             moved_.wait(lock, [&] { return stop_ || requested < done_bytes_ + window; });
             if (stop_) return;

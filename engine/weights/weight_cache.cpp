@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 constexpr int format_version = 1;
 constexpr std::uint64_t alignment = 4096;
 constexpr std::uint64_t header_capacity = std::uint64_t{2} << 20;  ///< enough for 4096 layers
-constexpr std::size_t piece = std::size_t{4} << 20;
+constexpr std::size_t summed_bytes = std::size_t{4} << 20;
 constexpr std::uint64_t min_free_bytes = std::uint64_t{1} << 30;
 constexpr int samples = 64;
 constexpr std::size_t sample_bytes = 4096;
@@ -62,11 +62,11 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 /// Runs `work` on pieces of [0, bytes) on the thread pool and combines their checksums in order.
 template <typename Work>
 std::uint64_t over_pieces(kernels::Exec& exec, std::size_t bytes, Work work) {
-    const std::size_t pieces = (bytes + piece - 1) / piece;
+    const std::size_t pieces = (bytes + summed_bytes - 1) / summed_bytes;
     std::vector<std::uint64_t> sums(pieces);
     exec.parallel(static_cast<int>(pieces), [&](int i) {
-        const std::size_t at = numel(i, piece);
-        sums[i] = work(at, std::min(piece, bytes - at));
+        const std::size_t at = numel(i, summed_bytes);
+        sums[i] = work(at, std::min(summed_bytes, bytes - at));
     });
     return fnv1a(std::as_bytes(std::span(sums)));
 }

@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "profiler/stats/compare_text.h"
+
 namespace draftscope {
 
 namespace {
@@ -64,10 +66,6 @@ std::optional<BenchDrift::Blocks> compare_blocks(const BenchSamples& samples, st
     return out;
 }
 
-std::string percent(double ratio) {
-    return fmt::format("{:.1f} %", std::abs(ratio - 1) * 100);
-}
-
 }  // namespace
 
 BenchDrift bench_drift(const BenchSamples& samples, const BootstrapOptions& options) {
@@ -96,11 +94,11 @@ std::vector<std::string> drift_warnings(const BenchDrift& drift, std::span<const
             worst = &one;
     if (worst != nullptr) {
         const double ratio = worst->control.ratio.value;
-        out.push_back(
-            fmt::format("the machine's speed differed between methods: verification of equal trees, which "
-                        "does not depend on the head, took {} {} time per round under {} than under {}; "
-                        "differences of that size are not due to the heads",
-                        percent(ratio), ratio > 1 ? "more" : "less", names[worst->b], names[worst->a]));
+        out.push_back(fmt::format(
+            "the machine's speed differed between methods: verification of equal trees, which "
+            "does not depend on the head, took {} {} time per round under {} than under {}; "
+            "differences of that size are not due to the heads",
+            change_percent(ratio), ratio > 1 ? "more" : "less", names[worst->b], names[worst->a]));
     }
     const BenchDrift::Blocks* widest = nullptr;
     for (const BenchDrift::Blocks& one : drift.blocks)

@@ -73,13 +73,13 @@ struct Values {
 };
 
 /// Work of a conversation under a method and under the method that it is compared with.
-struct Unit {
+struct BenchUnit {
     std::size_t task = 0;
     Pair pair;
 };
 
 /// Returns the mean of the ratios of the tasks that have one. With one task it is the ratio of the sums.
-std::optional<double> mean_ratio(const std::vector<Unit>& units, std::size_t tasks, Speed speed,
+std::optional<double> mean_ratio(const std::vector<BenchUnit>& units, std::size_t tasks, Speed speed,
                                  std::span<const std::uint32_t> times_drawn) {
     std::vector<Pair> sums(tasks);
     for (std::size_t u = 0; u < units.size(); ++u)
@@ -140,27 +140,27 @@ class TableBuilder {
     }
 
     /// Returns the work on prompts that both methods decoded, by conversation.
-    std::vector<Unit> common_units(const BenchMethodSamples& method, const BenchMethodSamples* base,
-                                   const std::vector<std::size_t>* groups, std::size_t group) const {
-        std::map<std::size_t, Unit> conversations;
+    std::vector<BenchUnit> common_units(const BenchMethodSamples& method, const BenchMethodSamples* base,
+                                        const std::vector<std::size_t>* groups, std::size_t group) const {
+        std::map<std::size_t, BenchUnit> conversations;
         if (base == nullptr) return {};
         for_each(method, groups, group, [&](std::size_t r, std::size_t p) {
             const Pair one{work_at(method, r, p), work_at(*base, r, p)};
             if (one.method.sample.rounds <= 0 || one.base.sample.rounds <= 0) return;
-            Unit& unit = conversations[samples_.prompts[p].conversation];
+            BenchUnit& unit = conversations[samples_.prompts[p].conversation];
             unit.task = task_of_[p];
             unit.pair.add(one, 1);
         });
-        std::vector<Unit> units;
+        std::vector<BenchUnit> units;
         for (const auto& [conversation, unit] : conversations) units.push_back(unit);
         return units;
     }
 
     /// Returns the mean over tasks of the ratio of speeds, with its interval by conversation. `tasks` = false
     /// treats all units as one task.
-    std::optional<Estimate> estimate(std::vector<Unit> units, Speed speed, bool tasks) const {
+    std::optional<Estimate> estimate(std::vector<BenchUnit> units, Speed speed, bool tasks) const {
         if (!tasks)
-            for (Unit& unit : units) unit.task = 0;
+            for (BenchUnit& unit : units) unit.task = 0;
         const std::size_t count = tasks ? table_.tasks.size() : 1;
         const auto value = mean_ratio(units, count, speed, {});
         if (!value) return std::nullopt;
@@ -228,7 +228,7 @@ class TableBuilder {
         out.end_to_end_tokens_per_second = sum.end_to_end_speed().value_or(0);
         set_deviations(repetitions(method, groups, group), out);
         out.active_rows = first.sample.rounds > 0 ? rows / first.sample.rounds : 0.0;
-        const std::vector<Unit> units = common_units(method, plain(), groups, group);
+        const std::vector<BenchUnit> units = common_units(method, plain(), groups, group);
         out.conversations = units.size();
         out.speedup = estimate(units, &Work::speed, false);
         out.end_to_end_speedup = estimate(units, &Work::end_to_end_speed, false);
@@ -246,7 +246,7 @@ class TableBuilder {
         out.tau = mean(taus.known);
         out.tokens_per_second = mean(speeds.known);
         out.end_to_end_tokens_per_second = mean(end_to_end.known);
-        const std::vector<Unit> units = common_units(method, plain(), nullptr, 0);
+        const std::vector<BenchUnit> units = common_units(method, plain(), nullptr, 0);
         out.speedup = estimate(units, &Work::speed, true);
         out.end_to_end_speedup = estimate(units, &Work::end_to_end_speed, true);
         set_deviations(mean_repetitions(method), out);

@@ -65,7 +65,7 @@ class SortedByUnit {
     std::vector<std::vector<std::uint32_t>> positions_;
 };
 
-double deviation(std::span<const double> values) {
+double deviation_of(std::span<const double> values) {
     double sum = 0, squares = 0;
     for (const double value : values) sum += value;
     const double mean = sum / static_cast<double>(values.size());
@@ -126,7 +126,7 @@ std::optional<Spread> estimate_spread(double value, std::span<const double> resa
         for (double& one : scaled) one = std::log(one);
     const auto n = static_cast<double>(units);
     const double resolution = options.resolution * (out.is_logarithmic ? 1.0 : std::abs(value));
-    out.error = std::hypot(deviation(scaled) * std::sqrt(n / (n - 1)), resolution);
+    out.error = std::hypot(deviation_of(scaled) * std::sqrt(n / (n - 1)), resolution);
     return out;
 }
 

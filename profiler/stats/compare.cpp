@@ -13,6 +13,7 @@
 #include "capture/queries.h"
 #include "capture/run_setting.h"
 #include "profiler/stats/compare_pairs.h"
+#include "profiler/stats/compare_text.h"
 
 namespace draftscope {
 
@@ -188,15 +189,11 @@ std::string sample_text(const Comparison& c) {
     return c.pairs == c.conversations ? of : format_count(c.pairs, "turn") + " of " + of;
 }
 
-std::string percent(double ratio) {
-    return fmt::format("{:.1f} %", std::abs(ratio - 1) * 100);
-}
-
 /// Describes the change of tau.
 std::string tau_text(const ComparedQuantity& tau) {
     if (std::abs(tau.ratio.value - 1) < 0.0005) return "stays the same";
     if (tau.change == Change::none_shown) return "shows no change";
-    return (tau.ratio.value > 1 ? "rises by " : "falls by ") + percent(tau.ratio.value);
+    return (tau.ratio.value > 1 ? "rises by " : "falls by ") + change_percent(tau.ratio.value);
 }
 
 /// Formats "12 us more" or "3365 us less".
@@ -211,7 +208,7 @@ std::string explain_change(const Comparison& c) {
         fmt::format("tau {} ({:.2f} to {:.2f}), a round takes ", tau_text(c.tau), c.tau.a, c.tau.b);
     out += std::abs(ratio - 1) < 0.0005
                ? "the same time"
-               : fmt::format("{} {} time", percent(ratio), ratio > 1 ? "more" : "less");
+               : fmt::format("{} {} time", change_percent(ratio), ratio > 1 ? "more" : "less");
     const double whole = c.round_time.b - c.round_time.a;
     const ComparedQuantity* largest = nullptr;
     for (const ComparedQuantity& phase : c.phases)
@@ -229,7 +226,7 @@ std::string describe_result(const Comparison& c) {
     const char* word = ratio > 1 ? "faster" : "slower";
     if (!c.speed.ratio.interval)
         return fmt::format("On {}, B was {} {} than A, which shows nothing about other prompts ({}): {}.",
-                           sample_text(c), percent(ratio), word, no_interval_text(c.conversations),
+                           sample_text(c), change_percent(ratio), word, no_interval_text(c.conversations),
                            explain_change(c));
     const Interval& range = *c.speed.ratio.interval;
     if (range.contains(1))
@@ -238,8 +235,8 @@ std::string describe_result(const Comparison& c) {
             "interval from {:.3f} to {:.3f} over {}; {}.",
             ratio, range.low, range.high, sample_text(c), explain_change(c));
     const double near = ratio > 1 ? range.low : range.high, far = ratio > 1 ? range.high : range.low;
-    return fmt::format("B is {} {} than A (95 % interval {} to {}, {}, paired): {}.", percent(ratio), word,
-                       percent(near), percent(far), sample_text(c), explain_change(c));
+    return fmt::format("B is {} {} than A (95 % interval {} to {}, {}, paired): {}.", change_percent(ratio),
+                       word, change_percent(near), change_percent(far), sample_text(c), explain_change(c));
 }
 
 /// Describes the machine's effect on the comparison; "" if verification shows none.
@@ -250,9 +247,9 @@ std::string machine_verdict(const Comparison& c) {
     std::string out = fmt::format(
         "The machine was {} while B ran, so this does not compare the heads: verification of equal trees, "
         "which does not depend on the head, took {} {} time per round (95 % interval {} to {}).",
-        slower ? "slower" : "faster", percent(control.value), slower ? "more" : "less",
-        percent(slower ? control.interval->low : control.interval->high),
-        percent(slower ? control.interval->high : control.interval->low));
+        slower ? "slower" : "faster", change_percent(control.value), slower ? "more" : "less",
+        change_percent(slower ? control.interval->low : control.interval->high),
+        change_percent(slower ? control.interval->high : control.interval->low));
     if (c.adjusted_speed && c.adjusted_speed->interval) {
         const Estimate& speed = *c.adjusted_speed;
         out += fmt::format(
@@ -287,7 +284,7 @@ void warn(Comparison& c) {
         c.warnings.push_back(fmt::format(
             "verification of equal trees, which does not depend on the head, took {} {} time per round under "
             "B: the machine may have differed, but there are too few conversations to tell",
-            percent(c.machine->ratio.value), c.machine->ratio.value > 1 ? "more" : "less"));
+            change_percent(c.machine->ratio.value), c.machine->ratio.value > 1 ? "more" : "less"));
     const bool exact = losslessness(c.a) == "exact" && losslessness(c.b) == "exact" && c.a.temperature == 0 &&
                        c.b.temperature == 0;
     if (exact && c.same_tokens < c.pairs)

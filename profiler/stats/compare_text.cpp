@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "base/format_count.h"
 
 namespace draftscope {
@@ -18,6 +20,10 @@ std::string_view to_text(Change change) {
             break;
     }
     return "too few conversations";
+}
+
+std::string change_percent(double ratio) {
+    return fmt::format("{:.1f} %", std::abs(ratio - 1) * 100);
 }
 
 std::string change_text(const ComparedQuantity& q) {

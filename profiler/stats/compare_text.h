@@ -19,6 +19,8 @@ inline constexpr std::array<const char*, 6> compare_columns = {"", "A", "B", "B 
 std::array<std::string, 6> compare_cells(const ComparedQuantity& quantity);
 /// Formats one side: "A run 1 drafter eagle2 head full ...". Several runs are shown as pooled.
 std::string compare_side(char letter, const RunRow& run, const std::vector<RowId>& runs = {});
+/// Formats the distance of a ratio from 1: "3.2 %" for 1.032 and for 0.968.
+std::string change_percent(double ratio);
 /// Describes how the numbers were computed.
 std::string compare_footer(const Comparison& comparison);
 

@@ -59,15 +59,16 @@ std::size_t group_conversations(const Snapshot& snapshot, RowId run_id) {
     return out.size();
 }
 
-struct Unit {
+struct SpeedupUnit {
     Rate run, plain;
 };
 
-Estimate speed_ratio(const std::vector<Unit>& units, const Unit& whole, const BootstrapOptions& options) {
+Estimate speed_ratio(const std::vector<SpeedupUnit>& units, const SpeedupUnit& whole,
+                     const BootstrapOptions& options) {
     return bootstrap_estimate(
         whole.run.per_second() / whole.plain.per_second(), units.size(),
         [&](std::span<const std::uint32_t> drawn) -> std::optional<double> {
-            Unit sum;
+            SpeedupUnit sum;
             for (std::size_t i = 0; i < drawn.size(); ++i) {
                 sum.run.add(units[i].run, drawn[i]);
                 sum.plain.add(units[i].plain, drawn[i]);
@@ -98,11 +99,11 @@ std::optional<Speedup> compute_speedup(const Snapshot& snapshot, RowId run_id,
         }
         if (shares) out.plain_runs.push_back(other.id);
     }
-    std::map<Conversation, Unit> units;
-    Unit whole;
+    std::map<Conversation, SpeedupUnit> units;
+    SpeedupUnit whole;
     for (const auto& [key, plain] : theirs) {
         const PromptRate& own = mine.at(key);
-        for (Unit* unit : {&whole, &units[own.conversation]}) {
+        for (SpeedupUnit* unit : {&whole, &units[own.conversation]}) {
             unit->run.add(own.rate);
             unit->plain.add(plain.rate);
         }
@@ -113,7 +114,7 @@ std::optional<Speedup> compute_speedup(const Snapshot& snapshot, RowId run_id,
     out.conversations_of_run = group_conversations(snapshot, run_id);
     out.tokens_per_second = whole.run.per_second();
     out.plain_tokens_per_second = whole.plain.per_second();
-    std::vector<Unit> list;
+    std::vector<SpeedupUnit> list;
     for (const auto& [conversation, unit] : units) list.push_back(unit);
     out.ratio = speed_ratio(list, whole, options);
     return out;

@@ -19,10 +19,6 @@ struct LatencyState {
 };
 
 /// Formats milliseconds with three significant digits.
-std::string number(double value) {
-    return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
-}
-
 void draw_table(const Style& style, const LatencyModel& model) {
     constexpr ImGuiTableFlags flags =
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
@@ -38,12 +34,12 @@ void draw_table(const Style& style, const LatencyModel& model) {
         ImGui::TextUnformatted(row.name.c_str());
         show_tooltip(style, row.help);
         draw_cell_right(fmt::format("{}", row.ms.n));
-        draw_cell_right(number(row.ms.median));
+        draw_cell_right(three_digits(row.ms.median));
         for (const auto& [quantile, samples] : {std::pair(row.ms.p90, 36), {row.ms.p99, 368}}) {
-            draw_cell_right(quantile ? number(*quantile) : "-", !quantile);
+            draw_cell_right(quantile ? three_digits(*quantile) : "-", !quantile);
             if (!quantile) show_tooltip(style, fmt::format("needs at least {} samples", samples));
         }
-        draw_cell_right(number(row.ms.max));
+        draw_cell_right(three_digits(row.ms.max));
     }
     ImGui::EndTable();
 }

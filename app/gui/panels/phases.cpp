@@ -43,22 +43,17 @@ void draw_header_right(const std::vector<const char*>& names) {
 }
 
 /// Formats with three significant digits.
-std::string number(double value) {
-    const double size = std::abs(value);
-    return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
-}
-
 /// Returns the distribution's statistics, for the tooltip.
 std::string spread_text(const PhaseTableRow& row) {
-    std::string text = fmt::format("per step: mean {} us, median {} us, MAD {} us", number(row.mean_us),
-                                   number(row.median_us), number(row.mad_us));
-    if (row.p90_us) text += fmt::format(", p90 {} us", number(*row.p90_us));
+    std::string text = fmt::format("per step: mean {} us, median {} us, MAD {} us", three_digits(row.mean_us),
+                                   three_digits(row.median_us), three_digits(row.mad_us));
+    if (row.p90_us) text += fmt::format(", p90 {} us", three_digits(*row.p90_us));
     text += row.p99_us
-                ? fmt::format(", p99 {} us", number(*row.p99_us))
+                ? fmt::format(", p99 {} us", three_digits(*row.p99_us))
                 : fmt::format("; p{} needs at least {} steps", row.p90_us ? 99 : 90, row.p90_us ? 368 : 36);
     if (row.dram_mb)
         text += fmt::format("\nGPU memory: {} MB per step by hardware counters, {} MB by the phase's data",
-                            number(*row.dram_mb), number(row.needed_mb.value_or(0)));
+                            three_digits(*row.dram_mb), three_digits(row.needed_mb.value_or(0)));
     return text + "\nMAD: median absolute deviation x 1.4826, a robust estimate of the standard deviation";
 }
 
@@ -90,12 +85,12 @@ void draw_table(const Style& style, const PhasesModel& model) {
         ImGui::TextUnformatted(row.name.c_str());
         const bool none = row.count == 0;
         draw_cell_right(fmt::format("{}", row.count), none);
-        draw_cell_right(none ? "-" : number(row.total_ms), none);
-        if (exposed) draw_cell_right(none ? "-" : number(row.exposed_ms), none);
-        draw_cell_right(none ? "-" : number(row.median_us), none);
+        draw_cell_right(none ? "-" : three_digits(row.total_ms), none);
+        if (exposed) draw_cell_right(none ? "-" : three_digits(row.exposed_ms), none);
+        draw_cell_right(none ? "-" : three_digits(row.median_us), none);
         if (!none) show_tooltip(style, spread_text(row));
-        if (spread) draw_cell_right(none ? "-" : number(row.mad_us), none);
-        draw_cell_right(row.p90_us ? number(*row.p90_us) : "-", !row.p90_us);
+        if (spread) draw_cell_right(none ? "-" : three_digits(row.mad_us), none);
+        draw_cell_right(row.p90_us ? three_digits(*row.p90_us) : "-", !row.p90_us);
         if (!none && !row.p90_us) show_tooltip(style, spread_text(row));
         if (none)
             draw_cell_right("-", true);
@@ -105,7 +100,7 @@ void draw_table(const Style& style, const PhasesModel& model) {
                                         : to_im(phase_colour(row.phase_id, style.theme), 0.35f),
                             row.hatched);
         if (!rate) continue;
-        draw_cell_right(row.gb_per_s ? number(*row.gb_per_s) : "-", !row.gb_per_s);
+        draw_cell_right(row.gb_per_s ? three_digits(*row.gb_per_s) : "-", !row.gb_per_s);
         if (row.of_probe)
             show_tooltip(
                 style, fmt::format("{:.0f} % of the read bandwidth measured by \"draftscope doctor\" on this "
@@ -131,7 +126,7 @@ void draw_categories(const Style& style, const PhasesModel& model) {
         ImGui::TableNextColumn();
         ImGui::TextUnformatted(row.category.c_str());
         draw_cell_right(fmt::format("{}", row.steps), false);
-        draw_cell_right(number(row.step_ms), false);
+        draw_cell_right(three_digits(row.step_ms), false);
         ImGui::TableNextColumn();
         const ImVec2 at = ImGui::GetCursorScreenPos();
         const float h = ImGui::GetTextLineHeight(),

@@ -32,7 +32,7 @@ struct TextState {
 };
 
 /// In whole pixels, so that a scrolled view starts with a whole line.
-float line_height(const Style& style) {
+float text_line_height(const Style& style) {
     return std::round(style.em * line_spacing);
 }
 
@@ -213,7 +213,7 @@ void follow_selection(PanelContext& c, TextState& state, const Cursor& cursor) {
 
 void draw_pieces(PanelContext& c, TextState& state) {
     ImGui::PushFont(c.style.mono, 0.0f);
-    const Cursor cursor{ImGui::GetCursorScreenPos(), line_height(c.style), ImGui::IsWindowHovered()};
+    const Cursor cursor{ImGui::GetCursorScreenPos(), text_line_height(c.style), ImGui::IsWindowHovered()};
     const int lines = state.runs.empty() ? 0 : state.runs.back().line + 1;
     const float top = ImGui::GetScrollY() - cursor.line_height,
                 bottom = top + ImGui::GetWindowHeight() + cursor.line_height * 2;
@@ -280,7 +280,7 @@ void draw_text(PanelContext& c) {
     }
     draw_legend(c.style);
     draw_cut_text(state.model.caption, 0, c.style.colours.text_dim);
-    const float line = line_height(c.style);
+    const float line = text_line_height(c.style);
     const float room = ImGui::GetContentRegionAvail().y;
     ImGui::BeginChild("##output", {0, std::max(std::floor(room / line), 1.0f) * line});
     draw_pieces(c, state);

@@ -1,8 +1,10 @@
 #include "app/gui/panels/widgets.h"
 
+#include <fmt/format.h>
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 namespace draftscope {
@@ -41,6 +43,11 @@ void draw_icon(ImDrawList* list, Icon icon, ImVec2 at, float size, ImU32 colour)
 }
 
 }  // namespace
+
+std::string three_digits(double value) {
+    const double size = std::abs(value);
+    return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+}
 
 bool icon_button(const Style& style, Icon icon, const char* label, bool enabled, bool primary) {
     const ImGuiStyle& s = ImGui::GetStyle();

@@ -36,6 +36,8 @@ inline void draw_hint(const Style& style, std::string_view text) {
 }
 /// Draws a text in a font.
 void draw_in_font(ImFont* font, std::string_view text);
+/// Formats a number with about three digits: "1.23", "12.3", "123".
+std::string three_digits(double value);
 /// Draws a table cell whose text is at the right.
 void draw_cell_right(const std::string& text, bool dim = false);
 /// As draw_cell_right, for a percentage over a bar of the same share. A hatched bar is diagonal lines.

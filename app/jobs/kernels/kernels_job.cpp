@@ -32,9 +32,9 @@ std::vector<float> normal(std::size_t count, std::uint64_t seed) {
 
 constexpr int cold_megabytes = 64;  ///< weights read by successive calls; the probe reads the same amount
 
-class Bench {
+class KernelBench {
   public:
-    Bench(const KernelSettings& options, kernels::Exec& exec, const JobHooks& hooks)
+    KernelBench(const KernelSettings& options, kernels::Exec& exec, const JobHooks& hooks)
         : options_(options), exec_(exec), hooks_(hooks) {
         const std::size_t gathers = options.gather.size(), ranks = options.ranks.size();
         const std::size_t heads = 2 + 2 * gathers + ranks * (2 + gathers), layer = 3;
@@ -356,7 +356,7 @@ Result<KernelReport> measure_kernels(const KernelSettings& given, const JobHooks
     report.isa = std::string(kernels::to_text(exec->isa()));
     report.threads = exec->threads();
     report.probe_before = probe_read_bandwidth(exec->threads(), cold_megabytes);
-    report.ops = Bench(settings, *exec, hooks).run();
+    report.ops = KernelBench(settings, *exec, hooks).run();
     if (hooks.is_cancelled()) return Error{ErrorKind::cancelled, "stopped while measuring kernels"};
     report.probe_after = probe_read_bandwidth(exec->threads(), cold_megabytes);
     return report;

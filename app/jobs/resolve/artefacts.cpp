@@ -18,16 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool exists(const std::string& path) {
-    std::error_code error;
-    return fs::exists(path, error);
-}
-
 /// Returns why `path` cannot be the file of this head; `option` is what the user typed.
 Status check_file(const HeadInfo& info, const std::string& path, const std::string& option) {
     if (info.required_file == RequiredFile::none)
         return bad_input("{}: head {} needs no file", option, info.id);
-    if (!exists(path)) return bad_input("{}: {}: no such file", option, path);
+    if (!file_exists(path)) return bad_input("{}: {}: no such file", option, path);
     return {};
 }
 
@@ -84,6 +79,11 @@ ShippedArtefacts find_shipped(std::string_view head) {
 }
 
 }  // namespace
+
+bool file_exists(const std::string& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
 
 Status check_given_artefacts(std::span<const std::string> given) {
     std::map<std::string, std::string> files;
@@ -172,7 +172,7 @@ Result<std::string> find_trained_drafter(const HeadSpec& spec, const HeadFiles& 
     const fs::path name = artefact.info().drafter_weights;
     if (name.empty()) return std::string();
     const std::string folder = (fs::path(artefacts.artefact_path).parent_path() / name).string();
-    if (name != name.filename() || name == ".." || !exists(folder))
+    if (name != name.filename() || name == ".." || !file_exists(folder))
         return bad_input("{}: its drafter folder '{}' is missing; copy it into the same folder",
                          artefacts.artefact_path, name.string());
     return folder;

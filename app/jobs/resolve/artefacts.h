@@ -21,6 +21,8 @@ struct ArtefactSources {
     std::string synthetic = {};  ///< "synthetic:NAME": missing weights are generated for this target
 };
 
+/// Returns true if a file or folder has this path and can be reached.
+bool file_exists(const std::string& path);
 /// Checks that each item of `given` names a known head and an existing file. No head may have two files.
 Status check_given_artefacts(std::span<const std::string> given);
 /// Checks the file that the spec itself names ("slimspec:file=PATH"); ok without one.

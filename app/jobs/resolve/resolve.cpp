@@ -25,11 +25,6 @@ constexpr const char* cpu_tree = "depth=3,topk=4,nodes=12";
 /// EAGLE-2's tree (arXiv 2406.16858, section 5).
 constexpr const char* cuda_tree = "depth=5,topk=10,nodes=60";
 
-bool exists(const std::string& path) {
-    std::error_code error;
-    return fs::exists(path, error);
-}
-
 bool same_file(const std::string& a, const std::string& b) {
     std::error_code error;
     return !a.empty() && !b.empty() && fs::equivalent(a, b, error) && !error;
@@ -45,7 +40,7 @@ Status resolve_model(ResolvedRun& run) {
         }
         run.config.model = demo;
     }
-    if (!is_synthetic_model(run.config.model) && !exists(run.config.model))
+    if (!is_synthetic_model(run.config.model) && !file_exists(run.config.model))
         return bad_input("--model {}: no such file", run.config.model);
     run.demo_model = same_file(run.config.model, demo);
     return {};
@@ -85,7 +80,7 @@ Status resolve_drafter(ResolvedRun& run) {
             run.drafter_id);
     }
     const std::string path = parse_drafter_path(run.drafter_path);
-    if (!is_synthetic_model(path) && !exists(path))
+    if (!is_synthetic_model(path) && !file_exists(path))
         return bad_input("--drafter {}: {}: no such file or folder", spec, path);
     return {};
 }
@@ -266,7 +261,7 @@ Status resolve_numbers(ResolvedRun& run) {
     }
     if (config.prompt.empty() && config.prompts_file.empty())
         return bad_input("nothing to decode: give --prompt TEXT or --prompts FILE.jsonl");
-    if (!config.prompts_file.empty() && !exists(config.prompts_file)) {
+    if (!config.prompts_file.empty() && !file_exists(config.prompts_file)) {
         return bad_input("--prompts {}: no such file", config.prompts_file);
     }
     return {};
