@@ -75,7 +75,9 @@ void BackendStep::upload_trees(std::span<const Round> rounds) {
 Status BackendStep::enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs,
                                    std::span<const Round> rounds) {
     kernels::Backend& backend = core_.exec.backend();
-    spans_.begin(backend, context.observer != nullptr && context.observer->observing());
+    const bool watched = context.observer != nullptr && context.observer->observing();
+    core_.sampled = core_.sampled || watched;
+    spans_.begin(backend, watched, core_.sampled);
     upload_trees(rounds);
     if (core_.drafter.grows_trees() && !jobs.empty())
         return core_.drafter.enqueue_draft(context, jobs, step_, spans_);

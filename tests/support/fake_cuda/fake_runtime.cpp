@@ -221,6 +221,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if ((kind != cudaMemcpyDeviceToHost) != on_device(to, bytes) ||
         (kind != cudaMemcpyHostToDevice) != on_device(from, bytes))
         return gpu().done(cudaErrorInvalidValue);
+    gpu().use.uploads += kind == cudaMemcpyHostToDevice ? 1 : 0;
+    gpu().use.downloads += kind == cudaMemcpyDeviceToHost ? 1 : 0;
     const void* host = kind == cudaMemcpyHostToDevice ? from : to;
     const bool pageable = kind != cudaMemcpyDeviceToDevice && block_of(gpu().pinned, host, bytes) == nullptr;
     if (!pageable) return gpu().done(gpu().add(*stream, [=] { std::memmove(to, from, bytes); }));
@@ -317,6 +319,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         event->after = stream->last;
         return gpu().done(stream->capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
     }
+    gpu().use.marks += event->timed ? 1 : 0;
     event->pending.insert(++event->recorded);
     gpu().put(*stream, {.records = gpu().events[event], .version = event->recorded});
     return cudaSuccess;
