@@ -137,7 +137,10 @@ Status BackendStep::enqueue_step(DraftContext& context, std::span<DraftJob> jobs
                                  TreesRequest& request, FunctionRef<void()> drafted) {
     const bool host = core_.exec.backend().is_host();
     DS_TRY(place());
-    if (!host) DS_TRY(place_sets(rounds));  // no upload between the drafts and the target's pass
+    if (!host) {  // no upload between the drafts and the target's pass
+        DS_TRY(place_sets(rounds));
+        DS_TRY(core_.target.upload_tree_layout(core_.exec, request, step_));
+    }
     DS_TRY(enqueue_drafts(context, jobs, rounds));
     if (host) {
         step_.enqueue_download();

@@ -43,7 +43,8 @@ struct FakeGpuUse {
     long work = 0;   ///< kernels and copies that ran, nodes of graphs included
     long launches = 0, graph_launches = 0, waits = 0;
     long marks = 0;                   ///< events recorded for their times
-    long uploads = 0, downloads = 0;  ///< copies between host and device
+    long uploads = 0, downloads = 0;  ///< copies between host and device, outside captures
+    long switches = 0;                ///< such copies that follow a kernel of their stream
     int allocations = 0, pinned = 0, streams = 0, events = 0, graphs = 0, executable_graphs = 0;
     /// Misuse that CUDA does not report: memory freed twice, handles used after their end.
     std::vector<std::string> faults;

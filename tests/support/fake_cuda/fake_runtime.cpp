@@ -221,8 +221,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if ((kind != cudaMemcpyDeviceToHost) != on_device(to, bytes) ||
         (kind != cudaMemcpyHostToDevice) != on_device(from, bytes))
         return gpu().done(cudaErrorInvalidValue);
-    gpu().use.uploads += kind == cudaMemcpyHostToDevice ? 1 : 0;
-    gpu().use.downloads += kind == cudaMemcpyDeviceToHost ? 1 : 0;
+    if (kind != cudaMemcpyDeviceToDevice && !stream->capture) {
+        ++(kind == cudaMemcpyHostToDevice ? gpu().use.uploads : gpu().use.downloads);
+        gpu().use.switches += std::exchange(stream->kernel_last, false) ? 1 : 0;
+    }
     const void* host = kind == cudaMemcpyHostToDevice ? from : to;
     const bool pageable = kind != cudaMemcpyDeviceToDevice && block_of(gpu().pinned, host, bytes) == nullptr;
     if (!pageable) return gpu().done(gpu().add(*stream, [=] { std::memmove(to, from, bytes); }));
@@ -388,6 +390,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
         return gpu().last;
     if (stream->capture) return gpu().done(cudaErrorStreamCaptureUnsupported);
     ++gpu().use.graph_launches;
+    stream->kernel_last = true;
     gpu().put(*stream, {.graph = exec->nodes});
     return cudaSuccess;
 }
@@ -423,6 +426,7 @@ void enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_
             return cudaErrorStreamCaptureUnsupported;
         }
         ++gpu().use.launches;
+        stream->kernel_last = stream->kernel_last || !stream->capture;
         return gpu().add(*stream, [=, call = std::move(call)] { run(grid, block, shared_bytes, call); });
     };
     (void)gpu().done(try_launch());

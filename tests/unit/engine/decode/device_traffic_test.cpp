@@ -10,7 +10,7 @@ namespace {
 
 struct StepTraffic {
     StepRecord record;
-    long marks;
+    long marks, uploads, downloads, switches;
 };
 
 /// Notes what the GPU did in each step.
@@ -19,7 +19,8 @@ class TrafficSink final : public RecordSink {
     void push(Record record) override {
         const FakeGpuUse now = fake_gpu_use();
         if (auto* step = std::get_if<StepRecord>(&record))
-            steps.push_back({std::move(*step), now.marks - before_.marks});
+            steps.push_back({std::move(*step), now.marks - before_.marks, now.uploads - before_.uploads,
+                             now.downloads - before_.downloads, now.switches - before_.switches});
         before_ = now;
     }
     std::vector<StepTraffic> steps;
@@ -42,7 +43,7 @@ class DeviceTraffic : public ::testing::Test {
 
 TEST_F(DeviceTraffic, OnlySampledStepsRecordEvents) {
     const auto steps =
-        decode({.drafter = "eagle3", .tree = "depth=1,topk=1,nodes=3", .max_new = 12, .span_interval = 3});
+        decode({.drafter = "eagle3", .tree = "chain=2", .max_new = 12, .span_interval = 3});
     int sampled = 0;
     for (std::size_t i = 0; i < steps.size(); ++i) {
         SCOPED_TRACE(i);
@@ -61,6 +62,20 @@ TEST_F(DeviceTraffic, OnlySampledStepsRecordEvents) {
         EXPECT_EQ(steps[i].marks, 2 * static_cast<long>(step.spans.size()) - 1);
     }
     EXPECT_GE(sampled, 2);
+}
+
+/// Copies between dependent kernels make a GPU change to its copy engine and back, several microseconds each.
+TEST_F(DeviceTraffic, CopiesComeBeforeTheFirstKernelAndAfterTheLast) {
+    for (const char* tree : {"chain=2", "chain=4", "depth=3,topk=2,nodes=6"}) {
+        SCOPED_TRACE(tree);
+        const auto steps = decode({.drafter = "eagle3", .tree = tree, .max_new = 5});
+        ASSERT_GE(steps.size(), 2u);
+        for (std::size_t i = 1; i < steps.size(); ++i) {  // the first one follows the prefill
+            EXPECT_EQ(steps[i].uploads, 3);
+            EXPECT_EQ(steps[i].downloads, 3);
+            EXPECT_EQ(steps[i].switches, 2);
+        }
+    }
 }
 
 }  // namespace
