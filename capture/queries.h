@@ -20,15 +20,15 @@
 ///   exceeds its overlap with the outermost critical spans of the step (never negative). busy (`total`) =
 ///   self times of all lanes.
 /// - v_phase: one sample per counted step in which the phase has a span; the remainder has one for each
-///   sampled counted step. `count` = samples. `median`, `p90` and `p99` are over the samples' busy time, type 7
-///   (linear interpolation, as numpy). `mad` = median distance from the median x 1.4826. `share` = exposed /
-///   summed time of those steps. First-class phases are listed even with count 0, in `sort` order.
+///   sampled counted step. `count` = samples. `median`, `p90` and `p99` are over the samples' busy time, type
+///   7 (linear interpolation, as numpy). `mad` = median distance from the median x 1.4826. `share` = exposed
+///   / summed time of those steps. First-class phases are listed even with count 0, in `sort` order.
 /// - v_head: rows grouped by run, head, mode. Acceptance (rounds, tau, coverage, covered_mass) and the cost
 ///   in rows and bytes use all rows, so that all heads are compared on the same texts. `T_head` is the mean
-///   head_ns over the rows whose times count: rows of sampled steps that are not excluded, rows without a round,
-///   and, for modes other than drive, rows of `shadow` steps. `tau` = committed / rows, coverage = covered /
-///   committed, covered_mass = mean of the present values. profiler/stats/head_costs.h has the ratios to the
-///   full head.
+///   head_ns over the rows whose times count: rows of sampled steps that are not excluded, rows without a
+///   round, and, for modes other than drive, rows of `shadow` steps. `tau` = committed / rows, coverage =
+///   covered / committed, covered_mass = mean of the present values. profiler/stats/head_costs.h has the
+///   ratios to the full head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;

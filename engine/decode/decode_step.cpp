@@ -93,8 +93,8 @@ Status DecodeStep::draft_and_verify() {
     return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
 }
 
-/// Returns whether a step's spans are recorded. The first sampled step is the second one after the warm-up, so
-/// that intervals of even length miss the steps in which shadow heads draft.
+/// Returns whether a step's spans are recorded. The first sampled step is the second one after the warm-up,
+/// so that intervals of even length miss the steps in which shadow heads draft.
 bool DecodeStep::is_sampled(std::int64_t step) const {
     const int interval = core_.options.span_interval;
     return !on_device() || (step - core_.options.warmup_steps) % interval == 1 % interval;

@@ -210,8 +210,8 @@ Status EagleDrafter::enqueue_draft(DraftContext& context, std::span<DraftJob> jo
     if (!growth_.prepare(context, trees_))
         return model_->layer().device().out_of_memory(fmt::format("the trees of {}", name_),
                                                       "use a smaller batch or tree");
-    DS_TRY(enqueue_extend(context, jobs, spans, trees_,
-                          [&] { growth_.begin(context, trees_, spans, step); }));
+    DS_TRY(
+        enqueue_extend(context, jobs, spans, trees_, [&] { growth_.begin(context, trees_, spans, step); }));
     return growth_.enqueue(context, trees_, step);
 }
 

@@ -163,8 +163,7 @@ bool Decoder::upload_listed() {
         return false;
     }
     if (before != d_places_.data()) keys_.clear();
-    for (std::size_t i = 0; i < num_layouts_; ++i)
-        layouts_[i].d_values = d_places_.add(layouts_[i].values);
+    for (std::size_t i = 0; i < num_layouts_; ++i) layouts_[i].d_values = d_places_.add(layouts_[i].values);
     d_places_.upload(*backend_);
     return true;
 }
@@ -185,7 +184,8 @@ Status Decoder::upload_layouts(std::span<const DecoderBatch> batches) {
 bool Decoder::place(const DecoderBatch& batch) {
     list_layout(batch, layout_);
     const auto end = layouts_.begin() + static_cast<std::ptrdiff_t>(num_layouts_);
-    auto found = std::find_if(layouts_.begin(), end, [&](const Layout& one) { return one.values == layout_; });
+    auto found =
+        std::find_if(layouts_.begin(), end, [&](const Layout& one) { return one.values == layout_; });
     if (found == end) {
         num_layouts_ = 0;
         std::swap(add_layout().values, layout_);

@@ -123,7 +123,7 @@ class Decoder {
     std::vector<kernels::KvPlanes> caches_;    ///< [sequences]
     std::vector<kernels::KvPlanes> uploaded_;  ///< contents of d_caches_
     kernels::AttentionBatch places_;
-    std::vector<Layout> layouts_;     ///< of the latest upload; the first num_layouts_ are valid
+    std::vector<Layout> layouts_;  ///< of the latest upload; the first num_layouts_ are valid
     std::size_t num_layouts_ = 0;
     std::vector<std::int32_t> layout_;  ///< of the pass
     kernels::DeviceStruct d_places_;    ///< the arrays of places_ except the caches, for each layout

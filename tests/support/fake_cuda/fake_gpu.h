@@ -30,6 +30,9 @@ struct FakeGpu {
     unsigned seed = 1;
     int processors = 1;
     std::size_t memory_bytes = std::size_t{4} << 30;
+    int driver = 13000;  ///< CUDA version of the driver; 0 = there is none. The runtime's is 13.0.
+    int devices = 1;
+    int major = 9;  ///< of the compute capability
     /// The call, counted from 0, that fails with `error`. Only calls that can fail on a working GPU count.
     std::optional<long> failing_call{};
     int error = 999;
@@ -59,6 +62,7 @@ void fail_fake_gpu_work(long later);
 
 /// Opens the CUDA back end on the fake GPU.
 Result<std::unique_ptr<kernels::Backend>> open_fake_cuda(const kernels::CudaOptions& options = {});
+kernels::DeviceProbe probe_fake_cuda();
 /// Runs the benchmark of kernels/cuda. Its reads and fills do little, and its times are those of the fake.
 Result<kernels::DeviceBenchReport> bench_fake_cuda(const kernels::DeviceBenchOptions& options);
 

@@ -10,6 +10,8 @@ namespace {
 
 using namespace draftscope::testing;
 
+constexpr int runtime_version = 13000;
+
 /// Begins a call that can fail on a working GPU, and returns from it where it does.
 #define DS_CALL                               \
     const std::scoped_lock lock(gpu().mutex); \
@@ -147,14 +149,16 @@ cudaError_t cudaPeekAtLastError() {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-    *count = 1;
-    return cudaSuccess;
+    const std::scoped_lock lock(gpu().mutex);
+    *count = gpu().settings.devices;
+    if (gpu().settings.driver < runtime_version) return gpu().done(cudaErrorInsufficientDriver);
+    return *count > 0 ? cudaSuccess : gpu().done(cudaErrorNoDevice);
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int) {
     DS_CALL;
     *found = {};
     std::strcpy(found->name, "kernels on the host");
-    found->major = 9;
+    found->major = gpu().settings.major;
     found->multiProcessorCount = gpu().settings.processors;
     found->totalGlobalMem = gpu().settings.memory_bytes;
     found->sharedMemPerBlockOptin = 227 << 10;
@@ -168,11 +172,11 @@ cudaError_t cudaSetDevice(int ordinal) {
     return ordinal == 0 ? cudaSuccess : gpu().done(cudaErrorInvalidDevice);
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-    *version = 13000;
+    *version = gpu().settings.driver;
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
-    *version = 13000;
+    *version = runtime_version;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceSetLimit(cudaLimit, std::size_t) {

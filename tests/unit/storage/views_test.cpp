@@ -324,22 +324,25 @@ TEST_F(HandComputed, StepsWithoutSpansCountForSpeedAndAcceptanceOnly) {
     add_run(4, "slimspec:rank=72", {{2, 100}, {3, 0, false}, {4, 100}}, 700);
     write_all(folder_.file("sampled.dscope"), records_);
     const storage::Database db = open_plain(folder_.file("sampled.dscope"));
-    EXPECT_EQ(query(db,
-                    "SELECT run_id, head, rounds, tau, rho_tau, nu, round(kappa, 6), "
-                    "round(predicted_speedup, 6), round(measured_speedup, 6), head_ns, reference FROM v_head"),
-              (std::vector<std::string>{
-                  "3|full|3|3.0|1.0|1.0|0.666667|1.0|1.0|400.0|drive",
-                  "4|slimspec:rank=72|3|3.0|1.0|0.25|0.666667|1.428571|1.428571|100.0|other run"}));
+    EXPECT_EQ(
+        query(db,
+              "SELECT run_id, head, rounds, tau, rho_tau, nu, round(kappa, 6), "
+              "round(predicted_speedup, 6), round(measured_speedup, 6), head_ns, reference FROM v_head"),
+        (std::vector<std::string>{
+            "3|full|3|3.0|1.0|1.0|0.666667|1.0|1.0|400.0|drive",
+            "4|slimspec:rank=72|3|3.0|1.0|0.25|0.666667|1.428571|1.428571|100.0|other run"}));
     EXPECT_EQ(query(db, "SELECT name, n, total, round(share, 6) FROM v_phase WHERE run_id = 4"),
-              (std::vector<std::string>{"backbone|2|200|0.142857", "head|2|120|0.085714", "topk|2|60|0.042857",
-                                        "softmax|2|20|0.014286", "gather|0|0|0.0", "verify|2|100|0.071429",
-                                        "remainder|2|900|0.642857"}));
+              (std::vector<std::string>{"backbone|2|200|0.142857", "head|2|120|0.085714",
+                                        "topk|2|60|0.042857", "softmax|2|20|0.014286", "gather|0|0|0.0",
+                                        "verify|2|100|0.071429", "remainder|2|900|0.642857"}));
     EXPECT_EQ(query(db, "SELECT round_id, head_ns, sampled FROM v_round WHERE run_id = 4"),
               (std::vector<std::string>{"8|100|1", "9||0", "10|100|1"}));
     EXPECT_EQ(query(db, "SELECT step_ns FROM v_draft_share WHERE run_id = 4"),
               (std::vector<std::string>{"1400.0"}));
-    EXPECT_EQ(query(db, "SELECT decode_ns FROM v_prompt WHERE run_id = 4"), (std::vector<std::string>{"2100"}));
-    EXPECT_EQ(query(db, "SELECT count(*) FROM step_phase WHERE step_id = 9"), (std::vector<std::string>{"0"}));
+    EXPECT_EQ(query(db, "SELECT decode_ns FROM v_prompt WHERE run_id = 4"),
+              (std::vector<std::string>{"2100"}));
+    EXPECT_EQ(query(db, "SELECT count(*) FROM step_phase WHERE step_id = 9"),
+              (std::vector<std::string>{"0"}));
     const auto loaded = require(load_capture(folder_.file("sampled.dscope")));
     EXPECT_EQ(run_totals(*loaded, 4).counted_ns, 2100);
     for (const CheckFinding& one : require(check_capture(folder_.file("sampled.dscope"))).findings)

@@ -42,8 +42,7 @@ class DeviceTraffic : public ::testing::Test {
 };
 
 TEST_F(DeviceTraffic, OnlySampledStepsRecordEvents) {
-    const auto steps =
-        decode({.drafter = "eagle3", .tree = "chain=2", .max_new = 12, .span_interval = 3});
+    const auto steps = decode({.drafter = "eagle3", .tree = "chain=2", .max_new = 12, .span_interval = 3});
     int sampled = 0;
     for (std::size_t i = 0; i < steps.size(); ++i) {
         SCOPED_TRACE(i);
