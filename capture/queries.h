@@ -10,7 +10,8 @@
 #include "capture/capture.h"
 
 /// Numbers derived from a snapshot, with the same definitions as the SQL views of the capture file:
-/// - Step time = end - start - paused. A step counts if it is not excluded.
+/// - Step time = end - start - paused. A step counts if it is not excluded. Phases, shares, remainder, T_head
+///   and T_non-head are over sampled steps: those whose spans were recorded (StepRow::sampled).
 /// - Spans of one step, thread and lane nest by their intervals. Self time = duration - that of the direct
 ///   children. A phase's time in a step is the sum of the self times of its spans. Spans without a step don't
 ///   count.
@@ -19,15 +20,15 @@
 ///   exceeds its overlap with the outermost critical spans of the step (never negative). busy (`total`) =
 ///   self times of all lanes.
 /// - v_phase: one sample per counted step in which the phase has a span; the remainder has one for each
-///   counted step. `count` = samples. `median`, `p90` and `p99` are over the samples' busy time, type 7
-///   (linear interpolation, as numpy). `mad` = median distance from the median x 1.4826. `share` = exposed /
-///   summed time of counted steps. First-class phases are listed even with count 0, in `sort` order.
+///   sampled counted step. `count` = samples. `median`, `p90` and `p99` are over the samples' busy time, type
+///   7 (linear interpolation, as numpy). `mad` = median distance from the median x 1.4826. `share` = exposed
+///   / summed time of those steps. First-class phases are listed even with count 0, in `sort` order.
 /// - v_head: rows grouped by run, head, mode. Acceptance (rounds, tau, coverage, covered_mass) and the cost
 ///   in rows and bytes use all rows, so that all heads are compared on the same texts. `T_head` is the mean
-///   head_ns over the rows whose times count: rows of steps that are not excluded, rows without a round, and,
-///   for modes other than drive, rows of `shadow` steps. `tau` = committed / rows, coverage = covered /
-///   committed, covered_mass = mean of the present values. profiler/stats/head_costs.h has the ratios to the
-///   full head.
+///   head_ns over the rows whose times count: rows of sampled steps that are not excluded, rows without a
+///   round, and, for modes other than drive, rows of `shadow` steps. `tau` = committed / rows, coverage =
+///   covered / committed, covered_mass = mean of the present values. profiler/stats/head_costs.h has the
+///   ratios to the full head.
 namespace draftscope {
 
 inline constexpr int max_phases = 32;
@@ -53,7 +54,7 @@ struct PhaseStats {
     double median_ns = 0;                  ///< linear interpolation (type 7)
     double mad_ns = 0;                     ///< median absolute deviation x 1.4826
     std::optional<double> p90_ns, p99_ns;  ///< absent below 36 and 368 samples
-    double share = 0;                      ///< exposed time / summed step time
+    double share = 0;                      ///< exposed time / summed time of the sampled steps
     double gb_per_s = 0;                   ///< bytes / total; 0 if bytes are unknown
 };
 /// Returns the statistics of each phase. Excluded steps (warm-up, paused, shadow) are left out, as in

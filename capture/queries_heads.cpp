@@ -68,11 +68,11 @@ HeadStats make_stats(const HeadSums& of, double calls_per_round) {
     return row;
 }
 
-/// Calls of the driving head per round, over counted steps.
+/// Calls of the driving head per round, over sampled counted steps.
 double head_calls_per_round(const Snapshot& snapshot, RowId run_id) {
     std::int64_t rounds = 0, calls = 0;
     for (const StepEntry& step : snapshot.steps) {
-        if (step.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
+        if (step.row.run_id != run_id || step.row.excluded != Excluded::no || !step.row.sampled) continue;
         rounds += step.rounds.count;
         calls += step.head_calls;
     }
@@ -91,8 +91,9 @@ std::optional<std::size_t> round_index(const Snapshot& snapshot, RowId round_id)
 
 bool time_counts(const Snapshot& snapshot, HeadMode mode, std::optional<std::size_t> round) {
     if (!round) return true;
-    const Excluded excluded = snapshot.steps[snapshot.rounds[*round].step_index].row.excluded;
-    return excluded == Excluded::no || (excluded == Excluded::shadow && mode != HeadMode::drive);
+    const StepRow& step = snapshot.steps[snapshot.rounds[*round].step_index].row;
+    if (mode == HeadMode::drive) return step.excluded == Excluded::no && step.sampled;
+    return step.excluded == Excluded::no || step.excluded == Excluded::shadow;
 }
 
 std::vector<HeadStats> head_stats(const Snapshot& snapshot, RowId run_id) {

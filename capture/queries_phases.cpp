@@ -121,6 +121,7 @@ struct StepTimes {
 
 StepTimes step_times(const StepRow& step, std::vector<Piece> pieces) {
     StepTimes out;
+    if (!step.sampled) return out;
     compute_self_times(pieces);
     for (const Piece& piece : pieces) {
         StepTimes::Times& phase = out.phases[piece.phase];
@@ -224,7 +225,7 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
         if (step.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
         steps_.push_back(i);
         step_ns_.push_back(step.row.busy_ns());
-        total_ns_ += step_ns_.back();
+        if (step.row.sampled) sampled_ns_ += step_ns_.back();
         ++steps_read_;
         const StepTimes times = step_times(snapshot, step);
         for (std::size_t id = 0; id < times.phases.size(); ++id) {
@@ -238,7 +239,7 @@ void RunSamples::update(const Snapshot& snapshot, RowId run_id) {
 
 void RunSamples::drop_from(std::uint32_t step) {
     while (!steps_.empty() && steps_.back() >= step) {
-        total_ns_ -= step_ns_.back();
+        if (seen_[steps_.back()].row.sampled) sampled_ns_ -= step_ns_.back();
         steps_.pop_back();
         step_ns_.pop_back();
     }
@@ -250,7 +251,8 @@ void RunSamples::drop_first(std::size_t count) {
     count = std::min(count, steps_.size());
     const std::uint32_t first =
         count < steps_.size() ? steps_[count] : std::numeric_limits<std::uint32_t>::max();
-    for (std::size_t i = 0; i < count; ++i) total_ns_ -= step_ns_[i];
+    for (std::size_t i = 0; i < count; ++i)
+        if (seen_[steps_[i]].row.sampled) sampled_ns_ -= step_ns_[i];
     const auto taken = static_cast<std::ptrdiff_t>(count);
     steps_.erase(steps_.begin(), steps_.begin() + taken);
     step_ns_.erase(step_ns_.begin(), step_ns_.begin() + taken);
@@ -266,7 +268,7 @@ std::vector<PhaseStats> RunSamples::stats() const {
                      [](const PhaseRow& a, const PhaseRow& b) { return a.sort < b.sort; });
     std::vector<PhaseStats> out;
     for (const PhaseRow& phase : order) {
-        PhaseStats row = summarise(phase.id, phase_samples(phase.id), total_ns_);
+        PhaseStats row = summarise(phase.id, phase_samples(phase.id), sampled_ns_);
         if (row.count > 0 || phase.first_class) out.push_back(row);
     }
     return out;

@@ -84,6 +84,8 @@ struct StepRow {
     TimeNs end_ns = 0;
     TimeNs paused_ns = 0;
     Excluded excluded = Excluded::no;
+    /// Whether the step's spans were recorded. If not, it counts, but its phases and T_head are unknown.
+    bool sampled = true;
 
     TimeNs busy_ns() const { return end_ns - start_ns - paused_ns; }
 };

@@ -26,8 +26,9 @@ class RunSamples {
     /// Counted steps in order, and their times (end - start - paused).
     const std::vector<std::uint32_t>& steps() const { return steps_; }
     const std::vector<TimeNs>& step_ns() const { return step_ns_; }
-    TimeNs total_ns() const { return total_ns_; }
-    /// Returns one sample per counted step in which the phase occurred; for the remainder, one per counted
+    /// Time of the counted steps whose spans were recorded.
+    TimeNs sampled_ns() const { return sampled_ns_; }
+    /// Returns one sample per counted step in which the phase occurred; for the remainder, one per sampled
     /// step.
     const std::vector<PhaseSample>& phase_samples(int phase_id) const { return phases_[phase_id]; }
     /// Number of counted steps whose spans were read since this run was selected, including repeated reads.
@@ -45,7 +46,7 @@ class RunSamples {
     RowId run_id_ = 0;
     std::vector<std::uint32_t> steps_;
     std::vector<TimeNs> step_ns_;
-    TimeNs total_ns_ = 0;
+    TimeNs sampled_ns_ = 0;
     std::size_t steps_read_ = 0;
     std::array<std::vector<PhaseSample>, max_phases> phases_;
 };

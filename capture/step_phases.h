@@ -14,7 +14,7 @@ struct StepPhaseRow {
     std::int64_t bytes = 0;
 };
 /// Returns one row, ordered by phase id, for each phase in `spans` and one for the remainder. `spans` are all
-/// spans of the step, in any order.
+/// spans of the step, in any order. A step that was not sampled has no rows.
 std::vector<StepPhaseRow> step_phase_rows(const StepRow& step, std::span<const SpanRow> spans);
 
 }  // namespace draftscope

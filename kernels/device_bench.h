@@ -35,6 +35,7 @@ struct DeviceMeasured {
     std::string mode;  ///< "cold", "warm", "in sequence"; of the same weights between two streams "kept, ..."
     int rows = 0;
     double median_us = 0, best_us = 0;  ///< of one call
+    double spread_us = 0;               ///< interquartile range of the replays
     double bytes = 0;                   ///< weights and rows that the op reads and writes
     double nu = 0;                      ///< speed relative to the full head with the same rows and mode; 0 =
                                         ///< none

@@ -52,6 +52,7 @@ const std::vector<Migration>& migrations() {
         {2, added_sql(3)},
         {3, added_sql(4), fill_settings},
         {4, added_sql(5)},
+        {5, added_sql(6)},
     };
     return steps;
 }

@@ -62,10 +62,10 @@ struct Table<PromptRow> : TableOf<PromptRow> {
 template <>
 struct Table<StepRow> : TableOf<StepRow> {
     static constexpr std::string_view name = "step";
-    static constexpr auto columns =
-        std::tuple(key("id", &R::id), ref("run_id", &R::run_id, "run"), col("ordinal", &R::ordinal),
-                   col("start_ns", &R::start_ns), col("end_ns", &R::end_ns), col("paused_ns", &R::paused_ns),
-                   choice("excluded", &R::excluded, excluded_from));
+    static constexpr auto columns = std::tuple(
+        key("id", &R::id), ref("run_id", &R::run_id, "run"), col("ordinal", &R::ordinal),
+        col("start_ns", &R::start_ns), col("end_ns", &R::end_ns), col("paused_ns", &R::paused_ns),
+        choice("excluded", &R::excluded, excluded_from), col("sampled", &R::sampled).added_in(6, "1"));
 };
 
 template <>

@@ -29,7 +29,7 @@ FROM span s LEFT JOIN inner_time i ON i.id = s.id LEFT JOIN nested n ON n.id = s
 CREATE VIEW v_step_phase_by_span AS
 WITH spans AS MATERIALIZED (
   SELECT span_id, run_id, step_id, phase_id, lane, start_ns, end_ns, bytes, self_ns, parent_span_id
-  FROM v_span WHERE step_id IS NOT NULL),
+  FROM v_span WHERE step_id IN (SELECT id FROM step WHERE sampled)),
 overlap AS MATERIALIZED (
   SELECT s.span_id, sum(max(0, min(s.end_ns, c.end_ns) - max(s.start_ns, c.start_ns))) AS ns
   FROM spans s JOIN spans c ON c.step_id = s.step_id AND c.lane = 0 AND c.parent_span_id IS NULL
@@ -48,14 +48,15 @@ UNION ALL
 SELECT t.run_id, t.id, (SELECT id FROM phase WHERE name = 'remainder'),
   max(0, t.end_ns - t.start_ns - t.paused_ns - coalesce(c.ns, 0)),
   max(0, t.end_ns - t.start_ns - t.paused_ns - coalesce(c.ns, 0)), 0
-FROM step t LEFT JOIN critical c ON c.step_id = t.id;
+FROM step t LEFT JOIN critical c ON c.step_id = t.id WHERE t.sampled;
 
 CREATE VIEW v_step_phase AS
 SELECT run_id, step_id, phase_id, busy_ns, exposed_ns, bytes FROM step_phase;
 
 CREATE VIEW v_phase AS
 WITH counted AS (
-  SELECT run_id, sum(end_ns - start_ns - paused_ns) AS ns FROM step WHERE excluded IS NULL GROUP BY run_id),
+  SELECT run_id, sum(CASE WHEN sampled THEN end_ns - start_ns - paused_ns END) AS ns
+  FROM step WHERE excluded IS NULL GROUP BY run_id),
 sample AS MATERIALIZED (
   SELECT v.run_id, v.phase_id, v.busy_ns, v.exposed_ns, v.bytes,
     row_number() OVER (PARTITION BY v.run_id, v.phase_id ORDER BY v.busy_ns) - 1 AS k,
@@ -85,15 +86,15 @@ ORDER BY c.run_id, p.sort;
 CREATE VIEW v_round AS
 SELECT r.id AS round_id, r.run_id, r.step_id, r.prompt_id, r.ordinal, s.excluded, r.start_ns, r.end_ns,
   r.end_ns - r.start_ns AS duration_ns, s.paused_ns, r.context_length, r.tree_nodes, r.tree_depth, r.drafted,
-  r.accepted, r.committed, r.clipped, h.head, h.active_rows, h.bytes, h.head_ns, h.covered,
-  1.0 * h.covered / h.committed AS coverage, h.covered_mass
+  r.accepted, r.committed, r.clipped, h.head, h.active_rows, h.bytes, iif(s.sampled, h.head_ns, NULL) AS head_ns,
+  h.covered, 1.0 * h.covered / h.committed AS coverage, h.covered_mass, s.sampled
 FROM round r JOIN step s ON s.id = r.step_id
 LEFT JOIN head_eval h ON h.round_id = r.id AND h.mode = 'drive';
 
 CREATE VIEW v_head AS
 WITH eval AS MATERIALIZED (
   SELECT e.*, r.prompt_id,
-    t.excluded IS NULL OR (t.excluded = 'shadow' AND e.mode <> 'drive') AS timed
+    iif(e.mode = 'drive', t.excluded IS NULL AND coalesce(t.sampled, 1), coalesce(t.excluded, 'shadow') = 'shadow') AS timed
   FROM head_eval e LEFT JOIN round r ON r.id = e.round_id LEFT JOIN step t ON t.id = r.step_id),
 stat AS MATERIALIZED (
   SELECT run_id, head, mode, count(*) AS rounds, sum(timed) AS timed, sum(committed) AS committed,
@@ -113,15 +114,15 @@ beside AS MATERIALIZED (
   FROM eval e JOIN driven d ON d.run_id = e.run_id AND d.round_id = e.round_id
   WHERE e.mode IN ('aligned', 'calibration') GROUP BY e.run_id, e.head, e.mode),
 prompt_time AS MATERIALIZED (
-  SELECT run_id, prompt_id, sum(excluded IS NULL) AS rounds,
-    sum(CASE WHEN excluded IS NULL THEN committed ELSE 0 END) AS committed,
-    sum(CASE WHEN excluded IS NULL THEN ns ELSE 0.0 END) AS ns
-  FROM (SELECT r.run_id, r.prompt_id, r.committed, t.excluded,
+  SELECT run_id, prompt_id, sum(CASE WHEN excluded IS NULL THEN committed ELSE 0 END) AS committed,
+    sum(CASE WHEN excluded IS NULL THEN ns ELSE 0.0 END) AS ns, sum(excluded IS NULL AND sampled) AS sampled,
+    sum(CASE WHEN excluded IS NULL AND sampled THEN ns ELSE 0.0 END) AS sampled_ns
+  FROM (SELECT r.run_id, r.prompt_id, r.committed, t.excluded, t.sampled,
       1.0 * (t.end_ns - t.start_ns - t.paused_ns) / count(*) OVER (PARTITION BY r.step_id) AS ns
     FROM round r JOIN step t ON t.id = r.step_id)
   GROUP BY run_id, prompt_id),
 total AS MATERIALIZED (
-  SELECT run_id, sum(rounds) AS rounds, sum(committed) AS committed, sum(ns) AS ns,
+  SELECT run_id, sum(sampled) AS sampled, sum(sampled_ns) AS sampled_ns, sum(committed) AS committed, sum(ns) AS ns,
     (SELECT sum(head_ns) FROM stat WHERE stat.run_id = prompt_time.run_id AND stat.mode = 'drive') AS head_ns
   FROM prompt_time GROUP BY run_id),
 prompt_drive AS MATERIALIZED (
@@ -150,18 +151,19 @@ their_drive AS MATERIALIZED (
     sum(d.timed) AS timed
   FROM theirs t JOIN prompt_drive d ON d.prompt_id = t.prompt_id AND d.head = 'full' GROUP BY t.run_id),
 their_time AS MATERIALIZED (
-  SELECT t.run_id, sum(d.rounds) AS rounds, sum(d.ns) AS ns, sum(d.committed) / sum(d.ns) AS tokens_per_ns
+  SELECT t.run_id, sum(d.sampled) AS sampled, sum(d.sampled_ns) AS sampled_ns,
+    sum(d.committed) / sum(d.ns) AS tokens_per_ns
   FROM theirs t JOIN prompt_time d ON d.prompt_id = t.prompt_id GROUP BY t.run_id),
 candidate AS (
   SELECT s.run_id, CASE s.mode WHEN 'drive' THEN 1 WHEN 'selfpaced' THEN 2 WHEN 'aligned' THEN 4 ELSE 5 END
       AS preference, 1.0 * s.committed / s.rounds AS tau, 1.0 * s.head_ns / nullif(s.timed, 0) AS head_ns,
-    b.tau AS drive_tau, (t.ns - coalesce(t.head_ns, 0)) / nullif(t.rounds, 0) AS rest_ns
+    b.tau AS drive_tau, (t.sampled_ns - coalesce(t.head_ns, 0)) / nullif(t.sampled, 0) AS rest_ns
   FROM stat s LEFT JOIN beside b ON b.run_id = s.run_id AND b.head = s.head AND b.mode = s.mode
   LEFT JOIN total t ON t.run_id = s.run_id
   WHERE s.head = 'full'
   UNION ALL
   SELECT f.run_id, 3, f.tau, 1.0 * f.head_ns / nullif(f.timed, 0), m.tau,
-    (t.ns - f.head_ns) / nullif(t.rounds, 0)
+    (t.sampled_ns - f.head_ns) / nullif(t.sampled, 0)
   FROM their_drive f LEFT JOIN mine_drive m ON m.run_id = f.run_id LEFT JOIN their_time t ON t.run_id = f.run_id),
 reference AS MATERIALIZED (
   SELECT run_id, min(preference) AS preference, tau, nullif(head_ns, 0) AS head_ns, drive_tau,

@@ -55,6 +55,7 @@ void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& repo
              {"rows", m.rows},
              {"median_us", m.median_us},
              {"best_us", m.best_us},
+             {"spread_us", m.spread_us},
              {"bytes", m.bytes},
              {"gb_per_s", m.gb_per_s()},
              {"floor_us", read > 0 ? m.bytes / (read * 1e3) : 0},
@@ -93,10 +94,10 @@ void print_json(const DeviceBenchOptions& options, const DeviceBenchReport& repo
 }
 
 void print_csv(const DeviceBenchReport& report, const TorchTimes& torch) {
-    print("op,mode,rows,median_us,best_us,bytes,gb_per_s,nu,torch_over_ours\n");
+    print("op,mode,rows,median_us,best_us,bytes,gb_per_s,nu,torch_over_ours,spread_us\n");
     for (const DeviceMeasured& m : report.ops)
-        print("{},{},{},{:.3f},{:.3f},{:.0f},{:.3f},{:.4f},{:.4f}\n", m.op, m.mode, m.rows, m.median_us,
-              m.best_us, m.bytes, m.gb_per_s(), m.nu, torch_ratio(m, torch));
+        print("{},{},{},{:.3f},{:.3f},{:.0f},{:.3f},{:.4f},{:.4f},{:.3f}\n", m.op, m.mode, m.rows,
+              m.median_us, m.best_us, m.bytes, m.gb_per_s(), m.nu, torch_ratio(m, torch), m.spread_us);
     for (const std::string& note : report.not_timed) fmt::print(stderr, "note: {}\n", note);
 }
 
@@ -121,12 +122,13 @@ void print_table(const DeviceBenchOptions& options, const DeviceBenchReport& rep
     for (const DeviceMeasured& m : report.ops)
         rows.push_back({m.op, m.mode, m.rows > 0 ? std::to_string(m.rows) : "-",
                         fmt::format("{:.2f}", m.median_us), fmt::format("{:.2f}", m.best_us),
-                        fmt::format("{:.2f}", m.bytes / 1e6), fmt::format("{:.0f}", m.gb_per_s()),
+                        fmt::format("{:.2f}", m.spread_us), fmt::format("{:.2f}", m.bytes / 1e6),
+                        fmt::format("{:.0f}", m.gb_per_s()),
                         read > 0 && m.bytes > 0 ? fmt::format("{:.2f}", m.bytes / (read * 1e3)) : "-",
                         m.nu > 0 ? fmt::format("{:.3f}", m.nu) : "-",
                         torch_ratio(m, torch) > 0 ? fmt::format("{:.2f}x", torch_ratio(m, torch)) : "-"});
-    print("{}", format_table({"op", "mode", "rows", "median us", "best us", "MB", "GB/s", "floor us", "nu",
-                              "torch/ours"},
+    print("{}", format_table({"op", "mode", "rows", "median us", "best us", "spread us", "MB", "GB/s",
+                              "floor us", "nu", "torch/ours"},
                              rows));
     for (const std::string& note : report.not_timed) print("note: {}\n", note);
     if (report.library.empty())

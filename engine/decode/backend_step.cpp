@@ -75,7 +75,9 @@ void BackendStep::upload_trees(std::span<const Round> rounds) {
 Status BackendStep::enqueue_drafts(DraftContext& context, std::span<DraftJob> jobs,
                                    std::span<const Round> rounds) {
     kernels::Backend& backend = core_.exec.backend();
-    spans_.begin(backend, context.observer != nullptr && context.observer->observing());
+    const bool watched = context.observer != nullptr && context.observer->observing();
+    core_.sampled = core_.sampled || watched;
+    spans_.begin(backend, watched, core_.sampled);
     upload_trees(rounds);
     if (core_.drafter.grows_trees() && !jobs.empty())
         return core_.drafter.enqueue_draft(context, jobs, step_, spans_);
@@ -135,7 +137,10 @@ Status BackendStep::enqueue_step(DraftContext& context, std::span<DraftJob> jobs
                                  TreesRequest& request, FunctionRef<void()> drafted) {
     const bool host = core_.exec.backend().is_host();
     DS_TRY(place());
-    if (!host) DS_TRY(place_sets(rounds));  // no upload between the drafts and the target's pass
+    if (!host) {  // no upload between the drafts and the target's pass
+        DS_TRY(place_sets(rounds));
+        DS_TRY(core_.target.upload_tree_layout(core_.exec, request, step_));
+    }
     DS_TRY(enqueue_drafts(context, jobs, rounds));
     if (host) {
         step_.enqueue_download();

@@ -80,6 +80,7 @@ struct DecodeContext {
     int vocab;          ///< number of real token ids
     DraftVocab active;  ///< only for a head without state
     ForwardOutput forward;
+    bool sampled = true;  ///< whether the current step records its spans
 };
 
 }  // namespace draftscope

@@ -81,6 +81,7 @@ Status DecodeStep::draft_and_verify() {
         context.sampled = &sampling_;
     context.coverage_wanted = core_.records.on();
     const bool shadows_due = shadow_drafter_.due(totals_.steps, drafting_sequences_);
+    core_.sampled = shadows_due || is_sampled(totals_.steps);
     const auto drafted = [&] {
         for (const Round& round : rounds_)
             if (live_.shows(*round.sequence)) live_.set_tree(round.tree);
@@ -90,6 +91,13 @@ Status DecodeStep::draft_and_verify() {
     DS_TRY(enqueued);
     DS_TRY(finished);
     return shadows_due ? shadow_drafter_.draft(jobs_, drafting_sequences_, drafting_) : Status();
+}
+
+/// Returns whether a step's spans are recorded. The first sampled step is the second one after the warm-up,
+/// so that intervals of even length miss the steps in which shadow heads draft.
+bool DecodeStep::is_sampled(std::int64_t step) const {
+    const int interval = core_.options.span_interval;
+    return !on_device() || (step - core_.options.warmup_steps) % interval == 1 % interval;
 }
 
 /// Takes over the paths that the backend accepted.
@@ -180,12 +188,14 @@ void DecodeStep::make_round_rows(Round& round) {
 
 void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
     core_.spans.collect();
+    if (!core_.sampled) core_.spans.clear();  // those of the host alone
     const TimeNs shadow_ns = shadow_drafter_.take_head_ns();
     const TimeNs head_ns = core_.spans.head_ns(0, core_.spans.size()) - shadow_ns;
     StepRow row;
     row.start_ns = core_.spans.to_run_time(start);
     row.end_ns = core_.spans.to_run_time(end);
     row.paused_ns = core_.take_paused_ns();
+    row.sampled = core_.sampled;
     row.excluded = totals_.steps < core_.options.warmup_steps ? Excluded::warmup
                    : row.paused_ns > 0                        ? Excluded::paused
                    : shadow_ns > 0                            ? Excluded::shadow

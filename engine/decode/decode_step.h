@@ -30,6 +30,7 @@ class DecodeStep {
 
   private:
     bool on_device() const { return core_.exec.device() != nullptr; }
+    bool is_sampled(std::int64_t step) const;
     Status draft_and_verify();
     Status make_jobs();
     void accept();

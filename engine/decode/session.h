@@ -37,6 +37,8 @@ struct DecodeOptions {
     /// Rounds of each prompt in which the full head also drafts (every second one), as a reference.
     int calibration_rounds = 0;
     bool record_nodes = true;
+    /// On a device, every Nth step records spans, whose marks on its queue cost time. On the CPU, every step.
+    int span_interval = 1;
     /// Evaluated by exact match: they need a recorded run under that rule and a drafter that uses a head.
     std::vector<ShadowHead> shadows;
 };

@@ -64,7 +64,7 @@ class EagleDrafter final : public Drafter {
     Status check_expand(const DraftContext& context, const DraftJob& job) const;
     kernels::Backend& select_backend(DraftContext& context);
     Status catch_up(DraftContext& context, std::span<const Slice> slices, int rows, DeviceSpans& spans,
-                    FunctionRef<void()> inputs_known);
+                    std::span<const GrowingTree> trees, FunctionRef<void()> inputs_known);
     void copy_last_rows(std::span<const Slice> slices, const float* from, int width,
                         kernels::DeviceBuffer EagleState::*to);
     void remember_rows(std::span<const Slice> slices) const;
@@ -73,7 +73,7 @@ class EagleDrafter final : public Drafter {
     void recall(std::span<DraftJob> jobs);
     void plan_trees(std::span<DraftJob> jobs, bool extended, std::vector<GrowingTree>& out) const;
     Status enqueue_extend(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
-                          FunctionRef<void()> last_inputs_known);
+                          std::span<const GrowingTree> trees, FunctionRef<void()> last_inputs_known);
 
     std::unique_ptr<EagleModel> model_;
     std::string name_;
@@ -131,7 +131,7 @@ Status EagleDrafter::extend_cache(DraftContext& context, std::span<DraftJob> job
     const Status extended = backend.submit([&]() -> Status {
         DS_TRY(reserve_states(jobs));
         own_spans_.begin(backend);
-        return enqueue_extend(context, jobs, own_spans_, [] {});
+        return enqueue_extend(context, jobs, own_spans_, {}, [] {});
     });
     DS_TRY(extended);
     own_spans_.record(context.phases);
@@ -210,12 +210,15 @@ Status EagleDrafter::enqueue_draft(DraftContext& context, std::span<DraftJob> jo
     if (!growth_.prepare(context, trees_))
         return model_->layer().device().out_of_memory(fmt::format("the trees of {}", name_),
                                                       "use a smaller batch or tree");
-    DS_TRY(enqueue_extend(context, jobs, spans, [&] { growth_.begin(context, trees_, spans, step); }));
+    DS_TRY(
+        enqueue_extend(context, jobs, spans, trees_, [&] { growth_.begin(context, trees_, spans, step); }));
     return growth_.enqueue(context, trees_, step);
 }
 
 /// Enqueues the catch-up. `last_inputs_known` runs within the last pass, when every root's inputs are known.
+/// `trees` grow after it.
 Status EagleDrafter::enqueue_extend(DraftContext& context, std::span<DraftJob> jobs, DeviceSpans& spans,
+                                    std::span<const GrowingTree> trees,
                                     FunctionRef<void()> last_inputs_known) {
     int rows = 0, left = 0;
     for (std::size_t j = 0; j < jobs.size(); ++j) left += new_slots(jobs[j]) - recalled_[j];
@@ -226,7 +229,8 @@ Status EagleDrafter::enqueue_extend(DraftContext& context, std::span<DraftJob> j
         const auto begin = [&] {
             if (left == 0) last_inputs_known();
         };
-        if (rows > 0) DS_TRY(catch_up(context, slices_, rows, spans, begin));
+        const auto next = left == 0 ? trees : std::span<const GrowingTree>();
+        if (rows > 0) DS_TRY(catch_up(context, slices_, rows, spans, next, begin));
         slices_.clear();
         rows = 0;
         return {};
@@ -273,25 +277,29 @@ bool EagleDrafter::upload_slices(std::span<const Slice> slices, int rows) {
         }
         to += values;
     }
-    backend.copy_rows(copies_);
     backend.upload(d_tokens_.as<void>(), tokens_.data(), tokens_.size() * sizeof(TokenId));
+    backend.copy_rows(copies_);
     return true;
 }
 
 /// Enqueues a pass over verified slots without waiting. A sequence occurs at most once. `inputs_known` runs
-/// after the states' inputs are written and before the pass.
+/// after the states' inputs are written and before the pass. `trees` grow after it; empty = a pass follows
+/// first, or none.
 Status EagleDrafter::catch_up(DraftContext& context, std::span<const Slice> slices, int rows,
-                              DeviceSpans& spans, FunctionRef<void()> inputs_known) {
+                              DeviceSpans& spans, std::span<const GrowingTree> trees,
+                              FunctionRef<void()> inputs_known) {
     EagleLayer& layer = model_->layer();
     const int d = hidden();
-    if (!layer.make_room(rows) || !upload_slices(slices, rows))
-        return layer.device().out_of_memory(fmt::format("{} verified slots of {}", rows, name_));
     batch_.clear();
     for (const Slice& slice : slices) {
         EagleState& state = state_for(*slice.job);
         const int slot = state.cache.length();
         for (int i = 0; i < slice.rows; ++i) batch_.add_row(state.cache, slot + i, slot + i, slot + i + 1);
     }
+    // All uploads come before the round's first kernel. A CPU's levels have no more rows than candidates.
+    if (!on_host() && !trees.empty()) DS_TRY(rows_.upload_layouts(trees, batch_));
+    if (!layer.make_room(rows) || !upload_slices(slices, rows))
+        return layer.device().out_of_memory(fmt::format("{} verified slots of {}", rows, name_));
     {
         DeviceSpans::Scope scope(spans, context.phases, Phase::backbone, 0, rows, rows_.pass_bytes(batch_));
         rows_.enqueue_embeddings(d_tokens_.as<std::int32_t>(), rows);

@@ -40,6 +40,8 @@ class EagleLayer {
     float* inputs() const { return inputs_.as<float>(); }   ///< [rows, 2d]
     float* outputs() const { return decoder_.residual(); }  ///< [rows, d], of the latest pass
     int hidden_stride() const { return decoder_.hidden_stride(); }
+    /// Uploads the layouts of passes that follow; see Decoder::upload_layouts().
+    Status upload_layouts(std::span<const DecoderBatch> batches) { return decoder_.upload_layouts(batches); }
     /// Enqueues a pass over inputs(). `ancestor_slots`, in device memory, replaces the slots of the batch.
     /// Each array of slots needs its own `tag`, which is part of the graph's key.
     Status enqueue(const DecoderBatch& batch, const std::int32_t* ancestor_slots, int tag);

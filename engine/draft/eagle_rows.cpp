@@ -1,5 +1,7 @@
 #include "engine/draft/eagle_rows.h"
 
+#include "engine/draft/tree_levels.h"
+
 namespace draftscope {
 
 bool EagleRows::make_room(int, int nodes) {
@@ -15,6 +17,36 @@ void EagleRows::enqueue_embeddings(const std::int32_t* tokens, int rows) {
     device().copy_rows({model_.device_embeddings(), d, tokens, rows, d, layer.inputs(), 2 * d});
 }
 
+/// Adds the nodes of a tree's level. `slots`: slots of its earlier levels.
+void EagleRows::add_level(const GrowingTree& tree, int level, int slots, int nodes, DecoderBatch& to) {
+    slots_.assign(level, 0);  // Level::ancestor_slots replaces them on the device
+    for (int b = 0; b < nodes; ++b)
+        to.add_row(*tree.cache, tree.free_slot + slots + b, tree.committed + level - 1, tree.committed,
+                   slots_);
+}
+
+Status EagleRows::upload_layouts(std::span<const GrowingTree> trees, const DecoderBatch& catch_up) {
+    std::size_t count = 0;
+    const auto next = [&]() -> DecoderBatch& {
+        if (passes_.size() == count) passes_.emplace_back();
+        passes_[count].clear();
+        return passes_[count];
+    };
+    for (int level = 1;; ++level, ++count) {
+        DecoderBatch& batch = next();
+        for (const GrowingTree& tree : trees) {
+            const TreeSpec& shape = tree.job->tree;
+            int slots = 0;
+            for (int above = 1; above < level; ++above) slots += width_at(shape, above);
+            if (level <= shape.depth) add_level(tree, level, slots, width_at(shape, level), batch);
+        }
+        if (batch.rows() == 0) break;
+    }
+    // The levels come first, so that their addresses do not depend on the catch-up.
+    next() = catch_up;
+    return model_.layer().upload_layouts(std::span(passes_).first(count + 1));
+}
+
 Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> inputs_known) {
     EagleLayer& layer = model_.layer();
     const int d = hidden(), rows = level.rows;
@@ -26,20 +58,16 @@ Status EagleRows::enqueue(const Level& level, FunctionRef<void(const float*)> in
         device().copy_rows(roots_);
         return {};
     }
-    const int above = level.level - 1;
     batch_.clear();
-    slots_.assign(level.level, 0);  // level.ancestor_slots replaces them on the device
     for (const GrowingTree* tree : level.trees)
-        for (int b = 0; b < tree->nodes; ++b)
-            batch_.add_row(*tree->cache, tree->free_slot + tree->slots + b, tree->committed + above,
-                           tree->committed, slots_);
+        add_level(*tree, level.level, tree->slots, tree->nodes, batch_);
     DeviceSpans::Scope enqueued(level.spans, level.context.phases, Phase::backbone, level.level, rows,
                                 pass_bytes(batch_));
     enqueue_embeddings(level.tokens, rows);
     device().copy_rows({layer.outputs(), d, level.parents, rows, d, layer.inputs() + d, 2 * d});
     inputs_known(layer.inputs());
     // Consecutive levels use different arrays of ancestor slots.
-    return layer.enqueue(batch_, level.ancestor_slots, above % 2);
+    return layer.enqueue(batch_, level.ancestor_slots, (level.level - 1) % 2);
 }
 
 }  // namespace draftscope

@@ -21,6 +21,9 @@ class EagleRows final : public LevelRows {
     const kernels::half_t* enqueue_head_rows(int rows) override {
         return model_.layer().enqueue_head_rows(rows);
     }
+    /// Uploads the layouts of all passes of a device's round. They are the levels of `trees` and the last
+    /// pass of the catch-up.
+    Status upload_layouts(std::span<const GrowingTree> trees, const DecoderBatch& catch_up);
     /// Enqueues the embeddings of tokens in device memory, into the first half of the layer's inputs.
     void enqueue_embeddings(const std::int32_t* tokens, int rows);
     /// Returns the bytes that a pass over `batch` reads.
@@ -30,8 +33,11 @@ class EagleRows final : public LevelRows {
     }
 
   private:
+    void add_level(const GrowingTree& tree, int level, int slots, int nodes, DecoderBatch& to);
+
     EagleModel& model_;
     DecoderBatch batch_;
+    std::vector<DecoderBatch> passes_;  ///< of a round
     std::vector<int> slots_;
     std::vector<kernels::CopyRowsOp> roots_;
 };

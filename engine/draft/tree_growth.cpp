@@ -148,15 +148,14 @@ Status TreeGrowth::enqueue(DraftContext& context, std::span<GrowingTree> trees, 
             return level >= tree->job->tree.depth || tree->nodes == 0;
         });
     }
-    kernels::Backend& backend = rows_.device();
     if (step.sets_come()) hand_sets(trees, step);
     if (samples_.active()) step.use_drafts(samples_.rows(names_));
     rerank(context.phases, trees, step);
     sets_here_ = head_->needs().sets && context.coverage_wanted;
     left_.resize(words_ + (sets_here_ ? set_words_ : 0));
-    backend.download(left_.data(), d_left_.as<void>(), words_ * sizeof(std::int32_t));
+    step.add_download(left_.data(), d_left_.as<void>(), words_ * sizeof(std::int32_t));
     if (sets_here_)
-        backend.download(left_.data() + words_, d_sets_.as<void>(), set_words_ * sizeof(std::int32_t));
+        step.add_download(left_.data() + words_, d_sets_.as<void>(), set_words_ * sizeof(std::int32_t));
     return {};
 }
 

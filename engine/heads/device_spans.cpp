@@ -4,9 +4,10 @@
 
 namespace draftscope {
 
-void DeviceSpans::begin(kernels::Backend& backend, bool watched) {
+void DeviceSpans::begin(kernels::Backend& backend, bool watched, bool sampled) {
     on_host_ = backend.is_host();
-    timer_ = watched ? nullptr : backend.timer();
+    sampled_ = sampled;
+    timer_ = watched || !sampled ? nullptr : backend.timer();
     watched_ = watched ? &backend : nullptr;
     timed_.clear();
     if (timer_ != nullptr) {
@@ -64,7 +65,7 @@ DeviceSpans::Scope::~Scope() {
         if (observer_ != nullptr) observer_->phase_ended(event_);
         return;
     }
-    spans_.timed_.push_back({event_, from_, to});
+    if (spans_.sampled_) spans_.timed_.push_back({event_, from_, to});
 }
 
 }  // namespace draftscope

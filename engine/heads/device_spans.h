@@ -17,8 +17,8 @@ class DeviceSpans {
   public:
     /// Discards all spans. Call it while the queue is empty or nearly empty: device times count from here. If
     /// `watched`, each span ends with Backend::synchronize(). It is then recorded, and the recorder's
-    /// observer is called.
-    void begin(kernels::Backend& backend, bool watched = false);
+    /// observer is called. If not `sampled`, a device's spans are ranges of the recorder's sink only.
+    void begin(kernels::Backend& backend, bool watched = false, bool sampled = true);
     bool watched() const { return watched_ != nullptr; }
     bool on_host() const { return on_host_; }
     /// Adds bytes that are known only after the wait to the first span of a phase at a level. Spans that are
@@ -68,7 +68,7 @@ class DeviceSpans {
         SpanEvent event;
         std::uint32_t from = 0, to = 0;  ///< marks of the timer
     };
-    bool on_host_ = false;
+    bool on_host_ = false, sampled_ = true;
     DeviceTimer* timer_ = nullptr;
     kernels::Backend* watched_ = nullptr;
     std::uint64_t start_ticks_ = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/numel.h"
 
@@ -128,23 +129,79 @@ bool Decoder::upload_caches() {
     return true;
 }
 
-/// Graphs contain these addresses. They depend only on the numbers of rows and tiles until a reallocation.
-bool Decoder::upload_places(const DecoderBatch& batch) {
+Decoder::Layout& Decoder::add_layout() {
+    if (layouts_.size() == num_layouts_) layouts_.emplace_back();
+    return layouts_[num_layouts_++];
+}
+
+/// Lists the arrays of AttentionBatch in the order of place(), after list_sequences() and list_tiles().
+void Decoder::list_layout(const DecoderBatch& batch, std::vector<std::int32_t>& out) const {
     using Place = DecoderBatch::Place;
-    const std::vector<Place>& rows = batch.places_;
-    if (!d_places_.begin(*backend_, 6 * rows.size() + tiles_.size() + batch.tails_.size()) ||
-        !upload_caches())
+    const auto add = [&](const auto& values) { out.insert(out.end(), values.begin(), values.end()); };
+    const auto add_field = [&](int Place::*field) {
+        for (const Place& row : batch.places_) out.push_back(row.*field);
+    };
+    out.clear();
+    add(row_sequences_);
+    add_field(&Place::slot);
+    add(batch.positions_);
+    add_field(&Place::prefix);
+    add_field(&Place::ancestor_first);
+    add_field(&Place::ancestor_count);
+    add(tiles_);
+    add(batch.tails_);
+}
+
+/// Uploads the listed layouts. Graphs contain their addresses, which depend on the sizes of the layouts
+/// before until a reallocation.
+bool Decoder::upload_listed() {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < num_layouts_; ++i) count += layouts_[i].values.size();
+    const std::int32_t* before = d_places_.data();
+    if (!d_places_.begin(*backend_, count)) {
+        num_layouts_ = 0;
         return false;
-    places_.caches = d_caches_.data();
-    places_.sequence = d_places_.add(row_sequences_);
-    places_.slot = d_places_.add(rows, [](const Place& row) { return row.slot; });
-    places_.position = d_places_.add(batch.positions_);
-    places_.prefix = d_places_.add(rows, [](const Place& row) { return row.prefix; });
-    places_.ancestor_first = d_places_.add(rows, [](const Place& row) { return row.ancestor_first; });
-    places_.ancestor_count = d_places_.add(rows, [](const Place& row) { return row.ancestor_count; });
-    places_.tiles = d_places_.add(tiles_);
-    places_.ancestor_slots = d_places_.add(batch.tails_);
+    }
+    if (before != d_places_.data()) keys_.clear();
+    for (std::size_t i = 0; i < num_layouts_; ++i) layouts_[i].d_values = d_places_.add(layouts_[i].values);
     d_places_.upload(*backend_);
+    return true;
+}
+
+Status Decoder::upload_layouts(std::span<const DecoderBatch> batches) {
+    num_layouts_ = 0;
+    for (const DecoderBatch& batch : batches) {
+        rows_ = batch.rows();
+        list_sequences(batch);
+        list_tiles();
+        list_layout(batch, add_layout().values);
+    }
+    if (upload_listed()) return {};
+    return backend_->out_of_memory(fmt::format("{} passes", batches.size()), "use a smaller batch or tree");
+}
+
+/// Points places_ to the layout of `batch`.
+bool Decoder::place(const DecoderBatch& batch) {
+    list_layout(batch, layout_);
+    const auto end = layouts_.begin() + static_cast<std::ptrdiff_t>(num_layouts_);
+    auto found =
+        std::find_if(layouts_.begin(), end, [&](const Layout& one) { return one.values == layout_; });
+    if (found == end) {
+        num_layouts_ = 0;
+        std::swap(add_layout().values, layout_);
+        if (!upload_listed()) return false;
+        found = layouts_.begin();
+    }
+    if (!upload_caches()) return false;
+    const std::int32_t* at = found->d_values;
+    const auto take = [&](std::size_t count) { return std::exchange(at, at + count); };
+    const std::size_t rows = batch.places_.size();
+    places_.caches = d_caches_.data();
+    for (const std::int32_t** field : {&places_.sequence, &places_.slot, &places_.position, &places_.prefix,
+                                       &places_.ancestor_first, &places_.ancestor_count})
+        *field = take(rows);
+    places_.tiles = take(tiles_.size());
+    places_.ancestor_slots = at;
     return true;
 }
 
@@ -170,7 +227,7 @@ Status Decoder::begin(const DecoderBatch& batch) {
         return std::array<const void*, 3>{d_places_.data(), d_caches_.data(), partial_.data()};
     };
     const auto before = addresses();
-    if (!reserve(rows_) || !partial_.resize_at_least(*backend_, partial_floats()) || !upload_places(batch))
+    if (!reserve(rows_) || !partial_.resize_at_least(*backend_, partial_floats()) || !place(batch))
         return backend_->out_of_memory(fmt::format("a pass of {} rows", rows_),
                                        "use a smaller batch or tree");
     // Graphs contain these addresses, so a reallocation invalidates them.
@@ -305,8 +362,8 @@ void Decoder::run(int layer, const kernels::Matrix* next) {
 
 void Decoder::replay(std::span<const int> extra, FunctionRef<void()> work) {
     if (backend_->is_host()) return work();
-    // The ops of a pass depend on its rows, attention blocks and tiles.
-    std::vector<std::int64_t> shape{rows_, blocks_};
+    // The ops of a pass depend on its rows, attention blocks, tiles and the address of its layout.
+    std::vector<std::int64_t> shape{rows_, blocks_, places_.sequence - d_places_.data()};
     shape.insert(shape.end(), tiles_.begin(), tiles_.end());
     shape.insert(shape.end(), extra.begin(), extra.end());
     if (keys_.size() > max_graphs) keys_.clear();

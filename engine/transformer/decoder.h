@@ -31,8 +31,11 @@ class Decoder {
     /// sets the device's error.
     const float* keep(std::span<const float> values);
 
-    /// Begins a pass: uploads the layout of the rows of `batch`, whose caches are in device memory. Returns
-    /// an error if out of device memory.
+    /// Uploads the layouts of passes that follow in one transfer, so that begin() uploads nothing between
+    /// them. Returns an error if out of device memory.
+    Status upload_layouts(std::span<const DecoderBatch> batches);
+    /// Begins a pass over the rows of `batch`, whose caches are in device memory. Uploads its layout unless
+    /// the latest upload has it. Returns an error if out of device memory.
     Status begin(const DecoderBatch& batch);
     /// Replaces the ancestor slots of begin() by an array in device memory with the same layout.
     void use_tails(const std::int32_t* d_values) { places_.ancestor_slots = d_values; }
@@ -83,11 +86,19 @@ class Decoder {
         const float* ffn_post_norm = nullptr;
         int q_norm_width = 0, k_norm_width = 0;
     };
+    /// The layout of a pass, as uploaded.
+    struct Layout {
+        std::vector<std::int32_t> values;
+        const std::int32_t* d_values = nullptr;
+    };
+    Layout& add_layout();
     bool reserve(int rows);
     void list_sequences(const DecoderBatch& batch);
     void list_tiles();
     bool upload_caches();
-    bool upload_places(const DecoderBatch& batch);
+    void list_layout(const DecoderBatch& batch, std::vector<std::int32_t>& out) const;
+    bool upload_listed();
+    bool place(const DecoderBatch& batch);
     std::size_t partial_floats() const;
     void attend(int layer, int cache_layer, const kernels::half_t* x, const kernels::NormSpec& norm);
     void norm_queries_and_keys(const Vectors& vectors);
@@ -112,7 +123,10 @@ class Decoder {
     std::vector<kernels::KvPlanes> caches_;    ///< [sequences]
     std::vector<kernels::KvPlanes> uploaded_;  ///< contents of d_caches_
     kernels::AttentionBatch places_;
-    kernels::DeviceStruct d_places_;  ///< the arrays of places_ except the caches
+    std::vector<Layout> layouts_;  ///< of the latest upload; the first num_layouts_ are valid
+    std::size_t num_layouts_ = 0;
+    std::vector<std::int32_t> layout_;  ///< of the pass
+    kernels::DeviceStruct d_places_;    ///< the arrays of places_ except the caches, for each layout
     kernels::DeviceArray<kernels::KvPlanes> d_caches_;
     kernels::DeviceArray<float> partial_;
     kernels::DeviceBuffer residual_, input_, qkv_, mixed_, gate_up_, active_, projected_;

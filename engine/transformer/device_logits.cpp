@@ -189,7 +189,7 @@ bool DeviceLogits::enqueue_answers(TreeStep& step) {
     }
     if (masses_) enqueue_masses(step);
     answers_.resize(at_.end);
-    d_answers_.download(*backend_, answers_);
+    step.add_download(answers_.data(), d_answers_.as<void>(), answers_.size() * sizeof(answers_[0]));
     return true;
 }
 

@@ -72,7 +72,8 @@ class DeviceLogits {
     /// Enqueues the best tokens of `x` [rows of the step, columns of the matrix], without storing the logits.
     void enqueue_best(const kernels::Matrix& lm_head, const kernels::half_t* x);
     /// Enqueues the ops that answer the query and accept the paths of `step`. Returns false if out of memory.
-    /// The caller holds Backend::submit_mutex(), and calls collect() after Backend::synchronize().
+    /// The caller holds Backend::submit_mutex(), calls TreeStep::enqueue_download(), and calls collect()
+    /// after Backend::synchronize().
     bool enqueue_answers(TreeStep& step);
     void collect(LogitsResult& out);
 

@@ -470,6 +470,11 @@ Result<std::uint64_t> Target::enqueue_trees(kernels::Exec& exec, const TreesRequ
     return impl.layer_bytes + impl.kv_bytes() + impl.lm_head.bytes();
 }
 
+Status Target::upload_tree_layout(kernels::Exec& exec, const TreesRequest& request, const TreeStep& step) {
+    DS_TRY(impl_->add_trees(request, step));
+    return impl_->pass.upload_layout(exec.backend(), impl_->batch);
+}
+
 Status Target::enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step) {
     Impl& impl = *impl_;
     kernels::Backend& backend = exec.backend();

@@ -114,8 +114,10 @@ class Target {
     /// round, synchronizes, and calls collect_trees(). Returns the bytes to be read.
     Result<std::uint64_t> enqueue_trees(kernels::Exec& exec, const TreesRequest& request,
                                         const TreeStep& step);
+    /// Uploads the layout of the rows of enqueue_trees() on a device. Call it before the trees are drafted.
+    Status upload_tree_layout(kernels::Exec& exec, const TreesRequest& request, const TreeStep& step);
     /// Enqueues the answers to the query and the acceptance of the trees' paths. Then it compacts the keys
-    /// and values of accepted nodes.
+    /// and values of accepted nodes. The answers come with TreeStep::enqueue_download().
     Status enqueue_answers(kernels::Exec& exec, const TreesRequest& request, TreeStep& step);
     /// Writes the results after synchronization; features and logits stay in the backend's memory.
     void collect_trees(const TreeStep& step, ForwardOutput& out);

@@ -31,6 +31,12 @@ class TargetPass {
     Status enqueue_trees(kernels::Backend& backend, const DecoderBatch& batch,
                          FunctionRef<void(float*)> enqueue_embeddings, std::span<const int> aux_layers,
                          const TreeStep& step, const LogitsQuery& query);
+    /// Uploads the layout of the rows of enqueue_trees(), which then uploads nothing. It is called before the
+    /// trees are drafted, so that the device does not wait for a transfer between drafts and verification.
+    Status upload_layout(kernels::Backend& backend, const DecoderBatch& batch) {
+        decoder_.use(backend);
+        return decoder_.upload_layouts({&batch, 1});
+    }
     const float* device_hidden() const { return hidden_.as<float>(); }  ///< [rows, d]
     const float* device_aux() const { return aux_.as<float>(); }        ///< [rows, aux_layers * d]
 

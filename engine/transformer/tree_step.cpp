@@ -12,6 +12,7 @@ namespace draftscope {
 bool TreeStep::place(kernels::Backend& backend, std::span<const TreePlan> plans) {
     backend_ = &backend;
     trees_.clear();
+    added_.clear();
     rows_ = 0;
     rows_on_device_ = {};
     for (const TreePlan& plan : plans) {
@@ -261,6 +262,8 @@ void TreeStep::accept_typical(const kernels::EntropyOp& entropy, kernels::Accept
 void TreeStep::enqueue_download() {
     here_.resize(paths_at() + trees_.size() * path_cells());
     block_.download(*backend_, here_);
+    for (const Download& one : added_) backend_->download(one.to, one.from, one.bytes);
+    added_.clear();
 }
 
 Status TreeStep::read_tree(int index, DraftTree& out) const {

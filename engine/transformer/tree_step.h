@@ -108,7 +108,10 @@ class TreeStep {
     /// Device addresses of a tree's path [width] and of its length [1], which the acceptance writes.
     const std::int32_t* device_path(int index) const;
     const std::int32_t* device_path_count(int index) const;
-    /// Enqueues the download of the trees and paths; they are valid after Backend::synchronize().
+    /// Adds a download to enqueue_download(), so that a device does not wait for it earlier.
+    void add_download(void* to, const void* from, std::size_t bytes) { added_.push_back({to, from, bytes}); }
+    /// Enqueues the download of the trees and paths, and the added ones. They are valid after
+    /// Backend::synchronize().
     void enqueue_download();
 
     // After Backend::synchronize():
@@ -128,6 +131,12 @@ class TreeStep {
     std::size_t paths_at() const { return 3 * static_cast<std::size_t>(rows_); }
     std::size_t path_cells() const { return static_cast<std::size_t>(rows_on_device_.width) + 1; }
 
+    struct Download {
+        void* to;
+        const void* from;
+        std::size_t bytes;
+    };
+    std::vector<Download> added_;
     kernels::Backend* backend_ = nullptr;
     int rows_ = 0;
     bool drawn_ = false, has_sets_ = false, sets_come_ = false;

@@ -219,10 +219,15 @@ class Bench {
         return device_.use_cublaslt(0);
     }
 
-    /// Returns the device time per call of a graph of `calls` calls, in us: median, best.
-    std::pair<double, double> time(const Call& call, const CallMode& way) {
+    /// Calls in one graph. Without a call it has only what happens between calls.
+    struct Graph {
+        std::uint64_t key;
+        const Call* call;
+        std::vector<double> us{};  ///< per call, of each replay
+    };
+    /// Enqueues a graph's work and appends its device time per call; returns false on an error.
+    bool replay(Graph& graph, const CallMode& way) {
         DeviceTimer& timer = *device_.timer();
-        const std::uint64_t key = device_.new_graph_key();
         const auto layer = static_cast<std::size_t>(options_.layer_mb * 1e6) / 256 * 256;
         const auto work = [&] {
             for (int i = 0; i < options_.calls; ++i) {
@@ -231,45 +236,54 @@ class Bench {
                     cuda::launch_read(stream_.as<std::byte>() + std::min(at, stream_.bytes() - layer), layer,
                                       *way.between, sink_.as<float>(), device_.stream());
                 }
-                if (call) call(i, way.same);
+                if (graph.call != nullptr) (*graph.call)(i, way.same);
             }
         };
-        std::vector<double> times;
-        for (int turn = 0; turn < options_.replays + 3; ++turn) {
-            timer.reset();
-            const std::uint32_t from = timer.mark();
-            device_.graph(key, work);
-            const std::uint32_t to = timer.mark();
-            if (!device_.synchronize().ok()) return {0, 0};
-            if (turn >= 3)
-                times.push_back(static_cast<double>(timer.elapsed_ns(from, to)) * 1e-3 / options_.calls);
+        timer.reset();
+        const std::uint32_t from = timer.mark();
+        device_.graph(graph.key, work);
+        const std::uint32_t to = timer.mark();
+        if (!device_.synchronize().ok()) return false;
+        graph.us.push_back(static_cast<double>(timer.elapsed_ns(from, to)) * 1e-3 / options_.calls);
+        return true;
+    }
+
+    /// Times a call. With work between calls, graphs with and without the call alternate, and the time is the
+    /// median of their differences: the medians of two long times would differ by more than a short call.
+    void time(const Call& call, const CallMode& way, DeviceMeasured& result) {
+        constexpr std::ptrdiff_t first = 3;  // the graph is captured, and its kernels are loaded
+        Graph with{device_.new_graph_key(), &call}, without{device_.new_graph_key(), nullptr};
+        for (std::ptrdiff_t turn = 0; turn < first + options_.replays; ++turn)
+            if (!replay(with, way) || (way.between && !replay(without, way))) return;
+        const auto timed = [](std::vector<double>& us) {
+            us.erase(us.begin(), us.begin() + first);
+            return *std::min_element(us.begin(), us.end());
+        };
+        result.best_us = timed(with.us);
+        if (way.between) {
+            result.best_us -= timed(without.us);
+            for (std::size_t i = 0; i < with.us.size(); ++i) with.us[i] -= without.us[i];
         }
-        std::sort(times.begin(), times.end());
-        return {times[times.size() / 2], times.front()};
+        std::sort(with.us.begin(), with.us.end());
+        const std::size_t count = with.us.size();
+        result.median_us = with.us[count / 2];
+        result.spread_us = with.us[3 * count / 4] - with.us[count / 4];
     }
 
     void measure(const std::string& op, const std::string& mode, int rows, double bytes, const Call& call) {
         measure(op, call_mode(mode), rows, bytes, call);
     }
     void measure(const std::string& op, const CallMode& way, int rows, double bytes, const Call& call) {
-        auto [median, best] = time(call, way);
-        if (way.between) {
-            std::pair<double, double>& alone = layer_us_[*way.between == cuda::Reads::plain ? 0 : 1];
-            if (alone.first == 0) alone = time({}, {"", false, way.between});
-            median -= alone.first;
-            best -= alone.second;
-        }
         DeviceMeasured result;
+        time(call, way, result);
         result.op = op;
         result.mode = way.mode;
         result.rows = rows;
-        result.median_us = median;
-        result.best_us = best;
         result.bytes = bytes;
         // Relative to the faster of the two variants of the full head.
         for (const DeviceMeasured& other : results_)
             if (other.op.starts_with(full_name) && other.mode == way.mode && other.rows == rows)
-                result.nu = std::max(result.nu, median / other.median_us);
+                result.nu = std::max(result.nu, result.median_us / other.median_us);
         results_.push_back(std::move(result));
     }
 
@@ -562,7 +576,6 @@ class Bench {
     DeviceBuffer correlated_;
     const DeviceBuffer* input_ = &x_;  ///< input of the heads with per-row shortlists
     bool library_found_ = false;
-    std::pair<double, double> layer_us_[2]{};  ///< stream between calls alone: plain, evict-first
     std::vector<DeviceMeasured> results_;
     std::vector<std::string> not_timed_;
 };

@@ -26,6 +26,10 @@ std::string version_text(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+/// CUDA cannot reuse a device in a process after most errors, such as those of a kernel or of a lost device.
+constexpr std::string_view lost_hint =
+    "; restart the program to use this GPU again (dmesg | grep Xid says what happened to it)";
+
 std::string error_text(cudaError_t error) {
     return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
 }
@@ -331,7 +335,7 @@ class CudaBackendImpl final : public CudaBackend {
             if (capture_error_.empty()) capture_error_ = fmt::format("{}: {}", what, error_text(error));
             return;
         }
-        set_error(fmt::format("{}: {}", what, error_text(error)));
+        set_error(fmt::format("{}: {}{}", what, error_text(error), lost_hint));
     }
     /// `op` is an op, or a span of them.
     template <typename Op>
@@ -423,16 +427,26 @@ DeviceInfo describe(const cudaDeviceProp& found) {
 
 constexpr int min_major = 8;
 
+/// Says why the driver cannot run this build's CUDA.
+std::string explain_driver() {
+    int driver = 0, needed = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+        return "no NVIDIA driver on this machine; install one for GPU runs";
+    (void)cudaRuntimeGetVersion(&needed);
+    return fmt::format("the NVIDIA driver is for CUDA {}, this build needs {}; update the driver",
+                       version_text(driver), version_text(needed));
+}
+
 DeviceProbe probe(int ordinal) {
     DeviceProbe result;
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver) {
-        result.why_not =
-            "no NVIDIA driver, or one too old for this build's CUDA; install or update it for GPU runs";
+        result.why_not = explain_driver();
     } else if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
         result.why_not =
-            "the driver shows no GPU; pass one into this container, or check CUDA_VISIBLE_DEVICES";
+            "the driver shows no GPU; pass one into this container, check CUDA_VISIBLE_DEVICES, or create an "
+            "instance if it is in MIG mode (nvidia-smi mig -cgi 0 -C)";
     } else if (error != cudaSuccess) {
         result.why_not = "the driver reported an error: " + error_text(error);
     } else if (ordinal >= count) {
@@ -451,8 +465,8 @@ DeviceProbe probe(int ordinal) {
     }
     result.info = describe(found);
     if (found.major < min_major) {
-        result.why_not =
-            fmt::format("{} is {}; sm_80 or later is required", found.name, result.info.architecture);
+        result.why_not = fmt::format("{} is {}; use a GPU of sm_80 or later, or --backend cpu", found.name,
+                                     result.info.architecture);
         return result;
     }
     result.available = true;

@@ -112,7 +112,7 @@ std::vector<ComparedQuantity> compare_phases(const std::vector<PromptPair>& pair
         Measured one = measure(
             pairs,
             [&](const PromptWork& work) {
-                return Fraction{work.phase_ns[phase.id] * 1e-3, work.rounds};
+                return Fraction{work.phase_ns[phase.id] * 1e-3, work.sampled_rounds};
             },
             options);
         if (one.quantity.a == 0 && one.quantity.b == 0) continue;

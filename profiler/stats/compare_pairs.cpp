@@ -34,6 +34,7 @@ std::vector<PromptWork> measure_work(const Snapshot& snapshot, RowId run_id) {
             if (found == index.end()) continue;
             PromptWork& work = out[found->second];
             work.rounds += 1;
+            work.sampled_rounds += step.row.sampled ? 1 : 0;
             work.committed += round.committed;
             work.ns += part * static_cast<double>(phases.step_ns);
             if (verify_ns > 0) add(work.verify, {{shape, {1, verify_ns}}});
@@ -60,13 +61,14 @@ struct Repeats {
             return;
         }
         sum.rounds += work.rounds;
+        sum.sampled_rounds += work.sampled_rounds;
         sum.committed += work.committed;
         sum.ns += work.ns;
         add(sum.verify, work.verify);
         for (std::size_t p = 0; p < work.phase_ns.size(); ++p) sum.phase_ns[p] += work.phase_ns[p];
     }
     PromptWork mean() && {
-        for (double* value : {&sum.rounds, &sum.committed, &sum.ns}) *value /= count;
+        for (double* value : {&sum.rounds, &sum.sampled_rounds, &sum.committed, &sum.ns}) *value /= count;
         for (double& ns : sum.phase_ns) ns /= count;
         for (auto& [shape, time] : sum.verify) time = {time.rounds / count, time.ns / count};
         return std::move(sum);

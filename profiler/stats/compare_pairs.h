@@ -17,7 +17,8 @@ namespace draftscope {
 struct PromptWork {
     const PromptRow* prompt = nullptr;
     double rounds = 0, committed = 0, ns = 0;
-    std::array<double, max_phases> phase_ns{};  ///< exposed time by phase
+    double sampled_rounds = 0;                  ///< rounds of steps whose spans were recorded
+    std::array<double, max_phases> phase_ns{};  ///< exposed time by phase, over `sampled_rounds`
     VerifyTimes verify;
     std::vector<TokenId> tokens;  ///< all generated tokens, from the first run that has the prompt
 };

@@ -49,13 +49,14 @@ std::optional<double> compute_tau(const HeadSample& sum) {
 }
 
 std::optional<double> head_ns_per_round(const HeadSample& sum) {
-    return ratio(positive(sum.head_ns), positive(sum.timed_rounds));
+    return ratio(positive(sum.head_ns), positive(sum.timed_rounds - sum.unsampled_rounds));
 }
 
 /// T_non-head per round of a driving head.
 std::optional<double> non_head(const HeadSample& sum) {
-    if (sum.step_ns <= 0 || sum.timed_rounds <= 0) return std::nullopt;
-    return (sum.step_ns - sum.head_ns) / sum.timed_rounds;
+    const double rounds = sum.timed_rounds - sum.unsampled_rounds, ns = sum.step_ns - sum.unsampled_ns;
+    if (ns <= 0 || rounds <= 0) return std::nullopt;
+    return (ns - sum.head_ns) / rounds;
 }
 
 std::optional<double> token_speed(const HeadSample& sum) {
@@ -113,6 +114,8 @@ HeadSample& HeadSample::add(const HeadSample& other, double times) {
     head_ns += times * other.head_ns;
     step_ns += times * other.step_ns;
     accepted += times * other.accepted;
+    unsampled_rounds += times * other.unsampled_rounds;
+    unsampled_ns += times * other.unsampled_ns;
     return *this;
 }
 

@@ -39,6 +39,7 @@ struct HeadSample {
     double head_ns = 0;                            ///< exposed T_head of the timed rounds
     double step_ns = 0;   ///< time of the timed rounds, head included; 0 = the head did not drive
     double accepted = 0;  ///< drafts over every round, also those beyond the text's end
+    double unsampled_rounds = 0, unsampled_ns = 0;  ///< the timed rounds without spans: T_head is unknown
 
     HeadSample& operator+=(const HeadSample& other) { return add(other, 1); }
     HeadSample& add(const HeadSample& other, double times);

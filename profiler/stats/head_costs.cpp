@@ -79,6 +79,9 @@ HeadSample counted_time(const Snapshot& snapshot, std::size_t round) {
     unit.timed_committed = entry.row.committed;
     unit.step_ns = static_cast<double>(step.row.end_ns - step.row.start_ns - step.row.paused_ns) /
                    std::max(1u, step.rounds.count);
+    if (step.row.sampled) return unit;
+    unit.unsampled_rounds = 1;
+    unit.unsampled_ns = unit.step_ns;
     return unit;
 }
 

@@ -149,12 +149,14 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
     }
     const StepUnits units = find_units(snapshot, samples, run_id);
     out.conversations = units.count;
-    std::vector<double> unit_ns(units.count), unit_rounds(units.count), unit_committed(units.count), step_ns;
+    std::vector<double> unit_ns(units.count), unit_rounds(units.count), unit_committed(units.count), step_ns,
+        unit_sampled_ns(units.count);
     for (std::size_t i = 0; i < samples.steps().size(); ++i) {
         const StepEntry& step = snapshot.steps[samples.steps()[i]];
         const std::vector<std::uint32_t>& of = units.units_of_step.at(samples.steps()[i]);
         step_ns.push_back(static_cast<double>(samples.step_ns()[i]));
         add_to_units(unit_ns, of, step_ns.back());
+        if (step.row.sampled) add_to_units(unit_sampled_ns, of, step_ns.back());
         for (std::uint32_t r = 0; r < of.size(); ++r) {
             unit_rounds[of[r]] += 1;
             unit_committed[of[r]] += snapshot.rounds[step.rounds.first + r].row.committed;
@@ -162,7 +164,7 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
     }
     out.step_interval = step_median_interval(samples.steps(), step_ns, units, options);
     out.step_ns = summarise(step_ns);
-    if (samples.total_ns() > 0) {
+    if (out.step_ns.total > 0) {
         BootstrapOptions in_rounds = options;
         in_rounds.resolution =
             1 / std::max(std::accumulate(unit_rounds.begin(), unit_rounds.end(), 0.0), 1.0);
@@ -186,7 +188,7 @@ RunStatistics run_statistics(const Snapshot& snapshot, RowId run_id, bool cut_wa
                          static_cast<double>(sample.exposed_ns));
         }
         phase.median_interval = step_median_interval(steps, busy, units, options);
-        phase.share_interval = ratio_estimate(unit_exposed, unit_ns, options).interval;
+        phase.share_interval = ratio_estimate(unit_exposed, unit_sampled_ns, options).interval;
         if (phase.share_interval) {
             phase.share_interval->low = std::max(phase.share_interval->low, 0.0);
             phase.share_interval->high = std::min(phase.share_interval->high, 1.0);

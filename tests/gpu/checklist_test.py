@@ -38,7 +38,7 @@ esac
 DRAFTSCOPE = r"""#!/usr/bin/env bash
 case "$1" in
     doctor) echo '{"gpu": "made up"}' ;;
-    kernels) echo '{"device": "made up", "vocab": 128256, "hidden": 4096, "read_gb_per_s": 4000.0, "ops": [{"op": "head", "mode": "cold", "rows": 1, "median_us": 261.5, "best_us": 260.0, "gb_per_s": 4018.0}]}' ;;
+    kernels) echo '{"device": "made up", "vocab": 128256, "hidden": 4096, "read_gb_per_s": 4000.0, "ops": [{"op": "head", "mode": "cold", "rows": 1, "median_us": 261.5, "best_us": 260.0, "spread_us": 1.5, "gb_per_s": 4018.0}]}' ;;
     bench) echo '{"target": "synthetic", "acceptance": "replayed", "methods": [{"method": "eagle3 x specvocab", "tau": 4.4, "tokens_per_second": 612.5, "speedup": 3.1}]}' ;;
     run) echo '{"prompts": [{"tokens": [1, 2, 3]}], "totals": {"tokens_per_second": 201.5, "tau": 1.0}, "phases": [{"name": "verify", "median_us": 4800.0}], "gpu": {"graphs": 7, "graphs_refused": 0}}' ;;
     *) echo ok ;;
@@ -118,7 +118,7 @@ class Checklist(unittest.TestCase):
         # If all tests of a suite were skipped, it did not run on a GPU.
         self.assertEqual(found["ops_TypicalOps"], ("failed", "no test ran on the GPU"))
         self.assertEqual(found["demo_none"], ("left", "no demo model"))
-        for text in ("Product Name : Made up", "| head | cold | 1 | 261.50 |", "| eagle3 x specvocab | 4.400 | 612.5 | 7.184 | 3.100 |",
+        for text in ("Product Name : Made up", "| head | cold | 1 | 261.50 | 260.00 | 1.50 |", "| eagle3 x specvocab | 4.400 | 612.5 | 7.184 | 3.100 |",
                      "201.5 tok/s", "| head_kernel<1> | 262.1 us | 87.5 % |"):
             self.assertIn(text, call.summary)
         self.assertIn("logs/ops_CutOps.failed", call.packed)

@@ -80,9 +80,10 @@ void print_json(const kernels::DeviceBenchOptions& options, const kernels::Devic
     for (const kernels::DeviceMeasured& m : report.ops) {
         fmt::print(
             "{}\n"
-            R"({{"op": "{}", "mode": "{}", "rows": {}, "median_us": {:.3f}, "best_us": {:.3f}, )"
+            R"({{"op": "{}", "mode": "{}", "rows": {}, "median_us": {:.3f}, "best_us": {:.3f}, "spread_us": {:.3f}, )"
             R"("bytes": {:.0f}, "gb_per_s": {:.1f}, "nu": {:.4f}}})",
-            separator, m.op, m.mode, m.rows, m.median_us, m.best_us, m.bytes, m.gb_per_s(), m.nu);
+            separator, m.op, m.mode, m.rows, m.median_us, m.best_us, m.spread_us, m.bytes, m.gb_per_s(),
+            m.nu);
         separator = ",";
     }
     fmt::print("]}}\n");

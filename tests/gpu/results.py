@@ -60,10 +60,11 @@ def table(header, rows):
 
 
 def kernel_part(name, report):
-    rows = [[op["op"], op["mode"], op["rows"], f"{op['median_us']:.2f}", f"{op['best_us']:.2f}", f"{op['gb_per_s']:.0f}"]
+    rows = [[op["op"], op["mode"], op["rows"], f"{op['median_us']:.2f}", f"{op['best_us']:.2f}", f"{op.get('spread_us', 0):.2f}",
+             f"{op['gb_per_s']:.0f}"]
             for op in report["ops"]]
     head = f"### {name}: {report['device']}, V {report['vocab']}, d {report['hidden']}, reads {report['read_gb_per_s']:.0f} GB/s\n\n"
-    return head + table(["op", "mode", "rows", "median us", "best us", "GB/s"], rows)
+    return head + table(["op", "mode", "rows", "median us", "best us", "spread us", "GB/s"], rows)
 
 
 def bench_part(name, report):

@@ -126,6 +126,7 @@ std::unique_ptr<DecodeSession> DecodeFixture::open(const DecodeCase& setting, Re
     options.max_new = setting.max_new;
     options.ignore_eos = setting.ignore_eos;
     options.warmup_steps = setting.warmup_steps;
+    options.span_interval = setting.span_interval;
     options.calibration_rounds = setting.calibration_rounds;
     options.record_nodes = setting.record_nodes;
     for (const std::string& spec : setting.shadows) {

@@ -54,6 +54,7 @@ struct DecodeCase {
     std::uint64_t seed = 7;
     double top_p = 1.0;
     int top_k = 0;
+    int span_interval = 1;
 };
 std::string to_text(const DecodeCase& setting);
 

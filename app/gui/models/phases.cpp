@@ -102,9 +102,10 @@ std::vector<CategoryShare> category_shares(const Snapshot& snapshot, RowId run_i
         if (prompt->run_id == run_id && !prompt->category.empty()) categories.insert(prompt->category);
     if (categories.size() < 2) return {};
     std::map<std::string, CategorySum> sums;
-    std::vector<CategorySum*> of_step;  // parallel to samples.steps(); null = mixed or no category
+    std::vector<CategorySum*> of_step;  // parallel to samples.steps(); null = mixed, none, or no spans
     for (std::size_t i = 0; i < samples.steps().size(); ++i) {
-        const std::string category = step_category(snapshot, snapshot.steps[samples.steps()[i]]);
+        const StepEntry& step = snapshot.steps[samples.steps()[i]];
+        const std::string category = step.row.sampled ? step_category(snapshot, step) : std::string();
         of_step.push_back(category.empty() ? nullptr : &sums[category]);
         if (of_step.back() == nullptr) continue;
         ++of_step.back()->steps;
@@ -203,7 +204,7 @@ PhaseBars build_phase_bars(const Snapshot& snapshot, RowId run_id, std::size_t f
     };
     for (std::size_t i = first; i < last; ++i) {
         const StepEntry& entry = snapshot.steps[i];
-        if (entry.row.run_id != run_id) continue;
+        if (entry.row.run_id != run_id || !entry.row.sampled) continue;
         if (bar.steps == 0) bar.first_step = i;
         add_step(bar, step_phases(snapshot, i), entry, snapshot);
         if (bar.steps == static_cast<std::uint32_t>(out.steps_per_bar)) flush();

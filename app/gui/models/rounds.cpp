@@ -52,6 +52,7 @@ void update_rounds(RoundsModel& model, const Snapshot& snapshot, RowId run_id) {
         if (entry.step_index < snapshot.steps.size()) {
             cell.excluded = snapshot.steps[entry.step_index].row.excluded;
             set_dominant(cell, step_phases(snapshot, entry.step_index));
+            if (!snapshot.steps[entry.step_index].row.sampled) cell.dominant_phase = 0;
         }
         model.tallest = std::max({model.tallest, cell.accepted, cell.depth});
         model.cells.push_back(cell);
@@ -105,7 +106,7 @@ std::string describe_round(const RoundCell& cell) {
     std::string text = fmt::format("Round {}: {} of {} accepted, {} committed; {:.2f} ms", cell.ordinal,
                                    cell.accepted, cell.depth, cell.committed, milliseconds(cell.step_ns));
     for (const PhaseRow& phase : phase_rows)
-        if (phase.id == cell.dominant_phase && cell.step_ns > 0)
+        if (phase.id == cell.dominant_phase && phase.id > 0 && cell.step_ns > 0)
             text += fmt::format(", {} {:.0f} %", phase.name, 100 * cell.dominant_share);
     if (cell.clipped) text += "; clipped at the end of the output";
     if (cell.excluded != Excluded::no) text += fmt::format("; time not counted ({})", to_text(cell.excluded));

@@ -102,7 +102,7 @@ void draw_phase_legend(const Style& style, const RoundsState& state) {
     for (const PhaseRow& phase : phase_rows) {
         if (!used[phase.id]) continue;
         ImGui::SameLine(0, style.em * 0.9f);
-        draw_legend_entry(style, style.phase(phase.id), phase.name.data());
+        draw_legend_entry(style, style.phase(phase.id), phase.id == 0 ? "no spans" : phase.name.data());
     }
     if (!excluded) return;
     ImGui::SameLine(0, style.em * 0.9f);

@@ -160,6 +160,7 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {"pin", c.pin},
         {"tier_asked", to_text(tier.requested)},
         {"tier_note", tier.why},
+        {"span_interval", plan.decode_options(shadows).span_interval},
         {"max_new", c.max_new},
         {"ignore_eos", c.ignore_eos},
         {"raw", c.raw},

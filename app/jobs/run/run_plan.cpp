@@ -99,6 +99,7 @@ DecodeOptions RunPlan::decode_options(std::span<const ShadowHead> shadows) const
         std::any_of(shadows.begin(), shadows.end(), [](const ShadowHead& s) { return is_full_head(s.text); });
     options.calibration_rounds = has_full_shadow || run.acceptance ? 0 : config.calibration_rounds;
     options.shadows.assign(shadows.begin(), shadows.end());
+    if (run.gpu && run.tier == Tier::t0) options.span_interval = device_span_interval;
     return options;
 }
 

@@ -22,6 +22,9 @@ struct KeptRun {
     std::string started_utc;  ///< of the first part
 };
 
+/// Steps from one with spans to the next, of tier-0 runs on a GPU. docs/design/gpu.md has the estimate.
+inline constexpr int device_span_interval = 16;
+
 /// What a request resolves to: the settings and conversations of one run of the capture.
 struct RunPlan {
     ResolvedRun run;

@@ -89,6 +89,7 @@ Status decode(const AutotuneInputs& inputs, const AutotuneHead& head, const Tree
     options.max_new = std::min(options.max_new, tokens);
     options.calibration_rounds = 0;
     options.shadows.clear();
+    options.span_interval = 1;  // a pilot is short
     RowIds ids;
     CaptureOutput capture_output;
     capture_output.sink = &sink;

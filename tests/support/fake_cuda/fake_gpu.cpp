@@ -43,6 +43,10 @@ Result<std::unique_ptr<kernels::Backend>> open_fake_cuda(const kernels::CudaOpti
     return kernels::open_cuda(options);
 }
 
+kernels::DeviceProbe probe_fake_cuda() {
+    return kernels::probe_cuda();
+}
+
 Result<kernels::DeviceBenchReport> bench_fake_cuda(const kernels::DeviceBenchOptions& options) {
     return kernels::bench_cuda(options);
 }

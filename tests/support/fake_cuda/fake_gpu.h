@@ -30,6 +30,9 @@ struct FakeGpu {
     unsigned seed = 1;
     int processors = 1;
     std::size_t memory_bytes = std::size_t{4} << 30;
+    int driver = 13000;  ///< CUDA version of the driver; 0 = there is none. The runtime's is 13.0.
+    int devices = 1;
+    int major = 9;  ///< of the compute capability
     /// The call, counted from 0, that fails with `error`. Only calls that can fail on a working GPU count.
     std::optional<long> failing_call{};
     int error = 999;
@@ -42,6 +45,9 @@ struct FakeGpuUse {
     long calls = 0;  ///< that can fail
     long work = 0;   ///< kernels and copies that ran, nodes of graphs included
     long launches = 0, graph_launches = 0, waits = 0;
+    long marks = 0;                   ///< events recorded for their times
+    long uploads = 0, downloads = 0;  ///< copies between host and device, outside captures
+    long switches = 0;                ///< such copies that follow a kernel of their stream
     int allocations = 0, pinned = 0, streams = 0, events = 0, graphs = 0, executable_graphs = 0;
     /// Misuse that CUDA does not report: memory freed twice, handles used after their end.
     std::vector<std::string> faults;
@@ -56,6 +62,7 @@ void fail_fake_gpu_work(long later);
 
 /// Opens the CUDA back end on the fake GPU.
 Result<std::unique_ptr<kernels::Backend>> open_fake_cuda(const kernels::CudaOptions& options = {});
+kernels::DeviceProbe probe_fake_cuda();
 /// Runs the benchmark of kernels/cuda. Its reads and fills do little, and its times are those of the fake.
 Result<kernels::DeviceBenchReport> bench_fake_cuda(const kernels::DeviceBenchOptions& options);
 

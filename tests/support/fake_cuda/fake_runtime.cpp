@@ -10,6 +10,8 @@ namespace {
 
 using namespace draftscope::testing;
 
+constexpr int runtime_version = 13000;
+
 /// Begins a call that can fail on a working GPU, and returns from it where it does.
 #define DS_CALL                               \
     const std::scoped_lock lock(gpu().mutex); \
@@ -147,14 +149,16 @@ cudaError_t cudaPeekAtLastError() {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-    *count = 1;
-    return cudaSuccess;
+    const std::scoped_lock lock(gpu().mutex);
+    *count = gpu().settings.devices;
+    if (gpu().settings.driver < runtime_version) return gpu().done(cudaErrorInsufficientDriver);
+    return *count > 0 ? cudaSuccess : gpu().done(cudaErrorNoDevice);
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int) {
     DS_CALL;
     *found = {};
     std::strcpy(found->name, "kernels on the host");
-    found->major = 9;
+    found->major = gpu().settings.major;
     found->multiProcessorCount = gpu().settings.processors;
     found->totalGlobalMem = gpu().settings.memory_bytes;
     found->sharedMemPerBlockOptin = 227 << 10;
@@ -168,11 +172,11 @@ cudaError_t cudaSetDevice(int ordinal) {
     return ordinal == 0 ? cudaSuccess : gpu().done(cudaErrorInvalidDevice);
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-    *version = 13000;
+    *version = gpu().settings.driver;
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
-    *version = 13000;
+    *version = runtime_version;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceSetLimit(cudaLimit, std::size_t) {
@@ -221,6 +225,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if ((kind != cudaMemcpyDeviceToHost) != on_device(to, bytes) ||
         (kind != cudaMemcpyHostToDevice) != on_device(from, bytes))
         return gpu().done(cudaErrorInvalidValue);
+    if (kind != cudaMemcpyDeviceToDevice && !stream->capture) {
+        ++(kind == cudaMemcpyHostToDevice ? gpu().use.uploads : gpu().use.downloads);
+        gpu().use.switches += std::exchange(stream->kernel_last, false) ? 1 : 0;
+    }
     const void* host = kind == cudaMemcpyHostToDevice ? from : to;
     const bool pageable = kind != cudaMemcpyDeviceToDevice && block_of(gpu().pinned, host, bytes) == nullptr;
     if (!pageable) return gpu().done(gpu().add(*stream, [=] { std::memmove(to, from, bytes); }));
@@ -317,6 +325,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         event->after = stream->last;
         return gpu().done(stream->capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
     }
+    gpu().use.marks += event->timed ? 1 : 0;
     event->pending.insert(++event->recorded);
     gpu().put(*stream, {.records = gpu().events[event], .version = event->recorded});
     return cudaSuccess;
@@ -385,6 +394,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
         return gpu().last;
     if (stream->capture) return gpu().done(cudaErrorStreamCaptureUnsupported);
     ++gpu().use.graph_launches;
+    stream->kernel_last = true;
     gpu().put(*stream, {.graph = exec->nodes});
     return cudaSuccess;
 }
@@ -420,6 +430,7 @@ void enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_
             return cudaErrorStreamCaptureUnsupported;
         }
         ++gpu().use.launches;
+        stream->kernel_last = stream->kernel_last || !stream->capture;
         return gpu().add(*stream, [=, call = std::move(call)] { run(grid, block, shared_bytes, call); });
     };
     (void)gpu().done(try_launch());

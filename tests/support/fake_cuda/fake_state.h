@@ -61,7 +61,8 @@ struct FakeEvent {
 struct FakeStream {
     std::deque<draftscope::testing::Item> items;
     std::shared_ptr<draftscope::testing::Capture> capture;
-    std::vector<int> last;  ///< nodes that the next node follows
+    std::vector<int> last;     ///< nodes that the next node follows
+    bool kernel_last = false;  ///< a kernel or graph was enqueued after the last copy
 };
 struct FakeGraph {
     std::shared_ptr<const draftscope::testing::Nodes> nodes;

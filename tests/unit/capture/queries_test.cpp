@@ -87,6 +87,31 @@ TEST(PhaseStats, SampleIsThePhaseWithinOneStep) {
     EXPECT_DOUBLE_EQ(shares, 1.0);
 }
 
+TEST(PhaseStats, StepsWithoutSpansGiveNoSample) {
+    CaptureBuilder builder;
+    builder.step(0, 100, {span(backbone, 0, 40)}, round_of(2, {{"full", HeadMode::drive, 30, 2, 2}}));
+    StepRecord bare;
+    bare.step.start_ns = 100;
+    bare.step.end_ns = 400;
+    bare.step.sampled = false;
+    bare.rounds = {round_of(3, {{"full", HeadMode::drive, 0, 3, 3}})};
+    builder.step(bare);
+    const Snapshot snapshot = builder.snapshot();
+    const auto rows = phase_stats(snapshot, 1);
+    EXPECT_EQ(find_phase(rows, backbone)->count, 1);
+    EXPECT_DOUBLE_EQ(find_phase(rows, backbone)->share, 0.4);
+    EXPECT_EQ(find_phase(rows, remainder)->count, 1);
+    EXPECT_EQ(find_phase(rows, remainder)->total_ns, 60);
+    EXPECT_EQ(step_phases(snapshot, 1).remainder_ns, 0);
+    EXPECT_EQ(step_phases(snapshot, 1).step_ns, 300);
+    const auto heads = head_stats(snapshot, 1);
+    ASSERT_EQ(heads.size(), 1u);
+    EXPECT_EQ(heads[0].timed_rounds, 1);
+    EXPECT_DOUBLE_EQ(heads[0].head_ns_per_round, 30);
+    EXPECT_DOUBLE_EQ(heads[0].tau, 2.5);
+    EXPECT_EQ(run_totals(snapshot, 1).counted_ns, 400);
+}
+
 TEST(PhaseStats, FirstClassPhasesHaveARowEvenWithoutTime) {
     CaptureBuilder builder;
     builder.step(0, 10, {span(verify, 0, 10)});

@@ -277,6 +277,33 @@ TEST(CudaBackend, AFailedKernelEndsTheSessionWithItsError) {
     }
 }
 
+/// A cause and, after "; ", what to do. `doctor` splits the line there.
+TEST(CudaBackend, AGpuThatCannotBeUsedIsOneLineWithWhatToDo) {
+    const struct {
+        FakeGpu gpu;
+        const char* expected;
+    } cases[] = {
+        {{.driver = 0}, "no NVIDIA driver on this machine; install one for GPU runs"},
+        {{.driver = 12040}, "the NVIDIA driver is for CUDA 12.4, this build needs 13.0; update the driver"},
+        {{.devices = 0},
+         "the driver shows no GPU; pass one into this container, check CUDA_VISIBLE_DEVICES, or create an "
+         "instance if it is in MIG mode (nvidia-smi mig -cgi 0 -C)"},
+        {{.major = 7}, "kernels on the host is sm_70; use a GPU of sm_80 or later, or --backend cpu"},
+    };
+    for (const auto& one : cases) {
+        set_fake_gpu(one.gpu);
+        const kernels::DeviceProbe found = probe_fake_cuda();
+        EXPECT_FALSE(found.available);
+        EXPECT_EQ(found.why_not, one.expected);
+        const auto opened = open_fake_cuda();
+        ASSERT_FALSE(opened.ok());
+        EXPECT_EQ(opened.error().message, "CUDA is not available: " + found.why_not);
+        EXPECT_EQ(opened.error().kind, ErrorKind::bad_input);
+    }
+    set_fake_gpu({});
+    EXPECT_TRUE(probe_fake_cuda().available);
+}
+
 /// A product of `rows` rows by the kernels or, if `library`, by cuBLASLt.
 std::vector<float> product(Backend& backend, bool library, int rows, int n, int k, bool with_bias,
                            bool accumulate) {

@@ -89,6 +89,7 @@ void RandomCapture::step(int ordinal) {
     record.step.ordinal = ordinal;
     record.step.start_ns = now_;
     record.step.end_ns = now_ + 2000 + below(1000);
+    record.step.sampled = ordinal % shape_.span_interval == 0;
     record.step.excluded = ordinal == 0 ? Excluded::shadow : ordinal == 1 ? Excluded::warmup : Excluded::no;
     if (ordinal == 2) {
         record.step.excluded = Excluded::paused;
@@ -102,6 +103,7 @@ void RandomCapture::step(int ordinal) {
         round_record.round.start_ns = record.step.start_ns;
         round_record.round.end_ns = record.step.end_ns;
         round_record.round.context_length = prompt.prompt_tokens + prompt.generated_tokens;
+        if (!record.step.sampled) round_record.head_evals.back().head_ns = 0;
         prompt.generated_tokens += round_record.round.committed;
         prompt.output += " word";
         if (ordinal == 0) {  // a calibration row in addition to the driving head's
@@ -115,6 +117,7 @@ void RandomCapture::step(int ordinal) {
         PromptProgress progress{prompt.id, prompt.output, prompt.generated_tokens, prompt.prefill_ns, {}};
         if (b + 1 == shape_.batch) {
             record.spans = spans(record.step.start_ns, record.step.end_ns);
+            if (!record.step.sampled) record.spans.clear();
             if (shape_.batch == 1)
                 for (SpanRow& row : record.spans) row.round_id = rows_.ids().round + 1;
             now_ = record.step.end_ns + below(50);

@@ -17,6 +17,7 @@ struct CaptureShape {
     int steps_per_run = 12;
     int batch = 2;
     bool ended = true;
+    int span_interval = 1;  ///< steps from one with spans to the next
 };
 
 class RandomCapture {

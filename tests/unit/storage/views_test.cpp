@@ -37,7 +37,7 @@ class ViewsAndQueries : public ::testing::TestWithParam<int> {};
 TEST_P(ViewsAndQueries, PhaseTablesAgree) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
-    const CaptureShape shape{2, 3, 8 + 7 * GetParam(), 1 + GetParam() % 2, true};
+    const CaptureShape shape{2, 3, 8 + 7 * GetParam(), 1 + GetParam() % 2, true, 1 + GetParam() % 3};
     write_all(path, RandomCapture(static_cast<std::uint64_t>(GetParam()), shape).records());
     const auto loaded = require(load_capture(path));
     const storage::Database db = open_plain(path);
@@ -135,7 +135,10 @@ void vary(std::vector<Record>& records, int seed) {
 TEST_P(ViewsAndQueries, HeadTablesAgree) {
     const ScratchFolder folder;
     const std::string path = folder.file("a.dscope");
-    const CaptureShape shape{1 + GetParam() % 3, 3, 6 + 3 * GetParam(), 1 + GetParam() % 2, true};
+    const CaptureShape shape{.runs = 1 + GetParam() % 3,
+                             .steps_per_run = 6 + 3 * GetParam(),
+                             .batch = 1 + GetParam() % 2,
+                             .span_interval = 1 + GetParam() % 4 / 2};
     std::vector<Record> records =
         RandomCapture(static_cast<std::uint64_t>(100 + GetParam()), shape).records();
     vary(records, GetParam());
@@ -237,6 +240,7 @@ class HandComputed : public ::testing::Test {
     struct Step {
         int committed;
         TimeNs head_ns;
+        bool sampled = true;
     };
     void add_run(RowId id, const std::string& head, const std::vector<Step>& steps, TimeNs step_ns) {
         RunRow run;
@@ -255,7 +259,7 @@ class HandComputed : public ::testing::Test {
         int position = 0;
         for (const Step& step : steps) {
             StepRecord record;
-            record.step = {++step_, id, 0, now, now + step_ns, 0, Excluded::no};
+            record.step = {++step_, id, 0, now, now + step_ns, 0, Excluded::no, step.sampled};
             RoundRecord round;
             round.round.id = step_;
             round.round.run_id = id;
@@ -270,14 +274,19 @@ class HandComputed : public ::testing::Test {
             for (int i = 0; i < step.committed; ++i)
                 round.tokens.push_back({id, position++, step_, 7, TokenSource::draft, i + 1, 3, i < covered});
             record.rounds.push_back(round);
-            record.spans.push_back(span(id, Phase::backbone, now, now + 100));
-            record.spans.push_back(span(id, Phase::softmax, now + 120, now + 130));
-            record.spans.push_back(span(id, Phase::topk, now + 110, now + 150));
-            record.spans.push_back(span(id, Phase::head, now + 150, now + 150 + step.head_ns - 40));
-            record.spans.push_back(span(id, Phase::verify, now + 600, now + 650));
-            records_.push_back(record);
             now += step_ns;
+            records_.push_back(record);
+            if (!step.sampled) continue;
+            add_spans(std::get<StepRecord>(records_.back()), now - step_ns, step.head_ns);
         }
+    }
+    void add_spans(StepRecord& record, TimeNs now, TimeNs head_ns) {
+        const RowId id = record.step.run_id;
+        record.spans = {span(id, Phase::backbone, now, now + 100),
+                        span(id, Phase::softmax, now + 120, now + 130),
+                        span(id, Phase::topk, now + 110, now + 150),
+                        span(id, Phase::head, now + 150, now + 150 + head_ns - 40),
+                        span(id, Phase::verify, now + 600, now + 650)};
     }
     SpanRow span(RowId run, Phase phase, TimeNs start, TimeNs end) {
         SpanRow row{.id = ++span_,
@@ -306,6 +315,38 @@ TEST_F(HandComputed, Heads) {
         (std::vector<std::string>{"1|full|2|3.0|1.0|1.0|0.666667|1.0|1.0|0.666667|drive",
                                   "2|slimspec:rank=72|2|2.5|0.833333|0.25|0.666667|1.190476|1.190476|0.6|"
                                   "other run"}));
+}
+
+TEST_F(HandComputed, StepsWithoutSpansCountForSpeedAndAcceptanceOnly) {
+    // T_head and T_non-head of two steps, 400 and 600, and 100 and 600; speeds of three: 9/3000 and 9/2100.
+    records_.clear();
+    add_run(3, "full", {{3, 400}, {3, 0, false}, {3, 400}}, 1000);
+    add_run(4, "slimspec:rank=72", {{2, 100}, {3, 0, false}, {4, 100}}, 700);
+    write_all(folder_.file("sampled.dscope"), records_);
+    const storage::Database db = open_plain(folder_.file("sampled.dscope"));
+    EXPECT_EQ(
+        query(db,
+              "SELECT run_id, head, rounds, tau, rho_tau, nu, round(kappa, 6), "
+              "round(predicted_speedup, 6), round(measured_speedup, 6), head_ns, reference FROM v_head"),
+        (std::vector<std::string>{
+            "3|full|3|3.0|1.0|1.0|0.666667|1.0|1.0|400.0|drive",
+            "4|slimspec:rank=72|3|3.0|1.0|0.25|0.666667|1.428571|1.428571|100.0|other run"}));
+    EXPECT_EQ(query(db, "SELECT name, n, total, round(share, 6) FROM v_phase WHERE run_id = 4"),
+              (std::vector<std::string>{"backbone|2|200|0.142857", "head|2|120|0.085714",
+                                        "topk|2|60|0.042857", "softmax|2|20|0.014286", "gather|0|0|0.0",
+                                        "verify|2|100|0.071429", "remainder|2|900|0.642857"}));
+    EXPECT_EQ(query(db, "SELECT round_id, head_ns, sampled FROM v_round WHERE run_id = 4"),
+              (std::vector<std::string>{"8|100|1", "9||0", "10|100|1"}));
+    EXPECT_EQ(query(db, "SELECT step_ns FROM v_draft_share WHERE run_id = 4"),
+              (std::vector<std::string>{"1400.0"}));
+    EXPECT_EQ(query(db, "SELECT decode_ns FROM v_prompt WHERE run_id = 4"),
+              (std::vector<std::string>{"2100"}));
+    EXPECT_EQ(query(db, "SELECT count(*) FROM step_phase WHERE step_id = 9"),
+              (std::vector<std::string>{"0"}));
+    const auto loaded = require(load_capture(folder_.file("sampled.dscope")));
+    EXPECT_EQ(run_totals(*loaded, 4).counted_ns, 2100);
+    for (const CheckFinding& one : require(check_capture(folder_.file("sampled.dscope"))).findings)
+        EXPECT_EQ(one.what.find("step_phase"), std::string::npos) << one.what;
 }
 
 TEST_F(HandComputed, Phases) {

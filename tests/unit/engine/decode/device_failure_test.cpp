@@ -7,7 +7,9 @@
 
 #include "tests/support/device_rig.h"
 #include "tests/support/fake_cuda/fake_gpu.h"
+#include "tests/support/results.h"
 #include "tests/support/round_fixture.h"
+#include "tests/unit/storage/file_helpers.h"
 
 /// Whole sessions on a GPU whose runtime fails at some call. A session ends with the error or with the right
 /// text, and gives everything back.
@@ -30,9 +32,9 @@ class FailingSession {
         setting_ = rounds_->resolve(setting_);
     }
     /// Returns the session's error, or "no error", and the tokens.
-    std::pair<std::string, std::vector<TokenId>> decode() {
+    std::pair<std::string, std::vector<TokenId>> decode(RecordSink* sink = nullptr) {
         PromptList feed(prompts_);
-        const Error error = rounds_->engine().run(setting_, feed);
+        const Error error = rounds_->engine().run(setting_, feed, sink);
         return {error.message, feed.outcomes[0].tokens};
     }
 
@@ -42,6 +44,27 @@ class FailingSession {
     DecodeCase setting_;
     std::vector<std::vector<TokenId>> prompts_ = {{5, 1, 2, 8}};
 };
+
+/// Writes the records of a run that failed, as the program does, and checks the file. Its tokens are the
+/// beginning of `text`. Returns their number.
+std::size_t check_capture_of(std::vector<Record> records, const std::vector<TokenId>& text) {
+    const ScratchFolder folder;
+    RunRow run;
+    run.id = 1;
+    records.insert(records.begin(), RunStarted{run, nullptr, {}});
+    records.push_back(RunEnded{1, RunEnd::error, ns_per_s, {}});
+    write_all(folder.file("a.dscope"), records);
+    const auto report = require(check_capture(folder.file("a.dscope")));
+    EXPECT_THAT(report.findings, ::testing::IsEmpty()) << report.findings[0].what;
+    const auto loaded = require(load_capture(folder.file("a.dscope")));
+    EXPECT_EQ(loaded->rounds.size(), loaded->steps.size());
+    std::vector<TokenId> tokens;
+    for (const TokenRow& token : loaded->tokens) tokens.push_back(token.token_id);
+    EXPECT_LE(tokens.size(), text.size());
+    EXPECT_EQ(tokens,
+              std::vector<TokenId>(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(tokens.size())));
+    return tokens.size();
+}
 
 class DeviceFailure : public ::testing::TestWithParam<Failing> {};
 
@@ -62,6 +85,7 @@ TEST_P(DeviceFailure, EndsTheSessionOrLeavesItsText) {
     ASSERT_EQ(expected.size(), 6u);
     ASSERT_GT(steps, 100);
     int ended = 0, survived = 0;
+    std::size_t kept = 0;
     for (long at = 0; at < steps; at += steps / 12) {
         {
             FailingSession session;
@@ -70,13 +94,17 @@ TEST_P(DeviceFailure, EndsTheSessionOrLeavesItsText) {
                 fail_fake_gpu_call(at);
             else
                 fail_fake_gpu_work(at);
-            const auto [error, tokens] = session.decode();
+            RecordList records;
+            const auto [error, tokens] = session.decode(&records);
             if (error == "no error") {
                 EXPECT_EQ(tokens, expected) << at;
                 ++survived;
             } else {
                 EXPECT_THAT(error, ::testing::ContainsRegex("the fake GPU refused|out of device memory"))
                     << at;
+                EXPECT_THAT(error, ::testing::ContainsRegex("; restart the program|out of device memory"))
+                    << at;
+                kept += check_capture_of(records.take(), expected);
                 ++ended;
             }
         }
@@ -85,6 +113,7 @@ TEST_P(DeviceFailure, EndsTheSessionOrLeavesItsText) {
         EXPECT_THAT(use.faults, ::testing::IsEmpty()) << at;
     }
     EXPECT_GT(ended, survived);
+    EXPECT_GT(kept, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DeviceFailure, ::testing::Values(Failing::call, Failing::work),

@@ -324,7 +324,9 @@ TEST(Target, GreedyChoicesNeedNoLogits) {
                 if (!step.place(backend, {&plan, 1})) return failed("no memory");
                 step.upload_tree(0, tree, cache.length());
                 DS_ASSIGN([[maybe_unused]] const auto bytes, target->enqueue_trees(*exec, request, step));
-                return target->enqueue_answers(*exec, request, step);
+                DS_TRY(target->enqueue_answers(*exec, request, step));
+                step.enqueue_download();
+                return {};
             });
             target->collect_trees(step, queried);
             return done.ok();
