@@ -113,6 +113,7 @@ __global__ void __launch_bounds__(threads) merge_kernel(const MatmulTopKOp op, c
     DS_SHARED(float[warps], maxima);
     DS_SHARED(float[warps], sums);
     const auto row = static_cast<std::int64_t>(blockIdx.x);
+    wait_for_previous();
     merge_chunks(scratch, scratch.keys + row * scratch.chunks * op.k, op.k, shared, best);
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += threads) {
         const bool valid = best[i] != no_key;
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(threads) merge_kernel(const MatmulTopKOp op, c
 
 }  // namespace
 
-void launch(const MatmulTopKOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const MatmulTopKOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op);
     with_head_tiles(dtype, op.rows, [&](auto kind, auto tiles) {
@@ -151,11 +152,12 @@ void launch(const MatmulTopKOp& op, Float16Kind dtype, cudaStream_t stream) {
         const dim3 grid(static_cast<unsigned>(scratch.chunks),
                         static_cast<unsigned>((op.rows + width - 1) / width));
         if (scratch.outputs < tile_outputs * head_row_tiles)
-            DS_LAUNCH((head_kernel<H, token_tiles, 1>), grid, threads, 0, stream, op, scratch);
+            DS_LAUNCH_DEPENDENT((head_kernel<H, token_tiles, 1>), grid, threads, 0, stream, op, scratch);
         else
-            DS_LAUNCH((head_kernel<H, token_tiles, head_row_tiles>), grid, threads, 0, stream, op, scratch);
+            DS_LAUNCH_DEPENDENT((head_kernel<H, token_tiles, head_row_tiles>), grid, threads, 0, stream, op,
+                                scratch);
     });
-    DS_LAUNCH(merge_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
+    DS_LAUNCH_DEPENDENT(merge_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -33,7 +33,7 @@ struct HeadTiles {
 
 /// Computes outputs output_at(0) .. output_at(count - 1), count <= matmul_topk_chunk, for the rows from
 /// first_row on. The values equal MatmulOp's bit for bit and are valid after the next barrier. Rows past the
-/// last repeat it.
+/// last repeat it. Waits for the previous kernel before it reads `x`.
 template <Float16Kind H, int TokenTiles, int RowTiles = head_row_tiles, typename OutputAt>
 __device__ void make_logits(const DeviceMatrix& weights, const half_t* x, int rows, int first_row,
                             const float* bias, int count, OutputAt output_at, HeadTiles<TokenTiles>& shared) {
@@ -59,7 +59,9 @@ __device__ void make_logits(const DeviceMatrix& weights, const half_t* x, int ro
                 from[r][h] = weights.data + static_cast<std::int64_t>(output) * weights.stride + t * 8;
             }
         Fragments<TokenTiles, row_tiles, head_loads / row_tiles> f;
-        tile_product<H>(f, from, from_rows, weights.stride);
+        tile_product<H>(f, from, from_rows, weights.stride, [&] {
+            if (base == 0) wait_for_previous();
+        });
 #pragma unroll
         for (int r = 0; r < row_tiles; ++r) {
             __syncthreads();  // readers of the previous sums are done

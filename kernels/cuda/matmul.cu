@@ -30,6 +30,7 @@ template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
 __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     constexpr int width = TokenTiles * tile_rows;
     DS_SHARED(float[warps][tile_outputs][width], sums);
+    if (work.chosen != nullptr) wait_for_previous();  // which may have made the list
     const int outputs = work.chosen == nullptr ? work.n : *work.chosen_count;
     const int base = static_cast<int>(blockIdx.x) * tile_outputs * RowTiles;
     if (base >= outputs) return;  // uniform across the block
@@ -56,7 +57,9 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     }
 
     Fragments<TokenTiles, RowTiles, Unroll> f;
-    tile_product<H>(f, from, rows, work.stride);
+    tile_product<H>(f, from, rows, work.stride, [&] {
+        if (work.chosen == nullptr) wait_for_previous();
+    });
 
 #pragma unroll
     for (int r = 0; r < RowTiles; ++r) {
@@ -78,17 +81,17 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
 }
 
 template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
-void launch_tiles(const Work& work, int outputs, cudaStream_t stream) {
+void launch_tiles(const Work& work, int outputs, LaunchStream stream) {
     constexpr int per_block = tile_outputs * RowTiles;
     const dim3 grid(
         static_cast<unsigned>((outputs + per_block - 1) / per_block),
         static_cast<unsigned>((work.rows + TokenTiles * tile_rows - 1) / (TokenTiles * tile_rows)));
-    DS_LAUNCH((matmul_kernel<H, TokenTiles, RowTiles, Unroll>), grid, threads, 0, stream, work);
+    DS_LAUNCH_DEPENDENT((matmul_kernel<H, TokenTiles, RowTiles, Unroll>), grid, threads, 0, stream, work);
 }
 
 }  // namespace
 
-void launch(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const MatmulOp& op, Float16Kind dtype, LaunchStream stream) {
     const int outputs = op.chosen == nullptr ? op.weights.n : op.max_chosen;
     if (op.rows == 0 || outputs == 0) return;
     if (op.rows > few_rows && op.chosen == nullptr) return launch_wide_matmul(op, dtype, stream);

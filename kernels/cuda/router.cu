@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const MatmulTopKSetO
     const int thread = static_cast<int>(threadIdx.x);
     const int candidates = stripes.chunks * stripes.m, words = (op.weights.n + 31) / 32;
     std::int32_t* ids = op.ids + row * op.k;
+    wait_for_previous();
     std::uint64_t keys[held];
 #pragma unroll
     for (int i = 0; i < held; ++i) {
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(pick_threads) pick_kernel(const MatmulTopKSetO
 
 }  // namespace
 
-void launch(const MatmulTopKSetOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const MatmulTopKSetOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const Stripes stripes(op);
     with_head_tiles(dtype, op.rows, [&](auto kind, auto tiles) {
@@ -108,9 +109,9 @@ void launch(const MatmulTopKSetOp& op, Float16Kind dtype, cudaStream_t stream) {
         constexpr int token_tiles = decltype(tiles)::value, width = HeadTiles<token_tiles>::width;
         const dim3 grid(static_cast<unsigned>(stripes.chunks),
                         static_cast<unsigned>((op.rows + width - 1) / width));
-        DS_LAUNCH((router_kernel<H, token_tiles>), grid, threads, 0, stream, op, stripes);
+        DS_LAUNCH_DEPENDENT((router_kernel<H, token_tiles>), grid, threads, 0, stream, op, stripes);
     });
-    DS_LAUNCH(pick_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op, stripes);
+    DS_LAUNCH_DEPENDENT(pick_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op, stripes);
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const TopKOp op, 
     DS_SHARED(std::uint64_t[select_warps * max_topk], shared);
     DS_SHARED(float[select_warps], maxima);
     DS_SHARED(float[select_warps], sums);
+    wait_for_previous();
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -95,6 +96,7 @@ __global__ void __launch_bounds__(select_threads) chunk_kernel(const TopKOp op, 
 __global__ void __launch_bounds__(select_threads) merge_kernel(const TopKOp op, Scratch scratch) {
     DS_SHARED(std::uint64_t[max_lists * max_topk], shared);
     DS_SHARED(std::uint64_t[max_topk], best);
+    wait_for_previous();
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const std::int64_t first = row * scratch.chunks;
     const int candidates = scratch.chunks * op.k;
@@ -186,6 +188,7 @@ __global__ void __launch_bounds__(bucket_threads) bucket_top_m_kernel(const Buck
 constexpr int mark_threads = 256;
 
 __global__ void mark_kernel(const UniqueTokensOp op) {
+    wait_for_previous();
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * mark_threads + threadIdx.x;
     if (i >= op.count) return;
     const int token = op.ids[i];
@@ -198,6 +201,7 @@ __global__ void toggle_kernel(const UpdateIndexSetOp op) {
 }
 
 __global__ void remap_ids_kernel(const RemapIdsOp op) {
+    wait_for_previous();
     const int i = static_cast<int>(blockIdx.x) * mark_threads + static_cast<int>(threadIdx.x);
     const int count = op.d_count == nullptr ? op.count : min(*op.d_count, op.count);
     if (i < count) op.out[i] = op.ids[i] < 0 ? op.ids[i] : op.table[op.ids[i]];
@@ -209,6 +213,7 @@ constexpr int list_warps = list_threads / warp_size;
 /// One block lists the union and clears the bitmap.
 __global__ void __launch_bounds__(list_threads) list_kernel(const UniqueTokensOp op) {
     DS_SHARED(int[list_warps], totals);
+    wait_for_previous();
     const int words = (op.vocab + 31) / 32;
     const int all = list_bits<list_warps>(op.bitmap, words, totals, [&](int at, int token) {
         op.tokens[at] = token;
@@ -228,34 +233,35 @@ __global__ void __launch_bounds__(list_threads) list_index_set_kernel(const Upda
 
 }  // namespace
 
-void launch(const TopKOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const TopKOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op.scratch, op.rows, op.support, op.k);
-    DS_LAUNCH(chunk_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(scratch.chunks))),
-              select_threads, 0, stream, op, scratch);
-    DS_LAUNCH(merge_kernel, static_cast<unsigned>(op.rows), select_threads, 0, stream, op, scratch);
+    DS_LAUNCH_DEPENDENT(chunk_kernel,
+                        (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(scratch.chunks))),
+                        select_threads, 0, stream, op, scratch);
+    DS_LAUNCH_DEPENDENT(merge_kernel, static_cast<unsigned>(op.rows), select_threads, 0, stream, op, scratch);
 }
 
-void launch(const TopKSetOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const TopKSetOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(topk_set_kernel, static_cast<unsigned>(op.rows), pick_threads, 0, stream, op);
 }
 
-void launch(const BucketTopMOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const BucketTopMOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(bucket_top_m_kernel, (dim3(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.buckets))),
               bucket_threads, 0, stream, op);
 }
 
-void launch(const UniqueTokensOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const UniqueTokensOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.count > 0) {
         const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
-        DS_LAUNCH(mark_kernel, blocks, mark_threads, 0, stream, op);
+        DS_LAUNCH_DEPENDENT(mark_kernel, blocks, mark_threads, 0, stream, op);
     }
-    DS_LAUNCH(list_kernel, 1, list_threads, 0, stream, op);
+    DS_LAUNCH_DEPENDENT(list_kernel, 1, list_threads, 0, stream, op);
 }
 
-void launch(const UpdateIndexSetOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const UpdateIndexSetOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.count > 0) {
         const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
         DS_LAUNCH(toggle_kernel, blocks, mark_threads, 0, stream, op);
@@ -263,10 +269,10 @@ void launch(const UpdateIndexSetOp& op, Float16Kind /*dtype*/, cudaStream_t stre
     DS_LAUNCH(list_index_set_kernel, 1, list_threads, 0, stream, op);
 }
 
-void launch(const RemapIdsOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const RemapIdsOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.count == 0) return;
     const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
-    DS_LAUNCH(remap_ids_kernel, blocks, mark_threads, 0, stream, op);
+    DS_LAUNCH_DEPENDENT(remap_ids_kernel, blocks, mark_threads, 0, stream, op);
 }
 
 }  // namespace draftscope::kernels::cuda

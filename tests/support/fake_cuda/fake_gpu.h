@@ -35,6 +35,9 @@ struct FakeGpu {
     int error = 999;
     /// The kernel or copy, counted from 0, that fails when it runs. All later calls fail as well.
     std::optional<long> failing_work{};
+    /// Hides memory from a kernel until it calls wait_for_previous(), if it can. Constants of the model stay
+    /// visible. Access to hidden memory ends the program.
+    bool hides_memory = false;
 };
 
 /// What the program has done since set_fake_gpu(), and what it holds.
@@ -42,6 +45,7 @@ struct FakeGpuUse {
     long calls = 0;  ///< that can fail
     long work = 0;   ///< kernels and copies that ran, nodes of graphs included
     long launches = 0, graph_launches = 0, waits = 0;
+    long early_launches = 0;  ///< kernels that may start before the previous one ends
     int allocations = 0, pinned = 0, streams = 0, events = 0, graphs = 0, executable_graphs = 0;
     /// Misuse that CUDA does not report: memory freed twice, handles used after their end.
     std::vector<std::string> faults;

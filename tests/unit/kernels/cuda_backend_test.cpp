@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -117,6 +118,78 @@ TEST(CudaBackend, SideStreamsStartAfterWhatPrecedesAndEndBeforeTheJoin) {
         }
         expect_all_given_back();
     }
+}
+
+/// Only a kernel right behind another one of its stream may start before that one ends.
+TEST(CudaBackend, KernelsOverlapOnlyWithKernels) {
+    constexpr std::size_t bytes = Numbers::count * sizeof(float);
+    for (const FakeGpu& gpu : schedules()) {
+        {
+            const auto backend = opened(gpu);
+            ASSERT_NE(backend, nullptr);
+            Numbers numbers;
+            DeviceBuffer apart;
+            ASSERT_TRUE(numbers.reserve(*backend) && apart.reserve(*backend, bytes));
+            const auto add = [&](int count) {
+                add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), count);
+            };
+            const std::vector<float> sent = Numbers::values(1);
+            backend->upload(numbers.from.as<float>(), sent.data(), bytes);
+            add(3);  // two overlap
+            backend->copy(apart.as<float>(), numbers.from.as<float>(), bytes);
+            add(2);  // one
+            backend->timer()->mark();
+            add(1);
+            backend->on_side_stream([&] { backend->copy(apart.as<float>(), numbers.to.as<float>(), bytes); });
+            add(1);
+            backend->join_side_stream();
+            add(1);
+            EXPECT_EQ(fake_gpu_use().early_launches, 3);
+            const std::uint64_t key = backend->new_graph_key();
+            for (int turn = 0; turn < 3; ++turn) backend->graph(key, [&] { add(3); });
+            add(1);
+            EXPECT_EQ(fake_gpu_use().early_launches, 3 + 2 + 2);  // of the first pass and of the capture
+            std::vector<float> found(Numbers::count), expected = sent;
+            backend->download(found.data(), numbers.to.as<float>(), bytes);
+            ASSERT_TRUE(backend->synchronize().ok());
+            for (float& value : expected) value *= 18;
+            EXPECT_EQ(found, expected);
+        }
+        expect_all_given_back();
+    }
+}
+
+/// Products ask for weights before they wait, so a kernel that writes weights ends before the next starts.
+TEST(CudaBackend, NoKernelOverlapsWithAGather) {
+    {
+        const auto backend = opened({.hides_memory = true});
+        ASSERT_NE(backend, nullptr);
+        Numbers numbers;
+        DeviceBuffer rows;
+        ASSERT_TRUE(numbers.reserve(*backend) && rows.reserve(*backend, sizeof(std::int32_t)));
+        add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), 2);
+        EXPECT_EQ(fake_gpu_use().early_launches, 1);
+        backend->gather({{numbers.from.as<kernels::half_t>(), 1, 64, 64},
+                         rows.as<std::int32_t>(),
+                         1,
+                         numbers.to.as<kernels::half_t>()});
+        add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), 2);
+        EXPECT_EQ(fake_gpu_use().early_launches, 2);
+        EXPECT_TRUE(backend->synchronize().ok());
+    }
+    expect_all_given_back();
+}
+
+TEST(CudaBackend, OverlapCanBeSwitchedOff) {
+    setenv("DRAFTSCOPE_GPU_OVERLAP", "0", 1);
+    const auto backend = opened({});
+    unsetenv("DRAFTSCOPE_GPU_OVERLAP");
+    ASSERT_NE(backend, nullptr);
+    Numbers numbers;
+    ASSERT_TRUE(numbers.reserve(*backend));
+    add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), 4);
+    EXPECT_EQ(fake_gpu_use().early_launches, 0);
+    EXPECT_TRUE(backend->synchronize().ok());
 }
 
 TEST(CudaBackend, WorkOnTheSideStreamIsTimedOnIt) {
