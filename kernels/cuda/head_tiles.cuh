@@ -24,10 +24,11 @@ void with_head_tiles(Float16Kind dtype, int rows, Run run) {
     });
 }
 
+/// A block of few rows alternates between two buffers of sums, which saves every second barrier.
 template <int TokenTiles>
 struct HeadTiles {
-    static constexpr int width = TokenTiles * tile_rows;
-    float sums[warps][tile_outputs][width];
+    static constexpr int width = TokenTiles * tile_rows, buffers = TokenTiles == 1 ? 2 : 1;
+    float sums[buffers][warps][tile_outputs][width];
     float logits[width][matmul_topk_chunk];
 };
 
@@ -64,15 +65,16 @@ __device__ void make_logits(const DeviceMatrix& weights, const half_t* x, int ro
         });
 #pragma unroll
         for (int r = 0; r < row_tiles; ++r) {
-            __syncthreads();  // readers of the previous sums are done
-            share_part(f, r, shared.sums[warp]);
+            if (HeadTiles<TokenTiles>::buffers == 1) __syncthreads();  // the previous sums have been read
+            auto& sums = shared.sums[(base / tile_outputs + r) % HeadTiles<TokenTiles>::buffers];
+            share_part(f, r, sums[warp]);
             __syncthreads();
             for (int e = static_cast<int>(threadIdx.x); e < tile_outputs * width; e += threads) {
                 const int o = e % tile_outputs, row = e / tile_outputs;
                 const int at = base + r * tile_outputs + o;
-                float sum = shared.sums[0][o][row];
+                float sum = sums[0][o][row];
 #pragma unroll
-                for (int w = 1; w < warps; ++w) sum += shared.sums[w][o][row];
+                for (int w = 1; w < warps; ++w) sum += sums[w][o][row];
                 if (bias != nullptr && at < count) sum += bias[output_at(at)];
                 shared.logits[row][at] = sum;
             }

@@ -180,6 +180,69 @@ TEST(CudaBackend, NoKernelOverlapsWithAGather) {
     expect_all_given_back();
 }
 
+/// The last block merges the results of all. On the side stream, a kernel of its own does.
+TEST(CudaBackend, OneLaunchSelectsAsTwoDo) {
+    constexpr int n = 4200, k = 10, stride = 64;
+    {
+        const auto backend = opened({});
+        ASSERT_NE(backend, nullptr);
+        Rng rng(3);
+        std::vector<kernels::half_t> halves(std::size_t{n} * stride);
+        for (kernels::half_t& value : halves) value = kernels::to_bf16(static_cast<float>(rng.normal()));
+        DeviceBuffer weights, logits, ids, values, sums, scratch;
+        const std::size_t max_scratch =
+            std::max(kernels::topk_scratch_bytes(2, n, k), kernels::matmul_topk_scratch_bytes(1, n, k));
+        ASSERT_TRUE(weights.reserve(*backend, halves.size() * 2) &&
+                    logits.reserve(*backend, 2 * n * sizeof(float)) &&
+                    ids.reserve(*backend, 3 * k * sizeof(std::int32_t)) &&
+                    values.reserve(*backend, 3 * k * sizeof(float)) &&
+                    sums.reserve(*backend, 3 * sizeof(float)) && scratch.reserve(*backend, max_scratch));
+        backend->upload(weights.as<std::byte>(), halves.data(), halves.size() * 2);
+        const auto select = [&] {
+            kernels::MatmulOp product;
+            product.weights = {weights.as<kernels::half_t>(), n, stride, stride};
+            product.x = weights.as<kernels::half_t>();
+            product.rows = 2;
+            product.y = logits.as<float>();
+            product.y_stride = n;
+            backend->matmul(product);
+            kernels::TopKOp topk;
+            topk.logits = product.y;
+            topk.stride = topk.support = n;
+            topk.rows = 2;
+            topk.k = k;
+            topk.ids = ids.as<std::int32_t>();
+            topk.values = values.as<float>();
+            topk.logsumexp = sums.as<float>();
+            topk.scratch = scratch.as<void>();
+            backend->topk(topk);
+            backend->matmul_topk({product.weights, product.x, 1, n, k, nullptr, topk.ids + 2 * k,
+                                  topk.values + 2 * k, topk.logsumexp + 2, topk.scratch});
+        };
+        std::vector<std::int32_t> found[2] = {std::vector<std::int32_t>(3 * k),
+                                              std::vector<std::int32_t>(3 * k)};
+        std::vector<float> numbers[2] = {std::vector<float>(3 * k + 3), std::vector<float>(3 * k + 3)};
+        for (const int side : {0, 1}) {
+            const long before = fake_gpu_use().launches;
+            if (side == 1)
+                backend->on_side_stream(select);
+            else
+                for (int turn = 0; turn < 2; ++turn) select();  // the tickets are zero again
+            backend->join_side_stream();
+            EXPECT_EQ(fake_gpu_use().launches - before, side == 1 ? 5 : 6);
+            backend->download(found[side].data(), ids.as<void>(), 3 * k * sizeof(std::int32_t));
+            backend->download(numbers[side].data(), values.as<void>(), 3 * k * sizeof(float));
+            backend->download(numbers[side].data() + 3 * k, sums.as<void>(), 3 * sizeof(float));
+            ASSERT_TRUE(backend->synchronize().ok());
+        }
+        EXPECT_EQ(found[0], found[1]);
+        EXPECT_EQ(numbers[0], numbers[1]);
+        for (int i = 0; i < k; ++i)
+            EXPECT_EQ(found[0][i], found[0][2 * k + i]);  // the head, of the first row
+    }
+    expect_all_given_back();
+}
+
 TEST(CudaBackend, OverlapCanBeSwitchedOff) {
     setenv("DRAFTSCOPE_GPU_OVERLAP", "0", 1);
     const auto backend = opened({});
