@@ -220,6 +220,35 @@ __global__ void remap_ids_kernel(const RemapIdsOp op) {
 constexpr int list_threads = 1024;
 constexpr int list_warps = list_threads / warp_size;
 
+/// Few tokens of a small vocabulary are marked and listed by one block, in shared memory.
+constexpr int max_unique_words = 8192;
+constexpr std::int64_t max_unique_count = 32 * list_threads;
+
+__global__ void __launch_bounds__(list_threads) unique_kernel(const UniqueTokensOp op) {
+    DS_SHARED(std::uint32_t[max_unique_words], marks);
+    DS_SHARED(int[list_warps], totals);
+    constexpr int ahead = 4;
+    const int words = bitmap_words(op.vocab), thread = static_cast<int>(threadIdx.x);
+    for (int w = thread; w < words; w += list_threads) marks[w] = 0;
+    wait_for_previous();
+    __syncthreads();
+    for (int first = thread; first < op.count; first += ahead * list_threads) {
+        int tokens[ahead];
+#pragma unroll
+        for (int i = 0; i < ahead; ++i)
+            tokens[i] = first + i * list_threads < op.count ? op.ids[first + i * list_threads] : -1;
+#pragma unroll
+        for (int i = 0; i < ahead; ++i)
+            if (tokens[i] >= 0) atomicOr(&marks[tokens[i] / 32], 1u << (tokens[i] % 32));
+    }
+    __syncthreads();
+    const int all = list_bits<list_warps>(marks, words, totals, [&](int at, int token) {
+        op.tokens[at] = token;
+        op.columns[token] = at;
+    });
+    if (thread == 0) *op.size = all;
+}
+
 /// One block lists the union and clears the bitmap.
 __global__ void __launch_bounds__(list_threads) list_kernel(const UniqueTokensOp op) {
     DS_SHARED(int[list_warps], totals);
@@ -266,6 +295,10 @@ void launch(const BucketTopMOp& op, Float16Kind /*dtype*/, LaunchStream stream) 
 }
 
 void launch(const UniqueTokensOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
+    if (op.count <= max_unique_count && op.vocab <= 32 * max_unique_words) {
+        DS_LAUNCH_DEPENDENT(unique_kernel, 1, list_threads, 0, stream, op);
+        return;
+    }
     if (op.count > 0) {
         const auto blocks = static_cast<unsigned>((op.count + mark_threads - 1) / mark_threads);
         DS_LAUNCH_DEPENDENT(mark_kernel, blocks, mark_threads, 0, stream, op);
