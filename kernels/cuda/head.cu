@@ -141,10 +141,16 @@ __device__ void merge_row(const MatmulTopKOp& op, const Scratch& scratch, std::i
     op.logsumexp[row] = max_value == -INFINITY ? -INFINITY : max_value + logf(total);
 }
 
+/// Blocks per multiprocessor that hide the latency of memory.
+constexpr int min_blocks(int token_tiles, int row_tiles) {
+    if (token_tiles == 4) return row_tiles == 1 ? 2 : 1;
+    return token_tiles == 1 && row_tiles == 1 ? 3 : 2;
+}
+
 /// Grid: chunks of outputs, tiles of rows. Chunks of 16 outputs need one row tile. With `ticket`, which is
 /// for a single row, the last block merges the chunks.
 template <Float16Kind H, int TokenTiles, int RowTiles>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, min_blocks(TokenTiles, RowTiles))
     head_kernel(const MatmulTopKOp op, const Scratch scratch, std::uint32_t* ticket) {
     constexpr int width = HeadTiles<TokenTiles>::width;
     DS_SHARED(HeadMemory<TokenTiles>, memory);

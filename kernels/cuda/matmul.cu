@@ -8,6 +8,9 @@ namespace {
 constexpr int max_token_tiles = 8;
 constexpr int narrow_columns = 1024;
 constexpr int many_outputs = 8192;
+/// Up to this many outputs have a block per multiprocessor at most, so a thread loads all weights of a row of
+/// 4,096 values at once.
+constexpr int few_outputs = 2048;
 /// Above this many rows, tensor cores limit the speed rather than memory (matmul_wide.cu, the same bits). Our
 /// default, not measured.
 constexpr int few_rows = 64;
@@ -26,8 +29,14 @@ struct Work {
     bool accumulate;
 };
 
+/// Blocks per multiprocessor that hide the latency of memory, where the compiler would settle for fewer; 0 =
+/// as many as it chooses.
+constexpr int min_blocks(int token_tiles) {
+    return token_tiles == 4 ? 2 : 0;
+}
+
 template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
-__global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
+__global__ void __launch_bounds__(threads, min_blocks(TokenTiles)) matmul_kernel(const Work work) {
     constexpr int width = TokenTiles * tile_rows;
     DS_SHARED(float[warps][tile_outputs][width], sums);
     if (work.chosen != nullptr) wait_for_previous();  // which may have made the list
@@ -105,8 +114,9 @@ void launch(const MatmulOp& op, Float16Kind dtype, LaunchStream stream) {
     with_dtype(dtype, [&](auto kind) {
         constexpr Float16Kind H = decltype(kind)::value;
         if (tiles <= 1)
-            return narrow ? launch_tiles<H, 1, 4, 2>(work, outputs, stream)
-                          : launch_tiles<H, 1, 1, 4>(work, outputs, stream);
+            return narrow                   ? launch_tiles<H, 1, 4, 2>(work, outputs, stream)
+                   : outputs <= few_outputs ? launch_tiles<H, 1, 1, 16>(work, outputs, stream)
+                                            : launch_tiles<H, 1, 1, 4>(work, outputs, stream);
         if (tiles <= 2)
             return narrow ? launch_tiles<H, 2, 2, 2>(work, outputs, stream)
                           : launch_tiles<H, 2, 1, 4>(work, outputs, stream);
