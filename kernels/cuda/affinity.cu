@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(threads) list_reached_kernel(const ReachableTo
 
 }  // namespace
 
-void launch(const RedistributeOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const RedistributeOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0 || op.vocab == 0) return;
     const auto rows = static_cast<unsigned>(op.rows);
     const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
@@ -96,7 +96,7 @@ void launch(const RedistributeOp& op, Float16Kind /*dtype*/, cudaStream_t stream
     DS_LAUNCH(redistribute_kernel, (dim3(rows, pieces)), threads, 0, stream, op);
 }
 
-void launch(const ReachableTokensOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const ReachableTokensOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.vocab == 0) return;
     const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
     DS_LAUNCH(set_bits_kernel, 1, threads, 0, stream, op);

@@ -273,6 +273,7 @@ __device__ void sum_block(const AttentionOp& op, const Part& part, int first, in
 template <Float16Kind H>
 __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, int tile_rows) {
     DS_DYNAMIC_SHARED(shared);
+    wait_for_previous();
     const int group = op.shape.heads / op.shape.kv_heads, number = static_cast<int>(blockIdx.z);
     const Layout layout(op.shape.head_dim, group, tile_rows);
     const Part part{op.places.tiles[2 * blockIdx.x],
@@ -321,6 +322,7 @@ __global__ void __launch_bounds__(threads) partial_kernel(const AttentionOp op, 
 /// Merges the blocks of a (row, head) in order. Grid: rows, heads.
 template <Float16Kind H>
 __global__ void merge_kernel(const AttentionOp op) {
+    wait_for_previous();
     const int r = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
     const int row = op.first_row + r, dim = op.shape.head_dim;
     const int count = op.places.prefix[row] + op.places.ancestor_count[row];
@@ -348,7 +350,7 @@ __global__ void merge_kernel(const AttentionOp op) {
 
 }  // namespace
 
-void launch(const AttentionOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const AttentionOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const int group = op.shape.heads / op.shape.kv_heads;
     const int tile_rows = attention_tile_rows(op.shape);
@@ -362,8 +364,8 @@ void launch(const AttentionOp& op, Float16Kind dtype, cudaStream_t stream) {
         if (layout.bytes() > plain_limit)
             cudaFuncSetAttribute(partial_kernel<H>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(layout.bytes()));
-        DS_LAUNCH((partial_kernel<H>), grid, threads, layout.bytes(), stream, op, tile_rows);
-        DS_LAUNCH((merge_kernel<H>), joins, 128, 0, stream, op);
+        DS_LAUNCH_DEPENDENT((partial_kernel<H>), grid, threads, layout.bytes(), stream, op, tile_rows);
+        DS_LAUNCH_DEPENDENT((merge_kernel<H>), joins, 128, 0, stream, op);
     });
 }
 

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
 
 }  // namespace
 
-void launch(const SampleWithoutReplacementOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const SampleWithoutReplacementOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const bool cut = op.top_p < 1 || (op.top_k > 0 && op.top_k < op.support);
     if (cut)
@@ -181,18 +181,18 @@ void launch(const SampleWithoutReplacementOp& op, Float16Kind dtype, cudaStream_
     DS_LAUNCH(sample_without_replacement_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, cut);
 }
 
-void launch(const GatherColumnsOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const GatherColumnsOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0 || op.max_count == 0) return;
     const auto pieces = static_cast<unsigned>((op.max_count + threads - 1) / threads);
     DS_LAUNCH(gather_columns_kernel, (dim3(static_cast<unsigned>(op.rows), pieces)), threads, 0, stream, op);
 }
 
-void launch(const SampleOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const SampleOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(sample_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
 }
 
-void launch(const RankOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const RankOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.count == 0) return;
     if (op.ranks == nullptr)
         DS_LAUNCH(value_kernel, static_cast<unsigned>((op.count + threads - 1) / threads), threads, 0, stream,
@@ -201,7 +201,7 @@ void launch(const RankOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
         DS_LAUNCH(rank_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
 }
 
-void launch(std::span<const SetProbabilityOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(std::span<const SetProbabilityOp> ops, Float16Kind /*dtype*/, LaunchStream stream) {
     in_batches(ops, [&](const Many<SetProbabilityOp>& many, unsigned count) {
         int sets = 0;
         for (unsigned i = 0; i < count; ++i) sets = std::max(sets, many.ops[i].count);
@@ -211,7 +211,7 @@ void launch(std::span<const SetProbabilityOp> ops, Float16Kind /*dtype*/, cudaSt
     });
 }
 
-void launch(const EntropyOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const EntropyOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(entropy_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
 }

@@ -100,11 +100,11 @@ __global__ void __launch_bounds__(threads) list_tokens_kernel(const ClusterToken
 
 }  // namespace
 
-void launch(const ClustersOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const ClustersOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     DS_LAUNCH(clusters_kernel, 1, threads, 0, stream, op);
 }
 
-void launch(const ClusterTokensOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const ClusterTokensOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.sets == 0) return;
     const auto pieces = static_cast<unsigned>((op.vocab + threads - 1) / threads);
     const auto sets = static_cast<unsigned>(op.sets);

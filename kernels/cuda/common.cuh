@@ -27,6 +27,28 @@ __device__ __forceinline__ half_t to_bf16(float value) {
     return static_cast<half_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+/// Lets the next kernel start, and waits until the previous one has ended and its writes are
+/// visible. Does nothing in a kernel that started after it. Before the call, a kernel reads only its
+/// parameters and constants of the model (load_constant(), load_weights()), and writes nothing. Every thread
+/// calls it, so that the end of a kernel implies the end of all before it.
+__device__ __forceinline__ void wait_for_previous() {
+#if defined(DS_SIMT_HOST)
+    simt::wait_for_previous();
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Reads a constant of the model, which no kernel writes.
+template <typename T>
+__device__ __forceinline__ T load_constant(const T* from) {
+#if defined(DS_SIMT_HOST)
+    simt::show(from);
+#endif
+    return *from;
+}
+
 template <Float16Kind H>
 __device__ __forceinline__ float from_half(half_t value) {
     if constexpr (H == Float16Kind::bf16) return from_bf16(value);
@@ -148,6 +170,22 @@ __device__ T block_before(T value, T* totals, T& all) {
         all += totals[w];
     }
     return before;
+}
+
+/// Returns whether a block is the last of `blocks` that call this with the same ticket. It then sees what the
+/// others wrote before. The ticket is zero at first and in the end. All threads take part.
+__device__ inline bool is_last_block(std::uint32_t* ticket, int blocks) {
+    DS_SHARED(int, last);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(ticket, 1u) + 1u == static_cast<std::uint32_t>(blocks) ? 1 : 0;
+        if (last != 0) *ticket = 0;
+    }
+    __syncthreads();
+    if (last == 0) return false;
+    __threadfence();
+    return true;
 }
 
 /// Words of a token bitmap.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string_view>
@@ -61,6 +62,13 @@ class Staging {
     bool tried_ = false;
 };
 
+/// Whether kernels may start before the previous one ends (programmatic dependent launch).
+/// DRAFTSCOPE_GPU_OVERLAP=0 switches it off.
+bool may_overlap_kernels() {
+    const char* set = std::getenv("DRAFTSCOPE_GPU_OVERLAP");
+    return (set == nullptr || std::string_view(set) != "0") && cuda::can_overlap_kernels();
+}
+
 /// CUDA's current device is per thread; a new side stream's thread has not set it yet.
 void use_gpu(int ordinal) {
     thread_local int chosen = -1;
@@ -71,13 +79,16 @@ void use_gpu(int ordinal) {
 class CudaTimer final : public DeviceTimer {
   public:
     /// Marks go to what `stream` is at the time: work on the side stream is timed there.
-    CudaTimer(const cudaStream_t& stream, int ordinal) : stream_(stream), ordinal_(ordinal) {}
+    /// `follows_kernel` becomes false, as the stream's latest item is no kernel then.
+    CudaTimer(const cudaStream_t& stream, int ordinal, bool& follows_kernel)
+        : stream_(stream), ordinal_(ordinal), follows_kernel_(follows_kernel) {}
     ~CudaTimer() override {
         for (cudaEvent_t event : events_)
             if (event != nullptr) cudaEventDestroy(event);
     }
     std::uint32_t mark() override {
         use_gpu(ordinal_);  // an event belongs to the thread's current GPU
+        follows_kernel_ = false;
         if (used_ == events_.size()) {
             cudaEvent_t event = nullptr;
             if (cudaEventCreate(&event) != cudaSuccess) event = nullptr;
@@ -101,6 +112,7 @@ class CudaTimer final : public DeviceTimer {
   private:
     const cudaStream_t& stream_;
     int ordinal_;
+    bool& follows_kernel_;
     std::vector<cudaEvent_t> events_;
     std::size_t used_ = 0;
 };
@@ -108,14 +120,19 @@ class CudaTimer final : public DeviceTimer {
 class CudaBackendImpl final : public CudaBackend {
   public:
     CudaBackendImpl(cudaStream_t stream, DeviceInfo info, const CudaOptions& options)
-        : stream_(stream), info_(std::move(info)), options_(options), timer_(stream_, options.ordinal) {
+        : stream_(stream),
+          info_(std::move(info)),
+          options_(options),
+          timer_(stream_, options.ordinal, follows_kernel_) {
         use_.graphs_enabled = options.graphs;
+        (void)tickets_.reserve(*this, cuda::max_tickets * sizeof(std::uint32_t));
     }
     ~CudaBackendImpl() override {
         cudaStreamSynchronize(stream_);
         if (side_stream_ != nullptr) cudaStreamSynchronize(side_stream_);
         drop_workspace();
         moved_ = DeviceBuffer();
+        tickets_ = DeviceBuffer();
         drop_graphs();
         library_.reset();
         for (cudaEvent_t event : {before_side_, after_side_})
@@ -125,7 +142,10 @@ class CudaBackendImpl final : public CudaBackend {
     }
 
     const DeviceInfo& info() const override { return info_; }
-    cudaStream_t stream() const override { return stream_; }
+    cudaStream_t stream() const override {
+        follows_kernel_ = false;
+        return stream_;
+    }
 
     void* allocate(std::size_t bytes) override {
         enter();
@@ -327,7 +347,15 @@ class CudaBackendImpl final : public CudaBackend {
         if (side_stream_ != nullptr) cudaStreamDestroy(std::exchange(side_stream_, nullptr));
         return false;
     }
-    void enter() const { use_gpu(options_.ordinal); }
+    /// Begins a call that may enqueue something other than a kernel.
+    void enter() const {
+        use_gpu(options_.ordinal);
+        follows_kernel_ = false;
+    }
+    cuda::LaunchStream kernel_stream() {
+        if (on_side_stream_) return stream_;
+        return {stream_, !overlaps_ ? nullptr : &follows_kernel_, tickets_.as<std::uint32_t>()};
+    }
     void check(cudaError_t error, const char* what) {
         if (error == cudaSuccess) return;
         // Ops that a capture rejects are enqueued again without one.
@@ -340,16 +368,17 @@ class CudaBackendImpl final : public CudaBackend {
     /// `op` is an op, or a span of them.
     template <typename Op>
     void run(const Op& op, const char* name) {
-        enter();
-        cuda::launch(op, dtype(), stream_);
+        use_gpu(options_.ordinal);
+        cuda::launch(op, dtype(), kernel_stream());
         check(cudaPeekAtLastError(), name);
     }
     void run(const MatmulOp& op, const char* name) {
         // The library's workspace belongs to the stream.
         const bool by_library =
             library_rows_ > 0 && op.rows >= library_rows_ && op.chosen == nullptr && !on_side_stream_;
+        if (!by_library) return run<MatmulOp>(op, name);
         enter();
-        if (!by_library || !library_->run(op, dtype(), stream_)) return run<MatmulOp>(op, name);
+        if (!library_->run(op, dtype(), stream_)) return run<MatmulOp>(op, name);
         ++use_.library_products;
         check(cudaPeekAtLastError(), "cuBLASLt product");
     }
@@ -373,7 +402,7 @@ class CudaBackendImpl final : public CudaBackend {
             check(cudaStreamEndCapture(stream_, &captured), "ending a graph capture");
         }
         if (capture_error_.empty()) check(cudaGraphInstantiate(&graph.exec, captured, 0), "graph");
-        capturing_ = false;
+        capturing_ = follows_kernel_ = false;  // the graph is not launched yet
         if (captured != nullptr) cudaGraphDestroy(captured);
         if (capture_error_.empty()) return true;
         graph.exec = nullptr;
@@ -393,6 +422,8 @@ class CudaBackendImpl final : public CudaBackend {
     cudaEvent_t before_side_ = nullptr, after_side_ = nullptr;
     bool must_join_ = false;       ///< work on the side stream has not been joined
     bool on_side_stream_ = false;  ///< ops are enqueued to the side stream
+    const bool overlaps_ = may_overlap_kernels();
+    mutable bool follows_kernel_ = false;  ///< the stream's latest item is a kernel
     DeviceInfo info_;
     CudaOptions options_;
     BackendStats use_;
@@ -403,6 +434,7 @@ class CudaBackendImpl final : public CudaBackend {
     std::vector<Arrival> arriving_;
     Arena arena_{take, free_memory};  ///< destroyed after all buffers below
     DeviceBuffer moved_;
+    DeviceBuffer tickets_;  ///< of the main stream's kernels; empty = there was no memory
     std::unique_ptr<cuda::LibraryProduct> library_;
     int library_rows_ = 0;
     std::map<std::uint64_t, Graph> graphs_;

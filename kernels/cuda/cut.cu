@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(threads) mask_kernel(const TopKTopPMaskOp op) 
 
 }  // namespace
 
-void launch(const TopKTopPMaskOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const TopKTopPMaskOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.rows == 0) return;
     DS_LAUNCH(mask_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op);
 }

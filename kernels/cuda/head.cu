@@ -5,8 +5,9 @@
 #include "kernels/cuda/top.cuh"
 
 // A head's product fused with its selection. A block computes the logits of a chunk of outputs tile by tile
-// and keeps them in shared memory. It writes the k best of each row, their maximum and their sum. A second
-// kernel merges those, one block per row. The logits are never written.
+// and keeps them in shared memory. It writes the k best of each row, their maximum and their sum. Those of a
+// single row are merged by the block that finishes last, those of several rows by a second kernel, with one
+// block per row. The logits are never written.
 namespace draftscope::kernels::cuda {
 namespace {
 
@@ -55,45 +56,48 @@ __device__ void keep_best(const MatmulTopKOp& op, const Scratch& scratch, const 
     scratch.sums[2 * part + 1] = sum;
 }
 
-/// Grid: chunks of outputs, tiles of rows. Chunks of 16 outputs need one row tile.
-template <Float16Kind H, int TokenTiles, int RowTiles>
-__global__ void __launch_bounds__(threads) head_kernel(const MatmulTopKOp op, const Scratch scratch) {
-    constexpr int width = HeadTiles<TokenTiles>::width;
-    DS_SHARED(HeadTiles<TokenTiles>, shared);
-    const int first = static_cast<int>(blockIdx.x) * scratch.outputs;
-    const int first_row = static_cast<int>(blockIdx.y) * width;
-    make_logits<H, TokenTiles, RowTiles>(
-        op.weights, op.x, op.rows, first_row, op.bias, min(scratch.outputs, op.support - first),
-        [&](int i) { return first + i; }, shared);
-    __syncthreads();
-    const int warp = static_cast<int>(threadIdx.x) / warp_size;
-    constexpr int few = RowTiles == 1 ? warp_size : matmul_topk_chunk;
-    for (int row = warp; row < min(width, op.rows - first_row); row += warps)
-        keep_best<few>(op, scratch, shared.logits[row], first_row + row, first);
-}
+/// Shared memory of merge_row().
+struct MergeMemory {
+    std::uint64_t keys[max_lists * max_topk];
+    std::uint64_t best[max_topk];
+    float maxima[warps], sums[warps];
+};
+template <int TokenTiles>
+union HeadMemory {
+    HeadTiles<TokenTiles> tiles;
+    MergeMemory merge;  ///< once the tiles are no longer needed
+};
 
-constexpr int heads_held = 4;
-
-/// Writes the k best of all chunks of a row to `best`. A chunk whose best key is not among the k best of the
-/// chunks has none of the wanted keys, so only k chunks are merged. `shared` holds max_lists * max_topk keys.
-__device__ void merge_chunks(const Scratch& scratch, const std::uint64_t* candidates, int k,
-                             std::uint64_t* shared, std::uint64_t* best) {
+/// Writes the k largest of the chunks' best keys to `best`. A thread holds Held keys at a time.
+template <int Held>
+__device__ void best_of_chunks(const Scratch& scratch, const std::uint64_t* candidates, int k,
+                               std::uint64_t* shared, std::uint64_t* best) {
     int kept = 0;
     for (int next = 0; next < scratch.chunks;) {
-        std::uint64_t keys[heads_held];
+        std::uint64_t keys[Held];
 #pragma unroll
-        for (int i = 0; i < heads_held; ++i) {
+        for (int i = 0; i < Held; ++i) {
             const int at = i * threads + static_cast<int>(threadIdx.x);
             const int chunk = next + at - kept;
             keys[i] = at < kept                ? best[at]
                       : chunk < scratch.chunks ? candidates[static_cast<std::int64_t>(chunk) * k]
                                                : no_key;
         }
-        next += heads_held * threads - kept;
+        next += Held * threads - kept;
         block_top<warps>(keys, k, shared, best);  // all threads have read `best` before it is written
         kept = k;
         __syncthreads();
     }
+}
+
+/// Writes the k best of all chunks of a row to `best`. A chunk whose best key is not among the k best of the
+/// chunks has none of the wanted keys, so only k chunks are merged. `shared` holds max_lists * max_topk keys.
+__device__ void merge_chunks(const Scratch& scratch, const std::uint64_t* candidates, int k,
+                             std::uint64_t* shared, std::uint64_t* best) {
+    if (scratch.chunks <= threads)
+        best_of_chunks<1>(scratch, candidates, k, shared, best);
+    else
+        best_of_chunks<4>(scratch, candidates, k, shared, best);
     if (k == 1) return;
     for (int i = static_cast<int>(threadIdx.x); i < k * k; i += threads) {
         const std::uint64_t first = best[i / k];
@@ -101,19 +105,16 @@ __device__ void merge_chunks(const Scratch& scratch, const std::uint64_t* candid
         shared[i] = first == no_key ? no_key : candidates[chunk * k + i % k];
     }
     __syncthreads();
-    if (threadIdx.x < warp_size) merge_lists(shared, k, k, best);
+    merge_by_block(shared, k, k, best);
     __syncthreads();
 }
 
-/// One block per row.
-__global__ void __launch_bounds__(threads) merge_kernel(const MatmulTopKOp op, const Scratch scratch) {
+/// Merges the chunks of a row. All threads of a block take part, after a barrier.
+__device__ void merge_row(const MatmulTopKOp& op, const Scratch& scratch, std::int64_t row,
+                          MergeMemory& memory) {
     static_assert(max_topk <= max_lists);
-    DS_SHARED(std::uint64_t[max_lists * max_topk], shared);
-    DS_SHARED(std::uint64_t[max_topk], best);
-    DS_SHARED(float[warps], maxima);
-    DS_SHARED(float[warps], sums);
-    const auto row = static_cast<std::int64_t>(blockIdx.x);
-    merge_chunks(scratch, scratch.keys + row * scratch.chunks * op.k, op.k, shared, best);
+    const std::uint64_t* best = memory.best;
+    merge_chunks(scratch, scratch.keys + row * scratch.chunks * op.k, op.k, memory.keys, memory.best);
     for (int i = static_cast<int>(threadIdx.x); i < op.k; i += threads) {
         const bool valid = best[i] != no_key;
         op.ids[row * op.k + i] = valid ? static_cast<int>(key_index(best[i])) : -1;
@@ -125,37 +126,77 @@ __global__ void __launch_bounds__(threads) merge_kernel(const MatmulTopKOp op, c
     for (int c = static_cast<int>(threadIdx.x); c < scratch.chunks; c += threads)
         max_value = fmaxf(max_value, parts[2 * c]);
     max_value = warp_max(max_value);
-    if (threadIdx.x % warp_size == 0) maxima[warp] = max_value;
+    if (threadIdx.x % warp_size == 0) memory.maxima[warp] = max_value;
     __syncthreads();
-    for (int w = 0; w < warps; ++w) max_value = fmaxf(max_value, maxima[w]);
+    for (int w = 0; w < warps; ++w) max_value = fmaxf(max_value, memory.maxima[w]);
     float sum = 0;
     for (int c = static_cast<int>(threadIdx.x); c < scratch.chunks; c += threads)
         if (parts[2 * c] != -INFINITY) sum += parts[2 * c + 1] * expf(parts[2 * c] - max_value);
     sum = warp_sum(sum);
-    if (threadIdx.x % warp_size == 0) sums[warp] = sum;
+    if (threadIdx.x % warp_size == 0) memory.sums[warp] = sum;
     __syncthreads();
     if (threadIdx.x != 0) return;
     float total = 0;
-    for (int w = 0; w < warps; ++w) total += sums[w];
+    for (int w = 0; w < warps; ++w) total += memory.sums[w];
     op.logsumexp[row] = max_value == -INFINITY ? -INFINITY : max_value + logf(total);
+}
+
+/// Blocks per multiprocessor that hide the latency of memory.
+constexpr int min_blocks(int token_tiles, int row_tiles) {
+    if (token_tiles == 4) return row_tiles == 1 ? 2 : 1;
+    return token_tiles == 1 && row_tiles == 1 ? 3 : 2;
+}
+
+/// Grid: chunks of outputs, tiles of rows. Chunks of 16 outputs need one row tile. With `ticket`, which is
+/// for a single row, the last block merges the chunks.
+template <Float16Kind H, int TokenTiles, int RowTiles>
+__global__ void __launch_bounds__(threads, min_blocks(TokenTiles, RowTiles))
+    head_kernel(const MatmulTopKOp op, const Scratch scratch, std::uint32_t* ticket) {
+    constexpr int width = HeadTiles<TokenTiles>::width;
+    DS_SHARED(HeadMemory<TokenTiles>, memory);
+    HeadTiles<TokenTiles>& shared = memory.tiles;
+    const int first = static_cast<int>(blockIdx.x) * scratch.outputs;
+    const int first_row = static_cast<int>(blockIdx.y) * width;
+    make_logits<H, TokenTiles, RowTiles>(
+        op.weights, op.x, op.rows, first_row, op.bias, min(scratch.outputs, op.support - first),
+        [&](int i) { return first + i; }, shared);
+    __syncthreads();
+    const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    constexpr int few = RowTiles == 1 ? warp_size : matmul_topk_chunk;
+    for (int row = warp; row < min(width, op.rows - first_row); row += warps)
+        keep_best<few>(op, scratch, shared.logits[row], first_row + row, first);
+    if constexpr (TokenTiles == 1)
+        if (ticket != nullptr && is_last_block(ticket, scratch.chunks))
+            merge_row(op, scratch, 0, memory.merge);
+}
+
+/// One block per row.
+__global__ void __launch_bounds__(threads) merge_kernel(const MatmulTopKOp op, const Scratch scratch) {
+    DS_SHARED(MergeMemory, memory);
+    wait_for_previous();
+    merge_row(op, scratch, static_cast<std::int64_t>(blockIdx.x), memory);
 }
 
 }  // namespace
 
-void launch(const MatmulTopKOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const MatmulTopKOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const Scratch scratch(op);
+    std::uint32_t* const ticket = op.rows == 1 ? stream.tickets : nullptr;
     with_head_tiles(dtype, op.rows, [&](auto kind, auto tiles) {
         constexpr Float16Kind H = decltype(kind)::value;
         constexpr int token_tiles = decltype(tiles)::value, width = HeadTiles<token_tiles>::width;
         const dim3 grid(static_cast<unsigned>(scratch.chunks),
                         static_cast<unsigned>((op.rows + width - 1) / width));
         if (scratch.outputs < tile_outputs * head_row_tiles)
-            DS_LAUNCH((head_kernel<H, token_tiles, 1>), grid, threads, 0, stream, op, scratch);
+            DS_LAUNCH_DEPENDENT((head_kernel<H, token_tiles, 1>), grid, threads, 0, stream, op, scratch,
+                                ticket);
         else
-            DS_LAUNCH((head_kernel<H, token_tiles, head_row_tiles>), grid, threads, 0, stream, op, scratch);
+            DS_LAUNCH_DEPENDENT((head_kernel<H, token_tiles, head_row_tiles>), grid, threads, 0, stream, op,
+                                scratch, ticket);
     });
-    DS_LAUNCH(merge_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
+    if (ticket == nullptr)
+        DS_LAUNCH_DEPENDENT(merge_kernel, static_cast<unsigned>(op.rows), threads, 0, stream, op, scratch);
 }
 
 }  // namespace draftscope::kernels::cuda

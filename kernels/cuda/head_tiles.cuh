@@ -24,16 +24,18 @@ void with_head_tiles(Float16Kind dtype, int rows, Run run) {
     });
 }
 
+/// With few rows, all row tiles have sums of their own.
+/// Turns alternate between two sets of them, so that a turn needs one barrier.
 template <int TokenTiles>
 struct HeadTiles {
-    static constexpr int width = TokenTiles * tile_rows;
-    float sums[warps][tile_outputs][width];
+    static constexpr int width = TokenTiles * tile_rows, buffers = TokenTiles == 1 ? 2 * head_row_tiles : 1;
+    float sums[buffers][warps][tile_outputs][width];
     float logits[width][matmul_topk_chunk];
 };
 
 /// Computes outputs output_at(0) .. output_at(count - 1), count <= matmul_topk_chunk, for the rows from
 /// first_row on. The values equal MatmulOp's bit for bit and are valid after the next barrier. Rows past the
-/// last repeat it.
+/// last repeat it. Waits for the previous kernel before it reads `x`.
 template <Float16Kind H, int TokenTiles, int RowTiles = head_row_tiles, typename OutputAt>
 __device__ void make_logits(const DeviceMatrix& weights, const half_t* x, int rows, int first_row,
                             const float* bias, int count, OutputAt output_at, HeadTiles<TokenTiles>& shared) {
@@ -59,20 +61,34 @@ __device__ void make_logits(const DeviceMatrix& weights, const half_t* x, int ro
                 from[r][h] = weights.data + static_cast<std::int64_t>(output) * weights.stride + t * 8;
             }
         Fragments<TokenTiles, row_tiles, head_loads / row_tiles> f;
-        tile_product<H>(f, from, from_rows, weights.stride);
+        tile_product<H>(f, from, from_rows, weights.stride, [&] {
+            if (base == 0) wait_for_previous();
+        });
+        const auto add_parts = [&](const float(&sums)[warps][tile_outputs][width], int r, int e) {
+            const int o = e % tile_outputs, row = e / tile_outputs;
+            const int at = base + r * tile_outputs + o;
+            float sum = sums[0][o][row];
 #pragma unroll
-        for (int r = 0; r < row_tiles; ++r) {
-            __syncthreads();  // readers of the previous sums are done
-            share_part(f, r, shared.sums[warp]);
+            for (int w = 1; w < warps; ++w) sum += sums[w][o][row];
+            if (bias != nullptr && at < count) sum += bias[output_at(at)];
+            shared.logits[row][at] = sum;
+        };
+        constexpr int each = tile_outputs * width;
+        if constexpr (HeadTiles<TokenTiles>::buffers > 1) {
+            auto* sums = shared.sums + base / at_once % 2 * row_tiles;
+#pragma unroll
+            for (int r = 0; r < row_tiles; ++r) share_part(f, r, sums[r][warp]);
             __syncthreads();
-            for (int e = static_cast<int>(threadIdx.x); e < tile_outputs * width; e += threads) {
-                const int o = e % tile_outputs, row = e / tile_outputs;
-                const int at = base + r * tile_outputs + o;
-                float sum = shared.sums[0][o][row];
+            for (int e = static_cast<int>(threadIdx.x); e < row_tiles * each; e += threads)
+                add_parts(sums[e / each], e / each, e % each);
+        } else {
 #pragma unroll
-                for (int w = 1; w < warps; ++w) sum += shared.sums[w][o][row];
-                if (bias != nullptr && at < count) sum += bias[output_at(at)];
-                shared.logits[row][at] = sum;
+            for (int r = 0; r < row_tiles; ++r) {
+                __syncthreads();  // readers of the previous sums are done
+                share_part(f, r, shared.sums[0][warp]);
+                __syncthreads();
+                for (int e = static_cast<int>(threadIdx.x); e < each; e += threads)
+                    add_parts(shared.sums[0], r, e);
             }
         }
     }

@@ -10,16 +10,16 @@
 namespace draftscope::kernels::cuda {
 
 // One function for each op of the list in kernels/ops.h. `dtype` is the device's 16-bit format.
-#define DS_OP(name, Op) void launch(const Op& op, Float16Kind dtype, cudaStream_t stream);
-#define DS_OP_BATCH(name, Op) void launch(std::span<const Op> ops, Float16Kind dtype, cudaStream_t stream);
+#define DS_OP(name, Op) void launch(const Op& op, Float16Kind dtype, LaunchStream stream);
+#define DS_OP_BATCH(name, Op) void launch(std::span<const Op> ops, Float16Kind dtype, LaunchStream stream);
 DS_DEVICE_OPS(DS_OP, DS_OP_BATCH)
 #undef DS_OP
 #undef DS_OP_BATCH
 /// MatmulOp's values for many rows and all outputs.
-void launch_wide_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream);
+void launch_wide_matmul(const MatmulOp& op, Float16Kind dtype, LaunchStream stream);
 /// Rows are copied through `scratch`, compact_scratch() values, because
 /// sources may also be destinations.
-void launch_compact(std::span<const CompactOp> ops, half_t* scratch, cudaStream_t stream);
+void launch_compact(std::span<const CompactOp> ops, half_t* scratch, LaunchStream stream);
 inline std::size_t compact_scratch(std::span<const CompactOp> ops) {
     std::size_t values = 0;
     for (const CompactOp& op : ops)
@@ -58,6 +58,8 @@ void launch_empty(cudaStream_t stream);
 void launch_early(cudaStream_t stream);
 /// The most blocks of 256 threads in a cluster; 0 = the GPU has no clusters.
 int largest_cluster();
+/// Whether the kernels that run on this GPU can wait for the previous kernel: code for sm_90 or later.
+bool can_overlap_kernels();
 /// Normally distributed random values, rounded.
 void launch_fill_normal(half_t* data, std::size_t count, float scale, std::uint64_t seed,
                         cudaStream_t stream);

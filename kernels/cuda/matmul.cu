@@ -8,6 +8,9 @@ namespace {
 constexpr int max_token_tiles = 8;
 constexpr int narrow_columns = 1024;
 constexpr int many_outputs = 8192;
+/// Up to this many outputs have a block per multiprocessor at most, so a thread loads all weights of a row of
+/// 4,096 values at once.
+constexpr int few_outputs = 2048;
 /// Above this many rows, tensor cores limit the speed rather than memory (matmul_wide.cu, the same bits). Our
 /// default, not measured.
 constexpr int few_rows = 64;
@@ -26,10 +29,17 @@ struct Work {
     bool accumulate;
 };
 
+/// Blocks per multiprocessor that hide the latency of memory, where the compiler would settle for fewer; 0 =
+/// as many as it chooses.
+constexpr int min_blocks(int token_tiles) {
+    return token_tiles == 4 ? 2 : 0;
+}
+
 template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
-__global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
+__global__ void __launch_bounds__(threads, min_blocks(TokenTiles)) matmul_kernel(const Work work) {
     constexpr int width = TokenTiles * tile_rows;
     DS_SHARED(float[warps][tile_outputs][width], sums);
+    if (work.chosen != nullptr) wait_for_previous();  // which may have made the list
     const int outputs = work.chosen == nullptr ? work.n : *work.chosen_count;
     const int base = static_cast<int>(blockIdx.x) * tile_outputs * RowTiles;
     if (base >= outputs) return;  // uniform across the block
@@ -56,7 +66,9 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
     }
 
     Fragments<TokenTiles, RowTiles, Unroll> f;
-    tile_product<H>(f, from, rows, work.stride);
+    tile_product<H>(f, from, rows, work.stride, [&] {
+        if (work.chosen == nullptr) wait_for_previous();
+    });
 
 #pragma unroll
     for (int r = 0; r < RowTiles; ++r) {
@@ -78,17 +90,17 @@ __global__ void __launch_bounds__(threads) matmul_kernel(const Work work) {
 }
 
 template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
-void launch_tiles(const Work& work, int outputs, cudaStream_t stream) {
+void launch_tiles(const Work& work, int outputs, LaunchStream stream) {
     constexpr int per_block = tile_outputs * RowTiles;
     const dim3 grid(
         static_cast<unsigned>((outputs + per_block - 1) / per_block),
         static_cast<unsigned>((work.rows + TokenTiles * tile_rows - 1) / (TokenTiles * tile_rows)));
-    DS_LAUNCH((matmul_kernel<H, TokenTiles, RowTiles, Unroll>), grid, threads, 0, stream, work);
+    DS_LAUNCH_DEPENDENT((matmul_kernel<H, TokenTiles, RowTiles, Unroll>), grid, threads, 0, stream, work);
 }
 
 }  // namespace
 
-void launch(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const MatmulOp& op, Float16Kind dtype, LaunchStream stream) {
     const int outputs = op.chosen == nullptr ? op.weights.n : op.max_chosen;
     if (op.rows == 0 || outputs == 0) return;
     if (op.rows > few_rows && op.chosen == nullptr) return launch_wide_matmul(op, dtype, stream);
@@ -102,8 +114,9 @@ void launch(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
     with_dtype(dtype, [&](auto kind) {
         constexpr Float16Kind H = decltype(kind)::value;
         if (tiles <= 1)
-            return narrow ? launch_tiles<H, 1, 4, 2>(work, outputs, stream)
-                          : launch_tiles<H, 1, 1, 4>(work, outputs, stream);
+            return narrow                   ? launch_tiles<H, 1, 4, 2>(work, outputs, stream)
+                   : outputs <= few_outputs ? launch_tiles<H, 1, 1, 16>(work, outputs, stream)
+                                            : launch_tiles<H, 1, 1, 4>(work, outputs, stream);
         if (tiles <= 2)
             return narrow ? launch_tiles<H, 2, 2, 2>(work, outputs, stream)
                           : launch_tiles<H, 2, 1, 4>(work, outputs, stream);

@@ -63,6 +63,7 @@ __device__ __forceinline__ void multiply(Sums& s, const half_t* outputs, const h
 template <Float16Kind H>
 __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
     DS_DYNAMIC_SHARED(memory);
+    wait_for_previous();
     auto* shared = reinterpret_cast<half_t*>(memory);
     const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size, lane = thread % warp_size;
     const int g = lane / 4, t = lane % 4, stride = op.weights.stride;
@@ -122,11 +123,11 @@ __global__ void __launch_bounds__(threads) wide_kernel(const MatmulOp op) {
 
 }  // namespace
 
-void launch_wide_matmul(const MatmulOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch_wide_matmul(const MatmulOp& op, Float16Kind dtype, LaunchStream stream) {
     const dim3 grid(static_cast<unsigned>((op.weights.n + block_outputs - 1) / block_outputs),
                     static_cast<unsigned>((op.rows + block_rows - 1) / block_rows));
     with_dtype(dtype, [&](auto kind) {
-        DS_LAUNCH((wide_kernel<decltype(kind)::value>), grid, threads, shared_bytes, stream, op);
+        DS_LAUNCH_DEPENDENT((wide_kernel<decltype(kind)::value>), grid, threads, shared_bytes, stream, op);
     });
 }
 

@@ -21,6 +21,7 @@ inline constexpr int tile_rows = 8;
 /// Weights are read once and should not evict activations from L1.
 __device__ __forceinline__ uint4 load_weights(const half_t* from) {
 #if defined(DS_SIMT_HOST)
+    simt::show(from);
     return *reinterpret_cast<const uint4*>(from);
 #else
     uint4 v;
@@ -64,10 +65,9 @@ struct Fragments {
     float c[RowTiles][TokenTiles][4];
 };
 
-template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
-__device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
-                                     const half_t* const (&outputs)[RowTiles][2],
-                                     const half_t* const (&rows)[TokenTiles], int first, int count) {
+template <int TokenTiles, int RowTiles, int Unroll>
+__device__ __forceinline__ void load_step(Fragments<TokenTiles, RowTiles, Unroll>& f,
+                                          const half_t* const (&outputs)[RowTiles][2], int first, int count) {
 #pragma unroll
     for (int u = 0; u < Unroll; ++u) {
         if (u >= count) break;
@@ -77,6 +77,10 @@ __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
             f.a[u][r][1] = load_weights(outputs[r][1] + (first + u) * chunk);
         }
     }
+}
+template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
+__device__ __forceinline__ void add_step(Fragments<TokenTiles, RowTiles, Unroll>& f,
+                                         const half_t* const (&rows)[TokenTiles], int first, int count) {
 #pragma unroll
     for (int u = 0; u < Unroll; ++u) {
         if (u >= count) break;
@@ -95,11 +99,13 @@ __device__ __forceinline__ void step(Fragments<TokenTiles, RowTiles, Unroll>& f,
 }
 
 /// Computes this warp's eighth of the products of a tile. Each lane passes the addresses of its two outputs
-/// per row tile and of its row per token tile, offset by its eight values.
-template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll>
+/// per row tile and of its row per token tile, offset by its eight values. Calls `before_rows` once, after
+/// the first weights were asked for and before rows are read.
+template <Float16Kind H, int TokenTiles, int RowTiles, int Unroll, typename BeforeRows>
 __device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unroll>& f,
                                              const half_t* const (&from)[RowTiles][2],
-                                             const half_t* const (&rows)[TokenTiles], int stride) {
+                                             const half_t* const (&rows)[TokenTiles], int stride,
+                                             BeforeRows before_rows) {
 #pragma unroll
     for (int r = 0; r < RowTiles; ++r)
 #pragma unroll
@@ -110,8 +116,21 @@ __device__ __forceinline__ void tile_product(Fragments<TokenTiles, RowTiles, Unr
     const int chunks = stride / chunk;
     const int end = chunks * (warp + 1) / warps;
     int at = chunks * warp / warps;
-    for (; at + Unroll <= end; at += Unroll) step<H>(f, from, rows, at, Unroll);
-    if (at < end) step<H>(f, from, rows, at, end - at);
+    if (at + Unroll <= end) {
+        load_step(f, from, at, Unroll);
+        before_rows();
+        add_step<H>(f, rows, at, Unroll);
+        at += Unroll;
+    } else {
+        before_rows();
+    }
+    for (; at + Unroll <= end; at += Unroll) {
+        load_step(f, from, at, Unroll);
+        add_step<H>(f, rows, at, Unroll);
+    }
+    if (at >= end) return;
+    load_step(f, from, at, end - at);
+    add_step<H>(f, rows, at, end - at);
 }
 
 /// Writes this warp's part of row tile `r` to shared memory.

@@ -108,6 +108,13 @@ int largest_cluster() {
     return known ? blocks : 0;
 }
 
+bool can_overlap_kernels() {
+    cudaFuncAttributes found{};
+    const bool known = cudaFuncGetAttributes(&found, early_kernel) == cudaSuccess;
+    if (!known) (void)cudaGetLastError();
+    return known && found.ptxVersion >= 90;
+}
+
 void launch_fill_normal(half_t* data, std::size_t count, float scale, std::uint64_t seed,
                         cudaStream_t stream) {
     DS_LAUNCH(fill_kernel, 2048, 256, 0, stream, data, count, scale,

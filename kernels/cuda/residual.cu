@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(threads) rejection_sample_kernel(const Rejecti
 
 }  // namespace
 
-void launch(const RejectionSampleOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const RejectionSampleOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.count == 0) return;
     DS_LAUNCH(rejection_sample_kernel, static_cast<unsigned>(op.count), threads, 0, stream, op);
 }

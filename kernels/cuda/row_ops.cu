@@ -41,8 +41,11 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(const RmsNormOp op) {
     const float* from = op.x + row * op.x_stride + first;
     // The first turn's values and weights are loaded before the barrier and stay in registers.
     float x[norm_held], weight[norm_held];
+#pragma unroll
+    for (int i = 0; i < norm_held; ++i)
+        weight[i] = thread + i * threads < op.width ? load_constant(op.weight + thread + i * threads) : 0.0f;
+    wait_for_previous();
     load_values(x, from, thread, op.width);
-    load_values(weight, op.weight, thread, op.width);
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < norm_held; ++i) sum += x[i] * x[i];
@@ -85,6 +88,7 @@ __device__ __forceinline__ float activated(float value, Activation activation) {
 // Rows are in grid dimension x, which allows 2^31 of them.
 template <Float16Kind H>
 __global__ void cast_kernel(const CastOp op) {
+    wait_for_previous();
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_columns) return;
@@ -94,6 +98,7 @@ __global__ void cast_kernel(const CastOp op) {
 
 template <Float16Kind H>
 __global__ void add_kernel(const AddOp op) {
+    wait_for_previous();
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.cols) return;
@@ -104,6 +109,7 @@ __global__ void add_kernel(const AddOp op) {
 
 template <Float16Kind H>
 __global__ void silu_mul_kernel(const SiluMulOp op) {
+    wait_for_previous();
     const auto row = static_cast<std::int64_t>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (i >= op.y_stride) return;
@@ -125,6 +131,7 @@ __host__ __device__ __forceinline__ int rope_pairs(const AttentionHeads& shape) 
 /// Grid: rows, chunks of rope_held * threads pairs.
 template <Float16Kind H>
 __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp op) {
+    wait_for_previous();
     const int row = static_cast<int>(blockIdx.x);
     const int half = op.shape.head_dim / 2;
     const int kv = op.shape.kv_heads * op.shape.head_dim;
@@ -169,6 +176,7 @@ __global__ void __launch_bounds__(threads) rope_store_kernel(const RopeStoreOp o
 }
 
 __device__ __forceinline__ void copy_row(const CopyRowsOp& op) {
+    wait_for_previous();
     const int row = static_cast<int>(blockIdx.x);
     const int i = static_cast<int>(blockIdx.y) * threads + static_cast<int>(threadIdx.x);
     if (row >= op.count || i >= op.cols) return;
@@ -236,53 +244,53 @@ unsigned blocks(std::int64_t count) {
 
 }  // namespace
 
-void launch(const RmsNormOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const RmsNormOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), static_cast<unsigned>(op.groups));
     with_dtype(dtype, [&](auto kind) {
-        DS_LAUNCH((rms_norm_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+        DS_LAUNCH_DEPENDENT((rms_norm_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch(const CastOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const CastOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_columns));
     with_dtype(dtype, [&](auto kind) {
-        DS_LAUNCH((cast_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+        DS_LAUNCH_DEPENDENT((cast_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch(const AddOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const AddOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.cols));
     with_dtype(dtype, [&](auto kind) {
-        DS_LAUNCH((add_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+        DS_LAUNCH_DEPENDENT((add_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch(const SiluMulOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const SiluMulOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const dim3 grid(static_cast<unsigned>(op.rows), blocks(op.y_stride));
     with_dtype(dtype, [&](auto kind) {
-        DS_LAUNCH((silu_mul_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+        DS_LAUNCH_DEPENDENT((silu_mul_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch(const RopeStoreOp& op, Float16Kind dtype, cudaStream_t stream) {
+void launch(const RopeStoreOp& op, Float16Kind dtype, LaunchStream stream) {
     if (op.rows == 0) return;
     const int pairs = rope_pairs(op.shape), turn = rope_held * threads;
     const dim3 grid(static_cast<unsigned>(op.rows), static_cast<unsigned>((pairs + turn - 1) / turn));
     with_dtype(dtype, [&](auto kind) {
-        DS_LAUNCH((rope_store_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
+        DS_LAUNCH_DEPENDENT((rope_store_kernel<decltype(kind)::value>), grid, threads, 0, stream, op);
     });
 }
 
-void launch(std::span<const CopyRowsOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(std::span<const CopyRowsOp> ops, Float16Kind /*dtype*/, LaunchStream stream) {
     const auto grid_of = [](int rows, int cols) { return dim3(static_cast<unsigned>(rows), blocks(cols)); };
     if (ops.size() == 1) {
         const CopyRowsOp& op = ops.front();
         if (op.count == 0 || op.cols == 0) return;
-        DS_LAUNCH(copy_rows_kernel, grid_of(op.count, op.cols), threads, 0, stream, op);
+        DS_LAUNCH_DEPENDENT(copy_rows_kernel, grid_of(op.count, op.cols), threads, 0, stream, op);
         return;
     }
     in_batches(ops, [&](const Many<CopyRowsOp>& many, unsigned count) {
@@ -294,16 +302,17 @@ void launch(std::span<const CopyRowsOp> ops, Float16Kind /*dtype*/, cudaStream_t
         if (rows == 0 || cols == 0) return;
         dim3 grid = grid_of(rows, cols);
         grid.z = count;
-        DS_LAUNCH(copy_many_kernel, grid, threads, 0, stream, many);
+        DS_LAUNCH_DEPENDENT(copy_many_kernel, grid, threads, 0, stream, many);
     });
 }
 
-void launch(const GatherOp& op, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(const GatherOp& op, Float16Kind /*dtype*/, LaunchStream stream) {
     if (op.count == 0) return;
     DS_LAUNCH(gather_kernel, static_cast<unsigned>((op.count + warps - 1) / warps), threads, 0, stream, op);
+    stream.end_overlap();  // products read the gathered weights before they wait
 }
 
-void launch_compact(std::span<const CompactOp> ops, half_t* scratch, cudaStream_t stream) {
+void launch_compact(std::span<const CompactOp> ops, half_t* scratch, LaunchStream stream) {
     in_batches(ops, [&](const Many<CompactOp>& many, unsigned count) {
         int max_moved = 0, planes = 0;
         for (unsigned i = 0; i < count; ++i) {

@@ -25,11 +25,27 @@ namespace simt {
 /// Sets the order in which the threads of a block run: 0 ascending, 1 descending, others shuffled by that
 /// seed.
 void set_order(unsigned order);
-/// Runs the blocks of a kernel one after another.
-void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const std::function<void()>& kernel);
-/// Puts a kernel into a stream of the runtime, which runs it later.
-void enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_t shared_bytes,
-             cudaStream_t stream, std::function<void()> call);
+/// Hides device memory from a kernel that started before the previous one ended.
+struct MemoryGuard {
+    std::function<void()> hide;
+    std::function<void(const void* at)> show;  ///< the memory that contains the address; null = all
+};
+/// Runs the blocks of a kernel one after another. With a guard, every thread must call wait_for_previous(),
+/// and the first block does not see the hidden memory until all its threads have. A read of it ends the
+/// program.
+void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const std::function<void()>& kernel,
+         const MemoryGuard* guard = nullptr);
+/// How a kernel is launched.
+struct Launch {
+    bool waits = false;  ///< the kernel calls wait_for_previous()
+    bool early = false;  ///< it may start before the previous kernel ends
+};
+/// Puts a kernel into a stream of the runtime, which runs it later. Returns false if the runtime refuses it.
+bool enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_t shared_bytes,
+             cudaStream_t stream, Launch launch, std::function<void()> call);
+void wait_for_previous();
+/// Makes a constant visible that is read before wait_for_previous().
+void show(const void* at);
 char* dynamic_shared();
 void sync_block();
 /// Each lane publishes 32 bytes and reads those of all lanes of its warp until `leave`.
@@ -77,9 +93,14 @@ T shuffle(T value, int from_lane) {
 inline void __syncthreads() {
     simt::sync_block();
 }
+inline void __threadfence() {}
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
     return simt::shuffle(value, static_cast<int>(simt::thread_index.x % 32) ^ mask);
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, int from_lane) {
+    return simt::shuffle(value, from_lane);
 }
 template <typename T>
 T __shfl_up_sync(unsigned, T value, int offset) {
@@ -126,6 +147,9 @@ inline unsigned atomicXor(std::uint32_t* at, std::uint32_t value) {
 }
 inline int __popc(std::uint32_t value) {
     return __builtin_popcount(value);
+}
+inline int __clzll(long long value) {
+    return value == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(value));
 }
 inline int __ffs(int value) {
     return __builtin_ffs(value);

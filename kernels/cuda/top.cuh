@@ -41,6 +41,18 @@ __device__ void warp_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* out)
         if (lane == 0) out[0] = best;
         return;
     }
+    if constexpr (Held == 1) {
+        // Independent shuffles are faster than k dependent reductions.
+        int rank = 0;
+#pragma unroll
+        for (int other = 0; other < warp_size; ++other) {
+            const std::uint64_t key = __shfl_sync(all_lanes, keys[0], other);
+            rank += key > keys[0] || (key == keys[0] && other < lane) ? 1 : 0;
+        }
+        if (rank < k) out[rank] = keys[0];
+        for (int n = warp_size + lane; n < k; n += warp_size) out[n] = no_key;
+        return;
+    }
     sort_keys(keys);
     for (int n = 0; n < k; ++n) {
         const std::uint64_t top = warp_max(keys[0]);
@@ -78,15 +90,34 @@ __device__ inline void merge_lists(const std::uint64_t* lists, int count, int k,
     }
 }
 
-/// Writes the k largest keys held by a block of Warps warps to `out`, from the first warp. `shared` holds
-/// Warps * max_topk keys.
+/// Keys up to which counting the larger ones is faster than k rounds of merge_lists().
+inline constexpr int max_ranked = 128;
+
+/// Writes the k largest keys of `count` lists in shared memory as merge_lists() does. All threads of the
+/// block take part, and any of them may write. `out` is not in the memory of the lists.
+__device__ inline void merge_by_block(const std::uint64_t* lists, int count, int k, std::uint64_t* out) {
+    const int keys = count * k;
+    if (keys > max_ranked) {
+        if (threadIdx.x < warp_size) merge_lists(lists, count, k, out);
+        return;
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < keys; i += static_cast<int>(blockDim.x)) {
+        const std::uint64_t key = lists[i];
+        int rank = 0;
+        for (int other = 0; other < keys; ++other)
+            rank += lists[other] > key || (lists[other] == key && other < i) ? 1 : 0;
+        if (rank < k) out[rank] = key;
+    }
+}
+
+/// Writes the k largest keys held by a block of Warps warps to `out`. `shared` holds Warps * max_topk keys.
 template <int Warps, int Held>
 __device__ void block_top(std::uint64_t (&keys)[Held], int k, std::uint64_t* shared, std::uint64_t* out) {
     static_assert(Warps <= max_lists);
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
     warp_top(keys, k, shared + warp * k);
     __syncthreads();
-    if (warp == 0) merge_lists(shared, Warps, k, out);
+    merge_by_block(shared, Warps, k, out);
 }
 
 }  // namespace draftscope::kernels::cuda

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(beam_threads) beam_kernel(const __grid_constan
     DS_SHARED(int[max_topk], places);
     DS_SHARED(int, first_real);  // counted from the end, 0 = none
     const int count = op.rows * op.k;
+    wait_for_previous();
     if (threadIdx.x == 0) first_real = 0;
     for (int r = static_cast<int>(threadIdx.x); r < op.rows; r += beam_threads) {
         above[r] = op.level == 0 ? 0.0f : op.scores[r];
@@ -169,6 +170,7 @@ __global__ void __launch_bounds__(warp_size)
     follow_argmax_kernel(const __grid_constant__ Many<FollowArgmaxOp> many) {
     const FollowArgmaxOp& op = many.ops[blockIdx.x];
     const int lane = static_cast<int>(threadIdx.x);
+    wait_for_previous();
     int at = 0, count = 1;
     if (lane == 0) op.path[0] = 0;
     while (true) {
@@ -280,39 +282,39 @@ __global__ void __launch_bounds__(typical_threads)
 
 }  // namespace
 
-void launch(std::span<const ListChildrenOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(std::span<const ListChildrenOp> ops, Float16Kind /*dtype*/, LaunchStream stream) {
     in_batches(ops, [&](const Many<ListChildrenOp>& many, unsigned count) {
         DS_LAUNCH(list_kernel, count, list_threads, 0, stream, many);
     });
 }
 
-void launch(std::span<const FollowAcceptedOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(std::span<const FollowAcceptedOp> ops, Float16Kind /*dtype*/, LaunchStream stream) {
     in_batches(ops, [&](const Many<FollowAcceptedOp>& many, unsigned count) {
         DS_LAUNCH(follow_accepted_kernel, count, 1, 0, stream, many);
     });
 }
 
-void launch(std::span<const AcceptTypicalOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(std::span<const AcceptTypicalOp> ops, Float16Kind /*dtype*/, LaunchStream stream) {
     in_batches(ops, [&](const Many<AcceptTypicalOp>& many, unsigned count) {
         DS_LAUNCH(accept_typical_kernel, count, typical_threads, 0, stream, many);
     });
 }
 
-void launch(std::span<const RerankOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(std::span<const RerankOp> ops, Float16Kind /*dtype*/, LaunchStream stream) {
     in_batches(ops, [&](const Many<RerankOp>& many, unsigned count) {
         DS_LAUNCH(rerank_kernel, count, rerank_threads, 0, stream, many);
     });
 }
 
-void launch(std::span<const FollowArgmaxOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(std::span<const FollowArgmaxOp> ops, Float16Kind /*dtype*/, LaunchStream stream) {
     in_batches(ops, [&](const Many<FollowArgmaxOp>& many, unsigned count) {
-        DS_LAUNCH(follow_argmax_kernel, count, warp_size, 0, stream, many);
+        DS_LAUNCH_DEPENDENT(follow_argmax_kernel, count, warp_size, 0, stream, many);
     });
 }
 
-void launch(std::span<const BeamOp> ops, Float16Kind /*dtype*/, cudaStream_t stream) {
+void launch(std::span<const BeamOp> ops, Float16Kind /*dtype*/, LaunchStream stream) {
     in_batches(ops, [&](const Many<BeamOp>& many, unsigned count) {
-        DS_LAUNCH(beam_kernel, count, beam_threads, 0, stream, many);
+        DS_LAUNCH_DEPENDENT(beam_kernel, count, beam_threads, 0, stream, many);
     });
 }
 

@@ -79,6 +79,27 @@ TEST_P(SetOps, BucketTopMUniqueTokensAndOwnCandidates) {
     expect_close(sums.read(false), sums.read(true), 1e-6, "logsumexp");
 }
 
+/// One block lists few tokens of a small vocabulary; others take several blocks.
+TEST_P(SetOps, UnionsOfManyTokensAndOfALargeVocabulary) {
+    for (const auto& [count, vocab] : {std::pair(5000, 70), {33'000, 90}, {50, 262'177}}) {
+        std::vector<std::int32_t> numbers;
+        Rng rng(4);
+        for (int i = 0; i < count; ++i) numbers.push_back(static_cast<std::int32_t>(rng.below(vocab)) - 1);
+        const Both<std::int32_t> ids(device(), twin(), numbers),
+            tokens(device(), twin(), std::min(count, vocab), -9), columns(device(), twin(), vocab, -9),
+            size(device(), twin(), 1, -9);
+        const Both<std::uint32_t> bitmap(device(), twin(), (vocab + 31) / 32, 0);
+        for (const bool on_twin : {false, true})
+            (on_twin ? twin() : device())
+                .list_unique_tokens({ids.on(on_twin), count, vocab, bitmap.on(on_twin), tokens.on(on_twin),
+                                     columns.on(on_twin), size.on(on_twin)});
+        EXPECT_EQ(size.read(false), size.read(true));
+        EXPECT_EQ(tokens.read(false), tokens.read(true));
+        EXPECT_EQ(columns.read(false), columns.read(true));
+        EXPECT_EQ(bitmap.read(false), std::vector<std::uint32_t>((vocab + 31) / 32, 0));
+    }
+}
+
 TEST_P(SetOps, RowsAreCopiedAndCompacted) {
     if (device().is_host()) return;  // other formats
     const int n = 90, k = 130, stride = padded_columns(k), count = 37;

@@ -37,14 +37,16 @@ struct Fibre {
     Place place;
     std::unique_ptr<char[]> stack;
     unsigned index = 0;
-    bool started = false, done = false;
+    bool started = false, done = false, waited = false;
 };
 
 std::vector<std::unique_ptr<Fibre>> fibres;
 std::vector<Warp> warps;
 std::vector<unsigned> turn_order;
 std::vector<char> shared_memory;
-Barrier block_barrier;
+Barrier block_barrier, start_barrier;
+const MemoryGuard* memory_guard = nullptr;  ///< of a kernel that may start early
+bool hidden = false;
 int live = 0;
 std::size_t current = 0;  ///< index in turn_order
 Place scheduler;
@@ -57,6 +59,12 @@ long idle_turns = 0;
                  "simt: threads of block (%u, %u, %u) wait forever: not all of them reach a barrier or a "
                  "warp-wide operation\n",
                  block_index.x, block_index.y, block_index.z);
+    std::abort();
+}
+
+[[noreturn]] void report_no_wait() {
+    std::fprintf(stderr,
+                 "simt: a kernel may start early, but a thread of it ends without wait_for_previous()\n");
     std::abort();
 }
 
@@ -127,6 +135,7 @@ void wait_at(Barrier& barrier, const int& parties) {
 /// Ends a thread and switches to the next one, or to the scheduler. It returns for a thread of another block.
 DS_SWITCHES void end_thread() {
     Fibre& self = fibre_at(current);
+    if (memory_guard != nullptr && !self.waited) report_no_wait();
     self.done = true;
     --live;
     --warps[self.index / warp_lanes].live;
@@ -149,7 +158,7 @@ __attribute__((no_sanitize("thread"))) void fibre_main() {
 DS_SWITCHES void run_block(unsigned threads) {
     warps.assign((threads + warp_lanes - 1) / warp_lanes, Warp());
     for (unsigned t = 0; t < threads; ++t) ++warps[t / warp_lanes].live;
-    block_barrier = Barrier();
+    block_barrier = start_barrier = Barrier();
     live = static_cast<int>(threads);
     turn_order.resize(threads);
     std::iota(turn_order.begin(), turn_order.end(), 0u);
@@ -164,7 +173,7 @@ DS_SWITCHES void run_block(unsigned threads) {
     for (unsigned t = 0; t < threads; ++t) {
         Fibre& fibre = *fibres[t];
         fibre.index = t;
-        fibre.done = false;
+        fibre.done = fibre.waited = false;
     }
     idle_turns = 0;
     current = 0;
@@ -179,6 +188,20 @@ void set_order(unsigned order_in) {
 
 char* dynamic_shared() {
     return shared_memory.data() + (16 - reinterpret_cast<std::uintptr_t>(shared_memory.data()) % 16) % 16;
+}
+
+void wait_for_previous() {
+    if (memory_guard == nullptr) return;
+    fibre_at(current).waited = true;
+    if (!hidden) return;
+    if (start_barrier.arrived + 1 == live) {
+        hidden = false;
+        if (memory_guard->show) memory_guard->show(nullptr);
+    }
+    wait_at(start_barrier, live);
+}
+void show(const void* at) {
+    if (hidden && memory_guard->show) memory_guard->show(at);
 }
 
 void sync_block() {
@@ -199,7 +222,8 @@ void leave() {
     wait_at(warp.barrier, warp.live);
 }
 
-void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const std::function<void()>& kernel) {
+void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const std::function<void()>& kernel,
+         const MemoryGuard* guard) {
     if (block.y != 1 || block.z != 1) std::abort();
     while (fibres.size() < block.x) {
         fibres.push_back(std::make_unique<Fibre>());
@@ -208,15 +232,19 @@ void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const st
     grid_size = grid;
     block_size = block;
     running = &kernel;
+    memory_guard = guard;
+    hidden = guard != nullptr;
+    if (hidden && guard->hide) guard->hide();
     for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
             for (unsigned x = 0; x < grid.x; ++x) {
-                block_index = dim3(x, y, z);
+                block_index = dim3(order == 1 ? grid.x - 1 - x : x, y, z);
                 // Shared memory does not keep the contents of the previous block.
                 ++block_count;
                 shared_memory.assign(shared_bytes + 16, static_cast<char>(0xee));
                 run_block(block.x);
             }
+    memory_guard = nullptr;
 }
 
 }  // namespace simt

@@ -68,7 +68,7 @@ bool load_fake_cublaslt() {
 }
 
 std::unique_ptr<kernels::Backend> make_simt_backend(unsigned order) {
-    set_fake_gpu({.thread_order = order});
+    set_fake_gpu({.thread_order = order, .hides_memory = true});
     auto opened = open_fake_cuda({.graphs = false, .arena = false});
     return opened.ok() ? std::move(*opened) : nullptr;
 }

@@ -38,6 +38,9 @@ struct FakeGpu {
     int error = 999;
     /// The kernel or copy, counted from 0, that fails when it runs. All later calls fail as well.
     std::optional<long> failing_work{};
+    /// Hides memory from a kernel until it calls wait_for_previous(), if it can. Constants of the model stay
+    /// visible. Access to hidden memory ends the program.
+    bool hides_memory = false;
 };
 
 /// What the program has done since set_fake_gpu(), and what it holds.
@@ -48,6 +51,7 @@ struct FakeGpuUse {
     long marks = 0;                   ///< events recorded for their times
     long uploads = 0, downloads = 0;  ///< copies between host and device, outside captures
     long switches = 0;                ///< such copies that follow a kernel of their stream
+    long early_launches = 0;          ///< kernels that may start before the previous one ends
     int allocations = 0, pinned = 0, streams = 0, events = 0, graphs = 0, executable_graphs = 0;
     /// Misuse that CUDA does not report: memory freed twice, handles used after their end.
     std::vector<std::string> faults;

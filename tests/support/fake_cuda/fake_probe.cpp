@@ -7,7 +7,7 @@ namespace draftscope::kernels::cuda {
 namespace {
 
 void enqueue(const char* name, cudaStream_t stream, std::function<void()> work) {
-    simt::enqueue(name, {1}, {1}, 0, stream, [work = std::move(work)] {
+    simt::enqueue(name, {1}, {1}, 0, stream, {}, [work = std::move(work)] {
         if (threadIdx.x == 0) work();
     });
 }
@@ -28,6 +28,9 @@ void launch_early(cudaStream_t stream) {
 }
 int largest_cluster() {
     return 16;
+}
+bool can_overlap_kernels() {
+    return true;
 }
 void launch_fill_normal(half_t* data, std::size_t count, float scale, std::uint64_t seed,
                         cudaStream_t stream) {

@@ -90,6 +90,7 @@ bool fits(const dim3& grid, const dim3& block, std::size_t shared, const void* k
 void leave_capture(Capture& capture) {
     for (FakeStream* stream : capture.streams) {
         stream->last.clear();
+        ++stream->items_put;
         stream->capture.reset();
     }
 }
@@ -283,6 +284,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
             stream->capture->invalid = capture->invalid = true;
             return gpu().done(cudaErrorStreamCaptureMerge);
         }
+        ++stream->items_put;
         stream->capture = capture;
         capture->streams.insert(stream);
         stream->last.insert(stream->last.end(), event->after.begin(), event->after.end());
@@ -321,6 +323,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         return gpu().last;
     event->captured = stream->capture != nullptr;
     if (event->captured) {
+        ++stream->items_put;
         event->capture = stream->capture;
         event->after = stream->last;
         return gpu().done(stream->capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
@@ -351,6 +354,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     stream->capture->thread = std::this_thread::get_id();
     stream->capture->streams = {stream};
     stream->last.clear();
+    ++stream->items_put;
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -417,8 +421,27 @@ cudaError_t fake_set_kernel_attribute(const void* kernel, cudaFuncAttribute, int
 
 namespace draftscope::kernels::cuda::simt {
 
-void enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_t shared_bytes,
-             cudaStream_t stream, std::function<void()> call) {
+namespace {
+
+void protect_memory(const void* at, int access) {
+    for (const auto& [first, one] : gpu().device)
+        if (at == nullptr || &one == block_of(gpu().device, at, 1))
+            mprotect(one.map, one.mapped - static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), access);
+}
+/// A kernel never really starts before the previous one ends. Memory is hidden from it instead until it
+/// waits.
+const MemoryGuard* guard_of(Launch launch) {
+    static const MemoryGuard waits_only;
+    static const MemoryGuard hides{[] { protect_memory(nullptr, PROT_NONE); },
+                                   [](const void* at) { protect_memory(at, PROT_READ | PROT_WRITE); }};
+    if (launch.waits && gpu().settings.hides_memory) return &hides;
+    return launch.early ? &waits_only : nullptr;
+}
+
+}  // namespace
+
+bool enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_t shared_bytes,
+             cudaStream_t stream, Launch launch, std::function<void()> call) {
     const std::scoped_lock lock(gpu().mutex);
     const auto try_launch = [&]() -> cudaError_t {
         if (const cudaError_t refused = gpu().begin(); refused != cudaSuccess) return refused;
@@ -429,11 +452,18 @@ void enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_
             stream->capture->invalid = true;
             return cudaErrorStreamCaptureUnsupported;
         }
+        if (launch.early && stream->kernel_put != stream->items_put)
+            return gpu().fault("a kernel starts early after something that is not a kernel",
+                               cudaErrorInvalidValue);
         ++gpu().use.launches;
+        if (launch.early) ++gpu().use.early_launches;
         stream->kernel_last = stream->kernel_last || !stream->capture;
-        return gpu().add(*stream, [=, call = std::move(call)] { run(grid, block, shared_bytes, call); });
+        const cudaError_t added = gpu().add(
+            *stream, [=, call = std::move(call)] { run(grid, block, shared_bytes, call, guard_of(launch)); });
+        stream->kernel_put = stream->items_put;
+        return added;
     };
-    (void)gpu().done(try_launch());
+    return gpu().done(try_launch()) == cudaSuccess;
 }
 
 }  // namespace draftscope::kernels::cuda::simt

@@ -61,8 +61,9 @@ struct FakeEvent {
 struct FakeStream {
     std::deque<draftscope::testing::Item> items;
     std::shared_ptr<draftscope::testing::Capture> capture;
-    std::vector<int> last;     ///< nodes that the next node follows
-    bool kernel_last = false;  ///< a kernel or graph was enqueued after the last copy
+    std::vector<int> last;               ///< nodes that the next node follows
+    bool kernel_last = false;            ///< a kernel or graph was enqueued after the last copy
+    long items_put = 0, kernel_put = 0;  ///< counts; the latter as of the latest kernel
 };
 struct FakeGraph {
     std::shared_ptr<const draftscope::testing::Nodes> nodes;
@@ -129,6 +130,7 @@ class Gpu {
     }
 
     cudaError_t add(FakeStream& stream, Work work) {
+        ++stream.items_put;
         if (!stream.capture) {
             put(stream, {.run = std::move(work)});
             return cudaSuccess;
@@ -140,6 +142,7 @@ class Gpu {
         return cudaSuccess;
     }
     void put(FakeStream& stream, Item item) {
+        ++stream.items_put;
         stream.items.push_back(std::move(item));
         if (settings.schedule == FakeSchedule::eager)
             while (run_any()) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -117,6 +118,141 @@ TEST(CudaBackend, SideStreamsStartAfterWhatPrecedesAndEndBeforeTheJoin) {
         }
         expect_all_given_back();
     }
+}
+
+/// Only a kernel right behind another one of its stream may start before that one ends.
+TEST(CudaBackend, KernelsOverlapOnlyWithKernels) {
+    constexpr std::size_t bytes = Numbers::count * sizeof(float);
+    for (const FakeGpu& gpu : schedules()) {
+        {
+            const auto backend = opened(gpu);
+            ASSERT_NE(backend, nullptr);
+            Numbers numbers;
+            DeviceBuffer apart;
+            ASSERT_TRUE(numbers.reserve(*backend) && apart.reserve(*backend, bytes));
+            const auto add = [&](int count) {
+                add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), count);
+            };
+            const std::vector<float> sent = Numbers::values(1);
+            backend->upload(numbers.from.as<float>(), sent.data(), bytes);
+            add(3);  // two overlap
+            backend->copy(apart.as<float>(), numbers.from.as<float>(), bytes);
+            add(2);  // one
+            backend->timer()->mark();
+            add(1);
+            backend->on_side_stream([&] { backend->copy(apart.as<float>(), numbers.to.as<float>(), bytes); });
+            add(1);
+            backend->join_side_stream();
+            add(1);
+            EXPECT_EQ(fake_gpu_use().early_launches, 3);
+            const std::uint64_t key = backend->new_graph_key();
+            for (int turn = 0; turn < 3; ++turn) backend->graph(key, [&] { add(3); });
+            add(1);
+            EXPECT_EQ(fake_gpu_use().early_launches, 3 + 2 + 2);  // of the first pass and of the capture
+            std::vector<float> found(Numbers::count), expected = sent;
+            backend->download(found.data(), numbers.to.as<float>(), bytes);
+            ASSERT_TRUE(backend->synchronize().ok());
+            for (float& value : expected) value *= 18;
+            EXPECT_EQ(found, expected);
+        }
+        expect_all_given_back();
+    }
+}
+
+/// Products ask for weights before they wait, so a kernel that writes weights ends before the next starts.
+TEST(CudaBackend, NoKernelOverlapsWithAGather) {
+    {
+        const auto backend = opened({.hides_memory = true});
+        ASSERT_NE(backend, nullptr);
+        Numbers numbers;
+        DeviceBuffer rows;
+        ASSERT_TRUE(numbers.reserve(*backend) && rows.reserve(*backend, sizeof(std::int32_t)));
+        add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), 2);
+        EXPECT_EQ(fake_gpu_use().early_launches, 1);
+        backend->gather({{numbers.from.as<kernels::half_t>(), 1, 64, 64},
+                         rows.as<std::int32_t>(),
+                         1,
+                         numbers.to.as<kernels::half_t>()});
+        add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), 2);
+        EXPECT_EQ(fake_gpu_use().early_launches, 2);
+        EXPECT_TRUE(backend->synchronize().ok());
+    }
+    expect_all_given_back();
+}
+
+/// The last block merges the results of all. On the side stream, a kernel of its own does.
+TEST(CudaBackend, OneLaunchSelectsAsTwoDo) {
+    constexpr int n = 4200, k = 10, stride = 64;
+    {
+        const auto backend = opened({});
+        ASSERT_NE(backend, nullptr);
+        Rng rng(3);
+        std::vector<kernels::half_t> halves(std::size_t{n} * stride);
+        for (kernels::half_t& value : halves) value = kernels::to_bf16(static_cast<float>(rng.normal()));
+        DeviceBuffer weights, logits, ids, values, sums, scratch;
+        const std::size_t max_scratch =
+            std::max(kernels::topk_scratch_bytes(2, n, k), kernels::matmul_topk_scratch_bytes(1, n, k));
+        ASSERT_TRUE(weights.reserve(*backend, halves.size() * 2) &&
+                    logits.reserve(*backend, 2 * n * sizeof(float)) &&
+                    ids.reserve(*backend, 3 * k * sizeof(std::int32_t)) &&
+                    values.reserve(*backend, 3 * k * sizeof(float)) &&
+                    sums.reserve(*backend, 3 * sizeof(float)) && scratch.reserve(*backend, max_scratch));
+        backend->upload(weights.as<std::byte>(), halves.data(), halves.size() * 2);
+        const auto select = [&] {
+            kernels::MatmulOp product;
+            product.weights = {weights.as<kernels::half_t>(), n, stride, stride};
+            product.x = weights.as<kernels::half_t>();
+            product.rows = 2;
+            product.y = logits.as<float>();
+            product.y_stride = n;
+            backend->matmul(product);
+            kernels::TopKOp topk;
+            topk.logits = product.y;
+            topk.stride = topk.support = n;
+            topk.rows = 2;
+            topk.k = k;
+            topk.ids = ids.as<std::int32_t>();
+            topk.values = values.as<float>();
+            topk.logsumexp = sums.as<float>();
+            topk.scratch = scratch.as<void>();
+            backend->topk(topk);
+            backend->matmul_topk({product.weights, product.x, 1, n, k, nullptr, topk.ids + 2 * k,
+                                  topk.values + 2 * k, topk.logsumexp + 2, topk.scratch});
+        };
+        std::vector<std::int32_t> found[2] = {std::vector<std::int32_t>(3 * k),
+                                              std::vector<std::int32_t>(3 * k)};
+        std::vector<float> numbers[2] = {std::vector<float>(3 * k + 3), std::vector<float>(3 * k + 3)};
+        for (const int side : {0, 1}) {
+            const long before = fake_gpu_use().launches;
+            if (side == 1)
+                backend->on_side_stream(select);
+            else
+                for (int turn = 0; turn < 2; ++turn) select();  // the tickets are zero again
+            backend->join_side_stream();
+            EXPECT_EQ(fake_gpu_use().launches - before, side == 1 ? 5 : 6);
+            backend->download(found[side].data(), ids.as<void>(), 3 * k * sizeof(std::int32_t));
+            backend->download(numbers[side].data(), values.as<void>(), 3 * k * sizeof(float));
+            backend->download(numbers[side].data() + 3 * k, sums.as<void>(), 3 * sizeof(float));
+            ASSERT_TRUE(backend->synchronize().ok());
+        }
+        EXPECT_EQ(found[0], found[1]);
+        EXPECT_EQ(numbers[0], numbers[1]);
+        for (int i = 0; i < k; ++i)
+            EXPECT_EQ(found[0][i], found[0][2 * k + i]);  // the head, of the first row
+    }
+    expect_all_given_back();
+}
+
+TEST(CudaBackend, OverlapCanBeSwitchedOff) {
+    setenv("DRAFTSCOPE_GPU_OVERLAP", "0", 1);
+    const auto backend = opened({});
+    unsetenv("DRAFTSCOPE_GPU_OVERLAP");
+    ASSERT_NE(backend, nullptr);
+    Numbers numbers;
+    ASSERT_TRUE(numbers.reserve(*backend));
+    add_rows(*backend, numbers.from.as<float>(), numbers.to.as<float>(), 4);
+    EXPECT_EQ(fake_gpu_use().early_launches, 0);
+    EXPECT_TRUE(backend->synchronize().ok());
 }
 
 TEST(CudaBackend, WorkOnTheSideStreamIsTimedOnIt) {

@@ -45,5 +45,38 @@ TEST(SimtHost, ReducesOverAWarp) {
     }
 }
 
+/// A kernel that may start early sees constants and its parameters, and all memory once every thread waits.
+TEST(SimtHost, MemoryIsHiddenUntilAKernelWaits) {
+    bool all = true;
+    const void* constant = nullptr;
+    const simt::MemoryGuard guard{[&] { all = false; },
+                                  [&](const void* at) {
+                                      if (at == nullptr)
+                                          all = true;
+                                      else
+                                          constant = at;
+                                  }};
+    int hidden_before = 0, shown_after = 0;
+    const int weight = 7;
+    const auto kernel = [&] {
+        hidden_before += all ? 0 : 1;
+        simt::show(&weight);
+        simt::wait_for_previous();
+        shown_after += all ? 1 : 0;
+    };
+    simt::run(2, 64, 0, kernel, &guard);
+    EXPECT_EQ(hidden_before, 64);  // of the first block
+    EXPECT_EQ(shown_after, 128);
+    EXPECT_EQ(constant, &weight);
+}
+
+TEST(SimtHostDeathTest, EveryThreadOfAnEarlyKernelWaits) {
+    const simt::MemoryGuard guard;
+    const auto kernel = [] {
+        if (threadIdx.x != 5) simt::wait_for_previous();
+    };
+    EXPECT_DEATH(simt::run(1, 32, 0, kernel, &guard), "a thread of it ends without wait_for_previous");
+}
+
 }  // namespace
 }  // namespace draftscope::kernels::cuda

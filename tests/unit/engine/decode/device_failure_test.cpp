@@ -112,7 +112,7 @@ TEST_P(DeviceFailure, EndsTheSessionOrLeavesItsText) {
         EXPECT_EQ(use.allocations + use.pinned + use.streams + use.events + use.executable_graphs, 0) << at;
         EXPECT_THAT(use.faults, ::testing::IsEmpty()) << at;
     }
-    EXPECT_GT(ended, survived);
+    EXPECT_GT(2 * ended, survived);  // captures and queries that fail are made up for
     EXPECT_GT(kept, 0u);
 }
 
