@@ -76,6 +76,7 @@ def parser():
     train.add_argument("--decay", type=float, default=0.8, help="weight of a draft step against the one before")
     train.add_argument("--negatives", type=int, default=6000, help="vocabulary sampled per step beside the target's choices; 0 = all of it")
     train.add_argument("--draft-vocab", type=int, default=0, help="eagle3: own head over the most frequent tokens, with d2t; 0 = the target's head")
+    train.add_argument("--eos", default="no", choices=("no", "yes"), help="yes: the own head always has the tokens that end a response")
     train.add_argument("--seed", type=int, default=1)
     train.add_argument("--save-every", type=int, default=50)
     export = verbs.add_parser("export", help="write a checkpoint's drafter as a published-format folder")

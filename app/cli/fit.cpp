@@ -73,6 +73,7 @@ constexpr OptionUse option_uses[] = {
     {"--per-level", &FitRecipe::fits_low_rank},
     {"--vocabulary", &FitRecipe::takes_size},
     {"--int8", &FitRecipe::trains_by_divergence},
+    {"--eos", &FitRecipe::limits_tokens},
     {"--alpha", &FitRecipe::solves_size},
     {"--clusters", &FitRecipe::fits_clusters},
     {"--router-width", &FitRecipe::fits_clusters},
@@ -137,6 +138,10 @@ void add_size_options(CLI::App& command, FitConfig& config) {
                      head_names(&FitRecipe::trains_by_divergence) +
                          ": store the large matrix in half the bytes, with one scale per 64 values; almost "
                          "no loss for a head that runs at int8");
+    add_shown(command, "--eos", config.eos,
+              head_names(&FitRecipe::limits_tokens) +
+                  ": whether tokens that end the text are always in the vocabulary; no paper has this rule")
+        ->check(CLI::IsMember({"no", "yes"}));
     add_shown(command, "--clusters", options.clusters,
               head_names(&FitRecipe::fits_clusters) + ": clusters (our default)");
     add_shown(command, "--groups", options.groups,
@@ -182,6 +187,11 @@ void add_training_options(CLI::App& command, FitConfig& config) {
                          ": also train the drafter (eagle2, eagle3), as the papers do");
     add_shown(command, "--joint-epochs", config.joint_options.epochs, "epochs over the texts (our default)")
         ->check(CLI::Range(1, 1000));
+    add_shown(command, "--joint-batch", config.joint_options.batch, "texts per step (our default)")
+        ->check(CLI::Range(1, 1 << 16));
+    add_shown(command, "--joint-warmup", config.joint_options.warmup,
+              "steps of the warm-up, at most a quarter of all (our default)")
+        ->check(CLI::Range(0, 1 << 20));
     add_shown(command, "--joint-rate", config.joint_options.rate, "peak learning rate (our default)");
     add_shown(command, "--lambda", config.lambda,
               head_names(&FitRecipe::has_own_loss) + " --joint: weight of the speculator's loss");
@@ -224,7 +234,8 @@ void add_fit(CLI::App& program, Action& action) {
     add_threads_option(*command, config.threads);
     command->add_flag("--overwrite", config.overwrite, "replace an existing file");
     add_output_options(*command, options->output);
-    for (const char* option : {"--joint-epochs", "--joint-rate", "--lambda"})
+    for (const char* option :
+         {"--joint-epochs", "--joint-batch", "--joint-warmup", "--joint-rate", "--lambda"})
         command->get_option(option)->needs("--joint");
     for (const char* option : training_options) command->get_option(option)->excludes("--joint");
     command->callback([options, command, &action] {

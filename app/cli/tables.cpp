@@ -8,6 +8,7 @@
 
 #include "app/cli/cli.h"
 #include "base/phase_names.h"
+#include "capture/acceptance_by_depth.h"
 #include "capture/machine_facts.h"
 #include "capture/queries.h"
 
@@ -186,7 +187,20 @@ void print_document(const json& document) {
 
 json totals_json(const Snapshot& snapshot, RowId run_id) {
     const RunTotals totals = run_totals(snapshot, run_id);
+    std::vector<DepthAcceptance> depths;
+    std::vector<std::int64_t> histogram;
+    for (std::size_t r = 0; r < snapshot.rounds.size(); ++r) {
+        const RoundRow& round = snapshot.rounds[r].row;
+        if (round.run_id != run_id) continue;
+        add_round(depths, round.tree_depth, round.accepted, round.clipped);
+        histogram.resize(std::max<std::size_t>(histogram.size(), round.accepted + 1));
+        ++histogram[round.accepted];
+    }
+    json per_depth = json::array();
+    for (const DepthAcceptance& depth : depths) per_depth.push_back(depth.rate());
     return {{"rounds", totals.rounds},
+            {"histogram", histogram},
+            {"per_depth", std::move(per_depth)},
             {"drafted", totals.drafted},
             {"accepted", totals.accepted},
             {"committed", totals.committed},

@@ -283,6 +283,7 @@ void finish_head(const FitInputs& in, const FitOptions& options, const Samples& 
     if (!fit_recipe(options).fits_low_rank()) {
         store("weight");
         result.parameters["v"] = std::to_string(factors.up.rows);
+        result.parameters["eos"] = in.weights.always_active.empty() ? "no" : "yes";
         return;
     }
     const bool one = factors.down.size() == 1;
@@ -390,6 +391,8 @@ Result<FittedHead> fit_routed(const FitInputs& in, const FitOptions& options, co
     result.report =
         evaluate_router(in.exec, samples, router, input, group_of, chosen, in.weights.always_active);
     result.report["chosen"] = chosen;
+    // The spec's eos= decides at run time, so this is no parameter.
+    result.notes["always_active"] = static_cast<double>(in.weights.always_active.size());
     result.tensors.push_back(integer_tensor(clustered ? "clusters" : "groups", {in.weights.vocab}, group_of));
     store_router(router, result);
     result.parameters[clustered ? "clusters" : "groups"] = std::to_string(groups);

@@ -34,7 +34,7 @@ struct FitOptions {
 struct FitInputs {
     kernels::Exec& exec;
     Drafter* drafter = nullptr;          ///< may be null for recipe `affinity`
-    const HeadWeights& weights;          ///< the head to approximate
+    const HeadWeights& weights;          ///< the head to approximate; always_active is kept in vocabularies
     const kernels::Matrix& target_head;  ///< [V, d]: the target's LM head
     int context = 0;
     TextSource* texts = nullptr;

@@ -23,7 +23,7 @@ struct KmeansOptions {
 };
 
 /// Spherical k-means over the rows of `weights`, scaled to unit length (DynaSpec, arXiv 2510.13847, section
-/// 3.3). The clusters are unbalanced on purpose. Ties go to the lower cluster; a cluster that loses all rows
+/// 4.2). The clusters are unbalanced on purpose. Ties go to the lower cluster; a cluster that loses all rows
 /// keeps its centre. 1 <= clusters <= rows, else bad_input.
 Result<Clusters> spherical_kmeans(kernels::Exec& exec, Rows<const float> weights,
                                   const KmeansOptions& options, const Hooks& hooks);

@@ -139,6 +139,8 @@ TrainingData joint_data(const JointFit& joint, const Teacher& teacher, const Hea
     const LayerShape& shape = checkpoint.shape;
     data.settings.merge(std::map<std::string, std::string>{
         {"steps", std::to_string(joint.options.steps)},
+        {"batch", std::to_string(joint.options.batch)},
+        {"warmup", std::to_string(joint.options.warmup)},
         {"lambda", fmt::format("{}", joint.options.lambda)},
         {"recordings", fmt::format("{}", fmt::join(joint.recordings, "\n"))},
         {"drafter", checkpoint.weights->path()},

@@ -68,6 +68,8 @@ struct RouterOptions {
 struct JointOptions {
     int steps = 4;       ///< draft steps unrolled
     int epochs = 1;      ///< our default; the drafter is already trained
+    int batch = 1;       ///< texts a step; our default, SlimSpec has 64 and SpecVocab 8
+    int warmup = 20;     ///< steps, at most a quarter of all; our default, SlimSpec has 100
     double rate = 1e-4;  ///< our default; SlimSpec trains an untrained drafter at 4e-4
     double lambda = 0;   ///< above 0: L(p, q) + lambda L(p, q_student), q of the exact head (SpecVocab)
     std::uint64_t seed = 0;

@@ -86,6 +86,8 @@ struct FitRecipe {
     bool reads_model() const { return reads_text() || fits_weights(); }
     bool reads_ranking() const { return weights == Weights::kept_rows || fits_groups(); }
     bool reads_drafts() const { return trains_by_divergence() || trains_router(); }
+    /// The head proposes a part of the vocabulary that the fit selects, counts or evaluates.
+    bool limits_tokens() const { return weights == Weights::kept_rows || trains_router(); }
 };
 
 struct SyntheticBuilder;

@@ -63,6 +63,14 @@ def check_totals(numbers, run, stats, database, run_id):
         numbers.same(f"round.{key}", totals[key], value)
     numbers.same("tau", totals["tau"], totals["committed"] / totals["rounds"])
     numbers.same("tau_unclipped", totals["tau_unclipped"], 1 + totals["accepted"] / totals["rounds"])
+    depths = rows(database, f"""WITH RECURSIVE depth(d) AS (SELECT 1 UNION ALL SELECT d + 1 FROM depth WHERE d < (SELECT max(tree_depth) FROM round))
+        SELECT avg(r.accepted >= d) AS rate FROM depth JOIN round r ON r.run_id = {run_id} AND NOT r.clipped AND r.tree_depth >= d
+        AND r.accepted >= d - 1 GROUP BY d""")
+    numbers.same("depths", len(totals["per_depth"]), len(depths))
+    for found, row in zip(totals["per_depth"], depths):
+        numbers.same("per_depth", found, row["rate"])
+    numbers.same("histogram", sum(totals["histogram"]), totals["rounds"])
+    numbers.same("histogram's drafts", sum(i * n for i, n in enumerate(totals["histogram"])), totals["accepted"])
     speed = rows(database, f"""SELECT 1e9 * sum(r.committed) / (SELECT sum(end_ns - start_ns - paused_ns) FROM step
         WHERE run_id = {run_id} AND excluded IS NULL) AS speed FROM round r JOIN step s ON s.id = r.step_id
         WHERE r.run_id = {run_id} AND s.excluded IS NULL""")[0]["speed"]

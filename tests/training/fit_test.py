@@ -18,7 +18,7 @@ PROMPTS = ["Name three rivers.", "What is 12 times 12?", "Write a haiku about ra
 HEADS = [("slimspec", ["--rank", "24", "--per-level", "--int8", "--epochs", "2"], "loss"), ("specvocab", ["--rank", "16"], "loss"),
          ("vocabtrim-t", ["-v", "1024", "--epochs", "1"], "loss"), ("bcl", ["--epochs", "1", "--rate", "1e-4"], "loss"), ("dynaspec", ["--clusters", "16"], "bce"),
          ("coral", ["--groups", "8"], "bce")]
-JOINT = [("slimspec", "eagle2", ["--rank", "24"]), ("specvocab", "eagle3", ["--rank", "16", "--lambda", "0.5"]), ("vocabtrim-t", "eagle3", ["-v", "1024"])]
+JOINT = [("slimspec", "eagle2", ["--rank", "24", "--joint-batch", "2", "--joint-warmup", "1"]), ("specvocab", "eagle3", ["--rank", "16", "--lambda", "0.5"]), ("vocabtrim-t", "eagle3", ["-v", "1024"])]
 
 
 class Session:
@@ -63,6 +63,18 @@ def interrupted(session):
     assert out.read_bytes() == (session.folder / "whole.safetensors").read_bytes(), "the resumed fit gave another file"
 
 
+def ends(session):
+    """The tokens that end a text are drafted like any other, unless --eos yes keeps them; the file says which."""
+    for eos in ("no", "yes"):
+        more = ["--eos", eos, "-v", "64", "--epochs", "1"]
+        assert session.fit("vocabtrim-t", f"eos-{eos}.safetensors", more=more)["parameters"]["eos"] == eos
+    words = [session.program, "replay", "--recording", session.folder / "recording", "--drafter", "eagle3", "--heads", "vocabtrim-t:eos=yes",
+             "--head-weights"]
+    session.run(*words, f"vocabtrim-t={session.folder}/eos-yes.safetensors", "--quiet")
+    error = session.run(*words, f"vocabtrim-t={session.folder}/eos-no.safetensors", "--quiet", code=2).stderr
+    assert "eos=no, not eos=yes" in error, error
+
+
 def refusals(session):
     """One line and exit code 2 for a Python without torch, and for a GPU that is not there."""
     words = session.words("coral", "never.safetensors", more=["--quiet"])
@@ -104,6 +116,7 @@ def main():
             assert report["trained"] == "joint" and report["fit"]["loss_after"] < report["fit"]["loss_before"], report["fit"]
             assert (folder / f"{head}-{drafter}.drafter" / "model.safetensors").exists()
             assert session.replay(head, f"{drafter}:{folder}/{head}-{drafter}.drafter", out), head
+        ends(session)
         interrupted(session)
         refusals(session)
         print("every trained head fits, loads and resumes")

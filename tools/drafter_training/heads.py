@@ -167,11 +167,11 @@ class Routing:
 class Joint:
     """Drafter and head together, the drafter unrolled over whole texts as it drafts."""
 
-    what, before, after, size = "loss", "loss_before", "loss_after", 1
+    what, before, after = "loss", "loss_before", "loss_after"
 
     def __init__(self, data):
         s = data.settings
-        self.data, self.head, self.lam = data, Head(data), data.number("lambda")
+        self.data, self.head, self.lam, self.size = data, Head(data), data.number("lambda"), data.count("batch")
         self.target_rows, self.exact = data.rows_of("target"), data.rows_of("drafter")
         self.embedding = data["embedding"].to(data.device).float()
         self.names = dict(line.split("=") for line in s["names"].splitlines())
@@ -200,7 +200,10 @@ class Joint:
         return min(entry["prompt_tokens"] + entry["generated_tokens"] - 2, MAX_TOKENS)
 
     def loss(self, items):
-        (t, entry), device = self.texts[int(items[0])], self.data.device
+        return sum(self.loss_of(int(item)) for item in items) / len(items)
+
+    def loss_of(self, item):
+        (t, entry), device = self.texts[item], self.data.device
         slots, steps, prompt = self.slots(entry), self.drafter.depth, entry["prompt_tokens"]
         take = lambda name: t.rows(entry, name)[: slots + steps + 1].to(device)[None]
         batch = SimpleNamespace(tokens=take("tokens").long(), hidden=take("hidden").float(), aux=None)
@@ -228,9 +231,9 @@ class Joint:
         return dict(self.head.named_parameters())
 
 
-def rate_at(step, steps, peak):
+def rate_at(step, steps, peak, warmup):
     """Linear warm-up, then a cosine to zero (SlimSpec, appendix A)."""
-    warmup = min(20, steps // 4)
+    warmup = min(warmup, steps // 4)
     if step < warmup:
         return peak * (step + 1) / warmup
     return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(steps - warmup, 1))))
@@ -246,7 +249,7 @@ def learn(task, data):
     """Adam as in SlimSpec's appendix A. The epoch with the least held-out loss stays, the start included."""
     module, epochs = task.module.to(data.device), data.count("epochs")
     optimizer = torch.optim.Adam(module.parameters(), betas=(0.9, 0.95), eps=1e-8)
-    per_epoch = -(-len(task.train) // task.size)
+    per_epoch, warmup = -(-len(task.train) // task.size), int(data.settings.get("warmup", 20))
     snapshot = lambda: {name: value.detach().clone() for name, value in module.state_dict().items()}
     path = data.folder / "state.pt"
     saved = torch.load(path, weights_only=True, map_location=data.device) if path.exists() else {}
@@ -262,7 +265,7 @@ def learn(task, data):
         order = task.train[torch.randperm(len(task.train), generator=generator)]
         for number, items in enumerate(order.split(task.size)):
             step = (epoch - 1) * per_epoch + number
-            optimizer.param_groups[0]["lr"] = rate_at(step, per_epoch * epochs, data.number("rate"))
+            optimizer.param_groups[0]["lr"] = rate_at(step, per_epoch * epochs, data.number("rate"), warmup)
             loss = task.loss(items)
             optimizer.zero_grad()
             loss.backward()

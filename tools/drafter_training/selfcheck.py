@@ -115,7 +115,7 @@ def same_features(decoded, repeated):
 
 def arguments(name, traces, out, **changes):
     made = dict(target="tiny", drafter=name, traces=[traces], out=out, start=None, depth=None, steps=STEPS, tokens=200, rate=2e-2, cooldown=0.4, decay=0.8,
-                negatives=40, draft_vocab=0, optimizer="muon", seed=1, save_every=CUT, dtype="f32", threads=1)
+                negatives=40, draft_vocab=0, eos="no", optimizer="muon", seed=1, save_every=CUT, dtype="f32", threads=1)
     return argparse.Namespace(**{**made, **changes})
 
 
@@ -144,6 +144,16 @@ def learn(name, target, traces, folder, **changes):
     print(f"{name} {changes or ''}: first choice {first['first']} -> {last['first']}, resumed run equal")
 
 
+def own_heads(target, folder):
+    """An own head has the most frequent tokens, and the tokens that end a response on request; its config.json says which."""
+    for eos in ("no", "yes"):
+        made = training.Trainer(arguments("eagle3", folder / "traces", folder / f"own-{eos}", draft_vocab=8, eos=eos), target)
+        made.write(folder / f"own-{eos}" / "now")
+        config = json.loads((folder / f"own-{eos}" / "now" / "config.json").read_text())
+        assert config["draft_vocab_eos"] == eos and config["draft_vocab_size"] == 8
+        assert eos == "no" or set(target.config.eos) <= set(made.kept.tolist())
+
+
 def run():
     torch.set_num_threads(1)
     folder = pathlib.Path(tempfile.mkdtemp())
@@ -168,6 +178,7 @@ def run():
         same_features(made, repeated)
         learn("eagle3", target, folder / "traces", folder / "eagle3")
         learn("eagle3", target, folder / "traces", folder / "eagle3-trimmed", draft_vocab=64)
+        own_heads(target, folder)
         learn("eagle2", target, folder / "traces", folder / "eagle2")
         learn("hydra", target, folder / "traces", folder / "hydra")
         learn("medusa", target, folder / "traces", folder / "medusa")

@@ -162,7 +162,8 @@ class Trainer:
         for number, entry in self.data.train:
             for first, n in self.data.traces[number].spoken(entry):
                 counts += torch.bincount(self.data.traces[number].rows(entry, "tokens")[first : first + n].long(), minlength=len(counts))
-        counts[list(self.target.config.eos)] = torch.inf
+        if self.args.eos == "yes":
+            counts[list(self.target.config.eos)] = torch.inf
         self.keep(counts.argsort(descending=True, stable=True)[:size].sort().values)
         self.model.own_head = torch.nn.Parameter(self.target.head[self.kept].float())
 
@@ -292,6 +293,7 @@ class Trainer:
             held[kept] = True
             tensors["t2d"] = held
             config["draft_vocab_size"] = len(self.kept)
+            config["draft_vocab_eos"] = self.args.eos
         config["training"] = {
             "tool": "draftscope train_drafter.py", "target": pathlib.Path(self.args.target).name, "steps": self.step, "epochs": round(self.passes(), 2),
             "response_tokens_seen": self.tokens_seen, "seconds": round(self.seconds), "depth": self.depth, "seed": self.args.seed, "held_out": self.best,

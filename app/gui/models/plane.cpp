@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/alpha.h"
 #include "capture/head_traits.h"
+#include "profiler/stats/speedup.h"
 
 namespace draftscope {
 namespace {
@@ -216,6 +218,12 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
                                    : fmt::format("kappa {:.2f} (SlimSpec, figure 3)", published_kappa);
     const RunHeadTraits traits(*run);
     add_points(model, heads, live, traits);
+    if (const auto alpha = recorded_alpha(snapshot, *run); alpha && live != nullptr) {
+        const auto speedup = compute_speedup(snapshot, run_id, {.resamples = 0});
+        for (PlanePoint& point : model.points)
+            if (point.mode == HeadMode::drive)
+                point.alpha_text = alpha_text(*alpha, live->stats.tau, speedup ? speedup->ratio.value : 0);
+    }
     if (live == nullptr || !live->cost.nu || !live->cost.rho_tau) model.missing_text = missing(live);
     for (const HeadComparison& head : heads) {
         std::optional<double> predicted;

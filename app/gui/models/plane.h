@@ -45,6 +45,7 @@ struct PlanePoint {
     std::int64_t rounds = 0;
     double active_rows = 0;
     std::string reads_text;  ///< bytes per round, and T_head / time at probe bandwidth
+    std::string alpha_text;  ///< of the driving head, with DynaSpec's eq. 1 and 2; "" = not recorded
 };
 
 /// Bar of tau, also for heads of unknown cost.

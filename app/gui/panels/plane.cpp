@@ -137,6 +137,7 @@ void show_point_tooltip(const PlanePoint& point, double kappa) {
                         : "");
     if (point.active_rows > 0) ImGui::Text("active set of %.0f tokens", point.active_rows);
     if (!point.reads_text.empty()) ImGui::TextUnformatted(point.reads_text.c_str());
+    if (!point.alpha_text.empty()) ImGui::TextUnformatted(point.alpha_text.c_str());
     if (point.path_candidates)
         ImGui::TextUnformatted("estimate: as a shadow it has the candidates of the accepted path only");
     else if (point.estimate)

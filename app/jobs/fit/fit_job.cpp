@@ -18,6 +18,7 @@
 #include "engine/formats/model_file.h"
 #include "engine/heads/artefact.h"
 #include "engine/heads/bcl.h"
+#include "engine/heads/head_common.h"
 #include "engine/heads/registry.h"
 #include "engine/heads/static_vocab.h"
 #include "engine/recording/recorded_target.h"
@@ -151,7 +152,8 @@ Status load(const FitConfig& config, const JobHooks& hooks, FitData& fit_data, F
     if (!fit_data.drafter->uses_head())
         return bad_input("--drafter {}: has no LM head to fit", run.drafter_id);
     HeadWeights& weights = fit_data.weights;
-    weights = head_weights(run, *fit_data.drafter, *fit_data.target, info.target);
+    weights =
+        with_ends(head_weights(run, *fit_data.drafter, *fit_data.target, info.target), config.eos == "yes");
     DS_TRY(complete_target(model, weights));
     DS_ASSIGN(weights.drafter_hash, checkpoint_hash(run.drafter_path));
     DS_ASSIGN(fit_data.ranking, load_or_count(config, fit_data.recordings));

@@ -28,6 +28,7 @@ struct FitConfig {
     bool overwrite = false;
     bool weights = false;         ///< if a ranking suffices, train weights instead; implied by `joint`
     bool joint = false;           ///< train the drafter with the head
+    std::string eos = "no";       ///< "yes": tokens that end the text are always in the vocabulary
     double lambda = 0.1;          ///< weight in SpecVocab's joint loss (the paper's best of four)
     std::string python;           ///< with PyTorch; "" = that of tools/with_torch.sh, or python3
     std::string device = "auto";  ///< of the training: "cpu", "cuda", or "auto"

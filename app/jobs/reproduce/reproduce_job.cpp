@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/jobs/replay/record_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/reproduce/replayed_rows.h"
 #include "app/jobs/resolve/artefacts.h"
@@ -49,6 +50,32 @@ class ScratchFile {
         std::ofstream out(path_, std::ios::binary);
         out << text;
         if (!out.flush()) return failed("{}: cannot be written; is the disk full?", path_);
+        return {};
+    }
+    const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
+
+/// A folder in the folder for temporary files. The destructor deletes it with its contents.
+class ScratchFolder {
+  public:
+    ScratchFolder() = default;
+    ~ScratchFolder() {
+        std::error_code ignored;
+        if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    }
+    ScratchFolder(const ScratchFolder&) = delete;
+    ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+    Status make() {
+        std::error_code error;
+        std::string path =
+            (std::filesystem::temp_directory_path(error) / "draftscope-recording-XXXXXX").string();
+        if (error || ::mkdtemp(path.data()) == nullptr)
+            return failed("{}: no temporary folder can be made; set TMPDIR to a folder", path);
+        path_ = std::move(path);
         return {};
     }
     const std::string& path() const { return path_; }
@@ -292,29 +319,74 @@ class Reproduction {
         for (const ReproducedRow& row : block.rows)
             if (!row.method.empty()) bench.methods.push_back(row.method);
         if (bench.methods.empty()) return {};
-        if (recording_ != nullptr) return replay(block, bench, full);
         JobHooks hooks = hooks_;
         const double blocks = static_cast<double>(report_.blocks.size());
         hooks.on_progress = [&](double fraction, const std::string& what) {
             hooks_.report((static_cast<double>(place) + std::max(fraction, 0.0)) / blocks, what);
         };
-        DS_ASSIGN(block.bench, run_bench(bench, gate_, hooks));
+        if (recording_ != nullptr) {
+            DS_TRY(replay(block, bench, hooks));
+        } else if (!speed && report_.backend == "cpu") {
+            DS_TRY(record_and_replay(block, bench, hooks));
+        } else {
+            DS_ASSIGN(block.bench, run_bench(bench, gate_, hooks));
+        }
         take(block, bench.run, full);
         return {};
     }
 
-    Status replay(ReproducedBlock& block, const BenchConfig& bench, const std::string& full) {
+    /// Replays the methods along the recordings, of which there is one for each repetition.
+    Result<ReplayedRows> replay_methods(const BenchConfig& bench, const RecordingOf& recording_of,
+                                        const JobHooks& hooks) const {
         ReplayConfig config = replay_config();
         config.tree = bench.run.tree;
         std::vector<std::string> tasks;
         for (const auto& [task, name] : report_.table.tasks)
             if (report_.conversations.contains(task)) tasks.push_back(name);
-        DS_ASSIGN(ReplayedRows replayed, replay_rows(config, bench.run, bench.methods, tasks, hooks_));
+        return replay_rows(config, bench.run, bench.methods, tasks, bench.repeat, recording_of, hooks);
+    }
+
+    Status replay(ReproducedBlock& block, BenchConfig bench, const JobHooks& hooks) {
+        bench.repeat = 1;
+        const auto given = [&](int) -> Result<std::string> { return config_.recording; };
+        DS_ASSIGN(ReplayedRows replayed, replay_methods(bench, given, hooks));
         block.bench = std::move(replayed.bench);
         add(fmt::format("acceptance: replayed along {}, recorded by {}", config_.recording,
                         recording_->info().source));
         for (const std::string& reason : replayed.estimates) add("estimate: " + reason);
-        take(block, bench.run, full);
+        return {};
+    }
+
+    /// Acceptance without speeds: the target decodes the prompts once in each repetition, and the methods are
+    /// replayed along its texts. Methods whose replay is an estimate decode.
+    Status record_and_replay(ReproducedBlock& block, BenchConfig bench, const JobHooks& hooks) {
+        ScratchFolder folder;
+        DS_TRY(folder.make());
+        RecordConfig record;
+        record.run = bench.run;
+        record.run.tree.clear();
+        record.source = "draftscope reproduce";
+        record.times = false;
+        record.overwrite = true;
+        record.out = folder.path() + "/recording";
+        const auto recorded = [&](int repetition) -> Result<std::string> {
+            record.run.seed = bench.run.seed + static_cast<std::uint64_t>(repetition);
+            DS_ASSIGN(const RecordReport done, run_record(record, hooks));
+            if (!done.info.complete) return Error{ErrorKind::cancelled, "stopped while recording"};
+            return record.out;
+        };
+        auto replayed = replay_methods(bench, recorded, hooks);
+        if (!replayed.ok()) {
+            if (replayed.error().kind != ErrorKind::bad_input) return replayed.error();
+            add("acceptance: decoded, because it cannot be replayed: " + replayed.error().message);
+            DS_ASSIGN(block.bench, run_bench(bench, gate_, hooks));
+            return {};
+        }
+        block.bench = std::move(replayed->bench);
+        bench.methods = replayed->inexact;
+        if (bench.methods.empty()) return {};
+        DS_ASSIGN(const BenchReport decoded, run_bench(bench, gate_, hooks));
+        replace_rows(block.bench, decoded);
         return {};
     }
 

@@ -57,8 +57,9 @@ struct ReproduceReport {
     double seconds = 0;
 };
 
-/// Runs the methods of a table. Tables of acceptance alone can be replayed along a recording. A row that
-/// lacks a file says so; if no row can run, that is bad_input. Blocks; cancel through `gate`.
+/// Runs the methods of a table. In tables of acceptance alone they are replayed along a recording of the
+/// target, given or made here. A row that lacks a file says so; if no row can run, that is bad_input. Blocks;
+/// cancel through `gate`.
 Result<ReproduceReport> run_reproduce(const ReproduceConfig& config, DebugGate& gate, const JobHooks& hooks);
 
 /// Our value of a quantity: a task's if `cell` is given, else the mean over tasks. Taus count the last round

@@ -72,6 +72,42 @@ TEST_F(ReproduceCommand, LimitCountsPerTaskAndTheTextHasBothLines) {
         EXPECT_NE(done.out.find(part), std::string::npos) << part << "\n" << done.out;
 }
 
+/// Nothing is timed in a table of acceptance. What a replay only estimates, MicroSpec's candidates from the
+/// whole tree, is decoded.
+TEST_F(ReproduceCommand, AcceptanceIsThatOfDecoding) {
+    const auto bench = [&](const std::string& more) {
+        return parse_output(
+            run(folder_,
+                arguments("bench --model {} --prompts {} --drafter eagle2:{} --tree chain=2 --max-new 6 "
+                          "--raw --threads 1 --quiet --ignore-eos --no-plain --json",
+                          tiny_model(folder_, 512), folder_.file("prompts.jsonl"), folder_.file("eagle2")) +
+                    arguments(more)));
+    };
+    const auto number = [](const json& value) { return value.is_number() ? value.get<double>() : 0.0; };
+    const auto expect_equal = [&](const json& row, const json& method) {
+        for (const json& task : method["tasks"]) {
+            if (task["task"] == "other") continue;
+            const std::string column = task["task"] == "Conv." ? "MT-Bench" : task["task"];
+            const json& ours = value_of(row, column, "tau");
+            EXPECT_DOUBLE_EQ(ours["ours"].get<double>(), task["tau_unclipped"].get<double>()) << row;
+            EXPECT_EQ(ours["ours_sd"].is_null(), task["tau_unclipped_sd"].is_null());
+            EXPECT_NEAR(number(ours["ours_sd"]), number(task["tau_unclipped_sd"]), 1e-12);
+        }
+    };
+    const json greedy = parse_output(reproduce({"microspec/table-4", "--json"})),
+               decoded = bench("--heads full,microspec");
+    expect_equal(row_named(greedy, "full V=152k"), decoded["methods"][0]);
+    expect_equal(row_named(greedy, "microspec V<3k"), decoded["methods"][1]);
+    EXPECT_EQ(greedy["differences"].dump().find("estimate: "), std::string::npos);
+    // Repetitions at a temperature have texts of their own.
+    write_text(folder_.file("prompts.jsonl"),
+               json{{"category", "writing"}, {"prompt", "hello you"}}.dump() + "\n");
+    const json sampled = parse_output(reproduce({"slimspec/table-9", "--repeat", "3", "--json"}));
+    const json& full = row_named(sampled, "full V=128256");
+    expect_equal(full, bench("--heads full --temperature 1 --repeat 3")["methods"][0]);
+    EXPECT_TRUE(value_of(full, "MT-Bench", "tau")["ours_sd"].is_number());
+}
+
 TEST_F(ReproduceCommand, ReplaysAcceptanceAlongARecording) {
     const std::string model = tiny_model(folder_, 512), recorded = folder_.file("recorded");
     ASSERT_EQ(

@@ -84,10 +84,11 @@ TEST_F(RunJson, HasTheDocumentedKeys) {
     EXPECT_EQ(json_keys(document()["prompts"][0]),
               (std::set<std::string>{"id", "category", "prompt_tokens", "tokens", "text", "rounds", "tau",
                                      "tau_unclipped", "tokens_per_second", "finish"}));
-    EXPECT_EQ(json_keys(document()["totals"]),
-              (std::set<std::string>{"rounds", "drafted", "accepted", "committed", "tau", "tau_unclipped",
-                                     "generated", "decode_seconds", "shadow_seconds", "prefill_seconds",
-                                     "tokens_per_second", "tokens_per_second_e2e"}));
+    EXPECT_EQ(
+        json_keys(document()["totals"]),
+        (std::set<std::string>{"rounds", "drafted", "accepted", "committed", "tau", "tau_unclipped",
+                               "generated", "decode_seconds", "shadow_seconds", "prefill_seconds",
+                               "tokens_per_second", "tokens_per_second_e2e", "histogram", "per_depth"}));
     EXPECT_EQ(json_keys(document()["baseline"]),
               (std::set<std::string>{"runs", "prompts", "conversations", "tokens_per_second",
                                      "run_tokens_per_second", "speedup", "interval"}));

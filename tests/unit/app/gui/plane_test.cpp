@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/alpha.h"
 #include "app/gui/models/label_placer.h"
 #include "tests/support/capture_builder.h"
 
@@ -82,6 +83,59 @@ TEST(Plane, PlacesTheDrivingHeadAgainstSelfPacedFull) {
     EXPECT_DOUBLE_EQ(*model.kappa, 400.0 / (900 - 100));
     EXPECT_DOUBLE_EQ(live.predicted.value, predicted_speedup(0.75, 0.25, 0.5));
     EXPECT_THAT(model.interval_text, HasSubstr("bootstrap by conversation (6 of them"));
+}
+
+NodeRow drafted(int number, int parent, int depth, double q, double p, bool accepted = false) {
+    NodeRow row = testing::node(number, parent, depth, 10 + number, q, accepted);
+    row.target_prob = static_cast<float>(p);
+    return row;
+}
+
+/// Two drafts of the root, of which the first was accepted, and one draft below each.
+RoundRecord round_with_tree() {
+    RoundRecord round;
+    round.round.tree_nodes = 5;
+    round.round.tree_depth = 2;
+    round.nodes = {testing::node(0, -1, 0, 1, 1), drafted(1, 0, 1, 0.5, 0.6, true),
+                   drafted(2, 0, 1, 0.3, 0.2), drafted(3, 1, 2, 0.9, 0.7), drafted(4, 2, 2, 0.8, 0.1)};
+    round.head_evals = {eval("slimspec:rank=72", HeadMode::drive, 2, 100),
+                        eval("full", HeadMode::selfpaced, 2, 400)};
+    return round;
+}
+
+/// Root: 0.5 + 0.2, with 0.2 left. Accepted draft: 0.7, with 0.1 left. The rejected draft does not count.
+TEST(Plane, AlphaIsBoundedByTheRecordedDrafts) {
+    CaptureBuilder built;
+    built.step(0, 900, {}, round_with_tree());
+    const Snapshot snapshot = built.snapshot();
+    const auto alpha = recorded_alpha(snapshot, snapshot.runs[0]);
+    ASSERT_TRUE(alpha.has_value());
+    EXPECT_EQ(alpha->positions, 2);
+    EXPECT_EQ(alpha->drafts, 2);
+    EXPECT_FALSE(alpha->chains);
+    EXPECT_NEAR(alpha->low, 0.7, 1e-6);
+    EXPECT_NEAR(alpha->high, (0.9 + 0.8) / 2, 1e-6);
+    const PlaneModel model = build_plane(snapshot, 1);
+    ASSERT_EQ(model.points.size(), 2u);
+    EXPECT_EQ(model.points.front().alpha_text, "");
+    EXPECT_EQ(model.points.back().alpha_text,
+              "alpha 0.70 to 0.85 by the recorded drafts; a chain of 2 has 2.19 to 2.57 tokens by DynaSpec's "
+              "eq. 1");
+    RunRow warm = snapshot.runs[0];
+    warm.temperature = 0.5;
+    EXPECT_FALSE(recorded_alpha(snapshot, warm).has_value());
+    EXPECT_FALSE(recorded_alpha(Snapshot(), snapshot.runs[0]).has_value());
+}
+
+/// Eq. 2 divides eq. 1's tokens by the same time as the measured speed-up divides tau by.
+TEST(Plane, AlphaOfChainsGivesTheSpeedupOfEquationTwo) {
+    const AlphaBounds alpha{0.5, 0.5, 100, 3, true};
+    EXPECT_EQ(
+        alpha_text(alpha, 2.5, 1.4),
+        "alpha 0.50 by the recorded drafts; a chain of 3 has 1.88 tokens by DynaSpec's eq. 1, x 1.05 AR by "
+        "eq. 2");
+    EXPECT_THAT(alpha_text(alpha, 2.5, 0), ::testing::Not(HasSubstr("eq. 2")));
+    EXPECT_THAT(alpha_text({0.5, 0.5, 100, 3, false}, 2.5, 1.4), ::testing::Not(HasSubstr("eq. 2")));
 }
 
 TEST(Plane, FullHeadAloneRequestsNoMoreRounds) {

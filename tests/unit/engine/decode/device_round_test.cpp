@@ -1,5 +1,7 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -203,6 +205,39 @@ TEST_P(DeviceRoundDetails, RulesMatchTheHosts) {
     EXPECT_GE(texts, 48);
     EXPECT_GE(same, texts * 9 / 10);
     EXPECT_GT(accepted, 20);
+}
+
+/// Returns whether a phase has spans in the steps.
+bool has_phase(const std::vector<StepRecord>& steps, Phase phase) {
+    const auto is_phase = [&](const SpanRow& span) { return span.phase_id == static_cast<int>(phase); };
+    return std::ranges::any_of(
+        steps, [&](const StepRecord& step) { return std::ranges::any_of(step.spans, is_phase); });
+}
+
+/// `softmax=separate` selects from logits whose sums an op before has computed. The drafts are those of the
+/// fused op, on the reference and with the kernels.
+TEST(DeviceSoftmax, SeparateStepsDraftTheSame) {
+    for (const char* kind : {"twin", "kernels"}) {
+        DeviceFixture device(kind);
+        device.set_prompts({{5, 1, 2, 8}, {3, 9, 4, 0, 7}});
+        std::vector<DecodeCase> cases = {greedy("eagle2", linear_heads[1], chain)};
+        if (kind == std::string("twin")) cases.push_back(sampled("eagle3", linear_heads[0], wide));
+        for (DecodeCase setting : cases) {
+            SCOPED_TRACE(fmt::format("{} {}", kind, to_text(setting)));
+            setting.acceptance = "real";
+            setting.max_new = 4;
+            const auto expected = device.steps(setting);
+            setting.head += setting.head.find(':') == std::string::npos ? ":" : ",";
+            setting.head += "softmax=separate";
+            const auto found = device.steps(setting);
+            device.expect_same(found, expected, 1e-5);
+            EXPECT_FALSE(has_phase(expected, Phase::softmax));
+            EXPECT_TRUE(has_phase(found, Phase::softmax) && has_phase(found, Phase::topk));
+        }
+        EXPECT_GT(device.nodes(), 8);
+        EXPECT_EQ(device.device_stats().graphs_failed, 0) << device.device_stats().graph_error;
+    }
+    EXPECT_TRUE(fake_gpu_use().faults.empty());
 }
 
 /// A drafter with the kind of drafts that its waits are counted for.

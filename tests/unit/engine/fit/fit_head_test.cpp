@@ -282,6 +282,24 @@ TEST_F(FitHead, EveryKindMakesAnArtefactThatItsHeadLoads) {
     EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message);
 }
 
+/// Token 2 ends the text and is ranked below the 60 tokens that are kept. The file says what was asked for.
+TEST_F(FitHead, TokensThatEndTheTextAreKeptOnRequest) {
+    const auto has_end = [](const FittedHead& head) {
+        const auto ids = std::ranges::find(head.tensors, "ids", &FittedTensor::name);
+        return std::ranges::find(ids->bytes, std::byte{2}) != ids->bytes.end();  // 160 tokens: one byte each
+    };
+    for (const bool forced : {true, false}) {
+        weights_.always_active.assign(forced ? 1 : 0, 2);
+        const FittedHead head = fitted(options("vocabtrim-t"));
+        EXPECT_EQ(head.parameters.at("eos"), forced ? "yes" : "no");
+        EXPECT_EQ(head.parameters.at("v"), "60");
+        EXPECT_EQ(has_end(head), forced);
+        const FittedHead routed = fitted(options("dynaspec"));
+        EXPECT_EQ(routed.notes.at("always_active"), forced ? 1 : 0);
+        EXPECT_EQ(routed.parameters.count("eos"), 0u);
+    }
+}
+
 TEST_F(FitHead, GivesTheSameBytesForASeedAtEveryThreadCount) {
     for (const std::string name : {"slimspec", "vocabtrim-t", "dynaspec"}) {
         const FittedHead one = fitted(options(name), 1), three = fitted(options(name), 3);
