@@ -1,9 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "app/cli/cli.h"
+#include "app/jobs/replay/pool_recording.h"
 #include "app/jobs/run/pool_captures.h"
+#include "app/jobs/sweep/pool_sweep.h"
 #include "profiler/stats/comparable.h"
 #include "storage/capture_file.h"
 
@@ -13,6 +16,7 @@ namespace {
 struct Options {
     std::string out;
     std::vector<std::string> files;
+    std::string profile;
     bool pool = false;
 };
 
@@ -55,6 +59,23 @@ Status check_mergeable(const std::vector<std::string>& files, std::size_t& count
 }
 
 int do_pool(const Options& options) {
+    std::error_code error;
+    if (std::filesystem::is_directory(options.files.front(), error)) {
+        const auto pooled = pool_recordings(options.out, options.files);
+        if (!pooled.ok()) return report(pooled.error());
+        std::fprintf(stderr, "wrote %s: %zu conversations of %zu shards\n", options.out.c_str(), *pooled,
+                     options.files.size());
+        return 0;
+    }
+    const auto sweep = is_sweep_file(options.files.front());
+    if (!sweep.ok()) return report(sweep.error());
+    if (*sweep) {
+        const auto pooled = pool_sweeps(options.out, options.files, options.profile);
+        if (!pooled.ok()) return report(pooled.error());
+        std::fprintf(stderr, "wrote %s: %zu settings of %zu shards\n", options.out.c_str(), *pooled,
+                     options.files.size());
+        return 0;
+    }
     const auto done = pool_captures(options.out, options.files);
     if (!done.ok()) return report(done.error());
     std::fprintf(stderr, "wrote %s: %zu run%s of %zu parts\n", options.out.c_str(), done->runs,
@@ -81,10 +102,12 @@ void add_merge(CLI::App& program, Action& action) {
     command->footer(
         "Example: draftscope merge --pool all.dscope shard1.dscope shard2.dscope\nRefuses to mix targets, "
         "tiers or machines, or synthetic with real runs. --pool names the shard that is missing.");
-    command->add_flag(
-        "--pool", options->pool,
-        "join the shards of a run or bench to one run, as if it had not been divided; they need equal "
-        "settings");
+    command->add_flag("--pool", options->pool,
+                      "join the shards of a run, bench, sweep or recording to one, as if it had not been "
+                      "divided; they need equal "
+                      "settings");
+    command->add_option("--profile", options->profile,
+                        "with --pool, of sweeps: the profile that they were swept with");
     command->add_option("out", options->out, "new capture file")->required();
     command->add_option("files", options->files, "captures to merge, in this order")->required();
     command->callback([options, &action] { action = [options] { return do_merge(*options); }; });

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -46,6 +46,16 @@ json report_json(const SweepReport& report, const Options& options) {
         document["confirmed"].push_back(confirmed_json(report, one));
     document["settings"] = json::array();
     for (const SweepRow& row : report.rows) document["settings"].push_back(sweep_row_json(report, row));
+    document["oracles"] = json::array();
+    for (const OracleLine& line : report.oracles)
+        document["oracles"].push_back({{"drafters", line.drafters},
+                                       {"head", or_null(line.head)},
+                                       {"batch", line.batch},
+                                       {"levels", line.levels},
+                                       {"tau", line.tau()},
+                                       {"round_ms", line.round_ms},
+                                       {"tokens_per_second", line.tokens_per_second()},
+                                       {"speedup", line.speedup()}});
     return document;
 }
 
@@ -99,6 +109,19 @@ void print_table(const SweepReport& report, int shown) {
                              rows));
 }
 
+/// Prints what drafts of exactly the accepted length would reach.
+void print_oracles(const SweepReport& report) {
+    std::vector<std::vector<std::string>> rows;
+    for (const OracleLine& line : report.oracles)
+        rows.push_back({fmt::format("{}", fmt::join(line.drafters, " + ")),
+                        line.head.empty() ? "-" : line.head, std::to_string(line.levels),
+                        std::to_string(line.batch), number(line.tau(), 3), number(line.round_ms, 2),
+                        fmt::format("{:.1f}", line.tokens_per_second()), number(line.speedup(), 2)});
+    if (rows.empty()) return;
+    print("\noracles: chains of exactly the accepted length, the longer of two drafts\n{}",
+          format_table({"drafter", "head", "at most", "batch", "tau", "round ms", "tok/s", "x plain"}, rows));
+}
+
 void print_confirmed(const SweepReport& report, const Options& options) {
     if (options.confirmed.empty()) return;
     std::vector<std::vector<std::string>> rows;
@@ -128,6 +151,7 @@ void print_report(const SweepReport& report, const Options& options) {
     print("\nfront: nothing accepts as much in less time; ~: not shown to be slower than the fastest\n");
     print("speeds are predicted: acceptance by replay, time of a round from the profile; {}\n",
           interval_text(report.conversations));
+    print_oracles(report);
     print_confirmed(report, options);
     print_advice(report, advise(report, options.config.replay.model));
 }
@@ -142,6 +166,7 @@ int do_sweep(Options& options) {
     return run_job(
         options.output,
         [&](const JobHooks& hooks, DebugGate& gate) -> Result<SweepReport> {
+            DS_TRY(check_confirm(options.config, options.live));
             DS_ASSIGN(SweepReport report, run_sweep(options.config, hooks));
             if (!options.csv.empty()) DS_TRY(write_csv(report, options.csv));
             if (options.live.count > 0) {

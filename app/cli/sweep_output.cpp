@@ -62,6 +62,7 @@ json sweep_json(const SweepReport& report, const Advice& advice) {
             {"advice", advice_json(advice)},
             {"estimates", report.estimates},
             {"skipped", report.skipped},
+            {"notes", report.notes},
             {"passes", report.passes},
             {"seconds", report.seconds}};
 }
@@ -77,6 +78,7 @@ void print_sweep_source(const SweepReport& report) {
 void print_advice(const SweepReport& report, const Advice& advice) {
     for (const std::string& reason : report.estimates) print("estimate: {}\n", reason);
     for (const std::string& reason : report.skipped) print("skipped: {}\n", reason);
+    for (const std::string& note : report.notes) print("note: {}\n", note);
     print("\n{}\n", advice.summary);
     for (const std::string& change : advice.changes) print("- {}\n", change);
     print("\n{}\n", advice.run_line);

@@ -150,6 +150,14 @@ Status read_prompts(const JsonFile& file, RecordingInfo& info) {
     return {};
 }
 
+Status read_shard(const JsonFile& file, RecordingInfo& info) {
+    DS_ASSIGN(const auto shard, file.object("shard"));
+    if (!shard) return {};
+    DS_ASSIGN(info.shard_count, shard->required_count("count", 1 << 20));
+    DS_ASSIGN(info.shard_index, shard->required_count("index", info.shard_count));
+    return {};
+}
+
 Status read_times(const JsonFile& file, RecordingInfo& info) {
     DS_ASSIGN(const auto times, file.object("times"));
     if (!times) return {};
@@ -196,6 +204,7 @@ Result<RecordingInfo> read_recording_info(const std::string& path) {
         return file.field_error("rows", "the number of rows");
     info.rows = rows->get<std::int64_t>();
     DS_ASSIGN(info.complete, flag(file, "complete", true));
+    DS_TRY(read_shard(file, info));
     DS_TRY(read_prompts(file, info));
     DS_TRY(read_times(file, info));
     return info;
@@ -219,36 +228,37 @@ std::string to_json_text(const RecordingInfo& info) {
     }
     Ordered verify = Ordered::object();
     for (const auto& [rows, ns] : info.verify_ns) verify[std::to_string(rows)] = ns;
-    const Ordered document = {{"format", format_name},
-                              {"version", recording_version},
-                              {"source", text(info.source)},
-                              {"target",
-                               {{"name", target.name},
-                                {"layers", target.layers},
-                                {"hidden", target.hidden},
-                                {"vocab", target.vocab},
-                                {"tokens", target.tokens},
-                                {"context", target.context},
-                                {"tokenizer_hash", text(target.tokenizer_hash)},
-                                {"eos", target.eos}}},
-                              {"sampling",
-                               {{"temperature", info.sampling.temperature},
-                                {"top_p", info.sampling.top_p},
-                                {"top_k", info.sampling.top_k},
-                                {"seed", info.sampling.seed}}},
-                              {"max_new", info.max_new},
-                              {"ignore_eos", info.ignore_eos},
-                              {"raw", info.raw},
-                              {"backend", text(info.backend)},
-                              {"isa", text(info.isa)},
-                              {"precision", text(info.precision)},
-                              {"aux_layers", info.aux_layers},
-                              {"rows", info.rows},
-                              {"complete", info.complete},
-                              {"times",
-                               {{"verify_ns", std::move(verify)},
-                                {"overhead_ns", info.overhead_ns ? Ordered(*info.overhead_ns) : Ordered()}}},
-                              {"prompts", std::move(prompts)}};
+    Ordered document = {{"format", format_name},
+                        {"version", recording_version},
+                        {"source", text(info.source)},
+                        {"target",
+                         {{"name", target.name},
+                          {"layers", target.layers},
+                          {"hidden", target.hidden},
+                          {"vocab", target.vocab},
+                          {"tokens", target.tokens},
+                          {"context", target.context},
+                          {"tokenizer_hash", text(target.tokenizer_hash)},
+                          {"eos", target.eos}}},
+                        {"sampling",
+                         {{"temperature", info.sampling.temperature},
+                          {"top_p", info.sampling.top_p},
+                          {"top_k", info.sampling.top_k},
+                          {"seed", info.sampling.seed}}},
+                        {"max_new", info.max_new},
+                        {"ignore_eos", info.ignore_eos},
+                        {"raw", info.raw},
+                        {"backend", text(info.backend)},
+                        {"isa", text(info.isa)},
+                        {"precision", text(info.precision)},
+                        {"aux_layers", info.aux_layers},
+                        {"rows", info.rows},
+                        {"complete", info.complete},
+                        {"times",
+                         {{"verify_ns", std::move(verify)},
+                          {"overhead_ns", info.overhead_ns ? Ordered(*info.overhead_ns) : Ordered()}}},
+                        {"prompts", std::move(prompts)}};
+    if (info.shard_count > 1) document["shard"] = {{"index", info.shard_index}, {"count", info.shard_count}};
     return document.dump(1, ' ', false, Ordered::error_handler_t::replace) + "\n";
 }
 

@@ -56,8 +56,9 @@ struct RecordingInfo {
     std::vector<int> aux_layers;  ///< layers whose input residual streams form a row of `aux`; empty = no aux
     std::int64_t rows = 0;        ///< N
     bool complete = true;         ///< false = cancelled before the last prompt
-    std::vector<RecordedPrompt> prompts;  ///< in the order of the prompt file
-    std::map<int, TimeNs> verify_ns;      ///< measured T_verify by number of rows M; empty = not measured
+    int shard_index = 1, shard_count = 1;  ///< which part of the prompt file; 1/1 = all of it
+    std::vector<RecordedPrompt> prompts;   ///< in the order of the prompt file
+    std::map<int, TimeNs> verify_ns;       ///< measured T_verify by number of rows M; empty = not measured
     std::optional<TimeNs> overhead_ns;
 
     int aux_width() const { return static_cast<int>(aux_layers.size()) * target.hidden; }

@@ -36,6 +36,14 @@ PositionRanks rank_path(const DraftTree& tree, std::span<const TokenId> text, in
     return out;
 }
 
+int accepted_at(const PositionRanks& at, const TreeSpec& tree) {
+    const int levels = std::min({tree.levels(), at.levels, static_cast<int>(at.ranks.size())});
+    if (levels <= 0) return 0;
+    const auto& ranks = at.ranks[levels - 1];
+    return static_cast<int>(std::ranges::find_if(ranks, [&](int rank) { return rank >= tree.nodes; }) -
+                            ranks.begin());
+}
+
 std::vector<HeadRound> rounds_of_tree(const PathRanks& text, const TreeSpec& tree) {
     std::vector<HeadRound> rounds;
     int prefix = text.first_prefix;
@@ -46,14 +54,8 @@ std::vector<HeadRound> rounds_of_tree(const PathRanks& text, const TreeSpec& tre
         round.prefix = prefix;
         round.tree_nodes = 1;
         const int levels = std::min({tree.levels(), at.levels, static_cast<int>(at.ranks.size())});
-        if (levels > 0) {
-            const int limit = levels - 1;
-            round.tree_nodes = std::min(tree.nodes, 1 + at.candidates[limit]);
-            for (const std::uint16_t rank : at.ranks[limit]) {
-                if (rank >= tree.nodes) break;
-                ++round.accepted;
-            }
-        }
+        if (levels > 0) round.tree_nodes = std::min(tree.nodes, 1 + at.candidates[levels - 1]);
+        round.accepted = accepted_at(at, tree);
         round.committed = std::min(round.accepted + 1, rest);
         round.clipped = round.accepted >= rest;
         prefix += round.committed;

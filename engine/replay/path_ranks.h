@@ -43,6 +43,9 @@ Result<std::vector<PathRanks>> path_ranks(const DecodeRecording& recording, cons
                                           Drafter& drafter, ReplayHead head, kernels::Exec& exec,
                                           const ReplayOptions& options);
 
+/// Returns how many tokens of the text to come a tree of these ranks holds.
+int accepted_at(const PositionRanks& at, const TreeSpec& tree);
+
 /// Returns the rounds that a replay of this text with `tree` has. The tree's top-k is that of the ranks, its
 /// depth at most theirs. The rounds lack coverage and costs.
 std::vector<HeadRound> rounds_of_tree(const PathRanks& text, const TreeSpec& tree);

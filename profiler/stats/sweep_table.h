@@ -27,6 +27,7 @@ struct TreeShape {
 /// A setting whose acceptance and cost are known.
 struct SweepSetting {
     std::string drafter, head, tree;  ///< as for `run`; head "" = the drafter uses none
+    std::string weights;              ///< identifies the files of drafter and head; "" = unknown
     TreeShape shape;                  ///< of `tree`
     int batch = 1;
     std::vector<SweepUnit> units;  ///< by conversation, the same ones for all settings

@@ -415,8 +415,7 @@ std::vector<int> level_rows(const TreeSpec& tree) {
     return rows;
 }
 
-Result<StepCost> predict_method(const MachineProfile& profile, const std::string& method, double committed,
-                                double context, int batch) {
+Result<StepSetting> to_step_setting(const std::string& method, double committed, double context, int batch) {
     DS_ASSIGN(const BenchMethod parsed, parse_bench_method(method, RunConfig()));
     StepSetting setting;
     setting.drafter = drafter_id(parsed.drafter);
@@ -432,7 +431,7 @@ Result<StepCost> predict_method(const MachineProfile& profile, const std::string
             setting.head_size = std::strtod(given->second.c_str(), nullptr);
     }
     const DrafterInfo drafter = drafter_traits(parsed.drafter);
-    if (!drafter.drafts) return step_cost(profile, setting);
+    if (!drafter.drafts) return setting;
     if (parsed.tree.empty()) return bad_input("{}: names no tree; add \" @ TREE\"", method);
     DS_ASSIGN(const TreeSpec tree, parse_tree_spec(parsed.tree));
     setting.level_rows = level_rows(tree);
@@ -441,6 +440,12 @@ Result<StepCost> predict_method(const MachineProfile& profile, const std::string
         setting.level_rows.assign(tree.levels(), 1);
         setting.nodes = std::min(tree.levels(), tree.nodes - 1) + 1;
     }
+    return setting;
+}
+
+Result<StepCost> predict_method(const MachineProfile& profile, const std::string& method, double committed,
+                                double context, int batch) {
+    DS_ASSIGN(const StepSetting setting, to_step_setting(method, committed, context, batch));
     return step_cost(profile, setting);
 }
 

@@ -42,6 +42,9 @@ std::vector<SizedHead> sized_heads(const HeadInfo& info, int vocab, int hidden);
 
 /// Returns the rows of each draft level of a tree, for StepSetting.
 std::vector<int> level_rows(const TreeSpec& tree);
+/// Returns the step of a method, in the syntax of parse_bench_method(). A method that drafts must name a
+/// tree.
+Result<StepSetting> to_step_setting(const std::string& method, double committed, double context, int batch);
 /// Predicts the step of a method, in the syntax of parse_bench_method(), which must name a tree.
 Result<StepCost> predict_method(const MachineProfile& profile, const std::string& method, double committed,
                                 double context, int batch);

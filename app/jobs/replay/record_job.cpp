@@ -80,6 +80,8 @@ Result<RecordReport> run_record(const RecordConfig& config, const JobHooks& hook
     info.max_new = run.config.max_new;
     info.ignore_eos = run.config.ignore_eos;
     info.raw = run.config.raw;
+    info.shard_index = run.config.shard.index;
+    info.shard_count = run.config.shard.count;
     info.backend = "cpu";
     info.isa = std::string(kernels::to_text(exec->isa()));
     info.precision = std::string(kernels::to_text(target->precision()));

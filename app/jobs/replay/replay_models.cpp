@@ -105,11 +105,15 @@ std::vector<DrafterGroup> group_by_drafter(const std::vector<ResolvedRun>& runs)
 }
 
 Result<DraftModels> load_draft_models(const DrafterGroup& group, const std::vector<ResolvedRun>& runs,
-                                      const ReplayModels& models, const JobHooks& hooks) {
+                                      const ReplayModels& models, const JobHooks& hooks,
+                                      std::shared_ptr<Drafter> drafter) {
     const ResolvedRun& first = runs[group.heads.front()];
-    hooks.report(-1, "loading drafter " + first.drafter_id);
     DraftModels out;
-    DS_ASSIGN(out.drafter, load_drafter(first, *models.target, *models.exec));
+    out.drafter = std::move(drafter);
+    if (!out.drafter) {
+        hooks.report(-1, "loading drafter " + first.drafter_id);
+        DS_ASSIGN(out.drafter, load_drafter(first, *models.target, *models.exec));
+    }
     DS_TRY(check_recording_features(*models.recording, *out.drafter, first.drafter_id));
     if (!out.drafter->uses_head()) return out;
     const HeadWeights weights =

@@ -42,12 +42,14 @@ std::vector<DrafterGroup> group_by_drafter(const std::vector<ResolvedRun>& runs)
 
 /// A loaded drafter with its heads; none if the drafter uses no head.
 struct DraftModels {
-    std::unique_ptr<Drafter> drafter;
+    std::shared_ptr<Drafter> drafter;
     std::vector<std::unique_ptr<LmHead>> heads;
     std::vector<ReplayHead> replayed;  ///< of `heads`, in their order
 };
+/// Loads the group's drafter, unless `drafter` holds it already, and prepares its heads.
 Result<DraftModels> load_draft_models(const DrafterGroup& group, const std::vector<ResolvedRun>& runs,
-                                      const ReplayModels& models, const JobHooks& hooks);
+                                      const ReplayModels& models, const JobHooks& hooks,
+                                      std::shared_ptr<Drafter> drafter = {});
 
 /// Returns why figures of a replay are estimates; empty = they equal those of a live run. The reasons are
 /// differences between this machine and the recording one, and `head` if it needs more than a recording has.

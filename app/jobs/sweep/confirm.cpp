@@ -2,13 +2,33 @@
 
 #include <fmt/format.h>
 
+#include "app/jobs/resolve/resolve.h"
+#include "capture/run_setting.h"
+
 namespace draftscope {
+
+Status check_confirm(const SweepConfig& config, const ConfirmConfig& live) {
+    if (live.count == 0) return {};
+    if (live.prompts_file.empty())
+        return bad_input("--confirm {}: needs --prompts, the texts of the live runs", live.count);
+    DS_ASSIGN(const MachineProfile profile, read_profile(config.profile));
+    RunConfig run;
+    run.model = config.replay.model;
+    run.backend = profile.backend;
+    run.precision = profile.precision;
+    run.prompts_file = live.prompts_file;
+    run.drafter = plain_drafter;
+    const auto resolved = resolve_run(run);
+    if (resolved.ok()) return {};
+    return bad_input(
+        "--confirm {}: {} is of back end {} and precision {}, and a run with them is not possible "
+        "here: {}",
+        live.count, profile.path, profile.backend, profile.precision, resolved.error().message);
+}
 
 Result<std::vector<ConfirmedSetting>> confirm(const SweepReport& report, const SweepConfig& config,
                                               const ConfirmConfig& live, DebugGate& gate,
                                               const JobHooks& hooks) {
-    if (live.prompts_file.empty())
-        return bad_input("--confirm {}: needs --prompts, the texts of the live runs", live.count);
     BenchConfig bench;
     bench.run.model = config.replay.model;
     bench.run.backend = report.profile.backend;

@@ -24,6 +24,10 @@ struct ConfirmedSetting {
     std::optional<bool> agrees;
 };
 
+/// Checks whether the settings of a sweep could be run live. The profile's back end must be here, and the
+/// prompts must be given.
+Status check_confirm(const SweepConfig& config, const ConfirmConfig& live);
+
 /// Runs the front's fastest settings of the first batch in turns with plain decoding, on this machine.
 Result<std::vector<ConfirmedSetting>> confirm(const SweepReport& report, const SweepConfig& config,
                                               const ConfirmConfig& live, DebugGate& gate,

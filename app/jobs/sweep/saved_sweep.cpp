@@ -1,9 +1,11 @@
 #include "app/jobs/sweep/saved_sweep.h"
 
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "storage/sweep_file.h"
+#include "app/jobs/sweep/pricing.h"
+#include "app/jobs/sweep/sweep_about.h"
 
 namespace draftscope {
 namespace {
@@ -32,25 +34,42 @@ Result<std::vector<SweepUnit>> parse_units(const std::string& text) {
 
 }  // namespace
 
-Result<std::vector<SweepSetting>> load_sweep(const std::string& path, const std::string& source) {
-    DS_ASSIGN(const std::vector<SweptRow> rows, read_swept(path, source));
-    std::vector<SweepSetting> settings;
-    for (const SweptRow& row : rows) {
-        SweepSetting one;
-        one.drafter = row.drafter;
-        one.head = row.head;
-        one.tree = row.tree;
-        one.batch = row.batch;
-        one.exact = row.exact;
-        const auto tree = parse_tree_spec(row.tree);
-        auto units = parse_units(row.units);
-        if (!tree.ok() || !units.ok())
-            return bad_input("{}: {}", path, (tree.ok() ? units.error() : tree.error()).message);
-        one.shape = {tree->depth, tree->topk, tree->nodes};
-        one.units = std::move(*units);
-        settings.push_back(std::move(one));
+Result<SweepSetting> to_setting(const SweptRow& row, const std::string& path) {
+    SweepSetting one;
+    one.drafter = row.drafter;
+    one.head = row.head;
+    one.tree = row.tree;
+    one.batch = row.batch;
+    one.exact = row.exact;
+    const auto tree = parse_tree_spec(row.tree);
+    auto units = parse_units(row.units);
+    if (!tree.ok() || !units.ok())
+        return bad_input("{}: {}", path, (tree.ok() ? units.error() : tree.error()).message);
+    one.shape = {tree->depth, tree->topk, tree->nodes};
+    one.units = std::move(*units);
+    return one;
+}
+
+Result<SavedSweep> load_sweep(const std::string& path, const std::string& source) {
+    SavedSweep saved;
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) return saved;
+    DS_ASSIGN(const std::vector<SweptSource> sweeps, read_all_swept(path));
+    for (const SweptSource& sweep : sweeps) {
+        if (sweep.source != source) {
+            saved.others += sweep.rows.size();
+            saved.other_source = sweep.source;
+            continue;
+        }
+        SweepAbout about = parse_sweep_about(sweep.about);
+        for (const SweptRow& row : sweep.rows) {
+            DS_ASSIGN(SweepSetting one, to_setting(row, path));
+            one.weights = about.weights[pair_text(one.drafter, one.head)];
+            saved.settings.push_back(std::move(one));
+        }
+        saved.oracles = std::move(about.oracles);
     }
-    return settings;
+    return saved;
 }
 
 Status save_sweep(const std::string& path, const SweepReport& report) {
@@ -77,7 +96,8 @@ Status save_sweep(const std::string& path, const SweepReport& report) {
         row.units = units.dump();
         rows.push_back(std::move(row));
     }
-    return write_swept(path, report.source, std::move(rows));
+    return write_swept(path, report.source, std::move(rows),
+                       sweep_about_json(report).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace draftscope

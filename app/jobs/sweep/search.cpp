@@ -47,7 +47,7 @@ class Search {
 
     Result<SweepReport> run() {
         const TimeNs start = monotonic_ns();
-        DS_ASSIGN(recording_, open_recording(config_.replay));
+        DS_ASSIGN(loaded_.recording, open_recording(config_.replay));
         const TreeGrid chains{coarse_chain, {}, 0, {}};
         for (const std::string& drafter : config_.drafters)
             DS_TRY(sweep(drafter, first_heads(drafter), chains));
@@ -84,7 +84,7 @@ class Search {
         const std::size_t passes = report_.passes;
         std::vector<std::string> estimates = std::move(report_.estimates),
                                  skipped = std::move(report_.skipped);
-        DS_ASSIGN(report_, run_sweep(config, inner_));
+        DS_ASSIGN(report_, run_sweep(config, inner_, loaded_));
         report_.passes += passes;
         append(report_.estimates, estimates);
         append(report_.skipped, skipped);
@@ -119,7 +119,7 @@ class Search {
         replay.drafter = drafter;
         replay.heads = {to_text(head)};
         keep_used(replay.artefacts, {head});
-        const auto runs = resolve_replayed_heads(replay, *recording_);
+        const auto runs = resolve_replayed_heads(replay, *loaded_.recording);
         return runs.ok() && make_head(*runs->front().head, runs->front().artefacts).ok();
     }
 
@@ -155,7 +155,7 @@ class Search {
         const auto spec = parse_head_spec(pair.head);
         const HeadInfo* info = spec.ok() ? find_head(spec->id) : nullptr;
         if (info == nullptr || info->size.name.empty() || spec->params.contains(info->size.name)) return out;
-        const RecordedTarget& target = recording_->info().target;
+        const RecordedTarget& target = loaded_.recording->info().target;
         for (const SizedHead& sized : sized_heads(*info, target.vocab, target.hidden)) {
             HeadSpec head = *spec;
             head.params.insert(sized.spec.params.begin(), sized.spec.params.end());
@@ -173,7 +173,7 @@ class Search {
     SweepConfig config_;
     const JobHooks& hooks_;
     JobHooks inner_;
-    std::shared_ptr<const DecodeRecording> recording_;
+    SweepModels loaded_;
     int step_ = 0;
     SweepReport report_;
 };

@@ -1,6 +1,6 @@
 #include "app/jobs/sweep/sweep_job.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -9,7 +9,9 @@
 
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
+#include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
+#include "app/jobs/sweep/source_key.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "capture/run_setting.h"
@@ -26,24 +28,32 @@ constexpr int lanes = 32;
 
 class Sweep {
   public:
-    Sweep(const SweepConfig& config, const JobHooks& hooks) : config_(config), hooks_(hooks) {}
+    Sweep(const SweepConfig& config, const JobHooks& hooks, SweepModels& loaded)
+        : config_(config), hooks_(hooks), loaded_(loaded) {}
 
     Result<SweepReport> run() {
         const TimeNs start = monotonic_ns();
         DS_TRY(check());
-        hooks_.report(-1, "opening the recording");
-        DS_ASSIGN(recording_, open_recording(config_.replay));
+        if (!loaded_.recording) {
+            hooks_.report(-1, "opening the recording");
+            DS_ASSIGN(loaded_.recording, open_recording(config_.replay));
+        }
+        recording_ = loaded_.recording;
         DS_ASSIGN(report_.profile, read_profile(config_.profile));
         describe_recording();
         DS_TRY(resolve_all());
-        DS_ASSIGN(models_, load_models(config_.replay, drafters_.front().runs.front(), recording_, hooks_));
+        if (!models_.target) {
+            const ResolvedRun& first = drafters_.front().runs.front();
+            DS_ASSIGN(models_, load_models(config_.replay, first, recording_, hooks_));
+        }
         // The back end is the profile's: its costs may come from another machine than the recording.
         DS_TRY(check_profile(report_.profile, {"", std::string(kernels::to_text(models_.precision)),
                                                recording_->info().target.vocab}));
         DS_TRY(add_known());
         for (const DrafterPlan& plan : drafters_)
             for (const DrafterGroup& group : group_by_drafter(plan.runs)) DS_TRY(run_group(plan, group));
-        finish_rows();
+        rank_settings(report_);
+        add_oracles();
         report_.seconds = seconds(monotonic_ns() - start);
         if (report_.rows.empty())
             return bad_input("sweep: no setting has a cost; {}", report_.skipped.empty()
@@ -94,40 +104,53 @@ class Sweep {
         report_.categories.resize(report_.conversations);
         for (std::size_t p = 0; p < conversations_.size(); ++p)
             report_.categories[conversations_[p]] = info.prompts[p].category;
-        double positions = 0, tokens = 0;
         for (const RecordedPrompt& prompt : info.prompts) {
             const double generated = report_.max_new > 0 ? std::min(prompt.generated_tokens, report_.max_new)
                                                          : prompt.generated_tokens;
-            positions += generated * (prompt.prompt_tokens + generated / 2);
-            tokens += generated;
+            report_.context.positions += generated * (prompt.prompt_tokens + generated / 2);
+            report_.context.tokens += generated;
         }
-        context_ = tokens > 0 ? positions / tokens : 0;
+        context_ = report_.context.mean();
     }
 
     Status resolve_all() {
         std::vector<std::string> heads;
         for (const std::string& spec : config_.heads)
             for (std::string& one : expand_alternatives(spec)) heads.push_back(std::move(one));
-        std::size_t settings = 0;
+        DS_TRY(check_count(heads.size()));
         for (const std::string& drafter : config_.drafters) {
             ReplayConfig replay = config_.replay;
             replay.drafter = drafter;
             replay.heads = drafter_traits(drafter).uses_head ? heads : std::vector<std::string>();
             if (!drafter_traits(drafter).uses_head) replay.artefacts.clear();
             DS_ASSIGN(auto runs, resolve_replayed_heads(replay, *recording_));
-            settings += runs.size() * list_trees(config_.trees).size() * config_.batches.size();
+            const bool uses_head = drafter_traits(drafter).uses_head;
+            for (const ResolvedRun& run : runs)
+                weights_[key_of(drafter, uses_head ? to_text(*run.head) : "", "")] = weights_key(run);
             drafters_.push_back({drafter, std::move(runs)});
         }
-        if (settings > max_sweep_settings)
-            return bad_input(
-                "sweep: {} settings, at most {}; drafters x heads x trees x batches bound it, so give fewer "
-                "values of one of them",
-                settings, max_sweep_settings);
         return {};
     }
 
+    /// Checks the number of settings before any of them is resolved.
+    Status check_count(std::size_t heads) const {
+        const std::size_t trees = list_trees(config_.trees).size(), batches = config_.batches.size();
+        std::size_t pairs = 0;
+        for (const std::string& drafter : config_.drafters)
+            pairs += drafter_traits(drafter).uses_head ? std::max<std::size_t>(heads, 1) : 1;
+        if (pairs * trees * batches <= max_sweep_settings) return {};
+        return bad_input(
+            "sweep: {} settings, at most {}: {} pairs of drafter and head x {} trees x {} batch sizes; give "
+            "fewer values of one of them",
+            pairs * trees * batches, max_sweep_settings, pairs, trees, batches);
+    }
+
     Status run_group(const DrafterPlan& plan, const DrafterGroup& group) {
-        DS_ASSIGN(const DraftModels models, load_draft_models(group, plan.runs, models_, hooks_));
+        const ResolvedRun& first = plan.runs[group.heads.front()];
+        std::shared_ptr<Drafter>& drafter =
+            loaded_.drafters[fmt::format("{}\n{}", first.drafter_id, first.drafter_path)];
+        DS_ASSIGN(const DraftModels models, load_draft_models(group, plan.runs, models_, hooks_, drafter));
+        drafter = models.drafter;
         if (models.heads.empty()) {
             DS_TRY(run_head(plan, *models.drafter, "", {}));
             return save();
@@ -216,6 +239,12 @@ class Sweep {
         DS_ASSIGN(const auto ranks, path_ranks(*recording_, *models_.target, drafter, replayed, *models_.exec,
                                                options(largest)));
         ++report_.passes;
+        if (largest.topk == 1) {
+            ChainLengths& chain = chains_.emplace_back(chain_lengths(ranks, largest.levels()));
+            chain.drafter = plan.drafter;
+            chain.head = head;
+            chain.weights = weights_[key_of(plan.drafter, head, "")];
+        }
         for (const TreeSpec& tree : trees) {
             std::vector<std::vector<HeadRound>> rounds;
             for (const PathRanks& text : ranks) rounds.push_back(rounds_of_tree(text, tree));
@@ -233,15 +262,6 @@ class Sweep {
         ++report_.passes;
         add(plan, head, tree, result.rounds.front(), exact);
         return {};
-    }
-
-    /// Returns "eagle3 x microspec", or the drafter alone if it uses no head.
-    static std::string pair_text(std::string_view drafter, const std::string& head) {
-        return head.empty() ? std::string(drafter) : fmt::format("{} x {}", drafter, head);
-    }
-    static std::string method_text(std::string_view drafter, const std::string& head,
-                                   const std::string& tree) {
-        return fmt::format("{} @ {}", pair_text(drafter_id(drafter), head), tree);
     }
 
     /// Returns whether the profile knows the setting's cost, so that no pass is made for nothing.
@@ -266,6 +286,7 @@ class Sweep {
         setting.drafter = plan.drafter;
         setting.head = head;
         setting.tree = to_text(tree);
+        setting.weights = weights_[key_of(plan.drafter, head, "")];
         setting.shape = {tree.depth, tree.topk, tree.nodes};
         setting.exact = exact;
         setting.units.resize(report_.conversations);
@@ -280,38 +301,91 @@ class Sweep {
 
     /// Adds a setting once for each batch, with its predicted times.
     void add(SweepSetting setting) {
-        const double tau = setting.total().tau().value_or(1);
-        const std::string method = method_text(setting.drafter, setting.head, setting.tree);
         for (const int batch : config_.batches) {
             setting.batch = batch;
-            const auto cost = predict_method(report_.profile, method, tau, context_, batch);
-            const auto plain =
-                predict_method(report_.profile, std::string(plain_drafter), 1, context_, batch);
-            if (!cost.ok() || !plain.ok()) {
-                skip(setting.drafter, setting.head, (cost.ok() ? plain : cost).error());
-                continue;
-            }
-            setting.round_ms = cost->total_ms();
-            setting.head_ms = cost->head_ms;
-            setting.curves = cost->curves;
-            setting.plain_ms = plain->total_ms();
-            setting.extrapolated = cost->extrapolated || plain->extrapolated;
-            setting.cost_error.reset();
-            if (cost->error_ms && setting.round_ms > 0)
-                setting.cost_error = *cost->error_ms / setting.round_ms;
-            report_.settings.push_back(setting);
+            const Status priced = price_setting(report_.profile, context_, setting);
+            if (priced.ok())
+                report_.settings.push_back(setting);
+            else
+                skip(setting.drafter, setting.head, priced.error());
         }
+    }
+
+    /// Returns what identifies the acceptance of this sweep.
+    std::string source() const {
+        const RecordingInfo& info = recording_->info();
+        const std::string& model = drafters_.front().runs.front().config.model;
+        std::string text =
+            fmt::format("{}, {} tokens, T={:g}, {}, recording {}", info.target.name, report_.max_new,
+                        info.sampling.temperature, kernels::to_text(models_.precision),
+                        recording_key(*recording_, model));
+        const Shard& shard = config_.replay.shard;
+        return shard.whole() ? text : fmt::format("{}, shard {}/{}", text, shard.index, shard.count);
+    }
+
+    /// Returns the settings of the file to save to, without those whose weights changed.
+    Result<std::vector<SweepSetting>> load_known() {
+        DS_ASSIGN(SavedSweep saved, load_sweep(config_.save, report_.source));
+        if (saved.others > 0)
+            report_.notes.push_back(
+                fmt::format("{}: {} setting{} of another recording or length not used: {}; this sweep is {}",
+                            config_.save, saved.others, saved.others == 1 ? "" : "s", saved.other_source,
+                            report_.source));
+        std::map<std::string, std::size_t> changed;
+        std::erase_if(saved.settings, [&](const SweepSetting& one) {
+            const auto now = weights_.find(key_of(one.drafter, one.head, ""));
+            if (now == weights_.end() || now->second == one.weights) return false;
+            ++changed[pair_text(one.drafter, one.head)];
+            return true;
+        });
+        for (const auto& [pair, count] : changed)
+            report_.notes.push_back(
+                fmt::format("{}: {} setting{} of {} {} not used, because the weights changed", config_.save,
+                            count, count == 1 ? "" : "s", pair, count == 1 ? "is" : "are"));
+        for (OracleLine& line : saved.oracles)
+            if (!is_changed(line)) known_oracles_.push_back(std::move(line));
+        return std::move(saved.settings);
+    }
+
+    bool is_changed(const OracleLine& line) const {
+        std::string weights;
+        for (const std::string& drafter : line.drafters) {
+            const bool last = &drafter == &line.drafters.back();
+            const auto now = weights_.find(key_of(drafter, last ? line.head : "", ""));
+            if (now == weights_.end()) return false;
+            weights += now->second;
+        }
+        return weights != line.weights;
+    }
+
+    /// Sets the bounds of the report: those of this sweep's passes, and the file's of other chains.
+    void add_oracles() {
+        std::map<std::string, OracleLine> lines;
+        const auto keep = [&](OracleLine line) {
+            OracleLine& known = lines[fmt::format("{}\n{}", fmt::join(line.drafters, "+"), line.head)];
+            if (known.levels <= line.levels) known = std::move(line);
+        };
+        for (const OracleLine& line : known_oracles_) keep(line);
+        for (const ChainLengths& one : chains_) {
+            keep(oracle_line({&one}));
+            if (!drafter_traits(one.drafter).uses_head) continue;
+            for (const ChainLengths& other : chains_)
+                if (!drafter_traits(other.drafter).uses_head) keep(oracle_line({&other, &one}));
+        }
+        report_.oracles.clear();
+        for (auto& [name, line] : lines)
+            for (const int batch : config_.batches) {
+                line.batch = batch;
+                if (price_oracle(report_.profile, context_, line).ok()) report_.oracles.push_back(line);
+            }
     }
 
     /// Takes over the settings that are known.
     Status add_known() {
-        const RecordingInfo& info = recording_->info();
-        report_.source = fmt::format("{}, {} rows, {} prompts, {} tokens, T={:g}, {}", info.target.name,
-                                     info.rows, info.prompts.size(), report_.max_new,
-                                     info.sampling.temperature, kernels::to_text(models_.precision));
+        report_.source = source();
         std::vector<SweepSetting> known = config_.known;
         if (!config_.save.empty()) {
-            DS_ASSIGN(known, load_sweep(config_.save, report_.source));
+            DS_ASSIGN(known, load_known());
         }
         for (SweepSetting& one : known) {
             if (one.units.size() != report_.conversations)
@@ -323,27 +397,12 @@ class Sweep {
         return {};
     }
 
-    void finish_rows() {
-        link_full_heads();
-        report_.rows = sweep_table(report_.settings);
-    }
-
     /// Saves what is known so far, so that an interrupted sweep goes on from there.
     Status save() {
         if (config_.save.empty()) return {};
-        finish_rows();
+        rank_settings(report_);
+        add_oracles();
         return save_sweep(config_.save, report_);
-    }
-
-    void link_full_heads() {
-        std::map<std::string, std::size_t> full;
-        const auto key = [](const SweepSetting& one) {
-            return key_of(one.drafter, std::to_string(one.batch), one.tree);
-        };
-        for (std::size_t s = 0; s < report_.settings.size(); ++s)
-            if (is_full_head(report_.settings[s].head)) full[key(report_.settings[s])] = s;
-        for (SweepSetting& setting : report_.settings)
-            if (const auto found = full.find(key(setting)); found != full.end()) setting.full = found->second;
     }
 
     double progress() const {
@@ -356,12 +415,16 @@ class Sweep {
 
     const SweepConfig& config_;
     const JobHooks& hooks_;
+    SweepModels& loaded_;
     std::shared_ptr<const DecodeRecording> recording_;
-    ReplayModels models_;
+    ReplayModels& models_ = loaded_.models;
     std::vector<DrafterPlan> drafters_;
-    std::set<std::string> known_;             ///< keys of the known settings
-    std::vector<std::size_t> conversations_;  ///< by prompt
-    double context_ = 0;                      ///< mean committed tokens before a round
+    std::set<std::string> known_;                 ///< keys of the known settings
+    std::map<std::string, std::string> weights_;  ///< weights_key() by drafter and head
+    std::vector<std::size_t> conversations_;      ///< by prompt
+    double context_ = 0;                          ///< mean committed tokens before a round
+    std::vector<ChainLengths> chains_;            ///< of the passes with top-k 1
+    std::vector<OracleLine> known_oracles_;
     std::size_t heads_done_ = 0;
     std::string doing_;  ///< what progress reports say
     SweepReport report_;
@@ -382,8 +445,13 @@ std::vector<TreeSpec> list_trees(const TreeGrid& grid) {
     return trees;
 }
 
+Result<SweepReport> run_sweep(const SweepConfig& config, const JobHooks& hooks, SweepModels& loaded) {
+    return Sweep(config, hooks, loaded).run();
+}
+
 Result<SweepReport> run_sweep(const SweepConfig& config, const JobHooks& hooks) {
-    return Sweep(config, hooks).run();
+    SweepModels loaded;
+    return run_sweep(config, hooks, loaded);
 }
 
 }  // namespace draftscope

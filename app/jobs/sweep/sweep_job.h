@@ -1,9 +1,13 @@
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "app/jobs/replay/replay_job.h"
+#include "app/jobs/replay/replay_models.h"
+#include "app/jobs/sweep/oracle.h"
 #include "profiler/stats/machine_profile.h"
 #include "profiler/stats/sweep_table.h"
 
@@ -37,9 +41,17 @@ struct SweepConfig {
     std::size_t max_replays = 0;
 };
 
+/// The mean context of the rounds along a recording, as sums that add up over shards.
+struct ContextSum {
+    double positions = 0;  ///< committed tokens before each generated token
+    double tokens = 0;     ///< generated
+    double mean() const { return tokens > 0 ? positions / tokens : 0; }
+};
+
 struct SweepReport {
     std::string recording;
-    std::string source;  ///< what identifies the acceptance: recording, lengths, precision
+    std::string source;  ///< what identifies the acceptance: recording, lengths, precision, shard
+    ContextSum context;
     std::size_t conversations = 0;
     std::vector<std::string> categories;  ///< by conversation; "" = unknown
     int max_new = 0;
@@ -47,8 +59,10 @@ struct SweepReport {
     MachineProfile profile;
     std::vector<SweepSetting> settings;  ///< known ones first
     std::vector<SweepRow> rows;          ///< of `settings`, fastest first
+    std::vector<OracleLine> oracles;     ///< bounds of each drafter and head with chains
     std::vector<std::string> estimates;  ///< why the acceptance of some settings is an estimate
     std::vector<std::string> skipped;    ///< settings without a cost or that cannot be drafted, with reasons
+    std::vector<std::string> notes;      ///< why settings of a file were not taken over
     std::size_t passes = 0;              ///< drafting passes over the recording
     double seconds = 0;
 };
@@ -56,8 +70,16 @@ struct SweepReport {
 /// Upper bound of the settings of one sweep.
 inline constexpr std::size_t max_sweep_settings = 100000;
 
+/// What stays loaded between the sweeps of one recording. Start with an empty one.
+struct SweepModels {
+    std::shared_ptr<const DecodeRecording> recording;
+    ReplayModels models;                                       ///< of the first sweep's precision and threads
+    std::map<std::string, std::shared_ptr<Drafter>> drafters;  ///< by id and path
+};
+
 /// Runs the sweep. Blocks. An empty grid, more than max_sweep_settings settings, and a profile of another
-/// precision, vocabulary or back end are bad_input.
+/// precision, vocabulary or back end are bad_input. Sweeps with the same recording may share `loaded`.
+Result<SweepReport> run_sweep(const SweepConfig& config, const JobHooks& hooks, SweepModels& loaded);
 Result<SweepReport> run_sweep(const SweepConfig& config, const JobHooks& hooks);
 
 /// Returns the trees of a grid: chains, then dynamic trees with fewer nodes than candidates.

@@ -159,6 +159,20 @@ TEST_F(ShardCommands, RecordingsAndReplaysPartitionTheRounds) {
     expect_one_line_error(
         run(folder_, words("record") + Arguments{"--out", folder_.file("p"), "--shard", "1/2"}),
         {"--out", "%i"});
+    // The pooled recording is that of the whole, but for the order of its rows.
+    const Arguments pool = {"merge", "--pool", folder_.file("pooled"), folder_.file("part1")};
+    expect_one_line_error(run(folder_, pool), {"shard 2/2 is missing"});
+    expect_one_line_error(run(folder_, pool + Arguments{folder_.file("part1")}), {"shard 1/2 is in"});
+    expect_one_line_error(run(folder_, pool + Arguments{folder_.file("whole")}), {"whole", "not of a shard"});
+    const ProcessResult done = run(folder_, pool + Arguments{folder_.file("part2")});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_EQ(replay("pooled", {})["prompts"], replay("whole", {})["prompts"]);
+    const auto text = [&](const std::string& name) {
+        json info = json::parse(read_text(folder_.file(name) + "/trace.json"));
+        for (json& prompt : info["prompts"]) prompt.erase("first_row");
+        return info;
+    };
+    EXPECT_EQ(text("pooled"), text("whole"));
 }
 
 /// What a cluster's job does: shards with a capture each, run again as a whole after a failure, and pooled.

@@ -33,7 +33,7 @@ class SweepCommand : public ::testing::Test {
 
     /// A profile whose drafts take about `draft` milliseconds.
     static void write_profile(const std::string& name, int vocab, const std::string& precision = "f32",
-                              double draft = 1) {
+                              double draft = 1, const std::string& backend = "cpu") {
         const auto part = [](const char* what, const char* key, const char* owner, const json& terms) {
             return json{{"part", what}, {key, owner}, {"terms", terms}};
         };
@@ -42,7 +42,7 @@ class SweepCommand : public ::testing::Test {
                         {"kind", "measured"},
                         {"source", "test"},
                         {"machine", "test machine"},
-                        {"backend", "cpu"},
+                        {"backend", backend},
                         {"precision", precision},
                         {"model", "tiny"},
                         {"vocab", vocab},
@@ -193,6 +193,11 @@ TEST_F(SweepCommand, ConfirmsTheFrontByLiveRuns) {
         EXPECT_NEAR(one["measured"]["tau"].get<double>(), one["tau"]["value"].get<double>(), 0.3);
     }
     expect_one_line_error(sweep(common + Arguments{"--confirm", "2"}), {"--confirm 2", "--prompts"});
+    // A profile of another back end predicts, but cannot be confirmed here. The sweep does not begin.
+    write_profile("tpu.json", tiny_gguf_vocab(), "f32", 1, "tpu");
+    expect_one_line_error(
+        sweep(common + Arguments{"--confirm", "1", "--prompts", folder_->file("prompts.jsonl")}, "tpu.json"),
+        {"--confirm 1", "tpu.json is of back end tpu"});
 }
 
 TEST_F(SweepCommand, AdviseReportsBadInput) {
@@ -209,6 +214,36 @@ TEST_F(SweepCommand, AdviseReportsBadInput) {
                           {"--batch"});
 }
 
+/// Files of other versions, and grids that are too large, are refused before anything is swept.
+TEST_F(SweepCommand, RefusesOtherVersionsAndHugeGrids) {
+    const std::string file = folder_->file("versions.dscope");
+    const Arguments saved =
+        eagle2() + Arguments{"--chain", "1", "--topk", "2", "--nodes", "4", "--save", file};
+    ASSERT_EQ(sweep(saved).exit_code, 0);
+    { Sql(file, true).exec("PRAGMA user_version = 4; DROP TABLE sweep"); }
+    expect_one_line_error(sweep(saved), {"versions.dscope", "schema version 4", "check --repair"});
+    { Sql(file, true).exec("PRAGMA user_version = 999"); }
+    expect_one_line_error(sweep(saved), {"versions.dscope", "999"});
+    expect_one_line_error(run(*folder_, {"merge", "--pool", folder_->file("pool.dscope"), file}),
+                          {"versions.dscope", "999"});
+    std::string newer = read_text(folder_->file("profile.json"));
+    const std::string version = "\"version\":1";
+    ASSERT_NE(newer.find(version), std::string::npos) << newer;
+    newer.replace(newer.find(version), version.size(), "\"version\":99");
+    write_text(folder_->file("newer.json"), newer);
+    expect_one_line_error(sweep(eagle2(), "newer.json"), {"newer.json", "version"});
+    // 16.1 million settings.
+    std::string heads = "microspec:wmax=1", batches = "1";
+    for (int i = 2; i <= 1000; ++i) heads += "|" + std::to_string(i);
+    for (int i = 2; i <= 100; ++i) batches += "," + std::to_string(i);
+    std::string nodes = "5";
+    for (int i = 6; i <= 104; ++i) nodes += "," + std::to_string(i);
+    expect_one_line_error(sweep(eagle2() + Arguments{"--heads", heads, "--chain", "0", "--topk", "64",
+                                                     "--depth", "1", "--nodes", nodes, "--batch", batches}),
+                          {"16100000 settings, at most 100000",
+                           "1000 pairs of drafter and head x 161 trees x 100 batch sizes"});
+}
+
 TEST_F(SweepCommand, ReportsBadInput) {
     write_profile("other.json", tiny_gguf_vocab() + 1);
     write_profile("int8.json", tiny_gguf_vocab(), "int8");
@@ -222,6 +257,17 @@ TEST_F(SweepCommand, ReportsBadInput) {
     target.context = 512;
     const TinyEagle3 eagle3(target, 5);  // it reads other layers than the recording has
     expect_one_line_error(sweep({"--drafters", "eagle3:" + eagle3.folder()}), {"aux_layers is", "--aux 0"});
+    const ProcessResult recorded = run(
+        *folder_, arguments("record --model {} --prompts {} --max-new 4 --ignore-eos --threads 1 --precision "
+                            "f32 --no-times --aux none --quiet --out {}",
+                            model_, folder_->file("prompts.jsonl"), folder_->file("no-aux")));
+    ASSERT_EQ(recorded.exit_code, 0) << recorded.err;
+    expect_one_line_error(
+        run(*folder_,
+            arguments("sweep --recording {} --model {} --threads 1 --quiet --profile {} --drafters "
+                      "eagle3:{}",
+                      folder_->file("no-aux"), model_, folder_->file("profile.json"), eagle3.folder())),
+        {"aux"});
     expect_one_line_error(sweep(eagle2(), "other.json"), {"other.json", "vocab"});
     expect_one_line_error(sweep(eagle2(), "int8.json"), {"int8.json", "precision"});
     expect_one_line_error(sweep(eagle2(), "missing.json"), {"missing.json"});
@@ -234,7 +280,7 @@ TEST_F(SweepCommand, ReportsBadInput) {
                                                                             many += "|" + std::to_string(i);
                                                                         return many;
                                                                     }()}),
-                          {"settings", "at most 100000"});
+                          {"settings", "at most 100000", "19999 pairs of drafter and head x"});
     expect_one_line_error(sweep(eagle2() + Arguments{"--heads", "nope"}), {"nope"});
     expect_one_line_error(sweep(eagle2() + Arguments{"--topk", "1"}), {"--topk 1"});
     expect_one_line_error(run(*folder_, {"sweep"}), {"--recording"});

@@ -1,0 +1,91 @@
+#include "app/jobs/sweep/oracle.h"
+
+#include <algorithm>
+
+#include "app/jobs/profile/profile_job.h"
+#include "app/jobs/sweep/pricing.h"
+#include "capture/run_setting.h"
+
+namespace draftscope {
+namespace {
+
+double sum_over(const OracleLine& line, double (*value)(std::size_t tokens)) {
+    double sum = 0;
+    for (const std::vector<double>& counts : line.rounds)
+        for (std::size_t tokens = 0; tokens < counts.size(); ++tokens) sum += counts[tokens] * value(tokens);
+    return sum;
+}
+
+double count_rounds(const OracleLine& line) {
+    return sum_over(line, [](std::size_t) { return 1.0; });
+}
+
+}  // namespace
+
+ChainLengths chain_lengths(const std::vector<PathRanks>& texts, int levels) {
+    ChainLengths out;
+    out.levels = levels;
+    const TreeSpec chain{levels - 1, 1, levels + 1};
+    for (const PathRanks& text : texts) {
+        std::vector<std::uint8_t> accepted;
+        for (const PositionRanks& at : text.positions)
+            accepted.push_back(static_cast<std::uint8_t>(accepted_at(at, chain)));
+        accepted.resize(std::max(text.tokens - text.first_prefix, 0));
+        out.accepted.push_back(std::move(accepted));
+    }
+    return out;
+}
+
+double OracleLine::tau() const {
+    const double count = count_rounds(*this);
+    return count > 0 ? sum_over(*this, [](std::size_t tokens) { return static_cast<double>(tokens); }) / count
+                     : 0;
+}
+
+OracleLine oracle_line(const std::vector<const ChainLengths*>& drafters) {
+    OracleLine line;
+    for (const ChainLengths* one : drafters) {
+        line.drafters.push_back(one->drafter);
+        line.head = one->head;
+        line.weights += one->weights;
+        line.levels = std::max(line.levels, one->levels);
+    }
+    line.rounds.assign(drafters.size(), std::vector<double>(line.levels + 2));
+    const auto& texts = drafters.front()->accepted;
+    for (std::size_t text = 0; text < texts.size(); ++text)
+        for (std::size_t at = 0; at < texts[text].size();) {
+            std::size_t winner = 0;
+            for (std::size_t d = 1; d < drafters.size(); ++d)
+                if (drafters[d]->accepted[text][at] > drafters[winner]->accepted[text][at]) winner = d;
+            const std::size_t committed =
+                std::min<std::size_t>(drafters[winner]->accepted[text][at] + 1u, texts[text].size() - at);
+            line.rounds[winner][committed] += 1;
+            at += committed;
+        }
+    return line;
+}
+
+Status price_oracle(const MachineProfile& profile, double context, OracleLine& line) {
+    const double rounds = count_rounds(line), tau = line.tau();
+    if (rounds == 0) return bad_input("an oracle without rounds has no cost");
+    double ms = 0;
+    for (std::size_t d = 0; d < line.drafters.size(); ++d) {
+        const std::string head = d + 1 == line.drafters.size() ? line.head : std::string();
+        DS_ASSIGN(StepSetting step,
+                  to_step_setting(method_text(line.drafters[d], head, "chain=1"), tau, context, line.batch));
+        for (std::size_t tokens = 1; tokens < line.rounds[d].size(); ++tokens) {
+            if (line.rounds[d][tokens] == 0) continue;
+            step.nodes = static_cast<int>(tokens);
+            step.level_rows.assign(std::max<std::size_t>(tokens - 1, 1), 1);
+            DS_ASSIGN(const StepCost cost, step_cost(profile, step));
+            ms += line.rounds[d][tokens] * cost.total_ms();
+        }
+    }
+    line.round_ms = ms / rounds;
+    DS_ASSIGN(const StepCost plain,
+              predict_method(profile, std::string(plain_drafter), 1, context, line.batch));
+    line.plain_ms = plain.total_ms();
+    return {};
+}
+
+}  // namespace draftscope

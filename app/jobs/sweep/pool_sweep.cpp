@@ -1,0 +1,216 @@
+#include "app/jobs/sweep/pool_sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "app/jobs/commands/shard.h"
+#include "app/jobs/sweep/pricing.h"
+#include "app/jobs/sweep/saved_sweep.h"
+#include "app/jobs/sweep/sweep_about.h"
+#include "storage/capture_file.h"
+
+namespace draftscope {
+namespace {
+
+/// The sweep of one shard.
+struct SweepShard {
+    std::string file;
+    std::string whole;  ///< source without the shard
+    Shard shard;
+    ContextSum context;
+    std::size_t conversations = 0;
+    std::map<std::string, SweepSetting> settings;  ///< by setting_text(), with the stored times
+    std::vector<OracleLine> oracles;
+};
+
+std::string shard_name(const Shard& shard) {
+    return fmt::format("shard {}/{}", shard.index, shard.count);
+}
+
+std::string setting_text(const SweepSetting& setting) {
+    return fmt::format("{} @ {}, batch {}", pair_text(setting.drafter, setting.head), setting.tree,
+                       setting.batch);
+}
+
+/// Splits "SOURCE, shard 2/4".
+bool split_source(const std::string& source, SweepShard& out) {
+    constexpr std::string_view mark = ", shard ";
+    const std::size_t at = source.rfind(mark);
+    if (at == std::string::npos) return false;
+    const char *from = source.data() + at + mark.size(), *end = source.data() + source.size();
+    const auto index = std::from_chars(from, end, out.shard.index);
+    if (index.ec != std::errc() || index.ptr == end || *index.ptr != '/') return false;
+    const auto count = std::from_chars(index.ptr + 1, end, out.shard.count);
+    out.whole = source.substr(0, at);
+    return count.ec == std::errc() && count.ptr == end && out.shard.index >= 1 &&
+           out.shard.index <= out.shard.count;
+}
+
+Result<SweepShard> read_shard(const std::string& file) {
+    DS_ASSIGN(const std::vector<SweptSource> sweeps, read_all_swept(file));
+    if (sweeps.empty()) return bad_input("{}: has no swept setting", file);
+    if (sweeps.size() > 1)
+        return bad_input("{}: has sweeps of two sources, {} and {}; pool files with one", file,
+                         sweeps[0].source, sweeps[1].source);
+    SweepShard out;
+    out.file = file;
+    if (!split_source(sweeps[0].source, out))
+        return bad_input("{}: its sweep ({}) is not of a shard; only shards are pooled", file,
+                         sweeps[0].source);
+    SweepAbout about = parse_sweep_about(sweeps[0].about);
+    out.context = about.context;
+    out.oracles = std::move(about.oracles);
+    for (const SweptRow& row : sweeps[0].rows) {
+        DS_ASSIGN(SweepSetting one, to_setting(row, file));
+        one.weights = about.weights[pair_text(one.drafter, one.head)];
+        one.round_ms = row.round_ms;
+        one.plain_ms = row.plain_ms;
+        out.conversations = std::max(out.conversations, one.units.size());
+        out.settings.emplace(setting_text(one), std::move(one));
+    }
+    return out;
+}
+
+/// Returns the shards in their order. Each must be there once.
+Result<std::vector<SweepShard>> read_shards(const std::vector<std::string>& files) {
+    std::map<int, SweepShard> found;
+    for (const std::string& file : files) {
+        DS_ASSIGN(SweepShard one, read_shard(file));
+        if (!found.empty()) {
+            const SweepShard& first = found.begin()->second;
+            if (first.whole != one.whole || first.shard.count != one.shard.count)
+                return bad_input("{} and {} can't be pooled: they are sweeps of {}, {} shards, and of {}, {}",
+                                 first.file, file, first.whole, first.shard.count, one.whole,
+                                 one.shard.count);
+        }
+        const int index = one.shard.index;
+        const auto [known, is_new] = found.emplace(index, std::move(one));
+        if (!is_new)
+            return bad_input("{} is in {} and in {}; name each shard once", shard_name(known->second.shard),
+                             known->second.file, file);
+    }
+    const int count = found.begin()->second.shard.count;
+    std::vector<SweepShard> shards;
+    for (int index = 1; index <= count; ++index) {
+        const auto one = found.find(index);
+        if (one == found.end())
+            return bad_input("{} is missing; name its capture, too", shard_name({index, count}));
+        shards.push_back(std::move(one->second));
+    }
+    return shards;
+}
+
+/// Checks that the shards have the same settings with the same weights, and every conversation.
+Status check_equal(const std::vector<SweepShard>& shards) {
+    std::size_t total = 0;
+    for (const SweepShard& shard : shards) total += shard.conversations;
+    for (const SweepShard& shard : shards) {
+        std::size_t expected = 0;
+        for (std::size_t c = 0; c < total; ++c) expected += shard.shard.has(c) ? 1 : 0;
+        for (const auto& [name, one] : shard.settings)
+            if (one.units.size() != expected)
+                return bad_input("{} in {} has {} conversations of {}, expected {}", shard_name(shard.shard),
+                                 shard.file, one.units.size(), name, expected);
+        for (const SweepShard& other : shards)
+            for (const auto& [name, one] : other.settings) {
+                const auto same = shard.settings.find(name);
+                if (same == shard.settings.end())
+                    return bad_input("{} in {} lacks {}; finish it by sweeping again with the same --save",
+                                     shard_name(shard.shard), shard.file, name);
+                if (same->second.weights != one.weights)
+                    return bad_input("{} and {} can't be pooled: the weights of {} differ", other.file,
+                                     shard.file, pair_text(one.drafter, one.head));
+            }
+    }
+    return {};
+}
+
+/// Adds up the bounds that every shard has.
+Status pool_oracles(const std::vector<SweepShard>& shards, SweepReport& report) {
+    for (const OracleLine& first : shards.front().oracles) {
+        OracleLine whole = first;
+        std::size_t found = 1;
+        for (std::size_t s = 1; s < shards.size(); ++s)
+            for (const OracleLine& one : shards[s].oracles) {
+                if (std::tie(one.drafters, one.head, one.batch, one.levels, one.weights) !=
+                        std::tie(whole.drafters, whole.head, whole.batch, whole.levels, whole.weights) ||
+                    one.rounds.front().size() != whole.rounds.front().size())
+                    continue;
+                ++found;
+                for (std::size_t d = 0; d < whole.rounds.size(); ++d)
+                    std::ranges::transform(whole.rounds[d], one.rounds[d], whole.rounds[d].begin(),
+                                           std::plus());
+            }
+        if (found != shards.size()) continue;
+        DS_TRY(price_oracle(report.profile, report.context.mean(), whole));
+        report.oracles.push_back(std::move(whole));
+    }
+    return {};
+}
+
+/// Checks that a shard's times are those of the profile.
+Status check_profile_of(const SweepShard& shard, const MachineProfile& profile) {
+    for (const auto& [name, stored] : shard.settings) {
+        SweepSetting priced = stored;
+        DS_TRY(price_setting(profile, shard.context.mean(), priced));
+        const double difference = std::abs(priced.round_ms - stored.round_ms);
+        if (!(difference <= 1e-9 * stored.round_ms))
+            return bad_input(
+                "--profile {}: a round of {} takes {:.3f} ms by it, but {:.3f} ms in {}; name the profile "
+                "that the shards were swept with",
+                profile.path, name, priced.round_ms, stored.round_ms, shard.file);
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<bool> is_sweep_file(const std::string& path) {
+    DS_ASSIGN(const std::vector<SweptSource> sweeps, read_all_swept(path));
+    if (sweeps.empty()) return false;
+    DS_ASSIGN(const std::vector<RunRow> runs, read_runs(path));
+    return runs.empty();
+}
+
+Result<std::size_t> pool_sweeps(const std::string& out, const std::vector<std::string>& files,
+                                const std::string& profile) {
+    std::error_code error;
+    if (std::filesystem::exists(out, error)) return bad_input("{}: exists; name a new file", out);
+    if (profile.empty())
+        return bad_input("--profile: these captures hold sweeps; name the profile that they were swept with");
+    SweepReport report;
+    DS_ASSIGN(report.profile, read_profile(profile));
+    DS_ASSIGN(const std::vector<SweepShard> shards, read_shards(files));
+    DS_TRY(check_equal(shards));
+    report.source = shards.front().whole;
+    for (const SweepShard& shard : shards) {
+        DS_TRY(check_profile_of(shard, report.profile));
+        report.conversations += shard.conversations;
+        report.context.positions += shard.context.positions;
+        report.context.tokens += shard.context.tokens;
+    }
+    for (const auto& [name, first] : shards.front().settings) {
+        SweepSetting whole = first;
+        whole.units.clear();
+        for (std::size_t c = 0; c < report.conversations; ++c) {
+            const SweepSetting& part = shards[c % shards.size()].settings.at(name);
+            whole.units.push_back(part.units[c / shards.size()]);
+            whole.exact = whole.exact && part.exact;
+        }
+        DS_TRY(price_setting(report.profile, report.context.mean(), whole));
+        report.settings.push_back(std::move(whole));
+    }
+    rank_settings(report);
+    DS_TRY(pool_oracles(shards, report));
+    DS_TRY(save_sweep(out, report));
+    return report.settings.size();
+}
+
+}  // namespace draftscope
