@@ -1,5 +1,8 @@
 #include "storage/sweep_file.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
 
 #include "storage/capture_file.h"
@@ -39,30 +42,52 @@ Status insert_all(const storage::Database& db, const std::string& path, const st
     return {};
 }
 
-}  // namespace
-
-Result<std::vector<SweptRow>> read_swept(const std::string& path, const std::string& source) {
-    std::vector<SweptRow> rows;
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) return rows;
-    DS_ASSIGN(const storage::Database db, storage::open_capture(path));
-    if (!storage::has_table(db, "sweep")) return rows;
-    storage::Cursor<SweptRow> cursor(db);
-    while (cursor.has())
-        if (SweptRow row = cursor.take(); row.source == source) rows.push_back(std::move(row));
-    if (!cursor.problem().empty()) return bad_input("{}: {}", path, cursor.problem());
-    if (cursor.code() != SQLITE_OK) return storage::file_error(path, db, "reading table sweep");
-    return rows;
+/// Returns the key in table meta that describes a sweep, as an SQL literal.
+std::string about_key(const std::string& source) {
+    return storage::sql_quoted("sweep " + source, '\'');
 }
 
-Status write_swept(const std::string& path, const std::string& source, std::vector<SweptRow> rows) {
+}  // namespace
+
+Result<std::vector<SweptSource>> read_all_swept(const std::string& path) {
+    std::vector<SweptSource> sweeps;
+    DS_ASSIGN(const storage::Database db, storage::open_capture(path));
+    if (!storage::has_table(db, "sweep")) return sweeps;
+    storage::Cursor<SweptRow> cursor(db);
+    while (cursor.has()) {
+        SweptRow row = cursor.take();
+        auto sweep = std::ranges::find(sweeps, row.source, &SweptSource::source);
+        if (sweep == sweeps.end()) sweep = sweeps.insert(sweep, SweptSource{row.source, {}, {}});
+        sweep->rows.push_back(std::move(row));
+    }
+    if (!cursor.problem().empty()) return bad_input("{}: {}", path, cursor.problem());
+    if (cursor.code() != SQLITE_OK) return storage::file_error(path, db, "reading table sweep");
+    for (SweptSource& sweep : sweeps)
+        sweep.about = db.text("SELECT value FROM meta WHERE key = " + about_key(sweep.source)).value_or("");
+    return sweeps;
+}
+
+Result<std::vector<SweptRow>> read_swept(const std::string& path, const std::string& source) {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) return std::vector<SweptRow>();
+    DS_ASSIGN(std::vector<SweptSource> sweeps, read_all_swept(path));
+    for (SweptSource& sweep : sweeps)
+        if (sweep.source == source) return std::move(sweep.rows);
+    return std::vector<SweptRow>();
+}
+
+Status write_swept(const std::string& path, const std::string& source, std::vector<SweptRow> rows,
+                   const std::string& about) {
     DS_ASSIGN(const storage::Database db, open_for_sweep(path));
     if (db.exec("BEGIN IMMEDIATE; DELETE FROM sweep WHERE source = " + storage::sql_quoted(source, '\'')) !=
         SQLITE_OK)
         return storage::file_error(path, db, "writing table sweep");
     RowId id = db.integer("SELECT ifnull(max(id), 0) FROM sweep").value_or(0);
     for (SweptRow& row : rows) row.id = ++id;
-    const Status inserted = insert_all(db, path, rows);
+    Status inserted = insert_all(db, path, rows);
+    if (inserted.ok() && db.exec(fmt::format("INSERT OR REPLACE INTO meta VALUES ({}, {})", about_key(source),
+                                             storage::sql_quoted(about, '\''))) != SQLITE_OK)
+        inserted = storage::file_error(path, db, "writing table meta");
     if (!inserted.ok()) {
         db.exec("ROLLBACK");
         return inserted;

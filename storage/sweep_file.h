@@ -29,6 +29,17 @@ struct SweptRow {
 /// Returns the settings of one source in a capture; none if the file does not exist or has none.
 Result<std::vector<SweptRow>> read_swept(const std::string& path, const std::string& source);
 /// Replaces the settings of one source in a capture at once. A new file is created. Ids are assigned.
-Status write_swept(const std::string& path, const std::string& source, std::vector<SweptRow> rows);
+/// `about` describes the sweep as JSON, in table meta; "" = unknown.
+Status write_swept(const std::string& path, const std::string& source, std::vector<SweptRow> rows,
+                   const std::string& about = {});
+
+/// A sweep as a capture stores it.
+struct SweptSource {
+    std::string source;
+    std::string about;  ///< JSON, as written; "" = unknown
+    std::vector<SweptRow> rows;
+};
+/// Returns all sweeps of a capture, in the order of their rows; none if the file has no such table.
+Result<std::vector<SweptSource>> read_all_swept(const std::string& path);
 
 }  // namespace draftscope

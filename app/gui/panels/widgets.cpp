@@ -3,6 +3,7 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 namespace draftscope {
@@ -148,6 +149,17 @@ void draw_legend_entry(const Style& style, ImU32 colour, const char* name) {
     ImGui::Dummy(ImVec2(size, ImGui::GetTextLineHeight()));
     ImGui::SameLine(0, style.em * 0.35f);
     ImGui::TextDisabled("%s", name);
+}
+
+void draw_star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge) {
+    ImVec2 points[10];
+    for (int i = 0; i < 10; ++i) {
+        const float r = i % 2 == 0 ? radius : 0.45f * radius;
+        const float angle = -1.5708f + 0.62832f * static_cast<float>(i);
+        points[i] = {at.x + r * std::cos(angle), at.y + r * std::sin(angle)};
+    }
+    list->AddConcavePolyFilled(points, 10, fill);
+    list->AddPolyline(points, 10, edge, 1.5f, ImDrawFlags_Closed);
 }
 
 void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing) {

@@ -49,6 +49,10 @@ class Sweep {
             return bad_input("sweep: no setting has a cost; {}", report_.skipped.empty()
                                                                      ? std::string("the grid is empty")
                                                                      : report_.skipped.front());
+        if (!config_.save.empty()) {
+            const Advice advice = advise(report_, config_.replay.model);
+            DS_TRY(save_sweep(config_.save, report_, config_.replay.model, &advice));
+        }
         return std::move(report_);
     }
 
@@ -332,7 +336,7 @@ class Sweep {
     Status save() {
         if (config_.save.empty()) return {};
         finish_rows();
-        return save_sweep(config_.save, report_);
+        return save_sweep(config_.save, report_, config_.replay.model, nullptr);
     }
 
     void link_full_heads() {
