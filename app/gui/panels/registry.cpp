@@ -19,6 +19,7 @@ namespace draftscope {
     PANEL(compare, "Compare", centre, 1, true, 18, 12)                \
     PANEL(sweep, "Sweep", centre, 2, true, 24, 16)                    \
     PANEL(advisor, "Advisor", centre, 3, true, 22, 14)                \
+    PANEL(matrix, "Matrix", centre, 4, true, 22, 10)                  \
     PANEL(rounds, "Rounds", strip, 0, true, 22, 5.5f)                 \
     PANEL(log, "Log", left_bottom, 1, true, 12, 6)
 
