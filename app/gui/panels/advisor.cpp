@@ -51,7 +51,7 @@ void draw_evidence(const Style& style, const SweepView& view) {
         ImGui::TableNextColumn();
         const TextColour colour(advised ? style.colours.good : style.colours.text);
         draw_cut_text(line.role);
-        draw_cut_text(setting_name(data.setting(line.row)), 0, style.colours.text_dim);
+        draw_wrapped(style.colours.text_dim, setting_name(data.setting(line.row)));
         draw_cell_right(fmt::format("{:.2f}", row.tau.value));
         draw_cell_right(fmt::format("{:.2f}", data.setting(line.row).round_ms));
         draw_cell_right(fmt::format("{:.2f}", row.speedup.value));

@@ -440,12 +440,14 @@ void draw_replay(PanelContext& c, SweepState& state, const SweepSetting& setting
         c.style,
         "Replays the setting along a conversation of the recording. Draft tree, Text and Rounds then "
         "show every round.");
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextDisabled("in conversation");
     ImGui::SameLine();
     ImGui::SetNextItemWidth(3.5f * c.style.em);
     if (ImGui::InputInt("##conversation", &state.conversation, 0))
         state.conversation = std::clamp(state.conversation, 1, conversations);
     ImGui::SameLine();
-    ImGui::TextDisabled("of %d conversations", conversations);
+    ImGui::TextDisabled("of %d", conversations);
     if (c.status.activity.starts_with("replaying: ")) draw_cut_text(c.status.activity);
 }
 
