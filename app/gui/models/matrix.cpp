@@ -230,8 +230,8 @@ MatrixModel build_sweep_matrix(const SweepData& data, std::span<const std::strin
         model.rows.push_back(std::move(row));
     }
     const SweepSetting& first = data.setting(0);
-    model.note = fmt::format("predicted by replay, the front at batch {} and the default; {}", first.batch,
-                             interval_text(first.units.size()));
+    model.note = fmt::format("predicted by replay, the front at batch {}{}; {}", first.batch,
+                             usual ? " and the default" : "", interval_text(first.units.size()));
     if (!first.cost_error && model.columns.size() > 1)
         model.note += "; those of tasks leave the profile's error out";
     return model;
