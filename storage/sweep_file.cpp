@@ -57,7 +57,7 @@ Result<std::vector<SweptSource>> read_all_swept(const std::string& path) {
     while (cursor.has()) {
         SweptRow row = cursor.take();
         auto sweep = std::ranges::find(sweeps, row.source, &SweptSource::source);
-        if (sweep == sweeps.end()) sweep = sweeps.insert(sweep, {row.source, {}, {}});
+        if (sweep == sweeps.end()) sweep = sweeps.insert(sweep, SweptSource{row.source, {}, {}});
         sweep->rows.push_back(std::move(row));
     }
     if (!cursor.problem().empty()) return bad_input("{}: {}", path, cursor.problem());

@@ -65,6 +65,8 @@ void add_advise(CLI::App& program, Action& action) {
     add_sweep_inputs(*command, options->config);
     command->add_option("--heads", options->heads,
                         "head specs, comma-separated (default: every head that has its files)");
+    command->add_option("--save", options->config.save,
+                        "capture to write the settings and the advice to, for the window");
     command->add_option("--batch", options->batch, "batch size to choose for")
         ->check(CLI::Range(1, 1 << 16))
         ->capture_default_str();

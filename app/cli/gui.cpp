@@ -70,7 +70,7 @@ void add_gui(CLI::App& program, Action& action) {
     add_shown(*command, "--wait", options->wait_seconds,
               "with --screenshot: wait up to this many seconds for the demo to end");
     command->add_option("--layout", options->layout,
-                        "explain, profile or compare; default: the layout last used");
+                        "explain, profile, compare or choose; default: the layout last used");
     command->add_option("--theme", options->theme, "dark or light; default: the theme last used");
     add_shown(*command, "--scale", options->scale, "scale of the interface, 1 = normal");
     add_shown(*command, "--width", options->width, "width of the screenshot or window");

@@ -193,7 +193,8 @@ Status window_loop(Controller& controller, GuiOptions options) {
 
 Status run_gui(Controller& controller, const GuiOptions& options) {
     if (!options.layout.empty() && !is_layout(options.layout))
-        return bad_input("--layout {}: unknown layout. Use explain, profile or compare", options.layout);
+        return bad_input("--layout {}: unknown layout. Use explain, profile, compare or choose",
+                         options.layout);
     if (!options.theme.empty() && options.theme != "dark" && options.theme != "light")
         return bad_input("--theme {}: unknown theme. Use dark or light", options.theme);
     if (options.scale < 0.5 || options.scale > 4)

@@ -147,7 +147,7 @@ class Replayer {
         std::vector<Text> texts(prompts.size());
         for (std::size_t i = 0; i < prompts.size(); ++i) DS_TRY(open(prompts[i], texts[i]));
         for (std::size_t h = 0; h < result_.rounds.size(); ++h) {
-            DS_TRY(run_head(heads_.empty() ? ReplayHead() : heads_[h], prompts, texts, result_.rounds[h]));
+            DS_TRY(run_head(h, prompts, texts));
             if (options_.overlap && !heads_.empty() && !heads_[h].needs_future)
                 DS_TRY(run_overlap(*heads_[h].head, prompts, texts, result_.overlaps[h]));
             done_ += static_cast<double>(prompts.size());
@@ -174,14 +174,18 @@ class Replayer {
         return {};
     }
 
-    Status run_head(ReplayHead head, std::span<const std::size_t> prompts, std::span<Text> texts,
-                    std::vector<std::vector<HeadRound>>& rounds) {
-        const ReplayRunner runner = make_runner(head);
+    Status run_head(std::size_t h, std::span<const std::size_t> prompts, std::span<Text> texts) {
+        const ReplayRunner runner = make_runner(heads_.empty() ? ReplayHead() : heads_[h]);
+        std::vector<std::vector<HeadRound>>& rounds = result_.rounds[h];
         std::vector<Lane> lanes(texts.size());
         for (std::size_t i = 0; i < texts.size(); ++i) begin(runner, texts[i], &rounds[prompts[i]], lanes[i]);
+        DraftTree tree;
         return draft_all(runner, lanes, [&](std::size_t i) {
-            std::optional<HeadRound> round = runner.evaluate(lanes[i].cursor);
-            if (round && keeps(lanes[i], *round)) lanes[i].rounds->push_back(*round);
+            if (options_.on_round) tree = lanes[i].cursor.drafted->out;
+            const std::optional<HeadRound> round = runner.evaluate(lanes[i].cursor);
+            if (!round || !keeps(lanes[i], *round)) return;
+            lanes[i].rounds->push_back(*round);
+            if (options_.on_round) options_.on_round(h, prompts[i], tree, *round);
         });
     }
 

@@ -21,6 +21,9 @@ struct ReplayOptions {
     bool overlap = false;
     std::function<bool()> cancelled;
     std::function<void(double fraction)> on_progress;
+    /// Called with the tree of every round of replay(), in the order of a prompt's rounds.
+    std::function<void(std::size_t head, std::size_t prompt, const DraftTree& tree, const HeadRound& round)>
+        on_round;
 };
 
 /// Rounds of each head along each prompt: rounds[head][prompt]. A drafter without a head has one row.

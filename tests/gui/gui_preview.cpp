@@ -1,11 +1,12 @@
 /// Draws the window with a synthetic run into a picture: gui_preview OUT.png [--theme T] [--layout L]
-/// [--rounds N] [--scale S] [--size WxH] [--state running|held|level|empty|error] [--window]
+/// [--rounds N] [--scale S] [--size WxH] [--state running|held|level|sweep|empty|error] [--window]
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include "app/gui/entry.h"
 #include "tests/gui/fake_controller.h"
+#include "tests/gui/synthetic_sweep.h"
 
 namespace {
 
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
         controller.advance(arguments.rounds);
         if (arguments.state == "held") controller.submit({CmdStepRound{}});
         if (arguments.state == "level") controller.submit({CmdStepLevel{}});
+        if (arguments.state == "sweep") controller.edit_status().sweeps = {test::synthetic_sweep()};
         if (arguments.state == "stored") controller.submit({CmdOpenFile{"/captures/run.dscope"}});
     }
     if (const Status status = run_gui(controller, arguments.options); !status.ok()) {

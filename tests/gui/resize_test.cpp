@@ -51,7 +51,7 @@ TEST_F(Resize, ColumnsKeepTheirShares) {
 TEST_F(Resize, EveryPanelFitsOrScrolls) {
     for (const auto& [width, height] :
          {std::pair{900.f, 600.f}, {1280.f, 720.f}, {1600.f, 1000.f}, {900.f, 1000.f}, {1600.f, 600.f}})
-        for (const char* layout : {"explain", "profile", "compare"}) {
+        for (const char* layout : {"explain", "profile", "compare", "choose"}) {
             resize(width, height);
             window_.app().request_layout(layout);
             window_.draw_frames(6);

@@ -101,6 +101,8 @@ struct PublishedResult {
     std::string_view kind, tau_kind;
     std::optional<double> tau, rho_tau, nu, speedup_vs_ar, speedup_vs_full;
     std::optional<double> kappa;  ///< of the setup in which nu and rho_tau were measured
+    /// By task, "Conv.:3.93:2.23|Math:4.4:": name, tau and speed-up over AR, which may be missing; may be "".
+    std::string_view tasks;
 };
 /// Returns the results of assets/published, compiled into the program.
 std::span<const PublishedResult> published_results();

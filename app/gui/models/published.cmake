@@ -1,6 +1,6 @@
 # Compiles the results of assets/published/*.json into a C++ table, so that they need no installed files and no JSON
-# reader. The table has what the plane draws: results of a draft LM head with tau, without their tasks and without the
-# papers' other tables. Absent members become std::nullopt.
+# reader. The table has what the plane and the matrix draw: results of a draft LM head with tau, without the papers' other
+# tables. Absent members become std::nullopt.
 
 function(ds_text_member out row name)
     string(JSON value ERROR_VARIABLE absent GET "${row}" ${name})
@@ -28,6 +28,29 @@ function(ds_derived_member out row)
             list(APPEND text "${value}")
         endforeach()
         list(JOIN text ", " text)
+    endif()
+    set(${out} "R\"ds(${text})ds\"" PARENT_SCOPE)
+endfunction()
+
+# "NAME:TAU:SPEEDUP|..." of a result's tasks; a missing figure is empty.
+function(ds_tasks_member out row)
+    set(text "")
+    string(JSON count ERROR_VARIABLE absent LENGTH "${row}" tasks)
+    if(NOT absent AND count GREATER 0)
+        string(JSON tasks GET "${row}" tasks)
+        math(EXPR last "${count} - 1")
+        foreach(i RANGE ${last})
+            string(JSON name MEMBER "${tasks}" ${i})
+            string(JSON tau ERROR_VARIABLE no_tau GET "${tasks}" "${name}" tau)
+            if(no_tau)
+                set(tau "")
+            endif()
+            string(JSON speed ERROR_VARIABLE no_speed GET "${tasks}" "${name}" speedup_vs_ar)
+            if(no_speed)
+                set(speed "")
+            endif()
+            string(APPEND text "${name}:${tau}:${speed}|")
+        endforeach()
     endif()
     set(${out} "R\"ds(${text})ds\"" PARENT_SCOPE)
 endfunction()
@@ -65,7 +88,8 @@ function(ds_published_row out row head setups)
         ds_number_member(value "${row}" ${name})
         string(APPEND text ", ${value}")
     endforeach()
-    set(${out} "${text}},\n" PARENT_SCOPE)
+    ds_tasks_member(value "${row}")
+    set(${out} "${text}, ${value}},\n" PARENT_SCOPE)
 endfunction()
 
 function(ds_published_source out folder)

@@ -29,6 +29,8 @@ struct UiState {
     bool fit_requested = false;        ///< key F, for one frame: views show everything
     bool find_requested = false;       ///< Ctrl+F, for one frame: the Text panel takes the focus
     bool open_other_requested = false;  ///< open the dialog for another capture
+    std::string focus_panel;            ///< id of a panel to open and bring to the front; reset each frame
+    bool compare_newest = false;        ///< Compare takes the newest two runs until the user chooses
     std::uint64_t data_key = 0;         ///< changes with the snapshot: cached models are then rebuilt
     std::map<std::string, bool, std::less<>> open;  ///< panel id -> shown; stored with the settings
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "app/gui/panels/panel.h"
 #include "app/gui/panels/widgets.h"
@@ -29,16 +30,19 @@ CompareSide to_side(const CompareRun& run) {
     return {run.source, run.run_id};
 }
 
-/// Keeps the chosen runs while they exist; otherwise chooses a new pair.
-void keep_or_choose_pair(CompareState& state, const std::vector<CompareRun>& runs) {
-    if (find(runs, state.a) != nullptr && find(runs, state.b) != nullptr) return;
-    state.a.reset();
-    state.b.reset();
-    state.force = false;
-    const auto pair = first_pair(runs);
-    if (!pair) return;
-    state.a = to_side(runs[pair->first]);
-    state.b = to_side(runs[pair->second]);
+/// Keeps the chosen runs while they exist; otherwise chooses a new pair. `newest`: the newest two runs of the
+/// shown capture.
+void keep_or_choose_pair(CompareState& state, std::vector<CompareRun> runs, bool newest) {
+    if (!newest && find(runs, state.a) != nullptr && find(runs, state.b) != nullptr) return;
+    if (newest && !runs.empty())
+        std::erase_if(runs,
+                      [shown = runs.front().source](const CompareRun& run) { return run.source != shown; });
+    const CompareState before = std::exchange(state, {});
+    if (const auto pair = first_pair(runs)) {
+        state.a = to_side(runs[pair->first]);
+        state.b = to_side(runs[pair->second]);
+    }
+    if (state.a == before.a && state.b == before.b) state = before;
 }
 
 void choose(PanelContext& c, CompareState& state, const std::vector<CompareRun>& runs) {
@@ -51,6 +55,7 @@ void choose(PanelContext& c, CompareState& state, const std::vector<CompareRun>&
             if (ImGui::Selectable(run.label.c_str(), &run == chosen)) {
                 side = to_side(run);
                 state.force = false;
+                c.ui.compare_newest = false;
             }
             ImGui::PopID();
         }
@@ -67,7 +72,10 @@ void choose(PanelContext& c, CompareState& state, const std::vector<CompareRun>&
     combo("##b", state.b, width);
     show_tooltip(c.style, "B: the run compared with A");
     if (one_line) ImGui::SameLine();
-    if (ImGui::Button("Swap##compare")) std::swap(state.a, state.b);
+    if (ImGui::Button("Swap##compare")) {
+        std::swap(state.a, state.b);
+        c.ui.compare_newest = false;
+    }
     ImGui::SameLine();
     if (ImGui::Button("Add capture...")) c.ui.open_other_requested = true;
     show_tooltip(c.style, "Opens a second capture to compare its runs with those of the shown capture.");
@@ -177,7 +185,7 @@ void request_comparison(PanelContext& c, CompareState& state, bool live) {
 void draw_compare(PanelContext& c) {
     auto& state = c.panel_state.get<CompareState>();
     const std::vector<CompareRun> runs = comparable_runs(c.snapshot, c.status.others);
-    keep_or_choose_pair(state, runs);
+    keep_or_choose_pair(state, runs, c.ui.compare_newest);
     choose(c, state, runs);
     if (!state.a || !state.b)
         return draw_empty_text(c.style,

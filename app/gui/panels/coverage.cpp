@@ -72,17 +72,6 @@ void draw_curves(const Style& style, const CoverageModel& model, bool by_categor
     }
 }
 
-void draw_star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge) {
-    ImVec2 points[10];
-    for (int i = 0; i < 10; ++i) {
-        const float r = i % 2 == 0 ? radius : 0.45f * radius;
-        const float angle = -1.5708f + 0.62832f * static_cast<float>(i);
-        points[i] = {at.x + r * std::cos(angle), at.y + r * std::sin(angle)};
-    }
-    list->AddConcavePolyFilled(points, 10, fill);
-    list->AddPolyline(points, 10, edge, 1.5f, ImDrawFlags_Closed);
-}
-
 void draw_diamond(ImDrawList* list, ImVec2 at, float r, ImU32 fill, ImU32 edge) {
     const ImVec2 points[] = {{at.x, at.y - r}, {at.x + r, at.y}, {at.x, at.y + r}, {at.x - r, at.y}};
     list->AddConvexPolyFilled(points, 4, fill);

@@ -17,6 +17,9 @@ namespace draftscope {
     PANEL(coverage, "Coverage", bottom_right, 0, true, 16, 18)        \
     PANEL(kernels, "Kernels", bottom_right, 1, true, 19, 8)           \
     PANEL(compare, "Compare", centre, 1, true, 18, 12)                \
+    PANEL(sweep, "Sweep", centre, 2, true, 24, 16)                    \
+    PANEL(advisor, "Advisor", centre, 3, true, 22, 14)                \
+    PANEL(matrix, "Matrix", centre, 4, true, 22, 10)                  \
     PANEL(rounds, "Rounds", strip, 0, true, 22, 5.5f)                 \
     PANEL(log, "Log", left_bottom, 1, true, 12, 6)
 

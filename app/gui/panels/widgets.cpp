@@ -157,6 +157,17 @@ void draw_legend_entry(const Style& style, ImU32 colour, const char* name) {
     ImGui::TextDisabled("%s", name);
 }
 
+void draw_star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge) {
+    ImVec2 points[10];
+    for (int i = 0; i < 10; ++i) {
+        const float r = i % 2 == 0 ? radius : 0.45f * radius;
+        const float angle = -1.5708f + 0.62832f * static_cast<float>(i);
+        points[i] = {at.x + r * std::cos(angle), at.y + r * std::sin(angle)};
+    }
+    list->AddConcavePolyFilled(points, 10, fill);
+    list->AddPolyline(points, 10, edge, 1.5f, ImDrawFlags_Closed);
+}
+
 void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing) {
     const float height = max.y - min.y;
     list->PushClipRect(min, max, true);

@@ -48,6 +48,8 @@ void show_tooltip(const Style& style, std::string_view text);
 bool begin_dialog(const char* title, bool* open = nullptr, ImGuiWindowFlags flags = 0);
 /// Draws a legend entry on the current line: a swatch and its name.
 void draw_legend_entry(const Style& style, ImU32 colour, const char* name);
+/// Draws a five-pointed star.
+void draw_star(ImDrawList* list, ImVec2 at, float radius, ImU32 fill, ImU32 edge);
 /// Draws diagonal hatching inside a rectangle: the pattern of the remainder and of excluded steps.
 void draw_hatching(ImDrawList* list, ImVec2 min, ImVec2 max, ImU32 colour, float spacing);
 

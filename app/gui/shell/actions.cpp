@@ -40,6 +40,8 @@ std::span<const Action> actions() {
         Action{layout_profile, "View", "Layout: profile", ctrl | ImGuiKey_2, "Ctrl+2",
                "timeline and phases in front"},
         Action{layout_compare, "View", "Layout: compare", ctrl | ImGuiKey_3, "Ctrl+3", "plane in front"},
+        Action{layout_choose, "View", "Layout: choose", ctrl | ImGuiKey_4, "Ctrl+4",
+               "sweep, advisor and matrix in front"},
         Action{reset_layout, "View", "Reset layout", ImGuiKey_None, "", "put all panels back in place"},
         Action{help, "Help", "Keys and terms", shift | ImGuiKey_Slash, "?", "this list"},
         Action{guide, "Help", "Show the guide", ImGuiKey_F1, "F1", "the introduction of the first start"},

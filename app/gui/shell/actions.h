@@ -34,6 +34,7 @@ enum class ActionId {
     layout_explain,
     layout_profile,
     layout_compare,
+    layout_choose,
     quit,
 };
 

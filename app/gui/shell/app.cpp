@@ -47,7 +47,8 @@ bool same_status(const JobStatus& a, const JobStatus& b) {
            a.heads.size() == b.heads.size() && a.drafters.size() == b.drafters.size() &&
            a.capability_line == b.capability_line && a.opened_file == b.opened_file &&
            a.overlay == b.overlay && a.others == b.others && a.comparison == b.comparison &&
-           a.comparing == b.comparing && a.saved_files == b.saved_files && a.chosen == b.chosen;
+           a.comparing == b.comparing && a.saved_files == b.saved_files && a.chosen == b.chosen &&
+           a.sweeps == b.sweeps;
 }
 
 }  // namespace
@@ -246,6 +247,12 @@ void App::draw_panels() {
             panel.draw(panel_context);
         ImGui::End();
     }
+    for (const Panel& panel : panels()) {
+        if (ui_.focus_panel != panel.id) continue;
+        ui_.open[panel.id] = true;
+        ImGui::SetWindowFocus(window_name(panel).c_str());
+    }
+    ui_.focus_panel.clear();
 }
 
 void App::handle_keys() {
@@ -330,6 +337,8 @@ void App::perform(ActionId id) {
             return request_layout("profile");
         case layout_compare:
             return request_layout("compare");
+        case layout_choose:
+            return request_layout("choose");
         default:
             return set_flag(id);
     }

@@ -85,6 +85,14 @@ Fractions layout_fractions(std::string_view name) {
                 .upper_left = 0.55f,
                 .upper_right = 0.5f,
                 .timeline = 0.5f};
+    if (name == "choose")
+        return {.strip = 0.17f,
+                .left = 0.19f,
+                .right = 0.31f,
+                .upper = 0.60f,
+                .upper_left = 0.55f,
+                .upper_right = 0.5f,
+                .timeline = 0.6f};
     return {.strip = 0.185f,
             .left = 0.2f,
             .right = 0.27f,
@@ -101,6 +109,9 @@ DockPlace panel_place(const Panel& panel, std::string_view layout) {
     if (layout == "compare" && id == "plane") return DockPlace::bottom_middle;
     if (layout == "compare" && id == "phases") return DockPlace::bottom_left;
     if (layout == "compare" && id == "draft_tree") return DockPlace::right_top;
+    if (layout == "choose" && id == "advisor") return DockPlace::right_top;
+    if (layout == "choose" && id == "draft_tree") return DockPlace::bottom_right;
+    if (layout == "choose" && id == "matrix") return DockPlace::bottom_left;
     return panel.place;
 }
 
@@ -114,10 +125,16 @@ DockPlace panel_node(const Panel& panel, std::string_view layout, bool compact) 
     return place;
 }
 
-/// Orders tabs by place, then by the panel's order.
+/// Returns the order of a panel's tab: a layout puts the panels that it moves, and its subject, in front.
+int tab_order(const Panel& panel, std::string_view layout) {
+    const bool subject = layout == "choose" && std::string_view(panel.id) == "sweep";
+    return subject || panel_place(panel, layout) != panel.place ? -1 : panel.order;
+}
+
+/// Orders tabs by place, then by the order of the tabs.
 bool is_before(const Panel& a, const Panel& b, std::string_view layout) {
     const DockPlace at = panel_place(a, layout), other = panel_place(b, layout);
-    return at == other ? a.order < b.order : at < other;
+    return at == other ? tab_order(a, layout) < tab_order(b, layout) : at < other;
 }
 
 /// Returns true if the panels share nodes exactly as in this arrangement.

@@ -12,7 +12,7 @@ struct Panel;
 struct UiState;
 
 /// Names of the layouts of the View menu and of --layout.
-inline constexpr std::array<std::string_view, 3> layout_names = {"explain", "profile", "compare"};
+inline constexpr std::array<std::string_view, 4> layout_names = {"explain", "profile", "compare", "choose"};
 bool is_layout(std::string_view name);
 
 /// Splits the dock space, docks each panel at its place and opens the layout's panels. If `size` is small,

@@ -10,6 +10,7 @@
 #include "app/jobs/commands/compare_report.h"
 #include "app/jobs/commands/kernel_report.h"
 #include "app/jobs/commands/shard.h"
+#include "app/jobs/commands/sweep_view.h"
 #include "base/units.h"
 #include "capture/record.h"
 
@@ -120,9 +121,21 @@ struct CmdSaveCopy {
 struct CmdMeasureKernels {
     KernelSettings settings;
 };
+/// Sweeps or searches settings; no other job runs meanwhile.
+struct CmdSweep {
+    SweepRequest request;
+};
+/// Replays a setting along a conversation. It becomes a run of the shown capture, without times.
+struct CmdReplaySetting {
+    SettingReplay setting;
+};
+/// Runs `present`, then `advised`, for the Compare panel.
+struct CmdTry {
+    RunConfig present, advised;
+};
 using Command = std::variant<CmdStart, CmdStop, CmdPause, CmdResume, CmdStepPhase, CmdStepLevel, CmdStepRound,
                              CmdBreakpoints, CmdWatch, CmdOpenFile, CmdOpenOverlay, CmdOpenOther, CmdCompare,
-                             CmdSaveCopy, CmdMeasureKernels>;
+                             CmdSaveCopy, CmdMeasureKernels, CmdSweep, CmdReplaySetting, CmdTry>;
 
 /// Panels append; the shell hands them to the jobs between frames.
 using Commands = std::vector<Command>;
@@ -180,8 +193,11 @@ struct JobStatus {
     std::shared_ptr<const CompareReport> comparison;      ///< the last comparison; null before the first
     bool comparing = false;                               ///< a comparison is in progress
     std::shared_ptr<const KernelReport> kernels;          ///< the last measurement; null before the first
-    std::string saved_file;                               ///< path of the last saved copy
-    int saved_files = 0;                                  ///< number of saved copies
+    /// Sweeps of this window, newest first, then those of the opened file.
+    std::vector<std::shared_ptr<const SweepView>> sweeps;
+    std::vector<std::string> profiles;  ///< machine profiles that ship with the program
+    std::string saved_file;             ///< path of the last saved copy
+    int saved_files = 0;                ///< number of saved copies
 };
 
 }  // namespace draftscope

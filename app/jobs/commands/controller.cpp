@@ -9,10 +9,13 @@
 
 #include "app/jobs/kernels/kernels_job.h"
 #include "app/jobs/machine/capabilities.h"
+#include "app/jobs/replay/setting_replay.h"
 #include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/resolve/mistakes.h"
 #include "app/jobs/run/run_job.h"
 #include "app/jobs/run/snapshot_records.h"
+#include "app/jobs/sweep/saved_sweep.h"
+#include "app/jobs/sweep/window_sweep.h"
 #include "base/log.h"
 #include "engine/draft/registry.h"
 #include "storage/capture_file.h"
@@ -128,12 +131,13 @@ class JobController final : public Controller {
     }
 
   private:
-    using Job = std::variant<CmdStart, CmdOpenFile, CmdMeasureKernels>;
+    using Job = std::variant<CmdStart, CmdOpenFile, CmdMeasureKernels, CmdSweep, CmdReplaySetting>;
 
     // Cancels the current job and clears the queue: a new command replaces older ones. Call with the mutex
     // held.
     void cancel_all() {
         queue_.clear();
+        follow_up_.reset();
         after_start_.clear();
         if (!busy_) {
             status_.state = JobState::idle;
@@ -142,10 +146,11 @@ class JobController final : public Controller {
         status_.state = JobState::stopping;
         gate_.cancel();
     }
-    void replace_job(Job job) {
+    void replace_job(Job job, std::optional<CmdStart> follow_up = {}) {
         {
             const std::lock_guard lock(mutex_);
             cancel_all();
+            follow_up_ = std::move(follow_up);
             queue_.push_back(std::move(job));
             if (!busy_) status_.state = JobState::loading;
         }
@@ -163,6 +168,9 @@ class JobController final : public Controller {
     void take(const CmdStart& command) { replace_job(command); }
     void take(const CmdOpenFile& command) { replace_job(command); }
     void take(const CmdMeasureKernels& command) { replace_job(command); }
+    void take(const CmdSweep& command) { replace_job(command); }
+    void take(const CmdReplaySetting& command) { replace_job(command); }
+    void take(const CmdTry& command) { replace_job(CmdStart{command.present}, CmdStart{command.advised}); }
     void take(const CmdSaveCopy& command) { save_copy(command.path); }
     void take(const CmdOpenOverlay& command) { open_overlay(command.path); }
     void take(const CmdOpenOther& command) { open_other(command.path); }
@@ -288,6 +296,7 @@ class JobController final : public Controller {
             status_.heads = std::move(heads);
             status_.drafters = std::move(drafters);
             status_.rules = rule_choices();
+            status_.profiles = shipped_profiles();
             status_.default_model = find_demo_model();
         }
         wake_();
@@ -307,6 +316,11 @@ class JobController final : public Controller {
             std::visit([this](const auto& j) { perform(j); }, job);
             lock.lock();
             busy_ = false;
+            if (queue_.empty() && follow_up_) {
+                // A run that failed has nothing to be compared with.
+                if (status_.error.empty()) queue_.push_back(std::move(*follow_up_));
+                follow_up_.reset();
+            }
             status_.state = queue_.empty() ? JobState::idle : JobState::loading;
             status_.activity.clear();
             status_.progress = -1;
@@ -370,6 +384,7 @@ class JobController final : public Controller {
             recorder_.show(shown.snapshot());
             if (announced) return;
             showing_file_ = announced = true;
+            show_sweeps(command.path);
             const std::lock_guard lock(mutex_);
             status_.opened_file = command.path;
         };
@@ -385,6 +400,49 @@ class JobController final : public Controller {
             if (shown.has_new_records()) show();
         }
         if (!read.ok() && read.error().kind != ErrorKind::cancelled) set_error(read.error().message);
+    }
+
+    /// Shows the sweeps of a capture in place of those of the file before it.
+    void show_sweeps(const std::string& path) {
+        auto saved = load_sweep_views(path);
+        if (!saved.ok()) set_error(saved.error().message);
+        const std::lock_guard lock(mutex_);
+        std::erase_if(status_.sweeps, [](const auto& sweep) { return !sweep->file.empty(); });
+        if (saved.ok()) status_.sweeps.insert(status_.sweeps.end(), saved->begin(), saved->end());
+    }
+
+    /// Returns hooks that report progress as the status, and stop with the gate.
+    JobHooks job_hooks(const std::string& what) {
+        JobHooks hooks;
+        hooks.on_progress = [this, what](double fraction, const std::string& doing) {
+            const std::lock_guard lock(mutex_);
+            status_.activity = what + doing;
+            status_.progress = fraction;
+            wake_();
+        };
+        hooks.cancelled = [this] { return gate_.cancelled(); };
+        return hooks;
+    }
+
+    void perform(const CmdSweep& command) {
+        auto done = run_window_sweep(command.request, job_hooks("sweeping: "));
+        if (!done.ok()) {
+            if (done.error().kind != ErrorKind::cancelled) set_error(done.error().message);
+            return;
+        }
+        const std::lock_guard lock(mutex_);
+        status_.sweeps.insert(status_.sweeps.begin(), std::move(*done));
+    }
+
+    void perform(const CmdReplaySetting& command) {
+        if (showing_file_) {
+            recorder_.clear();
+            showing_file_ = false;
+            const std::lock_guard lock(mutex_);
+            status_.opened_file.clear();
+        }
+        const Status done = replay_setting(command.setting, host_.ids(), recorder_, job_hooks("replaying: "));
+        if (!done.ok() && done.error().kind != ErrorKind::cancelled) set_error(done.error().message);
     }
 
     /// Opens another profiler's file, which is read completely and never grows.
@@ -420,15 +478,7 @@ class JobController final : public Controller {
     }
 
     void perform(const CmdMeasureKernels& command) {
-        JobHooks hooks;
-        hooks.on_progress = [this](double fraction, const std::string& what) {
-            const std::lock_guard lock(mutex_);
-            status_.activity = "measuring " + what;
-            status_.progress = fraction;
-            wake_();
-        };
-        hooks.cancelled = [this] { return gate_.cancelled(); };
-        auto measured = measure_kernels(command.settings, hooks);
+        auto measured = measure_kernels(command.settings, job_hooks("measuring "));
         if (!measured.ok()) {
             if (measured.error().kind != ErrorKind::cancelled) set_error(measured.error().message);
             return;
@@ -447,6 +497,7 @@ class JobController final : public Controller {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Job> queue_;
+    std::optional<CmdStart> follow_up_;  ///< starts when the current job has ended by itself
     std::vector<std::function<void(DebugGate&)>> after_start_;
     bool busy_ = false;  ///< the job thread executes a job
     JobStatus status_;

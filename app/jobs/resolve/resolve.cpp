@@ -222,7 +222,7 @@ TreeSpec to_chain(const TreeSpec& tree) {
 Status resolve_numbers(ResolvedRun& run) {
     RunConfig& config = run.config;
     DS_TRY(resolve_backend(run));
-    const char* const usual = config.backend == "cuda" ? cuda_tree : cpu_tree;
+    const std::string usual = default_tree(config.backend);
     if (config.tree.empty()) config.tree = usual;
     run.auto_tree = config.tree == "auto" || config.tree == quick_tree;
     if (run.auto_tree && config.batch > 1)
@@ -268,6 +268,10 @@ Status resolve_numbers(ResolvedRun& run) {
 }
 
 }  // namespace
+
+std::string default_tree(std::string_view backend) {
+    return backend == "cuda" ? cuda_tree : cpu_tree;
+}
 
 RulePtr ResolvedRun::rule() const {
     return rule_in_effect(acceptance ? make_simulated_rule(*acceptance, verify) : verify, config.temperature);

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/jobs/commands/commands.h"
@@ -51,6 +52,8 @@ struct ResolvedRun {
     /// temperature is 0.
     RulePtr rule() const;
 };
+/// Returns the tree that a back end, cpu or cuda, uses if none is named.
+std::string default_tree(std::string_view backend);
 /// Checks and converts a config. `replay` allows heads that need future tokens.
 Result<ResolvedRun> resolve_run(const RunConfig& config, bool replay = false);
 

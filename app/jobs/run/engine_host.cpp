@@ -77,6 +77,10 @@ EngineHost::EngineHost() : impl_(std::make_unique<Impl>()) {}
 
 EngineHost::~EngineHost() = default;
 
+RowIds& EngineHost::ids() {
+    return impl_->ids;
+}
+
 /// Call before models are loaded: CUPTI must observe the capture of graphs to attribute their kernels. Models
 /// loaded by an untraced run are reloaded.
 TierChoice EngineHost::Impl::open_run_tier(const ResolvedRun& run) {

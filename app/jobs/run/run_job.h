@@ -75,6 +75,8 @@ class EngineHost {
     /// Loads missing models, decodes every prompt and records into `recorder`. Blocks; controlled by `gate`.
     Result<RunReport> run(const RunConfig& config, Recorder& recorder, DebugGate& gate,
                           const RunHooks& hooks);
+    /// Row ids that the next run continues.
+    RowIds& ids();
 
   private:
     struct Impl;

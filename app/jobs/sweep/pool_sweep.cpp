@@ -209,7 +209,7 @@ Result<std::size_t> pool_sweeps(const std::string& out, const std::vector<std::s
     }
     rank_settings(report);
     DS_TRY(pool_oracles(shards, report));
-    DS_TRY(save_sweep(out, report));
+    DS_TRY(save_sweep(out, report, {}, nullptr));
     return report.settings.size();
 }
 

@@ -1,11 +1,17 @@
 #include "app/jobs/sweep/saved_sweep.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/sweep_about.h"
+#include "engine/draft/registry.h"
 
 namespace draftscope {
 namespace {
@@ -30,6 +36,119 @@ Result<std::vector<SweepUnit>> parse_units(const std::string& text) {
     if (!list.is_array() || units.size() != list.size())
         return bad_input("table sweep: units is {}, expected [[rounds, committed], ...]", text.substr(0, 40));
     return units;
+}
+
+Estimate to_estimate(double value, double low, double high) {
+    Estimate out{value, std::nullopt};
+    if (std::isfinite(low) && std::isfinite(high)) out.interval = Interval{low, high};
+    return out;
+}
+
+json setting_json(const SweepSetting& one) {
+    return {{"drafter", one.drafter}, {"head", one.head}, {"tree", one.tree}, {"batch", one.batch}};
+}
+
+std::optional<std::size_t> find_setting(const std::vector<SweepSetting>& settings, const json& wanted) {
+    for (std::size_t s = 0; s < settings.size(); ++s)
+        if (setting_json(settings[s]) == wanted) return s;
+    return std::nullopt;
+}
+
+std::string absolute_folder(const std::string& folder) {
+    std::error_code error;
+    const auto path = std::filesystem::absolute(folder, error);
+    return error ? folder : path.lexically_normal().string();
+}
+
+std::string costs_text(const MachineProfile& profile) {
+    return fmt::format("{} ({})", profile.machine.empty() ? profile.path : profile.machine,
+                       to_text(profile.kind));
+}
+
+AdviceView to_view(const Advice& advice, const std::vector<SweepSetting>& settings) {
+    AdviceView out;
+    out.summary = advice.summary;
+    out.changes = advice.changes;
+    out.run_line = advice.run_line;
+    out.serving = advice.serving;
+    out.plain = advice.choice.speedup.value <= 1;
+    if (advice.choice.chosen < settings.size()) out.chosen = advice.choice.chosen;
+    out.runner_up = advice.choice.runner_up;
+    return out;
+}
+
+/// Describes a sweep as JSON: where its figures come from, and the advice.
+json about_json(const SweepReport& report, const std::string& model, const Advice* advice) {
+    json out = sweep_about_json(report);
+    out["recording"] = absolute_folder(report.recording);
+    out["model"] = model;
+    out["costs"] = costs_text(report.profile);
+    out["default_tree"] = default_tree(report.profile.backend);
+    out["max_new"] = report.max_new;
+    out["categories"] = report.categories;
+    out["notes"] = report.estimates;
+    for (const std::string& reason : report.skipped) out["notes"].push_back(reason);
+    if (advice == nullptr) return out;
+    const auto place = [&](std::optional<std::size_t> s) {
+        return s && *s < report.settings.size() ? setting_json(report.settings[*s]) : json();
+    };
+    out["advice"] = {{"summary", advice->summary},
+                     {"changes", advice->changes},
+                     {"run", advice->run_line},
+                     {"serving", advice->serving},
+                     {"plain", advice->choice.speedup.value <= 1},
+                     {"chosen", place(advice->choice.chosen)},
+                     {"runner_up", place(advice->choice.runner_up)}};
+    return out;
+}
+
+std::string text_of(const json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::vector<std::string> texts_of(const json& object, const char* key) {
+    std::vector<std::string> out;
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_array()) return out;
+    for (const json& one : *found)
+        if (one.is_string()) out.push_back(one.get<std::string>());
+    return out;
+}
+
+/// Returns the place of the setting that `run` uses by default, whose tree is `tree`.
+std::optional<std::size_t> find_usual(const SweepView& view, const std::string& tree) {
+    const RunConfig usual;
+    for (std::size_t r = 0; r < view.rows.size(); ++r) {
+        const SweepSetting& one = view.settings[view.rows[r].setting];
+        if (drafter_id(one.drafter) == usual.drafter && one.head == usual.head && one.tree == tree) return r;
+    }
+    return std::nullopt;
+}
+
+/// Sets what about_json() wrote. Files are untrusted: members of another type are left out.
+void read_about(const std::string& text, SweepView& view) {
+    const json about = json::parse(text, nullptr, false);
+    if (!about.is_object()) return;
+    view.recording = text_of(about, "recording");
+    view.model = text_of(about, "model");
+    view.costs = text_of(about, "costs");
+    view.categories = texts_of(about, "categories");
+    view.notes = texts_of(about, "notes");
+    view.usual = find_usual(view, text_of(about, "default_tree"));
+    if (const auto found = about.find("max_new"); found != about.end() && found->is_number_integer())
+        view.max_new = found->get<int>();
+    const auto advice = about.find("advice");
+    if (advice == about.end() || !advice->is_object()) return;
+    view.advice.summary = text_of(*advice, "summary");
+    view.advice.changes = texts_of(*advice, "changes");
+    view.advice.run_line = text_of(*advice, "run");
+    view.advice.serving = texts_of(*advice, "serving");
+    if (const auto found = advice->find("plain"); found != advice->end() && found->is_boolean())
+        view.advice.plain = found->get<bool>();
+    if (advice->contains("chosen")) view.advice.chosen = find_setting(view.settings, (*advice)["chosen"]);
+    if (advice->contains("runner_up"))
+        view.advice.runner_up = find_setting(view.settings, (*advice)["runner_up"]);
 }
 
 }  // namespace
@@ -72,7 +191,56 @@ Result<SavedSweep> load_sweep(const std::string& path, const std::string& source
     return saved;
 }
 
-Status save_sweep(const std::string& path, const SweepReport& report) {
+Result<std::vector<std::shared_ptr<const SweepView>>> load_sweep_views(const std::string& path) {
+    DS_ASSIGN(const std::vector<SweptSource> sweeps, read_all_swept(path));
+    std::vector<std::shared_ptr<const SweepView>> views;
+    for (const SweptSource& sweep : sweeps) {
+        auto view = std::make_shared<SweepView>();
+        view->file = path;
+        view->source = sweep.source;
+        for (const SweptRow& row : sweep.rows) {
+            DS_ASSIGN(SweepSetting one, to_setting(row, path));
+            one.round_ms = row.round_ms;
+            one.plain_ms = row.plain_ms;
+            one.extrapolated = row.extrapolated;
+            view->conversations = std::max(view->conversations, one.units.size());
+            SweepRow figures;
+            figures.setting = view->settings.size();
+            figures.tau = to_estimate(row.tau, row.tau_low, row.tau_high);
+            figures.tokens_per_second =
+                to_estimate(row.tokens_per_second, row.tokens_per_second_low, row.tokens_per_second_high);
+            figures.speedup = to_estimate(row.speedup, row.speedup_low, row.speedup_high);
+            figures.on_front = row.on_front;
+            view->settings.push_back(std::move(one));
+            view->rows.push_back(figures);
+        }
+        read_about(sweep.about, *view);
+        views.push_back(std::move(view));
+    }
+    return views;
+}
+
+std::shared_ptr<const SweepView> make_sweep_view(const SweepReport& report, const Advice& advice,
+                                                 const std::string& model) {
+    auto view = std::make_shared<SweepView>();
+    view->source = report.source;
+    view->recording = absolute_folder(report.recording);
+    view->model = model;
+    view->costs = costs_text(report.profile);
+    view->conversations = report.conversations;
+    view->categories = report.categories;
+    view->max_new = report.max_new;
+    view->settings = report.settings;
+    view->rows = report.rows;
+    view->usual = find_usual(*view, default_tree(report.profile.backend));
+    view->advice = to_view(advice, report.settings);
+    view->notes = report.estimates;
+    view->notes.insert(view->notes.end(), report.skipped.begin(), report.skipped.end());
+    return view;
+}
+
+Status save_sweep(const std::string& path, const SweepReport& report, const std::string& model,
+                  const Advice* advice) {
     std::vector<SweptRow> rows;
     for (const SweepRow& one : report.rows) {
         const SweepSetting& setting = report.settings[one.setting];
@@ -96,8 +264,9 @@ Status save_sweep(const std::string& path, const SweepReport& report) {
         row.units = units.dump();
         rows.push_back(std::move(row));
     }
-    return write_swept(path, report.source, std::move(rows),
-                       sweep_about_json(report).dump(-1, ' ', false, json::error_handler_t::replace));
+    const std::string about =
+        about_json(report, model, advice).dump(-1, ' ', false, json::error_handler_t::replace);
+    return write_swept(path, report.source, std::move(rows), about);
 }
 
 }  // namespace draftscope

@@ -9,6 +9,7 @@
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/sweep/saved_sweep.h"
 #include "base/clock.h"
 #include "capture/head_traits.h"
 #include "engine/draft/registry.h"
@@ -39,6 +40,7 @@ class Search {
   public:
     Search(const SweepConfig& config, const JobHooks& hooks) : config_(config), hooks_(hooks) {
         config_.max_replays = replays_per_step;
+        config_.save.clear();  // one file, written at the end
         inner_.cancelled = hooks.cancelled;
         inner_.on_progress = [this](double fraction, const std::string& what) {
             hooks_.report((step_ + std::max(fraction, 0.0)) / steps, what);
@@ -181,7 +183,11 @@ class Search {
 }  // namespace
 
 Result<SweepReport> run_search(const SweepConfig& config, const JobHooks& hooks) {
-    return Search(config, hooks).run();
+    DS_ASSIGN(SweepReport report, Search(config, hooks).run());
+    if (config.save.empty()) return report;
+    const Advice advice = advise(report, config.replay.model);
+    DS_TRY(save_sweep(config.save, report, config.replay.model, &advice));
+    return report;
 }
 
 }  // namespace draftscope

@@ -59,6 +59,10 @@ class Sweep {
             return bad_input("sweep: no setting has a cost; {}", report_.skipped.empty()
                                                                      ? std::string("the grid is empty")
                                                                      : report_.skipped.front());
+        if (!config_.save.empty()) {
+            const Advice advice = advise(report_, config_.replay.model);
+            DS_TRY(save_sweep(config_.save, report_, config_.replay.model, &advice));
+        }
         return std::move(report_);
     }
 
@@ -402,7 +406,7 @@ class Sweep {
         if (config_.save.empty()) return {};
         rank_settings(report_);
         add_oracles();
-        return save_sweep(config_.save, report_);
+        return save_sweep(config_.save, report_, config_.replay.model, nullptr);
     }
 
     double progress() const {

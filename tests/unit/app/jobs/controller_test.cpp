@@ -9,6 +9,7 @@
 
 #include "app/jobs/machine/capabilities.h"
 #include "storage/capture_file.h"
+#include "storage/sweep_file.h"
 #include "tests/support/results.h"
 #include "tests/unit/app/jobs/tiny_files.h"
 
@@ -105,6 +106,43 @@ TEST_F(ControllerTest, BreakpointHoldsAfterARejection) {
     EXPECT_EQ(snapshot->rounds.back().row.accepted, 0);
     controller_->submit({CmdBreakpoints{}, CmdResume{}});
     ASSERT_TRUE(until_ended(1));
+}
+
+TEST_F(ControllerTest, TriesTwoSettingsInTurn) {
+    RunConfig advised = files_.config(8);
+    advised.tree = "chain=1";
+    controller_->submit({CmdTry{files_.config(8), advised}});
+    ASSERT_TRUE(until_ended(2));
+    EXPECT_EQ(controller_->status().error, "");
+    EXPECT_NE(controller_->snapshot()->runs[0].tree, "chain=1");
+    EXPECT_EQ(controller_->snapshot()->runs[1].tree, "chain=1");
+    controller_->submit({CmdTry{files_.config(1500), advised}, CmdPause{}});
+    ASSERT_TRUE(until_state(JobState::held));
+    controller_->submit({CmdStop{}});
+    ASSERT_TRUE(until_ended(3)) << "a stop drops the second run";
+}
+
+TEST_F(ControllerTest, ShowsTheSweepsOfAFile) {
+    SweptRow row;
+    row.source = "tiny";
+    row.drafter = "eagle2";
+    row.head = "full";
+    row.tree = "chain=2";
+    row.tau = 1.5;
+    row.units = "[[10, 15]]";
+    const std::string file = files_.file("sweep.dscope");
+    ASSERT_TRUE(write_swept(file, row.source, {row}, R"({"recording": "/recorded"})").ok());
+    controller_->submit({CmdOpenFile{file}});
+    ASSERT_TRUE(until([&] { return controller_->status().opened_file == file; }));
+    const JobStatus status = controller_->status();
+    EXPECT_EQ(status.error, "");
+    ASSERT_EQ(status.sweeps.size(), 1u);
+    EXPECT_EQ(status.sweeps[0]->recording, "/recorded");
+    EXPECT_EQ(status.sweeps[0]->rows.size(), 1u);
+    controller_->submit({CmdSweep{}});
+    ASSERT_TRUE(until([&] { return !controller_->status().error.empty(); }));
+    EXPECT_NE(controller_->status().error.find("names no recording"), std::string::npos);
+    EXPECT_EQ(controller_->status().sweeps.size(), 1u) << "a failed sweep replaces none";
 }
 
 TEST_F(ControllerTest, StopCancelsTheRun) {

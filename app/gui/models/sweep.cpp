@@ -1,0 +1,209 @@
+#include "app/gui/models/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+namespace draftscope {
+namespace {
+
+constexpr std::string_view levels_name = "levels", topk_name = "top-k", nodes_name = "nodes";
+
+bool is_of_tree(std::string_view parameter) {
+    return parameter == levels_name || parameter == topk_name || parameter == nodes_name;
+}
+
+std::string_view head_id(std::string_view spec) {
+    return spec.substr(0, spec.find_first_of(":+"));
+}
+
+/// Calls `use` with the key and value text of each parameter of a head's spec.
+template <typename Use>
+void for_each_parameter(std::string_view spec, Use use) {
+    const std::size_t colon = spec.find(':');
+    if (colon == std::string_view::npos) return;
+    std::string_view rest = spec.substr(colon + 1);
+    if (const std::size_t suffix = rest.find('+'); suffix != std::string_view::npos)
+        rest = rest.substr(0, suffix);
+    while (!rest.empty()) {
+        const std::string_view piece = rest.substr(0, rest.find(','));
+        rest.remove_prefix(std::min(piece.size() + 1, rest.size()));
+        const std::size_t equals = piece.find('=');
+        if (equals != std::string_view::npos) use(piece.substr(0, equals), piece.substr(equals + 1));
+    }
+}
+
+std::optional<double> parse_value(std::string_view text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+/// Returns what two settings share if they differ at most in a parameter. The nodes of a chain follow from
+/// its levels.
+std::string rest_of(const SweepSetting& setting, std::string_view parameter) {
+    const TreeShape& tree = setting.shape;
+    std::string out = fmt::format("{} {} {}", setting.drafter, head_id(setting.head), setting.batch);
+    for_each_parameter(setting.head, [&](std::string_view key, std::string_view value) {
+        if (key != parameter) out += fmt::format(" {}={}", key, value);
+    });
+    if (parameter != levels_name) out += fmt::format(" levels {}", tree.depth);
+    if (parameter != topk_name) out += fmt::format(" top-k {}", tree.topk);
+    const bool follows = tree.topk == 1 && (parameter == levels_name || parameter == nodes_name);
+    if (parameter != nodes_name && !follows) out += fmt::format(" nodes {}", tree.nodes);
+    return out;
+}
+
+/// Returns the rows of a batch that have a value of the parameter and pass the filter.
+std::vector<std::pair<double, std::size_t>> matching_rows(const SweepData& data, std::string_view parameter,
+                                                          const SweepFilter& filter) {
+    std::vector<std::pair<double, std::size_t>> out;
+    // Lines of other heads share the tree, which a head's own parameter does not change.
+    const auto kept = [&](const SweepSetting& setting) {
+        SweepSetting tree_alone = setting;
+        if (is_of_tree(parameter)) tree_alone.drafter.clear();
+        if (is_of_tree(parameter)) tree_alone.head.clear();
+        return rest_of(tree_alone, parameter);
+    };
+    for (std::size_t r = 0; r < data.rows.size(); ++r) {
+        const SweepSetting& setting = data.setting(r);
+        const auto value = parameter_value(setting, parameter);
+        if (setting.batch != filter.batch || !value) continue;
+        if (filter.like && kept(setting) != kept(data.setting(*filter.like))) continue;
+        out.emplace_back(*value, r);
+    }
+    return out;
+}
+
+double speed_of(const SweepData& data, std::size_t row) {
+    return data.rows[row].tokens_per_second.value;
+}
+
+}  // namespace
+
+std::string setting_name(const SweepSetting& setting) {
+    return setting.head.empty() ? fmt::format("{} @ {}", setting.drafter, setting.tree)
+                                : fmt::format("{} x {} @ {}", setting.drafter, setting.head, setting.tree);
+}
+
+std::vector<int> sweep_batches(const SweepData& data) {
+    std::set<int> batches;
+    for (std::size_t r = 0; r < data.rows.size(); ++r) batches.insert(data.setting(r).batch);
+    return {batches.begin(), batches.end()};
+}
+
+std::optional<double> parameter_value(const SweepSetting& setting, std::string_view name) {
+    if (name == levels_name) return setting.shape.depth + 1;
+    if (name == topk_name) return setting.shape.topk;
+    if (name == nodes_name) return setting.shape.nodes;
+    std::optional<double> found;
+    for_each_parameter(setting.head, [&](std::string_view key, std::string_view value) {
+        if (key == name) found = parse_value(value);
+    });
+    return found;
+}
+
+std::vector<SweepParameter> sweep_parameters(const SweepData& data, int batch) {
+    std::set<std::string> names;
+    for (std::size_t r = 0; r < data.rows.size(); ++r)
+        for_each_parameter(data.setting(r).head, [&](std::string_view key, std::string_view value) {
+            if (parse_value(value)) names.emplace(key);
+        });
+    std::vector<std::string> ordered(names.begin(), names.end());
+    for (const std::string_view name : {levels_name, nodes_name, topk_name}) ordered.emplace_back(name);
+    std::vector<SweepParameter> out;
+    for (const std::string& name : ordered) {
+        std::set<double> values;
+        for (const auto& [value, row] : matching_rows(data, name, {batch, std::nullopt}))
+            values.insert(value);
+        if (values.size() > 1) out.push_back({name, {values.begin(), values.end()}});
+    }
+    return out;
+}
+
+std::vector<SweepCurve> sweep_curves(const SweepData& data, std::string_view parameter,
+                                     const SweepFilter& filter) {
+    std::map<std::string, std::map<double, std::size_t>> best;  // by curve and value
+    for (const auto& [value, row] : matching_rows(data, parameter, filter)) {
+        const SweepSetting& setting = data.setting(row);
+        const std::string head(is_of_tree(parameter) ? std::string_view(setting.head)
+                                                     : head_id(setting.head));
+        const std::string name = head.empty() ? setting.drafter : setting.drafter + " x " + head;
+        const auto [at, is_new] = best[name].emplace(value, row);
+        if (!is_new && speed_of(data, row) > speed_of(data, at->second)) at->second = row;
+    }
+    std::vector<SweepCurve> curves;
+    for (const auto& [name, points] : best)
+        curves.push_back({name, data.setting(points.begin()->second).head, {points.begin(), points.end()}});
+    const auto fastest = [&](const SweepCurve& curve) {
+        double speed = 0;
+        for (const auto& [value, row] : curve.points) speed = std::max(speed, speed_of(data, row));
+        return speed;
+    };
+    std::ranges::stable_sort(curves, std::greater(), fastest);
+    return curves;
+}
+
+SweepHeatMap sweep_heat_map(const SweepData& data, std::string_view x, std::string_view y, int batch) {
+    SweepHeatMap map;
+    std::map<std::pair<double, double>, std::size_t> best;  // by y and x
+    std::set<double> xs, ys;
+    for (const auto& [value, row] : matching_rows(data, x, {batch, std::nullopt})) {
+        const auto other = parameter_value(data.setting(row), y);
+        if (!other) continue;
+        xs.insert(value);
+        ys.insert(*other);
+        const auto [at, is_new] = best.emplace(std::pair(*other, value), row);
+        if (!is_new && speed_of(data, row) > speed_of(data, at->second)) at->second = row;
+    }
+    map.xs.assign(xs.begin(), xs.end());
+    map.ys.assign(ys.begin(), ys.end());
+    for (const double at_y : map.ys)
+        for (const double at_x : map.xs) {
+            const auto found = best.find({at_y, at_x});
+            map.rows.push_back(found == best.end() ? std::nullopt : std::optional(found->second));
+            if (found == best.end()) continue;
+            const double speedup = data.rows[found->second].speedup.value;
+            map.low = map.high == 0 ? speedup : std::min(map.low, speedup);
+            map.high = std::max(map.high, speedup);
+        }
+    return map;
+}
+
+std::vector<std::size_t> sweep_front(const SweepData& data, int batch) {
+    std::vector<std::size_t> front;
+    for (std::size_t r = 0; r < data.rows.size(); ++r)
+        if (data.rows[r].on_front && data.setting(r).batch == batch) front.push_back(r);
+    std::ranges::stable_sort(front, {}, [&](std::size_t r) { return data.setting(r).round_ms; });
+    return front;
+}
+
+std::string estimate_text(const Estimate& estimate, int digits) {
+    if (!estimate.interval) return fmt::format("{:.{}f}", estimate.value, digits);
+    return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", estimate.value, digits, estimate.interval->low, digits,
+                       estimate.interval->high, digits);
+}
+
+std::vector<std::pair<std::string, std::string>> describe_setting(const SweepData& data, std::size_t row) {
+    const SweepRow& figures = data.rows[row];
+    const SweepSetting& setting = data.setting(row);
+    std::vector<std::pair<std::string, std::string>> out = {
+        {"tau", estimate_text(figures.tau, 3)},
+        {"tokens/s", estimate_text(figures.tokens_per_second, 1)},
+        {"x AR", estimate_text(figures.speedup, 3)}};
+    if (figures.against_full) out.emplace_back("x full head", estimate_text(*figures.against_full, 3));
+    out.emplace_back("round", fmt::format("{:.2f} ms; without a drafter {:.2f} ms a token", setting.round_ms,
+                                          setting.plain_ms));
+    if (figures.on_front) out.emplace_back("front", "nothing accepts as much in less time");
+    if (figures.ties_with_best.value_or(false))
+        out.emplace_back("", "not shown to be slower than the fastest");
+    if (!setting.exact) out.emplace_back("acceptance", "an estimate");
+    if (setting.extrapolated) out.emplace_back("cost", "outside of what the profile measured");
+    return out;
+}
+
+}  // namespace draftscope

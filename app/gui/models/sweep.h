@@ -1,0 +1,71 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "profiler/stats/sweep_table.h"
+
+/// Model of the Sweep panel: settings against their parameters, and the Pareto front. Rows are named by their
+/// place in the list of rows.
+namespace draftscope {
+
+/// The settings of a sweep with their figures.
+struct SweepData {
+    std::span<const SweepSetting> settings;
+    std::span<const SweepRow> rows;
+    const SweepSetting& setting(std::size_t row) const { return settings[rows[row].setting]; }
+};
+
+/// Returns "eagle3 x fr-spec:v=8192 @ chain=3".
+std::string setting_name(const SweepSetting& setting);
+/// Returns the batch sizes, ascending.
+std::vector<int> sweep_batches(const SweepData& data);
+
+/// A parameter: of head specs ("v", "rank"), or of the tree ("levels", "top-k", "nodes").
+struct SweepParameter {
+    std::string name;
+    std::vector<double> values;  ///< ascending
+};
+/// Returns a setting's value of a parameter; absent if its spec does not name it.
+std::optional<double> parameter_value(const SweepSetting& setting, std::string_view name);
+/// Returns the parameters with at least two values, those of heads first.
+std::vector<SweepParameter> sweep_parameters(const SweepData& data, int batch);
+
+/// Which settings a plot takes.
+struct SweepFilter {
+    int batch = 1;
+    /// A row whose other parameters the plotted settings share; absent = the fastest setting of each value.
+    std::optional<std::size_t> like;
+};
+/// A line of settings of one drafter and head, one for each value.
+struct SweepCurve {
+    std::string name;
+    std::string head;                                    ///< for its colour
+    std::vector<std::pair<double, std::size_t>> points;  ///< value and row, ascending
+};
+/// Returns the curves against a parameter, fastest first. A head's own parameter joins the head's sizes in
+/// one curve.
+std::vector<SweepCurve> sweep_curves(const SweepData& data, std::string_view parameter,
+                                     const SweepFilter& filter);
+
+/// The fastest setting for each pair of values.
+struct SweepHeatMap {
+    std::vector<double> xs, ys;                    ///< ascending
+    std::vector<std::optional<std::size_t>> rows;  ///< [ys, xs]
+    double low = 0, high = 0;                      ///< speed-ups of the rows
+};
+SweepHeatMap sweep_heat_map(const SweepData& data, std::string_view x, std::string_view y, int batch);
+
+/// Returns the rows of the Pareto front from the shortest round to the longest.
+std::vector<std::size_t> sweep_front(const SweepData& data, int batch);
+
+/// Returns labels and figures of a row: tau, speed, time of a round, and what limits the prediction.
+std::vector<std::pair<std::string, std::string>> describe_setting(const SweepData& data, std::size_t row);
+/// Returns "1.52 [1.41, 1.63]".
+std::string estimate_text(const Estimate& estimate, int digits);
+
+}  // namespace draftscope

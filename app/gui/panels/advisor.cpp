@@ -1,0 +1,143 @@
+#include "app/gui/models/advisor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/gui/panels/sweep_form.h"
+#include "app/gui/panels/widgets.h"
+
+namespace draftscope {
+namespace {
+
+/// Draws the speed-up as a dot with its interval, over the line of plain decoding.
+void draw_speedup_cell(const Style& style, const AdviceScale& scale, const Estimate& speedup, bool advised) {
+    ImGui::TableNextColumn();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
+    const auto x = [&](double value) { return at.x + width * static_cast<float>(scale.at(value)); };
+    const float y = at.y + h / 2, radius = 0.25f * style.em;
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    list->AddLine({x(1), at.y - 2}, {x(1), at.y + h + 2}, to_im(style.colours.text_dim));
+    const ImU32 colour = to_im(advised ? style.colours.good : style.colours.text);
+    if (speedup.interval) {
+        list->AddLine({x(speedup.interval->low), y}, {x(speedup.interval->high), y}, colour, 2);
+        for (const double end : {speedup.interval->low, speedup.interval->high})
+            list->AddLine({x(end), y - radius}, {x(end), y + radius}, colour, 1.5f);
+    }
+    list->AddCircleFilled({x(speedup.value), y}, radius, colour);
+    ImGui::Dummy({width, h});
+    show_tooltip(style, fmt::format("{} times plain decoding, predicted; the line is plain decoding",
+                                    estimate_text(speedup, 3)));
+}
+
+void draw_evidence(const Style& style, const SweepView& view) {
+    const SweepData data{view.settings, view.rows};
+    const std::vector<AdviceLine> lines =
+        advice_lines(data, view.advice.chosen, view.advice.runner_up, view.usual);
+    constexpr ImGuiTableFlags flags =
+        ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;
+    if (lines.empty() || !ImGui::BeginTable("evidence", 5, flags)) return;
+    const AdviceScale scale = advice_scale(data, lines);
+    ImGui::TableSetupColumn("setting", ImGuiTableColumnFlags_WidthStretch, 3);
+    for (const char* name : {"tau", "round ms", "x AR"})
+        ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthFixed);
+    ImGui::TableSetupColumn("interval", ImGuiTableColumnFlags_WidthStretch, 2);
+    ImGui::TableHeadersRow();
+    for (const AdviceLine& line : lines) {
+        const SweepRow& row = data.rows[line.row];
+        const bool advised = row.setting == view.advice.chosen;
+        ImGui::TableNextRow();
+        ImGui::TableNextColumn();
+        const TextColour colour(advised ? style.colours.good : style.colours.text);
+        draw_cut_text(line.role);
+        draw_wrapped(style.colours.text_dim, setting_name(data.setting(line.row)));
+        draw_cell_right(fmt::format("{:.2f}", row.tau.value));
+        draw_cell_right(fmt::format("{:.2f}", data.setting(line.row).round_ms));
+        draw_cell_right(fmt::format("{:.2f}", row.speedup.value));
+        draw_speedup_cell(style, scale, row.speedup, advised);
+    }
+    ImGui::EndTable();
+}
+
+/// Draws a command with a button that copies it.
+void draw_command(const Style& style, const std::string& line, int id) {
+    ImGui::PushID(id);
+    if (ImGui::SmallButton("Copy")) ImGui::SetClipboardText(line.c_str());
+    ImGui::PopID();
+    ImGui::SameLine();
+    ImGui::PushFont(style.mono, 0.92f * ImGui::GetStyle().FontSizeBase);
+    ImGui::TextWrapped("%s", line.c_str());
+    ImGui::PopFont();
+}
+
+/// Returns the present settings with the advised drafter, head and tree. Neither run has a file: a capture
+/// holds one of them.
+RunConfig advised_config(const RunConfig& present, const SweepView& view) {
+    RunConfig out = present;
+    if (view.advice.plain)
+        out.drafter = "none";
+    else
+        use_setting(out, view.settings[*view.advice.chosen]);
+    out.save.clear();
+    return out;
+}
+
+void draw_buttons(PanelContext& c, const SweepView& view) {
+    if (!view.advice.plain && !view.advice.chosen) return;
+    const bool idle = c.status.state == JobState::idle;
+    const RunConfig advised = advised_config(c.config, view);
+    RunConfig present = c.config;
+    present.save.clear();
+    if (icon_button(c.style, Icon::play, "Try it##advice", idle && advised != present, true)) {
+        c.commands.emplace_back(std::in_place_type<CmdTry>, CmdTry{present, advised});
+        c.ui.compare_newest = true;
+        c.ui.focus_panel = "compare";
+    }
+    show_tooltip(c.style,
+                 "Runs the present settings, then the advised ones, on the same prompts. Compare shows the "
+                 "ratio.");
+    ImGui::SameLine();
+    if (ImGui::Button("Use for the next run##advice")) c.config = advised;
+    if (advised == present) draw_hint(c.style, "the present settings are the advised ones");
+}
+
+void draw_changes(const Style& style, const std::vector<std::string>& changes) {
+    if (changes.empty()) return;
+    ImGui::Spacing();
+    draw_in_font(style.ui_bold, "What would change the choice");
+    for (const std::string& change : changes) {
+        ImGui::Bullet();
+        ImGui::TextWrapped("%s", change.c_str());
+    }
+}
+
+}  // namespace
+
+void draw_advisor(PanelContext& c) {
+    const std::shared_ptr<const SweepView> view = choose_sweep(c);
+    draw_sweep_form(c, true);
+    if (view == nullptr || view->advice.summary.empty())
+        return draw_empty_text(
+            c.style,
+            "Says which drafter, head, size and tree to run, why, and how sure that is: start a search "
+            "above, "
+            "or open a capture of: draftscope advise --recording FOLDER --profile FILE --save advice.dscope");
+    if (!ImGui::BeginChild("##advice", {0, 0})) return ImGui::EndChild();
+    ImGui::TextWrapped("%s", view->advice.summary.c_str());
+    ImGui::Spacing();
+    draw_buttons(c, *view);
+    ImGui::Spacing();
+    draw_evidence(c.style, *view);
+    draw_changes(c.style, view->advice.changes);
+    ImGui::Spacing();
+    draw_in_font(c.style.ui_bold, "Command line");
+    int id = 0;
+    draw_command(c.style, view->advice.run_line, id++);
+    for (const std::string& line : view->advice.serving) draw_command(c.style, line, id++);
+    draw_hint(c.style, fmt::format("{}; costs: {}", interval_text(view->conversations),
+                                   view->costs.empty() ? "unknown" : view->costs));
+    ImGui::EndChild();
+}
+
+}  // namespace draftscope

@@ -1,0 +1,144 @@
+#include "app/gui/models/matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/gui/panels/rebuild_throttle.h"
+#include "app/gui/panels/sweep_form.h"
+#include "app/gui/panels/widgets.h"
+#include "capture/head_traits.h"
+
+namespace draftscope {
+namespace {
+
+struct MatrixState {
+    RebuildThrottle rebuild;
+    std::shared_ptr<const SweepView> shown;
+    MatrixModel measured, predicted;
+    bool prefers_sweep = false;
+    bool speed = false;  ///< else tau
+    bool published = true;
+    std::vector<PublishedGroup> groups;
+    std::size_t group = 0;
+};
+
+const std::optional<Estimate>& matrix_value(const MatrixState& state, const MatrixCell& cell) {
+    return state.speed ? cell.speedup : cell.tau;
+}
+
+/// Draws a value as a bar with its interval; an outlined bar is a published one.
+void draw_value(const Style& style, const std::optional<Estimate>& value, double max, std::uint32_t rgb,
+                bool published) {
+    ImGui::TableNextColumn();
+    if (!value) return ImGui::TextDisabled("-");
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x, h = ImGui::GetTextLineHeight();
+    const auto x = [&](double v) { return at.x + width * static_cast<float>(std::clamp(v / max, 0.0, 1.0)); };
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const ImVec2 min(at.x, at.y + 1), end(x(value->value), at.y + h - 1);
+    if (published)
+        list->AddRect(min, end, to_im(rgb, 0.7f));
+    else
+        list->AddRectFilled(min, end, to_im(rgb, 0.4f), 2);
+    if (value->interval) {
+        const float y = at.y + h - 2;
+        list->AddLine({x(value->interval->low), y}, {x(value->interval->high), y}, to_im(style.colours.text),
+                      1.5f);
+    }
+    const std::string text = fmt::format("{:.2f}", value->value);
+    ImGui::TextUnformatted(text.c_str());
+    show_tooltip(style, estimate_text(*value, 3));
+}
+
+void draw_row(const Style& style, const MatrixState& state, const MatrixRow& row, double max,
+              bool published) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    const TextColour colour(published ? style.colours.text_dim : style.colours.text);
+    draw_cut_text(row.name);
+    show_tooltip(style, row.help);
+    const std::uint32_t rgb = data_colour(
+        published_head_traits(row.head.empty() ? full_head_id : std::string_view(row.head)).rgb, style.theme);
+    for (const MatrixCell& cell : row.cells)
+        draw_value(style, matrix_value(state, cell), max, rgb, published);
+}
+
+void draw_choice(PanelContext& c, MatrixState& state, bool both) {
+    if (ImGui::RadioButton("tau", !state.speed)) state.speed = false;
+    ImGui::SameLine();
+    if (ImGui::RadioButton("x AR", state.speed)) state.speed = true;
+    show_tooltip(c.style, "Speed over plain decoding of the same prompts.");
+    ImGui::SameLine();
+    if (both) {
+        ImGui::Checkbox("of the sweep", &state.prefers_sweep);
+        show_tooltip(c.style, "On: predictions of the shown sweep. Off: the capture's runs.");
+        ImGui::SameLine();
+    }
+    ImGui::Checkbox("published", &state.published);
+    ImGui::SameLine();
+    ImGui::BeginDisabled(!state.published);
+    ImGui::SetNextItemWidth(std::max(8 * c.style.em, ImGui::GetContentRegionAvail().x));
+    if (ImGui::BeginCombo("##group", state.groups[state.group].name.c_str())) {
+        for (std::size_t i = 0; i < state.groups.size(); ++i)
+            if (ImGui::Selectable(state.groups[i].name.c_str(), i == state.group)) state.group = i;
+        ImGui::EndCombo();
+    }
+    ImGui::EndDisabled();
+}
+
+void draw_table(const Style& style, const MatrixState& state, const MatrixModel& model) {
+    std::vector<MatrixRow> published;
+    if (state.published) published = published_matrix_rows(state.groups[state.group], model.columns);
+    double max = 1;
+    for (const std::vector<MatrixRow>* rows : {&model.rows, &std::as_const(published)})
+        for (const MatrixRow& row : *rows)
+            for (const MatrixCell& cell : row.cells)
+                if (const auto& value = matrix_value(state, cell))
+                    max = std::max(max, value->interval ? value->interval->high : value->value);
+    constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
+                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
+                                      ImGuiTableFlags_ScrollX;
+    const int columns = static_cast<int>(model.columns.size()) + 1;
+    const float width = std::max(ImGui::GetContentRegionAvail().x - style.em,
+                                 (12 + 4.5f * static_cast<float>(model.columns.size())) * style.em);
+    const float foot = 2 * ImGui::GetTextLineHeightWithSpacing();
+    const ImVec2 size(0, std::max(ImGui::GetContentRegionAvail().y - foot, 5 * style.em));
+    if (!ImGui::BeginTable("matrix", columns, flags, size, width)) return;
+    ImGui::TableSetupScrollFreeze(1, 1);
+    ImGui::TableSetupColumn("method", ImGuiTableColumnFlags_WidthStretch, 2.5f);
+    for (const std::string& column : model.columns)
+        ImGui::TableSetupColumn(column.empty() ? "no category" : column.c_str(),
+                                ImGuiTableColumnFlags_WidthStretch, 1);
+    ImGui::TableHeadersRow();
+    for (const MatrixRow& row : model.rows) draw_row(style, state, row, max, false);
+    for (const MatrixRow& row : published) draw_row(style, state, row, max, true);
+    ImGui::EndTable();
+}
+
+}  // namespace
+
+void draw_matrix(PanelContext& c) {
+    auto& state = c.panel_state.get<MatrixState>();
+    if (state.groups.empty()) state.groups = published_groups();
+    const std::shared_ptr<const SweepView> sweep = shown_sweep(c);
+    if (state.rebuild.needed(c, 0))
+        state.rebuild.run(c, 0, [&] { state.measured = build_matrix(c.snapshot); });
+    if (state.shown != sweep) {
+        state.shown = sweep;
+        state.predicted = {};
+        if (sweep != nullptr)
+            state.predicted =
+                build_sweep_matrix({sweep->settings, sweep->rows}, sweep->categories, sweep->usual);
+    }
+    const bool measured = state.measured.empty_text.empty();
+    const bool predicted = sweep != nullptr && state.predicted.empty_text.empty();
+    if (!measured && !predicted) return draw_empty_text(c.style, state.measured.empty_text);
+    draw_choice(c, state, measured && predicted);
+    const MatrixModel& model =
+        predicted && (state.prefers_sweep || !measured) ? state.predicted : state.measured;
+    draw_table(c.style, state, model);
+    draw_hint(c.style, model.note);
+}
+
+}  // namespace draftscope

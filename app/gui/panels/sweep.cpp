@@ -1,0 +1,513 @@
+#include "app/gui/models/sweep.h"
+
+#include <fmt/format.h>
+#include <implot.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/gui/panels/sweep_form.h"
+#include "app/gui/panels/widgets.h"
+#include "capture/head_traits.h"
+
+namespace draftscope {
+namespace {
+
+enum class SweepTab { front, curves, heat_map, list };
+
+/// A drawn setting, in pixels.
+struct SweepMark {
+    std::size_t row = 0;
+    ImVec2 at;
+};
+
+struct SweepState {
+    std::shared_ptr<const SweepView> shown;
+    SweepTab tab = SweepTab::front;
+    int batch = 1;
+    std::string parameter, x, y;        ///< of curves and heat map
+    bool like_selected = false;         ///< curves keep the selected setting's other parameters
+    std::optional<std::size_t> chosen;  ///< row
+    int conversation = 1;
+    std::vector<SweepMark> marks;  ///< of this frame, to click on
+};
+
+SweepData data_of(const SweepView& view) {
+    return {view.settings, view.rows};
+}
+
+std::uint32_t setting_rgb(const Style& style, const std::string& head) {
+    return data_colour(published_head_traits(head.empty() ? full_head_id : std::string_view(head)).rgb,
+                       style.theme);
+}
+
+/// Selects the advised setting, or the fastest, of a new sweep.
+void show_sweep(SweepState& state, const std::shared_ptr<const SweepView>& view) {
+    if (state.shown == view) return;
+    const SweepTab tab = state.tab;
+    state = {};
+    state.shown = view;
+    state.tab = tab;
+    const SweepData data = data_of(*view);
+    const std::vector<int> batches = sweep_batches(data);
+    state.batch = batches.empty() ? 1 : batches.front();
+    if (!view->rows.empty()) state.chosen = 0;
+    for (std::size_t r = 0; r < view->rows.size(); ++r)
+        if (view->advice.chosen == view->rows[r].setting) state.chosen = r;
+    const auto parameters = sweep_parameters(data, state.batch);
+    if (!parameters.empty()) state.parameter = state.x = parameters.front().name;
+    if (parameters.size() > 1) state.y = parameters[1].name;
+}
+
+bool choose_parameter(const char* id, const Style& style, const std::vector<SweepParameter>& parameters,
+                      std::string& chosen) {
+    bool changed = false;
+    ImGui::SetNextItemWidth(6.5f * style.em);
+    if (!ImGui::BeginCombo(id, chosen.c_str())) return false;
+    for (const SweepParameter& one : parameters)
+        if (ImGui::Selectable(fmt::format("{}: {} values", one.name, one.values.size()).c_str(),
+                              one.name == chosen)) {
+            chosen = one.name;
+            changed = true;
+        }
+    ImGui::EndCombo();
+    return changed;
+}
+
+void draw_choices(const Style& style, SweepState& state, const SweepData& data) {
+    const auto tab = [&](const char* label, SweepTab to) {
+        if (ImGui::RadioButton(label, state.tab == to)) state.tab = to;
+        ImGui::SameLine();
+    };
+    tab("Front", SweepTab::front);
+    tab("Curves", SweepTab::curves);
+    tab("Heat map", SweepTab::heat_map);
+    tab("Settings", SweepTab::list);
+    const std::vector<int> batches = sweep_batches(data);
+    ImGui::BeginDisabled(batches.size() < 2);
+    ImGui::SetNextItemWidth(5.5f * style.em);
+    if (ImGui::BeginCombo("##batch", fmt::format("batch {}", state.batch).c_str())) {
+        for (const int batch : batches)
+            if (ImGui::Selectable(fmt::format("batch {}", batch).c_str(), batch == state.batch))
+                state.batch = batch;
+        ImGui::EndCombo();
+    }
+    ImGui::EndDisabled();
+}
+
+void show_setting_tooltip(const Style& style, const SweepData& data, std::size_t row) {
+    if (!ImGui::BeginItemTooltip()) return;
+    draw_in_font(style.ui_bold, setting_name(data.setting(row)));
+    for (const auto& [label, value] : describe_setting(data, row))
+        ImGui::TextUnformatted(label.empty() ? value.c_str() : fmt::format("{} {}", label, value).c_str());
+    ImGui::EndTooltip();
+}
+
+/// Makes the marks of a plot buttons.
+void place_buttons(const Style& style, SweepState& state, const SweepData& data) {
+    const ImVec2 after = ImGui::GetCursorScreenPos();
+    const float radius = 0.45f * style.em;
+    for (const SweepMark& mark : state.marks) {
+        ImGui::PushID(static_cast<int>(mark.row));
+        ImGui::SetCursorScreenPos({mark.at.x - radius, mark.at.y - radius});
+        ImGui::SetNextItemAllowOverlap();
+        if (ImGui::InvisibleButton("setting", {2 * radius, 2 * radius})) state.chosen = mark.row;
+        show_setting_tooltip(style, data, mark.row);
+        ImGui::PopID();
+    }
+    state.marks.clear();
+    ImGui::SetCursorScreenPos(after);
+    ImGui::Dummy({0, 0});
+}
+
+/// Draws a setting's mark: a star at the default, a ring around the selected one.
+void draw_setting(const Style& style, SweepState& state, std::size_t row, ImVec2 at, std::uint32_t rgb,
+                  bool faint) {
+    ImDrawList* list = ImPlot::GetPlotDrawList();
+    const float radius = (faint ? 0.2f : 0.28f) * style.em;
+    if (state.shown->usual == row)
+        draw_star(list, at, 0.6f * style.em, to_im(rgb), to_im(style.colours.text));
+    else
+        list->AddCircleFilled(at, radius, to_im(rgb, faint ? 0.45f : 1.0f));
+    if (state.chosen == row) list->AddCircle(at, 0.6f * style.em, to_im(style.colours.accent), 0, 2.5f);
+    state.marks.push_back({row, at});
+}
+
+void draw_interval(double x, const Estimate& estimate, std::uint32_t rgb) {
+    if (!estimate.interval) return;
+    ImPlot::GetPlotDrawList()->AddLine(ImPlot::PlotToPixels(x, estimate.interval->low),
+                                       ImPlot::PlotToPixels(x, estimate.interval->high), to_im(rgb, 0.6f),
+                                       1.5f);
+}
+
+/// The range of an axis.
+struct SweepRange {
+    double low = 0, high = 0;
+    bool any = false;
+    void add(double value) {
+        low = any ? std::min(low, value) : value;
+        high = any ? std::max(high, value) : value;
+        any = true;
+    }
+    void add(const Estimate& estimate) {
+        add(estimate.value);
+        if (estimate.interval) add(estimate.interval->low);
+        if (estimate.interval) add(estimate.interval->high);
+    }
+    void widen(double share) {
+        const double margin = share * std::max(high - low, 0.02 * std::max(std::abs(high), 1e-6));
+        low -= margin;
+        high += margin;
+    }
+};
+
+constexpr ImPlotFlags sweep_plot_flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBoxSelect |
+                                         ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend |
+                                         ImPlotFlags_NoInputs;
+
+/// Draws lines of equal speed-up over decoding without a drafter.
+void draw_speed_lines(const Style& style, double plain_ms) {
+    ImDrawList* list = ImPlot::GetPlotDrawList();
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    const float size = 0.76f * style.em;
+    const double best = limits.Y.Max * plain_ms / std::max(limits.X.Min, 1e-9);
+    const double step = best > 4 ? 0.5 : best > 2 ? 0.2 : 0.1;
+    for (double speedup = step; speedup < best; speedup += step) {
+        const auto tau_at = [&](double ms) { return speedup * ms / plain_ms; };
+        const ImVec2 a = ImPlot::PlotToPixels(limits.X.Min, tau_at(limits.X.Min));
+        const ImVec2 b = ImPlot::PlotToPixels(limits.X.Max, tau_at(limits.X.Max));
+        const bool even = std::abs(speedup - 1) < 1e-6;
+        list->AddLine(a, b, to_im(style.colours.text_dim, even ? 0.9f : 0.3f), even ? 2.0f : 1.0f);
+        // The label is where the line leaves the plot, at the right or at the top.
+        const double out = std::min(limits.X.Max, limits.Y.Max * plain_ms / speedup);
+        if (out <= limits.X.Min || tau_at(out) <= limits.Y.Min) continue;
+        const std::string text = fmt::format("x {:.1f}", speedup);
+        const ImVec2 at = ImPlot::PlotToPixels(out, tau_at(out));
+        const float width = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str()).x;
+        list->AddText(style.ui, size, {at.x - width - 4, at.y + 2}, to_im(style.colours.text_dim),
+                      text.c_str());
+    }
+}
+
+void draw_front(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
+    SweepRange xs, ys;
+    std::vector<std::size_t> rows;
+    for (std::size_t r = 0; r < data.rows.size(); ++r)
+        if (data.setting(r).batch == state.batch) rows.push_back(r);
+    const std::vector<std::size_t> front = sweep_front(data, state.batch);
+    for (const std::size_t r : rows) {
+        xs.add(data.setting(r).round_ms);
+        ys.add(data.rows[r].tau.value);
+    }
+    for (const std::size_t r : front) ys.add(data.rows[r].tau);
+    if (rows.empty()) return draw_hint(style, "no settings of this batch");
+    xs.widen(0.06);
+    ys.widen(0.08);
+    if (!ImPlot::BeginPlot("##front", size, sweep_plot_flags)) return;
+    ImPlot::SetupAxes("predicted time of a round, ms", "tau", ImPlotAxisFlags_NoGridLines,
+                      ImPlotAxisFlags_NoGridLines);
+    ImPlot::SetupAxisLimits(ImAxis_X1, xs.low, xs.high, ImPlotCond_Always);
+    ImPlot::SetupAxisLimits(ImAxis_Y1, ys.low, ys.high, ImPlotCond_Always);
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    draw_speed_lines(style, data.setting(rows.front()).plain_ms);
+    std::vector<ImVec2> stairs;
+    for (const std::size_t r : front) {
+        const ImVec2 at = ImPlot::PlotToPixels(data.setting(r).round_ms, data.rows[r].tau.value);
+        if (!stairs.empty()) stairs.push_back({at.x, stairs.back().y});
+        stairs.push_back(at);
+    }
+    ImPlot::GetPlotDrawList()->AddPolyline(stairs.data(), static_cast<int>(stairs.size()),
+                                           to_im(style.colours.text, 0.7f), 1.5f, 0);
+    for (const bool on_front : {false, true})
+        for (const std::size_t r : rows) {
+            if (data.rows[r].on_front != on_front) continue;
+            const SweepSetting& setting = data.setting(r);
+            const std::uint32_t rgb = setting_rgb(style, setting.head);
+            if (on_front) draw_interval(setting.round_ms, data.rows[r].tau, rgb);
+            draw_setting(style, state, r, ImPlot::PlotToPixels(setting.round_ms, data.rows[r].tau.value), rgb,
+                         !on_front);
+        }
+    ImPlot::PopPlotClipRect();
+    ImPlot::EndPlot();
+    place_buttons(style, state, data);
+}
+
+/// Draws one quantity of the curves.
+void draw_curve_plot(const Style& style, SweepState& state, const SweepData& data,
+                     const std::vector<SweepCurve>& curves, bool speed, ImVec2 size) {
+    const auto figure = [&](std::size_t row) -> const Estimate& {
+        return speed ? data.rows[row].speedup : data.rows[row].tau;
+    };
+    SweepRange xs, ys;
+    for (const SweepCurve& curve : curves)
+        for (const auto& [value, row] : curve.points) {
+            xs.add(value);
+            ys.add(figure(row));
+        }
+    const bool logarithmic = xs.low > 0 && xs.high > 16 * xs.low;
+    ys.widen(0.08);
+    if (!ImPlot::BeginPlot(speed ? "##speed" : "##tau", size, sweep_plot_flags)) return;
+    ImPlot::SetupAxes(state.parameter.c_str(), speed ? "x AR (predicted)" : "tau");
+    if (logarithmic) {
+        ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
+        ImPlot::SetupAxisLimits(ImAxis_X1, xs.low / 1.3, 1.3 * xs.high, ImPlotCond_Always);
+    } else {
+        xs.widen(0.06);
+        ImPlot::SetupAxisLimits(ImAxis_X1, xs.low, xs.high, ImPlotCond_Always);
+    }
+    ImPlot::SetupAxisLimits(ImAxis_Y1, ys.low, ys.high, ImPlotCond_Always);
+    ImPlot::SetupFinish();
+    ImPlot::PushPlotClipRect();
+    for (const SweepCurve& curve : curves) {
+        const std::uint32_t rgb = setting_rgb(style, curve.head);
+        std::vector<ImVec2> line;
+        for (const auto& [value, row] : curve.points)
+            line.push_back(ImPlot::PlotToPixels(value, figure(row).value));
+        ImPlot::GetPlotDrawList()->AddPolyline(line.data(), static_cast<int>(line.size()), to_im(rgb), 1.8f,
+                                               0);
+        for (std::size_t i = 0; i < line.size(); ++i) {
+            draw_interval(curve.points[i].first, figure(curve.points[i].second), rgb);
+            draw_setting(style, state, curve.points[i].second, line[i], rgb, false);
+        }
+    }
+    ImPlot::PopPlotClipRect();
+    ImPlot::EndPlot();
+    ImGui::PushID(speed ? "speed marks" : "tau marks");
+    place_buttons(style, state, data);
+    ImGui::PopID();
+}
+
+void draw_curves(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
+    const std::vector<SweepParameter> parameters = sweep_parameters(data, state.batch);
+    if (parameters.empty())
+        return draw_hint(style, "no parameter has two values; sweep several, as in fr-spec:v=2048|8192");
+    const float top = ImGui::GetCursorPosY();
+    choose_parameter("##parameter", style, parameters, state.parameter);
+    ImGui::SameLine();
+    ImGui::BeginDisabled(!state.chosen);
+    ImGui::Checkbox("others as selected", &state.like_selected);
+    ImGui::EndDisabled();
+    show_tooltip(style,
+                 "On: settings with the selected one's other parameters. Off: the fastest setting of each "
+                 "value.");
+    SweepFilter filter{state.batch, std::nullopt};
+    if (state.like_selected) filter.like = state.chosen;
+    std::vector<SweepCurve> curves = sweep_curves(data, state.parameter, filter);
+    if (curves.empty()) return draw_hint(style, "the selected setting has no such parameter");
+    constexpr std::size_t max_curves = 8;
+    const std::size_t left_out = curves.size() - std::min(curves.size(), max_curves);
+    curves.resize(curves.size() - left_out);
+    for (const SweepCurve& curve : curves) {
+        draw_legend_entry(style, to_im(setting_rgb(style, curve.head)), curve.name.c_str());
+        if (&curve != &curves.back() &&
+            ImGui::GetItemRectMax().x + 12 * style.em < ImGui::GetCursorScreenPos().x + size.x)
+            ImGui::SameLine(0, style.em);
+    }
+    if (left_out > 0) draw_hint(style, fmt::format("{} slower curves are not shown", left_out));
+    const float room = std::max(size.y - (ImGui::GetCursorPosY() - top), 12 * style.em);
+    const float height = (room - ImGui::GetStyle().ItemSpacing.y) / 2;
+    draw_curve_plot(style, state, data, curves, true, {size.x, height});
+    draw_curve_plot(style, state, data, curves, false, {size.x, height});
+}
+
+std::string number_text(double value) {
+    return fmt::format("{:g}", value);
+}
+
+/// Draws one cell, a button if it has a setting.
+void draw_heat_cell(const Style& style, SweepState& state, const SweepData& data, const SweepHeatMap& map,
+                    std::size_t cell, ImVec2 size) {
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const auto row = map.rows[cell];
+    if (!row) return ImGui::Dummy(size);
+    ImGui::PushID(static_cast<int>(cell));
+    if (ImGui::InvisibleButton("cell", size)) state.chosen = *row;
+    show_setting_tooltip(style, data, *row);
+    ImGui::PopID();
+    const double speedup = data.rows[*row].speedup.value;
+    const double share = map.high > map.low ? (speedup - map.low) / (map.high - map.low) : 1;
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const ImVec2 end(at.x + size.x - 1, at.y + size.y - 1);
+    list->AddRectFilled(at, end, to_im(style.colours.accent, 0.08f + 0.55f * static_cast<float>(share)));
+    if (state.chosen == row) list->AddRect(at, end, to_im(style.colours.text), 0, 2);
+    const std::string text = fmt::format("{:.2f}", speedup);
+    const ImVec2 extent = ImGui::CalcTextSize(text.c_str());
+    list->AddText({at.x + (size.x - extent.x) / 2, at.y + (size.y - extent.y) / 2}, to_im(style.colours.text),
+                  text.c_str());
+    if (state.shown->usual == row)
+        draw_star(list, {at.x + 0.6f * style.em, at.y + 0.6f * style.em}, 0.45f * style.em,
+                  to_im(style.colours.warn), to_im(style.colours.text));
+}
+
+void draw_heat_map(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
+    const std::vector<SweepParameter> parameters = sweep_parameters(data, state.batch);
+    if (parameters.size() < 2) return draw_hint(style, "needs two parameters with several values");
+    const float top = ImGui::GetCursorPosY();
+    choose_parameter("##x", style, parameters, state.x);
+    ImGui::SameLine();
+    ImGui::TextDisabled("across,");
+    ImGui::SameLine();
+    choose_parameter("##y", style, parameters, state.y);
+    ImGui::SameLine();
+    draw_cut_text("down: x AR of the fastest setting, predicted", 0, style.colours.text_dim);
+    const SweepHeatMap map = sweep_heat_map(data, state.x, state.y, state.batch);
+    if (map.rows.empty()) return draw_hint(style, "no setting has both parameters");
+    const float line = ImGui::GetTextLineHeightWithSpacing(), label = 4 * style.em;
+    const float room = size.y - (ImGui::GetCursorPosY() - top) - line;
+    const ImVec2 cell(
+        std::clamp((size.x - label) / static_cast<float>(map.xs.size()), 2.6f * style.em, 8 * style.em),
+        std::clamp(room / static_cast<float>(map.ys.size()), 1.5f * style.em, 4 * style.em));
+    if (!ImGui::BeginChild("##heat", {size.x, std::max(room + line, 6 * style.em)}, 0,
+                           ImGuiWindowFlags_HorizontalScrollbar))
+        return ImGui::EndChild();
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
+    const ImVec2 start = ImGui::GetCursorPos();
+    for (std::size_t y = 0; y < map.ys.size(); ++y) {
+        const float at = start.y + line + static_cast<float>(y) * cell.y;
+        ImGui::SetCursorPos({start.x, at + (cell.y - ImGui::GetTextLineHeight()) / 2});
+        ImGui::TextDisabled("%s", number_text(map.ys[y]).c_str());
+        for (std::size_t x = 0; x < map.xs.size(); ++x) {
+            ImGui::SetCursorPos({start.x + label + static_cast<float>(x) * cell.x, at});
+            draw_heat_cell(style, state, data, map, y * map.xs.size() + x, cell);
+        }
+    }
+    for (std::size_t x = 0; x < map.xs.size(); ++x) {
+        ImGui::SetCursorPos({start.x + label + static_cast<float>(x) * cell.x, start.y});
+        ImGui::TextDisabled("%s", number_text(map.xs[x]).c_str());
+    }
+    ImGui::PopStyleVar();
+    ImGui::EndChild();
+}
+
+void draw_list(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
+    constexpr ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody |
+                                      ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY;
+    if (!ImGui::BeginTable("settings", 5, flags, size)) return;
+    ImGui::TableSetupScrollFreeze(0, 1);
+    ImGui::TableSetupColumn("setting", ImGuiTableColumnFlags_WidthStretch, 3);
+    for (const char* name : {"tau", "round ms", "tokens/s", "x AR"})
+        ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 1);
+    ImGui::TableHeadersRow();
+    std::vector<std::size_t> rows;
+    for (std::size_t r = 0; r < data.rows.size(); ++r)
+        if (data.setting(r).batch == state.batch) rows.push_back(r);
+    ImGuiListClipper clipper;
+    clipper.Begin(static_cast<int>(rows.size()));
+    while (clipper.Step())
+        for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+            const std::size_t r = rows[i];
+            ImGui::PushID(static_cast<int>(r));
+            ImGui::TableNextRow();
+            ImGui::TableNextColumn();
+            const std::string name =
+                (state.shown->usual == r ? "default: " : "") + setting_name(data.setting(r));
+            if (ImGui::Selectable((name + "###row").c_str(), state.chosen == r,
+                                  ImGuiSelectableFlags_SpanAllColumns))
+                state.chosen = r;
+            show_setting_tooltip(style, data, r);
+            draw_cell_right(fmt::format("{:.2f}", data.rows[r].tau.value));
+            draw_cell_right(fmt::format("{:.2f}", data.setting(r).round_ms));
+            draw_cell_right(fmt::format("{:.1f}", data.rows[r].tokens_per_second.value));
+            draw_cell_right(fmt::format("{:.2f}", data.rows[r].speedup.value));
+            ImGui::PopID();
+        }
+    ImGui::EndTable();
+}
+
+/// Draws the button that replays the selected setting, for its trees and text at any round.
+void draw_replay(PanelContext& c, SweepState& state, const SweepSetting& setting) {
+    const SweepView& view = *state.shown;
+    if (view.recording.empty())
+        return draw_hint(c.style, "its rounds need the recording, which this capture does not name");
+    const int conversations = std::max(1, static_cast<int>(view.conversations));
+    const bool idle = c.status.state == JobState::idle;
+    if (icon_button(c.style, Icon::play, "Show its rounds", idle)) {
+        SettingReplay wanted;
+        wanted.recording = view.recording;
+        wanted.model = view.model;
+        wanted.drafter = setting.drafter;
+        wanted.head = setting.head;
+        wanted.tree = setting.tree;
+        wanted.conversation = static_cast<std::size_t>(state.conversation - 1);
+        wanted.conversations = static_cast<std::size_t>(conversations);
+        wanted.max_new = view.max_new;
+        wanted.threads = c.config.threads;
+        c.commands.emplace_back(std::in_place_type<CmdReplaySetting>, CmdReplaySetting{wanted});
+        c.ui.focus_panel = "draft_tree";
+    }
+    show_tooltip(
+        c.style,
+        "Replays the setting along a conversation of the recording. Draft tree, Text and Rounds then "
+        "show every round.");
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextDisabled("in conversation");
+    ImGui::SameLine();
+    ImGui::SetNextItemWidth(3.5f * c.style.em);
+    if (ImGui::InputInt("##conversation", &state.conversation, 0))
+        state.conversation = std::clamp(state.conversation, 1, conversations);
+    ImGui::SameLine();
+    ImGui::TextDisabled("of %d", conversations);
+    if (c.status.activity.starts_with("replaying: ")) draw_cut_text(c.status.activity);
+}
+
+void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {
+    if (!state.chosen) return draw_hint(c.style, "click a setting");
+    const SweepSetting& setting = data.setting(*state.chosen);
+    ImGui::PushFont(c.style.ui_bold, 0);
+    ImGui::TextWrapped("%s", setting_name(setting).c_str());
+    ImGui::PopFont();
+    for (const auto& [label, value] : describe_setting(data, *state.chosen)) {
+        if (!label.empty()) {
+            ImGui::TextDisabled("%s", label.c_str());
+            ImGui::SameLine(6 * c.style.em);
+        }
+        ImGui::TextWrapped("%s", value.c_str());
+    }
+    ImGui::Spacing();
+    if (ImGui::Button("Use for the next run")) use_setting(c.config, setting);
+    show_tooltip(c.style, "Copies drafter, head and tree to the Session panel.");
+    draw_replay(c, state, setting);
+    ImGui::Spacing();
+    draw_hint(c.style, state.shown->usual
+                           ? "Star: the default of run. Front: nothing accepts as much in less time."
+                           : "The default of run is not among these settings.");
+    draw_hint(c.style, interval_text(state.shown->conversations));
+    if (!state.shown->costs.empty()) draw_hint(c.style, "costs: " + state.shown->costs);
+    for (const std::string& note : state.shown->notes) draw_hint(c.style, note);
+}
+
+}  // namespace
+
+void draw_sweep(PanelContext& c) {
+    auto& state = c.panel_state.get<SweepState>();
+    const std::shared_ptr<const SweepView> view = choose_sweep(c);
+    draw_sweep_form(c, false);
+    if (view == nullptr || view->rows.empty())
+        return draw_empty_text(
+            c.style,
+            "Predicts the speed of many drafters, heads, sizes and trees from a recording: start a sweep "
+            "above, or open a capture of: draftscope sweep --recording FOLDER --profile FILE --save "
+            "sweep.dscope");
+    show_sweep(state, view);
+    const SweepData data = data_of(*view);
+    draw_choices(c.style, state, data);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const bool side_by_side = room.x > 42 * c.style.em;
+    const float details = side_by_side ? 17 * c.style.em : room.x;
+    const ImVec2 size(side_by_side ? room.x - details - c.style.em : room.x,
+                      std::max(side_by_side ? room.y : room.y - 11 * c.style.em, 10 * c.style.em));
+    if (ImGui::BeginChild("##plot", size)) {
+        const ImVec2 inner = ImGui::GetContentRegionAvail();
+        if (state.tab == SweepTab::front) draw_front(c.style, state, data, inner);
+        if (state.tab == SweepTab::curves) draw_curves(c.style, state, data, inner);
+        if (state.tab == SweepTab::heat_map) draw_heat_map(c.style, state, data, inner);
+        if (state.tab == SweepTab::list) draw_list(c.style, state, data, inner);
+    }
+    ImGui::EndChild();
+    if (side_by_side) ImGui::SameLine(0, c.style.em);
+    if (ImGui::BeginChild("##details", {0, 0})) draw_details(c, state, data);
+    ImGui::EndChild();
+}
+
+}  // namespace draftscope

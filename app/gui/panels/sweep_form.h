@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+#include "app/gui/panels/panel.h"
+
+/// What the Sweep and Advisor panels share: the settings of the next sweep, and the sweep that is shown.
+namespace draftscope {
+
+/// Prefix of JobStatus::activity during a sweep.
+inline constexpr const char* sweeping_activity = "sweeping: ";
+
+/// Returns the shown sweep, after a choice if there are several; null without one.
+std::shared_ptr<const SweepView> choose_sweep(PanelContext& context);
+
+/// Returns the sweep that choose_sweep() returned last, or the first one; null without one.
+std::shared_ptr<const SweepView> shown_sweep(PanelContext& context);
+
+/// Draws fields and the button that starts a sweep, or its progress and the button that stops it. `search`
+/// searches like `advise`.
+void draw_sweep_form(PanelContext& context, bool search);
+
+/// Makes a setting the one of the next run.
+void use_setting(RunConfig& config, const SweepSetting& setting);
+
+}  // namespace draftscope

@@ -1,0 +1,137 @@
+#include "app/gui/models/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/gui/harness.h"
+#include "tests/gui/synthetic_sweep.h"
+
+namespace draftscope::test {
+namespace {
+
+GuiOptions choose_layout() {
+    GuiOptions options;
+    options.run_demo = false;
+    options.layout = "choose";
+    return options;
+}
+
+const SettingReplay* last_replay(const Commands& commands) {
+    for (auto command = commands.rbegin(); command != commands.rend(); ++command)
+        if (const auto* replay = std::get_if<CmdReplaySetting>(&*command)) return &replay->setting;
+    return nullptr;
+}
+
+TEST(SweepPanel, StartsAndStopsASweep) {
+    Harness window(choose_layout());
+    window.controller.edit_status().profiles = {"/profiles/machine.json"};
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef("Sweep###sweep");
+        ctx->ItemInputValue("##recording", "demo.recording");
+        ctx->ItemClick("##profiles");
+        ctx->ItemClick("//$FOCUSED/machine.json");
+        ctx->ItemInputValue("##heads", "full,fr-spec:v=1024|4096");
+        ctx->ItemClick("Sweep##start");
+    }));
+    ASSERT_EQ(window.controller.count<CmdSweep>(), 1);
+    const SweepRequest& request = std::get<CmdSweep>(window.controller.received.back()).request;
+    EXPECT_EQ(request.recording, "demo.recording");
+    EXPECT_EQ(request.profile, "/profiles/machine.json");
+    EXPECT_EQ(request.heads, "full,fr-spec:v=1024|4096");
+    EXPECT_FALSE(request.search);
+    window.controller.edit_status().state = JobState::loading;
+    window.controller.edit_status().activity = "sweeping: eagle3 x full, top-k 1";
+    window.controller.edit_status().progress = 0.4;
+    window.draw_frames(2);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef("Sweep###sweep");
+        ctx->ItemClick("Stop##sweep");
+    }));
+    EXPECT_EQ(window.controller.count<CmdStop>(), 1);
+}
+
+/// Clicks on a setting in a tab of the panel, then on both buttons of its details.
+void click_setting(Harness& window, const char* tab, const std::string& item) {
+    EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+        ctx->SetRef("Sweep###sweep");
+        ctx->ItemClick(tab);
+        ctx->Yield(2);
+        const ImGuiID plot = ctx->WindowInfo("//Sweep###sweep/##plot").ID;
+        const ImGuiID details = ctx->WindowInfo("//Sweep###sweep/##details").ID;
+        ctx->SetRef(item.starts_with("heat:") ? ctx->WindowInfo("//Sweep###sweep/##plot/##heat").ID : plot);
+        ctx->ItemClick(item.substr(item.find(':') + 1).c_str());
+        ctx->Yield(2);
+        ctx->SetRef(details);
+        ctx->ItemClick("Use for the next run");
+        ctx->ItemClick("Show its rounds");
+    }));
+}
+
+TEST(SweepPanel, ClickOnASettingShowsItAndItsRounds) {
+    Harness window(choose_layout());
+    const auto sweep = synthetic_sweep();
+    window.controller.edit_status().sweeps = {sweep};
+    window.draw_frames(3);
+    const SweepData data{sweep->settings, sweep->rows};
+    const auto expect_clicked = [&](std::size_t row, const char* what) {
+        const SweepSetting& setting = data.setting(row);
+        EXPECT_EQ(window.app().config().drafter, "eagle3") << what;
+        EXPECT_EQ(window.app().config().head, setting.head) << what;
+        EXPECT_EQ(window.app().config().tree, setting.tree) << what;
+        const SettingReplay* replay = last_replay(window.controller.received);
+        ASSERT_NE(replay, nullptr) << what;
+        EXPECT_EQ(replay->recording, "/recordings/demo");
+        EXPECT_EQ(replay->head, setting.head) << what;
+        EXPECT_EQ(replay->tree, setting.tree) << what;
+        EXPECT_EQ(replay->conversations, 7u);
+        EXPECT_EQ(replay->conversation, 0u);
+    };
+    const std::size_t last = sweep_front(data, 1).back();
+    click_setting(window, "Front", "plot:$$" + std::to_string(last) + "/setting");
+    expect_clicked(last, "front");
+    const SweepCurve curve = sweep_curves(data, "rank", {1, std::nullopt}).front();
+    const std::size_t middle = curve.points[1].second;
+    click_setting(window, "Curves", "plot:speed marks/$$" + std::to_string(middle) + "/setting");
+    expect_clicked(middle, "curves");
+    const SweepHeatMap map = sweep_heat_map(data, "rank", "v", 1);
+    EXPECT_TRUE(map.rows.empty());
+    click_setting(window, "Settings", "plot:settings/$$3/###row");
+    expect_clicked(3, "list");
+}
+
+TEST(SweepPanel, HeatMapOfTwoParameters) {
+    Harness window(choose_layout());
+    const auto sweep = synthetic_sweep();
+    window.controller.edit_status().sweeps = {sweep};
+    window.draw_frames(3);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef("Sweep###sweep");
+        ctx->ItemClick("Heat map");
+        ctx->Yield(2);
+        ctx->SetRef(ctx->WindowInfo("//Sweep###sweep/##plot").ID);
+        ctx->ItemClick("##y");
+        ctx->ItemClick("//$FOCUSED/nodes: 6 values");
+        ctx->Yield(2);
+    }));
+    const SweepData data{sweep->settings, sweep->rows};
+    const SweepHeatMap map = sweep_heat_map(data, "rank", "nodes", 1);
+    click_setting(window, "Heat map", "heat:$$4/cell");
+    EXPECT_EQ(window.app().config().tree, data.setting(*map.rows[4]).tree);
+    EXPECT_EQ(window.app().config().head, data.setting(*map.rows[4]).head);
+}
+
+TEST(SweepPanel, SaysWhatToDoWithoutASweepOrRecording) {
+    Harness window(choose_layout());
+    auto sweep = std::make_shared<SweepView>(*synthetic_sweep());
+    sweep->recording.clear();
+    window.draw_frames(3);
+    window.controller.edit_status().sweeps = {sweep};
+    window.draw_frames(3);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef(ctx->WindowInfo("//Sweep###sweep/##details").ID);
+        IM_CHECK(ctx->ItemExists("Use for the next run"));
+        IM_CHECK(!ctx->ItemExists("Show its rounds"));
+    }));
+}
+
+}  // namespace
+}  // namespace draftscope::test

@@ -1,0 +1,95 @@
+#include "app/gui/models/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/gui/synthetic_sweep.h"
+
+namespace draftscope {
+namespace {
+
+class SweepModel : public ::testing::Test {
+  protected:
+    const std::shared_ptr<const SweepView> view_ = test::synthetic_sweep();
+    const SweepData data_{view_->settings, view_->rows};
+};
+
+TEST_F(SweepModel, ListsTheParametersThatVary) {
+    EXPECT_EQ(sweep_batches(data_), (std::vector<int>{1, 4}));
+    std::vector<std::string> names;
+    for (const SweepParameter& one : sweep_parameters(data_, 1)) names.push_back(one.name);
+    EXPECT_EQ(names, (std::vector<std::string>{"rank", "v", "levels", "nodes", "top-k"}));
+    EXPECT_EQ(sweep_parameters(data_, 1)[1].values, (std::vector<double>{1024, 4096, 16384}));
+    EXPECT_TRUE(sweep_parameters(data_, 2).empty());
+    SweepSetting setting;
+    setting.head = "dynaspec:k=32,file=a.safetensors+rdk";
+    EXPECT_EQ(parameter_value(setting, "k"), 32);
+    EXPECT_EQ(parameter_value(setting, "file"), std::nullopt);
+    EXPECT_EQ(parameter_value(setting, "levels"), 1);
+}
+
+TEST_F(SweepModel, CurvesTakeTheFastestOrTheSelectedSettings) {
+    const std::vector<SweepCurve> best = sweep_curves(data_, "v", {1, std::nullopt});
+    ASSERT_EQ(best.size(), 1u);
+    EXPECT_EQ(best[0].name, "eagle3 x fr-spec");
+    ASSERT_EQ(best[0].points.size(), 3u);
+    for (const auto& [value, row] : best[0].points)
+        for (std::size_t r = 0; r < data_.rows.size(); ++r) {
+            if (data_.setting(r).batch != 1 || parameter_value(data_.setting(r), "v") != value) continue;
+            EXPECT_GE(data_.rows[row].speedup.value, data_.rows[r].speedup.value);
+        }
+    // Along the nodes with the other parameters of a tree, a curve for each head.
+    std::size_t like = 0;
+    while (data_.setting(like).tree != "depth=2,topk=2,nodes=6" || data_.setting(like).batch != 1) ++like;
+    const std::vector<SweepCurve> nodes = sweep_curves(data_, "nodes", {1, like});
+    EXPECT_EQ(nodes.size(), 7u);
+    for (const SweepCurve& curve : nodes) {
+        ASSERT_EQ(curve.points.size(), 2u) << curve.name;
+        EXPECT_EQ(curve.points[0].first, 6);
+        EXPECT_EQ(curve.points[1].first, 9);
+    }
+    // Chains grow in nodes as they grow in levels.
+    while (data_.setting(like).tree != "chain=1" || data_.setting(like).batch != 1) ++like;
+    EXPECT_EQ(sweep_curves(data_, "levels", {1, like}).front().points.size(), 3u);
+}
+
+TEST_F(SweepModel, HeatMapHasTheFastestOfEachPair) {
+    const SweepHeatMap map = sweep_heat_map(data_, "nodes", "rank", 1);
+    EXPECT_EQ(map.ys, (std::vector<double>{36, 72, 144}));
+    EXPECT_EQ(map.xs.size(), 6u);
+    ASSERT_EQ(map.rows.size(), 18u);
+    for (std::size_t cell = 0; cell < map.rows.size(); ++cell) {
+        ASSERT_TRUE(map.rows[cell].has_value());
+        const SweepSetting& setting = data_.setting(*map.rows[cell]);
+        EXPECT_EQ(setting.batch, 1);
+        EXPECT_EQ(parameter_value(setting, "rank"), map.ys[cell / 6]);
+        EXPECT_EQ(setting.shape.nodes, map.xs[cell % 6]);
+        EXPECT_GE(data_.rows[*map.rows[cell]].speedup.value, map.low);
+        EXPECT_LE(data_.rows[*map.rows[cell]].speedup.value, map.high);
+    }
+    EXPECT_TRUE(sweep_heat_map(data_, "rank", "v", 1).rows.empty()) << "no head has both";
+}
+
+TEST_F(SweepModel, FrontRisesWithTheTimeOfARound) {
+    const std::vector<std::size_t> front = sweep_front(data_, 1);
+    ASSERT_GT(front.size(), 1u);
+    for (std::size_t i = 1; i < front.size(); ++i) {
+        EXPECT_LE(data_.setting(front[i - 1]).round_ms, data_.setting(front[i]).round_ms);
+        EXPECT_LE(data_.rows[front[i - 1]].tau.value, data_.rows[front[i]].tau.value);
+    }
+}
+
+TEST_F(SweepModel, DescribesASettingWithItsLimits) {
+    std::vector<SweepSetting> settings = {view_->settings[0]};
+    settings[0].exact = false;
+    settings[0].extrapolated = true;
+    const std::vector<SweepRow> rows = sweep_table(settings);
+    std::string all;
+    for (const auto& [label, value] : describe_setting({settings, rows}, 0))
+        all += label + " " + value + "\n";
+    for (const char* part : {"tau 1.", "[", "x AR ", "acceptance an estimate", "cost outside"})
+        EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
+    EXPECT_EQ(setting_name(settings[0]), "eagle3 x full @ chain=1");
+}
+
+}  // namespace
+}  // namespace draftscope
