@@ -29,7 +29,7 @@ kernels::DeviceBenchOptions small() {
     options.cold_mb = 0.05;
     options.clock_reads = 2;
     options.calls = 2;
-    options.replays = 3;
+    options.replays = 1;
     return options;
 }
 
