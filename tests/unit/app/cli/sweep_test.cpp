@@ -137,7 +137,13 @@ TEST_F(SweepCommand, AdviseFindsWhatTheWholeGridHolds) {
     const Arguments common = arguments("--recording {} --model {} --threads 1 --quiet --json --profile {}",
                                        folder_->file("recorded"), model_, folder_->file("search.json")) +
                              eagle2();
-    const json advised = parse_output(run(*folder_, Arguments{"advise"} + common));
+    const std::string file = folder_->file("advice.dscope");
+    const json advised =
+        parse_output(run(*folder_, Arguments{"advise"} + common + Arguments{"--save", file}));
+    EXPECT_GT(Sql(file).number("SELECT count(*) FROM sweep"), 0);
+    EXPECT_EQ(Sql(file).number("SELECT count(*) FROM meta WHERE key LIKE 'sweep %' AND value LIKE "
+                               "'%draftscope run %'"),
+              1);
     const json swept =
         parse_output(run(*folder_, Arguments{"sweep"} + common +
                                        Arguments{"--heads", "full", "--chain", "6", "--topk", "2,3,4",
