@@ -17,6 +17,7 @@
 
 #ifdef DRAFTSCOPE_WITH_GUI
 #include "app/gui/entry.h"
+#include "app/jobs/sweep/saved_sweep.h"
 #endif
 
 namespace draftscope::cli {
@@ -37,6 +38,7 @@ Status export_png(const Options& options) {
     DS_ASSIGN(const auto snapshot, load_capture(options.file));
     PlotOptions plots = options.plots;
     plots.out = options.out;
+    DS_ASSIGN(plots.sweeps, load_sweep_views(options.file));
     DS_ASSIGN(const std::vector<std::string> files, render_plots(*snapshot, plots));
     for (const std::string& file : files) std::fprintf(stderr, "wrote %s\n", file.c_str());
     return {};
@@ -44,7 +46,9 @@ Status export_png(const Options& options) {
 
 void add_plot_options(CLI::App& command, PlotOptions& plots) {
     command
-        .add_option("--plots", plots.plots, "png: breakdown, latency, plane, coverage, tree (default: all)")
+        .add_option(
+            "--plots", plots.plots,
+            "png: breakdown, latency, plane, coverage, tree, sweep (default: those that the capture has)")
         ->delimiter(',');
     command.add_option("--run", plots.run, "png: run id (default: the newest)");
     command.add_option("--round", plots.round,

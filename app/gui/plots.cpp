@@ -33,6 +33,7 @@ constexpr std::array plots = {
     Plot{"plane", "plane", "Acceptance-cost plane"},
     Plot{"coverage", "coverage", "Coverage of the head's vocabulary"},
     Plot{"tree", "draft_tree", "Draft tree"},
+    Plot{"sweep", "sweep", "Settings: front, and curves over their parameters"},
 };
 
 const Plot* find_plot(const std::string& name) {
@@ -84,6 +85,15 @@ Result<std::optional<std::size_t>> chosen_round(const Snapshot& snapshot, RowId 
     return std::optional(best);
 }
 
+bool shows_sweep(const Plot& plot) {
+    return std::string_view(plot.name) == "sweep";
+}
+
+std::string sweep_subtitle(const SweepView& sweep) {
+    return fmt::format("{} settings on {}  ·  {} conversations  ·  predicted; costs: {}",
+                       sweep.settings.size(), sweep.source, sweep.conversations, sweep.costs);
+}
+
 std::string subtitle(const RunRow& run, const Plot& plot, const Snapshot& snapshot,
                      const std::optional<std::size_t>& round) {
     std::string text = fmt::format("{}  ·  {}  ·  {}  ·  {}  ·  {}", run.target, run.drafter,
@@ -121,7 +131,8 @@ void draw_plot(const Plot& plot, const std::string& caption, PanelContext& conte
     ImGui::PopStyleVar(2);
 }
 
-Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options) {
+/// Returns the plots to draw: by default those that the capture has rows for.
+Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options, bool has_runs) {
     std::vector<const Plot*> wanted;
     for (const std::string& name : options.plots) {
         const Plot* plot = find_plot(name);
@@ -133,7 +144,13 @@ Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options) {
         wanted.push_back(plot);
     }
     if (wanted.empty())
-        for (const Plot& plot : plots) wanted.push_back(&plot);
+        for (const Plot& plot : plots)
+            if (shows_sweep(plot) ? !options.sweeps.empty() : has_runs) wanted.push_back(&plot);
+    for (const Plot* plot : wanted)
+        if (shows_sweep(*plot) && options.sweeps.empty())
+            return bad_input(
+                "--plots sweep: the capture has no sweep; make one with draftscope sweep --save");
+    if (wanted.empty()) return bad_input("the capture contains no runs; there is nothing to draw");
     return wanted;
 }
 
@@ -186,9 +203,13 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
         return bad_input("--theme {}: unknown theme. Use dark or light", options.theme);
     if (options.scale < 0.5 || options.scale > 4)
         return bad_input("--scale {}: must be between 0.5 and 4", options.scale);
-    DS_ASSIGN(const std::vector<const Plot*> wanted, wanted_plots(options));
-    DS_ASSIGN(const RowId run, chosen_run(snapshot, options));
-    DS_ASSIGN(const std::optional<std::size_t> round, chosen_round(snapshot, run, options.round));
+    DS_ASSIGN(const std::vector<const Plot*> wanted, wanted_plots(options, !snapshot.runs.empty()));
+    RowId run = 0;
+    std::optional<std::size_t> round;
+    if (!std::ranges::all_of(wanted, [](const Plot* plot) { return shows_sweep(*plot); })) {
+        DS_ASSIGN(run, chosen_run(snapshot, options));
+        DS_ASSIGN(round, chosen_round(snapshot, run, options.round));
+    }
     DS_ASSIGN(const std::vector<std::string> files, target_files(wanted, options.out));
 
     const PlotContexts contexts;
@@ -199,19 +220,22 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
                 static_cast<float>(options.scale));
     UiState ui;
     ui.source = snapshot.source;
-    ui.newest_run = snapshot.runs.back().id;
+    ui.newest_run = snapshot.runs.empty() ? 0 : snapshot.runs.back().id;
     ui.run_id = run;
     ui.follow = false;
     ui.data_key = 1;
     std::vector<Image> images;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-        const JobStatus status;
+        JobStatus status;
+        status.sweeps = options.sweeps;
         RunConfig config;
         Commands commands;
         PanelState panel_state;
         PanelContext context{snapshot, status, ui, config, commands, style, panel_state, true};
         ui.round = std::string_view(wanted[i]->name) == "tree" ? round : std::nullopt;
-        const std::string caption = subtitle(*snapshot.run(run), *wanted[i], snapshot, round);
+        const std::string caption = shows_sweep(*wanted[i])
+                                        ? sweep_subtitle(*options.sweeps.front())
+                                        : subtitle(*snapshot.run(run), *wanted[i], snapshot, round);
         for (int frame = 0; frame < frames_until_settled; ++frame) {
             backend->new_frame();
             ImGui::NewFrame();

@@ -9,6 +9,7 @@
 
 #include "app/gui/entry.h"
 #include "tests/gui/fake_controller.h"
+#include "tests/gui/synthetic_sweep.h"
 #include "tests/support/results.h"
 
 /// Tests that pictures are drawn off-screen with EGL; their contents are not compared.
@@ -141,6 +142,8 @@ TEST_F(Pixels, PlotsAreDrawnWithoutAWindow) {
     options.out = folder_.string();
     options.width = 640;
     options.height = 400;
+    EXPECT_EQ(require(render_plots(*controller.snapshot(), options)).size(), plot_names().size() - 1);
+    options.sweeps = {synthetic_sweep()};
     const auto files = require(render_plots(*controller.snapshot(), options));
     ASSERT_EQ(files.size(), plot_names().size());
     std::set<double> means;
@@ -165,6 +168,13 @@ TEST_F(Pixels, PlotsAreDrawnWithoutAWindow) {
     EXPECT_NE(fifth, tree(6));
     options.theme = "dark";
     EXPECT_NE(fifth, tree(5));
+    // A capture of a sweep alone has no runs.
+    options.plots = {};
+    options.out = (folder_ / "sweep").string();
+    EXPECT_EQ(require(render_plots(Snapshot(), options)).size(), 1u);
+    options.plots = {"sweep"};
+    options.sweeps = {};
+    EXPECT_EQ(render_plots(*controller.snapshot(), options).error().kind, ErrorKind::bad_input);
 }
 
 TEST_F(Pixels, DrawsImportedTimelineAsOverlay) {

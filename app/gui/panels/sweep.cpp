@@ -278,19 +278,9 @@ void draw_curve_plot(const Style& style, SweepState& state, const SweepData& dat
     ImGui::PopID();
 }
 
-void draw_curves(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
-    const std::vector<SweepParameter> parameters = sweep_parameters(data, state.batch);
-    if (parameters.empty())
-        return draw_hint(style, "no parameter has two values; sweep several, as in fr-spec:v=2048|8192");
+/// Draws the curves over SweepState::parameter, with their legend.
+void draw_parameter_curves(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
     const float top = ImGui::GetCursorPosY();
-    choose_parameter("##parameter", style, parameters, state.parameter);
-    ImGui::SameLine();
-    ImGui::BeginDisabled(!state.chosen);
-    ImGui::Checkbox("others as selected", &state.like_selected);
-    ImGui::EndDisabled();
-    show_tooltip(style,
-                 "On: settings with the selected one's other parameters. Off: the fastest setting of each "
-                 "value.");
     SweepFilter filter{state.batch, std::nullopt};
     if (state.like_selected) filter.like = state.chosen;
     std::vector<SweepCurve> curves = sweep_curves(data, state.parameter, filter);
@@ -309,6 +299,48 @@ void draw_curves(const Style& style, SweepState& state, const SweepData& data, I
     const float height = (room - ImGui::GetStyle().ItemSpacing.y) / 2;
     draw_curve_plot(style, state, data, curves, true, {size.x, height});
     draw_curve_plot(style, state, data, curves, false, {size.x, height});
+}
+
+void draw_curves(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
+    const std::vector<SweepParameter> parameters = sweep_parameters(data, state.batch);
+    if (parameters.empty())
+        return draw_hint(style, "no parameter has two values; sweep several, as in fr-spec:v=2048|8192");
+    const float top = ImGui::GetCursorPosY();
+    choose_parameter("##parameter", style, parameters, state.parameter);
+    ImGui::SameLine();
+    ImGui::BeginDisabled(!state.chosen);
+    ImGui::Checkbox("others as selected", &state.like_selected);
+    ImGui::EndDisabled();
+    show_tooltip(style,
+                 "On: settings with the selected one's other parameters. Off: the fastest setting of each "
+                 "value.");
+    draw_parameter_curves(style, state, data, {size.x, size.y - (ImGui::GetCursorPosY() - top)});
+}
+
+/// Draws the front and the curves over every parameter, as cells of equal size.
+void draw_sweep_picture(const Style& style, SweepState& state, const SweepData& data) {
+    const std::vector<SweepParameter> parameters = sweep_parameters(data, state.batch);
+    const int cells = static_cast<int>(parameters.size()) + 1, columns = std::min(cells, 3);
+    const int lines = (cells + columns - 1) / columns;
+    const ImVec2 room = ImGui::GetContentRegionAvail(), gap = ImGui::GetStyle().ItemSpacing;
+    const ImVec2 cell(room.x / static_cast<float>(columns) - gap.x,
+                      room.y / static_cast<float>(lines) - gap.y);
+    state.chosen.reset();
+    for (int i = 0; i < cells; ++i) {
+        if (i % columns > 0) ImGui::SameLine();
+        ImGui::PushID(i);
+        if (ImGui::BeginChild("cell", cell)) {
+            const ImVec2 inner = ImGui::GetContentRegionAvail();
+            if (i == 0) {
+                draw_front(style, state, data, inner);
+            } else {
+                state.parameter = parameters[static_cast<std::size_t>(i) - 1].name;
+                draw_parameter_curves(style, state, data, inner);
+            }
+        }
+        ImGui::EndChild();
+        ImGui::PopID();
+    }
 }
 
 std::string number_text(double value) {
@@ -481,8 +513,8 @@ void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {
 
 void draw_sweep(PanelContext& c) {
     auto& state = c.panel_state.get<SweepState>();
-    const std::shared_ptr<const SweepView> view = choose_sweep(c);
-    draw_sweep_form(c, false);
+    const std::shared_ptr<const SweepView> view = c.picture ? shown_sweep(c) : choose_sweep(c);
+    if (!c.picture) draw_sweep_form(c, false);
     if (view == nullptr || view->rows.empty())
         return draw_empty_text(
             c.style,
@@ -491,6 +523,7 @@ void draw_sweep(PanelContext& c) {
             "sweep.dscope");
     show_sweep(state, view);
     const SweepData data = data_of(*view);
+    if (c.picture) return draw_sweep_picture(c.style, state, data);
     draw_choices(c.style, state, data);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool side_by_side = room.x > 42 * c.style.em;

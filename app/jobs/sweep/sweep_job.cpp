@@ -9,6 +9,7 @@
 
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
+#include "app/jobs/resolve/artefacts.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/source_key.h"
@@ -25,6 +26,18 @@ namespace {
 
 /// Prompts drafted in lockstep; more rows share the reading of the weights.
 constexpr int lanes = 32;
+
+/// Names the size of a head that has no default and takes it from its file, because its cost depends on it.
+void name_size(HeadSpec& head, const HeadFiles& files) {
+    const HeadInfo* info = find_head(head.id);
+    if (info == nullptr || info->size.name.empty() || head.params.contains(info->size.name)) return;
+    for (const HeadParam& param : info->params)
+        if (param.name == info->size.name && param.default_value > 0) return;
+    const auto file = head_file_report(head, files);
+    if (!file) return;
+    if (const auto size = file->parameters.find(info->size.name); size != file->parameters.end())
+        head.params.emplace(size->first, size->second);
+}
 
 class Sweep {
   public:
@@ -129,8 +142,10 @@ class Sweep {
             if (!drafter_traits(drafter).uses_head) replay.artefacts.clear();
             DS_ASSIGN(auto runs, resolve_replayed_heads(replay, *recording_));
             const bool uses_head = drafter_traits(drafter).uses_head;
-            for (const ResolvedRun& run : runs)
+            for (ResolvedRun& run : runs) {
+                if (uses_head) name_size(*run.head, run.artefacts);
                 weights_[key_of(drafter, uses_head ? to_text(*run.head) : "", "")] = weights_key(run);
+            }
             drafters_.push_back({drafter, std::move(runs)});
         }
         return {};

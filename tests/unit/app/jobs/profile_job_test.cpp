@@ -3,11 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/heads/artefact.h"
-#include "engine/tokenizer/tokenizer.h"
-#include "engine/transformer/target.h"
-#include "tests/support/results.h"
-#include "tests/unit/app/jobs/tiny_files.h"
+#include "tests/unit/app/jobs/tiny_slimspec.h"
 
 namespace draftscope {
 namespace {
@@ -83,26 +79,13 @@ TEST_F(ProfileJob, MeasuresEveryPart) {
 }
 
 TEST_F(ProfileJob, WeightsThatFixAHeadsSizeGiveItsOnlySize) {
-    const auto exec = kernels::make_cpu_exec(1);
-    const auto target = require(Target::load(files_.model(), *exec, kernels::Precision::f32));
-    const int rank = 10, hidden = target->config().hidden, vocab = target->config().vocab;
-    const std::vector<float> down(rank * hidden, 0.01f), up(rank * vocab, 0.01f);
-    ArtefactInfo info;
-    info.head = "slimspec";
-    info.target = target->config().name;
-    info.tokenizer = target->tokenizer()->fingerprint();
-    info.vocab = vocab;
-    info.hidden = hidden;
-    info.parameters["rank"] = std::to_string(rank);
-    const std::vector<TensorToSave> tensors = {
-        {"down", "F32", {rank, hidden}, std::as_bytes(std::span(down))},
-        {"up", "F32", {vocab, rank}, std::as_bytes(std::span(up))}};
-    ASSERT_TRUE(is_ok(save_artefact(files_.file("slimspec"), info, tensors)));
+    const int rank = 10;
+    const std::string weights = testing::save_tiny_slimspec(files_, rank);
     ProfileConfig given = config();
     given.drafters.resize(1);
     given.heads = {"slimspec"};
     given.batches = {1};
-    given.run.artefacts = {"slimspec=" + files_.file("slimspec")};
+    given.run.artefacts = {"slimspec=" + weights};
     const MachineProfile profile = require(run_profile(given, {}));
     const PartCost* head = profile.find(CostPart::head, "eagle2", "slimspec");
     ASSERT_NE(head, nullptr) << (profile.skipped.empty() ? "" : profile.skipped.front());

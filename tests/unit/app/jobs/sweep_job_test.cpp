@@ -13,7 +13,7 @@
 #include "storage/sweep_file.h"
 #include "tests/support/results.h"
 #include "tests/support/tiny_checkpoint.h"
-#include "tests/unit/app/jobs/tiny_files.h"
+#include "tests/unit/app/jobs/tiny_slimspec.h"
 
 /// Sweeps that share models, are continued, and notice changed files.
 namespace draftscope {
@@ -55,6 +55,8 @@ class SweepJob : public ::testing::Test {
             {"part": "catch_up", "drafter": "eagle2", "terms": {"fixed": 0.05, "row": 0.01}},
             {"part": "level", "drafter": "eagle2", "terms": {"fixed": 0.03}},
             {"part": "head", "drafter": "eagle2", "head": "full", "terms": {"fixed": 0.05}},
+            {"part": "head", "drafter": "eagle2", "head": "slimspec", "size_parameter": "rank",
+             "terms": {"fixed": 0.01, "size": 0.001}},
             {"part": "draft", "drafter": "ngram", "terms": {"fixed": 0.1}}]})";
     }
     static SweepConfig config(const std::string& save = "") {
@@ -90,6 +92,19 @@ TEST_F(SweepJob, SearchLoadsEachModelOnce) {
     EXPECT_EQ(loads["loading drafter eagle2"], 1);
     EXPECT_EQ(loads["loading drafter ngram"], 1);
     EXPECT_EQ(loads["opening the recording"], 0);  // the search has opened it
+}
+
+TEST_F(SweepJob, AHeadsFileGivesTheSizeThatItsCostDependsOn) {
+    SweepConfig given = config();
+    given.heads = {"full", "slimspec"};
+    given.replay.artefacts = {"slimspec=" + testing::save_tiny_slimspec(*files_, 10)};
+    const SweepReport report = require(run_sweep(given, {}));
+    EXPECT_TRUE(report.skipped.empty()) << report.skipped.front();
+    std::map<std::string, double> head_ms;
+    for (const SweepSetting& one : report.settings)
+        if (one.tree == "chain=2") head_ms[one.head] = one.head_ms;
+    ASSERT_TRUE(head_ms.contains("slimspec:rank=10"));
+    EXPECT_NEAR(head_ms["slimspec:rank=10"], 2 * 0.02, 1e-9);  // a call for each of two levels
 }
 
 /// Returns tau by tree.
