@@ -165,14 +165,13 @@ constexpr ImPlotFlags sweep_plot_flags = ImPlotFlags_NoMenus | ImPlotFlags_NoBox
                                          ImPlotFlags_NoMouseText | ImPlotFlags_NoLegend |
                                          ImPlotFlags_NoInputs;
 
-/// Draws lines of equal speed-up over decoding without a drafter.
-void draw_speed_lines(const Style& style, double plain_ms) {
+/// Draws lines of equal speed-up over decoding without a drafter, up to the first one above `best`.
+void draw_speed_lines(const Style& style, double plain_ms, double best) {
     ImDrawList* list = ImPlot::GetPlotDrawList();
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const float size = 0.76f * style.em;
-    const double best = limits.Y.Max * plain_ms / std::max(limits.X.Min, 1e-9);
     const double step = best > 4 ? 0.5 : best > 2 ? 0.2 : 0.1;
-    for (double speedup = step; speedup < best; speedup += step) {
+    for (double speedup = step; speedup < best + step; speedup += step) {
         const auto tau_at = [&](double ms) { return speedup * ms / plain_ms; };
         const ImVec2 a = ImPlot::PlotToPixels(limits.X.Min, tau_at(limits.X.Min));
         const ImVec2 b = ImPlot::PlotToPixels(limits.X.Max, tau_at(limits.X.Max));
@@ -191,6 +190,7 @@ void draw_speed_lines(const Style& style, double plain_ms) {
 
 void draw_front(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
     SweepRange xs, ys;
+    double best = 0;
     std::vector<std::size_t> rows;
     for (std::size_t r = 0; r < data.rows.size(); ++r)
         if (data.setting(r).batch == state.batch) rows.push_back(r);
@@ -198,6 +198,7 @@ void draw_front(const Style& style, SweepState& state, const SweepData& data, Im
     for (const std::size_t r : rows) {
         xs.add(data.setting(r).round_ms);
         ys.add(data.rows[r].tau.value);
+        best = std::max(best, data.rows[r].speedup.value);
     }
     for (const std::size_t r : front) ys.add(data.rows[r].tau);
     if (rows.empty()) return draw_hint(style, "no settings of this batch");
@@ -210,7 +211,7 @@ void draw_front(const Style& style, SweepState& state, const SweepData& data, Im
     ImPlot::SetupAxisLimits(ImAxis_Y1, ys.low, ys.high, ImPlotCond_Always);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    draw_speed_lines(style, data.setting(rows.front()).plain_ms);
+    draw_speed_lines(style, data.setting(rows.front()).plain_ms, best);
     std::vector<ImVec2> stairs;
     for (const std::size_t r : front) {
         const ImVec2 at = ImPlot::PlotToPixels(data.setting(r).round_ms, data.rows[r].tau.value);
@@ -329,7 +330,7 @@ void draw_sweep_picture(const Style& style, SweepState& state, const SweepData& 
     for (int i = 0; i < cells; ++i) {
         if (i % columns > 0) ImGui::SameLine();
         ImGui::PushID(i);
-        if (ImGui::BeginChild("cell", cell)) {
+        if (ImGui::BeginChild("cell", cell, 0, ImGuiWindowFlags_NoScrollbar)) {
             const ImVec2 inner = ImGui::GetContentRegionAvail();
             if (i == 0) {
                 draw_front(style, state, data, inner);

@@ -55,6 +55,7 @@ std::optional<std::size_t> find_setting(const std::vector<SweepSetting>& setting
 }
 
 std::string absolute_folder(const std::string& folder) {
+    if (folder.empty()) return folder;
     std::error_code error;
     const auto path = std::filesystem::absolute(folder, error);
     return error ? folder : path.lexically_normal().string();
