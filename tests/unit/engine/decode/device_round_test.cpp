@@ -365,9 +365,9 @@ TEST_P(DeviceRoundDetails, APassUploadsItsPlacesAlone) {
         steps_made[i] = static_cast<int>(fixture_->totals().steps);
     }
     ASSERT_GT(steps_made[1], steps_made[0]);
-    // However deep the tree: the layouts of the drafter's passes, the catch-up's tokens, the target's layout. A
-    // text whose caches are where those of the text before were, which is chance, uploads their addresses less
-    // often.
+    // However deep the tree: the layouts of the drafter's passes, the catch-up's tokens, the target's layout.
+    // A text whose caches are where those of the text before were, which is chance, uploads their addresses
+    // less often.
     EXPECT_NEAR(uploads[1] - uploads[0], 3 * (steps_made[1] - steps_made[0]), 4);
 }
 
