@@ -67,15 +67,6 @@ Result<std::vector<SweptSource>> read_all_swept(const std::string& path) {
     return sweeps;
 }
 
-Result<std::vector<SweptRow>> read_swept(const std::string& path, const std::string& source) {
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) return std::vector<SweptRow>();
-    DS_ASSIGN(std::vector<SweptSource> sweeps, read_all_swept(path));
-    for (SweptSource& sweep : sweeps)
-        if (sweep.source == source) return std::move(sweep.rows);
-    return std::vector<SweptRow>();
-}
-
 Status write_swept(const std::string& path, const std::string& source, std::vector<SweptRow> rows,
                    const std::string& about) {
     DS_ASSIGN(const storage::Database db, open_for_sweep(path));

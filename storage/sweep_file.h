@@ -26,8 +26,6 @@ struct SweptRow {
     std::string units;  ///< JSON: [[rounds, committed], ...] by conversation
 };
 
-/// Returns the settings of one source in a capture; none if the file does not exist or has none.
-Result<std::vector<SweptRow>> read_swept(const std::string& path, const std::string& source);
 /// Replaces the settings of one source in a capture at once. A new file is created. Ids are assigned.
 /// `about` describes the sweep as JSON, in table meta; "" = unknown.
 Status write_swept(const std::string& path, const std::string& source, std::vector<SweptRow> rows,

@@ -107,6 +107,11 @@ def first_version():
                    chunk=lambda support: 256)
 
 
+def product_kernel(outputs, rows):
+    """The kernel of a product, as kernels/cuda/matmul.cu chooses it."""
+    return "matmul2" if rows > 8 else "few" if outputs <= 2048 else "matmul1"
+
+
 class Estimate:
     """Times in microseconds. A method that ends in `_op` contains the boundaries of its launches."""
 
@@ -125,7 +130,7 @@ class Estimate:
         return size / min(C["bandwidth"], in_flight / C["turn"]) - early + C["ramp"] + (groups * waves * group if groups > 1 else 0)
 
     def product_op(self, outputs, columns, rows=1, idle=0.0):
-        name = "matmul2" if rows > 8 else "few" if outputs <= 2048 else "matmul1"
+        name = product_kernel(outputs, rows)
         per_block = 64 if columns <= 1024 and outputs >= 8192 else 16
         return self.stream(name, 2 * outputs * columns, outputs // per_block, idle=idle) + self.k.boundary
 
@@ -186,7 +191,7 @@ class Estimate:
 
     def indexed_op(self, listed, rows=1):
         """A product of listed outputs; their numbers are read first."""
-        name = "matmul2" if rows > 8 else "few" if listed <= 2048 else "matmul1"
+        name = product_kernel(listed, rows)
         return 2 * C["l2"] + self.stream(name, 2 * listed * HIDDEN, -(-listed // 16)) + self.k.boundary
 
     def router_select(self, rows=1):

@@ -13,10 +13,7 @@ std::string number(const std::optional<double>& value, int digits) {
 }
 
 std::string with_interval(const std::optional<Estimate>& estimate, int digits) {
-    if (!estimate) return "-";
-    if (!estimate->interval) return number(estimate->value, digits);
-    return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", estimate->value, digits, estimate->interval->low, digits,
-                       estimate->interval->high, digits);
+    return estimate ? estimate_text(*estimate, digits) : std::string("-");
 }
 
 std::string difference(const std::optional<Estimate>& estimate) {

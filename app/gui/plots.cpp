@@ -26,6 +26,7 @@ struct Plot {
     const char* name;
     const char* panel;
     const char* title;
+    bool of_sweep = false;  ///< of the capture's sweep, else of a run
 };
 constexpr std::array plots = {
     Plot{"breakdown", "phases", "Where a step's time goes"},
@@ -33,7 +34,7 @@ constexpr std::array plots = {
     Plot{"plane", "plane", "Acceptance-cost plane"},
     Plot{"coverage", "coverage", "Coverage of the head's vocabulary"},
     Plot{"tree", "draft_tree", "Draft tree"},
-    Plot{"sweep", "sweep", "Settings: front, and curves over their parameters"},
+    Plot{"sweep", "sweep", "Settings: front, and curves over their parameters", true},
 };
 
 const Plot* find_plot(const std::string& name) {
@@ -83,10 +84,6 @@ Result<std::optional<std::size_t>> chosen_round(const Snapshot& snapshot, RowId 
     for (std::size_t i = span.first; i < span.end; ++i)
         if (snapshot.rounds[i].row.committed > snapshot.rounds[best].row.committed) best = i;
     return std::optional(best);
-}
-
-bool shows_sweep(const Plot& plot) {
-    return std::string_view(plot.name) == "sweep";
 }
 
 std::string sweep_subtitle(const SweepView& sweep) {
@@ -145,9 +142,9 @@ Result<std::vector<const Plot*>> wanted_plots(const PlotOptions& options, bool h
     }
     if (wanted.empty())
         for (const Plot& plot : plots)
-            if (shows_sweep(plot) ? !options.sweeps.empty() : has_runs) wanted.push_back(&plot);
+            if (plot.of_sweep ? !options.sweeps.empty() : has_runs) wanted.push_back(&plot);
     for (const Plot* plot : wanted)
-        if (shows_sweep(*plot) && options.sweeps.empty())
+        if (plot->of_sweep && options.sweeps.empty())
             return bad_input(
                 "--plots sweep: the capture has no sweep; make one with draftscope sweep --save");
     if (wanted.empty()) return bad_input("the capture contains no runs; there is nothing to draw");
@@ -206,7 +203,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
     DS_ASSIGN(const std::vector<const Plot*> wanted, wanted_plots(options, !snapshot.runs.empty()));
     RowId run = 0;
     std::optional<std::size_t> round;
-    if (!std::ranges::all_of(wanted, [](const Plot* plot) { return shows_sweep(*plot); })) {
+    if (!std::ranges::all_of(wanted, [](const Plot* plot) { return plot->of_sweep; })) {
         DS_ASSIGN(run, chosen_run(snapshot, options));
         DS_ASSIGN(round, chosen_round(snapshot, run, options.round));
     }
@@ -233,7 +230,7 @@ Result<std::vector<std::string>> render_plots(const Snapshot& snapshot, const Pl
         PanelState panel_state;
         PanelContext context{snapshot, status, ui, config, commands, style, panel_state, true};
         ui.round = std::string_view(wanted[i]->name) == "tree" ? round : std::nullopt;
-        const std::string caption = shows_sweep(*wanted[i])
+        const std::string caption = wanted[i]->of_sweep
                                         ? sweep_subtitle(*options.sweeps.front())
                                         : subtitle(*snapshot.run(run), *wanted[i], snapshot, round);
         for (int frame = 0; frame < frames_until_settled; ++frame) {

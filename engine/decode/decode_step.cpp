@@ -216,7 +216,7 @@ void DecodeStep::record(std::uint64_t start, std::uint64_t end) {
         outcome.drafted += out.drafted;
         outcome.accepted += out.accepted;
         outcome.committed += out.committed;
-        outcome.decode_ns += row.end_ns - row.start_ns - row.paused_ns;
+        outcome.decode_ns += row.busy_ns();
         if (round.job >= 0 && !round.record.head_evals.empty())
             round.record.head_evals.front().head_ns = split_evenly(head_ns, round.job, jobs_.size());
     }
@@ -238,7 +238,7 @@ void DecodeStep::push_records(const StepRow& row) {
 }
 
 void DecodeStep::count(const StepRow& row) {
-    const TimeNs ns = row.end_ns - row.start_ns - row.paused_ns;
+    const TimeNs ns = row.busy_ns();
     std::int64_t committed = 0;
     for (const Round& round : rounds_) committed += static_cast<std::int64_t>(round.emitted.size());
     ++totals_.steps;

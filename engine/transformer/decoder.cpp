@@ -223,14 +223,12 @@ Status Decoder::begin(const DecoderBatch& batch) {
             return backend_->out_of_memory(
                 fmt::format("the keys and values of {} slots", place.cache->slots()), "use a smaller batch");
     list_tiles();
-    const auto addresses = [this] {
-        return std::array<const void*, 3>{d_places_.data(), d_caches_.data(), partial_.data()};
-    };
+    const auto addresses = [this] { return std::array<const void*, 2>{d_caches_.data(), partial_.data()}; };
     const auto before = addresses();
     if (!reserve(rows_) || !partial_.resize_at_least(*backend_, partial_floats()) || !place(batch))
         return backend_->out_of_memory(fmt::format("a pass of {} rows", rows_),
                                        "use a smaller batch or tree");
-    // Graphs contain these addresses, so a reallocation invalidates them.
+    // Graphs contain these addresses and that of d_places_, so a reallocation invalidates them.
     if (before != addresses()) keys_.clear();
     return {};
 }

@@ -75,6 +75,12 @@ double deviation_of(std::span<const double> values) {
 
 }  // namespace
 
+std::string estimate_text(const Estimate& estimate, int digits) {
+    if (!estimate.interval) return fmt::format("{:.{}f}", estimate.value, digits);
+    return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", estimate.value, digits, estimate.interval->low, digits,
+                       estimate.interval->high, digits);
+}
+
 std::string no_interval_text(std::size_t conversations) {
     if (conversations >= min_conversations) return {};
     return fmt::format("{}: intervals need at least {}",

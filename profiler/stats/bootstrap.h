@@ -33,6 +33,8 @@ struct BootstrapOptions {
     double resolution = 0;
 };
 
+/// Returns "1.52 [1.41, 1.63]".
+std::string estimate_text(const Estimate& estimate, int digits);
 /// Returns why there are no intervals ("1 conversation: intervals need at least 6"); "" if there are.
 std::string no_interval_text(std::size_t conversations);
 /// Returns how the intervals were computed, or no_interval_text(). Example: "95 % intervals: bootstrap by

@@ -77,8 +77,7 @@ HeadSample counted_time(const Snapshot& snapshot, std::size_t round) {
     if (step.row.excluded != Excluded::no) return unit;
     unit.timed_rounds = 1;
     unit.timed_committed = entry.row.committed;
-    unit.step_ns = static_cast<double>(step.row.end_ns - step.row.start_ns - step.row.paused_ns) /
-                   std::max(1u, step.rounds.count);
+    unit.step_ns = static_cast<double>(step.row.busy_ns()) / std::max(1u, step.rounds.count);
     if (step.row.sampled) return unit;
     unit.unsampled_rounds = 1;
     unit.unsampled_ns = unit.step_ns;

@@ -11,7 +11,7 @@ namespace {
 constexpr int first_bin = 64;
 
 double step_ms(const StepRow& step) {
-    return static_cast<double>(step.end_ns - step.start_ns - step.paused_ns) * 1e-6;
+    return static_cast<double>(step.busy_ns()) * 1e-6;
 }
 
 /// Returns the lower border of the bin of a number of tokens.

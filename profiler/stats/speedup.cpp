@@ -38,7 +38,7 @@ std::map<PromptKey, PromptRate> prompt_rates(const Snapshot& snapshot, RowId run
     for (const RoundEntry& entry : snapshot.rounds) {
         const StepEntry& step = snapshot.steps[entry.step_index];
         if (entry.row.run_id != run_id || step.row.excluded != Excluded::no) continue;
-        const auto ns = static_cast<double>(step.row.end_ns - step.row.start_ns - step.row.paused_ns);
+        const auto ns = static_cast<double>(step.row.busy_ns());
         by_prompt[entry.row.prompt_id].add(
             {static_cast<double>(entry.row.committed), ns / std::max(1u, step.rounds.count)});
     }

@@ -1,5 +1,7 @@
 #include "profiler/stats/sweep_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -120,6 +122,11 @@ class Table {
 };
 
 }  // namespace
+
+std::string setting_name(const SweepSetting& setting) {
+    return setting.head.empty() ? fmt::format("{} @ {}", setting.drafter, setting.tree)
+                                : fmt::format("{} x {} @ {}", setting.drafter, setting.head, setting.tree);
+}
 
 SweepUnit SweepSetting::total() const {
     return sum_of(*this, SettingDraws::none);

@@ -48,6 +48,9 @@ struct SweepSetting {
     double speedup() const;
 };
 
+/// Returns "eagle3 x fr-spec:v=8192 @ chain=3".
+std::string setting_name(const SweepSetting& setting);
+
 /// Predicted figures of a setting. Intervals resample conversations and include the profile's error.
 struct SweepRow {
     std::size_t setting = 0;  ///< place in the list of settings

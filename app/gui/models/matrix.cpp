@@ -179,13 +179,6 @@ SweepSetting of_task(const SweepSetting& setting, std::span<const std::string> c
     return out;
 }
 
-std::optional<double> parse_figure(std::string_view text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
 std::optional<Estimate> figure(std::optional<double> value) {
     return value ? std::optional(Estimate{*value, std::nullopt}) : std::nullopt;
 }
@@ -257,8 +250,8 @@ std::vector<MatrixRow> published_matrix_rows(const PublishedGroup& group,
             const auto column = std::ranges::find(columns, piece.substr(0, first));
             if (column == columns.end() || column == columns.begin()) continue;
             row.cells[column - columns.begin()] = {
-                figure(parse_figure(piece.substr(first + 1, second - first - 1))),
-                figure(parse_figure(piece.substr(second + 1)))};
+                figure(parse_number(piece.substr(first + 1, second - first - 1))),
+                figure(parse_number(piece.substr(second + 1)))};
         }
         rows.push_back(std::move(row));
     }

@@ -36,21 +36,17 @@ void for_each_parameter(std::string_view spec, Use use) {
     }
 }
 
-std::optional<double> parse_value(std::string_view text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
 /// Returns what two settings share if they differ at most in a parameter. The nodes of a chain follow from
-/// its levels.
+/// its levels. Lines of other heads share the tree, which a head's own parameter does not change.
 std::string rest_of(const SweepSetting& setting, std::string_view parameter) {
     const TreeShape& tree = setting.shape;
-    std::string out = fmt::format("{} {} {}", setting.drafter, head_id(setting.head), setting.batch);
-    for_each_parameter(setting.head, [&](std::string_view key, std::string_view value) {
-        if (key != parameter) out += fmt::format(" {}={}", key, value);
-    });
+    std::string out = fmt::format("{}", setting.batch);
+    if (!is_of_tree(parameter)) {
+        out += fmt::format(" {} {}", setting.drafter, head_id(setting.head));
+        for_each_parameter(setting.head, [&](std::string_view key, std::string_view value) {
+            if (key != parameter) out += fmt::format(" {}={}", key, value);
+        });
+    }
     if (parameter != levels_name) out += fmt::format(" levels {}", tree.depth);
     if (parameter != topk_name) out += fmt::format(" top-k {}", tree.topk);
     const bool follows = tree.topk == 1 && (parameter == levels_name || parameter == nodes_name);
@@ -62,18 +58,12 @@ std::string rest_of(const SweepSetting& setting, std::string_view parameter) {
 std::vector<std::pair<double, std::size_t>> matching_rows(const SweepData& data, std::string_view parameter,
                                                           const SweepFilter& filter) {
     std::vector<std::pair<double, std::size_t>> out;
-    // Lines of other heads share the tree, which a head's own parameter does not change.
-    const auto kept = [&](const SweepSetting& setting) {
-        SweepSetting tree_alone = setting;
-        if (is_of_tree(parameter)) tree_alone.drafter.clear();
-        if (is_of_tree(parameter)) tree_alone.head.clear();
-        return rest_of(tree_alone, parameter);
-    };
+    const std::string wanted = filter.like ? rest_of(data.setting(*filter.like), parameter) : "";
     for (std::size_t r = 0; r < data.rows.size(); ++r) {
         const SweepSetting& setting = data.setting(r);
         const auto value = parameter_value(setting, parameter);
         if (setting.batch != filter.batch || !value) continue;
-        if (filter.like && kept(setting) != kept(data.setting(*filter.like))) continue;
+        if (filter.like && rest_of(setting, parameter) != wanted) continue;
         out.emplace_back(*value, r);
     }
     return out;
@@ -85,9 +75,18 @@ double speed_of(const SweepData& data, std::size_t row) {
 
 }  // namespace
 
-std::string setting_name(const SweepSetting& setting) {
-    return setting.head.empty() ? fmt::format("{} @ {}", setting.drafter, setting.tree)
-                                : fmt::format("{} x {} @ {}", setting.drafter, setting.head, setting.tree);
+std::optional<double> parse_number(std::string_view text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+std::vector<std::size_t> rows_of_batch(const SweepData& data, int batch) {
+    std::vector<std::size_t> rows;
+    for (std::size_t r = 0; r < data.rows.size(); ++r)
+        if (data.setting(r).batch == batch) rows.push_back(r);
+    return rows;
 }
 
 std::vector<int> sweep_batches(const SweepData& data) {
@@ -102,7 +101,7 @@ std::optional<double> parameter_value(const SweepSetting& setting, std::string_v
     if (name == nodes_name) return setting.shape.nodes;
     std::optional<double> found;
     for_each_parameter(setting.head, [&](std::string_view key, std::string_view value) {
-        if (key == name) found = parse_value(value);
+        if (key == name) found = parse_number(value);
     });
     return found;
 }
@@ -111,7 +110,7 @@ std::vector<SweepParameter> sweep_parameters(const SweepData& data, int batch) {
     std::set<std::string> names;
     for (std::size_t r = 0; r < data.rows.size(); ++r)
         for_each_parameter(data.setting(r).head, [&](std::string_view key, std::string_view value) {
-            if (parse_value(value)) names.emplace(key);
+            if (parse_number(value)) names.emplace(key);
         });
     std::vector<std::string> ordered(names.begin(), names.end());
     for (const std::string_view name : {levels_name, nodes_name, topk_name}) ordered.emplace_back(name);
@@ -180,12 +179,6 @@ std::vector<std::size_t> sweep_front(const SweepData& data, int batch) {
         if (data.rows[r].on_front && data.setting(r).batch == batch) front.push_back(r);
     std::ranges::stable_sort(front, {}, [&](std::size_t r) { return data.setting(r).round_ms; });
     return front;
-}
-
-std::string estimate_text(const Estimate& estimate, int digits) {
-    if (!estimate.interval) return fmt::format("{:.{}f}", estimate.value, digits);
-    return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", estimate.value, digits, estimate.interval->low, digits,
-                       estimate.interval->high, digits);
 }
 
 std::vector<std::pair<std::string, std::string>> describe_setting(const SweepData& data, std::size_t row) {

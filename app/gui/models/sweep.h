@@ -20,8 +20,11 @@ struct SweepData {
     const SweepSetting& setting(std::size_t row) const { return settings[rows[row].setting]; }
 };
 
-/// Returns "eagle3 x fr-spec:v=8192 @ chain=3".
-std::string setting_name(const SweepSetting& setting);
+/// Parses a number; absent if the text is anything else.
+std::optional<double> parse_number(std::string_view text);
+
+/// Returns the rows of a batch.
+std::vector<std::size_t> rows_of_batch(const SweepData& data, int batch);
 /// Returns the batch sizes, ascending.
 std::vector<int> sweep_batches(const SweepData& data);
 
@@ -65,7 +68,5 @@ std::vector<std::size_t> sweep_front(const SweepData& data, int batch);
 
 /// Returns labels and figures of a row: tau, speed, time of a round, and what limits the prediction.
 std::vector<std::pair<std::string, std::string>> describe_setting(const SweepData& data, std::size_t row);
-/// Returns "1.52 [1.41, 1.63]".
-std::string estimate_text(const Estimate& estimate, int digits);
 
 }  // namespace draftscope

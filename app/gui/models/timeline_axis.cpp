@@ -76,7 +76,7 @@ void FoldedAxis::update(const Snapshot& snapshot, RowId run_id) {
         TimeNs net = default_step;
         if (step_of[i]) {
             const StepRow& step = steps[*step_of[i]];
-            net = std::max<TimeNs>(step.end_ns - step.start_ns - step.paused_ns, 1);
+            net = std::max<TimeNs>(step.busy_ns(), 1);
         }
         fold.width = std::max<TimeNs>(net / (parts_of_step + parts_per_pause * same), 1);
         const bool overlaps = !kept.empty() && fold.start < kept.back().end;
@@ -153,7 +153,7 @@ AxisOrigin axis_origin(const Snapshot& snapshot, RowId run_id, const FoldedAxis&
                         step.ordinal + 1, seconds(step.start_ns))};
     };
     const auto fits = [&](const StepRow& step) {
-        const TimeNs length = step.end_ns - step.start_ns - step.paused_ns;
+        const TimeNs length = step.busy_ns();
         return length > axis.busy(begin, end) / max_steps_in_view;
     };
     if (selected != nullptr && selected->start_ns < end && selected->end_ns > begin && fits(*selected))

@@ -6,6 +6,7 @@
 
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
+#include "capture/run_setting.h"
 
 namespace draftscope {
 namespace {
@@ -20,11 +21,8 @@ void draw_speedup_cell(const Style& style, const AdviceScale& scale, const Estim
     ImDrawList* list = ImGui::GetWindowDrawList();
     list->AddLine({x(1), at.y - 2}, {x(1), at.y + h + 2}, to_im(style.colours.text_dim));
     const ImU32 colour = to_im(advised ? style.colours.good : style.colours.text);
-    if (speedup.interval) {
-        list->AddLine({x(speedup.interval->low), y}, {x(speedup.interval->high), y}, colour, 2);
-        for (const double end : {speedup.interval->low, speedup.interval->high})
-            list->AddLine({x(end), y - radius}, {x(end), y + radius}, colour, 1.5f);
-    }
+    if (speedup.interval)
+        draw_interval_line(list, x(speedup.interval->low), x(speedup.interval->high), y, radius, colour);
     list->AddCircleFilled({x(speedup.value), y}, radius, colour);
     ImGui::Dummy({width, h});
     show_tooltip(style, fmt::format("{} times plain decoding, predicted; the line is plain decoding",
@@ -76,7 +74,7 @@ void draw_command(const Style& style, const std::string& line, int id) {
 RunConfig advised_config(const RunConfig& present, const SweepView& view) {
     RunConfig out = present;
     if (view.advice.plain)
-        out.drafter = "none";
+        out.drafter = plain_drafter;
     else
         use_setting(out, view.settings[*view.advice.chosen]);
     out.save.clear();

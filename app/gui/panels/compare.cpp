@@ -32,11 +32,11 @@ CompareSide to_side(const CompareRun& run) {
 
 /// Keeps the chosen runs while they exist; otherwise chooses a new pair. `newest`: the newest two runs of the
 /// shown capture.
-void keep_or_choose_pair(CompareState& state, std::vector<CompareRun> runs, bool newest) {
-    if (!newest && find(runs, state.a) != nullptr && find(runs, state.b) != nullptr) return;
+void keep_or_choose_pair(CompareState& state, const std::vector<CompareRun>& all, bool newest) {
+    if (!newest && find(all, state.a) != nullptr && find(all, state.b) != nullptr) return;
+    std::vector<CompareRun> runs = all;
     if (newest && !runs.empty())
-        std::erase_if(runs,
-                      [shown = runs.front().source](const CompareRun& run) { return run.source != shown; });
+        std::erase_if(runs, [&](const CompareRun& run) { return run.source != all.front().source; });
     const CompareState before = std::exchange(state, {});
     if (const auto pair = first_pair(runs)) {
         state.a = to_side(runs[pair->first]);
@@ -106,9 +106,7 @@ void draw_interval_cell(const Style& style, const Forest& forest, const ForestRo
     const float y = at.y + h / 2, radius = 0.22f * style.em;
     ImDrawList* list = ImGui::GetWindowDrawList();
     if (row.interval) {
-        list->AddLine({x(row.interval->first), y}, {x(row.interval->second), y}, to_im(rgb), 2);
-        for (const double end : {row.interval->first, row.interval->second})
-            list->AddLine({x(end), y - radius}, {x(end), y + radius}, to_im(rgb), 1.5f);
+        draw_interval_line(list, x(row.interval->first), x(row.interval->second), y, radius, to_im(rgb));
         list->AddCircleFilled({x(row.ratio), y}, radius, to_im(rgb));
     } else {
         list->AddCircle({x(row.ratio), y}, radius, to_im(rgb), 0, 1.5f);

@@ -18,7 +18,6 @@ struct LatencyState {
     bool by_position = false;  ///< else by length of the context
 };
 
-/// Formats milliseconds with three significant digits.
 void draw_table(const Style& style, const LatencyModel& model) {
     constexpr ImGuiTableFlags flags =
         ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_NoBordersInBody | ImGuiTableFlags_PadOuterX;

@@ -58,8 +58,7 @@ void draw_row(const Style& style, const MatrixState& state, const MatrixRow& row
     const TextColour colour(published ? style.colours.text_dim : style.colours.text);
     draw_cut_text(row.name);
     show_tooltip(style, row.help);
-    const std::uint32_t rgb = data_colour(
-        published_head_traits(row.head.empty() ? full_head_id : std::string_view(row.head)).rgb, style.theme);
+    const std::uint32_t rgb = head_rgb(style, row.head);
     for (const MatrixCell& cell : row.cells)
         draw_value(style, matrix_value(state, cell), max, rgb, published);
 }

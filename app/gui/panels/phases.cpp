@@ -42,7 +42,6 @@ void draw_header_right(const std::vector<const char*>& names) {
     for (std::size_t i = 1; i < names.size(); ++i) draw_cell_right(names[i], true);
 }
 
-/// Formats with three significant digits.
 /// Returns the distribution's statistics, for the tooltip.
 std::string spread_text(const PhaseTableRow& row) {
     std::string text = fmt::format("per step: mean {} us, median {} us, MAD {} us", three_digits(row.mean_us),

@@ -36,11 +36,6 @@ SweepData data_of(const SweepView& view) {
     return {view.settings, view.rows};
 }
 
-std::uint32_t setting_rgb(const Style& style, const std::string& head) {
-    return data_colour(published_head_traits(head.empty() ? full_head_id : std::string_view(head)).rgb,
-                       style.theme);
-}
-
 /// Selects the advised setting, or the fastest, of a new sweep.
 void show_sweep(SweepState& state, const std::shared_ptr<const SweepView>& view) {
     if (state.shown == view) return;
@@ -191,9 +186,7 @@ void draw_speed_lines(const Style& style, double plain_ms, double best) {
 void draw_front(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
     SweepRange xs, ys;
     double best = 0;
-    std::vector<std::size_t> rows;
-    for (std::size_t r = 0; r < data.rows.size(); ++r)
-        if (data.setting(r).batch == state.batch) rows.push_back(r);
+    const std::vector<std::size_t> rows = rows_of_batch(data, state.batch);
     const std::vector<std::size_t> front = sweep_front(data, state.batch);
     for (const std::size_t r : rows) {
         xs.add(data.setting(r).round_ms);
@@ -224,7 +217,7 @@ void draw_front(const Style& style, SweepState& state, const SweepData& data, Im
         for (const std::size_t r : rows) {
             if (data.rows[r].on_front != on_front) continue;
             const SweepSetting& setting = data.setting(r);
-            const std::uint32_t rgb = setting_rgb(style, setting.head);
+            const std::uint32_t rgb = head_rgb(style, setting.head);
             if (on_front) draw_interval(setting.round_ms, data.rows[r].tau, rgb);
             draw_setting(style, state, r, ImPlot::PlotToPixels(setting.round_ms, data.rows[r].tau.value), rgb,
                          !on_front);
@@ -261,7 +254,7 @@ void draw_curve_plot(const Style& style, SweepState& state, const SweepData& dat
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
     for (const SweepCurve& curve : curves) {
-        const std::uint32_t rgb = setting_rgb(style, curve.head);
+        const std::uint32_t rgb = head_rgb(style, curve.head);
         std::vector<ImVec2> line;
         for (const auto& [value, row] : curve.points)
             line.push_back(ImPlot::PlotToPixels(value, figure(row).value));
@@ -290,7 +283,7 @@ void draw_parameter_curves(const Style& style, SweepState& state, const SweepDat
     const std::size_t left_out = curves.size() - std::min(curves.size(), max_curves);
     curves.resize(curves.size() - left_out);
     for (const SweepCurve& curve : curves) {
-        draw_legend_entry(style, to_im(setting_rgb(style, curve.head)), curve.name.c_str());
+        draw_legend_entry(style, to_im(head_rgb(style, curve.head)), curve.name.c_str());
         if (&curve != &curves.back() &&
             ImGui::GetItemRectMax().x + 12 * style.em < ImGui::GetCursorScreenPos().x + size.x)
             ImGui::SameLine(0, style.em);
@@ -422,9 +415,7 @@ void draw_list(const Style& style, SweepState& state, const SweepData& data, ImV
     for (const char* name : {"tau", "round ms", "tokens/s", "x AR"})
         ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 1);
     ImGui::TableHeadersRow();
-    std::vector<std::size_t> rows;
-    for (std::size_t r = 0; r < data.rows.size(); ++r)
-        if (data.setting(r).batch == state.batch) rows.push_back(r);
+    const std::vector<std::size_t> rows = rows_of_batch(data, state.batch);
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(rows.size()));
     while (clipper.Step())
@@ -481,7 +472,7 @@ void draw_replay(PanelContext& c, SweepState& state, const SweepSetting& setting
         state.conversation = std::clamp(state.conversation, 1, conversations);
     ImGui::SameLine();
     ImGui::TextDisabled("of %d", conversations);
-    if (c.status.activity.starts_with("replaying: ")) draw_cut_text(c.status.activity);
+    if (c.status.activity.starts_with(replaying_activity)) draw_cut_text(c.status.activity);
 }
 
 void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {

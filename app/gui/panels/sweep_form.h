@@ -7,9 +7,6 @@
 /// What the Sweep and Advisor panels share: the settings of the next sweep, and the sweep that is shown.
 namespace draftscope {
 
-/// Prefix of JobStatus::activity during a sweep.
-inline constexpr const char* sweeping_activity = "sweeping: ";
-
 /// Returns the shown sweep, after a choice if there are several; null without one.
 std::shared_ptr<const SweepView> choose_sweep(PanelContext& context);
 

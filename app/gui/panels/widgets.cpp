@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string>
 
+#include "capture/head_traits.h"
+
 namespace draftscope {
 namespace {
 
@@ -43,6 +45,15 @@ void draw_icon(ImDrawList* list, Icon icon, ImVec2 at, float size, ImU32 colour)
 }
 
 }  // namespace
+
+std::uint32_t head_rgb(const Style& style, std::string_view head) {
+    return data_colour(published_head_traits(head.empty() ? full_head_id : head).rgb, style.theme);
+}
+
+void draw_interval_line(ImDrawList* list, float low_x, float high_x, float y, float radius, ImU32 colour) {
+    list->AddLine({low_x, y}, {high_x, y}, colour, 2);
+    for (const float end : {low_x, high_x}) list->AddLine({end, y - radius}, {end, y + radius}, colour, 1.5f);
+}
 
 std::string three_digits(double value) {
     const double size = std::abs(value);

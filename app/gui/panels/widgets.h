@@ -46,6 +46,10 @@ void draw_share_cell(double share, const std::string& text, ImU32 colour, bool h
 void show_tooltip(const Style& style, std::string_view text);
 /// Begins a modal dialog, which appears at the centre. EndPopup() must follow if it is shown.
 bool begin_dialog(const char* title, bool* open = nullptr, ImGuiWindowFlags flags = 0);
+/// Returns the colour of a head's marks. `head` is its spec; "" = the full head.
+std::uint32_t head_rgb(const Style& style, std::string_view head);
+/// Draws a horizontal line with caps of this radius at its ends.
+void draw_interval_line(ImDrawList* list, float low_x, float high_x, float y, float radius, ImU32 colour);
 /// Draws a legend entry on the current line: a swatch and its name.
 void draw_legend_entry(const Style& style, ImU32 colour, const char* name);
 /// Draws a five-pointed star.

@@ -170,6 +170,10 @@ struct RuleChoice {
 
 enum class JobState { idle, loading, running, held, stopping };
 
+/// Beginnings of JobStatus::activity during a sweep, and during the replay of a setting.
+inline constexpr const char* sweeping_activity = "sweeping: ";
+inline constexpr const char* replaying_activity = "replaying: ";
+
 /// Status of the jobs for the window, besides the snapshot. Copied under a lock once a frame.
 struct JobStatus {
     JobState state = JobState::idle;

@@ -425,7 +425,7 @@ class JobController final : public Controller {
     }
 
     void perform(const CmdSweep& command) {
-        auto done = run_window_sweep(command.request, job_hooks("sweeping: "));
+        auto done = run_window_sweep(command.request, job_hooks(sweeping_activity));
         if (!done.ok()) {
             if (done.error().kind != ErrorKind::cancelled) set_error(done.error().message);
             return;
@@ -441,7 +441,8 @@ class JobController final : public Controller {
             const std::lock_guard lock(mutex_);
             status_.opened_file.clear();
         }
-        const Status done = replay_setting(command.setting, host_.ids(), recorder_, job_hooks("replaying: "));
+        const Status done =
+            replay_setting(command.setting, host_.ids(), recorder_, job_hooks(replaying_activity));
         if (!done.ok() && done.error().kind != ErrorKind::cancelled) set_error(done.error().message);
     }
 

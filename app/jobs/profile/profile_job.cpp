@@ -263,20 +263,16 @@ class Profiler {
         }
         if (any) return {};
         const HeadSpec spec{std::string(info.id), {}};
-        const Status measured = measure_sized(info, {spec, fitted_size(info, spec)});
+        const Status measured = measure_sized(info, {spec, size_of_weights(spec)});
         if (measured.ok() || measured.error().kind != ErrorKind::bad_input) return measured;
         profile_.skipped.push_back(fmt::format("{}: {}", info.id, measured.error().message));
         return {};
     }
 
     /// Returns the size that a head's weights were fitted for; 0 = unknown.
-    double fitted_size(const HeadInfo& info, const HeadSpec& spec) const {
+    double size_of_weights(const HeadSpec& spec) const {
         const auto resolved = resolve(config_.drafters[drafter_], to_text(spec));
-        if (!resolved.ok() || resolved->artefacts.artefact_path.empty()) return 0;
-        const auto weights = HeadArtefact::open(resolved->artefacts.artefact_path, info.id);
-        if (!weights.ok()) return 0;
-        const auto found = weights->info().parameters.find(info.size.name);
-        return found == weights->info().parameters.end() ? 0 : std::strtod(found->second.c_str(), nullptr);
+        return resolved.ok() ? std::strtod(fitted_size(spec, resolved->artefacts).c_str(), nullptr) : 0;
     }
 
     Status measure_sized(const HeadInfo& info, const SizedHead& head) {

@@ -101,8 +101,7 @@ class StepTimes final : public RecordSink {
         const int rows = nodes_ * session_.batch;
         sample(CostPart::verify, false, rows, verify);
         const StepRow& row = step.step;
-        sample(CostPart::overhead, false, rows,
-               milliseconds(row.end_ns - row.start_ns - row.paused_ns) - parts);
+        sample(CostPart::overhead, false, rows, milliseconds(row.busy_ns()) - parts);
         for (const RoundRecord& round : step.rounds) {
             context_ += static_cast<double>(round.round.context_length) / session_.batch;
             for (const HeadEvalRow& eval : round.head_evals) {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "app/jobs/replay/replay_job.h"
+#include "app/jobs/run/shard_files.h"
 #include "engine/recording/recording_writer.h"
 
 namespace draftscope {
@@ -42,28 +43,24 @@ Status check_common(const DecodeRecording& a, const DecodeRecording& b) {
 
 /// Returns the recordings in the order of their shards. Each must be there once.
 Result<std::vector<SharedRecording>> open_shards(const std::vector<std::string>& folders) {
+    ShardFiles files;
     std::map<int, SharedRecording> found;
     for (const std::string& folder : folders) {
         DS_ASSIGN(SharedRecording one, DecodeRecording::open(folder));
         const RecordingInfo& info = one->info();
-        if (info.shard_count == 1)
+        const Shard shard{info.shard_index, info.shard_count};
+        if (shard.whole())
             return bad_input("{}: is not of a shard; only recordings of record --shard are pooled", folder);
         if (!info.complete)
-            return bad_input("shard {}/{} in {} is incomplete: it was cancelled; record it again",
-                             info.shard_index, info.shard_count, folder);
+            return bad_input("{} in {} is incomplete: it was cancelled; record it again", shard_text(shard),
+                             folder);
         if (!found.empty()) DS_TRY(check_common(*found.begin()->second, *one));
-        const auto [known, is_new] = found.emplace(info.shard_index, one);
-        if (!is_new)
-            return bad_input("shard {}/{} is in {} and in {}; name each shard once", info.shard_index,
-                             info.shard_count, known->second->folder(), folder);
+        DS_TRY(files.add(shard, folder));
+        found.emplace(shard.index, std::move(one));
     }
-    const int count = found.begin()->second->info().shard_count;
+    DS_TRY(files.check_all(found.begin()->second->info().shard_count, "recording"));
     std::vector<SharedRecording> shards;
-    for (int index = 1; index <= count; ++index) {
-        if (!found.contains(index))
-            return bad_input("shard {}/{} is missing; name its recording, too", index, count);
-        shards.push_back(found[index]);
-    }
+    for (auto& [index, one] : found) shards.push_back(std::move(one));
     return shards;
 }
 

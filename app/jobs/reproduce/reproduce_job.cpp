@@ -28,36 +28,6 @@
 namespace draftscope {
 namespace {
 
-/// A file in the folder for temporary files. The destructor deletes it.
-class ScratchFile {
-  public:
-    ScratchFile() = default;
-    ~ScratchFile() {
-        std::error_code ignored;
-        if (!path_.empty()) std::filesystem::remove(path_, ignored);
-    }
-    ScratchFile(const ScratchFile&) = delete;
-    ScratchFile& operator=(const ScratchFile&) = delete;
-
-    Status write(const std::string& text) {
-        std::error_code error;
-        std::string path =
-            (std::filesystem::temp_directory_path(error) / "draftscope-prompts-XXXXXX").string();
-        const int file = error ? -1 : ::mkstemp(path.data());
-        if (file < 0) return failed("{}: no temporary file can be made; set TMPDIR to a folder", path);
-        ::close(file);
-        path_ = std::move(path);
-        std::ofstream out(path_, std::ios::binary);
-        out << text;
-        if (!out.flush()) return failed("{}: cannot be written; is the disk full?", path_);
-        return {};
-    }
-    const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
-
 /// A folder in the folder for temporary files. The destructor deletes it with its contents.
 class ScratchFolder {
   public:
@@ -72,13 +42,14 @@ class ScratchFolder {
     Status make() {
         std::error_code error;
         std::string path =
-            (std::filesystem::temp_directory_path(error) / "draftscope-recording-XXXXXX").string();
+            (std::filesystem::temp_directory_path(error) / "draftscope-reproduce-XXXXXX").string();
         if (error || ::mkdtemp(path.data()) == nullptr)
             return failed("{}: no temporary folder can be made; set TMPDIR to a folder", path);
         path_ = std::move(path);
         return {};
     }
-    const std::string& path() const { return path_; }
+    /// Returns the path of a file in the folder.
+    std::string file(const std::string& name) const { return (std::filesystem::path(path_) / name).string(); }
 
   private:
     std::string path_;
@@ -148,7 +119,12 @@ class Reproduction {
             return bad_input(
                 "{}: no conversation of the table's tasks ({}); give their category in each line",
                 fmt::join(paths, ", "), fmt::join(task_categories(), ", "));
-        return prompts_.write(lines);
+        DS_TRY(folder_.make());
+        prompts_file_ = folder_.file("prompts.jsonl");
+        std::ofstream out(prompts_file_, std::ios::binary);
+        out << lines;
+        if (!out.flush()) return failed("{}: cannot be written; is the disk full?", prompts_file_);
+        return {};
     }
 
     /// Reads what the recording has, in place of write_prompts().
@@ -207,7 +183,7 @@ class Reproduction {
         run.batch = block.batch;
         run.ignore_eos = config_.ignore_eos;
         run.raw = config_.raw;
-        run.prompts_file = prompts_.path();
+        run.prompts_file = prompts_file_;
         if (recording_ != nullptr) run.prompt = "recorded";
         return run;
     }
@@ -360,15 +336,13 @@ class Reproduction {
     /// Acceptance without speeds: the target decodes the prompts once in each repetition, and the methods are
     /// replayed along its texts. Methods whose replay is an estimate decode.
     Status record_and_replay(ReproducedBlock& block, BenchConfig bench, const JobHooks& hooks) {
-        ScratchFolder folder;
-        DS_TRY(folder.make());
         RecordConfig record;
         record.run = bench.run;
         record.run.tree.clear();
         record.source = "draftscope reproduce";
         record.times = false;
         record.overwrite = true;
-        record.out = folder.path() + "/recording";
+        record.out = folder_.file("recording");
         const auto recorded = [&](int repetition) -> Result<std::string> {
             record.run.seed = bench.run.seed + static_cast<std::uint64_t>(repetition);
             DS_ASSIGN(const RecordReport done, run_record(record, hooks));
@@ -494,7 +468,8 @@ class Reproduction {
     const JobHooks& hooks_;
     ReproduceReport report_;
     std::map<std::string, std::vector<std::string>> named_;  ///< notes, with the names of their rows
-    ScratchFile prompts_;
+    ScratchFolder folder_;
+    std::string prompts_file_;                          ///< in folder_; "" = a recording is given
     std::shared_ptr<const DecodeRecording> recording_;  ///< null = the methods decode
 };
 

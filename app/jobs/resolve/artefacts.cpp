@@ -218,6 +218,15 @@ std::optional<HeadFileReport> head_file_report(const HeadSpec& spec, const HeadF
     return report;
 }
 
+std::string fitted_size(const HeadSpec& spec, const HeadFiles& artefacts) {
+    const HeadInfo* info = find_head(spec.id);
+    if (info == nullptr || info->size.name.empty() || artefacts.artefact_path.empty()) return {};
+    const auto artefact = HeadArtefact::open(artefacts.artefact_path, spec.id);
+    if (!artefact.ok()) return {};
+    const auto found = artefact->info().parameters.find(info->size.name);
+    return found == artefact->info().parameters.end() ? std::string() : found->second;
+}
+
 std::vector<HeadChoice> head_choices() {
     const bool ranking = !demo_ranking_path().empty() && !demo_text_ranking_path().empty();
     std::vector<HeadChoice> choices;

@@ -59,6 +59,10 @@ struct HeadFileReport {
 /// Reads the report of a head's file. Absent for a head without a file, and for unreadable files.
 std::optional<HeadFileReport> head_file_report(const HeadSpec& spec, const HeadFiles& artefacts);
 
+/// Returns the size that the head's weights were made for, as in a spec; "" = unknown, or a head without
+/// sizes.
+std::string fitted_size(const HeadSpec& spec, const HeadFiles& artefacts);
+
 /// Returns the heads that the window offers for the demo model.
 std::vector<HeadChoice> head_choices();
 

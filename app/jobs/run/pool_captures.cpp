@@ -8,6 +8,7 @@
 #include <set>
 
 #include "app/jobs/run/run_parts.h"
+#include "app/jobs/run/shard_files.h"
 #include "capture/run_setting.h"
 #include "storage/run_records.h"
 
@@ -21,10 +22,6 @@ struct Group {
     std::string role;
     std::vector<RunRecords> runs;
 };
-
-std::string shard_text(const Shard& shard) {
-    return fmt::format("shard {}/{}", shard.index, shard.count);
-}
 
 Result<std::vector<Group>> read_groups(const std::vector<std::string>& files) {
     std::vector<Group> groups;
@@ -55,20 +52,15 @@ Status check_settings(const Group& group) {
 
 /// Checks that every shard is there, in one file only. A shard may lack the conversations of the baseline.
 Status check_shards(const std::vector<Group>& groups) {
-    std::map<int, std::string> files;  // by shard
+    ShardFiles files;
+    std::set<std::pair<int, std::string>> known;
     const int count = describe_part(groups.front().runs.front().started.run).shard.count;
     for (const Group& group : groups)
         for (const RunRecords& run : group.runs) {
             const Shard shard = describe_part(run.started.run).shard;
-            const auto [known, is_new] = files.emplace(shard.index, run.file);
-            if (!is_new && known->second != run.file)
-                return bad_input("{} is in {} and in {}; name each shard once", shard_text(shard),
-                                 known->second, run.file);
+            if (known.emplace(shard.index, run.file).second) DS_TRY(files.add(shard, run.file));
         }
-    for (int index = 1; index <= count; ++index)
-        if (!files.contains(index))
-            return bad_input("{} is missing; name its capture, too", shard_text({index, count}));
-    return {};
+    return files.check_all(count, "capture");
 }
 
 /// Checks that every conversation of the whole was decoded once.

@@ -69,7 +69,7 @@ class AutotuneSink final : public RecordSink {
         }
         const StepRow& row = step->step;
         level_.push_back(depth_ > 0 ? levels / depth_ : 0);
-        fixed_.push_back(static_cast<double>(row.end_ns - row.start_ns - row.paused_ns) - verify - levels);
+        fixed_.push_back(static_cast<double>(row.busy_ns()) - verify - levels);
     }
     DraftCost cost() const { return {median(fixed_), median(level_)}; }
 

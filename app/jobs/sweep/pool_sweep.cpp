@@ -10,7 +10,8 @@
 #include <map>
 #include <tuple>
 
-#include "app/jobs/commands/shard.h"
+#include "app/jobs/run/shard_files.h"
+#include "app/jobs/sweep/advice.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/sweep_about.h"
@@ -24,15 +25,10 @@ struct SweepShard {
     std::string file;
     std::string whole;  ///< source without the shard
     Shard shard;
-    ContextSum context;
+    SweepAbout about;
     std::size_t conversations = 0;
     std::map<std::string, SweepSetting> settings;  ///< by setting_text(), with the stored times
-    std::vector<OracleLine> oracles;
 };
-
-std::string shard_name(const Shard& shard) {
-    return fmt::format("shard {}/{}", shard.index, shard.count);
-}
 
 std::string setting_text(const SweepSetting& setting) {
     return fmt::format("{} @ {}, batch {}", pair_text(setting.drafter, setting.head), setting.tree,
@@ -64,12 +60,10 @@ Result<SweepShard> read_shard(const std::string& file) {
     if (!split_source(sweeps[0].source, out))
         return bad_input("{}: its sweep ({}) is not of a shard; only shards are pooled", file,
                          sweeps[0].source);
-    SweepAbout about = parse_sweep_about(sweeps[0].about);
-    out.context = about.context;
-    out.oracles = std::move(about.oracles);
+    out.about = parse_sweep_about(sweeps[0].about);
     for (const SweptRow& row : sweeps[0].rows) {
         DS_ASSIGN(SweepSetting one, to_setting(row, file));
-        one.weights = about.weights[pair_text(one.drafter, one.head)];
+        one.weights = out.about.weights[pair_text(one.drafter, one.head)];
         one.round_ms = row.round_ms;
         one.plain_ms = row.plain_ms;
         out.conversations = std::max(out.conversations, one.units.size());
@@ -80,6 +74,7 @@ Result<SweepShard> read_shard(const std::string& file) {
 
 /// Returns the shards in their order. Each must be there once.
 Result<std::vector<SweepShard>> read_shards(const std::vector<std::string>& files) {
+    ShardFiles known;
     std::map<int, SweepShard> found;
     for (const std::string& file : files) {
         DS_ASSIGN(SweepShard one, read_shard(file));
@@ -90,20 +85,13 @@ Result<std::vector<SweepShard>> read_shards(const std::vector<std::string>& file
                                  first.file, file, first.whole, first.shard.count, one.whole,
                                  one.shard.count);
         }
+        DS_TRY(known.add(one.shard, file));
         const int index = one.shard.index;
-        const auto [known, is_new] = found.emplace(index, std::move(one));
-        if (!is_new)
-            return bad_input("{} is in {} and in {}; name each shard once", shard_name(known->second.shard),
-                             known->second.file, file);
+        found.emplace(index, std::move(one));
     }
-    const int count = found.begin()->second.shard.count;
+    DS_TRY(known.check_all(found.begin()->second.shard.count, "capture"));
     std::vector<SweepShard> shards;
-    for (int index = 1; index <= count; ++index) {
-        const auto one = found.find(index);
-        if (one == found.end())
-            return bad_input("{} is missing; name its capture, too", shard_name({index, count}));
-        shards.push_back(std::move(one->second));
-    }
+    for (auto& [index, one] : found) shards.push_back(std::move(one));
     return shards;
 }
 
@@ -116,14 +104,14 @@ Status check_equal(const std::vector<SweepShard>& shards) {
         for (std::size_t c = 0; c < total; ++c) expected += shard.shard.has(c) ? 1 : 0;
         for (const auto& [name, one] : shard.settings)
             if (one.units.size() != expected)
-                return bad_input("{} in {} has {} conversations of {}, expected {}", shard_name(shard.shard),
+                return bad_input("{} in {} has {} conversations of {}, expected {}", shard_text(shard.shard),
                                  shard.file, one.units.size(), name, expected);
         for (const SweepShard& other : shards)
             for (const auto& [name, one] : other.settings) {
                 const auto same = shard.settings.find(name);
                 if (same == shard.settings.end())
                     return bad_input("{} in {} lacks {}; finish it by sweeping again with the same --save",
-                                     shard_name(shard.shard), shard.file, name);
+                                     shard_text(shard.shard), shard.file, name);
                 if (same->second.weights != one.weights)
                     return bad_input("{} and {} can't be pooled: the weights of {} differ", other.file,
                                      shard.file, pair_text(one.drafter, one.head));
@@ -134,11 +122,11 @@ Status check_equal(const std::vector<SweepShard>& shards) {
 
 /// Adds up the bounds that every shard has.
 Status pool_oracles(const std::vector<SweepShard>& shards, SweepReport& report) {
-    for (const OracleLine& first : shards.front().oracles) {
+    for (const OracleLine& first : shards.front().about.oracles) {
         OracleLine whole = first;
         std::size_t found = 1;
         for (std::size_t s = 1; s < shards.size(); ++s)
-            for (const OracleLine& one : shards[s].oracles) {
+            for (const OracleLine& one : shards[s].about.oracles) {
                 if (std::tie(one.drafters, one.head, one.batch, one.levels, one.weights) !=
                         std::tie(whole.drafters, whole.head, whole.batch, whole.levels, whole.weights) ||
                     one.rounds.front().size() != whole.rounds.front().size())
@@ -155,11 +143,29 @@ Status pool_oracles(const std::vector<SweepShard>& shards, SweepReport& report) 
     return {};
 }
 
+/// Sets what describes the sweep. Of what all shards have, such as the recording's folder, the first one's
+/// counts.
+void pool_about(const std::vector<SweepShard>& shards, SweepReport& report) {
+    const SweepAbout& first = shards.front().about;
+    report.recording = first.recording;
+    report.max_new = first.max_new;
+    report.temperature = first.temperature;
+    for (std::size_t c = 0; c < report.conversations; ++c) {
+        const std::vector<std::string>& part = shards[c % shards.size()].about.categories;
+        const std::size_t place = c / shards.size();
+        report.categories.push_back(place < part.size() ? part[place] : std::string());
+    }
+    for (const SweepShard& shard : shards)
+        for (const std::string& note : shard.about.notes)
+            if (std::ranges::find(report.estimates, note) == report.estimates.end())
+                report.estimates.push_back(note);
+}
+
 /// Checks that a shard's times are those of the profile.
 Status check_profile_of(const SweepShard& shard, const MachineProfile& profile) {
     for (const auto& [name, stored] : shard.settings) {
         SweepSetting priced = stored;
-        DS_TRY(price_setting(profile, shard.context.mean(), priced));
+        DS_TRY(price_setting(profile, shard.about.context.mean(), priced));
         const double difference = std::abs(priced.round_ms - stored.round_ms);
         if (!(difference <= 1e-9 * stored.round_ms))
             return bad_input(
@@ -193,8 +199,8 @@ Result<std::size_t> pool_sweeps(const std::string& out, const std::vector<std::s
     for (const SweepShard& shard : shards) {
         DS_TRY(check_profile_of(shard, report.profile));
         report.conversations += shard.conversations;
-        report.context.positions += shard.context.positions;
-        report.context.tokens += shard.context.tokens;
+        report.context.positions += shard.about.context.positions;
+        report.context.tokens += shard.about.context.tokens;
     }
     for (const auto& [name, first] : shards.front().settings) {
         SweepSetting whole = first;
@@ -209,7 +215,10 @@ Result<std::size_t> pool_sweeps(const std::string& out, const std::vector<std::s
     }
     rank_settings(report);
     DS_TRY(pool_oracles(shards, report));
-    DS_TRY(save_sweep(out, report, {}, nullptr));
+    pool_about(shards, report);
+    const std::string& model = shards.front().about.model;
+    const Advice advice = advise(report, model);
+    DS_TRY(save_sweep(out, report, model, &advice));
     return report.settings.size();
 }
 

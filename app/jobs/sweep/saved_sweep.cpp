@@ -54,55 +54,6 @@ std::optional<std::size_t> find_setting(const std::vector<SweepSetting>& setting
     return std::nullopt;
 }
 
-std::string absolute_folder(const std::string& folder) {
-    if (folder.empty()) return folder;
-    std::error_code error;
-    const auto path = std::filesystem::absolute(folder, error);
-    return error ? folder : path.lexically_normal().string();
-}
-
-std::string costs_text(const MachineProfile& profile) {
-    return fmt::format("{} ({})", profile.machine.empty() ? profile.path : profile.machine,
-                       to_text(profile.kind));
-}
-
-AdviceView to_view(const Advice& advice, const std::vector<SweepSetting>& settings) {
-    AdviceView out;
-    out.summary = advice.summary;
-    out.changes = advice.changes;
-    out.run_line = advice.run_line;
-    out.serving = advice.serving;
-    out.plain = advice.choice.speedup.value <= 1;
-    if (advice.choice.chosen < settings.size()) out.chosen = advice.choice.chosen;
-    out.runner_up = advice.choice.runner_up;
-    return out;
-}
-
-/// Describes a sweep as JSON: where its figures come from, and the advice.
-json about_json(const SweepReport& report, const std::string& model, const Advice* advice) {
-    json out = sweep_about_json(report);
-    out["recording"] = absolute_folder(report.recording);
-    out["model"] = model;
-    out["costs"] = costs_text(report.profile);
-    out["default_tree"] = default_tree(report.profile.backend);
-    out["max_new"] = report.max_new;
-    out["categories"] = report.categories;
-    out["notes"] = report.estimates;
-    for (const std::string& reason : report.skipped) out["notes"].push_back(reason);
-    if (advice == nullptr) return out;
-    const auto place = [&](std::optional<std::size_t> s) {
-        return s && *s < report.settings.size() ? setting_json(report.settings[*s]) : json();
-    };
-    out["advice"] = {{"summary", advice->summary},
-                     {"changes", advice->changes},
-                     {"run", advice->run_line},
-                     {"serving", advice->serving},
-                     {"plain", advice->choice.speedup.value <= 1},
-                     {"chosen", place(advice->choice.chosen)},
-                     {"runner_up", place(advice->choice.runner_up)}};
-    return out;
-}
-
 std::string text_of(const json& object, const char* key) {
     const auto found = object.find(key);
     return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -117,6 +68,34 @@ std::vector<std::string> texts_of(const json& object, const char* key) {
     return out;
 }
 
+/// Names settings, because places may differ in a file.
+json advice_json(const SweepReport& report, const Advice& advice) {
+    const auto place = [&](std::optional<std::size_t> s) {
+        return s && *s < report.settings.size() ? setting_json(report.settings[*s]) : json();
+    };
+    return {{"summary", advice.summary},
+            {"changes", advice.changes},
+            {"run", advice.run_line},
+            {"serving", advice.serving},
+            {"plain", advice.choice.speedup.value <= 1},
+            {"chosen", place(advice.choice.chosen)},
+            {"runner_up", place(advice.choice.runner_up)}};
+}
+
+AdviceView read_advice(const json& advice, const std::vector<SweepSetting>& settings) {
+    AdviceView out;
+    if (!advice.is_object()) return out;
+    out.summary = text_of(advice, "summary");
+    out.changes = texts_of(advice, "changes");
+    out.run_line = text_of(advice, "run");
+    out.serving = texts_of(advice, "serving");
+    if (const auto found = advice.find("plain"); found != advice.end() && found->is_boolean())
+        out.plain = found->get<bool>();
+    if (advice.contains("chosen")) out.chosen = find_setting(settings, advice["chosen"]);
+    if (advice.contains("runner_up")) out.runner_up = find_setting(settings, advice["runner_up"]);
+    return out;
+}
+
 /// Returns the place of the setting that `run` uses by default, whose tree is `tree`.
 std::optional<std::size_t> find_usual(const SweepView& view, const std::string& tree) {
     const RunConfig usual;
@@ -127,29 +106,16 @@ std::optional<std::size_t> find_usual(const SweepView& view, const std::string& 
     return std::nullopt;
 }
 
-/// Sets what about_json() wrote. Files are untrusted: members of another type are left out.
-void read_about(const std::string& text, SweepView& view) {
-    const json about = json::parse(text, nullptr, false);
-    if (!about.is_object()) return;
-    view.recording = text_of(about, "recording");
-    view.model = text_of(about, "model");
-    view.costs = text_of(about, "costs");
-    view.categories = texts_of(about, "categories");
-    view.notes = texts_of(about, "notes");
-    view.usual = find_usual(view, text_of(about, "default_tree"));
-    if (const auto found = about.find("max_new"); found != about.end() && found->is_number_integer())
-        view.max_new = found->get<int>();
-    const auto advice = about.find("advice");
-    if (advice == about.end() || !advice->is_object()) return;
-    view.advice.summary = text_of(*advice, "summary");
-    view.advice.changes = texts_of(*advice, "changes");
-    view.advice.run_line = text_of(*advice, "run");
-    view.advice.serving = texts_of(*advice, "serving");
-    if (const auto found = advice->find("plain"); found != advice->end() && found->is_boolean())
-        view.advice.plain = found->get<bool>();
-    if (advice->contains("chosen")) view.advice.chosen = find_setting(view.settings, (*advice)["chosen"]);
-    if (advice->contains("runner_up"))
-        view.advice.runner_up = find_setting(view.settings, (*advice)["runner_up"]);
+/// Sets what describes the sweep of a view whose settings and rows are set.
+void set_about(SweepAbout about, SweepView& view) {
+    view.recording = std::move(about.recording);
+    view.model = std::move(about.model);
+    view.costs = std::move(about.costs);
+    view.categories = std::move(about.categories);
+    view.notes = std::move(about.notes);
+    view.max_new = about.max_new;
+    view.usual = find_usual(view, about.default_tree);
+    view.advice = read_advice(about.advice, view.settings);
 }
 
 }  // namespace
@@ -215,7 +181,7 @@ Result<std::vector<std::shared_ptr<const SweepView>>> load_sweep_views(const std
             view->settings.push_back(std::move(one));
             view->rows.push_back(figures);
         }
-        read_about(sweep.about, *view);
+        set_about(parse_sweep_about(sweep.about), *view);
         views.push_back(std::move(view));
     }
     return views;
@@ -225,18 +191,12 @@ std::shared_ptr<const SweepView> make_sweep_view(const SweepReport& report, cons
                                                  const std::string& model) {
     auto view = std::make_shared<SweepView>();
     view->source = report.source;
-    view->recording = absolute_folder(report.recording);
-    view->model = model;
-    view->costs = costs_text(report.profile);
     view->conversations = report.conversations;
-    view->categories = report.categories;
-    view->max_new = report.max_new;
     view->settings = report.settings;
     view->rows = report.rows;
-    view->usual = find_usual(*view, default_tree(report.profile.backend));
-    view->advice = to_view(advice, report.settings);
-    view->notes = report.estimates;
-    view->notes.insert(view->notes.end(), report.skipped.begin(), report.skipped.end());
+    SweepAbout about = describe_sweep(report, model);
+    about.advice = advice_json(report, advice);
+    set_about(std::move(about), *view);
     return view;
 }
 
@@ -265,9 +225,10 @@ Status save_sweep(const std::string& path, const SweepReport& report, const std:
         row.units = units.dump();
         rows.push_back(std::move(row));
     }
-    const std::string about =
-        about_json(report, model, advice).dump(-1, ' ', false, json::error_handler_t::replace);
-    return write_swept(path, report.source, std::move(rows), about);
+    SweepAbout about = describe_sweep(report, model);
+    if (advice != nullptr) about.advice = advice_json(report, *advice);
+    return write_swept(path, report.source, std::move(rows),
+                       to_json(about).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace draftscope

@@ -1,14 +1,29 @@
 #include "app/jobs/sweep/sweep_about.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "app/jobs/resolve/resolve.h"
 #include "app/jobs/sweep/pricing.h"
 
 namespace draftscope {
 namespace {
 
 using nlohmann::json;
+
+/// Sets `to` to a member, unless it is missing or of another type.
+template <typename T>
+void read(const json& from, const char* member, T& to) {
+    const auto found = from.find(member);
+    if (found == from.end()) return;
+    try {
+        to = found->get<T>();
+    } catch (const json::exception&) {  // the library has no other way to say so
+        return;
+    }
+}
 
 /// The predicted figures are for readers of the file; loading predicts them again.
 json oracle_json(const OracleLine& line) {
@@ -36,39 +51,85 @@ bool is_valid(const OracleLine& line) {
 
 OracleLine to_oracle(const json& from) {
     OracleLine line;
-    from.at("drafters").get_to(line.drafters);
-    from.at("head").get_to(line.head);
-    from.at("batch").get_to(line.batch);
-    from.at("levels").get_to(line.levels);
-    from.at("weights").get_to(line.weights);
-    from.at("rounds").get_to(line.rounds);
+    read(from, "drafters", line.drafters);
+    read(from, "head", line.head);
+    read(from, "batch", line.batch);
+    read(from, "levels", line.levels);
+    read(from, "weights", line.weights);
+    read(from, "rounds", line.rounds);
     return line;
+}
+
+std::string absolute_folder(const std::string& folder) {
+    std::error_code error;
+    const auto path = std::filesystem::absolute(folder, error);
+    return error ? folder : path.lexically_normal().string();
+}
+
+std::string costs_text(const MachineProfile& profile) {
+    return fmt::format("{} ({})", profile.machine.empty() ? profile.path : profile.machine,
+                       to_text(profile.kind));
 }
 
 }  // namespace
 
-json sweep_about_json(const SweepReport& report) {
-    json weights = json::object(), oracles = json::array();
-    for (const SweepSetting& one : report.settings) weights[pair_text(one.drafter, one.head)] = one.weights;
-    for (const OracleLine& line : report.oracles) oracles.push_back(oracle_json(line));
-    return {{"context", {{"positions", report.context.positions}, {"tokens", report.context.tokens}}},
-            {"weights", std::move(weights)},
-            {"oracles", std::move(oracles)}};
+SweepAbout describe_sweep(const SweepReport& report, const std::string& model) {
+    SweepAbout about;
+    about.context = report.context;
+    for (const SweepSetting& one : report.settings)
+        about.weights[pair_text(one.drafter, one.head)] = one.weights;
+    about.oracles = report.oracles;
+    about.recording = absolute_folder(report.recording);
+    about.model = model;
+    about.costs = costs_text(report.profile);
+    about.default_tree = default_tree(report.profile.backend);
+    about.max_new = report.max_new;
+    about.temperature = report.temperature;
+    about.categories = report.categories;
+    about.notes = report.estimates;
+    about.notes.insert(about.notes.end(), report.skipped.begin(), report.skipped.end());
+    return about;
+}
+
+json to_json(const SweepAbout& about) {
+    json oracles = json::array();
+    for (const OracleLine& line : about.oracles) oracles.push_back(oracle_json(line));
+    json out = {{"context", {{"positions", about.context.positions}, {"tokens", about.context.tokens}}},
+                {"weights", about.weights},
+                {"oracles", std::move(oracles)},
+                {"recording", about.recording},
+                {"model", about.model},
+                {"costs", about.costs},
+                {"default_tree", about.default_tree},
+                {"max_new", about.max_new},
+                {"temperature", about.temperature},
+                {"categories", about.categories},
+                {"notes", about.notes}};
+    if (!about.advice.is_null()) out["advice"] = about.advice;
+    return out;
 }
 
 SweepAbout parse_sweep_about(const std::string& text) {
     SweepAbout about;
     const json from = json::parse(text, nullptr, false);
-    // The library throws at a member that is missing or of another type.
-    try {
-        from.at("context").at("positions").get_to(about.context.positions);
-        from.at("context").at("tokens").get_to(about.context.tokens);
-        from.at("weights").get_to(about.weights);
-        for (const json& one : from.at("oracles"))
-            if (OracleLine line = to_oracle(one); is_valid(line)) about.oracles.push_back(std::move(line));
-    } catch (const json::exception&) {
-        return about;
+    if (!from.is_object()) return about;
+    read(from, "recording", about.recording);
+    read(from, "model", about.model);
+    read(from, "costs", about.costs);
+    read(from, "default_tree", about.default_tree);
+    read(from, "max_new", about.max_new);
+    read(from, "temperature", about.temperature);
+    read(from, "categories", about.categories);
+    read(from, "notes", about.notes);
+    read(from, "advice", about.advice);
+    read(from, "weights", about.weights);
+    if (const auto context = from.find("context"); context != from.end()) {
+        read(*context, "positions", about.context.positions);
+        read(*context, "tokens", about.context.tokens);
     }
+    if (const auto oracles = from.find("oracles"); oracles != from.end() && oracles->is_array())
+        for (const json& one : *oracles)
+            if (OracleLine line = to_oracle(one); is_valid(line)) about.oracles.push_back(std::move(line));
     return about;
 }
 

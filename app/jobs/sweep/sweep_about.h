@@ -1,7 +1,7 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -10,15 +10,25 @@
 /// What a saved sweep says of itself, as JSON in table meta, besides its settings.
 namespace draftscope {
 
-/// What continuing and pooling a saved sweep need.
+/// What continuing, pooling and showing a saved sweep need.
 struct SweepAbout {
     ContextSum context;
     std::map<std::string, std::string> weights;  ///< SweepSetting::weights by pair_text()
     std::vector<OracleLine> oracles;             ///< without costs
+    std::string recording;                       ///< folder
+    std::string model;                           ///< as for `run`
+    std::string costs;                           ///< machine and kind of the profile
+    std::string default_tree;                    ///< of `run` on the profile's back end
+    int max_new = 0;
+    double temperature = 0;
+    std::vector<std::string> categories;  ///< by conversation
+    std::vector<std::string> notes;       ///< estimates and skipped settings, with reasons
+    nlohmann::json advice;                ///< as save_sweep() writes it; null = none
 };
-/// Returns the members `context`, `weights` and `oracles`.
-nlohmann::json sweep_about_json(const SweepReport& report);
-/// Reads these members. Those that are missing or of another type count as empty.
+/// Describes a sweep, without an advice. `model` is as for advise().
+SweepAbout describe_sweep(const SweepReport& report, const std::string& model);
+nlohmann::json to_json(const SweepAbout& about);
+/// Reads what to_json() wrote. Files are untrusted: what is missing or of another type counts as empty.
 SweepAbout parse_sweep_about(const std::string& text);
 
 }  // namespace draftscope

@@ -10,6 +10,7 @@
 #include "app/jobs/profile/profile_job.h"
 #include "app/jobs/replay/replay_models.h"
 #include "app/jobs/resolve/artefacts.h"
+#include "app/jobs/run/shard_files.h"
 #include "app/jobs/sweep/pricing.h"
 #include "app/jobs/sweep/saved_sweep.h"
 #include "app/jobs/sweep/source_key.h"
@@ -33,10 +34,8 @@ void name_size(HeadSpec& head, const HeadFiles& files) {
     if (info == nullptr || info->size.name.empty() || head.params.contains(info->size.name)) return;
     for (const HeadParam& param : info->params)
         if (param.name == info->size.name && param.default_value > 0) return;
-    const auto file = head_file_report(head, files);
-    if (!file) return;
-    if (const auto size = file->parameters.find(info->size.name); size != file->parameters.end())
-        head.params.emplace(size->first, size->second);
+    if (const std::string size = fitted_size(head, files); !size.empty())
+        head.params.emplace(info->size.name, size);
 }
 
 class Sweep {
@@ -339,7 +338,7 @@ class Sweep {
                         info.sampling.temperature, kernels::to_text(models_.precision),
                         recording_key(*recording_, model));
         const Shard& shard = config_.replay.shard;
-        return shard.whole() ? text : fmt::format("{}, shard {}/{}", text, shard.index, shard.count);
+        return shard.whole() ? text : fmt::format("{}, {}", text, shard_text(shard));
     }
 
     /// Returns the settings of the file to save to, without those whose weights changed.

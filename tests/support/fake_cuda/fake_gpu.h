@@ -53,6 +53,8 @@ struct FakeGpuUse {
     long switches = 0;                ///< such copies that follow a kernel of their stream
     long early_launches = 0;          ///< kernels that may start before the previous one ends
     int allocations = 0, pinned = 0, streams = 0, events = 0, graphs = 0, executable_graphs = 0;
+    std::string failed_call;         ///< name of the call that failed; "" = none yet
+    bool failed_in_capture = false;  ///< it was made by a thread that captures
     /// Misuse that CUDA does not report: memory freed twice, handles used after their end.
     std::vector<std::string> faults;
 };

@@ -104,9 +104,13 @@ class Gpu {
     }
 
     /// Begins a call that can fail on a working GPU.
-    cudaError_t begin() {
+    cudaError_t begin(const char* call = __builtin_FUNCTION()) {
         if (sticky != cudaSuccess) return sticky;
-        if (settings.failing_call == use.calls++) return static_cast<cudaError_t>(settings.error);
+        if (settings.failing_call == use.calls++) {
+            use.failed_call = call;
+            use.failed_in_capture = is_capturing();
+            return static_cast<cudaError_t>(settings.error);
+        }
         if (settings.schedule == FakeSchedule::random)
             for (unsigned turns = random_() % 4; turns > 0; --turns) run_any();
         return cudaSuccess;
@@ -120,6 +124,11 @@ class Gpu {
         return done(error);
     }
 
+    bool is_capturing() const {
+        return std::ranges::any_of(streams, [](const auto& one) {
+            return one.first->capture && one.first->capture->thread == std::this_thread::get_id();
+        });
+    }
     /// Whether this thread captures: then calls that wait or allocate are refused and end the capture.
     bool refuses_unsafe_call() {
         bool refused = false;

@@ -81,11 +81,11 @@ TEST(SavedSweep, FilesWithoutADescriptionStillShowTheirFigures) {
     const std::string file = folder.file("sweep.dscope");
     const SweepReport swept = report();
     ASSERT_TRUE(is_ok(save_sweep(file, swept, "", nullptr)));
-    auto rows = read_swept(file, swept.source);
-    ASSERT_TRUE(rows.ok());
+    const auto sweeps = read_all_swept(file);
+    ASSERT_TRUE(sweeps.ok());
     for (const char* about :
          {"", "[]", "no JSON", R"({"recording": 3, "advice": {"changes": [1], "chosen": 2}})"}) {
-        ASSERT_TRUE(is_ok(write_swept(file, swept.source, *rows, about)));
+        ASSERT_TRUE(is_ok(write_swept(file, swept.source, sweeps->front().rows, about)));
         const auto loaded = load_sweep_views(file);
         ASSERT_TRUE(loaded.ok()) << about;
         EXPECT_EQ(loaded->front()->rows.size(), 2u);

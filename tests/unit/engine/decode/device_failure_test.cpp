@@ -98,7 +98,14 @@ TEST_P(DeviceFailure, EndsTheSessionOrLeavesItsText) {
             const auto [error, tokens] = session.decode(&records);
             if (error == "no error") {
                 EXPECT_EQ(tokens, expected) << at;
-                ++survived;
+                const FakeGpuUse use = fake_gpu_use();
+                // Ops that a capture rejects are enqueued again without it. Memory that cannot be asked about
+                // counts as not pinned. A mark that is lost loses a time alone.
+                const bool is_mark = use.failed_call == "cudaEventRecord";
+                EXPECT_TRUE(GetParam() == Failing::work || use.failed_in_capture || is_mark ||
+                            use.failed_call == "cudaPointerGetAttributes")
+                    << use.failed_call << " at " << at;
+                survived += is_mark ? 0 : 1;
             } else {
                 EXPECT_THAT(error, ::testing::ContainsRegex("the fake GPU refused|out of device memory"))
                     << at;
@@ -112,7 +119,7 @@ TEST_P(DeviceFailure, EndsTheSessionOrLeavesItsText) {
         EXPECT_EQ(use.allocations + use.pinned + use.streams + use.events + use.executable_graphs, 0) << at;
         EXPECT_THAT(use.faults, ::testing::IsEmpty()) << at;
     }
-    EXPECT_GT(2 * ended, survived);  // captures and queries that fail are made up for
+    EXPECT_GT(ended, survived);
     EXPECT_GT(kept, 0u);
 }
 
