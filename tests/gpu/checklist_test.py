@@ -169,7 +169,8 @@ class Checklist(unittest.TestCase):
         self.assertEqual(call.code, 1)
 
     def test_a_call_that_is_ended_brings_its_results(self):
-        with subprocess.Popen([ROOT / "tests/gpu/checklist.sh"], env=self.environment(HANG="TreeOps"), stdout=subprocess.DEVNULL,
+        command = [ROOT / "tests/gpu/checklist.sh", "--limit", "ops_TreeOps=200"]
+        with subprocess.Popen(command, env=self.environment(HANG="TreeOps"), stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:
             self.addCleanup(process.kill)
             for _ in range(600):
@@ -187,6 +188,42 @@ class Checklist(unittest.TestCase):
         self.assertIn("logs/ops_TreeOps.log", call.packed)
         left = subprocess.run(["pgrep", "-f", str(self.path / "programs")], stdout=subprocess.PIPE, text=True, check=False)
         self.assertEqual(left.stdout, "")
+
+    def test_a_call_that_is_ended_while_steps_start_brings_its_results(self):
+        # A process that ends before it runs its step's command is still a copy of the shell, with its traps.
+        program(self.path / "ended.sh", """#!/usr/bin/env bash
+            results=$1 work=$2 helper=tests/gpu/results.py seconds=100 only=() passed=() kind=simt1
+            logs=$work/logs
+            mkdir -p "$results" "$logs"
+            declare -A given_limit
+            . tests/gpu/steps.sh
+            parallel=12
+            trap end_call EXIT
+            trap 'end_by_signal 15' TERM
+            for one in {1..12}; do start "step$one" 30 "" sleep 300; done
+            kill -TERM $$
+            sleep 10
+            """)
+        done = subprocess.run([self.path / "ended.sh", self.results, self.path / "work"], env=self.environment(), cwd=ROOT,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=False)
+        call = Call(done.returncode, self.results)
+        self.assertEqual(call.code, 128 + signal.SIGTERM)
+        self.assertEqual(len(call.outcomes), 12)
+        for name in call.outcomes:
+            self.assertRegex(call.packed[f"logs/{name}.failed"], "ended with the call")
+        self.assertEqual([path.name for path in call.files], ["gpu-results.tar.gz", "summary.md"])
+
+    def test_a_disk_that_is_full_leaves_the_archive_of_the_stage_before(self):
+        program(self.path / "bin/tar", f"""#!/bin/sh
+            [ -e {self.path}/full ] && {{ echo 'No space left on device' >&2; exit 2; }}
+            touch {self.path}/full
+            exec /usr/bin/env PATH=/usr/bin:/bin tar "$@"
+            """)
+        call = self.call("ops_matmul")
+        self.assertIn("logs/gpu_opens.ok", call.packed)
+        self.assertNotIn("logs/ops_matmul.ok", call.packed)
+        self.assertEqual(call.outcomes["ops_matmul"][0], "ok")
+        self.assertFalse((self.results / ".packing").exists())
 
     def test_wrong_usage_is_refused(self):
         for arguments in (["--seconds", "soon"], ["--result", "x"], ["--results"], ["--passed", "/nowhere.md"], ["--limit", "x"]):

@@ -121,28 +121,35 @@ step() {
     finish_started
 }
 
-# Writes summary.md and the archive, each atomically; at most six pieces of at most 15 MiB.
+# Writes summary.md and the archive, at most six pieces of at most 15 MiB. Each file is replaced by a rename, and only by a
+# complete one: a full disk or a kill leaves the archive of the previous stage.
 pack() {
     find "$logs" -size +48M -exec sh -c 'echo "$(basename "$1"): left out, over 48 MiB" >>"$2"; rm "$1"' _ {} "$logs/left_out.txt" \;
     if ! python3 "$helper" summary "$logs" "${why_stopped:-}" "${names[@]}" >"$work/summary.md" 2>"$work/summary.err"; then
-        { echo "# GPU checklist"; cd "$logs" && head -n 1 ./*.ok ./*.failed ./*.left 2>/dev/null; } >"$work/summary.md"
+        (echo "# GPU checklist"; cd "$logs" && head -n 1 ./*.ok ./*.failed ./*.left 2>/dev/null) >"$work/summary.md"
     fi
-    local packed=$work/packed
-    rm -rf "$packed" && mkdir "$packed"
-    tar -C "$work" -czf "$packed/gpu-results.tar.gz" summary.md logs
-    if [ "$(stat -c %s "$packed/gpu-results.tar.gz")" -gt $((15 << 20)) ]; then
-        split -b 15M -d -a 1 "$packed/gpu-results.tar.gz" "$packed/gpu-results.tar.gz."
-        rm "$packed/gpu-results.tar.gz" "$packed"/gpu-results.tar.gz.[6-9] 2>/dev/null
-    fi
-    rm -f "$results"/gpu-results.tar.gz*
-    cp "$packed"/* "$results/"
     cp "$work/summary.md" "$results/.summary.new" && mv "$results/.summary.new" "$results/summary.md"
+    local packed=$results/.packing old stale=()
+    rm -rf "$packed"
+    mkdir "$packed" || return
+    tar -C "$work" -czf "$packed/gpu-results.tar.gz" summary.md logs
+    [ $? -le 1 ] || { rm -rf "$packed"; return; }  # 1 = a log grew meanwhile
+    if [ "$(stat -c %s "$packed/gpu-results.tar.gz")" -gt $((15 << 20)) ]; then
+        split -b 15M -d -a 1 "$packed/gpu-results.tar.gz" "$packed/gpu-results.tar.gz." || { rm -rf "$packed"; return; }
+        rm -f "$packed/gpu-results.tar.gz" "$packed"/gpu-results.tar.gz.[6-9]
+    fi
+    for old in "$results"/gpu-results.tar.gz*; do [ -e "$packed/${old##*/}" ] || stale+=("$old"); done
+    mv -f "$packed"/* "$results/" && rm -f "${stale[@]}"
+    rmdir "$packed"
 }
 
+# A step's process is a copy of this shell until it runs its command. Ended before that, it runs the EXIT trap too, in which it
+# would pack and then remove what this shell is about to pack.
 end_call() {
     local code=$?
-    trap - EXIT
+    [ "$BASHPID" = $$ ] || return
     trap '' TERM INT HUP
+    trap - EXIT
     local name
     for name in "${running[@]}"; do kill -TERM "${pid_of[$name]}" 2>/dev/null; done
     for name in "${running[@]}"; do
