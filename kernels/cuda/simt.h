@@ -41,11 +41,15 @@ inline constexpr int max_tickets = 1024;
 /// and may therefore start earlier (programmatic dependent launch).
 #if defined(DS_SIMT_HOST)
 #include "kernels/cuda/simt_host.h"
-#define DS_LAUNCH_KERNEL(can_wait, kernel, grid, block, shared, stream, ...)                             \
-    (::draftscope::kernels::cuda::simt::enqueue(                                                         \
-         reinterpret_cast<const void*>(kernel), (grid), (block), (shared), (stream).handle,              \
-         {.waits = (can_wait), .early = (stream).note_kernel(can_wait)}, [=] { (kernel)(__VA_ARGS__); }) \
-         ? (void)0                                                                                       \
+#define DS_LAUNCH_KERNEL(can_wait, kernel, grid, block, shared, stream, ...)                \
+    (::draftscope::kernels::cuda::simt::enqueue(                                            \
+         reinterpret_cast<const void*>(kernel), (grid), (block), (shared), (stream).handle, \
+         {.waits = (can_wait),                                                              \
+          .early = (stream).note_kernel(can_wait),                                          \
+          .file = __FILE__,                                                                 \
+          .name = ::draftscope::kernels::cuda::simt::kernel_name<(kernel)>()},              \
+         [=] { (kernel)(__VA_ARGS__); })                                                    \
+         ? (void)0                                                                          \
          : (stream).end_overlap())
 #define DS_DYNAMIC_SHARED(name) char* name = ::draftscope::kernels::cuda::simt::dynamic_shared()
 #define DS_SHARED(type, name)                                             \

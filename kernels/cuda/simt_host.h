@@ -37,9 +37,16 @@ void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const st
          const MemoryGuard* guard = nullptr);
 /// How a kernel is launched.
 struct Launch {
-    bool waits = false;  ///< the kernel calls wait_for_previous()
-    bool early = false;  ///< it may start before the previous kernel ends
+    bool waits = false;     ///< the kernel calls wait_for_previous()
+    bool early = false;     ///< it may start before the previous kernel ends
+    const char* file = "";  ///< the path of its source
+    const char* name = "";  ///< what kernel_name() returns
 };
+/// Returns a text that contains the kernel's name and, from GCC, its template arguments.
+template <auto* Kernel>
+const char* kernel_name() {
+    return __PRETTY_FUNCTION__;
+}
 /// Puts a kernel into a stream of the runtime, which runs it later. Returns false if the runtime refuses it.
 bool enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_t shared_bytes,
              cudaStream_t stream, Launch launch, std::function<void()> call);

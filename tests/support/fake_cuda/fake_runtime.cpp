@@ -5,10 +5,12 @@
 #include <cstring>
 
 #include "tests/support/fake_cuda/fake_state.h"
+#include "tests/support/fake_cuda/kernel_figures.h"
 
 namespace {
 
 using namespace draftscope::testing;
+using draftscope::kernels::cuda::simt::Launch;
 
 constexpr int runtime_version = 13000;
 
@@ -78,13 +80,30 @@ cudaError_t create_event(cudaEvent_t* event, bool timed) {
 }
 
 /// Checks a launch against the limits of sm_90.
-bool fits(const dim3& grid, const dim3& block, std::size_t shared, const void* kernel) {
-    const auto raised = gpu().dynamic_shared.find(kernel);
-    const int limit = raised != gpu().dynamic_shared.end() ? raised->second : 48 << 10;
+cudaError_t check_limits(const dim3& grid, const dim3& block, std::size_t shared, const void* kernel,
+                         const Launch& launch) {
     const auto threads = std::uint64_t{block.x} * block.y * block.z;
-    return threads >= 1 && threads <= 1024 && block.z <= 64 && grid.x >= 1 && grid.x <= 0x7fffffff &&
-           grid.y >= 1 && grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535 &&
-           shared <= static_cast<std::size_t>(limit);
+    if (threads < 1 || threads > 1024 || block.z > 64 || grid.x < 1 || grid.x > 0x7fffffff || grid.y < 1 ||
+        grid.y > 65535 || grid.z < 1 || grid.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    const auto raised = gpu().dynamic_shared.find(kernel);
+    const bool opted_in = raised != gpu().dynamic_shared.end();
+    if (shared > (opted_in ? static_cast<std::size_t>(raised->second) : plain_shared_bytes))
+        return cudaErrorInvalidConfiguration;
+    const auto figures = find_kernel_figures(launch.file, launch.name);
+    if (figures) {
+        const cudaError_t refused = check_resources(*figures, static_cast<int>(threads), shared, opted_in);
+        if (refused != cudaSuccess || threads <= static_cast<unsigned>(figures->threads)) return refused;
+        return gpu().fault(fmt::format("{} launches {} with {} threads, tools/sass_budgets.json says {}",
+                                       launch.file, launch.name, threads, figures->threads),
+                           cudaErrorInvalidConfiguration);
+    }
+    // Kernels of fake_probe.cpp have no name, and nothing has figures where the sources are missing.
+    if (*launch.name == '\0' || kernel_figures().empty()) return cudaSuccess;
+    return gpu().fault(fmt::format("{} launches {}, which tools/sass_budgets.json lacks: "
+                                   "run tools/sass_budget.py --write",
+                                   launch.file, launch.name),
+                       cudaErrorInvalidConfiguration);
 }
 
 void leave_capture(Capture& capture) {
@@ -122,6 +141,8 @@ const char* cudaGetErrorName(cudaError_t error) {
             return "cudaErrorInvalidConfiguration";
         case cudaErrorIllegalAddress:
             return "cudaErrorIllegalAddress";
+        case cudaErrorLaunchOutOfResources:
+            return "cudaErrorLaunchOutOfResources";
         case cudaErrorStreamCaptureUnsupported:
             return "cudaErrorStreamCaptureUnsupported";
         case cudaErrorStreamCaptureInvalidated:
@@ -162,7 +183,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int) {
     found->major = gpu().settings.major;
     found->multiProcessorCount = gpu().settings.processors;
     found->totalGlobalMem = gpu().settings.memory_bytes;
-    found->sharedMemPerBlockOptin = 227 << 10;
+    found->sharedMemPerBlockOptin = max_shared_bytes;
     found->l2CacheSize = 50 << 20;
     found->persistingL2CacheMaxSize = 30 << 20;
     found->accessPolicyMaxWindowSize = 128 << 20;
@@ -414,7 +435,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 
 cudaError_t fake_set_kernel_attribute(const void* kernel, cudaFuncAttribute, int value) {
     DS_CALL;
-    if (value > 227 << 10) return gpu().done(cudaErrorInvalidValue);
+    if (value > static_cast<int>(max_shared_bytes)) return gpu().done(cudaErrorInvalidValue);
     gpu().dynamic_shared[kernel] = value;
     return cudaSuccess;
 }
@@ -446,7 +467,9 @@ bool enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_
     const auto try_launch = [&]() -> cudaError_t {
         if (const cudaError_t refused = gpu().begin(); refused != cudaSuccess) return refused;
         if (!is_known(gpu().streams, stream, "a launch")) return gpu().last;
-        if (!fits(grid, block, shared_bytes, kernel)) return cudaErrorInvalidConfiguration;
+        if (const cudaError_t refused = check_limits(grid, block, shared_bytes, kernel, launch);
+            refused != cudaSuccess)
+            return refused;
         // Kernels are loaded on first use, which may wait.
         if (gpu().loaded.insert(kernel).second && stream->capture) {
             stream->capture->invalid = true;
