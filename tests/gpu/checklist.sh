@@ -187,6 +187,6 @@ stage_sanitizers() {
 
 stage_begin
 pack
-for stage in ops kernels 8b text cupti demo shapes sanitizers; do
+for stage in ops kernels 8b text cupti overlap demo shapes sanitizers; do
     stopped || { "stage_$stage"; pack; }
 done

@@ -35,7 +35,14 @@ case "$filter" in
     *) echo "[       OK ] Devices/${filter}/simt1 (1 ms)" ;;
 esac
 """
+# Kernels that do not overlap take 2 us longer, and later turns 0.25 us.
 DRAFTSCOPE = r"""#!/usr/bin/env bash
+case "$1 ${DRAFTSCOPE_GPU_OVERLAP:-}" in
+    "kernels 0") echo '{"ops": [{"op": "head", "mode": "cold", "rows": 1, "median_us": 263.5}]}'; exit ;;
+    "kernels 1") echo ran >>"$TMPDIR/turns"
+        printf '{"ops": [{"op": "head", "mode": "cold", "rows": 1, "median_us": 261.%s}]}' $(($(wc -l <"$TMPDIR/turns") * 25)); exit ;;
+    "bench 0") echo '{"methods": [{"method": "eagle3 x specvocab", "tau": 4.4, "tokens_per_second": 550}]}'; exit ;;
+esac
 case "$1" in
     doctor) echo '{"gpu": "made up"}' ;;
     kernels) echo '{"device": "made up", "vocab": 128256, "hidden": 4096, "read_gb_per_s": 4000.0, "ops": [{"op": "head", "mode": "cold", "rows": 1, "median_us": 261.5, "best_us": 260.0, "spread_us": 1.5, "gb_per_s": 4018.0}]}' ;;
@@ -119,8 +126,14 @@ class Checklist(unittest.TestCase):
         self.assertEqual(found["ops_TypicalOps"], ("failed", "no test ran on the GPU"))
         self.assertEqual(found["demo_none"], ("left", "no demo model"))
         for text in ("Product Name : Made up", "| head | cold | 1 | 261.50 | 260.00 | 1.50 |", "| eagle3 x specvocab | 4.400 | 612.5 | 7.184 | 3.100 |",
-                     "201.5 tok/s", "| head_kernel<1> | 262.1 us | 87.5 % |"):
+                     "201.5 tok/s", "| head_kernel<1> | 262.1 us | 87.5 % |",
+                     "| op | mode | rows | on | off | off - on | off / on | turns apart |", "| head | cold | 1 | 261.38 | 263.50 | 2.12 | 1.008 | 0.25 |",
+                     "| eagle3 x specvocab | 7183.67 | 8000.00 | 816.33 | 1.114 | 0.00 |"):
             self.assertIn(text, call.summary)
+        names = list(found)
+        self.assertEqual([name for name in names if name.startswith("overlap_")],
+                         [f"overlap_{kind}_{way}_{turn}" for kind in ("kernels", "rounds") for turn in (1, 2) for way in ("on", "off")])
+        self.assertGreater(names.index("overlap_kernels_on_1"), names.index("check_tier3"))
         self.assertIn("logs/ops_CutOps.failed", call.packed)
         self.assertEqual(call.packed["summary.md"], call.summary)
         self.assertLessEqual(len(call.files), 8)

@@ -1,5 +1,28 @@
 # Steps of tests/gpu/checklist.sh after the first ten minutes; checklist.sh sources this file.
 
+# Kernels that start before the previous one ends, and kernels that do not: the head table and rounds both ways, in turns, so that
+# a clock that drifts does not favour one. It stands behind the first ten minutes and takes none of their time; each of its eight
+# steps ends at 60 seconds. Eight layers of the 8B model load in a quarter of the time, and a round has all its kinds of kernels.
+stage_overlap() {
+    local right="ops_matmul ops_head" turn way value
+    for turn in 1 2; do
+        for way in on off; do
+            value=$([ $way = on ] && echo 1 || echo 0)
+            step "overlap_kernels_${way}_$turn" 60 "$right" env DRAFTSCOPE_GPU_OVERLAP=$value "${bench[@]}" --vocab 128256 \
+                --hidden 4096 --rows 1 --json
+        done
+    done
+    for turn in 1 2; do
+        for way in on off; do
+            value=$([ $way = on ] && echo 1 || echo 0)
+            step "overlap_rounds_${way}_$turn" 60 "$right engine_DeviceRounds draftscope" env DRAFTSCOPE_GPU_OVERLAP=$value \
+                "$draftscope" bench --backend cuda --quiet --json --raw --ignore-eos --model "$llama/8" --drafter none \
+                --simulate-acceptance rate:0.84 --prompts "$prompts" --limit 2 --max-new 128 \
+                --method "eagle3:$llama/8 x specvocab @ chain=6"
+        done
+    done
+}
+
 # If the demo model was copied (tests/gpu/bundle.sh --model): real text, every kind of head, every rule.
 find_model() {
     model=${DRAFTSCOPE_DEMO_MODEL:-}

@@ -85,6 +85,37 @@ def run_part(name, run):
             f"gpu {json.dumps(run.get('gpu'))}; beside exact numerics {json.dumps(run.get('beside_exact'))}; median us of phases: {phases or 'none'}\n\n")
 
 
+def both_ways(logs, kind, read):
+    """row -> way -> values of a step's turns, by `read`, which lists (row, value) of a report."""
+    found = {}
+    for path in sorted(logs.glob(f"overlap_{kind}_o*.log")):
+        report, way = document(path), path.stem.split("_")[2]
+        if isinstance(report, dict) and (logs / f"{path.stem}.ok").exists():
+            for row, value in read(report):
+                found.setdefault(row, {}).setdefault(way, []).append(value)
+    rows = []
+    for row, ways in found.items():
+        if set(ways) == {"on", "off"}:
+            on, off = (sum(ways[way]) / len(ways[way]) for way in ("on", "off"))
+            apart = max(max(values) - min(values) for values in ways.values())
+            rows.append([*row, f"{on:.2f}", f"{off:.2f}", f"{off - on:.2f}", f"{off / on:.3f}" if on else "-", f"{apart:.2f}"])
+    return rows
+
+
+def overlap_part(logs):
+    """Times with kernels that overlap and without, side by side. `turns apart` is the noise: the largest difference of one way."""
+    def read_kernels(report):
+        return [((op["op"], op["mode"], op["rows"]), op["median_us"]) for op in report["ops"]]
+
+    def read_rounds(report):
+        return [((method["method"],), 1e6 * method["tau"] / method["tokens_per_second"])
+                for method in report["methods"] if method["tokens_per_second"]]
+    kernels, rounds = both_ways(logs, "kernels", read_kernels), both_ways(logs, "rounds", read_rounds)
+    columns = ["on", "off", "off - on", "off / on", "turns apart"]
+    return (("### overlap, on and off in turns: us\n\n" if kernels or rounds else "") +
+            table(["op", "mode", "rows", *columns], kernels) + table(["method, us a round", *columns], rounds))
+
+
 WANTED_COUNTERS = {"Duration": "us or ns", "DRAM Throughput": "%", "Memory Throughput": "%", "Achieved Occupancy": "%",
                    "Registers Per Thread": ""}
 
@@ -110,7 +141,7 @@ def measured(logs, name):
     try:
         if name.startswith("ncu_"):
             return counters_part(name, path.read_text(encoding="utf-8", errors="replace"))
-        if not isinstance(found, dict):
+        if not isinstance(found, dict) or name.startswith("overlap_"):
             return ""
         if "ops" in found:
             return kernel_part(name, found)
@@ -142,6 +173,10 @@ def summary(arguments):
     print(f"{count['ok']} passed, {count['failed']} failed, {count['left']} left." + (f" Ended early: {why}." if why else "") + "\n")
     print(table(["step", "outcome", "seconds or reason"], [[name, *outcome] for name, outcome in outcomes.items()]))
     parts = [measured(logs, name) for name, (outcome, _) in outcomes.items() if outcome != "left"]
+    try:
+        parts.append(overlap_part(logs))
+    except (KeyError, TypeError, ValueError) as error:
+        parts.append(f"### overlap\n\nnot understood: {error!r}; see logs/overlap_*.log\n\n")
     if any(parts):
         print("## Measured\n")
         print("".join(parts))

@@ -97,14 +97,14 @@ TEST(KernelFigures, AreFoundByTheNamesOfCompilers) {
         const auto figures = find_kernel_figures("/a/kernels/cuda/head.cu", name);
         return figures ? figures->registers : 0;
     };
-    const int most = kernel_figures().at("head.cu head_kernel<4,2>").registers;
+    const int max_registers = kernel_figures().at("head.cu head_kernel<4,2>").registers;
     EXPECT_EQ(
         found("const char* f() [with auto* Kernel = {anonymous}::head_kernel<k::Float16Kind::bf16, 4, 2>]"),
-        most);
+        max_registers);
     EXPECT_EQ(
         found("const char* f() [with auto* Kernel = {anonymous}::head_kernel<k::Float16Kind::fp16, 1, 1>]"),
         kernel_figures().at("head.cu head_kernel<1,1>").registers);
-    EXPECT_EQ(found("const char *f() [Kernel = &k::(anonymous namespace)::head_kernel]"), most);
+    EXPECT_EQ(found("const char *f() [Kernel = &k::(anonymous namespace)::head_kernel]"), max_registers);
     EXPECT_EQ(found("const char* f() [with auto* Kernel = {anonymous}::merge_kernel]"),
               kernel_figures().at("head.cu merge_kernel").registers);
     EXPECT_EQ(found(""), 0);
