@@ -20,11 +20,12 @@ __global__ void __launch_bounds__(threads) sample_kernel(const SampleOp op) {
     const bool any = max_value != -INFINITY, cut = op.mask.min_logit != nullptr;
     const float lowest = cut ? op.mask.min_logit[row] : -INFINITY;
     const int last = cut ? op.mask.last_tied_id[row] : op.vocab;
-    const auto weight = [&](int i) {
-        const float value = i < op.vocab ? logits[i] : -INFINITY;
-        if (cut && !(value > lowest || (value == lowest && i <= last))) return 0.0f;
-        return any && value == value ? expf((value - max_value) * op.inv_temperature) : 0.0f;
-    };
+    const ColumnWeights weight{
+        [&](int i) { return i < op.vocab ? logits[i] : -INFINITY; },
+        [&](int i, float value) {
+            if (cut && !(value > lowest || (value == lowest && i <= last))) return 0.0f;
+            return any && value == value ? expf((value - max_value) * op.inv_temperature) : 0.0f;
+        }};
     const TileRun run = add_tiles(op.vocab, shared, weight);
     const int token = sample_column(op.vocab, shared, run, op.uniforms[row] * run.all, weight);
     if (threadIdx.x != 0) return;
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(threads) sample_kernel(const SampleOp op) {
 }
 
 /// One block per row, after the top-k and top-p mask.
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 1)
     sample_without_replacement_kernel(const SampleWithoutReplacementOp op, bool cut) {
     DS_SHARED(SampleShared, shared);
     DS_SHARED(float[warps], maxima);
@@ -48,16 +49,18 @@ __global__ void __launch_bounds__(threads)
     const int last = cut ? op.last_tied_id[row] : support;
     const auto scale = static_cast<float>(1.0 / op.temperature);
     __syncthreads();  // all threads have read the logits
-    for (int i = static_cast<int>(threadIdx.x); i < support; i += threads) {
-        const float value = q[i];
+    const int thread = static_cast<int>(threadIdx.x);
+    const auto old = [&](int i) { return q[i]; };
+    for_columns(thread, threads, support, old, [&](int i, float value) {
         const bool kept = value > lowest || (value == lowest && i <= last);
         q[i] = any && kept ? expf((value - max_value) * scale) : 0.0f;
-    }
+    });
     // Sampled columns are negated until all samples are taken.
-    const auto weight = [&](int i) { return i < support ? fmaxf(q[i], 0.0f) : 0.0f; };
+    const ColumnWeights weight{[&](int i) { return i < support ? q[i] : 0.0f; },
+                               [](int, float value) { return fmaxf(value, 0.0f); }};
     TileRun run = add_tiles(support, shared, weight);
     const auto share = static_cast<float>(run.all > 0 ? 1.0 / run.all : 0.0);
-    for (int i = static_cast<int>(threadIdx.x); i < support; i += threads) q[i] *= share;
+    for_columns(thread, threads, support, old, [&](int i, float value) { q[i] = value * share; });
     std::int32_t* ids = op.ids + row * op.k;
     int column = -1;
     run = add_tiles(support, shared, weight);
@@ -73,11 +76,10 @@ __global__ void __launch_bounds__(threads)
         if (left) q[column] = -q[column];
     }
     __syncthreads();
-    const int mine = static_cast<int>(threadIdx.x);
-    if (mine >= op.k || ids[mine] < 0) return;
-    const int drawn = ids[mine];
+    if (thread >= op.k || ids[thread] < 0) return;
+    const int drawn = ids[thread];
     q[drawn] = -q[drawn];
-    if (op.tokens != nullptr) ids[mine] = op.tokens[row * op.stride + drawn];
+    if (op.tokens != nullptr) ids[thread] = op.tokens[row * op.stride + drawn];
 }
 
 /// Grid: rows, chunks of `threads` columns.
@@ -153,12 +155,13 @@ __global__ void __launch_bounds__(threads) entropy_kernel(const EntropyOp op) {
     const float norm = op.log_norm[row];
     const float lowest = op.min_logit == nullptr ? -INFINITY : op.min_logit[row];
     float mine = 0;
-    for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads) {
-        const float logit = logits[i];
-        if (!(logit >= lowest)) continue;
-        const float p = kept_probability(logit, op.inv_temperature, norm, lowest);
-        mine -= p * logf(p + entropy_floor);
-    }
+    for_columns(
+        static_cast<int>(threadIdx.x), threads, op.vocab, [&](int i) { return logits[i]; },
+        [&](int, float logit) {
+            if (!(logit >= lowest)) return;
+            const float p = kept_probability(logit, op.inv_temperature, norm, lowest);
+            mine -= p * logf(p + entropy_floor);
+        });
     const double sum = warp_sum(static_cast<double>(mine));
     if (threadIdx.x % warp_size == 0) sums[threadIdx.x / warp_size] = sum;
     __syncthreads();

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pick.cuh"
 
@@ -51,8 +52,8 @@ __device__ __forceinline__ Amount bin_sum(const Shared& shared, int digit) {
     return sum;
 }
 
-/// Finds the keys, in descending order, that reach wanted(all) of amount(key, column) over the columns. If
-/// `all` is 0, nothing is cut. Every thread of the block takes part and gets the same result.
+/// Finds the keys, in descending order, that reach wanted(all) of amount(key, column, value) over the
+/// columns. If `all` is 0, nothing is cut. Every thread of the block takes part and gets the same result.
 template <typename AmountOf, typename Wanted>
 __device__ Boundary find_boundary(const float* x, int columns, Shared& shared, AmountOf amount,
                                   Wanted wanted_of) {
@@ -64,13 +65,15 @@ __device__ Boundary find_boundary(const float* x, int columns, Shared& shared, A
         for (int d = static_cast<int>(threadIdx.x); d < parts * bins; d += threads)
             shared.sums[d / bins][d % bins] = 0;
         __syncthreads();
-        for (int c = static_cast<int>(threadIdx.x); c < columns; c += threads) {
-            const std::uint32_t key = ordered(x[c]);
-            // At the first digit, no part of the key is known.
-            if (level > 0 && key >> (shift + bits) != cut.key) continue;
-            const Amount mine = amount(key, c);
-            if (mine != 0) add(shared, key >> shift & ((1u << bits) - 1), mine);
-        }
+        for_columns(
+            static_cast<int>(threadIdx.x), threads, columns, [&](int c) { return x[c]; },
+            [&](int c, float value) {
+                const std::uint32_t key = ordered(value);
+                // At the first digit, no part of the key is known.
+                if (level > 0 && key >> (shift + bits) != cut.key) return;
+                const Amount mine = amount(key, c, value);
+                if (mine != 0) add(shared, key >> shift & ((1u << bits) - 1), mine);
+            });
         __syncthreads();
         const int low = 2 * (threads - 1 - static_cast<int>(threadIdx.x));
         const Amount upper = bin_sum(shared, low + 1), lower = bin_sum(shared, low);
@@ -121,7 +124,7 @@ __global__ void __launch_bounds__(threads) mask_kernel(const TopKTopPMaskOp op) 
     int last = vocab - 1;  // last column kept with that key
     if (op.top_k > 0 && op.top_k < vocab) {
         const Boundary cut = find_boundary(
-            logits, vocab, shared, [](unsigned, int) { return Amount{1}; },
+            logits, vocab, shared, [](unsigned, int, float) { return Amount{1}; },
             [&](Amount) { return static_cast<Amount>(op.top_k); });
         key = cut.key;
         if (cut.left < cut.here) last = nth_column(logits, vocab, key, cut.left, shared);
@@ -135,9 +138,9 @@ __global__ void __launch_bounds__(threads) mask_kernel(const TopKTopPMaskOp op) 
         const int lowest_last = last;
         const Boundary cut = find_boundary(
             logits, vocab, shared,
-            [&](unsigned k, int c) {
+            [&](unsigned k, int c, float value) {
                 const bool kept = k > lowest || (k == lowest && c <= lowest_last);
-                return kept ? units(logits[c]) : Amount{0};
+                return kept ? units(value) : Amount{0};
             },
             [&](Amount all) {
                 const auto wanted = static_cast<Amount>(ceil(op.top_p * static_cast<double>(all)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/common.cuh"
 
 /// Samples from the weights of a row's columns by a block of sample_threads. Sums of tiles stay in shared
@@ -16,17 +17,28 @@ struct SampleShared {
     int chosen, token;
 };
 
+/// Weight of a column i, also after the last one: `of(i, read(i))`. `read` only loads, so that the loads of
+/// several columns stay together.
+template <typename Read, typename Of>
+struct ColumnWeights {
+    Read read;
+    Of of;
+    __device__ float operator()(int i) const { return of(i, read(i)); }
+};
+template <typename Read, typename Of>
+ColumnWeights(Read, Of) -> ColumnWeights<Read, Of>;
+
 /// A thread's contiguous run of tiles.
 struct TileRun {
     int first = 0, end = 0;
     double mine = 0, before = 0, all = 0;  ///< weight of the run, of all previous runs, of the row
 };
 
-/// Weight of one tile, computed by a warp.
-template <typename WeightOf>
-__device__ __forceinline__ void add_tile(int tile, SampleShared& shared, WeightOf weight) {
+/// Adds up the weights of one tile. A lane has the value of its column.
+template <typename Weight>
+__device__ __forceinline__ void add_tile(int tile, SampleShared& shared, const Weight& weight, float value) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
-    const float sum = warp_sum(weight(tile * sample_tile + lane));
+    const float sum = warp_sum(weight.of(tile * sample_tile + lane, value));
     if (lane == 0) shared.tiles[tile] = sum;
 }
 
@@ -47,10 +59,13 @@ __device__ inline TileRun add_runs(int columns, SampleShared& shared) {
 template <typename WeightOf>
 __device__ TileRun add_tiles(int columns, SampleShared& shared, WeightOf weight) {
     const int warp = static_cast<int>(threadIdx.x) / warp_size;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int count = (columns + sample_tile - 1) / sample_tile;
     __syncthreads();
     if (threadIdx.x == 0) shared.chosen = -1;
-    for (int t = warp; t < count; t += sample_warps) add_tile(t, shared, weight);
+    for_columns(
+        warp, sample_warps, count, [&](int tile) { return weight.read(tile * sample_tile + lane); },
+        [&](int tile, float value) { add_tile(tile, shared, weight, value); });
     __syncthreads();
     return add_runs(columns, shared);
 }
@@ -60,7 +75,9 @@ template <typename WeightOf>
 __device__ TileRun add_changed(int columns, int column, SampleShared& shared, WeightOf weight) {
     __syncthreads();
     if (threadIdx.x == 0) shared.chosen = -1;
-    if (threadIdx.x < warp_size) add_tile(column / sample_tile, shared, weight);
+    const int tile = column / sample_tile;
+    if (threadIdx.x < warp_size)
+        add_tile(tile, shared, weight, weight.read(tile * sample_tile + static_cast<int>(threadIdx.x)));
     __syncthreads();
     return add_runs(columns, shared);
 }

@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(threads) rejection_sample_kernel(const Rejecti
     const auto probability = [&](int token) {
         return kept_probability(logits[token], op.inv_temperature, norm, lowest);
     };
-    const auto weight = [&](int i) { return i < op.vocab ? weights[i] : 0.0f; };
+    const ColumnWeights weight{[&](int i) { return i < op.vocab ? weights[i] : 0.0f; },
+                               [](int, float value) { return value; }};
     TileRun run;
     double left = 1;  // remaining weight of q
     int accepted = -1;
@@ -74,8 +75,8 @@ __global__ void __launch_bounds__(threads) rejection_sample_kernel(const Rejecti
             break;  // uniform across the block
         }
         if (d == 0) {
-            for (int i = static_cast<int>(threadIdx.x); i < op.vocab; i += threads)
-                weights[i] = probability(i);
+            for_columns(static_cast<int>(threadIdx.x), threads, op.vocab, probability,
+                        [&](int i, float p) { weights[i] = p; });
             run = add_tiles(op.vocab, shared.draw, weight);
         }
         __syncthreads();  // the thread that read the weights is done
