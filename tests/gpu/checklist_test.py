@@ -202,24 +202,25 @@ class Checklist(unittest.TestCase):
         left = subprocess.run(["pgrep", "-f", str(self.path / "programs")], stdout=subprocess.PIPE, text=True, check=False)
         self.assertEqual(left.stdout, "")
 
-    def test_a_call_that_is_ended_while_steps_start_brings_its_results(self):
-        # A process that ends before it runs its step's command is still a copy of the shell, with its traps.
-        program(self.path / "ended.sh", """#!/usr/bin/env bash
+    def call_of_steps(self, body):
+        """A call that consists of `body`, with the steps and the archive of steps.sh."""
+        program(self.path / "call.sh", f"""#!/usr/bin/env bash
             results=$1 work=$2 helper=tests/gpu/results.py seconds=100 only=() passed=() kind=simt1
             logs=$work/logs
             mkdir -p "$results" "$logs"
             declare -A given_limit
             . tests/gpu/steps.sh
-            parallel=12
             trap end_call EXIT
             trap 'end_by_signal 15' TERM
-            for one in {1..12}; do start "step$one" 30 "" sleep 300; done
-            kill -TERM $$
-            sleep 10
+            {body}
             """)
-        done = subprocess.run([self.path / "ended.sh", self.results, self.path / "work"], env=self.environment(), cwd=ROOT,
+        done = subprocess.run([self.path / "call.sh", self.results, self.path / "work"], env=self.environment(), cwd=ROOT,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=False)
-        call = Call(done.returncode, self.results)
+        return Call(done.returncode, self.results)
+
+    def test_a_call_that_is_ended_while_steps_start_brings_its_results(self):
+        # A process that ends before it runs its step's command is still a copy of the shell, with its traps.
+        call = self.call_of_steps('parallel=12; for one in {1..12}; do start "step$one" 30 "" sleep 300; done; kill -TERM $$; sleep 10')
         self.assertEqual(call.code, 128 + signal.SIGTERM)
         self.assertEqual(len(call.outcomes), 12)
         for name in call.outcomes:
@@ -227,16 +228,12 @@ class Checklist(unittest.TestCase):
         self.assertEqual([path.name for path in call.files], ["gpu-results.tar.gz", "summary.md"])
 
     def test_a_disk_that_is_full_leaves_the_archive_of_the_stage_before(self):
-        program(self.path / "bin/tar", f"""#!/bin/sh
-            [ -e {self.path}/full ] && {{ echo 'No space left on device' >&2; exit 2; }}
-            touch {self.path}/full
-            exec /usr/bin/env PATH=/usr/bin:/bin tar "$@"
-            """)
-        call = self.call("ops_matmul")
-        self.assertIn("logs/gpu_opens.ok", call.packed)
-        self.assertNotIn("logs/ops_matmul.ok", call.packed)
-        self.assertEqual(call.outcomes["ops_matmul"][0], "ok")
-        self.assertFalse((self.results / ".packing").exists())
+        call = self.call_of_steps('step first 30 "" true; pack; tar() { return 2; }; step second 30 "" true')
+        self.assertEqual(call.code, 0)
+        self.assertIn("logs/first.ok", call.packed)
+        self.assertNotIn("logs/second.ok", call.packed)
+        self.assertEqual(call.outcomes["second"][0], "ok")
+        self.assertEqual([path.name for path in call.files], ["gpu-results.tar.gz", "summary.md"])
 
     def test_wrong_usage_is_refused(self):
         for arguments in (["--seconds", "soon"], ["--result", "x"], ["--results"], ["--passed", "/nowhere.md"], ["--limit", "x"]):
