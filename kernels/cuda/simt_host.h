@@ -32,9 +32,9 @@ struct MemoryGuard {
 };
 /// Runs the blocks of a kernel one after another. With a guard, every thread must call wait_for_previous(),
 /// and the first block does not see the hidden memory until all its threads have. A read of it ends the
-/// program.
-void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const std::function<void()>& kernel,
-         const MemoryGuard* guard = nullptr);
+/// program. Returns the most bytes of static shared memory that a block used.
+std::size_t run(const dim3& grid, const dim3& block, std::size_t shared_bytes,
+                const std::function<void()>& kernel, const MemoryGuard* guard = nullptr);
 /// How a kernel is launched.
 struct Launch {
     bool waits = false;     ///< the kernel calls wait_for_previous()
@@ -63,7 +63,8 @@ const Offer* meet(const Offer& mine);
 void leave();
 
 extern dim3 thread_index, block_index, block_size, grid_size;
-extern std::uint64_t block_count;  ///< blocks that began
+extern std::uint64_t block_count;        ///< blocks that began
+extern std::size_t static_shared_bytes;  ///< that the block has used so far
 
 /// Shared memory. It is static, because blocks run one after another, but a block does not see the values of
 /// the one before: the first thread that gets it fills it with a pattern.
@@ -72,8 +73,10 @@ struct Shared {
     T value;
     std::uint64_t block = 0;  ///< the block that uses it
     T& get() {
-        if (block != block_count) std::memset(&value, 0xee, sizeof value);
+        if (block == block_count) return value;
+        std::memset(&value, 0xee, sizeof value);
         block = block_count;
+        static_shared_bytes += sizeof value;
         return value;
     }
 };

@@ -13,6 +13,7 @@ namespace simt {
 
 dim3 thread_index, block_index, block_size, grid_size;
 std::uint64_t block_count = 0;
+std::size_t static_shared_bytes = 0;
 
 namespace {
 
@@ -222,8 +223,8 @@ void leave() {
     wait_at(warp.barrier, warp.live);
 }
 
-void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const std::function<void()>& kernel,
-         const MemoryGuard* guard) {
+std::size_t run(const dim3& grid, const dim3& block, std::size_t shared_bytes,
+                const std::function<void()>& kernel, const MemoryGuard* guard) {
     if (block.y != 1 || block.z != 1) std::abort();
     while (fibres.size() < block.x) {
         fibres.push_back(std::make_unique<Fibre>());
@@ -235,16 +236,20 @@ void run(const dim3& grid, const dim3& block, std::size_t shared_bytes, const st
     memory_guard = guard;
     hidden = guard != nullptr;
     if (hidden && guard->hide) guard->hide();
+    std::size_t used = 0;
     for (unsigned z = 0; z < grid.z; ++z)
         for (unsigned y = 0; y < grid.y; ++y)
             for (unsigned x = 0; x < grid.x; ++x) {
                 block_index = dim3(order == 1 ? grid.x - 1 - x : x, y, z);
                 // Shared memory does not keep the contents of the previous block.
                 ++block_count;
+                static_shared_bytes = 0;
                 shared_memory.assign(shared_bytes + 16, static_cast<char>(0xee));
                 run_block(block.x);
+                used = std::max(used, static_shared_bytes);
             }
     memory_guard = nullptr;
+    return used;
 }
 
 }  // namespace simt

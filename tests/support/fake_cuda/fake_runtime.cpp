@@ -106,6 +106,17 @@ cudaError_t check_limits(const dim3& grid, const dim3& block, std::size_t shared
                        cudaErrorInvalidConfiguration);
 }
 
+/// Ends the program if a kernel has more static shared memory than its figures: then they are out of date.
+void check_static_shared(const Launch& launch, std::size_t used) {
+    const auto figures = find_kernel_figures(launch.file, launch.name);
+    if (!figures || used <= figures->static_shared) return;
+    fmt::print(stderr,
+               "fake GPU: {} {} uses {} bytes of static shared memory, tools/sass_budgets.json says {}: "
+               "run tools/sass_budget.py --write\n",
+               launch.file, launch.name, used, figures->static_shared);
+    std::abort();
+}
+
 void leave_capture(Capture& capture) {
     for (FakeStream* stream : capture.streams) {
         stream->last.clear();
@@ -481,8 +492,9 @@ bool enqueue(const void* kernel, const dim3& grid, const dim3& block, std::size_
         ++gpu().use.launches;
         if (launch.early) ++gpu().use.early_launches;
         stream->kernel_last = stream->kernel_last || !stream->capture;
-        const cudaError_t added = gpu().add(
-            *stream, [=, call = std::move(call)] { run(grid, block, shared_bytes, call, guard_of(launch)); });
+        const cudaError_t added = gpu().add(*stream, [=, call = std::move(call)] {
+            check_static_shared(launch, run(grid, block, shared_bytes, call, guard_of(launch)));
+        });
         stream->kernel_put = stream->items_put;
         return added;
     };

@@ -26,7 +26,7 @@ struct KernelFigures {
 const std::map<std::string, KernelFigures>& kernel_figures();
 
 /// Returns the figures of the kernel that `name` contains, a result of simt::kernel_name(). A name without
-/// template arguments (Clang) stands for the instance that needs most.
+/// template arguments (Clang) stands for the instance that needs the most.
 std::optional<KernelFigures> find_kernel_figures(std::string_view path, std::string_view name);
 
 /// Returns what a launch of `threads` a block gets, with `dynamic` bytes of dynamic shared memory. Errors

@@ -91,6 +91,22 @@ TEST_F(LaunchLimits, KernelsWithoutFiguresAreFaults) {
                                                    HasSubstr("cast_kernel with 512 threads")));
 }
 
+/// The emulator sees how much static shared memory a kernel uses, so figures that are too old are noticed.
+TEST_F(LaunchLimits, FiguresCoverTheStaticSharedMemoryThatIsUsed) {
+    const auto kernel = [] {
+        DS_SHARED(char[40 << 10], first);
+        DS_SHARED(char[9 << 10], second);
+        first[threadIdx.x] = second[threadIdx.x];
+    };
+    EXPECT_EQ(kernels::cuda::simt::run(2, 32, 0, kernel), std::size_t{49} << 10);
+    const auto launched = [&] {
+        kernels::cuda::simt::enqueue(&key_, {1}, {32}, 0, stream_,
+                                     {.file = "head.cu", .name = "merge_kernel"}, kernel);
+        (void)cudaStreamSynchronize(stream_);
+    };
+    EXPECT_DEATH(launched(), "merge_kernel uses 50176 bytes of static shared memory");
+}
+
 /// Names are found in the texts of GCC, and in those of Clang, which leaves template arguments out.
 TEST(KernelFigures, AreFoundByTheNamesOfCompilers) {
     const auto found = [](const char* name) {
