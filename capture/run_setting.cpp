@@ -84,6 +84,7 @@ class FieldList {
         else
             add_configured("ignore_eos", "ignore-eos", kind);
         add_configured("raw", "raw", kind);
+        add("system_hash", "system turn", config_.value("system_hash", json("none")), kind);
     }
 
     void add_subject(const RunRow& run) {
@@ -156,6 +157,7 @@ const std::vector<std::string_view>& setting_config_keys() {
                                                        "max_new",
                                                        "ignore_eos",
                                                        "raw",
+                                                       "system_hash",
                                                        "pin",
                                                        "gpu_graphs",
                                                        "gpu_rounds",

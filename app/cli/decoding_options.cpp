@@ -56,6 +56,12 @@ std::string known_heads() {
     return names;
 }
 
+void add_template_options(CLI::App& command, RunConfig& config) {
+    command.add_flag("--raw", config.raw, "no chat template");
+    command.add_option("--system", config.system,
+                       "system turn of every conversation (default: the chat template's own, if any)");
+}
+
 void add_threads_option(CLI::App& command, int& threads) {
     const auto cut = [](std::string& value) {
         const int cores = usable_cores();
@@ -150,7 +156,7 @@ void add_decoding_options(CLI::App& command, RunConfig& config) {
                      "pin each worker thread to a CPU, if there are enough; the decoding thread is not "
                      "pinned. Helps if the system migrates threads, hurts if other programs use those CPUs");
     command.add_flag("--ignore-eos", config.ignore_eos, "continue past the end of text");
-    command.add_flag("--raw", config.raw, "no chat template");
+    add_template_options(command, config);
 }
 
 }  // namespace draftscope::cli

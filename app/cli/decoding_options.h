@@ -22,6 +22,8 @@ void add_threads_option(CLI::App& command, int& threads);
 Status check_sampling_used(const RunConfig& config, std::span<const std::string> heads);
 /// Adds --prompt, --prompts, --limit and --balanced.
 void add_prompt_options(CLI::App& command, RunConfig& config);
+/// Adds --raw and --system.
+void add_template_options(CLI::App& command, RunConfig& config);
 /// Adds --temperature, --top-p, --top-k, --seed and --max-new.
 void add_sampling_options(CLI::App& command, RunConfig& config);
 /// Adds the decoding options that run and bench share. Heads are added by each command.

@@ -96,7 +96,7 @@ void add_record(CLI::App& program, Action& action) {
     add_shown(*command, "--precision", run.precision, "f32, bf16, int8, int4 or auto");
     add_threads_option(*command, run.threads);
     command->add_flag("--ignore-eos", run.ignore_eos, "continue past the end of text");
-    command->add_flag("--raw", run.raw, "no chat template");
+    add_template_options(*command, run);
     command->add_flag("--no-times", options->no_times, "do not measure verification times");
     add_output_options(*command, options->output);
     command->callback([options, &action] {

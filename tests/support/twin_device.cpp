@@ -24,6 +24,19 @@ float TwinDevice::value_of(half_t half) const {
     return dtype() == Float16Kind::f16 ? f16_to_float(half) : from_bf16(half);
 }
 
+void TwinDevice::add_dots(std::span<const double> x, const std::array<const half_t*, dots_together>& rows,
+                          std::array<double, dots_together>& sums) const {
+    const auto add = [&](auto value) {
+        for (std::size_t k = 0; k < x.size(); ++k)
+            for (std::size_t i = 0; i < dots_together; ++i)
+                sums[i] += x[k] * static_cast<double>(value(rows[i][k]));
+    };
+    if (dtype() == Float16Kind::f16)
+        add([](half_t half) { return f16_to_float(half); });
+    else
+        add([](half_t half) { return from_bf16(half); });
+}
+
 half_t TwinDevice::to_half(float value) const {
     return dtype() == Float16Kind::f16 ? float_to_f16(value) : to_bf16(value);
 }

@@ -35,21 +35,29 @@ void TwinDevice::run(const MatmulOp& op) {
         const half_t* from = row(op.x, std::int64_t{m} * w.stride, size(w.stride), "matmul x");
         for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<double>(value_of(from[k]));
         float* y = row(op.y, m * op.y_stride, size(outputs), "matmul y");
-        for (int c = 0; c < outputs; ++c) {
+        const auto weights_of = [&](int c) {
             const int n = chosen == nullptr ? c : chosen[c];
             if (n < 0 || n >= w.n) reject("matmul", "chosen output out of range");
-            const half_t* weights = all + size(n) * x.size();
-            double sum = 0;
-            for (std::size_t k = 0; k < x.size(); ++k)
-                sum += x[k] * static_cast<double>(value_of(weights[k]));
-            if (theirs) {
-                float other = 0;
-                for (std::size_t k = x.size(); k-- > 0;)
-                    other += static_cast<float>(x[k]) * value_of(weights[k]);
-                sum = static_cast<double>(other);
+            return all + size(n) * x.size();
+        };
+        for (int first = 0; first < outputs; first += dots_together) {
+            std::array<const half_t*, dots_together> weights;
+            for (int i = 0; i < dots_together; ++i)
+                weights[size(i)] = weights_of(std::min(first + i, outputs - 1));
+            std::array<double, dots_together> sums = {};
+            add_dots(x, weights, sums);
+            for (int c = first; c < std::min(first + dots_together, outputs); ++c) {
+                double sum = sums[size(c - first)];
+                if (theirs) {
+                    float other = 0;
+                    for (std::size_t k = x.size(); k-- > 0;)
+                        other += static_cast<float>(x[k]) * value_of(weights[size(c - first)][k]);
+                    sum = static_cast<double>(other);
+                }
+                const int n = chosen == nullptr ? c : chosen[c];
+                if (op.bias != nullptr) sum += static_cast<double>(at(op.bias, size(w.n), "bias")[n]);
+                y[c] = op.accumulate ? y[c] + static_cast<float>(sum) : static_cast<float>(sum);
             }
-            if (op.bias != nullptr) sum += static_cast<double>(at(op.bias, size(w.n), "bias")[n]);
-            y[c] = op.accumulate ? y[c] + static_cast<float>(sum) : static_cast<float>(sum);
         }
     }
 }

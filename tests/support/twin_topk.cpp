@@ -72,17 +72,24 @@ void TwinDevice::run(const MatmulTopKOp& op) {
     (void)inside(op.scratch, matmul_topk_scratch_bytes(op.rows, op.support, op.k), "head scratch");
     const auto stride = size(op.weights.stride);
     const half_t* all = at(op.weights.data, size(op.weights.n) * stride, "matmul_topk weights");
+    std::vector<double> x(stride);
     std::vector<float> logits(size(op.support));
     std::vector<int> order(size(op.support));
     for (int m = 0; m < op.rows; ++m) {
-        const half_t* x = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "matmul_topk x");
-        for (int n = 0; n < op.support; ++n) {
-            double sum =
-                op.bias == nullptr ? 0.0 : static_cast<double>(*row(op.bias, n, 1, "matmul_topk bias"));
-            for (std::size_t k = 0; k < stride; ++k)
-                sum += static_cast<double>(value_of(x[k])) *
-                       static_cast<double>(value_of(all[size(n) * stride + k]));
-            logits[size(n)] = static_cast<float>(sum);
+        const half_t* from = row(op.x, static_cast<std::int64_t>(size(m) * stride), stride, "matmul_topk x");
+        for (std::size_t k = 0; k < stride; ++k) x[k] = static_cast<double>(value_of(from[k]));
+        for (int first = 0; first < op.support; first += dots_together) {
+            std::array<const half_t*, dots_together> weights;
+            std::array<double, dots_together> sums = {};
+            for (int i = 0; i < dots_together; ++i) {
+                const int n = std::min(first + i, op.support - 1);
+                weights[size(i)] = all + size(n) * stride;
+                if (op.bias != nullptr)
+                    sums[size(i)] = static_cast<double>(*row(op.bias, n, 1, "matmul_topk bias"));
+            }
+            add_dots(x, weights, sums);
+            for (int n = first; n < std::min(first + dots_together, op.support); ++n)
+                logits[size(n)] = static_cast<float>(sums[size(n - first)]);
         }
         std::iota(order.begin(), order.end(), 0);
         std::sort(order.begin(), order.end(),

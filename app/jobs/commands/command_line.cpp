@@ -78,6 +78,7 @@ std::string to_command_line(const RunConfig& config, DrafterTraits drafter) {
     text("--tier", config.tier, defaults.tier);
     flag("--ignore-eos", config.ignore_eos);
     flag("--raw", config.raw);
+    text("--system", config.system, defaults.system);
     if (!config.prompts_file.empty()) {
         line += " --prompts " + quoted(config.prompts_file);
         number("--limit", config.limit, defaults.limit);

@@ -49,6 +49,7 @@ struct RunConfig {
     std::string tier = "0";  ///< 0, 1, 2, 3: depth of the measurement (profiler/cupti/tier.h)
     bool ignore_eos = false;
     bool raw = false;          ///< no chat template
+    std::string system;        ///< system turn of every conversation; "" = the chat template's own, if any
     std::string prompt;        ///< one prompt, or ...
     std::string prompts_file;  ///< ... JSONL
     int limit = 0;             ///< conversations, 0 = all

@@ -23,6 +23,8 @@ Result<std::vector<TokenId>> ConversationFeed::append_turn(const Target& target,
         state.text += user;
         tokens = target.tokenizer()->encode(state.text, false);
     } else {
+        if (const std::string& system = state.conversation->system; state.messages.empty() && !system.empty())
+            state.messages.push_back({"system", system});
         state.messages.push_back({"user", user});
         DS_ASSIGN(const std::string text, target.chat().render(state.messages));
         tokens = target.tokenizer()->encode(text, true);

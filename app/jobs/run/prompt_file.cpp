@@ -116,6 +116,7 @@ std::string hash_prompts(const std::vector<Conversation>& conversations) {
     const auto add = [&](const std::string& part) { text += fmt::format("{}:{}", part.size(), part); };
     for (const Conversation& one : conversations) {
         add(one.id);
+        if (!one.system.empty()) add("system " + one.system);
         for (const std::string& turn : one.turns) add(turn);
     }
     return fmt::format("{:016x}", fnv1a(text));
@@ -150,10 +151,15 @@ Result<std::vector<Conversation>> read_prompt_file(const std::string& path, int 
 Result<PromptSet> read_prompts(const RunConfig& config) {
     PromptSet set;
     if (config.prompts_file.empty()) {
-        set.conversations = {Conversation{"0", "", {config.prompt}}};
+        set.conversations = {Conversation{"0", "", {config.prompt}, ""}};
     } else {
         DS_ASSIGN(set.conversations, read_prompt_file(config.prompts_file, config.limit, config.balanced));
     }
+    if (config.raw && !config.system.empty())
+        return bad_input(
+            "--system {}: --raw uses no chat template, so there is no system turn; use one of the two",
+            config.system);
+    for (Conversation& one : set.conversations) one.system = config.system;
     set.total = static_cast<int>(set.conversations.size());
     set.hash = hash_prompts(set.conversations);
     const Shard& shard = config.shard;

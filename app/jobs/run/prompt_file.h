@@ -13,6 +13,7 @@ struct Conversation {
     std::string id;  ///< the file's id, question_id or task_id, else the line's ordinal from 0
     std::string category;
     std::vector<std::string> turns;
+    std::string system;     ///< turn before the first, "" = the chat template's own, if any
     int index = 0;          ///< in the selected set, from 0; the same in every shard of it
     int first_ordinal = 0;  ///< of its first turn among the turns of the set
 };
@@ -20,7 +21,7 @@ struct Conversation {
 struct PromptSet {
     std::vector<Conversation> conversations;  ///< of the shard
     int total = 0;                            ///< conversations of all shards
-    std::string hash;                         ///< of the ids and turns of all shards
+    std::string hash;                         ///< of the ids, system turns and turns of all shards
 };
 
 /// Reads JSONL with `prompt` or `turns[]` per line; Spec-Bench, HumanEval and GSM8K files load unchanged.

@@ -164,6 +164,8 @@ std::string config_json(const RunPlan& plan, const ModelCache& models, const Tie
         {"max_new", c.max_new},
         {"ignore_eos", c.ignore_eos},
         {"raw", c.raw},
+        {"system", c.system},
+        {"system_hash", c.system.empty() ? "none" : fmt::format("{:016x}", fnv1a(c.system))},
         {"prompts_file", c.prompts_file},
         {"limit", c.limit},
         {"stratify", c.balanced},

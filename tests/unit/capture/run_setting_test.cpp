@@ -30,7 +30,8 @@ RunRow changed(const std::string& from, const std::string& to) {
 TEST(RunSetting, TextAndMachineChangesGiveAnotherSetting) {
     for (const RunRow& other :
          {changed("64", "8"), changed(R"("ignore_eos": false)", R"("ignore_eos": true)"),
-          changed(R"("raw": false)", R"("raw": true)"), changed(R"("cd")", R"("c0")"),
+          changed(R"("raw": false)", R"("raw": true)"),
+          changed(R"("raw": false)", R"("raw": false, "system_hash": "12")"), changed(R"("cd")", R"("c0")"),
           changed(R"("pin": false)", R"("pin": true)")}) {
         EXPECT_NE(plain_setting(other), plain_setting(usual())) << other.config_json;
         EXPECT_NE(head_setting(other), head_setting(usual())) << other.config_json;

@@ -40,6 +40,7 @@ TEST(CommandLine, ContainsEveryChangedSetting) {
     config.threads = 2;
     config.ignore_eos = true;
     config.raw = true;
+    config.system = "Be brief.";
     config.prompts_file = "p.jsonl";
     config.limit = 3;
     config.balanced = true;
@@ -59,7 +60,8 @@ TEST(CommandLine, ContainsEveryChangedSetting) {
         "draftscope run --model '/models/a b.gguf' --drafter eagle2:/d --head full --head-weights "
         "fr-spec=/r.safetensors --tree chain=6 --verify pq --temperature 0.7 --top-p 0.9 --top-k 40 --seed 5 "
         "--max-new 64 --batch 8 --no-gpu-graphs --l2-window --precision int8 --threads 2 --pin --ignore-eos "
-        "--raw --prompts p.jsonl --limit 3 --balanced --shard 2/8 --baseline 2 --shadow slimspec,microspec "
+        "--raw --system 'Be brief.' --prompts p.jsonl --limit 3 --balanced --shard 2/8 --baseline 2 --shadow "
+        "slimspec,microspec "
         "--calibrate 0 --tag 'node=a b' --save x.dscope --overwrite --save-rows 1000000 --save-size 5000000 "
         "--save-ring --drop-when-full");
 }

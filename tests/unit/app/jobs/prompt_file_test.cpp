@@ -99,6 +99,22 @@ TEST_F(PromptFile, ErrorsNameFileAndLine) {
     EXPECT_FALSE(read_prompt_file(std::filesystem::temp_directory_path().string(), 0, false).ok());
 }
 
+TEST(Prompts, EachConversationHasTheSystemTurn) {
+    RunConfig config;
+    config.prompt = "Hello.";
+    const PromptSet plain = require(read_prompts(config));
+    config.system = "Be brief.";
+    const PromptSet brief = require(read_prompts(config));
+    EXPECT_EQ(plain.conversations.at(0).system, "");
+    EXPECT_EQ(brief.conversations.at(0).system, "Be brief.");
+    EXPECT_NE(brief.hash, plain.hash);
+    config.raw = true;
+    const auto raw = read_prompts(config);
+    ASSERT_FALSE(raw.ok());
+    EXPECT_EQ(raw.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(raw.error().message.find("--raw"), std::string::npos) << raw.error().message;
+}
+
 TEST(PromptFileAssets, ShippedPromptsLoadUnchanged) {
     const std::string folder = std::string(DS_SOURCE_DIR) + "/assets/prompts/";
     const auto spec_bench = require(read_prompt_file(folder + "spec_bench_half.jsonl", 12, true));

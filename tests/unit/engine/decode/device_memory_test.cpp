@@ -25,15 +25,21 @@ struct Refused {
 };
 class RefusedRounds : public ::testing::TestWithParam<Refused> {};
 
+/// What the sessions of a test read.
+struct SessionFiles {
+    RankingFile ranking = RankingFile::shuffled(vocab);
+    std::unique_ptr<Target> target = DecodeFixture::build(tiny(), kernels::Precision::bf16);
+    TinyEagle2 eagle{target->config(), 77};
+    TinyDecodingHeads hydra{target->config(), true, 82, 4, true};
+};
+
 /// A model whose sessions decode with a configuration. Each returns its error, or "no error".
 class Session {
   public:
-    Session(const Refused& configuration, kernels::Exec& exec)
-        : target_(DecodeFixture::build(tiny(), kernels::Precision::bf16, &exec)),
-          eagle_(target_->config(), 77),
-          hydra_(target_->config(), true, 82, 4, true),
-          fixture_(std::move(target_), {{"eagle2", eagle_.folder()}, {"hydra", hydra_.folder()}},
-                   ranking_.path()) {
+    Session(const Refused& configuration, kernels::Exec& exec, const SessionFiles& files)
+        : fixture_(DecodeFixture::build(tiny(), kernels::Precision::bf16, &exec),
+                   {{"eagle2", files.eagle.folder()}, {"hydra", files.hydra.folder()}},
+                   files.ranking.path()) {
         fixture_.run_on(exec);
         artefacts_.emplace(fixture_);
         small_.drafter = setting_.drafter = configuration.drafter;
@@ -50,20 +56,17 @@ class Session {
     std::string decode() { return fixture_.decode_error(setting_, prompts()[1]).message; }
 
   private:
-    RankingFile ranking_ = RankingFile::shuffled(vocab);
-    std::unique_ptr<Target> target_;
-    TinyEagle2 eagle_;
-    TinyDecodingHeads hydra_;
     DecodeFixture fixture_;
     std::optional<TinyArtefacts> artefacts_;
     DecodeCase small_, setting_;
 };
 
 TEST_P(RefusedRounds, LeaveNothingUnderWay) {
+    const SessionFiles files;
     int left = 0;
     for (;; ++left) {
         TwinExec on;
-        Session session(GetParam(), *on.exec);
+        Session session(GetParam(), *on.exec, files);
         ASSERT_EQ(session.prepare(), "no error");
         on.twin->leave(left);
         const std::string error = session.decode();
@@ -89,10 +92,11 @@ INSTANTIATE_TEST_SUITE_P(Heads, RefusedRounds,
 
 /// The same on the CPU, whose buffers come from host_memory().
 TEST_P(RefusedRounds, EndTheSessionOnTheCpu) {
+    const SessionFiles files;
     int left = 0;
     for (;; ++left) {
         const auto exec = kernels::make_cpu_exec(2);
-        Session session(GetParam(), *exec);
+        Session session(GetParam(), *exec, files);
         ASSERT_EQ(session.prepare(), "no error");
         kernels::limit_host_memory(left);
         const std::string error = session.decode();

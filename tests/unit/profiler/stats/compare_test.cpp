@@ -249,7 +249,8 @@ TEST(Compare, RejectsOtherTextsAndReportsOtherSettings) {
     for (const auto& [settings, reason] :
          {std::pair{R"({"max_new": 64, "ignore_eos": false, "raw": false})", "max-new (8 and 64)"},
           {R"({"max_new": 8, "ignore_eos": true, "raw": false})", "ignore-eos (false and true)"},
-          {R"({"max_new": 8, "ignore_eos": false, "raw": true})", "raw (false and true)"}}) {
+          {R"({"max_new": 8, "ignore_eos": false, "raw": true})", "raw (false and true)"},
+          {R"({"max_new": 8, "system_hash": "12"})", "system turn (none and 12)"}}) {
         const auto refused = compare_runs(a, 1, make_run(shaped(settings)), 1);
         ASSERT_FALSE(refused.ok()) << reason;
         EXPECT_THAT(refused.error().message, HasSubstr(reason));
