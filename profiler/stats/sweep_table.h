@@ -15,8 +15,14 @@ namespace draftscope {
 /// Acceptance of a setting in one conversation, or in several.
 struct SweepUnit {
     double rounds = 0, committed = 0;
+    double positions = 0;  ///< committed tokens before each round, summed; 0 = unknown
     std::optional<double> tau() const {
         return rounds > 0 ? std::optional(committed / rounds) : std::nullopt;
+    }
+    /// Returns the mean context of the rounds. It differs from that of the tokens: hard parts of a text have
+    /// more rounds.
+    std::optional<double> context() const {
+        return rounds > 0 && positions > 0 ? std::optional(positions / rounds) : std::nullopt;
     }
 };
 /// As TreeSpec: depth = drafter forwards after the first; nodes include the root. topk = 1 is a chain.
