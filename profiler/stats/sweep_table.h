@@ -54,6 +54,14 @@ struct SweepSetting {
     double speedup() const;
 };
 
+/// The bound of a drafter and head: what chains of exactly the accepted length would reach.
+struct SweepOracle {
+    std::string drafter, head;  ///< as in SweepSetting
+    int batch = 1;
+    double tau = 0;
+    double speedup = 0;  ///< predicted, over decoding without a drafter; 0 = unknown
+};
+
 /// Returns "eagle3 x fr-spec:v=8192 @ chain=3".
 std::string setting_name(const SweepSetting& setting);
 

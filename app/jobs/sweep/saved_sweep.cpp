@@ -118,6 +118,10 @@ void set_about(SweepAbout about, SweepView& view) {
     view.categories = std::move(about.categories);
     view.notes = std::move(about.notes);
     view.max_new = about.max_new;
+    for (const OracleLine& line : about.oracles)
+        if (line.drafters.size() == 1)
+            view.oracles.push_back(
+                {line.drafters.front(), line.head, line.batch, line.tau(), line.speedup()});
     view.usual = find_usual(view, about.default_tree);
     view.advice = read_advice(about.advice, view.settings);
 }
