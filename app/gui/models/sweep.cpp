@@ -72,15 +72,19 @@ std::vector<std::pair<double, std::size_t>> matching_rows(const SweepData& data,
     return out;
 }
 
-/// Names a drafter and a head, without the folder of the head's file.
-std::string pair_name(const std::string& drafter, std::string head) {
-    if (head.empty()) return drafter;
-    if (const std::size_t at = head.find("file="); at != std::string::npos) {
-        const std::size_t end = std::min(head.find_first_of(",+", at), head.size());
-        const std::size_t slash = head.substr(0, end).rfind('/');
-        if (slash != std::string::npos && slash > at) head.erase(at + 5, slash - at - 4);
-    }
-    return drafter + " x " + head;
+/// Returns a spec without the folders of its file, which starts at `from`.
+std::string without_folders(std::string spec, std::size_t from) {
+    const std::size_t end = std::min(spec.find_first_of(",+", from), spec.size());
+    const std::size_t slash = spec.substr(0, end).rfind('/');
+    if (slash != std::string::npos && slash >= from) spec.erase(from, slash + 1 - from);
+    return spec;
+}
+
+std::string pair_name(const std::string& drafter, const std::string& head) {
+    const std::size_t path = drafter.find(':'), file = head.find("file=");
+    const std::string first = path == std::string::npos ? drafter : without_folders(drafter, path + 1);
+    if (head.empty()) return first;
+    return first + " x " + (file == std::string::npos ? head : without_folders(head, file + 5));
 }
 
 double speed_of(const SweepData& data, std::size_t row) {
@@ -140,17 +144,20 @@ std::vector<SweepParameter> sweep_parameters(const SweepData& data, int batch) {
 
 std::vector<SweepCurve> sweep_curves(const SweepData& data, std::string_view parameter,
                                      const SweepFilter& filter) {
-    std::map<std::string, std::map<double, std::size_t>> best;  // by curve and value
+    // By drafter and head, then by value.
+    std::map<std::pair<std::string, std::string>, std::map<double, std::size_t>> best;
     for (const auto& [value, row] : matching_rows(data, parameter, filter)) {
         const SweepSetting& setting = data.setting(row);
         const bool every_size = is_of_tree(parameter) && !filter.one_per_head;
         const std::string head(every_size ? std::string_view(setting.head) : head_id(setting.head));
-        const auto [at, is_new] = best[pair_name(setting.drafter, head)].emplace(value, row);
+        const auto [at, is_new] = best[{setting.drafter, head}].emplace(value, row);
         if (!is_new && speed_of(data, row) > speed_of(data, at->second)) at->second = row;
     }
     std::vector<SweepCurve> curves;
-    for (const auto& [name, points] : best)
-        curves.push_back({name, data.setting(points.begin()->second).head, {points.begin(), points.end()}});
+    for (const auto& [pair, points] : best)
+        curves.push_back({pair_name(pair.first, pair.second),
+                          data.setting(points.begin()->second).head,
+                          {points.begin(), points.end()}});
     const auto fastest = [&](const SweepCurve& curve) {
         double speed = 0;
         for (const auto& [value, row] : curve.points) speed = std::max(speed, speed_of(data, row));

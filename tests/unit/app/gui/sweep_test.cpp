@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "app/gui/models/cached_model.h"
 #include "tests/gui/synthetic_sweep.h"
 
@@ -52,6 +54,24 @@ TEST_F(SweepModel, CurvesTakeTheFastestOrTheSelectedSettings) {
     // Chains grow in nodes as they grow in levels.
     while (data_.setting(like).tree != "chain=1" || data_.setting(like).batch != 1) ++like;
     EXPECT_EQ(sweep_curves(data_, "levels", {1, like}).front().points.size(), 3u);
+}
+
+TEST_F(SweepModel, FilesOfAHeadAreItsSizes) {
+    std::vector<SweepSetting> settings = {view_->settings[0], view_->settings[0]};
+    settings[0].head = "slimspec:file=/heads/r36.safetensors,rank=36";
+    settings[1].head = "slimspec:file=/heads/r72.safetensors,rank=72";
+    const std::vector<SweepRow> rows = sweep_table(settings);
+    const std::vector<SweepCurve> ranks = sweep_curves({settings, rows}, "rank", {1, 0});
+    ASSERT_EQ(ranks.size(), 1u);
+    EXPECT_EQ(ranks[0].points.size(), 2u) << "the file is no parameter of its own";
+    for (SweepSetting& one : settings) one.drafter = "eagle3:path/to/checkpoint";
+    std::set<std::string> names;
+    for (const SweepCurve& curve : sweep_curves({settings, rows}, "levels", {1, std::nullopt}))
+        names.insert(curve.name);
+    EXPECT_EQ(names, (std::set<std::string>{"eagle3:checkpoint x slimspec:file=r36.safetensors,rank=36",
+                                            "eagle3:checkpoint x slimspec:file=r72.safetensors,rank=72"}));
+    settings[1].head = "slimspec:file=/other/r36.safetensors,rank=36";
+    EXPECT_EQ(sweep_curves({settings, rows}, "levels", {1, std::nullopt}).size(), 2u) << "of equal names";
 }
 
 TEST_F(SweepModel, OraclesAreTheHighestOfEachDrafter) {
