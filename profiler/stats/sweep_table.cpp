@@ -15,6 +15,7 @@ SweepUnit sum_of(const SweepSetting& setting, std::size_t left_out) {
         if (u == left_out) continue;
         sum.rounds += setting.units[u].rounds;
         sum.committed += setting.units[u].committed;
+        sum.positions += setting.units[u].positions;
     }
     return sum;
 }

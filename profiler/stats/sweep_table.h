@@ -15,8 +15,14 @@ namespace draftscope {
 /// Acceptance of a setting in one conversation, or in several.
 struct SweepUnit {
     double rounds = 0, committed = 0;
+    double positions = 0;  ///< committed tokens before each round, summed; 0 = unknown
     std::optional<double> tau() const {
         return rounds > 0 ? std::optional(committed / rounds) : std::nullopt;
+    }
+    /// Returns the mean context of the rounds. It differs from that of the tokens: hard parts of a text have
+    /// more rounds.
+    std::optional<double> context() const {
+        return rounds > 0 && positions > 0 ? std::optional(positions / rounds) : std::nullopt;
     }
 };
 /// As TreeSpec: depth = drafter forwards after the first; nodes include the root. topk = 1 is a chain.
@@ -46,6 +52,14 @@ struct SweepSetting {
     /// Tokens per second of all sequences, and speed over decoding without a drafter; 0 without rounds.
     double speed() const;
     double speedup() const;
+};
+
+/// The bound of a drafter and head: what chains of exactly the accepted length would reach.
+struct SweepOracle {
+    std::string drafter, head;  ///< as in SweepSetting
+    int batch = 1;
+    double tau = 0;
+    double speedup = 0;  ///< predicted, over decoding without a drafter; 0 = unknown
 };
 
 /// Returns "eagle3 x fr-spec:v=8192 @ chain=3".

@@ -3,7 +3,7 @@
 
 The simulator (github.com/SpecDecode-Bench/simulator, arXiv 2601.11580) runs from a clone, with its own formulas and its own
 acceptance data. Our side walks the same data by itself, counts rounds and committed tokens, and takes a step's time from
-`draftscope profile-machine --predict` at the mean context, as `sweep` does. Compared are the seconds of decoding, plain and
+`draftscope profile-machine --predict` at the mean context of its rounds, as `sweep` does. Compared are the seconds of decoding, plain and
 speculative, and the speed-up, for every data set, drafter, draft length (ORACLE: exactly what is accepted) and batch size.
 Prefill is left out on both sides, because a sweep predicts decoding. Exit code 1 if a difference exceeds --limit.
 
@@ -49,7 +49,8 @@ class Walk:
 
     def __init__(self, lines, ids, drafter, method, matched):
         self.rounds = Counter()  # by verified rows of a sequence; weights of unmatched n-grams are probabilities
-        self.tokens = self.positions = 0
+        self.tokens = self.positions = 0  # plain steps, and the sum of their contexts
+        self.round_positions = 0
         for line in lines:
             if line["id"] not in ids:
                 continue
@@ -65,13 +66,14 @@ class Walk:
                     share = matched
                     self.rounds[1] += 1 - share
                 self.rounds[rows] += share
+                self.round_positions += len(line["prompt_token_ids"]) + at
                 at += min(accepted, rows)
             self.tokens += n - 1
             self.positions += (n - 1) * (len(line["prompt_token_ids"]) + n / 2)
 
 
 def steps(options, context, batch):
-    """Our times of a step, by method."""
+    """Our times of a step at a context, by method."""
     methods = ["none", *(f"{drafter} @ chain={n}" for drafter in ("eagle3", "ngram") for n in (1, 2, 6))]
     command = [options.program, "profile-machine", "--show", options.profile, "--context", f"{context:.6f}", "--batch", str(batch), "--json"]
     for method in methods:
@@ -82,7 +84,9 @@ def steps(options, context, batch):
 
 def predicted(options, walk, drafter, batch):
     """Seconds of decoding of a sequence, plain and speculative, by our profile."""
-    by = steps(options, walk.positions / walk.tokens, batch)
+    plain = steps(options, walk.positions / walk.tokens, batch)["none"]["step_ms"]
+    by = steps(options, walk.round_positions / sum(walk.rounds.values()), batch)
+    alone = drafter == "ngram"
     drafter = "ngram" if drafter == "combined" else drafter  # the simulator charges the n-gram draft alone
     one, two, six = (by[f"{drafter} @ chain={n}"]["step_ms"] for n in (1, 2, 6))
     row = two - one
@@ -92,10 +96,10 @@ def predicted(options, walk, drafter, batch):
     def step(rows):
         if rows > 1:
             return one + (rows - 2) * row
-        # Nothing is accepted: an oracle pays EAGLE's call, and no n-gram matches.
-        return by["none"]["step_ms"] + (by["eagle3 @ chain=1"]["drafter_ms"] if drafter == "eagle3" else 0)
+        # Nothing is accepted: oracles pay a call, but n-grams alone don't match.
+        return by["none"]["step_ms"] + (0 if alone else by[f"{drafter} @ chain=1"]["drafter_ms"])
 
-    return walk.tokens * by["none"]["step_ms"] / 1e3, sum(count * step(rows) for rows, count in walk.rounds.items()) / 1e3
+    return walk.tokens * plain / 1e3, sum(count * step(rows) for rows, count in walk.rounds.items()) / 1e3
 
 
 def main():

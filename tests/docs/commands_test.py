@@ -36,6 +36,8 @@ SMALLER = [
     ("README.md", "--out this-machine.json", "--out this-machine.json --heads full --contexts 64 --batches 1 --rounds 2"),
     ("USER_GUIDE.md", "--out my.recording", "--max-new 16 --out my.recording"),
     ("USER_GUIDE.md", "--csv sweep.csv", "--max-new 8 --csv sweep.csv"),
+    ("USER_GUIDE.md", "slimspec:file=r36.safetensors|r72.safetensors|r144.safetensors", "slimspec"),
+    ("USER_GUIDE.md", "--save sizes.dscope", "--max-new 8 --save sizes.dscope"),
     ("USER_GUIDE.md", "--heads full,microspec", "--heads full --max-new 8"),
     ("USER_GUIDE.md", "--out machine.json", "--out machine.json --drafters eagle3:path/to/checkpoint --heads full,microspec --contexts 64 --batches 1 --rounds 2"),
     ("help", "slimspec.dscope --layout compare", "slimspec.dscope --layout compare --screenshot compare.png --frames 2"),

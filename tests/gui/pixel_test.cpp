@@ -172,7 +172,17 @@ TEST_F(Pixels, PlotsAreDrawnWithoutAWindow) {
     options.plots = {};
     options.out = (folder_ / "sweep").string();
     EXPECT_EQ(require(render_plots(Snapshot(), options)).size(), 1u);
+    // Oracles are drawn above the curves.
     options.plots = {"sweep"};
+    options.out = (folder_ / "sweep.png").string();
+    const auto sweep = [&](const std::shared_ptr<const SweepView>& view) {
+        options.sweeps = {view};
+        EXPECT_TRUE(is_ok(render_plots(Snapshot(), options)));
+        return read_png(options.out).rgb;
+    };
+    auto without = std::make_shared<SweepView>(*synthetic_sweep());
+    without->oracles.clear();
+    EXPECT_NE(sweep(synthetic_sweep()), sweep(without));
     options.sweeps = {};
     EXPECT_EQ(render_plots(*controller.snapshot(), options).error().kind, ErrorKind::bad_input);
 }

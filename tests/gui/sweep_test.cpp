@@ -98,6 +98,24 @@ TEST(SweepPanel, ClickOnASettingShowsItAndItsRounds) {
     expect_clicked(3, "list");
 }
 
+TEST(SweepPanel, AnotherBatchHasItsOwnFront) {
+    Harness window(choose_layout());
+    const auto sweep = synthetic_sweep();
+    window.controller.edit_status().sweeps = {sweep};
+    window.draw_frames(3);
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef("Sweep###sweep");
+        ctx->ItemClick("##batch");
+        ctx->ItemClick("//$FOCUSED/batch 4");
+        ctx->Yield(2);
+    }));
+    const SweepData data{sweep->settings, sweep->rows};
+    const std::size_t last = sweep_front(data, 4).back();
+    click_setting(window, "Front", "plot:$$" + std::to_string(last) + "/setting");
+    EXPECT_EQ(window.app().config().tree, data.setting(last).tree);
+    EXPECT_EQ(window.app().config().head, data.setting(last).head);
+}
+
 TEST(SweepPanel, HeatMapOfTwoParameters) {
     Harness window(choose_layout());
     const auto sweep = synthetic_sweep();

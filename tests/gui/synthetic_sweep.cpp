@@ -46,6 +46,10 @@ std::shared_ptr<const SweepView> synthetic_sweep(const std::string& file) {
     for (const int rank : {36, 72, 144})
         add_trees(*view, fmt::format("slimspec:rank={}", rank), 1 - 5.0 / rank, 2.4 * rank / 576);
     view->rows = sweep_table(view->settings);
+    view->oracles = {{"eagle3", "full", 1, 2.6, 1.8},
+                     {"eagle3", "fr-spec:v=4096", 1, 2.5, 1.9},
+                     {"eagle3", "full", 4, 2.6, 1.7},
+                     {"ngram", "", 1, 3, 2.5}};
     for (std::size_t r = 0; r < view->rows.size(); ++r) {
         const SweepSetting& one = view->settings[view->rows[r].setting];
         if (one.batch == 1 && one.head == "full" && one.shape.nodes == 12) view->usual = r;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -11,6 +13,7 @@ namespace draftscope {
 namespace {
 
 constexpr std::string_view levels_name = "levels", topk_name = "top-k", nodes_name = "nodes";
+constexpr std::string_view file_name = "file";  // its size is a parameter of its own
 
 bool is_of_tree(std::string_view parameter) {
     return parameter == levels_name || parameter == topk_name || parameter == nodes_name;
@@ -44,7 +47,7 @@ std::string rest_of(const SweepSetting& setting, std::string_view parameter) {
     if (!is_of_tree(parameter)) {
         out += fmt::format(" {} {}", setting.drafter, head_id(setting.head));
         for_each_parameter(setting.head, [&](std::string_view key, std::string_view value) {
-            if (key != parameter) out += fmt::format(" {}={}", key, value);
+            if (key != parameter && key != file_name) out += fmt::format(" {}={}", key, value);
         });
     }
     if (parameter != levels_name) out += fmt::format(" levels {}", tree.depth);
@@ -67,6 +70,21 @@ std::vector<std::pair<double, std::size_t>> matching_rows(const SweepData& data,
         out.emplace_back(*value, r);
     }
     return out;
+}
+
+/// Returns a spec without the folders of its file, which starts at `from`.
+std::string without_folders(std::string spec, std::size_t from) {
+    const std::size_t end = std::min(spec.find_first_of(",+", from), spec.size());
+    const std::size_t slash = spec.substr(0, end).rfind('/');
+    if (slash != std::string::npos && slash >= from) spec.erase(from, slash + 1 - from);
+    return spec;
+}
+
+std::string pair_name(const std::string& drafter, const std::string& head) {
+    const std::size_t path = drafter.find(':'), file = head.find("file=");
+    const std::string first = path == std::string::npos ? drafter : without_folders(drafter, path + 1);
+    if (head.empty()) return first;
+    return first + " x " + (file == std::string::npos ? head : without_folders(head, file + 5));
 }
 
 double speed_of(const SweepData& data, std::size_t row) {
@@ -126,18 +144,20 @@ std::vector<SweepParameter> sweep_parameters(const SweepData& data, int batch) {
 
 std::vector<SweepCurve> sweep_curves(const SweepData& data, std::string_view parameter,
                                      const SweepFilter& filter) {
-    std::map<std::string, std::map<double, std::size_t>> best;  // by curve and value
+    // By drafter and head, then by value.
+    std::map<std::pair<std::string, std::string>, std::map<double, std::size_t>> best;
     for (const auto& [value, row] : matching_rows(data, parameter, filter)) {
         const SweepSetting& setting = data.setting(row);
-        const std::string head(is_of_tree(parameter) ? std::string_view(setting.head)
-                                                     : head_id(setting.head));
-        const std::string name = head.empty() ? setting.drafter : setting.drafter + " x " + head;
-        const auto [at, is_new] = best[name].emplace(value, row);
+        const bool every_size = is_of_tree(parameter) && !filter.one_per_head;
+        const std::string head(every_size ? std::string_view(setting.head) : head_id(setting.head));
+        const auto [at, is_new] = best[{setting.drafter, head}].emplace(value, row);
         if (!is_new && speed_of(data, row) > speed_of(data, at->second)) at->second = row;
     }
     std::vector<SweepCurve> curves;
-    for (const auto& [name, points] : best)
-        curves.push_back({name, data.setting(points.begin()->second).head, {points.begin(), points.end()}});
+    for (const auto& [pair, points] : best)
+        curves.push_back({pair_name(pair.first, pair.second),
+                          data.setting(points.begin()->second).head,
+                          {points.begin(), points.end()}});
     const auto fastest = [&](const SweepCurve& curve) {
         double speed = 0;
         for (const auto& [value, row] : curve.points) speed = std::max(speed, speed_of(data, row));
@@ -145,6 +165,54 @@ std::vector<SweepCurve> sweep_curves(const SweepData& data, std::string_view par
     };
     std::ranges::stable_sort(curves, std::greater(), fastest);
     return curves;
+}
+
+std::vector<SweepOracleLine> sweep_oracle_lines(const SweepData& data, std::span<const SweepCurve> curves,
+                                                bool speed) {
+    std::map<std::string, SweepOracleLine> best;  // by drafter
+    for (const SweepCurve& curve : curves) {
+        const SweepSetting& setting = data.setting(curve.points.front().second);
+        for (const SweepOracle& one : data.oracles) {
+            const double value = speed ? one.speedup : one.tau;
+            if (one.drafter != setting.drafter || one.batch != setting.batch) continue;
+            SweepOracleLine& line = best[one.drafter];
+            if (value > line.value) line = {"oracle of " + pair_name(one.drafter, one.head), one.head, value};
+        }
+    }
+    const auto figure = [&](std::size_t row) {
+        return speed ? data.rows[row].speedup.value : data.rows[row].tau.value;
+    };
+    std::vector<SweepOracleLine> lines;
+    for (auto& [drafter, line] : best) {
+        if (line.value <= 0) continue;
+        const auto distance = [&](bool right) {
+            double least = std::numeric_limits<double>::infinity();
+            for (const SweepCurve& curve : curves) {
+                const auto& [at, row] = right ? curve.points.back() : curve.points.front();
+                least = std::min(least, std::abs(figure(row) - line.value));
+            }
+            return least;
+        };
+        line.name_at_right = distance(true) > distance(false);
+        lines.push_back(std::move(line));
+    }
+    return lines;
+}
+
+SweepCurveModel build_sweep_curves(const SweepData& data, std::string_view parameter,
+                                   const SweepFilter& filter) {
+    constexpr std::size_t max_curves = 8;
+    SweepCurveModel model;
+    model.curves = sweep_curves(data, parameter, filter);
+    model.left_out = model.curves.size() - std::min(model.curves.size(), max_curves);
+    model.curves.resize(model.curves.size() - model.left_out);
+    std::set<double> values;
+    for (const SweepCurve& curve : model.curves)
+        for (const auto& [value, row] : curve.points) values.insert(value);
+    model.values.assign(values.begin(), values.end());
+    model.speed_oracles = sweep_oracle_lines(data, model.curves, true);
+    model.tau_oracles = sweep_oracle_lines(data, model.curves, false);
+    return model;
 }
 
 SweepHeatMap sweep_heat_map(const SweepData& data, std::string_view x, std::string_view y, int batch) {

@@ -17,6 +17,7 @@ namespace draftscope {
 struct SweepData {
     std::span<const SweepSetting> settings;
     std::span<const SweepRow> rows;
+    std::span<const SweepOracle> oracles = {};
     const SweepSetting& setting(std::size_t row) const { return settings[rows[row].setting]; }
 };
 
@@ -43,6 +44,7 @@ struct SweepFilter {
     int batch = 1;
     /// A row whose other parameters the plotted settings share; absent = the fastest setting of each value.
     std::optional<std::size_t> like;
+    bool one_per_head = false;  ///< curves take the fastest size of a head, else there is one for each
 };
 /// A line of settings of one drafter and head, one for each value.
 struct SweepCurve {
@@ -54,6 +56,34 @@ struct SweepCurve {
 /// one curve.
 std::vector<SweepCurve> sweep_curves(const SweepData& data, std::string_view parameter,
                                      const SweepFilter& filter);
+
+/// An oracle's value in one figure, a horizontal line above curves.
+struct SweepOracleLine {
+    std::string name;  ///< "oracle of eagle3 x full"
+    std::string head;  ///< for its colour
+    double value = 0;
+    bool name_at_right = false;  ///< where the curves' ends are farther from it
+};
+/// Returns the highest oracle of each drafter of the curves, by speed-up or by tau. Oracles are of chains, so
+/// a tree may accept more.
+std::vector<SweepOracleLine> sweep_oracle_lines(const SweepData& data, std::span<const SweepCurve> curves,
+                                                bool speed);
+
+/// What plots of a batch show.
+struct SweepBatchModel {
+    std::vector<std::size_t> rows, front;
+    std::vector<SweepParameter> parameters;
+};
+
+/// Curves against a parameter with the oracles above them.
+struct SweepCurveModel {
+    std::vector<SweepCurve> curves;  ///< the fastest ones
+    std::size_t left_out = 0;        ///< slower curves
+    std::vector<double> values;      ///< of the parameter in the curves, ascending
+    std::vector<SweepOracleLine> speed_oracles, tau_oracles;
+};
+SweepCurveModel build_sweep_curves(const SweepData& data, std::string_view parameter,
+                                   const SweepFilter& filter);
 
 /// The fastest setting for each pair of values.
 struct SweepHeatMap {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
+#include "app/gui/models/cached_model.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_traits.h"
@@ -22,18 +24,38 @@ struct SweepMark {
 };
 
 struct SweepState {
-    std::shared_ptr<const SweepView> shown;
+    std::shared_ptr<const SweepView> shown;  ///< another one replaces the state, and thereby the models
     SweepTab tab = SweepTab::front;
     int batch = 1;
     std::string parameter, x, y;        ///< of curves and heat map
     bool like_selected = false;         ///< curves keep the selected setting's other parameters
+    bool one_per_head = false;          ///< as in SweepFilter; in pictures, which have less room
     std::optional<std::size_t> chosen;  ///< row
     int conversation = 1;
     std::vector<SweepMark> marks;  ///< of this frame, to click on
+    std::vector<int> batches;
+    CachedModel<SweepBatchModel, int> batch_model;  ///< by batch
+    /// By batch, parameter, and the row whose other parameters count.
+    CachedModel<SweepCurveModel, std::tuple<int, std::string, std::optional<std::size_t>>> curve_model;
+    CachedModel<SweepHeatMap, std::tuple<int, std::string, std::string>> heat_map;  ///< by batch, x and y
 };
 
 SweepData data_of(const SweepView& view) {
-    return {view.settings, view.rows};
+    return {view.settings, view.rows, view.oracles};
+}
+
+const SweepBatchModel& batch_model(SweepState& state, const SweepData& data) {
+    return state.batch_model.get(state.batch, [&] {
+        return SweepBatchModel{rows_of_batch(data, state.batch), sweep_front(data, state.batch),
+                               sweep_parameters(data, state.batch)};
+    });
+}
+
+const SweepCurveModel& curve_model(SweepState& state, const SweepData& data) {
+    const SweepFilter filter{state.batch, state.like_selected ? state.chosen : std::nullopt,
+                             state.one_per_head};
+    return state.curve_model.get({filter.batch, state.parameter, filter.like},
+                                 [&] { return build_sweep_curves(data, state.parameter, filter); });
 }
 
 /// Selects the advised setting, or the fastest, of a new sweep.
@@ -44,12 +66,12 @@ void show_sweep(SweepState& state, const std::shared_ptr<const SweepView>& view)
     state.shown = view;
     state.tab = tab;
     const SweepData data = data_of(*view);
-    const std::vector<int> batches = sweep_batches(data);
-    state.batch = batches.empty() ? 1 : batches.front();
+    state.batches = sweep_batches(data);
+    state.batch = state.batches.empty() ? 1 : state.batches.front();
     if (!view->rows.empty()) state.chosen = 0;
     for (std::size_t r = 0; r < view->rows.size(); ++r)
         if (view->advice.chosen == view->rows[r].setting) state.chosen = r;
-    const auto parameters = sweep_parameters(data, state.batch);
+    const std::vector<SweepParameter>& parameters = batch_model(state, data).parameters;
     if (!parameters.empty()) state.parameter = state.x = parameters.front().name;
     if (parameters.size() > 1) state.y = parameters[1].name;
 }
@@ -69,7 +91,7 @@ bool choose_parameter(const char* id, const Style& style, const std::vector<Swee
     return changed;
 }
 
-void draw_choices(const Style& style, SweepState& state, const SweepData& data) {
+void draw_choices(const Style& style, SweepState& state) {
     const auto tab = [&](const char* label, SweepTab to) {
         if (ImGui::RadioButton(label, state.tab == to)) state.tab = to;
         ImGui::SameLine();
@@ -78,11 +100,10 @@ void draw_choices(const Style& style, SweepState& state, const SweepData& data) 
     tab("Curves", SweepTab::curves);
     tab("Heat map", SweepTab::heat_map);
     tab("Settings", SweepTab::list);
-    const std::vector<int> batches = sweep_batches(data);
-    ImGui::BeginDisabled(batches.size() < 2);
+    ImGui::BeginDisabled(state.batches.size() < 2);
     ImGui::SetNextItemWidth(5.5f * style.em);
     if (ImGui::BeginCombo("##batch", fmt::format("batch {}", state.batch).c_str())) {
-        for (const int batch : batches)
+        for (const int batch : state.batches)
             if (ImGui::Selectable(fmt::format("batch {}", batch).c_str(), batch == state.batch))
                 state.batch = batch;
         ImGui::EndCombo();
@@ -166,28 +187,34 @@ void draw_speed_lines(const Style& style, double plain_ms, double best) {
     const ImPlotRect limits = ImPlot::GetPlotLimits();
     const float size = 0.76f * style.em;
     const double step = best > 4 ? 0.5 : best > 2 ? 0.2 : 0.1;
-    for (double speedup = step; speedup < best + step; speedup += step) {
+    std::vector<ImVec2> labels;  // top left corners
+    const auto draw = [&](double speedup, bool even) {
         const auto tau_at = [&](double ms) { return speedup * ms / plain_ms; };
         const ImVec2 a = ImPlot::PlotToPixels(limits.X.Min, tau_at(limits.X.Min));
         const ImVec2 b = ImPlot::PlotToPixels(limits.X.Max, tau_at(limits.X.Max));
-        const bool even = std::abs(speedup - 1) < 1e-6;
         list->AddLine(a, b, to_im(style.colours.text_dim, even ? 0.9f : 0.3f), even ? 2.0f : 1.0f);
         // The label is where the line leaves the plot, at the right or at the top.
         const double out = std::min(limits.X.Max, limits.Y.Max * plain_ms / speedup);
-        if (out <= limits.X.Min || tau_at(out) <= limits.Y.Min) continue;
+        if (out <= limits.X.Min || tau_at(out) <= limits.Y.Min) return;
         const std::string text = fmt::format("x {:.1f}", speedup);
-        const ImVec2 at = ImPlot::PlotToPixels(out, tau_at(out));
+        const ImVec2 end = ImPlot::PlotToPixels(out, tau_at(out));
         const float width = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str()).x;
-        list->AddText(style.ui, size, {at.x - width - 4, at.y + 2}, to_im(style.colours.text_dim),
-                      text.c_str());
-    }
+        const ImVec2 at(end.x - width - 4, end.y + 2);
+        // Steep lines leave the top close to each other.
+        for (const ImVec2& label : labels)
+            if (std::abs(label.x - at.x) < width + 0.5f * style.em && std::abs(label.y - at.y) < size) return;
+        list->AddText(style.ui, size, at, to_im(style.colours.text_dim), text.c_str());
+        labels.push_back(at);
+    };
+    draw(1, true);  // first, so that plain decoding keeps its label
+    for (double speedup = step; speedup < best + step; speedup += step)
+        if (std::abs(speedup - 1) > 1e-6) draw(speedup, false);
 }
 
 void draw_front(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
     SweepRange xs, ys;
     double best = 0;
-    const std::vector<std::size_t> rows = rows_of_batch(data, state.batch);
-    const std::vector<std::size_t> front = sweep_front(data, state.batch);
+    const auto& [rows, front, parameters] = batch_model(state, data);
     for (const std::size_t r : rows) {
         xs.add(data.setting(r).round_ms);
         ys.add(data.rows[r].tau.value);
@@ -227,22 +254,44 @@ void draw_front(const Style& style, SweepState& state, const SweepData& data, Im
     place_buttons(style, state, data);
 }
 
+/// Draws an oracle as a dashed line across the plot, with its name above the end that curves leave free.
+void draw_oracle(const Style& style, const SweepOracleLine& oracle) {
+    ImDrawList* list = ImPlot::GetPlotDrawList();
+    const ImPlotRect limits = ImPlot::GetPlotLimits();
+    const ImVec2 left = ImPlot::PlotToPixels(limits.X.Min, oracle.value);
+    const float end = ImPlot::PlotToPixels(limits.X.Max, oracle.value).x;
+    const float dash = 0.5f * style.em, size = 0.76f * style.em;
+    const ImU32 colour = to_im(head_rgb(style, oracle.head));
+    for (float x = left.x; x < end; x += 1.7f * dash)
+        list->AddLine({x, left.y}, {std::min(x + dash, end), left.y}, colour, 1.5f);
+    const float margin = 0.4f * style.em;
+    const float width = style.ui->CalcTextSizeA(size, 1e9f, 0, oracle.name.c_str()).x;
+    list->AddText(style.ui, size,
+                  {oracle.name_at_right ? end - width - margin : left.x + margin, left.y - 1.15f * size},
+                  to_im(style.colours.text_dim), oracle.name.c_str());
+}
+
 /// Draws one quantity of the curves.
 void draw_curve_plot(const Style& style, SweepState& state, const SweepData& data,
-                     const std::vector<SweepCurve>& curves, bool speed, ImVec2 size) {
+                     const SweepCurveModel& model, bool speed, ImVec2 size) {
+    const std::vector<SweepOracleLine>& oracles = speed ? model.speed_oracles : model.tau_oracles;
     const auto figure = [&](std::size_t row) -> const Estimate& {
         return speed ? data.rows[row].speedup : data.rows[row].tau;
     };
     SweepRange xs, ys;
-    for (const SweepCurve& curve : curves)
-        for (const auto& [value, row] : curve.points) {
-            xs.add(value);
-            ys.add(figure(row));
-        }
+    for (const double value : model.values) xs.add(value);
+    for (const SweepOracleLine& oracle : oracles) ys.add(oracle.value);
+    for (const SweepCurve& curve : model.curves)
+        for (const auto& [value, row] : curve.points) ys.add(figure(row));
     const bool logarithmic = xs.low > 0 && xs.high > 16 * xs.low;
     ys.widen(0.08);
+    if (!oracles.empty())  // room for a name above the highest line; the axis takes about 3.5 of text
+        ys.high += (ys.high - ys.low) * style.em / std::max(size.y - 3.5f * style.em, 4 * style.em);
     if (!ImPlot::BeginPlot(speed ? "##speed" : "##tau", size, sweep_plot_flags)) return;
-    ImPlot::SetupAxes(state.parameter.c_str(), speed ? "x AR (predicted)" : "tau");
+    ImPlot::SetupAxes(state.parameter.c_str(), speed ? "x AR (predicted)" : "tau",
+                      ImPlotAxisFlags_NoGridLines, ImPlotAxisFlags_NoGridLines);
+    if (constexpr std::size_t max_ticks = 8; model.values.size() <= max_ticks)
+        ImPlot::SetupAxisTicks(ImAxis_X1, model.values.data(), static_cast<int>(model.values.size()));
     if (logarithmic) {
         ImPlot::SetupAxisScale(ImAxis_X1, ImPlotScale_Log10);
         ImPlot::SetupAxisLimits(ImAxis_X1, xs.low / 1.3, 1.3 * xs.high, ImPlotCond_Always);
@@ -253,7 +302,8 @@ void draw_curve_plot(const Style& style, SweepState& state, const SweepData& dat
     ImPlot::SetupAxisLimits(ImAxis_Y1, ys.low, ys.high, ImPlotCond_Always);
     ImPlot::SetupFinish();
     ImPlot::PushPlotClipRect();
-    for (const SweepCurve& curve : curves) {
+    for (const SweepOracleLine& oracle : oracles) draw_oracle(style, oracle);
+    for (const SweepCurve& curve : model.curves) {
         const std::uint32_t rgb = head_rgb(style, curve.head);
         std::vector<ImVec2> line;
         for (const auto& [value, row] : curve.points)
@@ -275,28 +325,23 @@ void draw_curve_plot(const Style& style, SweepState& state, const SweepData& dat
 /// Draws the curves over SweepState::parameter, with their legend.
 void draw_parameter_curves(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
     const float top = ImGui::GetCursorPosY();
-    SweepFilter filter{state.batch, std::nullopt};
-    if (state.like_selected) filter.like = state.chosen;
-    std::vector<SweepCurve> curves = sweep_curves(data, state.parameter, filter);
-    if (curves.empty()) return draw_hint(style, "the selected setting has no such parameter");
-    constexpr std::size_t max_curves = 8;
-    const std::size_t left_out = curves.size() - std::min(curves.size(), max_curves);
-    curves.resize(curves.size() - left_out);
-    for (const SweepCurve& curve : curves) {
+    const SweepCurveModel& model = curve_model(state, data);
+    if (model.curves.empty()) return draw_hint(style, "the selected setting has no such parameter");
+    for (const SweepCurve& curve : model.curves) {
         draw_legend_entry(style, to_im(head_rgb(style, curve.head)), curve.name.c_str());
-        if (&curve != &curves.back() &&
+        if (&curve != &model.curves.back() &&
             ImGui::GetItemRectMax().x + 12 * style.em < ImGui::GetCursorScreenPos().x + size.x)
             ImGui::SameLine(0, style.em);
     }
-    if (left_out > 0) draw_hint(style, fmt::format("{} slower curves are not shown", left_out));
+    if (model.left_out > 0) draw_hint(style, fmt::format("{} slower curves are not shown", model.left_out));
     const float room = std::max(size.y - (ImGui::GetCursorPosY() - top), 12 * style.em);
     const float height = (room - ImGui::GetStyle().ItemSpacing.y) / 2;
-    draw_curve_plot(style, state, data, curves, true, {size.x, height});
-    draw_curve_plot(style, state, data, curves, false, {size.x, height});
+    draw_curve_plot(style, state, data, model, true, {size.x, height});
+    draw_curve_plot(style, state, data, model, false, {size.x, height});
 }
 
 void draw_curves(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
-    const std::vector<SweepParameter> parameters = sweep_parameters(data, state.batch);
+    const std::vector<SweepParameter>& parameters = batch_model(state, data).parameters;
     if (parameters.empty())
         return draw_hint(style, "no parameter has two values; sweep several, as in fr-spec:v=2048|8192");
     const float top = ImGui::GetCursorPosY();
@@ -313,13 +358,14 @@ void draw_curves(const Style& style, SweepState& state, const SweepData& data, I
 
 /// Draws the front and the curves over every parameter, as cells of equal size.
 void draw_sweep_picture(const Style& style, SweepState& state, const SweepData& data) {
-    const std::vector<SweepParameter> parameters = sweep_parameters(data, state.batch);
-    const int cells = static_cast<int>(parameters.size()) + 1, columns = std::min(cells, 3);
+    const std::vector<SweepParameter>& parameters = batch_model(state, data).parameters;
+    const int cells = static_cast<int>(parameters.size()) + 1, columns = cells == 4 ? 2 : std::min(cells, 3);
     const int lines = (cells + columns - 1) / columns;
     const ImVec2 room = ImGui::GetContentRegionAvail(), gap = ImGui::GetStyle().ItemSpacing;
     const ImVec2 cell(room.x / static_cast<float>(columns) - gap.x,
                       room.y / static_cast<float>(lines) - gap.y);
     state.chosen.reset();
+    state.one_per_head = true;
     for (int i = 0; i < cells; ++i) {
         if (i % columns > 0) ImGui::SameLine();
         ImGui::PushID(i);
@@ -367,7 +413,7 @@ void draw_heat_cell(const Style& style, SweepState& state, const SweepData& data
 }
 
 void draw_heat_map(const Style& style, SweepState& state, const SweepData& data, ImVec2 size) {
-    const std::vector<SweepParameter> parameters = sweep_parameters(data, state.batch);
+    const std::vector<SweepParameter>& parameters = batch_model(state, data).parameters;
     if (parameters.size() < 2) return draw_hint(style, "needs two parameters with several values");
     const float top = ImGui::GetCursorPosY();
     choose_parameter("##x", style, parameters, state.x);
@@ -377,7 +423,8 @@ void draw_heat_map(const Style& style, SweepState& state, const SweepData& data,
     choose_parameter("##y", style, parameters, state.y);
     ImGui::SameLine();
     draw_cut_text("down: x AR of the fastest setting, predicted", 0, style.colours.text_dim);
-    const SweepHeatMap map = sweep_heat_map(data, state.x, state.y, state.batch);
+    const SweepHeatMap& map = state.heat_map.get(
+        {state.batch, state.x, state.y}, [&] { return sweep_heat_map(data, state.x, state.y, state.batch); });
     if (map.rows.empty()) return draw_hint(style, "no setting has both parameters");
     const float line = ImGui::GetTextLineHeightWithSpacing(), label = 4 * style.em;
     const float room = size.y - (ImGui::GetCursorPosY() - top) - line;
@@ -415,7 +462,7 @@ void draw_list(const Style& style, SweepState& state, const SweepData& data, ImV
     for (const char* name : {"tau", "round ms", "tokens/s", "x AR"})
         ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 1);
     ImGui::TableHeadersRow();
-    const std::vector<std::size_t> rows = rows_of_batch(data, state.batch);
+    const std::vector<std::size_t>& rows = batch_model(state, data).rows;
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(rows.size()));
     while (clipper.Step())
@@ -516,7 +563,7 @@ void draw_sweep(PanelContext& c) {
     show_sweep(state, view);
     const SweepData data = data_of(*view);
     if (c.picture) return draw_sweep_picture(c.style, state, data);
-    draw_choices(c.style, state, data);
+    draw_choices(c.style, state);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool side_by_side = room.x > 42 * c.style.em;
     const float details = side_by_side ? 17 * c.style.em : room.x;

@@ -44,6 +44,7 @@ struct SweepView {
     int max_new = 0;
     std::vector<SweepSetting> settings;
     std::vector<SweepRow> rows;        ///< of `settings`, fastest first by batch
+    std::vector<SweepOracle> oracles;  ///< of single drafters
     std::optional<std::size_t> usual;  ///< place in `rows` of the setting that `run` uses by default
     AdviceView advice;
     std::vector<std::string> notes;  ///< estimates and skipped settings, with reasons

@@ -32,6 +32,7 @@ ChainLengths chain_lengths(const std::vector<PathRanks>& texts, int levels) {
             accepted.push_back(static_cast<std::uint8_t>(accepted_at(at, chain)));
         accepted.resize(std::max(text.tokens - text.first_prefix, 0));
         out.accepted.push_back(std::move(accepted));
+        out.first_prefix.push_back(text.first_prefix);
     }
     return out;
 }
@@ -40,6 +41,10 @@ double OracleLine::tau() const {
     const double count = count_rounds(*this);
     return count > 0 ? sum_over(*this, [](std::size_t tokens) { return static_cast<double>(tokens); }) / count
                      : 0;
+}
+
+bool have_same_shape(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+    return std::ranges::equal(a, b, {}, &std::vector<double>::size, &std::vector<double>::size);
 }
 
 OracleLine oracle_line(const std::vector<const ChainLengths*>& drafters) {
@@ -51,6 +56,7 @@ OracleLine oracle_line(const std::vector<const ChainLengths*>& drafters) {
         line.levels = std::max(line.levels, one->levels);
     }
     line.rounds.assign(drafters.size(), std::vector<double>(line.levels + 2));
+    line.positions = line.rounds;
     const auto& texts = drafters.front()->accepted;
     for (std::size_t text = 0; text < texts.size(); ++text)
         for (std::size_t at = 0; at < texts[text].size();) {
@@ -60,21 +66,24 @@ OracleLine oracle_line(const std::vector<const ChainLengths*>& drafters) {
             const std::size_t committed =
                 std::min<std::size_t>(drafters[winner]->accepted[text][at] + 1u, texts[text].size() - at);
             line.rounds[winner][committed] += 1;
+            line.positions[winner][committed] +=
+                static_cast<double>(drafters.front()->first_prefix[text]) + static_cast<double>(at);
             at += committed;
         }
     return line;
 }
 
-Status price_oracle(const MachineProfile& profile, double context, OracleLine& line) {
+Status price_oracle(const MachineProfile& profile, double plain_context, OracleLine& line) {
     const double rounds = count_rounds(line), tau = line.tau();
     if (rounds == 0) return bad_input("an oracle without rounds has no cost");
     double ms = 0;
     for (std::size_t d = 0; d < line.drafters.size(); ++d) {
         const std::string head = d + 1 == line.drafters.size() ? line.head : std::string();
-        DS_ASSIGN(StepSetting step,
-                  to_step_setting(method_text(line.drafters[d], head, "chain=1"), tau, context, line.batch));
+        DS_ASSIGN(StepSetting step, to_step_setting(method_text(line.drafters[d], head, "chain=1"), tau,
+                                                    plain_context, line.batch));
         for (std::size_t tokens = 1; tokens < line.rounds[d].size(); ++tokens) {
             if (line.rounds[d][tokens] == 0) continue;
+            if (!line.positions.empty()) step.context = line.positions[d][tokens] / line.rounds[d][tokens];
             step.nodes = static_cast<int>(tokens);
             step.level_rows.assign(std::max<std::size_t>(tokens - 1, 1), 1);
             DS_ASSIGN(const StepCost cost, step_cost(profile, step));
@@ -83,7 +92,7 @@ Status price_oracle(const MachineProfile& profile, double context, OracleLine& l
     }
     line.round_ms = ms / rounds;
     DS_ASSIGN(const StepCost plain,
-              predict_method(profile, std::string(plain_drafter), 1, context, line.batch));
+              predict_method(profile, std::string(plain_drafter), 1, plain_context, line.batch));
     line.plain_ms = plain.total_ms();
     return {};
 }

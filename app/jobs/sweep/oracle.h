@@ -16,6 +16,7 @@ struct ChainLengths {
     std::string drafter, head, weights;  ///< as in SweepSetting
     int levels = 0;                      ///< of the chain
     std::vector<std::vector<std::uint8_t>> accepted;
+    std::vector<int> first_prefix;  ///< [text]: committed tokens before the first position
 };
 ChainLengths chain_lengths(const std::vector<PathRanks>& texts, int levels);
 
@@ -29,6 +30,8 @@ struct OracleLine {
     int batch = 1;
     /// Rounds by drafter and committed tokens: [drafter][tokens].
     std::vector<std::vector<double>> rounds;
+    /// Committed tokens before each of these rounds, summed: as `rounds`. Empty = unknown.
+    std::vector<std::vector<double>> positions;
     double round_ms = 0, plain_ms = 0;  ///< predicted
 
     double tau() const;
@@ -36,10 +39,14 @@ struct OracleLine {
     double speedup() const { return round_ms > 0 ? tau() * plain_ms / round_ms : 0; }
 };
 
+/// Returns whether two lists [drafter][tokens] are of the same drafters and lengths.
+bool have_same_shape(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b);
+
 /// Returns the bound of one drafter or of two with the same texts, without its costs.
 OracleLine oracle_line(const std::vector<const ChainLengths*>& drafters);
 
-/// Predicts the times of a bound at its batch. A round that accepts nothing pays one draft call.
-Status price_oracle(const MachineProfile& profile, double context, OracleLine& line);
+/// Predicts the times of a bound at its batch. A round that accepts nothing pays one draft call. For
+/// `plain_context` see price_setting().
+Status price_oracle(const MachineProfile& profile, double plain_context, OracleLine& line);
 
 }  // namespace draftscope

@@ -120,6 +120,12 @@ Status check_equal(const std::vector<SweepShard>& shards) {
     return {};
 }
 
+/// Adds counts of the same shape. An empty sum stays empty.
+void add_to(std::vector<std::vector<double>>& sum, const std::vector<std::vector<double>>& counts) {
+    for (std::size_t d = 0; d < sum.size(); ++d)
+        std::ranges::transform(sum[d], counts[d], sum[d].begin(), std::plus());
+}
+
 /// Adds up the bounds that every shard has.
 Status pool_oracles(const std::vector<SweepShard>& shards, SweepReport& report) {
     for (const OracleLine& first : shards.front().about.oracles) {
@@ -129,12 +135,12 @@ Status pool_oracles(const std::vector<SweepShard>& shards, SweepReport& report) 
             for (const OracleLine& one : shards[s].about.oracles) {
                 if (std::tie(one.drafters, one.head, one.batch, one.levels, one.weights) !=
                         std::tie(whole.drafters, whole.head, whole.batch, whole.levels, whole.weights) ||
-                    one.rounds.front().size() != whole.rounds.front().size())
+                    !have_same_shape(one.rounds, whole.rounds))
                     continue;
                 ++found;
-                for (std::size_t d = 0; d < whole.rounds.size(); ++d)
-                    std::ranges::transform(whole.rounds[d], one.rounds[d], whole.rounds[d].begin(),
-                                           std::plus());
+                add_to(whole.rounds, one.rounds);
+                if (one.positions.empty()) whole.positions.clear();
+                add_to(whole.positions, one.positions);
             }
         if (found != shards.size()) continue;
         DS_TRY(price_oracle(report.profile, report.context.mean(), whole));

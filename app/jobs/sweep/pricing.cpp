@@ -19,13 +19,15 @@ std::string method_text(std::string_view drafter, const std::string& head, const
     return fmt::format("{} @ {}", pair_text(drafter_id(drafter), head), tree);
 }
 
-Status price_setting(const MachineProfile& profile, double context, SweepSetting& setting) {
-    const double tau = setting.total().tau().value_or(1);
+Status price_setting(const MachineProfile& profile, double plain_context, SweepSetting& setting) {
+    const SweepUnit total = setting.total();
+    const double tau = total.tau().value_or(1);
+    const double context = total.context().value_or(plain_context);
     DS_ASSIGN(const StepCost cost,
               predict_method(profile, method_text(setting.drafter, setting.head, setting.tree), tau, context,
                              setting.batch));
     DS_ASSIGN(const StepCost plain,
-              predict_method(profile, std::string(plain_drafter), 1, context, setting.batch));
+              predict_method(profile, std::string(plain_drafter), 1, plain_context, setting.batch));
     setting.round_ms = cost.total_ms();
     setting.head_ms = cost.head_ms;
     setting.curves = cost.curves;

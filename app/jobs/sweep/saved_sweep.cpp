@@ -25,16 +25,20 @@ void set_estimate(const Estimate& from, double& value, double& low, double& high
     high = from.interval ? from.interval->high : none;
 }
 
-/// Parses [[rounds, committed], ...].
+/// Parses [[rounds, committed, positions], ...]. Older files lack the positions.
 Result<std::vector<SweepUnit>> parse_units(const std::string& text) {
     const json list = json::parse(text, nullptr, false);
     std::vector<SweepUnit> units;
     for (const json& one : list.is_array() ? list : json::array()) {
-        if (!one.is_array() || one.size() != 2 || !one[0].is_number() || !one[1].is_number()) break;
-        units.push_back({one[0].get<double>(), one[1].get<double>()});
+        if (!one.is_array() || (one.size() != 2 && one.size() != 3) ||
+            !std::ranges::all_of(one, [](const json& number) { return number.is_number(); }))
+            break;
+        units.push_back(
+            {one[0].get<double>(), one[1].get<double>(), one.size() == 3 ? one[2].get<double>() : 0.0});
     }
     if (!list.is_array() || units.size() != list.size())
-        return bad_input("table sweep: units is {}, expected [[rounds, committed], ...]", text.substr(0, 40));
+        return bad_input("table sweep: units is {}, expected [[rounds, committed, positions], ...]",
+                         text.substr(0, 40));
     return units;
 }
 
@@ -114,6 +118,10 @@ void set_about(SweepAbout about, SweepView& view) {
     view.categories = std::move(about.categories);
     view.notes = std::move(about.notes);
     view.max_new = about.max_new;
+    for (const OracleLine& line : about.oracles)
+        if (line.drafters.size() == 1)
+            view.oracles.push_back(
+                {line.drafters.front(), line.head, line.batch, line.tau(), line.speedup()});
     view.usual = find_usual(view, about.default_tree);
     view.advice = read_advice(about.advice, view.settings);
 }
@@ -221,7 +229,8 @@ Status save_sweep(const std::string& path, const SweepReport& report, const std:
         row.extrapolated = setting.extrapolated;
         row.on_front = one.on_front;
         json units = json::array();
-        for (const SweepUnit& unit : setting.units) units.push_back({unit.rounds, unit.committed});
+        for (const SweepUnit& unit : setting.units)
+            units.push_back({unit.rounds, unit.committed, unit.positions});
         row.units = units.dump();
         rows.push_back(std::move(row));
     }

@@ -25,13 +25,19 @@ void read(const json& from, const char* member, T& to) {
     }
 }
 
-/// The predicted figures are for readers of the file; loading predicts them again.
+/// Continuing a sweep predicts the times again; tau and speeds are for readers of the file.
 json oracle_json(const OracleLine& line) {
-    return {{"drafters", line.drafters}, {"head", line.head},
-            {"batch", line.batch},       {"levels", line.levels},
-            {"weights", line.weights},   {"rounds", line.rounds},
-            {"tau", line.tau()},         {"tokens_per_second", line.tokens_per_second()},
-            {"speedup", line.speedup()}, {"round_ms", line.round_ms},
+    return {{"drafters", line.drafters},
+            {"head", line.head},
+            {"batch", line.batch},
+            {"levels", line.levels},
+            {"weights", line.weights},
+            {"rounds", line.rounds},
+            {"positions", line.positions},
+            {"tau", line.tau()},
+            {"tokens_per_second", line.tokens_per_second()},
+            {"speedup", line.speedup()},
+            {"round_ms", line.round_ms},
             {"plain_ms", line.plain_ms}};
 }
 
@@ -44,6 +50,10 @@ bool is_valid(const OracleLine& line) {
             if (!(count >= 0)) return false;
             sum += count;
         }
+    if (!line.positions.empty() && !have_same_shape(line.positions, line.rounds)) return false;
+    for (const std::vector<double>& sums : line.positions)
+        for (const double sum_before : sums)
+            if (!(sum_before >= 0)) return false;
     return !line.drafters.empty() && line.rounds.size() == line.drafters.size() && sum > 0 &&
            line.batch >= 1 &&
            std::ranges::all_of(line.rounds, [](const auto& counts) { return counts.size() < max_tokens; });
@@ -57,6 +67,9 @@ OracleLine to_oracle(const json& from) {
     read(from, "levels", line.levels);
     read(from, "weights", line.weights);
     read(from, "rounds", line.rounds);
+    read(from, "positions", line.positions);
+    read(from, "round_ms", line.round_ms);
+    read(from, "plain_ms", line.plain_ms);
     return line;
 }
 

@@ -14,7 +14,7 @@ namespace draftscope {
 struct SweepAbout {
     ContextSum context;
     std::map<std::string, std::string> weights;  ///< SweepSetting::weights by pair_text()
-    std::vector<OracleLine> oracles;             ///< without costs
+    std::vector<OracleLine> oracles;             ///< with the costs when it was saved
     std::string recording;                       ///< folder
     std::string model;                           ///< as for `run`
     std::string costs;                           ///< machine and kind of the profile

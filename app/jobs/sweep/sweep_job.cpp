@@ -123,8 +123,9 @@ class Sweep {
         for (const RecordedPrompt& prompt : info.prompts) {
             const double generated = report_.max_new > 0 ? std::min(prompt.generated_tokens, report_.max_new)
                                                          : prompt.generated_tokens;
-            report_.context.positions += generated * (prompt.prompt_tokens + generated / 2);
-            report_.context.tokens += generated;
+            const double steps = std::max(generated - 1, 0.0);  // the prefill makes the first token
+            report_.context.positions += steps * (prompt.prompt_tokens + generated / 2);
+            report_.context.tokens += steps;
         }
         context_ = report_.context.mean();
     }
@@ -313,6 +314,7 @@ class Sweep {
                 SweepUnit& unit = setting.units[conversations_[p]];
                 unit.rounds += 1;
                 unit.committed += round.committed;
+                unit.positions += round.prefix;
             }
         add(std::move(setting));
     }
@@ -440,7 +442,7 @@ class Sweep {
     std::set<std::string> known_;                 ///< keys of the known settings
     std::map<std::string, std::string> weights_;  ///< weights_key() by drafter and head
     std::vector<std::size_t> conversations_;      ///< by prompt
-    double context_ = 0;                          ///< mean committed tokens before a round
+    double context_ = 0;                          ///< mean committed tokens before a step of plain decoding
     std::vector<ChainLengths> chains_;            ///< of the passes with top-k 1
     std::vector<OracleLine> known_oracles_;
     std::size_t heads_done_ = 0;

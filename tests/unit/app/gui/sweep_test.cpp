@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "app/gui/models/cached_model.h"
 #include "tests/gui/synthetic_sweep.h"
 
 namespace draftscope {
@@ -47,9 +50,64 @@ TEST_F(SweepModel, CurvesTakeTheFastestOrTheSelectedSettings) {
         EXPECT_EQ(curve.points[0].first, 6);
         EXPECT_EQ(curve.points[1].first, 9);
     }
+    EXPECT_EQ(sweep_curves(data_, "nodes", {1, like, true}).size(), 3u) << "the fastest size of each head";
     // Chains grow in nodes as they grow in levels.
     while (data_.setting(like).tree != "chain=1" || data_.setting(like).batch != 1) ++like;
     EXPECT_EQ(sweep_curves(data_, "levels", {1, like}).front().points.size(), 3u);
+}
+
+TEST_F(SweepModel, FilesOfAHeadAreItsSizes) {
+    std::vector<SweepSetting> settings = {view_->settings[0], view_->settings[0]};
+    settings[0].head = "slimspec:file=/heads/r36.safetensors,rank=36";
+    settings[1].head = "slimspec:file=/heads/r72.safetensors,rank=72";
+    const std::vector<SweepRow> rows = sweep_table(settings);
+    const std::vector<SweepCurve> ranks = sweep_curves({settings, rows}, "rank", {1, 0});
+    ASSERT_EQ(ranks.size(), 1u);
+    EXPECT_EQ(ranks[0].points.size(), 2u) << "the file is no parameter of its own";
+    for (SweepSetting& one : settings) one.drafter = "eagle3:path/to/checkpoint";
+    std::set<std::string> names;
+    for (const SweepCurve& curve : sweep_curves({settings, rows}, "levels", {1, std::nullopt}))
+        names.insert(curve.name);
+    EXPECT_EQ(names, (std::set<std::string>{"eagle3:checkpoint x slimspec:file=r36.safetensors,rank=36",
+                                            "eagle3:checkpoint x slimspec:file=r72.safetensors,rank=72"}));
+    settings[1].head = "slimspec:file=/other/r36.safetensors,rank=36";
+    EXPECT_EQ(sweep_curves({settings, rows}, "levels", {1, std::nullopt}).size(), 2u) << "of equal names";
+}
+
+TEST_F(SweepModel, OraclesAreTheHighestOfEachDrafter) {
+    const SweepData data{view_->settings, view_->rows, view_->oracles};
+    const std::vector<SweepCurve> curves = sweep_curves(data, "v", {1, std::nullopt});
+    const std::vector<SweepOracleLine> speed = sweep_oracle_lines(data, curves, true);
+    ASSERT_EQ(speed.size(), 1u) << "of the drafter of the curves alone";
+    EXPECT_EQ(speed[0].name, "oracle of eagle3 x fr-spec:v=4096");
+    EXPECT_EQ(speed[0].head, "fr-spec:v=4096");
+    EXPECT_EQ(speed[0].value, 1.9);
+    const std::vector<SweepOracleLine> tau = sweep_oracle_lines(data, curves, false);
+    ASSERT_EQ(tau.size(), 1u);
+    EXPECT_EQ(tau[0].name, "oracle of eagle3 x full");
+    EXPECT_EQ(tau[0].value, 2.6);
+    EXPECT_EQ(build_sweep_curves(data, "v", {1, std::nullopt}).values,
+              (std::vector<double>{1024, 4096, 16384}));
+    // The name stands at the end that the curve leaves free.
+    const auto distance = [&](const std::pair<double, std::size_t>& point) {
+        return std::abs(data.rows[point.second].tau.value - tau[0].value);
+    };
+    EXPECT_EQ(tau[0].name_at_right, distance(curves[0].points.back()) > distance(curves[0].points.front()));
+    EXPECT_EQ(sweep_oracle_lines(data, sweep_curves(data, "v", {4, std::nullopt}), true)[0].value, 1.7);
+    EXPECT_TRUE(sweep_oracle_lines(data_, curves, true).empty()) << "none is known";
+}
+
+TEST(CachedModel, IsBuiltAgainForAnotherKeyAlone) {
+    CachedModel<int, std::pair<int, std::string>> model;
+    int built = 0;
+    const auto get = [&](int batch, const std::string& name) {
+        return model.get({batch, name}, [&] { return ++built; });
+    };
+    EXPECT_EQ(get(1, "v"), 1);
+    EXPECT_EQ(get(1, "v"), 1);
+    EXPECT_EQ(get(1, "rank"), 2);
+    EXPECT_EQ(get(4, "rank"), 3);
+    EXPECT_EQ(get(4, "rank"), 3);
 }
 
 TEST_F(SweepModel, HeatMapHasTheFastestOfEachPair) {

@@ -33,6 +33,12 @@ SweepReport report() {
                     setting("microspec", "chain=2", {1, 1, 3}, 2.1)};
     out.rows = sweep_table(out.settings);
     out.skipped = {"eagle3 x coral: no cost"};
+    OracleLine bound{{"eagle3"}, "full", "", 3, 1, {{0, 2, 0, 2}}, {{0, 50, 0, 70}}, 8, 6};
+    out.oracles = {bound};
+    bound.drafters = {"ngram", "eagle3"};  // pairs are not drawn
+    bound.rounds.push_back({0, 1, 0, 0});
+    bound.positions = bound.rounds;
+    out.oracles.push_back(bound);
     return out;
 }
 
@@ -71,6 +77,12 @@ TEST(SavedSweep, ShowsTheSameFromAFile) {
         EXPECT_DOUBLE_EQ(view.rows[r].speedup.value, made->rows[r].speedup.value);
         EXPECT_DOUBLE_EQ(view.rows[r].tau.interval.value().low, made->rows[r].tau.interval.value().low);
         EXPECT_EQ(view.rows[r].on_front, made->rows[r].on_front);
+    }
+    for (const SweepView* one : {&view, made.get()}) {
+        ASSERT_EQ(one->oracles.size(), 1u);
+        EXPECT_EQ(one->oracles[0].head, "full");
+        EXPECT_DOUBLE_EQ(one->oracles[0].tau, 2);
+        EXPECT_DOUBLE_EQ(one->oracles[0].speedup, 1.5);
     }
     ASSERT_TRUE(view.advice.chosen.has_value());
     EXPECT_EQ(view.settings[*view.advice.chosen].head, swept.settings[advice.choice.chosen].head);

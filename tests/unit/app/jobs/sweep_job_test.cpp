@@ -239,6 +239,9 @@ TEST_F(SweepJob, OraclesBoundTheChains) {
         for (const SweepSetting& one : report.settings) {
             if (one.drafter != line.drafters[0] || one.tree != "chain=4") continue;
             EXPECT_DOUBLE_EQ(line.tau(), one.total().tau().value_or(0));
+            double positions = 0;
+            for (const double sum : line.positions[0]) positions += sum;
+            EXPECT_EQ(positions, one.total().positions) << "both have the same rounds";
             EXPECT_GT(line.speedup(), one.speedup()) << one.drafter;
         }
     }
@@ -247,6 +250,7 @@ TEST_F(SweepJob, OraclesBoundTheChains) {
     ASSERT_EQ(again.oracles.size(), 3u);
     for (std::size_t i = 0; i < 3; ++i) {
         EXPECT_EQ(again.oracles[i].rounds, report.oracles[i].rounds);
+        EXPECT_EQ(again.oracles[i].positions, report.oracles[i].positions);
         EXPECT_EQ(again.oracles[i].round_ms, report.oracles[i].round_ms);
     }
 }
