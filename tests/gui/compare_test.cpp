@@ -37,6 +37,33 @@ TEST(ComparePanel, ComparesTheTwoOpenedFiles) {
     EXPECT_EQ(window.app().status().comparison->choice.a.source, "/captures/b.dscope");
 }
 
+TEST(PlanePanel, HasTheHeadsOfTheOtherOpenedFile) {
+    Harness window(two_files("/captures/b.dscope"));
+    window.draw_frames(4);
+    const auto has_choice = [&] {
+        bool found = false;
+        EXPECT_TRUE(window.run([&](ImGuiTestContext* ctx) {
+            ctx->SetRef("Acceptance-cost plane###plane");
+            found = ctx->ItemExists("other runs");
+        }));
+        return found;
+    };
+    EXPECT_FALSE(has_choice()) << "its run has not ended";
+    auto& others = window.controller.edit_status().others;
+    ASSERT_EQ(others.size(), 1u);
+    Snapshot ended = *others[0];
+    ended.runs.front().ended = RunEnd::ok;
+    others[0] = std::make_shared<const Snapshot>(std::move(ended));
+    window.draw_frames(3);
+    EXPECT_TRUE(has_choice());
+    EXPECT_TRUE(window.run([](ImGuiTestContext* ctx) {
+        ctx->SetRef("Acceptance-cost plane###plane");
+        ctx->ItemClick("other runs");
+        ctx->Yield(3);
+    }));
+    EXPECT_TRUE(has_choice()) << "to show them again";
+}
+
 TEST(ComparePanel, ShowsRefusalAndForcesOnRequest) {
     Harness window(two_files("/captures/tier1.dscope"));
     window.draw_frames(8);
