@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/gui/models/selection.h"
 #include "app/gui/panels/sweep_form.h"
 #include "app/gui/panels/widgets.h"
 #include "capture/head_traits.h"
@@ -98,14 +99,14 @@ void show_setting_tooltip(const Style& style, const SweepData& data, std::size_t
     ImGui::EndTooltip();
 }
 
-/// Makes the marks of a plot buttons.
+/// Makes the marks of a plot buttons. Of marks that overlap, the one drawn last is hit.
 void place_buttons(const Style& style, SweepState& state, const SweepData& data) {
     const ImVec2 after = ImGui::GetCursorScreenPos();
     const float radius = 0.45f * style.em;
-    for (const SweepMark& mark : state.marks) {
+    for (std::size_t i = state.marks.size(); i-- > 0;) {
+        const SweepMark& mark = state.marks[i];
         ImGui::PushID(static_cast<int>(mark.row));
         ImGui::SetCursorScreenPos({mark.at.x - radius, mark.at.y - radius});
-        ImGui::SetNextItemAllowOverlap();
         if (ImGui::InvisibleButton("setting", {2 * radius, 2 * radius})) state.chosen = mark.row;
         show_setting_tooltip(style, data, mark.row);
         ImGui::PopID();
@@ -178,6 +179,7 @@ void draw_speed_lines(const Style& style, double plain_ms, double best) {
         const std::string text = fmt::format("x {:.1f}", speedup);
         const ImVec2 at = ImPlot::PlotToPixels(out, tau_at(out));
         const float width = style.ui->CalcTextSizeA(size, 1e9f, 0, text.c_str()).x;
+        if (at.x - width - 4 < a.x) continue;  // cut by the left border
         list->AddText(style.ui, size, {at.x - width - 4, at.y + 2}, to_im(style.colours.text_dim),
                       text.c_str());
     }
@@ -425,7 +427,7 @@ void draw_list(const Style& style, SweepState& state, const SweepData& data, ImV
             ImGui::TableNextRow();
             ImGui::TableNextColumn();
             const std::string name =
-                (state.shown->usual == r ? "default: " : "") + setting_name(data.setting(r));
+                (state.shown->usual == r ? "default: " : "") + shorten_paths(setting_name(data.setting(r)));
             if (ImGui::Selectable((name + "###row").c_str(), state.chosen == r,
                                   ImGuiSelectableFlags_SpanAllColumns))
                 state.chosen = r;
@@ -479,8 +481,9 @@ void draw_details(PanelContext& c, SweepState& state, const SweepData& data) {
     if (!state.chosen) return draw_hint(c.style, "click a setting");
     const SweepSetting& setting = data.setting(*state.chosen);
     ImGui::PushFont(c.style.ui_bold, 0);
-    ImGui::TextWrapped("%s", setting_name(setting).c_str());
+    ImGui::TextWrapped("%s", shorten_paths(setting_name(setting)).c_str());
     ImGui::PopFont();
+    show_tooltip(c.style, setting_name(setting));
     for (const auto& [label, value] : describe_setting(data, *state.chosen)) {
         if (!label.empty()) {
             ImGui::TextDisabled("%s", label.c_str());
