@@ -250,7 +250,10 @@ PlaneModel build_plane(const Snapshot& snapshot, RowId run_id) {
             if (point.mode == HeadMode::drive)
                 point.alpha_text = alpha_text(*alpha, live->stats.tau, speedup ? speedup->ratio.value : 0);
     }
-    if (live == nullptr || !live->cost.nu || !live->cost.rho_tau) model.missing_text = missing(live);
+    if (run->head.empty())
+        model.missing_text = "This run has no LM head for drafts, so no point of its own.";
+    else if (live == nullptr || !live->cost.nu || !live->cost.rho_tau)
+        model.missing_text = missing(live);
     for (const HeadComparison& head : heads) {
         std::optional<double> predicted;
         if (head.cost.predicted) predicted = head.cost.predicted->value;

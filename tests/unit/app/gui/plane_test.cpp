@@ -245,6 +245,11 @@ TEST(Plane, TauOfPartialHeadsIsScaledToTheWholeRun) {
 
 TEST(Plane, ExplainsAMissingReference) {
     EXPECT_THAT(build_plane(Snapshot(), 0).missing_text, HasSubstr("No run yet"));
+    CaptureBuilder plain;
+    RunRow row;
+    row.drafter = "none";
+    plain.run(row);
+    EXPECT_THAT(build_plane(plain.snapshot(), 1).missing_text, HasSubstr("no LM head"));
     CaptureBuilder built;
     RoundRecord round;
     round.head_evals = {eval("fr-spec:v=4", HeadMode::drive, 3, 100)};
